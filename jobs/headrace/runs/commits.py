@@ -1,21 +1,19 @@
 """Commits in the background: epoch n is written and committed while epoch n+1 computes.
 
-Names files are written beside epochs, where an input has many names: a run then looks a name up without its log.
-
+``NamesFiles`` are written beside epochs, where an input has many names: a run then looks a name up without its log.
 They are layers, as those of state are: each is four times as large as the next one, or both become one. So a name is
 written again a few times, and few files have a million names. Their names are in the log anyway, so nothing of them is
 waited for, and one that is lost is made again.
 
-Layers of the view ``current`` folded beside the epochs: begun with a commit, taken over by a later one.
+``Folds`` are layers of the view ``current``, folded beside the epochs: begun with a commit, taken over by a later one.
 
-What a snapshot says of the definitions of outputs: of one that is parked, that of the state which it stands at.
+``SnapshotIdentity`` has what a snapshot says of the definitions of outputs: of one that is parked, that of the state
+which it stands at.
 
-Commits in the background: epoch n is written and committed while epoch n+1 computes, strictly in order, few in
-flight. What may be committed is decided by the coordinator of the barrier protocol.
-
-Its snapshots are epochs, in the generation of the claim. Its tasks are the levels of an epoch's tasks: the barrier goes
-through them with the input that the epoch takes in, and a level acknowledges it when all of its tasks have stored what
-they made of that.
+``Committer`` commits strictly in order, with few epochs in flight. The coordinator of the barrier protocol decides what
+may be committed. Its snapshots are epochs, in the generation of the claim. Its tasks are the levels of an epoch's
+tasks: the barrier goes through them with the input that the epoch takes in. A level acknowledges it when all of its
+tasks have stored what they made of that.
 """
 
 import threading

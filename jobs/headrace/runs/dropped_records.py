@@ -1,11 +1,9 @@
-"""Replaying what was dropped: late records, and dead letters.
+"""Replaying what was dropped: late records, and dead letters, landed again.
 
-Replaying late records: what was dropped as late, landed again as files of the source's own format.
-
-Where to? Behind the same watermark they are late again, and the files that they came from still hold them. So by
-default they land under a root of their own, ``{root}/late``, where a batch run of the same pipeline gives their part of
-the results, to be added to what readers see. Who wants all in one result runs the original files as one batch, in which
-nothing is late.
+``land_late`` lands late records as files of the source's own format. Behind the same watermark they are late again, and
+the files that they came from still hold them. So by default they land under a root of their own, ``{root}/late``. A
+batch run of the same pipeline there gives their part of the results, to be added to what readers see. Who wants all in
+one result runs the original files as one batch, in which nothing is late.
 
 Each epoch's late records become one file (CSV, whose files have headers: one for each header), named after the snapshot
 that dropped them and created by one conditional put: doing it again lands only what is not there yet.
@@ -13,12 +11,11 @@ that dropped them and created by one conditional put: doing it again lands only 
 A record late in all of its windows lands once. One that is late in some of them (sliding windows) was counted in the
 others, and a run of it alone would count it there again: it does not land, and is counted.
 
-Replaying dead letters: records that could not be read, or were not allowed, landed again as they were.
-
-This is for people who have corrected the cause: the pipeline's schema, or the records themselves, as files in a prefix
-of their own. No window has counted dead letters, so they may land where the pipeline reads, and its next run reads them
-again; a run that reads the original files again ignores the copies (``read.snapshots.read_names``). By default
-they land under a root of their own, ``{root}/rejected``.
+``land_rejected`` lands dead letters as they were: records that could not be read, or were not allowed. It is for people
+who have corrected the cause: the pipeline's schema, or the records themselves, as files in a prefix of their own. No
+window has counted dead letters, so they may land where the pipeline reads, and its next run reads them again. A run
+that reads the original files again ignores the copies (``read.snapshots.read_names``). By default they land under a
+root of their own, ``{root}/rejected``.
 
 Each epoch's dead letters of an input become one file, those of a CSV input one for each file that they came from, with
 its header. They hold the bytes of the records, in the order of their files.

@@ -1,19 +1,18 @@
 """What a run works with, its epochs one after the other, and how it follows the pipelines that it reads.
 
-What a run works with, and what both its plan and its performance ask of that. Nothing here writes to a store.
+``RunContext`` is what both the plan of a run and its performance need. Nothing here writes to a store by itself.
 
-The epochs of a run, each worked out once the one before it is computed; and the loop that computes and commits them.
+``commit_epochs`` is the loop that computes and commits epochs. Each is worked out once the one before it is computed.
+New input comes in micro-batches, or in batch mode as one epoch. A backfill and a replay read what was read before again
+as it was (``backfill/replay``).
 
-New input comes in micro-batches, or in batch mode as one epoch. What was read before is read again as it was: by a
-backfill (``backfill/replay``) or a replay (``backfill/replay``).
+``check_circles`` asks whether a pipeline reads itself, through whatever others, as long as it has read nothing of one
+of them.
 
-Whether a pipeline reads itself, through whatever others: asked for as long as it has read nothing of one of them.
-
-What an upstream computes again counts here as it did the first time, or the run stops.
-
-Where an upstream goes back, what it had given is withdrawn here, and what it gives instead is counted. That is right as
-long as the windows are open into which both fall. A window that has expired keeps its row for good: the epoch is not
-committed then, and a person goes back to a snapshot of the reader from before.
+``check_counted`` stops a run where what an upstream computes again would not count here as it did the first time. Where
+an upstream goes back, what it had given is withdrawn here, and what it gives instead is counted. That is right as long
+as the windows are open into which both fall. A window that has expired keeps its row for good: the epoch is not
+committed then. A person goes back to a snapshot of the reader from before.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set

@@ -1,8 +1,7 @@
 """Upkeep of what runs leave: snapshots, audits and results expire and are checked, and landed records with them.
 
-Landed records expire with the snapshots that would read them again; what names their objects for others, too.
-
-What fsck finds wrong with landed records that kept snapshots would read again, or have not read.
+``live_landed`` says which landed records stay: they expire with the snapshots that would read them again.
+``check_landed`` is what fsck finds wrong with those that kept snapshots would read again, or have not read.
 """
 
 import heapq

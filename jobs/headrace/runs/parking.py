@@ -1,14 +1,13 @@
 """Outputs that are parked or left out, and how they catch up.
 
-The outputs that a run goes on without, as somebody has told it to (``--without``).
+``left_out`` are the outputs that a run goes on without, as somebody has told it to (``--without``).
 
-Catching up: outputs that are parked go on where they stood.
-
-An output whose tasks fail is parked (``distribute/tasks/engine``): epochs go on without it. The log of inputs is the
-upstream backup of what it has missed: an epoch is a function of its files, processing time, signals, clocks, remembered
-ids, and state. So each run first computes the epochs that a parked output has missed again, for it alone, as they were
-recorded: it restores the clocks and ids of the snapshot where the output stands, and its own state, which has stayed.
-Ids are those that main remembered before each epoch, never those of today, for which all of it would be duplicates.
+``catch_up`` lets outputs that are parked go on where they stood. An output whose tasks fail is parked
+(``distribute/tasks/engine``): epochs go on without it. The log of inputs is the upstream backup of what it has missed.
+An epoch is a function of its files, processing time, signals, clocks, remembered ids, and state. So each run first
+computes the epochs that a parked output has missed again, for it alone, as they were recorded. It restores the clocks
+and ids of the snapshot where the output stands, and the output's own state, which has stayed. Ids are those that main
+remembered before each epoch, never those of today, for which all of it would be duplicates.
 
 What comes of it is committed with the run's next epoch, so a run that ends before has done nothing. Panes keep the
 epochs in which they would have come. One attempt a run; if it fails again, the output stays where it stands.

@@ -4,7 +4,7 @@ Planning reads and reports. It claims no branch, starts nothing, lands nothing, 
 can tell ends a plan, and what follows is planned from the result: which records have landed (``stages_after_landing``),
 and from which snapshot the claimed branch goes on (``stages_after_restoring``). ``process`` performs the stages.
 
-A dry run: what a run would do, as far as that can be told without doing it.
+``DryRun`` tells what a run would do, as far as that can be told without doing it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set

@@ -1,14 +1,14 @@
 """Where main can go back to: snapshots of one pipeline that are whole, or one consistent cut of all that read it.
 
-Where main can go back to: snapshots that are whole, and what going back to one gives up. Nothing here moves.
+``recovery_targets`` are snapshots that are whole, and ``Recovery`` says what going back gives up. Nothing moves by
+these.
 
-Take a pipeline and all that read it back to one consistent cut.
+``recovery_cut`` and ``take_readers_back`` take a pipeline and all that read it back to one consistent cut. Of each
+reader that is the newest snapshot that has consumed nothing but what its upstreams publish after they went back.
+Upstreams are asked first, so a reader of two of them fits both. Every move is one entry of a log. What is left to do
+follows from where things are: after a kill the next call does the rest.
 
-Of each reader that is the newest snapshot that has consumed nothing but what its upstreams publish after they went
-back. Upstreams are asked first, so a reader of two of them fits both. Every move is one entry of a log, and what is
-left to do follows from where things are: after a kill the next call does the rest.
-
-Moving a branch back for a recovery, by one entry of the log; and finding that entry again.
+``move_back`` moves one branch back by one entry of the log; ``is_recovery`` finds that entry again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,14 +1,11 @@
-"""Landing dropped records again, whatever the view that they are in, and the copies that this makes.
+"""Landing dropped records again, each only once, whatever the view that they are in; and the copies that this makes.
 
-Landing records again that became no part of a result: where to, under which names, each only once.
+``Target`` says where to, and under which names. A file is named after the epoch and the snapshot that dropped its
+records, and created by one conditional put. So the target itself is the memory of what has landed.
 
-A file is named after the epoch and the snapshot that dropped its records, and created by one conditional put: so the
-target itself is the memory of what has landed.
-
-The service that lands dropped records again, whatever the view that they are in: epoch after epoch, each only once.
-
-A view (late records, dead letters) says which of its rows land, and in which files. Everything else is the same: the
-snapshot, the targets, the content of a file in the source's own format, one conditional put each, and the counts.
+``Relanding`` lands them epoch after epoch. A view (late records, dead letters) says which of its rows land, and in
+which files. The snapshot, the targets, the content of a file in the source's own format, the conditional put and the
+counts are the same for all.
 """
 
 import gzip

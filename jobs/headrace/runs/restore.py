@@ -1,11 +1,11 @@
 """Whether a pipeline can continue from a snapshot, and from which: the newest that is whole.
 
-Whether a pipeline can continue from a snapshot, whose state another definition or other code of it may have made.
+``check_continues`` asks it of a snapshot whose state another definition of the pipeline may have made, ``check_code``
+of other code.
 
-Restore: hold a snapshot's state against its manifest, and fall back to the newest whole snapshot when it is broken.
-
-A fall-back is what ``recover`` does, without a person: the branch moves back by a recorded catalog entry that names
-what is broken, and what came after is read again. Three things it does not do by itself:
+``restore_head`` holds a snapshot's state against its manifest, and falls back to the newest whole snapshot when it is
+broken. A fall-back is what ``recover`` does, without a person. The branch moves back by a recorded catalog entry that
+names what is broken, and what came after is read again. Three things it does not do by itself:
 
 * **Move ``published`` back.** When no snapshot from ``published`` on is whole, readers would see older results until
   the replay is audited, and for good if that fails. So the run stops with BelowPublishedError, which names the newest

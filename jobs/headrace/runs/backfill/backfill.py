@@ -1,16 +1,14 @@
 """Backfill: replay input into a branch, of all outputs or of one, and audit that.
 
-Computing one output again in a branch: all that main has recorded, epoch by epoch, as it was recorded.
+``prepared_output`` computes one output again: all that main has recorded, epoch by epoch, as it was recorded. The
+branch is a replay of main (``backfill/replay``) that leaves out the outputs which are not needed. So each of its epochs
+is that of main with the same number: the same files, processing time and signals. Records are still judged for all
+outputs, since what some output takes moves the watermark, and its id is remembered.
 
-The branch is a replay of main (``backfill/replay``) that leaves out the outputs which are not needed. So each of its
-epochs is that of main with the same number: the same files, processing time and signals. Records are still judged for
-all outputs, since what some output takes moves the watermark, and its id is remembered.
-
-Backfill: replay input into a branch with the pipeline as it is now, and audit that.
-
-The branch begins with nothing, or for a range of event time with the newest snapshot that has read nothing as new
-(``forking``). From there on everything is read again, as far as main has come and what has landed since: later results
-may depend on it. Main goes on undisturbed until the branch is promoted.
+``backfill`` computes with the pipeline as it is now. The branch begins with nothing, or for a range of event time with
+the newest snapshot that has read nothing as new (``backfill/branches``). From there on everything is read again, as far
+as main has come and what has landed since: later results may depend on it. Main goes on undisturbed until the branch is
+promoted.
 """
 
 from collections.abc import Callable

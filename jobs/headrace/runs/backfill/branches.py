@@ -1,15 +1,13 @@
 """Branches of backfills: where one begins, and those that were left behind.
 
-Which event times a range of results depends on: those of the elements in windows that touch the range.
+``needed_event_times`` says which event times a range of results depends on: those of the elements in windows that touch
+the range. ``fork_point`` is the newest published snapshot taken before any data of these windows was read, so that all
+of their input is read again; or nothing.
 
-Where the branch of a backfill begins: at the newest published snapshot taken before any data of the
-windows in question was read, so that all of their input is read again; or at nothing.
-
-Branches that backfills have left behind, because they failed, were rejected or were never promoted.
-
-The next scheduled backfill computes its windows itself, so nobody continues these branches; but each keeps its
-snapshots from expiring. The newest few stay for people to look at. What people have started may be continued: it stays
-for weeks, and for ever if they gave the branch a name. What somebody is asked about stays until there is an answer.
+``drop_abandoned`` drops branches that failed, were rejected or were never promoted. The next scheduled backfill
+computes its windows itself, so nobody continues these branches; but each keeps its snapshots from expiring. The newest
+few stay for people to look at. What people have started may be continued: it stays for weeks, and for ever if they gave
+the branch a name. What somebody is asked about stays until there is an answer.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Reading again: what main has read, in its order, or any input under a clock of its own.
 
-Reading again what main has read, as a backfill does: in the order in which main read it, at the recorded processing
-times, with the same signals; but several of main's epochs may become one. A recovery reads in this way what its branch
-had read, and a run that falls back to an older snapshot what the broken one had.
+``MainsReading`` is what a backfill reads again: in the order of main, at the recorded processing times, with the same
+signals. Several of main's epochs may become one. A recovery reads in this way what its branch had read. So does a run
+that falls back to an older snapshot, with what the broken one had read.
 
 Records are judged under watermarks that main had for them, or older ones:
 
@@ -23,13 +23,13 @@ Epochs stay as they are, those without input too, where the watermark decides mo
 remembered (12.10); and where event time is the time of arrival. Where the order of arrival counts, epochs become one
 only if records arrive in the same order.
 
-Replay: a run of a pipeline that has a clock of its own and fills a branch of its own, beside everything else.
+``Replay`` is a run that has a clock of its own and fills a branch of its own, beside everything else.
 
-Two kinds. **What a branch recorded**: epoch by epoch the same files in the same cut, at the same processing times, with
-the same signals. The pipeline that recorded them gives the same panes, late drops and watermarks again; a changed one
-(its state begins empty here, so any change is allowed) shows what it would have given. **What has landed**, under a
-clock that somebody sets: an epoch at each tick, and when the input is drained the clock goes on until nothing is
-pending; a tick at which nothing is due is no epoch.
+There are two kinds. **What a branch recorded**: epoch by epoch the same files in the same cut, at the same processing
+times, with the same signals. The pipeline that recorded them gives the same panes, late drops and watermarks again; a
+changed one (its state begins empty here, so any change is allowed) shows what it would have given. **What has landed**,
+under a clock that somebody sets: an epoch at each tick, and when the input is drained the clock goes on until nothing
+is pending; a tick at which nothing is due is no epoch.
 
 Neither reads the wall clock, and neither publishes. One that was stopped goes on, if its branch has the first epochs
 of the very same replay.

@@ -1,9 +1,4 @@
-"""Pipelines under a root, for Python: by name, and of each its results and a method for each command.
-
-One pipeline under a root, for Python: its results, and a method for each command of ``headrace``.
-
-The deployment under a root, for Python: its pipelines by name.
-"""
+"""Pipelines under a root, for Python: by name, and of each its results and a method for each command."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime

@@ -1,8 +1,7 @@
 """What people do with what a pipeline has stored: its history, what of it is let go, and whether it is whole.
 
-What a pipeline has stored: what of it is let go, whether it is whole, and how late its data was.
-
-What people do with the history of a pipeline's snapshots: they publish, name, go back and replace.
+``PipelineHistory`` has the moves of snapshots: publish, name, go back and replace. ``PipelineStorage`` also tells how
+late data was.
 """
 
 from dataclasses import replace

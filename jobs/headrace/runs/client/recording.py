@@ -1,8 +1,6 @@
-"""What a run can be for, and runs that somebody starts by hand: each leaves its result object.
+"""What a run can be for, and runs that somebody starts by hand: each leaves its result object, of a failure too.
 
-What a run can be for, by the names that ``headrace.application`` takes.
-
-Runs that somebody starts by hand: each leaves its result object, of a failure too.
+What a run can be for goes by the names that ``headrace.application`` takes.
 """
 
 import logging

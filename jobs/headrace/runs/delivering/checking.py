@@ -1,10 +1,8 @@
 """What sinks and other tables hold beside what readers see: each row is read and compared, and nothing is written.
 
-What sinks hold beside what they say that they hold: each row is read and compared, and nothing is written.
-
-A table of Parquet files: a file or a folder, also of a store. Folders may say values of columns, as Hive's do.
-
-What readers see beside a table of another system, which is named as KIND:TABLE.
+``check_sinks`` holds sinks against what they say that they hold. ``compare_published`` takes a table of another system,
+which is named as KIND:TABLE. ``parquet_rows`` reads a table of Parquet files: a file or a folder, also of a store.
+Folders may say values of columns, as Hive's do.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,11 +3,10 @@
 Publishing, releases, rollbacks, promotions and patches are one case, and need nothing undone: the target says which
 snapshot it holds, and gets what lies between that one and ``published``.
 
-Final rows handed over to a sink that cannot take them back.
-
-Before the first row an entry of the log says up to which snapshot rows may be handed over; main goes nowhere without it
-from then on. After the last one another entry says that they all were. Who dies between leaves the first alone, so all
-rows since the last that is known come again. So each row comes at least once, with an id by which it is known.
+``hand_over`` hands final rows over to a sink that cannot take them back. Before the first row an entry of the log says
+up to which snapshot rows may be handed over; main goes nowhere without it from then on. After the last one another
+entry says that they all were. Who dies between leaves the first alone, so all rows since the last that is known come
+again. So each row comes at least once, with an id by which it is known.
 """
 
 import logging

@@ -1,21 +1,16 @@
 """Adoption: main takes over what a branch has computed of one output, and nothing else of main changes.
 
-Why an output of a branch cannot become that of main.
+*Theory of operation.* A branch that computes an output again (``runs/backfill/backfill``) has the epochs of main.
+Files, processing times and signals are the same, and watermarks and ids are those that main had. So what it holds of
+the output after epoch k is what main would hold there, had it always computed that as it is written now. Adopting is
+epoch n+1 of main, which reads nothing. Tables, logs, clocks, columns and definition of the output, and of all that is
+computed of it (``AdoptedOutputs``), are those of the branch; everything else is that of epoch n. If main has gone on
+meanwhile, so that k is less than n, the output stands at epoch k, as one that is parked does. The next run computes
+what it has missed (``runs/parking``).
 
-Which outputs a branch computes that is to be adopted for one of them.
-
-The dead letters of main once it has adopted outputs: those that these outputs refused as they are computed now.
-
-All outputs share one log, whose files each have the letters of one output, or those that no output could take. So the
-log gets other files, and none is written.
-
-Theory of operation: a branch that computes an output again has the epochs of main (``computing``):
-the same files, processing times and signals, and the watermarks and ids that main had. So what it holds of the output
-after its epoch k is what main would hold there, had it always computed the output as it is written now. Adopting is
-epoch n+1 of main, which reads nothing: tables, logs, clocks, columns and definition of the output, and of all that is
-computed of it, are those of the branch; everything else is that of epoch n. If main has gone on meanwhile (k < n), the
-output stands at epoch k, as one that is parked does, and the next run computes what it has missed
-(``parking``).
+*Dead letters.* All outputs share one log, whose files each have the letters of one output, or those that no output
+could take. So the log gets other files, and none is written: those that the adopted outputs refused as they are
+computed now (``adopted_letters``).
 
 *Why it is refused.* Whatever would make that untrue: main has read other files since, or judged records otherwise (the
 watermarks of some epoch, the dead letters that no output took, or the remembered ids differ); an output that the
@@ -29,7 +24,7 @@ what readers have not seen is of all rows, and a sink is told the difference.
 of the branch. One entry of the log commits the epoch; another drops the branch. Readers see nothing of it until the
 output is published as ever: by the graph, after an audit.
 
-Publishing what main has adopted, by the graph, once it is audited.
+``publish_adopted`` publishes what main has adopted, by the graph, once it is audited.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

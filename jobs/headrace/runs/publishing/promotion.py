@@ -1,15 +1,15 @@
 """Promotion: a branch becomes main and published, by one catalog entry. The end of a backfill, or a person's decision.
 
-It is refused while the branch has no good audit of all that readers have not seen, and while main has read files that
-the branch has not, so that nothing visible is lost. It is also refused when it would bring back what main had and has
-left, and while its clock is ahead of the real one. A branch that was forked before main was patched (``runs/patching``)
+It is refused while the branch has no good audit of all that readers have not seen. Nor may main have read files that
+the branch has not: nothing visible is lost. It is also refused when it would bring back what main had and has left, and
+while its clock is ahead of the real one. A branch that was forked before main was patched (``runs/publishing/patch``)
 is refused too: what it was forked with lacks the patch. So is one whose input has ended (a batch): main would drop all
 that comes later.
 
 What main had is known by ids of snapshots (``Head.past``), not by names of branches, which are used again. So a branch
 of a branch may become main: all that it continues from, down to main's line, comes with it.
 
-What a promotion would change for readers, and what is against it; nothing moves.
+``Rehearsal`` says what a promotion would change for readers, and what is against it; nothing moves.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

@@ -1,13 +1,11 @@
-"""Publish: what of main may be seen, output by output, and the move of what readers see.
+"""Publish: what of main may be seen, output by output, and the move of what readers see. No Spark.
 
-Which outputs may be published, and how far: a pure function of audits and of what is computed of what.
+``publishable_epochs`` says which outputs may be published, and how far: a pure function of audits and of what is
+computed of what. An output is never published beyond what it is computed of: else readers would see sums of rows whose
+audit failed.
 
-An output is never published beyond what it is computed of: else readers would see sums of rows whose audit failed.
-
-Publish: move what readers see to what was audited. No Spark: the stored audit of exactly the range decides,
-nothing else.
-
-Release: a person lets readers see what an audit did not pass.
+``publish_audited`` moves what readers see to what was audited: the stored audit of exactly the range decides, nothing
+else. By ``release`` a person lets readers see what an audit did not pass.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

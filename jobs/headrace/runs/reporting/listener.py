@@ -1,9 +1,7 @@
 """A run as those see it who watch it: what its listener is told, and where it is, noted in the summary of its pipeline.
 
-What a run tells those who watch it: the listener that it calls, and the run as lines of text, the same in a terminal
-and in Airflow's task log.
-
-Where a run is, noted in the summary of its pipeline while it goes on, for people who look at pages.
+``LineListener`` gives the run as lines of text, the same in a terminal and in Airflow's task log. ``ProgressNotes`` are
+for people who look at pages while it goes on.
 """
 
 import logging

@@ -1,16 +1,12 @@
-"""The summary of a pipeline: what it says, how it is worked out from the catalog, and when it is written again.
+"""The summary of a pipeline: what a list of many pipelines says of each, in one small object, and how it is made.
 
-The summary of a pipeline: what a list of many pipelines says of each, in one small object.
+A summary says nothing that is not in the catalog, in audits and in results of runs, and nothing but pages for people
+reads it. A run that is killed leaves the summary of the run before, whose ``entry`` tells how old it is. So it is never
+needed, may be deleted, and is written again by the next run.
 
-It says nothing that is not in the catalog, in audits and in results of runs, and nothing but pages for people reads it:
-a run that is killed leaves the summary of the run before, whose ``entry`` tells how old it is. So it is never needed,
-may be deleted, and is written again by the next run.
-
-What summaries say of audits, and of each output of a pipeline that has several.
-
-Working out the summary of a pipeline from its catalog, and from what an older summary says of the same epochs.
-
-The summary of a pipeline is written again after each run, and after each decision of a person.
+``AuditLine`` and ``OutputLine`` say it of audits, and of each output of a pipeline that has several.
+``summarize_pipeline`` works it out from the catalog, and from what an older summary says of the same epochs.
+``renew_summary`` writes it again after each run, and after each decision of a person.
 """
 
 import json
