@@ -1,10 +1,8 @@
 """What targets answer, in words for a person: stores, PostgreSQL, and whatever a client raises.
 
-What a store of files says for good: clients of Delta and Iceberg tell it in texts alone.
-
-What errors of PostgreSQL mean for a sink, also where it is a catalog of Iceberg.
-
-What is wrong beside what the code of a sink says: a target of others, code that fails, a column that is missing.
+``refuses_for_good`` reads what a store of files says: clients of Delta and Iceberg tell it in texts alone.
+``sink_error`` says what errors of PostgreSQL mean for a sink, also where it is a catalog of Iceberg. ``named_failures``
+has words for code of a sink that fails.
 """
 
 import re
