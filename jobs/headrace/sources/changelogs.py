@@ -1,15 +1,17 @@
-"""Records as changes: each a row of the source's schema and a sign; envelopes become rows that they withdraw and add.
+"""Records as changes, each a row of the source's schema and a sign; or as versions of rows (semantics 14).
 
-An envelope with one of its two rows, in the very bytes of that row: numbers stay as they are written.
+``with_one_row`` gives an envelope with one of its two rows, in the very bytes of that row: numbers stay as they are
+written.
 
-An update is two changes, which stand one after the other and have the position of their record. What is dropped of one
-is shown, and lands again, as an envelope with that row alone (``with_one_row``) where it is text. A tombstone,
-which a topic has behind a deletion, is none.
+``rows_of_envelopes`` makes of envelopes the rows that they withdraw and add. An update is two changes, which stand one
+after the other and have the position of their record. What is dropped of one is shown, and lands again, as an envelope
+with that row alone (``with_one_row``) where it is text. A tombstone, which a topic has behind a deletion, is none.
 
-Records as changes: each a row of the source's schema, and its ``_sign``: 1 if it is added, -1 if it is withdrawn
-(semantics 14). With any other sign, NULL too, it is a dead letter.
+``with_signs`` gives a change its ``_sign``: 1 if the row is added, -1 if it is withdrawn. With any other sign, NULL
+too, it is a dead letter.
 
-Records as versions of rows (semantics 14.10): each has the columns of a row, and whether it says that its row is gone.
+``versions_of_envelopes`` and ``rows_or_tombstones`` give versions (14.10): the columns of a row, and whether the record
+says that its row is gone.
 """
 
 import json

@@ -1,16 +1,16 @@
 """Which files an epoch reads: finding new files by listing, cutting them into epochs, remembering how far it came.
 
-The driver's side of the file source, without Spark. Files are taken in the order of their names. What is new is what is
-listed and has no name that was ever read (``unread_names``).
+This is the driver's side of the file source, without Spark. Files are taken in the order of their names. What is new is
+what is listed and has no name that was ever read (``unread_names``).
 
 Where names are said to ascend, a snapshot remembers of ``SourcePosition`` the newest ``look_back`` files as they were
 when they were read, and the mark below them from which listing starts; so a run lists only what is new or nearly so.
 The files themselves are stored once, in the file log of the inputs: a manifest has the mark, and how many files after
 it were read.
 
-Listing the input under a prefix: which names are input, and which stores are listed by many requests at once.
-
-What lies where a run looked for input and found none: the words that tell a typing mistake from an empty landing.
+``listed_inputs`` lists the input under a prefix: it knows which names are input, and which stores are listed by many
+requests at once. ``instead_of_input`` says what lies where a run looked for input and found none. Its words tell a
+typing mistake from an empty landing.
 """
 
 from abc import abstractmethod

@@ -1,11 +1,11 @@
 """The inputs of a pipeline: what is new, which of it makes the next epoch, and the readers of it. Without Spark.
 
-Where input may lie, and land again: in no folder of a pipeline, which Headrace writes to, reads from and clears.
+``check_places`` says where input may lie, and land again: in no folder of a pipeline, which Headrace writes to, reads
+from and clears. Input there would be found by the pipeline's sweeps, and what the pipeline stores would be read as
+input. A pipeline knows its own folder when it is built (``pipeline.validation``); the others under a root are known
+only there.
 
-Input there would be found by the pipeline's sweeps, and what the pipeline stores would be read as input. A pipeline
-knows its own folder when it is built (``pipeline.checks.validation``); the others under a root are known only there.
-
-How many dead letters a source allows in one epoch.
+``check_budgets`` holds dead letters against how many a source allows in one epoch.
 """
 
 import os

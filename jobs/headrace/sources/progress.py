@@ -1,9 +1,8 @@
 """How far a pipeline has come at a barrier: offsets, splits and clocks of its inputs, and the clocks of its chains.
 
-What is remembered of a file that was read, beside its name.
-
-It is stored in the manifest, for people as well as machines (``headrace.read.snapshots.progress`` reads it there), with
-times that may lie beyond the calendar.
+All of it is stored in the manifest, for people as well as machines, with times that may lie beyond the calendar.
+``headrace.read.snapshots.progress`` reads it there. ``KnownVersion`` is what is remembered of a file that was read,
+beside its name.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,8 +1,7 @@
-"""How far the sources of a pipeline have come: the watermarks that follow from what records say of splits (semantics
-9.2, 12.9, 12.11).
+"""How far the sources of a pipeline have come: the watermarks that follow from splits (semantics 9.2, 12.9, 12.11).
 
-The newest event time of all records that were read, whatever became of them: filtered, rejected, duplicates, dropped
-by a user's own code. A backfill of a range begins before anything as new as the range was read.
+``newest_read`` is the newest event time of all records that were read, whatever became of them: filtered, rejected,
+duplicates, dropped by a user's own code. A backfill of a range begins before anything as new as the range was read.
 """
 
 from collections.abc import Collection, Iterable, Mapping

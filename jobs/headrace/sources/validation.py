@@ -4,7 +4,8 @@ A judged record has what ``kernel.elements`` asks for, ``_sign`` too where recor
 and ``_mark`` (what it says of which split), and ``_id`` where duplicates are told apart. Of a rejected record only its
 reason counts.
 
-Which columns of the files of each input are read, and what for: those a file must have.
+``columns_read`` says which columns of the files of each input are read, and what for; ``required_by`` those a file must
+have.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,9 +1,11 @@
 """Landed files, and ranges that are read where they are, as a source.
 
-Landed files as a source: what a definition makes of their records is worked out each time that they are read.
+``LandedReader`` reads landed files: what a definition makes of their records is worked out each time that they are
+read.
 
-Splits that were claimed as ranges and are read where they are: of sources that keep their records and cut them
-elsewhere each time, and files that a job has written. So an older position gives the same splits again, as files do.
+``ClaimedEnumerator`` gives splits that were claimed as ranges and are read where they are. They are of sources that
+keep their records and cut them elsewhere each time, or files that a job has written. So an older position gives the
+same splits again, as files do.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Lands what a source has: claims ranges of it, one after the other, and writes their files, or has them written.
 
-What a run lands, in portions as large as its epochs: the next one when the one before it has been read.
+``LandedPortions`` are what a run lands, as large as its epochs: the next one when the one before it has been read.
 """
 
 import io

@@ -1,8 +1,8 @@
 """The ranges of an input: which records of its source are in which files, and what these files are held against.
 
-What tells the content of a written file from another: made to find damage, not to withstand forgery.
-
-Landed records that are not as they were written, and what to do: they are often the only copies.
+``digest_of`` tells the content of a written file from another: made to find damage, not to withstand forgery.
+``LandedDamagedError`` says what to do about landed records that are not as they were written: they are often the only
+copies.
 """
 
 from collections.abc import Iterator, Sequence
