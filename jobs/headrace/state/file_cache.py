@@ -5,17 +5,17 @@ of Arrow IPC has one record batch of one row: the rows of the run as a list of s
 of what is dear to compute from many rows: when they want activations, and what they hold. Notes say which columns have
 one value in all rows.
 
-The truth is the store. A file of the cache is named by the checksum of the content that it was made of, so it is never
-stale; what enters was verified, or has just been written. Any number of processes share a folder: a file gets its name
-in one step when it is whole, nobody waits for anybody, and a file that is missing, cut off or another's is made again.
-Once the files together pass the limit, the least recently used ones go; a process that has one mapped keeps it. A
-folder that somebody removes is made again.
+``LayerCache`` may lose anything: the truth is the store. A file of the cache is named by the checksum of the content
+that it was made of, so it is never stale; what enters was verified, or has just been written. Any number of processes
+share a folder, and nobody waits for anybody. A file gets its name in one step when it is whole; one that is missing,
+cut off or another's is made again. Once the files together pass the limit, the least recently used ones go; a process
+that has one mapped keeps it. A folder that somebody removes is made again.
 
 A file that is verified says of which object, and what that object's ETag was: while it is the same, ``check`` need not
 read the object again. Files are of one boot of the machine, after which nobody knows whether all of them had reached
 the disk. (So writing one waits for no disk.)
 
-Rows of a layer are put piece by piece, as files that any number of tasks can cut up again.
+``put_run`` and ``put_runs`` put rows of a layer piece by piece, as files that any number of tasks can cut up again.
 """
 
 import json

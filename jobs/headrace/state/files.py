@@ -1,6 +1,6 @@
 """Data files of snapshots: rows as Parquet, each file put once, with its length and checksum known.
 
-The files that one epoch stored: the same for every executor.
+``WrittenState`` has the files that one epoch stored: the same for every executor.
 """
 
 import io

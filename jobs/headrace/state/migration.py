@@ -1,12 +1,11 @@
 """Layers written again: merged in bounded memory, or with the columns of another definition.
 
-Merging of layers in bounded memory: range by range of the order that all runs share.
+``merge_layers`` goes range by range of the order that all runs share.
 
-Migration: state that another definition left gets the columns of this one. Rows stay what they are and where they
-are.
-
-Columns of aggregates are named by their number, so an aggregate that is called something else is stored as before. One
-that is new has nothing stored of it, which is NULL: what its state is before the first element (``kernel.aggregates``).
+``migrate_layers`` gives state that another definition left the columns of this one. Rows stay what they are and where
+they are. Columns of aggregates are named by their number, so an aggregate that is called something else is stored as
+before. One that is new has nothing stored of it, which is NULL: what its state is before the first element
+(``kernel.aggregates``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
