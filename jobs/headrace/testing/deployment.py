@@ -1,8 +1,7 @@
 """A deployment of its own for a test, and records of it as files of their source.
 
-Records of a test as a file of their source, and what is read of it again.
-
-A deployment of its own for a test: a temporary root on the local disk, on which pipelines run in earnest.
+``RecordsFile`` has records of a test as a file of their source, and what is read of it again. ``TemporaryDeployment``
+is a temporary root on the local disk, on which pipelines run in earnest.
 """
 
 import shutil

@@ -1,8 +1,7 @@
 """A pipeline over the steps of a test, in memory, and what computes its epochs.
 
-What a test asks of whatever computes its epochs.
-
-Epochs of a test on the kernel, in this process: the executor ``local`` itself, over a store in memory.
+``Computes`` is what a test asks of whatever computes its epochs. ``LocalTestExecutor`` computes them on the kernel, in
+this process: it is the executor ``local`` itself, over a store in memory.
 """
 
 import warnings

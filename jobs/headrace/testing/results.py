@@ -1,10 +1,8 @@
-"""What a run of a test gives, and what the test expects beside it.
+"""What a run of a test gives, panes and rows as plain values, and what the test expects beside it.
 
-What a run of a test gives: panes and rows as plain values.
-
-Expected rows beside the rows that were found: as many pairs as possible, and a difference that can be read.
-
-Users' tests and conformance cases are compared by this; what a row is, and what is equal in it, each says itself.
+``row_difference`` holds expected rows beside those that were found: as many pairs as possible, and a difference that
+can be read. Users' tests and conformance cases are compared by this; what a row is, and what is equal in it, each says
+itself (``RowKind``).
 """
 
 import math

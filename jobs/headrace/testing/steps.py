@@ -1,9 +1,7 @@
 """What a test gives a pipeline, epoch by epoch, and times as tests write them.
 
-Mistakes in tests themselves, as opposed to tests that fail.
-
-Times as tests write them: aware datetimes, ISO text (UTC unless it says otherwise), or short times such as "13:00",
-which are of one day, 1970-01-01 UTC.
+Times are aware datetimes, ISO text (UTC unless it says otherwise), or short times such as "13:00", which are of one
+day, 1970-01-01 UTC. ``UnitTestError`` is a mistake in a test itself, as opposed to a test that fails.
 """
 
 import re

@@ -1,10 +1,4 @@
-"""Unit tests of pipelines as people write them in YAML, whose every value knows its line.
-
-YAML whose every value knows its line, so that a mistake in it can be pointed at.
-
-Scalars are those of YAML 1.2: ``13:00``, ``NO`` and ``2013-01-01`` are text.
-
-Unit tests of pipelines as people write them in YAML: given these rows in these epochs, expect these panes.
+"""Unit tests of pipelines as people write them in YAML: given these rows in these epochs, expect these panes.
 
 ::
 
@@ -26,7 +20,8 @@ Unit tests of pipelines as people write them in YAML: given these rows in these 
         expect:
           raises: leaves 64 bits         # a part of the message, or the code
 
-The pipeline that a test is of.
+Every value knows its line, so that a mistake in it can be pointed at. Scalars are those of YAML 1.2: ``13:00``, ``NO``
+and ``2013-01-01`` are text.
 """
 
 import os

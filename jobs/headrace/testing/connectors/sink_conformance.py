@@ -3,7 +3,8 @@
 Whatever happens to ``published`` and to deliveries, a delivery that comes to its end leaves the target with the rows
 that readers see. Until then the target holds one published state or another.
 
-Deliveries that are stopped in their middle: killed at a step, or held up while another one passes them.
+Deliveries are also stopped in their middle: killed at a step (``killed_at``), or held up while another one passes them
+(``at_each_step``).
 """
 
 import contextlib

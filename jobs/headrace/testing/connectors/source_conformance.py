@@ -1,9 +1,9 @@
-"""What every source must do, as tests for classes that inherit them.
+"""What every source must do, and what epochs make of it, as tests for classes that inherit them.
 
 Whatever a source plans it can read again, to the byte; no record is in two splits, and none is in none, wherever a run
 was stopped; what is lost or altered is found before anybody counts it.
 
-What epochs make of a source, as tests for classes that inherit them: how much each reads, how far time has come.
+``SourceEpochConformance`` tests how much each epoch reads, and how far time has come.
 """
 
 import json

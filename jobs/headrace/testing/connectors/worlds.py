@@ -1,16 +1,10 @@
 """What the kit must know of a system, to add, lose and change what it holds; and pipelines over it.
 
-Values that systems like to change on the way: extremes, empty ones, and what looks like syntax.
+``VALUES`` are values that systems like to change on the way: extremes, empty ones, and what looks like syntax.
 
-What the kit must be able to do with a source: add records, lose some, change some.
-
-What the kit must know of a target: how a definition names it, and what it holds.
-
-Pipelines of the kit over a source or a sink of a world.
-
-Pipelines whose sink is that of a world, on a root of their own, and what their readers see.
-
-What the kit asks of the source of a world: its splits, its records, and a pipeline over it.
+A ``SourceWorld`` adds records, loses some, changes some. A ``SinkWorld`` says how a definition names the target, and
+what that holds. ``SinkDeployment`` has pipelines whose sink is that of a world, on a root of their own, and what their
+readers see. The functions below ask a source for its splits and records, and give pipelines over it.
 """
 
 import json
