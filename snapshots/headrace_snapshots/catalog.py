@@ -1,15 +1,15 @@
 """The snapshot catalog of one pipeline: branches, tags and ``published`` over manifests. Git for dataflows.
 
-The imperative shell around the protocol: it reads the head, asks what may follow, and tries to append that; it writes
-manifests and index nodes before the entry that makes them visible.
+``Catalog`` is the imperative shell around the protocol: it reads the head, asks what may follow, and tries to append
+that. It writes manifests and index nodes before the entry that makes them visible.
 
-The outcome of an entry that its writer finds folded away: whether the head shows its effect.
-
+``has_taken_effect`` tells the outcome of an entry that its writer finds folded away: whether the head shows its effect.
 The entry was stored before the log was folded, and counts; or after that, and is void. Nothing in the log tells which,
 but the head does: a commit counts if its branch leads to its snapshot, which no other entry names. What people ask for
 can be so by another's hand as well, and then there is nothing left to do either.
 
-What entries say of what readers see: to people, and of outputs that have other names now.
+``renamed_refs`` and ``published_message`` are what entries say of what readers see: of outputs that have other names
+now, and to people.
 """
 
 import uuid

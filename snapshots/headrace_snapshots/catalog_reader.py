@@ -1,15 +1,11 @@
-"""What can be asked of the snapshots of one pipeline: they and their objects, their ancestry, and which readers saw.
+"""What can be asked of the snapshots of one pipeline: where refs are, what came before what, and which readers saw.
 
-Ancestry of snapshots. Manifests are immutable, so a fact that was found once stays true.
+``walk_lineage`` and what follows it answer of ancestry. Manifests are immutable, so a fact that was found once stays
+true. Searches go by the skip pointers of manifests (``format.manifest``), and from one that has none by its parent.
+They read few of the manifests on the way; one that is missing or broken is passed by what the log has of its commit.
 
-Searches go by the skip pointers of manifests (``format.manifest``), and from one that has none by its parent. They read
-few of the manifests on the way; one that is missing or broken is passed by what the log has of its commit.
-
-What can be asked of the snapshots of one pipeline: where refs are, what came before what, what the log says.
-
-Which snapshots readers of an output could see, or a person has released, as the log tells.
-
-A rollback takes readers to no other. So it is held against the entries that let readers see something: a publish, a
+``newest_seen`` says which snapshots readers of an output could see, or a person has released, as the log tells. A
+rollback takes readers to no other. So it is held against the entries that let readers see something: a publish, a
 release, a promotion. A rollback is none of them: earlier versions took readers to snapshots that no audit had passed.
 """
 

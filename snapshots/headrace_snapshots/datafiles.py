@@ -1,8 +1,7 @@
 """The objects that snapshots are made of, none of which changes once it is stored.
 
-Data files: whether they still are what was written.
-
-Manifests, and nodes of file logs and of layers. What was read is remembered.
+``check_data_file`` and others say of data files whether they still are what was written. ``Objects`` has manifests, and
+nodes of file logs and of layers: what was read is remembered.
 """
 
 import threading

@@ -1,9 +1,9 @@
-"""Fsck: compares what kept snapshots need with what is stored.
+"""Fsck: compares what kept snapshots need with what is stored, and says what is wrong, who needs it, and what to do.
 
-Entries that are lost though the log looks whole: what else is stored names snapshots that the log does not know.
-
-The hint proves the loss of what comes behind the entry that it names. It is put at the end of every command, so only a
-command that was killed leaves entries behind it. If they are lost too, others still speak of them:
+``told_of_more`` finds entries that are lost though the log looks whole: what else is stored names snapshots that the
+log does not know (``Witness``). The hint proves the loss of what comes behind the entry that it names. It is put at the
+end of every command, so only a command that was killed leaves entries behind it. If they are lost too, others still
+speak of them:
 
 * A manifest says the generation under which it was written, which is the number of an entry.
 * A manifest, the result of a run and an audit name snapshots that were committed, and published, when they were
@@ -13,10 +13,8 @@ What a rollback of a damaged log has given up is no loss: it fenced all writers,
 what an expiry has folded. The entry that committed a snapshot came after the claim that its manifest names, so there
 must be one only where that claim has not been folded.
 
-Fsck: compares what kept snapshots need with what is stored, and says what is wrong, who needs it, and what to do.
-
-Every object that anything names is looked for, and its length compared; those that carry their checksum (manifests,
-nodes, entries, marks) are read. With ``deep`` data files are read too, and held against the checksums that manifests
+``fsck`` looks for every object that anything names, and compares its length. It reads those that carry their checksum
+(manifests, nodes, entries, marks). With ``deep`` data files are read too, and held against the checksums that manifests
 have of them. What no manifest names is counted: it may be a run's that is under way, or garbage.
 
 Nothing is written unless ``repair`` is asked for, and then only what changes no answer that anybody gets:
@@ -24,7 +22,7 @@ Nothing is written unless ``repair`` is asked for, and then only what changes no
 * A data file of which there is a copy (``Copies``: the local cache has those of state) is stored again, if the copy has
   the checksum that manifests say.
 * The hint is written again, and a mark that cannot be read is made again.
-* What no snapshot ever named is marked, and deleted once its writers are fenced (``expiry.collect``); not while
+* What no snapshot ever named is marked, and deleted once its writers are fenced (``expiry.collect_unnamed``); not while
   anything is damaged, since what cannot be read does not say what it needs.
 
 It moves no ref: which results to give up is a person's decision, and each problem says the command.

@@ -2,11 +2,10 @@
 
 A snapshot that cannot be read does not say what it needs, and a deletion must know the needs of all kept snapshots.
 
-What an expiry asks of snapshots and of nodes of file logs. Neither ever changes, so each is read once.
-
-An expiry stores what it knows of the snapshots that it keeps with its mark; the next one begins with that and reads
-only what has come since. What is not known is read several objects at a time. A memo that cannot be read is as good as
-none: everything is read again.
+``FactsIndex`` has what an expiry asks of snapshots and of nodes of file logs. Neither ever changes, so each is read
+once. An expiry stores what it knows of the snapshots that it keeps with its mark; the next one begins with that and
+reads only what has come since. What is not known is read several objects at a time. A memo that cannot be read is as
+good as none: everything is read again.
 """
 
 import base64

@@ -1,12 +1,10 @@
 """What an expiry asks beside the catalog: marks of objects that are to be deleted, and holds of readers.
 
-Marks: the lists of objects that are to be deleted, of which the catalog's head names the one that counts.
-
+``Marks`` are lists of objects, of which the catalog's head names the one that counts.
 ``{pipeline}/marks/{entry}-{id}.json`` is written before the log entry of that number, which names it; when another
 entry gets the number, nobody will ever name that mark.
 
-What readers of a pipeline in other pipelines still need of it: one small object each, which the reader puts.
-
+``ReaderHold`` is what a reader in another pipeline still needs of a pipeline: one small object, which the reader puts.
 A reader puts its hold before it reads a snapshot, and again once it has committed what it made of that. So a hold is
 only ever behind: it may keep a snapshot for too long, and never lets one go too early. It is in no entry of the log:
 nobody but an expiry asks for it.

@@ -1,14 +1,13 @@
-"""The catalog's log: its entries, and the log on a store, whose end is found in a few requests.
+"""The catalog's log: its entries, and the log on a store, whose end is found in a few requests, whatever its length.
 
-One entry of a catalog log: which refs it moved, and every ref and generation after it.
+``Entry`` says which refs it moved, and every ref and generation after it.
 
-The catalog log on a store: finding its end in a few requests whatever its length, and appending exactly once.
-
-Knows entries and their numbers, and nothing of what they mean. The end is found by listing what comes after a known
-entry, so that every gap shows: an entry is there for ever, unless a later one says in its ``base`` that it is not
-needed any more. Then its number is free again, for a writer that was stopped meanwhile. So a writer that has created an
-entry lists what follows it: most often nothing, else the newest entry says whether the number has been given up. Then
-the entry may have been stored before that or after; its writer can tell by comparing what it did with the newest entry.
+``CatalogLog`` appends exactly once. It knows entries and their numbers, and nothing of what they mean. The end is found
+by listing what comes after a known entry, so that every gap shows. An entry is there for ever, unless a later one says
+in its ``base`` that it is not needed any more. Then its number is free again, for a writer that was stopped meanwhile.
+So a writer that has created an entry lists what follows it, most often nothing. Else the newest entry says whether the
+number has been given up. Then the entry may have been stored before that or after; its writer can tell by comparing
+what it did with the newest entry.
 """
 
 import logging

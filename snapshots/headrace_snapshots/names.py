@@ -1,21 +1,19 @@
 """Names: which text can be a branch, a tag or a snapshot, and how objects in the folder of a pipeline are called.
 
-The grammar of names: which text can be a branch, a tag, the id of a snapshot, a time, or the beginning.
-
-A text is a name of one kind only, so that nobody is shown another snapshot than was named. Its form tells ids, times,
-tags that are written as such, and the beginning; what has such a form cannot name a branch or a tag. A branch and a tag
-look alike, so the protocol gives no name to both. A store of before may hold names that are refused now: such a tag is
-found as ``tags/NAME``.
+``kind_of_name`` has the grammar: a text names a branch, a tag, the id of a snapshot, a time, or the beginning. It is a
+name of one kind only, so that nobody is shown another snapshot than was named. Its form tells ids, times, tags that are
+written as such, and the beginning; what has such a form cannot name a branch or a tag. A branch and a tag look alike,
+so the protocol gives no name to both. A store of before may hold names that are refused now: such a tag is found as
+``tags/NAME``.
 
 Where outputs have names, each has a ref ``published/NAME`` in place of ``published``. No name of a branch has a slash.
 A sink that cannot take back has two refs: ``delivering/SINK`` says up to where its rows may have been handed over, and
 ``delivered/SINK`` up to where they were; of an output with a name, ``delivering/NAME/SINK``.
 
-The names of all objects in the folder of a pipeline, and of its summary beside all others, for writers and for
-deletions alike; and those of files among the input that hold records which land again.
-
-An object with another name is not Headrace's: no sweep touches it, and ``fsck`` only names it. So a pattern here never
-matches more than what its writer makes.
+``ObjectKind`` and the paths below it are the names of all objects in the folder of a pipeline, for writers and for
+deletions alike. Its summary lies beside all others. Files among the input that hold records which land again have names
+here too (``RelandedFile``). An object with another name is not Headrace's: no sweep touches it, and ``fsck`` only names
+it. So a pattern here never matches more than what its writer makes.
 """
 
 import re

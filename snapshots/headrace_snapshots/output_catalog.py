@@ -1,10 +1,9 @@
 """Outputs in the catalog of their pipeline: as each sees it, and output patches that a rollback gives up.
 
-The catalog of a pipeline as one of its outputs sees it: its manifests are those of that output alone, and its
-``published`` is that of the output.
+``OutputCatalog`` has manifests of one output alone, and its ``published`` is that of the output.
 
-Output patches that a rollback gives up. Reading epochs again does not make them, so the user learns which they are,
-and what makes each again.
+``GivenUp`` tells of output patches. Reading epochs again does not make them, so the user learns which they are, and
+what makes each again.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,17 +1,15 @@
 """Stored records: how one is declared, its envelope, its checksum, and a clear word about what is wrong with one.
 
-The envelope of every control object, and reading JSON with a clear word about what is wrong with it.
+``encode_object`` gives every control object its envelope: ``{"format": 1, "kind": ..., "sha256": ..., "content":
+{...}}``; the checksum is over the canonical JSON of the content. Formats are read for ever: a change that an older
+reader would misread raises the number.
 
-An object is ``{"format": 1, "kind": ..., "sha256": ..., "content": {...}}``; the checksum is over the canonical JSON
-of the content. Formats are read for ever: a change that an older reader would misread raises the number.
+``JsonRecord`` declares a stored record: a frozen struct, whose fields are those of its JSON object. A field without a
+default is always there. One with a default may be missing, and then has it; a class that says ``omit_defaults`` leaves
+it out where it would say only that. Fields of newer versions are passed over. A type that is not JSON's, no record and
+no dataclass has ``to_json`` and ``from_json`` of its own.
 
-How a stored record is declared: a frozen struct, whose fields are those of its JSON object.
-
-A field without a default is always there. One with a default may be missing, and then has it; a class that says
-``omit_defaults`` leaves it out where it would say only that. Fields of newer versions are passed over. A type that is
-not JSON's, no record and no dataclass has ``to_json`` and ``from_json`` of its own.
-
-JSON objects that carry a checksum of their other fields: results of runs and of audits, on which others act.
+``seal_fields`` gives JSON objects a checksum of their other fields: results of runs and of audits, on which others act.
 """
 
 import base64

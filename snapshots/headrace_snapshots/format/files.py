@@ -1,13 +1,9 @@
-"""Files that a snapshot names: one, layers of them, and file logs.
+"""Files that a snapshot names: data files that Headrace wrote, layers of them, input files that it read, and file logs.
 
-Files that a snapshot names: data files that Headrace wrote, input files that it read, and layers of data files.
-
-When to merge the layers of a layered table: a pure decision over their row counts.
-
-The tier of a layer is floor(log16(rows)). Read from the newest layer back, the layers up to the first of a higher tier
-than the newest are its *group*; in the whole list every layer belongs to the group of the highest tier at or after
-it, so there are at most as many groups as tiers. Only the newest group can grow. When sixteen have gathered in it they
-become one:
+``plan_merge`` decides when to merge the layers of a layered table, by their row counts alone. The tier of a layer is
+floor(log16(rows)). Read from the newest layer back, the layers up to the first of a higher tier than the newest are its
+*group*. In the whole list every layer belongs to the group of the highest tier at or after it. So there are at most as
+many groups as tiers. Only the newest group can grow. When sixteen have gathered in it they become one:
 
 * fewer than sixteen layers a tier stay: at most 15 * (log16(largest layer) + 1) layers, however many epochs;
 * a merge of a group ends in a layer of the group's own tier, so what a row is in grows by a whole layer of that tier
@@ -16,7 +12,7 @@ become one:
 A large merge goes on over several epochs, a part of the keys at a time. Until it is done its layers count, and together
 they are one layer for the plan of the next merge.
 
-File logs: append-only lists of files, kept as a persistent tree so that manifests stay small.
+``FileLog`` is an append-only list of files, kept as a persistent tree so that manifests stay small.
 
 A record is one epoch's files. The newest records are in the manifest itself (the *tail*); when they name 32 files
 they become a leaf object, and 32 nodes of one level become a node of the next. So a manifest holds fewer than 32

@@ -1,18 +1,17 @@
 """The manifest of a global snapshot: everything that one needs to continue from it, to read it and to explain it.
 
-Skip pointers: the few ancestors that a manifest names beside its parent, so that any other one is found in a number
-of requests that grows with the logarithm of the epochs to it.
+``OutputTables`` has the names of the tables and logs of a manifest. No other module spells them. All outputs of a
+pipeline share the remembered ids, the log of inputs and the log of dead letters. Each output has tables and logs of its
+own. Their names begin with the name of the output, where it has one: ``hourly/state``.
 
-They are the roots of the trees of a skew-binary random-access list (Myers, *An applicative random-access stack*, 1983):
-each skips a whole tree, and the two newest trees become one whenever they are equally large. So a manifest names at
-most log2(epochs) + 1 of them, and the parent's say what a new snapshot's are.
+``Skip`` is one of the few ancestors that a manifest names beside its parent. By these any other one is found in so many
+requests as the logarithm of the epochs to it. They are the roots of the trees of a skew-binary random-access list
+(Myers, *An applicative random-access stack*, 1983). Each skips a whole tree, and the two newest trees become one
+whenever they are equally large. So a manifest names at most log2(epochs) + 1 of them, and the parent's say what a new
+snapshot's are.
 
-Many files of a layer are in a node, written by the epoch that made the layer: which node a manifest names for it.
-
-The names of the tables and logs of a manifest. No other module spells them.
-
-All outputs of a pipeline share the remembered ids, the log of inputs and the log of dead letters. Each output has
-tables and logs of its own. Their names begin with the name of the output, where it has one: ``hourly/state``.
+``LayerNode`` has the files of a layer, where these are many: the epoch that made the layer writes it, and manifests
+name it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

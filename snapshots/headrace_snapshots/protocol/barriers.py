@@ -1,10 +1,7 @@
-"""The barrier protocol: its messages, its tables of transitions, and the role of a task.
+"""The barrier protocol: its messages, its tables of transitions, and the role of a task. No I/O, no clock.
 
-What a task of the barrier protocol is told (events), and what its driver does then (effects).
-
-What a transition table is: rows of (state, event, condition) and (next state, actions), read from the top.
-
-The barrier protocol: what a task does with barriers, records and the coordinator's orders. No I/O, no clock.
+A task is told *events*, and its driver then does *effects*. A table is rows of (state, event, condition) and (next
+state, actions), read from the top.
 
 Theory of operation
 -------------------

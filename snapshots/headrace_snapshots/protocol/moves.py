@@ -1,17 +1,13 @@
 """What a catalog's log is asked to append and what the protocol answers: words, and what all answers have in common.
 
-What main had and has not any more: where a rollback may return to over a promotion, and what never comes back.
+``Past`` is what main had and has not any more: where a rollback may return to over a promotion, and what never comes
+back. Main leaves a line of snapshots in two ways. A promotion puts another line in its place. What main was is
+*replaced*, and a rollback may return to it, or to what came before it. A rollback leaves what came after its target.
+This is *given up*, and so is every line that was replaced since main had been at the target. Both are told by the
+newest snapshot of the line alone, since ids are never used again, as names of branches are.
 
-Main leaves a line of snapshots in two ways. A promotion puts another line in its place: what main was is *replaced*,
-and a rollback may return to it, or to what came before it. A rollback leaves what came after its target: that is
-*given up*, and so is every line that was replaced since main had been at the target. Both are told by the newest
-snapshot of the line alone, since ids are never used again, as names of branches are.
-
-What a catalog's log is asked to append, and what the protocol answers: the words of ``transitions``.
-
-The next entry of a log, as far as the protocol decides it.
-
-What stands against a move of a ref, as far as ancestry and expiry tell.
+``append_after`` is the next entry of a log, as far as the protocol decides it. ``refuse_unless_ancestor`` and
+``unless_kept`` say what stands against a move of a ref, as far as ancestry and expiry tell.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -7,22 +7,22 @@ head and decide again. So every decision was made on exactly the head that it fo
 writers. Nothing else changes what anyone can see.
 
 * A *ref* names a snapshot: a branch (``main`` and others), ``published`` (what readers of main see), or ``tags/...``.
-* Every branch has a *generation*: the number of the entry that last claimed it or took it from its writer (init,
-  claim, rollback, fork, and for main a promotion). Numbers only grow and no two entries share one, so an old writer
-  is recognised even after its branch was dropped and made again under the same name.
-* A *commit* follows only if its generation is the branch's and its parent is what the branch's ref names. Both are
-  read from the head that the entry follows: a writer that was stopped for an hour and continued cannot commit once
-  anybody claimed the branch.
+* Every branch has a *generation*: the number of the entry that last claimed it or took it from its writer (init, claim,
+  rollback, fork, and for main a promotion). Numbers only grow and no two entries share one, so an old writer is
+  recognised even after its branch was dropped and made again under the same name.
+* A *commit* follows only if its generation is the branch's and its parent is what the branch's ref names. Both are read
+  from the head that the entry follows: a writer that was stopped for an hour and continued cannot commit once anybody
+  claimed the branch.
 * ``published`` moves forward along main (publish, release), or to a branch that becomes main (promote), or back
   together with main in one entry (rollback below it). So ``published`` is always main's head or an ancestor of it.
   Where outputs have names, each has a ``published/...`` of its own, and what is said of ``published`` holds of each.
-  The commit that gives an output another name gives its ref that name, too: readers see what they saw.
-  One entry moves all that may move, as its writer found at exactly the refs that it expects.
+  The commit that gives an output another name gives its ref that name, too: readers see what they saw. One entry moves
+  all that may move, as its writer found at exactly the refs that it expects.
 * A rollback goes to an ancestor of the branch's head. Main may also return to what it was before a promotion, or to
   what came before that (``past``); then ``published`` is what readers saw then.
 * ``published`` goes back only to where it has been, or where a person's release lets it go: to the newest such snapshot
-  at or before the target, which may be older than that; without one the rollback is refused (rollbacks). So a release
-  of what is older than ``published`` moves nothing, and such a rollback may follow.
+  at or before the target, which may be older than that; without one the rollback is refused (``rollback_of_main``). So
+  a release of what is older than ``published`` moves nothing, and such a rollback may follow.
 * Rows that were handed over to a sink which cannot take back stay handed over. So an entry says first up to where they
   may be (*delivering*), at exactly what readers see, and a second one that they all were (*delivered*). From the first
   one on main goes nowhere without that snapshot, neither by a rollback nor by a promotion, unless a person gives it up.
@@ -37,19 +37,19 @@ writers. Nothing else changes what anyone can see.
   while the log was folded may create a number again that was deleted. It finds the newest entry then: if its base is
   above that number, the entry is void, for all readers begin at the base; and the writer decides again. A writer that
   stood still after its entry was stored finds the same. So it asks first whether that head shows the effect of its
-  entry (outcomes): a commit counts if its branch leads to its snapshot, since no other entry ever names that; a
-  rollback, a publish and the rest have nothing left to do if the head shows their effect.
+  entry (``catalog.has_taken_effect``): a commit counts if its branch leads to its snapshot, since no other entry ever
+  names that; a rollback, a publish and the rest have nothing left to do if the head shows their effect.
 
 To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, which is a fact about immutable
 manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
 
-What was handed over to sinks that cannot take back, where main goes elsewhere or an output gets another name.
+``with_deliveries`` and its neighbours are about rows that were handed over to sinks that cannot take back. They serve
+where main goes elsewhere, or an output gets another name.
 
-What a rollback of main moves: main itself, and what readers of each output see.
-
-Readers go where they could have been: to the newest snapshot at or before the target that was published, or that a
-person has released. The target itself may be one that no audit passed, or that no audit saw alone, as an epoch in the
-middle of a run. Outputs are called in the target what they are called there, and readers go with the name.
+``rollback_of_main`` moves main itself, and what readers of each output see. Readers go where they could have been: to
+the newest snapshot at or before the target that was published, or that a person has released. The target itself may be
+one that no audit passed, or that no audit saw alone, as an epoch in the middle of a run. Outputs are called in the
+target what they are called there, and readers go with the name.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

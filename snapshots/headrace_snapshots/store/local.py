@@ -1,24 +1,18 @@
 """Stores of one machine: a folder of its file system, or the memory of this process.
 
-Names of files are UTF-8, whatever the locale of the process is.
+``file_of`` spells names of files in UTF-8, whatever the locale of the process is. Python decodes names as the locale
+says. In a process without UTF-8 a file would have another name than in the next one, and be read once more.
 
-Python decodes names as the locale says: in a process without UTF-8 a file would have another name than in the next one,
-and be read once more.
+``unnamed_file`` is a file that gets its name only once it is complete: a reader sees all of a file or nothing. A file
+without a name yet is locked by its writer. One that nobody has locked was left by a process that died; it goes with the
+next put of another.
 
-A store in a folder of a local (or mounted POSIX) file system.
+``LocalStore`` is a folder of a local (or mounted POSIX) file system. Every put writes a file of its own first and then
+gives it its name in one step. That step is ``os.replace`` for a write, ``os.link`` (which fails when the name is taken)
+for a create. What is put survives a power cut. The file is flushed, the folder that names it, and every folder above
+that up to the root, even if another process made it.
 
-Every put writes a file of its own first and then gives it its name in one step, so that a reader sees all of it or
-nothing: ``os.replace`` for a write, ``os.link`` (which fails when the name is taken) for a create. What is put survives
-a power cut: the file is flushed, the folder that names it, and every folder above that up to the root, even if another
-process made it.
-
-What a process that died has left without a name goes with the next put of another (``unnamed_file``).
-
-Files that get their name only once they are complete: a reader sees all of a file or nothing.
-
-A file without a name yet is locked by its writer. One that nobody has locked was left by a process that died.
-
-A store in this process's memory: for tests, and for pipelines that need not outlive it.
+``MemoryStore`` is for tests, and for pipelines that need not outlive this process.
 """
 
 import errno

@@ -1,13 +1,13 @@
 """A store in an S3-compatible bucket, and the keys to it: the module that knows the minio client.
 
-Keys of an S3 service: from variables, else from the role of a web identity, a profile, a container or a machine.
+``keys_of`` finds keys of the service: from variables, else from the role of a web identity, a profile, a container or a
+machine. What is set decides where keys come from; nothing else is tried when that fails. No message repeats what a
+source says: it may hold a token.
 
-What is set decides where keys come from; nothing else is tried when that fails. No message repeats what a source says:
-it may hold a token.
+``S3Config`` takes endpoint and keys from the standard AWS variables; Headrace's own say how the service encrypts.
 
-Endpoint and keys come from the standard AWS variables; Headrace's own say how the service encrypts. Operations that may
-be repeated are, with growing pauses; ``create`` is repeated only when it certainly did not happen. Requests are counted
-where they leave, retries and pages included.
+``S3Store`` repeats operations that may be repeated, with growing pauses; ``create`` only when it certainly did not
+happen. Requests are counted where they leave, retries and pages included.
 """
 
 import configparser
