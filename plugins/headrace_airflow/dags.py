@@ -1,18 +1,14 @@
 """The DAGs of every registered pipeline, those of decisions and of upkeep, and what Airflow finds in ``dags/``.
 
-The task that looks after what is stored: old snapshots of pipelines go, and it checks that nothing is missing.
+They are built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
 
-The DAGs that look after what is stored: one that people start, and one for each schedule of a retention, whatever
-the number of pipelines that have it.
+Upkeep (``MaintainOperator``) lets old snapshots of pipelines go, and checks that nothing is missing. One DAG of it is
+started by people; others, one for each schedule of a retention, serve all pipelines that have it. Decisions have a DAG
+for each kind, whatever the number of pipelines, so that the list of DAGs stays short. Each pipeline has those of each
+family (``DAG_FAMILIES``).
 
-The DAGs of decisions: one for each kind, whatever the number of pipelines, so that the list of DAGs stays short.
-
-The DAGs of every registered pipeline: those of each family (``DAG_FAMILIES``).
-
-Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
-
-What Airflow finds in ``dags/``: the DAGs that it asks for; and pipeline files that cannot be used, as an import
-error of a file that has no DAGs.
+``asked_for`` gives Airflow the DAGs that it asks for. Pipeline files that cannot be used are an import error of a file
+that has no DAGs (``raise_broken``).
 """
 
 import json

@@ -1,15 +1,12 @@
 """Decisions of people: their kinds, what a DAG of one is made of, and their tasks.
 
-The kinds of decisions: what each asks for, and what it does to a pipeline.
+``AskingOperator`` shows a person what would happen, and waits for an answer. ``new_root_dag`` makes DAGs of decisions
+and of maintenance.
 
-Each is a move in the history of snapshots, or a look after what is stored, as a method of ``hr.open(root)[name]`` does
-it. None needs Spark.
+``Decision`` is a kind: what it asks for, and what it does to a pipeline. Each is a move in the history of snapshots, or
+a look after what is stored, as a method of ``hr.open(root)[name]`` does it.
 
-A task that shows a person what would happen, and waits for an answer.
-
-What the DAGs of decisions and of maintenance are made of.
-
-The tasks of decisions: they run in the worker, without Spark, and say all that they did in their logs.
+Tasks of decisions run in the worker, without Spark, and say all that they did in their logs.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

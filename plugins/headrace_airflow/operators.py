@@ -1,14 +1,13 @@
 """Tasks of a pipeline. Each asks the catalog what is true, does one thing, and raises the typed error that it met.
 
-An application, of Spark or a process of the task's own, tells what it did by its result object; its exit code counts
-only when it left none.
+``epochs_measured`` sends what epochs did as metrics in Airflow's own channel: StatsD, Datadog or OpenTelemetry, as
+``[metrics]`` says. Every metric has the tags ``pipeline`` and ``branch``, and ``root`` where that has a name. Names are
+in docs/how-to/airflow.md.
 
-What epochs did, as metrics in Airflow's own channel: StatsD, Datadog or OpenTelemetry, as ``[metrics]`` says.
+``HeadraceOperator`` starts an application, of Spark or a process of the task's own. It tells what it did by its result
+object; its exit code counts only when it left none.
 
-Every metric has the tags ``pipeline`` and ``branch``, and ``root`` where that has a name. Names are in
-docs/how-to/airflow.md.
-
-Dry runs of a pipeline's DAGs: a task says in its log what the run would do, and that is all the run does.
+``is_dry_run`` makes a task say in its log what the run would do, and that is all the run does.
 """
 
 import logging

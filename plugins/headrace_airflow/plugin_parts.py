@@ -1,16 +1,15 @@
 """What Airflow's plugin gives each process: the pages, imports done once, and the last line of a failed task's log.
 
-Where the pages are in Airflow's UI, and the app that they ask.
+``fastapi_apps`` and ``react_apps`` say where the pages are in Airflow's UI, and the app that they ask. Every component
+of Airflow imports plugins, and only the API server answers: the app is built with the first request.
 
-Every component of Airflow imports plugins, and only the API server answers: the app is built with the first request.
+``preload_modules`` imports what every task of Headrace imports, once, in the processes that Airflow forks tasks and
+parsing from. It saves a task a quarter of a second of CPU. Pipelines of users are not among it: a task loads its own as
+it is then. Nothing here starts a thread, since a fork has only one.
 
-What every task of Headrace imports, imported once by the processes that Airflow forks tasks and parsing from.
-
-It costs a task a quarter of a second of CPU. Pipelines of users are not among it: a task loads its own as it is then.
-Nothing here starts a thread, since a fork has only one.
-
-The last line of the log of a task that failed: where the page is that shows why, below what Airflow prints of the
-error, unfolded. Airflow asks each plugin when a task has failed, so callbacks of users stay what they are.
+``on_task_instance_failed`` gives the log of a task that failed its last line: where the page is that shows why. It
+stands below what Airflow prints of the error, unfolded. Airflow asks each plugin when a task has failed, so callbacks
+of users stay what they are.
 """
 
 import asyncio

@@ -1,13 +1,10 @@
 """Processes of a task's own: what they may take and see, and their end with that of all they have started.
 
-Code of users in processes that cannot read Airflow's own secrets: tasks, their callbacks, DAG files being parsed.
-
+``install_confinement`` keeps code of users from Airflow's own secrets: tasks, their callbacks, DAG files being parsed.
 Airflow runs such code in a fork of its own process, which has the secrets in its memory and environment. After
-``install_confinement`` the fork starts over as a new program, without them; and it is confined before that: the kernel
-(Landlock)
-refuses it the memory and the environment of all processes outside of what it starts itself. So a secret that reaches a
-component by its environment alone stays there. It costs a task the time in which Python imports Airflow.
-
+``install_confinement`` the fork starts over as a new program, without them. It is confined before that: the kernel
+(Landlock) refuses it the memory and the environment of all processes outside of what it starts itself. So a secret that
+reaches a component by its environment alone stays there. It costs a task the time in which Python imports Airflow.
 ``docker/airflow_local_settings.py`` installs it; Airflow imports that before it does anything.
 """
 

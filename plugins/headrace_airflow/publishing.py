@@ -1,16 +1,14 @@
 """The tasks around a run: what must hold before it, what its audit has found, and the move of what readers see.
 
-What must hold before a task of a pipeline may start.
+``PreconditionsOperator`` is the first task of every DAG. Airflow leaves tasks of a pool that does not exist in
+``scheduled`` for ever, with a line in the scheduler's log alone; and a pool with two slots lets two writers run. A task
+cannot see the metadata database. So this one asks the REST API, from the default pool, and makes a pool that is
+missing: a new pipeline needs nobody.
 
-Airflow leaves tasks of a pool that does not exist in ``scheduled`` for ever, with a line in the scheduler's log alone;
-and a pool with two slots lets two writers run. A task cannot see the metadata database, so the first task of every
-DAG asks the REST API, from the default pool, and makes a pool that is missing: a new pipeline needs nobody.
+``BranchAudit`` is what the catalog and the stored audits say about what readers do not see yet, output by output.
+``AuditOperator`` shows what an audit has found, and fails where that is bad.
 
-What the catalog and the stored audits say about what readers do not see yet, output by output.
-
-The task that shows what an audit has found, and fails where that is bad.
-
-The task that moves what readers see: it runs in the worker, without Spark, and announces it by an asset event.
+``PublishOperator`` moves what readers see: it runs in the worker, without Spark, and announces it by an asset event.
 """
 
 import logging

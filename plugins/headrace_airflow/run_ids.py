@@ -1,6 +1,6 @@
-"""Names that follow from a task of Airflow: of its runs, of branches, and addresses of pages.
+"""Names that follow from a task of Airflow: of its runs, of branches, of assets, and addresses of pages.
 
-Addresses: of Headrace's pages, for people who read a log, and of the assets of a pipeline, for DAGs.
+Addresses of Headrace's pages are for people who read a log, those of the assets of a pipeline for DAGs.
 """
 
 import hashlib

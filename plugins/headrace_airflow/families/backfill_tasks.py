@@ -1,6 +1,7 @@
 """Tasks of a backfill: replay on a branch beside main, ask a person, cut over.
 
-Branches of which runs of Airflow are not done: something computes them, or a person is asked about them.
+``awaited_branches`` are those of which runs of Airflow are not done: something computes them, or a person is asked
+about them.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,7 @@
-"""What Headrace asks of a family of DAGs: one DAG for each pipeline.
+"""What Headrace asks of a family of DAGs, one for each pipeline; ``hr.airflow`` and schedules in Airflow's own terms.
 
-A family of another distribution is an entry point of ``headrace.dag_families``: a ``DagFamily``, by the name with which
-the ids of its DAGs end. Airflow executes no file of it: Headrace's own files in ``dags/`` ask for all families.
-
-What ``hr.airflow`` and schedules are in Airflow's own terms.
+``DagFamily`` may be of another distribution, as an entry point of ``headrace.dag_families``, by the name with which the
+ids of its DAGs end. Airflow executes no file of it: Headrace's own files in ``dags/`` ask for all families.
 """
 
 import os

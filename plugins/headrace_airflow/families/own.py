@@ -1,10 +1,11 @@
-"""Headrace's own families of DAGs: process what has landed, recover from an older snapshot, backfill a range or all;
-and, for pipelines that ask for it, complete windows and delivery to sinks.
+"""Headrace's own families of DAGs: process, recover, backfill; and, if asked for, windows and delivery to sinks.
 
-They are built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations. Each
-output that has a name has two tasks of its own, which audit and publish what a run has computed. The asset
-``headrace://NAME/windows`` has a partition for each window: a DAG that is scheduled by partitions of assets runs once
-for a window that is complete, and again when it is corrected.
+The first three process what has landed, recover from an older snapshot, and backfill a range or all. They are built
+when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations. Each output that has a
+name has two tasks of its own, which audit and publish what a run has computed.
+
+The asset ``headrace://NAME/windows`` has a partition for each complete window. A DAG that is scheduled by partitions of
+assets runs once for such a window, and again when it is corrected.
 """
 
 from contextlib import nullcontext

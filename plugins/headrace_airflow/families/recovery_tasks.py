@@ -1,7 +1,7 @@
-"""Tasks of a recovery: say what is given up, ask a person, go back; and the start of one by a run that has met broken
-state.
+"""Tasks of a recovery: say what is given up, ask a person, go back, with readers too; and what starts one.
 
-What a recovery in Airflow says of readers that go back, too, and holds them against before they move.
+``check_as_rehearsed`` holds readers that go back against what a person was shown, before they move. A run that has met
+broken state starts a recovery by ``start_once``.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,12 +1,9 @@
 """What pages ask of one pipeline, answered from its catalog as JSON values. Nothing here starts an engine.
 
-Which run made which epochs: the run that had claimed the branch, as the log of the catalog says.
-
-What readers of each output see now, and would see after a decision: the snapshots with their epochs.
-
-Audits as pages show them: what was found, with rows for those who may see them, and Great Expectations' own page.
-
-Figures of the newest epoch for the graph of a pipeline: of each input, of each aggregation, of what readers see.
+Audits have rows only for those who may see them, and Great Expectations' own page (``audit_to_json``).
+``graph_figures`` are those of the newest epoch: of each input, of each aggregation, of what readers see. ``Claims``
+tell which run made which epochs: the run that had claimed the branch, as the log of the catalog says.
+``readers_after_moves`` and those after it say what readers of each output see now, and would see after a decision.
 """
 
 import threading

@@ -1,6 +1,6 @@
 """What a pipeline reads of others, its readers, and the graph of all, as far as a user may see these.
 
-Which pipelines read which, over all roots that are served: as far as a user may see them, in one consistent cut.
+``LineageGraphs`` has which pipelines read which over all roots that are served, in one consistent cut.
 """
 
 import threading

@@ -1,11 +1,12 @@
 """Who may see what, and the list of all pipelines that a user may see, with Airflow's runs of them.
 
-Who may see what: a pipeline is seen by those who may read its DAG, its values by those who may edit that.
+A pipeline is seen by those who may read its DAG (``visible_to``), its values by those who may edit that
+(``editable_by``).
 
-What Airflow's own database says of DAG runs: which of them a run of Headrace belongs to, and the deadlines of those
-that have not ended.
+``dag_runs_of`` asks Airflow's own database which DAG run a run of Headrace belongs to, ``pipeline_deadlines`` for the
+deadlines of those that have not ended.
 
-The list of all pipelines that a user may see, over all roots, those that need a person first.
+``pipeline_list`` is over all roots, those that need a person first.
 """
 
 from collections.abc import Collection, Mapping

@@ -1,8 +1,7 @@
 """What the API server keeps of the roots that it shows: stores, summaries, and the newest catalogs.
 
-The summaries of all pipelines under a root, kept in the API server for seconds.
-
-One listing tells which have changed; only those are read again.
+``SummaryCache`` keeps the summaries of all pipelines under a root for seconds. One listing tells which have changed;
+only those are read again.
 """
 
 import os
