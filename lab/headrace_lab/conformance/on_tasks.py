@@ -1,5 +1,7 @@
-"""Cases through the levels of tasks of an epoch, and what crosses between them: a few tasks share the elements of each
-step, as shares of an input, and others the keys of each stage. Panes are read from the files that the tasks stored.
+"""Cases through the levels of tasks of an epoch, and what crosses between them.
+
+A few tasks share the elements of each step, as shares of an input, and others the keys of each stage. Panes are read
+from the files that the tasks stored.
 
 Elements are in files of the case's own, since no source gives what cases give: elements that withdraw others, sizes,
 watermarks. Those of rows are records of a source, which runs read.

@@ -1,8 +1,8 @@
 """Runs a file of conformance cases on an executor and says what passed.
 
-A case passes if everything that it expects came, and
-nothing else; one with ``expect_failure`` passes by failing with that message. Cases of a dialect (``broken_on:
-normative``) are skipped and do not count; anything else that is skipped does.
+A case passes if everything that it expects came, and nothing else; one with ``expect_failure`` passes by failing with
+that message. Cases of a dialect (``broken_on: normative``) are skipped and do not count; anything else that is skipped
+does.
 """
 
 import json

@@ -1,13 +1,16 @@
-"""Reading conformance cases from their neutral JSON schema (version 1), and six things for which the schema has no
-name. ``elide_unchanged`` is a bool of a case or of one of its stages (semantics 9.1); so is ``having``, a comparison of
-a pane's result with a number, ``{"result": "<", "value": 10}`` (semantics 9.10). ``columns`` are further columns of
-results (8.4), of which ``having``, ``between`` and panes (``{"columns": {"rate": 0.5}}``) speak by name:
-``{"flights": "count", "rate": ["/", "result", "flights"]}``. The ``elements`` of the step
-``batch`` are all input: one epoch after which the watermark is +inf (12.1). ``loop`` is a loop (``loops``). A case of
-``kind`` "rows" gives rows (``rows``). One of ``kind`` "outputs" has ``outputs``, each as one stage, with a ``name``
-(semantics 12.18): it reads the elements, or those whose attribute ``only`` is true, or the panes of outputs before it,
-``of`` these names, the results of those in ``minus`` negated. Its panes are those of the last output; ``stage1``,
-``stage2``, ... of a step ``output_watermark`` are its outputs.
+"""Reading conformance cases from their neutral JSON schema (version 1), and six things that the schema has no name for.
+
+* ``elide_unchanged`` is a bool of a case or of one of its stages (semantics 9.1).
+* ``having`` is a comparison of a pane's result with a number, ``{"result": "<", "value": 10}`` (semantics 9.10), of the
+  same.
+* ``columns`` are further columns of results (8.4), of which ``having``, ``between`` and panes (``{"columns": {"rate":
+  0.5}}``) speak by name: ``{"flights": "count", "rate": ["/", "result", "flights"]}``.
+* The ``elements`` of the step ``batch`` are all input: one epoch after which the watermark is +inf (12.1).
+* ``loop`` is a loop (``loops``). A case of ``kind`` "rows" gives rows (``rows``).
+* A case of ``kind`` "outputs" has ``outputs``, each as one stage, with a ``name`` (semantics 12.18). An output reads
+  the elements, or those whose attribute ``only`` is true. Or it reads the panes of outputs before it, ``of`` these
+  names, the results of those in ``minus`` negated. Its panes are those of the last output; ``stage1``, ``stage2``, ...
+  of a step ``output_watermark`` are its outputs.
 
 Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for what the schema leaves optional.
 """

@@ -1,4 +1,4 @@
-"""What cases call windows, triggers and combiners: the words of the model (``model.vocabulary``) with underscores.
+"""What cases call windows, triggers and combiners: the words of the model (``model.arguments``) with underscores.
 
 The parts of a word are the fields of its object. A word with a part that JSON cannot say, such as an expression, is not
 one of cases. Three triggers are spelled otherwise: cases are older than words.

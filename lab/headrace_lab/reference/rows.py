@@ -1,7 +1,9 @@
-"""Rows that leave as they are, one of each element: nothing is kept between two epochs but the watermark.
+"""Rows that leave as results: one of each element, or what is taken or computed of a group.
 
-Rows of a group that leave: what is taken, or computed, of all rows that it has, less what left before. SQL is asked of
-DuckDB, for one group at a time.
+``RowsRun`` gives rows as they are, one of each element: nothing is kept between two epochs but the watermark.
+
+``GroupRowsRun`` gives rows of a group: what is taken, or computed, of all rows that it has, less what left before. SQL
+is asked of DuckDB, for one group at a time.
 """
 
 from collections import Counter
