@@ -1,6 +1,6 @@
-"""Writes ``jobs/headrace/pipeline/expectations.json``: the expectations of the installed Great Expectations, and of
-each the arguments with the kinds of their values, so that a pipeline is checked without importing it.
+"""Writes ``jobs/headrace/pipeline/expectations.json``: the expectations of the installed Great Expectations.
 
+Each has its arguments with the kinds of their values, so that a pipeline is checked without importing the library.
 ``python -m scripts.expectations``; a test holds the file and the installed library together.
 """
 

@@ -10,7 +10,7 @@ speak of them:
   written. The log leads to each of them, or an expiry has marked it, or its manifest is gone.
 
 What a rollback of a damaged log has given up is no loss: it fenced all writers, so that has older generations. Nor is
-what an expiry has folded. The entry that committed a snapshot came after the claim that its manifest names, so there
+what an expiry has folded. The entry that committed a snapshot came after the claim that its manifest names. So there
 must be one only where that claim has not been folded.
 
 ``fsck`` looks for every object that anything names, and compares its length. It reads those that carry their checksum
@@ -19,8 +19,8 @@ have of them. What no manifest names is counted: it may be a run's that is under
 
 Nothing is written unless ``repair`` is asked for, and then only what changes no answer that anybody gets:
 
-* A data file of which there is a copy (``Copies``: the local cache has those of state) is stored again, if the copy has
-  the checksum that manifests say.
+* A data file of which there is a copy is stored again, if the copy has the checksum that manifests say (``Copies``).
+  The local cache has copies of state.
 * The hint is written again, and a mark that cannot be read is made again.
 * What no snapshot ever named is marked, and deleted once its writers are fenced (``expiry.collect_unnamed``); not while
   anything is damaged, since what cannot be read does not say what it needs.

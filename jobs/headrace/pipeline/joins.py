@@ -1,11 +1,11 @@
-"""Joins of records with those of other inputs: which rows on the right a row on the left meets, and when.
+"""Joins of records with those of other inputs: which of their rows a row on the left meets.
 
 For each row on the left there is an interval of event times on the right, and a choice of the rows there.
 
 The version of a table that held (as of), all events within an interval, those of the same window, the next event, what
-is known when a row comes (lookup): one operator. What comes out is a multiset of rows at the time of the left row, and
-after each epoch the function of all rows that were accepted: an older version that comes late corrects what it should
-have met (design note 0023). A lookup alone goes by when input was read.
+is known when a row comes (lookup): one operator. What comes out is a multiset of rows at the time of the left row.
+After each epoch it is the function of all rows that were accepted. An older version that comes late corrects what it
+should have met (design note 0023). A lookup alone goes by when input was read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

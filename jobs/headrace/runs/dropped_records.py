@@ -5,11 +5,12 @@ the files that they came from still hold them. So by default they land under a r
 batch run of the same pipeline there gives their part of the results, to be added to what readers see. Who wants all in
 one result runs the original files as one batch, in which nothing is late.
 
-Each epoch's late records become one file (CSV, whose files have headers: one for each header), named after the snapshot
-that dropped them and created by one conditional put: doing it again lands only what is not there yet.
+Each epoch's late records become one file; of CSV, whose files have headers, one for each header. A file is named after
+the snapshot that dropped the records, and created by one conditional put. So doing it again lands only what is not
+there yet.
 
 A record late in all of its windows lands once. One that is late in some of them (sliding windows) was counted in the
-others, and a run of it alone would count it there again: it does not land, and is counted.
+others. A run of it alone would count it there again: it does not land, and is counted.
 
 ``land_rejected`` lands dead letters as they were: records that could not be read, or were not allowed. It is for people
 who have corrected the cause: the pipeline's schema, or the records themselves, as files in a prefix of their own. No
@@ -17,8 +18,8 @@ window has counted dead letters, so they may land where the pipeline reads, and 
 that reads the original files again ignores the copies (``read.snapshots.read_names``). By default they land under a
 root of their own, ``{root}/rejected``.
 
-Each epoch's dead letters of an input become one file, those of a CSV input one for each file that they came from, with
-its header. They hold the bytes of the records, in the order of their files.
+Each epoch's dead letters of an input become one file. Those of a CSV input become one for each file that they came
+from, with its header. They hold the bytes of the records, in the order of their files.
 """
 
 from collections import Counter, defaultdict

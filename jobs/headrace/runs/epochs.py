@@ -1,6 +1,6 @@
 """What a run works with, its epochs one after the other, and how it follows the pipelines that it reads.
 
-``RunContext`` is what both the plan of a run and its performance need. Nothing here writes to a store by itself.
+``RunContext`` is what both the plan of a run and its performance need. It writes nothing to a store.
 
 ``commit_epochs`` is the loop that computes and commits epochs. Each is worked out once the one before it is computed.
 New input comes in micro-batches, or in batch mode as one epoch. A backfill and a replay read what was read before again

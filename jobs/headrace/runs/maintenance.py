@@ -2,6 +2,7 @@
 
 ``live_landed`` says which landed records stay: they expire with the snapshots that would read them again.
 ``check_landed`` is what fsck finds wrong with those that kept snapshots would read again, or have not read.
+``range_of`` and its neighbours name the objects of landed records for others.
 """
 
 import heapq

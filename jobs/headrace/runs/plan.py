@@ -1,8 +1,9 @@
 """The plan of a run, its stages one after the other as values; and a dry run, which says what they would do.
 
-Planning reads and reports. It claims no branch, starts nothing, lands nothing, and writes nothing. What only an effect
-can tell ends a plan, and what follows is planned from the result: which records have landed (``stages_after_landing``),
-and from which snapshot the claimed branch goes on (``stages_after_restoring``). ``process`` performs the stages.
+Planning reads and reports. It claims no branch, starts nothing, lands nothing, and writes nothing. Only effects can
+tell which records have landed (``stages_after_landing``), and from which snapshot the claimed branch goes on
+(``stages_after_restoring``). Either ends a plan, and what follows is planned from its result. ``process`` performs the
+stages.
 
 ``DryRun`` tells what a run would do, as far as that can be told without doing it.
 """

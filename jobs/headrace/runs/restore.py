@@ -8,15 +8,15 @@ broken. A fall-back is what ``recover`` does, without a person. The branch moves
 names what is broken, and what came after is read again. Three things it does not do by itself:
 
 * **Move ``published`` back.** When no snapshot from ``published`` on is whole, readers would see older results until
-  the replay is audited, and for good if that fails. So the run stops with BelowPublishedError, which names the newest
-  whole snapshot; a person rolls back to it, or runs a backfill, which leaves readers where they are. While
-  nothing is published there is no such floor: the branch may fall back to its beginning.
+  the replay is audited; if that fails, for good. So the run stops with BelowPublishedError, which names the newest
+  whole snapshot. A person rolls back to it, or runs a backfill, which leaves readers where they are. While nothing is
+  published there is no such floor: the branch may fall back to its beginning.
 * **Lose input.** Whatever later epochs had read must still lie there as it was, or the run stops with InputGoneError.
 * **Take a store that does not answer for one that has lost something.** Such errors end the run as they always do.
 
-Only what a restore reads is verified: the manifest, the files of state, and the names of the input files that are not
-to be read again. The files of views are readers' matter. The executor says how a file of state is verified: one that
-it has verified before, and that has not been touched since, it need not read again.
+Only what a restore reads is verified: the manifest, the files of state, and the names of input files not to be read
+again. The files of views are readers' matter. The executor says how a file of state is verified. One that it has
+verified before, and that has not been touched since, it need not read again.
 """
 
 import logging

@@ -4,9 +4,9 @@ This is the driver's side of the file source, without Spark. Files are taken in 
 what is listed and has no name that was ever read (``unread_names``).
 
 Where names are said to ascend, a snapshot remembers of ``SourcePosition`` the newest ``look_back`` files as they were
-when they were read, and the mark below them from which listing starts; so a run lists only what is new or nearly so.
-The files themselves are stored once, in the file log of the inputs: a manifest has the mark, and how many files after
-it were read.
+when they were read. It has the mark below them, from which listing starts. So a run lists only what is new or nearly
+so. The files themselves are stored once, in the file log of the inputs. A manifest has the mark, and how many files
+after it were read.
 
 ``listed_inputs`` lists the input under a prefix: it knows which names are input, and which stores are listed by many
 requests at once. ``instead_of_input`` says what lies where a run looked for input and found none. Its words tell a

@@ -1,8 +1,8 @@
 """Records judged: accepted, rejected with a reason, or filtered; and what they say to the watermark of their input.
 
-A judged record has what ``kernel.elements`` asks for, ``_sign`` too where records can withdraw others, and ``_split``
-and ``_mark`` (what it says of which split), and ``_id`` where duplicates are told apart. Of a rejected record only its
-reason counts.
+A judged record has what ``kernel.elements`` asks for, ``_sign`` too where records can withdraw others. It has
+``_split`` and ``_mark`` (what it says of which split), and ``_id`` where duplicates are told apart. Of a rejected
+record only its reason counts.
 
 ``columns_read`` says which columns of the files of each input are read, and what for; ``required_by`` those a file must
 have.

@@ -11,9 +11,9 @@ share a folder, and nobody waits for anybody. A file gets its name in one step w
 cut off or another's is made again. Once the files together pass the limit, the least recently used ones go; a process
 that has one mapped keeps it. A folder that somebody removes is made again.
 
-A file that is verified says of which object, and what that object's ETag was: while it is the same, ``check`` need not
-read the object again. Files are of one boot of the machine, after which nobody knows whether all of them had reached
-the disk. (So writing one waits for no disk.)
+A file that is verified says of which object, and what that object's ETag was. While that is the same, ``check`` need
+not read the object again. Files are of one boot of the machine, after which nobody knows whether all of them had
+reached the disk. (So writing one waits for no disk.)
 
 ``put_run`` and ``put_runs`` put rows of a layer piece by piece, as files that any number of tasks can cut up again.
 """

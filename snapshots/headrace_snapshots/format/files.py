@@ -6,19 +6,19 @@ floor(log16(rows)). Read from the newest layer back, the layers up to the first 
 many groups as tiers. Only the newest group can grow. When sixteen have gathered in it they become one:
 
 * fewer than sixteen layers a tier stay: at most 15 * (log16(largest layer) + 1) layers, however many epochs;
-* a merge of a group ends in a layer of the group's own tier, so what a row is in grows by a whole layer of that tier
-  each time: a row is rewritten at most sixteen times a tier, and in steady streams once.
+* a merge of a group ends in a layer of the group's own tier. So what a row is in grows by a whole layer of that tier
+  each time. A row is rewritten at most sixteen times a tier, and in steady streams once.
 
 A large merge goes on over several epochs, a part of the keys at a time. Until it is done its layers count, and together
 they are one layer for the plan of the next merge.
 
 ``FileLog`` is an append-only list of files, kept as a persistent tree so that manifests stay small.
 
-A record is one epoch's files. The newest records are in the manifest itself (the *tail*); when they name 32 files
-they become a leaf object, and 32 nodes of one level become a node of the next. So a manifest holds fewer than 32
-files and fewer than 32 references a level. A node's id is the hash of its content: writing it twice changes nothing,
-and reading it checks it. Its content names its writer, so that no two writers ever store the same node: when it is
-deleted, nobody else can have come to need it.
+A record is one epoch's files. The newest records are in the manifest itself (the *tail*); when they name 32 files they
+become a leaf object, and 32 nodes of one level become a node of the next. So a manifest holds fewer than 32 files and
+fewer than 32 references a level. A node's id is the hash of its content: writing it twice changes nothing, and reading
+it checks it. Its content names its writer, so that no two writers ever store the same node. When it is deleted, nobody
+else can have come to need it.
 
 Files of a layer, where there are many, are in nodes of their own (``FilesNode``), stored once by the epoch that made
 it; manifests name the node and say what is needed without it. So are those of a merge that goes on.

@@ -10,8 +10,8 @@ requests as the logarithm of the epochs to it. They are the roots of the trees o
 whenever they are equally large. So a manifest names at most log2(epochs) + 1 of them, and the parent's say what a new
 snapshot's are.
 
-``LayerNode`` has the files of a layer, where these are many: the epoch that made the layer writes it, and manifests
-name it.
+``NodeMaker`` puts the files of a layer, where these are many, into a node. The epoch that made the layer writes the
+node, and manifests name it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

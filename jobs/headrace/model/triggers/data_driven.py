@@ -5,7 +5,7 @@ predicate; an element may satisfy several, or none. ``.`` is any element, ``[ab]
 one that satisfies neither; ``|``, ``*``, ``+``, ``?``, ``{3}``, ``{2,4}``, ``{2,}`` and parentheses are as usual. A
 match may begin at any element.
 
-``compile_pattern`` makes the table of a deterministic automaton: a code per element (bit i: it satisfies the i-th
+``compile_pattern`` makes the table of a deterministic automaton. A code per element (bit i: it satisfies the i-th
 predicate) moves one state number, so that an engine can fold over an array of codes.
 """
 

@@ -1,7 +1,7 @@
 """What trigger nodes have in common: state as columns, what evaluations may look at; and how triggers compile to them.
 
 A node's state is a few columns and each of its rules a column expression (the table of semantics 4.2). Merging is 12.8:
-every state column folds over all merged open windows at once (``ColumnMerge``), then ``after_merge`` walks from the
+every state column folds over all merged open windows at once (``ColumnMerge``). Then ``after_merge`` walks from the
 root down and resets what the table says. Nodes never look at each other's columns.
 
 ``compile_trigger`` goes from a trigger to its node. Each node registers how its triggers compile where it is defined.

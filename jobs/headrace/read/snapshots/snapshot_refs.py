@@ -1,9 +1,10 @@
 """Which snapshot a reader means, by its id, by a branch or a tag, or by a time; and whether it is whole.
 
-Of a damaged object it says which snapshots do without it, and so what a person can do. A run reads its state and what
-is new. What older epochs wrote it only names, so damage there would be told to readers alone. So each publishing run
-looks at a few of these objects, at others than the one before it: all of them in turn, and never more requests for
-longer histories. It reads no data file: bits that have changed are for ``fsck --deep``.
+``ways_out`` says of a damaged object which snapshots do without it, and so what a person can do. ``damage_under`` finds
+such objects: a run reads its state and what is new. What older epochs wrote it only names, so damage there would be
+told to readers alone. So each publishing run looks at a few of these objects, at others than the run before it. All
+have their turn, and longer histories never need more requests. No data file is read: ``fsck --deep`` finds bits that
+have changed.
 """
 
 import re

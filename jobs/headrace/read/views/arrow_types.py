@@ -1,6 +1,6 @@
 """Columns that readers see in Arrow's types, and keys that people write as values of such columns.
 
-Keys as people write them, on a command line, in Python or on a page, become values of the key's columns.
+``typed_key`` makes values of the key's columns of what people write on a command line, in Python or on a page.
 """
 
 import base64

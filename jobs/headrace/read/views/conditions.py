@@ -7,7 +7,7 @@ the column, where equal values have equal hashes. Whatever else a condition says
 to all rows that were read.
 
 ``current`` is folded from records, of which the newest of a key and window counts. All records of a key and window have
-the same key and the same window: what leaves out one of them by these leaves out all. The epoch is another matter: a
+the same key and the same window. What leaves out one of them by these leaves out all. The epoch is another matter: a
 record of a later epoch may replace or withdraw an earlier one. So no record is left out of ``current`` because it is
 newer than what is asked for; one that is older cannot be found, and hides nothing.
 

@@ -8,11 +8,11 @@ Records are judged under watermarks that main had for them, or older ones:
 
 * No epoch of main is ever divided, however small epochs are to be: its records were judged together.
 * An epoch is *held to* the watermarks that main had after the last epoch that is in it. Records alone do not say that:
-  where several epochs are one, nobody has been silent for as long as for main; files may have other content by now.
-  Of an epoch whose snapshot has expired nobody knows any more, but by a patch that came next: it is held to what was
-  known before.
+  where several epochs are one, nobody has been silent for as long as for main; files may have other content by now. Of
+  an epoch whose snapshot has expired nobody knows any more, but by a patch that came next. Such an epoch is held to
+  what was known before.
 * One with records too far ahead of the clock (12.14) is the last of its own, at its own processing time.
-* On another branch what main has not read is held to where main is, and so is time that passes: main may read it yet,
+* On another branch what main has not read is held to where main is, and so is time that passes. Main may read it yet,
   beside other files.
 
 So a record that main accepted is not dropped as late, whatever the names of files are. The watermark goes on with the
@@ -28,8 +28,8 @@ only if records arrive in the same order.
 There are two kinds. **What a branch recorded**: epoch by epoch the same files in the same cut, at the same processing
 times, with the same signals. The pipeline that recorded them gives the same panes, late drops and watermarks again; a
 changed one (its state begins empty here, so any change is allowed) shows what it would have given. **What has landed**,
-under a clock that somebody sets: an epoch at each tick, and when the input is drained the clock goes on until nothing
-is pending; a tick at which nothing is due is no epoch.
+under a clock that somebody sets: an epoch at each tick. When the input is drained the clock goes on until nothing is
+pending; a tick at which nothing is due is no epoch.
 
 Neither reads the wall clock, and neither publishes. One that was stopped goes on, if its branch has the first epochs
 of the very same replay.

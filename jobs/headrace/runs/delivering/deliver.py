@@ -1,6 +1,6 @@
 """Deliver: make a sink hold what readers see, from whatever it says that it holds.
 
-Publishing, releases, rollbacks, promotions and patches are one case, and need nothing undone: the target says which
+Publishing, releases, rollbacks, promotions and patches are one case, and need nothing undone. The target says which
 snapshot it holds, and gets what lies between that one and ``published``.
 
 ``hand_over`` hands final rows over to a sink that cannot take them back. Before the first row an entry of the log says

@@ -12,12 +12,12 @@ what it has missed (``runs/parking``).
 could take. So the log gets other files, and none is written: those that the adopted outputs refused as they are
 computed now (``adopted_letters``).
 
-*Why it is refused.* Whatever would make that untrue: main has read other files since, or judged records otherwise (the
-watermarks of some epoch, the dead letters that no output took, or the remembered ids differ); an output that the
-adopted ones read has other rows there, is parked or has changed; inputs mean something else. And what is refused for
-any promotion: a branch without a good audit.
+*Why it is refused.* Whatever would make that untrue: main has read other files since, or judged records otherwise. Then
+the watermarks of some epoch, the dead letters that no output took, or the remembered ids differ. Or an output that the
+adopted ones read has other rows there, is parked or has changed; or inputs mean something else. A branch without a good
+audit is refused as for any promotion.
 
-*What is new to readers.* Rows of all epochs. The columns of the output say since when (``adopted``), so an audit of
+*What is new to readers.* Rows of all epochs. The columns of the output say since when (``adopted``). So an audit of
 what readers have not seen is of all rows, and a sink is told the difference.
 
 *Order.* Everything is checked before main is claimed, which fences main's writer. No row is written: main names files

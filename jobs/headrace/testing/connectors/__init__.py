@@ -1,5 +1,4 @@
-"""The conformance kit of connectors, as tests to inherit: what a source must do to be read exactly once and again, what
-a sink must do to hold what readers see.
+"""The conformance kit of connectors, as tests to inherit: what every source must do, and what every sink must do.
 
 ::
 
@@ -8,7 +7,8 @@ a sink must do to hold what readers see.
         def world(self, tmp_path):
             return MyWorld(tmp_path)
 
-Headrace's own connectors pass it; so do those on the pages "Your own source" and "Your own sink".
+A source must be read exactly once and again; a sink must hold what readers see. Headrace's own connectors pass the kit;
+so do those on the pages "Your own source" and "Your own sink".
 """
 
 from headrace.testing.connectors.sink_conformance import ChangeLogConformance, SinkConformance
