@@ -1,5 +1,6 @@
-"""Our engine on ``local`` driven through all files, one an epoch, with snapshots or without: what they cost is the
-difference.
+"""Our engine on ``local`` driven through all files, with snapshots or without: the difference is what snapshots cost.
+
+Each file is an epoch.
 
 * ``beside``: as runs do it, a snapshot is committed while the next epoch computes.
 * ``awaited``: the next epoch begins when the snapshot is committed.

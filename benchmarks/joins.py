@@ -1,11 +1,12 @@
-"""Joins of rows, epoch after epoch: ``within`` against Structured Streaming's join of two streams, ``as_of`` against
-all of it again.
+"""Joins of rows, epoch after epoch, against Structured Streaming's join of two streams, or against all of it again.
 
 ``python -m benchmarks.joins --join within|as_of --right 10000000 --new-left 2000000 --executor local|spark``: rows of
 both sides are taken in, then, in the same application, come epochs of ``--new-left`` and ``--new-right`` rows of the
 same hour, or with ``--later`` of minutes behind it. Structured Streaming gets the same cut into micro-batches; it has
 no join with the version that held, so there the peer is DuckDB: one ``asof join`` over all files, without state. The
 rows that stand in the end are compared. Rows have a tenth as many users as the larger side has rows.
+
+Structured Streaming is the peer of ``within``, all of it again that of ``as_of``.
 """
 
 import argparse

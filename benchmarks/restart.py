@@ -1,5 +1,6 @@
-"""A new process goes on with many live keys: it restores them, takes in one file and commits; against a restart of
-Structured Streaming.
+"""A new process goes on with many live keys, against a restart of Structured Streaming.
+
+It restores the keys, takes in one file and commits.
 
 ``python -m benchmarks.restart --keys 10000000 --changed 200000 --executor spark|local --against structured_streaming``:
 every key gets a window in a process that is not measured. Then, for each repeat, new processes of both sides in turn

@@ -4,10 +4,10 @@
 ``[metrics]`` says. Every metric has the tags ``pipeline`` and ``branch``, and ``root`` where that has a name. Names are
 in docs/how-to/airflow.md.
 
-``HeadraceOperator`` starts an application, of Spark or a process of the task's own. It tells what it did by its result
-object; its exit code counts only when it left none.
+``HeadraceOperator`` starts an application, of Spark or a process of the task's own. The application tells what it did
+by its result object; its exit code counts only when it left none.
 
-``is_dry_run`` makes a task say in its log what the run would do, and that is all the run does.
+``skip_after_telling`` has a task of a dry run say in its log what the run would do, and that is all the run does.
 """
 
 import logging

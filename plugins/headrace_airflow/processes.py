@@ -1,6 +1,6 @@
 """Processes of a task's own: what they may take and see, and their end with that of all they have started.
 
-``install_confinement`` keeps code of users from Airflow's own secrets: tasks, their callbacks, DAG files being parsed.
+``install_confinement`` keeps code of users (tasks, their callbacks, DAG files being parsed) from Airflow's own secrets.
 Airflow runs such code in a fork of its own process, which has the secrets in its memory and environment. After
 ``install_confinement`` the fork starts over as a new program, without them. It is confined before that: the kernel
 (Landlock) refuses it the memory and the environment of all processes outside of what it starts itself. So a secret that

@@ -11,8 +11,8 @@ of them.
 
 ``check_counted`` stops a run where what an upstream computes again would not count here as it did the first time. Where
 an upstream goes back, what it had given is withdrawn here, and what it gives instead is counted. That is right as long
-as the windows are open into which both fall. A window that has expired keeps its row for good: the epoch is not
-committed then. A person goes back to a snapshot of the reader from before.
+as the windows are open into which both fall. A window that has expired keeps its row for good. Then the epoch is not
+committed, and a person goes back to a snapshot of the reader from before.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set

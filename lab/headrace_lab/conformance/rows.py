@@ -1,5 +1,6 @@
-"""Cases of rows (semantics 15), of ``kind`` "rows": their panes are the rows that leave, in no order. Each has its
-column ``value`` as ``result``, its event time as ``timestamp``, and as ``window`` that of its group.
+"""Cases of rows (semantics 15), of ``kind`` "rows": their panes are the rows that leave, in no order.
+
+A pane has its column ``value`` as ``result``, its event time as ``timestamp``, and as ``window`` that of its group.
 
 ``take`` says what leaves of each key and window: ``{"type": "newest", "order": "value", "deleted": "gone"}``, where
 ``deleted`` is an attribute and both may be left out, ``{"type": "top", "number": 2, "by": "value"}``, or

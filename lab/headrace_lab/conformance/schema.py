@@ -1,10 +1,10 @@
 """Reading conformance cases from their neutral JSON schema (version 1), and six things that the schema has no name for.
 
-* ``elide_unchanged`` is a bool of a case or of one of its stages (semantics 9.1).
-* ``having`` is a comparison of a pane's result with a number, ``{"result": "<", "value": 10}`` (semantics 9.10), of the
-  same.
-* ``columns`` are further columns of results (8.4), of which ``having``, ``between`` and panes (``{"columns": {"rate":
-  0.5}}``) speak by name: ``{"flights": "count", "rate": ["/", "result", "flights"]}``.
+* ``elide_unchanged`` (semantics 9.1) is a bool of a case or of one of its stages.
+* ``having`` (semantics 9.10) stands there, too: a comparison of a pane's result with a number,
+  ``{"result": "<", "value": 10}``.
+* ``columns`` are further columns of results (8.4), of which ``having``, ``between`` and panes speak by name:
+  ``{"flights": "count", "rate": ["/", "result", "flights"]}``; of panes ``{"columns": {"rate": 0.5}}``.
 * The ``elements`` of the step ``batch`` are all input: one epoch after which the watermark is +inf (12.1).
 * ``loop`` is a loop (``loops``). A case of ``kind`` "rows" gives rows (``rows``).
 * A case of ``kind`` "outputs" has ``outputs``, each as one stage, with a ``name`` (semantics 12.18). An output reads
