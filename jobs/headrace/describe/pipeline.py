@@ -310,8 +310,8 @@ def _of_stage(stage: Stage) -> Iterator[str]:
         if len(names) > 1:
             yield (
                 f"aggregates {', '.join(names)} are each the {combiner} value that is not NULL, by itself. Where a "
-                "record has a NULL, or two have one event time, they may be of different records, and a row of them "
-                'one that never was. hr.Rows(key=..., take=hr.newest("updated_at")) gives the newest record as it is '
+                "record has a NULL, or two have one event time, they may be of different records. Their row then "
+                'never was. hr.Rows(key=..., take=hr.newest("updated_at")) gives the newest record as it is '
                 "(docs/how-to/rows.md)"
             )
     for name, aggregate in stage.aggregation.aggregates.items():

@@ -507,8 +507,8 @@ def _check_unsettled(patching: PatchOutput, rows: "PatchRows") -> None:
     if first is not None:
         raise OpenWindowsError(
             f"{number} rows that a patch by branch {patching.facts.branch} of {patching.catalog.pipeline} would "
-            "change overlap windows of their keys that are still open, and may become part of them, such as "
-            f"{_row_key_text(first)}. Try again once those have expired"
+            f"change overlap windows of their keys that are still open, such as {_row_key_text(first)}. They may "
+            "become part of these windows. Try again once those have expired"
         )
 
 

@@ -44,8 +44,8 @@ def way_on(path: str) -> str:
     """What helps a run that needs a landed object which is damaged, or gone."""
     pipeline = path.partition("/")[0]
     return (
-        f"Bring it back from a backup. Without one `headrace fsck {pipeline}` says how runs go on: which snapshot to "
-        "roll back to, if any, and which objects to delete, so that they land again what the source still has"
+        f"Bring it back from a backup. Without one `headrace fsck {pipeline}` says which snapshot to roll back to, if "
+        "any, and which objects to delete. Then runs land again what the source still has"
     )
 
 
