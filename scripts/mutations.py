@@ -542,8 +542,8 @@ MUTATIONS = (
     Mutation(
         "the last event is met in place of the next",
         "kernel/joins/step.py",
-        "case Meets.FIRST:",
-        "case None:",
+        "if self.join.join.meets is Meets.FIRST:",
+        "if self.join.join.meets is None:",
         Case("own_joins", "own_joins_next_event"),
     ),
     Mutation(

@@ -22,20 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.file_format import misfit
-from headrace.kernel.columns import (
-    ARROW_TYPES,
-    DATE,
-    DECIMAL,
-    TIMESTAMP,
-    Ints,
-    arrow_scalar,
-    arrow_type,
-    canonical_values,
-    entries_of,
-    having_items,
-    is_nested,
-    map_leaves,
-)
+from headrace.kernel import columns as kernel_columns
 from headrace.kernel.expressions.casts import read_text
 from headrace.kernel.expressions.decimals import spelled
 from headrace.model.expressions.columns import ColumnType, SourceField, SourceFields
@@ -48,7 +35,7 @@ FROM_TEXT = (DataType.TIMESTAMP, DataType.DATE, DataType.BYTES)
 DEEPEST = 600
 """How deep a record may be nested: its parser takes more, others do not."""
 
-_STORED = {**ARROW_TYPES, **dict.fromkeys(FROM_TEXT, pa.string())}
+_STORED = {**kernel_columns.ARROW_TYPES, **dict.fromkeys(FROM_TEXT, pa.string())}
 _INT_LIMIT = 2**63
 _LONGEST_INTEGER = 300
 """So many characters are an integer that a double can be near to."""
@@ -60,7 +47,7 @@ _STRING = re.compile(rb'"(\\.|[^"\\])*"')
 
 def stored_type(kind: ColumnType) -> pa.DataType:
     """The Arrow type of a column as JSON has it: what it has no form for is text."""
-    return arrow_type(kind, _STORED)
+    return kernel_columns.arrow_type(kind, _STORED)
 
 
 def field_of(values: pa.Array, field: SourceField) -> pa.Array:
@@ -74,7 +61,7 @@ def field_of(values: pa.Array, field: SourceField) -> pa.Array:
     if not pa.types.is_list(lists.type):
         lists = lists.cast(pa.list_(lists.type.value_type))
     items = pc.struct_field(pc.list_flatten(lists), field.path[field.through :])
-    return having_items(lists, items, lists.is_null())
+    return kernel_columns.having_items(lists, items, lists.is_null())
 
 
 def has_lone_surrogate(text: str) -> bool:
@@ -240,7 +227,7 @@ _VALUE_FITS: dict[DataType, Callable[[Any], bool]] = {
 }
 
 
-def as_json(columns: Mapping[str, pa.Array], rows: Ints, *, for_all: bool = False) -> pa.Array:
+def as_json(columns: Mapping[str, pa.Array], rows: kernel_columns.Ints, *, for_all: bool = False) -> pa.Array:
     """Some rows as JSON: NULLs included, lists as arrays, timestamps to the microsecond, decimals as text, bytes in
     base64. ``for_all``: so that every reader of JSON takes them, with NaN and infinities as text.
     """
@@ -257,7 +244,7 @@ def as_json(columns: Mapping[str, pa.Array], rows: Ints, *, for_all: bool = Fals
 def with_json(table: pa.Table) -> pa.Table:
     """``table`` with JSON where it has lists, structs and maps."""
     for place, field in enumerate(table.schema):
-        if is_nested(field.type):
+        if kernel_columns.is_nested(field.type):
             texts = json_texts(table.column(place).combine_chunks())
             table = table.set_column(place, field.name, texts)
     return table
@@ -314,13 +301,13 @@ def _plain_values(values: pa.Array) -> list[Any]:  # noqa: PLR0911 (a line for e
     if pa.types.is_map(values.type):
         return [
             None if entries is None else {entry["key"]: entry["value"] for entry in entries}
-            for entries in _plain_values(entries_of(values))
+            for entries in _plain_values(kernel_columns.entries_of(values))
         ]
-    if values.type == TIMESTAMP:
+    if values.type == kernel_columns.TIMESTAMP:
         return [None if time is None else iso_8601(time) for time in values.cast(pa.int64()).to_pylist()]
-    if values.type == DATE:
+    if values.type == kernel_columns.DATE:
         return list(values.cast(pa.string()).to_pylist())
-    if values.type == DECIMAL:
+    if values.type == kernel_columns.DECIMAL:
         return list(spelled(values).to_pylist())
     if values.type == pa.binary():
         return [None if octets is None else b64encode(octets).decode() for octets in values.to_pylist()]
@@ -357,10 +344,10 @@ def typed(
         read[name] = _to_column_type(columns[name], field.type, from_text, is_iso_alone)
         if read[name].null_count > columns[name].null_count:
             misread = pc.and_(pc.and_(columns[name].is_valid(), read[name].is_null()), unparsed.is_null())
-            unparsed = pc.if_else(misread, arrow_scalar(misfit(name, field)), unparsed)
+            unparsed = pc.if_else(misread, kernel_columns.arrow_scalar(misfit(name, field)), unparsed)
     if unparsed.null_count < len(unparsed):
         parses = unparsed.is_null()
-        nothing = {name: pa.scalar(None, arrow_type(field.type)) for name, field in fields.items()}
+        nothing = {name: pa.scalar(None, kernel_columns.arrow_type(field.type)) for name, field in fields.items()}
         read = {name: pc.if_else(parses, values, nothing[name]) for name, values in read.items()}
     return read, unparsed
 
@@ -369,9 +356,9 @@ def _to_column_type(values: pa.Array, kind: ColumnType, from_text: Sequence[Data
     if isinstance(kind, NestedType):
         if pa.types.is_string(values.type):
             values = values_of_json(values, kind)
-        if values.type != arrow_type(kind):
-            values = map_leaves(values, kind, partial(_stored_leaves, is_iso_alone=is_iso_alone))
-        return canonical_values(values, kind)
+        if values.type != kernel_columns.arrow_type(kind):
+            values = kernel_columns.map_leaves(values, kind, partial(_stored_leaves, is_iso_alone=is_iso_alone))
+        return kernel_columns.canonical_values(values, kind)
     return _values_from_text(values, kind, is_iso_alone) if kind in from_text else values
 
 
@@ -390,7 +377,7 @@ def decode_base64(text: pa.Array) -> pa.Array:
     text = pc.ascii_trim_whitespace(text)
     valid_text = pc.if_else(pc.match_substring_regex(text, _BASE64), text, pa.scalar(None, pa.string()))
     whole = pc.binary_join_element_wise(
-        valid_text.fill_null(""), arrow_scalar(""), arrow_scalar("")
+        valid_text.fill_null(""), kernel_columns.arrow_scalar(""), kernel_columns.arrow_scalar("")
     )  # in memory of its own
     ends = np.frombuffer(whole.buffers()[1], np.int32)[whole.offset : whole.offset + len(whole) + 1].astype(np.int64)
     octets = np.frombuffer(whole.buffers()[2], np.uint8)[ends[0] : ends[-1]] if ends[-1] else np.zeros(0, np.uint8)

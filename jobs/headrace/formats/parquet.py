@@ -19,20 +19,7 @@ from headrace.formats import file_format
 from headrace.formats.compression import what_is
 from headrace.formats.fields import as_json, field_of, map_parsed
 from headrace.formats.parquet_pages import bounds_of_groups, check_chunks, check_table
-from headrace.kernel.columns import (
-    ARROW_TYPES,
-    DATE,
-    TIMESTAMP,
-    Ints,
-    arrow_scalar,
-    arrow_type,
-    as_numpy,
-    canonical_values,
-    having_items,
-    with_entries,
-    with_fields,
-    with_items,
-)
+from headrace.kernel import columns as kernel_columns
 from headrace.kernel.expressions.casts import in_calendar
 from headrace.kernel.expressions.decimals import stored_decimals
 from headrace.kernel.expressions.string_bytes import are_text
@@ -133,7 +120,10 @@ class ParquetRows(file_format.FileFormat):
         return _encode_file(
             fields,
             {
-                name: pa.array([map_parsed(row[name], field.type, _from_json) for row in rows], arrow_type(field.type))
+                name: pa.array(
+                    [map_parsed(row[name], field.type, _from_json) for row in rows],
+                    kernel_columns.arrow_type(field.type),
+                )
                 for name, field in fields.items()
             },
         )
@@ -226,7 +216,7 @@ def _make_records(files: Sequence[_StoredRows], fields: SourceFields) -> file_fo
     columns, unparsed = {}, pa.nulls(rows, pa.string())
     for name, field in fields.items():
         if name not in files[0].stored:
-            columns[name] = pa.nulls(rows, arrow_type(field.type))
+            columns[name] = pa.nulls(rows, kernel_columns.arrow_type(field.type))
             continue
         stored = [own.table.column(field.path[0]) for own in files]
         chunks = [chunk for column in stored for chunk in column.chunks]
@@ -283,7 +273,7 @@ def _rows_as_before(
     return table.slice(begin - first, end - begin), begin
 
 
-def _span_of(bounds: Ints, total: int, span: file_format.Span) -> tuple[Ints, int, int]:
+def _span_of(bounds: kernel_columns.Ints, total: int, span: file_format.Span) -> tuple[kernel_columns.Ints, int, int]:
     """The row groups of a ``span`` of ``total`` rows, and its first row and the one behind it."""
     begin, end = span.bounds(total)
     if span.is_whole or len(bounds) > span.of:
@@ -413,15 +403,15 @@ def values_as(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, pa.Array | 
     a value, and maps in which a key stands twice.
     """
     if isinstance(kind, StructType | MapType):
-        made = canonical_values(_nested_values(values, kind), kind)
+        made = kernel_columns.canonical_values(_nested_values(values, kind), kind)
         return _as_far_as(values, made)
     if not isinstance(kind, ListType):
         return _to_scalars(values, kind)
     if not pa.types.is_list(values.type):
         values = values.cast(pa.list_(values.type.value_type))
     if pa.types.is_null(values.type.value_type):
-        return values.cast(arrow_type(kind)), None
-    lists = with_items(values, lambda items: _without_misfits(*_to_scalars(items, kind.item)))
+        return values.cast(kernel_columns.arrow_type(kind)), None
+    lists = kernel_columns.with_items(values, lambda items: _without_misfits(*_to_scalars(items, kind.item)))
     bad = pc.and_(values.is_valid(), lists.is_null())
     return lists, bad if pc.any(bad).as_py() else None
 
@@ -429,15 +419,15 @@ def values_as(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, pa.Array | 
 def _nested_values(values: pa.Array, kind: ColumnType) -> pa.Array:
     """A stored column as one of ``kind``, NULL where a value in it does not fit. What a struct lacks is NULL."""
     if pa.types.is_null(values.type):
-        return pa.nulls(len(values), arrow_type(kind))
+        return pa.nulls(len(values), kernel_columns.arrow_type(kind))
     match kind:
         case StructType(fields):
             parts = dict(zip(values.type.names, values.flatten(), strict=True))
-            return with_fields(
+            return kernel_columns.with_fields(
                 values, kind, [parts.get(name, pa.nulls(len(values))) for name, _ in fields], _nested_values
             )
         case MapType(value):
-            return with_entries(
+            return kernel_columns.with_entries(
                 values,
                 lambda keys: _without_misfits(*_to_scalars(keys, DataType.STRING)),
                 lambda items: _nested_values(items, value),
@@ -457,10 +447,10 @@ def _to_scalars(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | 
     if kind is DataType.STRING:
         return _to_texts(values.cast(pa.string()))
     if kind is DataType.DATE:
-        return _to_dates(values.cast(DATE, safe=False))
+        return _to_dates(values.cast(kernel_columns.DATE, safe=False))
     if pa.types.is_decimal(values.type):
         return _to_decimals(values)
-    return values.cast(ARROW_TYPES[kind], safe=False), None  # of large integers the nearest float
+    return values.cast(kernel_columns.ARROW_TYPES[kind], safe=False), None  # of large integers the nearest float
 
 
 _DAY_MICROSECONDS = 86_400_000_000
@@ -474,18 +464,21 @@ def _to_timestamps(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
         stored_numbers, factor = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY_MICROSECONDS
     elif values.type.unit == "ns":
         nanoseconds = values.cast(pa.int64())
-        whole = pa.array(as_numpy(nanoseconds.fill_null(0)) // 1000, mask=as_numpy(values.is_null()))
-        return whole.cast(TIMESTAMP), None
+        whole = pa.array(
+            kernel_columns.as_numpy(nanoseconds.fill_null(0)) // 1000, mask=kernel_columns.as_numpy(values.is_null())
+        )
+        return whole.cast(kernel_columns.TIMESTAMP), None
     else:
         stored_numbers, factor = values.cast(pa.int64()), _MICROSECONDS[values.type.unit]
     limit = _LARGEST_INT // factor
     is_beyond = pc.or_(
-        pc.greater(stored_numbers, arrow_scalar(limit)), pc.less(stored_numbers, arrow_scalar(-limit))
+        pc.greater(stored_numbers, kernel_columns.arrow_scalar(limit)),
+        pc.less(stored_numbers, kernel_columns.arrow_scalar(-limit)),
     ).fill_null(False)
     if not pc.any(is_beyond).as_py():
-        return pc.multiply(stored_numbers, arrow_scalar(factor)).cast(TIMESTAMP), None
+        return pc.multiply(stored_numbers, kernel_columns.arrow_scalar(factor)).cast(kernel_columns.TIMESTAMP), None
     in_range = pc.if_else(is_beyond, pa.scalar(None, pa.int64()), stored_numbers)
-    return pc.multiply(in_range, arrow_scalar(factor)).cast(TIMESTAMP), is_beyond
+    return pc.multiply(in_range, kernel_columns.arrow_scalar(factor)).cast(kernel_columns.TIMESTAMP), is_beyond
 
 
 def _to_dates(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
@@ -540,7 +533,7 @@ def _encode_file(fields: SourceFields, columns: Mapping[str, pa.Array]) -> bytes
         inner = {name: SourceField(field.path[len(path) :], field.type) for name, field in list_fields.items()}
         items = in_objects({name: pc.list_flatten(columns[name]) for name in list_fields}, inner)
         places[repr(path)] = SourceField(path, next(iter(list_fields.values())).type)
-        whole[repr(path)] = having_items(lists[0], _as_object(items), lists[0].is_null())
+        whole[repr(path)] = kernel_columns.having_items(lists[0], _as_object(items), lists[0].is_null())
     pq.write_table(pa.table({name: _as_object(members) for name, members in in_objects(whole, places).items()}), buffer)
     return buffer.getvalue()
 
@@ -552,7 +545,7 @@ def _as_object(values: Any) -> pa.Array:
 
 
 def _make_column(name: str, kind: ColumnType, values: Sequence[Any]) -> pa.Array:
-    stored_type = arrow_type(kind)
+    stored_type = kernel_columns.arrow_type(kind)
     try:
         is_plain = isinstance(kind, DataType | ListType) and DataType.TIMESTAMP not in parts_of(kind)
         return pa.array(

@@ -26,18 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import (
-    ARROW_TYPES,
-    DATE,
-    DECIMAL,
-    Groups,
-    Ints,
-    NumberedGroups,
-    as_numpy,
-    of_sorted,
-    run_begins,
-    with_first,
-)
+from headrace.kernel import columns as kernel_columns
 from headrace.kernel.expressions.casts import days_of
 from headrace.kernel.expressions.decimals import words_of
 from headrace.kernel.expressions.string_bytes import Octets, Words, to_octets
@@ -67,7 +56,7 @@ def xxh64_of_columns(words: Sequence[UInt64s]) -> UInt64s:
     return _avalanche(hashes)
 
 
-def xxh64_of_lists(words: UInt64s, rows: Groups) -> UInt64s:
+def xxh64_of_lists(words: UInt64s, rows: kernel_columns.Groups) -> UInt64s:
     """The hash of the words of each of the ``rows``, which stand in order, rows of one word or more."""
     longest_first = np.argsort(-rows.sizes, kind="stable")
     starts, sizes = rows.offsets[:-1][longest_first], rows.sizes[longest_first]
@@ -87,7 +76,7 @@ def xxh64_of_lists(words: UInt64s, rows: Groups) -> UInt64s:
     return result
 
 
-def _rows_with_stripe(stripes: Ints, i: int) -> int:
+def _rows_with_stripe(stripes: kernel_columns.Ints, i: int) -> int:
     return int(np.searchsorted(-stripes, -i, side="left"))
 
 
@@ -135,9 +124,9 @@ _TAGS = {
     DataType.DECIMAL: 8,
 }
 _OCTETS = (pa.string(), pa.binary())
-_COMPARED_TYPES = (*_OCTETS, DECIMAL)
+_COMPARED_TYPES = (*_OCTETS, kernel_columns.DECIMAL)
 """Types whose values no single word tells apart."""
-_TAG_OF = {ARROW_TYPES[kind]: np.uint64(tag) for kind, tag in _TAGS.items()}
+_TAG_OF = {kernel_columns.ARROW_TYPES[kind]: np.uint64(tag) for kind, tag in _TAGS.items()}
 BLOCK: Final = Size(1 << 15)
 """Rows that are hashed at a time: few enough to stay in the processor's cache."""
 
@@ -188,12 +177,12 @@ def _tag_words(columns: Sequence[pa.Array]) -> list[Words]:
 
 def _null_mask(column: pa.Array) -> Flags:
     """Which rows are NULL; FALSE for all of them if none is."""
-    return as_numpy(column.is_null()) if column.null_count else np.zeros(1, np.bool_)
+    return kernel_columns.as_numpy(column.is_null()) if column.null_count else np.zeros(1, np.bool_)
 
 
 def _encoding_words(column: pa.Array) -> list[Words]:
     """What stands for the values of ``column`` in the middle of the encoding."""
-    if column.type == DECIMAL:
+    if column.type == kernel_columns.DECIMAL:
         return [np.ascontiguousarray(half).view(np.uint64) for half in words_of(column).T]
     return [_value_words(column)]
 
@@ -203,11 +192,11 @@ def _value_words(column: pa.Array) -> Words:
     strings and bytes, of which it is the length.
     """
     if column.type == pa.float64():
-        return _float_word(as_numpy(column.fill_null(0.0)))
-    if column.type == DATE:
+        return _float_word(kernel_columns.as_numpy(column.fill_null(0.0)))
+    if column.type == kernel_columns.DATE:
         column = days_of(column)
     numbers = pc.binary_length(column) if column.type in _OCTETS else column
-    return as_numpy(numbers.cast(pa.int64()).fill_null(0)).view(np.uint64)
+    return kernel_columns.as_numpy(numbers.cast(pa.int64()).fill_null(0)).view(np.uint64)
 
 
 def _float_word(values: NDArray[np.float64]) -> Words:
@@ -215,7 +204,7 @@ def _float_word(values: NDArray[np.float64]) -> Words:
     return np.where(np.isnan(values), _NAN, bits)
 
 
-def _laid_out(fixed_words: list[Words], texts: list[Octets], length: int) -> tuple[Words, Groups]:
+def _laid_out(fixed_words: list[Words], texts: list[Octets], length: int) -> tuple[Words, kernel_columns.Groups]:
     """The words of all keys, one after another, and where each key has its own."""
     lanes = [-(-text.lengths // 8) for text in texts]
     offsets = np.zeros(length + 1, np.int64)
@@ -232,13 +221,13 @@ def _laid_out(fixed_words: list[Words], texts: list[Octets], length: int) -> tup
             lane += 1
             rows = rows[count[rows] > lane]
         word_places += count
-    return words, Groups(offsets)
+    return words, kernel_columns.Groups(offsets)
 
 
 # --- grouping
 
 
-def group_by_key(hashed: Words, columns: Sequence[pa.Array], *within: Any) -> Groups:
+def group_by_key(hashed: Words, columns: Sequence[pa.Array], *within: Any) -> kernel_columns.Groups:
     """Rows by key, which has the ``hashed`` and these ``columns``, and by the integers ``within``; groups in the order
     of (hash, within, key), rows of a group in their own order.
     """
@@ -247,14 +236,14 @@ def group_by_key(hashed: Words, columns: Sequence[pa.Array], *within: Any) -> Gr
     if begins is None:
         order, begins = _order_rows(hashed, numbers)
     if is_shared(columns, order, begins):
-        ranks = [as_numpy(pc.rank(_to_rankable(column), tiebreaker="dense")) for column in columns]
+        ranks = [kernel_columns.as_numpy(pc.rank(_to_rankable(column), tiebreaker="dense")) for column in columns]
         sort_columns = [hashed, *numbers, *ranks]
         order = np.lexsort(sort_columns[::-1])
-        begins = np.logical_or.reduce([run_begins(numbers[order]) for numbers in sort_columns])
-    return of_sorted(begins, order)
+        begins = np.logical_or.reduce([kernel_columns.run_begins(numbers[order]) for numbers in sort_columns])
+    return kernel_columns.of_sorted(begins, order)
 
 
-def _drop_dependent(number_columns: list[Ints]) -> list[Ints]:
+def _drop_dependent(number_columns: list[kernel_columns.Ints]) -> list[kernel_columns.Ints]:
     """``number_columns`` without what only follows the one before it, as ends of windows of one length follow their
     starts.
     """
@@ -266,7 +255,7 @@ def _drop_dependent(number_columns: list[Ints]) -> list[Ints]:
     return independent
 
 
-def _group_begins(hashes: Words, numbers: list[Ints]) -> Flags | None:
+def _group_begins(hashes: Words, numbers: list[kernel_columns.Ints]) -> Flags | None:
     """Where groups begin if the rows stand in their order already."""
     ties = hashes[1:] == hashes[:-1]
     rises = hashes[1:] > hashes[:-1]
@@ -275,30 +264,38 @@ def _group_begins(hashes: Words, numbers: list[Ints]) -> Flags | None:
             return None
         rises |= ties & (column[1:] > column[:-1])
         ties &= column[1:] == column[:-1]
-    return with_first(~ties, len(hashes)) if (ties | rises).all() else None
+    return kernel_columns.with_first(~ties, len(hashes)) if (ties | rises).all() else None
 
 
-def _order_rows(hashes: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
+def _order_rows(hashes: Words, numbers: list[kernel_columns.Ints]) -> tuple[kernel_columns.Ints, Flags]:
     """Rows in the order of (hash, numbers, row), and where groups of them begin.
 
     A row number is packed after what it is ordered by, for numpy sorts numbers several times faster than places.
     """
     bits = np.uint64(len(hashes).bit_length())
     order = in_order_of_hashes(hashes)
-    begins = run_begins(hashes[order])
+    begins = kernel_columns.run_begins(hashes[order])
     for column in numbers:
         column_in_order = column[order]
         falls = np.flatnonzero((column_in_order[1:] < column_in_order[:-1]) & ~begins[1:])
         if len(falls):
             if not _reorder_runs(order, column_in_order, begins, falls, bits):
                 order = np.lexsort([*numbers[::-1], hashes])
-                return order, np.logical_or.reduce([run_begins(values[order]) for values in (hashes, *numbers)])
+                return order, np.logical_or.reduce(
+                    [kernel_columns.run_begins(values[order]) for values in (hashes, *numbers)]
+                )
             column_in_order = column[order]
-        begins |= run_begins(column_in_order)
+        begins |= kernel_columns.run_begins(column_in_order)
     return order, begins
 
 
-def _reorder_runs(order: Ints, column_in_order: Ints, begins: Flags, falls: Ints, bits: np.uint64) -> bool:
+def _reorder_runs(
+    order: kernel_columns.Ints,
+    column_in_order: kernel_columns.Ints,
+    begins: Flags,
+    falls: kernel_columns.Ints,
+    bits: np.uint64,
+) -> bool:
     """Put rows of ``order`` in the order of ``column_in_order``, within runs that the rows at ``begins`` begin:
     those runs in which it ``falls`` behind some rows. FALSE if that does not fit 64 bits.
     """
@@ -316,7 +313,7 @@ def _reorder_runs(order: Ints, column_in_order: Ints, begins: Flags, falls: Ints
     return True
 
 
-def in_order_of_hashes(hashed: Words) -> Ints:
+def in_order_of_hashes(hashed: Words) -> kernel_columns.Ints:
     """The rows in ascending order of their hashes, those of one hash in their own."""
     bits = np.uint64(len(hashed).bit_length())
     rows = np.arange(len(hashed), dtype=np.uint64)
@@ -331,31 +328,31 @@ def in_order_of_hashes(hashed: Words) -> Ints:
     return np.argsort(hashed, kind="stable")  # hashes that differ in what the row numbers took the place of
 
 
-def _distinct_numbers(numbers: Ints) -> Ints:
+def _distinct_numbers(numbers: kernel_columns.Ints) -> kernel_columns.Ints:
     ascending = np.sort(numbers)
-    return ascending[run_begins(ascending)]
+    return ascending[kernel_columns.run_begins(ascending)]
 
 
-def _is_few(numbers: Ints) -> bool:
+def _is_few(numbers: kernel_columns.Ints) -> bool:
     """Whether few ``numbers`` are different, as starts of windows are."""
     return len(_distinct_numbers(numbers[:: len(numbers) // _SAMPLE_NUMBERS + 1])) < _FEW_DISTINCT
 
 
-def _encode_numbers(numbers: Ints) -> tuple[Ints, Ints]:
+def _encode_numbers(numbers: kernel_columns.Ints) -> tuple[kernel_columns.Ints, kernel_columns.Ints]:
     """The place of each among the different ``numbers``, and these, ascending."""
     dictionary_array = pa.array(numbers).dictionary_encode()
-    values = as_numpy(dictionary_array.dictionary)
+    values = kernel_columns.as_numpy(dictionary_array.dictionary)
     order = np.argsort(values)
     places = np.empty(len(values), np.int64)
     places[order] = np.arange(len(values))
-    return places.take(as_numpy(dictionary_array.indices)), values[order]
+    return places.take(kernel_columns.as_numpy(dictionary_array.indices)), values[order]
 
 
-def _low_bits(sort_words: Words, bits: np.uint64) -> Ints:
+def _low_bits(sort_words: Words, bits: np.uint64) -> kernel_columns.Ints:
     return (sort_words & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
 
 
-def _rank_numbers(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
+def _rank_numbers(numbers: kernel_columns.Ints, bits: np.uint64) -> tuple[Words, int]:
     """``numbers`` as small ones in the same order, and how many bits they need."""
     if _is_few(numbers):
         codes, values = _encode_numbers(numbers)
@@ -367,7 +364,7 @@ def _rank_numbers(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
     sort_words = ((numbers - least).view(np.uint64) << bits) | np.arange(len(numbers), dtype=np.uint64)
     sort_words.sort()
     ranks = np.empty(len(numbers), np.uint64)
-    ranks[_low_bits(sort_words, bits)] = np.cumsum(run_begins(sort_words >> bits)) - 1
+    ranks[_low_bits(sort_words, bits)] = np.cumsum(kernel_columns.run_begins(sort_words >> bits)) - 1
     return ranks, int(ranks.max(initial=0)).bit_length()
 
 
@@ -388,12 +385,12 @@ class KeyGroups(msgspec.Struct, frozen=True):
 
     hashes: Words
     keys: list[pa.Array]
-    rows: Ints
-    numbered: NumberedGroups | None
-    ordered: Groups | None = None
+    rows: kernel_columns.Ints
+    numbered: kernel_columns.NumberedGroups | None
+    ordered: kernel_columns.Groups | None = None
 
     @property
-    def groups(self) -> Groups:
+    def groups(self) -> kernel_columns.Groups:
         """Which rows are in which group."""
         if self.ordered is None:
             assert self.numbered is not None
@@ -408,10 +405,10 @@ class _DifferentKeys(msgspec.Struct, frozen=True):
 
     columns: list[pa.Array]
     hashes: Words
-    order: Ints
+    order: kernel_columns.Ints
     of_row: NDArray[np.int32]
 
-    def group_by_number(self, within: list[Ints]) -> KeyGroups | None:
+    def group_by_number(self, within: list[kernel_columns.Ints]) -> KeyGroups | None:
         """Rows by key and by the integers ``within``, as ``grouped`` orders them; None if it takes too many numbers."""
         numbers, count = np.zeros(len(self.of_row), np.int64), 1
         for column in within:
@@ -425,7 +422,7 @@ class _DifferentKeys(msgspec.Struct, frozen=True):
         first, row_of = np.empty(len(self.order), np.int64), np.zeros(count, np.int64)
         first[self.order] = np.arange(0, limit, count)
         row_of[numbers] = np.arange(len(numbers))
-        numbered_groups = NumberedGroups(first.take(self.of_row) + numbers, limit)
+        numbered_groups = kernel_columns.NumberedGroups(first.take(self.of_row) + numbers, limit)
         key, number = np.divmod(numbered_groups.numbers, count)
         key = self.order[key]
         columns = [column.take(pa.array(key)) for column in self.columns]
@@ -490,15 +487,17 @@ def _encode_keys(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], NDArray[n
     numbers = np.zeros(0, np.int32)
     for column in columns:
         dictionary_array = column.dictionary_encode(null_encoding="encode")
-        keys, own = [dictionary_array.dictionary], as_numpy(dictionary_array.indices)
+        keys, own = [dictionary_array.dictionary], kernel_columns.as_numpy(dictionary_array.indices)
         if different:
             both = pa.array(numbers * np.int64(len(dictionary_array.dictionary)) + own).dictionary_encode()
-            left_codes, right_codes = np.divmod(as_numpy(both.dictionary), len(dictionary_array.dictionary))
+            left_codes, right_codes = np.divmod(
+                kernel_columns.as_numpy(both.dictionary), len(dictionary_array.dictionary)
+            )
             keys = [
                 *(part.take(pa.array(left_codes)) for part in different),
                 dictionary_array.dictionary.take(pa.array(right_codes)),
             ]
-            own = as_numpy(both.indices)
+            own = kernel_columns.as_numpy(both.indices)
         different, numbers = keys, own
     return different, numbers
 
@@ -506,23 +505,25 @@ def _encode_keys(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], NDArray[n
 # --- keys of one hash
 
 
-def is_shared(columns: Sequence[pa.Array], order: Ints | None, begins: Flags) -> bool:
+def is_shared(columns: Sequence[pa.Array], order: kernel_columns.Ints | None, begins: Flags) -> bool:
     """Whether different keys of the same hash are neighbours in one group."""
     return any((_key_changes(column, order) & ~begins).any() for column in columns)
 
 
-def _key_changes(column: pa.Array, order: Ints | None) -> Flags:
+def _key_changes(column: pa.Array, order: kernel_columns.Ints | None) -> Flags:
     if column.type not in _COMPARED_TYPES:
         words, nulls = _value_words(column), np.broadcast_to(_null_mask(column), len(column))
         if order is not None:
             words, nulls = words[order], nulls[order] if column.null_count else nulls
-        return run_begins(words) | (run_begins(nulls) if column.null_count else np.zeros(1, np.bool_))
+        return kernel_columns.run_begins(words) | (
+            kernel_columns.run_begins(nulls) if column.null_count else np.zeros(1, np.bool_)
+        )
     column_in_order = column if order is None else column.take(pa.array(order))
     previous, following = column_in_order[:-1], column_in_order[1:]
     differ = pc.not_equal(previous, following)
     if column.null_count:
         differ = pc.coalesce(differ, pc.not_equal(previous.is_null(), following.is_null()))
-    return with_first(as_numpy(differ), len(column))
+    return kernel_columns.with_first(kernel_columns.as_numpy(differ), len(column))
 
 
 def _to_rankable(column: pa.Array) -> pa.Array:

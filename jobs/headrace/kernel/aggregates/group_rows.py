@@ -18,24 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import HeadraceError, PipelineError
+from headrace.kernel import columns as kernel_columns
 from headrace.kernel.aggregates.ordering import changed_rows, code_values, distinct_pairs, in_order
 from headrace.kernel.aggregates.sums import AccumulatorPart, Elements
-from headrace.kernel.columns import (
-    CALENDAR,
-    Groups,
-    Ints,
-    arrow_scalar,
-    arrow_type,
-    as_numpy,
-    checked_values,
-    entries_of,
-    is_nested,
-    of_ids,
-    of_lists,
-    to_lists,
-    to_timestamps,
-    valid_mask,
-)
 from headrace.model.accumulation import EVENT_TIME
 from headrace.model.expressions.data_types import ColumnType, DataType, NestedType, in_words
 from headrace.model.expressions.expr import Expr
@@ -91,20 +76,20 @@ class RowsPart(AccumulatorPart):
         kinds = [pa.int64(), *(column.type for column in columns)]
         return pa.list_(pa.struct([*zip(_field_names(len(kinds)), kinds, strict=True)]))
 
-    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+    def fold(self, elements: Elements, groups: kernel_columns.Groups) -> pa.Array:
         assert elements.value is not None
-        times_of_events, sign = elements.at, None if elements.sign is None else as_numpy(elements.sign)
+        times_of_events, sign = elements.at, None if elements.sign is None else kernel_columns.as_numpy(elements.sign)
         times = np.ones(len(times_of_events), np.int64) if sign is None else sign
-        return self._make_entries(times_of_events, elements.value, times, Groups(groups.offsets))
+        return self._make_entries(times_of_events, elements.value, times, kernel_columns.Groups(groups.offsets))
 
-    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+    def gather_valid(self, parts: pa.Array, groups: kernel_columns.Groups) -> pa.Array:
         entries, inner = groups.flatten_lists(parts)
-        return self._make_entries(entries.field(0), entries.field(1), as_numpy(entries.field(2)), inner)
+        return self._make_entries(entries.field(0), entries.field(1), kernel_columns.as_numpy(entries.field(2)), inner)
 
     def emitted_rows(self, part: pa.Array) -> pa.Array:
         """The rows that leave of each group, the largest first: lists of structs of event time and columns."""
-        entries, groups = of_lists(part)
-        times = as_numpy(entries.field(2))
+        entries, groups = kernel_columns.of_lists(part)
+        times = kernel_columns.as_numpy(entries.field(2))
         is_there = times > 0
         rows, groups, times = np.flatnonzero(is_there), groups.filter_rows(is_there), times[is_there]
         if self.are_distinct:
@@ -114,19 +99,21 @@ class RowsPart(AccumulatorPart):
             # more copies than may leave never do, and a count may be large
             copies = np.minimum(times, self.number)
             copies_before = np.append(0, np.cumsum(copies))
-            rows, groups = np.repeat(rows, copies), Groups(copies_before[groups.offsets])
+            rows, groups = np.repeat(rows, copies), kernel_columns.Groups(copies_before[groups.offsets])
             ends, groups = groups.end_rows(self.number, are_last=True)
             rows = rows[ends]
         columns = entries.field(1).flatten()[self.orders :]
         if self.has_unless:
-            stays = ~as_numpy(columns.pop(0).take(pa.array(rows)).fill_null(False))
+            stays = ~kernel_columns.as_numpy(columns.pop(0).take(pa.array(rows)).fill_null(False))
             rows, groups = rows[stays], groups.filter_rows(stays)
         indices = pa.array(rows)
-        return to_lists(
+        return kernel_columns.to_lists(
             _make_struct([entries.field(0).take(indices), *(column.take(indices) for column in columns)]), groups
         )
 
-    def _make_entries(self, instants: pa.Array, rows: pa.Array, times: Ints, groups: Groups) -> pa.Array:
+    def _make_entries(
+        self, instants: pa.Array, rows: pa.Array, times: kernel_columns.Ints, groups: kernel_columns.Groups
+    ) -> pa.Array:
         codes = self._entry_codes(instants, rows)
         order = in_order(groups.of_row, codes)
         ids, ordered_codes = groups.of_row[order], codes[order]
@@ -136,14 +123,14 @@ class RowsPart(AccumulatorPart):
         starts, totals = starts[is_kept], totals[is_kept]
         ids, places = ids[starts], order[starts]
         if not self.withdrawable:
-            can_leave = self._can_leave(rows.take(pa.array(places)), of_ids(ids, len(groups)))
+            can_leave = self._can_leave(rows.take(pa.array(places)), kernel_columns.of_ids(ids, len(groups)))
             ids, places, totals = ids[can_leave], places[can_leave], totals[can_leave]
         indices = pa.array(places)
         fields = [instants.take(indices), rows.take(indices), pa.array(totals)]
         entries = pa.StructArray.from_arrays(fields, fields=list(self.type.value_type))
-        return to_lists(entries, of_ids(ids, len(groups)), empty_is_null=True)
+        return kernel_columns.to_lists(entries, kernel_columns.of_ids(ids, len(groups)), empty_is_null=True)
 
-    def _can_leave(self, rows: pa.Array, groups: Groups) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    def _can_leave(self, rows: pa.Array, groups: kernel_columns.Groups) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
         """Which rows, in order, count at some time where none is ever withdrawn."""
         if self.are_distinct:
             return self._first_of_equal(rows, groups)
@@ -151,11 +138,13 @@ class RowsPart(AccumulatorPart):
         can_leave[groups.end_rows(self.number, are_last=True)[0]] = True
         return can_leave
 
-    def _first_of_equal(self, rows: pa.Array, groups: Groups) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    def _first_of_equal(
+        self, rows: pa.Array, groups: kernel_columns.Groups
+    ) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
         """The first of equal rows of each group."""
         return changed_rows(groups.of_row, rank_rows(rows.flatten(), len(rows)))
 
-    def _entry_codes(self, instants: pa.Array, rows: pa.Array) -> Ints:
+    def _entry_codes(self, instants: pa.Array, rows: pa.Array) -> kernel_columns.Ints:
         columns = rows.flatten()
         if self.are_distinct:
             return rank_rows([*columns, instants], len(instants))
@@ -205,8 +194,8 @@ class ComputedRowsPart(RowsPart):
     @property
     def leaving_type(self) -> pa.ListType:
         """The type of ``emitted_rows``. The event time is NULL where it is that of the window's end."""
-        kinds = [arrow_type(self.columns[name]) for name in self.key_names]
-        kinds = [pa.int64(), *kinds, *(arrow_type(self.returns[name]) for name in self._own_names)]
+        kinds = [kernel_columns.arrow_type(self.columns[name]) for name in self.key_names]
+        kinds = [pa.int64(), *kinds, *(kernel_columns.arrow_type(self.returns[name]) for name in self._own_names)]
         return pa.list_(pa.struct([*zip(_field_names(len(kinds)), kinds, strict=True)]))
 
     @property
@@ -232,21 +221,25 @@ class ComputedRowsPart(RowsPart):
         items = _make_struct(
             [instants, *keys, *(_combine_chunks(computed_table.column(name)) for name in self._own_names)]
         )
-        return to_lists(items.cast(self.leaving_type.value_type), of_ids(of_row, len(groups)))
+        return kernel_columns.to_lists(
+            items.cast(self.leaving_type.value_type), kernel_columns.of_ids(of_row, len(groups))
+        )
 
-    def _standing_rows(self, part: pa.Array) -> tuple[pa.Table, Groups]:
+    def _standing_rows(self, part: pa.Array) -> tuple[pa.Table, kernel_columns.Groups]:
         """The rows of each group in their order, as often as they are there."""
-        entries, groups = of_lists(part)
-        copies = np.maximum(as_numpy(entries.field(2)), 0)
+        entries, groups = kernel_columns.of_lists(part)
+        copies = np.maximum(kernel_columns.as_numpy(entries.field(2)), 0)
         ends = np.append(0, np.cumsum(copies))
         indices = pa.array(np.repeat(np.arange(len(copies)), copies))
         columns = [column.take(indices) for column in entries.field(1).flatten()]
         rows = dict(zip(self.columns, columns, strict=False))
-        return pa.table({**rows, EVENT_TIME: to_timestamps(entries.field(0).take(indices))}), Groups(
-            ends[groups.offsets]
-        )
+        return pa.table(
+            {**rows, EVENT_TIME: kernel_columns.to_timestamps(entries.field(0).take(indices))}
+        ), kernel_columns.Groups(ends[groups.offsets])
 
-    def _check_keys(self, computed_table: pa.Table, of_row: Ints, rows: pa.Table, groups: Groups) -> None:
+    def _check_keys(
+        self, computed_table: pa.Table, of_row: kernel_columns.Ints, rows: pa.Table, groups: kernel_columns.Groups
+    ) -> None:
         """Raise GroupFailedError if a row has another key than its group."""
         for name in self.key_names:
             if name not in computed_table.column_names:
@@ -257,11 +250,11 @@ class ComputedRowsPart(RowsPart):
             )
             equal = pc.or_(pc.equal(result_keys, own).fill_null(False), pc.and_(result_keys.is_null(), own.is_null()))
             if not pc.all(equal, min_count=0).as_py():
-                row = int(np.flatnonzero(~as_numpy(equal))[0])
+                row = int(np.flatnonzero(~kernel_columns.as_numpy(equal))[0])
                 problem = f"gave {name} {result_keys[row]}: rows have the key by themselves, so give it another name"
                 raise GroupFailedError(int(of_row[row]), self.take, problem)
 
-    def _can_leave(self, rows: pa.Array, groups: Groups) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    def _can_leave(self, rows: pa.Array, groups: kernel_columns.Groups) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
         return np.ones(len(rows), np.bool_)
 
 
@@ -287,7 +280,7 @@ class GroupFailedError(Exception):
         return GroupQueryError(f"query {self.take.sql!r} {self} ({place}). Nothing of this epoch is committed")
 
 
-def _check_times(take: GroupFunction | GroupQuery, table: pa.Table, of_row: Ints) -> None:
+def _check_times(take: GroupFunction | GroupQuery, table: pa.Table, of_row: kernel_columns.Ints) -> None:
     """Raise GroupFailedError for a time that no calendar has in rows of ``table``, made of the groups that ``of_row``
     numbers, and for one that has no event time.
     """
@@ -296,13 +289,14 @@ def _check_times(take: GroupFunction | GroupQuery, table: pa.Table, of_row: Ints
             continue
         is_event_time, unit = field.name == EVENT_TIME, 1 if pa.types.is_timestamp(field.type) else _DAY_MICROSECONDS
         instants = _combine_chunks(table.column(field.name)).cast(pa.int64() if unit == 1 else pa.int32())
-        first, last = (EARLIEST, LATEST) if is_event_time else CALENDAR
+        first, last = (EARLIEST, LATEST) if is_event_time else kernel_columns.CALENDAR
         is_in_range = pc.and_(
-            pc.greater_equal(instants, arrow_scalar(first // unit)), pc.less_equal(instants, arrow_scalar(last // unit))
+            pc.greater_equal(instants, kernel_columns.arrow_scalar(first // unit)),
+            pc.less_equal(instants, kernel_columns.arrow_scalar(last // unit)),
         )
         is_in_range = is_in_range.fill_null(not is_event_time)
         if not pc.all(is_in_range, min_count=0).as_py():
-            row = int(np.flatnonzero(~as_numpy(is_in_range))[0])
+            row = int(np.flatnonzero(~kernel_columns.as_numpy(is_in_range))[0])
             years = "1900 to 9998" if is_event_time else "1 to 9999"
             wrong_value = f"a time outside of the years {years}" if instants[row].is_valid else "NULL"
             raise GroupFailedError(int(of_row[row]), take, f"gave {wrong_value} as {field.name}")
@@ -312,7 +306,7 @@ _DAY_MICROSECONDS: Final = 86_400_000_000
 
 
 def _canonical_table(
-    take: GroupFunction | GroupQuery, returns: Mapping[str, ColumnType], table: pa.Table, of_row: Ints
+    take: GroupFunction | GroupQuery, returns: Mapping[str, ColumnType], table: pa.Table, of_row: kernel_columns.Ints
 ) -> pa.Table:
     """``table``, made of the groups that ``of_row`` numbers, with equal values written alike. Raises GroupFailedError
     for a map in which a key stands twice, and for a time that no calendar has.
@@ -320,7 +314,7 @@ def _canonical_table(
     _check_times(take, table, of_row)
     for name, kind in returns.items():
         if isinstance(kind, NestedType):
-            canonical, foreign_row = checked_values(_combine_chunks(table.column(name)), kind)
+            canonical, foreign_row = kernel_columns.checked_values(_combine_chunks(table.column(name)), kind)
             if foreign_row is not None:
                 row, what = foreign_row
                 raise GroupFailedError(int(of_row[row]), take, f"gave {what} in column {name}")
@@ -332,7 +326,9 @@ _CHECKED_ROWS: Final = 256
 """Groups of so many rows, at least one, are asked for twice."""
 
 
-def _asked_function(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> tuple[pa.Table, Ints]:
+def _asked_function(
+    part: ComputedRowsPart, rows: pa.Table, groups: kernel_columns.Groups
+) -> tuple[pa.Table, kernel_columns.Ints]:
     """What a function makes of each group, and of which group each row is."""
     assert isinstance(part.take, GroupFunction)
     checked_function = _CheckedFunction(
@@ -363,7 +359,7 @@ class _CheckedFunction(msgspec.Struct, frozen=True):
     @property
     def schema(self) -> pa.Schema:
         """What it declares."""
-        return pa.schema([(name, arrow_type(kind)) for name, kind in self.returns.items()])
+        return pa.schema([(name, kernel_columns.arrow_type(kind)) for name, kind in self.returns.items()])
 
     def apply_to_group(self, group: int, rows: pa.Table) -> pa.Table:
         """What it makes of the ``rows`` of a ``group``. Raises GroupFailedError, and what HeadraceErrors it raises."""
@@ -406,8 +402,8 @@ class _CheckedFunction(msgspec.Struct, frozen=True):
         for name, kind in self.returns.items():
             if name not in names:
                 yield f"declares column {name}, and did not give it"
-            elif (actual_type := result.schema.field(name).type) != arrow_type(kind):
-                type_text = f"{in_words(kind)}, which is {arrow_type(kind)} in Arrow"
+            elif (actual_type := result.schema.field(name).type) != kernel_columns.arrow_type(kind):
+                type_text = f"{in_words(kind)}, which is {kernel_columns.arrow_type(kind)} in Arrow"
                 yield f"declares column {name} as {type_text}, and gave {actual_type}: cast it"
         for name in names:
             if name not in self.returns and name not in self.keys:
@@ -425,13 +421,17 @@ class _CheckedFunction(msgspec.Struct, frozen=True):
                 )
 
 
-def _asked_query(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> tuple[pa.Table, Ints]:
+def _asked_query(
+    part: ComputedRowsPart, rows: pa.Table, groups: kernel_columns.Groups
+) -> tuple[pa.Table, kernel_columns.Ints]:
     """What a query makes of each group, and of which group each row is."""
     from headrace.pipeline.queries import GROUP
 
     assert isinstance(part.take, GroupQuery)
     query = part.take.bind_to({**part.columns, EVENT_TIME: DataType.TIMESTAMP})
-    schema = pa.schema([(GROUP, pa.int64()), *((name, arrow_type(kind)) for name, kind in query.columns.items())])
+    schema = pa.schema(
+        [(GROUP, pa.int64()), *((name, kernel_columns.arrow_type(kind)) for name, kind in query.columns.items())]
+    )
     if not rows.num_rows:
         return schema.empty_table(), np.empty(0, np.int64)
 
@@ -440,7 +440,7 @@ def _asked_query(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> tupl
 
     with query.open_answers(rows.append_column(GROUP, pa.array(groups.of_row))) as answers:
         answer = answers.answer_groups([int(group) for group in np.flatnonzero(groups.sizes)], failure_of_group)
-    answer, of_row = answer.cast(schema), as_numpy(answer.column(GROUP))
+    answer, of_row = answer.cast(schema), kernel_columns.as_numpy(answer.column(GROUP))
     return _canonical_table(part.take, query.columns, answer, of_row), of_row
 
 
@@ -450,7 +450,7 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return array
 
 
-def rank_rows(columns: Sequence[pa.Array], length: int) -> Ints:
+def rank_rows(columns: Sequence[pa.Array], length: int) -> kernel_columns.Ints:
     """Integers that are in the order of rows of ``columns``, and equal where these are."""
     codes = np.zeros(length, np.int64)
     for number, column in enumerate(columns):
@@ -466,30 +466,32 @@ def _entries_type(kind: pa.DataType) -> pa.ListType:
 
 def to_comparable(column: pa.Array) -> pa.Array:
     """``column``; of what is nested integers, which are equal where these are."""
-    return pa.array(_rank_values(column)) if is_nested(column.type) else column
+    return pa.array(_rank_values(column)) if kernel_columns.is_nested(column.type) else column
 
 
-def _rank_values(column: pa.Array) -> Ints:
+def _rank_values(column: pa.Array) -> kernel_columns.Ints:
     """Integers in the order of values: of lists by their first items, of structs by their first fields, of maps as of
     lists of keys with their values; NULL is below all of them.
     """
     if pa.types.is_map(column.type):
-        column = entries_of(column)
+        column = kernel_columns.entries_of(column)
     if pa.types.is_struct(column.type):
-        known = valid_mask(column)
+        known = kernel_columns.valid_mask(column)
         column = pa.array(rank_rows(column.flatten(), len(column)), mask=~known)
     if pa.types.is_list(column.type):
         column = _sortable_bytes(column)
     if not column.null_count:
         return code_values(column).codes
     ranks = np.zeros(len(column), np.int64)
-    ranks[valid_mask(column)] = np.unique(code_values(column.drop_null()).codes, return_inverse=True)[1] + 1
+    ranks[kernel_columns.valid_mask(column)] = (
+        np.unique(code_values(column.drop_null()).codes, return_inverse=True)[1] + 1
+    )
     return ranks
 
 
 def _sortable_bytes(lists: pa.Array) -> pa.Array:
     """Bytes in the order of ``lists``: the ranks of their items, eight bytes each, the highest first."""
-    items, groups = of_lists(lists)
+    items, groups = kernel_columns.of_lists(lists)
     # with the sign bit flipped and the highest byte first, bytes are in the order of the numbers
     digits = (_rank_values(items).view(np.uint64) ^ _SIGN).astype(">u8")
     offsets = pa.py_buffer(groups.offsets * digits.itemsize)

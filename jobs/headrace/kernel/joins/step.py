@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, assert_never
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -602,17 +602,12 @@ class _Matches:
         if not len(present):
             return np.full(len(first), -1)
         last = np.maximum(end - 1, 0)
-        match self.join.join.meets:
-            case Meets.FIRST:
-                times = self.times[present]
-                # an empty range may begin behind the last row
-                begin = np.minimum(first, len(present) - 1)
-                # of rows at the first moment the last one counts, as ties are in order
-                last = np.maximum(sides.search_within(times, begin, end, times[begin], after=True) - 1, 0)
-            case Meets.LAST | Meets.ALL:
-                pass
-            case unknown:
-                assert_never(unknown)
+        if self.join.join.meets is Meets.FIRST:
+            times = self.times[present]
+            # an empty range may begin behind the last row
+            begin = np.minimum(first, len(present) - 1)
+            # of rows at the first moment the last one counts, as ties are in order
+            last = np.maximum(sides.search_within(times, begin, end, times[begin], after=True) - 1, 0)
         chosen_rows: Ints = self.order[present[last]]
         return chosen_rows
 
