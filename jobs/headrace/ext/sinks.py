@@ -182,7 +182,8 @@ class Changes(ABC):
     begins, for targets that are partitioned by time. A change of ``ALL_ROWS`` replaces all rows that there are, and has
     a ``reason``.
 
-    It can be read as long as the call lasts that it was given to, in one thread, as often as need be.
+    ``source`` says what it is read from. It can be read as long as the call lasts that it was given to, in one thread,
+    as often as need be.
     """
 
     source: ChangeSource
@@ -247,7 +248,8 @@ class ChangeRecords(ABC):
     ``restarts``: the first record, of sign 0, says that all before it is void, since what it led to is not known any
     more; its other columns are NULL. ``reason``: why these are all rows, or all panes, if they are.
 
-    They can be read as long as the call lasts that they were given to, in one thread.
+    ``source`` says what they are read from. They can be read as long as the call lasts that they were given to, in one
+    thread.
     """
 
     source: ChangeSource

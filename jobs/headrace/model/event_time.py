@@ -68,10 +68,14 @@ class WatermarkStrategy(ABC):
 
     @abstractmethod
     def watermark_after(self, splits: Mapping[str, Split], processing_time: Instant, previous: Instant) -> Instant:
-        """The source's watermark at the end of an epoch; never below ``previous``."""
+        """The source's watermark at the end of an epoch that ends at ``processing_time``, of ``splits`` by name; never
+        below ``previous``.
+        """
 
     def is_idle(self, splits: Mapping[str, Split], processing_time: Instant) -> bool:
-        """Whether all known splits of the source are idle: then it does not hold back the others (12.9, 12.11)."""
+        """Whether all known ``splits`` of the source are idle at ``processing_time``: then it does not hold back the
+        others (12.9, 12.11).
+        """
         return False
 
 
