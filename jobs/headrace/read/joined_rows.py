@@ -214,12 +214,12 @@ def equals_value(values: pa.Array | pa.ChunkedArray, value: pa.Scalar) -> pa.Arr
     return pc.equal(values, value) if value.is_valid else values.is_null()
 
 
-def explain_joins(state: StageState, asked: AskedRows | None) -> list[JoinExplained]:
-    """What each join of a pipeline keeps of the left rows that are ``asked`` for (None: nobody can tell which).
+def explain_joins(state: StageState, asked_rows: AskedRows | None) -> list[JoinExplained]:
+    """What each join of a pipeline keeps of ``asked_rows``, on the left (None: nobody can tell which are asked for).
     Raises BrokenObjectError.
     """
     joins = state.joins
-    return [] if joins is None else [_Kept(state, joins, join).explained(asked) for join in joins.joins]
+    return [] if joins is None else [_Kept(state, joins, join).explained(asked_rows) for join in joins.joins]
 
 
 @dataclass(frozen=True)
@@ -240,9 +240,9 @@ class _Kept:
     joins: CompiledJoins
     join: CompiledJoin
 
-    def explained(self, asked: AskedRows | None) -> JoinExplained:
+    def explained(self, asked_rows: AskedRows | None) -> JoinExplained:
         join, name = self.join.join, self.join.join.name
-        rows, earlier = ((), 0) if join.by_arrival else (None, 0) if asked is None else self._left_rows(asked)
+        rows, earlier = ((), 0) if join.by_arrival else (None, 0) if asked_rows is None else self._left_rows(asked_rows)
         return JoinExplained(
             name,
             join.made_by,
