@@ -437,11 +437,11 @@ def checked_values(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, tuple[
     with it.
     """
     canonical = canonical_values(values, kind)
-    known = map_leaves(canonical, kind, _without_foreign_times)
-    for made, what in ((canonical, "a map in which a key stands twice"), (known, _FOREIGN_TIME)):
-        lost = np.flatnonzero(valid_mask(values) & ~valid_mask(made))
-        if len(lost):
-            return canonical, (int(lost[0]), what)
+    in_calendar = map_leaves(canonical, kind, _without_foreign_times)
+    for values_left, what in ((canonical, "a map in which a key stands twice"), (in_calendar, _FOREIGN_TIME)):
+        lost_rows = np.flatnonzero(valid_mask(values) & ~valid_mask(values_left))
+        if len(lost_rows):
+            return canonical, (int(lost_rows[0]), what)
     return canonical, None
 
 

@@ -399,8 +399,8 @@ def _column_type(kind: Any) -> ColumnType | None:
             return ListType(item) if isinstance(item, DataType) else None
         case "struct":
             fields = [(name, _column_type(own)) for name, own in kind.children]
-            known = tuple((name, own) for name, own in fields if own is not None)
-            return StructType(known) if len(known) == len(fields) else None
+            readable = tuple((name, own) for name, own in fields if own is not None)
+            return StructType(readable) if len(readable) == len(fields) else None
         case "map":
             key, value = (_column_type(own) for _, own in kind.children)
             return MapType(value) if key is DataType.STRING and value is not None else None
