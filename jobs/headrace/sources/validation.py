@@ -1,6 +1,6 @@
 """Records judged: accepted, rejected with a reason, or filtered; and what they say to the watermark of their input.
 
-A judged record has what ``kernel.elements`` asks for, ``_sign`` too where records can withdraw others. It has
+A judged record has what ``kernel.delta`` asks for, ``_sign`` too where records can withdraw others. It has
 ``_split`` and ``_mark`` (what it says of which split), and ``_id`` where duplicates are told apart. Of a rejected
 record only its reason counts.
 
@@ -177,7 +177,7 @@ def _elements_without_values(stage: CompiledStage, elements: Columns) -> Columns
 
 
 def mark_of(event_time: EventTime) -> Expr | None:
-    """The expression of the marks of splits (``model.watermarks``), None where they are the event times."""
+    """The expression of the marks of splits (``model.event_time``), None where they are the event times."""
     strategy, expr = event_time.watermark, event_time.expr
     if not isinstance(strategy, SplitStrategy) or expr is None:
         return None
