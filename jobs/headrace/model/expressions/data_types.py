@@ -22,7 +22,7 @@ from headrace.model.arguments import REQUIRED, Arguments, check_keywords, regist
 
 class DataType(StrEnum):
     """The types of columns. Integers are 64-bit, floats are doubles, timestamps are microseconds UTC; dates are days of
-    the years 1 to 9999; decimals have 38 digits, 9 of them after the point (``model.expressions.decimals``).
+    the years 1 to 9999; decimals have 38 digits, 9 of them after the point.
 
     >>> hr.json("landing", {"price": hr.DataType.DECIMAL}).schema["price"].value
     'decimal'
