@@ -123,7 +123,7 @@ def test_any_other_number_of_slots_fails_at_once_and_says_what_to_do(answers: An
     kind, message = answers[pool]
     assert kind == "fail"
     assert f"config.pool: pool {pool} has {slots} slots and must have 1" in message
-    assert "set it to 1 under Admin, Pools" in message
+    assert "Set it to 1 under Admin, Pools" in message
 
 
 def test_a_missing_pool_is_made(answers: Any) -> None:
