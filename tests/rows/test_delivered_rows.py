@@ -257,7 +257,7 @@ def test_iceberg_keeps_no_partitions_by_a_column_that_goes(tmp_path: Path, monke
     orders.handle(of_rows).deliver()
     for pipeline, begin in ((counted, "event_time"), (of_rows, "window_start")):
         orders.handle(pipeline).backfill(promote=True)
-        with pytest.raises(SinkRefusedError, match=f"is partitioned by {begin}.*\. Drop the table"):
+        with pytest.raises(SinkRefusedError, match=rf"is partitioned by {begin}.*\. Drop the table"):
             orders.handle(pipeline).deliver()
         with world.catalog() as catalog:
             catalog.drop_table("reports.sales")

@@ -145,7 +145,7 @@ def test_a_position_is_of_the_kind_and_format_of_its_source() -> None:
     assert (position.kind, position.format, position.files) == ("numbers", 2, 2)
     assert made.new_files({"source": position}) == {}
     for other in (SourcePosition("2", (), 2, 2, "tables", 1), SourcePosition("2", (), 2, 2, "numbers", 3)):
-        with pytest.raises(UnknownPositionError, match=rf"kind '{other.kind}', format {other.format}, and it is num"):
+        with pytest.raises(UnknownPositionError, match=rf"kind '{other.kind}', format {other.format}\. It is num"):
             made.new_files({"source": other})
 
 

@@ -28,7 +28,7 @@ from headrace_snapshots.store import LocalStore
 from tests.state.rows import many
 
 folder, rows, scale = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-writer.RUN_BYTES = writer.RUN_BYTES * scale // 8
+writer.RUN_BYTES.value = writer.RUN_BYTES.value * scale // 8
 store, cache = LocalStore(folder / "root"), LayerCache(folder / "written", 10**12)
 layers = []
 for epoch in range(4):  # the first has all keys, those behind it every eighth
@@ -64,8 +64,8 @@ from headrace_snapshots.store.local import MemoryStore
 from tests.state.rows import COUNTS, many
 
 folder, rows, scale, allowed = Path(sys.argv[1]), *map(int, sys.argv[2:])
-writer.RUN_BYTES = writer.RUN_BYTES * scale // 8
-migration.RANGE_BYTES = migration.RANGE_BYTES * scale // 8
+writer.RUN_BYTES.value = writer.RUN_BYTES.value * scale // 8
+migration.RANGE_BYTES.value = migration.RANGE_BYTES.value * scale // 8
 store, cache = LocalStore(folder / "root"), LayerCache(folder / "working", 10**12)
 stored = pickle.loads((folder / "layers").read_bytes())
 
@@ -120,8 +120,8 @@ from headrace_snapshots.format.files import Layer
 from headrace_snapshots.store import LocalStore
 
 folder, rows, scale, allowed = Path(sys.argv[1]), *map(int, sys.argv[2:])
-writer.RUN_BYTES = writer.RUN_BYTES * scale // 8
-migration.RANGE_BYTES = migration.RANGE_BYTES * scale // 8
+writer.RUN_BYTES.value = writer.RUN_BYTES.value * scale // 8
+migration.RANGE_BYTES.value = migration.RANGE_BYTES.value * scale // 8
 store, cache = LocalStore(folder / "root"), LayerCache(folder / "cache", 10**12)
 right = hr.json("landing/right", {"k": int, "v": int, "at": datetime}).event_time("at", bound="0s").named("right")
 declared = hr.as_of(right, "k", columns=["v"], lateness="0s")

@@ -43,7 +43,7 @@ def test_without_the_lab_the_kernel_computes_for_the_reference_and_a_warning_say
 ) -> None:
     monkeypatch.setattr(pipeline_run, "INTERPRETERS", replace(pipeline_run.INTERPRETERS, group="headrace.nobody"))
     steps = [rows(flight("13:05", 5)), watermark("14:00")]
-    with pytest.warns(DeprecationWarning, match=r"headrace-lab .* the kernel computes") as warnings:
+    with pytest.warns(DeprecationWarning, match=r"headrace-lab .* The kernel computes") as warnings:
         result = run(delays(), steps, executor="reference")
     assert warnings[0].filename == __file__
     assert [*result.panes] == [*run(delays(), steps).panes]
