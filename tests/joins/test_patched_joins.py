@@ -233,3 +233,20 @@ def test_joined_rows_that_are_never_over_are_not_patched(tmp_path: Path) -> None
     handle.backfill(branch="fix")
     with pytest.raises(UnpatchableError, match="a join of rated has no limit of lateness"):
         handle.promote("fix", patch=True, output="rated")
+
+
+@pytest.mark.parametrize("parts", [{}, {"when": hr.on_window_close()}], ids=["at once", "on close"])
+def test_two_patches_leave_one_version_of_a_joined_row(tmp_path: Path, parts: dict[str, Any]) -> None:
+    trades, pipeline = Trades(tmp_path), rated(as_of(lateness=None), **parts)
+    trades.run(pipeline, trades=[trade("z", 1)], rates=[rate(0, 1)])
+    trades.run(pipeline, trades=[trade("a", 100)], rates=[rate(90, 1)])
+    trades.run(pipeline, trades=[trade("end", 300)], rates=[rate(300, 9)])
+    file = tmp_path / "landing/rates/0001.json"
+    content, handle = file.read_text(), trades.handle(pipeline)
+    for value in (2, 3):
+        file.write_text(json.dumps(rate(90, value)) + "\n")
+        handle.backfill(branch=f"fix{value}", start=minute(100))
+    file.write_text(content)
+    for value in (2, 3):
+        handle.promote(f"fix{value}", patch=True)
+    assert [row for row in trades.current(pipeline) if row[0] == "a"] == [("a", 2)]

@@ -169,6 +169,20 @@ def test_what_a_patch_has_made_stays_where_a_branch_began_before_it(orders: Orde
         orders.handle(pipeline).promote("range")
 
 
+def test_two_patches_leave_one_version_of_a_record(orders: Orders) -> None:
+    pipeline = rows()
+    orders.run(pipeline, order("z", minute=200))
+    orders.run(pipeline, order("a", 1, 50), order("b", minute=260))
+    orders.run(pipeline, order("end", minute=500))
+    for price in (2, 3):
+        files = {"0001": [order("a", price, 50), order("b", minute=260)]}
+        orders.corrected(pipeline, files, branch=f"fix{price}", start="2026-05-01T04:10:00Z")
+    patch(orders, pipeline, "fix2")
+    patch(orders, pipeline, "fix3")
+    assert [stands for stands in orders.current(pipeline) if stands[0] == "a"] == [row("a", 2, 50)]
+    check(orders, pipeline)
+
+
 def test_a_row_that_was_owed_is_owed_as_the_branch_has_it(orders: Orders) -> None:
     orders.run(signed(), order("a", sign=1), order("owed", sign=-1))
     orders.corrected(signed(), {"0000": [order("a", 2, sign=1), order("owed", sign=-1), order("owed", sign=-1)]})

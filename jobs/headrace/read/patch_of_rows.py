@@ -117,15 +117,11 @@ class RowsPatch(PatchRows):
 
     @property
     def _unit(self) -> list[str]:
-        """What a patch leaves or takes as a whole: a group; joined rows of one moment, of which some are of one left
-        row; a row by itself.
+        """What a patch leaves or takes as a whole: a group, or all rows of one moment. Of these some may be versions of
+        one, as of a record that has other content by now.
         """
-        match self.compared.stage.made_of:
-            case RowOrigin.GROUPS:
-                return [*self._keys, WINDOW_START, WINDOW_END]
-            case RowOrigin.JOINED:
-                return [EVENT_TIME]
-        return self._identity
+        is_grouped = self.compared.stage.made_of is RowOrigin.GROUPS
+        return [*self._keys, WINDOW_START, WINDOW_END] if is_grouped else [EVENT_TIME]
 
     @property
     def _apart(self) -> tuple[list[NamedFile], list[NamedFile]]:
