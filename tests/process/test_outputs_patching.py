@@ -256,3 +256,21 @@ def test_what_is_against_a_patch_is_said_before_anything_is_computed(live: Live)
 def test_a_patch_of_an_output_is_stored_with_its_name() -> None:
     assert Patch(3, "fix", "s").to_json() == {"epoch": 3, "branch": "fix", "snapshot": "s"}
     assert Patch.from_json(Patch(3, "fix", "s", "hours").to_json()).output == "hours"
+
+
+def test_a_window_of_panes_that_were_partly_read_before_the_fork_stays_as_it_was_patched(tmp_path: Path) -> None:
+    below = replace(HOURS, of="pairs", what={"spent": col("spent").sum()})
+    live = Live(tmp_path / "live", replace(BOTH, outputs={"pairs": PAIRS, "below": below}))
+    live.land(("ann", 0.1, 1))
+    live.land(("ann", 1.5, 1), ("ann", 2.5, 1))
+    live.land(("ann", 9, 1))
+    live.process()
+    live.backfill("range", since=2.2)
+    live.write(1, ("ann", 0.1, 100))
+    live.backfill("whole")
+    live.history.promote("whole", output="below", patch=True)
+    patched_rows = spent(live, "below")
+    assert patched_rows == spent(live, "below", "whole") != spent(live, "below", "range")
+    live.history.promote("range", output="below", patch=True)
+    assert spent(live, "below") == patched_rows
+    check(live)

@@ -321,8 +321,9 @@ class RowOrigin(StrEnum):
 
 class LastStage(msgspec.Struct, frozen=True):
     """``lateness`` None: no window ever expires. ``own`` is the class of windows that are of the user's own;
-    ``is_first``: it is the only one, and reads the input, without joins. ``made_of``: what its rows are made of; None:
-    it is an aggregation. ``keys`` are columns of these. ``horizon``: for how long ids are remembered, None if none are.
+    ``is_first``: it is the only one, and reads records, or rows of these, without joins. ``made_of``: what its rows are
+    made of; None: it is an aggregation. ``keys`` are columns of these. ``horizon``: for how long ids are remembered,
+    None if none are.
     """
 
     accumulation: Accumulation
@@ -341,10 +342,8 @@ class LastStage(msgspec.Struct, frozen=True):
         if not manifest.definition:
             return None
         stages = manifest.definition["stages"]
-        table, is_first = (
-            UNNAMED.state_table(len(stages) - 1),
-            len(stages) == 1 and not manifest.definition.get("joins"),
-        )
+        table = UNNAMED.state_table(len(stages) - 1)
+        is_first = len(stages) == 1 and not manifest.definition.get("joins") and _reads_records(manifest.definition)
         made_of, retracting = _rows_of(manifest.definition), Accumulation.RETRACTING
         if made_of in (RowOrigin.RECORDS, RowOrigin.JOINED, RowOrigin.PANES):
             ids = manifest.definition.get("deduplicate")
@@ -399,8 +398,12 @@ def _rows_of(definition: Mapping[str, Any]) -> RowOrigin | None:
         return RowOrigin.ALL_TIME if _inner_windows(last["where"]).get("is") == "global" else RowOrigin.GROUPS
     if definition.get("joins"):
         return RowOrigin.JOINED
-    upstream_origins = {_rows_of(one) for one in definition.get("of", ())}
-    return RowOrigin.RECORDS if upstream_origins <= {RowOrigin.RECORDS} else RowOrigin.PANES
+    return RowOrigin.RECORDS if _reads_records(definition) else RowOrigin.PANES
+
+
+def _reads_records(definition: Mapping[str, Any]) -> bool:
+    """Whether all that comes to its first stage, or join, is a record each, or the row of one."""
+    return all(_rows_of(one) is RowOrigin.RECORDS for one in definition.get("of", ()))
 
 
 def has_discarding_panes(manifest: Manifest) -> bool:

@@ -10,8 +10,9 @@ that compaction need not know of patches. Rows are copied: nothing of the branch
 
 *Which rows.* Those whose values differ and whose windows have expired on main and on the branch. One that is still
 open on either stays. So does what a patch has made of a row since the branch was forked, unless all elements of the
-window were read after the fork: else the branch has, in part or whole, what was replaced. (Of a second aggregation
-nobody can tell so simply, and all of that stays; where windows merge, such a branch is refused.) A branch that began
+window were read after the fork: else the branch has, in part or whole, what was replaced. (Of a second aggregation, a
+join, or panes of another output nobody can tell so simply, and all of that stays. Where windows merge, such a branch is
+refused.) A branch that began
 with nothing computed everything.
 
 *Rows* (semantics 15.7) are multisets (``read/patch_of_rows``). Those of groups are over with their window. Those of
