@@ -16,6 +16,7 @@ from headrace import col
 from headrace.describe.pipeline import pipeline_notes, pipeline_sections
 from headrace.errors import PipelineError
 from headrace.runs.option_kinds import RunOptionsError
+from headrace.runs.relanding import LandingAgainError
 from headrace.testing import processing_time, rows, run, together
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import Keep, expire
@@ -65,6 +66,18 @@ def test_a_late_row_is_late_by_its_own_time_and_a_version_never(trades: Trades) 
     assert trades.current(pipeline) == Counter({("a", 1): 1, ("b", 2): 1})
     (late,) = trades.view(pipeline, "late")
     assert (late["input"], late["reason"]) == ("source", "too late for the join")
+
+
+def test_late_rows_do_not_land_where_they_would_meet_others(trades: Trades) -> None:
+    pipeline, longer = rated(lookup(lateness="10m")), rated(lookup(lateness="1d"))
+    trades.run(pipeline, trades=[trade("a", 600)], rates=[rate(600, 1)])
+    trades.run(pipeline, trades=[trade("late", 5)], rates=[rate(0, 2)])
+    with pytest.raises(LandingAgainError, match=r"rated looks up rates.*longer lateness="):
+        trades.handle(pipeline).replay_late()
+    with pytest.raises(LandingAgainError, match="a join, and what its late records would meet does not land with them"):
+        trades.handle(rated(as_of())).replay_late()
+    trades.handle(longer).backfill(promote=True)
+    assert trades.current(longer) == Counter({("a", 1): 1, ("late", 2): 1})
 
 
 def test_what_is_aggregated_behind_it_is_never_withdrawn(trades: Trades) -> None:

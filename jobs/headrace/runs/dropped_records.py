@@ -103,6 +103,14 @@ def land_late(
             f"`headrace backfill {pipeline.name} --promote` computes it again from what is published now; where that "
             "is not discarding, its rows are read in one epoch, and none of them is late"
         )
+    elif looked_up := next((join.name for join in pipeline.join if join.by_arrival), None):
+        raise runs_relanding.LandingAgainError(
+            f"pipeline {pipeline.name} looks up {looked_up}, and elsewhere its late records would not meet what was "
+            f"known when they came. Give the lookup a longer lateness=; `headrace backfill {pipeline.name} --promote` "
+            "then takes them"
+        )
+    elif pipeline.join:
+        reason = "a join, and what its late records would meet does not land with them"
     elif pipeline.union:
         reason = f"several inputs, {unfit}"
     elif pipeline.withdraws_records:
