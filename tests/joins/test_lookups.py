@@ -299,3 +299,22 @@ def test_where_the_clock_stands_still_the_version_of_the_last_epoch_counts(trade
     for executor in ("local", "reference"):
         result = run(rated(lookup()), [*steps, rows(trade("last", 5))], executor=executor)
         assert [(row["id"], row["rate"]) for row in result.panes] == [("0", 9), ("1", 8), ("2", 7), ("last", 7)]
+
+
+def test_what_a_snapshot_that_is_broken_had_read_meets_what_it_had_met(trades: Trades) -> None:
+    pipeline = rated(lookup())
+    for folder in ("rates", "trades"):
+        (trades.folder / "landing" / folder).mkdir(parents=True)
+    for number in range(3):
+        trades.land("rates", rate(0, 9 - number))
+        trades.land("trades", trade(str(number), number))
+        trades.handle(pipeline).run(publish=False)
+    catalog = trades.handle(pipeline).catalog
+    head = catalog.manifest(catalog.head().refs[MAIN])
+    for layer in head.tables["joinright"][-2:]:
+        for file in layer.files:
+            (broken,) = trades.folder.rglob(file.path.rpartition("/")[2])
+            broken.unlink()
+    (warning,) = trades.run(pipeline, trades=[trade("new", 4)], rates=[rate(0, 5)]).warnings
+    assert "what came after is read again" in warning
+    assert trades.current(pipeline) == Counter({("0", 9): 1, ("1", 8): 1, ("2", 7): 1, ("new", 5): 1})
