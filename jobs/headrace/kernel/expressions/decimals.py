@@ -1,8 +1,8 @@
 """Decimals on Arrow columns, 38 digits of which 9 are after the point; and floats rounded as Python rounds them.
 
-``model.expressions.data_types`` says what decimals are. What may need more digits on its way is done in 256 bits. Arrow's
-rules for the digits of a result ask for more than there are. So operands say that they have fewer than they may
-(``_reinterpret_decimal``), which no kernel of Arrow's checks.
+``model.expressions.data_types`` says what decimals are. What may need more digits on its way is done in 256 bits.
+Arrow's rules for the digits of a result ask for more than there are. So operands say that they have fewer than they
+may (``_reinterpret_decimal``), which no kernel of Arrow's checks.
 """
 
 from collections.abc import Iterator
