@@ -3,6 +3,7 @@
 import _thread
 import signal
 import threading
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -196,7 +197,10 @@ def test_definitions_are_given_found_or_asked_for(tmp_path: Path, monkeypatch: p
     assert by_name.expire(dry_run=True).dry_run
     file.write_text(file.read_text().replace('"n": hr.count()', '"n": hr.count(), "m": hr.count()'))
     assert by_name.plan().starting_empty, "of the file as it is now"
-    assert [each.name for each in hr.open(deployment.root).pipelines().pipelines if each.source] != []
+    listed = hr.open(deployment.root).pipelines()
+    assert [each.name for each in listed.pipelines if each.source] != []
+    positions = [each.position for each in listed.pipelines]
+    assert [each["position"] for each in asdict(listed)["pipelines"]] == [each and asdict(each) for each in positions]
 
 
 def _called(name: str) -> hr.Pipeline:

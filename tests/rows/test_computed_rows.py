@@ -324,6 +324,7 @@ def test_a_query_that_may_give_something_else_is_refused(sql: Any, said: str) ->
         ({"sql": "select map([price], [id]) as x, event_time from rows"}, r"to a STRUCT or a MAP.VARCHAR, \.\.\.."),
         ({"sql": "select row(price, id) as x, event_time from rows"}, "cast it to one of VARCHAR"),
         ({"sql": "select null as x, event_time from rows"}, "cast it to one of VARCHAR"),
+        ({"sql": "select {'a': {}} as x, event_time from rows"}, r"is STRUCT.a STRUCT., which columns of results"),
         ({"sql": "select sum(price) as total from rows"}, "gives no column event_time"),
         ({"sql": "select price as event_time from rows"}, "it gives event_time as int, and that is a timestamp"),
         ({"sql": "select 1 as shop, event_time from rows"}, "gives column 'shop' as int, and that is the key"),

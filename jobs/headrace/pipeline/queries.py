@@ -400,7 +400,7 @@ def _column_type(kind: Any) -> ColumnType | None:
         case "struct":
             fields = [(name, _column_type(own)) for name, own in kind.children]
             readable = tuple((name, own) for name, own in fields if own is not None)
-            return StructType(readable) if len(readable) == len(fields) else None
+            return StructType(readable) if 0 < len(readable) == len(fields) else None
         case "map":
             key, value = (_column_type(own) for _, own in kind.children)
             return MapType(value) if key is DataType.STRING and value is not None else None

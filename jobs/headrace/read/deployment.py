@@ -1,11 +1,10 @@
 """The pipelines under a root, by name: how far each has come, and its results, without the files that define them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from headrace.model.arguments import Suggesting
 from headrace.model.time import render, to_instant
@@ -23,7 +22,8 @@ if TYPE_CHECKING:
     from headrace.read.snapshots.snapshot_refs import At
 
 
-class PipelinePosition(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class PipelinePosition:
     """How far a pipeline has come: the epochs of main and of what is published, and the watermark of main. None: there
     is no snapshot yet. ``outputs``: where each of several is.
     """
@@ -39,7 +39,8 @@ class PipelinePosition(msgspec.Struct, frozen=True):
         return fields | ({"outputs": [output.to_json() for output in self.outputs]} if self.outputs else {})
 
 
-class ListedPipeline(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class ListedPipeline:
     """A pipeline. ``description`` and ``source`` are None for one that has results and is not registered; ``position``
     is None if no root was asked for.
     """
@@ -59,7 +60,8 @@ class ListedPipeline(msgspec.Struct, frozen=True):
         }
 
 
-class PipelineList(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class PipelineList:
     """The pipelines, and why each of the files that cannot be used cannot."""
 
     pipelines: tuple[ListedPipeline, ...]
