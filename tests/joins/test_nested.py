@@ -106,6 +106,34 @@ def test_joined_rows_are_those_of_the_reference(  # noqa: PLR0917 - drawn by nam
     name: str, left: Any, right: Any, order: int, parts_behind: str, sides: tuple[Any, hr.Input]
 ) -> None:
     pipeline = join_orders(sides[0], JOINS[name](sides[1]), **PARTS_BEHIND[parts_behind])
+    compare_with_reference(pipeline, left, right, order)
+
+
+ARRIVING = hr.json("landing/infos", SCHEMA).arrival_time().named("infos")
+LOOKUPS: dict[str, Any] = {
+    "what is known": lambda: hr.lookup(ARRIVING, "id", columns=RIGHT_NAMES, outer=True),
+    "by a part": lambda: hr.lookup(
+        ARRIVING,
+        {CITY: col("place").field("city")},
+        order=col("marks").item("b"),
+        deleted=col("marks").contains("a") & (col("marks").item("a") == 2),
+        columns=RIGHT_NAMES,
+        outer=True,
+        spread=3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOKUPS)
+@given(left=records(), right=infos(), order=st.integers(0, 3), parts_behind=st.sampled_from([*PARTS_BEHIND]))
+@settings(examples(60, fewest=6), suppress_health_check=list(HealthCheck))
+def test_what_is_looked_up_is_as_the_reference_says(
+    name: str, left: Any, right: Any, order: int, parts_behind: str
+) -> None:
+    compare_with_reference(join_orders(PLAIN, LOOKUPS[name](), **PARTS_BEHIND[parts_behind]), left, right, order)
+
+
+def compare_with_reference(pipeline: hr.Pipeline, left: Any, right: Any, order: int) -> None:
     steps = [rows(*left[:2]), rows(*right[:2], of="infos"), rows(*left[2:]), rows(*right[2:], of="infos")]
     steps = [*steps[order:], *steps[:order]]
     standing_rows = []
