@@ -7,12 +7,14 @@ import binascii
 import bz2
 import gzip
 import io
+import json
 import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
+from types import GenericAlias
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ from headrace.formats.file_format import RequiredColumns, ScannedRecords, read_f
 from headrace.formats.lines import Quotes
 from headrace.kernel.expressions.casts import read_text
 from headrace.model.expressions.data_types import DataType, Schema
+from headrace_lab.sizes import set_sizes
 from tests.reference.strategies import examples
 
 SCHEMA = {kind.value: kind for kind in DataType}
@@ -142,6 +145,142 @@ def assert_one_way(head: str, lines: list[str], good: str, schema: Schema, forma
 def test_a_line_of_json_is_read_alone_as_in_a_block(lines: list[str], names: set[str]) -> None:
     schema = {name: kind for name, kind in SCHEMA.items() if name in names}
     assert_one_way("", [line for line in lines if line.strip(" \t")], "{}", schema, "json")
+
+
+MAPS: dict[str, Any] = {
+    "m": dict[str, int],
+    "d": dict[str, Decimal],
+    "mm": dict[str, dict[str, str]],
+    "ms": GenericAlias(dict, (str, {"x": int, "m": dict[str, float]})),
+    "s": {"m": dict[str, bool], "x": int},
+}
+KEYS = st.one_of(
+    st.sampled_from(["m", "x", "k", "v", "", *MAPS, r"\u006d", r"\"", r"\\", "a:{", "}],[", r"\ud800", "\u00e9"]),
+    st.text("abcdefgh", min_size=1, max_size=2),
+).map('"{}"'.format)
+BLANKS = st.sampled_from(["", "", "", " ", "\t"])
+
+
+def objects(keys: st.SearchStrategy[str], values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    members = st.builds("{}{}{}:{}{}".format, BLANKS, keys, BLANKS, BLANKS, values)
+    return st.builds("{{{}{}}}".format, st.lists(members, max_size=3).map(",".join), BLANKS)
+
+
+def written(kind: Any) -> st.SearchStrategy[str]:
+    """What a column of ``kind`` takes, in the main."""
+    odd = st.one_of(ATOMS, st.sampled_from(['[{"k":"a","v":1}]', "[]", "[null]", "{ }"]))
+    match kind:
+        case dict():
+            good = st.tuples(*(written(own) for own in kind.values())).map(
+                lambda values: (
+                    f"{{{','.join(f'{json.dumps(name)}:{own}' for name, own in zip(kind, values, strict=True))}}}"
+                )
+            )
+        case type() as plain:
+            good = {
+                int: st.integers(-3, 2**63).map(str),
+                float: st.floats(allow_nan=False, allow_infinity=False).map(repr),
+                Decimal: st.sampled_from(["1", "-0", "1.5", '"2.50"', "1e2"]),
+                str: STRINGS.map('"{}"'.format),
+                bool: st.sampled_from(["true", "false"]),
+            }[plain]
+        case _:
+            good = objects(KEYS, written(kind.__args__[1]))
+    return st.integers(0, 19).flatmap(lambda at: odd if at == 0 else st.just("null") if at == 1 else good)
+
+
+def spoil(line: str, at: int, gone: int, new: str) -> str:
+    at %= len(line)
+    return line[:at] + new + line[at + gone :]
+
+
+RECORDS = objects(
+    st.sampled_from([*MAPS, "other", r"\u006d"]).map('"{}"'.format), st.one_of(*map(written, MAPS.values()))
+)
+WHOLE_RECORDS = written(MAPS)
+SPOILED_RECORDS = st.builds(
+    spoil, WHOLE_RECORDS, st.integers(0, 999), st.integers(0, 2), st.sampled_from(["", *'{}[]:,"\\1'])
+)
+
+
+@examples(400, 40)
+@given(
+    st.lists(st.one_of(WHOLE_RECORDS, WHOLE_RECORDS, RECORDS, SPOILED_RECORDS), min_size=1, max_size=4),
+    st.sets(st.sampled_from(list(MAPS)), min_size=1),
+)
+def test_a_line_with_maps_is_read_alone_as_in_a_block(lines: list[str], names: set[str]) -> None:
+    schema = {name: kind for name, kind in MAPS.items() if name in names}
+    assert_one_way("", [line for line in lines if line.strip(" \t")], "{}", schema, "json")
+
+
+MAP_LINES = [
+    r'{"m":{"a":1,"b":null},"t":"say \"{\" \\","o":{"m":{"x":1}}}',
+    r' { "m" : {"\u0161" : 1 , "a:{" : 2} , "mm":{"x":{},"y":{"z":"\u0161"},"w":null} }',
+    '{"s":{"m":{"a":true}},"ms":{"a":{"x":1,"m":{"b":-0.0}},"b":null}}',
+    '{"m":null}',
+    '{"m":{}}',
+    "{}",
+]
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The lines that are looked at by themselves."""
+    lines: list[bytes] = []
+    judge = json_lines._judge_line
+    monkeypatch.setattr(json_lines, "_judge_line", lambda line, *more: lines.append(line) or judge(line, *more))
+    return lines
+
+
+def read_maps(lines: list[str]) -> list[tuple[Any, ...]]:
+    source = FileSource("landing", "json", MAPS)
+    return records(read_file("\n".join(lines).encode(), source, RequiredColumns(), "file"))
+
+
+def test_lines_with_maps_are_read_as_a_block(judged: list[bytes]) -> None:
+    found = read_maps(MAP_LINES)
+    assert judged == []
+    assert [record[:2] for record in found] == [
+        (None, repr(value)) for value in ([("a", 1), ("b", None)], [("a:{", 2), ("š", 1)], None, None, [], None)
+    ]
+    assert found[1][3] == repr([("w", None), ("x", []), ("y", [("z", "š")])])
+    assert found[2][4:] == (
+        repr([("a", {"x": 1, "m": [("b", 0.0)]}), ("b", None)]),
+        repr({"m": [("a", True)], "x": None}),
+    )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"m":[]}',
+        '{"m":[{"k":"a","v":1}]}',
+        '{"m":{ }}',
+        '{"m":{null}}',
+        '{"m":{"a":1]}',
+        '{"m":{"a":1}',
+        '{"m":{"a":"b":2,"c"}}',
+        r'{"\u006d":{"a":1}}',
+        '{"mm":{"a":[{"k":"a","v":"b"}]}}',
+        '{"m":{"a":1}}{"m":{"b":2}}',
+        '{"m":{"a":1},"m":{"b":2}}',
+        '{"m":{"a":1,}}',
+        '{"m":{,"a":1}}',
+        '{"m":{"a",1}}',
+        '{"m":{"a":1,"b"}}',
+    ],
+)
+def test_a_line_that_may_say_something_else_is_judged(line: str, judged: list[bytes]) -> None:
+    assert read_maps([MAP_LINES[0], line, MAP_LINES[1]])[0::2] == read_maps(MAP_LINES[:2])
+    assert judged == [line.encode()]
+
+
+def test_lines_that_would_be_too_long_with_entries_are_judged(judged: list[bytes]) -> None:
+    by_block = read_maps(MAP_LINES)
+    size = len("\n".join(MAP_LINES)) + 20
+    with set_sizes(line_bytes=size):
+        assert read_maps(MAP_LINES) == by_block
+    assert len(judged) == len(MAP_LINES)
 
 
 def is_closed(line: str) -> bool:

@@ -27,13 +27,14 @@ from headrace.formats import fields as formats_fields
 from headrace.formats import file_format
 from headrace.formats.compression import what_is
 from headrace.formats.fields import parse_json
+from headrace.formats.json_maps import entries_type, may_hold_map, with_entries
 from headrace.formats.lines import JoinedLines, TextFormat, TextLines, cut_together
 from headrace.kernel.columns import Ints, arrow_scalar, as_numpy, true_mask
 from headrace.kernel.expressions.decimals import SHORT
 from headrace.kernel.expressions.string_bytes import are_text
 from headrace.model.arguments import short_repr
 from headrace.model.expressions.columns import SourceField, SourceFields, in_objects
-from headrace.model.expressions.data_types import DataType, has_map, parts_of
+from headrace.model.expressions.data_types import DataType, parts_of
 from headrace.model.expressions.typing import constant_to_json
 from headrace_snapshots.names import relanded_file
 
@@ -340,6 +341,7 @@ class _JsonReading:
 
     def __init__(self, lines: TextLines, fields: SourceFields, is_iso_alone: bool) -> None:
         self.lines, self.fields, self.nested = lines, fields, _nested_schema(fields)
+        self.text = lines.text
         self.is_iso_alone = is_iso_alone
         self.tables: list[pa.Table] = []
         self.rows: list[Ints] = []
@@ -347,6 +349,9 @@ class _JsonReading:
 
     def read_columns(self) -> _Found:
         may_be_whole = self._may_be_whole()
+        if any(may_hold_map(kind) for kind in self.nested.types) and may_be_whole.any():
+            self.text, is_certain = with_entries(self.lines.text, self.nested)
+            may_be_whole &= is_certain
         self.alone += np.flatnonzero(~may_be_whole).tolist()
         self._parse_lines(np.flatnonzero(may_be_whole))
         lone_records = [_judge_line(self.lines.text[row].as_py(), self.fields, self.is_iso_alone) for row in self.alone]
@@ -366,7 +371,9 @@ class _JsonReading:
         return _Found(columns, parse_errors if in_order is None else parse_errors.take(in_order))
 
     def _field_chunks(self, field: SourceField) -> Iterator[pa.Array]:
-        return (chunk for table in self.tables for chunk in table.column(field.path[0]).chunks)
+        kind = self.nested.field(field.path[0]).type
+        chunks = (chunk for table in self.tables for chunk in table.column(field.path[0]).chunks)
+        return (chunk.view(kind) for chunk in chunks) if may_hold_map(kind) else chunks
 
     def _may_be_whole(self) -> NDArray[np.bool_]:
         """Which lines look like an object; the parser of blocks would take, or choke on, some of the others."""
@@ -377,8 +384,6 @@ class _JsonReading:
             trimmed_text = pc.ascii_trim(text.filter(pa.array(has_blanks)).cast(pa.string()), " \t")
             like = pc.and_(pc.starts_with(trimmed_text, "{"), pc.ends_with(trimmed_text, "}"))
             candidates[has_blanks] = as_numpy(like)
-        if any(has_map(field.type) for field in self.fields.values()):  # it takes no object for a map
-            return np.zeros(len(self.lines), np.bool_)
         long = candidates & as_numpy(pc.greater(pc.binary_length(text), arrow_scalar(formats_fields.DEEPEST)))
         if long.any():  # others have not so many brackets
             long_lines = text.filter(pa.array(long))
@@ -410,12 +415,13 @@ class _JsonReading:
 
     def _parse_block(self, rows: Ints) -> pa.Table | None:
         """The table of a block of lines, None if some of them are not one record each."""
-        text = self.lines.text if len(rows) == len(self.lines) else self.lines.text.take(pa.array(rows))
+        text = self.text if len(rows) == len(self.lines) else self.text.take(pa.array(rows))
         joined_text = pc.binary_join_element_wise(text, arrow_scalar(b"\n"), arrow_scalar(b""))
         block = _content_of(joined_text)
         # one block, for no record may reach over the end of one
         read = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        parse = pj.ParseOptions(explicit_schema=self.nested, unexpected_field_behavior="ignore")
+        schema = pa.schema([(field.name, entries_type(field.type)) for field in self.nested])
+        parse = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         try:
             table = pj.read_json(pa.BufferReader(block), read_options=read, parse_options=parse)
         except (pa.ArrowInvalid, UnicodeDecodeError):
