@@ -228,7 +228,12 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The lines that are looked at by themselves."""
     lines: list[bytes] = []
     judge = json_lines._judge_line
-    monkeypatch.setattr(json_lines, "_judge_line", lambda line, *more: lines.append(line) or judge(line, *more))
+
+    def note_line(line: bytes, *more: Any) -> Any:
+        lines.append(line)
+        return judge(line, *more)
+
+    monkeypatch.setattr(json_lines, "_judge_line", note_line)
     return lines
 
 

@@ -76,7 +76,7 @@ class _Marks(msgspec.Struct, frozen=True):
         return members
 
     def keys(self, members: Ints) -> Ints:
-        """Those of ``members`` that are strings with a colon behind them."""
+        """The ``members`` that are strings with a colon behind them."""
         strings = members[self.octet[members] == _QUOTE]
         keys: Ints = strings[self.octet[strings + 1] == _COLON]
         return keys
@@ -159,7 +159,7 @@ class _Rewriting:
             self._rewrite_values(keys + 2, kind.item_type)
 
     def _having_name(self, keys: Ints, name: str) -> Ints:
-        """Those of ``keys`` that are ``name``, written without escapes."""
+        """The ``keys`` that are ``name``, written without escapes."""
         spelled = f'"{name}"'.encode()
         place = self.marks.place
         keys = keys[place[keys] + len(spelled) <= place[keys + 1]]

@@ -267,16 +267,6 @@ def parts_of(kind: ColumnType) -> Iterator[DataType]:
             yield kind
 
 
-def has_map(kind: ValueType) -> bool:
-    """Whether there is a map in a column of ``kind``."""
-    match kind:
-        case StructType(fields):
-            return any(has_map(own) for _, own in fields)
-        case MapType():
-            return True
-    return False
-
-
 StoredType = type | DataType | ListType | GenericAlias
 """The type of what an object of the user's keeps: one of a column, or a list of these (``list[int]``)."""
 
