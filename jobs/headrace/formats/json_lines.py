@@ -27,11 +27,10 @@ from headrace.formats import fields as formats_fields
 from headrace.formats import file_format
 from headrace.formats.compression import what_is
 from headrace.formats.fields import parse_json
-from headrace.formats.json_maps import entries_type, may_hold_map, with_entries
-from headrace.formats.lines import JoinedLines, TextFormat, TextLines, cut_together
+from headrace.formats.lines import MOST_BYTES, JoinedLines, TextFormat, TextLines, cut_together
 from headrace.kernel.columns import Ints, arrow_scalar, as_numpy, true_mask
 from headrace.kernel.expressions.decimals import SHORT
-from headrace.kernel.expressions.string_bytes import are_text
+from headrace.kernel.expressions.string_bytes import are_text, entries_type, may_hold_map, with_entries
 from headrace.model.arguments import short_repr
 from headrace.model.expressions.columns import SourceField, SourceFields, in_objects
 from headrace.model.expressions.data_types import DataType, parts_of
@@ -350,7 +349,7 @@ class _JsonReading:
     def read_columns(self) -> _Found:
         may_be_whole = self._may_be_whole()
         if any(may_hold_map(kind) for kind in self.nested.types) and may_be_whole.any():
-            self.text, is_certain = with_entries(self.lines.text, self.nested)
+            self.text, is_certain = with_entries(self.lines.text, self.nested, MOST_BYTES.value)
             may_be_whole &= is_certain
         self.alone += np.flatnonzero(~may_be_whole).tolist()
         self._parse_lines(np.flatnonzero(may_be_whole))
