@@ -3,7 +3,7 @@
 import random
 import threading
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -152,6 +152,16 @@ def nested_summary(rows: pa.Table) -> pa.Table:
         "event_time": rows.column("event_time").combine_chunks().slice(0, 1),
     }
     return pa.table(columns)
+
+
+_turns = count()
+
+
+def turned(rows: pa.Table) -> pa.Table:
+    """A map whose keys stand in another order at each call, as those of a set may."""
+    entries = [("a", 1), ("b", 2)][:: 1 if next(_turns) % 2 else -1]
+    tags = pa.array([entries] * rows.num_rows, pa.map_(pa.string(), pa.int64()))
+    return pa.table({"tags": tags, "event_time": rows.column("event_time")})
 
 
 def keyed_twice(rows: pa.Table) -> pa.Table:

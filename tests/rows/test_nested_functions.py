@@ -95,6 +95,13 @@ def test_what_no_column_holds_is_an_error_of_its_group(tmp_path: Path, name: str
         Orders(tmp_path).run(by_function(name, {**returns, "event_time": datetime}), put("a"))
 
 
+def test_maps_are_equal_in_any_order_of_their_keys(tmp_path: Path) -> None:
+    orders, pipeline = Orders(tmp_path), by_function("turned", {"tags": dict[str, int], "event_time": datetime})
+    orders.run(pipeline, put("a"), put("b"))
+    shown_rows = python_rows(orders.handle(pipeline).current(columns=["tags"]).to_arrow())
+    assert [row["tags"] for row in shown_rows] == [{"a": 1, "b": 2}] * 2
+
+
 def test_a_query_names_the_columns_that_it_makes() -> None:
     pipeline = PIPELINES["one"](PLAIN)
     assert {name: in_words(kind) for name, kind in pipeline.value_types.items()} == {

@@ -379,11 +379,12 @@ class _CheckedFunction(msgspec.Struct, frozen=True):
 
     def check_again(self, group: int, rows: pa.Table, made: pa.Table) -> None:
         """Hold what it ``made`` of a group to what it makes now. Raises GroupFailedError."""
-        second_result = self.apply_to_group(group, rows)
-        _canonical_table(self.function, self.returns, second_result, np.repeat(group, len(second_result)))
-        first_rows, second_rows = (
-            sorted(map(str, table.to_pylist())) for table in (made, second_result)
-        )  # NaN equals itself as text
+        first_rows, second_rows = (  # maps are equal in any order of their keys, and NaN equals itself as text
+            sorted(
+                map(str, _canonical_table(self.function, self.returns, table, np.repeat(group, len(table))).to_pylist())
+            )
+            for table in (made, self.apply_to_group(group, rows))
+        )
         if first_rows != second_rows:
             first_row, second_row = next(
                 (a, b) for a, b in zip([*first_rows, "no row"], [*second_rows, "no row"], strict=False) if a != b
