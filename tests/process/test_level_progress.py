@@ -92,11 +92,11 @@ def test_a_run_says_at_which_level_its_epoch_is(executor: Executed, tmp_path: Pa
     following = Following()
     executor.process(DEEP, tmp_path.as_uri(), RunOptions("run"), listener=following)
     names = list(enumerate(LEVELS, 1))
-    for epoch in (0, 1):
-        levels = following.levels(epoch)
+    levels_by_epoch = [following.levels(epoch) for epoch in (0, 1)]
+    for levels in levels_by_epoch:
         assert levels == [level for level in names if level in levels], "one after the other"
-        if executor.executor == "spark":  # where each takes longer than it takes to ask
-            assert levels == names
+    if executor.executor == "spark":  # where each takes longer than it mostly takes to ask
+        assert {level for levels in levels_by_epoch for level in levels} == {*names}
     assert {each.levels for each in following.seen} == {4}
     assert all(each.done <= each.tasks for each in following.seen)
 
