@@ -341,6 +341,8 @@ class _JsonReading:
     def __init__(self, lines: TextLines, fields: SourceFields, is_iso_alone: bool) -> None:
         self.lines, self.fields, self.nested = lines, fields, _nested_schema(fields)
         self.text = lines.text
+        schema = pa.schema([(field.name, entries_type(field.type)) for field in self.nested])
+        self.parse = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         self.is_iso_alone = is_iso_alone
         self.tables: list[pa.Table] = []
         self.rows: list[Ints] = []
@@ -419,10 +421,8 @@ class _JsonReading:
         block = _content_of(joined_text)
         # one block, for no record may reach over the end of one
         read = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
-        schema = pa.schema([(field.name, entries_type(field.type)) for field in self.nested])
-        parse = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         try:
-            table = pj.read_json(pa.BufferReader(block), read_options=read, parse_options=parse)
+            table = pj.read_json(pa.BufferReader(block), read_options=read, parse_options=self.parse)
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return None
         # a line with two objects, or none, would shift all rows behind it
