@@ -91,12 +91,6 @@ class Log(OpenChangeLog):
         raise NotImplementedError
 
 
-@pytest.fixture(autouse=True)
-def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection that nobody uses."""
-    monkeypatch.setenv("HEADRACE_CONN_NOWHERE", "postgresql://127.0.0.1:9/none")
-
-
 def move(orders: Orders, pipeline: hr.Pipeline, rng: random.Random, step: int) -> None:
     """One of the ways in which what readers see becomes other rows."""
     handle = orders.handle(pipeline)

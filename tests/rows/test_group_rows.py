@@ -227,8 +227,7 @@ def test_ids_of_rows_of_groups_are_audited(orders: Orders) -> None:
         orders.run(top, order("b", 2))
 
 
-def test_a_target_has_the_newest_row_of_each_id(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_CONN_NOWHERE", "postgresql://127.0.0.1:9/none")
+def test_a_target_has_the_newest_row_of_each_id(orders: Orders) -> None:
     sink = hr.postgres("orders", connection="nowhere")
     newest = taking(hr.newest("price"), ["shop", "price"], key="id", id="id", sinks=[sink])
     target = Table()

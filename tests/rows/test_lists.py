@@ -164,8 +164,7 @@ def test_united_outputs_have_the_lists_that_all_have(orders: Orders) -> None:
         hr.Pipeline("orders", TAGGED, outputs=outputs, executor="local")
 
 
-def test_a_table_and_a_log_hold_lists(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_CONN_NOWHERE", "postgresql://127.0.0.1:9/none")
+def test_a_table_and_a_log_hold_lists(orders: Orders) -> None:
     table, log = Table(), Log()
     pipeline = tagged(sinks=[hr.postgres("orders", connection="nowhere")])
     steps = [

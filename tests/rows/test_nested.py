@@ -196,8 +196,7 @@ def test_another_pipeline_reads_them(orders: Orders) -> None:
     assert standing(orders, below, "id", *NESTED) == expected_rows(ALL, ["id", *NESTED])
 
 
-def test_a_table_holds_them_as_json(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_CONN_NOWHERE", "postgresql://127.0.0.1:9/none")
+def test_a_table_holds_them_as_json(orders: Orders) -> None:
     table, pipeline = Table(), nested(sinks=[hr.postgres("orders", connection="nowhere")])
     for step in STEPS:
         orders.run(pipeline, *step)

@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from headrace.ext.sinks import SINKS
 
 
 @contextmanager
 def delivering_to(target: Any) -> Iterator[None]:
-    """Inside, sinks of PostgreSQL are ``target``, and nothing is connected to."""
+    """Inside, sinks of PostgreSQL are ``target``, and nothing is connected to, not even by the connection nowhere."""
     postgres = type(SINKS["postgres"])
 
     class Given(postgres):  # type: ignore[misc, valid-type]
@@ -17,5 +19,6 @@ def delivering_to(target: Any) -> Iterator[None]:
         def open(self, *_: object) -> Iterator[Any]:
             yield target
 
-    with SINKS.replace_part("postgres", Given()):
+    with pytest.MonkeyPatch.context() as environment, SINKS.replace_part("postgres", Given()):
+        environment.setenv("HEADRACE_CONN_NOWHERE", "postgresql://127.0.0.1:9/none")
         yield
