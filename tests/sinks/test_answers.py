@@ -279,7 +279,7 @@ FOR_GOOD = (
     *("UnrecognizedBrokerVersion", "UnsupportedCodecError", "UnsupportedForMessageFormatError"),
     *("UnsupportedSaslMechanismError", "UnsupportedVersionError"),
 )
-OVERTAKEN = ("InvalidProducerEpoch", "ProducerFenced", "TransactionCoordinatorFenced")
+MOVED = ("InvalidProducerEpoch", "ProducerFenced", "TransactionCoordinatorFenced", "UnknownError")
 TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError", "RecordTooLargeError")
 
 
@@ -287,7 +287,7 @@ TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError", "RecordTooLa
 def test_each_error_of_kafka_says_whether_to_try_again(kind: type[kafka_errors.KafkaError]) -> None:
     """All that the client knows: a new one of its is passing or for good by what the client says."""
     expected: Kind = SinkUnreachableError
-    for names, error in ((FOR_GOOD, SinkRefusedError), (OVERTAKEN, SinkMovedError), (TOO_LARGE, UndeliverableError)):
+    for names, error in ((FOR_GOOD, SinkRefusedError), (MOVED, SinkMovedError), (TOO_LARGE, UndeliverableError)):
         expected = error if kind.__name__ in names else expected
     at = connection("events", {"HEADRACE_CONN_EVENTS": "kafka://127.0.0.1"})
     with pytest.raises(HeadraceError) as raised, translate_errors(at):

@@ -140,7 +140,7 @@ class SinkUnreachableError(RetryError, code="retry.sink_unreachable"):
 
 
 class SinkMovedError(RetryError, code="retry.sink_moved"):
-    """Another delivery has changed the target since this one looked."""
+    """Another delivery has changed the target since this one looked, or may have: a delivery looks again."""
 
 
 class UndeliverableError(FixDataError, code="data.undeliverable"):
