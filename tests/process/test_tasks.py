@@ -28,17 +28,20 @@ from tests.reference.strategies import examples
 
 @dataclass(frozen=True)
 class Cut:
-    """How many tasks a run has at each level, of how many rows they compute an epoch at a time, and whether an exchange
-    lies between levels.
+    """How many tasks a run has at each level, of how many rows they compute an epoch at a time, whether an exchange
+    lies between levels, and how many bytes wait in memory for the next one where none does.
     """
 
     tasks: int
     rows: int
     blobs: bool
+    held_bytes: int
 
 
 CUTS = st.lists(
-    st.builds(Cut, st.integers(1, 4), st.sampled_from([1, 4, 2**16]), st.booleans()), min_size=1, max_size=4
+    st.builds(Cut, st.integers(1, 4), st.sampled_from([1, 4, 2**16]), st.booleans(), st.sampled_from([0, 500, 2**28])),
+    min_size=1,
+    max_size=4,
 )
 
 
@@ -59,7 +62,7 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
 
     def engine(side: LocalExecution, attempts: Attempts) -> TasksEngine:
         cut = next(turns)
-        cuts_of_runs.enter_context(set_sizes(slice_rows=cut.rows))
+        cuts_of_runs.enter_context(set_sizes(slice_rows=cut.rows, held_bytes=cut.held_bytes))
         if cut.blobs:
             return OverBlobs(
                 TaskEnvironment.from_pipeline(side.pipeline, side.store, side.landing), attempts, cut.tasks
@@ -68,8 +71,11 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
         made.runner = AllThreads(made.work, cut.tasks)
         return made
 
-    # layers are merged all the time, folds have several parts, and files of a few records are cut into pieces
-    small = set_sizes(fanout=2, fold_bytes=4000, merge_piece_rows=4, least_of_a_file=64, most_of_a_share=256)
+    # layers are merged all the time, folds have several parts, files of a few records are cut into pieces, and few keys
+    # into parts
+    small = set_sizes(
+        fanout=2, fold_bytes=4000, merge_piece_rows=4, least_of_a_file=64, most_of_a_share=256, most_of_a_part=300
+    )
     with computing(engine), small, ExitStack() as cuts_of_runs:
         check(scenario, schedule, ["local"])
 

@@ -1,4 +1,6 @@
-"""Memory does not grow with state: what may be allocated is limited, and state is ten times that."""
+"""Memory does not grow with state, nor with what an epoch sends: what may be allocated is limited, and these are some
+ten times that.
+"""
 
 import os
 import shutil
@@ -164,6 +166,55 @@ print(8 * 5 * rows // 2**20, (allocated() - before) // 2**20)
 """Half of the rows are of one key: one merge keeps them all, the other the newest alone."""
 
 
+EPOCH = """
+import os, resource, sys
+from datetime import datetime
+from pathlib import Path
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import headrace as hr
+from headrace_lab.sizes import set_sizes
+
+folder, rows, allowed = Path(sys.argv[1]), *map(int, sys.argv[2:])
+landing, one = folder / "landing", folder / "one"
+landing.mkdir()
+one.mkdir()
+for number in range(16):
+    keys = pa.array(np.random.default_rng(number).permutation(rows).astype(np.int64))
+    at = pa.array(np.full(rows, 1_700_000_000_000_000), pa.timestamp("us", "UTC"))
+    pq.write_table(pa.table({"k": keys, "at": at}), landing / f"{number:02}.parquet")
+os.link(landing / "00.parquet", one / "0.parquet")
+
+
+COUNT, EACH = {"n": hr.count()}, hr.Repeatedly(hr.AfterCount(1))
+
+
+def counted(source, output):
+    clicks = hr.parquet(source, {"k": int, "at": datetime}, max_files=100).event_time("at", bound="0s")
+    return hr.Pipeline(output, clicks, key="k", where=hr.FixedWindows("1h"), what=COUNT, when=EACH)
+
+
+def allocated():
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["VmData"].split()[0]) * 1024
+
+
+# the first run is for what libraries allocate once
+with set_sizes(most_of_a_share=2**17, most_of_a_part=2**18, held_bytes=2**20, task_bytes=2**17, slice_rows=2**12):
+    root = hr.open(folder.as_uri())
+    root[counted("one", "warm")].run()
+    before = allocated()
+    resource.setrlimit(resource.RLIMIT_DATA, (before + allowed, resource.RLIM_INFINITY))
+    clicks = root[counted("landing", "clicks")]
+    clicks.run()
+resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+counts = clicks.read().to_arrow().column("n").to_numpy()
+assert len(counts) == rows and (counts == 16).all()
+"""
+"""Each of sixteen files has all keys, so that an epoch sends sixteen times what it keeps."""
+
+
 def run(program: str, folder: Path, *arguments: int) -> str:
     # what is free is given back, so that the limit is on what is in use
     malloc = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -188,5 +239,12 @@ def test_a_state_of_ten_times_what_may_be_allocated_is_opened_looked_up_and_merg
 def test_a_key_with_more_rows_than_may_be_allocated_is_merged(tmp_path: Path) -> None:
     try:
         run(MERGE, tmp_path, ROWS // 4, SCALE, ALLOWED)
+    finally:
+        shutil.rmtree(tmp_path)
+
+
+def test_an_epoch_sends_more_between_its_tasks_than_may_be_allocated(tmp_path: Path) -> None:
+    try:
+        run(EPOCH, tmp_path, 400_000, 60 * MEGABYTE)
     finally:
         shutil.rmtree(tmp_path)

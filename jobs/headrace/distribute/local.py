@@ -1,23 +1,25 @@
 """Epochs of one pipeline in threads of this process, without a JVM.
 
 The libraries that do the work of tasks let go of the interpreter meanwhile. What one task says to another is handed
-over as it is.
+over as it is. Rows that wait for many tasks wait on the disk, so that an epoch takes no more memory where it is larger.
 """
 
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
 
 import msgspec
+import pyarrow as pa
 
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.process import Stop, stated_tasks
 from headrace.distribute.tasks.background import FoldPlan, MergePlan, fold_task, merge_task
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.exchange import ReceivedMessage
+from headrace.distribute.tasks.exchange import ReceivedMessage, as_stream
 from headrace.distribute.tasks.levels import levels_below, part_task, share_task, tasks_at
 from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment, progress_at, tasks_of_first_level
 from headrace.distribute.tasks.task_results import Message
@@ -25,12 +27,15 @@ from headrace.errors import FixConfigError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.landing import Landing
-from headrace.state.file_cache import RowCache
+from headrace.state.file_cache import RowCache, ScratchFile
 from headrace.this_process import Size
 from headrace_snapshots.store import ObjectStore
 
 TASK_BYTES: Final = Size(2**22)
 """Work on fewer bytes is not shared."""
+
+HELD_BYTES: Final = Size(2**28)
+"""Rows that tasks of a level send to the next one are in memory up to so many bytes; what comes then is on the disk."""
 
 
 def available_cores() -> int:
@@ -38,15 +43,52 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Level(msgspec.Struct, frozen=True):
-    """A level under way, number ``level`` of the job of ``plan`` from 0: ``ended`` is what those of its
-    ``tasks`` say that are done.
-    """
+class _Level(msgspec.Struct):
+    """A level under way, number ``level`` of the job of ``plan`` from 0: of its ``tasks`` so many have ``ended``."""
 
     plan: EpochPlan
     level: int
     tasks: int
-    ended: list[Message] = msgspec.field(default_factory=list)
+    ended: int = 0
+
+
+class _SpilledMessage(msgspec.Struct, frozen=True):
+    """A ``message`` whose rows wait in ``file``: those for each part in a span of bytes."""
+
+    message: Message
+    file: ScratchFile
+    spans: Mapping[int, slice]
+
+    def received_by(self, part: int) -> ReceivedMessage:
+        """The message for ``part``; its rows are in memory only while somebody looks at them."""
+        message = self.message.received_by(part)
+        if part not in self.spans:
+            return message
+        with pa.ipc.open_stream(self.file.map_span(self.spans[part])) as reader:
+            return replace(message, rows=reader.read_next_batch())
+
+
+class _Exchange:
+    """What the tasks of a level say to those of the next. Its threads share it. Rows beyond ``HELD_BYTES`` go into a
+    file without a name in the folder of ``cache``.
+    """
+
+    def __init__(self, cache: RowCache) -> None:
+        self._cache = cache
+        self._lock = threading.Lock()
+        self._file: ScratchFile | None = None
+        self._held = 0
+
+    def keep_message(self, message: Message) -> "Message | _SpilledMessage":
+        """``message``, until it is received. Raises CacheFolderError if the disk has no room for its rows."""
+        size = sum(rows.nbytes for rows in message.bundles.values())
+        with self._lock:
+            if not size or self._held + size <= HELD_BYTES.value:
+                self._held += size
+                return message
+            file = self._file = self._cache.scratch_file() if self._file is None else self._file
+        spans = {part: file.append(as_stream(rows)) for part, rows in message.bundles.items() if rows.num_rows}
+        return _SpilledMessage(msgspec.structs.replace(message, bundles={}), file, spans)
 
 
 @dataclass
@@ -72,12 +114,16 @@ class Threads:
             messages = self._run_level(plan, 0, tasks)
             for level in range(levels_below(work, plan)):
                 parts = range(tasks_at(work, plan, level))
-                received_messages = [[message.received_by(part) for message in messages] for part in parts]
-                tasks = [partial(part_task, work, plan, level, part, received_messages[part]) for part in parts]
+                tasks = [partial(self._run_part, plan, level, part, messages) for part in parts]
                 messages = self._run_level(plan, level + 1, tasks)
         finally:
             self._under_way = None
         return [message.received_by(0) for message in messages]
+
+    def _run_part(
+        self, plan: EpochPlan, level: int, part: int, messages: "Sequence[Message | _SpilledMessage]"
+    ) -> Message:
+        return part_task(self.work, plan, level, part, [message.received_by(part) for message in messages])
 
     def find_level(self) -> LevelProgress | None:
         """The level whose tasks run now."""
@@ -85,7 +131,7 @@ class Threads:
         return (
             None
             if task_level is None
-            else progress_at(self.work, task_level.plan, task_level.level, len(task_level.ended), task_level.tasks)
+            else progress_at(self.work, task_level.plan, task_level.level, task_level.ended, task_level.tasks)
         )
 
     def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
@@ -96,14 +142,17 @@ class Threads:
         """What the tasks of a fold say, one after another, as those of a merge."""
         return [fold_task(self.work, plan, number, stop).received_by(0) for number in range(len(plan.numbers))]
 
-    def _run_level(self, plan: EpochPlan, number: int, tasks: Sequence[Callable[[], Message]]) -> list[Message]:
+    def _run_level(
+        self, plan: EpochPlan, number: int, tasks: Sequence[Callable[[], Message]]
+    ) -> "list[Message | _SpilledMessage]":
         level = self._under_way = _Level(plan, number, len(tasks))
         if len(tasks) == 1:
             return [tasks[0]()]
+        exchange = _Exchange(self.work.rows)
 
-        def run_task(task: Callable[[], Message]) -> Message:
-            message = task()
-            level.ended.append(message)
+        def run_task(task: Callable[[], Message]) -> "Message | _SpilledMessage":
+            message = exchange.keep_message(task())
+            level.ended += 1
             return message
 
         with ThreadPoolExecutor(self.most, thread_name_prefix="task") as threads:

@@ -15,13 +15,18 @@ A file that is verified says of which object, and what that object's ETag was. W
 not read the object again. Files are of one boot of the machine, after which nobody knows whether all of them had
 reached the disk. (So writing one waits for no disk.)
 
+A cache also gives room for what an epoch sends between its tasks and memory should not hold: a ``ScratchFile``.
+
 ``put_run`` and ``put_runs`` put rows of a layer piece by piece, as files that any number of tasks can cut up again.
 """
 
 import json
+import mmap
 import os
 import shutil
+import tempfile
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -171,6 +176,36 @@ class RowCache(Protocol):
     def add_file(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
         """``run``, which was stored as ``file`` just now; ``info`` is what the store said of it."""
 
+    def scratch_file(self) -> "ScratchFile":
+        """A new file for what is soon read again. Raises CacheFolderError."""
+
+
+class ScratchFile:
+    """A file without a name in ``folder``, for threads of this process. It is gone once nobody holds it and what was
+    mapped of it, or with the process. What it appends and maps are spans of bytes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lock, self._end = folder, threading.Lock(), 0
+        with _folder_errors(folder):
+            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (it lives as long as this does)
+        weakref.finalize(self, self._file.close)
+
+    def append(self, content: pa.Buffer) -> slice:
+        """Where ``content`` stands from now on. Raises CacheFolderError if the disk has no room."""
+        with self._lock, _folder_errors(self._folder):
+            begin = self._end
+            self._file.seek(begin)
+            self._file.write(content)
+            self._file.flush()
+            self._end = -(-self._file.tell() // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
+        return slice(begin, begin + content.size)
+
+    def map_span(self, span: slice) -> pa.Buffer:
+        """What was appended there, mapped: the system reads it when somebody looks at it."""
+        length = span.stop - span.start
+        return pa.py_buffer(mmap.mmap(self._file.fileno(), length, access=mmap.ACCESS_READ, offset=span.start))
+
 
 class RowsInMemory:
     """The rows of data files in this process's memory, all of them: for runs over little data that leave no files."""
@@ -190,6 +225,10 @@ class RowsInMemory:
         del store, info
         self._runs[file.path] = run
         return run
+
+    def scratch_file(self) -> ScratchFile:
+        """A new file for what is soon read again, in the folder for temporary files."""
+        return ScratchFile(Path(tempfile.gettempdir()))
 
 
 class LayerCache:
@@ -227,6 +266,12 @@ class LayerCache:
     def add_file(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
         """``run``, which was stored as ``file`` just now, mapped; ``info`` is what the store said of it."""
         return self._write_and_open(file, run, _cache_notes(store, file, info.etag))
+
+    def scratch_file(self) -> ScratchFile:
+        """A new file for what is soon read again, in the folder of the cache. Raises CacheFolderError."""
+        with _folder_errors(self.folder):
+            self._make_folders()  # which somebody may have removed
+        return ScratchFile(self._unnamed)
 
     def object_content(self, file: DataFile) -> bytes | None:
         """What an object with the checksum of ``file`` holds, if its rows are here: they are written as they were then.

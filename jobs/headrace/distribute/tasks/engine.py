@@ -18,6 +18,7 @@ from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.distribute.tasks.plan import (
     EpochPlan,
     TaskEnvironment,
+    count_parts,
     divide_into_shares,
     job_of,
     shared_out,
@@ -176,7 +177,7 @@ class TasksEngine:
 
         def plan_epoch(files: ByInput) -> EpochPlan:
             size = sum(file.size for splits in files.values() for file in splits)
-            id_parts = self.runner.task_count(size + _total_bytes(self.tables))
+            id_parts = count_parts(self.runner.task_count(size + _total_bytes(self.tables)), size)
             return EpochPlan(
                 prefix=attempt.prefix,
                 epoch=self.epoch + 1,

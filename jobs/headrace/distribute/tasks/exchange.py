@@ -67,7 +67,7 @@ def message_batches(
 
     ``content`` stands for ``result`` in the digest: two runs of a task may differ in what does not matter.
     """
-    streams = {part: _as_stream(rows) for part, rows in sorted(bundles.items()) if rows.num_rows}
+    streams = {part: as_stream(rows) for part, rows in sorted(bundles.items()) if rows.num_rows}
     digest = hashlib.sha256(content)
     for part, stream in streams.items():
         digest.update(part.to_bytes(4, "little"))
@@ -95,7 +95,8 @@ def _blob_row(part: int, task: int, number: int, digest: bytes, blob: bytes) -> 
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
-def _as_stream(rows: pa.RecordBatch) -> pa.Buffer:
+def as_stream(rows: pa.RecordBatch) -> pa.Buffer:
+    """``rows`` as a stream of Arrow IPC with one batch."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)

@@ -50,6 +50,12 @@ MOST_OF_A_SHARE: Final = Size(2**24)
 not grow with the epoch.
 """
 
+MOST_OF_A_PART: Final = Size(2**25)
+"""Nor does the memory of a task that gets rows of so many bytes of input for its part of the keys, or of the ids."""
+
+MOST_PARTS: Final = 2**8
+"""In more parts, what tasks say to each other would be many small things."""
+
 
 class PaneFiles(msgspec.Struct, frozen=True):
     """Files with panes of the chain of that number, which one task reads."""
@@ -130,6 +136,13 @@ def divide_into_shares(pipeline: Pipeline, landing: Landing, files: ByInput, num
         by_share.setdefault(min(middle * number // max(2 * total, 1), number - 1), []).append(piece)
         bytes_before += 2 * piece.file.size if piece.span.after == piece.span.of else 0
     return tuple(tuple(_join_neighbours(share)) for _, share in sorted(by_share.items())) or ((),)
+
+
+def count_parts(tasks: int, size: int) -> int:
+    """In how many parts the keys are, or the ids, in an epoch over ``size`` bytes of input: as many as ``tasks``, or
+    more where there is much to read.
+    """
+    return max(tasks, min(size // MOST_OF_A_PART.value, MOST_PARTS))
 
 
 def _join_neighbours(share: Sequence[Piece]) -> list[Piece]:
