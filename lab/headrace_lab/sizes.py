@@ -71,7 +71,7 @@ class Sizes(TypedDict, total=False):
     parked_epochs: Annotated[int, "headrace.runs.parking:HOLD"]
     epochs_computed_again: Annotated[int, "headrace.runs.parking:AT_ONCE"]
     postgres_look_seconds: Annotated[float, "headrace.sinks.postgres_watch:LOOK_SECONDS"]
-    names_looked_up: Annotated[int, "headrace.sources.known_names:AT_ONCE"]
+    names_looked_up: Annotated[int, "headrace.sources.file_planning:AT_ONCE"]
     names_file_rows: Annotated[int, "headrace.sources.names_file:ROWS"]
     listing_page: Annotated[int, "headrace.sources.parallel_listing:PAGE"]
     listing_requests: Annotated[int, "headrace.sources.parallel_listing:AT_ONCE"]

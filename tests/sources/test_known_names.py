@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.ext.sources import SourceSplit
-from headrace.sources.file_planning import ChangedFileError, is_input, listed_inputs, unread_names
-from headrace.sources.known_names import KnownNames
+from headrace.sources.file_planning import ChangedFileError, KnownNames, is_input, listed_inputs, unread_names
 from headrace.sources.names_file import group_bounds, merge_tables, names_table, table_of, to_bytes
 from headrace.sources.progress import KnownVersion
 from headrace_lab.sizes import set_sizes

@@ -26,8 +26,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FilesSource, NameOrder
 from headrace.read.snapshots.progress import progress_of, without_copies
 from headrace.read.snapshots.read_names import ReadNames
-from headrace.sources.file_planning import list_unread, open_source, unread_names
-from headrace.sources.known_names import KnownNames
+from headrace.sources.file_planning import KnownNames, list_unread, open_source, unread_names
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.sources.landing import landed_first
 from headrace.sources.progress import PipelineProgress

@@ -1,7 +1,8 @@
 """Which files an epoch reads: finding new files by listing, cutting them into epochs, remembering how far it came.
 
 This is the driver's side of the file source, without Spark. Files are taken in the order of their names. What is new is
-what is listed and has no name that was ever read (``unread_names``).
+what is listed and has no name that was ever read (``KnownNames``). A listing is in the order of names, and so is what
+is stored of names. Both are read side by side: of a million names a part is in memory at a time.
 
 Where names are said to ascend, a snapshot remembers of ``SourcePosition`` the newest ``look_back`` files as they were
 when they were read. It has the mark below them, from which listing starts. So a run lists only what is new or nearly
@@ -14,20 +15,81 @@ typing mistake from an empty landing.
 """
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from headrace.errors import FixDataError, RetryError
 from headrace.ext.sources import SourcePosition, SourceSplit, SplitEnumerator
 from headrace.ext.stores import lists_in_pages, names_in, sort_key
 from headrace.model.time import Instant
 from headrace.pipeline.sources import FilesSource
-from headrace.sources.known_names import KnownNames
 from headrace.sources.parallel_listing import listed_in_parallel, listed_of
 from headrace.sources.progress import KnownVersion, hashed
+from headrace.this_process import Size
 from headrace_snapshots import store as object_stores
+
+if TYPE_CHECKING:
+    from headrace.sources.names_file import NamesLookup
+
+
+AT_ONCE: Final = Size(10_000)
+"""So many names of a listing are looked up together."""
+
+
+class KnownNames(msgspec.Struct, frozen=True):
+    """``recent`` files, as they were read, by name; and many more that are ``stored``, as contents of names files,
+    oldest first.
+
+    ``confirmed`` takes files in that have another ETag and the content that they had, as they are now.
+    """
+
+    recent: Mapping[str, SourceSplit] = msgspec.field(default_factory=dict)
+    stored: Sequence[bytes] = ()
+    confirmed: MutableMapping[str, SourceSplit] = msgspec.field(default_factory=dict)
+
+    def find_news(
+        self, listing: Iterable[object_stores.ObjectInfo]
+    ) -> Iterator[tuple[object_stores.ObjectInfo, KnownVersion | None]]:
+        """What in a ``listing`` was never read, with None; and what is listed otherwise than it was, with that."""
+        lookup = self._open_lookup()
+        remaining = iter(listing)
+        while infos := [*islice(remaining, AT_ONCE.value)]:
+            left = [info for info in infos if info.path not in self.recent]
+            old = (info for info in infos if info.path in self.recent) if len(left) < len(infos) else ()
+            changed_versions = {info.path: was for info in old if (was := self._version_if_changed(info)) is not None}
+            unknown = {info.path for info in left}
+            if lookup is not None and left:
+                unknown, others = lookup.find_news(left)
+                changed_versions |= others
+            for info in infos:
+                if info.path in unknown:
+                    yield info, None
+                elif info.path in changed_versions:
+                    yield info, changed_versions[info.path]
+
+    def listing_bounds(self) -> list[str]:
+        """Names that cut a listing into ranges of similar size, ascending; none where few are stored."""
+        if not self.stored:
+            return []
+        from headrace.sources.names_file import group_bounds
+
+        return group_bounds(max(self.stored, key=len))
+
+    def _version_if_changed(self, info: object_stores.ObjectInfo) -> KnownVersion | None:
+        was = self.recent[info.path]
+        return None if (was.size, was.etag) == (info.size, info.etag) else KnownVersion.of(was)
+
+    def _open_lookup(self) -> "NamesLookup | None":
+        if not self.stored:
+            return None
+        from headrace.sources.names_file import NamesLookup
+
+        return NamesLookup(self.stored)
+
 
 UNFINISHED: Final = (".tmp", ".part", ".filepart", ".crdownload", ".inprogress")
 """How names end while a producer still writes the file, as many do it; in letters of any case."""

@@ -20,8 +20,7 @@ from headrace.ext import sources as source_ports
 from headrace.model.time import Instant
 from headrace.pipeline.endpoints import BatchFunction, FunctionKey, Source
 from headrace.pipeline.pipeline import Pipeline
-from headrace.sources.file_planning import MAX_READS, ChangingFileError, FilesEnumerator, next_batch
-from headrace.sources.known_names import KnownNames
+from headrace.sources.file_planning import MAX_READS, ChangingFileError, FilesEnumerator, KnownNames, next_batch
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.log import has_log
 from headrace_snapshots.names import kind_of, landed_file

@@ -9,7 +9,7 @@ from headrace.model.time import Instant
 from headrace.pipeline.endpoints import Source
 from headrace.pipeline.sources import FilesSource, NameOrder
 from headrace.sources import file_planning
-from headrace.sources.known_names import KnownNames
+from headrace.sources.file_planning import KnownNames
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:  # with Arrow, which planning does without

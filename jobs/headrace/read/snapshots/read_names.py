@@ -25,7 +25,7 @@ import msgspec
 
 from headrace.ext.sources import SourceSplit
 from headrace.read.views.columns import LOG_OF_VIEW, View
-from headrace.sources.known_names import KnownNames
+from headrace.sources.file_planning import KnownNames
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.errors import MissingSnapshotError
