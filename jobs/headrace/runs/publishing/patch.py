@@ -15,7 +15,7 @@ join, or panes of another output nobody can tell so simply, and all of that stay
 refused.) A branch that began
 with nothing computed everything.
 
-*Rows* (semantics 15.7) are multisets (``read/patch_of_rows``). Those of groups are over with their window. Those of
+*Rows* (semantics 15.7) are multisets (``read/patch_rows``). Those of groups are over with their window. Those of
 records have no state, and none is late: main may give a row again of whatever it reads yet. So the branch is taken as
 far as main has read too, and what main refused and could still take is in the way. Where duplicates are told, a record
 is dropped that is older than the ids which are remembered: then rows are over with those.
@@ -240,8 +240,7 @@ class PatchOutput:
     @contextmanager
     def open_differing_rows(self) -> "Iterator[PatchRows | None]":
         """The rows that differ, None if the branch has nothing that main has not seen."""
-        from headrace.read.patch_of_rows import RowsPatch
-        from headrace.read.patch_rows import PatchComparison, PatchRows, open_differing_rows  # with DuckDB
+        from headrace.read.patch_rows import PatchComparison, PatchRows, RowsPatch, open_differing_rows  # with DuckDB
 
         if self.has_nothing_new:
             yield None
