@@ -43,7 +43,7 @@ from headrace_snapshots.names import MAIN
 from headrace_snapshots.output_catalog import seen_catalog
 
 if TYPE_CHECKING:
-    from headrace.read.diff.row_sets import RowsOfEpochs
+    from headrace.read.diff.layered_tables import RowsOfEpochs
 
 _SECOND_MICROSECONDS: Final = 1_000_000
 _VERDICTS: Final = {None: "passed", Severity.WARN: "warning", Severity.FAIL: "FAILED"}
@@ -257,7 +257,7 @@ def _shared_ids(
     catalog: Catalog, epochs: UnpublishedRange, manifest: Manifest, columns: ViewColumns
 ) -> tuple[int, tuple[int, ...]]:
     """How many ids have more than one row, without those that were released; and the log entries that released some."""
-    from headrace.read.diff.row_sets import RowsOfEpochs, rows_with_shared_ids  # with DuckDB
+    from headrace.read.diff.layered_tables import RowsOfEpochs, rows_with_shared_ids  # with DuckDB
 
     rows = RowsOfEpochs(manifest, columns, audited_files(catalog, epochs.after, manifest).panes)
     (number,) = rows_with_shared_ids(catalog.store, rows)
@@ -271,7 +271,7 @@ def _shared_ids(
 
 def _released_rows(catalog: Catalog, columns: ViewColumns) -> "Iterator[tuple[int, RowsOfEpochs]]":
     """The rows of each release that holds and was about the same ids, by its log entry."""
-    from headrace.read.diff.row_sets import RowsOfEpochs
+    from headrace.read.diff.layered_tables import RowsOfEpochs
     from headrace.read.views.row_files import check_files
 
     for panes in released_panes(catalog, columns):

@@ -20,7 +20,7 @@ from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import ValueType
 from headrace.moved import redirect_names
 from headrace.read.diff import layered_tables
-from headrace.read.diff.row_sets import RowSets
+from headrace.read.diff.layered_tables import RowSets
 from headrace.read.snapshots.progress import has_panes, is_patched
 from headrace.read.views.columns import Folding, View, ViewColumns
 from headrace.read.views.database import (

@@ -16,7 +16,7 @@ from headrace.model.accumulation import FIRING_COLUMNS
 from headrace.model.time import NEVER, Instant, render
 from headrace.program import columns as c
 from headrace.read.diff import layered_tables
-from headrace.read.diff.row_sets import RowSets
+from headrace.read.diff.layered_tables import RowSets
 from headrace.read.snapshots.progress import InputRead, StoredProgress, inputs_read
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import LOG_OF_VIEW, View, ViewColumns
