@@ -14,7 +14,7 @@ import headrace as hr
 from headrace.connections import MissingConnectionError
 from headrace.errors import PipelineError
 from headrace.pipeline.endpoints import Source
-from headrace.sources.landed.lander import Lander
+from headrace.sources.landed.files import Lander
 from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceWorld
 from headrace_snapshots.store import open_store

@@ -14,7 +14,7 @@ import pytest
 import headrace as hr
 from headrace.errors import PipelineError
 from headrace.runs.client.handle import PipelineHandle
-from headrace.sources.landed.lander import Lander
+from headrace.sources.landed.files import Lander
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import open_store
 from scripts.kafka import PASSWORD, USER, Kafka

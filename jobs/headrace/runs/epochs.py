@@ -53,7 +53,7 @@ from headrace_snapshots.store import ObjectStore
 if TYPE_CHECKING:
     from headrace.read.lineage.cut import PlacedPipeline, RootStores
     from headrace.read.upstream import ReadPipeline, UpstreamPosition
-    from headrace.sources.landed.lander import LandedPortions
+    from headrace.sources.landed.files import LandedPortions
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from headrace_snapshots.store import do_both
 
 if TYPE_CHECKING:  # which few runs need
     from headrace.runs.backfill.replay import MainsReading
-    from headrace.sources.landed.lander import LandedPortions
+    from headrace.sources.landed.files import LandedPortions
 
 
 class PreparedRun(msgspec.Struct, frozen=True):

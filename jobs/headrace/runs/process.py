@@ -48,7 +48,7 @@ from headrace_snapshots.format.output_view import output_names, seen_by
 from headrace_snapshots.store import ObjectInfo, open_store
 
 if TYPE_CHECKING:
-    from headrace.sources.landed.lander import LandedPortions
+    from headrace.sources.landed.files import LandedPortions
 
 _logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from headrace_snapshots.store import LocalStore, ObjectStore
 
 if TYPE_CHECKING:
     from headrace.sources.flat_maps import FlatMapCall
-    from headrace.sources.landed.lander import LandedPortions, Lander
+    from headrace.sources.landed.files import LandedPortions, Lander
     from headrace.sources.landed.ranges import LandingPlace
 
 
@@ -107,7 +107,7 @@ class Landing:
         """Land what makes an epoch of what inputs have that cannot give it again, as ``next_epoch`` takes it; what is
         left lands when it is asked for. All that was read up to ``offsets`` is landed.
         """
-        from headrace.sources.landed.lander import LandedPortions, PortionSize
+        from headrace.sources.landed.files import LandedPortions, PortionSize
 
         most = {
             name: PortionSize(max_files or source.max_files, max_bytes or source.max_bytes)
@@ -331,8 +331,7 @@ def landed_first(
     """What lands, or notes, at ``place`` what there is of a ``source``, and what finds and reads it there; of a source
     that is read where it is, and plans alike each time, nothing and itself.
     """
-    from headrace.sources.landed.files import LandedEnumerator, LandedReader
-    from headrace.sources.landed.lander import Lander, WritingLander
+    from headrace.sources.landed.files import LandedEnumerator, LandedReader, Lander, WritingLander
 
     reader = opened.reader
     if source.is_durable:

@@ -34,7 +34,7 @@ from headrace.formats.file_format import FileColumnsError
 from headrace.formats.parquet import column_places, stored_columns
 from headrace.pipeline.endpoints import OnMissing
 from headrace.pipeline.loading.code_digests import named_function
-from headrace.sources.landed.lander import encode_table
+from headrace.sources.landed.files import encode_table
 from headrace.sources.landed.ranges import digest_of
 from headrace.this_process import Staying
 from headrace_snapshots.store import ObjectExistsError, ObjectStore, UnknownOutcomeError, open_store, scheme_of

@@ -34,7 +34,7 @@ from headrace.kernel.columns import TIMESTAMP
 from headrace.kernel.expressions.evaluation import evaluate
 from headrace.model.time import MIN_INSTANT
 from headrace.pipeline.identity import fingerprint
-from headrace.sources.landed.lander import Lander
+from headrace.sources.landed.files import Lander
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.sources.landing import Landing, landed_first
 from headrace.testing.connectors import worlds
