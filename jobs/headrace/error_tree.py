@@ -110,7 +110,7 @@ TREE: Final = """
     - config.unknown_root              UnknownRootError             headrace_airflow.roots
     - config.unknown_sink              UnknownSinkError             headrace.runs.delivering.deliver
     - config.unpatchable               UnpatchableError             headrace.runs.publishing.patch
-    - config.unserved_root             UnservedRootError            headrace_airflow.pages.lineage
+    - config.unserved_root             UnservedRootError            headrace_airflow.pages.listing
     - config.unwatched_source          UnwatchedSourceError         headrace.read.pending_work
     - config.upstream_panes            UpstreamPanesError           headrace.read.upstream
     - config.whole_pipeline            WholePipelineError           headrace.cli.deployments

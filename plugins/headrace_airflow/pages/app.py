@@ -22,7 +22,7 @@ from headrace_airflow.markdown import text_for_page, told_of
 from headrace_airflow.pages import listing
 from headrace_airflow.pages.answers import SANDBOX, PipelinePage
 from headrace_airflow.pages.explanation import ask_for_explanation, explanation_server, written_key
-from headrace_airflow.pages.lineage import LineageGraphs, neighbours
+from headrace_airflow.pages.listing import LineageGraphs, neighbours
 from headrace_airflow.pages.opened_roots import OpenedRoots
 from headrace_snapshots.names import MAIN, PUBLISHED
 
