@@ -12,9 +12,9 @@ import headrace as hr
 from headrace.cli.main import app
 from headrace.read.snapshots.snapshot_refs import NoSnapshotError
 from headrace.runs.client import recording
+from headrace.runs.plan import CutOver
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, rehearse_for_readers
 from headrace.runs.reporting.results import RunResult
-from headrace.runs.stages import CutOver
 from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError

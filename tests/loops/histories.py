@@ -19,9 +19,9 @@ from headrace.read.snapshots.progress import LastStage
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.client.recording import make_change
 from headrace.runs.options import RunOptions
+from headrace.runs.plan import CutOver
 from headrace.runs.process import process
 from headrace.runs.recover import recover
-from headrace.runs.stages import CutOver
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile

@@ -26,9 +26,9 @@ from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.client.recording import make_change, rehearse_change
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
+from headrace.runs.plan import CutOver
 from headrace.runs.publishing.adoption import NotAdoptableError, publish_adopted
 from headrace.runs.publishing.promotion import PartialBranchError
-from headrace.runs.stages import CutOver
 from headrace_lab.catalog_checks import check_catalog
 from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog, Claim
@@ -396,7 +396,7 @@ def test_an_audit_that_fails_keeps_it_out(executor: Executed, roots: Roots, tmp_
 KILLS_ITSELF = """
 import sys
 from headrace.runs.client.recording import make_change
-from headrace.runs.stages import CutOver
+from headrace.runs.plan import CutOver
 from headrace_snapshots.catalog import Catalog
 from tests.process.dying import deadly
 

@@ -14,9 +14,9 @@ from headrace.runs.client.recording import make_change
 from headrace.runs.dropped_records import land_rejected
 from headrace.runs.option_values import parse_span
 from headrace.runs.options import Mode, RunOptions
+from headrace.runs.plan import CutOver
 from headrace.runs.replay_clock import ReplayClock
 from headrace.runs.restore import InputGoneError
-from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import expire
 from headrace_snapshots.gc_roots import Keep

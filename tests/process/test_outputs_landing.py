@@ -16,8 +16,8 @@ from headrace.read.snapshots.read_names import dropped_files
 from headrace.read.views.columns import View
 from headrace.runs.client.recording import make_change
 from headrace.runs.options import Mode, RunOptions
+from headrace.runs.plan import CutOver
 from headrace.runs.relanding import LandingAgainError
-from headrace.runs.stages import CutOver
 from tests.process.clicks import START, land
 from tests.process.executors import Executed, on_both
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, line

@@ -12,9 +12,9 @@ from headrace import col
 from headrace.runs.client.recording import make_change
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
+from headrace.runs.plan import CutOver
 from headrace.runs.publishing import patch as patching
 from headrace.runs.publishing.patch import OtherDefinitionError, UnpatchableError
-from headrace.runs.stages import CutOver
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.manifest import Manifest, Patch

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from headrace.runs.client.recording import make_change
+from headrace.runs.plan import CutOver
 from headrace.runs.reporting.summary import read_summary
-from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError, PublishConflictError
 from headrace_snapshots.store import open_store

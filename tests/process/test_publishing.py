@@ -16,9 +16,9 @@ from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.progress import progress_of
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.client.recording import make_change, rehearse_change
+from headrace.runs.plan import CutOver
 from headrace.runs.publishing.promotion import BranchBehindError, ClockAheadError, ForkGivenUpError
 from headrace.runs.publishing.publish import AuditMissingError, publish_audited
-from headrace.runs.stages import CutOver
 from headrace.sources.progress import InputProgress, PipelineProgress
 from headrace_lab.fault_plans import hold_first
 from headrace_snapshots.catalog import Catalog

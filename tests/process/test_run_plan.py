@@ -12,10 +12,9 @@ from headrace.pipeline.endpoints import OWN
 from headrace.runs import process as processing
 from headrace.runs.epochs import RunContext
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.plan import look_ahead, plan_run
+from headrace.runs.plan import AuditBranch, ComputeEpochs, RestoreState, RunStage, TakeBranch, look_ahead, plan_run
 from headrace.runs.process import process
 from headrace.runs.reporting.listener import wrap_listener
-from headrace.runs.stages import AuditBranch, ComputeEpochs, RestoreState, RunStage, TakeBranch
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import FaultyStore, Operation, disturb_stores

@@ -12,8 +12,8 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.runs.client.recording import make_change
+from headrace.runs.plan import CutOver
 from headrace.runs.publishing.promotion import PatchedSinceError
-from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.store import open_store

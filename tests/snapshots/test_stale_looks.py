@@ -11,10 +11,10 @@ from catalog_helpers import commit_some, manifest_for
 from headrace.pipeline.validation import UpstreamCycleError
 from headrace.read.lineage.cut import consistent_cut
 from headrace.runs import restore as restoring
+from headrace.runs.plan import MoveBack
 from headrace.runs.recovery_target import move_back
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.summary import keep_result, read_summary, renew_summary
-from headrace.runs.stages import MoveBack
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import expire
 from headrace_snapshots.format.manifest import Patch

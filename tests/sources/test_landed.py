@@ -15,11 +15,10 @@ from headrace.ext.sources import SplitGoneError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.epochs import RunContext
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.plan import looked_ahead, plan_run
+from headrace.runs.plan import LandRecords, RunStage, TakeBranch, looked_ahead, plan_run
 from headrace.runs.replay_clock import parse_clock
 from headrace.runs.reporting.listener import wrap_listener
 from headrace.runs.restore import InputGoneError
-from headrace.runs.stages import LandRecords, RunStage, TakeBranch
 from headrace.sources.landing import Landing, PlaceError
 from headrace.testing.connectors.worlds import records
 from headrace_snapshots.catalog import Catalog

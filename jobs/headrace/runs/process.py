@@ -25,7 +25,6 @@ from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import left_out
 from headrace.read.snapshots.snapshot_refs import damage_under, ways_out
 from headrace.runs import plan as run_plan
-from headrace.runs import stages as runs_stages
 from headrace.runs.commits import Committer, NamesFiles, attempts_of
 from headrace.runs.epochs import RunContext, check_counted, commit_epochs
 from headrace.runs.executors.choice import FittingExecution, WorkEstimate
@@ -102,7 +101,7 @@ def prepared_audit(
 ) -> run_plan.PreparedRun:
     """An ``audit``, before it is planned."""
     context = RunContext.from_options(pipeline, options, open_store(root), listener, wall_clock)
-    return run_plan.PreparedRun(context, lambda run: (runs_stages.AuditBranch(run.options.branch),), "audit")
+    return run_plan.PreparedRun(context, lambda run: (run_plan.AuditBranch(run.options.branch),), "audit")
 
 
 def perform_run(prepared: run_plan.PreparedRun, spark: Any = None) -> RunResult:
@@ -165,41 +164,39 @@ class _Run:
                 stages = self.perform(stage, tuple(later_stages))
         return self._run_result()
 
-    def perform(
-        self, stage: runs_stages.RunStage, then: tuple[runs_stages.RunStage, ...]
-    ) -> tuple[runs_stages.RunStage, ...]:
+    def perform(self, stage: run_plan.RunStage, then: tuple[run_plan.RunStage, ...]) -> tuple[run_plan.RunStage, ...]:
         """Do what ``stage`` says. What comes next: the stages ``then``, unless only its result can tell."""
         _logger.info("%s", stage)
         match stage:
-            case runs_stages.ForkBranch() | runs_stages.ContinueBranch():
+            case run_plan.ForkBranch() | run_plan.ContinueBranch():
                 return self._begin_branch(stage, then)
-            case runs_stages.MoveBack():
+            case run_plan.MoveBack():
                 return self._move_back(stage, then)
-            case runs_stages.TakeReadersBack():
+            case run_plan.TakeReadersBack():
                 from headrace.runs.recovery_target import take_readers_back  # with what follows who has read what
 
                 self._given_up += take_readers_back(self.catalog, self.options)
-            case runs_stages.LandRecords():
+            case run_plan.LandRecords():
                 return run_plan.stages_after_landing(self.context, stage, self._land_records(stage))
-            case runs_stages.TakeBranch():
+            case run_plan.TakeBranch():
                 self._take_branch(stage)
-            case runs_stages.RestoreState():
+            case run_plan.RestoreState():
                 return self._restore_state(stage, then)
-            case runs_stages.CatchUpOutputs():
+            case run_plan.CatchUpOutputs():
                 self._caught_up = self._catch_up()
-            case runs_stages.ComputeEpochs():
+            case run_plan.ComputeEpochs():
                 self._compute_epochs(stage)
-            case runs_stages.AuditBranch():
+            case run_plan.AuditBranch():
                 self._audits = self._audit_branch(stage)
-            case runs_stages.PublishAudited():
+            case run_plan.PublishAudited():
                 self._publish_outputs(self._audits)
         return then
 
     def _begin_branch(
-        self, stage: runs_stages.ForkBranch | runs_stages.ContinueBranch, later_stages: tuple[runs_stages.RunStage, ...]
-    ) -> tuple[runs_stages.RunStage, ...]:
+        self, stage: run_plan.ForkBranch | run_plan.ContinueBranch, later_stages: tuple[run_plan.RunStage, ...]
+    ) -> tuple[run_plan.RunStage, ...]:
         """Begin a branch, or go on with it. What comes next: another plan if an expiry has marked the snapshot."""
-        if isinstance(stage, runs_stages.ForkBranch):
+        if isinstance(stage, run_plan.ForkBranch):
             from headrace.runs.backfill.branches import fork_branch
 
             if not fork_branch(self.catalog, stage.branch, stage.point):
@@ -210,8 +207,8 @@ class _Run:
         return later_stages
 
     def _move_back(
-        self, stage: runs_stages.MoveBack, later_stages: tuple[runs_stages.RunStage, ...]
-    ) -> tuple[runs_stages.RunStage, ...]:
+        self, stage: run_plan.MoveBack, later_stages: tuple[run_plan.RunStage, ...]
+    ) -> tuple[run_plan.RunStage, ...]:
         """Move a branch back. What comes next: where somebody has moved it meanwhile, what that read is read again as
         it was.
         """
@@ -223,12 +220,10 @@ class _Run:
             return later_stages
         self.options = replace(self.options, as_read_by=moved_branch.given_up)
         self.context = replace(self.context, options=self.options)
-        readers = (
-            stage_behind for stage_behind in later_stages if isinstance(stage_behind, runs_stages.TakeReadersBack)
-        )
+        readers = (stage_behind for stage_behind in later_stages if isinstance(stage_behind, run_plan.TakeReadersBack))
         return (*readers, *run_plan.plan_from(self.context, stage.snapshot))
 
-    def _land_records(self, stage: runs_stages.LandRecords) -> Mapping[str, int]:
+    def _land_records(self, stage: run_plan.LandRecords) -> Mapping[str, int]:
         """Land records. About how many bytes of inputs are left, which land while epochs are computed. Raises what
         sources raise.
         """
@@ -265,7 +260,7 @@ class _Run:
         if not is_deferred:
             planned_publish.check_publishable()
 
-    def _take_branch(self, stage: runs_stages.TakeBranch) -> None:
+    def _take_branch(self, stage: run_plan.TakeBranch) -> None:
         """Claim the branch, and look meanwhile whether the audit could be made."""
         self._allowed = self._checking.enter_context(expectations_checked(self.pipeline))
         self._claim = self.catalog.claim(stage.branch, owner=self.options.run_id)
@@ -275,8 +270,8 @@ class _Run:
             replay_head(self.catalog, self.pipeline, stage.branch, self._claim.snapshot_id, stage.replay)
 
     def _restore_state(
-        self, stage: runs_stages.RestoreState, later_stages: tuple[runs_stages.RunStage, ...]
-    ) -> tuple[runs_stages.RunStage, ...]:
+        self, stage: run_plan.RestoreState, later_stages: tuple[run_plan.RunStage, ...]
+    ) -> tuple[run_plan.RunStage, ...]:
         """Restore what was claimed; what comes next from there."""
         claim = self._claim
         assert claim is not None, "a branch is taken before it is restored"
@@ -290,7 +285,7 @@ class _Run:
         if self._restored.warning is not None:
             self.warn(self._restored.warning)
         later_stages = run_plan.stages_after_restoring(self.context, later_stages, claim.snapshot_id, self._restored)
-        for epochs in (stage for stage in later_stages if isinstance(stage, runs_stages.ComputeEpochs)):
+        for epochs in (stage for stage in later_stages if isinstance(stage, run_plan.ComputeEpochs)):
             hold_upstreams(self.context, epochs.reads)
         return later_stages
 
@@ -299,7 +294,7 @@ class _Run:
         assert self._restored.head is not None, "outputs stand at a snapshot"
         return catch_up(self.context, self.side, self._restored.head)
 
-    def _compute_epochs(self, stage: runs_stages.ComputeEpochs) -> None:
+    def _compute_epochs(self, stage: run_plan.ComputeEpochs) -> None:
         """Compute and commit the epochs of ``stage``."""
         restored_run, caught_up = self._restored, self._caught_up
         assert restored_run is not None, "a branch is restored before its epochs are computed"
@@ -406,7 +401,7 @@ class _Run:
     def _set_executor(self, decision: ExecutorDecision) -> None:
         self.executor = decision
 
-    def _audit_branch(self, stage: runs_stages.AuditBranch) -> BranchAudits:
+    def _audit_branch(self, stage: run_plan.AuditBranch) -> BranchAudits:
         """The audits of what the branch has and readers have not; made now where they are not stored."""
         self.executor = self.executor or stage.executor  # the epochs may have changed it
         return Auditor(self.context, self._side_for, self._made).audit_outputs()

@@ -14,13 +14,12 @@ from headrace.read.definition_plan import under_new_names
 from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import RunOptions
-from headrace.runs.plan import PreparedRun, plan_from
+from headrace.runs.plan import MoveBack, PreparedRun, RunStage, TakeReadersBack, plan_from
 from headrace.runs.process import perform_run, wall_clock
 from headrace.runs.recovery_target import check_can_follow, given_up_by, gone_since, moved_back_before, recovery_of
 from headrace.runs.reporting.listener import GuardedListener, Listener, wrap_listener
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError, check_continues
-from headrace.runs.stages import MoveBack, RunStage, TakeReadersBack
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError

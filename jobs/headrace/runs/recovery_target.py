@@ -27,8 +27,8 @@ from headrace.read.snapshots.progress import input_file, progress_of
 from headrace.read.snapshots.read_names import left_out
 from headrace.read.upstream import GONE, UpstreamPosition, upstreams_of
 from headrace.runs.options import RunOptions
+from headrace.runs.plan import MoveBack
 from headrace.runs.reporting.listener import number_of
-from headrace.runs.stages import MoveBack
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.datafiles import check_size, read_verified

@@ -221,7 +221,7 @@ class CutOverOperator(_BackfillOperator):
 
     def _cut_over(self, context: Context, message: str) -> RunResult:
         from headrace.runs.client.recording import make_change
-        from headrace.runs.stages import CutOver
+        from headrace.runs.plan import CutOver
 
         form = context["params"]
         cut_over = CutOver(self.branch(context), form.get("output") or None, form["patch"])

@@ -27,7 +27,7 @@ from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.plan import PreparedRun, plan_from, plan_run
+from headrace.runs.plan import ContinueBranch, ForkBranch, PreparedRun, RunStage, plan_from, plan_run
 from headrace.runs.process import perform_run, wall_clock
 from headrace.runs.publishing.adoption import AdoptedOutputs, NotAdoptableError
 from headrace.runs.publishing.adoption import check_before as check_adoption_before
@@ -37,7 +37,6 @@ from headrace.runs.publishing.promotion import check_before as check_promotion_b
 from headrace.runs.reporting.listener import GuardedListener, Listener, wrap_listener
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError
-from headrace.runs.stages import ContinueBranch, ForkBranch, RunStage
 from headrace.sources.file_planning import root_exists
 from headrace.sources.landed.files import landed_as
 from headrace.sources.landing import Landing, check_places

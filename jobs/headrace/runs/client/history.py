@@ -359,7 +359,7 @@ class PipelineHistory(PipelineStorage):
         <cut_over of delays succeeded: ...>
         """
         from headrace.runs.client.recording import make_change, rehearse_change
-        from headrace.runs.stages import CutOver
+        from headrace.runs.plan import CutOver
 
         arguments = Arguments("promote")
         branch, limit = arguments.text("branch", branch, "trial"), arguments.whole_number("limit", limit, least=0)

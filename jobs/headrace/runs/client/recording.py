@@ -15,12 +15,11 @@ from headrace.model.arguments import Arguments
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import MissingRootError
 from headrace.runs.options import RunOptions
-from headrace.runs.plan import DryRun, PreparedRun, look_ahead
+from headrace.runs.plan import CutOver, DryRun, PreparedRun, look_ahead
 from headrace.runs.process import perform_run, prepared_audit, prepared_process
 from headrace.runs.reporting.listener import GuardedListener, LineListener, Listener, wrap_listener
 from headrace.runs.reporting.results import RunAction, RunError, RunResult, now
 from headrace.runs.reporting.summary import keep_result
-from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.output_view import outputs_of
 from headrace_snapshots.names import MAIN

@@ -38,13 +38,13 @@ from headrace.pipeline.identity import fingerprint_of, recorded_definition
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import RecordedEpoch, epochs_since
 from headrace.read.snapshots.progress import epoch_without_reading
+from headrace.runs.plan import CutOver
 from headrace.runs.publishing import audits
 from headrace.runs.publishing.promotion import BranchFacts, Rehearsal, rehearsed
 from headrace.runs.publishing.publish import PlannedPublish, output_results
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary import renew_summary
-from headrace.runs.stages import CutOver
 from headrace.sources.progress import ParkedChain
 from headrace_snapshots.catalog import Catalog, Claim, Head
 from headrace_snapshots.format import output_view

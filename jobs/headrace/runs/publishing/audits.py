@@ -21,11 +21,11 @@ from headrace.read.definition_plan import columns_after
 from headrace.read.snapshots.read_names import left_out
 from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import WorkEstimate, work_of_audit
+from headrace.runs.plan import CutOver
 from headrace.runs.reporting.listener import number_of
 from headrace.runs.reporting.results import RunAction
 from headrace.runs.reporting.summary import renew_summary
 from headrace.runs.restore import changed_outputs, check_continues
-from headrace.runs.stages import CutOver
 from headrace.sources.file_planning import is_unfinished
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.codec import BrokenObjectError

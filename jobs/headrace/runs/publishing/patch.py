@@ -57,6 +57,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import Expectation
 from headrace.read.snapshots.progress import LastStage, RowOrigin, StoredProgress, epoch_without_reading
 from headrace.read.views.columns import ViewColumns
+from headrace.runs.plan import CutOver
 from headrace.runs.publishing.audits import (
     MadeBefore,
     MadeChange,
@@ -71,7 +72,6 @@ from headrace.runs.publishing.promotion import BranchFacts, PatchedSinceError, i
 from headrace.runs.publishing.publish import publish_range
 from headrace.runs.reporting.results import RunError
 from headrace.runs.reporting.results import now as timestamp
-from headrace.runs.stages import CutOver
 from headrace.sources.landed.files import landed_as
 from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.errors import MissingSnapshotError, PublishConflictError

@@ -26,10 +26,10 @@ from headrace.ext.sources import SOURCES
 from headrace.model.time import MAX_INSTANT, render, to_instant
 from headrace.read.snapshots.progress import ListingPosition, StoredProgress, takes_patches
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
+from headrace.runs.plan import CutOver
 from headrace.runs.publishing import audits as publishing_audits
 from headrace.runs.publishing.publish import AuditMissingError
 from headrace.runs.reporting.results import RunError
-from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog, Head, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format import output_view
