@@ -1,4 +1,4 @@
-"""The application ``headrace``: its exit codes, its group of commands, and how a function becomes one.
+"""The application ``headrace``: its exit codes, its group of commands, how a function becomes one, and what it takes.
 
 Exit codes say what the caller of a command should do next, as in the tree of headrace.errors.
 
@@ -11,22 +11,312 @@ entry point of the group ``headrace.commands``: a ``click.Command``, by its name
 
 Such a command is looked for when somebody types its name, so that nothing else waits for it: ``headrace --help`` does
 not list it. One that nobody has is a wrong command line; one that cannot be loaded is the error config.entry_point.
+
+A command takes what the signature of its function says, and what the declarations of a run's options say, as parameters
+of Click. ``limit: Annotated[int, Option(min=1, help="Entries to print.")] = 20`` is the option ``--limit``. Typer knows
+that form too, but imports pydantic to convert values, which takes longer than all else that most commands do.
+
+A shell offers names of pipelines, branches, tags and snapshots while somebody types. Whatever goes wrong with that
+offers nothing: a shell has no place for an error, and the command itself will tell it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from enum import StrEnum
 from functools import wraps
-from inspect import cleandoc
-from typing import Annotated, Any, Final, ParamSpec
+from inspect import Parameter, cleandoc, signature
+from itertools import islice
+from pathlib import Path
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, get_args, get_origin
 
 import click
+import msgspec
 
 from headrace import __version__
-from headrace.cli import parameters as cli_parameters
 from headrace.cli.output import Format, report_errors
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
 from headrace.installed import EntryPointGroup, require_library
+from headrace.pipeline.scheduling import AUTO, EXECUTORS
 from headrace.this_process import escape_invisible
+from headrace_snapshots.names import MAIN, PUBLISHED, TAGS
+
+if TYPE_CHECKING:
+    from headrace.runs.option_kinds import RunOption
+    from headrace_snapshots.catalog import Catalog
+
+
+Completion = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+class Argument(msgspec.Struct, frozen=True):
+    """An argument: what comes without a name, in the order of the signature."""
+
+    help: str
+    metavar: str
+    complete: Completion | None = None
+
+
+class Option(msgspec.Struct, frozen=True):
+    """An option, called as its parameter unless ``name`` says otherwise; without a default it must be given.
+
+    ``min`` and ``max`` are inclusive bounds of a number; ``envvar`` is the variable that gives the value where the
+    command line does not; ``default_text`` is what help says of a default that the value does not tell. ``words`` are
+    the values that help names; besides them each name of ``group`` is one.
+    """
+
+    help: str
+    name: str | None = None
+    min: float | None = None
+    max: float | None = None
+    metavar: str | None = None
+    envvar: str | None = None
+    complete: Completion | None = None
+    default_text: str | None = None
+    words: Sequence[str] = ()
+    group: EntryPointGroup[Any] | None = None
+
+
+def click_parameters(
+    function: Callable[..., object], options: Iterable[click.Option] = (), *, before: str = ""
+) -> Iterator[click.Parameter]:
+    """The parameters of Click's that give ``function`` what it takes; ``options``, which it takes as keywords, come
+    ``before`` one of its own.
+    """
+    for name, parameter in signature(function).parameters.items():
+        if name == before:
+            yield from options
+        if parameter.kind is not Parameter.VAR_KEYWORD:
+            kind, declaration = get_args(parameter.annotation)
+            yield (
+                _click_argument(name, declaration, kind, parameter)
+                if isinstance(declaration, Argument)
+                else click_option(name, declaration, kind, parameter.default)
+            )
+
+
+class _Word(click.Choice[str]):
+    """One of the words of an enumeration."""
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__([member.value for member in kind])
+        self._kind = kind
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self._kind(super().convert(str(value), param, ctx))
+
+
+class _Name(click.Choice[str]):
+    """One of some words, or the name of a part of ``group``, which help does not look for."""
+
+    def __init__(self, words: Sequence[str], group: EntryPointGroup[Any]) -> None:
+        super().__init__(words)
+        self._group = group
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value not in self.choices:
+            self.choices = tuple(dict.fromkeys([*self.choices, *self._group.names()]))
+        return super().convert(str(value), param, ctx)
+
+
+def _click_argument(name: str, declaration: Argument, kind: Any, parameter: Parameter) -> click.Argument:
+    return click.Argument(
+        [name],
+        help=declaration.help,
+        metavar=declaration.metavar,
+        type=_click_type(kind),
+        shell_complete=declaration.complete,
+        **_default_keywords(parameter.default),
+    )
+
+
+def click_option(name: str, declared: Option, kind: Any, default: Any) -> click.Option:
+    """The option of Click's that gives a ``kind`` as the argument ``name``."""
+    is_list = get_origin(_without_none(kind)) is list
+    return click.Option(
+        [name, declared.name or f"--{name.replace('_', '-')}"],
+        help=declared.help,
+        metavar=declared.metavar,
+        type=_click_type(kind, declared.min, declared.max)
+        if declared.group is None
+        else _Name(declared.words, declared.group),
+        is_flag=_without_none(kind) is bool,
+        multiple=is_list,
+        callback=_list_or_none if is_list else None,
+        envvar=declared.envvar,
+        show_envvar=declared.envvar is not None,
+        show_default=declared.default_text or default != "",
+        shell_complete=declared.complete,
+        **_default_keywords(default),
+    )
+
+
+def _default_keywords(default: Any) -> dict[str, Any]:
+    if default is Parameter.empty:
+        return {"required": True}
+    return {"default": default.value if isinstance(default, StrEnum) else default}
+
+
+def _list_or_none(_ctx: click.Context, _param: click.Parameter, values: tuple[Any, ...]) -> list[Any] | None:
+    return [*values] or None
+
+
+_CLICK_TYPES: Final[dict[object, "click.ParamType[Any]"]] = {
+    str: click.STRING,
+    bool: click.BOOL,
+    int: click.INT,
+    float: click.FLOAT,
+    Path: click.Path(path_type=Path),
+}
+
+
+def _click_type(kind: Any, least: float | None = None, most: float | None = None) -> "click.ParamType[Any]":
+    one = _without_none(kind)
+    if get_origin(one) is list:
+        (one,) = get_args(one)
+    if isinstance(one, type) and issubclass(one, StrEnum):
+        return _Word(one)
+    if least is None and most is None:
+        return _CLICK_TYPES[one]
+    return click.FloatRange(least, most) if one is float else click.IntRange(_int_or_none(least), _int_or_none(most))
+
+
+def _int_or_none(bound: float | None) -> int | None:
+    return None if bound is None else int(bound)
+
+
+def _without_none(kind: Any) -> Any:
+    """``kind``, without its None."""
+    kinds = [part for part in get_args(kind) if part is not NoneType]
+    return kinds[0] if NoneType in get_args(kind) else kind
+
+
+def run_options(command: str) -> Iterator[click.Option]:
+    """The options of a run that are declared for a command; none of a command without a name."""
+    if not command:
+        return
+    from headrace.runs.options import options_of_command  # for what runs
+
+    for option in options_of_command(command):
+        default = None if option.kind.value_type == list[str] else option.default
+        kind = option.kind.value_type if default is not None else option.kind.value_type | None
+        yield click_option(option.name, _to_cli_option(option), kind, default)
+
+
+def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given of ``options``; a method has its own defaults for all else."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def flags_again(command: str, options: Mapping[str, Any]) -> str:
+    """The flags among ``options`` that were given, each after a space, for a command to write again."""
+    from headrace.runs.options import options_of_command
+
+    flags = (option.flag for option in options_of_command(command) if options.get(option.name) is True)
+    return "".join(f" {flag}" for flag in flags)
+
+
+def _to_cli_option(option: "RunOption") -> Option:
+    from headrace.runs.option_kinds import BranchOption, ExecutorNameOption, WholeOption
+
+    kind = option.kind
+    is_executor = isinstance(kind, ExecutorNameOption)
+    return Option(
+        option.help,
+        option.flag,
+        min=1 if isinstance(kind, WholeOption) else None,
+        metavar=option.metavar,
+        complete=complete_branch if isinstance(kind, BranchOption) else None,
+        words=(*EXECUTORS.built_in, AUTO) if is_executor else (),
+        group=EXECUTORS if is_executor else None,
+    )
+
+
+_RECENT = 20
+"""Entries of the log whose snapshots are offered."""
+
+_FIXED = {MAIN, PUBLISHED}
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+def complete_pipeline(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Registered names."""
+    return _completions(_registered_pipelines, incomplete)
+
+
+def complete_branch(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Branches and tags of the pipeline that the line names."""
+    return _completions(lambda: [*_FIXED, *_ref_names(ctx)], incomplete)
+
+
+def complete_at(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Branches, tags, and the newest snapshots of the pipeline that the line names."""
+    return _completions(lambda: [*_FIXED, *_ref_names(ctx), *_recent_snapshots(ctx)], incomplete)
+
+
+def complete_droppable(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of branches and tags that can be dropped."""
+    return _completions(lambda: _ref_names(ctx) - _FIXED, incomplete)
+
+
+def complete_snapshot(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Branches, tags, and the newest snapshots of the pipeline that the line names."""
+    return _completions(lambda: [*_ref_names(ctx), *_recent_snapshots(ctx)], incomplete)
+
+
+def show_completion(program: str) -> click.Option:
+    """The option that prints the script with which a shell completes ``program``."""
+
+    def print_completion(ctx: click.Context, _param: click.Parameter, shell: str | None) -> None:
+        if shell is None:
+            return
+        from click.shell_completion import get_completion_class
+
+        completion = get_completion_class(shell)
+        assert completion is not None  # Click has those of _SHELLS
+        click.echo(completion(ctx.command, {}, program, f"_{program.upper()}_COMPLETE").source())
+        ctx.exit()
+
+    return click.Option(
+        ["--show-completion"],
+        type=click.Choice(_SHELLS),
+        is_eager=True,
+        expose_value=False,
+        callback=print_completion,
+        help='Print what makes a shell complete names: eval "$(headrace --show-completion bash)" in ~/.bashrc.',
+    )
+
+
+def _completions(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
+    try:
+        return sorted({name for name in names() if name.startswith(incomplete)})
+    except Exception:
+        return []
+
+
+def _registered_pipelines() -> Iterable[str]:
+    from headrace.pipeline.loading.registry import registered_files
+
+    return registered_files().pipelines
+
+
+def _ref_names(ctx: click.Context) -> set[str]:
+    head = _open_catalog(ctx).head()
+    return {name.removeprefix(TAGS) for name in (*head.refs, *head.generations)}
+
+
+def _recent_snapshots(ctx: click.Context) -> set[str]:
+    moves = [entry.moves for entry in islice(_open_catalog(ctx).entries(), _RECENT)]
+    return {new_id for move in moves for _, new_id in move.values() if new_id is not None}
+
+
+def _open_catalog(ctx: click.Context) -> "Catalog":
+    from headrace.cli.deployments import handle_of
+
+    # a line that ends with an option is not taken apart to its end: its arguments are what is left
+    return handle_of(ctx.params.get("pipeline") or ctx.args[0], ctx.params["root"]).catalog
+
 
 DONE: Final = 0
 FAILED_CASES: Final = 1
@@ -120,7 +410,7 @@ def _version_option() -> click.Option:
 
 app = CommandGroup(
     name="headrace",
-    params=[_version_option(), cli_parameters.show_completion("headrace")],
+    params=[_version_option(), show_completion("headrace")],
     help="Pipelines in the terms of the Dataflow Model, as snapshots in an object store.",
     epilog="\b\nExit codes:\n"
     + "\n".join(f"  {code:>3}  {words}" for code, words in exit_code_meanings())
@@ -131,44 +421,40 @@ app = CommandGroup(
 
 PipelineArgument = Annotated[
     str,
-    cli_parameters.Argument(
+    Argument(
         metavar="PIPELINE",
         help="A registered name, or path/to/file.py[:name].",
-        complete=cli_parameters.complete_pipeline,
+        complete=complete_pipeline,
     ),
 ]
 SnapshotArgument = Annotated[
     str,
-    cli_parameters.Argument(
+    Argument(
         metavar="SNAPSHOT",
         help="A snapshot's id (see headrace log), a branch or a tag.",
-        complete=cli_parameters.complete_snapshot,
+        complete=complete_snapshot,
     ),
 ]
 RootOption = Annotated[
     str,
-    cli_parameters.Option(help="URI of the deployment: file:///folder or s3://bucket/prefix.", envvar="HEADRACE_ROOT"),
+    Option(help="URI of the deployment: file:///folder or s3://bucket/prefix.", envvar="HEADRACE_ROOT"),
 ]
-FormatOption = Annotated[
-    Format, cli_parameters.Option(name="--format", help="Tables for people, or JSON for machines.")
-]
-ViewOption = Annotated[
-    str, cli_parameters.Option(name="--view", help="current, panes, late, rejected, or state (open windows).")
-]
+FormatOption = Annotated[Format, Option(name="--format", help="Tables for people, or JSON for machines.")]
+ViewOption = Annotated[str, Option(name="--view", help="current, panes, late, rejected, or state (open windows).")]
 StageOption = Annotated[
     int | None,
-    cli_parameters.Option(min=1, help="The number of an aggregation in the chain; by default the last."),
+    Option(min=1, help="The number of an aggregation in the chain; by default the last."),
 ]
 AtOption = Annotated[
     str,
-    cli_parameters.Option(
+    Option(
         help="A branch, a tag, a snapshot's id, or a time: what readers saw then, like 2026-01-01T00:00:00Z.",
-        complete=cli_parameters.complete_at,
+        complete=complete_at,
     ),
 ]
 RefArgument = Annotated[
     str,
-    cli_parameters.Argument(metavar="NAME", help="A branch or a tag.", complete=cli_parameters.complete_droppable),
+    Argument(metavar="NAME", help="A branch or a tag.", complete=complete_droppable),
 ]
 
 
@@ -229,7 +515,5 @@ class _DeclaredCommand(click.Command):
         if name != "params":
             raise AttributeError(f"{type(self).__name__} has no {name}")
         function, options, help_before = self._declared
-        self.params = [
-            *cli_parameters.click_parameters(function, cli_parameters.run_options(options), before=help_before)
-        ]
+        self.params = [*click_parameters(function, run_options(options), before=help_before)]
         return self.params

@@ -7,8 +7,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from headrace.cli import output as cli_output
+from headrace.cli.app import given_options
 from headrace.cli.deployments import STARTED_BY, handle_to_run, say_what_is_due
-from headrace.cli.parameters import given_options
 from headrace.errors import HeadraceError
 from headrace.model.accumulation import FIRING_COLUMNS
 from headrace.pipeline.loading.registry import output_named

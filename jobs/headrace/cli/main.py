@@ -9,7 +9,17 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from headrace.cli.app import AtOption, FormatOption, PipelineArgument, RootOption, StageOption, ViewOption, app, command
+from headrace.cli.app import (
+    AtOption,
+    FormatOption,
+    Option,
+    PipelineArgument,
+    RootOption,
+    StageOption,
+    ViewOption,
+    app,
+    command,
+)
 from headrace.cli.commands import history, pipelines, run, snapshots
 from headrace.cli.output import (
     Format,
@@ -20,7 +30,6 @@ from headrace.cli.output import (
     print_notice,
     print_table,
 )
-from headrace.cli.parameters import Option
 from headrace.this_process import speak_utf8
 from headrace_snapshots.names import MAIN, PUBLISHED
 

@@ -5,9 +5,8 @@ from typing import Annotated
 
 from click.exceptions import Exit
 
-from headrace.cli.app import FormatOption, separate_command
+from headrace.cli.app import Argument, FormatOption, Option, separate_command
 from headrace.cli.output import Format
-from headrace.cli.parameters import Argument, Option
 
 
 @separate_command("headrace conformance tests/conformance/cases/bundling.json --executor local")

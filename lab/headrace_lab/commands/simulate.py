@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 from click.exceptions import Exit
 
-from headrace.cli.app import DONE, FAILED_CASES, FormatOption, separate_command
+from headrace.cli.app import DONE, FAILED_CASES, FormatOption, Option, separate_command
 from headrace.cli.output import Format, print_fields, print_json, print_lines
-from headrace.cli.parameters import Option
 from headrace.errors import FixConfigError
 
 if TYPE_CHECKING:

@@ -14,16 +14,20 @@ from click.exceptions import Exit
 from headrace.cli.app import (
     DONE,
     FAILED_CASES,
+    Argument,
     AtOption,
     FormatOption,
+    Option,
     PipelineArgument,
     RootOption,
     StageOption,
     command,
+    complete_branch,
+    complete_snapshot,
+    flags_again,
 )
 from headrace.cli.commands.snapshots import print_entry
 from headrace.cli.output import Format, as_typed, print_fields, print_json, print_lines, print_notice
-from headrace.cli.parameters import Argument, Option, complete_branch, complete_snapshot, flags_again
 from headrace_snapshots.names import MAIN, PUBLISHED
 
 if TYPE_CHECKING:

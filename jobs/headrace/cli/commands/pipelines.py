@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from click.exceptions import Exit
 
-from headrace.cli.app import DONE, FAILED_CASES, FormatOption, RootOption, command
+from headrace.cli.app import (
+    DONE,
+    FAILED_CASES,
+    Argument,
+    FormatOption,
+    Option,
+    RootOption,
+    command,
+    complete_pipeline,
+    given_options,
+)
 from headrace.cli.output import Format, print_json, print_lines, print_notice, print_table
-from headrace.cli.parameters import Argument, Option, complete_pipeline, given_options
 from headrace.errors import FixConfigError
 from headrace.pipeline.scheduling import PIPELINE_NAME
 from headrace_snapshots.names import PUBLISHED

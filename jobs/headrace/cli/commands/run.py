@@ -12,13 +12,14 @@ from headrace.cli.app import (
     FAILED_CASES,
     AtOption,
     FormatOption,
+    Option,
     PipelineArgument,
     RootOption,
     SnapshotArgument,
     command,
+    given_options,
 )
 from headrace.cli.output import Format, print_fields, print_json, print_notice, print_table
-from headrace.cli.parameters import Option, given_options
 from headrace_snapshots.names import PUBLISHED
 
 if TYPE_CHECKING:

@@ -5,9 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from click.exceptions import Exit
 
-from headrace.cli.app import FormatOption, PipelineArgument, RefArgument, RootOption, SnapshotArgument, command
+from headrace.cli.app import (
+    Argument,
+    FormatOption,
+    Option,
+    PipelineArgument,
+    RefArgument,
+    RootOption,
+    SnapshotArgument,
+    command,
+    complete_snapshot,
+)
 from headrace.cli.output import Format, print_fields, print_json, print_lines, print_notice, print_table
-from headrace.cli.parameters import Argument, Option, complete_snapshot
 from headrace.errors import RestoreError
 from headrace_snapshots.names import MAIN
 
