@@ -57,7 +57,7 @@ till = json.dumps({"user": "ada", "at": "2026-11-20T00:00:00Z", "n": 2**62})
 store.write("landing/tills/0.jsonl", "\\n".join([till, till, till, ""]).encode())
 run_id = run_id_begin("headrace_tills_process", "manual__1.5:00", "process") + "1-0123abcd"
 assert not main(["process", "--pipeline", "tills", "--root", root, "--run-id", run_id, "--executor=local"])
-from headrace.runs.delivering.delivery_notes import update_note
+from headrace.runs.reporting.results import update_note
 seen = hr.open(root)["clicks"].show("published")
 for name, snapshot in (("hour", seen.snapshot_id), ("day", seen.parent)):
     sink = hr.postgres(name, connection="warehouse")

@@ -12,9 +12,9 @@ from headrace.ext.sinks import ChangeSource
 from headrace.pipeline.identity import fingerprint
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.runs.client.handle import Deployment, PipelineHandle
-from headrace.runs.delivering.delivery_notes import read_notes
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace.runs.reporting.results import read_notes
 from headrace.runs.restore import InputGoneError
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.holds import read_holds

@@ -8,7 +8,7 @@ import pytest
 import headrace as hr
 from headrace.connectors.delta.table import DeltaTarget
 from headrace.errors import HeadraceError
-from headrace.runs.delivering.delivery_notes import read_notes
+from headrace.runs.reporting.results import read_notes
 from headrace.sinks.failures import SinkFailedError
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_snapshots.store import open_store

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.runs.delivering.delivery_notes import DeliveryNote, read_notes, update_note
+from headrace.runs.reporting.results import DeliveryNote, read_notes, update_note
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.fsck import fsck

@@ -25,10 +25,9 @@ from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.progress import StoredProgress, inputs_read, splits_read, watermarks_of
 from headrace.read.snapshots.snapshot_refs import named_id, snapshot_at
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.delivering.delivery_notes import read_notes
 from headrace.runs.publishing.promotion import rehearse_for_readers
 from headrace.runs.recovery_target import TargetBrokenError, check_there, recovery_targets, with_epochs
-from headrace.runs.reporting.results import from_json
+from headrace.runs.reporting.results import from_json, read_notes
 from headrace.runs.reporting.summary import EpochLine, PipelineSummary, summarize_pipeline, written_bytes
 from headrace_airflow.markdown import text_for_page, told_of_run
 from headrace_airflow.run_ids import run_id_begin

@@ -32,8 +32,8 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.diff.appended_rows import final_rows_between, records_between
 from headrace.read.diff.changes import changes_between, delivered_columns, table_columns
 from headrace.read.views.columns import ViewColumns
-from headrace.runs.delivering.delivery_notes import DeliveryNote, update_note
 from headrace.runs.plan import DeliverOutput
+from headrace.runs.reporting.results import DeliveryNote, update_note
 from headrace.sinks.failures import SinkTakenError, named_failures
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import Manifest
