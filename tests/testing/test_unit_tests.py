@@ -13,8 +13,7 @@ from headrace.cli.main import app
 from headrace.errors import NotInstalledError
 from headrace.pipeline.loading.registry import SHIPPED
 from headrace.testing.steps import UnitTestError
-from headrace.testing.suite import Verdict, find_tests, run_tests
-from headrace.testing.yaml_tests import read_tests
+from headrace.testing.suite import Verdict, find_tests, read_tests, run_tests
 
 PIPELINE = """
 from datetime import datetime

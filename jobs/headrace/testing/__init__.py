@@ -27,7 +27,7 @@ _HOMES = {
     "assert_rejected": "headrace.testing.results",
     "at": "headrace.testing.steps",
     "end": "headrace.testing.steps",
-    "load": "headrace.testing.yaml_tests",
+    "load": "headrace.testing.suite",
     "processing_time": "headrace.testing.steps",
     "rows": "headrace.testing.steps",
     "run": "headrace.testing.pipeline_run",

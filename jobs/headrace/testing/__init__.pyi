@@ -19,6 +19,6 @@ from headrace.testing.steps import rows as rows
 from headrace.testing.steps import signal as signal
 from headrace.testing.steps import together as together
 from headrace.testing.steps import watermark as watermark
-from headrace.testing.yaml_tests import load as load
+from headrace.testing.suite import load as load
 
 __all__: list[str]
