@@ -22,12 +22,12 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 from headrace.errors import HeadraceError
 from headrace.pipeline.deployment import ScheduleTimes
 from headrace_airflow import forms
-from headrace_airflow.assets import PublishedEvent
 from headrace_airflow.connection import reaching_store
 from headrace_airflow.failures import RETRIES, problem_left
 from headrace_airflow.families.family import has_form, run_types, timetable_by_time
 from headrace_airflow.markdown import ChangedRows, Proposal, Sentence
 from headrace_airflow.roots import Root
+from headrace_airflow.run_ids import PublishedEvent
 from headrace_snapshots.names import BEGINNING, MAIN, is_published, output_of, published_of, published_ref
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.protocol import Kind

@@ -31,14 +31,13 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import Severity
 from headrace.runs.publishing.publish import AuditMissingError, last_published_by
 from headrace.runs.reporting.results import RunError, RunResult, now, write_run_result
-from headrace_airflow.assets import PublishedEvent
 from headrace_airflow.connection import reaching_store
 from headrace_airflow.failures import TypedTaskError
 from headrace_airflow.families.family import call_user_function, options_of
 from headrace_airflow.forms import Form
 from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, result_summary
 from headrace_airflow.roots import RootedPipeline, api_connection
-from headrace_airflow.run_ids import backfill_branch, run_id_begin, run_id_of
+from headrace_airflow.run_ids import PublishedEvent, backfill_branch, run_id_begin, run_id_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.names import MAIN

@@ -46,8 +46,8 @@ class Watched:
 
     def __init__(self, pipeline: hr.Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
         from headrace.pipeline.loading.registry import RegisteredPipeline
-        from headrace_airflow.assets import landed_asset
         from headrace_airflow.roots import Root, RootedPipeline
+        from headrace_airflow.run_ids import landed_asset
         from headrace_airflow.watching import trigger
         from headrace_airflow.watching.watch import Runs
 

@@ -16,7 +16,6 @@ from airflow.sdk.exceptions import AirflowSkipException
 from headrace.pipeline.deployment import NEVER, WHEN_APPROVED
 from headrace.runs.option_values import parse_span
 from headrace.runs.reporting.results import RunResult
-from headrace_airflow.assets import PublishedEvent
 from headrace_airflow.dags import PROMOTE
 from headrace_airflow.decisions import (
     REHEARSED,
@@ -38,7 +37,7 @@ from headrace_airflow.forms import (
 from headrace_airflow.markdown import Proposal
 from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, result_summary, skip_after_telling
 from headrace_airflow.roots import RootedPipeline
-from headrace_airflow.run_ids import backfill_branch, branch_of_run
+from headrace_airflow.run_ids import PublishedEvent, backfill_branch, branch_of_run
 from headrace_snapshots.names import published_of
 from headrace_snapshots.output_catalog import seen_catalog
 

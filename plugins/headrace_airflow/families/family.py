@@ -41,12 +41,11 @@ from headrace.pipeline.deployment import (
     Schedule,
     ScheduleTimes,
 )
-from headrace_airflow.assets import PublishedEvent, landed_asset
 from headrace_airflow.failures import RETRIES
 from headrace_airflow.families.code_tab import show_in_code_tab
 from headrace_airflow.markdown import fenced_block, value_as_code
 from headrace_airflow.roots import Root, RootedPipeline
-from headrace_airflow.run_ids import published_asset
+from headrace_airflow.run_ids import PublishedEvent, landed_asset, published_asset
 
 DEFAULTS: Final = "HEADRACE_AIRFLOW_DEFAULTS"
 _GROUP_NAME: Final = "airflow"

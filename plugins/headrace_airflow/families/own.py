@@ -18,7 +18,6 @@ from airflow.sdk.exceptions import AirflowSkipException
 from headrace.model.windows import GlobalWindows
 from headrace.pipeline.deployment import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED
 from headrace.pipeline.endpoints import Sink
-from headrace_airflow.assets import PublishedEvent
 from headrace_airflow.connection import reaching_store, reaching_system
 from headrace_airflow.decisions import REHEARSE
 from headrace_airflow.families import recovery_tasks
@@ -29,7 +28,7 @@ from headrace_airflow.forms import END, REASON, Form, option_fields, option_flag
 from headrace_airflow.operators import DRY_RUN, dry_run_field
 from headrace_airflow.publishing import AuditOperator, PreconditionsOperator, PublishOperator
 from headrace_airflow.roots import RootedPipeline
-from headrace_airflow.run_ids import windows_asset
+from headrace_airflow.run_ids import PublishedEvent, windows_asset
 
 if TYPE_CHECKING:
     from headrace.read.diff.appended_rows import AnnouncedWindows
