@@ -17,9 +17,9 @@ from typing import Any, Final
 import tenacity
 
 import headrace as hr
+from headrace.ext.stores import reached_by
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.store.scheme import reached_by
 from scripts import sessions
 from scripts.airflow_api import AirflowApi, NotReadyError
 from scripts.airflow_env import free_port

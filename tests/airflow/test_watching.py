@@ -18,9 +18,9 @@ from minio.credentials import StaticProvider
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 import headrace as hr
+from headrace.ext.stores import reached_by
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.store.scheme import reached_by
 from scripts import minio_server
 from scripts.airflow_api import AirflowApi
 from scripts.airflow_env import LocalAirflow

@@ -18,9 +18,9 @@ import pytest
 from minio.credentials.providers import AssumeRoleProvider
 
 from headrace.errors import FixConfigError, RetryError
+from headrace.ext.stores import reached_by
 from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store import open_store
-from headrace_snapshots.store.scheme import reached_by
 
 pytestmark = pytest.mark.s3
 

@@ -80,11 +80,14 @@ Example::
     assert [found.path for found in store.list("a/")] == ["a/1.json"]
 """
 
+import os
 import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol, TypeVar
 
@@ -345,6 +348,25 @@ class StoreScheme:
         """
         prefix = self.variables
         return {} if prefix is None else {n: value for n, value in environment.items() if n.startswith(prefix)}
+
+
+_variables: ContextVar[Mapping[str, str] | None] = ContextVar("store_variables", default=None)
+
+
+def store_variables() -> Mapping[str, str]:
+    """The variables that say how to reach a store: the environment, or what ``reached_by`` says instead."""
+    variables = _variables.get()
+    return os.environ if variables is None else variables
+
+
+@contextmanager
+def reached_by(variables: Mapping[str, str]) -> Iterator[None]:
+    """Stores that this thread opens inside take ``variables`` instead of the environment, which stays as it is."""
+    token = _variables.set(variables)
+    try:
+        yield
+    finally:
+        _variables.reset(token)
 
 
 SCHEMES: Final[EntryPointGroup[StoreScheme]] = EntryPointGroup("headrace.stores", "store scheme")

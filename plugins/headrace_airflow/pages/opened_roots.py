@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from headrace.errors import RetryError
+from headrace.ext.stores import reached_by
 from headrace.runs.reporting.summary import PipelineSummary, summary_of
 from headrace_airflow.connection import KeptVariables, StoreVariables
 from headrace_airflow.pages.answers import PipelinePage
@@ -21,7 +22,6 @@ from headrace_airflow.roots import Root, ServedRoots, place_of, served_roots
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.names import SUMMARIES, summarized_pipeline
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
-from headrace_snapshots.store.scheme import reached_by
 
 FRESH_SECONDS = 4.0
 """Up to this age an answer is given as it is; from then on it is renewed beside the answer."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from headrace.errors import HeadraceError
+from headrace.ext.stores import reached_by
 from headrace.model.time import to_instant
 from headrace.pipeline.scheduling import dag_id
 from headrace.read.pending_work import PendingWork, WatchedInput, WorkFinder
@@ -19,7 +20,6 @@ from headrace_airflow.connection import KeptVariables, StoreVariables, find_conn
 from headrace_airflow.roots import Root, served_roots
 from headrace_airflow.watching.watch import Runs, Watch
 from headrace_snapshots.store import ObjectStore, open_store
-from headrace_snapshots.store.scheme import reached_by
 
 if TYPE_CHECKING:  # which watchers of files do without
     from headrace.read.pending_work import SplitWatch

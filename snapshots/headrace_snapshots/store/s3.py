@@ -40,8 +40,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from headrace.errors import FixConfigError
 from headrace.ext import stores as store_ports
+from headrace.ext.stores import store_variables
 from headrace.this_process import Size
-from headrace_snapshots.store.scheme import store_variables
 
 _REQUEST_ATTEMPTS: Final = 3
 _SESSION: Final = "headrace"
