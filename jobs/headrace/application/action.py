@@ -5,7 +5,6 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.application.task_process import write_log_line
 from headrace.audit.gx_library import leave_out_spark
 from headrace.errors import HeadraceError
 from headrace.ext.executors import EXECUTORS
@@ -23,6 +22,7 @@ from headrace.runs.reporting.listener import (
     Where,
     result_lines,
     wrap_listener,
+    write_log_line,
 )
 from headrace.runs.reporting.results import RunError, RunResult, now
 from headrace.runs.reporting.summary import UnderWay, keep_result

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from headrace.application.task_process import end_with_input, exit_with, write_log_line
 from headrace.errors import HeadraceError, RestoreError
 from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import check_root
 from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.reporting.listener import write_log_line
 from headrace.runs.reporting.results import RunError
-from headrace.this_process import collect_seldom, flush_output
+from headrace.this_process import collect_seldom, end_with_input, exit_with, flush_output
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 

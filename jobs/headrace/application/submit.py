@@ -7,9 +7,8 @@ there is input, Spark starts beside all other imports.
 import argparse
 import sys
 
-from headrace.application.task_process import end_with_input, exit_with
 from headrace.runs.options import declared_options
-from headrace.this_process import collect_seldom
+from headrace.this_process import collect_seldom, end_with_input, exit_with
 
 _ACTIONS = ("process", "audit", "recover", "backfill")
 

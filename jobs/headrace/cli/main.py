@@ -30,7 +30,7 @@ from headrace.cli.output import (
     print_notice,
     print_table,
 )
-from headrace.this_process import speak_utf8
+from headrace.this_process import collect_seldom, exit_with, speak_utf8
 from headrace_snapshots.names import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
@@ -157,9 +157,6 @@ def main() -> None:
     """The entry point of the command ``headrace``. Its process ends as that of a task does, which for a short run is a
     third of its CPU.
     """
-    from headrace.application.task_process import exit_with
-    from headrace.this_process import collect_seldom
-
     _begin_in_utf8()
     collect_seldom()
     try:

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Final, Protocol
 
-from headrace.application.task_process import exit_with
-from headrace.this_process import shown_size
+from headrace.this_process import exit_with, shown_size
 from headrace_airflow.processes import can_confine, confine_process, memory_of
 
 _LOOK_SECONDS: Final = 0.1

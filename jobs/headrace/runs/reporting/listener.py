@@ -21,6 +21,7 @@ from headrace.pipeline.scheduling import FindLevel, LevelProgress
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.reporting.results import RunResult, now, redact_secrets
 from headrace.runs.reporting.summary import PipelineState, PipelineSummary, UnderWay, read_summary, write_summary
+from headrace.this_process import escape_invisible, speak_utf8
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectStore
 
@@ -76,6 +77,12 @@ class Silent:
 
     def warned(self, warning: str) -> None:
         """Nothing."""
+
+
+def write_log_line(line: str) -> None:
+    """Say a line for the log of the task whose process this is."""
+    speak_utf8()
+    print(escape_invisible(redact_secrets(line)), flush=True)  # noqa: T201  # the log is what a process says
 
 
 class LineListener:
