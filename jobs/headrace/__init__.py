@@ -129,7 +129,7 @@ _HOMES = {
 }
 """Where each public name is defined. This is the only place that has it."""
 
-own_parts.register_parts(built_in.BUILT_IN, built_in.PORTS, built_in.TABLES)
+own_parts.register_parts(built_in.BUILT_IN, built_in.PORTS, built_in.EXTRAS, built_in.CONNECTIONS, built_in.TABLES)
 
 _MODULES = ("errors", "testing", "types")
 

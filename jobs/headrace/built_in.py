@@ -1,7 +1,7 @@
 """Where things are: Headrace's own parts, by kind and name, and names that were elsewhere in 0.1 and 0.2.
 
 ``BUILT_IN`` has all of Headrace's own parts: the group, the name by which users ask for a part, and its place. One more
-part is a line here.
+part is a line here. Beside it stands what parts need: the libraries of extras, and how connections are written.
 
 ``headrace`` gives this table to the registries, which know others' parts by the metadata of installed distributions. So
 own parts come in by the same door. No module names one that stands above it, and none is imported before it is asked
@@ -63,6 +63,30 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
 }
 """Places by group and name, in the order in which messages list them."""
+
+EXTRAS: dict[str, tuple[str, ...]] = {
+    "spark": ("pyspark", "pandas"),
+    "airflow": ("airflow", "airflow.providers.apache.spark", "httpx"),
+    "quality": ("great_expectations", "pandas"),
+    "s3": ("minio", "certifi", "urllib3"),
+    "plots": ("matplotlib",),
+    "postgres": ("psycopg",),
+    "delta": ("deltalake",),
+    "iceberg": ("pyiceberg", "pyiceberg_core", "sqlalchemy"),
+    "kafka": ("aiokafka", "urllib3"),
+    "test": ("pytest",),
+}
+"""The modules that each extra brings for Headrace's own use."""
+
+CONNECTIONS: dict[str, str] = {
+    "delta": "s3://key:secret@bucket/prefix?region=eu-west-1, or file:///folder",
+    "iceberg": "https://client:secret@host/path?warehouse=NAME, or "
+    "postgresql://user:password@host/database?warehouse=...",
+    "kafka": "kafka://host:9092, or kafka://user:password@host:9092",
+    "postgres": "postgresql://user:password@host:5432/database",
+    "registry": "https://user:password@host:8081",
+}
+"""How connections of sinks and sources are written, by kind."""
 
 TABLES: dict[str, str] = {
     "errors": "headrace.error_tree",

@@ -20,20 +20,12 @@ from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from headrace.errors import FixConfigError, HeadraceError
+from headrace.own_parts import CONNECTIONS
 
 PREFIX: Final = "HEADRACE_CONN"
 _SECRET: Final = re.compile(
     r"password|passfile|secret|token|key|credential|authorization|connection.string", re.IGNORECASE
 )
-_EXAMPLES: Final = {
-    "delta": "s3://key:secret@bucket/prefix?region=eu-west-1, or file:///folder",
-    "iceberg": "https://client:secret@host/path?warehouse=NAME, or "
-    "postgresql://user:password@host/database?warehouse=...",
-    "kafka": "kafka://host:9092, or kafka://user:password@host:9092",
-    "postgres": "postgresql://user:password@host:5432/database",
-    "registry": "https://user:password@host:8081",
-}
-"""How connections of sinks and sources are written, by kind."""
 _ANY_CONNECTION_URI: Final = "scheme://user:password@host:port/database"
 
 _WITHOUT_HOST: Final = ("file", "sqlite")
@@ -145,7 +137,7 @@ def connection(name: str, environment: Mapping[str, str] = os.environ, *, kind: 
     if not uri:
         raise MissingConnectionError(
             f"connection {name!r} is not known here: set {variable_name(name)} to a URI such as "
-            f"{_EXAMPLES.get(kind, _ANY_CONNECTION_URI)}; in Airflow, add a connection with this id"
+            f"{CONNECTIONS.get(kind, _ANY_CONNECTION_URI)}; in Airflow, add a connection with this id"
         )
     try:
         parts = urlsplit(uri)

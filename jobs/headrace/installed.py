@@ -19,37 +19,20 @@ from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.errors import FixConfigError, NotInstalledError
-from headrace.own_parts import PLACES, PORTS
+from headrace.own_parts import EXTRAS, PLACES, PORTS
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
-
-
-Extra = Literal["spark", "airflow", "quality", "s3", "plots", "postgres", "delta", "iceberg", "kafka", "test"]
-
-EXTRAS: Final[Mapping[Extra, tuple[str, ...]]] = {
-    "spark": ("pyspark", "pandas"),
-    "airflow": ("airflow", "airflow.providers.apache.spark", "httpx"),
-    "quality": ("great_expectations", "pandas"),
-    "s3": ("minio", "certifi", "urllib3"),
-    "plots": ("matplotlib",),
-    "postgres": ("psycopg",),
-    "delta": ("deltalake",),
-    "iceberg": ("pyiceberg", "pyiceberg_core", "sqlalchemy"),
-    "kafka": ("aiokafka", "urllib3"),
-    "test": ("pytest",),
-}
-"""The modules that each extra brings for Headrace's own use."""
 
 
 class PysparkClientError(FixConfigError, code="config.pyspark_client"):
     """``pyspark-client`` was installed over the files of ``pyspark``: what runs is neither."""
 
 
-def require_extra(extra: Extra, what: str, instead: str = "") -> None:
+def require_extra(extra: str, what: str, instead: str = "") -> None:
     """Raise NotInstalledError unless ``extra`` is installed, which ``what`` needs; ``instead``: what does without."""
     if missing := [module for module in EXTRAS[extra] if not _is_there(module)]:
         are = "which is not installed" if len(missing) == 1 else "which are not installed"

@@ -2,6 +2,7 @@
 over their names, and they are found in an archive without metadata.
 """
 
+import ast
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from headrace.built_in import BUILT_IN, PORTS
+from headrace.built_in import BUILT_IN, EXTRAS, PORTS
 from headrace.ext.formats import FORMATS
 from headrace.ext.stores import SCHEMES, open_store
 from headrace.installed import BrokenEntryPointError, EntryPointGroup, NotRegisteredError
@@ -47,6 +48,20 @@ print(len(found), None in found)
 def test_each_own_part_is_there_and_is_what_others_must_be(group: str, name: str) -> None:
     module, _, port = PORTS[group].partition(":")
     assert isinstance(EntryPointGroup(group, "part")[name], getattr(import_module(module), port))
+
+
+def test_code_asks_for_extras_that_the_table_has() -> None:
+    """``require_extra("kafka", ...)``, or ``partial(require_extra, "kafka", ...)``."""
+    names = set()
+    for folder in ("jobs/headrace", "snapshots/headrace_snapshots", "plugins/headrace_airflow"):
+        for file in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                words = [node.func, *node.args] if isinstance(node, ast.Call) else []
+                called = [word.id if isinstance(word, ast.Name) else "" for word in words[:2]]
+                if "require_extra" in called:
+                    name = words[called.index("require_extra") + 1]
+                    names.add(name.value if isinstance(name, ast.Constant) else ast.unparse(name))
+    assert names == {*EXTRAS}
 
 
 def test_own_parts_are_found_without_a_look_at_metadata(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from headrace import Pipeline, SparkFunction
 from headrace.cli.main import app
 from headrace.errors import NotInstalledError, PipelineError
 from headrace.ext.executors import EXECUTORS, Execution
-from headrace.installed import EXTRAS
+from headrace.own_parts import EXTRAS
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.read.views.columns import View
 from headrace.runs.executors.choice import Bounds, WorkEstimate, choose, fitting_executor, work_of

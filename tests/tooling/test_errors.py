@@ -9,7 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace.error_tree import TREE
-from headrace.installed import EXTRAS
+from headrace.own_parts import EXTRAS
 from scripts.errors import GOLDEN, ErrorClass, above, drawn, error_classes, released, stale_errors, unlike_released
 
 CLASSES = error_classes()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.installed import EXTRAS
+from headrace.own_parts import EXTRAS
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SECONDS = 60
