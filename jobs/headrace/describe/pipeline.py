@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import assert_never
 
 from headrace.model import event_time as model_event_time
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
@@ -148,7 +147,7 @@ def _of_output(pipeline: Pipeline, of_output: str) -> Iterator[Section]:
 def _join_lines(join: Join, lateness: Duration | None) -> Iterator[str]:
     """What a join brings along, of which rows, and for how long."""
     conditions = ", ".join(f"{name} = {render_expression(expr)} of {join.name}" for name, expr in join.on.items())
-    yield f"each row meets {_describe_match(join)}, where {conditions}"
+    yield f"each row meets {join.describe_met_rows()}, where {conditions}"
     if join.where is not None:
         yield f"of {join.name} only what is {render_expression(join.where)}"
     if join.deleted is not None:
@@ -166,32 +165,6 @@ def _join_lines(join: Join, lateness: Duration | None) -> Iterator[str]:
     if join.history is not None and lateness is not None:
         history_text = render_duration(Duration(lateness + join.history))
         yield f"versions can be withdrawn until {history_text} behind the watermark"
-
-
-def _describe_match(join: Join) -> str:
-    """Which rows of the right side a row meets."""
-    order_text = (
-        ""
-        if join.order is None
-        else f", of several {'in one epoch' if join.by_arrival else 'at one moment'} that with the greatest "
-        f"{render_expression(join.order)}"
-    )
-    if join.by_arrival:
-        return f"the version of {join.name} that came last, in the same epoch or before{order_text}"
-    if join.window is not None:
-        return f"all rows of {join.name} in its window ({describe_windows(join.window)})"
-    match join.meets:
-        case Meets.LAST:
-            age = "" if join.begin is None else f" and at most {render_duration(Duration(-join.begin))} old"
-            return f"the last version of {join.name} that is not later{age}{order_text}"
-        case Meets.FIRST:
-            return f"the next row of {join.name} within {render_duration(join.end)}{order_text}"
-        case Meets.ALL:
-            assert join.begin is not None
-            ends = " to ".join(render_duration(end) for end in (join.begin, join.end))
-            return f"all rows of {join.name} from {ends} after it"
-        case unknown:
-            assert_never(unknown)
 
 
 def _describe_sink(sink: Sink) -> str:
@@ -382,7 +355,7 @@ def draw_graph(pipeline: Pipeline) -> list[str]:
 def _join_steps(joins: Sequence[Join]) -> Iterator[list[str]]:
     for join in joins:
         right = f"panes of {join.name}" if join.is_of_output else f"{join.name}: {_describe_source(join.right)}"
-        yield [f"join {_describe_match(join)}", right]
+        yield [f"join {join.describe_met_rows()}", right]
 
 
 def _upstream_lines(pipeline: Pipeline) -> Iterator[str]:

@@ -11,7 +11,7 @@ should have met (design note 0023). A lookup alone goes by when input was read.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar, Final
+from typing import ClassVar, Final, assert_never
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START
@@ -29,8 +29,8 @@ from headrace.model.expressions.columns import (
 from headrace.model.expressions.data_types import ColumnType, DataType, Schema, in_words
 from headrace.model.expressions.expr import Column, Expr, Literal, render
 from headrace.model.expressions.typing import columns_of, kind_of, type_of
-from headrace.model.time import Duration
-from headrace.model.windows import CalendarWindows, FixedWindows, WindowFn
+from headrace.model.time import Duration, render_duration
+from headrace.model.windows import CalendarWindows, FixedWindows, WindowFn, describe_windows
 from headrace.pipeline.endpoints import OWN, Input, Source
 
 On = str | Sequence[str] | Mapping[str, Read] | Mapping[Read, Read]
@@ -167,6 +167,29 @@ class Join(Suggesting):
     def withdraws(self) -> bool:
         """Whether rows that left can be withdrawn again, though no record can."""
         return not self.by_arrival and (self.outer or self.meets is not Meets.ALL)
+
+    def describe_met_rows(self) -> str:
+        """Which rows of the right side a left row meets, for a description."""
+        order_text = ""
+        if self.order is not None:
+            moment = "in one epoch" if self.by_arrival else "at one moment"
+            order_text = f", of several {moment} that with the greatest {render(self.order)}"
+        if self.by_arrival:
+            return f"the version of {self.name} that came last, in the same epoch or before{order_text}"
+        if self.window is not None:
+            return f"all rows of {self.name} in its window ({describe_windows(self.window)})"
+        match self.meets:
+            case Meets.LAST:
+                age = "" if self.begin is None else f" and at most {render_duration(Duration(-self.begin))} old"
+                return f"the last version of {self.name} that is not later{age}{order_text}"
+            case Meets.FIRST:
+                return f"the next row of {self.name} within {render_duration(self.end)}{order_text}"
+            case Meets.ALL:
+                assert self.begin is not None
+                ends = " to ".join(render_duration(end) for end in (self.begin, self.end))
+                return f"all rows of {self.name} from {ends} after it"
+            case unknown:
+                assert_never(unknown)
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         """What is computed of right rows, each with its purpose."""
