@@ -4,21 +4,18 @@ Names start with ``_``, which users' columns may not.
 
 A program is straight-line code over the columns of one row, built once and run by every executor. Every ``let`` names
 an intermediate result, so that a value used twice is computed once: expressions stay small where nested substitution
-would grow exponentially. ``compile_phases`` groups the lets by depth; each phase becomes one projection.
+would grow exponentially.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_, or_
 
-import msgspec
-
 from headrace.model import changelog
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, to_expression
-from headrace.model.expressions.typing import child_expressions, columns_of, type_of
+from headrace.model.expressions.typing import type_of
 from headrace.model.triggers.custom import CustomTrigger
 
 EVENT_TIME = "_event_time"  # long, granules; of elements
@@ -150,13 +147,6 @@ def choose(condition: Expr, then: Expr | int | bool | None, otherwise: Expr | in
     return Function("if", (condition, yes, no))
 
 
-class Phase(msgspec.Struct, frozen=True):
-    """One projection: what it computes, and which earlier columns must be carried along that later ones read."""
-
-    computes: Mapping[str, Expr]
-    carries: frozenset[str]
-
-
 @dataclass
 class Program:
     """A growing list of named expressions over the columns of a row."""
@@ -172,30 +162,6 @@ class Program:
         self.lets[name] = expr
         return Column(name)
 
-    def compile_phases(self, outputs: Mapping[str, Expr]) -> tuple[list[Phase], dict[str, Expr]]:
-        """The phases to run, and ``outputs`` over what they leave.
-
-        What is used once is put where it is used, and what is not used is left out: Spark finds that out too, but
-        spend most of an epoch's planning on it.
-        """
-        uses: Counter[str] = Counter()
-        for expr in (*self.lets.values(), *outputs.values()):
-            uses.update(_mentioned_columns(expr))
-        inlined_exprs: dict[str, Expr] = {}
-        kept_exprs: dict[str, Expr] = {}
-        for name, expr in self.lets.items():
-            flat = substitute_columns(expr, inlined_exprs)
-            (inlined_exprs if uses[name] <= 1 else kept_exprs)[name] = flat
-        final = {name: substitute_columns(expr, inlined_exprs) for name, expr in outputs.items()}
-        return _split_into_phases(kept_exprs, final.values()), final
-
-
-def _mentioned_columns(expr: Expr) -> Iterator[str]:
-    if isinstance(expr, Column):
-        yield expr.name
-    for child in child_expressions(expr):
-        yield from _mentioned_columns(child)
-
 
 def substitute_columns(expr: Expr, names: Mapping[str, Expr]) -> Expr:
     """``expr`` with each column of ``names`` replaced."""
@@ -207,21 +173,6 @@ def substitute_columns(expr: Expr, names: Mapping[str, Expr]) -> Expr:
         case Binary(op, left, right):
             return Binary(op, substitute_columns(left, names), substitute_columns(right, names))
     return expr
-
-
-def _split_into_phases(lets: Mapping[str, Expr], outputs: Iterable[Expr]) -> list[Phase]:
-    """Lets by depth; each phase carries what it or an earlier one knows and a later one (or an output) still reads."""
-    depth: dict[str, int] = {}
-    for name, expr in lets.items():
-        depth[name] = 1 + max((depth.get(read, 0) for read in columns_of(expr)), default=0)
-    wanted_names = frozenset[str]().union(*(columns_of(expr) for expr in outputs))
-    phases: list[Phase] = []
-    for level in sorted(set(depth.values()), reverse=True):
-        computes = {name: expr for name, expr in lets.items() if depth[name] == level}
-        carries = wanted_names - computes.keys()
-        phases.append(Phase(computes, carries))
-        wanted_names = carries.union(*(columns_of(expr) for expr in computes.values()))
-    return phases[::-1]
 
 
 FROM = "from_"
