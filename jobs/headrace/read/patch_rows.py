@@ -436,16 +436,8 @@ class RowsPatch(PatchRows):
             )
             for sign in ("", "-")
         )
-        number_changed = min(
-            number_added, number_removed, self._count_query(f"select count(*) from ({self._ids_of_both()})")
-        )
-        return RowCounts(
-            count_before,
-            count_before + number_added - number_removed,
-            number_added - number_changed,
-            number_removed - number_changed,
-            number_changed,
-        )
+        of_ids_in_both = self._count_query(f"select count(*) from ({self._ids_of_both()})")
+        return RowCounts.from_rows_as_they_are(count_before, number_added, number_removed, of_ids_in_both)
 
     def patch_records(self, epoch: int) -> Iterator[pa.RecordBatch]:
         """The rows that the patch withdraws, and then those that it gives, as ``epoch``."""

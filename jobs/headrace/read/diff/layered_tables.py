@@ -67,6 +67,12 @@ class RowCounts:
         """Counts rows that cannot be compared: those of one side as removed, those of the other as added."""
         return cls(before, after, added=after, removed=before)
 
+    @classmethod
+    def from_rows_as_they_are(cls, before: int, added: int, removed: int, of_ids_in_both: int) -> "RowCounts":
+        """Counts rows that come and go: where a row with the same id does both, it counts as one that has changed."""
+        changed = min(added, removed, of_ids_in_both)
+        return cls(before, before + added - removed, added - changed, removed - changed, changed)
+
     @property
     def differing(self) -> int:
         """Rows that have other values, or are in one of both alone."""
@@ -445,14 +451,8 @@ class RowSets:
         number_removed, number_added = (
             _count_query(connection, query) for query in (self.withdrawn_query(content), self.put_in_place(content))
         )
-        number_changed = min(number_removed, number_added, self._count_changed(connection))
-        return RowCounts(
-            count_before,
-            count_before + number_added - number_removed,
-            number_added - number_changed,
-            number_removed - number_changed,
-            number_changed,
-        )
+        of_ids_in_both = self._count_changed(connection)
+        return RowCounts.from_rows_as_they_are(count_before, number_added, number_removed, of_ids_in_both)
 
     def _count_before(self, connection: "duckdb.DuckDBPyConnection") -> int:
         if not self.before:
