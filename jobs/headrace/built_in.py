@@ -58,7 +58,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     },
     "headrace.stores": {
         "file": "headrace_snapshots.store.local:FILE",
-        "s3": "headrace_snapshots.store.s3_root:S3",
+        "s3": "headrace_snapshots.store:S3",
         "memory": "headrace_snapshots.store.local:MEMORY",
     },
 }

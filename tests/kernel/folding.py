@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import ValueOverflowError
-from headrace.kernel.aggregates import Accumulator, AccumulatorPart, Elements, compile_aggregates
+from headrace.kernel.aggregates.accumulators import Accumulator, compile_aggregates
+from headrace.kernel.aggregates.sums import AccumulatorPart, Elements
 from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Groups, of_ids
 from headrace.kernel.expressions.evaluation import evaluate_column
 from headrace.model.expressions.data_types import DataType

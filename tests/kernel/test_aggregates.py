@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from headrace.errors import IntegerOverflowError, PipelineError
-from headrace.kernel.aggregates import KEPT_AT, CountPart, Elements, KeptPart, compile_aggregates, unpack_parts
+from headrace.kernel.aggregates.accumulators import compile_aggregates
+from headrace.kernel.aggregates.bags import KEPT_AT, KeptPart, unpack_parts
+from headrace.kernel.aggregates.sums import CountPart, Elements
 from headrace.kernel.columns import Groups
 from headrace.kernel.expressions.evaluation import arrow_type_of
 from headrace.model.combiners import Combiner

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.kernel.aggregates import AccumulatorPart, Elements
 from headrace.kernel.aggregates.sketches import CAPACITY, HASHES, REGISTERS
+from headrace.kernel.aggregates.sums import AccumulatorPart, Elements
 from headrace.kernel.columns import Groups
 from headrace.model.combiners import DISTINCT_ERROR, RANK_ERROR
 from headrace.model.expressions.expr import col

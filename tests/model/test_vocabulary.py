@@ -13,7 +13,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import PipelineError
-from headrace.kernel.aggregates import compile_aggregates
+from headrace.kernel.aggregates.accumulators import compile_aggregates
 from headrace.kernel.expressions import evaluation
 from headrace.kernel.windows import assign_windows
 from headrace.model.arguments import WORDS, kinds_by_word

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS
-from headrace.kernel.aggregates import KEPT_AT, AccumulatorPart, Elements, KeptPart
+from headrace.kernel.aggregates.bags import KEPT_AT, KeptPart
 from headrace.kernel.aggregates.ordering import extreme_value, fold
+from headrace.kernel.aggregates.sums import AccumulatorPart, Elements
 from headrace.kernel.columns import (
     Groups,
     Ints,

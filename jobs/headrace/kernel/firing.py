@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import ValueOverflowError
-from headrace.kernel.aggregates import Accumulator, GroupFailedError, unpack_parts
+from headrace.kernel.aggregates.accumulators import Accumulator
+from headrace.kernel.aggregates.bags import unpack_parts
+from headrace.kernel.aggregates.group_rows import GroupFailedError
 from headrace.kernel.columns import (
     Groups,
     Ints,

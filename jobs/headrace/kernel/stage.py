@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel import aggregates
+from headrace.kernel.aggregates import bags, group_rows, sums
+from headrace.kernel.aggregates.accumulators import Accumulator, compile_aggregates
 from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Ints, arrow_type, own_arrow_type
 from headrace.kernel.expressions.evaluation import arrow_type_of
 from headrace.kernel.expressions.string_bytes import Words
@@ -146,17 +147,17 @@ class CompiledStage:
         )
 
     @cached_property
-    def accumulators(self) -> Mapping[str, aggregates.Accumulator]:
+    def accumulators(self) -> Mapping[str, Accumulator]:
         """Accumulators by aggregate."""
         stage, all_kept = self.stage, self.how.keep_last is not None
         if (rows := self.rows_part) is not None:
-            return {c.ROWS: aggregates.Accumulator((rows,), lambda parts: rows.emitted_rows(parts[rows.name]))}
-        return aggregates.compile_aggregates(
+            return {c.ROWS: Accumulator((rows,), lambda parts: rows.emitted_rows(parts[rows.name]))}
+        return compile_aggregates(
             stage.aggregation.aggregates, stage.schema, withdrawable=stage.withdrawable, all_kept=all_kept
         )
 
     @cached_property
-    def rows_part(self) -> aggregates.RowsPart | None:
+    def rows_part(self) -> group_rows.RowsPart | None:
         """What is kept of a group where some of its rows leave; None where no rows of groups do."""
         aggregation = self.stage.aggregation
         if not isinstance(aggregation, GroupRows):
@@ -166,7 +167,7 @@ class CompiledStage:
         row = row_of([*orders, *unless, *self.stage.row_columns.values()])
         if isinstance(aggregation.take, GroupFunction | GroupQuery):
             return self._computed_rows_part(aggregation.take, row)
-        return aggregates.RowsPart.from_row(
+        return group_rows.RowsPart.from_row(
             "_a0_rows",
             row,
             arrow_type_of(row, self.stage.schema),
@@ -177,10 +178,10 @@ class CompiledStage:
             withdrawable=self.stage.withdrawable,
         )
 
-    def _computed_rows_part(self, take: GroupFunction | GroupQuery, row: Expr) -> aggregates.RowsPart:
+    def _computed_rows_part(self, take: GroupFunction | GroupQuery, row: Expr) -> group_rows.RowsPart:
         computed_types = self.stage.computed_types
         assert computed_types is not None
-        return aggregates.ComputedRowsPart.from_function(
+        return group_rows.ComputedRowsPart.from_function(
             take,
             "_a0_rows",
             row,
@@ -192,21 +193,21 @@ class CompiledStage:
         )
 
     @cached_property
-    def aggregated(self) -> list[aggregates.AccumulatorPart]:
+    def aggregated(self) -> list[sums.AccumulatorPart]:
         """The parts that results are made of."""
         return [part for accumulator in self.accumulators.values() for part in accumulator.parts]
 
     @cached_property
-    def parts(self) -> list[aggregates.AccumulatorPart]:
+    def parts(self) -> list[sums.AccumulatorPart]:
         """Stored columns of the contents, in order: parts of accumulators, or the last elements that they are made of
         if a window keeps no more.
         """
         if self.how.keep_last is not None:
             fields = [(name, self.type_of(expr)) for name, expr in self.kept_inputs]
-            fields += [(aggregates.KEPT_AT, _LONG)] if self.keeps_times else []
+            fields += [(bags.KEPT_AT, _LONG)] if self.keeps_times else []
             kept_type = pa.list_(pa.struct([("_", _BOOL), *fields]))
-            return [aggregates.KeptPart(c.KEPT, kept_type, None, self.how.keep_last)]
-        count_parts = [aggregates.CountPart(c.NET, _LONG, None)] if self.counts_net else []
+            return [bags.KeptPart(c.KEPT, kept_type, None, self.how.keep_last)]
+        count_parts = [sums.CountPart(c.NET, _LONG, None)] if self.counts_net else []
         return [*self.aggregated, *count_parts]
 
     @cached_property
@@ -225,7 +226,7 @@ class CompiledStage:
         """Whether event times belong to what is kept of the last elements."""
         if self.rows_part is not None:
             return True
-        return any(isinstance(part, aggregates.BagPart) and part.is_timed for part in self.aggregated)
+        return any(isinstance(part, bags.BagPart) and part.is_timed for part in self.aggregated)
 
     @cached_property
     def custom(self) -> CustomWindows | None:

@@ -152,7 +152,7 @@ def _last_object(output: bytes) -> dict[str, Any] | None:
 
 PRELOADED: Final = (
     *("pandas", "pyarrow.pandas_compat", "pyarrow.vendored.version", "pyarrow.compute", "pyarrow.parquet"),
-    "headrace_snapshots.store.s3_root",
+    "headrace_snapshots.store",
     *("headrace.read.explanation", "headrace.read.pipeline_reader", "headrace.distribute.views"),
     *("headrace.pipeline.pipeline", "headrace.connectors.files.definition", "headrace.pipeline.deployment"),
 )

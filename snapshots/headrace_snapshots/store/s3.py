@@ -40,7 +40,6 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from headrace.errors import FixConfigError
 from headrace.ext import stores as store_ports
-from headrace.ext.stores import store_variables
 from headrace.this_process import Size
 
 _REQUEST_ATTEMPTS: Final = 3
@@ -292,7 +291,7 @@ class S3Config:
     @classmethod
     def from_environment(cls, variables: Mapping[str, str] | None = None) -> "S3Config":
         """Read the standard AWS variables, else the profile. Raises FixConfigError naming what is missing or wrong."""
-        variables = store_variables() if variables is None else variables
+        variables = store_ports.store_variables() if variables is None else variables
         region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION") or ""
         region = region or profile_of(variables).get("region", "")
         endpoint = variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL") or ""
