@@ -57,9 +57,9 @@ def test_code_asks_for_extras_that_the_table_has() -> None:
         for file in (ROOT / folder).rglob("*.py"):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 words = [node.func, *node.args] if isinstance(node, ast.Call) else []
-                called = [word.id if isinstance(word, ast.Name) else "" for word in words[:2]]
-                if "require_extra" in called:
-                    name = words[called.index("require_extra") + 1]
+                function_names = [word.id if isinstance(word, ast.Name) else "" for word in words[:2]]
+                if "require_extra" in function_names:
+                    name = words[function_names.index("require_extra") + 1]
                     names.add(name.value if isinstance(name, ast.Constant) else ast.unparse(name))
     assert names == {*EXTRAS}
 
