@@ -85,8 +85,8 @@ def describe_failure(error: Exception, connection: Connection | None) -> str:
 
 
 def hide_secrets(error: HeadraceError, connection: Connection) -> None:
-    """Take the secrets of its ``connection`` out of an ``error`` that code of a user's has raised: what it was raised
-    from, which a traceback shows, may quote them as well.
+    """Take the secrets of a ``connection`` out of an ``error`` that a user's code has raised. The causes of the error,
+    which a traceback shows, may quote secrets as well.
     """
     causes: list[BaseException] = [error]
     while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None:

@@ -1,7 +1,7 @@
 """Every error that Headrace raises on purpose, grouped by what the caller should do about it.
 
-Each class has a stable ``code`` (for machines: result objects, exit codes, Airflow retry rules) and a message (for
-people) that says what is wrong, where, and what to do. Codes are only ever added. No message contains a secret.
+Each class has a stable ``code`` for machines: result objects, exit codes, Airflow retry rules. Each has a message for
+people that says what is wrong, where, and what to do. Codes are only ever added. No message contains a secret.
 
 ``headrace.error_tree`` draws them all. Each is a name here, wherever it is defined:
 

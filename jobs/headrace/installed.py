@@ -5,8 +5,8 @@ A distribution adds a part in its ``pyproject.toml``, by the name with which use
     [project.entry-points."headrace.formats"]
     fixed_width = "my_package.fixed_width:FORMAT"
 
-Nothing is imported before its name is used, and installed distributions are looked through only for a name that is not
-one of Headrace's own, which nobody can take over.
+Nothing is imported before its name is used. Installed distributions are looked through only for a name that is not one
+of Headrace's own; nobody can take over those.
 """
 
 import os
@@ -88,8 +88,8 @@ class NotRegisteredError(FixConfigError, code="config.not_registered"):
 
 
 class BrokenEntryPointError(FixConfigError, code="config.entry_point"):
-    """An entry point of another distribution that cannot be imported, is not what it should be, is there twice, or has
-    a name of one of Headrace's own parts.
+    """An entry point of another distribution that cannot be used. It cannot be imported, is not what it should be, is
+    there twice, or has a name of one of Headrace's own parts.
     """
 
 
@@ -97,7 +97,7 @@ class BrokenEntryPointError(FixConfigError, code="config.entry_point"):
 class EntryPointGroup(Generic[T]):
     """The parts of one kind, by name. ``group`` is the group of entry points, ``kind`` what messages call one part.
 
-    It knows neither Headrace's own nor the class of its parts: so it may stand below their modules, and naming a part
+    It knows neither Headrace's own parts nor their class. So it may stand below their modules, and naming a part
     imports none of them.
     """
 
@@ -214,8 +214,8 @@ def _group_entry_points(group: str) -> "Sequence[EntryPoint]":
 
 @lru_cache(256)
 def _declared_at(place: str, _changed_at: int) -> "Sequence[tuple[str, Sequence[EntryPoint]]]":
-    """The distributions in a place, by name, and what each declares for Headrace: asking all of them takes as long as
-    building a DAG, and a place where others write all the time is asked alone.
+    """The distributions in a place, by name, and what each declares for Headrace. Asking all places takes as long as
+    building a DAG, so a place where others write all the time is asked alone.
     """
     from importlib.metadata import distributions  # with a parser of e-mail: only where it is asked
 

@@ -40,7 +40,7 @@ def collect_seldom() -> None:
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """The garbage collector rests inside: what an import makes stays, and to look through it again and again takes a
+    """The garbage collector rests inside. What an import makes stays, and looking through it again and again takes a
     fifth of the time of a large one.
     """
     was_enabled = gc.isenabled()
@@ -101,8 +101,8 @@ def shorten_text(text: str, longest: int) -> str:
 
 
 def escape_invisible(text: str) -> str:
-    """``text``, in which what is no character to look at (ESC, NUL, marks that turn the direction of text round, halves
-    of surrogate pairs) is written as Python writes it. Ends of lines and tabs stay.
+    """``text`` with all characters that cannot be seen written as Python writes them. They are ESC, NUL, marks that
+    turn the direction of text round, halves of surrogate pairs. Ends of lines and tabs stay.
     """
     return _escape_unprintable(text, kept="\n\t")
 
@@ -189,7 +189,7 @@ def size_in(variable: str) -> int | None:
 
 
 def shown_size(size: int) -> str:
-    """``3 bytes``, ``1.5 MB``, ``256 MB``; of a unit 1,024 make the next."""
+    """``3 bytes``, ``1.5 MB``, ``256 MB``; 1,024 of a unit make the next."""
     if size < 2**10:
         return f"{size} bytes"
     unit, name = next((2**shift, name) for shift, name in ((30, "GB"), (20, "MB"), (10, "KB")) if size >= 2**shift)

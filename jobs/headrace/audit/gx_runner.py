@@ -53,8 +53,8 @@ def _to_gx_expectation(expectation: Expectation, position: int, registry: Any) -
 
 
 def check(expectations: Sequence[Expectation], columns: Mapping[ExpectationView, Sequence[str]]) -> None:
-    """Raise PipelineError for the first of ``expectations`` that there is not, or whose arguments do not fit it, or
-    that names none of the ``columns`` of its view.
+    """Raise PipelineError for the first of ``expectations`` that does not exist, has wrong arguments, or names none of
+    the ``columns`` of its view.
     """
     to_gx_expectations(expectations, load_library())
     for expectation in expectations:

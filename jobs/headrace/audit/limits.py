@@ -182,7 +182,8 @@ def check_limits(
     unpublished: Mapping[str, UnpublishedRange | None],
     now: Callable[[], datetime],
 ) -> dict[str, tuple[LimitFinding, ...]]:
-    """What a run on ``branch`` shows beside each limit, by output; of records only if something is ``unpublished``.
+    """What a run on ``branch`` shows beside each limit, by output. Records have findings only if something is
+    ``unpublished``.
 
     ``now`` is asked for ages alone: a replay has no wall clock. Raises BrokenObjectError, MissingSnapshotError, and
     what listing the landing prefix raises.
@@ -284,7 +285,9 @@ def _released_rows(catalog: Catalog, columns: ViewColumns) -> "Iterator[tuple[in
 
 
 def _columns_now(output_pipeline: Pipeline, manifest: Manifest) -> ViewColumns:
-    """The columns of rows as a run calls them that continues from ``manifest``; as that does where none can."""
+    """The columns of rows as a run calls them that continues from ``manifest``. Where none can, they are called as in
+    ``manifest``.
+    """
     if plan_definition_change(output_pipeline, manifest).action is Action.REPLAY:
         return ViewColumns.from_json(manifest.schema)
     return columns_after(output_pipeline, manifest)

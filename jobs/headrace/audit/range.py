@@ -66,7 +66,7 @@ class Frame(Protocol):
 
 
 FAILING_ROWS: Final = 5
-"""As many of the rows that are to blame are kept."""
+"""The number of rows to blame that are kept."""
 
 _LONGEST_VALUE: Final = 200
 
@@ -99,8 +99,8 @@ class UnpublishedRange(msgspec.Struct, frozen=True):
 def unpublished_range(catalog: Catalog, branch: str) -> UnpublishedRange | None:
     """What an audit of ``branch`` is about, as the catalog has it now; None when that is nothing.
 
-    Of main, all beyond ``published``; of another branch, all beyond what it and ``published`` have in common, which was
-    audited when it was published.
+    On main that is all beyond ``published``. On another branch it is all beyond what the branch and ``published`` have
+    in common, which was audited when it was published.
     """
     return _range_after_ref(catalog, branch, catalog.head().refs, PUBLISHED)
 
@@ -146,8 +146,8 @@ def last_published(catalog: Catalog, head: str, published: str | None) -> str | 
 
 @dataclass(frozen=True)
 class AuditedFiles:
-    """Files by view: those of panes, and those of ``current`` with rows that epochs after ``since`` wrote, which count:
-    what these hide is not what changed. ``epochs``: which one wrote a file, by its path.
+    """Files by view: those of panes, and those of ``current`` with rows that epochs after ``since`` wrote. The files of
+    ``current`` all count, since what they hide is not what changed. ``epochs``: which one wrote a file, by its path.
     """
 
     files: Mapping[ExpectationView, Sequence[DataFile]]
@@ -169,8 +169,8 @@ class AuditedFiles:
 
 
 def audited_files(catalog: Catalog, published: str | None, head: Manifest) -> AuditedFiles:
-    """What an audit of (``published``, ``head``] may look at. What an output missed while it was parked, and caught up
-    with since, is new to readers though it is of epochs that they have seen; and all of one that was computed again.
+    """What an audit of (``published``, ``head``] may look at. An output that was parked brings new rows from epochs
+    that readers have seen, once it has caught up. So does an output that was computed again, with all epochs.
     """
     published_manifest = None if published is None else catalog.manifest(published)
     since_epoch = news_since(published_manifest, head, head.schema.get("output", ""))

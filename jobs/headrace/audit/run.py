@@ -57,8 +57,8 @@ def _check(pipeline: Pipeline) -> None:
 class AuditSubject:
     """What an audit looks at, and what is expected of it.
 
-    ``frame`` gives the rows of a view: panes of the range's epochs, and the ``current`` rows that they change, without
-    those of released panes, which ``find_released`` finds. ``identity``: the columns by which failing rows are named.
+    ``frame`` gives the rows of a view: panes of the range's epochs, or the ``current`` rows that they change. Released
+    panes, which ``find_released`` finds, are left out. ``identity``: the columns by which failing rows are named.
     """
 
     expectations: Sequence[Expectation]

@@ -39,7 +39,7 @@ from headrace_snapshots.names import ObjectKind, audit_folder, audited_range, hi
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 MOST_FREQUENT: Final = 50
-"""As many values of a column of text are told apart; all others are the rest."""
+"""The number of values of a text column that are told apart; all others are the rest."""
 
 QUANTILES: Final = 20
 """Numbers are known by their quantiles at 1/20, 2/20, ... 19/20, by nearest rank."""
@@ -195,7 +195,7 @@ _VERDICTS: Final = {None: "passed", Severity.WARN: "warning", Severity.FAIL: "FA
 class UsualFinding(JsonRecord, frozen=True, omit_defaults=True):
     """What was found beside one check. ``severity`` is that of the check if the version is not as usual, else None.
 
-    ``observed`` is what was measured (records for each hour of event time; a share from 0 to 1; of a distribution its
+    ``observed`` is what was measured (records for each hour of event time; a share from 0 to 1; for a distribution, its
     distance), ``usual`` the median of ``versions`` earlier ones; None where there is none. ``said`` is for people, and
     has no value of a row. ``failing``: the first rows to blame, by key, window and the column. ``released``: the log
     entries that released what is left out, since with it the version was not as usual.

@@ -168,8 +168,8 @@ def main() -> None:
 
 
 def _begin_in_utf8() -> None:
-    """Begin again in UTF-8 where the locale has another encoding: arguments, names of files, and what processes that
-    this one starts say would be other texts.
+    """Start this process again in UTF-8 where the locale has another encoding. Otherwise arguments, names of files, and
+    what child processes print would be other texts.
     """
     if sys.getfilesystemencoding() != "utf-8":
         os.environ["PYTHONUTF8"] = "1"

@@ -47,8 +47,8 @@ class Format(StrEnum):
 
 
 def as_typed(text: str) -> str:
-    """``text`` with commands that name a pipeline as the command line did: by its file, where that is how this process
-    knows it, since its name alone need not resolve.
+    """``text`` with commands that name a pipeline as the command line did. A pipeline found by its file is named by the
+    file, since its name alone need not resolve.
     """
     registry = sys.modules.get("headrace.pipeline.loading.registry")  # else no pipeline was resolved
     for name, reference in ({} if registry is None else registry.REFERENCES).items():

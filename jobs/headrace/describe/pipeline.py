@@ -168,7 +168,7 @@ def _join_lines(join: Join, lateness: Duration | None) -> Iterator[str]:
 
 
 def _describe_sink(sink: Sink) -> str:
-    """A sink's name, kind and connection; of what else it is given what its name does not say."""
+    """A sink's name, kind and connection; then its other arguments, where they say what the name does not."""
     field_values = {field.name: getattr(sink, field.name) for field in fields(sink)}
     for unsaid in ("name", "connection", "package"):
         field_values.pop(unsaid, None)
@@ -211,8 +211,8 @@ def pipeline_notes(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _may_fall_silent(event_time: model_event_time.EventTime) -> bool:
-    """Whether it says of itself how far it is, and nothing lets go of it where it does not: a clock and another
-    pipeline go on by themselves.
+    """Whether the watermark follows the data alone, and no idle timeout lets go of it. A clock and another pipeline
+    advance by themselves.
     """
     goes_on = isinstance(event_time.watermark, model_event_time.Ingestion | model_event_time.FromSource)
     return not goes_on and _idle_timeout(event_time) is None

@@ -266,7 +266,7 @@ def promote(
     The branch ends, and a run that writes main is fenced. The old main stays in the store, and in the log. With --patch
     main and the branch both stay, and main gets one more epoch with rows of the branch.
 
-    Of an output (shop.daily) main adopts only what the branch has of that, and of what is computed of it.
+    For one output (shop.daily), main adopts what the branch has of that output and of outputs computed from it.
     """
     from headrace.cli.deployments import handle_and_output
     from headrace.cli.display import print_ending

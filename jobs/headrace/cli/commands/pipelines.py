@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _DATA = "data"
 _SAMPLE_FILES = {f"{_DATA}/landing/{{name}}/orders-{number}.jsonl": f"orders-{number}.jsonl" for number in (1, 2, 3)}
 _EXAMPLE_FILES = {"{name}.py": "pipeline.py.txt", "tests/{name}.yaml": "test.yaml.txt", **_SAMPLE_FILES}
-"""Where each file of the example goes. Those that end in .txt are templates, of the name."""
+"""Where each file of the example goes. Names that end in .txt are templates, which get the name of the pipeline."""
 
 _FILES_OF_ROWS = {"{name}.py": "rows.py.txt", "tests/{name}.yaml": "rows.yaml.txt", **_SAMPLE_FILES}
 """The same of one that gives rows."""

@@ -70,8 +70,8 @@ def backfill(
     affected window was read. It reads what came after that snapshot. Main and its readers stay undisturbed. Without
     --promote the branch stays beside them for you to look at; the same command with --branch continues it.
 
-    Of an output (shop.daily) only that is computed, with what is computed of it; --promote lets main adopt it. With
-    --patch it is computed with what it reads, late records count, and main gets one more epoch with its rows.
+    For one output (shop.daily), only that output and those computed from it are computed. --promote lets main adopt it.
+    With --patch it is computed with what it reads, late records count, and main gets one more epoch with its rows.
     """
     from headrace.cli.display import run_backfill
 
@@ -205,8 +205,8 @@ _NOTHING_LANDED = "Nothing has landed now, so the next run has nothing more to r
 def _print_landed(
     landing: "LandedLate | LandedRejected", title: str, output: Format, next_run: str, batch: Callable[[str], str]
 ) -> None:
-    """Print what landed, how many records did not land and why, and what follows: what the ``next_run`` does with the
-    copies where the pipeline reads, or the ``batch`` below a root that gives their part of the results.
+    """Print what landed, how many records did not land and why, and what follows. Where copies landed in the source,
+    that is ``next_run``; below a root of their own, it is ``batch``.
     """
     fields = landing.to_json()
     if output is Format.JSON:

@@ -145,8 +145,8 @@ def release(
 ) -> None:
     """Publish a snapshot whose audit failed: a person's decision, recorded with its reason.
 
-    Of one output (shop.hourly), or of all that are behind it (shop). Readers who see a newer one stay there; a rollback
-    to the snapshot takes them back to it.
+    With an output (shop.hourly) it is released alone; without (shop), all outputs that are behind the snapshot are.
+    Readers who see a newer one stay there; a rollback to the snapshot takes them back to it.
     """
     from headrace.cli.deployments import handle_and_output, say_what_is_due
     from headrace.runs.publishing.publish import STAY

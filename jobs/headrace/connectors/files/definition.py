@@ -44,17 +44,17 @@ class FileSource(FilesSource):
 
     Columns: one that the schema does not name is ignored; one that a record lacks is NULL; a narrower type is widened
     (int to float); a value of any other type makes the record a dead letter. CSV files have a header, which gives the
-    order. ``missing``: a column that the pipeline reads and that the header of a CSV file, or the schema of a Parquet
-    file, lacks fails the run; "null": it is NULL in all records of the file. The run warns of a JSON file that has it
-    in no record, unless ``missing`` is "null". ``transform`` makes other rows of the records that parse; ``columns``
-    are then those that it returns. ``explode`` names a column that is a list: each item gives a record, with the item
-    in that column, and a list without any, or NULL, gives none; or a list of objects, "items", in which columns are
+    order. ``missing`` is about a column that the pipeline reads and that the header of a file, or its Parquet schema,
+    lacks: it fails the run; "null": it is NULL in all records of the file. The run warns of a JSON file that has it in
+    no record, unless ``missing`` is "null". ``transform`` makes other rows of the records that parse; ``columns`` are
+    then those that it returns. ``explode`` names a column that is a list. Each item gives a record, with the item in
+    that column; a list without items, or NULL, gives none. It may be a list of objects, "items", in which columns are
     (``field("items.sku", str)``). ``on_unreadable``: a file that cannot be read at all fails the run; "dead_letter": it
     is one. ``dialect`` is how CSV files are written, as ``csv`` gives it. ``max_rejected`` is the budget of dead
-    letters per epoch: None means no limit, 0 that one bad record fails the run. ``changelog``: an expression that is 1
-    of a record which adds a row and -1 of one which withdraws it, ``delta_change_type()``, or ``debezium_envelope()``,
-    whose rows then have the ``schema``. ``versions``: records are versions of rows, ``upserts("id")`` or
-    ``debezium_versions()``.
+    letters per epoch: None means no limit, 0 that one bad record fails the run. ``changelog`` is
+    ``delta_change_type()``, ``debezium_envelope()``, whose rows then have the ``schema``, or an expression. The
+    expression is 1 for a record that adds a row and -1 for one that withdraws it. ``versions``: records are versions of
+    rows, ``upserts("id")`` or ``debezium_versions()``.
 
     >>> hr.json("landing/clicks", {"shop": str}, max_files=10).max_files
     10

@@ -30,8 +30,8 @@ _PARTITION_UNITS: Final = ("year", "month", "day", "hour")
 
 @dataclass(frozen=True)
 class IcebergSink(Sink):
-    """A ``table`` of an Iceberg catalog, with its namespace; ``partition_by`` is how it is partitioned when it is made:
-    by the year, month, day or hour in which a window begins, or not at all.
+    """A ``table`` of an Iceberg catalog, with its namespace; ``partition_by`` is how a new table is partitioned: by the
+    year, month, day or hour in which a window begins, or not at all.
     """
 
     kind: ClassVar[str] = "iceberg"

@@ -145,7 +145,7 @@ _CHUNK_ROWS: Final = 500_000
 """How many rows are in memory at a time; each day of these is a file."""
 
 _REFUSED_COMMITS: Final = (CommitFailedException, TableAlreadyExistsError, ValidationException)
-"""What a catalog raises that has not taken a commit. Of others nobody knows."""
+"""What a catalog raises that has not taken a commit. After any other error nobody knows whether it was taken."""
 
 
 def rows_of(table: "Table", task: "FileScanTask", columns: Sequence[str] = ("*",)) -> pa.Table:
@@ -206,7 +206,7 @@ _TAG_PREFIX: Final = "headrace-"
 _TAG_MILLISECONDS: Final = 30 * 24 * 3600 * 1000
 _DAY_MICROSECONDS: Final = 24 * 3600 * 1_000_000
 _ROW_COUNTS: Final = ("added-records", "deleted-records", "added-delete-files", "removed-delete-files")
-"""Of the summary of a snapshot: what tells of rows."""
+"""The entries of a snapshot's summary that tell of rows."""
 _RANGES: Final = 50
 """How many ranges of days are asked for one by one: more are one range."""
 
@@ -287,7 +287,7 @@ class IcebergTarget(sink_ports.OpenSink):
         old_state: sink_ports.SinkState,
         new_state: sink_ports.SinkState,
     ) -> sink_ports.AppliedCounts:
-        """All rows again, in a table that has the columns. Those that somebody else added stay."""
+        """All rows again, in a table that has the columns. Columns that somebody else added stay."""
         tasks = list(table.scan().plan_files())
         number_removed = table.scan().count()
         transaction = table.transaction()
@@ -389,8 +389,8 @@ def _replaced_columns(table: "Table", held_columns: Collection[str], columns: Ma
 def _alter_columns(
     transaction: "Transaction", table: "Table", columns_gone: Collection[str], columns: Mapping[str, ValueType]
 ) -> None:
-    """The ``columns`` in place of ``columns_gone``, whichever of both the table has: one that somebody has taken
-    back has newer columns than its rows, which were not taken back.
+    """Drop ``columns_gone`` and add ``columns``, where the table has or lacks them. A table that somebody has taken
+    back may have newer columns, since only its rows went back.
     """
     table_columns = {field.name for field in table.schema().fields}
     new_columns = [name for name in columns if name in columns_gone or name not in table_columns]

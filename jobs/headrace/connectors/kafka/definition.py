@@ -45,10 +45,10 @@ class AvroValues:
 def avro(*, registry: str | None = None, schema: str | Mapping[str, Any] | None = None) -> AvroValues:
     """Values of a topic that are Avro: ``hr.kafka(..., values=hr.avro(registry="schemas"))``.
 
-    ``registry`` is the name of a connection to a schema registry (``https://user:password@host:8081``), whose number
-    for the schema stands before each value, as Confluent's serializers write it. Without one all values were written
-    with the ``schema``, and nothing stands before them. Columns are fields of the schema with which a value was
-    written. One that an older schema does not have is NULL. Raises PipelineError.
+    ``registry`` is the name of a connection to a schema registry (``https://user:password@host:8081``). The number that
+    the registry has for the schema stands before each value, as Confluent's serializers write it. Without one all
+    values were written with the ``schema``, and nothing stands before them. Columns are fields of the schema with which
+    a value was written. One that an older schema does not have is NULL. Raises PipelineError.
 
     >>> hr.avro(registry="schemas").registry
     'schemas'
@@ -251,18 +251,18 @@ def kafka(
 
     ``connection`` is a name; the environment says what it is (``HEADRACE_CONN_{NAME}``), or Airflow does:
     ``kafka://user:password@host:9092?tls=true``. ``schema`` names columns of the values, and of what Kafka says of each
-    record: ``kafka_partition`` and ``kafka_offset`` (int), ``kafka_timestamp``, ``kafka_key`` (str or bytes) and
-    ``kafka_headers`` (``list[str]``, each as name=value). The watermark is the least of all partitions, unless
-    ``event_time`` gets another ``split``.
+    record. The latter are ``kafka_partition`` and ``kafka_offset`` (int), ``kafka_timestamp``, ``kafka_key`` (str or
+    bytes) and ``kafka_headers`` (``list[str]``, each as name=value). The watermark is the least of all partitions,
+    unless ``event_time`` gets another ``split``.
 
-    ``land`` "always": each run writes what is new to the folder of its pipeline first, and reads it from there, so what
-    the topic deletes can still be read again. "never" is for topics that keep their records for as long as snapshots
-    live. ``on_lost``: records that are gone before they were read, or a topic that was replaced, fail the run;
-    "skip": it goes on without them, and says so. Transactions that were aborted are left out. ``changelog``:
-    ``debezium_envelope()``, whose rows then have the ``schema``, or an expression that is 1 of a record which adds a
-    row and -1 of one which withdraws it. A tombstone behind an envelope says nothing. ``versions``: records are
-    versions of rows, ``upserts("id")`` or ``debezium_versions()``; a message without a value deletes the row that its
-    key names. The other arguments of ``reading`` are those of ``FileSource``.
+    ``land`` "always": each run first writes what is new to its pipeline's folder, and reads it from there. So records
+    can still be read again after the topic has deleted them. "never" is for topics that keep their records for as long
+    as snapshots live. ``on_lost``: records that are gone before they were read, or a topic that was replaced, fail the
+    run; "skip": it goes on without them, and says so. Transactions that were aborted are left out. ``changelog`` is
+    ``debezium_envelope()``, whose rows then have the ``schema``, or an expression: 1 where a record adds a row, -1
+    where it withdraws one. A tombstone behind an envelope says nothing. ``versions``: records are versions of rows,
+    ``upserts("id")`` or ``debezium_versions()``; a message without a value deletes the row that its key names. The
+    other arguments of ``reading`` are those of ``FileSource``.
 
     >>> hr.kafka("orders", {"user": str, "at": datetime, "kafka_offset": int}, connection="events").place
     'events/orders'
@@ -286,11 +286,11 @@ class KafkaSink(Sink):
 def kafka_sink(topic: str, *, connection: str, name: str | None = None) -> KafkaSink:
     """A topic of Kafka that gets what happens to what readers see, as JSON: each pane and each retraction, in order.
 
-    A record is an object with a number (``_change``), a sign (``_sign``: 1, or -1 for what is withdrawn), the epoch
-    (``_epoch``), key, window and values; its own key is that of the row. Where ``published`` goes back, the rows that
-    differ are withdrawn and put in place. What a delivery sends is one transaction. ``connection`` is a name; the
-    environment says what it is, as for ``kafka``. The ``topic`` is there already, with the partitions and the retention
-    that it is to have. ``name`` is what the sink is called, by default as the topic.
+    A record is an object with a number (``_change``), a sign (``_sign``: 1, or -1 for what is withdrawn), and the epoch
+    (``_epoch``). It also has key, window and values; its own key is that of the row. Where ``published`` goes back, the
+    rows that differ are withdrawn and put in place. What a delivery sends is one transaction. ``connection`` is a name;
+    the environment says what it is, as for ``kafka``. The ``topic`` is there already, with the partitions and the
+    retention that it is to have. ``name`` is what the sink is called, by default as the topic.
 
     >>> hr.kafka_sink("reports.sales", connection="events").name
     'reports.sales'

@@ -222,8 +222,8 @@ def scan_messages(
 def _with_deletions(
     source: KafkaSource, versions: Versions, messages: pa.Table, read: dict[str, pa.Array], parse_errors: pa.Array
 ) -> tuple[dict[str, pa.Array], pa.Array]:
-    """What was ``read`` of ``messages``, and why some do not parse, where those without a value
-    delete rows: these have the columns of the key that their own keys say, and their times.
+    """The ``read`` columns of ``messages``, and why some do not parse, where messages without a value delete rows. A
+    deletion has the columns of the key as its own key says them, and its own time.
     """
     columns = {name: _combine_chunks(messages.column(name)) for name in ("value", "key", "timestamp")}
     is_gone, times = columns["value"].is_null(), _METADATA["kafka_timestamp"](columns, DataType.TIMESTAMP)
@@ -243,8 +243,9 @@ def _with_deletions(
 
 
 def key_columns(keys: pa.Array, fields: SourceFields, known: Mapping[int, RecordType | None]) -> ScannedRecords:
-    """The columns ``fields`` as the ``keys`` of messages say them, by their last names: objects of JSON, perhaps beside
-    their schema, or records of Avro with ``known`` schemas; of one column also its value, as JSON or as plain text.
+    """The columns ``fields`` as the ``keys`` of messages say them, by their last names. A key is a JSON object, perhaps
+    beside its schema, or a record of Avro with a ``known`` schema. A key of one column may also be its value, as JSON
+    or as plain text.
     """
     own = {place: SourceField(field.path[-1:], field.type) for place, field in fields.items()}
     position = np.arange(len(keys))
@@ -352,4 +353,4 @@ _METADATA: Final[Mapping[str, Callable[[Mapping[str, pa.Array], ColumnType], pa.
     "kafka_headers": _header_texts,
 }
 _STORED_FIELDS: Final = {"kafka_timestamp": "timestamp", "kafka_key": "key"}
-"""Of what a value may not fit the column, where it is in a batch: what does not is NULL."""
+"""Fields whose value may not fit the column in a batch: such a value becomes NULL."""

@@ -1,8 +1,8 @@
 """Offsets of a topic: the records of their batches, how far it was read, and the ranges that come next.
 
-Batches become columns, all at once (``as_table``), from format 2, which brokers write since 0.11. A batch has its
-records one after the other, each with its length before it. Their beginnings are found for all batches side by side,
-record by record; all else is read of all records at once. So Python sees batches, and no records.
+Batches of format 2, which brokers write since 0.11, become columns, all at once (``as_table``). A batch has its records
+one after the other, each with its length before it. Their beginnings are found for all batches side by side, record by
+record; all else is read of all records at once. So Python sees batches, and no records.
 
 Ranges that come next take the partitions in turns (``in_turns``).
 """
@@ -279,10 +279,10 @@ class OffsetRange:
 
 @dataclass(frozen=True)
 class NewPartitions:
-    """Partitions from ``first`` to before ``end``, which a topic has had since it was looked at last: a split without
-    records, which comes before any of theirs. ``begins``: the offset from which one is read, where that is not 0; None
-    in splits of 0.1.0, which do not say it. Numbers from ``end`` on are those of partitions that are gone, since the
-    topic was replaced.
+    """Partitions from ``first`` to before ``end``, which were added since the topic was last looked at. It is a split
+    without records, which comes before any records of these partitions. ``begins``: the offset from which one is read,
+    where that is not 0; None in splits of 0.1.0, which do not say it. Numbers from ``end`` on are those of partitions
+    that are gone, since the topic was replaced.
     """
 
     first: int
@@ -375,8 +375,8 @@ class TopicPosition:
 
 
 def in_turns(unread: Sequence[OffsetRange], most: int) -> Iterator[OffsetRange]:
-    """``unread``, one range of each partition, in pieces of at most ``most`` offsets: in each turn every partition goes
-    on by the same part of what it has, so none is ahead of the others by more than that.
+    """``unread``, one range of each partition, in pieces of at most ``most`` offsets. In each turn every partition
+    advances by the same part of its range, so none gets ahead of the others by more than that.
     """
     turns = max((-(-(one.end - one.begin) // most) for one in unread), default=0)
     for turn in range(turns):
@@ -389,7 +389,7 @@ def in_turns(unread: Sequence[OffsetRange], most: int) -> Iterator[OffsetRange]:
 
 def sample_ranges(unread: Sequence[OffsetRange], places: int) -> Iterator[OffsetRange]:
     """What comes behind so many places in ``unread``, each of another partition and further on in it, as far as there
-    are partitions; those that have most.
+    are partitions. The partitions with most records are taken.
     """
     largest = sorted(unread, key=lambda one: one.begin - one.end)[:places]
     for number in range(places):

@@ -120,8 +120,8 @@ class TopicEnumerator(source_ports.SplitEnumerator):
     def unread(
         self, position: source_ports.SourcePosition, read: Collection[str] | None = None
     ) -> Iterator[source_ports.SourceSplit]:
-        """Ranges after the position, up to what each partition has now; of one that is new from its beginning on. Where
-        partitions are new, the first split says which.
+        """Ranges after the position, up to what each partition has now. A new partition is read from its beginning on.
+        Where partitions are new, the first split says which.
 
         Raises TopicReplacedError, RecordsLostError unless the source goes on without what is lost; and
         PartitionsAddedError where versions of a row could lie in two partitions since.
@@ -248,8 +248,8 @@ class TopicEnumerator(source_ports.SplitEnumerator):
                 yield split, "is gone"
 
     def watermarks(self, split: source_ports.SourceSplit) -> Mapping[str, Instant]:
-        """New partitions are at the beginning of time, so the watermark waits for what they will have first, and those
-        that are gone at its end.
+        """New partitions are at the beginning of time, so the watermark waits for their first records. Partitions that
+        are gone are at the end of time.
         """
         new = NewPartitions.from_split(split)
         if new is None:

@@ -61,8 +61,8 @@ MOST_OFFSETS: Final = Size(50_000)
 def stored_changes(
     client: KafkaClient, topic: Topic, partitions: Mapping[int, Partition], columns: Mapping[str, ValueType]
 ) -> pa.RecordBatchReader:
-    """All records of ``partitions`` that were committed, with ``columns`` and what StoredRecords says of each; those
-    that the topic lets go meanwhile are left out. They come as columns, a part of a partition at a time, and Python
+    """All records of ``partitions`` that were committed, with ``columns`` and what StoredRecords says of each. Records
+    that the topic deletes meanwhile are left out. They come as columns, a part of a partition at a time, and Python
     sees no record. Raises ComparedColumnsError for lists of pairs.
     """
     record_columns = {
@@ -257,7 +257,7 @@ _OF_ALL: Final = b"{}"
 """The key of a record that is about all keys."""
 
 _PARTITIONS_HELD: Final = "partitions"
-"""Of what a topic holds: how many it had at first."""
+"""What is stored of a topic: the number of partitions that it had at first."""
 
 _BY_KEY: Final = DefaultPartitioner()
 """Where a key belongs, as Kafka's own producers say it."""
@@ -304,8 +304,8 @@ class ChangeTopic(sink_ports.OpenChangeLog):
         return None if topic.id == held.identity else sink_ports.Intervention("was made again")
 
     def unknown_records(self) -> int:
-        """Each record has taken an offset of its partition, and so have those of deliveries that were killed: a topic
-        in which nothing was committed has none.
+        """The end offsets of all partitions, since each record has taken an offset, also in deliveries that were
+        killed. A topic in which nothing was committed has none.
         """
         try:
             topic = self._reader.find_topic(self._topic)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 _MOST_NAME_BYTES: Final = 63
-"""Of a name in PostgreSQL, which cuts longer ones without a word."""
+"""Bytes of the longest name in PostgreSQL, which cuts longer ones without a word."""
 _TABLE_NAME = re.compile(r"([^.\x00]{1,63}\.)?[^.\x00]{1,63}")
 
 
 @dataclass(frozen=True)
 class PostgresSink(Sink):
-    """A ``table`` of rows or of ``changes``, of a PostgreSQL database, with its schema if it is not in the first one of
-    the search path.
+    """A ``table`` of rows or of ``changes`` in a PostgreSQL database. Its name has the schema, unless that is the first
+    one of the search path.
     """
 
     kind: ClassVar[str] = "postgres"
@@ -53,9 +53,9 @@ def postgres(table: str, *, connection: str, changes: bool = False, name: str | 
     ``table`` may begin with a schema (``reports.sales``). ``connection`` is a name; the environment says what it is
     (``HEADRACE_CONN_{NAME}``), or Airflow does. ``name`` is what the sink is called, by default as the table.
 
-    With ``changes`` it is a table of what happened, to which rows are only added: each pane and each retraction of what
-    is published, in order. A row has a number (``_change``), a sign (``_sign``: 1, or -1 for what is withdrawn), and
-    the epoch (``_epoch``). Where ``published`` goes back, the rows that differ are withdrawn and put in place.
+    With ``changes`` the table is a log, to which rows are only added: each pane and each retraction that is published,
+    in order. A row has a number (``_change``), a sign (``_sign``: 1, or -1 for what is withdrawn), and the epoch
+    (``_epoch``). Where ``published`` goes back, the rows that differ are withdrawn and put in place.
 
     >>> hr.postgres("reports.sales", connection="warehouse").name
     'reports.sales'

@@ -137,8 +137,8 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
         return sink_ports.AppliedCounts(number_removed, number_written)
 
     def _check_own(self, old_state: sink_ports.SinkState) -> None:
-        """Raise SinkRefusedError if another table has the name than the one that ``old_state`` was delivered to: one
-        that a dump of ours was restored into has our index.
+        """Raise SinkRefusedError if the table is not the one that ``old_state`` was delivered to. A table restored from
+        a dump of ours has our index, and is accepted.
         """
         now = self._table_identity()
         is_another = (
@@ -174,8 +174,8 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
     def _alter_columns(
         self, held_columns: Mapping[str, str], wanted_columns: Mapping[str, str], changes: sink_ports.Changes
     ) -> None:
-        """The columns of ``changes`` in place of ``held_columns``, in a table without rows. Those that somebody
-        else added stay.
+        """The columns of ``changes`` in place of ``held_columns``, in a table without rows. Columns that somebody else
+        added stay.
         """
         self._execute("drop index if exists {index}", index=sql.Identifier(*self._schema, self._index_name))
         for name in held_columns:
@@ -291,7 +291,7 @@ class PostgresChanges(target.PostgresTarget, sink_ports.OpenChangeLog):
     def _widen_table(
         self, old_state: sink_ports.SinkState, new_state: sink_ports.SinkState, records: sink_ports.ChangeRecords
     ) -> None:
-        """Add the columns that are new. Those of older changes stay."""
+        """Add the columns that are new. Columns of older changes stay."""
         if old_state.columns == new_state.columns:
             return
         table_types = dict(

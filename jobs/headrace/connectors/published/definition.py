@@ -116,7 +116,7 @@ def published(
     Its panes are the elements, with their retractions and the times of panes; its output watermark is that of this
     input. What it takes back, by a rollback, a promotion or a patch, is taken back here by the next run. ``schema``
     names the columns of its key and values to read; or it is that pipeline itself, if the file can import it: then all
-    of them but lists. Beside them are ``window_start``, ``window_end``, ``pane_time`` and ``is_retraction``; of a row
+    of them but lists. Beside them are ``window_start``, ``window_end``, ``pane_time`` and ``is_retraction``; for a row
     these times are its event time, unless it has such columns. ``root`` is the URI of the root that it lies under, if
     that is another one. An epoch reads at most ``max_files`` snapshots of it, and about ``max_bytes`` of panes; more,
     if one has more. ``transform`` makes other rows of its panes, each with the times and the sign of its pane;

@@ -134,8 +134,8 @@ class StepElements:
 
 
 def _snapshot_column(columns: ViewColumns, name: str) -> str | None:
-    """What a snapshot calls the column that is read as ``name``; None: it has none. Of a row the event time says when
-    it is, where it has no column of its own of that name.
+    """What a snapshot calls the column that is read as ``name``; None: it has none. Rows without such a column give
+    their event time for a time of panes.
     """
     known_types = columns.column_types(View.CURRENT)
     if columns.are_rows and name in OF_PANES and name not in known_types:

@@ -86,8 +86,8 @@ def spark_source(
     It is called with a session, which has ``spark`` (started when it is first used) and ``connection``, and gives an
     object with two methods. ``ends(begin)`` gives texts of yours, in order: each is where a range of new records ends,
     and the next one begins; ``begin`` is the last one that was landed, None at first. ``read(begin, end)`` gives a
-    DataFrame of the records behind ``begin`` and up to ``end``, which has the columns of ``schema``. Each run lands
-    what is new as files in the folder of its pipeline first, and reads it from there: replays and backfills ask for no
+    DataFrame of the records behind ``begin`` and up to ``end``, which has the columns of ``schema``. Each run first
+    lands what is new as files in its pipeline's folder, and reads it from there. So replays and backfills ask for no
     range again. ``connection`` is the name of one. ``name`` is what the source is called, by default as the function;
     where records have been landed, it stays. The further arguments (``reading``) are those of ``FileSource``.
 

@@ -283,7 +283,7 @@ def write_frame(spark: SparkSession, frame: DataFrame, root: str, folder: str) -
     they are, in the order of its partitions; the ETag of each is the digest of its content.
 
     Each task writes as many files of some 64 MB as Arrow as its partition takes. A task that runs twice writes twice,
-    under names of its own; those of the one that Spark counts are reported.
+    under names of its own; the report has the names written by the task that Spark counts.
     """
     bring_packages(spark)
     write = partial(_write_partition, root, scheme_of(root).settings(os.environ), folder)
