@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StageClocks:
-    """The clocks of one stage between two epochs: its watermark and that of its output, processing time, and the
-    watermarks of the fastest q % of the input that its trigger looks at (semantics 9.2).
+    """The clocks of one stage between two epochs: its watermark, its output watermark, and processing time.
+    ``percentiles`` are the watermarks of the fastest q % of the input that its trigger looks at (semantics 9.2).
     """
 
     watermark: Instant = MIN_INSTANT
@@ -130,8 +130,8 @@ class Chain:
         return self.of_records if self.joins is None else self.joins
 
     def behind_joins(self, watermark: Instant) -> Instant:
-        """The watermark that comes to its first stage, where ``watermark`` comes to it: that of the source, or the
-        least output watermark of what it reads.
+        """The watermark of the first stage, given the ``watermark`` of its input: that of the source, or the least
+        output watermark of what it reads.
         """
         return watermark if self.joins is None else self.joins.delayed_watermark(watermark)
 
@@ -252,8 +252,8 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def jobs_of(chains: Sequence[Chain]) -> tuple[Job, ...]:
-    """The jobs of an epoch of ``chains``: each begins one job after the last of those whose panes it reads, and goes on
-    in a further job after each step through a user's own Spark code.
+    """The jobs of an epoch of ``chains``. Each chain begins one job after the last of the chains whose panes it reads.
+    After each step through a user's own Spark code it continues in a further job.
     """
     cuts = [_cut_by_spark(chain) for chain in chains]
     first_jobs: list[int] = []

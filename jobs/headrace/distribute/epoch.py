@@ -46,9 +46,9 @@ class DivergedError(FixConfigError, code="config.output_diverged"):
 
 @dataclass(frozen=True)
 class StageOutcome:
-    """What an epoch did to a stage: what became of the elements that came to it, which may be panes, and of its windows
-    (None: none was looked at); how many rows of state it changed. ``joined_rejected``: rows that joins made of the
-    elements and that it could not take.
+    """What an epoch did to a stage. ``accounting`` is about the elements that came to it, which may be panes;
+    ``counts`` about its windows (None: none was looked at). ``changed``: how many rows of state it changed.
+    ``joined_rejected``: rows that joins made of the elements and that it could not take.
     """
 
     accounting: Accounting

@@ -66,8 +66,8 @@ def give_back() -> None:
 
 
 def import_pandas_late() -> None:
-    """Let Arrow do without pandas, which it imports for its first value in a third of the CPU of a short run, until
-    somebody else imports pandas or asks for what only pandas can hold. Then all is as if it had been there.
+    """Let Arrow do without pandas, which it imports for its first value: a third of the CPU of a short run. Once
+    somebody else imports pandas, or asks for what only pandas can hold, all is as if it had been there.
     """
     shim = getattr(lib, "_pandas_api", None)
     if "pandas" in sys.modules or shim is None or any(isinstance(finder, _PandasFinder) for finder in sys.meta_path):

@@ -59,8 +59,9 @@ class Piece:
 
 
 Lacks = Mapping[str, Mapping[str, Mapping[str, str | None]]]
-"""By input and file, columns that no record of the file (of its piece) has; of each the name there that is most like
-it."""
+"""By input and file, columns that no record of the file (of its piece) has. Each has the name there that is most like
+it.
+"""
 
 
 class Records(Protocol):
@@ -261,8 +262,8 @@ def read_records(
     *,
     apart: ParkedChains = NOT_APART,
 ) -> ReadShare:
-    """The records of ``pieces``, judged for the first ``stages`` of chains, some of them ``apart``. Of an input that
-    goes through a user's own Spark code only those that do not parse. Raises UnreadableFileError where a source says
+    """The records of ``pieces``, judged for the first ``stages`` of chains, some of them ``apart``. An input that goes
+    through a user's own Spark code gives only records that do not parse. Raises UnreadableFileError where a source says
     FAIL, and what ``flat_mapped`` raises.
     """
     inputs = {input_.name: input_ for input_ in pipeline.inputs}
@@ -409,8 +410,8 @@ def read_one(pipeline: Pipeline, landing: Landing, input_: Input, piece: Piece) 
 
 
 def _made_of(block: ReadFiles, records: ScannedRecords, input_: Input, landing: Landing) -> ReadFiles:
-    """What becomes of ``records`` of a ``block`` on their way to a pipeline: of those that go through Spark code only
-    what does not parse is left here.
+    """What becomes of ``records`` of a ``block`` on their way to a pipeline. Where they go through Spark code, only
+    those that do not parse are left here.
     """
     from headrace.sources import flat_maps  # which few pipelines need
 

@@ -1,12 +1,13 @@
 """What the records of an epoch say to the watermarks of their inputs, and how far elements lie behind.
 
-Shares of an epoch say it one by one, and together what the whole would say (semantics 9.2, 12.11, 12.14): of the splits
-of an input, and of the budgets of dead letters. A pipeline has its clocks once.
+Shares of an epoch say it one by one, and together they say what the whole would say (semantics 9.2, 12.11, 12.14). That
+holds for the splits of an input, and for the budgets of dead letters. A pipeline has its clocks once.
 
-An element lies behind the newest event time of the files before its own: as if each file was an epoch, so whatever
-epochs, shares and executors read them. What is before a file, other tasks read. So a task tells how the event times of
-each of its files lie, in at most MOST_BINS bins, and the driver counts. A bin is a power of two microseconds wide, and
-bins are aligned at 0: those of pieces of a file, made as wide as the whole needs, are those of the file.
+An element lies behind the newest event time of the files before its own, as if each file was an epoch. So it does not
+matter which epochs, shares and executors read the files. What is before a file, other tasks read. So a task tells how
+the event times of each of its files lie, in at most MOST_BINS bins, and the driver counts. A bin is a power of two
+microseconds wide, and bins are aligned at 0. So bins of a file's pieces, made as wide as the whole needs, are those of
+the file.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,9 +40,9 @@ _FIRST_BITS, _FURTHER_BITS = 12, 7
 
 
 class FileTimes(msgspec.Struct, frozen=True):
-    """How the event times of a file's elements lie, or of some of them: bins of ``2**width`` microseconds that have
-    any, by the earliest event time in each (``begins``, as bytes of 64-bit integers) and how many are there
-    (``numbers``). ``newest`` is the latest that was not too far ahead of the clock.
+    """How the event times of a file's elements lie, or of some of them. They are in bins of ``2**width`` microseconds;
+    empty bins are left out. ``begins`` has the earliest event time in each (as bytes of 64-bit integers), ``numbers``
+    how many there are. ``newest`` is the latest that was not too far ahead of the clock.
     """
 
     width: int
@@ -51,7 +52,7 @@ class FileTimes(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_times(cls, times: Ints, latest: Instant) -> "FileTimes":
-        """Makes bins of ``times``, of which there are some. Those after ``latest`` are too far ahead."""
+        """Makes bins of ``times``, of which there are some. Times after ``latest`` are too far ahead."""
         counted_times = times if times.max() <= int(latest) else times[times <= int(latest)]
         return _merge_bins(*_bin_times(times), newest=Instant(int(counted_times.max())) if len(counted_times) else None)
 
@@ -123,7 +124,8 @@ def joined_files(shares: Iterable[TimesByFile]) -> TimesByFile:
 
 def count_behind(files: TimesByFile, newest: Mapping[str, Instant]) -> tuple[dict[str, Instant], dict[int, int]]:
     """The newest event time of each input after ``files``, given the ``newest`` before them; and how many elements lay
-    how far behind it when their file's turn came, in the order of names. Those of an input's first file do not count.
+    how far behind it when their file's turn came, in the order of names. Elements of an input's first file do not
+    count.
     """
     newest_after, counts = dict(newest), dict[int, int]()
     for name, of_input in files.items():
@@ -222,7 +224,7 @@ class InputObservations:
     ``records`` is how many were read.
 
     ``newest`` is the latest event time of elements that was not too far ahead, ``newest_read`` that of all records;
-    ``lags`` counts the elements by how far they lay behind the newest of the epochs before (``lags_of``), and ``files``
+    ``lags`` counts the elements by how far they lay behind the newest of the epochs before (``lags_of``). ``files``
     says how their event times lie in each file. ``lacks``: what files lack (of a file in pieces, what all do).
     """
 
@@ -265,8 +267,8 @@ class InputObservations:
 
 
 class ObservationContext(msgspec.Struct, frozen=True):
-    """What the records of an epoch are held against: the ``clocks`` and the ``newest`` event time that the last epoch
-    left, processing time, and the percentile watermarks that triggers look at.
+    """What the records of an epoch are compared with. The last epoch left the ``clocks`` and the ``newest`` event time.
+    The others are processing time, and the percentile watermarks that triggers look at.
     """
 
     clocks: Mapping[str, SourceClock]
@@ -336,8 +338,8 @@ def _times_by_file(pipeline: Pipeline, records: Records, context: ObservationCon
 def times_of_parts(
     times: Ints, parts: Sequence[tuple[str, str, slice]], latest: Mapping[str, Instant]
 ) -> Iterator[FileTimes]:
-    """How the ``times`` of each of the ``parts`` lie. Those of small files are sorted at once: as many elements as bins
-    may be are told apart to the microsecond.
+    """How the ``times`` of each of the ``parts`` lie. Parts of small files are sorted at once: up to as many elements
+    as there may be bins are told apart to the microsecond.
     """
     begins = np.array([rows.start for _, _, rows in parts], np.int64)
     sizes = np.array([rows.stop for _, _, rows in parts], np.int64) - begins

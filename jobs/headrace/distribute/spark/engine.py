@@ -38,7 +38,9 @@ _TASKS = 1_000_000
 
 
 class SparkRunner:
-    """Runs the tasks of ``work`` in ``spark``, so many beside each other; those of the first level are ``mapped``."""
+    """Runs the tasks of ``work`` in ``spark``, so many beside each other; ``mapped`` runs the tasks of the first
+    level.
+    """
 
     is_elsewhere = True
 

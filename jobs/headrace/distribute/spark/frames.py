@@ -52,8 +52,8 @@ def of_files(
     *,
     is_summed: bool = False,
 ) -> application.DataFrame:
-    """The rows of Parquet files; of those with the same ``identity`` the newest, unless it is a retraction, or where
-    they are to be summed as many as were put there more often than withdrawn.
+    """The rows of Parquet files. Among rows with the same ``identity`` the newest stays, unless it is a retraction.
+    Rows ``is_summed`` stay as often as they were added more often than withdrawn.
     """
     schema = from_arrow_schema(columns)
     if not files:
@@ -201,7 +201,7 @@ def column_named(name: str) -> application.SparkColumn:
 
 
 PART_BYTES = 2**25
-"""Of stored rows that are folded, about as many are in one partition."""
+"""About how many bytes of stored rows one partition folds."""
 
 
 def stored_rows(

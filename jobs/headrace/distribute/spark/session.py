@@ -20,7 +20,7 @@ from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, new
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory
 
 EXCHANGE = {"spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024)}
-"""Of blobs of 1 MB a few fill a batch."""
+"""A few blobs of 1 MB fill a batch."""
 
 _CONF = {
     "spark.ui.enabled": "false",
@@ -138,10 +138,10 @@ def _identity_task(numbers: Iterable[int]) -> Iterable[int]:
 
 
 def borrowed_session(purpose: str) -> tuple[SparkSession, Callable[[], object]]:
-    """The session of this process, or a new one, and what is to be called when it is not needed any more: that ends a
-    new one. One that ``begin_session`` began, or which spark-submit has started this process for, stays there for the
-    next ``spark_session``: on a cluster another one would have to get executors again. What a JVM that is started here
-    says goes to a log.
+    """The session of this process, or a new one, and what is called when it is not needed any more. That ends a new
+    session. A session that ``begin_session`` began, or for which spark-submit started this process, stays for the next
+    ``spark_session``. On a cluster another one would have to get executors again. What a JVM that is started here says
+    goes to a log.
     """
     if not _begun and is_submitted() and not is_running():
         session_future: Future[SparkSession] = Future()

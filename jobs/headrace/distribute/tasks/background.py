@@ -157,8 +157,8 @@ class TableMerges(msgspec.Struct, frozen=True):
     def with_next(
         self, layers: Sequence[Layer], parts_of: Callable[[Sequence[Layer]], int], watermark: Instant | None = None
     ) -> "TableMerges":
-        """These as far as they are of ``layers``, and the one that is due now, at ``watermark``, if one is, in as many
-        parts as ``parts_of`` what it merges.
+        """The unfinished merges that are still of ``layers``, and the one that is due now, at ``watermark``, if any.
+        ``parts_of`` gives the number of parts of what it merges.
         """
         going_on = tuple(merge for merge in self.unfinished if merge.source_layers(layers))
         start = plan_next_merge(layers, going_on)

@@ -260,8 +260,8 @@ class TasksEngine:
     def _run_until_read(
         self, files: ByInput, plan_files: Callable[[ByInput], EpochPlan], *, recorded: bool
     ) -> tuple[ByInput, EpochOutcome]:
-        """Run the epoch that ``plan_files`` makes of ``files``, and give these: where some changed before they were
-        read, as they became then, unless they are to be those that were ``recorded``.
+        """Run the epoch that ``plan_files`` makes of ``files``; give the files and the outcome. Files that changed
+        before they were read are given as they became, unless they are ``recorded``.
         """
         for current in [files] if recorded else self.landing.reading_attempts(files):
             try:
@@ -272,8 +272,8 @@ class TasksEngine:
         raise AssertionError("unreachable")
 
     def _migrate_state(self, prefix: str, parked_chains: Set[int]) -> None:
-        """Give state that another definition left the columns of this one, in files of this epoch: with it they become
-        part of a snapshot, or are garbage. State of ``parked_chains`` stays as it is.
+        """Give state that another definition left the columns of this one, in files of this epoch. The epoch makes them
+        part of a snapshot; otherwise they are garbage. State of ``parked_chains`` stays as it is.
         """
         tables = self.tables
         for number, chain in enumerate(self.work.chains):
@@ -383,7 +383,7 @@ class TasksEngine:
         numbers: range = range(1),
     ) -> tuple[tuple[DataFile, ...], ...]:
         """Merge layers of ``current`` of an ``output``, those ``numbers`` of so many ``parts`` of the keys; files call
-        columns by ``names``, by path. Of every (key, window) the newest record stays; retractions go when nothing is
+        columns by ``names``, by path. The newest record of every (key, window) stays; retractions go when nothing is
         below. Gives the files of each part. Raises an error soon after ``stop`` was set.
         """
         chain = next(number for number, chain in enumerate(self.work.chains) if chain.names.output == output)

@@ -28,9 +28,9 @@ from headrace_snapshots.format.manifest import IDS, REJECTED
 
 @dataclass(frozen=True)
 class ChainOutcome:
-    """The ``chain`` of that ``number``, which was in ``state``, in an epoch whose tasks, level by level, passed on the
-    results in ``levels``, as far as they have run; those of other chains are left out. ``bundles``: what became of
-    records in its first stage. ``upstream``: what became of the chains whose panes it takes.
+    """The ``chain`` of that ``number``, which was in ``state``, in one epoch. ``levels`` has the results that the tasks
+    have passed on so far, level by level. Results of other chains are left out. ``bundles``: what became of records in
+    its first stage. ``upstream``: what became of the chains whose panes it takes.
     """
 
     number: int
@@ -165,8 +165,8 @@ class ChainOutcome:
         return replace(self, plan=replace(self.plan, hold=None))._stage_clocks(0).watermark
 
     def watermark_for(self, stage: int) -> Instant:
-        """The watermark that comes to a ``stage`` that takes panes: the output watermark of the one before it, or the
-        least of those of the chains upstream, which comes to the joins before the first.
+        """The watermark that comes to a ``stage`` that takes panes: the output watermark of the stage before it. For
+        the first it is the least of the chains upstream, and comes to the joins before the stage.
         """
         if stage > 0:
             return self.clocks[stage - 1].output_watermark
@@ -261,8 +261,8 @@ def _of_loop(result: task_results.TaskResult) -> task_results.LoopOutput:
 
 
 class JobResults(msgspec.Struct, frozen=True):
-    """A job of an epoch as it was planned, and what its tasks passed on, level by level: none if all of its chains are
-    parked.
+    """A job of an epoch as it was planned, and what its tasks passed on, level by level. It has no levels if all of its
+    chains are parked.
     """
 
     plan: task_plan.EpochPlan
@@ -316,8 +316,8 @@ class EpochOutcome:
 
     @cached_property
     def by_number(self) -> Mapping[int, ChainOutcome]:
-        """What became of each chain of aggregations that is not left out; of those whose jobs have not run nothing can
-        be asked.
+        """What became of each chain of aggregations that is not left out. A chain whose jobs have not run has no
+        answers.
         """
         bundles = [share.chains for share in self.shares] + [part.chains for part in self.id_parts]
         outcomes: dict[int, ChainOutcome] = {}
@@ -354,8 +354,8 @@ class EpochOutcome:
 
     @property
     def watermark(self) -> Instant:
-        """The watermark of the source: that of the first stage of each chain that takes records and is not left out,
-        unless something is in flight in its loop.
+        """The watermark of the source. The first stage of each chain that takes records and is not left out has the
+        same, unless something is in flight in its loop.
         """
         return Instant(max(self.plan.watermark, self.input_clocks.watermark))
 
@@ -366,8 +366,8 @@ class EpochOutcome:
 
     @cached_property
     def _by_chain(self) -> "list[list[Mapping[int | None, tuple[task_results.TaskResult, ...]]]]":
-        """The levels of each job: of stages the tasks of each chain, none of one that was parked; of others all under
-        None.
+        """The levels of each job: of stages the tasks of each chain, none of one that was parked. Other levels have all
+        tasks under None.
         """
         return [self._by_chain_in(job) for job in self.jobs]
 
@@ -477,8 +477,8 @@ class EpochOutcome:
 
     @property
     def acknowledged(self) -> frozenset[int]:
-        """The levels all of whose tasks passed something on, and so have stored their part of the epoch; those of each
-        chain apart, as ``TaskEnvironment.levels`` counts them. A chain that is left out has nothing to store.
+        """The levels all of whose tasks passed something on, and so have stored their part of the epoch. Each chain has
+        levels of its own, as ``TaskEnvironment.levels`` counts them. A chain that is left out has nothing to store.
         """
         jobs = zip(self.jobs, self._by_chain, strict=True)
         levels = [(job.plan, *own) for job, levels in jobs for level in levels for own in level.items()]

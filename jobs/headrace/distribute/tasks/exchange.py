@@ -1,11 +1,11 @@
 """What crosses an exchange between two levels of tasks: groups of a delta, rows of state, and judged records.
 
-A task sends every part what it found, and the part its share of a bundle, as Arrow IPC cut into blobs of at most
-BLOB_BYTES (each passes through the JVM, which holds a few). Blobs are numbered; the digest of all that a task said
-tells whether two parts heard the same, since a task may run twice.
+A task sends every part its result, and its share of the bundle for that part, as Arrow IPC. It is cut into blobs of at
+most BLOB_BYTES, since each passes through the JVM, which holds a few. Blobs are numbered; the digest of all that a task
+said tells whether two parts heard the same, since a task may run twice.
 
-Elements for a stage are mostly aggregated first: a share's delta stands for them. Where the order of arrival counts in
-the stage, and tasks above hold elements that arrived in turns, the elements travel themselves, each with its place.
+Elements for a stage are mostly aggregated first: a share's delta stands for them. The elements themselves travel, each
+with its place, where the order of arrival counts in the stage and the tasks above take elements in turns.
 
 Judged records travel to the tasks that tell duplicates, and from a user's own Spark code. They say where they are from;
 their text stays in its file, which is read again for the few of them that are dropped.
@@ -160,9 +160,9 @@ def build_shuffle_input(
     number: int,
     hashed: KeyHashes | None = None,
 ) -> ShuffleInput:
-    """``judged`` rows as share number ``share`` of the elements of an epoch, for ``number`` parts of the keys of
-    ``stage``, under its old ``watermark`` and ``output_watermark``. ``order``: columns by which rows of all shares are
-    in order, None if that of the shares is enough. ``hashed``: those of keys of the same rows, for other stages.
+    """``judged`` rows as share number ``share`` of an epoch's elements, for ``number`` parts of the keys of ``stage``.
+    ``watermark`` and ``output_watermark`` are the old ones of the stage. ``order``: columns by which rows of all shares
+    are in order, None if that of the shares is enough. ``hashed``: those of keys of the same rows, for other stages.
     """
     # rows of a share are numbered below that, so places of all shares are in the order of arrival
     place = share << _SHARE_BITS
@@ -194,8 +194,8 @@ def by_part(rows: pa.RecordBatch, names: Sequence[str], number: int) -> dict[int
 
 
 def by_id(rows: pa.RecordBatch, number: int) -> dict[int, pa.RecordBatch]:
-    """``rows`` by the part that the hash of their id is of, out of so many; those without one, which are of inputs that
-    are joined, go to all parts in turn.
+    """``rows`` by the part that the hash of their id is of, out of so many; rows without an id, which are of inputs
+    that are joined, go to all parts in turn.
     """
     part_of_row = part_of(hash_keys([rows.column(c.ID)], rows.num_rows), number)
     has_none = as_numpy(rows.column(c.ID).is_null())
@@ -237,8 +237,8 @@ def sides_of(bundles: Iterable[pa.RecordBatch], side: int) -> list[pa.RecordBatc
 def deltas_of(
     stage: CompiledStage, shares: Iterable[pa.RecordBatch | None], watermark: Instant, output_watermark: Instant
 ) -> list[pa.RecordBatch]:
-    """The delta of one part out of the ``shares`` of all tasks above, in their order: pieces, each in the order of its
-    hashes, that are the delta one below the other.
+    """The delta of one part, made of the ``shares`` of all tasks above, in their order. It comes in pieces, each in the
+    order of its hashes, which stand one below the other.
     """
     rows = [share for share in shares if share is not None and share.num_rows]
     places = [(name, "ascending") for name in rows[0].schema.names if name.startswith(_PLACE)] if rows else []
@@ -307,8 +307,8 @@ class ShippedRecords(HoldsJudged):
     def from_batches(
         cls, task: EpochTask, batches: Sequence[pa.RecordBatch], errors: Mapping[int, HeadraceError]
     ) -> "ShippedRecords":
-        """Makes records of the batches that ``travelling_batch`` made, in order of arrival. Of chains with ``errors``,
-        by number, only some batches have columns.
+        """Makes records of the batches that ``travelling_batch`` made, in order of arrival. Chains with ``errors``, by
+        number, have columns in some batches only.
         """
         begin = tuple(map(_OF_CHAIN.format, errors))
         rows = in_arrival_order(pa.concat_batches([_drop_columns(batch, begin) for batch in batches]))

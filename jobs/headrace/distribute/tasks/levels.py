@@ -54,8 +54,8 @@ def tell_duplicates(
 def _divergence_errors(
     task: task_plan.EpochTask, recomputed: RecomputedEpoch, remembered_ids: RememberedIds, records: ShippedRecords
 ) -> dict[int, DivergedError]:
-    """An error for each chain that takes records which are the first of their id now, and which no output took when the
-    epoch was recorded: nobody remembers their ids, so their duplicates would count in later epochs.
+    """An error for each chain that now takes records which are the first of their id. No output took them when the
+    epoch was recorded. Nobody remembers their ids, so their duplicates would count in later epochs.
     """
     ids_then = replace(
         remembered_ids, layers=open_own(task, recomputed.told, remembered_ids.schema, task.plan.id_parts)
@@ -124,8 +124,8 @@ def share_task(work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, numbe
 def rows_task(
     work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, name: str, number: int, rows: Sequence[pa.RecordBatch]
 ) -> task_results.Message:
-    """What task ``number`` says of ``rows``, which a user's own code made of records of input ``name`` (or of panes of
-    the output of that name, in a later job than the first).
+    """The message of task ``number``, for ``rows`` that a user's own code made of records of input ``name``. In a job
+    after the first, ``name`` is an output, and rows are made of its panes.
     """
     task = task_plan.EpochTask(plan, work, number)
     if plan.job:
@@ -200,7 +200,7 @@ def run_task(
 
 
 RowBatches = Iterable[pa.RecordBatch]
-"""Those of an exchange (``exchange.SCHEMA``), or numbers of tasks in a first column."""
+"""Rows of an exchange (``exchange.SCHEMA``), or numbers of tasks in a first column."""
 
 MapLevel = Callable[[task_plan.TaskEnvironment, task_plan.EpochPlan, RowBatches], Iterator[pa.RecordBatch]]
 """What the tasks of the first level say, as ``map_level`` does."""

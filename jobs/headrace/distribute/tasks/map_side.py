@@ -135,8 +135,8 @@ def _map_records(
 def _taken_by_none(
     task: EpochTask, recomputed: RecomputedEpoch, place: Columns, is_rejected: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
-    """Which records no output could take when the epoch was recorded. Of several that were made of one, these are as
-    many as ``is_rejected`` now; else nobody can tell which, and it is said of all.
+    """Which records no output could take when the epoch was recorded. Where one record made several, exactly as many as
+    were dead letters must be ``is_rejected`` now. Otherwise nobody can tell which they were, and all are taken for it.
     """
     letters = dead_letters_of_none(task.work.store, recomputed.letters)
     share, file, position = (as_numpy(place[name]) for name in exchange.PLACE)
@@ -158,8 +158,8 @@ def _taken_by_none(
 def _divergence_errors(
     task: EpochTask, recomputed: RecomputedEpoch, chains: Sequence[Columns], by_none: NDArray[np.bool_]
 ) -> dict[int, DivergedError]:
-    """An error for each of the ``chains`` that takes records now which no output took when the epoch was recorded: they
-    are dead letters of all, which may have landed again.
+    """An error for each of the ``chains`` that now takes records which no output took when the epoch was recorded. They
+    are dead letters of all outputs, which may have landed again.
     """
     name = task.work.pipeline.name
     error = DivergedError(
@@ -246,8 +246,8 @@ def _into_sides(
 def into_chains(
     task: EpochTask, records: FileRecords | exchange.ShippedRecords, place: Callable[[], Columns] | None
 ) -> tuple[dict[int, BundleOutput], dict[int, Failure], Bundles]:
-    """What becomes of ``records`` in the first stage of each chain that takes them, or its error, and what of them goes
-    to which part there. ``place``: where they are from, unless the order of tasks is that of records.
+    """What becomes of ``records`` in the first stage of each chain that takes them, or its error, and the bundle for
+    each part there. ``place``: where they are from, unless the order of tasks is that of records.
     """
 
     key_hashes = KeyHashes()

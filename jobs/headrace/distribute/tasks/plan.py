@@ -46,8 +46,8 @@ LEAST_OF_A_FILE: Final = Size(2**22)
 """A file is divided into pieces of so many bytes, or more."""
 
 MOST_OF_A_SHARE: Final = Size(2**24)
-"""Where tasks would have more bytes than that to read there are more of them, one after another: the memory of one does
-not grow with the epoch.
+"""The most bytes that a task reads. Larger inputs have more tasks, one after another, so the memory of one does not
+grow with the epoch.
 """
 
 MOST_OF_A_PART: Final = Size(2**25)
@@ -66,17 +66,17 @@ class PaneFiles(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """One epoch, or a job of it. The ``clocks`` of inputs by name, the layers of remembered ``ids``, the ``states`` of
-    the chains of aggregations and the ``watermark`` of the source are as the last epoch left them. The keys of each
-    chain are in so many ``parts``, ids in ``id_parts``. Tasks store what they have to below ``prefix``. ``newest`` is
-    the latest event time so far; ``hold`` has the watermarks that the epoch does not pass, None for no such limit;
-    ``marks`` those that sources know of, by input and part of it. ``parked`` chains, by number, take no part;
-    ``isolates``: others go on where one of them fails. ``again``: the epoch has been recorded, with its ids and dead
-    letters. ``read_only`` chains are computed for those that read them, and have been stored before.
+    """One epoch, or a job of it. Four fields are as the last epoch left them. ``clocks`` are those of inputs by name,
+    ``ids`` the layers of remembered ids. ``states`` are those of the chains of aggregations, and ``watermark`` is that
+    of the source. The keys of each chain are in so many ``parts``, ids in ``id_parts``. Tasks store what they have to
+    below ``prefix``. ``newest`` is the latest event time so far; ``hold`` has the watermarks that the epoch does not
+    pass, None for no such limit; ``marks`` those that sources know of, by input and part of it. ``parked`` chains, by
+    number, take no part; ``isolates``: others go on where one of them fails. ``again``: the epoch has been recorded,
+    with its ids and dead letters. ``read_only`` chains are computed for those that read them, and have been stored
+    before.
 
-    The first job (``jobs``) reads the ``shares`` of the input; the one with the number ``job`` reads the ``elements``,
-    which are panes, and the watermarks that come to the first of its stages, or joins, of each chain are
-    ``watermarks``.
+    The first job (``jobs``) reads the ``shares`` of the input; a later one, with the number ``job``, reads the
+    ``elements``, which are panes. ``watermarks`` are those that come to the first of its stages, or joins, by chain.
     """
 
     prefix: str
@@ -114,8 +114,9 @@ class EpochPlan:
 
 
 def divide_into_shares(pipeline: Pipeline, landing: Landing, files: ByInput, number: int) -> tuple[TaskShare, ...]:
-    """``files`` in shares of nearly the same size in bytes, an empty one if there are none: up to ``number``, which can
-    be read at once, or more where there is much to read. A file has pieces for as many as read it at once.
+    """``files`` in shares of nearly the same size in bytes; one empty share if there are no files. There are up to
+    ``number`` shares, which can be read at once, or more where there is much to read. A file has pieces for as many as
+    read it at once.
     """
     whole_files = in_arrival_order(pipeline, files)
     total = sum(piece.file.size for piece in whole_files)
@@ -294,8 +295,8 @@ def file_name(prefix: str, table: str, task: int) -> str:
 
 @dataclass(frozen=True)
 class EpochTask:
-    """One task of an epoch: ``number`` is that of its share of the input, or of its part of ids, or of the keys of the
-    chain with the number ``of_chain``.
+    """One task of an epoch. ``number`` is that of its share of the input, of its part of ids, or of its part of the
+    keys of chain number ``of_chain``.
     """
 
     plan: EpochPlan
@@ -341,7 +342,7 @@ class EpochTask:
         return replace(self, of_chain=number)
 
     def store_rows(self, table: str, rows: pa.RecordBatch | None, *, keyed: bool = False) -> tuple[DataFile, ...]:
-        """Store ``rows`` under names that no other run of the task uses; no file for no rows. Those that are ``keyed``
+        """Store ``rows`` under names that no other run of the task uses; no file for no rows. Rows that are ``keyed``
         as records are, are put in the order of their keys, once they are many.
         """
         first = self.chain.of_records

@@ -2,11 +2,11 @@
 
 A result of a stage (``state.layers``) is stored before the next one is computed; panes go to the stage below.
 
-One task has all parts of the graph of a loop (semantics 13), since a micro-batch touches little of it. It has the role
-of one in the barrier protocol with two inputs: edges come on one, and what goes round on the other, its back-edge. A
-bundle of edges is a record, and so is what a round sends. Its barrier comes after the last round, when it takes its
-part of the snapshot; what is on the back-edge then comes ahead of the barrier that goes round, and is logged. The next
-epoch delivers first what was logged.
+One task has all parts of the graph of a loop (semantics 13), since a micro-batch touches little of it. In the barrier
+protocol it is a task with two inputs. Edges come on one, and what goes round on the other, its back-edge. A bundle of
+edges is a record, and so is what a round sends. Its barrier comes after the last round, when it takes its part of the
+snapshot; what is on the back-edge then comes ahead of the barrier that goes round, and is logged. The next epoch
+delivers first what was logged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -84,8 +84,8 @@ def source_step(
     shares: tuple[task_results.TaskResult, ...],
     loop: tuple[task_results.TaskResult, ...] = (),
 ) -> tuple[FiringClocks, StageClocks]:
-    """The step of the first stage of a ``chain`` that takes records, and its clocks after it, by the results of all
-    ``shares`` of the input. Its watermark passes no window in which something is in flight in its ``loop``.
+    """The step of the first stage of a ``chain`` that takes records, and its clocks after it. Its watermark passes no
+    window in which something is in flight in its ``loop``. ``shares`` are the results of all tasks of the input.
     """
     stage = chain.stages[0]
     clocks = input_clocks(plan, shares, tuple(stage.trigger.percentiles))

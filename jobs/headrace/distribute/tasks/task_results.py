@@ -144,8 +144,8 @@ class StoredLayer(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class BundleOutput:
-    """What became of records in the first stage of a chain; those that were late, and those that it cannot take.
-    ``rows``: what left of them, counted by ``counts``, where they leave as rows.
+    """What became of records in the first stage of a chain; ``late`` are those that were late, ``rejected`` those that
+    the stage cannot take. ``rows``: what left of them, counted by ``counts``, where they leave as rows.
     """
 
     accounting: Accounting = field(default_factory=Accounting)
@@ -157,9 +157,9 @@ class BundleOutput:
 
 @dataclass(frozen=True)
 class ShareOutput:
-    """What a share of the input gave: what its records say; what became of them in each of the ``chains``, by number
-    (where duplicates are told apart only of those that take no part), none if there were no records; rejected rows.
-    ``errors``: why there is nothing of other chains.
+    """What a share of the input gave: what its records say; what became of them in each of the ``chains``, by number,
+    none if there were no records; rejected rows. Where duplicates are told apart, ``chains`` tell only of records that
+    take no part. ``errors``: why there is nothing of other chains.
     """
 
     observations: InputObservations = field(default_factory=InputObservations)
@@ -196,9 +196,9 @@ class LoopOutput:
 
 @dataclass(frozen=True)
 class JoinOutput:
-    """What an epoch did to a part of a join: what is added to its two tables. Of the last join of a chain:
-    ``accounting`` of joined rows in the stage below, those that it cannot take, and what left of them as ``rows``.
-    ``errors``: why there is nothing of its chain, by its number.
+    """What an epoch did to a part of a join: what is added to its two tables. The last join of a chain has the
+    ``accounting`` of joined rows in the stage below. It also has those that the stage cannot take, and what left of
+    them as ``rows``. ``errors``: why there is nothing of its chain, by its number.
     """
 
     left: StoredLayer = field(default_factory=StoredLayer)
@@ -265,8 +265,8 @@ TaskOutput = _OfChains | MergedLayers
 
 @dataclass(frozen=True)
 class TaskResult:
-    """What a task passes on: its ``output``, the digest of all messages that it received, and (task 0 alone) the
-    history: the results of each level above. ``error``: why there is no output. ``requests`` are its own.
+    """What a task passes on: its ``output``, and the digest of all messages that it received. Task 0 alone passes on
+    the history, too: the results of each level above. ``error``: why there is no output. ``requests`` are its own.
     """
 
     output: TaskOutput | None
@@ -345,8 +345,8 @@ def collect_failure(failures: list[Failure]) -> Iterator[None]:
 
 @contextmanager
 def isolate_failure(failures: dict[int, Failure], chain: int, *, isolates: bool) -> Iterator[None]:
-    """An error inside is that of the ``chain`` among ``failures`` if it is ``isolated`` and the error is its own: of a
-    user's code, of a value or a column that outgrows its type. Raises all other errors.
+    """Keep an error inside as that of the ``chain`` among ``failures``, if the chain is isolated and the error is its
+    own. That is an error of a user's code, or of a value or column that outgrows its type. Raises all other errors.
     """
     if not isolates:
         yield
