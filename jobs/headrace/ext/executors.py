@@ -186,7 +186,7 @@ class Engine(Protocol):
 
     @property
     def executor(self) -> str:
-        """Whose state the engine reads and writes. It raises nothing.
+        """Name the executor whose state the engine reads and writes. It raises nothing.
 
         :returns: the executor's name, as manifests say it.
         """
@@ -335,8 +335,8 @@ def _nothing() -> None:
 
 @dataclass(frozen=True)
 class Executor:
-    """One way to compute epochs. ``about`` says it to people, in a few words; ``open`` gives a run what it holds of it:
-    its second argument is a Spark session to use instead of one of the run's own, None if there is none.
+    """One way to compute epochs. ``about`` says it to people, in a few words; ``open`` gives a run its ``Execution``.
+    The second argument is a Spark session to use instead of one of the run's own, or None.
 
     ``check_installed`` raises NotInstalledError unless all that it needs is there. ``is_submitted``: Airflow starts it
     with spark-submit, and not in a process of the task's own.

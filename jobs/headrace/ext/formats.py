@@ -21,9 +21,9 @@ the source where it lies in a record (``place``) and what it holds (``type``). `
 
 **What a format guarantees.** It never guesses: a record that it cannot read is one with a reason in ``unparsed``, and
 becomes a dead letter. One bad record fails no other. Nothing but ``data`` and the arguments is looked at, so a file
-gives the same records each time, with the same positions; spans together give what the whole gives. A format that comes
-to read other records of a file than it did has the next number of ``rules``, and reads by the older ones what was read
-so.
+gives the same records each time, with the same positions; spans together give what the whole gives. A format that
+changes which records it reads of a file has the next number of ``rules``. It reads by the older rules what was read by
+them.
 
 Example::
 

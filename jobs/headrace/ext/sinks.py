@@ -2,8 +2,8 @@
 
 What belongs here: the port of sinks, what a delivery hands to it, what it holds, and its errors.
 
-To bring a sink, write a ``Sink`` (what a definition says: a frozen dataclass with a ``kind``), a target that is open,
-and a ``SinkConnector`` that opens it. Declare the connector under the ``kind``::
+To bring a sink, write a ``Sink``, an open target, and a ``SinkConnector`` that opens it. The ``Sink`` is what a
+definition says: a frozen dataclass with a ``kind``. Declare the connector under the ``kind``::
 
     [project.entry-points."headrace.sinks"]
     dict = "my_package.dict_sink:DICT"
@@ -11,10 +11,11 @@ and a ``SinkConnector`` that opens it. Declare the connector under the ``kind``:
 There are three kinds of targets. An ``OpenSink`` holds rows and can change them: ``apply``. An ``OpenChangeLog`` takes
 records and changes none: ``append``. An ``OpenReceiver`` cannot take back, so it gets final rows alone: ``receive``.
 
-**Order of calls**, for each delivery: ``SinkConnector.open``; ``held``; ``intervention``, if it holds anything; of a
-log that holds nothing ``unknown_records``; then, only if it holds something else than what is published, one ``apply``
-or ``append``; the end of the context. One thread calls. After ``SinkMovedError`` it begins again with ``open``, five
-times at most. An ``OpenReceiver`` is opened, and ``receive`` is called once, if any row has become final.
+**Order of calls**, for each delivery: ``SinkConnector.open``; ``held``; ``intervention``, if it holds anything;
+``unknown_records`` for a log that holds nothing; then, only if it holds something else than what is published, one
+``apply`` or ``append``; the end of the context. One thread calls. After ``SinkMovedError`` it begins again with
+``open``, five times at most. An ``OpenReceiver`` is opened, and ``receive`` is called once, if any row has become
+final.
 
 **What is guaranteed.** ``before`` is what ``held`` said, ``after`` is what ``held`` must say from then on. Publishing,
 releases, rollbacks, promotions and patches all come as one change. Each row of ``changes.removed()`` and
@@ -336,7 +337,7 @@ class SinkState:
 
     @property
     def owner(self) -> tuple[str, str, str]:
-        """Whose rows the target holds. It raises nothing.
+        """Say whose rows the target holds. It raises nothing.
 
         :returns: root, pipeline and output.
         """

@@ -181,8 +181,8 @@ class SourcePosition:
     """How far a source has been read: its position in a snapshot.
 
     ``mark`` is text that the source alone reads; empty at the beginning. ``files`` and ``bytes``: the splits read since
-    then. Of files the mark is the name after which listing starts, and ``recent`` are the newest files read, by name,
-    at most ``look_back``, which sort after it. ``kind`` is that of the source, ``format`` that of its marks.
+    then. For files, the mark is the name after which listing starts. ``recent`` are the newest files read that sort
+    after it, by name, at most ``look_back``. ``kind`` is that of the source, ``format`` that of its marks.
     """
 
     mark: str = ""
@@ -195,9 +195,8 @@ class SourcePosition:
     def to_json(self) -> dict[str, Any]:
         """Give what a snapshot stores; a source has no need to call it. It raises nothing.
 
-        :returns: JSON values, by the field of an input's progress that each is; of ``recent`` only the number. Of
-            sources other than files the mark is a ``position``: an object, if the text is what JSON of it is, else the
-            text.
+        :returns: JSON values, by the field of an input's progress that each is; ``recent`` gives only the number. The
+            mark of sources other than files is a ``position``: an object, if the text is its JSON, else the text.
         """
         read = {"recent": len(self.recent), "files": self.files, "bytes": self.bytes}
         if self.kind == FILES:
@@ -483,8 +482,9 @@ class FetchingReader(SourceReader):
 
 
 class WritingReader(SourceReader):
-    """A reader of files that a job writes of what comes from elsewhere, many at once: nobody knows before how many, and
-    another job may find other records. So they are claimed once they are there, and those of one job alone count.
+    """A reader of files that a job writes with records from elsewhere. Many files are written at once, nobody knows
+    before how many, and another job may find other records. So they are claimed once they are there, and those of one
+    job alone count.
     """
 
     @abstractmethod

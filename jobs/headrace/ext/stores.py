@@ -15,9 +15,9 @@ makes no request. After that any method may be called, from many threads at once
 typed it. Objects are small (manifests, log entries) or up to some hundred megabytes (Parquet files), and are read
 whole or by range. Headrace deletes only what nothing names any more.
 
-**What a store guarantees.** After a method has returned, every process sees its effect: a reader that comes later gets
-the new content, and a listing has the new name. An object is whole or absent. Of many concurrent calls of ``create``
-for one path exactly one succeeds, also across machines: all fencing of writers rests on that. A store that may lose the
+**What a store guarantees.** After a method has returned, every process sees its effect: later readers get the new
+content, and listings have the new name. An object is whole or absent. Exactly one of many concurrent calls of
+``create`` for one path succeeds, also across machines: all fencing of writers rests on that. A store that may lose the
 answer to ``create`` says ``UnknownOutcomeError``, and does not try again by itself.
 
 Example::
@@ -287,7 +287,7 @@ class ObjectStore(Protocol):
         """
 
     def create(self, path: str, data: bytes) -> ObjectInfo:
-        """Put an object if nothing is there; of many concurrent calls for one path exactly one succeeds.
+        """Put an object if nothing is there; exactly one of many concurrent calls for one path succeeds.
 
         :param path: its path.
         :param data: its content.

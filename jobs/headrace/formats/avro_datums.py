@@ -52,7 +52,7 @@ def slice_bytes(data: bytes, begin: Ints, length: Ints) -> pa.Array:
 
 
 Wanted = Mapping[str, "Wanted"]
-"""The fields of a record that are wanted, and of each what is wanted in it; of a field with none all of it is."""
+"""The fields of a record that are wanted, and of each what is wanted in it; a field with none is wanted as a whole."""
 
 _PADDING = 32
 _DECIMAL_BYTES = 16

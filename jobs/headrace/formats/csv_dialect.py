@@ -187,8 +187,8 @@ class Header:
 
 
 def header_of(line: bytes, fields: SourceFields, dialect: CsvDialect, path: str) -> Header:
-    """The header ``line`` of a file. Raises UnreadableFileError if it is none, FileColumnsError if it names a column
-    twice, DialectError if it names a column in another dialect, and none in this one.
+    """The header ``line`` of a file. Raises UnreadableFileError if it is none, and FileColumnsError if it names a
+    column twice. Raises DialectError if it names columns only when it is read in another dialect.
     """
     if len(line) > HEADER_BYTES:
         raise UnreadableFileError(path, f"its header does not end within {HEADER_BYTES} bytes")
@@ -227,7 +227,7 @@ def check_preamble(text: bytes, layout: TextLayout, dialect: CsvDialect, fields:
 
 
 def _check_dialect(line: str, places: Collection[str], dialect: CsvDialect, path: str) -> None:
-    """Raise DialectError for a header that names columns in another dialect; as it is read it names none."""
+    """Raise DialectError for a header that names columns in another dialect; in this dialect it names none."""
     if "\0" in line:
         bare = line.replace("\0", "")
         if _likeliest_dialect(bare, places, dialect) is not None or count_named(bare, places, dialect):

@@ -4,9 +4,9 @@ A format is a subclass of ``FileFormat``, or of ``formats.lines.TextFormat`` if 
 another distribution is an entry point of ``headrace.formats``. Files are read by many threads at once. What is read
 (``ScannedRecords``) are columns of the source's schema, before anybody judges them.
 
-``RequiredColumns`` are those that a file must have: what something reads, unless the source takes a column that is
-missing for NULL, and always that without which every record would be a dead letter. What can be wrong with a file is
-an error of its own.
+``RequiredColumns`` are those that a file must have. A column that something reads is one, unless the source takes a
+missing column for NULL. A column without which every record would be a dead letter always is. What can be wrong with a
+file is an error of its own.
 """
 
 import difflib
@@ -67,8 +67,8 @@ class MissingColumnError(FileColumnsError, code="data.missing_column"):
 
 
 class DialectError(FileColumnsError, code="data.csv_dialect"):
-    """A CSV file is written in another way than it is read: by its header, which names columns of the source otherwise
-    and none as it is, or by its first records.
+    """A CSV file is written in another way than it is read. Its header names columns of the source only if it is read
+    otherwise; or its first records show it.
     """
 
     what_to_do = (
@@ -109,9 +109,9 @@ NOUNS = {
 class ScannedRecords:
     """Records of one file, in order. ``unparsed`` says why a record does not parse (its columns are NULL then), NULL if
     it does; ``position`` is the number of its line (row, in Parquet) in the file, from 0. ``raw`` gives the bytes of
-    those records that it is asked for. ``lacks``: columns that no record has though something reads them, each with the
-    name in the file that is most like it, or None (of JSON; other formats say so at once). None if no record parses.
-    ``has_text``: whether those bytes are text.
+    those records that it is asked for. ``lacks`` has columns that no record has though something reads them, each with
+    the most similar name in the file, or None. Only JSON has them; other formats say so at once. It is None if no
+    record parses. ``has_text``: whether those bytes are text.
     """
 
     columns: Mapping[str, pa.Array]
@@ -335,8 +335,8 @@ class FileFormat(ABC):
     """Whether a record that does not parse has bytes (``ScannedRecords.raw``) that can land again in another file."""
 
     rules: ClassVar[int] = 0
-    """The number of its rules. One that reads other records than it did has the next number, and still reads files by
-    the older ones (``by_rules``): those that were read so before, in a replay.
+    """The number of its rules. A format that changes which records it reads has the next number. It still reads files
+    by older rules (``by_rules``): in a replay, those that were read so before.
     """
 
     def by_rules(self, rules: int) -> "FileFormat":
@@ -455,8 +455,8 @@ def read_file(
     """The records in the ``span`` of a file with the content ``data``, which must have what is ``required``. ``rules``:
     the number of those by which it was read before.
 
-    Raises UnreadableFileError if it is not a whole file of its format, FileColumnsError for a column that is missing or
-    does not fit, LargeFileError for more text than MOST_BYTES.
+    Raises UnreadableFileError if it is not a whole file of its format, and LargeFileError for more text than
+    MOST_BYTES. Raises FileColumnsError for a column that is missing or does not fit.
     """
     form = source.file_format
     if rules is not None and rules < form.rules:

@@ -52,8 +52,8 @@ _OTHER_ENCODINGS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\0\0\xfe\
 
 
 def check_json_lines(lines: TextLines, first: TextLines, path: str) -> None:
-    """Raise UnreadableFileError if the ``first`` line of a file, or one of the ``lines`` that were cut of it, is more
-    than one record, or a part of a larger value.
+    """Raise UnreadableFileError if the ``first`` line of a file, or one of the ``lines`` cut from it, is no single
+    record. Such a line has more than one record, or a part of a larger value.
     """
     if len(first):
         _check_first(first.text[0].as_py(), path)
@@ -255,8 +255,8 @@ def _scan_records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool)
 def _missing_by_file(
     records: file_format.ScannedRecords, wanted: SourceFields, joined: JoinedLines
 ) -> tuple[dict[str, str | None] | None, ...]:
-    """The ``wanted`` columns that no record of a file has, not even as null, each with the most similar name in its
-    first record, in the object where it would be. None of a file of which no record parses, which says nothing.
+    """The ``wanted`` columns that no record of a file has, not even as null. Each comes with the most similar name in
+    the first record, in the object where it would be. None of a file of which no record parses, which says nothing.
     ``records`` were parsed from the ``joined`` lines, of which there are some.
     """
     filled = np.flatnonzero(joined.lengths)
@@ -481,7 +481,7 @@ class _NotThereError(Exception):
 
 
 def _value_of(record: Mapping[str, Any], field: SourceField) -> Any:
-    """The value of ``field`` in a parsed record; of one in a list of objects the list of them. Raises
+    """The value of ``field`` in a parsed record; a field in a list of objects has a list of values. Raises
     _NotThereError.
     """
     if not field.through:

@@ -378,8 +378,8 @@ def line_bounds(text: bytes, span: file_format.Span, layout: TextLayout) -> tupl
 
 
 def split_lines(text: bytes, piece: tuple[int, int] | None = None, layout: TextLayout = LINES) -> TextLines:
-    """The lines of a ``piece`` of ``text``, or of all of it, which end with a newline, a carriage return, or both, that
-    is not in quotes. A byte order mark is no part of the first one; a line of nothing but blanks is none.
+    """The lines of a ``piece`` of ``text``, or of all of it. A line ends with a newline, a carriage return, or both,
+    outside of quotes. A byte order mark is no part of the first one; a line of nothing but blanks is none.
     """
     if piece is None:
         text = text.removeprefix(codecs.BOM_UTF8)
@@ -514,8 +514,8 @@ class TextFormat(file_format.FileFormat):
 
     @property
     def is_as_before(self) -> bool:
-        """Whether files are read as up to 0.1.2: names say what is compressed, timestamps are ISO 8601 alone, and lines
-        are all that a file is looked at for.
+        """Whether files are read as up to 0.1.2. Then names say what is compressed, timestamps are ISO 8601 alone, and
+        a file is checked for nothing but lines.
         """
         return False
 
@@ -530,7 +530,7 @@ class TextFormat(file_format.FileFormat):
     ) -> file_format.ScannedRecords:
         """Make records of lines.
 
-        :param lines: the lines of a part of a file. Those that equal a header are no records; it may be among them.
+        :param lines: the lines of a part of a file. Lines that equal a header are no records; it may be among them.
         :param header: the first line of the file that is not blank; None: the format has no header.
         :param fields: the columns that are wanted, and where each is in a record.
         :param required: the columns that must be there.

@@ -398,9 +398,10 @@ def _reads_part(own: pa.DataType, kind: ColumnType) -> bool:
 
 
 def values_as(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, pa.Array | None]:
-    """A stored column as one of ``kind``, and which values do not fit it: strings that are not text, times that 64 bits
-    do not hold in microseconds, dates beyond the calendar, decimals with more digits; lists, structs and maps with such
-    a value, and maps in which a key stands twice.
+    """A stored column as one of ``kind``, and which values do not fit it. Values that do not fit are strings that are
+    not text, times that 64 bits do not hold in microseconds, and dates beyond the calendar. Decimals with more digits
+    do not fit either, nor do maps in which a key stands twice. Lists, structs and maps with such a value do not fit as
+    a whole.
     """
     if isinstance(kind, StructType | MapType):
         made = kernel_columns.canonical_values(_nested_values(values, kind), kind)

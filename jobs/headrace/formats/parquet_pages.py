@@ -122,10 +122,10 @@ def bounds_of_groups(file: pq.ParquetFile, path: str) -> Ints:
 
 
 def check_chunks(data: bytes, file: pq.ParquetFile, groups: Iterable[int], columns: Sequence[str], path: str) -> None:
-    """Raise UnreadableFileError if ``columns`` of the ``file`` with the content ``data`` have other numbers of values
-    in some of the row ``groups`` than those have rows (one for each row; where something repeats, one at least), or
-    their pages have other numbers than the footer says. They have been read before: Arrow ends the process if a chunk
-    with some kinds of damage is asked for its counts, and raises an error if it is read.
+    """Raise UnreadableFileError if ``columns`` of the ``file`` with the content ``data`` are damaged in some of the row
+    ``groups``. A column must have one value for each row (where something repeats, at least one), and pages with the
+    numbers that the footer says. The columns have been read before. Arrow ends the process if a chunk with some kinds
+    of damage is asked for its counts; reading it raises an error.
     """
     leaves = [file.schema.column(number) for number in range(file.metadata.num_columns)]
     starts = tuple(f"{place}." for place in columns)
