@@ -3,8 +3,8 @@
 A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (int64, granules), and
 ``_admitted`` (whether the filter is TRUE). It has the key columns, whether it comes from a source or is a pane. It has
 the inputs of aggregates and triggers (``CompiledStage.inputs``), and ``_sign`` where elements can be withdrawn,
-``_record`` for users' own window functions and triggers. Rows stand in their order of arrival. Those that become no
-part of an aggregate are counted by what became of them.
+``_record`` for users' own window functions and triggers. Rows stand in their order of arrival. Rows that become no part
+of an aggregate are counted by what became of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -99,7 +99,7 @@ def decide_participation(stage: CompiledStage, rows: Columns, rejects: pa.Array 
 
 def inputs_of(stage: CompiledStage, rows: Columns, decided: Columns) -> dict[str, pa.Array]:
     """What aggregates, triggers and users' own objects read of ``rows`` (``with_size``), and whether each of them
-    withdraws another one. Of rows that take no part, as ``decide_participation`` has ``decided``, it may be NULL.
+    withdraws another one. It may be NULL for rows that take no part, as ``decide_participation`` has ``decided``.
 
     Raises RowOverflowsError for the first row that takes part and has a value that its type does not hold.
     """
@@ -192,8 +192,8 @@ def takes_part(judged: Columns) -> NDArray[np.bool_]:
 
 
 def element_size(rows: Columns, schema: Schema, length: int) -> pa.Array:
-    """Bytes of each element (semantics 9.5): 8 for a number, timestamp or date, 16 for a decimal, 1 for a bool, their
-    length for bytes and strings in UTF-8, nothing for NULL; what is nested is as large as the values in it.
+    """Bytes of each element (semantics 9.5): 8 for a number, timestamp or date, 16 for a decimal, 1 for a bool, none
+    for NULL. Bytes and strings count by their length, in UTF-8; what is nested is as large as the values in it.
     """
     total = pa.repeat(pa.scalar(0, pa.int64()), length)
     for name, kind in schema.items():
@@ -296,12 +296,13 @@ def aggregate_rows(
     hashed: "KeyHashes | None" = None,
 ) -> AggregatedBundle:
     """Judged rows (``elements``) as the delta of an epoch, under the watermark that the last epoch left. ``place`` is
-    that of the first row in the order of arrival: an epoch may be aggregated in shares, whose deltas stand one below
+    that of the first row in the order of arrival. An epoch may be aggregated in shares, whose deltas stand one below
     the other in that order.
 
     The delta has a row for each (key, window), or for each gap-aligned part of a session, in the order of (hash,
-    window): ``_h``, keys, ``_ws``, ``_we``, ``_n``, parts of accumulators, ``CompiledStage.carried``. Late is judged by
-    the own window of an element (semantics 3.1a). ``hashed``: those of keys of the same rows, for other stages.
+    window). Its columns are ``_h``, keys, ``_ws``, ``_we``, ``_n``, parts of accumulators, and
+    ``CompiledStage.carried``. Late is judged by the own window of an element (semantics 3.1a). ``hashed``: those of
+    keys of the same rows, for other stages.
     """
     hashed = KeyHashes() if hashed is None else hashed
     fates = fates_of(judged)
@@ -492,7 +493,7 @@ class _Bundle:
         return self._rows.take(pa.array(order))
 
     def _window_columns(self) -> dict[str, pa.Array]:
-        """The window of each group; of a part of a session the span of its elements."""
+        """The window of each group; for a part of a session, the span of its elements."""
         where = self.stage.where
         if isinstance(where, Sessions):
             first, last = self._ends_of_times()
@@ -545,7 +546,7 @@ class _Bundle:
         return to_lists(value, self.groups)
 
     def _stamp_columns(self) -> dict[str, pa.Array]:
-        """The timestamp that elements give their pane; those behind the output watermark give none (semantics 6.1,
+        """The timestamp that elements give their pane; elements behind the output watermark give none (semantics 6.1,
         6.2).
         """
         stage = self.stage

@@ -5,8 +5,8 @@
 
 The hash of a key is XXH64 with seed 0 over these bytes, made of little-endian words of 64 bits:
 
-1. a byte for each of its columns, and zeros up to a whole word: 0 for NULL, 1 for an int, 2 a float, 3 a string, 4 a
-   bool, 5 a timestamp, 6 a date, 7 bytes, 8 a decimal;
+1. a byte for each of its columns, and zeros up to a whole word. The byte is 0 for NULL, 1 for an int, 2 a float, 3 a
+   string, 4 a bool. It is 5 for a timestamp, 6 a date, 7 bytes, 8 a decimal;
 2. a word for each column: the int; the bits of the float (-0.0 as 0.0, NaN as 7FF8000000000000); how many bytes of
    UTF-8 the string has; 0 or 1; the microseconds since 1970 UTC; the days since 1970; how many bytes there are; two
    words for the decimal, the lower half of its billionths (128 bits, two's complement) and the upper; for NULL 0;
@@ -45,7 +45,7 @@ _STRIPE = len(_START)
 
 
 def xxh64_of_columns(words: Sequence[UInt64s]) -> UInt64s:
-    """The hash of each row of ``words``; of those of one row it has as many as the others have rows."""
+    """The hash of each row of ``words``; a column of one row counts for all rows."""
     whole = len(words) - len(words) % _STRIPE
     lanes = [np.array([start], np.uint64) for start in _START]
     for i in range(0, whole, _STRIPE):
@@ -134,7 +134,7 @@ HASH_BITS: Final = Size(2**64 - 1)
 """The bits of a key's hash that count: fewer only in tests of keys whose hashes are equal."""
 
 _SAMPLE_NUMBERS, _FEW_DISTINCT = 1024, 256
-"""Of so many numbers few are different."""
+"""The size of a sample of numbers, and how many different ones in it count as few."""
 
 _OF_NOTHING = np.uint64(0xEF46DB3751D8E999)
 """The hash of no bytes: of a key without columns."""
@@ -188,8 +188,8 @@ def _encoding_words(column: pa.Array) -> list[Words]:
 
 
 def _value_words(column: pa.Array) -> Words:
-    """What stands for the values of ``column``: equal values are equal words, different ones other words but for
-    strings and bytes, of which it is the length.
+    """Words that stand for the values of ``column``: equal values are equal words, different ones are different words.
+    For strings and bytes the word is only the length.
     """
     if column.type == pa.float64():
         return _float_word(kernel_columns.as_numpy(column.fill_null(0.0)))
@@ -296,8 +296,8 @@ def _reorder_runs(
     falls: kernel_columns.Ints,
     bits: np.uint64,
 ) -> bool:
-    """Put rows of ``order`` in the order of ``column_in_order``, within runs that the rows at ``begins`` begin:
-    those runs in which it ``falls`` behind some rows. FALSE if that does not fit 64 bits.
+    """Put rows of ``order`` in the order of ``column_in_order``, within runs that start at the rows ``begins``. Only
+    runs in which the column ``falls`` behind some rows are ordered. FALSE if that does not fit 64 bits.
     """
     runs = np.cumsum(begins)
     is_wanted = np.zeros(int(runs[-1]) + 1, np.bool_)
@@ -373,14 +373,15 @@ def _rank_numbers(numbers: kernel_columns.Ints, bits: np.uint64) -> tuple[Words,
 LEAST_ROWS: Final = Size(1 << 16)
 ROWS_OF_A_KEY: Final = Size(4)
 NUMBERS_OF_A_ROW: Final = Size(2)
-"""Keys get numbers where there are so many rows, and so many of a key; of these there may be some for each row."""
+"""Keys get numbers where there are so many rows, and so many of a key; there may be a few numbers for each row."""
 
 _ROWS_LOOKED_AT = 1 << 14
 
 
 class KeyGroups(msgspec.Struct, frozen=True):
-    """Rows by key, and by what they are within: the ``hashes`` and ``keys`` of groups, for each of them one of the
-    ``rows`` that are within the same, and which rows are in which. ``numbered``: the same by number, if they have one.
+    """Rows by key, and by what they are within. ``hashes`` and ``keys`` are those of groups; ``rows`` has for each
+    group one row that is within the same. ``groups`` says which rows are in which. ``numbered``: the same by number, if
+    they have one.
     """
 
     hashes: Words

@@ -1,8 +1,8 @@
 """Loops on columns (semantics 13): a loop compiled, its vertices in memory, and the rounds in which messages go.
 
 In a round messages are delivered to vertices, and those whose value has become better send it over their edges. Only
-vertices that an epoch touches are in memory, each with its value in a window at a *place*, and edges of those that have
-sent. All other edges stay where they are stored.
+vertices that an epoch touches are in memory, each with its value in a window at a *place*. Edges are in memory if their
+vertex has sent. All other edges stay where they are stored.
 """
 
 from abc import ABC, abstractmethod
@@ -446,8 +446,8 @@ class Rounds:
         self._is_changed = np.zeros(0, np.bool_)
 
     def first_messages(self, in_flight: pa.RecordBatch, new: NewEdges) -> Messages:
-        """What the first round delivers: what was ``in_flight``, the values that ends of ``new`` edges have by
-        themselves, and what goes over these edges of values that there were before.
+        """What the first round delivers. It is what was ``in_flight``, the values that ends of ``new`` edges have by
+        themselves, and what older values send over these edges.
         """
         messages = [Messages(self._take_up(in_flight), in_flight.column(VALUE))]
         edges, opposites = new.rows, new.opposites
@@ -494,7 +494,7 @@ class Rounds:
 
     def _send_over_edges(self, sources: Ints, targets: Ints, terms: pa.RecordBatch) -> Messages:
         """What vertices at the places ``sources`` send over edges with these ``terms``, the best for each of the
-        ``targets``; those without a value send nothing.
+        ``targets``; vertices without a value send nothing.
         """
         messages = self._improving_messages(
             _messages_of_values(targets, self.loop.arriving_values(self._values.values_at(sources), terms))
@@ -558,7 +558,7 @@ class Rounds:
         return self._placed.places_of(rows.column(hash_column), rows.column(vertex), *window)
 
     def _take_up(self, vertices: pa.RecordBatch) -> Ints:
-        """The places of ``vertices``, or of messages, each of another one; those that had none get one, with their
+        """The places of ``vertices``, or of messages, each of another one; vertices without a place get one, with their
         stored value.
         """
         places = self._places_of(vertices, c.HASH, VERTEX)

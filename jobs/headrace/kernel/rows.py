@@ -38,9 +38,9 @@ class LeavingRows(msgspec.Struct, frozen=True):
 def select_rows(
     stage: CompiledStage, judged: Columns, watermark: Instant, *, epoch: int, task: int, first: int = 0
 ) -> LeavingRows:
-    """The rows of ``judged`` elements that are accepted, in their order, under the ``watermark`` that the last epoch
-    left: what is behind it leaves, too, and is LATE. ``task`` is the number of who computes them in the epoch, which
-    numbers its rows from ``first`` on.
+    """The rows of ``judged`` elements that are accepted, in their order. Rows behind ``watermark``, which the last
+    epoch left, leave, too, and are LATE. ``task`` is the number of who computes them in the epoch, which numbers its
+    rows from ``first`` on.
     """
     fates = fates_of(judged)
     accepted_rows = np.flatnonzero(fates == Disposition.ACCEPTED)
@@ -66,8 +66,8 @@ def select_rows(
 
 
 def rows_of_groups(result: StageResult, *, first: int) -> pa.RecordBatch:
-    """The rows that leave of the panes of an epoch, as ``CompiledStage.pane_schema`` says, numbered from ``first`` on:
-    what a later pane of an epoch gives again leaves once, and what stays does not leave.
+    """The rows that leave of the panes of an epoch, as ``CompiledStage.pane_schema`` says, numbered from ``first`` on.
+    A row that several panes of an epoch give leaves once; a row that stays does not leave.
     """
     stage, emission = result.stage, result.emission
     rows, groups = of_lists(emission.panes.field(c.ROWS))
@@ -92,8 +92,8 @@ def rows_of_groups(result: StageResult, *, first: int) -> pa.RecordBatch:
 
 
 def net_rows(columns: Sequence[pa.Array], signs: Ints, group: Ints) -> Ints:
-    """Find which of some rows are left where a row and its withdrawal in one ``group`` make nothing: of equal ones the
-    last, in their order.
+    """Find the rows that are left where a row and its withdrawal in one ``group`` cancel out. Among equal rows the last
+    ones are left, in their order.
     """
     if not (signs < 0).any():
         return np.arange(len(signs))

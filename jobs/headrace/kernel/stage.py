@@ -106,9 +106,9 @@ class CompiledStage:
 
     @cached_property
     def slides(self) -> SlidingWindows | None:
-        """The windows if elements are aggregated by slice before each is in several windows
-        (``kernel.windows``): where these overlap, the order of arrival does not count,
-        and what elements come to is smaller than they are.
+        """The windows if elements are aggregated by slice before each is in several windows (``kernel.windows``).
+        Slices are used where windows overlap, the order of arrival does not count, and aggregates are smaller than the
+        elements.
         """
         where = self.where
         if not isinstance(where, SlidingWindows) or where.size <= where.period or self.is_ordered:
@@ -282,8 +282,8 @@ class CompiledStage:
 
     @property
     def counts_net(self) -> bool:
-        """Whether a window of which every element was withdrawn must be told from others (semantics 9.1). Of rows that
-        leave by themselves it is known of each whether it is there.
+        """Whether a window of which every element was withdrawn must be told from others (semantics 9.1). Rows that
+        leave by themselves need no such count, since each is known to be there or not.
         """
         return self.retracting and self.stage.withdrawable and not self.stage.aggregation.takes_each
 

@@ -1,7 +1,7 @@
 """State rows of several layers as one: the newest of each (key, window), and which of them an epoch's delta touches.
 
-Rows of a layer stand in the order of (hash, window). Of several rows of one (key, window) the one of the newest layer
-counts.
+Rows of a layer stand in the order of (hash, window). The row of the newest layer counts among several of one (key,
+window).
 
 ``match_rows`` tells which state rows and rows of the delta become one window, with what becomes of them (semantics 2.4,
 3.1, 3.5, 12.15). ``rows_with_signal`` finds those that a signal of the epoch touches.
@@ -76,7 +76,7 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def remaining_rows(stage: CompiledStage, layers: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """The newest of rows that were looked up in ``layers``, oldest first. Those that say that a window is gone are left
+    """The newest of rows that were looked up in ``layers``, oldest first. Rows that say that a window is gone are left
     out.
     """
     batches = [rows for rows in layers if rows.num_rows]
@@ -294,8 +294,8 @@ def match_rows(stage: CompiledStage, sides: Sides) -> MatchedWindows:
 def _spare_closed_windows(
     sides: Sides, kind: Ints, key: Ints, own: tuple[Ints, Ints], result: tuple[Ints, Ints]
 ) -> None:
-    """A merge that gives exactly a closed window does not happen: its new elements belong to the closed window, which
-    drops them, and what is open stays as it is (3.1c, 3.5, 12.15).
+    """Keep merges from giving exactly a closed window. New elements of such a merge belong to the closed window, which
+    drops them, and open windows stay as they are (3.1c, 3.5, 12.15).
     """
     groups = group_by_key(key.astype(np.uint64), [], *result)
     is_closed = sides.is_closed if groups.order is None else sides.is_closed[groups.order]

@@ -315,7 +315,8 @@ def step_stage(
     is_batch: bool = False,
 ) -> StageResult | None:
     """One epoch (semantics 12.1): ``delta`` under the old watermark, due deadlines, ``signals``, then the watermark
-    step; of a batch only that. ``state`` are the rows that ``state.lookup`` found. None if there is nothing to look at.
+    step; a batch has only the watermark step. ``state`` are the rows that ``state.lookup`` found. None if there is
+    nothing to look at.
     """
     if delta is None and not state.num_rows:
         return None

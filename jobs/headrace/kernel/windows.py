@@ -1,8 +1,8 @@
 """Where in event time, on columns: the windows of each row, by assignment or by slices that windows share.
 
-Elements of a key that are in the same sliding windows are aggregated once, and what they come to counts in each of
-these (the paired windows of Krishnamurthy, Wu and Franklin, SIGMOD 2006). Late is judged by window, so all elements of
-a slice are late for the same ones. Windows of a key may become one together (semantics, section 2).
+Elements of a key that are in the same sliding windows are aggregated once, and the result counts in each of these
+windows. These are the paired windows of Krishnamurthy, Wu and Franklin (SIGMOD 2006). Late is judged by window, so all
+elements of a slice are late for the same ones. Windows of a key may become one together (semantics, section 2).
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class AssignedRows:
-    """Rows in their windows, in the order of rows and of each one's windows; those that are in none are missing.
+    """Rows in their windows, in the order of rows and of each one's windows; rows in no window are missing.
 
     ``stamp`` is the timestamp that a row gives its pane there; None: its event time.
     """
@@ -120,8 +120,8 @@ def count_windows(where: model_windows.WindowFn, at: Ints) -> Ints:
 
 
 def _sliding_reach(where: model_windows.SlidingWindows, instants: Ints) -> tuple[Ints, Ints]:
-    """How long before each time the last window starts, and how many reach it: the last starts at the last multiple of
-    the period, those before it reach the time for as long as ``size`` goes (2.3).
+    """How long before each time the last window starts, and how many windows reach it. The last starts at the last
+    multiple of the period; earlier ones reach the time while ``size`` allows (2.3).
     """
     size, period = int(where.size), int(where.period)
     time_since_start = (instants - int(where.offset)) % period
@@ -227,8 +227,8 @@ class InWindows(msgspec.Struct, frozen=True):
 
 
 class InSlices(msgspec.Struct, frozen=True):
-    """The rows of a bundle by slice: ``windows`` are those of slices, in the order of their ``starts``, and ``place``
-    says the slice of each row; a row that takes no part has one behind the last.
+    """The rows of a bundle by slice. ``windows`` are those of slices, in the order of their ``starts``. ``place`` says
+    the slice of each row; a row that takes no part has one behind the last.
     """
 
     windows: AssignedRows
@@ -283,8 +283,8 @@ def in_windows(stage: CompiledStage, delta: pa.RecordBatch, watermark: Instant) 
 
 
 def folded(stage: CompiledStage, delta: pa.RecordBatch) -> pa.RecordBatch:
-    """A ``delta``, in any order, with one row for each (key, window), in the order of (hash, window); as it is where
-    windows merge or elements are listed.
+    """A ``delta``, in any order, with one row for each (key, window), in the order of (hash, window); it stays as it is
+    where windows merge or elements are listed.
     """
     if stage.merging or stage.lists or not {*stage.carried} <= {*_column_merges(stage)}:
         return delta.take(pa.array(in_order_of_hashes(as_numpy(delta.column(c.HASH)))))

@@ -1,9 +1,9 @@
 """What one (key, window) becomes in one epoch, as a column program (semantics, sections 3 to 5 and 12.1).
 
-The program reads the state of the window (merged already, if windows merged), the number of elements that the epoch
-brings, and the clocks: ``W`` before and after, ``P``. It says what the window emits at its two moments, the bundle
-(with due deadlines) under the old watermark and then the watermark step, and what is stored. A window can fire at
-both: coalescing them is wrong. A batch has only the second.
+The program reads the state of the window (merged already, if windows merged), and the number of elements that the epoch
+brings. It reads the clocks: ``W`` before and after, ``P``. It says what is stored, and what the window emits at its two
+moments. These are the bundle (with due deadlines) under the old watermark, then the watermark step. A window can fire
+at both: coalescing them is wrong. A batch has only the second.
 """
 
 from collections.abc import Mapping
@@ -62,9 +62,9 @@ class FiringStep(NamedTuple):
 
 @dataclass(frozen=True)
 class FiringPlan:
-    """The program and where its results are: possible panes in order (of the bundle or a deadline, of signals if the
-    trigger waits for any, of the watermark step; of a batch the last alone), the new state, whether the row changed at
-    all.
+    """The program and where its results are. ``panes`` are the possible ones in order: of the bundle or a deadline, of
+    signals if the trigger waits for any, of the watermark step. A batch has only the last. The other results are the
+    new state, and whether the row changed at all.
     """
 
     program: Program
@@ -209,14 +209,14 @@ def compile_firing(
     counts_net: bool | None = None,
     is_batch: bool = False,
 ) -> FiringPlan:
-    """The program for windows of one aggregation; of a batch, if ``is_batch``.
+    """The program for windows of one aggregation; the program for a batch, if ``is_batch``.
 
-    It reads these columns of the row: state columns of an open window (initial values where there is none), ``_has``,
-    ``_was_closed``, ``_n``, the measures of ``node``, the clocks, ``_heard_`` of each signal of ``node``, and the
-    window. It reads ``_merged`` when windows can merge, ``_held`` unless panes are stamped with the end of the window,
-    ``_same`` (never NULL) and ``_live_time`` where unchanged panes are elided. If elements are ``withdrawable``, also
-    ``_nr``, and ``_net`` (delta included) if the row ``counts_net``, as in retracting mode unless it says otherwise: a
-    window of which every element was withdrawn has no pane (9.1).
+    It reads these columns of the row: ``_has``, ``_was_closed``, ``_n``, and the state columns of an open window
+    (initial values where there is none). It also reads the measures of ``node``, the clocks, ``_heard_`` of each signal
+    of ``node``, and the window. It reads ``_merged`` when windows can merge, and ``_held`` unless panes are stamped
+    with the end of the window. Where unchanged panes are elided it reads ``_same`` (never NULL) and ``_live_time``. If
+    elements are ``withdrawable``, it reads ``_nr``, and ``_net`` (delta included) if the row ``counts_net``. The
+    default for that is whether the mode is retracting: a window of which every element was withdrawn has no pane (9.1).
     """
     if counts_net is None:
         counts_net = withdrawable and how.accumulation is Accumulation.RETRACTING
@@ -228,7 +228,7 @@ def compile_firing(
 
 
 class _Firing:
-    """One window in one epoch while its program is being built: the bundle comes, the trigger answers to it, the
+    """One window in one epoch while its program is being built. The bundle comes, the trigger answers to it, the
     watermark steps, and what is left is stored.
     """
 

@@ -143,7 +143,7 @@ class Bag:
 
     @property
     def mode(self) -> pa.Array:
-        """The value that is there most often; of several the smallest."""
+        """The value that is there most often; the smallest one if there are several."""
         bag = self.there
         most = bag.groups.reduce(np.maximum, bag.times, 0)
         is_most = bag.times == np.repeat(most, bag.groups.sizes)

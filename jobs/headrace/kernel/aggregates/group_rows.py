@@ -281,8 +281,8 @@ class GroupFailedError(Exception):
 
 
 def _check_times(take: GroupFunction | GroupQuery, table: pa.Table, of_row: kernel_columns.Ints) -> None:
-    """Raise GroupFailedError for a time that no calendar has in rows of ``table``, made of the groups that ``of_row``
-    numbers, and for one that has no event time.
+    """Raise GroupFailedError for a row of ``table`` with a time that no calendar has, or without an event time.
+    ``of_row`` numbers the groups that the rows were made of.
     """
     for field in table.schema:
         if not (pa.types.is_timestamp(field.type) or pa.types.is_date32(field.type)):
@@ -466,12 +466,12 @@ def _entries_type(kind: pa.DataType) -> pa.ListType:
 
 
 def to_comparable(column: pa.Array) -> pa.Array:
-    """``column``; of what is nested integers, which are equal where these are."""
+    """``column``; nested values become integers that are equal where the values are."""
     return pa.array(_rank_values(column)) if kernel_columns.is_nested(column.type) else column
 
 
 def _rank_values(column: pa.Array) -> kernel_columns.Ints:
-    """Integers in the order of values: of lists by their first items, of structs by their first fields, of maps as of
+    """Integers in the order of values. Lists are ordered by their first items, structs by their first fields, maps as
     lists of keys with their values; NULL is below all of them.
     """
     if pa.types.is_map(column.type):

@@ -91,7 +91,7 @@ def _flip_float_bits(bits: Ints) -> Ints:
 
 
 def _code_decimals(values: pa.Array) -> CodedValues:
-    """Billionths; of numbers that need more than 64 bits for them places among the distinct ones."""
+    """Billionths; places among the distinct values, if numbers need more than 64 bits."""
     numbers = to_small_integers(values)
     return _code_by_rank(values) if numbers is None else CodedValues(numbers, DECIMAL)
 
@@ -174,8 +174,8 @@ def sorted_codes(codes: Ints, groups: Groups) -> Ints:
 
 
 def nearest_rank(weights: Ints, groups: Groups, q: float) -> Ints:
-    """The row of each group at the rank of ``q``, of rows in order that stand for ``weights`` values each; of a group
-    without rows any number.
+    """The row of each group at the rank of ``q``, of rows in order that stand for ``weights`` values each; a group
+    without rows gets any number.
     """
     weight_sums = np.append(0, np.cumsum(weights))
     starts, ends = weight_sums[groups.offsets[:-1]], weight_sums[groups.offsets[1:]]
@@ -183,7 +183,7 @@ def nearest_rank(weights: Ints, groups: Groups, q: float) -> Ints:
 
 
 def _nearest_ranks(sizes: Ints, q: float) -> Ints:
-    """``q`` is the decimal as it is written. Of groups of n rows in all, fewer than sqrt(2n) sizes differ."""
+    """``q`` is the decimal as it is written. Groups of n rows in all have fewer than sqrt(2n) different sizes."""
     part = Fraction(repr(float(q)))
     different, place = np.unique(sizes, return_inverse=True)
     ranks = [max(math.ceil(part * int(size)), 1) for size in different]
@@ -212,8 +212,8 @@ def extreme_values(values: pa.Array, groups: Groups, *, is_largest: bool) -> pa.
 
 @dataclass(frozen=True)
 class ByPart(AccumulatorPart):
-    """The value that goes by the largest of something, or the smallest, with that; of several the largest or smallest.
-    Values are structs of both.
+    """The value that goes by the largest of something, or the smallest, with that; the largest or smallest if there are
+    several. Values are structs of both.
     """
 
     is_largest: bool
@@ -237,7 +237,7 @@ class ByPart(AccumulatorPart):
 
 @dataclass(frozen=True)
 class TimedPart(ByPart):
-    """The value of the latest event time, or of the earliest; of several the largest or smallest."""
+    """The value of the latest event time, or of the earliest; the largest or smallest if there are several."""
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         non_null = elements.non_null(groups)

@@ -45,7 +45,7 @@ from headrace.model.arguments import Arguments, check_keywords
 from headrace.model.expressions.expr import Expr
 
 HASHES = 512
-"""Of up to so many values the hashes are stored, and the count is exact."""
+"""The most values of which hashes are stored, so that the count is exact."""
 
 REGISTERS = 2**12
 
@@ -267,9 +267,9 @@ def _quantile_sketch(items: pa.Array) -> bytes:
 
 @check_keywords
 def merge_distinct_sketches(sketches: "Iterable[bytes | None]") -> int:
-    """How many different values all ``sketches`` saw together, to a relative error of 5 %: what ``distinct_sketch``
-    gave of several keys or windows, as bytes in a list, a pandas Series or an Arrow column. NULLs count for nothing.
-    The values were of one type. Raises SketchError.
+    """How many different values all ``sketches`` saw together, to a relative error of 5 %. A sketch is what
+    ``distinct_sketch`` gave for a key or window. They come as bytes in a list, a pandas Series or an Arrow column.
+    NULLs count for nothing. The values were of one type. Raises SketchError.
 
     >>> hr.merge_distinct_sketches([])
     0
@@ -287,9 +287,10 @@ Number = int | float | Decimal
 def merge_quantile_sketches(
     sketches: "Iterable[bytes | None]", qs: "Sequence[float]"
 ) -> "list[int | float | Decimal | None]":
-    """For each of ``qs`` (0 to 1) a value at or below which that part of the values lies that all ``sketches`` saw, to
-    a rank error of 2 %. They are what ``quantile_sketch`` gave of several keys or windows: bytes in a list, a pandas
-    Series or an Arrow column. NULLs count for nothing; of no sketches each is None. Raises SketchError.
+    """For each of ``qs`` (0 to 1), a value with that part of all values at or below it. Its rank error is 2 %. The
+    values are those that all ``sketches`` saw. They are what ``quantile_sketch`` gave of several keys or windows: bytes
+    in a list, a pandas Series or an Arrow column. NULLs count for nothing; without sketches each is None. Raises
+    SketchError.
 
     >>> hr.merge_quantile_sketches([], [0.5, 0.99])
     [None, None]

@@ -6,12 +6,12 @@ of one group in their order of arrival; a group may be empty. State and delta be
 both.
 
 Sums of floats are without any rounding: what is added can be taken back, whatever came between. A sum is kept as an
-expansion: a few floats whose exact sum it is, the nearest one first (Shewchuk, "Adaptive Precision Floating-Point
-Arithmetic", 1997, section 2). It follows from the sum alone, in whatever order this came about. Floats are added in
-fixed point, whose unit is the least float: digits of 32 bits, as many as the floats at hand need.
+expansion: a few floats whose exact sum it is, the nearest one first. (Shewchuk, "Adaptive Precision Floating-Point
+Arithmetic", 1997, section 2, has them.) It follows from the sum alone, in whatever order this came about. Floats are
+added in fixed point, whose unit is the least float: digits of 32 bits, as many as the floats at hand need.
 
-Moments are the number, mean and sum of squared distances from the mean of floats (Chan, Golub and LeVeque, 1979):
-making one of several loses no precision where the mean is large and the variance small.
+Moments are the number, mean and sum of squared distances from the mean of floats (Chan, Golub and LeVeque, 1979).
+Combining several loses no precision where the mean is large and the variance small.
 """
 
 from abc import ABC, abstractmethod
@@ -34,8 +34,8 @@ from headrace.model.expressions.expr import Expr
 
 
 class Elements(msgspec.Struct, frozen=True):
-    """Elements of a bundle: the values that a part reads (None: it counts elements), event times in granules, and 1 or
-    -1 for an element that is withdrawn (None: none can be).
+    """Elements of a bundle. ``value`` is what a part reads (None: it counts elements), ``at`` event times in granules.
+    ``sign`` is 1, or -1 for an element that is withdrawn (None: none can be).
     """
 
     value: pa.Array | None
@@ -277,7 +277,7 @@ class CountPart(PlainPart):
 
 @dataclass(frozen=True)
 class IntegerSumPart(AccumulatorPart):
-    """The sum of integers, exact also where it leaves 64 bits; of their squares if ``squared``."""
+    """The sum of integers, exact also where it leaves 64 bits; the sum of their squares if ``squared``."""
 
     squared: bool = False
 

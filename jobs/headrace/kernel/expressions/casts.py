@@ -3,12 +3,12 @@
 Dates are days since 1970, of the years 1 to 9999. The calendar of a time zone is asked once for each day that rows are
 on.
 
-Timestamps are read as tools write them, beside the form that Arrow reads: RFC 3339 with ``t`` and ``z``, a comma before
-the fraction, a zone behind a blank, ISO 8601 without dashes and colons, 24:00 for the end of a day. Each is spelled as
-the form that is read.
+Timestamps are read as tools write them, beside the form that Arrow reads. They may be RFC 3339 with ``t`` and ``z``,
+and have a comma before the fraction, or a zone behind a blank. They may be ISO 8601 without dashes and colons, and have
+24:00 for the end of a day. Each is spelled as the form that is read.
 
-A clean column of text costs one cast of Arrow's. Only where that fails, or reads what is not ours to read (``0x1F`` is
-an int to Arrow), are the texts that follow our rules told apart first. ``headrace_lab.reference`` has the same rules in
+A clean column of text costs one cast of Arrow's. That may fail, or read what is not ours to read (``0x1F`` is an int to
+Arrow). Only then are the texts that follow our rules told apart first. ``headrace_lab.reference`` has the same rules in
 its own words.
 """
 
@@ -97,7 +97,7 @@ def window_starts(where: CalendarWindows, at: Ints) -> tuple[Ints, NDArray[np.bo
 
 
 def _starts_around_days(where: CalendarWindows, days: list[int]) -> Ints:
-    """Where windows begin around these ``days`` in UTC: clocks show the day before, the same or the next, and may show
+    """Where windows begin around these ``days`` in UTC. Clocks show the day before, the same or the next. They may show
     the end of a window again when the next one has begun. Where days begin after midnight it may be one before these.
     """
     numbers: set[int] = set()
@@ -389,7 +389,7 @@ _PRIVATE = range(0xE000, 0xF900)  # characters that have no case, and none of wh
 
 
 def broadcast_columns(values: Sequence[Datum]) -> list[pa.Array]:
-    """Columns of one length; of one row if all of them are scalars."""
+    """Columns of one length; the length is 1 if all are scalars."""
     length = next((len(v) for v in values if isinstance(v, pa.Array)), 1)
     return [pa.repeat(v, length) if isinstance(v, pa.Scalar) else v for v in values]
 

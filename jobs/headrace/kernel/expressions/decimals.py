@@ -238,7 +238,7 @@ def parse_decimals(text: pa.Array) -> pa.Array:
 
 
 def _parse_exponents(power: pa.Array) -> pa.Array:
-    """Powers of ten; of large ones others as large."""
+    """Powers of ten; large ones become other large ones."""
     negative = pc.starts_with(power, "-")
     size = pc.ascii_ltrim(pc.ascii_ltrim(power, characters="+-"), characters="0")
     size = pc.if_else(pc.greater(_text_length(size), 9), "9999999999", pc.if_else(pc.equal(size, ""), "0", size))
@@ -255,10 +255,10 @@ _ALL_WHOLE_FROM = 2.0**52
 
 
 def round_floats_to(values: pa.Array, digits: int) -> pa.Array:
-    """The nearest numbers with ``digits`` (at most 22) after the point; of what a double exactly is, half to even.
+    """The nearest numbers with ``digits`` (at most 22) after the point; halves go to even, by what a double exactly is.
 
     A product with a power of ten is off by less than a part in 2^52. Where it is further than that from the middle
-    between two whole numbers the nearest of them is the right one, and a quotient of two exact numbers is the double
+    between two whole numbers, the nearest of them is right. The quotient of two exact numbers is then the double
     nearest to the decimal that is meant. Elsewhere Python is asked.
     """
     numbers = as_numpy(values.fill_null(0.0))

@@ -272,7 +272,7 @@ def _is_unequal(left: casts.Datum, right: casts.Datum) -> casts.Datum:
 
 
 def _make_extreme(comes_first: Callable[[casts.Datum, casts.Datum], casts.Datum]) -> Callable[..., casts.Datum]:
-    """A function to the first of values that are not NULL; of equal ones, the one named first."""
+    """A function to the first of values that are not NULL; the one named first if several are equal."""
 
     def of_two(best: casts.Datum, other: casts.Datum) -> casts.Datum:
         better = comes_first(other, best)

@@ -1,6 +1,6 @@
 """What clocks and calendars of a time zone show, over columns of timestamps (``model.windows``).
 
-Offsets are Python's, which is asked once for each day of the years that rows are in: the zones of other libraries may
+Offsets are Python's, which is asked once for each day of the years that rows are in. The zones of other libraries may
 be of another version, and end in 2037.
 """
 
@@ -175,8 +175,8 @@ def truncate_time(time: Datum, unit: str, zone: str, *beginnings: Any) -> Datum:
 def local_to_utc(time: Datum, zone: str, twice: str, skipped: str) -> Datum:
     """When clocks in ``zone`` show what UTC shows at ``time``; NULL outside the years 1 to 9999.
 
-    It is one of two moments, by the offsets of the day before and the day after: what clocks show twice is both, what
-    they skip is neither.
+    It is one of two moments, by the offsets of the day before and the day after. Times that clocks show twice are both;
+    times that they skip are neither.
     """
 
     def convert_times(times: pa.Array) -> pa.Array:

@@ -231,7 +231,7 @@ def _float_or_none(value: Any) -> float | None:
 
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{}\]]', re.DOTALL)
 _MOST_INTEGER_DIGITS = 300
-"""Those of a whole number that a float holds."""
+"""The most digits of a whole number that a float holds."""
 
 _ACCEPTED: dict[pa.DataType, Callable[[Any], Any]] = {
     pa.string(): lambda value: value if isinstance(value, str) and is_text(value) else None,
@@ -305,7 +305,9 @@ def walk_automata(states: pa.Array, codes: pa.Array, moves: Ints) -> pa.Array:
 
 
 def _walk_lists(states: Ints, symbols: Ints, groups: Groups, moves: Ints) -> Ints:
-    """One code of every list after another; of long lists whole pieces, of which is known where each state leads."""
+    """One code of every list after another; long lists are walked in pieces, with the state that each piece leads to
+    from every state.
+    """
     longest = int(groups.sizes.max(initial=0))
     if longest <= _SHORT_TEXT:
         return _step_through_items(states, groups, lambda states, items: moves[states, symbols[items]])

@@ -46,8 +46,8 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """A column of the delta that a node wants: ``input`` over the elements of a bundle, folded (SUM, MIN or MAX), or as
-    an array in order of arrival (LIST). Without ``type`` and ``input`` it is a LIST of the elements themselves, with
+    """A column of the delta that a node wants. It is ``input`` over the elements of a bundle, folded (SUM, MIN or MAX),
+    or an array in order of arrival (LIST). Without ``type`` and ``input`` it is a LIST of the elements themselves, with
     their records and event times (``custom_triggers``).
     """
 
@@ -77,8 +77,8 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """What one epoch brings to a window: how many elements and where (measures are columns of the row), or signals,
-    each by its name and where it was heard.
+    """What one epoch brings to a window. It is ``count`` elements, where ``arrived`` is TRUE (measures are columns of
+    the row), or signals: the name of each, with where it was heard.
     """
 
     count: Expr
@@ -185,8 +185,8 @@ def columns(node: Node) -> dict[str, Expr]:
 
 
 class TriggerPlace(NamedTuple):
-    """Where a trigger stands: whether the windows merge (semantics, below table 4.2), the types of the elements'
-    columns, and its ``path`` from the root, with which its state columns begin.
+    """Where a trigger stands: whether the windows merge (semantics, below table 4.2), and the types of the elements'
+    columns. Its ``path`` from the root is how its state columns begin.
     """
 
     merging: bool
