@@ -56,13 +56,14 @@ PANE_COLUMNS: tuple[str, ...] = (
     "epoch",
     "sequence",
 )
-"""Columns of every pane, after the key's and the aggregates': timestamps in UTC (NULL for the global window's ends),
-``epoch`` the micro-batch that emitted it, ``sequence`` its order within (epoch, key)."""
+"""Columns of every pane, after the key's and the aggregates'. Timestamps are in UTC (NULL for the global window's
+ends). ``epoch`` is the micro-batch that emitted the pane, ``sequence`` its order within (epoch, key).
+"""
 
 FIRING_COLUMNS: tuple[str, ...] = tuple(
     name for name in PANE_COLUMNS if name not in (WINDOW_START, WINDOW_END, "is_retraction", "sequence")
 )
-"""Of these, what a row of ``current`` says of the firing that made it."""
+"""Columns of a pane that a row of ``current`` has, too: those about the firing that made it."""
 
 EVENT_TIME = "event_time"
 ROW_COLUMNS: tuple[str, ...] = (EVENT_TIME, "timing", "is_retraction", "epoch", "sequence")

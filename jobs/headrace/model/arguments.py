@@ -1,8 +1,8 @@
 """What users pass, in the form that the model keeps; and what classes of the model are called, for good.
 
-Each method of ``Arguments`` gives the value back, or raises one error (a PipelineError, if no other is asked for) that
-names the argument, shows what was given, and says what to write instead. A mistyped name is answered with the nearest
-one, whether it is of a keyword argument, a method or a column.
+Each method of ``Arguments`` gives the value back, or raises one error (a PipelineError, if no other is asked for). The
+error names the argument, shows what was given, and says what to write instead. A mistyped name is answered with the
+nearest one, whether it is of a keyword argument, a method or a column.
 
 A class that may stand in a pipeline says its word where it is defined::
 
@@ -10,9 +10,9 @@ A class that may stand in a pipeline says its word where it is defined::
     @dataclass(frozen=True)
     class AfterCount(Trigger): ...
 
-Fingerprints and recorded definitions are made of words (``pipeline.identity``), checks know by them what may stand in a
-pipeline, and conformance cases are read by them. So neither names in the code nor defaults count: a class may be
-renamed and a default may change, its word and its parts never do.
+Fingerprints and recorded definitions are made of words (``pipeline.identity``). Checks know by words what may stand in
+a pipeline, and conformance cases are read by them. So neither names in the code nor defaults count. A class may be
+renamed and a default may change, while its word and its parts never do.
 
 Users' own objects are told apart by their fields, and what they raise becomes a PipelineError.
 """

@@ -160,7 +160,7 @@ class DebeziumEnvelope(Changelog):
     shared: tuple[str, ...] = ()
 
     def as_read(self, schema: expression_columns.SourceColumns) -> expression_columns.SourceColumns:
-        """Each column of the row before and of the row after; ``op``; those that both share."""
+        """Each column of the row before and of the row after; ``op``; the columns that both share."""
         columns = {self.op: expression_columns.SourceField((*self.within, self.op), DataType.STRING)}
         for name, field in expression_columns.fields_of(schema).items():
             if name in self.shared:
@@ -226,8 +226,8 @@ def delta_change_type() -> Changelog:
 def debezium_envelope(*, within: expression_columns.Path = (), shared: Sequence[str] = ()) -> Changelog:
     """The changelog of Debezium's envelope, of which a record withdraws ``before`` and adds ``after``.
 
-    The schema has the columns of the row; those that the envelope has itself, such as a position in the log of the
-    database, ``field("source.lsn", int)``, are named in ``shared``. ``within``: where the envelope is, "payload" where
+    The schema has the columns of the row; columns that the envelope has itself, such as a position in the database's
+    log, ``field("source.lsn", int)``, are named in ``shared``. ``within``: where the envelope is, "payload" where
     records carry their schema. The database must send whole rows before a change: in PostgreSQL ``REPLICA IDENTITY
     FULL``.
 
@@ -302,8 +302,8 @@ class Versions(ABC):
         )
 
     def deleted_beside(self, own: Expr | None) -> Expr:
-        """Which versions say that there is nothing: tombstones, and those that a user's ``own`` condition names, which
-        is taken as it is if it reads what a tombstone is.
+        """Which versions say that there is nothing: tombstones, and those that a user's ``own`` condition names. A
+        condition that reads the tombstone column is taken as it is.
         """
         if own is None:
             return self.deleted
@@ -393,8 +393,8 @@ class Upserts(Versions):
 @register_word("debezium versions", key=REQUIRED, at=REQUIRED, position=None, order=None, within=((),))
 @dataclass(frozen=True, eq=False)
 class DebeziumVersions(Versions):
-    """Debezium's envelopes: each is what the row is ``after`` it, from the time that the path ``at`` leads to; of a
-    deletion the key of the row ``before``. ``position``: the field that orders changes, if the source does not.
+    """Debezium's envelopes: each is what the row is ``after`` it, from the time that the path ``at`` leads to; a
+    deletion has the key of the row ``before``. ``position``: the field that orders changes, if the source does not.
     ``within``: names that lead to the envelope.
     """
 
@@ -514,9 +514,9 @@ def debezium_versions(
 
     The schema has the columns of the row, and ``key`` names its primary key. ``at``: where the envelope has the time,
     "source.ts_ms" or "ts_ms" (also "ts_us", "ts_ns"). The source has columns more: ``changed_at``, which that time is,
-    and ``is_tombstone``. Of a topic the offset says which version of a row counts; of files the field ``order`` of the
-    envelope, by default "source.lsn" of PostgreSQL; that of another type than int is a ``field``. ``within``: where the
-    envelope is, "payload" where records carry their schema.
+    and ``is_tombstone``. The offset says which version of a row of a topic counts; in files the field ``order`` of the
+    envelope does, by default "source.lsn" of PostgreSQL. A field of another type than int is written as ``field``.
+    ``within``: where the envelope is, "payload" where records carry their schema.
 
     >>> versions = hr.debezium_versions("source.ts_ms", key="id")
     >>> customers = hr.json("landing/customers", {"id": int, "city": str}, versions=versions)

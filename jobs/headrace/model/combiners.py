@@ -1,8 +1,9 @@
 """Combiners, built in and users' own, and what is so of each on every executor (semantics 8, 9.7).
 
-NULL inputs are left out, as in SQL. What a combiner gives of nothing is its identity: 0 for those that count or sum,
-an empty list for those that give lists, NULL for the others (semantics 5.1). Values are ordered as in SQL, with NaN
-above every number. Integers compare exactly and a sum that leaves 64 bits is an error, never a wrap (semantics 12.4).
+NULL inputs are left out, as in SQL. The identity of a combiner is what it gives of nothing (semantics 5.1). It is 0 for
+those that count or sum, an empty list for those that give lists, NULL for the others. Values are ordered as in SQL,
+with NaN above every number. Integers compare exactly and a sum that leaves 64 bits is an error, never a wrap (semantics
+12.4).
 """
 
 from abc import ABC, abstractmethod

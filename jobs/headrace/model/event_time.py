@@ -37,8 +37,9 @@ class SplitFacts:
 
 @dataclass(frozen=True)
 class Split:
-    """What is known of a split: its largest mark, the processing time at which it was last ``heard`` and that at which
-    the mark last rose (``since``), and how many records had a lag in which bucket."""
+    """What is known of a split. ``mark`` is its largest mark, ``heard`` the processing time at which it was last heard.
+    The mark last rose at ``since``. ``lags`` says how many records had a lag in which bucket.
+    """
 
     mark: Instant | None
     heard: Instant
@@ -91,7 +92,7 @@ class Ingestion(WatermarkStrategy):
 
 class SplitStrategy(WatermarkStrategy):
     """The minimum over splits, leaving out idle ones. Subclass it for a strategy of your own: a frozen dataclass with
-    ``idle_timeout`` that overrides ``lower_bound``, and ``mark`` if the mark is not the event time.
+    ``idle_timeout`` that overrides ``lower_bound``. It also overrides ``mark`` if the mark is not the event time.
 
     >>> @dataclass(frozen=True)
     ... class FiveMinutes(hr.SplitStrategy):

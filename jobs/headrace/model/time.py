@@ -60,8 +60,9 @@ GLOBAL_WINDOW_END = Instant(2**61 - 1_000)
 """End of the global window; below +inf, so that a watermark of +inf passes it (semantics 1.5)."""
 
 EARLIEST, LATEST = Instant(-2_208_988_800_000_000), Instant(253_370_764_799_999_999)
-"""Event times and marks are of the years 1900 to 9998: what lies outside is a mistake (9999-12-31 mostly means never),
-and would move the watermark there."""
+"""The range of event times and marks, the years 1900 to 9998. Times outside are mistakes (9999-12-31 mostly means
+never), and would move the watermark there.
+"""
 
 NEVER = Instant(2**62)
 """Later than every watermark, +inf included: the expiry of a window that never expires."""
@@ -114,8 +115,9 @@ def to_duration(value: timedelta) -> Duration:
 
 
 def parse_duration(text: str) -> Duration:
-    """The length of time that ``text`` says: numbers with a unit each (w, d, h, m or min, s, ms, us), as in "4h 30m",
-    with a minus before all of them if it is negative. Raises ValueError, saying what is wrong."""
+    """The length of time that ``text`` says. It has numbers with a unit each (w, d, h, m or min, s, ms, us), as in "4h
+    30m". One minus before all of them makes it negative. Raises ValueError, saying what is wrong.
+    """
     if month := _MONTH.search(text):
         raise ValueError(
             f'{month[0]!r} may be meant as minutes or as months: write "{month[1]}m" for minutes, days for months '

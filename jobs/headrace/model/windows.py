@@ -108,8 +108,8 @@ def _window_from_start(start: int, size: int) -> Window:
 class FixedWindows(WindowFn):
     """Windows of ``size`` one after another; ``offset`` (modulo size) shifts their starts from 1970-01-01T00:00 UTC.
 
-    ``phase`` shifts them further, key by key: an int in microseconds over the columns of the key, so that not all keys
-    fire at once (semantics 2.2), such as ``col("user").crc32() % 3600 * 1_000_000``. NULL does not shift.
+    ``phase`` shifts them further, key by key, so that not all keys fire at once (semantics 2.2). It is an int in
+    microseconds over the columns of the key, such as ``col("user").crc32() % 3600 * 1_000_000``. NULL does not shift.
 
     >>> hr.FixedWindows("1h", offset="15m")
     FixedWindows(size='1h', offset='15m', phase=None)
@@ -376,8 +376,8 @@ class CalendarWindows(WindowFn):
     Daylight saving makes some windows longer and some shorter. Midnight is the earlier one if it comes twice.
 
     ``day_begins`` is the time of clocks at which days begin in place of midnight ("06:00"), also the first day of weeks
-    and months; ``week_begins`` the day with which weeks begin ("sunday"), ``year_begins`` the number of the month from
-    which months are counted (4: ``CalendarWindows("month", count=12, year_begins=4)`` are years from April on).
+    and months; ``week_begins`` is the day with which weeks begin ("sunday"). ``year_begins`` is the number of the month
+    from which months are counted (4: ``CalendarWindows("month", count=12, year_begins=4)`` are years from April on).
 
     >>> quarters = hr.CalendarWindows("month", "Europe/Berlin", 3)
     >>> quarters.count
@@ -430,8 +430,8 @@ _LAST_DAY_BUT_ONE = model_time.Instant(model_time.END_OF_CALENDAR - model_time.U
 
 
 def calendar_window(where: CalendarWindows, timestamp: model_time.Instant) -> Window:
-    """The window that ``timestamp`` is in. The last one that begins in the year 9999 or before has no end but that of
-    time, and is also that of panes which are dated beyond it (``ShiftedOutputTime`` of a global window).
+    """The window that ``timestamp`` is in. The last window begins in the year 9999 or before, and ends with time
+    itself. It is also the window of panes that are dated beyond it (``ShiftedOutputTime`` of a global window).
     """
     moment = model_time.to_datetime(min(timestamp, _LAST_DAY_BUT_ONE))
     if moment is None:

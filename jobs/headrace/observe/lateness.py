@@ -68,7 +68,7 @@ def quantile_texts(summary: Lateness) -> dict[str, str]:
 
 def count_by_lag(epochs: Iterable[EpochFigures]) -> Mapping[Duration, int]:
     """How many elements of ``epochs`` lay how far behind the newest event time of their input in the files before their
-    own (rounded up; those of its first file do not count). A bound of so much makes none of them late, however small
+    own (rounded up; elements of its first file do not count). A bound of so much makes none of them late, however small
     epochs are. Epochs of before 0.2.0 say it of the epochs before their own.
     """
     counts: Counter[Duration] = Counter()

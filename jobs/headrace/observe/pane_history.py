@@ -63,9 +63,10 @@ class KnownKeys:
 
 @dataclass(frozen=True)
 class DrawnPane:
-    """A pane, or the retraction of one, and where it stands in the picture: over its window, from the end of epoch
-    ``after`` to that of ``epoch``, which emitted it. ``after`` is the epoch of the pane before it, of its window or of
-    one that was merged into it; else the epoch before the first that took in elements of the window's time, of any key.
+    """A pane, or the retraction of one, and where it stands in the picture. It is drawn over its window, from the end
+    of epoch ``after`` to that of ``epoch``, which emitted it. ``after`` is the epoch of the pane before it, of its
+    window or of one that was merged into it; else the epoch before the first that took in elements of the window's
+    time, of any key.
     """
 
     start: Instant

@@ -227,7 +227,7 @@ SourceFields = Mapping[str, SourceField]
 """The fields of columns, by their names."""
 
 SourceColumns = Mapping[str, ColumnType | SourceField]
-"""Columns of a source by name; of those that are called otherwise there, the field."""
+"""Columns of a source by name; a column that the source calls otherwise has its field."""
 
 WrittenColumns = Mapping[str, data_types.WrittenType | SourceField]
 """The same as users write them: a Python type, a DataType, a list of one (``list[str]``), a struct (``{"city": str}``),

@@ -243,7 +243,7 @@ def from_words(text: str) -> ValueType:
 
 
 def _field_words(kind: StructType) -> dict[str, Any]:
-    """The types of fields in words; of a struct in it those of its own fields."""
+    """The types of fields in words; a struct among them has those of its own fields."""
     return {name: _field_words(own) if isinstance(own, StructType) else in_words(own) for name, own in kind.fields}
 
 

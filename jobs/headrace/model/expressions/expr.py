@@ -359,7 +359,7 @@ class Aggregate(Suggesting):
 
     ``k`` is how many values TOP and LIST_AGG keep, ``q`` (0 to 1) which quantile QUANTILE gives, ``qs`` which QUANTILES
     does; PAIRS pairs ``input`` with ``other``, and with NULL as ``outer`` says, MAP_AGG gives one pair for each
-    ``input``; those of ``BY_ANOTHER`` go by ``other``. ``custom`` is the combiner that a user wrote (CUSTOM).
+    ``input``; combiners ``BY_ANOTHER`` go by ``other``. ``custom`` is the combiner that a user wrote (CUSTOM).
 
     >>> what = {"worst": hr.col("delay").max(), "flights": hr.count()}
     >>> what["worst"].describe()

@@ -59,7 +59,7 @@ class NumberMethods(ExpressionMethods[Expr]):
         """The nearest int, or the even one of two that are equally near, as Python's ``round``; NULL where 64 bits do
         not hold it. With ``digits``, from 0 to 15, a number of this type with so many after the point, half to even.
 
-        A float is rounded as the number that it is, which is seldom the one that was written: 2.675 is a little less
+        A float is rounded as the number that it is, which is seldom the one that was written. So 2.675 is a little less
         than that, and ``.round(2)`` is 2.67. Decimals are exact.
         ``col("x").round(1)`` of ``2.25`` is ``2.2``.
         """
@@ -122,7 +122,7 @@ class NumberMethods(ExpressionMethods[Expr]):
         return self._apply_binary("power", exponent)
 
     def bit_and(self, other: "Expr | Scalar | datetime") -> "Expr":
-        """The bits that both this int and ``other`` have; of 64, negative ints in two's complement.
+        """The bits that both this int and ``other`` have; there are 64 bits, negative ints in two's complement.
         ``col("n").bit_and(6)`` of ``12`` is ``4``.
         """
         return self._apply_binary("bit_and", other)
@@ -298,9 +298,9 @@ class TextMethods(ExpressionMethods[Expr]):
         """The value at ``path`` in this string, which holds JSON: text, an int, a float or a bool, as ``type`` says.
 
         "user.id" is ``id`` in the object ``user``; a sequence has one name for each level, or the place of an item in a
-        list, from the end if negative: ``["items", 0, "price"]``. Of members with one name the last counts. It is NULL
-        where that leads nowhere, to a value of another type (an int is a float, too) or one that the type does not
-        hold. It is also NULL where the string is no JSON, or nested deeper than 500 levels.
+        list, from the end if negative: ``["items", 0, "price"]``. The last one counts among members with one name. It
+        is NULL where the path leads nowhere, to another type (an int is a float, too), or to a value beyond the type.
+        It is also NULL where the string is no JSON, or nested deeper than 500 levels.
         ``col("text").json_field("user.id", int)`` of ``'{"user": {"id": 7}}'`` is ``7``.
         """
         arguments = Arguments("json_field")
@@ -493,10 +493,10 @@ class TimeMethods(ExpressionMethods[Expr]):
         """The moment when the ``unit`` began ("minute", "hour", "day", "week", "month", "quarter" or "year").
 
         A day that clocks begin late begins when they do, and one whose midnight they show twice at the first, as
-        calendar windows do. Of an hour that clocks show twice, each is one of its own.
+        calendar windows do. Each of two hours that clocks show alike is one of its own.
 
-        Days may begin at another time of clocks (``day_begins="06:00"``), also the first day of longer units, weeks on
-        another day (``week_begins="sunday"``), years in another month (``year_begins=4``), also for quarters.
+        Days may begin at another time of clocks (``day_begins="06:00"``), also the first day of longer units. Weeks may
+        begin on another day (``week_begins="sunday"``), years in another month (``year_begins=4``), also for quarters.
         ``col("at").truncate("month")`` of ``"2026-03-09T10:30:00Z"`` is ``"2026-03-01T00:00:00Z"``.
         """
         arguments = Arguments("truncate")
@@ -540,7 +540,7 @@ class Aggregations(Generic[Expr, Aggregate]):
         return self._make_aggregate(Combiner.MAX)
 
     def mean(self) -> Aggregate:
-        """The arithmetic mean, a float; of decimals a decimal, rounded half to even.
+        """The arithmetic mean, a float; the mean of decimals is a decimal, rounded half to even.
         ``col("n").mean()`` of ``5, None, 2`` is ``3.5``.
         """
         return self._make_aggregate(Combiner.MEAN)
@@ -552,25 +552,25 @@ class Aggregations(Generic[Expr, Aggregate]):
         return self._make_aggregate(Combiner.VARIANCE)
 
     def first(self) -> Aggregate:
-        """The value of the earliest event time, in whatever order elements arrive; of several the smallest.
+        """The value of the earliest event time, in whatever order elements arrive; the smallest of several.
         ``col("n").first()`` of ``at="2026-03-01T10:00:00Z", n=5; at="2026-03-01T09:00:00Z", n=2`` is ``2``.
         """
         return self._make_aggregate(Combiner.FIRST)
 
     def last(self) -> Aggregate:
-        """The value of the latest event time, in whatever order elements arrive; of several the largest.
+        """The value of the latest event time, in whatever order elements arrive; the largest of several.
         ``col("n").last()`` of ``at="2026-03-01T10:00:00Z", n=5; at="2026-03-01T09:00:00Z", n=2`` is ``5``.
         """
         return self._make_aggregate(Combiner.LAST)
 
     def max_by(self, by: "Expr") -> Aggregate:
-        """The value where ``by`` is largest; of several the largest. An element that lacks either is left out.
+        """The value where ``by`` is largest; the largest of several. An element that lacks either is left out.
         ``col("text").max_by(col("n"))`` of ``text="a", n=5; text="b", n=2`` is ``"a"``.
         """
         return self._make_aggregate(Combiner.MAX_BY, other=_checked_operand(Arguments("max_by"), "by", by))
 
     def min_by(self, by: "Expr") -> Aggregate:
-        """The value where ``by`` is smallest; of several the smallest. An element that lacks either is left out.
+        """The value where ``by`` is smallest; the smallest of several. An element that lacks either is left out.
         ``col("text").min_by(col("n"))`` of ``text="a", n=5; text="b", n=2`` is ``"b"``.
         """
         return self._make_aggregate(Combiner.MIN_BY, other=_checked_operand(Arguments("min_by"), "by", by))
@@ -586,7 +586,7 @@ class Aggregations(Generic[Expr, Aggregate]):
         )
 
     def map_agg(self, value: "Expr") -> Aggregate:
-        """One pair for each of these values, in their order, with ``value``; of several of one the largest.
+        """One pair for each of these values, in their order, with ``value``; the largest one where a value has several.
         ``col("text").map_agg(col("n"))`` of ``text="b", n=5; text="a", n=2`` is ``[("a", 2), ("b", 5)]``.
         """
         return self._make_aggregate(Combiner.MAP_AGG, other=_checked_operand(Arguments("map_agg"), "value", value))
@@ -602,7 +602,7 @@ class Aggregations(Generic[Expr, Aggregate]):
         return self._make_aggregate(Combiner.BOOL_OR)
 
     def mode(self) -> Aggregate:
-        """The most frequent value; of several the smallest. All different values are kept.
+        """The most frequent value; the smallest of several. All different values are kept.
         ``col("n").mode()`` of ``5, 2, 5`` is ``5``.
         """
         return self._make_aggregate(Combiner.MODE)

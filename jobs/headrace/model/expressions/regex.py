@@ -1,7 +1,7 @@
 r"""Regular expressions of text: a subset that means the same to RE2 and to Python, in a form for RE2.
 
 Characters, ``.``, classes (``[a-z]``, ``[^a-z]``, ``\d \w \s \D \W \S`` of ASCII), groups, ``|``, ``* + ? {2,5}`` and
-their lazy forms, ``^ $ \b``. A pattern is read to ranges of code points, and its form is written from these, so the
+their lazy forms, ``^ $ \b``. A pattern is read to ranges of code points, and its form is written from these. So the
 engine's own idea of a class or a newline does not count. ``$`` is the end of the text alone, ``.`` is not a newline,
 ``\s`` is also ``\v``.
 

@@ -371,7 +371,9 @@ def _cast_type(expr: Expr, source: Kind, target: data_types.DataType) -> data_ty
 
 
 _OF_OPERANDS = frozenset({"concat", "contains", "power", "log", "bit_and", "bit_or", "bit_xor"})
-"""Functions whose other arguments are of the types of the first; those of the rest are checked when it is written."""
+"""Functions whose other arguments are of the types of the first. The types of all other functions are checked when they
+are written.
+"""
 
 _PART_OPERANDS = {"field": "a struct", "item": "a list or a map", "slice": "a list"}
 """What those take that take no value."""

@@ -6,7 +6,7 @@ one that satisfies neither; ``|``, ``*``, ``+``, ``?``, ``{3}``, ``{2,4}``, ``{2
 match may begin at any element.
 
 ``compile_pattern`` makes the table of a deterministic automaton. A code per element (bit i: it satisfies the i-th
-predicate) moves one state number, so that an engine can fold over an array of codes.
+predicate) moves one state number. So an engine can fold over an array of codes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
 """Triggers: what all share, and those without children that look at clocks, signals, and how much has come.
 
-A trigger registers where it is defined, by its class, what it reads of elements, if it looks into them, and its words
-for people: what it waits for, the panes that it gives, and what an open window still lacks. (Annotations would be
+A trigger registers by its class, where it is defined, what it reads of elements, if it looks into them. It also
+registers its words for people: what it waits for, its panes, and what an open window still lacks. (Annotations would be
 evaluated at each start.) Signals are what happened outside, which triggers may wait for (semantics 9.3).
 """
 
@@ -134,8 +134,8 @@ def panes(trigger: Trigger) -> list[str]:
 
 
 class TriggerProgress(NamedTuple):
-    """What is known of a node of a trigger in a window that ends at ``end``: its state by name, what a data-driven one
-    has seen (``totals``), and the clocks. ``held``: who holds the watermark back, in words.
+    """What is known of a trigger's node in a window that ends at ``end``: its ``state`` by name, and the clocks.
+    ``totals`` is what a data-driven trigger has seen. ``held``: who holds the watermark back, in words.
     """
 
     state: Mapping[str, Any]
@@ -321,8 +321,8 @@ def _(trigger: AfterBytes, progress: TriggerProgress) -> str:
 @check_keywords
 @dataclass(frozen=True, init=False)
 class AfterProcessingTime(Trigger):
-    """Fires once the processing-time clock reaches the first element's time plus ``delay``, rounded up to the next
-    multiple of ``align`` (shifted by ``align_offset``) when that is given. Its precision is the schedule's interval.
+    """Fires once the processing-time clock reaches the first element's time plus ``delay``. With ``align``, that time
+    is rounded up to the next multiple of it, shifted by ``align_offset``. Its precision is the schedule's interval.
 
     >>> hr.AfterProcessingTime("1m") == hr.AfterProcessingTime(timedelta(minutes=1))
     True
