@@ -87,8 +87,8 @@ def airflow(
     They are names of functions, ``module:function``, that Airflow imports. ``pool`` is for tasks that write no state
     (those have a pool of their own). ``conn_id`` is the connection that says where Spark is. ``env`` are environment
     variables of the process that computes. ``default_args`` go to every task. With ``announce_windows`` the asset
-    ``headrace://NAME/windows`` gets an event for each window that is complete, and again for one that is corrected,
-    whose partition is when the window begins. Raises PipelineError.
+    ``headrace://NAME/windows`` gets an event for each window that is complete, and again for one that is corrected. The
+    partition of the event is when the window begins. Raises PipelineError.
 
     >>> hr.airflow(owner="sales", retries=3, execution_timeout="2h").owner
     'sales'
@@ -301,13 +301,13 @@ PROMOTIONS: Final = (AT_ONCE, WHEN_APPROVED, NEVER)
 @check_keywords
 @dataclass(frozen=True, init=False)
 class Backfill:
-    """Backfills on a ``schedule``, beside the live runs. Each computes the windows of the time ``last`` before it was
-    due again, from the files that have landed, and its results replace what readers see. ``Backfill("0 3 * * *",
+    """Backfills on a ``schedule``, beside the live runs. Each computes the windows in the time ``last`` before it was
+    due. It reads the files that have landed, and its results replace what readers see. ``Backfill("0 3 * * *",
     last="7d")``. The schedule is a cron expression in UTC, a preset, ``cron(...)`` in a time zone, or a timedelta.
 
     ``promote`` is "at once", "when approved" by a person who has seen what would change, or "never". With ``patch``
-    only rows of windows that have expired are replaced, and main goes on as it is: where outputs have names, those of
-    one ``output``. Raises PipelineError.
+    only rows of windows that have expired are replaced, and main continues. Where outputs have names, these are the
+    rows of one ``output``. Raises PipelineError.
 
     >>> hr.Backfill("0 3 * * *", last="7d").schedule
     '0 3 * * *'

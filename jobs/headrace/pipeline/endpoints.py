@@ -54,8 +54,8 @@ class OnUnreadable(StrEnum):
 
 
 class OnMissing(StrEnum):
-    """What a declared column that a file lacks, and that the pipeline reads, does: it fails the run (of JSON, whose
-    records may leave out what is NULL, it is a warning), or it is NULL.
+    """What happens when a file lacks a declared column that the pipeline reads: the run fails, or the column is NULL.
+    Where records are JSON, which may leave out NULLs, FAIL gives a warning.
     """
 
     FAIL = "fail"
@@ -237,13 +237,13 @@ class Source(Suggesting, ABC):
 
     @property
     def own_split(self) -> expression_columns.Read | None:
-        """Whose values each have a watermark if ``event_time`` is given no ``split``; None: all share one."""
+        """The values that each have a watermark if ``event_time`` is given no ``split``; None: all share one."""
         return None
 
     @property
     def position(self) -> Expr | None:
-        """The place of a record among those that came beside it, such as an offset, by which versions of a row go
-        unless they have an order; None: records have none.
+        """The place of a record among those beside it, such as an offset. Versions of a row go by it unless they have
+        an order; None: records have none.
         """
         return None
 
@@ -308,8 +308,8 @@ class Source(Suggesting, ABC):
 
     @property
     def columns_of_changes(self) -> frozenset[str]:
-        """Names of ``columns`` that are of a change, and of no row: what an envelope has for both of its rows, and what
-        the source says of each record. None where nothing is withdrawn.
+        """Names of ``columns`` that belong to a change, and to no row. They are what an envelope has for both of its
+        rows, and what the source says of each record. None where nothing is withdrawn.
         """
         return (
             frozenset()
@@ -356,8 +356,8 @@ class Source(Suggesting, ABC):
         watermark of its own and the least counts. So one quiet producer holds it back. Each partition of a topic of
         Kafka has one, unless another is given. A split that was silent for ``idle`` in processing time is left out
         until it speaks again. A record dated further than ``max_ahead`` after processing time is accepted, but moves no
-        watermark: one mistaken date would take it past all others (semantics 12.14). None is for schedules, whose times
-        lie ahead by nature.
+        watermark. Otherwise one mistaken date would take it past all others (semantics 12.14). None is for schedules,
+        whose times lie ahead by nature.
         """
         split = self.own_split if split is None else split
         when = event_time(at, bound=bound, watermark=watermark, idle=idle, split=split, max_ahead=max_ahead)
@@ -408,7 +408,7 @@ class Input(Suggesting):
 
     @check_keywords
     def named(self, name: str, columns: Mapping[str, Expr] | None = None) -> "Input":
-        """Name this input for ``union=`` of a pipeline: its records join those of the pipeline's own input, and the
+        """Name this input for ``union=`` of a pipeline. Its records join those of the pipeline's own input; the
         watermark is the minimum over all inputs (12.9).
 
         Its records take the form of the pipeline's own: ``columns`` gives columns of the pipeline's schema as

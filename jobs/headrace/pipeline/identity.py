@@ -1,8 +1,8 @@
 """The identity of a pipeline: its parts in words that never change, fingerprints, renamed columns.
 
-The parts of a pipeline are JSON, in words that stand beside the classes (``model.arguments``): neither the names in the
-code nor its defaults count, so a class may be renamed, and a default may change. Objects of a user's own go by the name
-of their class, their fields, and what they declare of their state. Fingerprints are made of that. They say whether the
+The parts of a pipeline are JSON, in words that stand beside the classes (``model.arguments``). Neither names in the
+code nor defaults count, so a class may be renamed, and a default may change. Objects of a user's own go by the name of
+their class, their fields, and what they declare of their state. Fingerprints are made of that. They say whether the
 state that a snapshot holds still belongs to the pipeline as it is written now.
 
 What has been renamed is declared (``Aggregation.renamed``). So the definition by which a snapshot was made can be
@@ -101,7 +101,7 @@ def _encode_own_object(value: Any) -> dict[str, Any]:
 
 
 FORMAT = 1
-"""Of what fingerprints are made; ``tests/pipeline/golden`` holds some of each format."""
+"""The format of what fingerprints are made of; ``tests/pipeline/golden`` holds some of each format."""
 
 FORMAT_OF_SEVERAL = 2
 """The same where outputs have names."""
@@ -121,9 +121,9 @@ def fingerprint_of(meant: Mapping[str, Any]) -> str:
 
 
 def pipeline_meaning(pipeline: Pipeline) -> dict[str, Any]:
-    """What a fingerprint is made of, as JSON: inputs, event time, splits, duplicates, and of each aggregation its key,
-    filter, where, when, how, what, columns of results and having, and the loop and its rounds; of rows their columns
-    and filter.
+    """What a fingerprint is made of, as JSON. It has inputs, event time, splits and duplicates. Each aggregation has
+    its key, filter, where, when, how, what, columns of results and having, its loop and its rounds; rows have their
+    columns and filter.
 
     Batch sizes, expectations, limits, checks against history, schedules, backfills, retention, executors, options of
     Airflow and descriptions may change freely. What is not used does not count. Where outputs have names, stages are

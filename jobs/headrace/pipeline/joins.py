@@ -2,10 +2,10 @@
 
 For each row on the left there is an interval of event times on the right, and a choice of the rows there.
 
-The version of a table that held (as of), all events within an interval, those of the same window, the next event, what
-is known when a row comes (lookup): one operator. What comes out is a multiset of rows at the time of the left row.
-After each epoch it is the function of all rows that were accepted. An older version that comes late corrects what it
-should have met (design note 0023). A lookup alone goes by when input was read.
+One operator does them all: the version of a table that held (as of), all events within an interval, those of the same
+window. It also does the next event, and what is known when a row comes (lookup). What comes out is a multiset of rows
+at the time of the left row. After each epoch it is the function of all rows that were accepted. An older version that
+comes late corrects what it should have met (design note 0023). A lookup alone goes by when input was read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -101,16 +101,16 @@ class Join(Suggesting):
     lie in an interval of event time, both ends of which count. It goes from ``begin`` after the left row (None: from
     any time before it) to ``end`` after it. Or they lie in the same ``window``.
 
-    ``meets``: all of them, or the first or last one alone. Of versions at one moment the one counts that is greatest by
-    ``order``, then one that is ``deleted``, then the values of ``columns``. Where the last version is deleted the left
-    row meets nothing. ``where``: right rows that it is not TRUE of are left out. ``outer``: a left row that meets
-    nothing leaves with NULLs. ``lateness``: for how long behind the watermark rows of either side still change what
-    left; None: as long as the first aggregation behind it says. ``spread``: over so many places the left rows of a key
-    are spread, at each of which are all right rows. ``history``: for how long beyond the lateness versions can be
-    withdrawn; None: for ever. ``computed``: what is compared of left rows that is no column, under its text, by which
-    ``on`` knows it. ``takes_rest``: what comes along of an output is not said, and known with its columns.
-    ``by_arrival``: in place of an interval, a left row meets what has come up to the epoch in which it comes itself.
-    ``made_by`` is the function that users wrote.
+    ``meets``: all of them, or the first or last one alone. Among versions at one moment, the one counts that is
+    greatest by ``order``, then one that is ``deleted``, then the values of ``columns``. Where the last version is
+    deleted the left row meets nothing. ``where``: right rows that it is not TRUE of are left out. ``outer``: a left row
+    that meets nothing leaves with NULLs. ``lateness``: for how long behind the watermark rows of either side still
+    change what left; None: as long as the first aggregation behind it says. ``spread``: over so many places the left
+    rows of a key are spread, at each of which are all right rows. ``history``: for how long beyond the lateness
+    versions can be withdrawn; None: for ever. ``computed``: what is compared of left rows that is no column, under its
+    text, by which ``on`` knows it. ``takes_rest``: what comes along of an output is not said, and known with its
+    columns. ``by_arrival``: in place of an interval, a left row meets what has come up to the epoch in which it comes
+    itself. ``made_by`` is the function that users wrote.
     """
 
     right: Input

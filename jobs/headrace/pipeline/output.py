@@ -207,7 +207,7 @@ class Rows(Suggesting):
     ``function`` of yours or a ``query`` makes of them. ``rows`` are then all columns of what comes unless they are
     named, and the key's. ``where``, ``when`` and ``how`` mean what they mean
     of an ``Output``; left out they are one group for all time that fires whenever it changes. A row that counts no more
-    is withdrawn. Of windows rows have ``window_start`` and ``window_end``.
+    is withdrawn. Rows of windows have ``window_start`` and ``window_end``.
     ``join``, ``renamed``, ``expectations``, ``usual``, ``limits``, ``sinks``, ``description``, ``formerly`` and
     ``null_keys`` mean what those of an ``Output`` mean.
 
@@ -436,7 +436,7 @@ def count_windows(n: int) -> WhereWhenHow:
 def sliding_count_windows(size: int, period: int) -> WhereWhenHow:
     """The last ``size`` elements of a key whenever ``period`` more have come, in their order of arrival.
 
-    As with ``count_windows``, what comes in one epoch makes one pane: of its last ``size`` elements.
+    The elements of one epoch make one pane, as in ``count_windows``: it has the last ``size`` of them.
 
     >>> hr.sliding_count_windows(size=100, period=10)["how"].keep_last
     100

@@ -54,7 +54,7 @@ class Upstream(Generic[P]):
 
     @property
     def lateness(self) -> Duration | None:
-        """How far behind the output watermark panes may come; of rows of records nobody knows, and 0s is said."""
+        """How far behind the output watermark panes may come; rows of records have no known lateness, and give 0s."""
         if not self.stage.is_stateless:
             return self.stage.aggregation.how.allowed_lateness
         return self.pipeline.latenesses[-1] if self.pipeline.join else Duration(0)
@@ -91,8 +91,8 @@ class UnitedPanes:
 
     @cached_property
     def schema(self) -> Schema:
-        """The columns; of nested ones those that all outputs have. Raises PipelineError if two outputs give one of them
-        in different types.
+        """The columns; nested columns count only if all outputs have them. Raises PipelineError if two outputs give one
+        of them in different types.
         """
         schema = dict(self.upstream[0].stage.pane_schema)
         for number, above in enumerate(self.upstream):
@@ -230,8 +230,8 @@ class PipelineParts(Suggesting, Generic[P]):
 
     @cached_property
     def inputs(self) -> tuple[Input, ...]:
-        """All inputs in the order in which their records arrive, its own first, under the name ``OWN``; those that are
-        joined come last, each once.
+        """All inputs in the order in which their records arrive, its own first, under the name ``OWN``; joined inputs
+        come last, each once.
         """
         joined = {join.name: join.right for join in self.joins_of_inputs}
         return (self.input, *self.union, *joined.values())

@@ -70,8 +70,9 @@ class Pipeline(PipelineParts["Pipeline"]):
     questions of the model; ``what`` can name expressions over aggregates, too, and only rows of results of which
     ``having`` is TRUE leave (see ``Aggregation``). ``filter`` is applied after the check for NULL; what it removes
     still moves the watermark.
-    ``allow_finishing`` accepts a trigger that can finish and so drop data (semantics 4.8), ``allow_double_counting``
-    accumulating panes that feed another aggregation, where a pane and its refinements all count (7.6).
+    ``allow_finishing`` accepts a trigger that can finish and so drop data (semantics 4.8).
+    ``allow_double_counting`` accepts accumulating panes that feed another aggregation, where a pane and its refinements
+    all count (7.6).
     ``expectations``, ``limits`` and ``usual`` say what must hold before readers see what a run computed; what is
     ``usual`` earlier versions know.
     ``sinks`` are tables elsewhere that follow what readers see (``headrace deliver``).
@@ -88,9 +89,9 @@ class Pipeline(PipelineParts["Pipeline"]):
     ``join`` brings rows of further inputs along, one join behind the other: ``as_of``, ``within``, ``same_window``,
     ``next_event``, ``lookup``. What comes after it (filter, key, aggregates, columns of rows) reads columns of both
     sides.
-    ``rows`` in place of ``key``, ``what``, ``where``, ``when`` and ``how``: each record that passes ``filter`` leaves
-    as a row of these columns, and ``id`` names those that are unique; with ``take`` some rows of each ``key`` leave
-    (see ``Rows``).
+    ``rows`` replace ``key``, ``what``, ``where``, ``when`` and ``how``: each record that passes ``filter`` leaves as a
+    row of these columns. ``id`` names the columns that are unique; with ``take`` some rows of each ``key`` leave (see
+    ``Rows``).
     ``outputs``, by name, are computed of the same records, each with a key, windows and all else of its own (see
     ``Output``); ``filter`` and ``deduplicate`` come before all of them. The pipeline has no key of its own then.
     ``description`` is text for people. Raises PipelineError, saying what to change, when the parts do not fit.

@@ -246,8 +246,8 @@ def limit(*, warn: Bound | None = None, fail: Bound | None = None) -> Limit[Any]
 class Limits(Suggesting):
     """What a pipeline's runs may show. None: anything.
 
-    ``rejected`` and ``late`` are how many dead letters and late drops there may be, a share of the records read ("1%")
-    or a number of them; they count over all epochs that readers have not seen. More than that fails: the epochs are
+    ``rejected`` and ``late`` are how many dead letters and late drops there may be. They are a share of the records
+    read ("1%") or a number; they count over all epochs that readers have not seen. More than that fails: the epochs are
     held back, as by an expectation that fails. ``watermark_age`` is how far the watermark may be behind the clock, and
     ``newest_file`` how long ago the newest file of each input may have landed. An older one is a warning, since holding
     results back would make what readers see older still. ``limit(warn=..., fail=...)`` says otherwise. Ages are looked
@@ -442,8 +442,8 @@ class UsualCheck:
 def usual_volume(
     *, within: float, severity: Severity | str = Severity.FAIL, versions: int = 20, min_versions: int = 5
 ) -> UsualCheck:
-    """A version must have as many records for each hour of event time as was usual, by a factor ``within``: 2 allows
-    half of that and twice that.
+    """A version must have as many records for each hour of event time as usual, by a factor ``within``. A factor of 2
+    allows half of that and twice that.
 
     Usual is the median of the last ``versions`` versions that readers have seen. With fewer than ``min_versions`` the
     check measures and passes. A version that is not as usual is not published (``severity`` "fail"), or it is a warning
@@ -505,8 +505,8 @@ def usual_distribution(
     """The values of ``column`` may be distributed as far as ``distance`` from what was usual.
 
     Between texts (or booleans) the distance is the share of rows that have another value: half the sum of what each
-    value's share differs by, 0 to 1. Between numbers it is how far the values have moved, as a part of the usual
-    distance of the quartiles: 1 where all are larger by as much as that. NULLs do not count. ``view``,
+    value's share differs by. It is 0 to 1. Between numbers it is how far the values have moved, as a part of the usual
+    distance of the quartiles. It is 1 where all are larger by as much as that. NULLs do not count. ``view``,
     ``severity``, ``versions``, ``min_versions`` and ``min_rows`` are those of ``usual_nulls``. Raises PipelineError.
 
     >>> print(hr.usual_distribution("shop", distance=0.2).describe())

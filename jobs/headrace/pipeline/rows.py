@@ -1,7 +1,7 @@
 """What rows are made of, where an output gives rows: of each record or pane, or of each group.
 
-A row of a record, or of a pane of another output, has no key and no window: it has the event time of what it was made
-of, leaves with its epoch, and is withdrawn only if that is. What stands of an output is a multiset of rows.
+A row of a record, or of a pane of another output, has no key and no window. It has the event time of its record or
+pane, leaves with that epoch, and is withdrawn only with it. What stands of an output is a multiset of rows.
 
 Rows of a group are the newest, the first few, the distinct; or those that a function of a user's own, or SQL, makes of
 all of them. A group is a key in a window, as of an aggregation, and fires as one does. What leaves is the difference to
@@ -154,8 +154,8 @@ def refuse_given(arguments: Arguments, own: Mapping[str, object], why: str) -> N
 
 
 def check_event_time_name(rows: Mapping[str, Expr], times: Sequence[Expr | None]) -> None:
-    """Raise PipelineError if ``rows`` have a column with the name of their event time that is something else than all
-    ``times``: what the event time is of each input.
+    """Raise PipelineError if ``rows`` have a column with the name of their event time that differs from any of
+    ``times``. These are the event times of all inputs.
     """
     own = rows.get(EVENT_TIME)
     if own is None or all(time is not None and is_same_expression(own, time) for time in times):
@@ -219,7 +219,7 @@ class Newest(Take):
 @register_word("top", number=REQUIRED, value=REQUIRED, then=((),))
 @dataclass(frozen=True)
 class Top(Take):
-    """The ``number`` rows with the largest ``value``; of those with the same, the largest of what comes ``then``."""
+    """The ``number`` rows with the largest ``value``; among equal ones, those with the largest ``then``."""
 
     number: int
     value: Expr
@@ -285,9 +285,9 @@ class GroupQuery(Take):
 @check_keywords
 def newest(order: Expr | str | None = None, *, deleted: Expr | None = None) -> Take:
     """The newest row of each group, as a whole: that with the largest ``order``, an expression or the name of a column;
-    without it, the one with the latest event time. A NULL is lower than any value; of two with the same the later
-    counts, then the one whose columns are larger. Where ``deleted`` is TRUE of the newest row, no row leaves: it is
-    remembered, so that an older one which comes late does not come back to life.
+    without it, the one with the latest event time. A NULL is lower than any value; between two equal rows the later
+    counts, then the one whose columns are larger. Where ``deleted`` is TRUE of the newest row, no row leaves. The
+    deletion is remembered, so an older row that comes late does not come back to life.
 
     >>> latest = hr.Rows(key="id", take=hr.newest("updated_at", deleted=hr.col("op") == "d"))
     >>> list(latest.key)
@@ -301,8 +301,8 @@ def newest(order: Expr | str | None = None, *, deleted: Expr | None = None) -> T
 @check_keywords
 def top(number: int, *, by: Expr | str | Sequence[Expr | str]) -> Take:
     """The ``number`` rows of each group with the largest ``by``: an expression, the name of a column, or a list of
-    these. Of a list a further one counts where those before it are the same. A NULL is lower than any value; of two
-    with the same the later counts, then the one whose columns are larger.
+    these. In a list, a further one counts where those before it are equal. A NULL is lower than any value; between two
+    equal rows the later counts, then the one whose columns are larger.
 
     >>> dearest = hr.Rows(key="shop", where=hr.FixedWindows("1h"), take=hr.top(3, by="price"))
     >>> cheapest = hr.Rows(key="shop", where=hr.FixedWindows("1h"), take=hr.top(3, by=-hr.col("price")))
@@ -330,9 +330,9 @@ def function(name: str, returns: WrittenSchema) -> Take:
     columns ``returns``. ``name`` is ``module:function``.
 
     The table has the key's columns, those of ``rows`` and ``event_time``; its rows are in the order of event time, then
-    by their columns from the first on, NULL first. The function may do what depends on them alone: it is asked again
-    when they change, and what it gives then replaces what it gave before. The key's columns are put before those of
-    ``returns``. Rows have the ``event_time`` that is one of ``returns``, else the last instant of their window. The
+    by their columns from the first on, NULL first. The function may do anything that depends on these rows alone. It is
+    called again when they change, and the new result replaces the earlier one. The key's columns are put before those
+    of ``returns``. Rows have the ``event_time`` that is one of ``returns``, else the last instant of their window. The
     module lies beside the pipeline's file, or is installed.
 
     >>> visits = hr.function("scoring:visits", returns={"score": int})
@@ -522,8 +522,8 @@ def selected(
     condition: Expr | None,
     renamed: Mapping[str, str] | None,
 ) -> Selection:
-    """What rows without a key are made of, of which the arguments ``own`` are given: they leave with their epoch, or
-    ``when`` the watermark has passed them. Raises PipelineError.
+    """What rows without a key are made of, given the arguments ``own``. Rows leave with their epoch, or ``when`` the
+    watermark has passed them. Raises PipelineError.
     """
     when, how = own["when"], own["how"]
     if when is None or isinstance(when, AtTheEnd):

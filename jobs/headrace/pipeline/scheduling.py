@@ -25,7 +25,7 @@ DAG_FAMILIES: Final[EntryPointGroup[Any]] = EntryPointGroup("headrace.dag_famili
 """The DAGs that each pipeline has, by name; its schedule is that of the first. Only Airflow imports them."""
 
 MAINTAIN: Final = "maintain"
-"""What the DAG is called that looks after all pipelines; those for schedules of retentions begin with it."""
+"""What the DAG is called that looks after all pipelines; the DAGs for schedules of retentions begin with it."""
 
 _DAG_PREFIX: Final = "headrace_"
 _RETENTION_PREFIX: Final = f"{MAINTAIN}-"  # no name of a pipeline has a dash
@@ -183,8 +183,8 @@ def executor_name(given: "Arguments", value: object) -> str:
 
 @dataclass(frozen=True)
 class LevelProgress:
-    """Where ``epoch`` is: its ``level`` of all ``levels``, counted from 1, what that ``does`` in words, and how many of
-    its ``tasks`` are ``done`` (0 of 0: none has begun).
+    """Where ``epoch`` is: its ``level`` out of ``levels``, counted from 1, and what that ``does`` in words. ``done`` of
+    its ``tasks`` have ended (0 of 0: none has begun).
     """
 
     epoch: int

@@ -1,7 +1,7 @@
 """Sources that are more than sources to runs, lineage and checks: landed files, and other pipelines.
 
-Of files: which of them, in which format, and how CSV is written where it is not as RFC 4180 says. Users write ``json``,
-``csv`` and ``parquet``. Of another pipeline: which one, and the columns of its panes.
+A source of files says which ones, in which format, and how CSV is written where it is not as RFC 4180 says. Users write
+``json``, ``csv`` and ``parquet``. A source of another pipeline says which one, and the columns of its panes.
 """
 
 import codecs

@@ -94,12 +94,12 @@ class Aggregation(Suggesting):
     other and the window of their row (8.4). Panes have the aggregates first. Only rows of which ``having`` is TRUE
     leave, to readers and to the aggregation below it; one that no longer is so is withdrawn (9.10).
 
-    As one of ``then``, it reads the key, aggregates, ``window_start`` and ``window_end`` of the panes of the one before
-    it; their event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes to the
+    An aggregation of ``then`` reads the key, aggregates, ``window_start`` and ``window_end`` of the panes of the one
+    before it; their event time is the panes' own timestamp (semantics 7). A pane whose key is NULL there goes to the
     dead letters, which ``max_rejected`` of a source does not count, unless the output has ``null_keys``. ``when`` None
     continues the trigger of the aggregation before it (4.7). ``transform``, a ``BatchFunction`` or a ``SparkFunction``,
     makes other rows of the panes, before anything else reads them.
-    ``renamed`` says what columns of its key and aggregates were called before, ``{"old name": "name"}``, so that a run
+    ``renamed`` says what columns of its key and aggregates were called before, ``{"old name": "name"}``. So a run
     continues from snapshots that know them by their old names.
 
     >>> what = {"best": hr.col("total").max()}

@@ -1,8 +1,8 @@
 """What can be wrong with a pipeline when it is built, each with what to change (semantics 4.8).
 
 Its size is checked before anything else looks into its expressions and triggers. An output with a loop has rules of its
-own for where, when and how (semantics 13); so has a pipeline whose records can withdraw others (``withdrawals``). Of
-pipelines that read each other in a circle, none could ever be the first to be computed.
+own for where, when and how (semantics 13); so has a pipeline whose records can withdraw others (``withdrawals``).
+Pipelines that read each other in a circle are refused: none could ever be the first to be computed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -135,8 +135,8 @@ def check_no_circle(start: N, upstreams: Callable[[N], Iterable[N]]) -> None:
 
 
 def check_beside(pipeline: AnyPipeline, beside: Iterable[AnyPipeline] = ()) -> None:
-    """Raise UpstreamCycleError if ``pipeline`` reads itself through those ``beside`` it, whatever root they are under:
-    what is read under a root that is named counts for nothing.
+    """Raise UpstreamCycleError if ``pipeline`` reads itself through those ``beside`` it, whatever root they are under.
+    An input that names its root counts for nothing.
     """
     if not read_beside(pipeline):
         return

@@ -1,7 +1,7 @@
 """What records rule out that can be withdrawn, or that are versions of rows (semantics 14.9, 14.10).
 
-What cannot take back is refused when a pipeline is built, and so is what a withdrawal would not find again, and what
-would take versions for rows.
+A pipeline is refused when it is built if something in it cannot take back, or would take versions for rows. So it is if
+a withdrawal would not find what it withdraws.
 """
 
 from collections.abc import Sequence

@@ -220,7 +220,7 @@ class _Source:
 
     @cached_property
     def imports(self) -> Mapping[str, Sequence[_Import]]:
-        """The imports that give a name; those of all names of a module as ``*``."""
+        """The imports that give a name; the imports of all names of a module are under ``*``."""
         statements: dict[str, list[_Import]] = defaultdict(list)
         for node in (statement.node for statement in self.statements):
             if isinstance(node, _Import):

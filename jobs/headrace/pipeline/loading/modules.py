@@ -8,8 +8,8 @@ Every folder is in memory a package of its own, so that two folders may each hol
 in a file of a folder means the ``parsing.py`` beside it, and else what is installed; Python's own modules and Headrace
 come before both. Only imports that such files write themselves are looked at.
 
-``RunCode`` is what a file has run. As long as that is the same, so is what the file defines, unless it asks about what
-is written elsewhere.
+``RunCode`` is what a file has run. What the file defines stays the same while that does, unless the file asks about
+what is written elsewhere.
 """
 
 import builtins
@@ -35,7 +35,9 @@ from typing import Any, Final, NoReturn
 _AGAIN_SECONDS: Final = 1.0
 """Code that catches everything is told again after so long."""
 _SHARE: Final = 2
-"""Of what an outer limit leaves, one part in so many: so there is always some left for what comes afterwards."""
+"""The part of an outer limit that an inner one takes is one in so many. So some time is always left for what comes
+afterwards.
+"""
 _SOON: Final = 1e-3
 
 
@@ -52,8 +54,8 @@ class InterruptedByUser(KeyboardInterrupt):
 
 @contextmanager
 def limit_time(seconds: float | None) -> Iterator[None]:
-    """Raise TimeUpError in the block when it takes longer than ``seconds`` (None: it may take any time), or than half
-    of what a timer leaves that was set outside; and Interrupted on Ctrl-C. Only the main thread has either.
+    """Raise TimeUpError in the block when it takes longer than ``seconds`` (None: any time). It may take no more than
+    half of what an outer timer leaves. Raise InterruptedByUser on Ctrl-C. Only the main thread has either.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

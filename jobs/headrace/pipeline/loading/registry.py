@@ -384,8 +384,8 @@ def _loaded_alone(name: str) -> list[Pipeline]:
 
 
 def find_registered(name: str, folders: PipelineFolders | None = None) -> RegisteredPipeline:
-    """The pipeline of that name out of ``registered_files``, without loading files that need not be: of those in which
-    the name is written one will do. Raises UnknownPipelineError.
+    """The pipeline of that name out of ``registered_files``, without loading files that need not be. One of the files
+    in which the name is written will do. Raises UnknownPipelineError.
     """
     broken_files: dict[Path, str] = {}
     files = (PipelineFolders.of_environment() if folders is None else folders).list_files(broken_files)
