@@ -117,8 +117,8 @@ def definition_changes(pipeline: Pipeline, before: RenamedDefinition) -> list[Ch
 
 
 def _upstream_changes(pipeline: Pipeline, old_definition: Mapping[str, Any]) -> Iterator[Change]:
-    """What has changed of the outputs that its only output reads: their panes mean something else, or they have only
-    come by columns, or lost some.
+    """What has changed of the outputs that its only output reads. Their panes mean something else, or they came by
+    columns only, or lost some.
     """
     now = recorded_definition(pipeline)
     upstream_names = [

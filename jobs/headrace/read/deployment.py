@@ -180,7 +180,7 @@ class Deployment(Suggesting, Mapping[str, PipelineReader]):
         self, pipelines: Collection[Pipeline] = (), *, now: datetime, reader_roots: Sequence[str] = ()
     ) -> "DeploymentWaits":
         """What is still in flight at the time ``now`` (with its zone), and who waits for whom, in a consistent cut over
-        all pipelines. Of ``pipelines`` files are looked for which no run has read. Both arguments are otherwise as
+        all pipelines. For ``pipelines`` it looks for files that no run has read. Both arguments are otherwise as
         ``lineage`` has them.
 
         >>> waits = deployment.waits(now=datetime(2026, 3, 1, 12, tzinfo=UTC)).waits

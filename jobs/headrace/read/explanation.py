@@ -400,10 +400,10 @@ _ABOUT_PANES = ("timing", "pane_index", "is_retraction", "epoch")
 def explain_windows(
     state: StageState, key: Given = None, window: str | datetime | None = None, epochs: int | None = None
 ) -> Explanation:
-    """Why the windows of ``key`` have fired or not: all that are still known, or those at the time ``window``: their
-    start, or any time in them, of which files with panes of others are not read. Panes and late rows are those of the
-    newest ``epochs``. Where joined rows leave as they are, ``key`` is columns of them, and ``window`` the event time of
-    some. Raises ExplainError.
+    """Why the windows of ``key`` have fired or not: all that are still known, or those at the time ``window``. That is
+    their start, or any time in them, and files that hold only panes of other windows are not read. Panes and late rows
+    are those of the newest ``epochs``. Where joined rows leave as they are, ``key`` is columns of them, and ``window``
+    the event time of some. Raises ExplainError.
     """
     time = None if window is None else _parse_window_time(window)
     if state.stage.stage.is_stateless:

@@ -1,7 +1,7 @@
 """What rows of joins meet, and for how long that may change: found out from a snapshot, and said in words.
 
-A join keeps its left rows until nothing changes what they meet (semantics 16.5), so of those that it keeps it can be
-said which right rows they met, and for what they wait.
+A join keeps its left rows until nothing changes what they meet (semantics 16.5). So it is known which right rows the
+kept left rows met, and what they wait for.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -307,7 +307,7 @@ class _Kept:
         return rows.slice(span.start, span.stop - span.start)
 
     def _with_partners(self, rows: pa.RecordBatch) -> list[LeftRow]:
-        """``rows`` with what each meets; of right rows those of their keys are read."""
+        """``rows`` with what each meets; right rows are read by their keys."""
         hashes = as_numpy(rows.column(c.HASH))
         schema, layers = self.join.right_schema, self._layers(UNNAMED.join_right(self.join.number))
         files = [

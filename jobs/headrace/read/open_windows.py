@@ -185,8 +185,8 @@ class StageState:
 
     @property
     def held_since(self) -> Instant | None:
-        """The processing time at which who holds the inputs' watermark back last moved it on, None if nobody did, or
-        they do not hold back what the aggregation goes by.
+        """The processing time at which the one who holds the inputs' watermark back last moved it on. None if nobody
+        holds it back, or if that does not hold back what the aggregation goes by.
         """
         holder = None if self._waits_for_loop else self.progress.held_back_by
         return None if holder is None else holder.since
@@ -484,7 +484,7 @@ _NO_LIMIT = 2**62
 
 def state_columns(pipeline: Pipeline, number: int) -> pa.Schema:
     """The columns of the view for aggregation ``number``: key, aggregates so far, window, and what Headrace says of it,
-    whose names begin with _. Of rows of groups ``_rows_taken`` is in the place of aggregates: how many leave.
+    whose names begin with _. Rows of groups have ``_rows_taken`` in the place of aggregates: how many leave.
 
     ``_stage`` is the number of the aggregation; ``_new_elements`` counts what came since the last pane, ``_panes``
     those that the window has emitted, and ``_panes_not_early`` those among them on time or late; ``_waits_for`` says
@@ -518,8 +518,8 @@ def open_only(windows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def values_so_far(stage: CompiledStage, windows: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The aggregates of what open ``windows`` hold: in discarding mode, of what came since the last pane; of rows of
-    groups how many are taken.
+    """The aggregates of what open ``windows`` hold: in discarding mode, of what came since the last pane; for rows of
+    groups, how many are taken.
     """
     rows = {name: windows.column(name) for name in windows.schema.names}
     every = np.arange(windows.num_rows)

@@ -153,8 +153,8 @@ class PatchRows:
         return [*self.columns.keys]
 
     def find_differing(self) -> None:
-        """Fill the table ``open_differing_rows``: identity, what becomes of the row (its fate) and the kind of change,
-        and the record of main and that which the patch would write, of which either may be NULL.
+        """Fill the table ``open_differing_rows``. It has the identity, what becomes of the row (its fate) and the kind
+        of change. It has the record of main and the one that the patch would write; either may be NULL.
         """
         main, branch = (self._current_files(side) for side in (self.compared.main, self.compared.branch))
         differing_files = sorted({*main} ^ {*branch}, key=str)
@@ -331,8 +331,8 @@ class PatchRows:
         return bound_in_granules(WINDOW_START, "d"), bound_in_granules(WINDOW_END, "d")
 
     def _is_of_patch(self) -> str:
-        """Whether a patch since the fork may have made a row ``d`` what it is (SQL): one that is not there any more may
-        have been withdrawn.
+        """Whether a patch since the fork may have made a row ``d`` what it is (SQL). A row that is not there any more
+        may have been withdrawn.
         """
         patches = ", ".join(map(str, sorted(self.compared.patches)))
         return f"(not {_LIVE} or {_struct_field(f'd.{_BEFORE}', 'epoch')} in ({patches}))"

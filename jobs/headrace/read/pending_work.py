@@ -42,8 +42,8 @@ class UnwatchedSourceError(FixConfigError, code="config.unwatched_source"):
 
 @dataclass(frozen=True)
 class WatchedSource:
-    """A source as text: ``source_type`` is its class, ``module:Class``, ``arguments`` its own fields as JSON values,
-    where tuples are lists, and ``connections`` those that it names.
+    """A source as text. ``source_type`` is its class, ``module:Class``; ``arguments`` are its own fields as JSON
+    values, where tuples are lists; ``connections`` are those that it names.
     """
 
     source_type: str
@@ -282,8 +282,8 @@ class WorkFinder:
 
 
 class _WatchedPlace:
-    """Where an input lands, and when all of its names were last listed: of many names that takes a while, and between
-    two such looks nine times as long only what sorts behind all that was read is looked for.
+    """Where an input lands, and when all of its names were last listed. Listing many names takes a while. For nine
+    times as long after it, only names that sort behind all that was read are looked for.
     """
 
     def __init__(self, store: ObjectStore, prefix: str, watched: WatchedInput) -> None:

@@ -160,8 +160,8 @@ class PipelineReader(Suggesting):
         return () if definition is None else tuple(definition.outputs)
 
     def output_positions(self) -> dict[str, "OutputPosition"]:
-        """For each output with a name: what its readers see, how far that is behind main, since when and why it is
-        parked if it is.
+        """For each output with a name: what its readers see, and how far that is behind main. It says since when and
+        why the output is parked, if it is.
 
         >>> hr.open(root)["traffic"].output_positions()["daily"].unpublished
         0
@@ -309,15 +309,15 @@ class PipelineReader(Suggesting):
         epochs: int | None = None,
     ) -> "Explanation":
         """Why the windows of ``key`` have fired or not: what each holds, which conditions its trigger waits for, who
-        holds the watermark back, what has come of it. ``str`` says it in words.
+        holds the watermark back. It says what has come of it. ``str`` says it in words.
 
         ``key`` is a value, or several in the order of the key's columns, or by their names; NULL is ``[None]``.
         ``window`` is a time: the start of a window, or any time in it; without it all windows are explained that are
-        known of the key. Behind joins it also says which rows these met, and for how long that may change. Of joined
-        rows that leave as they are ``key`` is columns of them by name, or values of ``id=``; ``window`` their time.
-        ``pipeline`` and ``stage`` are those of ``state``. It reads what it needs of files that say their keys; of
-        panes and late rows those of the newest ``epochs``, by default all.
-        Raises ExplainError, StateDefinitionError, NoSnapshotError.
+        known of the key. Behind joins it also says which rows these met, and for how long that may change. For joined
+        rows that leave as they are, ``key`` is columns of them by name, or values of ``id=``; ``window`` their time.
+        ``pipeline`` and ``stage`` are those of ``state``. It reads what it needs of files that say their keys; it reads
+        panes and late rows of the newest ``epochs``, by default of all. Raises ExplainError, StateDefinitionError,
+        NoSnapshotError.
 
         >>> print(handle.explain("ATL", window="2026-03-01T11:30:00Z"))
         delays at snapshot ... (epoch 1), aggregation 1: airport = ATL
@@ -339,8 +339,9 @@ class PipelineReader(Suggesting):
         return explain_windows(StageState(self._catalog, manifest, definition, number), key, window, epochs)
 
     def plan(self, pipeline: Definition | None = None, *, at: At = MAIN) -> "Plan":
-        """What a run of ``pipeline``, as it is written now, would do with the state of a snapshot: keep or migrate it,
-        or refuse since it has to be replayed; and which parts have changed. ``str`` says it in words.
+        """What a run of ``pipeline``, as it is written now, would do with the state of a snapshot: keep it, migrate it,
+        or refuse. It refuses if the state has to be replayed. It says which parts have changed. ``str`` says it in
+        words.
 
         By default it is the pipeline that the results were asked for with, else the registered one. ``at`` names the
         snapshot: a branch, a tag, an id or a time. Raises UnknownPipelineError.

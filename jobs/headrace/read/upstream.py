@@ -38,9 +38,9 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class UpstreamPosition:
-    """The published ``snapshot`` of an ``output`` of a ``pipeline`` under ``root`` that a reader has consumed, its
-    ``epoch``, output ``watermark`` and the ``fingerprint`` of the output. None and -1: the upstream has gone back to
-    its beginning. ``reached``: the greatest of all watermarks consumed so far.
+    """The published ``snapshot`` of an ``output`` of a ``pipeline`` under ``root`` that a reader has consumed. It has
+    its ``epoch``, output ``watermark`` and the ``fingerprint`` of the output. None and -1: the upstream has gone back
+    to its beginning. ``reached``: the greatest of all watermarks consumed so far.
     """
 
     root: str
@@ -259,8 +259,8 @@ class ReadPipeline:
             return None
 
     def is_line(self, before: Manifest, after: Manifest) -> bool:
-        """Whether ``after`` is ``before`` and what came since: rows that no epoch between has touched are what they
-        were, in the columns that are read, too.
+        """Whether ``after`` is ``before`` and what came since. Rows that no epoch between has touched are the same
+        then, also in the columns that are read.
         """
         old_names = ViewColumns.from_json(after.schema).names_in_epoch(View.CURRENT, come_to(before, ""))
         is_same = goes_on(before, after, "") and not any(

@@ -372,7 +372,9 @@ def _identity_text(name: str, kind: ValueType) -> str:
 
 
 MOST_QUIET = 10_000
-"""Complete windows of a news without a row in them are named up to so many; of more only those that have rows."""
+"""Complete windows of a news without a row in them are named up to so many; if there are more, only those with rows are
+named.
+"""
 
 
 @dataclass(frozen=True)

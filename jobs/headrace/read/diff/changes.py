@@ -1,8 +1,8 @@
 """What a copy of ``current`` has to become, as batches of rows: for targets that follow what is published.
 
-A copy that is at an ancestor needs the newest pane of each key and window between, and reads only these. A copy that is
-on another line (after a rollback or a promotion), or from before the output was adopted from a branch, needs what
-differs between the two snapshots; so does one at an ancestor that is kept, as by a tag, where panes between have
+A copy that is at an ancestor needs the newest pane of each key and window between, and reads only these. A copy on
+another line (after a rollback or a promotion) needs what differs between the two snapshots. So does one from before the
+output was adopted from a branch. So does one at an ancestor that is kept, as by a tag, where panes between have
 expired. One that is at no snapshot that is still there, or has other columns, is filled again.
 """
 
@@ -132,7 +132,9 @@ class StoredChanges(Changes):
 
 
 def delivered_columns(columns: ViewColumns) -> dict[str, ValueType]:
-    """Key, window and values: what records of ``current`` have, in this order; of rows their columns and event time."""
+    """Key, window and values: what records of ``current`` have, in this order; an output of rows has their columns and
+    event time.
+    """
     types = columns.column_types(View.CURRENT)
     if columns.are_rows:
         return {name: types[name] for name in columns.identity}
@@ -188,8 +190,8 @@ def origin_of(catalog: Catalog, before: str | None, after: Manifest) -> "ChangeO
 
 
 def _adds_up(old_manifest: Manifest, new_manifest: Manifest) -> bool:
-    """Whether rows of ``new_manifest`` are what is left of several records, of which some may lie far back: rows that
-    can be withdrawn, and those that a patch has withdrawn since ``old_manifest``.
+    """Whether rows of ``new_manifest`` are what is left of several records, of which some may lie far back. So it is
+    with rows that can be withdrawn, and with rows that a patch has withdrawn since ``old_manifest``.
     """
     folding = ViewColumns.from_json(new_manifest.schema).folding
     return folding is Folding.SUMMED or (

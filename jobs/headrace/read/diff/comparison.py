@@ -126,8 +126,8 @@ class SnapshotName:
 
 @dataclass(frozen=True)
 class InputDiff:
-    """How far an input has come in both, and files by path that only one has read, or that were other files when the
-    other read them.
+    """How far an input has come in both, and the paths of files in which they differ. A file was read by one side only,
+    or had other content when the other side read it.
     """
 
     read: Pair[InputRead]

@@ -131,8 +131,8 @@ class RecordFold:
 
 @dataclass(frozen=True)
 class ComparedTable:
-    """A table before and after: the files of each, and the columns that count: a row is changed if one of ``values`` is
-    another, reissued if one of ``others`` is. Both sides have them all, with one type.
+    """A table before and after: the files of each, and the columns that count. A row is changed if one of ``values``
+    differs, and reissued if one of ``others`` does. Both sides have them all, with one type.
     """
 
     before: Sequence[row_files.NamedFile]
@@ -164,8 +164,8 @@ class ComparedTable:
         return True
 
     def after_of(self, kinds: Sequence[ChangeKind], gone: str) -> str:
-        """A query of what rows that became one of ``kinds`` are afterwards, once they are compared: identity, values,
-        and as column ``gone`` whether they are there no more.
+        """A query of rows that became one of ``kinds``, as they are afterwards, once they are compared. It has the
+        identity, the values, and in column ``gone`` whether the row is gone.
         """
         values = ", ".join(f"{_AFTER}.{name} as {name}" for name in map(sql_identifier, self.values))
         kind_list = ", ".join(f"'{kind}'" for kind in kinds)
@@ -274,7 +274,7 @@ def files_of(manifest: Manifest, table: str) -> list[DataFile]:
 
 
 def fold_of_current(columns: ViewColumns, others: Sequence[str]) -> RecordFold:
-    """A fold to ``current`` over key, window and ``others``; of rows over all their columns."""
+    """A fold to ``current`` over key, window and ``others``; a fold of rows is over all their columns."""
     types = sql_types(columns.column_types(View.CURRENT))
     names = dict.fromkeys((*columns.identity, *others, *row_files.PLACE, row_files.GONE))
     as_they_are = columns if columns.are_rows else None
@@ -299,7 +299,7 @@ def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: Re
 
 
 MOST_BYTES: Final = 2**24
-"""Of tables whose files are longer, nobody waits for the count."""
+"""The most bytes of files in a table whose rows are counted while somebody waits."""
 
 _OPEN_WINDOWS: Final = RecordFold((c.HASH, c.WINDOW_START, c.WINDOW_END), (c.EPOCH,), f"{c.STATUS} <> {c.OPEN}")
 """Rows of state become open windows: the hash stands for the key, which older files may call otherwise."""

@@ -5,9 +5,9 @@ Both sides go through DuckDB, which spills what does not fit into memory.
 ``compare_with_table`` finds which rows only one side has, and which have other values. The table comes as Arrow
 batches. Columns of text where readers have another type are read as that type.
 
-``compare_with_records`` compares with what consumers make of the records of a target that only appends. Of pipelines
-that discard or retract all records are summed, row by row. Of others the newest record of each key and window says what
-its row is; so it is of a topic from which a compaction has taken older ones.
+``compare_with_records`` compares with what consumers make of the records of a target that only appends. Records of
+pipelines that discard or retract are all summed, row by row. In others the newest record of each key and window says
+what its row is; so it is of a topic from which a compaction has taken older ones.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -436,7 +436,7 @@ class _Comparison:
             self._create_relation("view", self._ours, f"select 1 as {SIGN}, * from ({no_rows(columns)})")
 
     def load_records(self, stored: StoredRecords) -> None:
-        """Read all records. Those before a change of sign 0 in their part are void."""
+        """Read all records. Records before a change of sign 0 in their part are void."""
         read = with_whole_times(stored.batches)
         optional = {RECORD_PLACE: DataType.INT, RECORD_AT: DataType.INT, RECORD_MISREAD: DataType.BOOL}
         more = {name: kind for name, kind in optional.items() if name in read.schema.names}

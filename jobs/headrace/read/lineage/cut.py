@@ -90,13 +90,13 @@ def consistent_cut(
     upstream: Callable[[H], Collection[N]],
     expected: Mapping[N, Collection[N]] = MappingProxyType({}),
 ) -> dict[N, H]:
-    """The heads of the pipelines ``names``, and of those that they read, in however many steps: each as ``read`` gives
-    it, after those of the pipelines that read it. ``read`` gives the heads of several, which do not read each other as
-    far as anybody knows. ``upstream``: the pipelines that a head has read; ``expected``: those that it may have, so
-    they are read later.
+    """The heads of the pipelines ``names``, and of those that they read, in however many steps. Each is read, by
+    ``read``, after the heads of the pipelines that read it. ``read`` gives the heads of several, which do not read each
+    other as far as anybody knows. ``upstream``: the pipelines that a head has read; ``expected``: those that it may
+    have, so they are read later.
 
-    Which of them read which is found on the way: what turns out to be read by a pipeline that did not come before it is
-    read again. Raises UpstreamCycleError for pipelines that read each other in a circle.
+    Which pipeline reads which is found on the way. If a pipeline turns out to be read by one that did not come before
+    it, it is read again. Raises UpstreamCycleError for pipelines that read each other in a circle.
     """
     cut: dict[N, H] = {}
     waiting = dict.fromkeys(names)
@@ -148,9 +148,9 @@ def upstream_last(edges: Mapping[N, Collection[N]]) -> list[N]:
 def positions_of(
     stores: RootStores, at: PlacedPipeline, manifest: Manifest | None, definition: Pipeline | None = None
 ) -> dict[str, UpstreamPosition]:
-    """What a snapshot of a pipeline (None: it has none yet) has consumed of others, by input, and where those inputs
-    begin of which it has consumed nothing. Inputs are those of the ``definition``, which may read others by now; None:
-    as the snapshot says. Raises BrokenObjectError.
+    """What a snapshot of a pipeline (None: it has none yet) has consumed of others, by input. Inputs of which it has
+    consumed nothing have the position where they begin. Inputs are those of the ``definition``, which may read others
+    by now; None: as the snapshot says. Raises BrokenObjectError.
     """
     consumed_positions = {} if manifest is None else upstreams_of(manifest)
     if definition is None:
@@ -237,8 +237,8 @@ class ReaderRootsError(FixConfigError, code="config.reader_roots"):
 
 
 def known_readers(store: ObjectStore, names: Iterable[str], roots: Iterable[str] = ()) -> KnownReaders:
-    """The pipelines ``names`` under the root of ``store`` with all that may read them: those under further ``roots``,
-    those under roots that the environment names, and those that hold something.
+    """The pipelines ``names`` under the root of ``store`` with all that may read them. Readers are under further
+    ``roots``, under roots that the environment names, or hold something.
 
     Raises MissingRootError for one of ``roots`` that does not exist, ReaderRootsError, BrokenObjectError.
     """

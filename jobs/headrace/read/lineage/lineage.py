@@ -43,10 +43,10 @@ class PipelineHead:
 
 @dataclass(frozen=True)
 class ReaderProgress:
-    """How far the input ``name`` of a ``reader`` has come with an ``output`` of an ``upstream``: the snapshot that it
-    has ``consumed``, and the one that is ``published`` now. ``is_in_line``: the one leads to the other; if not, what
-    was consumed is not published any more, and the reader's next run takes it back; None: it has expired, and nobody
-    can tell.
+    """How far the input ``name`` of a ``reader`` has come with an ``output`` of an ``upstream``. ``consumed`` is the
+    snapshot that it has consumed, ``published`` the one that is published now. ``is_in_line``: the one leads to the
+    other; if not, what was consumed is not published any more, and the reader's next run takes it back; None: it has
+    expired, and nobody can tell.
     """
 
     reader: lineage_cut.PlacedPipeline
@@ -193,8 +193,8 @@ def read_lineage(
 
 
 def with_defined_readers(names: Iterable[str], definitions: Iterable[Pipeline]) -> dict[str, None]:
-    """The ``names``, and those of the ``definitions`` that read others beside them: one that only reads what is under
-    other roots may be meant for any root.
+    """The ``names``, and those of the ``definitions`` that read others beside them. A pipeline that only reads what is
+    under other roots may be meant for any root.
     """
     return dict.fromkeys(chain(names, (one.name for one in definitions if read_beside(one))))
 
@@ -297,9 +297,8 @@ def _leads_to(catalog: Catalog, snapshot: str | None, published_id: str | None) 
 def find_dependents(
     store: ObjectStore, names: Iterable[str], of: Catalog, at: At, roots: Iterable[str] = ()
 ) -> Dependents:
-    """Snapshots of readers that have consumed the snapshot ``at`` of pipeline ``of`` under the root of ``store``, or
-    what came of it: of each reader the first. Raises what ``read_lineage`` and read.snapshots.snapshot_refs.snapshot_at
-    raise.
+    """The first snapshot of each reader that has consumed the snapshot ``at`` of pipeline ``of`` under the root of
+    ``store``, or what came of it. Raises what ``read_lineage`` and read.snapshots.snapshot_refs.snapshot_at raise.
     """
     stores = lineage_cut.RootStores(store)
     snapshot = snapshot_at(of, at).manifest
@@ -359,8 +358,8 @@ class Neighbours:
 
 
 def neighbours_of(stores: lineage_cut.RootStores, name: str) -> Neighbours:
-    """The neighbours of pipeline ``name`` under the root that ``stores`` begin with: heads of readers are read before
-    its own, and that before those of what it reads, so all are of one consistent cut. Raises BrokenObjectError.
+    """The neighbours of pipeline ``name`` under the root that ``stores`` begin with. Heads of readers are read before
+    its own, and its own before those of what it reads. So all are of one consistent cut. Raises BrokenObjectError.
     """
     own = lineage_cut.PlacedPipeline("", name)
     holds, damaged_holds = holds_of(stores.own, name)

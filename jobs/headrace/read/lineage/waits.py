@@ -78,8 +78,8 @@ class DeploymentWaits:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is in flight anywhere: no run would find anything to do until input lands. Of a reader that
-        cannot be looked at nobody can say so.
+        """Whether nothing is in flight anywhere: no run would find anything to do until input lands. Nobody can say so
+        of a reader that cannot be looked at.
         """
         return not self.searched.unseen and not any(wait.kind.is_in_flight for wait in self.waits)
 
@@ -109,10 +109,10 @@ def find_waits(
     now: Instant,
     roots: Iterable[str] = (),
 ) -> DeploymentWaits:
-    """What pipelines ``names`` under the root of ``store``, those that they read, and those that read them, also under
-    other ``roots``, wait for at the processing time ``now``. What they read, and which files, is what their
-    ``definitions`` say, also of those that have not run yet and read pipelines beside them. Raises UpstreamCycleError,
-    MissingRootError, BrokenObjectError.
+    """What pipelines wait for at the processing time ``now``. The pipelines are ``names`` under the root of ``store``,
+    those that they read, and those that read them, also under other ``roots``. What they read, and which files, is what
+    their ``definitions`` say, also of those that have not run yet and read pipelines beside them. Raises
+    UpstreamCycleError, MissingRootError, BrokenObjectError.
     """
     stores = lineage_cut.RootStores(store)
     readers_found = lineage_cut.known_readers(store, lineage.with_defined_readers(names, definitions), roots)
@@ -274,9 +274,9 @@ class _PipelineOfCut:
 
 @dataclass(frozen=True)
 class LineageOverview:
-    """The ``heads`` of pipelines in one consistent cut, how far each input that is another pipeline has come, and what
-    is in flight in each pipeline as far as its snapshots say. ``unseen``: inputs of which nobody can tell how far they
-    have come; ``problems``: why pipelines, or their readers, cannot be looked at.
+    """The ``heads`` of pipelines in one consistent cut, and how far each input that is another pipeline has come.
+    ``waits`` are what is in flight in each pipeline, as far as its snapshots say. ``unseen``: inputs of which nobody
+    can tell how far they have come; ``problems``: why pipelines, or their readers, cannot be looked at.
     """
 
     heads: Mapping[lineage_cut.PlacedPipeline, lineage.PipelineHead]

@@ -33,8 +33,8 @@ class ExpiredError(FixConfigError, code="config.expired"):
 
 @dataclass(frozen=True)
 class RecordedEpoch:
-    """An epoch as it ran, or is to run: its files by input in the order of their arrival, its processing time, the
-    signals that it hears; whether the input ends with it; what it was held to.
+    """An epoch as it ran, or is to run. It has its files by input in the order of their arrival, its processing time,
+    and its signals. ``is_last``: the input ends with it. ``held_to``: what it was held to.
 
     ``reached``: the watermarks that it left, None where nobody can say any more. ``is_ahead``: some of its records lay
     too far ahead of its processing time to move a watermark (12.14).
@@ -50,8 +50,8 @@ class RecordedEpoch:
 
 
 def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
-    """The epochs of ``snapshot_id`` and of all before it, down to but without its ancestor ``until``, oldest first,
-    without output patches where the only output has no name. A request for each of them, several at once.
+    """The epochs of ``snapshot_id`` and of all before it, down to but without its ancestor ``until``, oldest first.
+    Output patches are left out where the only output has no name. A request for each of them, several at once.
 
     Raises ExpiredError, MissingSnapshotError, BrokenObjectError.
     """
@@ -60,8 +60,8 @@ def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None
 
 def epochs_since(catalog: Catalog, snapshot_id: str, until: str | None) -> list[tuple[Manifest, RecordedEpoch]]:
     """The epochs after ``until`` (None: the beginning) up to ``snapshot_id``, oldest first, with their manifests. Where
-    outputs have names, patches are among them, as epochs in which nothing comes: an output that is computed again keeps
-    the numbers of all epochs. Raises what ``recorded_epochs`` raises.
+    outputs have names, patches are among them, as epochs in which nothing comes. So an output that is computed again
+    keeps the numbers of all epochs. Raises what ``recorded_epochs`` raises.
     """
     manifests, files = _recorded_since(catalog, snapshot_id, until)
     _check_kept(catalog, snapshot_id, manifests, until)
@@ -73,9 +73,9 @@ def epochs_since(catalog: Catalog, snapshot_id: str, until: str | None) -> list[
 
 
 def what_was_read(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
-    """``recorded_epochs``, and of those whose manifests have expired or cannot be read the files, as if they had run
-    when the next one did of which a manifest is left, be that a patch. Where they ended nobody knows, unless a patch
-    came next, which has the clocks of the epoch before it. Raises MissingSnapshotError, BrokenObjectError.
+    """``recorded_epochs``, and the files of epochs whose manifests have expired or cannot be read. They come as if they
+    had run with the next epoch of which a manifest is left, be that a patch. Where they ended nobody knows, unless a
+    patch came next, which has the clocks of the epoch before it. Raises MissingSnapshotError, BrokenObjectError.
     """
     manifests = catalog.readable_since(snapshot_id, until)
     files = _files_since(catalog, manifests, until)
@@ -228,7 +228,7 @@ def _landed_reader(pipeline: str, manifest: Manifest) -> _KeptSnapshot:
 class EpochFigures(msgspec.Struct, frozen=True):
     """One epoch. Instants are microseconds UTC (``watermark`` may be -inf); the event times are those of the elements
     that it accepted (None: none); ``counts`` are the manifest's. ``behind`` counts elements by how far they lay behind
-    the newest event time of their input in the files before their own; of epochs of before 0.2.0, in the epochs before.
+    the newest event time of their input in the files before their own; for epochs before 0.2.0, in the epochs before.
     """
 
     epoch: int

@@ -38,8 +38,8 @@ from headrace_snapshots.names import MAIN, published_of
 
 
 def has_panes(catalog: Catalog, manifest: Manifest, since: int) -> bool:
-    """Whether a snapshot surely names all panes of the epochs after ``since``: an expiry leaves out those from before
-    the oldest snapshot of main that it keeps, and others below that may be kept all the same.
+    """Whether a snapshot surely names all panes of the epochs after ``since``. An expiry leaves out panes from before
+    the oldest snapshot of main that it keeps, but may keep other snapshots below it.
     """
     log = manifest.logs.get(UNNAMED.panes)
     first = None if log is None else log.first_epoch
@@ -69,7 +69,7 @@ def common_epoch(catalog: Catalog, one: Manifest, other: Manifest, columns: Coll
 
 
 class ListingPosition(msgspec.Struct, frozen=True):
-    """Where the listing of an input starts, and how many files after that were read; of what ``kind`` its source is."""
+    """Where the listing of an input starts, and how many files after that were read; ``kind`` is that of its source."""
 
     path: str
     recent: int
@@ -495,8 +495,8 @@ _UNREADABLE = (BrokenObjectError, MissingSnapshotError)
 
 
 def has_had(catalog: Catalog, output: str) -> bool:
-    """Whether some kept snapshot has an ``output``: one that a ref names, the newest of what main has given up, or one
-    of main, or of what main was before a promotion. Looks through all of them only for a name that none has.
+    """Whether some kept snapshot has an ``output``. It may be one that a ref names, the newest of what main has given
+    up, or one of main, also as before a promotion. Looks through all of them only for a name that none has.
     """
     head = catalog.head()
     for snapshot in dict.fromkeys((*head.refs.values(), *head.past.given_up)):

@@ -41,8 +41,8 @@ NO_NAMES = LoggedNames(0, ())
 
 @dataclass
 class NamesSeen:
-    """What a run saw of known names: files that are ``confirmed`` to have the content that they had, under another
-    ETag, as they are now, by input and name; and paths of names files that are ``lost``.
+    """What a run saw of known names. Files in ``confirmed``, by input and name, have the content that they had, under
+    another ETag, and are given as they are now. ``lost`` are paths of names files.
     """
 
     confirmed: dict[str, dict[str, SourceSplit]] = field(default_factory=dict)
@@ -133,9 +133,7 @@ def dropped_files(catalog: Catalog, manifest: Manifest | None, view: View) -> di
 
 
 class DroppedBefore(msgspec.Struct, frozen=True):
-    """The epochs and snapshots that dropped records, up to some snapshot. Of epochs below ``first`` nobody knows any
-    more.
-    """
+    """The epochs and snapshots that dropped records, up to some snapshot. Epochs below ``first`` are unknown by now."""
 
     named: Set[str]
     first: int = 0
@@ -156,8 +154,8 @@ class DroppedBefore(msgspec.Struct, frozen=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """Landed copies that are no input for a run that continues from a snapshot: it reads their records in the original
-    files (``copies``), or nobody can say whether it does (``unknown``).
+    """Landed copies that are no input for a run that continues from a snapshot. It reads the records of ``copies`` in
+    the original files; nobody can say whether it does so for ``unknown``.
     """
 
     copies: frozenset[str] = frozenset()

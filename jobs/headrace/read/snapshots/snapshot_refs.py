@@ -256,9 +256,9 @@ def snapshot_at(catalog: Catalog, at: At | None = None) -> ResolvedSnapshot:
     """The snapshot that ``at`` means; by default the one at ``published``.
 
     A name is that of a branch or a tag (``tags/name`` or ``name``), else the id of a snapshot. A time means what
-    ``published`` pointed to then, by the log: what readers saw. Of a pipeline whose outputs have names ``published`` is
-    the newest snapshot that readers of every output may see.
-    Raises AtError, UnknownBranchError, NoSnapshotError for a time at which nothing was published.
+    ``published`` pointed to then, by the log: what readers saw. For a pipeline whose outputs have names, ``published``
+    is the newest snapshot that readers of every output may see. Raises AtError, UnknownBranchError, NoSnapshotError for
+    a time at which nothing was published.
     """
     if isinstance(at, datetime):
         return _published_at(catalog, at, at.isoformat())

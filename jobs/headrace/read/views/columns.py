@@ -140,8 +140,8 @@ class ViewColumns:
     what they are called in files of earlier definitions, oldest first. ``output``: whose they are, where outputs have
     names. ``adopted``: the epoch in which main took the output over from a branch last, or in which it came, if not
     with the first; else None. All rows that snapshots name from then on were computed for it. ``formerly``: what the
-    output was called, newest name first. ``folding`` is NEWEST of an aggregation; of rows ``id`` names columns that are
-    unique.
+    output was called, newest name first. ``folding`` is NEWEST of an aggregation. Rows have other ones, and ``id``
+    names columns that are unique.
     """
 
     keys: Mapping[str, DataType]
@@ -217,7 +217,9 @@ class ViewColumns:
 
     @property
     def extent(self) -> tuple[str, str]:
-        """The columns that say where in event time a row begins and ends; of a row both are its instant."""
+        """The columns that say where in event time a row begins and ends; both are the instant of a row without a
+        window.
+        """
         return (EVENT_TIME, EVENT_TIME) if self.are_rows else (WINDOW_START, WINDOW_END)
 
     @property

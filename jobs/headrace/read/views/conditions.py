@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 MOST_KEYS = 256
-"""Keys that are looked for one by one; of more, no file is left out for its keys."""
+"""Keys that are looked for one by one; with more keys, no file is left out for its keys."""
 
 Interval = tuple[int, int]
 _LEAST_INT, _GREATEST_INT = -(2**63), 2**63 - 1
@@ -58,7 +58,7 @@ _DECIMALS = 10**27
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """What a comparison says of a column: its value is one of ``values``, of which NULL may be one, or lies between the
+    """What a comparison says of a column. Its value is one of ``values``, of which NULL may be one, or lies between the
     first and the last.
     """
 
@@ -69,8 +69,8 @@ class ColumnBounds:
 
 @dataclass(frozen=True)
 class NeededRows:
-    """Where the rows that are asked for can be: their key groups (None: any), an interval that the first or the last
-    instant of their windows lies in, in granules, and their epochs; the last two inclusive.
+    """Where the rows that are asked for can be: their key groups (None: any), ``windows``, and their epochs. The first
+    or last instant of their windows lies in the interval ``windows``, in granules. Both intervals are inclusive.
     """
 
     groups: frozenset[int] | None = None

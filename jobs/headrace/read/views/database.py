@@ -43,8 +43,8 @@ def open_database(
 ) -> "Iterator[duckdb.DuckDBPyConnection]":
     """A database that can open ``files`` and nothing else; what does not fit into memory goes to ``folder``.
 
-    ``is_for_us``: no text of a user's is in its statements. Then small files are read in one that the process has, and
-    that opens whatever it is told: making another takes as long as reading a hundred thousand rows.
+    ``is_for_us``: no text of a user's is in its statements. Then small files are read in a database of the process that
+    opens whatever it is told. Making another takes as long as reading a hundred thousand rows.
     """
     limit = size_in(MEMORY_VARIABLE) or DEFAULT_MEMORY
     if is_for_us and sum(file.stat().st_size for file in files) <= _ONE_THREAD_BYTES:
@@ -139,8 +139,8 @@ def _kept_folder() -> Path:
 
 
 def keep_file(file: Path, folder: Path) -> Path:
-    """Where ``file`` can be read as long as this process lasts: where it is, if that is not in ``folder``, which goes,
-    or only a link in it; else it moves to one folder of the process, in which there is one file of any content.
+    """Where ``file`` can be read as long as this process lasts. That is where it is, unless it is in ``folder``, which
+    goes, and no link. Otherwise it moves to one folder of the process, which has one file of any content.
     """
     if file.is_symlink() or not file.is_relative_to(folder):
         return file.resolve()
@@ -154,8 +154,8 @@ def keep_file(file: Path, folder: Path) -> Path:
 
 
 def check_room(needed: int, folder: Path) -> None:
-    """Raise ReadResourcesError if copies of ``needed`` bytes below ``folder`` are more than HEADRACE_READ_DISK allows,
-    by default nine tenths of what is free there: a disk that is full stops more than one reader.
+    """Raise ReadResourcesError if copies of ``needed`` bytes below ``folder`` are more than HEADRACE_READ_DISK allows.
+    The default is nine tenths of the free space: a full disk stops more than one reader.
     """
     size_limit = size_in(DISK_VARIABLE)
     room = int(shutil.disk_usage(folder).free * _OF_WHAT_IS_FREE) if size_limit is None else size_limit

@@ -93,10 +93,10 @@ _PYTHON_TIMES = {
 class LazyView(Suggesting):
     """Rows of one snapshot. What is asked for is read then; the snapshot stays the one that it was made for.
 
-    Data files are held against the lengths and checksums of the manifest before anything is read from them (to_spark
-    over a local root is the exception). Any method that reads raises BrokenObjectError for a damaged file, naming it.
-    It raises QueryError for a condition that fails over some rows, and ReadResourcesError where neither memory nor the
-    disk has room.
+    Data files are checked against the lengths and checksums of the manifest before anything is read from them. The
+    exception is to_spark over a local root. Any method that reads raises BrokenObjectError for a damaged file, naming
+    it. It raises QueryError for a condition that fails over some rows, and ReadResourcesError where neither memory nor
+    the disk has room.
 
     >>> view = hr.open(root)["delays"].current(columns=["airport", "flights"])
     >>> view.to_json()
@@ -183,7 +183,8 @@ class LazyView(Suggesting):
     def head(self, n: int = 5) -> RowsShown:
         """The first ``n`` rows in the order of ``batches``, with Python's values; a notebook shows them as a table.
 
-        Of views but ``current`` and ``state`` without a condition only the files that these rows are in are read.
+        Only the files that have these rows are read, except for ``current`` and ``state``, and where there is a
+        condition.
 
         >>> view.head(2)
         <current of delays at ... (epoch 1): the first 2 rows>
@@ -270,7 +271,7 @@ class LazyView(Suggesting):
         """A DuckDB relation over the files, in no order, for ``connection`` or one of its own (with times in UTC).
 
         A local root is read where it is. Files of another are copied to the local disk (TMPDIR) now, and stay as long
-        as the process: one copy, however often they are asked for.
+        as the process. There is one copy, however often they are asked for.
 
         >>> view.to_duckdb().aggregate("airport, sum(flights)").order("airport").fetchall()
         [('ATL', 3), ('JFK', 1)]
@@ -287,8 +288,8 @@ class LazyView(Suggesting):
         return self._condition.apply_to(using, rows).project(sql_columns(self._columns))
 
     def to_spark(self, spark: "SparkSession") -> "DataFrame":
-        """A Spark DataFrame over the files, in no order. Those of a local root Spark reads by itself, against the
-        checksums of their pages alone; of S3 its Python workers read them, verified.
+        """A Spark DataFrame over the files, in no order. Spark itself reads the files of a local root, against the
+        checksums of their pages alone; its Python workers read those of S3, verified.
 
         Raises QueryError for a condition in SQL: that of DuckDB is not that of Spark.
 
@@ -318,7 +319,7 @@ class LazyView(Suggesting):
     def files(self, *, verify: bool = False) -> list[str]:
         """Paths (of a local root) or URIs of the Parquet files, oldest first, whatever the condition.
 
-        Those of ``current`` hold panes still to be folded: the newest of a key and window counts. ``verify`` holds each
+        Files of ``current`` hold panes still to be folded: the newest of a key and window counts. ``verify`` holds each
         against its length and checksum first: reads all of them, and raises BrokenObjectError for one that is damaged.
         Raises QueryError if files are older than a renamed or added column: a reader of the files as they are would
         miss it.
@@ -338,7 +339,7 @@ class LazyView(Suggesting):
         )
 
     def _repr_html_(self) -> str:
-        """The first rows; of a view that takes long to read a note, since nobody has asked for its rows."""
+        """The first rows; a view that takes long to read has a note, since nobody has asked for its rows."""
         if self._source_of_first_rows(HTML_ROWS).bytes_to_read > HTML_BYTES.value:
             from headrace.read.shown_values import html_note  # of notebooks
 
@@ -360,8 +361,8 @@ class LazyView(Suggesting):
     def _open_rows(
         self, source: RowSource | None = None, *, order: str | None = None
     ) -> "Iterator[duckdb.DuckDBPyRelation]":
-        """The rows (of ``source``, by default all) that fulfil the condition, in a database that can open nothing but
-        their files if it is given text of a user's: a condition, or an ``order``.
+        """The rows (of ``source``, by default all) that fulfil the condition. With text of a user's, a condition or an
+        ``order``, the database can open nothing but their files.
         """
         source = self._source.where(self._condition) if source is None else source
         with working_folder() as folder:
@@ -382,8 +383,8 @@ class LazyView(Suggesting):
         return without_rows()
 
     def _fetch_rows(self, rows: "duckdb.DuckDBPyRelation", order: str | None, limit: int) -> list[dict[str, Any]]:
-        """Rows as Python's values. DuckDB gives times beyond those of Python as it likes, and takes some for infinity:
-        rows with such times come by way of Arrow, without which the others start sooner.
+        """Rows as Python's values. DuckDB gives times beyond those of Python as it likes, and takes some for infinity.
+        Rows with such times come by way of Arrow, without which the others start sooner.
         """
         if (selected_columns := _python_times(rows, self._columns)) is not None:
             rows_fetched = self._ordered_relation(rows, selected_columns, order, limit).fetchall()
@@ -431,9 +432,9 @@ def _numbered_columns(columns: Sequence[str]) -> str:
 
 
 def _python_times(rows: "duckdb.DuckDBPyRelation", columns: Sequence[str]) -> str | None:
-    """``columns`` as ``_numbered_columns`` has them, times without their zone, for which DuckDB would ask Python for a
-    library,
-    and NULL where Python has no such time; last, whether the row has one. None: there are times inside of lists.
+    """``columns`` as ``_numbered_columns`` has them, but times without their zone, for which DuckDB would ask Python
+    for a library. A time that Python does not have is NULL; last, whether the row has one. None: there are times inside
+    of lists.
     """
     kinds = {name: str(kind) for name, kind in zip(rows.columns, rows.types, strict=True)}
     selected_columns, beyond_conditions = [], ["false"]

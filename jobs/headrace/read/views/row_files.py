@@ -41,8 +41,8 @@ class NamedFile:
 
 
 def rows_of(files: Sequence[NamedFile], types: Mapping[str, str]) -> str:
-    """The rows of ``files``, of which there is one at least (SQL): where some of them have other names for columns, the
-    columns of ``types`` alone.
+    """The rows of ``files``, of which there is at least one (SQL). Where some files have other names for columns, only
+    the columns of ``types`` are taken.
     """
     by_names: dict[tuple[tuple[str, str | None], ...], list[Path]] = {}
     for file in files:
@@ -93,8 +93,8 @@ Result = TypeVar("Result")
 
 def local_paths(store: ObjectStore, files: Sequence[DataFile], folder: Path, needed: NeededRows = ALL) -> list[Path]:
     """Where each of ``files`` can be read, verified: the file itself if ``store`` is local, else a copy in ``folder``.
-    Of a large one that says where its rows are, a copy of those which are ``needed``; of one whose path DuckDB would
-    take for a pattern, a link.
+    A large file that says where its rows are gives a copy of those which are ``needed``; a file whose path DuckDB would
+    take for a pattern gives a link.
 
     Raises BrokenObjectError, and ReadResourcesError where there is no room for copies.
     """
@@ -213,8 +213,8 @@ GONE = "is_retraction"
 def newest_of(
     rows: str, columns: Sequence[str], identity: Sequence[str], *, place: Sequence[str] = PLACE, gone: str = GONE
 ) -> str:
-    """A query of ``columns`` of the live records among ``rows`` (SQL), which it reads twice: of those of one identity
-    that of the greatest ``place``, unless it is ``gone`` (SQL).
+    """A query of ``columns`` of the live records among ``rows`` (SQL), which it reads twice. The record of the greatest
+    ``place`` counts for each identity, unless it is ``gone`` (SQL).
 
     The first time finds where the newest record of each ``identity`` is, so that no wide row waits for another.
     """
@@ -255,8 +255,8 @@ _SUM, _RANK = '"_headrace_sum"', '"_headrace_rank"'
 
 
 def summed_of(rows: str, columns: Sequence[str], identity: Sequence[str]) -> str:
-    """A query of ``columns`` of those ``rows`` (SQL) that stand: of equal ones as many as were put there more often
-    than withdrawn, the oldest of them.
+    """A query of ``columns`` of those ``rows`` (SQL) that stand. Equal rows stand as often as they were put there more
+    often than withdrawn; the oldest are taken.
     """
     same = sql_columns(identity)
     rank_column = f"row_number() over (partition by {same}, {GONE} order by {sql_columns(PLACE)}) as {_RANK}"

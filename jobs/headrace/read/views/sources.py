@@ -135,7 +135,7 @@ class OutputFiles:
 
     @property
     def identity(self) -> Sequence[str] | None:
-        """Key and window for ``current``; of rows that can be withdrawn all their columns."""
+        """Key and window for ``current``; all columns for rows that can be withdrawn."""
         return self.definition.identity if self._is_folded else None
 
     @property
@@ -168,7 +168,7 @@ class OutputFiles:
             check_files(self.catalog.store, self.data_files)
 
     def fetch_files(self, folder: Path) -> list[Path]:
-        """Copies, or where they are if the root is local; of files that say where rows are, those that are needed."""
+        """Copies, or where they are if the root is local; needed rows alone for files that say where rows are."""
         with ways_out(self.catalog, self.ref or ""):
             return local_paths(self.catalog.store, self.wanted_files, folder, self.needed)
 
