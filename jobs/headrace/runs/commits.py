@@ -140,8 +140,8 @@ class Folds:
     def begin_step(self, layers: TableLayers, prefix: str) -> None:
         """Begin a step of the fold of committed ``layers``, into files below ``prefix``, unless one is under way.
 
-        What is folded has the columns of today, and readers take a layer's for those of its last epoch: none is made of
-        layers that all have others.
+        A fold has the columns of today, and readers take a layer's for those of its last epoch. So layers that all have
+        other columns are not folded.
         """
         if self._beside.is_running or (layers and self._columns.names_in_epoch(View.CURRENT, layers[-1].last_epoch)):
             return
@@ -239,8 +239,8 @@ def attempts_of(catalog: Catalog) -> Attempts:
 class Committer:
     """Writes and commits computed epochs on one thread of its own.
 
-    ``submit`` blocks while MAX_IN_FLIGHT epochs wait. After a failure every later epoch is discarded and the error is
-    raised by the next ``submit`` or ``drain``: nothing is ever committed on top of something that is missing.
+    ``submit`` blocks while MAX_IN_FLIGHT epochs wait. After a failure every later epoch is discarded, and the next
+    ``submit`` or ``drain`` raises the error. So nothing is ever committed on top of something that is missing.
     ``allowed`` raises if nothing may be committed, and is asked once. ``request``: whose signals the epochs are given.
     ``counted``: requests of the store that the first epoch is not charged for. ``missed``: epochs computed again for
     outputs that were parked, each at the epoch that ``stood_at`` says; the first commit brings them. Other outputs that
@@ -413,7 +413,7 @@ class Committer:
         self.on_commit(manifest)
 
     def _signals_of(self, parent: format_manifest.Manifest | None, epoch_result: ComputedEpoch) -> str | None:
-        """Whose signals any epoch was given last."""
+        """The request whose signals any epoch was given last."""
         if epoch_result.signals:
             return self.request
         return None if parent is None else StoredProgress.from_manifest(parent).signals_of
@@ -435,7 +435,7 @@ class Committer:
     def _current_layers(
         self, parent: format_manifest.Manifest | None, epoch_result: ComputedEpoch
     ) -> dict[str, tuple[snapshot_files.Layer, ...]]:
-        """``current`` of each output after an epoch; of one that stands it is what it was."""
+        """``current`` of each output after an epoch; an output that stands still keeps its own."""
         names = [format_manifest.OutputTables(output).current for output in self.identity.standing]
         current = {name: () if parent is None else parent.tables[name] for name in names}
         own = {r.names.current: r.current_layers(parent, (*self._missed, epoch_result)) for r in self.outputs.values()}
@@ -539,9 +539,9 @@ def _continued_columns(
 
 
 def _called_on_main(catalog: Catalog, pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
-    """What main says each output of ``pipeline`` was called before, for a branch that begins with nothing: once that is
-    promoted, readers, sinks and records that land again still look for what there was under those names. Nothing where
-    main cannot be read.
+    """What main says each output of ``pipeline`` was called before, for a branch that begins with nothing. Once that is
+    promoted, readers, sinks and records that land again still look under those names. Nothing where main cannot be
+    read.
     """
     with suppress(BrokenObjectError, MissingSnapshotError):
         if (main := catalog.known_head().refs.get(MAIN)) is not None:

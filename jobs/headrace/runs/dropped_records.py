@@ -5,7 +5,7 @@ the files that they came from still hold them. So by default they land under a r
 batch run of the same pipeline there gives their part of the results, to be added to what readers see. Who wants all in
 one result runs the original files as one batch, in which nothing is late.
 
-Each epoch's late records become one file; of CSV, whose files have headers, one for each header. A file is named after
+Each epoch's late records become one file; for CSV, whose files have headers, one for each header. A file is named after
 the snapshot that dropped the records, and created by one conditional put. So doing it again lands only what is not
 there yet.
 
@@ -18,8 +18,8 @@ window has counted dead letters, so they may land where the pipeline reads, and 
 that reads the original files again ignores the copies (``read.snapshots.read_names``). By default they land under a
 root of their own, ``{root}/rejected``.
 
-Each epoch's dead letters of an input become one file. Those of a CSV input become one for each file that they came
-from, with its header. They hold the bytes of the records, in the order of their files.
+Each epoch's dead letters of an input become one file. Letters of a CSV input become one file for each file that they
+came from, with its header. They hold the bytes of the records, in the order of their files.
 """
 
 from collections import Counter, defaultdict
@@ -82,9 +82,9 @@ class LandedLate:
 def land_late(
     pipeline: Pipeline, root: str, *, output: str | None = None, to: str | None = None, at: At = PUBLISHED
 ) -> LandedLate:
-    """Land the late records of the snapshot that ``at`` means, and of those before it, under the landing prefix ``to``:
-    a path below ``root``, or a whole URI. ``output``: which one dropped them, where outputs have names; others may have
-    taken them.
+    """Land the late records of the snapshot that ``at`` means, and of those before it. They land under the landing
+    prefix ``to``: a path below ``root``, or a whole URI. ``output``: which one dropped them, where outputs have names;
+    others may have taken them.
 
     CSV: records whose file is gone, and with it the header that says which field is which, are left and counted;
     a later landing has them once it is back.
@@ -153,8 +153,8 @@ class _Late:
             yield runs_relanding.Copy(self.target, first, lines)
 
     def _by_header(self, epoch: str, lines: Mapping[str, Sequence[bytes]]) -> Iterator[runs_relanding.Copy]:
-        """A file for each header. Where one is missing, now or when the epoch landed first, a file for each that
-        records came from, so that what is in it depends on no other.
+        """A file for each header. Where one is missing, now or when the epoch landed first, there is a file for each
+        file of origin. So what is in it depends on no other.
         """
         headers = {file: self.target.headers.header_of_file(file) for file in lines}
         unknown_names = {

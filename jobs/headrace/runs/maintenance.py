@@ -44,9 +44,10 @@ from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStor
 def live_landed(
     listed: Collection[ObjectInfo], kept: Collection[str], notes: dict[str, str], *, catalog: Catalog
 ) -> set[str]:
-    """Find the landed objects that some kept snapshot would read again, or has not read yet: the ranges of each input
-    from the first on that one of them has not read to its end, and always the newest, from which landing goes on. Of an
-    input that has left the definition no run lands any more: only what kept snapshots that have it would read.
+    """Find the landed objects that some kept snapshot would read again, or has not read yet. They are the ranges of
+    each input from the first on that one of them has not read to its end. The newest range always stays, since landing
+    continues from it. No run lands records of an input that has left the definition: only what kept snapshots that have
+    it would read stays.
     """
     if not listed:
         return set()
@@ -366,9 +367,9 @@ def expire_snapshots(
 ) -> Expired:
     """Delete what an earlier expiry marked, and mark what ``keep`` does not keep.
 
-    Audits go with the snapshot that they are of, landed records with those that would read them again. Of results of
-    runs the newest are kept, as many as snapshots (at least 100), and the young ones. Raises RestoreError when what is
-    kept is damaged.
+    Audits go with the snapshot that they are of, landed records with those that would read them again. The newest
+    results of runs are kept, as many as snapshots (at least 100), and so are the young ones. Raises RestoreError when
+    what is kept is damaged.
     """
     time = now()
     live_by_kind: dict[object_names.ObjectKind, Live] = {

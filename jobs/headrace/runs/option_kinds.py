@@ -182,9 +182,9 @@ class ExecutorNameOption(OptionKind):
 class RunOption(NamedTuple):
     """One option of a run, as people give it.
 
-    ``name`` is its parameter in Python, ``flag`` its option on the command line, ``argument`` that of the process which
-    a task of Airflow runs, ``in_form`` its field in forms: each follows from the one before it, and the name from the
-    field of RunOptions. ``help`` is for the command line; ``title`` and ``about`` are for forms, which say the help
+    ``name`` is its parameter in Python, ``flag`` its option on the command line. ``argument`` is that of the process
+    which a task of Airflow runs, ``in_form`` its field in forms. Each follows from the one before it, and the name from
+    the field of RunOptions. ``help`` is for the command line; ``title`` and ``about`` are for forms, which say the help
     where nothing else is said. A form has it only where ``needs``, a property of the pipeline, is true. ``doors`` has
     what is different at a command or a form, by its name.
     """
@@ -223,6 +223,6 @@ class OptionField(NamedTuple):
 
 
 def option_field(default: Any, *options: RunOption, made: OptionResult | None = None) -> Any:
-    """A field of RunOptions with the ``options`` that it is given by; of several it is ``made``."""
+    """A field of RunOptions with the ``options`` that it is given by; the value of several is ``made``."""
     field_options = options if made is not None else tuple(one._replace(default=default) for one in options)
     return field(default=default, metadata={DECLARED: OptionField(field_options, made)})

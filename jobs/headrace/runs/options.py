@@ -1,9 +1,9 @@
 """What a run is asked to do: one frozen value that the command line, Airflow and tests fill alike.
 
-Each option is declared here, once: the methods of ``PipelineHandle``, the options of commands, the arguments of the
-process that a task of Airflow runs, and the fields of forms are made of it. ``COMMANDS`` and ``FORMS`` say where people
-may give it, in which order; others are for Headrace alone. To add one, declare its field, name it there, and run
-``python -m scripts.handle_options``.
+Each option is declared here, once. The methods of ``PipelineHandle``, the options of commands, the arguments of a
+task's process, and the fields of forms are made of it. ``COMMANDS`` and ``FORMS`` say where people may give it, in
+which order; others are for Headrace alone. To add one, declare its field, name it there, and run ``python -m
+scripts.handle_options``.
 
 The modes of a run, apart from its other options: a command line that only names them starts sooner.
 """

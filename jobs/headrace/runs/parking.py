@@ -110,7 +110,7 @@ def waiting_outputs(run: RunContext, head: Manifest) -> tuple[str, ...]:
 
 
 def catch_up(run: RunContext, side: Execution, head: Manifest) -> CaughtUp:
-    """Compute again what outputs that are parked at ``head`` have missed, each from where it stands. Those that fail
+    """Compute again what outputs that are parked at ``head`` have missed, each from where it stands. Outputs that fail
     again stay there, and a warning says why.
 
     Raises RetryError and GiveUpError: they are not of the output.
@@ -242,8 +242,8 @@ class _MissedEpochs:
         return frozenset(name for path in paths if (name := landed_from(path, View.REJECTED)) is not None)
 
     def _compute_upstream(self, side: Execution) -> CaughtUp:
-        """What the outputs that these read come to up to where these stand, as far as they stood still earlier there:
-        that is computed again for these alone. Raises OutputHeldError if one fails.
+        """The results of upstream outputs up to where the reading outputs stand, as far as the upstream ones stood
+        still earlier. They are computed again for the reading outputs alone. Raises OutputHeldError if one fails.
         """
         base = self.base
         if base is None:

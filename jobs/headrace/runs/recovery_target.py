@@ -3,8 +3,8 @@
 ``recovery_targets`` are snapshots that are whole, and ``Recovery`` says what going back gives up. Nothing moves by
 these.
 
-``recovery_cut`` and ``take_readers_back`` take a pipeline and all that read it back to one consistent cut. Of each
-reader that is the newest snapshot that has consumed nothing but what its upstreams publish after they went back.
+``recovery_cut`` and ``take_readers_back`` take a pipeline and all that read it back to one consistent cut. The target
+of each reader is its newest snapshot that has consumed nothing but what its upstreams publish after they went back.
 Upstreams are asked first, so a reader of two of them fits both. Every move is one entry of a log. What is left to do
 follows from where things are: after a kill the next call does the rest.
 
@@ -246,7 +246,7 @@ def _lost_input(catalog: Catalog, pipeline: Pipeline, newest: Link, after_epoch:
 
 def gone_since(catalog: Catalog, pipeline: Pipeline, newest: Manifest, to: Manifest) -> list[str]:
     """The paths of input that ``newest`` and what is between had read after ``to``, and that nobody can read again. A
-    file with other content than it had is read as it is; of files in another place than now nothing is said.
+    file with other content than it had is read as it is; nothing is said of files in another place than now.
     """
     records = catalog.file_records(newest.logs[INPUTS], since_epoch=to.epoch)
     read = [file for record in records for file in record.files if isinstance(file, InputFile)]

@@ -151,8 +151,8 @@ _NAMED = 3
 _logger = logging.getLogger(__name__)
 
 Verify = Callable[[Manifest, str, DataFile, ObjectInfo | None], None]
-"""Of a table of state of a snapshot, one of its files, and what a listing says of that, if one does: raises
-BrokenObjectError unless that is what was written.
+"""Check one file of a table of state, by its snapshot and what a listing says of the file, if one does. It raises
+BrokenObjectError unless the file is what was written.
 """
 
 Gone = Callable[[Manifest | None, Iterable[InputFile]], list[str]]
@@ -222,8 +222,8 @@ def restore_head(
 def merges_to_continue(
     catalog: Catalog, pipeline: Pipeline, head: Manifest | None, verify: Verify
 ) -> Mapping[str, Sequence[UnfinishedMerge]]:
-    """The merges of ``head`` that go on, by table: where the definition has changed, or a file of what is done is not
-    there any more, they begin again. Files that become state are held against their checksums, as those of layers are.
+    """The merges of ``head`` that go on, by table. They begin again where the definition has changed, or a file of what
+    is done is not there any more. Files that become state are held against their checksums, as those of layers are.
     """
     if head is None or head.fingerprint != fingerprint(pipeline):
         return {}

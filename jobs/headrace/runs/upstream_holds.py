@@ -81,9 +81,9 @@ def drop_reader(catalog: Catalog, reader: str) -> list[str]:
 
 
 def let_go(catalog: Catalog) -> None:
-    """Let the pipelines that ``catalog``'s own reads keep no more than its kept snapshots have consumed, and what came
-    after, which a run may be about to commit. A hold that cannot be read is put again. What cannot be told them, they
-    keep.
+    """Let upstream pipelines keep no more for ``catalog``'s pipeline than its kept snapshots have consumed, and what
+    came after. A run may be about to commit what came after. A hold that cannot be read is put again. What cannot be
+    told them, they keep.
     """
     for (root, pipeline, name, output), snapshots in _consumed_snapshots(catalog).items():
         own = ReaderHold(catalog.store.uri, catalog.pipeline, name, output, ())
@@ -108,8 +108,8 @@ def _trim_hold(store: ObjectStore, upstream: str, own: ReaderHold, snapshots: Se
 
 
 def _consumed_snapshots(catalog: Catalog) -> Mapping[tuple[str, str, str, str], Sequence[str]]:
-    """What snapshots have consumed to which something may go back, oldest first, by root, pipeline, input and output:
-    also to those that main had before a promotion or a rollback.
+    """What snapshots have consumed to which something may go back, oldest first, by root, pipeline, input and output.
+    Main may also go back to what it had before a promotion or a rollback.
     """
     from headrace.read.upstream import upstreams_of
 

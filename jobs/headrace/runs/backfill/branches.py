@@ -35,8 +35,8 @@ from headrace_snapshots.names import manifest_path
 
 def needed_event_times(pipeline: Pipeline, span: Window, outputs: Collection[str] = ()) -> Window | None:
     """Event times of records, without which no window of a last stage that touches ``span`` is whole; None if nobody
-    can say how far windows reach (a window function of a user's own). Of a pipeline with several outputs, for all of
-    them, or for those that are named.
+    can say how far windows reach (a window function of a user's own). For a pipeline with several outputs, all of them
+    count, or those that are named.
 
     A session that touches the span reaches back by one gap; what it had before that belongs to it as well.
     """
@@ -115,9 +115,9 @@ class ForkPoint:
 
 
 def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None, without: Collection[str] = ()) -> ForkPoint:
-    """The newest snapshot, not newer than ``published``, up to which no epoch had read anything as new as the first
-    event time on which windows touching ``span`` depend. Nothing if there is none, or no span, or if the pipeline has
-    changed since.
+    """The newest snapshot, not newer than ``published``, whose epochs had read nothing as new as the range needs. The
+    range needs the event times on which windows touching ``span`` depend. Nothing if there is none, or no span, or if
+    the pipeline has changed since.
 
     Takes few requests, however many epochs there are: the newest event time that was read never goes back. Records that
     no window has count too, those that were filtered out, say: they may be others now. One that lay too far ahead of
@@ -274,9 +274,9 @@ class DroppedBranch:
 
 
 def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[[], Set[str]]) -> list[DroppedBranch]:
-    """Drop the branches of the schedule's runs before that of ``own``, but for the newest, and those on which anything
-    was done shortly (STILL_TIME) before ``now``; and of runs that people have started those that are not used.
-    Those stay that are ``awaited``, as it says: a run is not done with them, and may wait for a person.
+    """Drop the branches of the schedule's runs before that of ``own``, but not the newest, nor those that changed
+    shortly (STILL_TIME) before ``now``. Drop also unused branches of runs that people have started. Branches stay that
+    are ``awaited``, as it says: a run is not done with them, and may wait for a person.
 
     Whether anything was done is decided on the very head of the log that the drop follows. A run that is at work all
     the same is fenced by it. What cannot be dropped because others write all the time is left to the next run.

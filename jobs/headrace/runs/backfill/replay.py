@@ -8,9 +8,8 @@ Records are judged under watermarks that main had for them, or older ones:
 
 * No epoch of main is ever divided, however small epochs are to be: its records were judged together.
 * An epoch is *held to* the watermarks that main had after the last epoch that is in it. Records alone do not say that:
-  where several epochs are one, nobody has been silent for as long as for main; files may have other content by now. Of
-  an epoch whose snapshot has expired nobody knows any more, but by a patch that came next. Such an epoch is held to
-  what was known before.
+  where several epochs are one, nobody has been silent for as long as for main; files may have other content by now. An
+  epoch whose snapshot has expired is unknown, unless a patch came next. Such an epoch is held to what was known before.
 * One with records too far ahead of the clock (12.14) is the last of its own, at its own processing time.
 * On another branch what main has not read is held to where main is, and so is time that passes. Main may read it yet,
   beside other files.
@@ -83,8 +82,8 @@ class Rereading:
 
 @dataclass(frozen=True)
 class ReplayProgress:
-    """How far a branch has come that reads again: ``at`` this processing time, with the watermarks ``reached`` (None:
-    nothing is held), and it has ``heard`` these signals since it parted from main.
+    """How far a branch has come that reads again. It is ``at`` this processing time, with the watermarks ``reached``
+    (None: nothing is held). It has ``heard`` these signals since it parted from main.
     """
 
     at: Instant = MIN_INSTANT
@@ -166,10 +165,10 @@ def plan_rereading(
     counts_again: Callable[[ByInput], object] = lambda files: None,
     repeats: Callable[[str], bool] = lambda name: True,
 ) -> Rereading:
-    """How a branch that has ``begun`` reads those of the ``unread`` files again that are ``recorded``, in epochs of at
-    most so many files and bytes of an input, where main's are not larger; None: as its source says. An epoch stays as
-    it is where ``counts_again`` says so of what it has read. Of an input that does not ``repeats`` each split follows
-    the one before it: what is recorded is read as it was only up to the first that is not the next one now.
+    """How a branch that has ``begun`` reads those of the ``unread`` files again that are ``recorded``. An epoch has at
+    most so many files and bytes of an input, where main's are not larger. None: as its source says. An epoch stays as
+    it is where ``counts_again`` says so of what it has read. Where an input does not ``repeats``, each split follows
+    the one before it. Its record holds only up to the first split that is not the next one now.
     """
     waiting = {name: {file.path: file for file in files} for name, files in unread.items()}
     is_exact = _is_exact(pipeline)

@@ -227,8 +227,9 @@ class PipelineHandle(PipelineHistory):
         ``output``: only this one of several, and what is computed of it, in the epochs that main recorded. Promoted,
         main takes it over, and other outputs stay as they are. Raises UnknownOutputError, NotAdoptableError.
 
-        ``patch``: rows of windows that have expired on main and on the branch replace those of main, of one ``output``
-        where there are several, and nothing else changes; the branch stays. Raises what ``promote`` does of a patch.
+        ``patch``: rows of windows that have expired on main and on the branch replace those of main. Where there are
+        several outputs, it patches the given ``output``. Nothing else changes; the branch stays. Raises what
+        ``promote`` does of a patch.
 
         ``dry_run`` gives the stages, as ``run`` does, and nothing is done.
 
@@ -330,8 +331,8 @@ class PipelineHandle(PipelineHistory):
         reader_roots: Sequence[str] = (),
         give_up_delivered: bool = False,
     ) -> "RecoveryCut":
-        """Where main of this pipeline and of all that read it would go back to with ``recover(with_readers=True)``,
-        what each gives up, and which cannot, and why. Nothing moves.
+        """Where main of this pipeline and of all that read it would go back to with ``recover(with_readers=True)``. It
+        says what each gives up, and which cannot go back, and why. Nothing moves.
 
         ``snapshot``, ``leave`` and ``give_up_delivered`` are those of ``recover``.
 
@@ -381,9 +382,9 @@ class PipelineHandle(PipelineHistory):
         to: str | None = None,
         at: At = PUBLISHED,
     ) -> "LandedRejected":
-        """Land dead letters (of one ``input``, or of all) once more as they were, each only once, to be read by a
-        pipeline that can read them now. Of several outputs those that none could take; ``output``: those that it could
-        not and others could, which land beside what the pipeline reads.
+        """Land dead letters (of one ``input``, or of all) again as they were, each only once. A pipeline that can read
+        them now then reads them. Where there are several outputs, the letters that none could take land; ``output``:
+        those that it could not and others could, which land beside what the pipeline reads.
 
         ``at`` names the snapshot whose dead letters land: a branch, a tag, an id or a time. ``to`` is the landing
         prefix: a path below the root, or a URI; by default that of each input, below ROOT/rejected.
@@ -478,8 +479,8 @@ class PipelineHandle(PipelineHistory):
         sinks: Sequence[str] = (),
         limit: int = 20,
     ) -> "tuple[SinkCheck, ...]":
-        """Compare what the sinks of the pipeline hold (those that are named, of one ``output`` or of all) with what was
-        delivered to them, row by row; of rows that differ the first ``limit`` are given. Nothing is written.
+        """Compare what the sinks of the pipeline hold with what was delivered to them, row by row. ``sinks`` and
+        ``output`` select some of them. It gives the first ``limit`` rows that differ. Nothing is written.
 
         Raises UnknownSinkError, MissingConnectionError, SinkRefusedError, SinkUnreachableError.
 

@@ -101,9 +101,9 @@ class PipelineStorage(PipelineReader):
     def fsck(self, *, deep: bool = False, repair: bool = False) -> "FsckReport":
         """Check that everything is there that snapshots, readers and runs need. What is not is in the answer, no error.
 
-        ``deep`` reads data files too, and compares their checksums. ``repair`` makes again what can be: files of state
-        from the local cache of this machine, the hint, the list of what is to be deleted; and has what no snapshot ever
-        named deleted once its writers are gone. It moves no branch.
+        ``deep`` reads data files too, and compares their checksums. ``repair`` makes again what it can: files of state
+        from this machine's cache, the hint, the list of what is to be deleted. Objects that no snapshot ever named are
+        deleted once their writers are gone. It moves no branch.
 
         >>> handle.fsck(deep=True).problems
         ()
@@ -339,11 +339,11 @@ class PipelineHistory(PipelineStorage):
         message: str = "",
         give_up_delivered: bool = False,
     ) -> "RunResult | Rehearsal | PatchRehearsal":
-        """Make ``branch`` main and published, if its whole audit succeeded and it has read all that main has. As a
-        ``patch`` only its rows of windows that have expired on both replace those of main, which goes on as it is;
-        the branch stays. Where nothing differs nothing happens, and the result has no epochs. ``message`` says in
-        the log who decided it, and why. Of a branch that has computed one ``output`` again main adopts that, and what
-        is computed of it; the next run audits and publishes it. A branch that lacks what was handed over to a sink that
+        """Make ``branch`` main and published, if its whole audit succeeded and it has read all that main has. With
+        ``patch`` only its rows of windows that have expired on both replace those of main, which continues; the branch
+        stays. Where nothing differs nothing happens, and the result has no epochs. ``message`` says in the log who
+        decided it, and why. From a branch that has computed one ``output`` again, main adopts that output, and what is
+        computed of it; the next run audits and publishes it. A branch that lacks what was handed over to a sink that
         cannot take back (``hr.final_rows``) is promoted only with ``give_up_delivered``.
 
         ``dry_run`` moves nothing, and gives what readers would see change (at most ``limit`` rows; all are counted) and

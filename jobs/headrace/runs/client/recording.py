@@ -68,7 +68,7 @@ def new_run_id(started_by: str) -> str:
 
 
 def told_to(listener: Listener | Callable[[str], None] | None) -> GuardedListener:
-    """A listener as a run calls it; of a function, one that gives it each thing as a line."""
+    """A listener as a run calls it; a function is wrapped in one that gives it each thing as a line."""
     if listener is None or isinstance(listener, Listener):
         return wrap_listener(listener)
     if not callable(listener):
@@ -125,9 +125,9 @@ def look_ahead_of(action: RunAction, pipeline: Pipeline, root: str, options: Run
 def backfill_recorded(
     pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener, *, started_by: str
 ) -> RunResult:
-    """Backfill a branch and, if the options say that it ``promotes``, make that main and published; of one ``output``
-    let main adopt it, audit that, and publish it; or, if it ``patches``, make its rows of expired windows a patch. If
-    main went on meanwhile, the branch catches up once. Where there is no input so far, nothing moves.
+    """Backfill a branch and, if the options say that it ``promotes``, make that main and published. With one
+    ``output``, let main adopt it, audit that, and publish it; or, if it ``patches``, make its rows of expired windows a
+    patch. If main went on meanwhile, the branch catches up once. Where there is no input so far, nothing moves.
 
     Raises what the backfill raises, and the promotion.
     """

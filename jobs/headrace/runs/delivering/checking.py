@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SinkCheck:
-    """What a ``sink`` of an ``output`` holds beside the ``snapshot`` that was delivered to it last, ``at`` a time in
-    ISO 8601 (None: it is not known). ``published``: what readers see. ``others``: what somebody else has done to it
-    since, as far as that can be seen.
+    """What a ``sink`` of an ``output`` holds, beside the ``snapshot`` that was delivered to it last. That was ``at`` a
+    time in ISO 8601 (None: it is not known). ``published``: what readers see. ``others``: what somebody else has done
+    to it since, as far as that can be seen.
 
     ``comparison`` is None where nothing was compared; ``reason`` says why.
     """
@@ -227,8 +227,8 @@ class ComparedTableError(FixConfigError, code="config.compared_table"):
 
 @contextmanager
 def parquet_rows(path: str, columns: Mapping[str, ValueType]) -> "Iterator[pa.RecordBatchReader]":
-    """The ``columns`` of the table at ``path``. Those that its folders name (``shop=007``) and its files lack are text,
-    which must be values of the given types. Raises ComparedTableError, ComparedColumnsError, SinkRefusedError.
+    """The ``columns`` of the table at ``path``. Columns that its folders name (``shop=007``) and its files lack are
+    text, which must be values of the given types. Raises ComparedTableError, ComparedColumnsError, SinkRefusedError.
     """
     import pyarrow as pa
     from pyarrow import dataset
@@ -346,10 +346,10 @@ def compare_published(
     columns: target_comparison.ComparedColumns,
     limit: int,
 ) -> target_comparison.TableComparison:
-    """Compare what readers see of a pipeline or an output with a ``table``: ``postgres:reports.sales``,
-    ``delta:reports/sales``, ``iceberg:reports.sales`` of a ``connection``, or ``parquet:PATH``, a file or a folder,
-    also of a store (``parquet:s3://bucket/folder``), which is reached as roots are. Folders may say values of columns,
-    as Hive's do (``shop=007``).
+    """Compare what readers see of a pipeline or an output with a ``table``. It is ``postgres:reports.sales``,
+    ``delta:reports/sales``, or ``iceberg:reports.sales`` of a ``connection``. It may be ``parquet:PATH``, a file or a
+    folder, also of a store (``parquet:s3://bucket/folder``), which is reached as roots are. Folders may say values of
+    columns, as Hive's do (``shop=007``).
 
     Raises UnknownOutputError for a pipeline with several, ComparedTableError, ComparedColumnsError,
     MissingConnectionError, NotRegisteredError, SinkRefusedError, SinkUnreachableError.

@@ -320,9 +320,9 @@ def _change_records(
     start: str | None,
     manifest: Manifest | None,
 ) -> AbstractContextManager[sink_ports.ChangeRecords]:
-    """What leads a target that appends from ``start`` to ``manifest``. Where ``sink_state`` says that it held rows of
-    which nothing is known any more, or records of which it does not say what they led to, the first record says that
-    these are void.
+    """What leads a target that appends from ``start`` to ``manifest``. A target may have held rows of which nothing is
+    known any more, or records of which it does not say what they led to. If ``sink_state`` says so, the first record
+    says that these are void.
     """
     restarts = bool(own.number) if sink_state is None else sink_state.snapshot is not None
     return records_between(catalog, start, manifest, after_number=own.number or 0, restarts=restarts)
@@ -331,7 +331,7 @@ def _change_records(
 def _columns_in_words(
     manifest: Manifest | None, sink_state: sink_ports.SinkState | None, target: sink_ports.OpenTarget
 ) -> Mapping[str, str]:
-    """Columns with their types in words; those of ``sink_state`` where nothing is published."""
+    """Columns with their types in words; the columns of ``sink_state`` where nothing is published."""
     if manifest is None:
         return {} if sink_state is None else sink_state.columns
     view_columns = ViewColumns.from_json(manifest.schema)

@@ -85,9 +85,9 @@ class SparkExecution:
     def audit_frame(
         self, view: ExpectationView, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
     ) -> Frame:
-        """The rows of ``view``, with ``columns``, that an audit looks at, without those that are ``released``: a table
-        in this process, or a frame of Spark's where their files have more than HEADRACE_AUDIT_BYTES. Raises SizeError,
-        and BrokenObjectError, of a frame when it is counted.
+        """The rows of ``view``, with ``columns``, that an audit looks at, without those that are ``released``. It is a
+        table in this process, or a frame of Spark's where their files have more than HEADRACE_AUDIT_BYTES. Raises
+        SizeError, and BrokenObjectError, of a frame when it is counted.
         """
         byte_limit = size_in(AUDIT_BYTES)
         size = stored_bytes(audited.files[view])

@@ -1,9 +1,9 @@
 """Adoption: main takes over what a branch has computed of one output, and nothing else of main changes.
 
 *Theory of operation.* A branch that computes an output again (``runs/backfill/backfill``) has the epochs of main.
-Files, processing times and signals are the same, and watermarks and ids are those that main had. So what it holds of
-the output after epoch k is what main would hold there, had it always computed that as it is written now. Adopting is
-epoch n+1 of main, which reads nothing. Tables, logs, clocks, columns and definition of the output, and of all that is
+Files, processing times and signals are the same, and watermarks and ids are those that main had. So its rows of the
+output after epoch k are what main would hold there, had it always computed the output as now written. Adopting is epoch
+n+1 of main, which reads nothing. Tables, logs, clocks, columns and definition of the output, and of all that is
 computed of it (``AdoptedOutputs``), are those of the branch; everything else is that of epoch n. If main has gone on
 meanwhile, so that k is less than n, the output stands at epoch k, as one that is parked does. The next run computes
 what it has missed (``runs/parking``).
@@ -207,8 +207,8 @@ class AdoptOutput:
         return self.facts.head
 
     def checks(self) -> Iterator[audits.RefusalCheck]:
-        """What may stand against it, the first that is to be said first; those that read rows come last. Each relies on
-        those before.
+        """What may stand against it, the first that is to be said first; checks that read rows come last. Each relies
+        on those before.
         """
         if not self.give_up_delivered:
             yield audits.RefusalCheck(self._check_delivered, (audits.DeliveredError,), is_relied_on=True)
@@ -395,8 +395,8 @@ def _reached_watermarks(epoch: RecordedEpoch) -> tuple[object, ...] | None:
 
 
 def publish_adopted(catalog: Catalog, result: RunResult, output: str, run_id: str) -> RunResult:
-    """The ``result`` of an adoption of ``output`` by main, once what its audits found good is published, of all
-    outputs: readers of one see it no further than readers of what it is computed of. What waits is a warning.
+    """The ``result`` of an adoption of ``output`` by main, once what its audits found good is published. All outputs
+    take part, since readers of one see it no further than readers of what it is computed of. What waits is a warning.
 
     Raises AuditFailedError, AuditMissingError of what was adopted.
     """

@@ -71,9 +71,9 @@ class Refusals(msgspec.Struct, frozen=True):
 
 
 class MadeChange(msgspec.Struct, frozen=True):
-    """What a change of what readers see has come to: ``head`` is what it has made of main, ``visible`` are the epochs
-    of which readers had not seen something, newest first. ``audit`` is what was trusted, ``audits`` that of each
-    output. ``published``: what readers of all outputs see now.
+    """What a change of what readers see has come to. ``head`` is what main is now. ``visible`` are the epochs of which
+    readers had not seen something, newest first. ``audit`` is what was trusted, ``audits`` that of each output.
+    ``published``: what readers of all outputs see now.
     """
 
     action: RunAction
@@ -146,9 +146,9 @@ def entry_made_before(
 
 
 def lacking_paths(pipeline: str, branch_files: set[str], main_files: set[str]) -> list[str]:
-    """The paths of one input that are in ``main_files`` and not in ``branch_files``. Of an input that reads from
-    another place now only numbers can be compared; what a pipeline has landed is always in one place. Names of files
-    under way, which were input before 0.2.0, count only where the branch reads such.
+    """The paths of one input that are in ``main_files`` and not in ``branch_files``. Only numbers can be compared for
+    an input that reads from another place now; what a pipeline has landed is always in one place. Names of files under
+    way, which were input before 0.2.0, count only where the branch reads such.
     """
     if not any(map(is_unfinished, branch_files)):
         main_files = {path for path in main_files if not is_unfinished(path)}
@@ -296,8 +296,8 @@ class Auditor:
         return BranchAudits(outcomes, limits)
 
     def _to_audit(self, branch: str) -> list[str]:
-        """The outputs that go on. One that means something else now than main has is parked with the next epoch: until
-        then nothing of it is audited, as columns that are expected may not be there.
+        """The outputs that go on. An output that means something else now than on main is parked with the next epoch.
+        Until then it is not audited, as columns that are expected may not be there.
         """
         outputs, head = going_on(self._catalog, branch, self._pipeline.by_output), self._catalog.head().refs.get(branch)
         if head is None or not (self._context.options.parks and self._pipeline.has_names):

@@ -1,19 +1,18 @@
 """Output patch: rows of a branch replace those of main in windows that have expired, and nothing else changes.
 
-Theory of operation: a window that has expired on main (semantics 5.2) is over there: its state is
-gone, and what would still come for it is dropped. So its row of ``current`` may be replaced without the engine knowing.
-A patch is epoch n+1 of main, with the clocks, inputs and state of epoch n. Its panes are, for each row that is
-replaced, the retraction of what stands (sequence 0) and the new pane (sequence 1: late, the last of its window, one
-index up); a row that the branch does not have is only retracted. The same files are the top layer of ``current``, so
-that compaction need not know of patches. Rows are copied: nothing of the branch is needed afterwards.
-``Manifest.patch`` says what was patched last.
+Theory of operation: a window that has expired on main (semantics 5.2) is over there. Its state is gone, and what would
+still come for it is dropped. So its row of ``current`` may be replaced without the engine knowing. A patch is epoch n+1
+of main, with the clocks, inputs and state of epoch n. Its panes are, for each row that is replaced, the retraction of
+what stands (sequence 0) and the new pane. The new pane has sequence 1, is late, the last of its window, and one index
+up; a row that the branch does not have is only retracted. The same files are the top layer of ``current``, so that
+compaction need not know of patches. Rows are copied: nothing of the branch is needed afterwards. ``Manifest.patch``
+says what was patched last.
 
-*Which rows.* Those whose values differ and whose windows have expired on main and on the branch. One that is still
-open on either stays. So does what a patch has made of a row since the branch was forked, unless all elements of the
-window were read after the fork: else the branch has, in part or whole, what was replaced. (Of a second aggregation, a
-join, or panes of another output nobody can tell so simply, and all of that stays. Where windows merge, such a branch is
-refused.) A branch that began
-with nothing computed everything.
+*Which rows.* A patch replaces rows whose values differ and whose windows have expired on main and on the branch. One
+that is still open on either stays. So does what a patch has made of a row since the fork, unless all elements of the
+window were read after the fork. Otherwise the branch has, in part or whole, what was replaced. (Of a second
+aggregation, a join, or panes of another output nobody can tell so simply, and all of that stays. Where windows merge,
+such a branch is refused.) A branch that began with nothing computed everything.
 
 *Rows* (semantics 15.7) are multisets (``read/patch_rows``). Those of groups are over with their window. Those of
 records have no state, and none is late: main may give a row again of whatever it reads yet. So the branch is taken as
@@ -21,14 +20,14 @@ far as main has read too, and what main refused and could still take is in the w
 is dropped that is older than the ids which are remembered: then rows are over with those.
 
 Joined rows (16) are over once they stand for good: by their event time alone, behind the watermark and the lateness of
-the last join. What main still keeps for its joins belongs to later rows. Those of one moment are replaced together.
+the last join. What main still keeps for its joins belongs to later rows. All rows of one moment are replaced together.
 
-*Why it is refused.* In discarding mode a row of ``current`` is only the last pane, no result to be replaced. Without
-a limit of lateness nothing expires, nor do groups for all time, and rows of panes may still be withdrawn. Another
-definition's rows mean something else. Where windows merge, a row may have become part of one that is still open, here
-or there: replacing the one without the other would lose or double what is in both. Of windows of a user's own nobody
-knows that. And what is refused for a cut-over: a branch without a good audit, behind main, or with what main has
-given up.
+*Why it is refused.* In discarding mode a row of ``current`` is only the last pane, no result to be replaced. Without a
+limit of lateness nothing expires, nor do groups for all time, and rows of panes may still be withdrawn. Another
+definition's rows mean something else. Where windows merge, a row may have become part of a row that is still open, on
+main or on the branch. Replacing one without the other would lose or double what is in both. Nobody knows that for
+windows of a user's own. And what is refused for a cut-over: a branch without a good audit, behind main, or with what
+main has given up.
 
 *Order.* The patch checks everything before it claims main, which fences main's writer; it stores files after that, so
 that no expiry takes them for garbage. The patch is audited before it is committed: one that fails is never on main.
@@ -292,7 +291,7 @@ class PatchOutput:
 
     def _check_dead_letters(self) -> None:
         """Raise UnpatchableError if rows of the branch may be of records that main refused by another definition, and
-        would take if they landed again: they would be rows twice.
+        would now take. Such records may land again, and would be rows twice.
         """
         catalog, since_epoch = self.facts.catalog, -1 if self.base is None else self.base.epoch
         refused_records = self._dead_letters(self.whole, since_epoch, self._is_of_other_definition)
@@ -399,8 +398,8 @@ class OtherDefinitionError(FixConfigError, code="config.other_definition"):
 
 
 def check_before(catalog: Catalog, pipeline: Pipeline, output: str) -> None:
-    """Raise what stands against a patch of an ``output`` by whatever branch ``pipeline`` computes as it is written, as
-    ``PatchOutput.of`` and its check of the definition do.
+    """Raise what stands against a patch of an ``output`` by any branch that ``pipeline`` computes as it is written.
+    ``PatchOutput.of`` and its check of the definition raise the same.
     """
     whole, name = _main_manifest(catalog, catalog.head().refs.get(MAIN)), catalog.pipeline
     _check_output(whole, output, "backfill {}")
@@ -518,9 +517,9 @@ def _row_key_text(row: "RowChange") -> str:
 
 @dataclass(frozen=True)
 class PatchRehearsal:
-    """What a patch by ``branch`` would change for readers, how many rows that differ would stay as they are (by why),
-    and why it would be refused: by nothing, if by none. ``change``: what it would do, in a sentence. ``of``: the name
-    of the output that is patched, "" of the only one.
+    """What a patch by ``branch`` would change for readers, and how many rows that differ would stay as they are (by
+    why). ``refusals`` say why it would be refused; none: it would not be. ``change``: what it would do, in a sentence.
+    ``of``: the name of the output that is patched, "" of the only one.
     """
 
     branch: str

@@ -94,7 +94,7 @@ def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
 @dataclass(frozen=True)
 class BranchFacts:
     """What is known of ``branch``, whose newest snapshot is ``head`` and which is to become main's, in part or as a
-    whole, as the log stands at ``now``: what ``main`` is, and what readers see of each output (``seen``).
+    whole. The log stands at ``now``. ``main`` is what main is, ``seen`` what readers see of each output.
     """
 
     catalog: Catalog
@@ -190,7 +190,7 @@ class BranchFacts:
     def audit_check(
         self, outputs: Collection[str] | None = None, *, is_relied_on: bool = False
     ) -> publishing_audits.RefusalCheck:
-        """Whether all that becomes visible has a good audit; of ``outputs``, if only these do."""
+        """Whether all that becomes visible has a good audit; only ``outputs`` count, if they are given."""
         return publishing_audits.RefusalCheck(partial(self._check_audit, outputs), BY_AUDIT, is_relied_on)
 
     def fork_check(self) -> publishing_audits.RefusalCheck:
@@ -212,8 +212,8 @@ class BranchFacts:
             )
 
     def _check_audit(self, outputs: Collection[str] | None) -> None:
-        """Raise AuditMissingError or AuditFailedError unless all that becomes visible has a good audit; of ``outputs``,
-        if only these do.
+        """Raise AuditMissingError or AuditFailedError unless all that becomes visible has a good audit; only
+        ``outputs`` count, if they are given.
         """
         head, pipeline = self.head.snapshot_id, self.catalog.pipeline
         audits = {output: audit for output, audit in self.audits.items() if outputs is None or output in outputs}
@@ -378,8 +378,8 @@ def _promoted_before(catalog: Catalog, branch: str) -> Entry | None:
 
 def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: str, *, is_there: bool) -> None:
     """Raise PatchedSinceError if ``branch`` continues from a snapshot of main that lacks main's newest patch, as far as
-    that can still be told: a main whose newest snapshots are broken is what a backfill replaces. ``is_there``: the
-    branch has begun.
+    that can still be told. A main whose newest snapshots are broken is replaced by a backfill. ``is_there``: the branch
+    has begun.
     """
     main = next(catalog.readable_manifests(old_main), None)
     fork = catalog.common_ancestor(old_main, manifest.snapshot_id)
@@ -413,8 +413,8 @@ def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: 
 def _check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch: str) -> None:
     """Raise BranchBehindError if main has read files that ``branch``, which is at ``manifest``, has not, by name.
 
-    Inputs that the branch does not have any more do not count, nor those of a source that does not give the same again:
-    of either side, since one that has read nothing does not say what its source is.
+    Inputs that the branch does not have any more do not count, nor those of a source that does not give the same again.
+    Both sides are asked for their source, since one that has read nothing does not say what it is.
     """
     branch_read, main_read = (
         publishing_audits.files_read(catalog, manifest),

@@ -47,8 +47,8 @@ class OutputVersions(msgspec.Struct, frozen=True):
 
 
 def publishable_epochs(outputs: Mapping[str, OutputVersions]) -> dict[str, int]:
-    """The epoch that readers of each output may see: the newest up to which its audit succeeded, and which readers of
-    all that it is computed of see as well. Where that is nothing new, the epoch that they see.
+    """The epoch that readers of each output may see. It is the newest up to which its audit succeeded, and that readers
+    of all its upstream outputs see as well. Where that is nothing new, the epoch that they see.
     """
     epochs: dict[str, int] = {}
 
@@ -66,8 +66,8 @@ def publishable_epochs(outputs: Mapping[str, OutputVersions]) -> dict[str, int]:
 
 
 def held_back(outputs: Mapping[str, OutputVersions], wanted: int) -> dict[str, tuple[str, ...]]:
-    """Outputs whose audit up to epoch ``wanted`` succeeded and that may not be published so far, with those of what
-    they are computed of that are to blame.
+    """Outputs whose audit up to epoch ``wanted`` succeeded and that may not be published so far. Each comes with the
+    upstream outputs that are to blame.
     """
     publishable = publishable_epochs(outputs)
     return {
@@ -316,8 +316,8 @@ def publish_audited(
     published already. ``output``: of one alone, where outputs have names.
 
     ``last_announced`` is the published snapshot that the caller knows of, None: of none. ``epochs`` and ``counts`` of
-    the result are over all that became visible since then, by this publish, by one whose caller died before it could
-    tell, or by a person's release.
+    the result are over all that became visible since then. It may be by this publish, by one whose caller died before
+    it could tell, or by a person's release.
 
     ``expected_snapshot`` refuses to publish anything else than the snapshot that the caller has in mind.
     Raises AuditMissingError, AuditFailedError, NothingToPublishError, UpstreamUnpublishedError, UnknownOutputError.
@@ -422,8 +422,8 @@ def _publishing_run(entry: Entry) -> str:
 
 
 def output_results(catalog: Catalog, audits: Mapping[str, AuditOutcome | None]) -> dict[str, OutputResult]:
-    """What readers see of each output of main now, the audit that was made of it or trusted, if there was one, and
-    whether it is parked.
+    """What readers see of each output of main now, and whether it is parked. It has the audit that was made of the
+    output or trusted, if there was one.
     """
     refs = catalog.head().refs
     if MAIN not in refs:

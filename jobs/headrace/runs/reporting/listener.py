@@ -181,8 +181,8 @@ def epoch_line(manifest: Manifest) -> str:
 
 
 def result_lines(result: RunResult, where: Where) -> Iterator[str]:
-    """What a run that succeeded did: its figures, where the branch and readers are now, what shows the rows that it
-    dropped, and last the warnings.
+    """What a run that succeeded did: its figures, where the branch and readers are now, and what shows the rows that it
+    dropped. Warnings come last.
     """
     epochs = number_of(len(result.epochs), "epoch")
     nothing = (
@@ -247,10 +247,10 @@ _log = logging.getLogger(__name__)
 
 
 class ProgressNotes:
-    """Passes on to ``listener`` what a run tells, and notes in ``store`` how far it has come: when it tells something,
-    and while an epoch is computed whenever that is at another level, or more tasks are done. ``every``: seconds from
-    one note to the next, at least. If the store refuses, it notes nothing more: the run and its result say whether that
-    matters.
+    """Passes on to ``listener`` what a run tells, and notes in ``store`` how far it has come. It notes when the run
+    tells something. While an epoch is computed, it notes when that is at another level, or more tasks are done.
+    ``every``: seconds from one note to the next, at least. If the store refuses, it notes nothing more: the run and its
+    result say whether that matters.
     """
 
     def __init__(

@@ -43,9 +43,9 @@ from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 @dataclass
 class Tally:
-    """The numbers of the ``epochs`` in their order, their ``counts`` together, and of each input with records ahead of
-    the clock how many there were and the first; of each column that files lack, by input and name, too.
-    ``rejects``: dead letters of each of several inputs.
+    """The numbers of the ``epochs`` in their order, and their ``counts`` together. ``ahead`` has, for each input with
+    records ahead of the clock, how many there were and the first; ``lacking`` has the same for each column that files
+    lack, by input and name. ``rejects``: dead letters of each of several inputs.
     """
 
     epochs: list[int] = field(default_factory=list)
@@ -79,8 +79,8 @@ LATE_SHARE = 0.01
 """A run warns if more late drops than this share of its records were counted, and the pipeline has no limit of them."""
 
 DEAD_LETTER_SHARE = 0.5
-"""A run warns if more of the records of an input than this share are dead letters, and the pipeline has no limit of
-them: then it is the source that is described wrongly, or a producer that changed.
+"""The share of dead letters among the records of an input above which a run warns, where the pipeline has no limit of
+them. Then the source is described wrongly, or a producer has changed.
 """
 
 
@@ -206,8 +206,8 @@ class AuditReference(msgspec.Struct, frozen=True, rename={"from_snapshot": "from
 
 
 class OutputResult(msgspec.Struct, frozen=True):
-    """One output of several after a run: what readers see of it, the ``audit`` that the run made or trusted, and since
-    when and why it is ``parked`` on main, None if it goes on.
+    """One output of several after a run. It has what readers see, the ``audit`` that the run made or trusted, and since
+    when and why it is ``parked`` (None: it goes on).
     """
 
     published: str | None
@@ -226,12 +226,12 @@ class RunResult(Suggesting):
 
     ``snapshot`` and ``epoch`` are the head of the run's ``branch`` afterwards, ``published`` is what readers see then;
     ``counts`` says how much the epochs wrote, by name (older results call it ``rows``); ``watermark`` and both times
-    are ISO 8601 in UTC. ``warnings`` are
-    for people: a snapshot that was broken and where the run went on from instead, records dated far ahead, and last
-    that many came too late. ``executor`` is the one that the run took and why, None if it came to none. ``forked_from``
-    is the snapshot that the branch of a backfill continues from, None if from nothing. ``limits`` is what a run found
-    beside the pipeline's limits, ``usual`` what its audit found beside earlier versions, without rows. Where outputs
-    have names, ``outputs`` has what is each one's own; ``published`` is the oldest of theirs, and ``audit`` is None.
+    are ISO 8601 in UTC. ``warnings`` are for people: a snapshot that was broken and where the run continued from
+    instead, records dated far ahead. The last one is that many came too late. ``executor`` is the one that the run took
+    and why, None if it came to none. ``forked_from`` is the snapshot that the branch of a backfill continues from, None
+    if from nothing. ``limits`` is what a run found beside the pipeline's limits, ``usual`` what its audit found beside
+    earlier versions, without rows. Where outputs have names, ``outputs`` has what is each one's own; ``published`` is
+    the oldest of theirs, and ``audit`` is None.
     """
 
     run_id: str

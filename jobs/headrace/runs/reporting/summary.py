@@ -60,8 +60,8 @@ class AuditLine(msgspec.Struct, frozen=True):
 
 
 class OutputLine(msgspec.Struct, frozen=True):
-    """One output of several: what readers see of it, how many epochs of main they do not see, its newest audit, and why
-    it stands still (None: it goes on).
+    """One output of several: what readers see of it, how many epochs of main they do not see, and its newest audit.
+    ``parked`` is why it stands still (None: it goes on).
     """
 
     name: str
@@ -168,7 +168,7 @@ SPLIT_MARK: Final = ", split "
 
 
 class PipelineState(StrEnum):
-    """What a person has to know of a pipeline first; those that need a person come first."""
+    """What a person has to know of a pipeline first; states that need a person come first."""
 
     DAMAGED = "damaged"
     FAILED = "failed"
@@ -242,9 +242,9 @@ class RunLine(msgspec.Struct, frozen=True):
 
 
 class UnderWay(msgspec.Struct, frozen=True):
-    """A run that has not ended, as it said ``at`` a time: what its epochs have read so far of the ``files_found``, the
-    newest of these epochs, None before the first, and at which ``level`` the next one was, None where that cannot be
-    told. One that was killed says nothing more.
+    """A run that has not ended, as it said ``at`` a time. It says what its epochs have read so far of the
+    ``files_found``, and the newest of these epochs (None: before the first). ``level`` is where the next one was, None
+    where that cannot be told. One that was killed says nothing more.
     """
 
     run_id: str
@@ -265,14 +265,14 @@ class PipelineSummary(msgspec.Struct, frozen=True):
 
     ``unpublished`` counts epochs of main that readers do not see, None where ``published`` is not on main's line.
     ``held_back_by`` names input and split that hold the watermark back, ``held_since`` when that last moved on.
-    ``fires_at`` is the processing time of the next timer that a run would fire, ``fires_after`` the event time that the
-    watermark has to pass for the next window that waits for it (+inf: only the end of the input); None: nothing waits.
+    ``fires_at`` is the processing time of the next timer that a run would fire. ``fires_after`` is the event time that
+    the watermark has to pass for the next waiting window (+inf: only the end of the input). None: nothing waits.
     ``newest_file_at``: when the newest epoch that read a file ran; ``published_watermark``: the one that readers know.
-    ``epochs`` are the newest of main, oldest first; ``state_bytes`` and ``state_rows`` are of what is stored
-    of tables of state: a row that has changed counts once for each layer.
-    ``problem``: why the catalog could not be read, None if it could. Where outputs have names, ``published`` is the
-    oldest of what readers see, ``audit`` tells of all of them, and ``outputs`` has a line for each.
-    ``under_way`` is the run that has said something since and left no result, None if there is none.
+    ``epochs`` are the newest of main, oldest first; ``state_bytes`` and ``state_rows`` are of what is stored of tables
+    of state: a row that has changed counts once for each layer. ``problem``: why the catalog could not be read, None if
+    it could. Where outputs have names, ``published`` is the oldest of what readers see, ``audit`` tells of all of them,
+    and ``outputs`` has a line for each. ``under_way`` is the run that has said something since and left no result, None
+    if there is none.
     """
 
     pipeline: str
