@@ -240,18 +240,18 @@ def kafka(
 
     ``connection`` is a name; the environment says what it is (``HEADRACE_CONN_{NAME}``), or Airflow does:
     ``kafka://user:password@host:9092?tls=true``. ``schema`` names columns of the values, and of what Kafka says of each
-    record: ``kafka_partition`` and ``kafka_offset`` (int), ``kafka_timestamp``, ``kafka_key`` (str or bytes) and
-    ``kafka_headers`` (``list[str]``, each as name=value). The watermark is the least of all partitions, unless
-    ``event_time`` gets another ``split``.
+    record. The latter are ``kafka_partition`` and ``kafka_offset`` (int), ``kafka_timestamp``, ``kafka_key`` (str or
+    bytes) and ``kafka_headers`` (``list[str]``, each as name=value). The watermark is the least of all partitions,
+    unless ``event_time`` gets another ``split``.
 
-    ``land`` "always": each run writes what is new to the folder of its pipeline first, and reads it from there, so what
-    the topic deletes can still be read again. "never" is for topics that keep their records for as long as snapshots
-    live. ``on_lost``: records that are gone before they were read, or a topic that was replaced, fail the run;
-    "skip": it goes on without them, and says so. Transactions that were aborted are left out. ``changelog``:
-    ``debezium_envelope()``, whose rows then have the ``schema``, or an expression that is 1 of a record which adds a
-    row and -1 of one which withdraws it. A tombstone behind an envelope says nothing. ``versions``: records are
-    versions of rows, ``upserts("id")`` or ``debezium_versions()``; a message without a value deletes the row that its
-    key names. The other arguments of ``reading`` are those of ``FileSource``.
+    ``land`` "always": each run first writes what is new to its pipeline's folder, and reads it from there. So records
+    can still be read again after the topic has deleted them. "never" is for topics that keep their records for as long
+    as snapshots live. ``on_lost``: records that are gone before they were read, or a topic that was replaced, fail the
+    run; "skip": it goes on without them, and says so. Transactions that were aborted are left out. ``changelog`` is
+    ``debezium_envelope()``, whose rows then have the ``schema``, or an expression: 1 where a record adds a row, -1
+    where it withdraws one. A tombstone behind an envelope says nothing. ``versions``: records are versions of rows,
+    ``upserts("id")`` or ``debezium_versions()``; a message without a value deletes the row that its key names. The
+    other arguments of ``reading`` are those of ``FileSource``.
 
     >>> hr.kafka("orders", {"user": str, "at": datetime, "kafka_offset": int}, connection="events").place
     'events/orders'
@@ -319,8 +319,8 @@ def spark_source(
     It is called with a session, which has ``spark`` (started when it is first used) and ``connection``, and gives an
     object with two methods. ``ends(begin)`` gives texts of yours, in order: each is where a range of new records ends,
     and the next one begins; ``begin`` is the last one that was landed, None at first. ``read(begin, end)`` gives a
-    DataFrame of the records behind ``begin`` and up to ``end``, which has the columns of ``schema``. Each run lands
-    what is new as files in the folder of its pipeline first, and reads it from there: replays and backfills ask for no
+    DataFrame of the records behind ``begin`` and up to ``end``, which has the columns of ``schema``. Each run first
+    lands what is new as files in its pipeline's folder, and reads it from there. So replays and backfills ask for no
     range again. ``connection`` is the name of one. ``name`` is what the source is called, by default as the function;
     where records have been landed, it stays. The further arguments (``reading``) are those of ``FileSource``.
 

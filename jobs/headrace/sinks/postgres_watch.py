@@ -1,5 +1,5 @@
-"""A PostgreSQL server that stops answering in the middle of a delivery is given up, and one that works on a long
-statement is not: it takes other connections meanwhile.
+"""Give up a PostgreSQL server that stops answering in the middle of a delivery, and not one that works on a long
+statement. The latter takes other connections meanwhile.
 """
 
 import os

@@ -278,7 +278,7 @@ _KEYS: Final = " (in PostgreSQL a primary key, or REPLICA IDENTITY USING INDEX)"
 
 
 def versions_of_envelopes(versions: DebeziumVersions, source: Source, records: ScannedRecords) -> ScannedRecords:
-    """What ``records`` say: of each the row after it; of a deletion, or a message without a value, the key alone."""
+    """What ``records`` say: of each the row after it; a deletion, or a message without a value, has the key alone."""
     records = _without_tombstones(records)
     read, deleted_at = records.columns, records.columns.get(c.TOMBSTONE_AT)
     is_deletion = _without_value(records) | true_mask(pc.is_in(read[versions.op], pa.array(["d"])))

@@ -300,8 +300,8 @@ def is_unchanged(store: object_stores.ObjectStore, was: SourceSplit, now: Source
 
 
 def taken_in(store: object_stores.ObjectStore, file: SourceSplit) -> SourceSplit:
-    """``file`` with what will tell whether it has changed, from now on: where its ETag does not, it is read once, and
-    is what it is then. Raises VanishedFileError, ChangingFileError.
+    """``file`` with what will tell whether it has changed from now on. Where its ETag does not tell, the file is read
+    once, and is what it is then. Raises VanishedFileError, ChangingFileError.
     """
     try:
         digested_split = store.digested(file.path)

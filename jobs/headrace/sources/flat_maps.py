@@ -1,5 +1,5 @@
-"""Records that are made of those of a source, each at the place of its record: by a user's own function over batches,
-or one for each item of a list.
+"""Records that are made of those of a source, each at the place of its record. A user's own function makes them of
+batches, or each item of a list makes one.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -67,7 +67,7 @@ def batch_call(function: BatchFunction) -> FlatMapCall:
 
 
 def flat_mapped(source: Source, records: ScannedRecords, call: FlatMapCall, places_of: PlacesOf) -> FlatMap:
-    """What the batch function of ``source``, which is ``call``, makes of those ``records`` that parse; those that do
+    """What the batch function of ``source``, which is ``call``, makes of those ``records`` that parse; records that do
     not parse stay. Raises BatchFunctionError, and what HeadraceErrors the function raises.
     """
     function = source.transform
@@ -106,8 +106,8 @@ def apply_function(
 
 
 def explode_records(names: Collection[str], records: ScannedRecords, places_of: PlacesOf) -> FlatMap:
-    """One of ``records`` for each item of the lists that the columns ``names`` are, which are equally long; those that
-    do not parse stay. Raises FlatMapSizeError.
+    """One of ``records`` for each item of the lists that the columns ``names`` are, which are equally long; records
+    that do not parse stay. Raises FlatMapSizeError.
     """
     parsed_rows = np.flatnonzero(~valid_mask(records.unparsed))
     lists = {name: take_rows(records.columns[name], parsed_rows) for name in names}
@@ -267,7 +267,7 @@ class _BatchCall:
 
 
 def _in_order(result: pa.RecordBatch) -> pa.RecordBatch:
-    """``result`` by the rows that it was made of; those of one stay as they came."""
+    """``result`` by the rows that it was made of; rows of one record stay as they came."""
     numbers = as_numpy(result.column(ROW))
     if len(numbers) < 2 or (numbers[1:] >= numbers[:-1]).all():
         return result

@@ -301,7 +301,7 @@ class Landing:
 
     def lost_paths(self, name: str, claimed: Sequence[source_ports.SourceSplit]) -> list[str]:
         """The paths of ``claimed`` splits of input ``name`` that its source has no more, where claims are all that the
-        root has of them; of other inputs nothing is asked.
+        root has of them; other inputs are not asked.
         """
         is_claimed = name in self.landers and self.landers[name].reader is None
         return [split.path for split, _ in self.missing_splits(name, claimed)] if is_claimed else []
@@ -328,8 +328,8 @@ class Landing:
 def landed_first(
     source: Source, opened: source_ports.OpenSource, place: "LandingPlace"
 ) -> "tuple[Lander | None, source_ports.OpenSource]":
-    """What lands, or notes, at ``place`` what there is of a ``source``, and what finds and reads it there; of a source
-    that is read where it is, and plans alike each time, nothing and itself.
+    """What lands, or notes, at ``place`` what there is of a ``source``, and what finds and reads it there. A source
+    that is read where it is, and plans alike each time, gives nothing and itself.
     """
     from headrace.sources.landed.files import LandedEnumerator, LandedReader, Lander, WritingLander
 

@@ -98,7 +98,7 @@ class _Cursor:
 
 
 def names_table(files: Iterable[SourceSplit]) -> pa.Table:
-    """The rows of ``files``, sorted; of one name the last counts."""
+    """The rows of ``files``, sorted; the last row of a name counts."""
     last = {sort_key(file.path): KnownVersion.of(file) for file in files}
     paths = sorted(last)
     versions = [last[path] for path in paths]
@@ -107,7 +107,7 @@ def names_table(files: Iterable[SourceSplit]) -> pa.Table:
 
 
 def merge_tables(tables: Sequence[pa.Table]) -> pa.Table:
-    """All rows of ``tables``, oldest first; of one name that of the newest."""
+    """All rows of ``tables``, oldest first; the newest row of a name counts."""
     full = [table for table in tables if table.num_rows]
     if len(full) < 2:
         return full[0] if full else tables[0]

@@ -1,7 +1,7 @@
 """Listing what a store gives in pages by several requests at once, in the order of names.
 
 A listing is cut into ranges of names. Where nobody knows names to cut at, it begins as one range. A range that goes on
-for pages is cut where names branch behind the one listed last: requests that look for such a place ask what comes after
+for pages is cut where names branch behind the one listed last. Requests that look for such a place ask what comes after
 all names that begin alike. So any layout is cut, folders or none. A cut says nothing of what is listed: a name is in
 exactly one range, whatever the cuts are.
 """
@@ -223,7 +223,7 @@ class _Listing:
 
     def _later_part(self, first: str, last: str, end: str | None) -> _Range | None:
         """The later part of what sorts after ``last``, up to ``end``, if names branch there as high as they do between
-        ``first`` and ``last``: its first page is the ``newest``, not taken yet.
+        ``first`` and ``last``. Its first page is the ``newest``, not taken yet.
         """
         least = len(self._folder) if end is None else _common_prefix_length(last, end)
         most = min(_common_prefix_length(first, last) + 1, len(last))

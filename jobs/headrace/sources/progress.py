@@ -204,9 +204,9 @@ class InputHold:
 
 @dataclass(frozen=True)
 class WatermarkHold:
-    """Watermarks that an epoch does not pass, whatever its records say: that of the source, the output watermarks of
-    the stages of each chain, by output, those of the inputs; and those that are ``given`` to chains by others than the
-    source, such as a loop. Of what is not named the watermark of the source is the limit.
+    """Watermarks that an epoch does not pass, whatever its records say. They are those of the source, of the inputs,
+    and the output watermarks of the stages of each chain, by output. ``given`` are those that chains get from others
+    than the source, such as a loop. The watermark of the source limits what is not named.
 
     A backfill reads again what main has read, and is held to the watermarks that main had: what main accepted is not
     late.
@@ -280,8 +280,8 @@ class HeldBack:
 
 @dataclass(frozen=True)
 class RecordsAhead:
-    """Records of one input in an epoch that lay too far ahead of processing time to move its watermark (12.14): how
-    many, and of the first its file, its number there (None if it has none) and the time that it gives.
+    """Records of one input in an epoch that lay too far ahead of processing time to move its watermark (12.14). It has
+    how many there are, and the file of the first, its number there (None if it has none) and its time.
     """
 
     input: str
@@ -313,8 +313,8 @@ class RecordsAhead:
 
 @dataclass(frozen=True)
 class Lacking:
-    """A column of an input that something reads and that no record of some files of an epoch had: how many files, the
-    first of them, and the name in it that is most like that of the column.
+    """A column of an input that something reads and that no record of some files of an epoch had. It has how many
+    files, the first of them, and the name in it that is most like that of the column.
     """
 
     input: str
@@ -396,8 +396,8 @@ class EpochClocks(EpochReading):
     """Clocks after an epoch: the watermark, which is the least of all inputs, who holds it back, processing time; and
     those of the ``chains`` of aggregations, by output. The next epoch continues from them.
 
-    ``newest`` is the latest event time of elements of any epoch, those too far ahead of the clock left out, and
-    ``newest_read`` that of all records. ``newest_by_input`` is ``newest`` of each input, None in manifests of before
+    ``newest`` is the latest event time of elements of any epoch, those too far ahead of the clock left out.
+    ``newest_read`` is that of all records. ``newest_by_input`` is ``newest`` of each input, None in manifests of before
     0.2.0. ``held_to``: what the epoch was held to where records said more than that; None where nothing was held.
     """
 

@@ -1,8 +1,8 @@
 """Records judged: accepted, rejected with a reason, or filtered; and what they say to the watermark of their input.
 
-A judged record has what ``kernel.delta`` asks for, ``_sign`` too where records can withdraw others. It has
-``_split`` and ``_mark`` (what it says of which split), and ``_id`` where duplicates are told apart. Of a rejected
-record only its reason counts.
+A judged record has what ``kernel.delta`` asks for, ``_sign`` too where records can withdraw others. It has ``_split``
+and ``_mark`` (what it says of which split), and ``_id`` where duplicates are told apart. Only the reason of a rejected
+record counts.
 
 ``columns_read`` says which columns of the files of each input are read, and what for; ``required_by`` those a file must
 have.
@@ -73,7 +73,7 @@ class JudgedRecords:
 
     @classmethod
     def from_chains(cls, chains: Sequence[Columns], errors: Mapping[int, HeadraceError]) -> "JudgedRecords":
-        """What is common to all ``chains``; of one chain it is all. Raises an error if no chain says what it takes."""
+        """What is common to all ``chains``; one chain shares all. Raises an error if no chain says what it takes."""
         if len(chains) == 1:
             return cls(chains[0], (chains[0],), errors)
         deciding_chains = [chain for chain in chains if c.ADMITTED in chain]
@@ -190,7 +190,7 @@ Fitting = Callable[[str, Expr, Mapping[str, pa.Array], Schema], pa.Array]
 
 
 def _ids(pipeline: Pipeline, id_: Expr, rows: Mapping[str, pa.Array], length: int, fitting: Fitting | None) -> pa.Array:
-    """The ids by which duplicates are told; of records that are joined, without ``fitting``, NULL."""
+    """The ids by which duplicates are told; records that are joined, without ``fitting``, have NULL."""
     if fitting is None:
         return pa.nulls(length, arrow_type(type_of(id_, pipeline.schema) or DataType.STRING))
     return fitting("id", id_, rows, pipeline.schema)
@@ -213,7 +213,7 @@ def _evaluate_or_null(
 
 
 def _in_form(pipeline: Pipeline, input_: Input, records: ScannedRecords, fitting: Fitting) -> dict[str, pa.Array]:
-    """The records in the form of the pipeline's own; those that are joined as they are."""
+    """The records in the form of the pipeline's own; joined records stay as they are."""
     if not pipeline.is_left(input_):
         return dict(records.columns)
     columns = input_.expressions(pipeline.schema)
@@ -318,7 +318,7 @@ def _add_reason(reason: pa.Array, wrong: pa.Array, why: str) -> pa.Array:
 
 
 def newest_of(given: Input, times: pa.Array, processing_time: Instant) -> Instant | None:
-    """The newest of the event ``times`` of records of an input; None if there is none. Those too far ahead of the clock
+    """The newest of the event ``times`` of records of an input; None if there is none. Times too far ahead of the clock
     are left out (semantics 12.14): one that is wrong would count for ever.
     """
     latest = min(int(given.event_time.latest_watermark(processing_time)), LATEST)

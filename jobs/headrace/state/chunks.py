@@ -1,13 +1,13 @@
 """Parts of the rows of a table: groups of keys by their hash, and chunks of files with checksums of their own.
 
-A key group is the top bits of a key's hash. A part of the keys is a run of groups, so any number of parts finds its own
+A key group is the top bits of a key's hash. A part of the keys is a run of groups. So any number of parts finds its own
 rows in what any other number of parts has stored.
 
 A chunk has some thousand rows, so that a reader of a few rows reads and verifies these, and not all of a file. It is a
 row group of Parquet. The footer of the file lists its chunks (in the metadata under ``KEY``): where each is, what it
-holds, its SHA-256. The manifest has the length and the SHA-256 of the footer. So a reader that trusts the manifest can
-trust the footer after comparing it with the manifest, and a chunk after comparing it with the footer. Readers of whole
-files compare one checksum.
+holds, its SHA-256. The manifest has the length and the SHA-256 of the footer. A reader that trusts the manifest
+compares the footer with it, and a chunk with the footer; then it can trust both. Readers of whole files compare one
+checksum.
 """
 
 import json

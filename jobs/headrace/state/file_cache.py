@@ -151,7 +151,7 @@ def _as_single_row(values: pa.Array) -> pa.Array:
 FOLDER_VARIABLE, BYTES_VARIABLE = "HEADRACE_CACHE", "HEADRACE_CACHE_BYTES"
 DEFAULT_BYTES = 20 * 10**9
 MAX_FILES = 10_000
-"""As many files are looked through in milliseconds."""
+"""The most files that are looked through in milliseconds."""
 
 _FREE_SHARE = 4
 _MOST_OPEN_FILES = 2048
@@ -379,8 +379,9 @@ class LayerCache:
 
 @cache
 def default_cache() -> LayerCache:
-    """The cache of this process: in the folder HEADRACE_CACHE (``${XDG_CACHE_HOME:-~/.cache}/headrace/state`` if it is
-    not set), limited to HEADRACE_CACHE_BYTES (20 GB, but no more than a quarter of what the disk has free for it).
+    """The cache of this process, in the folder HEADRACE_CACHE (default:
+    ``${XDG_CACHE_HOME:-~/.cache}/headrace/state``). Its limit is HEADRACE_CACHE_BYTES (20 GB, but no more than a
+    quarter of what the disk has free for it).
     """
     folder = _cache_folder()
     layer_cache = LayerCache(folder, 0)

@@ -51,8 +51,8 @@ Hashing = Callable[[pa.RecordBatch], Hashes]
 
 class ParquetWriter:
     """Rows, in any order, that become files of about FILE_BYTES in ``store``, called ``name`` and a number, while more
-    of them come: what is held is what they take in Parquet. ``hashed`` gives the hashes of their keys, by which each
-    batch is put in order; files say their key groups then.
+    rows come. Memory holds what they take in Parquet. ``hashed`` gives the hashes of their keys, by which each batch is
+    put in order; files say their key groups then.
     """
 
     def __init__(self, store: ObjectStore, name: str, hashed: Hashing | None = None) -> None:
@@ -94,7 +94,7 @@ def put_rows(
 
 
 def encode_parquet(rows: pa.RecordBatch) -> "EncodedFile":
-    """A Parquet file of ``rows``; those that have a hash stand in its order."""
+    """A Parquet file of ``rows``; rows that have a hash stand in its order."""
     parquet = _Parquet(rows, _stored_hash if c.HASH in rows.schema.names else None)
     parquet.add(rows)
     return parquet.finish()

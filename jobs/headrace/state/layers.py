@@ -2,12 +2,12 @@
 
 A remembered id is a row: the id with its hash, the event time of its record, and the epoch that it came in. Only the
 first of an id counts (semantics 12.10); where records can withdraw others, the first of either sign (14.7). Rows are
-kept in the order of their hashes. An id is forgotten once the watermark has passed its event time plus the horizon: it
-counts no more from then on, and is left out when its layer is merged.
+kept in the order of their hashes. An id is forgotten once the watermark has passed its event time plus the horizon.
+From then on it does not count, and is left out when its layer is merged.
 
 An epoch of a part of a stage is a function: of its rows of state, its share of the delta and the clocks. The result
-comes in slices of the keys where there is much to do, so that memory does not grow with what an epoch touches, nor with
-how many windows are due at once. Nothing is stored here.
+comes in slices of the keys where there is much to do. So memory does not grow with what an epoch touches, nor with how
+many windows are due at once. Nothing is stored here.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -227,7 +227,7 @@ class Layers:
     def affected_rows(
         self, touched: kernel_state.Hashes, clocks: FiringClocks, signals: Sequence[Signal] = ()
     ) -> pa.RecordBatch:
-        """The newest rows of keys that an epoch may change something of: those ``touched``, those with a due
+        """The newest rows of keys that an epoch may change something of. They are those ``touched``, those with a due
         activation, and open windows that hear one of ``signals``. Rows that say that a window is gone are left out.
         """
         relevant_signals = self._relevant_signals(signals)
@@ -304,8 +304,8 @@ def _latest_end(rows: pa.RecordBatch) -> int | None:
 
 
 def _by_hold(runs: Sequence[SortedFile], watermark: Instant) -> Iterator[tuple[int, kernel_state.Hashes]]:
-    """The hashes of rows whose hold is before ``watermark``, the earliest first: a few, among which are all whose hold
-    is before a bound, and then, since newer rows may supersede all of them, ever more up to the next bound.
+    """The hashes of rows whose hold is before ``watermark``, the earliest first. A few come first, among which are all
+    whose hold is before a bound. Newer rows may supersede all of them, so ever more follow, up to the next bound.
     """
     indexes, few = [run.deadlines.hold for run in runs], FEW.value
     last = [int(np.searchsorted(run.deadlines.hold.times, watermark)) for run in in_turn(runs)]
@@ -324,7 +324,7 @@ def _by_hold(runs: Sequence[SortedFile], watermark: Instant) -> Iterator[tuple[i
 
 
 SLICE_ROWS: Final = Size(2**16)
-"""Of so many rows an epoch is computed at a time, about: each takes 600 bytes meanwhile."""
+"""About how many rows an epoch computes at a time: each takes 600 bytes meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -344,7 +344,7 @@ class StageEpoch:
 
     @property
     def stage(self) -> CompiledStage:
-        """Whose epoch it is."""
+        """The stage whose epoch it is."""
         return self.layers.stage
 
     def compute_results(self) -> Iterator[StageResult]:

@@ -74,7 +74,8 @@ def merge_rows(
 
 def sorted_ranges(layers: Sequence[StateLayer], within: str | None) -> Iterator[pa.RecordBatch]:
     """The rows of all ``layers``, each in the order of hashes and of the column ``within`` them, in ranges of that
-    order: about ``RANGE_BYTES`` in each, and equal rows of the order in one. Those of a range are in no order.
+    order. A range has about ``RANGE_BYTES``, and rows that are equal in the order share one. Rows within a range are in
+    no order.
     """
     for pieces in _ordered_ranges([run for layer in layers for run in layer.runs], within):
         yield pa.concat_batches(pieces)
@@ -82,7 +83,8 @@ def sorted_ranges(layers: Sequence[StateLayer], within: str | None) -> Iterator[
 
 def _ordered_ranges(runs: Sequence[SortedFile], within_column: str | None) -> Iterator[list[pa.RecordBatch]]:
     """The rows of ``runs``, each in the order of its hashes and of ``within_column`` within them, in ranges of that
-    order: the pieces that are not empty, in the order of the runs. Equal rows of the order are in one range.
+    order. A range has the pieces that are not empty, in the order of the runs. Equal rows of the order are in one
+    range.
     """
     ordered_runs = [_OrderedRun(run, within_column) for run in runs if run.rows.num_rows]
     begins = [0] * len(ordered_runs)

@@ -36,8 +36,8 @@ class Resident:
     """Mapped files whose pages stay, of at most ``limit`` bytes together: to load a page again costs as much as looking
     up hundreds of rows. Safe for many threads.
 
-    An epoch looks at all files in turn, so the one that was not used for longest is what is wanted next: over the limit
-    most newcomers go, and some take the place of what came first, which may not be in use any more.
+    An epoch looks at all files in turn, so the one that was not used for longest is wanted next. Over the limit most
+    newcomers go. Some take the place of what came first, which may not be in use any more.
     """
 
     def __init__(self, limit: int) -> None:
@@ -222,7 +222,7 @@ class SortedFile:
             release_pages(self.file)
 
     def due_hashes(self, clocks: FiringClocks) -> Hashes:
-        """The hashes of rows that want an activation under ``clocks``: what was due before was activated then, and a
+        """The hashes of rows that want an activation under ``clocks``. What was due before was activated then, and a
         newer run holds what became of it. (Until the watermark has passed its end, the next event-time activation of an
         open window is its end.)
         """
@@ -240,8 +240,8 @@ class SortedFile:
 
 
 def in_turn(runs: Iterable[SortedFile]) -> Iterator[SortedFile]:
-    """The ``runs``, each let go once the next one is asked for: an epoch that touches a few keys everywhere would have
-    nearly every page of a large state in memory at its end.
+    """The ``runs``, each let go once the next one is asked for. Otherwise an epoch that touches a few keys everywhere
+    would have nearly every page of a large state in memory.
     """
     for run in runs:
         yield run

@@ -106,8 +106,8 @@ def run(
     headrace-lab, which brings that, the kernel computes instead, and a DeprecationWarning says so. ``output`` is that
     of a pipeline with several, which is tested as if the pipeline had it alone, with those that it reads.
 
-    Until a step sets the processing time, the clock stands at the newest event time or watermark so far, as if records
-    arrived when they happened; at first at 1970-01-01 UTC. After the last step the input has not ended, unless
+    Until a step sets the processing time, the clock stands at the newest event time or watermark so far. So records
+    seem to arrive when they happened; at first at 1970-01-01 UTC. After the last step the input has not ended, unless
     that is ``end()``.
 
     Raises UnitTestError for a step that makes no sense, and what a run over such records would raise.
@@ -373,7 +373,7 @@ class _Landing(Landing):
 
 
 def _python_rows(table: pa.Table) -> list[Row]:
-    """Rows with aware times; of panes and windows one beyond the years that Python has is None, as in
+    """Rows with aware times; a time beyond Python's years is None in panes and windows, as in
     ``testing.steps.real``.
     """
     times = {WINDOW_START, WINDOW_END, "pane_time", EVENT_TIME}

@@ -178,8 +178,8 @@ class Result(StepResults):
 
 
 def current_of(panes: Iterable[PaneRow]) -> Panes:
-    """The newest of ``panes`` for each key and window, unless it is a retraction; by window and key. Of rows those that
-    stand, by time.
+    """The newest of ``panes`` for each key and window, unless it is a retraction; by window and key. For rows it is
+    those that stand, by time.
     """
     panes = [*panes]
     rows = [pane for pane in panes if isinstance(pane, OutputRow)]
@@ -209,7 +209,7 @@ def _standing_rows(rows: Sequence[OutputRow]) -> Panes:
 
 
 def in_order(panes: Iterable[PaneRow]) -> list[PaneRow]:
-    """Panes of one step as ``StepResults.panes`` has them; those of a window, and rows, are in order already."""
+    """Panes of one step as ``StepResults.panes`` has them; panes of a window, and rows, are in order already."""
     pane_list = [*panes]
     if any(isinstance(pane, OutputRow) for pane in pane_list):
         return pane_list
@@ -365,19 +365,19 @@ def assert_panes(result: StepResults, expected: Expected) -> None:
 
 @check_keywords
 def assert_current(result: StepResults, expected: Expected) -> None:
-    """What counts after ``result`` is ``expected``, in any order; as ``assert_panes``."""
+    """What counts after ``result`` is ``expected``, in any order; the rest is as in ``assert_panes``."""
     _assert_view(result, "current", expected)
 
 
 @check_keywords
 def assert_late(result: StepResults, expected: Expected) -> None:
-    """The late records of ``result`` are ``expected``, in any order; as ``assert_panes``."""
+    """The late records of ``result`` are ``expected``, in any order; the rest is as in ``assert_panes``."""
     _assert_view(result, "late", expected)
 
 
 @check_keywords
 def assert_rejected(result: StepResults, expected: Expected) -> None:
-    """The dead letters of ``result`` are ``expected``, in any order; as ``assert_panes``."""
+    """The dead letters of ``result`` are ``expected``, in any order; the rest is as in ``assert_panes``."""
     _assert_view(result, "rejected", expected)
 
 
@@ -436,7 +436,7 @@ class _ViewRows:
         return "{" + ", ".join(f"{name}: {value_text(value)}" for name, value in row.items()) + "}"
 
     def found(self, row: _ViewRow) -> str:
-        """A pane in a line; of another row what is not null."""
+        """A pane in a line; another row shows what is not null."""
         if isinstance(row.given, PaneRow):
             return repr(row.given)
         return self.expected({name: value for name, value in row.given.items() if value is not None})

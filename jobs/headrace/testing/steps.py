@@ -137,8 +137,9 @@ def rows(*records: Record, of: str = OWN) -> Step:
 
 @check_keywords
 def watermark(to: str | datetime, of: str | None = None) -> Step:
-    """An epoch without records in which the watermark passes to ``to``, as if the source had said so: of the input that
-    is named ``of``, or of all. It does not go back. The watermark of the records that are read counts too, as always.
+    """An epoch without records in which the watermark passes to ``to``, as if the source had said so. It is the
+    watermark of the input that is named ``of``, or of all. It does not go back. The watermark of the records that are
+    read counts too, as always.
     """
     if of is not None:
         Arguments("watermark", UnitTestError).text("of", of, "weather")

@@ -533,8 +533,8 @@ class SuiteReport:
 def run_suite(
     tests: DiscoveredTests, executor: Executor = "local", tell: Callable[[TestedItem], None] | None = None
 ) -> SuiteReport:
-    """Run tests one after another, and ``tell`` of each when it has ended; those in YAML with ``executor``, those in
-    Python with pytest.
+    """Run tests one after another, and ``tell`` of each when it has ended; tests in YAML run with ``executor``, tests
+    in Python with pytest.
 
     Raises NotInstalledError if pytest is needed and not there.
     """
@@ -592,7 +592,7 @@ def _is_python_test(file: Path) -> bool:
 
 
 def run_tests(tests: DiscoveredTests, executor: Executor = "local") -> Iterator[TestedItem]:
-    """Run them one after another; those in YAML with ``executor``, those in Python with pytest.
+    """Run them one after another; tests in YAML run with ``executor``, tests in Python with pytest.
 
     Raises NotInstalledError if pytest is needed and not there.
     """
@@ -672,8 +672,8 @@ def _of_pytest(case: ElementTree.Element) -> TestedItem:
 
 
 def _not_collected(file: str, traceback: str) -> TestedItem:
-    """A file that raises when pytest imports it: the line of the file, and what was raised; of pytest's way there
-    nothing.
+    """A file that raises when pytest imports it: the line of the file, and what was raised; pytest's way there is left
+    out.
     """
     name = Path(file).name
     lines = re.findall(rf'(?:^|[/\\]){re.escape(name)}:(\d+):|{re.escape(name)}", line (\d+)', traceback, re.MULTILINE)

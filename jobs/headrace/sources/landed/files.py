@@ -233,7 +233,7 @@ def without_place(split: source_ports.SourceSplit) -> source_ports.SourceSplit:
 
 
 def landed_as(pipeline: str, split: source_ports.SourceSplit | InputFile) -> str:
-    """The path of a split; of one that was claimed and not landed, that which its file would have."""
+    """The path of a split; for a split that was claimed and not landed, the path that its file would have."""
     place = split.etag.rpartition(_MARK)[2]
     return split.path if landed_file(pipeline, place) is None else place
 

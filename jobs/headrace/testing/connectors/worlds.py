@@ -118,7 +118,7 @@ class SourceWorld(ABC):
         """
 
     def append_unreadable(self) -> None:
-        """Add one record that does not parse, as a split of its own: its ``number`` is text or, where types do not let
+        """Add one record that does not parse, as a split of its own. Its ``number`` is text. Where types do not let
         that in, its ``text`` is not UTF-8.
         """
         raise NotImplementedError("say how a record is added that does not parse, or has_unreadable = False")
