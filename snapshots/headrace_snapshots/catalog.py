@@ -100,8 +100,8 @@ def _leads_to(catalog: CatalogReader, now: str | None, snapshot: str | None) -> 
 
 
 def _is_committed(catalog: CatalogReader, head: Head, intent: Commit, entry: Entry) -> bool:
-    """Whether the branch leads to the snapshot, or main, if the branch was promoted (another may have its name since),
-    and the writer has the branch still.
+    """Whether the branch leads to the snapshot, and the writer has the branch still. If the branch was promoted, main
+    may lead to it (another branch may have the name since).
 
     Raises FencedAfterCommitError if it was committed, and the writer was fenced since; FencedError if snapshots that
     would tell have expired.

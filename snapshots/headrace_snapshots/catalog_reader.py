@@ -128,7 +128,7 @@ class CatalogReader(Objects):
     """
 
     output = ""
-    """Whose catalog it is, where outputs have names and it is that of one."""
+    """The output whose catalog it is, where outputs have names and it is that of one."""
 
     def __init__(
         self, store: ObjectStore, pipeline: str, new_id: Callable[[], str], *, looks_once: bool = False
@@ -179,7 +179,7 @@ class CatalogReader(Objects):
         return max(epochs, key=epochs.__getitem__, default=None)
 
     def _published_epochs(self, refs: Mapping[str, str]) -> dict[str, int]:
-        """The epochs of the snapshots that readers see, all on the line of main; of one alone nobody needs it."""
+        """The epochs of the snapshots that readers see, all on the line of main; one alone needs no number."""
         snapshots = {*published_of(refs).values()}
         return {snapshot: self.link(snapshot).epoch if len(snapshots) > 1 else 0 for snapshot in snapshots}
 
@@ -300,7 +300,7 @@ class CatalogReader(Objects):
 
     def given_up(self, past: Past, snapshot_id: str) -> Link | None:
         """The newest in the line of ``snapshot_id`` that main had before it left for another line, by what ``past``
-        tells: main may have it all the same. None if there is none, as far as manifests that tell are left.
+        tells. Main may have it all the same. None if there is none, as far as manifests that tell are left.
         """
         links: list[Link] = []
         for head in past.heads:

@@ -131,8 +131,8 @@ def check_data_file(store: ObjectStore, file: DataFile) -> None:
 
 
 def local_copy(store: ObjectStore, file: DataFile, path: Path) -> Path:
-    """Where a reader of local files finds ``file``, once its length and checksum are found right: where it is, if the
-    store is local, else a copy at ``path``. Raises BrokenObjectError.
+    """Where a reader of local files finds ``file``, once its length and checksum are found right. That is where it is,
+    if the store is local, else a copy at ``path``. Raises BrokenObjectError.
     """
     if isinstance(store, LocalStore):
         check_data_file(store, file)

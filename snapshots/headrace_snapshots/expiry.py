@@ -2,42 +2,44 @@
 
 Theory of operation
 -------------------
-*Kept* is what has a ref; of main all that some output has not published yet, the last published snapshots and the young
-ones, and so of what main was before promotions, which can be taken back; of other branches all that main never had. An
-object is *live* while a kept snapshot needs it: its manifest, the data files of its tables and logs, the nodes with
-these; besides whatever the caller counts as live (audits, results of runs). A snapshot is a fact about the log, and so
-is what it needs: no clock tells whether an object is live. The clock only says which snapshots are young, and both it
-and the newest entry's time must agree that one is not.
+*Kept* is what has a ref. On main, it is all that some output has not published yet, the last published snapshots and
+the young ones. The same holds for what main was before promotions, which can be taken back. On other branches it is all
+that main never had. An object is *live* while a kept snapshot needs it: its manifest, the data files of its tables and
+logs, the nodes with these; besides whatever the caller counts as live (audits, results of runs). A snapshot is a fact
+about the log, and so is what it needs: no clock tells whether an object is live. The clock only says which snapshots
+are young, and both it and the newest entry's time must agree that one is not.
 
 An expiry does, in this order:
 
 1. **Sweep.** It deletes what the mark of an earlier expiry lists, if it is still not live and its writers are fenced;
    manifests first, so that no snapshot is there whose files are not.
-2. **Mark.** It lists all objects, subtracts the live ones, stores the list as a mark, and appends the entry that names
-   it, at exactly the head for which liveness was computed. If somebody else's entry was faster, all is void.
+2. **Mark.** It lists all objects, subtracts the live ones, and stores the list as a mark. It appends the entry that
+   names the mark, at exactly the head for which liveness was computed. If somebody else's entry was faster, all is
+   void.
 3. **Fold.** It deletes the entries of the log below the oldest snapshot of main that is kept. What they said of kept
    snapshots that readers could see, the mark's entry says from then on.
 
 Why that never deletes what anybody needs:
 
 * *A writer in flight* stores data files and nodes before any manifest names them. An object that no snapshot ever named
-  may be such a one. So it waits until no branch has a generation any more that it had when the object was marked: then
-  the object's writer can commit nothing. What an expired snapshot named waits for nobody: a writer names files of its
-  branch's head, which is kept, and its own new ones, whose names nobody else ever uses (a node names its writer).
+  may be such a one. So it waits until no branch has a generation any more from when the object was marked. From then on
+  the object's writer can commit nothing. What an expired snapshot named waits for nobody. A writer names files of its
+  branch's head, which is kept, and its own new ones. Nobody else ever uses the names of these (a node names its
+  writer).
 * *An expired snapshot gets no ref again.* Tags, forks and rollbacks ask whether it is in the mark of the head that they
   follow (protocol/transitions). From the mark on it is as good as deleted, so it is no race when it is deleted.
 * *A reader* of a kept snapshot never misses anything: a manifest never changes, and all that it names is live. A
   reader of an older one has the time from one expiry to the next.
 * *Two expiries* at once sweep the same mark, which is no harm. One of their entries comes first; the other reads the
   new head. One that was stopped, and goes on much later, deletes what its mark lists, and those names never come back.
-* *A crash* anywhere leaves either a mark that no entry names, which is deleted once its number is given, or one that
-  the next expiry sweeps.
+* *A crash* anywhere leaves a mark that no entry names, which is deleted once its number is given, or one that the next
+  expiry sweeps.
 
-A branch that did nothing in all of the kept log would hold up the garbage of killed runs for ever: the same entry
+A branch that did nothing in all of the kept log would hold up the garbage of killed runs for ever. So the same entry
 fences it. A writer that is still at work there learns so when it commits, and its next run goes on as ever.
 
 Panes, late records and dead letters of old epochs are named by every later snapshot, so they would never be garbage.
-The entry says from which epoch of main on they are kept (the *floor*): the snapshots that are committed next leave out
+The entry says from which epoch of main on they are kept (the *floor*). The snapshots that are committed next leave out
 what is older, and it goes with the last snapshot that still names it. Names of input files are never left out: they say
 what was read.
 """
@@ -82,8 +84,8 @@ _DELETERS = 8
 _logger = logging.getLogger(__name__)
 
 Live = Callable[[Collection[ObjectInfo], Collection[str], dict[str, str]], set[str]]
-"""Of the objects of a kind and the ids of the kept snapshots: the paths of those that are live. It may note something
-of each object by its path, and finds it again at the next expiry.
+"""The paths of live objects, given the objects of a kind and the ids of the kept snapshots. It may note something of
+each object by its path, and finds it again at the next expiry.
 """
 
 
@@ -122,11 +124,11 @@ class Expired:
 
     ``swept`` is deleted. ``marked`` is what the next expiry deletes. ``waiting`` is what a writer of the branches
     ``writers`` may still need. ``folded`` entries of the log are deleted; ``tags`` were dropped, and ``fenced``
-    branches have done nothing for so long that their writers were fenced. ``kept`` snapshots are left;
-    ``first_epoch`` is the first of main's, None if it has none. ``held_by``: outputs that hold main's history back,
-    since they have published less than the others. ``readers`` in other pipelines for whom more is kept than the rule
-    says; of those ``behind`` have read nothing of what the rule keeps, furthest first. The others have, and their own
-    snapshots were computed from what is kept.
+    branches have done nothing for so long that their writers were fenced. ``kept`` snapshots are left; ``first_epoch``
+    is the first of main's, None if it has none. ``held_by``: outputs that hold main's history back, since they have
+    published less than the others. ``readers`` in other pipelines for whom more is kept than the rule says; readers
+    ``behind`` have read nothing of what the rule keeps, furthest first. The others have, and their own snapshots were
+    computed from what is kept.
     """
 
     kept: int

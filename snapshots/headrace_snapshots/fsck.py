@@ -64,7 +64,7 @@ class Witness:
 
 
 Witnesses = Callable[[Catalog, Collection[str]], Iterable[Witness]]
-"""Those that are no manifests, among the objects of these paths."""
+"""The objects of these paths that witness something and are no manifests."""
 
 
 def told_of_more(

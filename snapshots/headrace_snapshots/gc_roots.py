@@ -178,8 +178,8 @@ class FactsIndex:
 
 
 def files_of(manifest: Manifest) -> Iterable[DataFile]:
-    """The data files that a manifest names itself, not in nodes: of layers, of what becomes of them, of the newest
-    records of file logs, and of names.
+    """The data files that a manifest names itself, not in nodes. They are files of layers, of what becomes of layers,
+    of the newest records of file logs, and of names.
     """
     yield from merged_of(manifest)
     yield from layered_of(manifest)
@@ -266,7 +266,7 @@ class SnapshotPosition:
 
 @dataclass(frozen=True)
 class ReaderBehind:
-    """A reader, by ``name``, that has read nothing of what the rule keeps: ``unread`` published snapshots came after
+    """A reader, by ``name``, that has read nothing of what the rule keeps. ``unread`` published snapshots came after
     what it has read, the first of them ``since`` (ISO 8601). 0 and None: it has only to take back what main has given
     up.
     """
@@ -477,9 +477,9 @@ class Lineages:
         keep: Keep,
         cutoff: datetime | None,
     ) -> list[tuple[Replaced, list[SnapshotPosition]]]:
-        """What is kept of what main was before each promotion, oldest first; nothing of what main has again. Those
-        that cannot be read are left out: a broken main may have been the reason for its promotion. ``published_id``:
-        the oldest that readers of ``main`` see.
+        """What is kept of what main was before each promotion, oldest first; nothing of what main has again. Lines that
+        cannot be read are left out: a broken main may have been the reason for its promotion. ``published_id``: the
+        oldest that readers of ``main`` see.
         """
         positions: list[tuple[Replaced, list[SnapshotPosition]]] = []
         newer, line = 0, main
@@ -501,8 +501,8 @@ class Lineages:
     def _given_up(
         self, head: Head, keep: Keep, main: Collection[str], replacements: Iterable[Replaced]
     ) -> tuple[str, ...]:
-        """What must not come back to main: of each line that it left for good the newest snapshot that a branch, or a
-        tag that is kept, leads to. Nothing else can get a ref any more.
+        """What must not come back to main. It is the newest snapshot of each line that main left for good to which a
+        branch, or a kept tag, leads. Nothing else can get a ref any more.
         """
         standing = {replacement.main for replacement in replacements}
         left = [snapshot for snapshot in head.past.heads if snapshot not in standing]

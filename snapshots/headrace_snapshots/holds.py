@@ -191,8 +191,8 @@ def mended_by(upstream: str, reader: str) -> str:
 
 
 def drop_holds(store: ObjectStore, upstream: str, reader: str) -> list[str]:
-    """End the holds of a ``reader``, named as pipeline or as pipeline.input; the names of those that there were. Of one
-    that cannot be read only the pipeline is known.
+    """End the holds of a ``reader``, named as pipeline or as pipeline.input; the names of those that there were. Only
+    the pipeline is known of one that cannot be read.
     """
     readable, damaged_holds = holds_of(store, upstream)
     names_by_path = {hold.path(upstream): hold.name for hold in readable if reader in (hold.pipeline, hold.name)}

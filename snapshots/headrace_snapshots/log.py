@@ -108,7 +108,7 @@ _READERS = 16
 _FIRST_DIGITS = "0000"
 """With which the numbers of all entries begin."""
 _STRANGERS_LOOKED_AT = 100
-"""Of what lies there under names that are none of entries."""
+"""The most objects that are looked at there, under names that are none of entries."""
 _logger = logging.getLogger(__name__)
 
 
@@ -156,7 +156,7 @@ class End(msgspec.Struct, frozen=True):
 class CatalogLog:
     """The log of one pipeline. Thread-safe: what it remembers is only ever a lower bound of the end.
 
-    ``looks_once``: the end is where it was at the first look, or behind what was appended here since, until
+    ``looks_once``: the end is where the first look found it, or behind what was appended here since. That holds until
     ``look_again``, or until an entry's number is taken.
     """
 
@@ -318,8 +318,8 @@ class CatalogLog:
         return len(numbers)
 
     def hint_problem(self) -> str | None:
-        """What is wrong with the hint, if anything is. A hint that lags behind is no problem: the command that was to
-        write the next one was killed before it could, and the search for the end is a little longer.
+        """What is wrong with the hint, if anything is. A hint that lags behind is no problem. The command that was to
+        write the next one was killed first, and the search for the end is a little longer.
         """
         end = self.find_end()
         entry, last = end.entry, end.number

@@ -8,7 +8,7 @@ so the protocol gives no name to both. A store of before may hold names that are
 
 Where outputs have names, each has a ref ``published/NAME`` in place of ``published``. No name of a branch has a slash.
 A sink that cannot take back has two refs. ``delivering/SINK`` says up to where its rows may have been handed over, and
-``delivered/SINK`` up to where they were; of an output with a name, ``delivering/NAME/SINK``.
+``delivered/SINK`` up to where they were; an output with a name has ``delivering/NAME/SINK``.
 
 ``ObjectKind`` and the paths below it are the names of all objects in the folder of a pipeline, for writers and for
 deletions alike. Its summary lies beside all others. Files among the input that hold records which land again have names

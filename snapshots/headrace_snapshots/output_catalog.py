@@ -56,8 +56,8 @@ class OutputCatalog(Catalog):
         return self.output
 
     def was_called(self, name: str, snapshot_id: str) -> bool:
-        """Whether that was the output's name in a snapshot. Of one that is gone: whether it ever was, and no other
-        output has it now.
+        """Whether that was the output's name in a snapshot. For a snapshot that is gone: whether it ever was, and no
+        other output has it now.
         """
         try:
             return self._called_in(self.whole.manifest(snapshot_id)) == name
@@ -103,7 +103,7 @@ class OutputCatalog(Catalog):
                 raise
 
     def head(self) -> Head:
-        """Every ref and generation now; of all that is published only what the output has."""
+        """Every ref and generation now; what is published is only that of the output."""
         return self._with_own_refs(super().head())
 
     def known_head(self) -> Head:
@@ -164,8 +164,8 @@ def seen_catalog(catalog: Catalog, output: str) -> Catalog:
 
 @dataclass(frozen=True)
 class GivenUp:
-    """What a rollback to the snapshot ``to`` (None: the beginning) moves, the ``patches`` that main loses by it, newest
-    first, and for each what it was and what makes it again.
+    """What a rollback to the snapshot ``to`` (None: the beginning) moves, and the ``patches`` that main loses by it,
+    newest first. ``told`` says what each was and what makes it again.
     """
 
     to: str | None
@@ -227,8 +227,8 @@ def how_back(catalog: Catalog, to: str | None) -> str:
 
 
 def patches_given_up(catalog: Catalog, head: str | None, to: str | None) -> list[Patch]:
-    """The patches that the line of ``head`` has and that of ``to`` (None: nothing) has not, newest first, as far as
-    manifests that name them can be read.
+    """The patches that the line of ``head`` has and that of ``to`` (None: nothing) has not, newest first. Only
+    manifests that can be read count.
     """
     patches: list[Patch] = []
     if head is None:

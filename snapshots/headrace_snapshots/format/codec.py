@@ -26,10 +26,10 @@ from headrace.errors import RestoreError
 from headrace.this_process import Size
 
 FORMAT: Final = Size(6)
-"""The newest that is read. Written is the lowest that holds what there is to say: 2 since there is expiry, 3 of a
-manifest whose outputs have names, and of an entry that publishes such. It is 4 of an entry after rows were handed over
-to a sink that cannot take back, 5 where the content is packed, and 6 of a manifest that names nodes of layers, or of
-which an output gives rows.
+"""The newest that is read. An object is written in the lowest that holds its content. That is 2 since there is expiry,
+3 for a manifest whose outputs have names, and for an entry that publishes such. It is 4 for an entry after rows were
+handed over to a sink that cannot take back, and 5 where the content is packed. It is 6 for a manifest that names nodes
+of layers, or of which an output gives rows.
 """
 
 _PACKED_FORMAT = 5
@@ -111,7 +111,7 @@ def stated_checksum(data: bytes) -> str | None:
 
 
 def _checked_content(data: bytes, kind: str, envelope: "Fields") -> JSON:
-    """The content of an object, which is that of its checksum. Of newer formats it is packed where it is a text."""
+    """The content of an object, which is that of its checksum. In newer formats it is packed where it is a text."""
     number = envelope.integer("format")
     if number == _PACKED_FORMAT or (number > _PACKED_FORMAT and isinstance(envelope.json("content"), str)):
         body = _unpack_content(envelope.text("content"))

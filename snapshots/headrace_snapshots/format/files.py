@@ -168,7 +168,7 @@ class Layer(JsonRecord, frozen=True, omit_defaults=True):
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        """All its files; those of a node are read. Raises BrokenObjectError."""
+        """All its files; files of a node are read. Raises BrokenObjectError."""
         return self.own if self.node is None else tuple(chain.from_iterable(self.node.by_record))
 
     @property
@@ -247,7 +247,7 @@ class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
 
     @property
     def files(self) -> FilesByRecord:
-        """The files of the parts that are done; those of nodes are read. Raises BrokenObjectError."""
+        """The files of the parts that are done; files of nodes are read. Raises BrokenObjectError."""
         return (*chain.from_iterable(node.by_record for node in self.nodes), *self.own)
 
     @property
@@ -395,8 +395,8 @@ class NamesFile(JsonRecord, frozen=True):
 
 
 class LoggedNames(JsonRecord, frozen=True):
-    """The names that the first ``of`` files of a log of inputs have, for a look-up that does not read them all. Of one
-    name the newest of ``files`` counts, which are oldest first. They repeat what the log says, and may be lost.
+    """The names that the first ``of`` files of a log of inputs have, for a look-up that does not read them all. The
+    newest of ``files``, which are oldest first, counts for a name. They repeat what the log says, and may be lost.
     """
 
     of: int
@@ -404,8 +404,8 @@ class LoggedNames(JsonRecord, frozen=True):
 
 
 class FileLog(JsonRecord, frozen=True, omit_defaults=True):
-    """A log as a manifest holds it: its newest records, and references by level (the first: to leaves); of inputs
-    ``names``, too, once there are many.
+    """A log as a manifest holds it: its newest records, and references by level (the first: to leaves); a log of inputs
+    has ``names``, too, once there are many.
     """
 
     tail: tuple[FileRecord, ...]

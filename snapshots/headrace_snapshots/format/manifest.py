@@ -156,7 +156,7 @@ RESERVED = frozenset({"position", "summaries"})
 """Fields of format 3 that no version writes yet, beside ``upstream`` of an input in ``progress``."""
 
 POSITION = "position"
-"""Of an input in ``progress``: how far it was read, where its source is not files."""
+"""The field of an input in ``progress`` that says how far it was read, where its source is not files."""
 
 
 OF_EPOCH = frozenset(
@@ -176,8 +176,8 @@ OF_EPOCH = frozenset(
 
 
 class Patch(JsonRecord, frozen=True, omit_defaults=True):
-    """An output patch: the ``epoch`` of main that it is, and the branch and its snapshot that the rows are of; of which
-    ``output``, where they have names.
+    """An output patch: the ``epoch`` of main that it is, and the branch and its snapshot that the rows are of;
+    ``output`` is the one that is patched, where they have names.
     """
 
     epoch: int
@@ -221,12 +221,12 @@ class Continuing:
 
 
 MANY: Final = Size(32)
-"""A layer of more files has them in a node: the manifests that name it say as much of 32 files again and again as the
-node says once.
+"""A layer of more files has them in a node. Otherwise the manifests that name it would repeat what the node says once,
+for 32 files or more.
 """
 
 LEAF: Final = Size(4096)
-"""Files of a node, about; of more a node names nodes, which are read together."""
+"""Files of a node, about; a node of more names nodes, which are read together."""
 
 
 class LayerNode(IndexNode, frozen=True, dict=True):
@@ -256,7 +256,7 @@ class NodeMaker:
         return layer.replace(own=(), node=node)
 
     def stored_merge(self, merge: UnfinishedMerge, before: Sequence[UnfinishedMerge]) -> UnfinishedMerge:
-        """``merge`` as it is stored: with the nodes that it has among those of ``before``, and a new one if its other
+        """``merge`` as it is stored. It has the nodes that are among those of ``before``, and a new one if its other
         parts have many files.
         """
         if not _are_many(merge.own):
@@ -477,9 +477,9 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
 
     @property
     def format(self) -> int:
-        """The sixth where nodes have files of tables, and where some output gives rows, which an older reader would
-        fold by a key and window that they have not. The third where outputs have names, in which one would find no rows
-        where it looks for them; and where an input has a position, of which it knows nothing.
+        """The sixth where nodes have files of tables, and where some output gives rows. An older reader would fold rows
+        by a key and window that they have not. The third where outputs have names, in which an older reader would find
+        no rows where it looks for them. The third, too, where an input has a position, which is unknown to it.
         """
         gives_rows = any(ROWS in own for own in (self.schema, *self.schema.get(OUTPUTS, {}).values()))
         if gives_rows or next(self.nodes, None) is not None:

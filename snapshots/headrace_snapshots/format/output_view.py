@@ -1,7 +1,7 @@
 """A manifest as one of several outputs sees it: as if its pipeline had that output alone, without a name.
 
-Readers of an output need not know of the others. Where a pipeline has outputs with names, a manifest has under
-``outputs`` of its schema, progress and definition what is each output's own, and the rest once for all.
+Readers of an output need not know of the others. Where a pipeline has outputs with names, ``outputs`` of the schema,
+progress and definition has what is each output's own. The rest stands once for all.
 """
 
 from collections.abc import Collection, Iterator, Mapping

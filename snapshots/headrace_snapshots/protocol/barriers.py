@@ -6,11 +6,11 @@ state, actions), read from the top.
 Theory of operation
 -------------------
 Tasks send each other records over channels that are reliable and first in, first out. A snapshot divides all that
-happens into *before* and *after*, at each task at a moment of its own, so that the parts fit together: what one task
-has received before its moment, another has sent before its own. A *barrier* marks the moment in every channel: what
-is sent ahead of it is before, what follows is after. A task sends barrier n on all outputs at the moment at which it
-takes part n of its state, between two records. So a part fits if the task has processed nothing from after a barrier
-n when it takes its part, and if what it gets from ahead of one later is kept beside it. Protocols differ in two
+happens into *before* and *after*, at each task at a moment of its own. The parts fit together: what one task has
+received before its moment, another has sent before its own. A *barrier* marks the moment in every channel: what is sent
+ahead of it is before, what follows is after. A task sends barrier n on all outputs at the moment at which it takes part
+n of its state, between two records. So a part fits under two conditions. The task has processed nothing from after a
+barrier n when it takes its part. What it gets later from ahead of one is kept beside the part. Protocols differ in two
 choices:
 
 ===================  ======================  =========================  ==========================================
@@ -28,25 +28,24 @@ at-least-once        with barrier n on all   nothing                    of back-
                      regular inputs
 ===================  ======================  =========================  ==========================================
 
-*What is recorded* follows from that: when a task takes its part, the inputs without barrier n are those on which
-something from before is still to come. It is logged until barrier n comes, and the task acknowledges its part when
-none is left.
+*What is recorded* follows from that. When a task takes its part, something from before is still to come on the inputs
+without barrier n. It is logged until barrier n comes, and the task acknowledges its part when none is left.
 
 * *Aligned* on a graph without loops is algorithm 1 of Carbone et al. (arXiv:1506.08603): no input is left, so a
   snapshot has no channel contents. With loops it is algorithm 2: a barrier can only come round a loop after the task
-  has sent it, so the task does not wait for its *back-edges* (one channel in each loop, found by depth-first search),
+  has sent it. So the task does not wait for its *back-edges* (one channel in each loop, found by depth-first search),
   but logs them.
 * *Unaligned* never waits: it is the algorithm of Chandy and Lamport (1985), begun at the sources. Under the name
   *chandy-lamport* it begins at any tasks of any graph from which all others can be reached.
-* *Synchronous* stops the world: all tasks are ordered to stop, what is under way is logged, and nothing is processed
+* *Synchronous* stops the world. All tasks are ordered to stop, what is under way is logged, and nothing is processed
   before the coordinator has the whole snapshot. Carbone et al. compare with it, with Naiad as their example.
 * *At-least-once* does not hold back what follows a barrier: it is counted before, and comes again after a restore. A
   snapshot loses nothing, but may count twice.
 
 Snapshots are numbered upwards, and barriers keep that order in each channel. Several may be in flight: a part that logs
 does not hinder the next. So if barrier m comes on an input that still misses barrier n < m, a task upstream has given n
-up: the task gives n up as well and declines it (*overtaken*). Where the world is stopped every newer barrier says so,
-since a new one begins only when the old one has ended. The task goes on with what it held, and comes to the barrier
+up. The task then gives n up as well and declines it (*overtaken*). Where the world is stopped every newer barrier says
+so, since a new one begins only when the old one has ended. The task goes on with what it held, and comes to the barrier
 after that. The coordinator's own order (*abandon*) does the same and may be lost. A task ignores what still comes of a
 closed snapshot. A number has the coordinator's generation in front, so that of two coordinators the newer one's
 snapshots overtake the other's.
@@ -313,7 +312,7 @@ def is_whole(at: _TaskFacts) -> bool:
 
 
 def takes_its_part(at: _TaskFacts) -> bool:
-    """The moment has come; of some inputs more is to be logged."""
+    """The moment has come; some inputs may still have to be logged."""
     return at.task.rules.takes_at is TakesAt.FIRST_BARRIER or at.part.waiting <= at.task.back_edges
 
 

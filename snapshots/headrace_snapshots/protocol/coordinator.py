@@ -2,10 +2,10 @@
 
 Theory of operation
 -------------------
-A snapshot is *begun* by ordering the starting tasks to send its barrier, *whole* when every task has acknowledged its
-part, and *complete* when the log of snapshots names it (*commit*: one conditional put, which a newer coordinator's
-claim makes fail). Only a complete snapshot is ever restored. Everything else may be lost at any time: orders,
-acknowledgements, tasks, this coordinator.
+A snapshot is *begun* by ordering the starting tasks to send its barrier. It is *whole* when every task has acknowledged
+its part. It is *complete* when the log of snapshots names it (*commit*: one conditional put, which a newer
+coordinator's claim makes fail). Only a complete snapshot is ever restored. Everything else may be lost at any time:
+orders, acknowledgements, tasks, this coordinator.
 
 * Several snapshots may be in flight, up to a limit; one that falls due beyond the limit is left out. They are committed
   one at a time and in order. A snapshot that is whole makes older ones that are not yet whole useless: they are given
@@ -13,13 +13,13 @@ acknowledgements, tasks, this coordinator.
 * A snapshot that takes too long is given up. The driver keeps the time: it was told to start a timer, and says when
   that ends. Drivers repeat a message until it is confirmed, up to a number of tries, so any message may come twice. If
   all tries of an order or an acknowledgement are lost, it costs one snapshot, never more. So does a task that declines.
-* When a task is lost, everything that is in flight goes, and all tasks go back to the newest complete snapshot: a
-  part of the graph alone would not fit the rest. A commit that is under way is waited for first, since nobody knows
-  yet which snapshot is the newest. Tasks that are lost meanwhile only mean going back again, as another *attempt*.
+* When a task is lost, everything that is in flight goes, and all tasks go back to the newest complete snapshot. A part
+  of the graph alone would not fit the rest. A commit that is under way is waited for first, since nobody knows yet
+  which snapshot is the newest. Tasks that are lost meanwhile only mean going back again, as another *attempt*.
 * A coordinator that is lost leaves nothing behind but the log. The next one has a greater generation, which goes in
-  front of its snapshots' numbers: barriers of its own overtake those of the other, acknowledgements of the other's
-  snapshots mean nothing to it, and the other's commits fail, as must its restores. One whose commit fails so is
-  *fenced*, and does nothing more.
+  front of its snapshots' numbers. Barriers of its own overtake those of the other, and acknowledgements of the other's
+  snapshots mean nothing to it. The other's commits fail, as must its restores. One whose commit fails so is *fenced*,
+  and does nothing more.
 """
 
 from collections.abc import Collection

@@ -63,7 +63,7 @@ class Past:
         return (*self.given_up, *(promotion.main for promotion in self.replaced))
 
     def with_promotion(self, replaced: Replaced) -> "Past":
-        """After a promotion. Of more than RETURNS the oldest cannot be taken back any more."""
+        """After a promotion. The oldest of more than RETURNS cannot be taken back any more."""
         stand = (*self.replaced, replaced)
         return self._with_given_up(stand[-RETURNS:], (promotion.main for promotion in stand[:-RETURNS]))
 
@@ -307,7 +307,7 @@ class NeedKept(msgspec.Struct, frozen=True):
 
 class NeedNames(msgspec.Struct, frozen=True):
     """Ask again with ``called[snapshot]`` of the rollback: what each output of its target is called in ``snapshot``,
-    which has come from it; of an output None if it is gone there, instead of all None if nobody can tell.
+    which has come from it; an output that is gone there has None; all is None if nobody can tell.
     """
 
     snapshot: str
@@ -315,7 +315,7 @@ class NeedNames(msgspec.Struct, frozen=True):
 
 class NeedSeen(msgspec.Struct, frozen=True):
     """Ask again with ``seen[output]`` of the rollback: the newest snapshot at or before its target that readers of an
-    ``output`` of that could see, or that a person has released, when main went on to ``main``; None if none is kept.
+    ``output`` could see. One that a person released counts, too, when main continued to ``main``. None if none is kept.
     """
 
     output: str

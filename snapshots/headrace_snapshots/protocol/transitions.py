@@ -7,41 +7,42 @@ head and decide again. So every decision was made on exactly the head that it fo
 writers. Nothing else changes what anyone can see.
 
 * A *ref* names a snapshot: a branch (``main`` and others), ``published`` (what readers of main see), or ``tags/...``.
-* Every branch has a *generation*: the number of the entry that last claimed it or took it from its writer (init, claim,
-  rollback, fork, and for main a promotion). Numbers only grow and no two entries share one, so an old writer is
-  recognised even after its branch was dropped and made again under the same name.
+* Every branch has a *generation*: the number of the entry that last claimed it or took it from its writer. Such entries
+  are init, claim, rollback, fork, and for main a promotion. Numbers only grow and no two entries share one. So an old
+  writer is recognised even after its branch was dropped and made again under the same name.
 * A *commit* follows only if its generation is the branch's and its parent is what the branch's ref names. Both are read
-  from the head that the entry follows: a writer that was stopped for an hour and continued cannot commit once anybody
-  claimed the branch.
-* ``published`` moves forward along main (publish, release), or to a branch that becomes main (promote), or back
+  from the head that the entry follows. So a writer that was stopped for an hour and continued cannot commit once
+  anybody claimed the branch.
+* ``published`` moves forward along main (publish, release), or to a branch that becomes main (promote). It goes back
   together with main in one entry (rollback below it). So ``published`` is always main's head or an ancestor of it.
   Where outputs have names, each has a ``published/...`` of its own, and what is said of ``published`` holds of each.
   The commit that gives an output another name gives its ref that name, too: readers see what they saw. One entry moves
   all that may move, as its writer found at exactly the refs that it expects.
 * A rollback goes to an ancestor of the branch's head. Main may also return to what it was before a promotion, or to
   what came before that (``past``); then ``published`` is what readers saw then.
-* ``published`` goes back only to where it has been, or where a person's release lets it go: to the newest such snapshot
-  at or before the target, which may be older than that; without one the rollback is refused (``rollback_of_main``). So
-  a release of what is older than ``published`` moves nothing, and such a rollback may follow.
+* ``published`` goes back only to where it has been, or where a person's release lets it go. That is the newest such
+  snapshot at or before the target, which may be older than that; without one the rollback is refused
+  (``rollback_of_main``). So a release of what is older than ``published`` moves nothing, and such a rollback may
+  follow.
 * Rows that were handed over to a sink which cannot take back stay handed over. So an entry says first up to where they
-  may be (*delivering*), at exactly what readers see, and a second one that they all were (*delivered*). From the first
+  may be (*delivering*), at exactly what readers see. A second one says that they all were (*delivered*). From the first
   one on main goes nowhere without that snapshot, neither by a rollback nor by a promotion, unless a person gives it up.
 * Names of branches are used again, ids of snapshots never. So a promotion says which snapshot it is about.
 * Entries are needed from the *base* on: those below it may be missing. When entries above it are lost, nothing may
-  follow but a rollback, which is a person's decision: it continues from the newest entry that can be read, becomes the
-  new base, and fences every writer, since nobody knows any more who had claimed what.
-* An *expiry* says what is kept from then on (the *horizon*): it raises the base, below which entries are deleted, and
-  names a mark, which says what will be deleted. What is marked never gets a ref again: a tag, a fork and a rollback ask
+  follow but a rollback, which is a person's decision. It continues from the newest entry that can be read, becomes the
+  new base, and fences every writer. Nobody knows any more who had claimed what.
+* An *expiry* says what is kept from then on (the *horizon*). It raises the base, below which entries are deleted, and
+  names a mark, which says what will be deleted. What is marked never gets a ref again. A tag, a fork and a rollback ask
   under the mark of the very head that they follow whether the snapshot is kept. Every entry holds all refs and
   generations, so each is a checkpoint of the log, and the newest is the one that counts. A writer that was stopped
   while the log was folded may create a number again that was deleted. It finds the newest entry then: if its base is
   above that number, the entry is void, for all readers begin at the base; and the writer decides again. A writer that
   stood still after its entry was stored finds the same. So it asks first whether that head shows the effect of its
-  entry (``catalog.has_taken_effect``): a commit counts if its branch leads to its snapshot, since no other entry ever
-  names that; a rollback, a publish and the rest have nothing left to do if the head shows their effect.
+  entry (``catalog.has_taken_effect``). A commit counts if its branch leads to its snapshot, since no other entry ever
+  names that. A rollback, a publish and the rest have nothing left to do if the head shows their effect.
 
 To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, which is a fact about immutable
-manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
+manifests, it returns ``Need``. The caller finds out and asks again with the fact.
 
 ``with_deliveries`` and its neighbours are about rows that were handed over to sinks that cannot take back. They serve
 where main goes elsewhere, or an output gets another name.
@@ -100,7 +101,7 @@ def with_deliveries(
     facts: protocol_moves.Facts,
 ) -> protocol_moves.Decision:
     """What was ``decided`` where main goes to ``main``, if that has all that was handed over. Else it is refused,
-    unless it is given up: then rows were handed over up to ``main``, or none were, if that is of another line.
+    unless it is given up. Then rows were handed over up to ``main``, or none were, if that is of another line.
     """
     moves: dict[str, tuple[str, str | None]] = {}
     for ref, snapshot in sorted(head.refs.items()):

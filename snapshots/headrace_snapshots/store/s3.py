@@ -517,7 +517,7 @@ class _StrangeAnswerError(urllib3.exceptions.HTTPError):
 
 
 class _CountingPool(urllib3.PoolManager):
-    """The connections that minio uses: counts requests, adds the one header that minio's put cannot send, and refuses
+    """The connections that minio uses. They count requests, add the one header that minio's put cannot send, and refuse
     answers that are not S3's, whatever their status.
     """
 
