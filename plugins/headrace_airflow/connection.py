@@ -1,9 +1,10 @@
 """Airflow's connections: how stores, sources and sinks are reached, and who gets what they say.
 
 The connection of a root says how its store is reached: endpoint, keys, role and encryption. It becomes variables, such
-as a deployment without a connection sets: those of a task while it runs, and of what it starts, and of stores that the
-API server opens. It is never in arguments, templates or Spark's configuration. Connections of sources and sinks are
-known to a task while it runs, where Headrace looks for them. What the environment of the worker says counts first.
+as a deployment without a connection sets. They are those of a task while it runs, of what the task starts, and of
+stores that the API server opens. It is never in arguments, templates or Spark's configuration. Connections of sources
+and sinks are known to a task while it runs, where Headrace looks for them. What the environment of the worker says
+counts first.
 """
 
 import json
@@ -235,8 +236,8 @@ _FRESH_SECONDS = 30.0
 
 
 def forget_connections(roots: Iterable[Root], but: str) -> None:
-    """Take the connections to the stores of ``roots`` out of the environment of this process, except ``but`` that: so
-    a task and what it starts have the keys of one root alone, also where Airflow's connections are variables.
+    """Take the connections to the stores of ``roots`` out of the environment of this process, except that of ``but``.
+    So a task and what it starts have the keys of one root alone, also where Airflow's connections are variables.
     """
     for name in _variables_of(roots) - {_variable_name(but)}:
         os.environ.pop(name, None)
@@ -287,8 +288,8 @@ class reaching_store(headrace_errors):  # noqa: N801  # a context manager, calle
 
 
 class KeptVariables:
-    """The variables of a root's connection in a process that lasts and opens stores in several threads: asked for now
-    and then, and never put into its environment, where others look for keys of their own.
+    """The variables of a root's connection in a process that lasts and opens stores in several threads. They are asked
+    for now and then. They are never put into its environment, where others look for keys of their own.
     """
 
     def __init__(self, root: Root) -> None:

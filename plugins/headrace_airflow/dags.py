@@ -342,7 +342,7 @@ class DagFilesError(FixConfigError, code="config.dag_files"):
 class DagFile:
     """A file in ``dags/``, and the names of all ``beside`` it with which it shares the pipelines, itself among them.
 
-    Which of them has the DAGs of a pipeline follows from the pipeline's name and theirs alone: however many pipelines
+    Which of them has the DAGs of a pipeline follows from the pipeline's name and theirs alone. However many pipelines
     there are, it is always the same one, and a further file takes over its share of each.
     """
 
@@ -380,8 +380,8 @@ _ONLY_FILE: Final = DagFile(_SHARED_STEM, [_SHARED_STEM])
 
 @dataclass(frozen=True)
 class BuiltDags:
-    """The DAGs of a root: ``dags`` by DAG id, the names of their ``pipelines``, and what is wrong with each file whose
-    pipelines have no DAGs, or not all.
+    """The DAGs of a root: ``dags`` by DAG id, and the names of their ``pipelines``. ``broken`` says what is wrong with
+    each file whose pipelines have no DAGs, or not all.
     """
 
     dags: Mapping[str, DAG]
@@ -412,8 +412,8 @@ def built(root: Root, file: DagFile = _ONLY_FILE) -> BuiltDags:
 
 
 def broken_files(root: Root) -> Mapping[Path, str]:
-    """What ``built`` finds wrong with files. Of pipelines whose Headrace DAGs differ in nothing that Airflow could
-    refuse, only one has them built.
+    """What ``built`` finds wrong with files. Only one of the pipelines whose Headrace DAGs differ in nothing that
+    Airflow could refuse has them built.
     """
     files = root.registered_files()
     problems = dict(files.broken)

@@ -499,7 +499,9 @@ def finish_promotion(
 
 
 def seen_before(handle: "PipelineHandle", done: "Entry | None") -> dict[str, str | None]:
-    """What readers saw before this run moved it, or what they see if it has not; as ``_seen_snapshots`` has it."""
+    """What readers saw before this run moved it, or what they see if it has not; it has the form of
+    ``_seen_snapshots``.
+    """
     catalog = handle.catalog
     is_commit = done is not None and done.kind is Kind.COMMIT and MAIN in done.moves  # a patch, or an adoption
     if done is not None and (is_commit or any(map(is_published, done.moves))):
@@ -510,8 +512,8 @@ def seen_before(handle: "PipelineHandle", done: "Entry | None") -> dict[str, str
 def announce_changes(
     root: Root, handle: "PipelineHandle", context: Context, before: Mapping[str, str | None]
 ) -> str | None:
-    """What readers of all outputs may see now, after an event has told it of each asset that is not as ``before``: the
-    pipeline's, and those of its outputs.
+    """What readers of all outputs may see now, after events have told it. Each asset that is not as ``before`` gets
+    one: the pipeline's, and those of its outputs.
     """
     catalog = handle.catalog
     now = _seen_snapshots(catalog, catalog.head().refs)
@@ -529,7 +531,7 @@ def _seen_snapshots(catalog: "Catalog", refs: Mapping[str, str]) -> dict[str, st
 
 
 def readers_see(catalog: "Catalog", published: str | None) -> dict[str, Any]:
-    """What an event says of the snapshot that readers see; of none where they see nothing any more."""
+    """What an event says of the snapshot that readers see; it says none where they see nothing any more."""
     if published is None:
         return {"epoch": None, "snapshot": None, "counts": {}, "watermark": None}
     manifest = catalog.manifest(published)

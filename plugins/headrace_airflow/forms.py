@@ -1,7 +1,7 @@
 """Forms: fields that are options of a run, and the reasons that decisions ask people for.
 
 Fields are made of the declarations of options (``headrace.runs.options``). Airflow checks each field by itself, takes
-keys that the form does not have, and knows nothing of how two fields agree: so the first task of a run checks what its
+keys that the form does not have, and knows nothing of how two fields agree. So the first task of a run checks what its
 form says. The log of a pipeline says of a decision who made it, why, and in which run of Airflow. By that run an
 attempt finds what an attempt before it has done. A task may be killed after it has acted and before Airflow knows, or
 cleared; what the run decided happens once all the same.

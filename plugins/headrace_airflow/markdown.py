@@ -1,11 +1,11 @@
 """Texts for people, on pages and in logs: Markdown, proposals, and commands as pages say them.
 
-Of Markdown only the structure is ours. What data, names and messages say is text, whatever it holds. Airflow shows it
-by react-markdown with remark-gfm. That takes addresses for links also where they are escaped, in all text but code, and
-ends the cell of a table at a ``|`` inside code. A proposal is what a person is shown who is to approve something: as
+Only the structure of Markdown is ours. What data, names and messages say is text, whatever it holds. Airflow shows it
+by react-markdown with remark-gfm. That takes addresses for links also where they are escaped, in all text but code. It
+ends the cell of a table at a ``|`` inside code. A proposal is shown to the person who is to approve something: as
 Markdown on the page that asks, in plain lines in the log. Errors, warnings and explanations are written once, for all
-who read them: where one names a command of the shell whose work a page does, a page names that. A command that no page
-does stays.
+who read them. Where one names a command of the shell whose work a page does, a page names that page. A command that no
+page does stays.
 """
 
 import json
@@ -26,8 +26,8 @@ _NOT_IN_CODE: Final = re.compile(r"([`|\\]+)")
 
 
 def escaped_text(value: str) -> str:
-    """``value`` in the words of a paragraph, a list or a table; of a long one the beginning. Words with an address are
-    code, and so no link.
+    """``value`` in the words of a paragraph, a list or a table; a long one gives its beginning. Words with an address
+    are code, and so no link.
     """
     words = in_one_line(shorten_text(value, LONGEST_MESSAGE)).split(" ")
     words_shown = [_as_code(word) if _ADDRESS.search(word) else _escape_word(word) for word in words]
@@ -35,7 +35,7 @@ def escaped_text(value: str) -> str:
 
 
 def value_as_code(value: str) -> str:
-    """A ``value`` of data, set apart from the words around it, which it cannot imitate; of a long one the start."""
+    """A ``value`` of data, set apart from the words around it, which it cannot imitate; a long one gives its start."""
     code_text = in_one_line(shorten_text(value, LONGEST_CELL))
     return _as_code(code_text) if code_text else "(empty)"
 

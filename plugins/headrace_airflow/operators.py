@@ -129,8 +129,8 @@ class DeployModeError(FixConfigError, code="config.deploy_mode"):
 
 
 class HeadraceOperator(SparkSubmitOperator):
-    """Run one action of a pipeline: as a Spark application, or in a process of the task's own, as the executor wants
-    it that the form names, else the pipeline.
+    """Run one action of a pipeline: as a Spark application, or in a process of the task's own. The executor that the
+    form names, else the pipeline's, decides.
 
     ``flags`` maps options of submit.py to names of the DAG run's params; a param that is None or False is left out, one
     that is a list gives the option once for each of its items.

@@ -157,8 +157,8 @@ class OwnProcess:
 
 
 class ParentWatch:
-    """While inside, ``stop`` is called once the parent of this process is gone: who waits for an application that is
-    not its own group has no other way to hear of it. Raises OrphanedError at its end then.
+    """While inside, ``stop`` is called once the parent of this process is gone. A process that waits for an application
+    outside its own group has no other way to hear of it. Raises OrphanedError at its end then.
     """
 
     def __init__(self, stop: Callable[[], None]) -> None:

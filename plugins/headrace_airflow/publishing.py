@@ -372,8 +372,9 @@ class PublishOperator(BaseOperator):
     asset says so already.
 
     Only the catalog and the events count, not what other tasks of this DAG run did. So what became visible in another
-    way is announced too: by a release, by a run from the command line, by an attempt that died before its event, after
-    a task that somebody marked as successful. Skipped, and so without an event, on a branch other than main.
+    way is announced too. It may be by a release, by a run from the command line, or by an attempt that died before its
+    event. It may also follow a task that somebody marked as successful. Skipped, and so without an event, on a branch
+    other than main.
 
     An output that is parked, or waits for what it is computed of, is no failure of its own: the task says so.
     """

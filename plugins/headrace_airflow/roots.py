@@ -70,8 +70,8 @@ class DeploymentError(FixConfigError, code="config.environment"):
 
 @dataclass(frozen=True)
 class Root:
-    """A root that Airflow serves: the URI where its data is, the folders with its pipelines' files, and the id of the
-    Airflow connection that says how its store is reached (empty: the environment says it).
+    """A root that Airflow serves: the URI where its data is, and the folders with its pipelines' files. ``store`` is
+    the id of the Airflow connection that says how its store is reached (empty: the environment says it).
 
     ``endpoint`` is the address of the store's service, and ``defaults`` a file with the options of its DAGs; either is
     empty if nobody has said so for this root. The root that the environment declares has no ``name``, and nothing in
@@ -343,7 +343,9 @@ def place_of(uri: str) -> tuple[str, PurePosixPath]:
 
 
 def _exclude_other_folders(root: Root, place: int, roots: Sequence[Root]) -> Root:
-    """``root``, whose pipelines are none of those of other ``roots``; of a folder that two name the first has them."""
+    """``root``, whose pipelines are none of those of other ``roots``; a folder that two roots name belongs to the
+    first.
+    """
     own = {folder.resolve() for folder in root.folders.folders}
     earlier = [folder for other in roots[:place] for folder in other.folders.folders]
     later_folders = [

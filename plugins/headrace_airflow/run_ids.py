@@ -20,7 +20,7 @@ from headrace_airflow.failures import TypedTaskError
 from headrace_airflow.roots import Root, RootedPipeline
 
 _WHERE_AIRFLOW_IS: Final = "http://localhost:8080/"
-"""As Airflow itself has it where nobody says it."""
+"""Airflow's own default."""
 
 
 def page_of(rooted: RootedPipeline, view: str) -> str:

@@ -46,7 +46,7 @@ _OVER = frozenset(state.value for state in TerminalTIState)
 
 def awaited_branches(rooted: RootedPipeline) -> set[str]:
     """The branches of a pipeline that its backfills are at work on or ask about, and those that somebody is asked to
-    promote: however long ago that began. It is asked in a task.
+    promote. It does not matter how long ago that began. It is asked in a task.
     """
     backfill, promote = rooted.dag_id("backfill"), rooted.root.airflow_name(PROMOTE)
     names = {str(form.get("branch") or branch_of_run(run)) for run, form in _open_runs(backfill)}
@@ -68,8 +68,8 @@ def _open_runs(dag_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
 class _BackfillOperator(HeadraceOperator):
     """Read input again on a backfill's branch, as the form says; an attempt goes on where the last one stopped.
 
-    In a run of the schedule whose form names no range, that of the pipeline's ``backfill``: counted back from when the
-    run was due, so that every attempt takes the same.
+    A run of the schedule whose form names no range takes that of the pipeline's ``backfill``. It is counted back from
+    when the run was due, so that every attempt takes the same.
     """
 
     action = "backfill"

@@ -244,7 +244,7 @@ def new_dag_after_publish(
 def has_form(dag: DAG, params: Mapping[str, Param]) -> Iterator[None]:
     """Tasks made inside belong to ``dag``, which has the form ``params`` at the end.
 
-    Tasks that are made when a DAG has a form copy it several times over, and Airflow stores it with each: that is most
+    Tasks that are made when a DAG has a form copy it several times over, and Airflow stores it with each. That is most
     of the time that many DAGs take to parse. A run goes by the form of its DAG, whatever its tasks have.
     """
     with dag:

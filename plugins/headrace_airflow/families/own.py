@@ -38,7 +38,7 @@ def audit_and_publish(rooted: RootedPipeline, after: BaseOperator, *, is_made_he
     """Audit and publish the pipeline once ``after`` has ended well. ``is_made_here``: as ``PublishedEvent`` has it.
 
     An audit that fails holds back its own output alone. What readers of all outputs may see moves last, and is told
-    unless something has failed: so the run fails if one of its outputs does.
+    unless something has failed. So the run fails if one of its outputs does.
     """
     one_writer: dict[str, Any] = {"pool": rooted.pool}
 
@@ -136,8 +136,9 @@ def recover_dag(rooted: RootedPipeline) -> DAG:
 
 
 def backfill_dag(rooted: RootedPipeline) -> DAG:
-    """Read input again on a branch beside the live pipeline, audit it, and make it main while processing is held: at
-    once, or after a person has seen what readers will see change. As a patch only rows that are over are replaced.
+    """Read input again on a branch beside the live pipeline, audit it, and make it main while processing is held. The
+    cut-over comes at once, or after a person has seen what readers will see change. With a patch only rows that are
+    over are replaced.
 
     Only the cut-over holds the pool: the replay writes nothing that the process DAG reads. Where the pipeline has a
     schedule for it, its runs compute the last so many days, whatever the clock says.

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 Places = Mapping[str, Mapping[str, str | None]]
-"""Of each reader by its name: its ``head``, and the snapshot ``to`` which it goes back."""
+"""The ``head`` of each reader by its name, and the snapshot ``to`` which it goes back."""
 
 
 def takes_readers_back(form: Mapping[str, Any]) -> bool:
@@ -57,8 +57,8 @@ def where_to(cut: "RecoveryCut") -> dict[str, dict[str, str | None]]:
 
 
 def check_as_rehearsed(catalog: Catalog, snapshot: str | None, places: Places, asked: Mapping[str, Any]) -> None:
-    """Raise RehearsalOutdatedError if a reader of the pipeline would go another way than the ``places`` say that people
-    were shown: a run of it that went on meanwhile makes no difference. ``asked`` are options of the cut.
+    """Raise RehearsalOutdatedError if a reader of the pipeline would go another way than the ``places`` that people
+    were shown. A run of the reader that went on meanwhile makes no difference. ``asked`` are options of the cut.
 
     A reader that cannot follow is none of this: the recovery itself refuses it.
     """
@@ -209,9 +209,9 @@ class RecoverOperator(HeadraceOperator):
         return str(_rehearsal_result(context)["snapshot"])
 
     def act(self, context: Context) -> Summary:
-        """Recover. Raises NotApprovedError if a person is to be asked and nobody has approved it, and
-        RehearsalOutdatedError if main, or a reader that goes back, too, has gone another way since it was said what is
-        given up. Once main has gone back another try does the rest.
+        """Recover. Raises NotApprovedError if a person is to be asked and nobody has approved it. Raises
+        RehearsalOutdatedError if main, or a reader that goes back, too, has gone another way since people were told
+        what is given up. Once main has gone back another try does the rest.
         """
         self.log.info("going back: %s", self._decision_message(context))
         catalog = self.rooted.catalog()
@@ -246,8 +246,8 @@ class ProcessOperator(HeadraceOperator):
     """Drain what has landed, audit it, and on main publish at once what the audit finds good. The tasks after it show
     that, say what is not good, and do what is not done yet.
 
-    Where broken state stops it, start one recovery for the broken head of main: at once where readers lose nothing by
-    it and all input is there, else one that asks a person.
+    Where broken state stops it, start one recovery for the broken head of main. It acts at once where readers lose
+    nothing by it and all input is there. Otherwise it asks a person.
 
     The id of the recovery's run follows from the snapshot that is broken, and Airflow makes a run of one id once.
     """

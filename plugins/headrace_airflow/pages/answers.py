@@ -49,8 +49,8 @@ SANDBOX: Final = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "private, no-store",
 }
-"""Headers of a stored page, which Great Expectations and a bucket have made: it runs no script, loads nothing from
-elsewhere, and has no part in the origin of Airflow's UI.
+"""Headers of a stored page, which Great Expectations and a bucket have made. The page runs no script, loads nothing
+from elsewhere, and has no part in the origin of Airflow's UI.
 """
 
 _STYLE: Final = (
@@ -355,7 +355,7 @@ class PipelinePage:
         self._figures: tuple[tuple[str, bool], dict[str, Any]] | None = None
 
     def summary(self, known: PipelineSummary | None) -> PipelineSummary:
-        """The summary, as the catalog is now; of ``known``, an older one, what is the same is taken."""
+        """The summary, as the catalog is now; what is the same is taken from ``known``, an older one."""
         return summarize_pipeline(self._catalog, known).as_of(to_instant(datetime.now(UTC)))
 
     def sinks(self) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ class _RowsAsked(BaseModel):
 
 
 class _PanesAsked(BaseModel):
-    """Whose panes are asked for, and how many rows at most: of a snapshot and the epochs before it."""
+    """The key whose panes are asked for, and how many rows at most. They are of a snapshot and the epochs before it."""
 
     key: str = Field("", max_length=2_000)
     at: str = Field(MAIN, min_length=1, max_length=200)

@@ -160,7 +160,7 @@ PRELOADED: Final = (
 
 _ANSWER_SECONDS: Final = 60.0
 _EPOCHS: Final = 25
-"""Of so many newest epochs panes and late records are looked at, where no window is named."""
+"""The number of newest epochs whose panes and late records are looked at, where no window is named."""
 
 
 class UnexplainedError(FixConfigError, code="config.unexplained"):

@@ -1,6 +1,6 @@
 """The process that stays: it has imported what an answer needs, and forks a process for each question.
 
-It never runs code of users itself, and reads no question: a fork does both, in a process group of its own, confined
+It never runs code of users itself, and reads no question. A fork does both, in a process group of its own, confined
 where the kernel can do that. The group is killed once it takes longer or more memory than it may. All ends with the API
 server, however hard that is killed: then nobody holds the other end of ``control``.
 """

@@ -109,7 +109,7 @@ class RunDeadline:
 
 def dag_runs_of(run_ids: Collection[str]) -> dict[str, DagRunName]:
     """The DAG run behind each of the ``run_ids`` that tasks gave their runs (``run_ids.run_id_of``), as far as Airflow
-    still has it: people delete DAG runs, and a run from a command line has none.
+    still has it. People delete DAG runs, and a run from a command line has none.
     """
     dags = {".".join(run_id.split(".")[:parts]) for run_id in run_ids for parts in (1, 2)}  # a root's name has a dot
     with create_session() as session:

@@ -200,7 +200,7 @@ class OpenedRoots:
         return roots_at_uri[0] if len(roots_at_uri) == 1 else None
 
     def summaries(self) -> RootSummaries:
-        """The summaries under all roots. Raises what is wrong if there is only one root; of several each has a problem
+        """The summaries under all roots. Raises what is wrong if there is only one root; each of several has a problem
         of its own, and nobody waits again for one that did not answer the last time.
         """
         open_roots = self.all_roots()

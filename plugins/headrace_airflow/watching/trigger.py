@@ -1,7 +1,7 @@
 """The trigger behind a schedule by files: it runs in Airflow's triggerer, which knows no pipelines and imports none.
 
-What it has to know of a pipeline stands in its arguments, without secrets: keys come from the environment of the
-triggerer, or from the Airflow connection.
+The arguments have what it must know of a pipeline, without secrets. Keys come from the environment of the triggerer, or
+from the Airflow connection.
 """
 
 import os

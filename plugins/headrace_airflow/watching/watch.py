@@ -1,8 +1,8 @@
 """When a watcher looks for work, and when it announces what it has found.
 
 It keeps no position: what main has read says what is new. While a run of the pipeline is queued or goes on, nothing is
-looked for and nothing announced, since what that run does not read is still there when it has ended. So each run has
-work, files that land during a run start the next one, and a watcher that is started again misses nothing.
+looked for and nothing announced. What that run does not read is still there when it has ended. So each run has work,
+files that land during a run start the next one, and a watcher that is started again misses nothing.
 """
 
 import asyncio
