@@ -1,7 +1,7 @@
 """Pictures in the manner of the Dataflow paper's figures 5 to 14: event time across, processing time up.
 
-A circle is an element, the dashed line the watermark. A rectangle is a pane: as wide as its window, from the pane
-before it (or the first element) up to the moment that emitted it, with its value below that edge.
+A circle is an element, the dashed line the watermark. A rectangle is a pane, as wide as its window. It reaches from the
+pane before it (or the first element) up to the moment that emitted it, with its value below that edge.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The tasks of an epoch in threads of this process, with an exchange between levels as Spark has one: what they say is
+"""The tasks of an epoch in threads of this process, with an exchange between levels as Spark has one. What they say is
 cut into blobs, which are sorted by part. For tests and conformance cases; runs hand over what is said as it is.
 """
 
@@ -26,7 +26,7 @@ from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment, tasks_of_
 
 @dataclass(frozen=True)
 class Blobs:
-    """Runs ``number`` tasks of ``work`` at each level; those of the first are ``mapped``."""
+    """Runs ``number`` tasks of ``work`` at each level; ``mapped`` runs those of the first."""
 
     work: TaskEnvironment
     number: int

@@ -33,9 +33,10 @@ MET = "met"
 
 @dataclass(frozen=True)
 class CaseRows:
-    """What leaves as rows (semantics 15): what ``take`` says of each group, or each element if it is None; of elements
-    whose attribute ``only`` is true, all if it is None. ``horizon``: how long ids are remembered that tell duplicates;
-    None: none are told. ``join``: what elements meet of those of the right side, as the case says it (``rows``).
+    """What leaves as rows (semantics 15): what ``take`` says of each group, or each element if it is None; it says so
+    for elements whose attribute ``only`` is true, for all if it is None. ``horizon``: how long ids are remembered that
+    tell duplicates; None: none are told. ``join``: what elements meet of those of the right side, as the case says it
+    (``rows``).
     """
 
     take: Take | None = None
@@ -87,7 +88,7 @@ class CaseStage:
 @dataclass(frozen=True)
 class CaseOutput:
     """What an output of a case reads: of the outputs ``of``, by number, panes, the results of those ``minus`` negated
-    (semantics 12.18); of none: the elements whose attribute ``only`` is true, all if it is None.
+    (semantics 12.18); without ``of``, the elements whose attribute ``only`` is true, all if it is None.
     """
 
     name: str
@@ -110,8 +111,8 @@ class Between:
 @dataclass(frozen=True)
 class CaseElement:
     """One element of an input step; ``attributes`` are what triggers may read, as booleans. ``edge``: the columns of an
-    edge of a loop. ``id``: by which duplicates are told. ``input``: which one it is of; of its right elements ``order``
-    says which of several at one moment counts.
+    edge of a loop. ``id``: by which duplicates are told. ``input``: which one it is of; for its right elements
+    ``order`` says which of several at one moment counts.
     """
 
     key: str | None
@@ -151,7 +152,7 @@ class AdvanceProcessingTime:
 
 @dataclass(frozen=True)
 class Expect:
-    """Exactly the panes since the last such step; of each only the listed attributes are compared."""
+    """Exactly the panes since the last such step; only the listed attributes of each are compared."""
 
     panes: tuple[Json, ...]
     ordered: bool = False
@@ -219,8 +220,8 @@ Step = (
 
 @dataclass(frozen=True)
 class Case:
-    """A case. Its ``stages`` are a chain; or, where it has ``outputs``, one of each of these, in an order in which each
-    comes after those that it reads, and the panes are those of the last one.
+    """A case. Its ``stages`` are a chain; or, where it has ``outputs``, one for each of these. An output comes after
+    those that it reads, and the panes are those of the last one.
 
     ``strict``: output may appear only directly before an ``Expect``.
     ``expect_failure``: the replay must fail, with this text in its message. ``unknown_fields`` of the file, for people:

@@ -1,7 +1,7 @@
-"""Cases on Spark. Of each kind one runs as epochs on Spark do: a job for each, whose blobs cross Spark's own exchanges
-between processes (``representatives``). The others run in one task each, many beside each other, with the levels of
-tasks and the blobs between them in that process (``on_local``): a job for each of their epochs would take minutes, and
-what is in a blob is nothing to Spark.
+"""Cases on Spark. One case of each kind runs as epochs on Spark do: a job for each, whose blobs cross Spark's own
+exchanges between processes (``representatives``). The others run in one task each, many beside each other, with the
+levels of tasks and the blobs between them in that process (``on_local``). A job for each of their epochs would take
+minutes, and what is in a blob is nothing to Spark.
 """
 
 import pickle
@@ -53,9 +53,9 @@ class SparkExecutor:
 
 
 def representatives(cases: Sequence[Case]) -> list[Case]:
-    """The cases that run through Spark's exchanges: for each kind of windows, accumulation and number of stages, of
-    outputs or a chain, with ``having`` or not, with a loop or not, that which expects the most panes of those with at
-    most MOST_EPOCHS; for each kind of rows, for joins of inputs and for those of outputs, that which expects the most.
+    """The cases that run through Spark's exchanges: of each kind, the one that expects the most panes, among those with
+    at most MOST_EPOCHS. A kind is one of windows, accumulation, number of stages, outputs or a chain, ``having`` or
+    not, and a loop or not. Each kind of rows is one, and so are joins of inputs, and joins of outputs.
     """
     by_kind: dict[object, Case] = {}
     for case in sorted(cases, key=_panes, reverse=True):

@@ -4,7 +4,7 @@ A few tasks share the elements of each step, as shares of an input, and others t
 from the files that the tasks stored.
 
 Elements are in files of the case's own, since no source gives what cases give: elements that withdraw others, sizes,
-watermarks. Those of rows are records of a source, which runs read.
+watermarks. Elements of rows are records of a source, which runs read.
 """
 
 import pickle
@@ -113,7 +113,7 @@ class OnTasks:
         return StagesOutcome(rows, dropped)
 
     def output_watermarks(self) -> tuple[Instant, ...]:
-        """The output watermark of each stage, or of each output; of rows that of the last output alone."""
+        """The output watermark of each stage, or of each output; rows have that of the last output alone."""
         chains = {chain.names.output: number for number, chain in enumerate(self._engine.work.chains)}
         outputs = self._outputs[-1:] if self._last.rows else self._outputs
         clocks = [self._engine.states[chains[output]].clocks for output in outputs]

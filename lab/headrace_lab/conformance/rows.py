@@ -9,12 +9,12 @@ case has no windows and no trigger. Without it each leaves with its epoch, and t
 window of such a row is its own instant. ``only`` is an attribute without which an element gives no
 row. With ``deduplicate``, in ticks, one element of each ``id`` counts, and ids are remembered for so long.
 
-``join`` (semantics 16) says what elements meet of those with ``"side": "right"``, by key, which may be null: ``{"type":
-"as_of", "max_age": 5, "order": "order", "deleted": "gone"}``, ``{"type": "within", "between": [0, 5]}``, ``{"type":
-"same_window", "window": {...}}``, ``{"type": "next_event", "within": 5, "order": "order"}``, ``{"type": "lookup",
-"order": "order", "deleted": "gone"}``, whose right elements have no ``ts`` that counts, each with ``outer`` and
-``lateness``. Behind it panes have the column ``met``, the value of the right element. ``order`` is an integer of right
-elements; in ``deleted`` an attribute.
+``join`` (semantics 16) says what elements meet of those with ``"side": "right"``, by key, which may be null. It is one
+of ``{"type": "as_of", "max_age": 5, "order": "order", "deleted": "gone"}``, ``{"type": "within", "between": [0, 5]}``,
+``{"type": "same_window", "window": {...}}``, ``{"type": "next_event", "within": 5, "order": "order"}``, ``{"type":
+"lookup", "order": "order", "deleted": "gone"}``. Right elements of the last have no ``ts`` that counts. Each may have
+``outer`` and ``lateness``. Behind it panes have the column ``met``, the value of the right element. ``order`` is an
+integer of right elements; in ``deleted`` an attribute.
 
 Elements are records of a source: they are judged, and duplicates told, as those of runs are.
 """

@@ -4,13 +4,13 @@
 * ``having`` (semantics 9.10) stands there, too: a comparison of a pane's result with a number,
   ``{"result": "<", "value": 10}``.
 * ``columns`` are further columns of results (8.4), of which ``having``, ``between`` and panes speak by name:
-  ``{"flights": "count", "rate": ["/", "result", "flights"]}``; of panes ``{"columns": {"rate": 0.5}}``.
+  ``{"flights": "count", "rate": ["/", "result", "flights"]}``; panes have them as ``{"columns": {"rate": 0.5}}``.
 * The ``elements`` of the step ``batch`` are all input: one epoch after which the watermark is +inf (12.1).
 * ``loop`` is a loop (``loops``). A case of ``kind`` "rows" gives rows (``rows``).
 * A case of ``kind`` "outputs" has ``outputs``, each as one stage, with a ``name`` (semantics 12.18). An output reads
   the elements, or those whose attribute ``only`` is true. Or it reads the panes of outputs before it, ``of`` these
-  names, the results of those in ``minus`` negated. Its panes are those of the last output; ``stage1``, ``stage2``, ...
-  of a step ``output_watermark`` are its outputs.
+  names, the results of those in ``minus`` negated. Its panes are those of the last output; ``stage1``, ``stage2``
+  and so on of a step ``output_watermark`` are its outputs.
 
 Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for what the schema leaves optional.
 """
@@ -187,7 +187,7 @@ def _outputs(raw: Any) -> tuple[tuple[CaseStage, ...], tuple[CaseOutput, ...]]:
 
 
 def _for_panes(raw: Any) -> Any:
-    """The trigger ``raw`` of a second stage: panes carry no attributes and no ``bytes``, so none of them is a
+    """The trigger ``raw`` of a second stage. Panes carry no attributes and no ``bytes``, so none of them is a
     punctuation and all together have no size.
     """
     if isinstance(raw, list):

@@ -34,7 +34,7 @@ def element_rows(
 
 
 def stored_panes(files: Iterable[pa.Table], columns: ViewColumns) -> list[Pane]:
-    """The panes of the last stage in an epoch, of which each file has those of some windows: retractions included,
+    """The panes of the last stage in an epoch, retractions included; each file has those of some windows. They are
     ordered by the emitting window's (end, start), then key, as a step's output is (semantics 3.2).
     """
     windows = [rows for file in files for rows in _by_window(file)]

@@ -56,8 +56,8 @@ def read_combiner(name: Any) -> Combiner:
 
 
 def read_columns(raw: Any) -> dict[str, Combiner | Expr]:
-    """Columns of results beside the result: a combiner of the values of elements, or an operator and two operands, each
-    a number, the name of a column, or again an operator with two.
+    """Columns of results beside the result. Each is a combiner of the values of elements, or an operator and two
+    operands. An operand is a number, the name of a column, or again an operator with two.
     """
     return {name: read_combiner(made) if isinstance(made, str) else _expr(made) for name, made in raw.items()}
 

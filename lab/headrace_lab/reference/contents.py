@@ -62,8 +62,8 @@ class Contents:
 def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instant) -> Any:
     """What ``aggregate`` keeps of an element, None to leave it out; ``combine`` takes these.
 
-    A count without an expression keeps something that is never NULL, first and last the timestamp too, a join what
-    there is on either side, those that go by another expression that and the value.
+    A count without an expression keeps something that is never NULL. First and last keep the timestamp too, a join what
+    there is on either side. Combiners that go by another expression keep that and the value.
     """
     if aggregate.input is None:
         return True
@@ -94,7 +94,7 @@ def known(value: Any) -> Any:
 def combine(  # noqa: PLR0911, PLR0912 (one line for each combiner)
     aggregate: Aggregate, values: Sequence[Weighted], kind: DataType | None = None
 ) -> Any:
-    """``aggregate`` over what it kept, of that ``kind``; of nothing, its identity (0, an empty list, or None).
+    """``aggregate`` over what it kept, of that ``kind``; without any, its identity (0, an empty list, or None).
 
     The combiners that order values leave out what was retracted before it came; approximate ones are exact here.
     Raises IntegerOverflowError when an integer sum leaves 64 bits, PipelineError when a user's own combiner fails.
@@ -234,7 +234,7 @@ def _nearest_rank(ascending: Sequence[Any], q: float) -> Any:
 
 
 def _most_frequent(ascending: Sequence[Any]) -> Any:
-    """The value that stands most often; of several the smallest, which stands first."""
+    """The value that stands most often; the smallest of several, which stands first."""
     runs = [[*group] for _, group in groupby(ascending, ordered)]
     return max(runs, key=len)[0] if runs else None
 

@@ -313,8 +313,8 @@ def _item(items: list[Any] | Mapping[str, Any], place: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _compiled(regex: str) -> re.Pattern[str]:
-    """``regex`` as Python reads it, to which all that a pattern may have means what it should, but ``$``: that is also
-    before a last newline.
+    """``regex`` as Python reads it. All that a pattern may have means there what it should, but ``$``: that also
+    matches before a last newline.
     """
     with catch_warnings(action="ignore", category=FutureWarning):  # a class such as [&&] may mean more one day
         return re.compile(_END.sub(lambda part: r"\Z" if part[0] == "$" else part[0], regex), re.ASCII)

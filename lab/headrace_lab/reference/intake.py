@@ -24,8 +24,8 @@ from headrace_lab.reference.stages import Entrance
 @dataclass(frozen=True)
 class Rejected:
     """A record without an event time, a sign, a key, or an id; ``column`` is ``event_time``, ``SIGN``, the name of the
-    key that is NULL, or ``id``. Of an edge that no loop can go over, it is why, as ``why`` says, too. Where a value
-    leaves its type, ``column`` says which it is, and ``why`` also how.
+    key that is NULL, or ``id``. For an edge that no loop can go over, ``column`` and ``why`` are the reason. Where a
+    value leaves its type, ``column`` says which it is, and ``why`` also how.
 
     Behind the first aggregation (``stage`` 0) it is what a pane became, and so it is there if it is ``of`` another
     output; its retraction is rejected as well.
@@ -55,7 +55,7 @@ class Taken:
     rejected: list[Rejected] = field(default_factory=list)
     ahead: list[Record] = field(default_factory=list)
     sides: dict[str, list[Row]] = field(default_factory=dict)
-    """Rows for the sides of joins, by the name of the input that is joined; those on the left under ``LEFT``."""
+    """Rows for the sides of joins, by the name of the input that is joined; rows on the left are under ``LEFT``."""
 
 
 class Intake:

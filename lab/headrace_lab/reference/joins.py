@@ -1,5 +1,5 @@
-"""A join, row by row: every row that was accepted is kept for ever, and after each epoch each left row that does not
-stand for good yet is joined again (semantics 16). A row that looks up meets what has come, once and for good (16.9).
+"""A join, row by row. Every row that was accepted is kept for ever. After each epoch each left row that does not stand
+for good yet is joined again (semantics 16). A row that looks up meets what has come, once and for good (16.9).
 """
 
 from collections import Counter
@@ -164,7 +164,7 @@ class JoinRun:
         return leaving
 
     def _differences(self) -> list[Row]:
-        """What left rows meet now and did not before, and what no more; of those past their bound nothing."""
+        """What left rows meet now and did not before, and what no more; rows past their bound change nothing."""
         by_key: dict[Values, list[tuple[_Right, int]]] = {}
         for right, count in self._right.items():
             if count > 0:
@@ -236,8 +236,8 @@ class JoinsRun:
     def step(
         self, sides: Mapping[str, Sequence[Row]], watermark: Instant
     ) -> tuple[list[Row], list[Row], list[tuple[Row, OverflowsInRecordError]]]:
-        """One epoch to the ``watermark`` that comes to the first of them: what leaves the last one, what was late, and
-        joined rows whose key for the next join cannot be computed.
+        """One epoch to the ``watermark`` that comes to the first of them. It gives what leaves the last one, what was
+        late, and joined rows whose key for the next join cannot be computed.
         """
         rows, late, dead = [*sides.get(LEFT, ())], list[Row](), list[tuple[Row, OverflowsInRecordError]]()
         for run in self._runs:

@@ -36,8 +36,9 @@ class Edge:
 
 @dataclass(frozen=True)
 class Functions:
-    """What a loop computes (13.1): the value that a vertex has by itself, the value that an edge makes of the one at
-    its beginning, and whether a value is better than another one. None is no value.
+    """What a loop computes (13.1). ``start`` is the value that a vertex has by itself. ``step`` is the value that an
+    edge makes of the one at its beginning. ``is_better`` says whether a value is better than another one. None is no
+    value.
     """
 
     start: Callable[[Vertex], Value]
@@ -47,8 +48,8 @@ class Functions:
 
 @dataclass
 class Graph:
-    """The loop of one window: its ``edges`` by the vertex where they begin, the ``values`` of vertices that have one,
-    and what is ``in_flight``: for a vertex, a value that is better than its own.
+    """The loop of one window: its ``edges`` by the vertex where they begin, and the ``values`` of vertices that have
+    one. What is ``in_flight`` is, for a vertex, a value that is better than its own.
     """
 
     functions: Functions
@@ -106,8 +107,8 @@ class LoopRun:
         self._graphs: dict[Window, Graph] = {}
 
     def turn(self, edges: Iterable[Element], watermark: Instant, *, is_last: bool) -> tuple[list[Element], Drops]:
-        """The rounds of an epoch (13.3, 13.4): an element for each vertex and window whose value changed, and the edges
-        that were late under the ``watermark`` that the last epoch left.
+        """The rounds of an epoch (13.3, 13.4). They give an element for each vertex and window whose value changed, and
+        the edges that were late under the last epoch's ``watermark``.
         """
         accepted: dict[Window, list[Edge]] = {window: [] for window in self._graphs}
         drops: Drops = ()

@@ -1,6 +1,6 @@
 """One grouping operator: its state per (key, window) and the steps that change it (semantics 3, 5, 6 and 9.1).
 
-``Operator.step`` is one epoch as in 12.1: the processing-time clock moves, the bundle is dropped and evaluated under
+``Operator.step`` is one epoch as in 12.1. The processing-time clock moves, the bundle is dropped and evaluated under
 the old watermark, due deadlines of untouched windows are evaluated, then the watermark moves. Any part may be missing,
 so the steps of section 3 are calls of it with one argument. A batch, all input in one epoch, is evaluated only when the
 watermark moves.
@@ -243,7 +243,7 @@ class Operator:
         ]
 
     def _signalled(self, signals: Sequence[Signal]) -> list[Place]:
-        """Tell windows of signals; those with a trigger that waits for one are evaluated, once for all (9.3).
+        """Tell windows of signals; windows with a trigger that waits for one are evaluated, once for all (9.3).
 
         Each name counts once, in the order of names.
         """

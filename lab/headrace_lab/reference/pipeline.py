@@ -49,7 +49,7 @@ class EpochResult:
 
     ``drops`` are duplicates, and elements of expired and of closed windows (``drop.cause``), ``drop.element.record``
     being the record. ``ahead`` are records too far ahead of processing time to move a watermark. ``watermark`` is the
-    source's, of an output that reads others the least of theirs, of a loop the one that waits for what is in flight;
+    source's. An output that reads others has the least of theirs, a loop the one that waits for what is in flight.
     ``output_watermarks`` has one for each aggregation. ``in_flight`` is what a loop has not delivered: a value for a
     vertex of a window.
     """

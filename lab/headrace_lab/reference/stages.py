@@ -92,8 +92,8 @@ class Entrance:
 
 
 def pane_record(stage: Stage, pane: Pane) -> Record:
-    """What a stage below ``stage`` reads of ``pane``: key, aggregates and window; NULL for an end that is infinite.
-    Of a row its columns, and its event time.
+    """What a stage below ``stage`` reads of ``pane``: key, aggregates and window; NULL for an end that is infinite. A
+    row has its columns, and its event time.
     """
     if stage.gives_rows:
         at = pane.timestamp if pane.timestamp < GLOBAL_WINDOW_END - 1 else None
@@ -128,8 +128,9 @@ def lets_out(stage: Stage, pane: Pane) -> bool:
 
 
 def element_size(record: Record, schema: Schema) -> int:
-    """Bytes of the columns of ``schema`` in ``record`` that are not NULL (9.5): 8 for a number, a timestamp or a date,
-    16 for a decimal, 1 for a bool, their length for bytes and strings in UTF-8; what is nested the sum of its parts.
+    """Bytes of the columns of ``schema`` in ``record`` that are not NULL (9.5). They are 8 for a number, a timestamp or
+    a date, 16 for a decimal, 1 for a bool. Bytes and strings count by their length, in UTF-8; what is nested the sum of
+    its parts.
     """
     return sum(_size(record[name], kind) for name, kind in schema.items() if record.get(name) is not None)
 

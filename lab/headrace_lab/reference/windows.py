@@ -84,7 +84,9 @@ def merge(where: WindowFn, windows: Collection[Window]) -> list[MergeGroup]:
 
 
 def _overlapping(where: Sessions, windows: Collection[Window]) -> Iterator[list[Window]]:
-    """Transitive unions of windows that overlap; those that only touch stay apart unless ``touching_merges`` (2.4)."""
+    """Transitive unions of windows that overlap; windows that only touch stay apart unless ``touching_merges``
+    (2.4).
+    """
     group: list[Window] = []
     for window in sorted(windows):
         end = max((w.end for w in group), default=window.start)

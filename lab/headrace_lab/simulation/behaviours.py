@@ -14,7 +14,7 @@ _NONE: Final = frozenset[int]()
 
 @dataclass(frozen=True)
 class DiffusingComputation:
-    """Work spreads from the first process: an active one does some of what it has and sends others a share, and a
+    """Work spreads from the first process. An active process does some of what it has and sends others a share; a
     message makes its receiver active. The computation has *terminated* when all are idle and nothing is on its way.
 
     A state is the work that a process has left, a message the work that it brings; ``work`` is there at the beginning.

@@ -2,8 +2,8 @@
 
 A sender repeats a message until it is confirmed, up to ``Settings.tries`` times. So a message comes once; twice if a
 confirmation was lost; not at all if every try was lost. A message that has to be sent again holds up those behind it,
-as on a connection: else the order for the next snapshot would overtake it, and of many starting tasks hardly ever all
-would begin the same one.
+as on a connection. Otherwise the order for the next snapshot would overtake it, and many starting tasks would hardly
+ever all begin the same one.
 """
 
 from collections import defaultdict

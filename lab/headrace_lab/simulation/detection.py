@@ -26,7 +26,7 @@ BEHAVIOURS: Final[Mapping[StableProperty, type]] = {
     StableProperty.DEADLOCK: WaitForGraph,
     StableProperty.TOKEN_LOSS: TokenPassing,
 }
-"""Whose property it is."""
+"""The behaviour that each property is one of."""
 
 
 def behaviour(kind: StableProperty, graph: Graph, work: int) -> ProcessBehaviour:

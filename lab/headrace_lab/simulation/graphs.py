@@ -60,8 +60,8 @@ class Graph:
     def back_edges(self) -> frozenset[int]:
         """The channels that lead to a task on the path of a depth-first search from the starts: one in each loop.
 
-        Without them the graph has no loop. The task at the other end is reached from the one that they lead to by other
-        channels alone, so a barrier never comes round before it went out.
+        Without them the graph has no loop. The task at the other end is reached by other channels alone, from the task
+        that they lead to. So a barrier never comes round before it went out.
         """
         return frozenset(channel for _, channel in _visits(self) if channel is not None)
 
@@ -138,9 +138,9 @@ OPERATORS = 6
 def shuffled_operators(nodes: int, fan_out: int | None = None) -> Graph:
     """Six operators with a task on each node, as in the evaluation of Carbone et al. (arXiv:1506.08603, figure 5).
 
-    Between every second pair of them, three times in all, there is a full shuffle (each task sends to all of the next
-    operator), else a task sends to the one on its own node. With ``fan_out`` it sends to so many in a shuffle: first to
-    its neighbours, then to ones farther away, so that the three together mix ``fan_out``³ nodes.
+    Between every second pair of them, three times in all, there is a full shuffle: each task sends to all of the next
+    operator. Elsewhere a task sends to the one on its own node. With ``fan_out`` it sends to so many in a shuffle:
+    first to its neighbours, then to ones farther away. The three together mix ``fan_out``³ nodes.
     """
     to = min(nodes, fan_out or nodes)
     channels = []

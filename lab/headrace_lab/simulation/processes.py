@@ -7,14 +7,14 @@ sends messages. Between two events there is the *global state*: the states of al
 channels. Which of the events that are possible comes next is drawn by lot, so a run is one *interleaving* of many.
 
 No process can see a global state. A snapshot puts one together of what processes record at different moments, and that
-one may never have been there. But it could have been (Chandy and Lamport 1985, theorem 1): of the events between the
-beginning of a snapshot and its end, let all that came before their process recorded its state be first, and the others
+one may never have been there. But it could have been (Chandy and Lamport 1985, theorem 1). Take the events between the
+beginning of a snapshot and its end. Let all that came before their process recorded its state be first, and the others
 behind them, each part in its order. That is a run too: it begins and ends in the same global states, and between its
 two parts is exactly what was recorded.
 
-So *stable* properties, which hold for ever once they hold, can be read off a snapshot: one that holds of the recorded
-state holds at the end of the snapshot, and one that held at its beginning holds of the recorded state. What a property
-says must be about states and channels together: an idle process does not mean that nothing is on its way to it.
+So *stable* properties, which hold for ever once they hold, can be read off a snapshot. One that holds of the recorded
+state holds at the end of the snapshot; one that held at its beginning holds of the recorded state. What a property says
+must be about states and channels together: an idle process does not mean that nothing is on its way to it.
 """
 
 from collections import deque

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Timeline:
-    """A heap of calls. Those at one time come in the order in which they were planned.
+    """A heap of calls. Calls at one time come in the order in which they were planned.
 
     What is planned as ``control`` outlives ``drop_data``.
     """

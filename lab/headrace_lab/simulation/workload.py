@@ -1,8 +1,7 @@
 """What the simulated tasks compute: a dataflow whose outcome does not depend on the order in which things happen.
 
-A record's way through the graph is a function of the record alone, and a task's state is a sum over the records that
-came to it. So the state at the end is the same however a run goes, and a record that is lost or counted twice shows
-in it.
+A record's way through the graph is a function of the record alone. A task's state is a sum over the records that came
+to it. So the state at the end is the same however a run goes, and a record that is lost or counted twice shows in it.
 """
 
 from collections import deque
