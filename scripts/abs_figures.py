@@ -230,7 +230,7 @@ Both lines fall alike: snapshots do not get in the way of scaling.
 More nodes than the paper's would have the billion done before the first snapshot. So here each node has the same
 work, {share} million records, however many there are: a flat line is perfect. In a shuffle a task sends to {fan_out}
 others, since a full one among 10,000 has a hundred million channels. A simulated batch is {coarser} times as large as
-above. So few batches are not spread evenly, so tasks have half of their time to spare here, sources too: they make up
+above. So few batches are not spread evenly. So tasks have half of their time to spare here, sources too: they make up
 for a stop to copy. The open question is whether barriers that wait for each other across 60,000 tasks hold the job
 up. They do not.
 

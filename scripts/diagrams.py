@@ -24,7 +24,7 @@ _HEAD = """# The barrier protocol
 
 Tasks and the coordinator of a snapshot are state machines without I/O: events in, effects out. Each is one table,
 whose rows are read from the top: the first whose condition holds decides. `headrace simulate` runs them. Epochs of
-pipelines run under the same coordinator: its tasks are the levels of an epoch, a level acknowledges when all of its
+pipelines run under the same coordinator: its tasks are the levels of an epoch. A level acknowledges when all of its
 tasks have stored their part, and nothing but the coordinator says that a manifest may be committed. The role of a task
 is not needed there: a level begins when the one above has ended, so barriers are always aligned.
 """
@@ -143,7 +143,7 @@ def _detection() -> str:
 
 
 def _arrows(diagram: _Diagram) -> dict[Arrow, list[str]]:
-    """The rows that lead from one state to another; those with the same ends are one arrow."""
+    """The rows that lead from one state to another; rows with the same ends are one arrow."""
     events: dict[Arrow, list[str]] = defaultdict(list)
     kinds = {type(state) for row in diagram.rows for state in row.states if state.value in diagram.layout.places}
     for row in diagram.rows:

@@ -1,7 +1,8 @@
 """Loops (semantics 13): a value for each vertex of a graph, which goes round over its edges.
 
-A loop has one result, however its rounds are cut, if its step is monotone and never makes a value better: around a
-circle a value would become better for ever. Nobody can tell that of any expression; of a few forms everybody can.
+A loop has one result, however its rounds are cut, if its step is monotone and never makes a value better. Otherwise a
+value would become better around a circle for ever. Nobody can tell that of any expression; everybody can tell it of a
+few forms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -156,12 +157,12 @@ class Loop(Suggesting):
     """Gives each vertex of a graph a value, which goes round over its edges until nothing changes. Records are the
     edges; the two columns of the output's ``key`` are their ends (semantics 13).
 
-    ``start`` is the value that a vertex has by itself, an expression over ``vertex``; NULL: none. ``step`` is what the
-    value at the first end of an edge is at its other end: an expression over ``value`` and the columns of the record.
-    It never turns the order of values round, and never makes them better. ``combine`` says which of several values a
-    vertex keeps: "least" or "greatest". ``both_ways``: edges have no direction. ``rounds``: how far a change goes in
-    one epoch; what is in flight then is part of the snapshot, and the next epoch takes it up first. None: until nothing
-    changes.
+    ``start`` is the value that a vertex has by itself, an expression over ``vertex``; NULL: none. ``step`` is the value
+    at the other end of an edge, given the one at its first end. It is an expression over ``value`` and the columns of
+    the record. It never turns the order of values round, and never makes them better. ``combine`` says which of several
+    values a vertex keeps: "least" or "greatest". ``both_ways``: edges have no direction. ``rounds``: how far a change
+    goes in one epoch; what is in flight then is part of the snapshot, and the next epoch takes it up first. None: until
+    nothing changes.
 
     Panes have the columns ``vertex`` and ``value``. Connected components, then distances from one vertex:
 
@@ -220,8 +221,8 @@ class Loop(Suggesting):
 LOOP_EXAMPLE = 'Loop(start=col("vertex"), step=col("value"), combine="least", both_ways=True)'
 
 OF_PANES = (
-    "it reads panes of other outputs, which are withdrawn or replaced. Values that go round a circle keep each "
-    "other up when what they came from is withdrawn: give the loop to an output that reads records"
+    "it reads panes of other outputs, which are withdrawn or replaced. Values on a circle keep each other up when what "
+    "they came from is withdrawn: give the loop to an output that reads records"
 )
 
 _COMPARABLE_TYPES = frozenset(DataType) - {DataType.FLOAT, DataType.BYTES}

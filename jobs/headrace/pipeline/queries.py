@@ -2,7 +2,8 @@
 
 A query sees one table, ``rows``: no other table, no file, no clock, no setting and no chance. So it gives the same of
 the same rows, in every process and at every time. It is asked for one group after the other; or for many in one
-statement, as a lateral join, where SQL itself leaves nothing open: what it gives of a group cannot depend on others.
+statement, as a lateral join, where SQL itself leaves nothing open. So the result for a group cannot depend on other
+groups.
 """
 
 import json
@@ -229,7 +230,7 @@ def _common_tables(node: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _walk_nodes(tree: Any, *, stop: str | None = None) -> Iterator[dict[str, Any]]:
-    """The nodes of a ``tree``, from above; those of the type ``stop``, and what is below them, are left out."""
+    """The nodes of a ``tree``, from above; nodes of the type ``stop``, and all below them, are left out."""
     if isinstance(tree, dict):
         if stop is not None and tree.get("type") == stop:
             return
@@ -381,7 +382,7 @@ def _query_columns(connection: "duckdb.DuckDBPyConnection", text: str, rows: Kin
             raise arguments.refusal(
                 "sql",
                 text,
-                f"column {name!r} is {kind}, which columns of results are not: cast it to one of {column_types}, to a "
+                f"column {name!r} is {kind}, which columns of results are not; cast it to one of {column_types}, to a "
                 "list of one, or to a STRUCT or a MAP(VARCHAR, ...) of these",
             )
         columns[name] = own
@@ -418,8 +419,8 @@ _BY_PEERS: Final = frozenset({"WINDOW_RANK", "WINDOW_RANK_DENSE", "WINDOW_PERCEN
 
 
 def _in_order(tree: Mapping[str, Any], columns: Sequence[str]) -> tuple[dict[str, Any], int]:
-    """A copy of a syntax ``tree`` in which windows over ``rows`` itself that go by the place of a row, and leave some
-    equal, go by all ``columns`` then; and how many these are. So such rows stay in their order.
+    """A copy of a syntax ``tree``, and how many windows were changed in it. Windows over ``rows`` itself that go by the
+    place of a row, and leave some rows equal, also go by all ``columns`` there. So such rows stay in their order.
     """
     number = 0
     copy: dict[str, Any] = json.loads(json.dumps(tree))
@@ -486,9 +487,9 @@ _INEXACT: Final = frozenset({"DOUBLE", "FLOAT"})
 
 
 def _is_settled(connection: "duckdb.DuckDBPyConnection", text: str, columns: Sequence[str], windows: int) -> bool:
-    """Whether SQL says all of what the query ``text`` gives, as DuckDB understands it: nothing goes by the order of
-    rows that it leaves equal, and no floats are added up. So many ``windows`` go by all ``columns``. What is not known
-    here may be left open.
+    """Whether SQL alone decides the result of the query ``text``, as DuckDB understands it. Then nothing goes by the
+    order of rows that SQL leaves equal, and no floats are added up. So many ``windows`` go by all ``columns``. What is
+    not known here may be left open.
     """
     ((answer,),) = connection.execute("select json_serialize_plan(?)", [text]).fetchall()
     plan = json.loads(answer)
@@ -514,8 +515,8 @@ def _is_known(step: Mapping[str, Any]) -> bool:
 
 
 def _is_exact(node: Mapping[str, Any]) -> bool:
-    """Whether an expression is the same of the same rows, in whatever order those come that it leaves equal; of what
-    goes by their place that is asked elsewhere.
+    """Whether an expression is the same of the same rows, in whatever order those come that it leaves equal; for
+    expressions that go by the place of rows, that is checked elsewhere.
     """
     kind = node["expression_class"].removeprefix("BOUND_")
     if kind == "WINDOW":

@@ -121,8 +121,8 @@ class RunContext:
         return PipelineProgress() if manifest is None else progress_of(self.catalog, manifest)
 
     def check_landed(self) -> None:
-        """Raise PlaceError if main's records of an input were landed from another source: numbers of one are not those
-        of the other, and records of both would be one input.
+        """Raise PlaceError if main's records of an input were landed from another source. Numbers of one source are not
+        those of the other, and records of both would be one input.
         """
         main = self.catalog.head().refs.get(MAIN) if self.landing.landers else None
         if main is None:
@@ -172,8 +172,8 @@ class RunContext:
             if early := enumerator.early_files(progress.offsets.get(name, SourcePosition()), files.get(name, ())):
                 many = "1 file" if len(early) == 1 else f"{len(early):,} files"
                 self.warn(
-                    f'input {name}: names="ordered" says that each file sorts after those before it, and {many} that '
-                    f"no run had read, such as {early[0].path}, sort before one that was read. Where more than "
+                    f'input {name}: names="ordered" says that each file sorts after those before it. {many} that no '
+                    f"run had read, such as {early[0].path}, sort before one that was read. Where more than "
                     "look_back sort behind such a file, only a full sweep reads it: the first run of a day, or one "
                     "with --full-sweep. Leave names= out, and each run looks at all names"
                 )
@@ -322,9 +322,9 @@ def plan_batch(
 
 
 def check_circles(run: RunContext, head: Manifest | None) -> None:
-    """Raise UpstreamCycleError if a pipeline of which the ``head`` of the branch has consumed nothing yet, whether or
-    not it has published anything, reads this one: as the newest snapshots of main say, of it and of those that it
-    reads. One that has no snapshot, or cannot be looked at, is found by a later run.
+    """Raise UpstreamCycleError if a pipeline that this one is to read reads this one. Only pipelines count of which the
+    branch's ``head`` has consumed nothing yet, whether or not they have published. The newest snapshots of main say
+    what they read. One that has no snapshot, or cannot be looked at, is found by a later run.
     """
     if not upstream_sources(run.pipeline.inputs):
         return
@@ -397,8 +397,8 @@ def _way_out(run: RunContext, name: str, source: UpstreamSource) -> str:
 
 
 def newest_fitting(catalog: Catalog, head: str, name: str, upstream: "ReadPipeline") -> str | None:
-    """The newest snapshot in the line of ``head`` that has consumed, as its input ``name``, nothing of ``upstream``
-    that is not part of what is published of it now; None if there is none.
+    """The newest snapshot in the line of ``head`` whose input ``name`` has consumed only what is still part of
+    ``upstream`` as published now. None if there is none.
     """
     published_id = upstream.published_snapshot()
     for snapshot, position in _consumed_before(catalog, head, name):

@@ -124,8 +124,8 @@ class Target:
         if stale:
             raise LandingAgainError(
                 f"{self.uri} has {len(stale)} files of {self.view} records (such as {stale[0]}) from snapshots that "
-                f"{at} does not have: newer, rolled back since, or of another branch or pipeline. With them records "
-                "would count twice: remove them, or name another landing prefix (--to)"
+                f"{at} does not have. These are newer, rolled back since, or of another branch or pipeline. With the "
+                "files records would count twice: remove them, or name another landing prefix (--to)"
             )
 
     def create_file(self, name: str, content: bytes) -> bool:
@@ -181,8 +181,8 @@ def late_behind(catalog: Catalog, pipeline: Pipeline, files: ByInput) -> int | N
 
 
 def root_beside(catalog: Catalog, root: str, view: View, output: str | None) -> str:
-    """The root below which records of a ``view`` land by default; those of an ``output`` in a folder that keeps the
-    output's first name, so that they land once whatever it is called. ``catalog`` is that of all outputs.
+    """The root below which records of a ``view`` land by default; records of an ``output`` land in a folder that keeps
+    the output's first name, so that they land once whatever it is called. ``catalog`` is that of all outputs.
 
     Raises LandingAgainError if another output has that folder.
     """
@@ -290,8 +290,9 @@ class Headers:
 
 
 _TORN = (
-    "that no file of records can hold (a quote that is not closed, several records on a line, a part of an array, a "
-    "letter that the encoding of the source does not have). Land a corrected file of them under another name"
+    "that no file of records can hold. They have a quote that is not closed, several records on a line, or a part of "
+    "an array; or a letter that the encoding of the source does not have. Land a corrected file of them under another "
+    "name"
 )
 
 ReadRows = Callable[[], Iterator[Mapping[str, Any]]]
@@ -316,7 +317,7 @@ def lines_by_file(records: Iterable[DroppedRecord]) -> dict[str, list[bytes]]:
 
 @dataclass(frozen=True)
 class Copy:
-    """A file that is to land: ``lines`` (the bytes of records) by the input files that they came from, which have one
+    """A file that is to land: ``lines`` (the bytes of records) by the input files that they came from. These have one
     header if they have any.
     """
 
@@ -345,8 +346,8 @@ class Copy:
 
 
 class Relanding:
-    """Lands the records of a ``view`` that the snapshot at ``at`` has dropped, and those before it, of ``inputs``; of
-    one ``output`` of several those that it has dropped, by default below a folder of its own.
+    """Lands the records of a ``view`` that the snapshot at ``at`` has dropped, and those before it, of ``inputs``; for
+    one ``output`` of several, the records that it has dropped, by default below a folder of its own.
 
     ``counts`` and ``left`` (by the reason why they cannot land) grow with each epoch.
     Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises.

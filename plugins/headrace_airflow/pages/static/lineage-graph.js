@@ -1,4 +1,4 @@
-// Which pipelines read which, over all roots: the drawing is a list for screen readers, its lines are decoration, and the table
+// Which pipelines read which, over all roots. The drawing is a list for screen readers. Its lines are decoration, and the table
 // below has all that they say. The words are those of `headrace lineage`.
 import { epochOf } from "./lineage.js";
 import { Problems } from "./pipelines.js";
@@ -32,7 +32,7 @@ function Summary({ pipelines, inputs, hidden, age }) {
     C.Box,
     null,
     h(C.Text, { fontWeight: "medium" }, said),
-    h(C.Text, { color: "fg.muted", fontSize: "sm" }, `One consistent cut, as of ${age} s ago. Files that no run has read are not looked for here: the page of a pipeline says how far readers lag behind its newest file, and \`headrace lineage --stuck\` names them.`),
+    h(C.Text, { color: "fg.muted", fontSize: "sm" }, `One consistent cut, as of ${age} s ago. Files that no run has read are not looked for here. The page of a pipeline says how far readers lag behind its newest file; \`headrace lineage --stuck\` names the files.`),
     hidden ? h(C.Text, { color: "fg.muted", fontSize: "sm" }, `${several(hidden, "pipeline")} more at the other ends, which you may not see`) : null,
   );
 }

@@ -97,7 +97,7 @@ function Branches({ of: summary }) {
   const shown = [...own, ...left.slice(-FEW)];
   return h(
     Section,
-    { title: "Branches beside main", about: left.length ? "A backfill drops those of earlier ones that nobody has promoted: of the schedule all but the newest 3, others after 14 days without a change. Names of your own stay." : null },
+    { title: "Branches beside main", about: left.length ? "A backfill drops branches of earlier backfills that nobody has promoted. All but the newest 3 of the schedule go, others after 14 days without a change. Names of your own stay." : null },
     shown.map(line),
     left.length > FEW ? h("details", null, h("summary", { style: { cursor: "pointer" } }, `${several(left.length - FEW, "older branch", "older branches")} of backfills`), left.slice(0, -FEW).map(line)) : null,
   );
