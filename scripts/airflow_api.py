@@ -75,7 +75,7 @@ class AirflowApi:
 
     def trigger(self, dag_id: str, conf: dict[str, Any] | None = None) -> str:
         """Start a run now; its id. On SQLite the API server of Airflow 3.3 may wait for its own lock, and fails after
-        half a minute: then it is asked again for the same run.
+        half a minute. Then it is asked again for the same run.
         """
         run_id = f"manual__{datetime.now(UTC).isoformat()}"
         body = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}

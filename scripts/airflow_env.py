@@ -2,7 +2,7 @@
 
 SQLite, LocalExecutor, loopback: for one person's machine. Every start makes new passwords, and requests under another
 host name than those of loopback are refused. What is started carries a mark in its environment (``up.json`` in
-AIRFLOW_HOME has it), and hands it on to what it starts: so all of it can be stopped, also behind a parent that died.
+AIRFLOW_HOME has it), and hands it on to what it starts. So all of it can be stopped, also behind a parent that died.
 """
 
 import base64
@@ -52,8 +52,8 @@ __all__ = []
 gc.set_threshold(50_000, 50, 100)
 atexit.register(lambda: "_duckdb" in sys.modules or gc.freeze())  # it would call leaked what is not collected
 """
-"""What every process of Airflow does first. An API server makes routes for seconds, all of which stay: a fifth of that
-time the collector looked for garbage, and at its end for three seconds more, though it ends.
+"""What every process of Airflow does first. An API server makes routes for seconds, all of which stay. For a fifth of
+that time the collector looked for garbage, and at its end for three seconds more, though it ends.
 """
 _START_SECONDS = 420
 _STOP_SECONDS = 20
@@ -300,7 +300,7 @@ def running(home: Path) -> Running | None:
 
 
 def end_orphans(home: Path) -> bool:
-    """Stop what was started under ``home`` if its scheduler is gone, which a kill ends alone: tasks that it has started
+    """Stop what was started under ``home`` if its scheduler is gone, which a kill ends alone. Tasks that it has started
     go on without anybody, and keep the locks of its database. Whether there was anything. Raises as ``stop`` does.
     """
     found = running(home)
@@ -329,7 +329,7 @@ def stop(home: Path) -> bool:
 
 
 def _wait_until_gone(mark: str, family: Iterable[psutil.Process]) -> None:
-    """Until no process that had ``mark`` is left; those that take too long are killed."""
+    """Until no process that had ``mark`` is left; processes that take too long are killed."""
     seen = set(family)  # one that is being ended shows its environment no more
     patient = time.monotonic() + _STOP_SECONDS
     for attempt in Retrying(

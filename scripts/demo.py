@@ -2,8 +2,8 @@
 
 A real Airflow and, with ``--store s3``, a real MinIO are started on loopback. The year lands in instalments; after
 each, the process DAG of each pipeline is triggered and waited for: of one on Spark, of the other without it. Then the
-results, the snapshot log and the lateness are printed by the ``headrace`` command, one picture is drawn, and everything
-that was started is stopped, also after Ctrl-C.
+``headrace`` command prints the results, the snapshot log and the lateness, and one picture is drawn. Everything that
+was started is stopped, also after Ctrl-C.
 """
 
 import argparse

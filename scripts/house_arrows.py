@@ -1,7 +1,7 @@
 """Arrows of the house: who names whom. Floors are those of the first contract of import-linter (``pyproject.toml``).
 
-* An arrow up is a module of a higher floor that one of a lower names: by an import, for types alone too, or in a string
-  that is no docstring. import-linter holds the code to the imports; it reads no strings.
+* An arrow up is a module of a higher floor that a module of a lower floor names. It names it by an import, for types
+  alone too, or in a string that is no docstring. import-linter holds the code to the imports; it reads no strings.
 * A circle is a set of modules of which each imports, for types alone too, another on the way back to itself.
 
 ``python -m scripts.house_arrows`` prints both. ``scripts.house_figures`` counts them for ``make check``.

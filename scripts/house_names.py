@@ -3,9 +3,9 @@
 The counting rule of ``one_word_share``: functions and methods of the product, apart from dunders, properties and their
 setters. A name is one word if nothing but leading underscores parts it.
 
-``bare_names`` lists each function, class, constant, local and parameter, of the product and of tests, that is called by
-a participle, a preposition or an adverb alone: ``held``, ``of``, ``again``. A verb with its object, or a noun with its
-kind, says more. Fields are not counted: many are stored under their names.
+``bare_names`` lists each function, class, constant, local and parameter, of product and tests, that is one participle,
+preposition or adverb: ``held``, ``of``, ``again``. A verb with its object, or a noun with its kind, says more. Fields
+are not counted: many are stored under their names.
 """
 
 import ast

@@ -1,11 +1,11 @@
 """``python -m scripts.image_checks``: run real pipelines inside the images that ``scripts.images`` built.
 
-No engine of containers is needed: commands run in a chroot, on this machine's network, as the services of compose.yaml:
-not as root, without capabilities, the image read-only, memory where it says. What is checked: both images give the same
-results with both executors; Airflow finds the DAGs and no import error, and a DAG run publishes; Airflow's services are
-healthy as compose.yaml has them, start runs where files land, and keep code of users from their secrets; a master and
-workers of the one image run an application that the other submits, from and to MinIO as the user of the bucket; a run
-reads a topic of Kafka where it is; nothing of this machine stayed in an image.
+No engine of containers is needed. Commands run in a chroot, on this machine's network, as the services of compose.yaml.
+They run not as root, without capabilities, the image read-only, memory where it says. What is checked: both images give
+the same results with both executors; Airflow finds the DAGs and no import error, and a DAG run publishes; Airflow's
+services are healthy as compose.yaml has them, start runs where files land, and keep code of users from their secrets; a
+master and workers of the one image run an application that the other submits, from and to MinIO as the user of the
+bucket; a run reads a topic of Kafka where it is; nothing of this machine stayed in an image.
 """
 
 import contextlib

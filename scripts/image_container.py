@@ -1,6 +1,6 @@
-"""File systems made from the images of ``scripts.images``, in which programs run as the services of compose.yaml do:
-as the image's own user, without capabilities, the image read-only, memory where compose.yaml says. No engine of
-containers is needed: a program runs in a chroot, on this machine's network.
+"""File systems made from the images of ``scripts.images``, in which programs run as the services of compose.yaml do.
+They run as the image's own user, without capabilities, the image read-only, memory where compose.yaml says. No engine
+of containers is needed: a program runs in a chroot, on this machine's network.
 """
 
 import contextlib

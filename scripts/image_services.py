@@ -1,9 +1,10 @@
 """Airflow's services inside its image, with command, user, variables, and memory as compose.yaml has them.
 
 They come up healthy by their own health checks. A watcher in the triggerer starts a run in each of two roots when a
-file lands: the root of the environment, whose bucket the triggerer may only read, and one that HEADRACE_ROOTS declares,
-with keys that an Airflow connection has. Code of users, which looks for Airflow's secrets while it is parsed and while
-it runs, finds none. Other than in compose.yaml the database is SQLite, and all are on this machine's loopback.
+file lands. One is the root of the environment, whose bucket the triggerer may only read. The other is declared by
+HEADRACE_ROOTS, with keys that an Airflow connection has. Code of users, which looks for Airflow's secrets while it is
+parsed and while it runs, finds none. Other than in compose.yaml the database is SQLite, and all are on this machine's
+loopback.
 """
 
 import json

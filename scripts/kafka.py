@@ -1,4 +1,4 @@
-"""A Kafka broker of our own on loopback, from its published jars: for tests, benchmarks and development.
+"""A Kafka broker of our own on loopback, from its published jars: for tests, benchmarks and development::
 
     with Kafka(folder) as broker:
         broker.address          # 127.0.0.1:PORT, without a password

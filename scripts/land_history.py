@@ -4,7 +4,7 @@ A line is a file of a commit: ``commit``, ``author``, ``file`` and ``at``, when 
 in the order of ``git log --reverse``. Merges are left out: what they merge has commits of its own.
 
 A landing goes from the tip of the last one to ``HEAD``, in so many files. Their names begin with the number of commits
-up to that tip, so that they sort by time, and say how many files there are, so that a landing that was cut off is
+up to that tip, so that they sort by time. They say how many files there are, so that a landing that was cut off is
 finished before the next one. Landing again without new commits changes nothing.
 """
 

@@ -60,9 +60,10 @@ def video_billing(rng: random.Random) -> list[Record]:
 
 
 def video_correction(rng: random.Random) -> list[Record]:
-    """A correction as large as the live data of ``video_billing`` with the same seed, and landed beside it: the ads of
-    30 viewers whose region had not been reported, more ads between those that viewers 0 to 9 had watched, and each ad
-    of viewers 30 to 34, who were robots, taken back by a record of negative seconds."""
+    """A correction as large as the live data of ``video_billing`` with the same seed, and landed beside it. It has the
+    ads of 30 viewers whose region had not been reported, and more ads between those that viewers 0 to 9 had watched.
+    Each ad of viewers 30 to 34, who were robots, is taken back by a record of negative seconds.
+    """
     correction = []
     for record in video_billing(rng):
         viewer, advertiser, at = record["viewer"], record["advertiser"], datetime.fromisoformat(record["at"])
@@ -84,8 +85,9 @@ def _ad_view(name: str, viewer: str, advertiser: str, at: datetime, seconds: int
 
 
 def latency_statistics(rng: random.Random) -> list[Record]:
-    """Requests of two data centres in two hours: most logs arrive within seconds, one in fifty up to 40 minutes behind,
-    a few after two hours. Then the quiet of the night: a request of each centre, hours later."""
+    """Requests of two data centres in two hours. Most logs arrive within seconds, one in fifty up to 40 minutes behind,
+    a few after two hours. Then the quiet of the night: a request of each centre, hours later.
+    """
     arrivals = []
     for number in range(1600):
         at = START + timedelta(seconds=number * 4.5)
@@ -105,8 +107,9 @@ def latency_statistics(rng: random.Random) -> list[Record]:
 
 
 def recommendations(rng: random.Random) -> list[Record]:
-    """Bursts of activity of 25 users within six hours; a fifth of the bursts was on a telephone without a
-    network, which reports all of it in one go, last view first, up to three hours later."""
+    """Bursts of activity of 25 users within six hours; a fifth of the bursts was on a telephone without a network. It
+    reports all of it in one go, last view first, up to three hours later.
+    """
     arrivals = []
     for user in range(25):
         for _ in range(rng.randrange(2, 6)):

@@ -20,6 +20,6 @@ if "airflow.sdk" in sys.modules or "CONTROL" in os.environ:
     with open("{seen}", "a") as file:
         file.write(f"{{role}} {{len(look())}}\n")
 """
-"""Code of a user that looks for secrets (``confined-`` and 24 digits) in all memory of its process, and writes to the
+"""Code of a user that looks for secrets (``confined-`` and 24 digits) in all memory of its process. It writes to the
 file ``seen`` how many it has found, and whether Airflow parses it there or runs a task.
 """

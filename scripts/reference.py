@@ -58,8 +58,9 @@ SEARCH_WORDS = {
     "how-to/waiting": ("watermark stuck", "no results", "idle partition", "window does not fire"),
     "peers": ("Structured Streaming", "Flink", "Bytewax", "Pathway", "benchmark"),
 }
-"""What people type into the search of the site, by the page that answers: there it is an entry of the index, which the
-search puts above titles and text."""
+"""What people type into the search of the site, by the page that answers. There it is an entry of the index, which the
+search puts above titles and text.
+"""
 
 
 def _with_search_words(page: str, text: str) -> str:

@@ -27,8 +27,8 @@ _DRAWN = "//*[name()='path'][@data-line='watermark']"
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture: the page, what must be there before it is taken, what is clicked before that, and the section that it
-    shows, if that is not the first. ``themes``: those that the documentation shows.
+    """A picture: the page, what must be there before it is taken, and what is clicked before that. It also has the
+    section that it shows, if that is not the first. ``themes``: those that the documentation shows.
     """
 
     name: str
@@ -63,7 +63,9 @@ PICTURES = (
 
 
 def main(names: Sequence[str]) -> None:
-    """Take all pictures, or those of these names, in both themes; those that the documentation shows go there, too."""
+    """Take all pictures, or those of these names, in both themes; pictures that the documentation shows go there,
+    too.
+    """
     FOLDER.mkdir(parents=True, exist_ok=True)
     ALL.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, _airflow(Path(folder)) as airflow, _browser() as driver:
