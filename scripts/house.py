@@ -21,13 +21,11 @@ from pathlib import Path
 
 from scripts.errors import stale_errors
 from scripts.handle_options import stale_signatures
-from scripts.house_arrows import parse_text
 from scripts.house_figures import report_figures
 from scripts.house_names import report_names
-from scripts.sentences import bad_sentences
+from scripts.sentences import PROGRAMS, SCRIPTS, bad_sentences, read_modules, too_many_clumsy
 from scripts.stubs import stale_stubs
 
-ROOMS = ("jobs/headrace", "lab/headrace_lab", "snapshots/headrace_snapshots", "plugins/headrace_airflow")
 MOST_FILES = 25
 ORACLE = "lab/headrace_lab/reference/"
 HAS_NO_SUBJECT = re.compile(r"(?:Of|That|Those|It|As)\b(?!-of\b)")
@@ -41,19 +39,15 @@ NOT_SHOWN = (
     "tests/additions/test_options.py",
     "tests/additions/test_registries.py",
 )
-"""Of what is shown: notes on the code itself, the names that moved, additions to the product itself."""
+"""Places among those shown that are not looked at: notes on the code itself, the names that moved, additions to the
+product itself.
+"""
 PUBLIC = ("headrace.errors", "headrace.ext", "headrace.testing", "headrace_airflow.dags")
 _NAMES = r"\([^)]*\)|[^\n#]*"
 _IMPORT = re.compile(rf"^[ \t]*(?:from +(headrace[\w.]*) +import +({_NAMES})|import +(headrace[\w.]*))", re.MULTILINE)
 _MENTION = re.compile(r"(?<!`)`(headrace\w*(?:\.\w+)+)")
 
 Modules = dict[str, ast.Module]
-
-
-def modules(root: Path, folders: tuple[str, ...]) -> Modules:
-    """The syntax trees of all modules in ``folders`` below ``root``, by path."""
-    files = (file for folder in folders for file in sorted((root / folder).rglob("*.py")))
-    return {str(file.relative_to(root)): parse_text(file.read_text(encoding="utf-8")) for file in files}
 
 
 def crowded_rooms(trees: Modules) -> Iterator[str]:
@@ -128,7 +122,7 @@ def interior_imports(root: Path) -> Iterator[str]:
 
 
 def _imported(root: Path, at: re.Match[str]) -> Iterator[str]:
-    """The modules that an import names; of ``headrace`` itself those of its names that are modules."""
+    """The modules that an import names; for ``headrace`` itself, those of its names that are modules."""
     module = at[1] or at[3]
     if module != "headrace":
         yield module
@@ -141,7 +135,7 @@ def _imported(root: Path, at: re.Match[str]) -> Iterator[str]:
 def _has_module(root: Path, name: str) -> bool:
     """Whether a dotted name leads into a room of the product: an entry point's group, or a figure, does not."""
     package, *parts = name.split(".")
-    rooms = [root / room for room in ROOMS if Path(room).name == package]
+    rooms = [root / room for room in PROGRAMS if Path(room).name == package]
     depth = 1 if any((room / f"{parts[0]}.py").exists() for room in rooms) else 2
     path = Path(*parts[:depth])
     return len(parts) >= depth and any((room / path).is_dir() or (room / f"{path}.py").exists() for room in rooms)
@@ -149,13 +143,15 @@ def _has_module(root: Path, name: str) -> bool:
 
 def broken_rules(root: Path) -> list[str]:
     """All that breaks a rule, each with its place."""
-    rooms = modules(root, ROOMS)
+    rooms = read_modules(root, PROGRAMS)
+    with_scripts = rooms | read_modules(root, SCRIPTS)
     return [
         *crowded_rooms(rooms),
         *ambiguous_classes(rooms),
-        *docstrings_without_subject(rooms | modules(root, ("scripts", "dags"))),
+        *docstrings_without_subject(with_scripts),
         *empty_names(rooms),
         *bad_sentences(root, rooms),
+        *too_many_clumsy(with_scripts),
         *interior_imports(root),
     ]
 

@@ -2,23 +2,33 @@
 
 A *sentence* ends with ``.``, ``?``, ``!`` or ``;``, or with its paragraph, list item or table cell. Code, in backticks
 or braces, is one word; what is indented below ``::`` is none. Messages are the literals of programs that have blanks in
-them (errors, warnings, help of commands), SQL apart.
+them (errors, warnings, help of commands), SQL apart. A sentence of a docstring is *clumsy* if it is long, or begins
+with a word that refers to something before it.
 
 ``python -m scripts.sentences --longer 25 docs/tutorial.md`` lists the sentences of documents that have more words than
-that, the longest first; without a name those of all documents.
+that, the longest first; without a name those of all documents. ``--docstrings jobs/headrace/kernel`` lists the clumsy
+ones of docstrings, ``--messages`` the long ones of messages.
 """
 
 import ast
 import re
 import sys
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from scripts.house_arrows import parse_text
 
 MOST_WORDS = 45
 LONG_WORDS = 25
-MOST_LONG = 50
+MOST_LONG = 30
 """Sentences of documents that may have more than ``LONG_WORDS`` words. Only ever made smaller."""
+MOST_CLUMSY = 20
+"""Sentences of docstrings that may be clumsy. Only ever made smaller."""
+MOST_LONG_MESSAGES = 0
+"""Sentences of messages that may have more than ``LONG_WORDS`` words. Only ever made smaller."""
+PROGRAMS = ("jobs/headrace", "lab/headrace_lab", "snapshots/headrace_snapshots", "plugins/headrace_airflow")
+SCRIPTS = ("scripts", "dags")
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs", "examples", "benchmarks")
 HABITS = {
     r"anew": "again",
@@ -33,17 +43,21 @@ _FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2[ \t]*$", re.MULTILINE | re.DOTALL)
 _LITERAL = re.compile(r"(?<=::\n)(?:[ \t]*\n| {4}.*(?:\n|$))+")
 """What stands indented below ``::``: code."""
 _CODE = re.compile(r"``[^`]+``|`[^`]*`|\{[^{}]*\}|\S+ → \S+")
-_NO_PROSE = re.compile(r"\(?select |=====")
+_NO_PROSE = re.compile(r"\(?select |update (?:X|\S+) set |create table |case when |=====")
+_RULE = re.compile(r"\s*-{3,}\s*")
+_NO_SUBJECT = re.compile(r"(?:of|those|as|whose)\b(?!-of\b)", re.IGNORECASE)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _ITEM = re.compile(r"\s*(?:[-*] |\d+\. |#+ |\||>)")
 _END = re.compile(r"(?<=[.?!;])[\"')*]*\s+")
 
 Place = tuple[str, int]
+LongSentence = tuple[int, str, str]
+"""The number of its words, its place, and the sentence."""
 
 
 def bad_sentences(root: Path, trees: dict[str, ast.Module]) -> Iterator[str]:
-    """What breaks a habit's rule in the documents below ``root`` and in the modules ``trees``, each with its place; and
-    whether more sentences of documents are long than ``MOST_LONG``.
+    """What breaks a habit's rule in the documents below ``root`` and in the modules ``trees``, each with its place. It
+    says so, too, if more sentences are long or clumsy than may be.
     """
     for (file, line), text in [*_documents(root), *_of_modules(trees)]:
         for sentence in _END.split(text):
@@ -52,6 +66,22 @@ def bad_sentences(root: Path, trees: dict[str, ast.Module]) -> Iterator[str]:
     long = longer_sentences(root, LONG_WORDS)
     if len(long) > MOST_LONG:
         yield f"{len(long)} sentences of documents have more than {LONG_WORDS} words (at most {MOST_LONG}: list them)"
+    messages = long_messages(trees)
+    if len(messages) > MOST_LONG_MESSAGES:
+        yield f"{len(messages)} sentences of messages have more than {LONG_WORDS} words (at most {MOST_LONG_MESSAGES})"
+
+
+def too_many_clumsy(trees: dict[str, ast.Module]) -> Iterator[str]:
+    """Says so if more sentences of docstrings in the modules ``trees`` are clumsy than ``MOST_CLUMSY``."""
+    clumsy = clumsy_sentences(trees)
+    if len(clumsy) > MOST_CLUMSY:
+        yield f"{len(clumsy)} sentences of docstrings are clumsy (at most {MOST_CLUMSY}: list them)"
+
+
+def read_modules(root: Path, folders: tuple[str, ...]) -> dict[str, ast.Module]:
+    """The syntax trees of all modules in ``folders`` below ``root``, by path."""
+    files = (file for folder in folders for file in sorted((root / folder).rglob("*.py")))
+    return {str(file.relative_to(root)): parse_text(file.read_text(encoding="utf-8")) for file in files}
 
 
 def _wrong(sentence: str) -> Iterator[str]:
@@ -72,11 +102,15 @@ def _documents(root: Path) -> Iterator[tuple[Place, str]]:
                 yield (str(file.relative_to(root)), line), part
 
 
-def _of_modules(trees: dict[str, ast.Module]) -> Iterator[tuple[Place, str]]:
+def _of_modules(trees: dict[str, ast.Module], *, docstrings: bool | None = None) -> Iterator[tuple[Place, str]]:
+    """Texts of literals with their places: those that are ``docstrings``, or those that are none; by default all."""
     for file, tree in trees.items():
         inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+        statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in inner:
+            if not isinstance(node, ast.Constant | ast.JoinedStr) or id(node) in inner:
+                continue
+            if docstrings is None or docstrings == (id(node) in statements):
                 text = _LITERAL.sub(lambda code: "\n" * code[0].count("\n"), _said(node))
                 for line, part in _parts(text):
                     yield (file, node.lineno + line - 1), part
@@ -93,10 +127,11 @@ def _parts(text: str) -> Iterator[tuple[int, str]]:
     """Paragraphs, items and cells of ``text`` with blanks in them, on one line each, with the number of their line."""
     begin, lines = 1, list[str]()
     for number, line in enumerate([*text.splitlines(), ""], start=1):
-        if (not line.strip() or _ITEM.match(line)) and lines:
+        is_rule = _RULE.fullmatch(line) is not None
+        if (not line.strip() or is_rule or _ITEM.match(line)) and lines:
             yield from ((begin, part) for part in _cells(" ".join(lines)))
             lines = []
-        if line.strip():
+        if line.strip() and not is_rule:
             begin, lines = (begin, [*lines, line]) if lines else (number, [line])
 
 
@@ -114,21 +149,43 @@ def _cells(text: str) -> Iterator[str]:
     yield from (" ".join(part.split()) for part in parts if " " in part.strip())
 
 
-def longer_sentences(root: Path, words: int) -> list[tuple[int, str, str]]:
-    """Sentences of the documents below ``root`` with more than ``words``: how many, where, and the sentence."""
-    placed = [(f"{file}:{line}", one) for (file, line), text in _documents(root) for one in _END.split(text)]
-    long = [(len(one.split()), place, one) for place, one in placed if len(one.split()) > words]
-    return sorted(long, key=lambda found: -found[0])
+def longer_sentences(root: Path, words: int) -> list[LongSentence]:
+    """Sentences of the documents below ``root`` with more than ``words``, the longest first."""
+    return [sentence for sentence in _longest_first(_documents(root)) if sentence[0] > words]
+
+
+def clumsy_sentences(trees: dict[str, ast.Module]) -> list[LongSentence]:
+    """Sentences of docstrings that are long or begin without a subject, the longest first."""
+    sentences = _longest_first(_of_modules(trees, docstrings=True))
+    return [one for one in sentences if one[0] > LONG_WORDS or _NO_SUBJECT.match(one[2])]
+
+
+def long_messages(trees: dict[str, ast.Module]) -> list[LongSentence]:
+    """Sentences of messages with more than ``LONG_WORDS`` words, the longest first."""
+    return [one for one in _longest_first(_of_modules(trees, docstrings=False)) if one[0] > LONG_WORDS]
+
+
+def _longest_first(texts: Iterable[tuple[Place, str]]) -> list[LongSentence]:
+    placed = [(f"{file}:{line}", one) for (file, line), text in texts for one in _END.split(text)]
+    return sorted(((len(one.split()), place, one) for place, one in placed), key=lambda sentence: -sentence[0])
 
 
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--longer", type=int, default=LONG_WORDS, metavar="WORDS")
-    parser.add_argument("documents", nargs="*", help="beginnings of names, such as docs/how-to")
+    parser.add_argument("--docstrings", action="store_true", help="clumsy sentences of docstrings instead")
+    parser.add_argument("--messages", action="store_true", help="long sentences of messages instead")
+    parser.add_argument("places", nargs="*", help="beginnings of names, such as docs/how-to")
     options = parser.parse_args()
-    listed = longer_sentences(Path(__file__).resolve().parents[1], options.longer)
-    shown = [one for one in listed if not options.documents or one[1].startswith(tuple(options.documents))]
+    repository = Path(__file__).resolve().parents[1]
+    if options.docstrings:
+        listed = clumsy_sentences(read_modules(repository, (*PROGRAMS, *SCRIPTS)))
+    elif options.messages:
+        listed = long_messages(read_modules(repository, PROGRAMS))
+    else:
+        listed = longer_sentences(repository, options.longer)
+    shown = [one for one in listed if not options.places or one[1].startswith(tuple(options.places))]
     for number, place, sentence in shown:
         print(f"{place}: {number} words: {sentence}")
-    print(f"{len(shown)} sentences of more than {options.longer} words")
+    print(f"{len(shown)} sentences")
     sys.exit()

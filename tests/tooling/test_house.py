@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from scripts.house import broken_rules
+from scripts.sentences import MOST_CLUMSY
 
 ROOM = Path("jobs/headrace/room")
 
@@ -29,6 +30,11 @@ ROOM = Path("jobs/headrace/room")
         ({"a.py": "f = lambda told: told\n"}, "jobs/headrace/room/a.py:1: 'told' says nothing"),
         ({"a.py": '\nraise ValueError(f"decide {1} anew")\n'}, "jobs/headrace/room/a.py:2: 'anew' (write: again)"),
         ({"a.py": f'"""{"word " * 46}."""\n'}, "jobs/headrace/room/a.py:1: a sentence of 47 words"),
+        (
+            {"a.py": f'"""What a is.{" Of that." * (MOST_CLUMSY + 1)}"""\n'},
+            f"{MOST_CLUMSY + 1} sentences of docstrings are clumsy",
+        ),
+        ({"a.py": f'SAID = ["{"word " * 26}"]\n'}, "1 sentences of messages have more than 25 words"),
         ({"../../../docs/a.md": "# A\n\n* Whoever\n  reads.\n"}, "docs/a.md:3: 'Whoever' (write: name the reader"),
         ({"../../../docs/a.md": "| a |\n|---|\n| the names of now |\n"}, "docs/a.md:3: 'of now'"),
         (
