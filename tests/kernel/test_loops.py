@@ -87,7 +87,7 @@ def nearest(edges: Iterable[tuple[Any, Any, int, int]], start: Any) -> dict[tupl
 @pytest.mark.parametrize("bits", [64, 3, 0])
 @pytest.mark.parametrize("kind", [int, str])
 def test_vertices_with_one_hash_are_told_apart(kind: type, bits: int) -> None:
-    with set_sizes(hash_bits=(2**bits - 1) << (64 - bits), loop_piece_rows=3):
+    with set_sizes(hash_bits=(2**bits - 1) << (64 - bits), loop_slice_rows=3):
         start = hr.if_else(col("vertex") == kind(0), 0, None)
         loop = compiled(kind, hr.Loop(start=start, step=col("value") + col("w"), combine="least"))
         rolled = random.Random(f"{kind} {bits}")

@@ -19,7 +19,7 @@ PRODUCT = (
 HOME = "snapshots/headrace_snapshots/format/manifest.py"
 NAMES = {IDS, INPUTS, REJECTED, UNNAMED.state_table(0), UNNAMED.current, UNNAMED.panes, UNNAMED.late}
 HOLDERS = {"tables", "logs"}
-FILE_NAMERS = {"put", "putting", "run_writer", "put_pieces", "open_table", "file_name", "data_path"}
+FILE_NAMERS = {"put", "putting", "run_writer", "put_batches", "open_table", "file_name", "data_path"}
 """Functions that are given the name of a table or a log, for the names of its files."""
 
 

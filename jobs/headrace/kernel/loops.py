@@ -412,7 +412,7 @@ def _opposite_places(order: Ints) -> Ints:
     return opposites
 
 
-PIECE_ROWS: Final = Size(1 << 18)
+SLICE_ROWS: Final = Size(1 << 18)
 """So many edges are followed at a time: a vertex may have millions."""
 
 StoredValues = Callable[[Hashes], Iterable[pa.RecordBatch]]
@@ -457,9 +457,9 @@ class Rounds:
         targets = self._take_up_all(self.loop.targets_of(edges)) if opposites is None else sources[opposites]
         messages.append(self._start_messages(sources, targets))
         terms = edges.select([*self.loop.terms])
-        for begin in range(0, edges.num_rows, PIECE_ROWS.value):
-            piece = slice(begin, begin + PIECE_ROWS.value)
-            messages.append(self._send_over_edges(sources[piece], targets[piece], terms[piece]))
+        for begin in range(0, edges.num_rows, SLICE_ROWS.value):
+            places = slice(begin, begin + SLICE_ROWS.value)
+            messages.append(self._send_over_edges(sources[places], targets[places], terms[places]))
         return self._merge_messages(messages)
 
     def deliver(self, messages: Messages) -> Ints:
@@ -476,10 +476,10 @@ class Rounds:
         self._load_edges(changed)
         rows, sources = self._known_edges.out_of(changed)
         messages = []
-        for begin in range(0, len(rows), PIECE_ROWS.value):
-            piece = rows[begin : begin + PIECE_ROWS.value]
-            targets, terms = self._known_edges.edges_at(piece)
-            messages.append(self._send_over_edges(sources[begin : begin + PIECE_ROWS.value], targets, terms))
+        for begin in range(0, len(rows), SLICE_ROWS.value):
+            rows_sent = rows[begin : begin + SLICE_ROWS.value]
+            targets, terms = self._known_edges.edges_at(rows_sent)
+            messages.append(self._send_over_edges(sources[begin : begin + SLICE_ROWS.value], targets, terms))
         return self._merge_messages(messages)
 
     def improving_rows(self, messages: Messages) -> pa.RecordBatch:
@@ -597,17 +597,20 @@ class Rounds:
 
 
 def _join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All rows, in few pieces: what is looked up for a piece is looked up in all layers."""
-    pieces: list[pa.RecordBatch] = []
+    """All rows, in few batches: what is looked up for a batch is looked up in all layers."""
+    batches_together: list[pa.RecordBatch] = []
     for batch in batches:
-        for begin in range(0, batch.num_rows, PIECE_ROWS.value):
-            piece = batch.slice(begin, PIECE_ROWS.value)
-            if pieces and sum(rows.num_rows for rows in pieces) + piece.num_rows > PIECE_ROWS.value:
-                yield pa.concat_batches(pieces)
-                pieces = []
-            pieces.append(piece)
-    if pieces:
-        yield pa.concat_batches(pieces)
+        for begin in range(0, batch.num_rows, SLICE_ROWS.value):
+            slice_of_batch = batch.slice(begin, SLICE_ROWS.value)
+            if (
+                batches_together
+                and sum(rows.num_rows for rows in batches_together) + slice_of_batch.num_rows > SLICE_ROWS.value
+            ):
+                yield pa.concat_batches(batches_together)
+                batches_together = []
+            batches_together.append(slice_of_batch)
+    if batches_together:
+        yield pa.concat_batches(batches_together)
 
 
 def _take_rows(rows: pa.RecordBatch, which: Ints) -> pa.RecordBatch:

@@ -330,7 +330,7 @@ SLICE_ROWS: Final = Size(2**16)
 @dataclass(frozen=True)
 class StageEpoch:
     """An epoch, by its ``number``, of the part of a stage that has these ``keys``. ``layers`` are the state before it;
-    ``deltas`` are the delta in pieces, each in the order of its hashes. ``is_batch``: the epoch is all that there is.
+    ``deltas`` are the delta in batches, each in the order of its hashes. ``is_batch``: the epoch is all that there is.
     """
 
     number: int
@@ -382,8 +382,8 @@ class StageEpoch:
             yield self.layers.slice_keys(keys), one_below_the_other([rows for rows in cut if rows.num_rows])
 
 
-def one_below_the_other(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
-    """Pieces as one; None if there are none."""
-    if len(pieces) < 2:
-        return pieces[0] if pieces else None
-    return pa.concat_batches(pieces)
+def one_below_the_other(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """``batches`` as one; None if there are none."""
+    if len(batches) < 2:
+        return batches[0] if batches else None
+    return pa.concat_batches(batches)

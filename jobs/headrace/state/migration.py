@@ -42,8 +42,8 @@ def merge_layers(stage: CompiledStage, layers: Sequence[StateLayer], *, is_lowes
     """Yields the newest row of every (key, window) in the order of (hash, window). ``layers`` stand oldest first.
     Rows that say that a window is gone are left out if the oldest layer ``is_lowest``: there is nothing to hide.
     """
-    for pieces in _ordered_ranges([run for layer in layers for run in layer.runs], c.WINDOW_START):
-        rows = newest_rows(stage, pieces)
+    for batches in _ordered_ranges([run for layer in layers for run in layer.runs], c.WINDOW_START):
+        rows = newest_rows(stage, batches)
         if is_lowest:
             rows = present_rows(rows)
         if rows.num_rows:
@@ -54,8 +54,8 @@ def merge_ids(
     schema: pa.Schema, layers: Sequence[StateLayer], counts: Callable[[pa.RecordBatch], NDArray[np.bool_]]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all ``layers`` that still count, in the order of their hashes."""
-    for pieces in _ordered_ranges([run for layer in layers for run in layer.runs], None):
-        rows = concat_rows(schema, pieces)
+    for batches in _ordered_ranges([run for layer in layers for run in layer.runs], None):
+        rows = concat_rows(schema, batches)
         order = np.argsort(as_numpy(rows.column(c.HASH)), kind="stable")
         kept_rows = order[counts(rows)[order]]
         if len(kept_rows):
@@ -77,22 +77,22 @@ def sorted_ranges(layers: Sequence[StateLayer], within: str | None) -> Iterator[
     order. A range has about ``RANGE_BYTES``, and rows that are equal in the order share one. Rows within a range are in
     no order.
     """
-    for pieces in _ordered_ranges([run for layer in layers for run in layer.runs], within):
-        yield pa.concat_batches(pieces)
+    for batches in _ordered_ranges([run for layer in layers for run in layer.runs], within):
+        yield pa.concat_batches(batches)
 
 
 def _ordered_ranges(runs: Sequence[SortedFile], within_column: str | None) -> Iterator[list[pa.RecordBatch]]:
     """The rows of ``runs``, each in the order of its hashes and of ``within_column`` within them, in ranges of that
-    order. A range has the pieces that are not empty, in the order of the runs. Equal rows of the order are in one
+    order. A range has the batches that are not empty, in the order of the runs. Equal rows of the order are in one
     range.
     """
     ordered_runs = [_OrderedRun(run, within_column) for run in runs if run.rows.num_rows]
     begins = [0] * len(ordered_runs)
     for bound in _range_bounds(ordered_runs):
         ends = [run.count_up_to(bound) for run in ordered_runs]
-        pieces = [run.rows.slice(a, b - a) for run, a, b in zip(ordered_runs, begins, ends, strict=True) if a < b]
-        if pieces:
-            yield pieces
+        batches = [run.rows.slice(a, b - a) for run, a, b in zip(ordered_runs, begins, ends, strict=True) if a < b]
+        if batches:
+            yield batches
         begins = ends
         for run in runs:
             run.release_memory()

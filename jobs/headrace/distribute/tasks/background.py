@@ -1,7 +1,7 @@
 """Work beside the epochs, a part of the keys at a time: layers of ``current`` are folded, and those of state merged.
 
-Folds are of the view ``current``. A task holds all rows of its part once. What it takes beside them to find the newest
-is that of a piece of the part.
+Folds are of the view ``current``. A task holds all rows of its part once. Beside them it takes what it needs to find
+the newest rows of one slice of the part.
 
 Merges are of the tables of state. A merge says which layers become one, what a task does for it, and what the tables
 are with the new layer.
@@ -20,7 +20,7 @@ from headrace.distribute.process import BackgroundThread, Stop
 from headrace.distribute.tasks import task_results
 from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.distribute.tasks.plan import TaskEnvironment, file_name
-from headrace.distribute.tasks.tables import files_of, open_layers, put_pieces
+from headrace.distribute.tasks.tables import files_of, open_layers, put_batches
 from headrace.distribute.views import newest_records, summed_rows
 from headrace.kernel.columns import Names
 from headrace.kernel.stage import CompiledStage
@@ -35,8 +35,8 @@ from headrace.this_process import Size
 from headrace_snapshots.format.files import FANOUT, DataFile, Layer, UnfinishedMerge, plan_next_merge
 from headrace_snapshots.format.manifest import IDS
 
-PIECE_ROWS: Final = Size(1 << 18)
-"""Rows of all layers in a piece, about."""
+SLICE_ROWS: Final = Size(1 << 18)
+"""About how many rows of all layers one slice of a part has."""
 
 
 class FoldPlan(msgspec.Struct, frozen=True):
@@ -75,13 +75,13 @@ def _fold_part(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> 
     if stage.stage.gives_rows and not stage.stage.withdraws:
         return _one_after_another(work, plan, part, stop)
     files = [file for file in plan.files if keys.overlaps(file.groups)]
-    pieces = keys.split_evenly(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS.value))
-    by_piece: list[list[pa.RecordBatch]] = [[] for _ in pieces]
+    slices = keys.split_evenly(1 + sum(file.rows for file in plan.files) // (plan.parts * SLICE_ROWS.value))
+    by_slice: list[list[pa.RecordBatch]] = [[] for _ in slices]
     for file in stop.check_each(files):
         for panes in _panes_of(work, plan, file, keys):
-            for batches, batch in zip(by_piece, _rows_by_piece(stage, panes, pieces), strict=True):
+            for batches, batch in zip(by_slice, _rows_by_slice(stage, panes, slices), strict=True):
                 batches.append(batch)
-    folded_rows = (_newest_rows(stage, batches, bottom=plan.bottom) for batches in by_piece)
+    folded_rows = (_newest_rows(stage, batches, bottom=plan.bottom) for batches in by_slice)
     name = file_name(plan.prefix, chain.names.current, part)
     return put_rows(work.store, name, stop.check_each(folded_rows), stage.hashes_of)
 
@@ -105,14 +105,14 @@ def _panes_of(work: TaskEnvironment, plan: FoldPlan, file: DataFile, keys: KeyGr
         yield as_stored(rows, schema, names)
 
 
-def _rows_by_piece(
-    stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[KeyGroupRange]
+def _rows_by_slice(
+    stage: CompiledStage, panes: pa.RecordBatch, slices: Sequence[KeyGroupRange]
 ) -> list[pa.RecordBatch]:
-    """The rows of ``panes`` whose keys are in each of ``pieces``."""
+    """The rows of ``panes`` whose keys are in each of ``slices``."""
     hashes = stage.hashes_of(panes)
     order = np.argsort(hashes, kind="stable")
     ascending = hashes[order]
-    return [panes.take(pa.array(order[piece.row_slice(ascending)])) for piece in pieces]
+    return [panes.take(pa.array(order[keys.row_slice(ascending)])) for keys in slices]
 
 
 def _newest_rows(stage: CompiledStage, batches: Sequence[pa.RecordBatch], *, bottom: bool) -> pa.RecordBatch:
@@ -243,10 +243,10 @@ def _merge(work: TaskEnvironment, plan: MergePlan, merging: MergePart, stop: Sto
     if name == IDS:
         remembered_ids = RememberedIds.from_pipeline(work.pipeline, plan.watermark)
         layers = open_layers(work, stored_layers, remembered_ids.schema, part, merge.parts)
-        pieces = merge_ids(remembered_ids.schema, layers, remembered_ids.unexpired_mask)
+        batches = merge_ids(remembered_ids.schema, layers, remembered_ids.unexpired_mask)
     elif (loop := work.chain_of(name).loop) is not None and name == work.chain_of(name).names.edges:
         layers = open_layers(work, stored_layers, loop.edge_schema, part, merge.parts)
-        pieces = merge_rows(layers, partial(loop.distinct_edges, watermark=plan.watermark))
+        batches = merge_rows(layers, partial(loop.distinct_edges, watermark=plan.watermark))
     elif (side := work.chain_of(name).side_in(name)) is not None:
         from headrace.kernel.joins.step import merge_side  # which few pipelines need
 
@@ -254,12 +254,12 @@ def _merge(work: TaskEnvironment, plan: MergePlan, merging: MergePart, stop: Sto
         layers = open_layers(work, stored_layers, join.left_schema if is_left else join.right_schema, part, merge.parts)
         merge_watermark = MIN_INSTANT if merge.watermark is None else Instant(merge.watermark)
         watermark = work.chain_of(name).watermark_before(join, merge_watermark) if merge.is_lowest else MIN_INSTANT
-        pieces = merge_side(join, sorted_ranges(layers, c.EVENT_TIME), watermark)
+        batches = merge_side(join, sorted_ranges(layers, c.EVENT_TIME), watermark)
     else:
         stage = work.chain_of(name).stage_of(name)
         layers = open_layers(work, stored_layers, stage.state_schema, part, merge.parts)
-        pieces = merge_layers(stage, layers, is_lowest=merge.is_lowest)
-    return files_of(put_pieces(work, plan.prefix, f"{name}-merged", part, stop.check_each(pieces)))
+        batches = merge_layers(stage, layers, is_lowest=merge.is_lowest)
+    return files_of(put_batches(work, plan.prefix, f"{name}-merged", part, stop.check_each(batches)))
 
 
 NO_MERGES: Mapping[str, Sequence[UnfinishedMerge]] = {}

@@ -131,8 +131,8 @@ def _decode_message(task: int, blobs: dict[int, tuple[bytes, pa.Scalar]]) -> Rec
         raise TornExchangeError(f"of {count} blobs of task {task} {len(blobs) - 1} have come: run again")
     rows = None
     if count:
-        pieces = [blobs[number][1].as_buffer() for number in range(1, count + 1)]
-        with pa.ipc.open_stream(b"".join(pieces)) as reader:  # a copy: what comes through Spark is not aligned
+        contents = [blobs[number][1].as_buffer() for number in range(1, count + 1)]
+        with pa.ipc.open_stream(b"".join(contents)) as reader:  # a copy: what comes through Spark is not aligned
             rows = reader.read_next_batch()
     return ReceivedMessage(task, stamps.pop(), pickle.loads(head[4:]), rows)  # noqa: S301 (our own, of this application)
 
@@ -237,8 +237,8 @@ def sides_of(bundles: Iterable[pa.RecordBatch], side: int) -> list[pa.RecordBatc
 def deltas_of(
     stage: CompiledStage, shares: Iterable[pa.RecordBatch | None], watermark: Instant, output_watermark: Instant
 ) -> list[pa.RecordBatch]:
-    """The delta of one part, made of the ``shares`` of all tasks above, in their order. It comes in pieces, each in the
-    order of its hashes, which stand one below the other.
+    """The delta of one part, made of the ``shares`` of all tasks above, in their order. It comes in batches, each in
+    the order of its hashes, which stand one below the other.
     """
     rows = [share for share in shares if share is not None and share.num_rows]
     places = [(name, "ascending") for name in rows[0].schema.names if name.startswith(_PLACE)] if rows else []

@@ -23,7 +23,7 @@ from headrace.distribute.tasks.background import FoldPlan, MergePlan, fold_task,
 from headrace.distribute.tasks.exchange import ReceivedMessage, ShippedRecords, receive_messages
 from headrace.distribute.tasks.map_side import Bundles, into_chains, map_rows, map_share
 from headrace.distribute.tasks.stages import StagePart, turn_rounds
-from headrace.distribute.tasks.tables import files_of, map_output, map_panes, open_own, put_pieces
+from headrace.distribute.tasks.tables import files_of, map_output, map_panes, open_own, put_batches
 from headrace.kernel.columns import true_mask, valid_mask
 from headrace.kernel.delta import Columns, takes_part
 from headrace.program import columns as c
@@ -78,7 +78,7 @@ def _store_new_ids(
     rows = remembered_ids.new_rows(judged_rows, task.plan.epoch)
     if not rows.num_rows:
         return task_results.StoredLayer()
-    runs = put_pieces(task.work, task.plan.prefix, IDS, task.number, [rows])
+    runs = put_batches(task.work, task.plan.prefix, IDS, task.number, [rows])
     return task_results.StoredLayer(files_of(runs), remembered_ids.expiry_watermark(rows))
 
 

@@ -435,8 +435,8 @@ class _Turning:
         return self._open_files(self.chain.tables[0], self.loop.stage.state_schema)
 
     def _store_rows(self, table: str, rows: pa.RecordBatch) -> tuple[DataFile, ...]:
-        pieces = [rows] if rows.num_rows else []
-        return tables.files_of(tables.put_pieces(self.task.work, self.plan.prefix, table, 0, pieces))
+        batches = [rows] if rows.num_rows else []
+        return tables.files_of(tables.put_batches(self.task.work, self.plan.prefix, table, 0, batches))
 
     def _in_flight(self) -> pa.RecordBatch:
         runs = self._open_files(self.chain.names.in_flight, self.loop.message_schema)
@@ -451,10 +451,10 @@ class _Turning:
         stage, loop = self.loop.stage, self.loop
         names = [c.HASH, *stage.identity, c.STATUS, loop.value_part]
         for layer in self._value_layers:
-            pieces = [rows for run in layer if (rows := run.rows_of(hashes, names)).num_rows]
-            if not pieces:
+            batches = [rows for run in layer if (rows := run.rows_of(hashes, names)).num_rows]
+            if not batches:
                 continue
-            rows = pa.concat_batches(pieces)
+            rows = pa.concat_batches(batches)
             values, is_open = rows.column(loop.value_part), as_numpy(rows.column(c.STATUS)) == c.OPEN
             if not is_open.all():
                 values = pc.if_else(pa.array(is_open), values, pa.scalar(None, values.type))

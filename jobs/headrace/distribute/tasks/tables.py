@@ -66,11 +66,11 @@ def run_writer(work: TaskEnvironment, prefix: str, table: str, part: int) -> Run
     return RunWriter(work.store, work.rows, file_name(prefix, table, part))
 
 
-def put_pieces(
-    work: TaskEnvironment, prefix: str, table: str, part: int, pieces: Iterable[pa.RecordBatch]
+def put_batches(
+    work: TaskEnvironment, prefix: str, table: str, part: int, batches: Iterable[pa.RecordBatch]
 ) -> tuple[StoredRun, ...]:
     """Store rows of a ``part`` that come in the order of their hashes."""
-    return put_runs(work.store, work.rows, file_name(prefix, table, part), pieces)
+    return put_runs(work.store, work.rows, file_name(prefix, table, part), batches)
 
 
 def files_of(runs: Iterable[StoredRun]) -> Files:

@@ -74,10 +74,10 @@ def check_replacement(new: str, groups: int) -> None:
 
 
 def _join_regexes(parts: Iterable[Regex], separator: str = "") -> Regex:
-    pieces = list(parts)
-    size = max(1, sum(piece.size for piece in pieces))
-    may_be_empty = (any if separator else all)(piece.may_be_empty for piece in pieces)
-    return Regex(separator.join(piece.re2 for piece in pieces), size, may_be_empty)
+    regexes = list(parts)
+    size = max(1, sum(regex.size for regex in regexes))
+    may_be_empty = (any if separator else all)(regex.may_be_empty for regex in regexes)
+    return Regex(separator.join(regex.re2 for regex in regexes), size, may_be_empty)
 
 
 def _group_regex(inner: Regex, kind: str = "?:") -> Regex:

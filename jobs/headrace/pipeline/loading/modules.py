@@ -34,7 +34,7 @@ from typing import Any, Final, NoReturn
 
 _AGAIN_SECONDS: Final = 1.0
 """Code that catches everything is told again after so long."""
-_SHARE: Final = 2
+_LIMIT_DIVISOR: Final = 2
 """The part of an outer limit that an inner one takes is one in so many. So some time is always left for what comes
 afterwards.
 """
@@ -81,7 +81,7 @@ def _on_interrupt() -> Iterator[None]:
 def _limit_seconds(seconds: float) -> Iterator[None]:
     start = time.monotonic()
     left, interval = signal.setitimer(signal.ITIMER_REAL, 0)
-    limit = min(seconds, left / _SHARE) if left else seconds
+    limit = min(seconds, left / _LIMIT_DIVISOR) if left else seconds
 
     def raise_time_up(_signal: int, _frame: FrameType | None) -> NoReturn:
         raise TimeUpError(limit)
