@@ -57,7 +57,7 @@ class Sizes(TypedDict, total=False):
     join_right_rows: Annotated[int, "headrace.kernel.joins.step:RIGHT_ROWS"]
     join_piece_rows: Annotated[int, "headrace.kernel.joins.step:PIECE_ROWS"]
     join_samples: Annotated[int, "headrace.kernel.joins.step:SAMPLES"]
-    hash_block_rows: Annotated[int, "headrace.kernel.keys:BLOCK"]
+    hash_slice_rows: Annotated[int, "headrace.kernel.keys:SLICE_ROWS"]
     hash_bits: Annotated[int, "headrace.kernel.keys:HASH_BITS"]
     numbered_key_rows: Annotated[int, "headrace.kernel.keys:LEAST_ROWS"]
     rows_of_a_key: Annotated[int, "headrace.kernel.keys:ROWS_OF_A_KEY"]

@@ -34,7 +34,7 @@ from headrace.this_process import collect_seldom, shown_size, without_collection
 from headrace_airflow.roots import LOCAL_MEMORY
 
 _LOOK_SECONDS: Final = 0.1
-_CHUNK_BYTES: Final = 2**16
+_READ_BYTES: Final = 2**16
 _GONE_SECONDS: Final = 4.0
 """Airflow kills a task that takes longer than five to end."""
 _PROC: Final = Path("/proc")
@@ -142,13 +142,13 @@ class OwnProcess:
             if self._took is None and (memory_taken := memory_of(pid)) > self._memory:
                 self._took = memory_taken
                 _kill_group(pid)
-            chunk = os.read(output, _CHUNK_BYTES) if is_ready else b""
-            is_open = is_open and (bool(chunk) or not is_ready)
-            *lines, rest = (rest + chunk).split(b"\n")
+            more_output = os.read(output, _READ_BYTES) if is_ready else b""
+            is_open = is_open and (bool(more_output) or not is_ready)
+            *lines, rest = (rest + more_output).split(b"\n")
             for line in lines:
                 last_line = line.decode(errors="backslashreplace")
                 tell(last_line)
-            if has_ended and not chunk:
+            if has_ended and not more_output:
                 break
         if rest:
             last_line = rest.decode(errors="backslashreplace")

@@ -75,7 +75,7 @@ def test_the_hash_is_xxh64_over_the_encoded_key(data: st.DataObject) -> None:
     assert hashed(rows, kinds) == one_by_one(rows, kinds)
 
 
-@set_sizes(hash_block_rows=7)
+@set_sizes(hash_slice_rows=7)
 def test_texts_of_all_lengths() -> None:
     rows = [("é" * (i % 50) + "x" * (i % 7), None if i % 3 else "y" * i) for i in range(100)]
     kinds = [DataType.STRING, DataType.STRING]

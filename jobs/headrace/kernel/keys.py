@@ -127,7 +127,7 @@ _OCTETS = (pa.string(), pa.binary())
 _COMPARED_TYPES = (*_OCTETS, kernel_columns.DECIMAL)
 """Types whose values no single word tells apart."""
 _TAG_OF = {kernel_columns.ARROW_TYPES[kind]: np.uint64(tag) for kind, tag in _TAGS.items()}
-BLOCK: Final = Size(1 << 15)
+SLICE_ROWS: Final = Size(1 << 15)
 """Rows that are hashed at a time: few enough to stay in the processor's cache."""
 
 HASH_BITS: Final = Size(2**64 - 1)
@@ -152,8 +152,10 @@ def whole_hashes(columns: Sequence[pa.Array], rows: int | None = None) -> Words:
     length = len(columns[0]) if rows is None else rows
     if not columns:
         return np.full(length, _OF_NOTHING)
-    blocks = [[column[i : i + BLOCK.value] for column in columns] for i in range(0, length, BLOCK.value)]
-    return np.concatenate([_hash_columns(block) for block in blocks]) if blocks else np.zeros(0, np.uint64)
+    slices = [[column[i : i + SLICE_ROWS.value] for column in columns] for i in range(0, length, SLICE_ROWS.value)]
+    return (
+        np.concatenate([_hash_columns(rows_of_slice) for rows_of_slice in slices]) if slices else np.zeros(0, np.uint64)
+    )
 
 
 def _hash_columns(columns: Sequence[pa.Array]) -> Words:

@@ -134,8 +134,8 @@ class ForkServer:
 
 def _receive_all(ours: socket.socket) -> bytes:
     output = bytearray()
-    while chunk := ours.recv(2**16):
-        output += chunk
+    while more_output := ours.recv(2**16):
+        output += more_output
         if len(output) > _MOST_ANSWER_BYTES:
             raise NoAnswerError(f"the process that answers says more than {_MOST_ANSWER_BYTES:,} bytes")
     return bytes(output)
