@@ -23,7 +23,7 @@ MOST_WORDS = 45
 LONG_WORDS = 25
 MOST_LONG = 30
 """Sentences of documents that may have more than ``LONG_WORDS`` words. Only ever made smaller."""
-MOST_CLUMSY = 20
+MOST_CLUMSY = 10
 """Sentences of docstrings that may be clumsy. Only ever made smaller."""
 MOST_LONG_MESSAGES = 0
 """Sentences of messages that may have more than ``LONG_WORDS`` words. Only ever made smaller."""

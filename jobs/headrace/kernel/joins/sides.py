@@ -1,8 +1,8 @@
 """The two sides of a join as columns: what of records travels to it and is stored, and for how long it counts.
 
-A row of a side has the hash of its key, its event time, its columns, and how often it is there: below zero where it
-withdraws. Left rows are those that come, with their own columns. Right rows have their key, what comes along, and what
-versions at one moment are told apart by.
+A row of a side has the hash of its key, its event time, its columns, and how often it is there. That is below zero
+where it withdraws. Left rows are those that come, with their own columns. Right rows have their key, what comes along,
+and what versions at one moment are told apart by.
 
 The watermark of a join is that of the source. ``W`` has passed a left row once nothing that is on time could change
 what it meets; it is late, and stands for good, once the lateness is over, too. A right row is late once every left row
@@ -182,8 +182,8 @@ class CompiledJoin:
         return is_late
 
     def late_right(self, times: Ints, counts: Ints, watermark: Instant) -> NDArray[np.bool_]:
-        """Which right rows at these times are late at ``watermark``: also a withdrawal, of which ``counts`` is below
-        zero, of a version that may have been let go.
+        """Which right rows at these times are late at ``watermark``. A withdrawal (``counts`` below zero) is late, too,
+        if its version may have been let go.
         """
         return self.late_mask(self.right_completion(times), watermark) | (counts < 0) & (
             times < self.held_from(watermark)
@@ -223,7 +223,7 @@ class CompiledJoin:
         )
 
     def delayed_watermark(self, watermark: Instant) -> Instant:
-        """The watermark of what comes out of it: that of the source, as far behind as a left row may wait; of windows
+        """The watermark of what comes out of it: that of the source, as far behind as a left row may wait; for windows
         no further than a left row that is not late, with the lateness of what takes it.
         """
         if self._is_beyond(watermark):
@@ -336,7 +336,7 @@ class CompiledJoins:
     def judge_records(self, source: str, rows: Columns, rejects: pa.Array, *, is_left: bool) -> dict[str, pa.Array]:
         """Judge records of the input ``source``: its side and columns, NULL in those of other sides.
 
-        A right row whose key is NULL is not taken, nor is a left one that nothing would come of, nor one of an input
+        A right row whose key is NULL is not taken. Nor is a left one that nothing would come of, nor one of an input
         that others join. Dead letters have a reason (``rejects``, or an expression overflows).
         """
         return self._judge_rows(self.side_of(source), rows, rejects, is_left=is_left)
@@ -501,7 +501,7 @@ SidePlace = tuple[np.uint64, np.int64]
 
 @dataclass(frozen=True)
 class Times:
-    """Times of rows of some keys, each from ``first`` to ``last``; those of one hash do not overlap."""
+    """Times of rows of some keys, each from ``first`` to ``last``; times of one hash do not overlap."""
 
     hashed: Words
     first: Ints

@@ -1,8 +1,8 @@
 """One epoch of one join: what may change is matched as it was and as it is, and the difference leaves.
 
 ``step_join`` is a pure function of Arrow tables. Its cost is in what is affected: the left rows of the epoch, and those
-that right rows of the epoch reach; of the right side what these may meet. A key is never read whole: stored rows are in
-the order of (hash, event time), and found by both.
+that right rows of the epoch reach; on the right side, what these may meet. A key is never read whole: stored rows are
+in the order of (hash, event time), and found by both.
 
 Its result comes in pieces, so memory does not grow with the rows of a key, nor with what they meet. Left rows are
 computed some at a time, in the order of (hash, event time), each lot with the right rows that it may meet; what leaves
@@ -194,8 +194,8 @@ class _TracedJoin(sides.CompiledJoin):
 
 
 def find_partners(join: sides.CompiledJoin, left: pa.RecordBatch, right: Sequence[sides.SideFile]) -> pa.RecordBatch:
-    """What some ``left`` rows meet of the rows in files of the ``right`` side: a row for each pair, with the place of
-    the left row (``LEFT_ROW``), what comes along, and the right row's event time (``MET_AT``). A left row that meets
+    """What some ``left`` rows meet of the rows in files of the ``right`` side. There is a row for each pair: the place
+    of the left row (``LEFT_ROW``), what comes along, and the right row's event time (``MET_AT``). A left row that meets
     nothing has a row only if the join is outer, without such a time.
     """
     traced_join = _TracedJoin(
@@ -387,8 +387,8 @@ class _Epoch:
         return _Matches(self.join, left, right)
 
     def _find_versions(self, left: _Side) -> "_Matches":
-        """Versions at the times of left rows, and of each key the one that held before: as many older ones are read as
-        it takes to find it, since some have been withdrawn, and another key may have the same hash.
+        """Versions at the times of left rows, and of each key the one that held before. Older ones are read until it is
+        found: some have been withdrawn, and another key may have the same hash.
         """
         wanted_keys = _each_key(left.hashed, self.join.version_times(left.times))
         place = np.searchsorted(wanted_keys.hashed, left.hashed)
@@ -431,8 +431,8 @@ def _each_key(hashes: sides.Words, times: Ints) -> sides.Times:
 
 
 class _Matches:
-    """Left rows and the right rows that each may meet: from ``first`` to before ``after`` in the ``order`` of right
-    ones by (key, time, which of them counts).
+    """Left rows and the right rows that each may meet. These go from ``first`` to before ``after`` in the ``order`` of
+    right rows by (key, time, which of them counts).
     """
 
     def __init__(self, join: sides.CompiledJoin, left: _Side, right: _Side) -> None:
@@ -502,8 +502,8 @@ class _Matches:
         yield from self._elements(*self._settled_up(*both))
 
     def _changes(self) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Left rows, the right row that each meets (-1: none), and how much more often now, where all are met: a left
-        row that stays with right rows that come or go, others with all; of some left rows at a time.
+        """Left rows, the right row that each meets (-1: none), and how much more often now, where all are met. A left
+        row that stays is given with right rows that come or go, others with all; some left rows come at a time.
         """
         counts_before, counts_after = (counts[self.order] for counts in (self.right.before, self.right.after))
         stays = self.left.before == self.left.after
@@ -572,7 +572,7 @@ class _Matches:
             yield pa.RecordBatch.from_pydict(columns)
 
     def matched_pairs(self, left_counts: Ints, right_counts: Ints) -> tuple[Ints, Ints, Ints]:
-        """Left rows, the one right row that each meets (-1: none), and how often; of rows with these counts."""
+        """Left rows, the one right row that each meets (-1: none), and how often; rows have these counts."""
         lefts = np.flatnonzero(left_counts > 0)
         present, first, end = self._match_ranges(lefts, right_counts)
         has_met = first < end
