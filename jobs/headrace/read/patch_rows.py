@@ -425,8 +425,8 @@ class RowsPatch(PatchRows):
         )
 
     def row_counts(self) -> RowCounts:
-        """Rows of ``current`` before and after the patch, and how many come and go; of which id they have, if any, only
-        another row comes, have changed.
+        """Rows of ``current`` before and after the patch, and how many come and go. A row has changed if it goes and
+        another one with its id comes.
         """
         current = self._current_files(self.compared.main)
         count_before = self._count_query(number_standing(self._records_sql(current), self.columns))
@@ -464,8 +464,8 @@ class RowsPatch(PatchRows):
 
     @property
     def _unit(self) -> list[str]:
-        """What a patch leaves or takes as a whole: a group, or all rows of one moment. Of these some may be versions of
-        one, as of a record that has other content by now.
+        """What a patch leaves or takes as a whole: a group, or all rows of one moment. Some of these may be versions of
+        one row, as of a record that has other content by now.
         """
         is_grouped = self.compared.stage.made_of is RowOrigin.GROUPS
         return [*self._keys, WINDOW_START, WINDOW_END] if is_grouped else [EVENT_TIME]

@@ -48,14 +48,14 @@ if TYPE_CHECKING:  # which few runs need
 
 
 NAMED = 3
-"""So many splits of an input a sentence names; of more, the first and the last."""
+"""So many splits of an input a sentence names; with more, it names the first and the last."""
 
 
 @dataclass(frozen=True)
 class FoundBranch:
     """Where a run finds its branch: at ``snapshot`` (None: it is empty), with that one's ``manifest`` and ``progress``;
-    of one that ``is_broken`` there is neither, and restoring says what is. ``history``: what was read before and is to
-    be read again as it was.
+    a branch that ``is_broken`` has neither, and restoring says what is wrong. ``history``: what was read before and is
+    to be read again as it was.
     """
 
     snapshot: str | None
@@ -67,9 +67,9 @@ class FoundBranch:
 
 @dataclass(frozen=True)
 class LandRecords:
-    """Land what the sources of ``inputs`` have behind ``offsets`` and cannot give again: ``all_at_once``, or what makes
-    an epoch, and the rest while epochs are computed. It ends a plan. ``waiting``: what that is, where somebody has
-    looked.
+    """Land what the sources of ``inputs`` have behind ``offsets`` and cannot give again. It lands ``all_at_once``, or
+    enough for an epoch, and the rest while epochs are computed. It ends a plan. ``waiting``: what that is, where
+    somebody has looked.
     """
 
     word: ClassVar[str] = "land"
@@ -250,7 +250,7 @@ BeginStage = ForkBranch | ContinueBranch | MoveBack | TakeReadersBack
 
 @dataclass(frozen=True)
 class CutOver:
-    """Let main have what ``branch`` has computed: all; of an ``output`` that main adopts; or as a patch of it.
+    """Let main have what ``branch`` has computed: all; an ``output`` that main adopts; or as a patch of it.
     ``give_up_delivered``: what sinks have got that cannot take back is not against it.
     """
 
@@ -309,7 +309,7 @@ PlannedStage = RunStage | CutOver | DeliverOutput
 
 
 def _split_names(splits: Sequence[SourceSplit]) -> str:
-    """Some of ``splits`` by name; of more than a few, the first and the last."""
+    """Some of ``splits`` by name; with more than a few, the first and the last."""
     names = [split.path for split in splits]
     if len(names) > NAMED:
         return f"{number_of(len(names), 'split')} from {names[0]} to {names[-1]}"

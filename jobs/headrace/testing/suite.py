@@ -201,8 +201,8 @@ def _scalar_value(scalar: yaml.Node) -> Any:
 
 @check_keywords
 def load(reference: str, *, beside: str | Path | None = None) -> Pipeline:
-    """The pipeline that ``reference`` names: ``path/to/file.py[:name]``, or a registered name; of several outputs one,
-    ``path/to/shop.py:shop.hourly``.
+    """The pipeline that ``reference`` names: ``path/to/file.py[:name]``, or a registered name; one of several outputs
+    is ``path/to/shop.py:shop.hourly``.
 
     A path is relative to the folder of the file ``beside``: ``load("../delays.py", beside=__file__)``.
     Raises UnknownPipelineError, and PipelineFileError for a file that cannot be imported.
@@ -256,8 +256,9 @@ class Check:
 
 @dataclass(frozen=True)
 class UnitTest:
-    """One test: its steps, each with its place in the file, and what is expected: ``checks`` of the result, or an error
-    that ``raises`` a part of. ``mistakes``: what of it makes no sense as it is written; such a test cannot be run.
+    """One test: its steps, each with its place in the file, and what is expected. That is ``checks`` of the result, or
+    an error that ``raises`` a part of. ``mistakes``: what of it makes no sense as it is written; such a test cannot be
+    run.
     """
 
     name: str

@@ -209,8 +209,8 @@ class UnservedRootError(FixConfigError, code="config.unserved_root"):
 
 
 def neighbours(roots: OpenedRoots, root: OpenedRoot, pipeline: str, user: BaseUser) -> dict[str, Any]:
-    """How far ``pipeline`` has come with what it ``reads``, and how far its ``readers`` have, as a JSON value; those
-    furthest behind first. ``hidden`` is how many there are besides whose DAGs ``user`` may not read.
+    """How far ``pipeline`` has come with what it ``reads``, and how far its ``readers`` have, as a JSON value;
+    neighbours furthest behind come first. ``hidden`` is how many there are besides whose DAGs ``user`` may not read.
     """
 
     neighbourhood = neighbours_of(RootStores(root.store, opened_by(roots)), pipeline)

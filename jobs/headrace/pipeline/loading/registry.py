@@ -37,7 +37,7 @@ from headrace.pipeline.validation import check_beside, read_beside
 
 _FORMAT: Final = 1
 _COARSE_NS: Final = 2 * 10**9
-"""As coarse may times of files be: of two changes within so long the second may leave no trace in them."""
+"""How coarse times of files may be. The second of two changes within so long may leave no trace in them."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class RunFile:
 
 @dataclass(frozen=True)
 class FileNames:
-    """The ``names`` of the pipelines that a file defined, and all that it ``ran``, by path under its folder: ``home``,
-    which is another for a link.
+    """The ``names`` of the pipelines that a file defined, and all files that it ``ran``, by path under its folder.
+    ``home`` is that folder, which is another one for a link.
 
     ``is_fixed``: nothing else can change these names. It is not where the file could not be used, or asked about
     anything that is not written in its folder.

@@ -414,8 +414,8 @@ class RowSets:
         return f"{row_files.standing_of(rows, [*names], self.columns)}{'' if there else f' {_NO_ROWS}'}"
 
     def changes_query(self, shown: Sequence[str], gone: str) -> str:
-        """A query of what a table that is known by ``ViewColumns.known_by`` gets, once they are compared: rows with
-        ``shown`` columns that come or are others, and those that go; as column ``gone`` which is which.
+        """A query of the changes to a table that is known by ``ViewColumns.known_by``, once they are compared. It has
+        rows with ``shown`` columns that are new or have changed, and rows that go; column ``gone`` tells them apart.
         """
         known_by = self.columns.known_by
         same_row, same_key = (row_files.same_identity("a", "b", names) for names in (shown, known_by))

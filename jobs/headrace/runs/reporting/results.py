@@ -355,8 +355,9 @@ NOTE_FORMAT: Final = 1
 
 
 class DeliveryNote(msgspec.Struct, frozen=True):
-    """What a ``sink`` of an ``output`` ("": the one without a name) held when it was last seen: the ``snapshot`` of an
-    ``epoch`` (None: nothing), since the delivery at ``delivered_at``, which wrote and removed so many rows.
+    """What a ``sink`` of an ``output`` ("": the one without a name) held when it was last seen. It held the
+    ``snapshot`` of an ``epoch`` (None: nothing), since the delivery at ``delivered_at``, which wrote and removed so
+    many rows.
 
     ``failed_at`` and ``error_code`` tell of a delivery after that which failed. Times are ISO 8601 in UTC. ``entry``:
     the last one of the catalog's log when the delivery looked. One that looked before, and comes late, changes no note:

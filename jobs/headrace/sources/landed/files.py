@@ -363,8 +363,8 @@ class Lander:
         return wanted_range
 
     def _check_is_free(self, wanted_range: ranges.LandedRange) -> None:
-        """Raises SplitGoneError where there are files of a range that nobody has claimed: its claim is gone, and files
-        of another one would be mixed with them.
+        """Raises SplitGoneError where there are files of a range that nobody has claimed. Its claim is gone, and files
+        of another range would be mixed with them.
         """
         if (
             wanted_range.is_landed
