@@ -1,5 +1,9 @@
 """Views as tests compare them: whole, as Arrow tables, of a pipeline that may have no snapshot yet."""
 
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
 import pyarrow as pa
 
 from headrace.pipeline.pipeline import Pipeline
@@ -17,6 +21,15 @@ def read(
     catalog = Catalog(open_store(root), pipeline.name)
     reader = PipelineReader(catalog)[output] if output else PipelineReader(catalog, pipeline)
     return reader.read(view, at=branch).to_arrow()
+
+
+def zoneless_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
+    """Rows as Python's values, their times without the zone, which is UTC."""
+    columns: Sequence[tuple[str, list[Any]]] = [
+        (name, [value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in column.to_pylist()])
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    return [{name: values[number] for name, values in columns} for number in range(rows.num_rows)]
 
 
 def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:

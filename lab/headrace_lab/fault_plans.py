@@ -1,10 +1,33 @@
-"""What goes wrong with a store in a test: at random, or one operation that is held in place."""
+"""What goes wrong with a store in a test: at random, or one operation that is held in place.
+
+The words of a plan, and what lets a plan come true, are taken from here too: ``headrace_snapshots.testing`` has them.
+"""
 
 import random
 import threading
 from collections.abc import Callable, Collection
 
-from headrace_snapshots.testing import Fault, FaultPlan, HoldRequest, LandLate, Operation
+from headrace_snapshots.testing import (
+    Fault,
+    FaultPlan,
+    FaultyStore,
+    HoldRequest,
+    LandLate,
+    Operation,
+    disturb_stores,
+)
+
+__all__ = [
+    "Fault",
+    "FaultPlan",
+    "FaultyStore",
+    "HoldRequest",
+    "LandLate",
+    "Operation",
+    "disturb_stores",
+    "hold_first",
+    "seeded",
+]
 
 
 def seeded(seed: int, rate: float, kinds: Collection[str] = ("create",), in_a_row: int = 3) -> FaultPlan:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+import headrace as hr
 from headrace import Pipeline
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.tasks.engine import TasksEngine
@@ -33,6 +34,11 @@ class Executed:
 
     executor: str
     spark: Any = None
+
+    def run(self, pipeline: Pipeline, root: str, **options: Any) -> RunResult:
+        """As users run it: ``options`` are those of ``PipelineHandle.run``. Spark finds the session of the process."""
+        result: RunResult = hr.open(root, create=True)[pipeline].run(executor=self.executor, **options)
+        return result
 
     def process(self, pipeline: Pipeline, root: str, options: RunOptions, **more: Any) -> RunResult:
         return self._run(process, pipeline, root, options, **more)

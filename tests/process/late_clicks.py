@@ -12,7 +12,6 @@ from headrace import col
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.option_values import parse_span
 from headrace.runs.options import RunOptions
-from headrace.runs.process import process
 from headrace.runs.publishing.patch import PatchRehearsal
 from headrace.runs.reporting.results import RunResult
 from headrace_lab.catalog_checks import check_catalog
@@ -79,11 +78,8 @@ class Live:
         return path
 
     def process(self, *, publish: bool = True, branch: str = "main", **options: Any) -> RunResult:
-        return process(
-            self.pipeline,
-            self.root,
-            RunOptions("run", executor="local", publish=publish, branch=branch, **options),
-        )
+        handle = hr.open(self.root, create=True)[self.pipeline]
+        return handle.run(executor="local", publish=publish, branch=branch, **options)
 
     def backfill(self, branch: str = "fix", *, since: float | None = None, **options: Any) -> RunResult:
         span = None if since is None else parse_span((START + timedelta(hours=since)).isoformat(), None)

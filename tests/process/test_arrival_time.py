@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.runs.options import RunOptions
-from headrace.runs.process import process
+from headrace.testing import TemporaryDeployment
 from tests.reading import read
 
 NINE = datetime(2026, 1, 1, 9, 5, tzinfo=UTC)
@@ -27,8 +26,7 @@ def land(root: Path, source: str, number: int, **record: str) -> None:
 
 def run(pipeline: hr.Pipeline, root: Path, at: datetime) -> int:
     """Run at ``at``; the number of its epochs."""
-    options = RunOptions(f"run-{at:%d-%H%M}", publish=True)
-    return len(process(pipeline, root.as_uri(), options, now=lambda: at).epochs)
+    return len(TemporaryDeployment(root).run(pipeline, at=at).epochs)
 
 
 def panes(pipeline: hr.Pipeline, root: Path) -> list[tuple[str, int]]:

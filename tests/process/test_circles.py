@@ -8,9 +8,7 @@ from click.testing import CliRunner
 
 import headrace as hr
 from headrace.cli.main import app
-from headrace.errors import PipelineError
-from headrace.pipeline.loading.registry import VARIABLE
-from headrace.pipeline.validation import UpstreamCycleError
+from headrace.errors import PipelineError, UpstreamCycleError
 from tests.lineage.test_defined_inputs import HOURLY, files, land, of, opened, run
 
 
@@ -64,7 +62,7 @@ def test_what_a_pipeline_read_before_it_was_changed_is_no_circle(tmp_path: Path)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "pipelines"
     folder.mkdir()
-    monkeypatch.setenv(VARIABLE, str(folder))
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(folder))
     monkeypatch.setenv("HEADRACE_ROOT", tmp_path.as_uri())
     return folder
 

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runs.options import RunOptions
+import headrace as hr
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, FILES, land, truth
 from tests.process.executors import Executed, on_both
 from tests.process.forked import exit_code
@@ -73,10 +71,10 @@ def driver(program: str, root: Path, *arguments: str) -> subprocess.Popen[bytes]
 
 def check(executor: Executed, root: Path) -> None:
     """Another run ends as if nothing had been."""
-    catalog = Catalog(open_store(root.as_uri()), CLICKS.name)
+    catalog = hr.open(root.as_uri())[CLICKS].catalog
     main = catalog.head().refs.get("main")
     survived = -1 if main is None else catalog.manifest(main).epoch
-    result = executor.process(CLICKS, root.as_uri(), RunOptions("again"))
+    result = executor.run(CLICKS, root.as_uri(), publish=False)
     assert result.epochs == tuple(range(survived + 1, FILES))
     assert current(CLICKS, root) == truth()
     assert panes_twice(CLICKS, root) == []
@@ -86,7 +84,7 @@ def check(executor: Executed, root: Path) -> None:
 @on_both
 def test_killed_during_a_later_epoch(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path)
-    catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)
+    catalog = hr.open(tmp_path.as_uri())[CLICKS].catalog
     running = driver(DRIVER, tmp_path, executor.executor)
     try:
         deadline = time.monotonic() + SECONDS

@@ -12,7 +12,6 @@ import pytest
 
 import headrace as hr
 from headrace import Pipeline, col
-from headrace.runs.options import RunOptions
 from headrace_lab.sizes import set_sizes
 from tests.process.executors import Executed, on_both
 from tests.reading import read
@@ -58,7 +57,7 @@ def test_tasks_share_files_with_line_breaks_in_quotes(
         data = text.getvalue().encode(options.get("encoding", "utf-8"))
         (folder / f"{number}.csv").write_bytes(gzip.compress(data) if number == 2 else data)
     tested, root = pipeline(options), tmp_path.as_uri()
-    assert executor.process(tested, root, RunOptions("one", publish=True)).counts["accepted"] == 900
+    assert executor.run(tested, root).counts["accepted"] == 900
     rows = read(tested, root, "current", "main").to_pylist()
     counted = {row["id"]: (row["amount"], row["letters"] or 0) for row in rows}
     assert counted == {key: (amount, letters[key]) for key, amount in amounts.items()}

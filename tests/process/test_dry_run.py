@@ -10,7 +10,7 @@ from click.testing import CliRunner
 import headrace as hr
 from headrace.cli.main import app
 from headrace.errors import ChangedPipelineError
-from headrace_snapshots.testing import Operation, disturb_stores
+from headrace_lab.fault_plans import Operation, disturb_stores
 from tests.cli.deployments import PIPELINE_FILE
 from tests.process.clicks import CLICKS, clicks, land
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import headrace as hr
 from headrace import (
     AfterCount,
     DataType,
@@ -21,9 +22,7 @@ from headrace import (
     count,
     retracting,
 )
-from headrace.model.event_time import EventTime, Monotonic
-from headrace.runs.options import Mode, RunOptions
-from headrace.runs.reporting.results import RunResult
+from headrace.testing import TemporaryDeployment
 from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, USERS, land, records, truth
 from tests.process.executors import Executed
@@ -32,9 +31,11 @@ from tests.reading import read
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
 
-def run(executor: Executed, pipeline: Pipeline, root: Path, mode: Mode = Mode.MICRO_BATCH) -> RunResult:
-    options = RunOptions("run", mode=mode)
-    return executor.process(pipeline, root.as_uri(), options, now=lambda: NOW)
+def run(executor: Executed, pipeline: Pipeline, root: Path, **options: Any) -> hr.types.RunResult:
+    result: hr.types.RunResult = TemporaryDeployment(root).run(
+        pipeline, executor=executor.executor, at=NOW, publish=False, **options
+    )
+    return result
 
 
 def test_a_column_may_have_a_name_that_is_short_for_something(executor: Executed, tmp_path: Path) -> None:
@@ -52,7 +53,7 @@ def test_what_is_asserted_beyond_the_calendar_is_a_dead_letter(executor: Execute
     asserting = changed(
         CLICKS,
         source=FileSource("landing", "json", kinds),
-        event_time=EventTime(col("at"), Punctuated(col("until"))),
+        event_time=CLICKS.source.event_time("at", watermark=Punctuated(col("until"))).event_time,
     )
     lines: list[Mapping[str, Any]] = [
         {"user": "u", "at": "2026-01-01T00:00:00Z", "until": "2026-01-01T02:00:00Z"},
@@ -81,7 +82,7 @@ def test_a_window_that_never_expires_gives_its_pane_when_input_ends(executor: Ex
     how = accumulating(allowed_lateness=None)
     pipeline = replace(CLICKS, where=GlobalWindows(), when=when, how=how, allow_finishing=True)
     land(tmp_path)
-    result = run(executor, pipeline, tmp_path, Mode.BATCH)
+    result = run(executor, pipeline, tmp_path, batch=True)
     assert (result.status, result.watermark, result.counts["panes"]) == ("succeeded", "+inf", USERS)
 
 
@@ -105,7 +106,7 @@ def test_a_run_that_drops_much_as_late_says_so_last(executor: Executed, tmp_path
         CLICKS,
         how=retracting(),
         where=FixedWindows(timedelta(minutes=15)),
-        event_time=EventTime(col("at"), Monotonic()),
+        event_time=CLICKS.source.event_time("at", bound="0s").event_time,
     )
     land(tmp_path, 0, 2)
     result = run(executor, prompt, tmp_path)

@@ -13,10 +13,8 @@ import pytest
 
 import headrace as hr
 from headrace import DataType, Pipeline, SparkFunction, col
-from headrace.runs.dropped_records import land_late
-from headrace.runs.options import RunOptions
+from headrace.ext.stores import open_store
 from headrace_lab.sizes import set_sizes
-from headrace_snapshots.store import open_store
 from tests.faults.scenarios import FILES, land_file, results
 from tests.process.executors import Executed, on_spark
 
@@ -67,17 +65,17 @@ def computed(executor: Executed, pipeline: Pipeline, kind: str, folder: Path, em
     """A root with what comes of the newest file first, and then of all others, with ``empty`` files between them."""
     write, store = WRITTEN[kind], open_store(folder.as_uri())
     store.write(f"landing/0.{kind}", write(records(FILES - 1, folder / "made")))
-    executor.process(pipeline, store.uri, RunOptions("first"))
+    executor.run(pipeline, store.uri, publish=False)
     for number in range(FILES - 1):
         store.write(f"landing/{2 * number + 2}.{kind}", write(records(number, folder / "made")[: 40 - 15 * number]))
     for number, content in enumerate(empty):
         store.write(f"landing/{2 * number + 1}.{kind}", content)
-    executor.process(pipeline, store.uri, RunOptions("second", publish=True))
+    executor.run(pipeline, store.uri)
     return store.uri
 
 
 def landed_late(pipeline: Pipeline, root: str) -> list[bytes]:
-    land_late(pipeline, root)
+    hr.open(root)[pipeline].replay_late()
     late = open_store(f"{root}/late")
     return sorted(late.read(info.path) for info in late.list("landing/"))
 

@@ -9,7 +9,6 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.runs.options import RunOptions
 from tests.process.executors import Executed, on_both
 
 pytestmark = pytest.mark.slow  # whole runs
@@ -50,6 +49,6 @@ def test_a_sum_is_that_of_the_newest_values_whatever_they_were_before(executor: 
             if weight is not None
         ]
         (folder / f"{number}.jsonl").write_text("\n".join(lines))
-        executor.process(PIPELINE, tmp_path.as_uri(), RunOptions(f"{number}"))
+        executor.run(PIPELINE, tmp_path.as_uri(), publish=False)
         (row,) = hr.open(tmp_path.as_uri())["scales"]["total"].current(at="main").to_arrow().to_pylist()
         assert (row["sum"], row["mean"], row["n"]) == (*wanted, 2)

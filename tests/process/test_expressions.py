@@ -7,7 +7,6 @@ from typing import Any
 
 import headrace as hr
 from headrace import col
-from headrace.runs.options import RunOptions
 from headrace.testing import end, rows, run
 from tests.process.executors import Executed, on_both
 from tests.reading import read
@@ -58,7 +57,7 @@ def test_both_executors_give_what_the_oracle_gives(executor: Executed, tmp_path:
     (tmp_path / "landing").mkdir()
     for number, record in enumerate(records()):
         (tmp_path / "landing" / f"{number}.json").write_text(json.dumps(record) + "\n")
-    executor.process(build(), tmp_path.as_uri(), RunOptions("run"))
+    executor.run(build(), tmp_path.as_uri(), publish=False)
     first, second = read(build(), tmp_path.as_uri(), "current", "main").to_pylist()
     assert {name: first[name] for name in WHAT} == {
         "logged": datetime(2026, 1, 1, 9, 30, tzinfo=UTC),

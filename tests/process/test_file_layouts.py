@@ -13,7 +13,6 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.types import Manifest, PipelineHandle
 from headrace_lab.sizes import set_sizes
 from tests.reference.strategies import examples
 
@@ -64,7 +63,7 @@ class World:
         self.branches = 0
 
     @property
-    def handle(self) -> PipelineHandle:
+    def handle(self) -> hr.types.PipelineHandle:
         return hr.open(self.root.as_uri(), create=True)[pipeline()]
 
     def land(self, files: int) -> None:
@@ -104,7 +103,7 @@ class World:
         head = catalog.head().refs.get("main")
         return [] if head is None else [one.snapshot_id for one in catalog.whole_ancestry(head)][:6]
 
-    def manifest(self, branch: str = "main") -> Manifest:
+    def manifest(self, branch: str = "main") -> hr.types.Manifest:
         """The newest snapshot."""
         catalog = self.handle._catalog
         return catalog.manifest(catalog.head().refs[branch])

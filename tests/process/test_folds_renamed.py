@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from headrace import Pipeline, col, count
-from headrace.runs.options import RunOptions
 from headrace_lab.sizes import set_sizes
 from tests.process.clicks import CLICKS, land, truth
 from tests.process.executors import LOCAL
@@ -14,7 +13,7 @@ from tests.reading import read
 def test_layers_of_another_definition_alone_are_not_folded(tmp_path: Path) -> None:
     for number in range(4):
         land(tmp_path, number, number + 1)
-        LOCAL.process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}"))
+        LOCAL.run(CLICKS, tmp_path.as_uri(), publish=False)
     aggregation = CLICKS.stages[0].aggregation
     visits = Pipeline(
         CLICKS.name,
@@ -28,7 +27,7 @@ def test_layers_of_another_definition_alone_are_not_folded(tmp_path: Path) -> No
     )
     for number in range(4, 7):
         land(tmp_path, number, number + 1)
-        LOCAL.process(visits, tmp_path.as_uri(), RunOptions(f"run-{number}"))
+        LOCAL.run(visits, tmp_path.as_uri(), publish=False)
         rows = read(visits, tmp_path.as_uri(), "current", "main").to_pylist()
         found = {(row["user"], row["window_start"]): (row["visits"], row["spent"]) for row in rows}
         assert found == truth(number + 1)

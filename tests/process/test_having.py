@@ -11,13 +11,10 @@ import pytest
 
 import headrace as hr
 from headrace import How, Pipeline, accumulating, col, count, discarding, retracting
-from headrace.audit.store import AuditFailedError
-from headrace.errors import IntegerOverflowError
-from headrace.runs.options import RunOptions
-from headrace.runs.restore import ChangedPipelineError
+from headrace.errors import AuditFailedError, ChangedPipelineError, IntegerOverflowError
+from headrace.ext.stores import open_store
+from headrace.testing import TemporaryDeployment
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import open_store
 from tests.process.clicks import clicks, land
 from tests.process.executors import LOCAL, Executed, on_both
 from tests.process.late_clicks import START, Live, pipeline
@@ -58,7 +55,7 @@ def test_what_leaves_is_what_there_would_be_filtered(
     }
     for name, on in (("all", LOCAL), ("some", executor)):
         land(tmp_path / name)
-        on.process(made[name], (tmp_path / name).as_uri(), RunOptions("run"), now=lambda: START)
+        TemporaryDeployment(tmp_path / name).run(made[name], executor=on.executor, at=START, publish=False)
     every, some = (rows(each, tmp_path / name, "panes") for name, each in made.items())
     assert 0 < sum(map(fulfil, every)) < len(every)
     for row in every:
@@ -69,7 +66,7 @@ def test_what_leaves_is_what_there_would_be_filtered(
     if how.accumulation != "DISCARDING":
         current = [row for row in rows(made["all"], tmp_path / "all", "current") if fulfil(row)]
         assert rows(made["some"], tmp_path / "some", "current") == current
-    catalogs = [Catalog(open_store((tmp_path / name).as_uri()), "clicks") for name in made]
+    catalogs = [hr.open((tmp_path / name).as_uri())["clicks"].catalog for name in made]
     progress = [[{**manifest.progress, "executor": ""} for manifest in line(catalog)] for catalog in catalogs]
     assert progress[0] == progress[1], "clocks and dues know nothing of it"
     if how.accumulation != "ACCUMULATING":  # where windows remember nothing without it
@@ -82,7 +79,7 @@ def test_expectations_and_conditions_of_readers_read_columns_of_results(tmp_path
     land(tmp_path)
     expecting = hr.expect("column_values_to_be_between", column="each", max_value=3)
     with pytest.raises(AuditFailedError, match="each"):
-        LOCAL.process(_rated(expectations=[expecting]), tmp_path.as_uri(), RunOptions("run", publish=True))
+        LOCAL.run(_rated(expectations=[expecting]), tmp_path.as_uri())
     reader = hr.open(tmp_path.as_uri())["clicks"]
     found = reader.current(at="main", where=col("each") > 8, columns=["each"]).to_arrow()["each"].to_pylist()
     assert found
@@ -99,12 +96,12 @@ def test_a_value_that_leaves_its_type_says_of_which_column_and_row(tmp_path: Pat
     land(tmp_path, 0, 1)
     huge = _rated(what={**COUNTED, "huge": col("spent") * 2**61}, having=col("huge") < 0)
     with pytest.raises(IntegerOverflowError) as caught:
-        LOCAL.process(huge, tmp_path.as_uri(), RunOptions("run"))
+        LOCAL.run(huge, tmp_path.as_uri(), publish=False)
     assert str(caught.value).startswith("column 'huge' of key user='u")
     assert "(spent * 2305843009213693952) leaves 64 bits" in str(caught.value)
     condition = _rated(having=col("spent") * 2**61 < 0)
     with pytest.raises(IntegerOverflowError, match=r"having of key user='u"):
-        LOCAL.process(condition, tmp_path.as_uri(), RunOptions("run"))
+        LOCAL.run(condition, tmp_path.as_uri(), publish=False)
 
 
 def test_a_new_column_is_null_in_what_stands_and_retractions_repeat_that(tmp_path: Path) -> None:

@@ -13,10 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import headrace as hr
 from headrace import DataType, Pipeline, accumulating
-from headrace.pipeline.endpoints import OnUnreadable
-from headrace.runs.dropped_records import land_late, land_rejected
-from headrace.runs.options import Mode, RunOptions
 from tests.building import changed
 from tests.process.clicks import CLICKS, START
 from tests.process.executors import Executed, on_both
@@ -85,11 +83,11 @@ def test_what_was_late_completes_the_rest(executor: Executed, tmp_path: Path, ki
     folder.mkdir(parents=True)
     for number, rows in enumerate(FILES):
         (folder / f"part-{number}").write_bytes(FORMATS[kind](rows))
-    assert executor.process(pipeline, root, RunOptions("all", publish=True)).counts["late_dropped"] == 4
+    assert executor.run(pipeline, root).counts["late_dropped"] == 4
 
-    assert land_late(pipeline, root).records == 4
-    assert land_late(pipeline, root).records == 0
-    late = executor.process(pipeline, f"{root}/late", RunOptions("late", mode=Mode.BATCH))
+    assert hr.open(root)[pipeline].replay_late().records == 4
+    assert hr.open(root)[pipeline].replay_late().records == 0
+    late = executor.run(pipeline, f"{root}/late", mode="batch", publish=False)
     assert (late.counts["accepted"], late.counts["late_dropped"], late.counts["rejected"]) == (4, 0, 0)
     assert current(pipeline, f"{root}/late") + current(pipeline, root) == +truth()
 
@@ -99,24 +97,25 @@ def test_records_land_under_the_header_that_they_were_read_under_or_not_at_all(
 ) -> None:
     pipeline = changed(
         CLICKS,
-        source=replace(CLICKS.source, format="csv", on_unreadable=OnUnreadable.DEAD_LETTER),
+        source=replace(CLICKS.source, format="csv", on_unreadable="dead_letter"),
         how=accumulating("0s"),
     )
     folder = tmp_path / "landing" / "clicks"
     folder.mkdir(parents=True)
     for number, rows in enumerate(FILES):
         (folder / f"part-{number}").write_bytes(as_csv(rows) + b"2026-01-01T00:00:00Z,c,no price\n")
-    executor.process(pipeline, tmp_path.as_uri(), RunOptions("all", publish=True))
+    executor.run(pipeline, tmp_path.as_uri())
     for file in folder.iterdir():
         file.write_bytes(file.read_bytes().replace(b"at,user,price", b"at,price,user"))
-    late, rejected = land_late(pipeline, tmp_path.as_uri()), land_rejected(pipeline, tmp_path.as_uri())
+    handle = hr.open(tmp_path.as_uri())[pipeline]
+    late, rejected = handle.replay_late(), handle.replay_rejected()
     assert (late.records, rejected.records) == (0, 0)
     assert (sum(late.left.values()), sum(rejected.left.values())) == (4, 3)
     assert all("has changed" in why for why in (*late.left, *rejected.left))
     for file in folder.iterdir():
         file.write_bytes(file.read_bytes().replace(b"at,price,user", b"at,user,price"))
-    assert land_late(pipeline, tmp_path.as_uri()).records == 4
-    assert land_rejected(pipeline, tmp_path.as_uri()).records == 3
+    assert handle.replay_late().records == 4
+    assert handle.replay_rejected().records == 3
 
 
 def test_times_beyond_the_calendar_land_as_they_were(executor: Executed, tmp_path: Path) -> None:
@@ -130,8 +129,8 @@ def test_times_beyond_the_calendar_land_as_they_were(executor: Executed, tmp_pat
         (folder / f"part-{number}").write_bytes(as_parquet(rows))
     late = pa.Table.from_pylist([{"user": "a", "at": START, "price": 1}] * len(times))
     pq.write_table(late.append_column("until", pa.array(times, pa.timestamp("us", "UTC"))), folder / "part-2")
-    assert executor.process(pipeline, root, RunOptions("all", publish=True)).counts["late_dropped"] == len(times)
-    assert land_late(pipeline, root).records == len(times)
+    assert executor.run(pipeline, root).counts["late_dropped"] == len(times)
+    assert hr.open(root)[pipeline].replay_late().records == len(times)
     (landed,) = (tmp_path / "late" / "landing" / "clicks").iterdir()
     assert sorted(pq.read_table(landed).column("until").cast(pa.int64()).to_pylist()) == sorted(times)
 
@@ -144,9 +143,9 @@ def test_late_records_that_land_where_the_pipeline_reads_are_not_read_twice(exec
     folder.mkdir(parents=True)
     for number, rows in enumerate(FILES):
         (folder / f"part-{number}").write_bytes(as_json(rows))
-    executor.process(pipeline, root, RunOptions("all", publish=True))
-    assert land_late(pipeline, root, to=CLICKS.source.path).records == 4
-    assert executor.process(pipeline, root, RunOptions("again")).counts["late_dropped"] == 4
-    whole = executor.process(pipeline, root, RunOptions("whole", mode=Mode.BATCH, branch="whole"))
+    executor.run(pipeline, root)
+    assert hr.open(root)[pipeline].replay_late(to=CLICKS.source.path).records == 4
+    assert executor.run(pipeline, root, publish=False).counts["late_dropped"] == 4
+    whole = executor.run(pipeline, root, mode="batch", branch="whole")
     assert whole.counts["accepted"] == sum(map(len, FILES))
     assert current(pipeline, root, "whole") == +truth()

@@ -9,10 +9,8 @@ import pytest
 
 import headrace as hr
 from headrace import CalendarWindows, FixedWindows, Output, col, on_update, retracting
-from headrace.runs.options import Mode, RunOptions
+from headrace.ext.stores import open_store
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store import open_store
 from tests.process.clicks import FILES, land
 from tests.process.executors import Executed
 from tests.process.outputs import SHOP, catalog_of, line
@@ -53,7 +51,7 @@ def digests(root: Path, ref: str = "main") -> dict[str, list[list[str]]]:
         files: list[Sequence[object]] = [
             records[manifest.epoch].files if manifest.epoch in records else () for manifest in manifests
         ]
-        return [[file.sha256 for file in some if isinstance(file, DataFile)] for some in files]
+        return [[file.sha256 for file in some] for some in files]
 
     return {log: of_log(log) for log in LOGS}
 
@@ -62,14 +60,14 @@ def test_a_replay_and_a_fork_give_the_same_panes(
     executor: Executed, undisturbed: dict[str, list[list[str]]], tmp_path: Path
 ) -> None:
     land(tmp_path)
-    executor.process(GRAPH, tmp_path.as_uri(), RunOptions("run"))
+    executor.run(GRAPH, tmp_path.as_uri(), publish=False)
     assert digests(tmp_path) == undisturbed
     assert all(any(epoch) for epoch in zip(*undisturbed.values(), strict=True)), "every epoch has panes"
-    executor.process(GRAPH, tmp_path.as_uri(), RunOptions("replay", mode=Mode.REPLAY, branch="again"))
+    executor.run(GRAPH, tmp_path.as_uri(), mode="replay", branch="again")
     assert digests(tmp_path, "again") == undisturbed
     shop = hr.open(tmp_path.as_uri())["shop"]
     shop.fork(line(catalog_of(tmp_path))[1].snapshot_id, "side")
-    executor.process(GRAPH, tmp_path.as_uri(), RunOptions("side", branch="side"))
+    executor.run(GRAPH, tmp_path.as_uri(), branch="side")
     assert digests(tmp_path, "side") == undisturbed
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
 
@@ -78,10 +76,10 @@ def test_after_a_rollback_and_a_recovery_the_same_panes_come(
     executor: Executed, undisturbed: dict[str, list[list[str]]], tmp_path: Path
 ) -> None:
     land(tmp_path)
-    executor.process(GRAPH, tmp_path.as_uri(), RunOptions("run"))
+    executor.run(GRAPH, tmp_path.as_uri(), publish=False)
     shop = hr.open(tmp_path.as_uri())[GRAPH]
     shop.rollback(to=line(catalog_of(tmp_path))[2].snapshot_id)
-    executor.process(GRAPH, tmp_path.as_uri(), RunOptions("on"))
+    executor.run(GRAPH, tmp_path.as_uri(), publish=False)
     assert digests(tmp_path) == undisturbed
     shop.recover(line(catalog_of(tmp_path))[0].snapshot_id)
     assert digests(tmp_path) == undisturbed
@@ -90,7 +88,7 @@ def test_after_a_rollback_and_a_recovery_the_same_panes_come(
 
 def test_a_backfill_comes_to_the_same_rows(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path)
-    executor.process(GRAPH, tmp_path.as_uri(), RunOptions("run", publish=True))
+    executor.run(GRAPH, tmp_path.as_uri())
 
     def rows() -> dict[str, list[Any]]:
         shop = hr.open(tmp_path.as_uri())["shop"]
@@ -104,14 +102,14 @@ def test_a_backfill_comes_to_the_same_rows(executor: Executed, tmp_path: Path) -
 
     before = rows()
     assert all(before.values())
-    result = executor.backfill(GRAPH, tmp_path.as_uri(), RunOptions("again", branch="again"))
+    result = hr.open(tmp_path.as_uri())[GRAPH].backfill(branch="again")
     hr.open(tmp_path.as_uri())[GRAPH.name].promote(result.branch)
     assert rows() == before
 
 
 def test_an_output_counts_the_panes_that_it_reads(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
-    executor.process(GRAPH, tmp_path.as_uri(), RunOptions("run"))
+    executor.run(GRAPH, tmp_path.as_uri(), publish=False)
     (head,) = line(catalog_of(tmp_path))
     given = {name: head.counts[f"{name}/panes"] + head.counts[f"{name}/retractions"] for name in ("hourly", "days")}
     assert head.counts["days/records"] == given["hourly"]
@@ -123,7 +121,7 @@ def test_outputs_that_come_later_and_read_others_have_the_panes_that_they_would_
     executor: Executed, undisturbed: dict[str, list[list[str]]], tmp_path: Path
 ) -> None:
     land(tmp_path, 0, 3)
-    executor.process(SHOP, tmp_path.as_uri(), RunOptions("before"))
+    executor.run(SHOP, tmp_path.as_uri(), publish=False)
     land(tmp_path, 3, FILES)
-    executor.process(GRAPH, tmp_path.as_uri(), RunOptions("after"))
+    executor.run(GRAPH, tmp_path.as_uri(), publish=False)
     assert digests(tmp_path) == undisturbed

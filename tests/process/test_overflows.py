@@ -13,10 +13,8 @@ import pytest
 
 import headrace as hr
 from headrace import col, testing
+from headrace import open as open_root
 from headrace.errors import DecimalOverflowError, HeadraceError, IntegerOverflowError
-from headrace.runs.client.handle import open as open_root
-from headrace.runs.options import RunOptions
-from headrace.runs.process import process
 
 pytestmark = pytest.mark.slow
 SCHEMA = {"user": str, "shop": str, "at": datetime, "amount": int, "price": Decimal}
@@ -47,7 +45,7 @@ def sale(user: str, amount: int, price: str = "1", hour: int = 9) -> dict[str, A
 
 
 def run(made: hr.Pipeline, root: Path, name: str) -> None:
-    process(made, root.as_uri(), RunOptions(name, executor="local", publish=True))
+    hr.open(root.as_uri())[made].run(executor="local")
 
 
 def totals(root: Path) -> dict[str, Any]:
@@ -168,7 +166,7 @@ def test_what_counts_and_overflows_names_file_record_and_key(tmp_path: Path, par
     (folder / "1.json").write_text("".join(json.dumps(row) + "\n" for row in (GOOD[0], BAD)))
     wanted = rf"landing/in/1\.json, position 1: {said}: \(x \* 1000000\) leaves 64 bits; cast its operands"
     with pytest.raises(IntegerOverflowError, match=wanted):
-        process(one(**parts), tmp_path.as_uri(), RunOptions("first", executor="local"))
+        hr.open(tmp_path.as_uri())[one(**parts)].run(executor="local", publish=False)
 
 
 def test_spark_judges_alike(tmp_path: Path) -> None:
@@ -176,7 +174,7 @@ def test_spark_judges_alike(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "1.json").write_text("".join(json.dumps(row) + "\n" for row in (GOOD[0], BAD, GOOD[1])))
     made = one(MANY, key={"k": col("x") + 1}, filter=col("x") < 10**10, what={"most": (col("x") * 10**6).max()})
-    process(made, tmp_path.as_uri(), RunOptions("first", executor="spark", publish=True))
+    hr.open(tmp_path.as_uri())[made].run(executor="spark")
     handle = open_root(tmp_path.as_uri())["p"]
     assert sorted(row["most"] for row in handle.current().to_json()) == [1_000_000, 3_000_000]
     assert [row["reason"] for row in handle.rejected().to_json()] == ["event time: (x * 100) leaves 64 bits"]

@@ -11,16 +11,10 @@ import pytest
 
 import headrace as hr
 from headrace import Pipeline
-from headrace.errors import PipelineError
-from headrace.runs.option_kinds import RunOptionsError
-from headrace.runs.options import RunOptions
-from headrace.runs.parking import OutputHeldError
-from headrace.sources.landing import DeadLetterBudgetError
+from headrace.errors import DeadLetterBudgetError, OutputHeldError, PipelineError, RunOptionsError
+from headrace.ext.stores import open_store
 from headrace_lab.catalog_checks import check_catalog
 from headrace_lab.sizes import set_sizes
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.names import published_of
-from headrace_snapshots.store import open_store
 from tests.process.executors import LOCAL, Executed
 from tests.process.fragile import Fragile, breaking, land_with_ids
 from tests.process.outputs import catalog_of, digests, line
@@ -29,7 +23,7 @@ FIRST, BEFORE, AFTER = 5, 8, 12
 """The epoch in which the output fails, and how many files land before and after it is mended."""
 
 
-def stands(manifest: Manifest, output: str = "visits") -> Mapping[str, Any]:
+def stands(manifest: hr.types.Manifest, output: str = "visits") -> Mapping[str, Any]:
     """What a snapshot says of where an output stands."""
     own: Mapping[str, Any] = manifest.progress["outputs"][output]
     return own
@@ -73,7 +67,7 @@ class Undisturbed:
             land_with_ids(root, 0, AFTER)
             mended = root / "mended"
             mended.touch()
-            LOCAL.process(breaking(mended, telling=telling), root.as_uri(), RunOptions("whole"))
+            LOCAL.run(breaking(mended, telling=telling), root.as_uri(), publish=False)
         return root
 
 
@@ -103,7 +97,7 @@ def test_an_output_that_fails_catches_up_as_if_it_had_not(
     shop, root = breaking(mended, telling=telling), tmp_path / "root"
     whole = undisturbed.root(telling=telling)
     land_with_ids(root, 0, BEFORE)
-    result = executor.process(shop, root.as_uri(), RunOptions("broken"))
+    result = executor.run(shop, root.as_uri(), publish=False)
     assert [*result.epochs] == [*range(BEFORE)]
     catalog = catalog_of(root)
     before, *_, head = line(catalog)[FIRST - 1 :]
@@ -115,13 +109,13 @@ def test_an_output_that_fails_catches_up_as_if_it_had_not(
     assert "parked" not in stands(head, "hourly")
     assert "parked" not in stands(before)
 
-    again = executor.process(shop, root.as_uri(), RunOptions("still-broken"))
+    again = executor.run(shop, root.as_uri(), publish=False)
     assert again.epochs == ()
     assert any("visits is parked since epoch 5" in warning for warning in again.warnings)
 
     mended.touch()
     land_with_ids(root, BEFORE, AFTER)
-    executor.process(shop, root.as_uri(), RunOptions("mended"))
+    executor.run(shop, root.as_uri(), publish=False)
     assert "parked" not in stands(line(catalog)[-1])
     assert_same(root, whole, shop)
 
@@ -129,14 +123,14 @@ def test_an_output_that_fails_catches_up_as_if_it_had_not(
 def test_it_catches_up_though_nothing_new_has_landed(executor: Executed, tmp_path: Path, mended: Path) -> None:
     shop = breaking(mended)
     land_with_ids(tmp_path, 0, BEFORE)
-    executor.process(shop, tmp_path.as_uri(), RunOptions("broken"))
+    executor.run(shop, tmp_path.as_uri(), publish=False)
     mended.touch()
-    result = executor.process(shop, tmp_path.as_uri(), RunOptions("mended"))
+    result = executor.run(shop, tmp_path.as_uri(), publish=False)
     assert [*result.epochs] == [BEFORE]
     (*_, head) = line(catalog_of(tmp_path))
     assert "parked" not in stands(head)
     assert (head.counts["input_files"], head.counts["visits/input_files"]) == (0, BEFORE - FIRST)
-    assert executor.process(shop, tmp_path.as_uri(), RunOptions("idle")).epochs == ()
+    assert executor.run(shop, tmp_path.as_uri(), publish=False).epochs == ()
 
 
 def test_it_fails_again_later(executor: Executed, tmp_path: Path, mended: Path) -> None:
@@ -144,10 +138,10 @@ def test_it_fails_again_later(executor: Executed, tmp_path: Path, mended: Path) 
     for last in (6, 7, 8):
         land_with_ids(root, 0, last)
         mended.unlink(missing_ok=True)
-        executor.process(shop, root.as_uri(), RunOptions(f"broken-{last}"))
+        executor.run(shop, root.as_uri(), publish=False)
         assert stands(line(catalog_of(root))[-1])["epoch"] == last - 2 if last == 6 else True
         mended.touch()
-        executor.process(shop, root.as_uri(), RunOptions(f"mended-{last}", max_epochs=1))
+        executor.run(shop, root.as_uri(), max_epochs=1, publish=False)
     assert "parked" not in stands(line(catalog_of(root))[-1])
 
 
@@ -168,7 +162,7 @@ def test_an_output_that_reads_another_fails_again_and_the_other_goes_on(
             (root / "landing" / "paid").mkdir(parents=True, exist_ok=True)
             record = {"user": "ada", "at": f"2026-11-20T{number:02}:00:00Z", "price": price}
             (root / "landing" / "paid" / f"{number}.jsonl").write_text(json.dumps(record))
-        result = executor.process(shop, root.as_uri(), RunOptions(f"{number}"))
+        result = executor.run(shop, root.as_uri(), publish=False)
         return result.epochs, "parked" in stands(line(catalog_of(root))[-1], "all")
 
     ours, whole = tmp_path / "ours", tmp_path / "whole"
@@ -191,19 +185,19 @@ def test_others_go_on_only_for_so_long(executor: Executed, tmp_path: Path, mende
     shop = breaking(mended)
     land_with_ids(tmp_path, 0, 9)
     with pytest.raises(OutputHeldError, match=r"visits since epoch 5: .*too much to add.*--without visits") as held:
-        executor.process(shop, tmp_path.as_uri(), RunOptions("broken"))
+        executor.run(shop, tmp_path.as_uri(), publish=False)
     assert held.value.code == "data.output_held"
     catalog = catalog_of(tmp_path)
     assert line(catalog)[-1].epoch == FIRST + 1, "what was computed is committed"
     with pytest.raises(OutputHeldError):
-        executor.process(shop, tmp_path.as_uri(), RunOptions("still"))
+        executor.run(shop, tmp_path.as_uri(), publish=False)
     with pytest.raises(RunOptionsError, match="hourly, visits, daily"):
-        executor.process(shop, tmp_path.as_uri(), RunOptions("wrong", without=("visit",)))
-    executor.process(shop, tmp_path.as_uri(), RunOptions("without", without=("visits",)))
+        executor.run(shop, tmp_path.as_uri(), without=("visit",), publish=False)
+    executor.run(shop, tmp_path.as_uri(), without=("visits",), publish=False)
     assert line(catalog)[-1].epoch == 8
     assert stands(line(catalog)[-1])["epoch"] == FIRST - 1
     mended.touch()
-    executor.process(shop, tmp_path.as_uri(), RunOptions("mended"))
+    executor.run(shop, tmp_path.as_uri(), publish=False)
     assert "parked" not in stands(line(catalog)[-1])
 
 
@@ -214,7 +208,7 @@ def test_a_run_leaves_an_output_out_that_it_is_told_to(
     mended.touch()
     for last, without in ((3, ()), (5, ("daily",)), (AFTER, ())):
         land_with_ids(root, 0, last)
-        executor.process(shop, root.as_uri(), RunOptions(f"until-{last}", without=without))
+        executor.run(shop, root.as_uri(), without=without, publish=False)
         assert ("parked" in stands(line(catalog_of(root))[-1], "daily")) == bool(without)
     assert_same(root, whole, shop)
 
@@ -225,13 +219,13 @@ def test_the_first_run_may_leave_an_output_out(
     shop, whole, root = breaking(mended), undisturbed.root(), tmp_path / "root"
     mended.touch()
     land_with_ids(root, 0, 3)
-    result = executor.process(shop, root.as_uri(), RunOptions("first", without=("daily",)))
+    result = executor.run(shop, root.as_uri(), without=("daily",), publish=False)
     assert {*result.parked} == {"daily"}
     first = line(catalog_of(root))[0]
     assert (stands(first, "daily")["epoch"], stands(first, "daily")["snapshot"]) == (-1, None)
     assert first.tables["daily/state"] == ()
     land_with_ids(root, 3, AFTER)
-    executor.process(shop, root.as_uri(), RunOptions("all"))
+    executor.run(shop, root.as_uri(), publish=False)
     assert_same(root, whole, shop)
 
 
@@ -240,10 +234,11 @@ def test_expiry_keeps_what_a_parked_output_needs(
 ) -> None:
     shop, whole, root = breaking(mended, telling=True), undisturbed.root(telling=True), tmp_path / "root"
     land_with_ids(root, 0, FIRST)
-    executor.process(shop, root.as_uri(), RunOptions("whole", publish=True))
+    executor.run(shop, root.as_uri())
     land_with_ids(root, FIRST, BEFORE)
-    executor.process(shop, root.as_uri(), RunOptions("broken", publish=True))
-    published = published_of(catalog_of(root).head().refs)
+    executor.run(shop, root.as_uri())
+    refs = catalog_of(root).head().refs
+    published = {name: refs[f"published/{name}"] for name in shop.outputs}
     assert published["visits"] == line(catalog_of(root))[FIRST - 1].snapshot_id, "nothing new of what is parked"
     assert {published[name] for name in published.keys() - {"visits"}} == {line(catalog_of(root))[-1].snapshot_id}
     for _ in range(2):
@@ -251,7 +246,7 @@ def test_expiry_keeps_what_a_parked_output_needs(
     assert line(catalog_of(root))[0].epoch == FIRST - 1
     mended.touch()
     land_with_ids(root, BEFORE, AFTER)
-    executor.process(shop, root.as_uri(), RunOptions("mended", publish=True))
+    executor.run(shop, root.as_uri())
     for output in shop.outputs:
         assert (
             digests(catalog_of(root), f"{output}/panes") == digests(catalog_of(whole), f"{output}/panes")[FIRST - 1 :]
@@ -267,7 +262,7 @@ def test_an_error_of_all_outputs_ends_the_run(executor: Executed, tmp_path: Path
     land_with_ids(tmp_path, 0, BEFORE)
     (tmp_path / "landing" / "clicks" / "part-00002.jsonl").write_text("no record\n")
     with pytest.raises(DeadLetterBudgetError):
-        executor.process(shop, tmp_path.as_uri(), RunOptions("broken"))
+        executor.run(shop, tmp_path.as_uri(), publish=False)
     assert line(catalog_of(tmp_path))[-1].epoch == 1
 
 
@@ -276,9 +271,9 @@ def test_a_branch_computes_all_outputs_or_none(executor: Executed, tmp_path: Pat
     land_with_ids(tmp_path, 0, BEFORE)
     for _ in range(2):  # the second time it forks from main, where an output is parked
         with pytest.raises(PipelineError, match="too much to add"):
-            executor.backfill(shop, tmp_path.as_uri(), RunOptions("backfill", branch="again"))
-        executor.process(shop, tmp_path.as_uri(), RunOptions("broken"))
+            hr.open(tmp_path.as_uri())[shop].backfill(branch="again", executor=executor.executor)
+        executor.run(shop, tmp_path.as_uri(), publish=False)
     mended.touch()
-    result = executor.backfill(shop, tmp_path.as_uri(), RunOptions("mended", branch="mended"))
+    result = hr.open(tmp_path.as_uri())[shop].backfill(branch="mended", executor=executor.executor)
     assert result.snapshot is not None
     assert "parked" not in stands(catalog_of(tmp_path).manifest(result.snapshot))

@@ -15,7 +15,6 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import UnknownBranchError
-from headrace.types import PipelineHandle
 from tests.process.chains import BEGIN, CLICKS, FINE, FIRST, UPSTREAM, Chain
 
 SEEDS = int(os.environ.get("HEADRACE_CHAINS", "0"))
@@ -64,7 +63,7 @@ class Mixture:
         self.chain = Chain([self.root] * 2, [first, mixed(is_first=is_first)], self.random)
 
     @property
-    def handles(self) -> list[PipelineHandle]:
+    def handles(self) -> list[hr.types.PipelineHandle]:
         return self.chain.handles
 
     def land_gifts(self) -> None:

@@ -6,9 +6,6 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.options import Mode, RunOptions
-from headrace.runs.process import process
 from tests.process.golden_clicks import CLICKS
 from tests.process.golden_roots import copied
 from tests.process.golden_shop import SHOP
@@ -21,7 +18,7 @@ OUTPUTS = [("format-3-texts", TILLS, name) for name in TILLS.outputs] + [
 COMPUTED = ("current", "panes", "late", "rejected")
 
 
-def stored(handle: PipelineHandle, view: str, at: str) -> list[str]:
+def stored(handle: hr.types.PipelineHandle, view: str, at: str) -> list[str]:
     rows: list[dict[str, Any]] = getattr(handle, view)(at=at).to_arrow().to_pylist()
     return sorted(str(row) for row in rows)
 
@@ -29,7 +26,7 @@ def stored(handle: PipelineHandle, view: str, at: str) -> list[str]:
 @pytest.mark.parametrize(("root", "pipeline", "output"), OUTPUTS, ids=lambda value: getattr(value, "name", value))
 def test_a_replay_gives_what_is_recorded(root: str, pipeline: hr.Pipeline, output: str, tmp_path: Path) -> None:
     uri = copied(root, tmp_path).as_uri()
-    process(pipeline, uri, RunOptions("again", mode=Mode.REPLAY, branch="again"))
+    hr.open(uri)[pipeline].run(mode="replay", branch="again")
     handle = hr.open(uri)[pipeline]
     of_output = handle[output] if output else handle
     for view in COMPUTED:

@@ -4,10 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.options import Mode
-from headrace.runs.publishing.promotion import InputEndedError
-from headrace_snapshots.errors import RefusedError
+from headrace.errors import InputEndedError, RefusedError, UnknownBranchError
 from tests.process.late_clicks import Live, late_for_main, pipeline
 
 pytestmark = pytest.mark.slow  # whole runs
@@ -19,7 +16,7 @@ def late(tmp_path: Path) -> Live:
 
 
 def test_a_batch_does_not_become_main_but_patches_it(late: Live) -> None:
-    late.process(branch="batch", mode=Mode.BATCH, publish=False)
+    late.process(branch="batch", mode="batch", publish=False)
     before = late.catalog.head()
     (refusal,) = late.history.promote("batch", dry_run=True).refusals
     assert isinstance(refusal, InputEndedError)
@@ -35,7 +32,7 @@ def test_a_batch_does_not_become_main_but_patches_it(late: Live) -> None:
 def test_a_batch_does_not_begin_a_main(tmp_path: Path) -> None:
     live = Live(tmp_path, pipeline())
     live.land(("ann", 0.1, 1))
-    live.process(branch="batch", mode=Mode.BATCH, publish=False)
+    live.process(branch="batch", mode="batch", publish=False)
     with pytest.raises(InputEndedError, match="`headrace backfill clicks --promote`") as raised:
         live.history.promote("batch")
     assert "--patch" not in str(raised.value)
@@ -44,8 +41,8 @@ def test_a_batch_does_not_begin_a_main(tmp_path: Path) -> None:
 def test_a_main_whose_input_has_ended_may_become_another_batch(tmp_path: Path) -> None:
     live = Live(tmp_path, pipeline())
     live.land(("ann", 0.1, 1))
-    live.process(mode=Mode.BATCH)
-    live.process(branch="batch", mode=Mode.BATCH, publish=False)
+    live.process(mode="batch")
+    live.process(branch="batch", mode="batch", publish=False)
     live.history.promote("batch")
     assert live.current() != []
 

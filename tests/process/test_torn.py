@@ -5,11 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace import FixedWindows, Pipeline, col
-from headrace.model.event_time import EventTime, Monotonic
-from headrace.pipeline.endpoints import OnUnreadable
-from headrace.runs.options import RunOptions
-from headrace.runs.reporting.results import RunResult
+import headrace as hr
+from headrace import FixedWindows, Pipeline
 from tests.building import changed
 from tests.corpus import BrokenFile, json_lines
 from tests.corpus.files import TORN, parquet, table
@@ -19,12 +16,13 @@ from tests.sources.landed import pipeline
 
 
 def tolerant(kind: str) -> Pipeline:
-    made = pipeline(kind, on_unreadable=OnUnreadable.DEAD_LETTER)
-    return changed(made, event_time=EventTime(col("time"), Monotonic()), where=FixedWindows(timedelta(days=9)))
+    made = pipeline(kind, on_unreadable="dead_letter")
+    in_order = made.source.event_time("time", bound="0s").event_time
+    return changed(made, event_time=in_order, where=FixedWindows(timedelta(days=9)))
 
 
-def run(executor: Executed, tested: Pipeline, root: Path) -> RunResult:
-    return executor.process(tested, root.as_uri(), RunOptions("run"))
+def run(executor: Executed, tested: Pipeline, root: Path) -> hr.types.RunResult:
+    return executor.run(tested, root.as_uri(), publish=False)
 
 
 def land(root: Path, files: dict[str, bytes]) -> None:

@@ -16,8 +16,6 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import DecimalOverflowError
-from headrace.runs.dropped_records import land_late
-from headrace.runs.options import Mode, RunOptions
 from tests.process.executors import Executed, on_both
 from tests.reading import read
 
@@ -114,7 +112,7 @@ BEHIND = hr.Aggregation(
 def test_what_readers_see(executor: Executed, tmp_path: Path, kind: str) -> None:
     land(tmp_path, kind)
     pipeline = build(kind)
-    result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+    result = executor.run(pipeline, tmp_path.as_uri(), publish=False)
     assert (result.counts["accepted"], result.counts["rejected"], result.counts["late_dropped"]) == (8, 0, 1)
     rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
     names = ("user", "key", "total", "mean", "last_day", "prices", "days", "best")
@@ -141,9 +139,9 @@ def test_what_readers_see(executor: Executed, tmp_path: Path, kind: str) -> None
 def test_late_ones_land_again(executor: Executed, tmp_path: Path, kind: str) -> None:
     land(tmp_path, kind)
     root, pipeline = tmp_path.as_uri(), build(kind)
-    executor.process(pipeline, root, RunOptions("run"))
-    assert land_late(pipeline, root, at="main").records == 1
-    late = executor.process(pipeline, f"{root}/late", RunOptions("late", mode=Mode.BATCH))
+    executor.run(pipeline, root, publish=False)
+    assert hr.open(root)[pipeline].replay_late(at="main").records == 1
+    late = executor.run(pipeline, f"{root}/late", mode="batch", publish=False)
     assert (late.counts["accepted"], late.counts["rejected"]) == (1, 0)
     (row,) = read(pipeline, f"{root}/late", "current", "main").to_pylist()
     assert (row["key"], row["total"], row["last_day"]) == (A, Decimal("19.99"), D2)
@@ -153,7 +151,7 @@ def test_late_ones_land_again(executor: Executed, tmp_path: Path, kind: str) -> 
 def test_a_later_aggregation_takes_panes_back_exactly(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, "json")
     pipeline = build("json", then=[BEHIND])
-    executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+    executor.run(pipeline, tmp_path.as_uri(), publish=False)
     rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
     assert [(row["day"], row["all"], row["keys"]) for row in rows] == [
         (D2, Decimal("7.3"), A),
@@ -166,4 +164,4 @@ def test_a_sum_that_leaves_38_digits_is_an_error(executor: Executed, tmp_path: P
     rows = [row("ann", 1, D1, A, "60000000000000000000000000000") for _ in range(2)]
     (tmp_path / "landing" / "a.json").write_bytes(as_json(rows))
     with pytest.raises(DecimalOverflowError, match="a sum leaves 38 digits, 9 of them after the point"):
-        executor.process(build("json"), tmp_path.as_uri(), RunOptions("run"))
+        executor.run(build("json"), tmp_path.as_uri(), publish=False)

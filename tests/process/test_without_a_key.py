@@ -9,7 +9,6 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.runs.options import RunOptions
 from tests.process.executors import LOCAL, Executed, on_both
 from tests.reading import read
 
@@ -54,7 +53,7 @@ def land(root: Path, number: int) -> None:
 def run(executor: Executed, pipeline: hr.Pipeline, root: Path) -> None:
     for number in range(3):
         land(root, number)
-        executor.process(pipeline, root.as_uri(), RunOptions(f"run{number}", publish=True))
+        executor.run(pipeline, root.as_uri())
 
 
 def rows(pipeline: hr.Pipeline, root: Path, view: str) -> list[dict[str, Any]]:

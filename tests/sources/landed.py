@@ -39,7 +39,7 @@ def pipeline(
     filter: Expr | None = None,  # noqa: A002 - the name that it has in Pipeline
     split: Expr | None = None,
     time: str = "time",
-    on_unreadable: OnUnreadable = OnUnreadable.FAIL,
+    on_unreadable: OnUnreadable | str = OnUnreadable.FAIL,
     missing: OnMissing = OnMissing.NULL,
     **parts: Any,
 ) -> Pipeline:
