@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.errors import RefusedError
 from headrace.ext.sinks import (
     AppliedCounts,
     ChangeRecords,
@@ -22,8 +23,7 @@ from headrace.ext.sinks import (
     SinkState,
     UndeliverableError,
 )
-from headrace.read.views.arrow_types import zoneless_rows
-from headrace_snapshots.errors import RefusedError
+from tests.reading import zoneless_rows
 from tests.rows.orders import ORDERS, Orders, minute, order, rows, signed
 from tests.sinks.given_target import delivering_to
 from tests.sinks.warehouse import Warehouse

@@ -11,10 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.audit.store import LimitExceededError
-from headrace.describe.pipeline import pipeline_sections
-from headrace.errors import PipelineError
-from headrace.runs.restore import ChangedPipelineError
+from headrace.errors import ChangedPipelineError, LimitExceededError, PipelineError
 from tests.rows.orders import CHANGES, ORDERS, Orders, minute, order
 from tests.rows.test_delivered_rows import Table
 from tests.sinks.given_target import delivering_to
@@ -90,7 +87,7 @@ def test_of_rows_with_the_same_largest_value_a_further_one_decides(orders: Order
     orders.run(top, order("aaa", 2), order("bb", 2), order("c", 1), order("dddd", 2, 9))
     assert seen(orders, top) == [("aaa", 2), ("bb", 2)]
     assert "the 2 rows with the largest price, then -id.length()" in [
-        *chain(*(part.lines for part in pipeline_sections(top)))
+        *chain(*(part.lines for part in hr.check(top).pipelines[0].parts))
     ]
     with pytest.raises(PipelineError, match='write "price", or several'):
         hr.top(2, by=[])

@@ -10,13 +10,8 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.audit.store import AuditFailedError
-from headrace.distribute.spark.application import SparkSession
-from headrace.read.views.arrow_types import zoneless_rows
-from headrace.read.views.conditions import QueryError
-from headrace.runs.executors.on_spark import AUDIT_BYTES
-from headrace.runs.options import RunOptions
-from headrace.runs.process import process
+from headrace.errors import AuditFailedError, QueryError
+from tests.reading import zoneless_rows
 from tests.rows.orders import Orders, order
 from tests.rows.test_delivered_rows import Log, Table
 from tests.sinks.given_target import delivering_to
@@ -216,26 +211,25 @@ def test_expectations_see_lists_as_json(orders: Orders, source: Any) -> None:
 
 
 @pytest.mark.spark
-def test_expectations_see_lists_as_json_on_spark(
-    orders: Orders, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(AUDIT_BYTES, "0")
+@pytest.mark.usefixtures("spark")
+def test_expectations_see_lists_as_json_on_spark(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_AUDIT_BYTES", "0")
     orders.land("0", put("a", ["x"], [1.5]), put("b", ["x", None]), put("c", []), put("d", None))
-    process(expecting(), orders.root, RunOptions("first", executor="spark", publish=True), spark=spark)
+    hr.open(orders.root)[expecting()].run(executor="spark")
     orders.land("1", put("e", ["y"]))
     with pytest.raises(AuditFailedError):
-        process(expecting(), orders.root, RunOptions("second", executor="spark", publish=True), spark=spark)
+        hr.open(orders.root)[expecting()].run(executor="spark")
 
 
 @pytest.mark.spark
-def test_lists_are_folded_and_read_on_spark(orders: Orders, spark: SparkSession) -> None:
+def test_lists_are_folded_and_read_on_spark(orders: Orders, spark: Any) -> None:
     steps = [
         [put("a", tags, [0.0]) for tags in LISTS],
         [put("a", ["x", None], [-0.0], sign=-1), put("a", [], [0.0], sign=-1)],
     ]
     for number, records in enumerate(steps):
         orders.land(str(number), *records)
-        process(tagged(), orders.root, RunOptions(str(number), executor="spark"), spark=spark)
+        hr.open(orders.root)[tagged()].run(executor="spark", publish=False)
     expected = Counter(str(["a", tags]) for tags in LISTS if tags not in (["x", None], []))
     assert standing(orders, tagged(), "id", "tags", at="main") == expected
     rows = orders.handle(tagged()).current(at="main").to_spark(spark).collect()

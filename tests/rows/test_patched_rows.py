@@ -1,6 +1,7 @@
 """Patches of rows: those of a branch stand in place of those of main, as often as they do there."""
 
 import importlib
+import shutil
 import sys
 from collections import Counter
 from datetime import datetime
@@ -12,13 +13,17 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.audit.store import AuditFailedError, LimitExceededError
-from headrace.errors import HeadraceError
-from headrace.runs.publishing.patch import BranchAheadError, OpenWindowsError, UnpatchableError
-from headrace.runs.publishing.promotion import BranchBehindError, PatchedSinceError
-from headrace.runs.reporting.results import RunResult
+from headrace.errors import (
+    AuditFailedError,
+    BranchAheadError,
+    BranchBehindError,
+    HeadraceError,
+    LimitExceededError,
+    OpenWindowsError,
+    PatchedSinceError,
+    UnpatchableError,
+)
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.fsck import fsck
 from tests.joins.trades import Trades, as_of, rate, rated, trade
 from tests.rows.orders import COLUMNS, ORDERS, SCHEMA, Orders, minute, order, rows, signed
 
@@ -42,8 +47,8 @@ def top(**parts: Any) -> hr.Pipeline:
     return hr.Pipeline("orders", ORDERS, rows=["id", "price"], **{**common, **parts})
 
 
-def patch(orders: Orders, pipeline: hr.Pipeline, branch: str = "fix", output: str | None = None) -> RunResult:
-    result: RunResult = orders.handle(pipeline).promote(branch, patch=True, output=output)
+def patch(orders: Orders, pipeline: hr.Pipeline, branch: str = "fix", output: str | None = None) -> hr.types.RunResult:
+    result: hr.types.RunResult = orders.handle(pipeline).promote(branch, patch=True, output=output)
     return result
 
 
@@ -78,7 +83,7 @@ def check(orders: Orders, pipeline: hr.Pipeline, output: str = "") -> None:
     assert Counter(tuple(row.values()) for row in reader.current(columns=names[:-3]).to_json()) == +sums
     assert reader.current().count() == (+sums).total()
     check_catalog(handle.catalog.store, pipeline.name)
-    assert fsck(handle.catalog, deep=True).damage == ()
+    assert handle.fsck(deep=True).damage == ()
 
 
 @pytest.mark.parametrize("pipeline", [rows(), signed()], ids=["appended", "signed"])
@@ -130,7 +135,7 @@ def test_a_patch_is_rolled_back_and_expires_as_any_epoch(orders: Orders, pipelin
         orders.handle(pipeline).expire(keep_last=1)
     orders.handle(pipeline).expire(keep_last=1)
     assert orders.current(pipeline) == Counter({row("b"): 1, **{row(f"{number}"): 1 for number in range(3)}})
-    assert fsck(orders.handle(pipeline).catalog, deep=True).damage == ()
+    assert orders.handle(pipeline).fsck(deep=True).damage == ()
 
 
 @pytest.mark.parametrize("pipeline", [rows(), signed()], ids=["appended", "signed"])
@@ -430,11 +435,11 @@ def test_what_a_mended_function_gives_stands_in_place_of_what_it_gave(
         code = f"import pyarrow.compute as pc\n\ndef twice(batch):\n    prices = pc.multiply(batch['price'], {wrong})\n"
         code += "    return batch.set_column(batch.schema.get_field_index('price'), 'price', prices)\n"
         (orders.folder / "mended.py").write_text(code)
+        shutil.rmtree(orders.folder / "__pycache__", ignore_errors=True)  # of a file with this length and second
         sys.modules.pop("mended", None)
         importlib.invalidate_caches()
 
     monkeypatch.syspath_prepend(orders.folder)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     doubling(30)
 
     def made() -> hr.Pipeline:
