@@ -13,10 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace import col
-from headrace.pipeline.endpoints import Input
-from headrace.read.views.arrow_types import zoneless_rows
+from headrace import Input, col
 from tests.joins.trades import RATES, SIGNED_RATES, TRADES, Trades, rate, trade
+from tests.reading import zoneless_rows
 from tests.reference.strategies import examples
 
 _FOREVER: Final = "30d"

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import HeadraceError
-from headrace.read.views.arrow_types import zoneless_rows
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.fsck import fsck
+from tests.reading import zoneless_rows
 from tests.reference.strategies import examples
 
 BEGIN: Final = datetime(2026, 5, 1)
@@ -230,7 +229,7 @@ class History:
         self.both()
         self.check()
         for handle in (self.rated, self.factors):
-            assert fsck(handle.catalog, deep=True).damage == (), self.done
+            assert handle.fsck(deep=True).damage == (), self.done
 
 
 @pytest.mark.slow

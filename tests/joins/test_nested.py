@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import col
-from headrace.distribute.spark.application import SparkSession
 from headrace.errors import PipelineError
-from headrace.read.views.arrow_types import python_rows
-from headrace.runs.options import RunOptions
-from headrace.runs.process import process
 from headrace.testing import rows, run
 from tests.reference.strategies import examples
 from tests.rows.orders import Orders
@@ -165,7 +161,7 @@ def land(orders: Orders, number: int) -> None:
 
 
 def standing(orders: Orders, pipeline: hr.Pipeline, **options: Any) -> set[tuple[str, ...]]:
-    current_rows = python_rows(orders.handle(pipeline).current(columns=["id", *NAMES], **options).to_arrow())
+    current_rows = orders.handle(pipeline).current(columns=["id", *NAMES], **options).to_json()
     return {(row["id"], *(json.dumps(row[name]) for name in NAMES)) for row in current_rows}
 
 
@@ -189,11 +185,12 @@ def test_runs_keep_both_sides(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_runs_on_spark_keep_both_sides(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.usefixtures("spark")
+def test_runs_on_spark_keep_both_sides(tmp_path: Path) -> None:
     orders, pipeline = Orders(tmp_path), versions()
     for number in range(len(LANDED_RECORDS)):
         land(orders, number)
-        process(pipeline, orders.root, RunOptions(str(number), executor="spark"), spark=spark)
+        hr.open(orders.root)[pipeline].run(executor="spark", publish=False)
     assert standing(orders, pipeline, at="main") == STANDING
 
 

@@ -15,14 +15,11 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.read.views.arrow_types import zoneless_rows
-from headrace.runs.publishing.patch import UnpatchableError
-from headrace.sources.file_planning import ChangedFileError
-from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.fsck import fsck
+from headrace.errors import ChangedFileError, RefusedError, UnpatchableError
 from tests.joins.test_lookups import ARRIVING
 from tests.joins.trades import RATES, SIGNED_RATES, TRADE, TRADES, Trades, as_of, rate, rated, trade
 from tests.joins.trades import at as minute
+from tests.reading import zoneless_rows
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -126,7 +123,7 @@ class History:
         assert Counter({row: n for row, n in stands.items() if moment(row) < bound}) == rows
         others = {row: n for row, n in self.current(self.shadow).items() if moment(row) >= bound}
         assert Counter({row: n for row, n in stands.items() if moment(row) >= bound}) == Counter(others)
-        assert fsck(self.handle().catalog).damage == ()
+        assert self.handle().fsck().damage == ()
 
     def over_until(self, ref: str) -> datetime:
         """Before which event time rows stand for good: by the watermark behind the joins that a snapshot has."""

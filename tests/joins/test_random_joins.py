@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from headrace.runs.options import Mode
 from headrace_lab.sizes import set_sizes
 from tests.joins.random_joins import join_scenarios, output_join_scenarios
 from tests.process.random_runs import SCHEDULES, Schedule, check
@@ -36,7 +35,7 @@ def check_joined(scenario: Scenario, schedule: Schedule, executors: list[str], s
     """Rows as rows, panes as panes. A batch of lookups is refused."""
     pipeline = scenario.pipeline
     if any(join.by_arrival for join in pipeline.joins_of_inputs):
-        schedule = replace(schedule, mode=Mode.MICRO_BATCH)
+        schedule = replace(schedule, mode="micro-batch")
     (check_rows if pipeline.rows or pipeline.outputs else check)(scenario, schedule, executors, spark)
 
 
