@@ -4,12 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import headrace as hr
-from headrace.runs.options import RunOptions
+from headrace.ext.stores import open_store
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.store import open_store
 from tests.loops.graphs import Edge
 from tests.loops.pipelines import LOOPS, links
-from tests.loops.runs import NOW
 from tests.loops.test_crash import land
 from tests.process.executors import Executed
 from tests.process.outputs import catalog_of, line
@@ -32,10 +30,10 @@ def test_a_loop_gets_a_name_while_something_is_in_flight(executor: Executed, tmp
     for root in (named, whole):
         root.mkdir()
         land(root, 0, [*WAY, Edge("x", "y", 1, 60)])  # the watermark is far ahead of what is in flight
-        executor.process(WITHOUT, root.as_uri(), RunOptions("begun", max_epochs=3), now=lambda: NOW)
+        executor.run(WITHOUT, root.as_uri(), max_epochs=3, publish=False)
         assert line(catalog_of(root, "ways"))[-1].tables["inflight"]
-    executor.process(WITHOUT, whole.as_uri(), RunOptions("on"), now=lambda: NOW)
-    executor.process(NAMED, named.as_uri(), RunOptions("on"), now=lambda: NOW)
+    executor.run(WITHOUT, whole.as_uri(), publish=False)
+    executor.run(NAMED, named.as_uri(), publish=False)
     epochs = len(line(catalog_of(whole, "ways")))
     assert epochs == len(line(catalog_of(named, "ways"))) > 8
     (alone,) = NAMED.by_output.values()

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import headrace as hr
 from headrace import col
-from headrace.runs.options import RunOptions
+from headrace.ext.stores import open_store
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.store import open_store
 from tests.loops.graphs import Edge
 from tests.loops.pipelines import LOOPS, links
-from tests.loops.runs import NOW
 from tests.loops.test_crash import land
 from tests.process.executors import LOCAL, Executed, on_both
 from tests.process.fragile import Fragile
@@ -58,12 +56,12 @@ def test_a_loop_that_is_parked_catches_up_with_what_was_in_flight(executor: Exec
     mended.touch()
     for number in range(AFTER):
         land_file(whole, number)
-    LOCAL.process(made, whole.as_uri(), RunOptions("whole"), now=lambda: NOW)
+    LOCAL.run(made, whole.as_uri(), publish=False)
     mended.unlink()
 
     for number in range(BEFORE):
         land_file(root, number)
-    broken = executor.process(made, root.as_uri(), RunOptions("broken"), now=lambda: NOW)
+    broken = executor.run(made, root.as_uri(), publish=False)
     head = line(catalog_of(root, "ways"))[-1]
     assert [*broken.epochs] == [*range(BEFORE)]  # none only to deliver what nobody takes
     assert head.tables["far/inflight"]
@@ -71,7 +69,7 @@ def test_a_loop_that_is_parked_catches_up_with_what_was_in_flight(executor: Exec
     mended.touch()
     for number in range(BEFORE, AFTER):
         land_file(root, number)
-    executor.process(made, root.as_uri(), RunOptions("mended"), now=lambda: NOW)
+    executor.run(made, root.as_uri(), publish=False)
 
     ends = [line(catalog_of(at, "ways"))[-1] for at in (root, whole)]
     assert [end.epoch for end in ends] == [ends[1].epoch] * 2
