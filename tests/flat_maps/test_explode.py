@@ -12,16 +12,9 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.errors import PipelineError
-from headrace.formats.file_format import MissingColumnError
-from headrace.model.time import Instant, to_datetime
-from headrace.read.snapshots.progress import StoredProgress
-from headrace.runs.options import Mode, RunOptions
-from headrace.runs.relanding import LandingAgainError
+from headrace.errors import LandingAgainError, MissingColumnError, PipelineError
 from headrace.testing import rows as given_rows
 from headrace.testing import run
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import open_store
 from tests.process.executors import Executed, on_both
 from tests.reading import read
 
@@ -63,16 +56,10 @@ def current(pipeline: hr.Pipeline, root: Path, *columns: str) -> Counter[tuple[A
     return Counter(tuple(row[name] for name in columns) for row in table.to_pylist())
 
 
-def progress_of(root: Path) -> StoredProgress:
-    catalog = Catalog(open_store(root.as_uri()), "made")
-    return StoredProgress.from_manifest(catalog.manifest(catalog.head().refs["main"]))
-
-
-def minute_of(at: Instant | None) -> int:
-    assert at is not None
-    found = to_datetime(at)
-    assert found is not None
-    return found.minute
+def minute_of(root: Path, name: str) -> int:
+    """The minute of a time that the newest snapshot says in its progress."""
+    progress = hr.open(root.as_uri())["made"].show("main").progress
+    return datetime.fromisoformat(progress[name]).minute
 
 
 @on_both
@@ -81,7 +68,7 @@ def test_each_item_is_a_record_at_the_place_of_its_own(executor: Executed, tmp_p
     land(tmp_path, "2", tagged(5, ["c", None]), tagged(6, ["a", "b"], at=None), tagged(7, ["z"], 30))
     land(tmp_path, "3", tagged(8, ["b", "c"]))
     pipeline = counted()
-    result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
+    result = executor.run(pipeline, tmp_path.as_uri(), files_per_epoch=1, publish=False)
     assert result.counts["records"] == (3 + 1 + 1) + (2 + 2 + 1) + 2
     assert current(pipeline, tmp_path, "tags", "n", "ids") == Counter(
         {("a", 2, 2): 1, ("b", 1, 1): 1, ("c", 1, 5): 1, ("z", 1, 7): 1}
@@ -101,7 +88,7 @@ def test_each_item_is_a_record_at_the_place_of_its_own(executor: Executed, tmp_p
 
 def test_an_item_that_is_null_is_a_row(tmp_path: Path) -> None:
     land(tmp_path, "1", tagged(1, ["a", None, "a"]), tagged(2, []), tagged(3, None))
-    LOCAL.process(rows(), tmp_path.as_uri(), RunOptions("run"))
+    LOCAL.run(rows(), tmp_path.as_uri(), publish=False)
     assert current(rows(), tmp_path, "id", "tags") == Counter({(1, "a"): 2, (1, None): 1})
 
 
@@ -109,27 +96,26 @@ def test_an_item_that_is_null_is_a_row(tmp_path: Path) -> None:
 def test_duplicates_are_told_of_items(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, "1", tagged(1, ["a", "b", "a"]), tagged(1, ["a"]), tagged(2, ["a"]))
     pipeline = rows(deduplicate=hr.Deduplicate(hr.concat(col("id").cast(str), col("tags")), "1h"))
-    result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+    result = executor.run(pipeline, tmp_path.as_uri(), publish=False)
     assert current(pipeline, tmp_path, "id", "tags") == Counter({(1, "a"): 1, (1, "b"): 1, (2, "a"): 1})
     assert result.counts["duplicates"] == 2
 
 
 def test_what_has_no_items_moves_no_watermark_and_is_known_to_be_read(tmp_path: Path) -> None:
     land(tmp_path, "1", tagged(1, ["a"], 1), tagged(2, [], 59))
-    LOCAL.process(rows(), tmp_path.as_uri(), RunOptions("run"))
-    progress = progress_of(tmp_path)
-    assert (minute_of(progress.watermark), minute_of(progress.newest_read)) == (1, 59)
+    LOCAL.run(rows(), tmp_path.as_uri(), publish=False)
+    assert (minute_of(tmp_path, "watermark"), minute_of(tmp_path, "newest_event_time_read")) == (1, 59)
 
 
 def test_a_replay_and_a_batch_give_the_same(tmp_path: Path) -> None:
     for number in range(5):
         land(tmp_path, str(number), *[tagged(one, [f"{one % 3}"] * number, number) for one in range(4)])
     pipeline = counted()
-    LOCAL.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=2))
+    LOCAL.run(pipeline, tmp_path.as_uri(), files_per_epoch=2, publish=False)
     once = current(pipeline, tmp_path, "tags", "window_start", "n", "ids")
     assert once
-    for branch, mode in (("again", Mode.REPLAY), ("batch", Mode.BATCH)):
-        LOCAL.process(pipeline, tmp_path.as_uri(), RunOptions(branch, mode=mode, branch=branch))
+    for branch, mode in (("again", "replay"), ("batch", "batch")):
+        LOCAL.run(pipeline, tmp_path.as_uri(), mode=mode, branch=branch, publish=False)
         table = read(pipeline, tmp_path.as_uri(), "current", branch)
         names = ("tags", "window_start", "n", "ids")
         assert Counter(tuple(row[name] for name in names) for row in table.to_pylist()) == once
@@ -141,7 +127,7 @@ def test_a_row_that_is_changed_goes_with_all_its_items(tmp_path: Path) -> None:
     land(tmp_path, "1", json.dumps({"op": "c", "before": None, "after": before}))
     land(tmp_path, "2", json.dumps({"op": "u", "before": before, "after": after}))
     source = hr.json("landing", SCHEMA, explode="tags", changelog=hr.debezium_envelope())
-    LOCAL.process(rows(source), tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
+    LOCAL.run(rows(source), tmp_path.as_uri(), files_per_epoch=1, publish=False)
     assert current(rows(source), tmp_path, "tags") == Counter({("b",): 1, ("c",): 2})
     panes = read(rows(source), tmp_path.as_uri(), "panes", "main").to_pylist()
     assert sum(row["is_retraction"] for row in panes) == 2
@@ -150,7 +136,7 @@ def test_a_row_that_is_changed_goes_with_all_its_items(tmp_path: Path) -> None:
 def test_a_sign_is_of_all_items(tmp_path: Path) -> None:
     source = hr.json("landing", {**SCHEMA, "sign": int}, explode="tags", changelog=col("sign"))
     land(tmp_path, "1", tagged(1, ["a", "b"], sign=1), tagged(1, ["b"], sign=-1), tagged(1, ["x", "y"], sign=3))
-    LOCAL.process(rows(source), tmp_path.as_uri(), RunOptions("run"))
+    LOCAL.run(rows(source), tmp_path.as_uri(), publish=False)
     assert current(rows(source), tmp_path, "tags") == Counter({("a",): 1})
     assert [row["position"] for row in read(rows(source), tmp_path.as_uri(), "rejected", "main").to_pylist()] == [2, 2]
 
@@ -161,7 +147,7 @@ def test_items_of_other_formats_and_types(tmp_path: Path) -> None:
     table = pa.table({"id": [1, 2], "tags": [[at, at], []], "at": [at, at]})
     pq.write_table(table, tmp_path / "landing/1.parquet")
     times = hr.parquet("landing", {"id": int, "tags": list[datetime], "at": datetime}, explode="tags")
-    LOCAL.process(rows(times), tmp_path.as_uri(), RunOptions("run"))
+    LOCAL.run(rows(times), tmp_path.as_uri(), publish=False)
     assert current(rows(times), tmp_path, "id", "tags") == Counter({(1, at): 2})
 
 
@@ -169,14 +155,14 @@ def test_event_times_can_be_items(tmp_path: Path) -> None:
     source = hr.json("landing", {"id": int, "tags": list[datetime]}, explode="tags").event_time("tags", bound="0s")
     pipeline = hr.Pipeline("made", source, rows=["id"], executor="local")
     land(tmp_path, "1", tagged(1, ["2026-05-01T00:07:00Z", "2026-05-01T00:03:00Z"]))
-    LOCAL.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
-    assert minute_of(progress_of(tmp_path).watermark) == 7
+    LOCAL.run(pipeline, tmp_path.as_uri(), publish=False)
+    assert minute_of(tmp_path, "watermark") == 7
 
 
 def test_small_files_read_together_keep_their_places(tmp_path: Path) -> None:
     for number in range(30):
         land(tmp_path, f"{number:02}", tagged(number, ["x"] * (number % 4)), "torn")
-    LOCAL.process(rows(), tmp_path.as_uri(), RunOptions("run"))
+    LOCAL.run(rows(), tmp_path.as_uri(), publish=False)
     assert current(rows(), tmp_path, "id") == Counter({(n,): n % 4 for n in range(30) if n % 4})
     dead = read(rows(), tmp_path.as_uri(), "rejected", "main").to_pylist()
     assert [(Path(row["file"]).stem, row["position"]) for row in dead] == [(f"{n:02}", 1) for n in range(30)]
@@ -188,7 +174,7 @@ def test_a_file_without_the_list_is_refused(tmp_path: Path) -> None:
     source = hr.parquet("landing", SCHEMA, explode="tags").event_time("at", bound="0s")
     pipeline = hr.Pipeline("made", source, rows=["id"], executor="local")
     with pytest.raises(MissingColumnError, match="lacks column tags, which explode reads"):
-        LOCAL.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+        LOCAL.run(pipeline, tmp_path.as_uri(), publish=False)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +205,7 @@ def test_a_filter_reads_the_item() -> None:
 def test_late_records_do_not_land_again(tmp_path: Path) -> None:
     land(tmp_path, "1", tagged(1, ["a"], 50))
     land(tmp_path, "2", tagged(2, ["a", "b"]))
-    LOCAL.process(counted(), tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
+    LOCAL.run(counted(), tmp_path.as_uri(), files_per_epoch=1, publish=False)
     with pytest.raises(LandingAgainError, match="has explode= between its files and its records"):
         hr.open(tmp_path.as_uri())[counted()].replay_late()
 
@@ -240,7 +226,7 @@ def test_an_output_that_catches_up_takes_items_beside_those_that_none_could(tmp_
     times = ["2026-05-01T00:01:00Z", None, "2026-05-01T00:02:00Z"]
     for number, without in enumerate(((), ("two",), ())):
         land(tmp_path, str(number), tagged(2 * number, times), tagged(2 * number + 1, times[:2]))
-        LOCAL.process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{number}", publish=True, without=without))
+        LOCAL.run(pipeline, tmp_path.as_uri(), without=without)
     for output in ("one", "two"):
         table = read(pipeline, tmp_path.as_uri(), "current", "main", output)
         assert Counter(table["id"].to_pylist()) == Counter({0: 2, 1: 1, 2: 2, 3: 1, 4: 2, 5: 1})
