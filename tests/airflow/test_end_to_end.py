@@ -15,9 +15,8 @@ import psutil
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.protocol import Kind
-from headrace_snapshots.store import ObjectStore, open_store
+import headrace as hr
+from headrace.ext.stores import ObjectStore, open_store
 from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow, running, stop
 from tests.airflow.conftest import Disturbed
@@ -171,7 +170,7 @@ def test_a_failed_audit_names_the_expectation_and_publishes_nothing(airflow: Loc
 
 
 def test_recover_and_backfill(airflow: LocalAirflow) -> None:
-    catalog = Catalog(open_store(airflow.root), "clicks")
+    catalog = hr.open(airflow.root)["clicks"].catalog
     newest, oldest = catalog.ancestry(catalog.head().refs["main"])
     assert (oldest.epoch, newest.epoch) == (0, 1)
 
@@ -195,10 +194,10 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
 
 def test_damage_that_readers_see_starts_one_recovery_which_asks_and_then_mends_it(airflow: LocalAirflow) -> None:
     store = open_store(airflow.root)
-    catalog = Catalog(store, "damaged")
     for number in range(2):
         land(store, "damaged", f"{number}.jsonl", range(number * 10, number * 10 + 10))
         assert run(airflow.api, "headrace_damaged_process").state == "success"
+    catalog = hr.open(airflow.root)["damaged"].catalog
     newest, oldest = catalog.ancestry(catalog.head().refs["published"])
     files = [
         {f.path for layers in one.tables.values() for layer in layers for f in layer.files} for one in (newest, oldest)
@@ -223,7 +222,7 @@ def test_damage_that_readers_see_starts_one_recovery_which_asks_and_then_mends_i
     assert recovered.tasks["publish"] == "success"
     manifest = catalog.manifest(catalog.head().refs["published"])
     assert manifest.progress["watermark"] == "2026-11-20T00:28:00Z", "all three files are in what readers see"
-    rollback = next(entry for entry in catalog.entries() if entry.kind is Kind.ROLLBACK)
+    rollback = next(entry for entry in catalog.entries() if entry.kind == "rollback")
     assert f"restore.below_published in {failed[0].dag_id}/" in rollback.message
     assert rollback.message.endswith("approved by admin")
 
@@ -263,7 +262,7 @@ def newcomer(pipelines: Path) -> None:
 
 @pytest.mark.usefixtures("killed", "newcomer")  # Airflow needs a minute to see that, in which others can be tested
 def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) -> None:
-    catalog = Catalog(open_store(airflow.root), "modest")
+    catalog = hr.open(airflow.root)["modest"].catalog
     released = catalog.head().refs["main"]
     catalog.release(released, "ada: the expectation was too narrow")
     ended = run(airflow.api, "headrace_modest_process")

@@ -26,8 +26,8 @@ from minio.credentials import StaticProvider
 from sqlalchemy import make_url
 
 from headrace.ext.sinks import SinkRefusedError
+from headrace.ext.stores import ObjectStore, open_store
 from headrace_airflow import processes
-from headrace_snapshots.store import ObjectStore, open_store
 from scripts import minio_server
 from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow

@@ -20,8 +20,7 @@ import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 import headrace as hr
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import open_store
+from headrace.ext.stores import open_store
 from scripts.airflow_env import LocalAirflow
 from tests.airflow.conftest import Disturbed
 from tests.airflow.test_end_to_end import family as started
@@ -149,7 +148,7 @@ def begun(airflow: LocalAirflow, family: str, executor: str) -> tuple[str, str]:
     if family == "maintain":
         conf = {"pipeline": NAME, "keep_last": 3}
     elif family == "recover":
-        catalog = Catalog(open_store(airflow.root), NAME)
+        catalog = hr.open(airflow.root)[NAME].catalog
         line = [link.snapshot_id for link in catalog.lineage(catalog.head().refs["main"])]
         conf |= {"snapshot": line[min(1, len(line) - 1)], "when": "at once"}
     return dag_of(family), airflow.api.trigger(dag_of(family), conf)

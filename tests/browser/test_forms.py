@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import open_store
+import headrace as hr
+from headrace.ext.stores import open_store
 from scripts.airflow_api import EndedRun
 from scripts.airflow_env import LocalAirflow
 from tests.airflow.runs import wait_for_success
@@ -46,9 +46,9 @@ def dag_of(family: str) -> str:
     return f"headrace_{NAME}_{family}"
 
 
-def catalog(airflow: LocalAirflow) -> Catalog:
-    """What the pipeline has left."""
-    return Catalog(open_store(airflow.root), NAME)
+def stored_refs(airflow: LocalAirflow) -> dict[str, str]:
+    """The branches of the pipeline, and what readers see of it."""
+    return dict(hr.open(airflow.root)[NAME].catalog.head().refs)
 
 
 def newest(airflow: LocalAirflow, family: str) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def test_the_form_of_a_recovery_asks_for_a_snapshot_and_for_nothing_else(
     form = TriggerForm(admin, dag_of("recover"))
     assert form.required() == ["Snapshot"]
     assert not form.is_ready()
-    snapshot = catalog(airflow).head().refs["published"]
+    snapshot = stored_refs(airflow)["published"]
     conf, _ = submitted(airflow, admin, "recover", {"Snapshot": snapshot, "When": "at once"})
     assert conf == {**UNTOUCHED["recover"], "snapshot": snapshot, "when": "at once"}
 
@@ -148,11 +148,11 @@ def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, admin: AirflowUi) ->
         "executor": "local", "dry_run": False, "reason": "a test",
     }  # fmt: skip
     assert run.tasks["cut_over"] == "skipped"
-    assert "mine" in catalog(airflow).head().refs
+    assert "mine" in stored_refs(airflow)
 
 
 def test_a_filled_form_of_a_recovery(airflow: LocalAirflow, admin: AirflowUi) -> None:
-    snapshot = catalog(airflow).head().refs["published"]
+    snapshot = stored_refs(airflow)["published"]
     filled = {
         "Snapshot": snapshot, "When": "never: ", "With readers": True, "Executor": "local: ", "Reason": "a test",
     }  # fmt: skip
@@ -214,4 +214,4 @@ def test_the_asset_is_materialized_by_the_dag_that_processes(airflow: LocalAirfl
     assert run["run_type"] == "asset_materialization"
     found = ended(airflow, "process", run)
     (event,) = airflow.api.asset_events(found.dag_id, found.run_id)
-    assert event["snapshot"] == catalog(airflow).head().refs["published"]
+    assert event["snapshot"] == stored_refs(airflow)["published"]

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import col
-from headrace.model.changelog import Changelog
 from headrace.testing import end, rows, run
 from tests.own_combiners import Longest
 from tests.reference.strategies import examples
@@ -113,7 +112,7 @@ def histories(draw: st.DrawFn) -> History:
     return History([changes[begin:end] for begin, end in pairwise(edges)], left)
 
 
-def pipeline(schema: Mapping[str, Any], changelog: Changelog | Any, parts: Mapping[str, Any]) -> hr.Pipeline:
+def pipeline(schema: Mapping[str, Any], changelog: Any, parts: Mapping[str, Any]) -> hr.Pipeline:
     source = hr.json("landing/orders", schema, changelog=changelog)
     return hr.Pipeline("orders", source.event_time("at", bound="30d"), key="shop", how=hr.retracting("30d"), **parts)
 

@@ -9,10 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.runs.dropped_records import land_late, land_rejected
-from headrace.runs.options import Mode, RunOptions
-from headrace.runs.process import process
-from headrace.runs.relanding import LandingAgainError
+from headrace.errors import LandingAgainError
 from headrace.testing.deployment import TemporaryDeployment
 
 LSN = hr.field("source.lsn", int)
@@ -74,7 +71,7 @@ def test_runs_continue_from_each_other_and_a_replay_gives_the_same(deployment: T
     assert current(deployment, pipeline) == {("b", 10): (1, 7, 7)}
     counts = result.counts
     assert (counts["records"], counts["accepted"], counts["rejected"]) == (3, 2, 1)
-    process(pipeline, deployment.root, RunOptions("replay", mode=Mode.REPLAY, branch="again", executor="local"))
+    hr.open(deployment.root)[pipeline].run(mode="replay", branch="again", executor="local")
     both = [deployment.read(pipeline, "panes", at=at) for at in ("main", "again")]
     assert both[0] == both[1]
 
@@ -84,13 +81,13 @@ def test_a_row_that_no_output_can_take_lands_again_alone(deployment: TemporaryDe
     for records in FILES:
         deployment.land(pipeline, *records)
     deployment.run(pipeline)
-    landed = land_rejected(pipeline, deployment.root, to="elsewhere")
+    landed = hr.open(deployment.root)[pipeline].replay_rejected(to="elsewhere")
     assert (landed.records, landed.late) == (1, 0)
     (file,) = (tmp_path / "elsewhere").iterdir()
     again = json.loads(file.read_text())
     assert (again["op"], again["before"], again["after"]["amount"]) == ("c", None, 6)
     with pytest.raises(LandingAgainError, match="a changelog"):
-        land_late(pipeline, deployment.root)
+        hr.open(deployment.root)[pipeline].replay_late()
 
 
 def test_outputs_take_of_an_update_what_each_can(deployment: TemporaryDeployment) -> None:

@@ -15,12 +15,10 @@ from uuid import uuid4
 
 import pytest
 
-from headrace.pipeline.pipeline import Pipeline
+import headrace as hr
+from headrace import Pipeline
+from headrace.ext.stores import open_store
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.fsck import fsck
-from headrace_snapshots.names import published_of, published_ref
-from headrace_snapshots.store import open_store
 from tests.faults.points import ENTRIES, ROWS, Moment, Point, watch
 from tests.faults.scenarios import PIPELINES, land, results
 from tests.faults.victims import REFUSED, Victim
@@ -138,15 +136,16 @@ def check_left(name: str, root: str) -> None:
     """What a victim leaves is sound: readers of an output see nothing that it is not computed of yet for others."""
     pipeline = SCENARIOS[name].pipeline
     check_catalog(open_store(root), pipeline.name)
-    catalog = Catalog(open_store(root), pipeline.name)
+    catalog = hr.open(root)[pipeline].catalog
     refs = catalog.head().refs
     for output, alone in pipeline.by_output.items():
-        if alone.upstream and published_ref(output) in refs:
-            own, *above = (catalog.manifest(refs[published_ref(each)]).epoch for each in _with_upstream(output, alone))
+        if alone.upstream and f"published/{output}" in refs:
+            own, *above = (catalog.manifest(refs[f"published/{name}"]).epoch for name in _with_upstream(output, alone))
             assert own <= min(above)
     if name == "several_outputs":
-        assert len({*published_of(refs).values()}) <= 1, "one entry moves all of them"
-        assert published_of(refs).keys() in ({*()}, {*pipeline.by_output})
+        published = {ref: snapshot for ref, snapshot in refs.items() if ref.startswith("published")}
+        assert len({*published.values()}) <= 1, "one entry moves all of them"
+        assert published.keys() in ({*()}, {f"published/{output}" for output in pipeline.by_output})
 
 
 def _with_upstream(output: str, alone: Pipeline) -> list[str]:
@@ -161,7 +160,7 @@ def check(name: str, root: str, undisturbed: Undisturbed) -> None:
     scenario.run(root)
     assert results(scenario.pipeline, root) == undisturbed.results
     check_catalog(open_store(root), pipeline)
-    damaged = {problem.path for problem in fsck(Catalog(open_store(root), pipeline), deep=True).damage}
+    damaged = {problem.path for problem in hr.open(root)[pipeline].fsck(deep=True).damage}
     assert damaged <= {f"{pipeline}/log-hint.json"}  # late if the kill came before it; the next command writes it
 
 

@@ -1,21 +1,17 @@
 """The power goes at any moment of a run on local files: what was committed is there, and the next run goes on."""
 
 import random
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from headrace.runs.client.handle import open as open_root
-from headrace.runs.options import RunOptions
-from headrace.runs.process import process
-from headrace.runs.reporting.listener import Silent
+import headrace as hr
+from headrace import open as open_root
+from headrace.errors import DamagedLogError
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.errors import DamagedLogError
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store import open_store
 from tests.faults.disk import Disk, Recording, Survives, Tree, recording, write_tree
 from tests.process.clicks import CLICKS, FILES, land, truth
 from tests.reading import read
@@ -25,18 +21,18 @@ CONTINUED = 6
 """Runs that go on after a cut; all cuts are looked at."""
 
 
-class Marking(Silent):
-    """Marks each epoch that the run is told is committed."""
+def mark_epochs(calls: Recording) -> Callable[[str], None]:
+    """A listener that marks each epoch which the run says is committed."""
 
-    def __init__(self, calls: Recording) -> None:
-        self.calls = calls
+    def mark(line: str) -> None:
+        if (committed := re.match(r"epoch (\d+): ", line)) is not None:
+            calls.mark(committed[1])
 
-    def committed(self, manifest: Manifest) -> None:
-        self.calls.mark(f"{manifest.epoch}")
+    return mark
 
 
-def run(root: Path, listener: Silent) -> None:
-    process(CLICKS, root.as_uri(), RunOptions("run", executor="local", publish=True), listener=listener)
+def run(root: Path, listener: Callable[[str], None] | None = None) -> None:
+    hr.open(root.as_uri())[CLICKS].run(executor="local", listener=listener)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +41,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     root = tmp_path_factory.mktemp("recorded")
     land(root)
     with recording(root) as calls:
-        run(root, Marking(calls))
+        run(root, mark_epochs(calls))
         for _ in range(2):
             open_root(root.as_uri())[CLICKS.name].expire(keep_last=1)
     return calls
@@ -86,7 +82,7 @@ def cuts(calls: Recording) -> Iterator[tuple[int, Tree]]:
 
 def survived(root: Path) -> int:
     """The newest epoch of main, whose results are right; -1 without one."""
-    catalog = Catalog(open_store(root.as_uri()), CLICKS.name)
+    catalog = hr.open(root.as_uri())[CLICKS].catalog
     main = catalog.head().refs.get("main")
     check_catalog(catalog.store, CLICKS.name)
     epoch = -1 if main is None else catalog.manifest(main).epoch
@@ -115,7 +111,7 @@ def test_whenever_the_power_goes_the_next_run_ends_as_without(recorded: Recordin
     for number, (_, tree) in enumerate(random.Random(1).sample(every, CONTINUED)):
         root = tmp_path / str(number)
         write_tree(tree, root)
-        run(root, Silent())
+        run(root)
         assert survived(root) == FILES - 1
         assert open_root(root.as_uri())[CLICKS.name].fsck(deep=True).damage == ()
 

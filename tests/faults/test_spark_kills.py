@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+import headrace as hr
+from headrace.ext.stores import open_store
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import open_store
 from tests.faults.scenarios import PIPELINES, land, results
 from tests.faults.works import drain
 from tests.spark_cluster import SparkCluster
@@ -72,7 +72,7 @@ def started(name: str, root: Path, cluster: SparkCluster | None) -> "subprocess.
 
 
 def wait_for_a_commit(name: str, root: Path, running: "subprocess.Popen[bytes]") -> None:
-    catalog, deadline = Catalog(open_store(root.as_uri()), name), time.monotonic() + SECONDS
+    catalog, deadline = hr.open(root.as_uri())[name].catalog, time.monotonic() + SECONDS
     while "main" not in catalog.head().refs:
         assert running.poll() is None, root.with_suffix(".log").read_text()[-3000:]
         assert time.monotonic() < deadline, "no epoch was committed in time"

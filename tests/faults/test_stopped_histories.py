@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.errors import HeadraceError
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.fault_plans import HoldRequest, Operation, disturb_stores
 from headrace_lab.sizes import set_sizes
-from headrace_snapshots.testing import HoldRequest, Operation, disturb_stores
 from tests.process.late_clicks import Live, of_rows, pipeline
 from tests.reference.strategies import examples
 

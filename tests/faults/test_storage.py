@@ -7,13 +7,11 @@ from uuid import uuid4
 
 import pytest
 
-from headrace.runs.options import RunOptions
-from headrace.runs.process import process
+import headrace as hr
+from headrace.errors import StoreUnavailableError, UnknownOutcomeError
+from headrace.ext.stores import open_store
 from headrace_lab.catalog_checks import check_catalog
 from headrace_lab.sizes import set_sizes
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.fsck import fsck
-from headrace_snapshots.store import StoreUnavailableError, UnknownOutcomeError, open_store
 from tests.faults.scenarios import PIPELINES, land, results
 from tests.minio_bucket import BUCKET
 from tests.s3_proxy import Proxy, proxying
@@ -42,7 +40,7 @@ def landed(folder: Path) -> str:
 
 
 def run(name: str, root: str) -> None:
-    process(PIPELINES[name], root, RunOptions("run", executor="local", publish=True))
+    hr.open(root)[PIPELINES[name]].run(executor="local")
 
 
 def undisturbed(name: str, folder: Path) -> dict[str, list[str]]:
@@ -55,7 +53,7 @@ def undisturbed(name: str, folder: Path) -> dict[str, list[str]]:
 def check(name: str, root: str, expected: dict[str, list[str]]) -> None:
     assert results(PIPELINES[name], root) == expected
     check_catalog(open_store(root), name)
-    damaged = {problem.path for problem in fsck(Catalog(open_store(root), name), deep=True).damage}
+    damaged = {problem.path for problem in hr.open(root)[name].fsck(deep=True).damage}
     assert damaged <= {f"{name}/log-hint.json"}
 
 

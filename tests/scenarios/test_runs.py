@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runs.options import RunOptions
+from headrace.testing import TemporaryDeployment
 from scripts.land_scenarios import land, parts
 from tests.process.executors import Executed, on_both
 from tests.reading import read
@@ -19,8 +19,7 @@ LATER = CLOCK + timedelta(hours=1)
 def processed(name: str, root: Path, executor: Executed, now: datetime) -> Answer:
     """What readers see after one run at ``now``, a file an epoch."""
     pipeline = PIPELINES[name]
-    options = RunOptions(f"run-{now:%H%M}", files_per_epoch=1, publish=True)
-    result = executor.process(pipeline, root.as_uri(), options, now=lambda: now)
+    result = TemporaryDeployment(root).run(pipeline, executor=executor.executor, at=now, files_per_epoch=1)
     assert result.published == result.snapshot
     return rows(pipeline, read(pipeline, root.as_uri()).to_pylist())
 
