@@ -17,7 +17,6 @@ import headrace as hr
 from headrace import Deduplicate, Pipeline, col
 from headrace.audit.range import audited_files
 from headrace.audit.store import AuditFailedError
-from headrace.cli import deployments
 from headrace.cli.main import app
 from headrace.ext.sinks import ChangeSource
 from headrace.pipeline.quality import ExpectationView, expect
@@ -443,8 +442,9 @@ def test_from_the_command_line(
 ) -> None:
     root = tmp_path / "root"
     roots.history(root, VISITED)
-    for given in ("resolve_pipeline", "resolve_to_run"):
-        monkeypatch.setattr(deployments, given, lambda reference: VISITED)
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines/shop.py").write_text("from tests.process.test_adopting import VISITED\n")
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(tmp_path / "pipelines"))
 
     def said(*arguments: str) -> str:
         result = CliRunner().invoke(app, [*arguments, "--root", root.as_uri()])

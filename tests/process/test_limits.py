@@ -11,13 +11,13 @@ import pytest
 
 import headrace as hr
 from headrace.audit.limits import check_limits
-from headrace.audit.run import run_audit
 from headrace.audit.store import LimitExceededError, StaleDataError, read_audit
 from headrace.pipeline.quality import Severity
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.recover import recover
 from headrace.runs.reporting.results import RunResult, from_json, to_json
+from headrace_lab.fault_plans import HoldRequest, Operation, disturb_stores
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.names import MAIN, PUBLISHED
@@ -125,18 +125,24 @@ def test_what_a_run_holds_back_is_no_error_of_it_where_somebody_else_says_so(dep
     assert (stale.status, stale.epochs, deployed.is_published()) == ("succeeded", (), True)
 
 
-def test_what_somebody_published_meanwhile_stands(deployed: Deployed, monkeypatch: pytest.MonkeyPatch) -> None:
-    def audited_and_released(**given: Any) -> Any:
-        outcome = run_audit(**given)
-        deployed.catalog.release(outcome.to_snapshot, "ada: she is quicker")
-        return outcome
+def test_what_somebody_published_meanwhile_stands(deployed: Deployed) -> None:
+    catalog = deployed.catalog
 
-    monkeypatch.setattr("headrace.runs.publishing.audits.run_audit", audited_and_released)
+    def release_main() -> None:
+        refs = catalog.head().refs
+        if refs[MAIN] != refs.get(PUBLISHED):
+            catalog.release(refs[MAIN], "ada: she is quicker")
+
+    def release_while_audited(operation: Operation) -> HoldRequest | None:
+        is_audit = operation.kind == "put" and "/audits/" in operation.path
+        return HoldRequest(release_main) if is_audit else None
+
     deployed.land("1.json", good=1)
-    result = process(TOLERANT, deployed.root, deployed.options(defer_verdict=True))
+    with disturb_stores(release_while_audited):
+        result = process(TOLERANT, deployed.root, deployed.options(defer_verdict=True))
     assert (result.published, deployed.is_published()) == (result.snapshot, True)
     deployed.land("2.json", good=1)
-    with pytest.raises(PublishConflictError):
+    with disturb_stores(release_while_audited), pytest.raises(PublishConflictError):
         process(TOLERANT, deployed.root, deployed.options())
 
 

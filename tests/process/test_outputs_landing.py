@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 import headrace as hr
 from headrace import col
-from headrace.cli import deployments
 from headrace.cli.main import app
 from headrace.read.snapshots.read_names import dropped_files
 from headrace.read.views.columns import View
@@ -211,8 +210,9 @@ def test_a_new_output_waits_if_it_takes_what_has_landed_again(executor: Executed
 
 
 def test_commands_name_the_output(executor: Executed, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployments, "resolve_pipeline", lambda reference: SHOP)
-    monkeypatch.setattr("headrace.read.pipeline_reader.PipelineReader._needed_definition", lambda *_: SHOP)
+    (root / "pipelines").mkdir()
+    (root / "pipelines/shop.py").write_text("from tests.process.outputs import SHOP\n")
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(root / "pipelines"))
     for command, folder in (("replay-late", "late"), ("replay-rejected", "rejected")):
         result = CliRunner().invoke(app, [command, "shop.visits", "--root", root.as_uri()])
         assert result.exit_code == 0, result.stderr

@@ -1,5 +1,6 @@
 """Functions over the rows of a group, for tests."""
 
+import os
 import random
 import threading
 from datetime import UTC, datetime
@@ -22,6 +23,11 @@ def ranked(rows: pa.Table) -> pa.Table:
 def summed(rows: pa.Table) -> pa.Table:
     """One row of all."""
     return pa.table({"total": pa.array([pc.sum(rows.column("price")).as_py()], pa.int64())})
+
+
+def summed_unless_told(rows: pa.Table) -> pa.Table:
+    """The same, or no row where ``SUM_NOTHING`` is set: as the code of a user that was changed."""
+    return nothing(rows) if os.environ.get("SUM_NOTHING") else summed(rows)
 
 
 def running(rows: pa.Table) -> pa.Table:
