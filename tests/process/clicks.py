@@ -62,33 +62,33 @@ SESSIONS = clicks(Sessions(timedelta(minutes=30)), name="click_sessions")
 MODEST = (expect("column_values_to_be_between", column="spent", min_value=0, max_value=1000),)
 
 
-def records(file: int) -> list[dict[str, object]]:
+def records(file: int, users: int = USERS) -> list[dict[str, object]]:
     """Clicks of one file: every user, spread over an hour and a half that overlaps the files beside it."""
-    found = []
-    for user in range(USERS):
+    rows = []
+    for user in range(users):
         for number in range(4):
-            at = START + timedelta(minutes=60 * file + (user * 7 + number * 23) % 90)
-            found.append({"user": f"u{user}", "at": at.isoformat(), "price": user + number + file})
-    return found
+            moment = START + timedelta(minutes=60 * file + (user * 7 + number * 23) % 90)
+            rows.append({"user": f"u{user}", "at": moment.isoformat(), "price": user + number + file})
+    return rows
 
 
-def land(root: Path, first: int = 0, last: int = FILES) -> None:
-    """Land files ``first`` to ``last`` (exclusive)."""
+def land(root: Path, first: int = 0, last: int = FILES, users: int = USERS) -> None:
+    """Land files ``first`` to ``last`` (exclusive) of so many users."""
     folder = root / "landing" / "clicks"
     folder.mkdir(parents=True, exist_ok=True)
     for file in range(first, last):
-        lines = "".join(json.dumps(record) + "\n" for record in records(file))
+        lines = "".join(json.dumps(record) + "\n" for record in records(file, users))
         (folder / f"part-{file:05d}.jsonl").write_text(lines)
 
 
-def truth(last: int = FILES) -> dict[tuple[str, datetime], tuple[int, int]]:
+def truth(last: int = FILES, users: int = USERS) -> dict[tuple[str, datetime], tuple[int, int]]:
     """Clicks and money per user and hour."""
     number: Counter[tuple[str, datetime]] = Counter()
-    spent: Counter[tuple[str, datetime]] = Counter()
+    spent_by_place: Counter[tuple[str, datetime]] = Counter()
     for file in range(last):
-        for record in records(file):
-            at = datetime.fromisoformat(str(record["at"]))
-            place = str(record["user"]), at.replace(minute=0)
+        for record in records(file, users):
+            moment = datetime.fromisoformat(str(record["at"]))
+            place = str(record["user"]), moment.replace(minute=0)
             number[place] += 1
-            spent[place] += int(str(record["price"]))
-    return {place: (number[place], spent[place]) for place in number}
+            spent_by_place[place] += int(str(record["price"]))
+    return {place: (number[place], spent_by_place[place]) for place in number}

@@ -14,7 +14,6 @@ from headrace_snapshots.format.manifest import MANY
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.names import ObjectKind, object_folder
 from headrace_snapshots.store import open_store
-from tests.process import clicks
 from tests.process.clicks import CLICKS, land, truth
 from tests.process.test_process import current
 
@@ -22,20 +21,20 @@ pytestmark = pytest.mark.slow  # whole runs
 
 NAME = CLICKS.name
 PARTS = MANY.value + 8
+USERS = 10 * PARTS
 
 
 def run(root: Path, number: int) -> Catalog:
     """A run of one epoch more, whose results are right; the catalog after it."""
-    land(root, number, number + 1)
+    land(root, number, number + 1, USERS)
     process(CLICKS, root.as_uri(), RunOptions(f"run-{number}", executor="local"))
-    assert current(CLICKS, root) == truth(number + 1)
+    assert current(CLICKS, root) == truth(number + 1, USERS)
     return Catalog(open_store(root.as_uri()), NAME)
 
 
 @pytest.fixture
 def _many_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As many tasks as a cluster has, each with a few keys."""
-    monkeypatch.setattr(clicks, "USERS", 10 * PARTS)
     monkeypatch.setenv("HEADRACE_TASKS", str(PARTS))
     with set_sizes(task_bytes=1):
         yield
@@ -47,8 +46,8 @@ def test_runs_go_on_from_layers_in_nodes(tmp_path: Path) -> None:
         catalog = run(tmp_path, number)
     head = catalog.manifest(catalog.head().refs["main"])
     assert head.format == 6
-    stored = {Path(info.path).stem for info in catalog.store.list(object_folder(NAME, ObjectKind.INDEX))}
-    assert {node.id for node in head.nodes} <= stored
+    stored_paths = {Path(info.path).stem for info in catalog.store.list(object_folder(NAME, ObjectKind.INDEX))}
+    assert {node.id for node in head.nodes} <= stored_paths
     assert fsck(catalog, deep=True).problems == ()
     check_catalog(catalog.store, NAME)
 
@@ -58,8 +57,10 @@ def test_a_run_falls_back_where_a_node_is_lost(tmp_path: Path) -> None:
     for number in range(3):
         catalog = run(tmp_path, number)
     head = catalog.head().refs["main"]
-    before, now = ({node.id for node in catalog.manifest(one).layer_nodes} for one in [*_line(catalog, head)][1::-1])
-    for node in now - before:
+    nodes_before, now = (
+        {node.id for node in catalog.manifest(one).layer_nodes} for one in [*_line(catalog, head)][1::-1]
+    )
+    for node in now - nodes_before:
         catalog.store.delete(f"{object_folder(NAME, ObjectKind.INDEX)}{node}.json")
     catalog = run(tmp_path, 3)
     assert head not in [*_line(catalog, catalog.head().refs["main"])]
