@@ -78,15 +78,15 @@ def pipelines(kind: str, lateness: str | None, executor: str = "local", **roots:
 def as_one(kind: str, lateness: str | None) -> hr.Pipeline:
     """The same stages in one pipeline, each an output of its own."""
     when, how = UPSTREAM[kind]
-    after = {"when": FINE, "how": hr.retracting(lateness)}
+    late_parts = {"when": FINE, "how": hr.retracting(lateness)}
     return hr.Pipeline(
         "one",
         CLICKS,
         executor="local",
         outputs={
             "first": hr.Output(key="k", what=FIRST, where=hr.FixedWindows("10m"), when=when, how=how),
-            "second": hr.Output(of="first", key="k", what=of_panes(kind), where=hr.FixedWindows("1h"), **after),
-            "third": hr.Output(of="second", what=THIRD, where=hr.FixedWindows("2h"), **after),
+            "second": hr.Output(of="first", key="k", what=of_panes(kind), where=hr.FixedWindows("1h"), **late_parts),
+            "third": hr.Output(of="second", what=THIRD, where=hr.FixedWindows("2h"), **late_parts),
         },
     )
 
@@ -172,9 +172,9 @@ class Chain:
         if head is None:
             return
         line = [link.snapshot_id for link in catalog.lineage(head)]
-        back = "beginning" if len(line) == 1 or self.random.random() < 0.1 else self.random.choice(line[1:5])
-        self.done.append(f"back {number} {line.index(back) if back in line else back}")
-        self.handles[number].rollback(to=back)
+        target = "beginning" if len(line) == 1 or self.random.random() < 0.1 else self.random.choice(line[1:5])
+        self.done.append(f"back {number} {line.index(target) if target in line else target}")
+        self.handles[number].rollback(to=target)
 
     def promote(self, number: int) -> None:
         self.done.append(f"backfill {number}")
@@ -194,10 +194,10 @@ class Chain:
         head = catalog.head().refs.get(MAIN)
         line = [] if head is None else [link.snapshot_id for link in catalog.lineage(head)]
         if len(line) > 1:
-            to = self.random.choice(line[1:5])
-            self.done.append(f"recover {number} {line.index(to)}")
+            target = self.random.choice(line[1:5])
+            self.done.append(f"recover {number} {line.index(target)}")
             with suppress(ReadersCannotFollowError):
-                self.handles[number].recover(to, with_readers=True)
+                self.handles[number].recover(target, with_readers=True)
 
     def travel(self) -> None:
         """Input that goes on, so that windows expire, and upstreams that go back meanwhile."""

@@ -77,11 +77,11 @@ class SparkStandIn(LocalExecution):
     @contextmanager
     def stand_in(cls) -> Iterator[list[str]]:
         """Inside, runs take it for Spark; when it began."""
-        begun: list[str] = []
-        cls.begun = begun
+        starts: list[str] = []
+        cls.begun = starts
         fake = replace(EXECUTORS["spark"], open=lambda run, _: cls(run.pipeline, run.store, run.landing))
         with EXECUTORS.replace_part("spark", fake):
-            yield begun
+            yield starts
 
 
 @contextmanager
@@ -92,8 +92,10 @@ def computing(engine: Callable[[LocalExecution, Attempts], TasksEngine]) -> Iter
         def engine(self, attempts: Attempts) -> Any:
             return engine(self, attempts)
 
-    made = replace(EXECUTORS["local"], open=lambda run, _: Computing(run.pipeline, run.store, run.landing))
-    with EXECUTORS.replace_part("local", made):
+    computing_executor = replace(
+        EXECUTORS["local"], open=lambda run, _: Computing(run.pipeline, run.store, run.landing)
+    )
+    with EXECUTORS.replace_part("local", computing_executor):
         yield
 
 

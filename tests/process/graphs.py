@@ -60,9 +60,9 @@ def land(root: Path, number: int, edges: Iterable[Dated]) -> None:
     folder = root / "landing" / "links"
     folder.mkdir(parents=True, exist_ok=True)
     records = [
-        {"a": a, "b": b, "w": w, "at": (START + timedelta(minutes=dated.minute)).isoformat()}
-        for dated in edges
-        for a, b, w in [dated.edge]
+        {"a": a, "b": b, "w": w, "at": (START + timedelta(minutes=edge.minute)).isoformat()}
+        for edge in edges
+        for a, b, w in [edge.edge]
     ]
     (folder / f"{number:04}.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
 
@@ -96,12 +96,12 @@ def least_reachable(edges: Sequence[Edge]) -> dict[int, int]:
 
 def shortest(edges: Sequence[Edge]) -> dict[int, int]:
     """The distance of each vertex that can be reached from 0, by Bellman and Ford."""
-    known = {0: 0} if any(0 in edge[:2] for edge in edges) else {}
+    known_lengths = {0: 0} if any(0 in edge[:2] for edge in edges) else {}
     for _ in range(len(edges) + 1):
         for a, b, w in edges:
-            if a in known and known[a] + w < known.get(b, known[a] + w + 1):
-                known[b] = known[a] + w
-    return known
+            if a in known_lengths and known_lengths[a] + w < known_lengths.get(b, known_lengths[a] + w + 1):
+                known_lengths[b] = known_lengths[a] + w
+    return known_lengths
 
 
 Oracle = Callable[[Sequence[Edge]], Mapping[int, int]]
@@ -114,6 +114,6 @@ KINDS: Mapping[str, tuple[Callable[..., hr.Pipeline], Oracle]] = {
 def by_hour(edges: Iterable[Dated]) -> dict[datetime, list[Edge]]:
     """Edges by the hour that they are in."""
     hours: defaultdict[datetime, list[Edge]] = defaultdict(list)
-    for dated in edges:
-        hours[START + timedelta(hours=dated.minute // 60)].append(dated.edge)
+    for edge in edges:
+        hours[START + timedelta(hours=edge.minute // 60)].append(edge.edge)
     return hours

@@ -96,8 +96,8 @@ class Live:
         return result
 
     def rehearse(self, branch: str = "fix") -> PatchRehearsal:
-        found: PatchRehearsal = self.history.promote(branch, patch=True, dry_run=True)
-        return found
+        rehearsal: PatchRehearsal = self.history.promote(branch, patch=True, dry_run=True)
+        return rehearsal
 
     def refs(self) -> Mapping[str, str]:
         return dict(self.catalog.head().refs)
@@ -106,8 +106,8 @@ class Live:
         return values(self.pipeline, read(self.pipeline, self.root, "current", branch).to_pylist())
 
     def panes(self, branch: str = "published") -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = read(self.pipeline, self.root, "panes", branch).to_pylist()
-        return found
+        found_rows: list[dict[str, Any]] = read(self.pipeline, self.root, "panes", branch).to_pylist()
+        return found_rows
 
     def check(self) -> None:
         """All that must hold of any root, and: the panes folded are what readers of ``current`` see."""
@@ -127,14 +127,14 @@ def later(pane: Mapping[str, Any]) -> tuple[int, int]:
 
 def values(made: hr.Pipeline, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Rows without what is said of their panes."""
-    named = [*made.key_types, "window_start", "window_end", *made.value_types]
-    return sorted(tuple(row[name] for name in named) for row in rows)
+    column_names = [*made.key_types, "window_start", "window_end", *made.value_types]
+    return sorted(tuple(row[name] for name in column_names) for row in rows)
 
 
 def hour(row: Row) -> int:
     """When the window of a row begins."""
-    found: int = (row[1] - START) // timedelta(hours=1)
-    return found
+    hour_number: int = (row[1] - START) // timedelta(hours=1)
+    return hour_number
 
 
 def late_for_main(folder: Path) -> Live:

@@ -112,7 +112,7 @@ class History:
     def seen(self) -> dict[str, str]:
         """What readers see of each output."""
         refs = self.handle.catalog.head().refs
-        return {_output(name): at for name, at in published_of(refs).items()}
+        return {_output(name): snapshot for name, snapshot in published_of(refs).items()}
 
     # What is done
 
@@ -134,8 +134,8 @@ class History:
         catalog = self.handle.catalog
         newest = next(iter(catalog.entries()))
         assert newest.kind is not Kind.ROLLBACK
-        for output, at in self.seen().items():
-            self.may_see[output].add(at)
+        for output, snapshot in self.seen().items():
+            self.may_see[output].add(snapshot)
 
     def good(self) -> None:
         self.land(self.choice.randrange(1, 3))
@@ -185,30 +185,32 @@ class History:
         line = [] if main is None else [link.snapshot_id for link in catalog.lineage(main)]
         if len(line) < 2:
             return
-        to = self.choice.choice(line[1:6])
-        before, expected = catalog.head().refs, self.expected(to, line)
+        target = self.choice.choice(line[1:6])
+        refs_before, expected = catalog.head().refs, self.expected(target, line)
         try:
             if recovers:
-                foreseen = self.handle.recovery_cut(to).moves[0].given_up
-                self.root[self.pipeline(to)].recover(to, publish=False)
+                foreseen = self.handle.recovery_cut(target).moves[0].given_up
+                self.root[self.pipeline(target)].recover(target, publish=False)
             else:
-                foreseen = self.handle.rollback(to=to, dry_run=True)
-                self.handle.rollback(to=to)
+                foreseen = self.handle.rollback(to=target, dry_run=True)
+                self.handle.rollback(to=target)
         except (RefusedError, MissingSnapshotError) as error:
-            assert catalog.head().refs == before, "nothing has moved"
+            assert catalog.head().refs == refs_before, "nothing has moved"
             assert None in expected.values() or "expired" in str(error), (error, expected)
             if "would see nothing" in str(error):
-                assert f"`headrace release p.{_named(error)} {to}`" in str(error)
+                assert f"`headrace release p.{_named(error)} {target}`" in str(error)
             return
         assert foreseen is not None
-        assert {_output(n): at for n, at in published_of(self._refs_after(foreseen.moves, before)).items()} == expected
+        assert {
+            _output(n): snapshot for n, snapshot in published_of(self._refs_after(foreseen.moves, refs_before)).items()
+        } == expected
         assert self.seen() == expected
         assert {*published_of(catalog.head().refs)} <= {*self._there()} or recovers
 
     @staticmethod
     def _refs_after(moves: Any, before: Any) -> dict[str, str]:
-        refs = {**before, **{ref: after for ref, (_, after) in moves.items()}}
-        return {ref: at for ref, at in refs.items() if at is not None}
+        refs = {**before, **{ref: new_snapshot for ref, (_, new_snapshot) in moves.items()}}
+        return {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
 
     def expected(self, to: str, line: list[str]) -> dict[str, str | None]:
         """What readers of each output see once main is at ``to``: what they see, if that is not newer; else the newest
@@ -217,8 +219,8 @@ class History:
         older = line[line.index(to) :]
         had = {_output(name) for name in output_names(self.handle.catalog.manifest(to))}
         return {
-            output: at if at in older else next((one for one in older if one in self.may_see[output]), None)
-            for output, at in self.seen().items()
+            output: snapshot if snapshot in older else next((one for one in older if one in self.may_see[output]), None)
+            for output, snapshot in self.seen().items()
             if output in had
         }
 
@@ -230,8 +232,8 @@ class History:
         catalog = self.handle.catalog
         if (main := catalog.head().refs.get("main")) is None:
             return
-        parked = {*StoredProgress.from_manifest(catalog.manifest(main)).parked}
-        if parked:
+        parked_outputs = {*StoredProgress.from_manifest(catalog.manifest(main)).parked}
+        if parked_outputs:
             return
         try:
             self.handle.release("main", message="ada: it is so")
@@ -260,8 +262,8 @@ class History:
 
     def check(self) -> None:
         """After each step: readers see nothing that they may not, and no sum that no audit passes."""
-        for output, at in self.seen().items():
-            assert at in self.may_see[output], (output, at)
+        for output, snapshot in self.seen().items():
+            assert snapshot in self.may_see[output], (output, snapshot)
         if "hours" in self.seen() and not self.was_released:
             name = next(name for name in published_of(self.handle.catalog.head().refs) if _output(name) == "hours")
             rows = self.root["p"][name].current().to_arrow().to_pylist()
@@ -272,12 +274,23 @@ class History:
     def _check_rows(self) -> None:
         """Where readers see rows and what is taken of them in one snapshot, these belong together."""
         names = published_of(self.handle.catalog.head().refs)
-        at = {_output(name): (name, snapshot) for name, snapshot in names.items()}
-        if "lines" not in at or at["lines"][1:] != at.get("dearest", ())[1:]:
+        snapshot_of_output = {_output(name): (name, snapshot) for name, snapshot in names.items()}
+        if (
+            "lines" not in snapshot_of_output
+            or snapshot_of_output["lines"][1:] != snapshot_of_output.get("dearest", ())[1:]
+        ):
             return
-        lines, dearest = (self.root["p"][at[output][0]].current().to_json() for output in ("lines", "dearest"))
-        if at["lines"][1:] == at.get("hours", ())[1:] == at.get("matched", ())[1:]:
-            hours, matches = (self.root["p"][at[output][0]].current().to_json() for output in ("hours", "matched"))
+        lines, dearest = (
+            self.root["p"][snapshot_of_output[output][0]].current().to_json() for output in ("lines", "dearest")
+        )
+        if (
+            snapshot_of_output["lines"][1:]
+            == snapshot_of_output.get("hours", ())[1:]
+            == snapshot_of_output.get("matched", ())[1:]
+        ):
+            hours, matches = (
+                self.root["p"][snapshot_of_output[output][0]].current().to_json() for output in ("hours", "matched")
+            )
             sales = {row["hour"]: row["sales"] for row in hours}
             assert _triples(matches) == sorted((row["hour"], row["price"], sales[row["hour"]]) for row in lines)
         assert {row["hour"]: row["price"] for row in dearest} == _largest((row["hour"], row["price"]) for row in lines)

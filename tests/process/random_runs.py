@@ -81,29 +81,29 @@ def check(
     note(f"{pipeline!r}")
     with TemporaryDirectory() as folder:
         root = Path(folder)
-        landed = run(scenario, root, schedule, executors, spark)
+        landed_result = run(scenario, root, schedule, executors, spark)
         catalog = Catalog(open_store(root.as_uri()), pipeline.name)
         head = catalog.head().refs.get("main")
         if head is None:  # nothing landed, nothing was due
             return
-        recorded = recorded_of(catalog, head, landed, made)
+        recorded = recorded_of(catalog, head, landed_result, made)
         note(f"{recorded!r}")
         expected = run_outputs(pipeline, recorded, functions)
         manifests = list(catalog.ancestry(head))[::-1]
-        outputs = [_Output(alone, root, output) for output, alone in pipeline.by_output.items()]
+        outputs = [_Output(own_pipeline, root, output) for output, own_pipeline in pipeline.by_output.items()]
         for each in outputs:
-            found = each.panes("main", len(recorded))
+            found_rows = each.panes("main", len(recorded))
             for number, (result, manifest) in enumerate(zip(expected[each.name], manifests, strict=True)):
-                assert_same(found[number], by_window(rendered(pane) for pane in result.panes))
+                assert_same(found_rows[number], by_window(rendered(pane) for pane in result.panes))
                 _check_accounts(seen_by(manifest, each.name), result, each.alone)
             each.check_side_outputs(expected[each.name])
         if schedule.mode is Mode.MICRO_BATCH:
-            replayed = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executors[0])
-            process(pipeline, root.as_uri(), replayed, spark=spark)
+            replay_options = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executors[0])
+            process(pipeline, root.as_uri(), replay_options, spark=spark)
             for each in outputs:
-                once = each.panes("main", len(recorded))
-                for again, before in zip(each.panes("again", len(recorded)), once, strict=True):
-                    assert_same(again, before)
+                first_rows = each.panes("main", len(recorded))
+                for second_panes, first_panes in zip(each.panes("again", len(recorded)), first_rows, strict=True):
+                    assert_same(second_panes, first_panes)
 
 
 def check_cut(whole: Scenario, cut: Scenario, schedule: Schedule, output: str) -> None:
@@ -112,7 +112,7 @@ def check_cut(whole: Scenario, cut: Scenario, schedule: Schedule, output: str) -
     """
     note(f"{cut.pipeline!r}")
     epochs: list[list[Windows]] = []
-    dropped: list[list[Counter[str]]] = []
+    dropped_counts: list[list[Counter[str]]] = []
     for scenario in (whole, cut):
         with TemporaryDirectory() as folder:
             root = Path(folder)
@@ -120,13 +120,13 @@ def check_cut(whole: Scenario, cut: Scenario, schedule: Schedule, output: str) -
             catalog = Catalog(open_store(root.as_uri()), scenario.pipeline.name)
             head = catalog.head().refs.get("main")
             line = [] if head is None else [*catalog.ancestry(head)]
-            alone = scenario.pipeline.by_output[output]
-            epochs.append(panes(alone, root, "main", len(line), output) if line else [])
-            dropped.append([Counter({name: manifest.counts[name] for name in DROPPED}) for manifest in line])
+            own_pipeline = scenario.pipeline.by_output[output]
+            epochs.append(panes(own_pipeline, root, "main", len(line), output) if line else [])
+            dropped_counts.append([Counter({name: manifest.counts[name] for name in DROPPED}) for manifest in line])
     assert len(epochs[0]) == len(epochs[1])
     for one, other in zip(*epochs, strict=True):
         assert_same(one, other)
-    assert dropped[0] == dropped[1]
+    assert dropped_counts[0] == dropped_counts[1]
 
 
 DROPPED = (
@@ -167,8 +167,8 @@ def _check_accounts(manifest: Manifest, result: EpochResult, alone: Pipeline) ->
     assert counts["late_dropped"] + counts["late_panes_dropped"] == late_records + late_panes
     assert counts["closed_dropped"] == causes[DropCause.CLOSED]
     assert counts["retractions_dropped"] == sum(not (drop.is_late and _is_record(alone, drop)) for drop in retractions)
-    assert counts["rejected"] == sum(not rejected.is_pane for rejected in result.rejected)
-    assert counts["rejected_panes"] == sum(rejected.is_pane for rejected in result.rejected)
+    assert counts["rejected"] == sum(not rejection.is_pane for rejection in result.rejected)
+    assert counts["rejected_panes"] == sum(rejection.is_pane for rejection in result.rejected)
     assert sum(each["records"] for each in progress["ahead"]) == len(result.ahead)
 
 
@@ -186,7 +186,7 @@ class _Output:
 
     def check_side_outputs(self, expected: Sequence[EpochResult]) -> None:
         """Late records and dead letters of each epoch: as many as the reference drops, for its reasons."""
-        late, rejected = (
+        late, rejected_rows = (
             read(self.alone, self.root.as_uri(), view, "main", self.name).to_pylist() for view in ("late", "rejected")
         )
         for epoch, result in enumerate(expected):
@@ -208,7 +208,7 @@ class _Output:
                 "event time is null" if each.column == "event_time" else _reason(each.column)
                 for each in result.rejected
             )
-            letters = [row for row in rejected if row["epoch"] == epoch]
+            letters = [row for row in rejected_rows if row["epoch"] == epoch]
             of_all = () if self.alone.upstream else (None,)
             own_letters = [row for row in letters if row.get("output") in (*of_all, self.name)]
             if all(row.get("output") is not None or not self.name for row in own_letters):
@@ -241,7 +241,7 @@ def run(
 ) -> Mapping[str, Sequence[Record]]:
     """Lands the records of each epoch as a file for each input and runs now and then; records by file."""
     pipeline, epochs = scenario.pipeline, scenario.epochs
-    landed: dict[str, Sequence[Record]] = {}
+    landed_records: dict[str, Sequence[Record]] = {}
     clock = MIN_INSTANT
     for each in pipeline.inputs:
         (root / each.source.path).mkdir()
@@ -251,7 +251,7 @@ def run(
             records = epoch.records if each.name == OWN else epoch.union.get(each.name, ())
             if records:
                 path = f"{each.source.path}/{number:04}.{each.source.format}"
-                landed[path] = land(root / path, each.source, records)
+                landed_records[path] = land(root / path, each.source, records)
         is_last = number == len(epochs) - 1
         is_batch = schedule.mode is Mode.BATCH
         if is_last or (schedule.runs[number] and not is_batch):
@@ -263,7 +263,7 @@ def run(
                 executor=executors[number % len(executors)],
             )
             process(pipeline, root.as_uri(), options, spark=spark, now=lambda: moment(clock))  # noqa: B023 - run at once
-    return landed
+    return landed_records
 
 
 def land(path: Path, source: FileSource, records: Sequence[Record]) -> Sequence[Record]:
@@ -274,9 +274,9 @@ def land(path: Path, source: FileSource, records: Sequence[Record]) -> Sequence[
         columns = nested(source, {name: rows[name].combine_chunks() for name in schema.names})
         pq.write_table(pa.table({name: objects(values) for name, values in columns.items()}), path)
         return records
-    told = [finite(row) for row in records]
-    path.write_text("".join(f"{json.dumps(nested(source, written(row, source.types)))}\n" for row in told))
-    return told
+    finite_records = [finite(row) for row in records]
+    path.write_text("".join(f"{json.dumps(nested(source, written(row, source.types)))}\n" for row in finite_records))
+    return finite_records
 
 
 def nested(source: FileSource, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,10 +284,10 @@ def nested(source: FileSource, row: Mapping[str, Any]) -> dict[str, Any]:
     objects_: dict[str, Any] = {}
     for name, value in row.items():
         *outer, last = source.fields[name].path
-        inside = objects_
+        objects_inside = objects_
         for part in outer:
-            inside = inside.setdefault(part, {})
-        inside[last] = value
+            objects_inside = objects_inside.setdefault(part, {})
+        objects_inside[last] = value
     return objects_
 
 
@@ -313,9 +313,9 @@ def written(row: Record, schema: Schema) -> dict[str, Any]:
 
 def moment(at: int) -> datetime:
     """An instant as a time in UTC."""
-    found = to_datetime(Instant(at))
-    assert found is not None
-    return found
+    calendar_time = to_datetime(Instant(at))
+    assert calendar_time is not None
+    return calendar_time
 
 
 _WRITTEN: Mapping[DataType, Callable[[Any], str]] = {
@@ -330,16 +330,16 @@ Windows = dict[Any, list[tuple[Any, ...]]]
 
 def panes(pipeline: Pipeline, root: Path, branch: str, epochs: int, output: str = "") -> list[Windows]:
     """What readers see of each epoch, by (key, window) and in order."""
-    found: list[list[tuple[Any, ...]]] = [[] for _ in range(epochs)]
+    panes_by_epoch: list[list[tuple[Any, ...]]] = [[] for _ in range(epochs)]
     table = read(pipeline, root.as_uri(), "panes", branch, output)
     rows = _with_instants(table).to_pylist()
     for row in sorted(rows, key=lambda row: (row["epoch"], row["sequence"])):
         key = tuple(row[name] for name in pipeline.stages[-1].key_types)
         values = tuple(plain(row[name]) for name in pipeline.value_types)
         times = [row[name] for name in ("window_start", "window_end", "pane_time")]
-        about = [row[name] for name in ("timing", "pane_index", "nonspeculative_index", "is_first", "is_last")]
-        found[row["epoch"]].append((key, *times, *about, row["is_retraction"], values))
-    return [by_window(rows) for rows in found]
+        traits = [row[name] for name in ("timing", "pane_index", "nonspeculative_index", "is_first", "is_last")]
+        panes_by_epoch[row["epoch"]].append((key, *times, *traits, row["is_retraction"], values))
+    return [by_window(rows) for rows in panes_by_epoch]
 
 
 def _with_instants(table: pa.Table) -> pa.Table:
@@ -353,9 +353,9 @@ def _with_instants(table: pa.Table) -> pa.Table:
 def rendered(pane: Pane) -> tuple[Any, ...]:
     """A pane as ``panes`` gives it: readers see NULL for times without end."""
     ends = (*pane.window, pane.timestamp)
-    times = [at if MIN_INSTANT < at < GLOBAL_WINDOW_END - 1 else None for at in ends]
-    about = (pane.timing.value, pane.index, pane.nonspeculative_index, pane.is_first, pane.is_last, pane.is_retraction)
-    return (pane.key, *times, *about, tuple(plain(value) for value in pane.values))
+    times = [instant if MIN_INSTANT < instant < GLOBAL_WINDOW_END - 1 else None for instant in ends]
+    traits = (pane.timing.value, pane.index, pane.nonspeculative_index, pane.is_first, pane.is_last, pane.is_retraction)
+    return (pane.key, *times, *traits, tuple(plain(value) for value in pane.values))
 
 
 def plain(value: Any) -> Any:
@@ -369,10 +369,10 @@ def plain(value: Any) -> Any:
 
 def by_window(rows: Any) -> Windows:
     """Rows by key and window, in order."""
-    found: Windows = {}
+    windows: Windows = {}
     for row in rows:
-        found.setdefault(row[:3], []).append(row)
-    return found
+        windows.setdefault(row[:3], []).append(row)
+    return windows
 
 
 def assert_same(found: Windows, expected: Windows) -> None:

@@ -58,8 +58,8 @@ def land_clicks(root: Path, first: int, last: int) -> None:
     land_with_ids(root, first, last)
     for file in range(first, last):
         late = {"id": f"{file}-late", "user": "u1", "price": 9, "at": (START - timedelta(days=2)).isoformat()}
-        with (root / "landing" / "clicks" / f"part-{file:05d}.jsonl").open("a") as out:
-            out.write(json.dumps(late) + "\n")
+        with (root / "landing" / "clicks" / f"part-{file:05d}.jsonl").open("a") as stream:
+            stream.write(json.dumps(late) + "\n")
 
 
 def with_outputs(shop: Pipeline = BEFORE, **outputs: hr.Output) -> Pipeline:
@@ -112,7 +112,7 @@ class Roots:
         return self._root(f"whole-{last}", shop, make)
 
     def _root(self, kind: str, shop: Pipeline, make: Callable[[Path], None]) -> Path:
-        same = (root for of, root in self.made if of is shop and root.name == kind)
+        same = (root for owner, root in self.made if owner is shop and root.name == kind)
         root = next(same, None)
         if root is None:
             root = self.folder / str(len(self.made)) / kind
@@ -151,26 +151,29 @@ def assert_same(root: Path, whole: Path, shop: Pipeline) -> None:
         if any(own.get("adopted") == manifest.epoch for own in manifest.schema["outputs"].values())
         and not manifest.timings  # else the output came with the epoch
     }
-    opened = hr.open(root.as_uri())["shop"]
+    shop_handle = hr.open(root.as_uri())["shop"]
     for output in shop.outputs:
         for view in (*VIEWS, "rejected"):
-            assert rows_of(opened, output, view, adoptions) == rows_of_whole(whole, output, view), (output, view)
+            assert rows_of(shop_handle, output, view, adoptions) == rows_of_whole(whole, output, view), (output, view)
     check_catalog(open_store(root.as_uri()), "shop")
 
 
 def test_a_changed_output_comes_back_with_what_reads_it(executor: Executed, roots: Roots, tmp_path: Path) -> None:
     root = tmp_path / "root"
     roots.history(root, HOURLY)
-    before = line(catalog_of(root))[-1]
-    assert {*parked_in(before)} == {"hourly", "days", "both"}
-    seen = published_of(catalog_of(root).head().refs)
+    manifest_before = line(catalog_of(root))[-1]
+    assert {*parked_in(manifest_before)} == {"hourly", "days", "both"}
+    seen_refs = published_of(catalog_of(root).head().refs)
     head = adopted(executor, root, HOURLY, "hourly")
     assert parked_in(head) == {}
-    assert published_of(catalog_of(root).head().refs) == seen, "readers see nothing of it yet"
-    for named, then in ((head.tables, before.tables), (head.logs, before.logs)):
-        others = {name: value for name, value in then.items() if name.startswith(("visits/", "daily/"))}
-        assert {name: named[name] for name in others} == others
-        assert (head.tables["ids"], head.logs["inputs"]) == (before.tables["ids"], before.logs["inputs"])
+    assert published_of(catalog_of(root).head().refs) == seen_refs, "readers see nothing of it yet"
+    for new_tables, old_tables in ((head.tables, manifest_before.tables), (head.logs, manifest_before.logs)):
+        others = {name: value for name, value in old_tables.items() if name.startswith(("visits/", "daily/"))}
+        assert {name: new_tables[name] for name in others} == others
+        assert (head.tables["ids"], head.logs["inputs"]) == (
+            manifest_before.tables["ids"],
+            manifest_before.logs["inputs"],
+        )
     assert_same(root, roots.whole(HOURLY), HOURLY)
     assert head.fingerprint == line(catalog_of(roots.whole(HOURLY)))[-1].fingerprint
     executor.audit(HOURLY, root.as_uri(), RunOptions("audit"))
@@ -238,25 +241,25 @@ def test_a_new_output_gets_its_history(executor: Executed, roots: Roots, tmp_pat
 
 def test_of_an_output_that_reads_others_only_that_is_adopted(executor: Executed, roots: Roots, tmp_path: Path) -> None:
     root = tmp_path / "root"
-    changed = with_outputs(days=replace(DAYS, what={"spent": col("spent").max()}))
-    roots.history(root, changed)
-    before = line(catalog_of(root))[-1]
-    head = adopted(executor, root, changed, "days")
-    own = {name: value for name, value in before.tables.items() if name.startswith("hourly/")}
+    changed_pipeline = with_outputs(days=replace(DAYS, what={"spent": col("spent").max()}))
+    roots.history(root, changed_pipeline)
+    manifest_before = line(catalog_of(root))[-1]
+    head = adopted(executor, root, changed_pipeline, "days")
+    own = {name: value for name, value in manifest_before.tables.items() if name.startswith("hourly/")}
     assert {name: head.tables[name] for name in own} == own, "it is computed in the branch, and not adopted"
-    assert_same(root, roots.whole(changed), changed)
+    assert_same(root, roots.whole(changed_pipeline), changed_pipeline)
 
 
 def test_readers_of_a_copy_and_audits_see_all_rows(executor: Executed, roots: Roots, tmp_path: Path) -> None:
     roots.history(tmp_path, VISITED)
     catalog = seen_catalog(catalog_of(tmp_path), "visits")
-    shown = catalog.head().refs["published"]
+    shown_snapshot = catalog.head().refs["published"]
     head = seen_by(adopted(executor, tmp_path, VISITED, "visits"), "visits")
-    with changes_between(catalog, shown, head) as changes:
+    with changes_between(catalog, shown_snapshot, head) as changes:
         assert changes.source is ChangeSource.DIFFERENCE
-        removed = sum(batch.num_rows for batch in changes.removed())
-    assert removed, "sessions of prices that do not count any more"
-    assert len(audited_files(catalog, shown, head).files[ExpectationView.PANES]) == LAST
+        removed_rows = sum(batch.num_rows for batch in changes.removed())
+    assert removed_rows, "sessions of prices that do not count any more"
+    assert len(audited_files(catalog, shown_snapshot, head).files[ExpectationView.PANES]) == LAST
     land_clicks(tmp_path, LAST, LAST + 1)
     executor.process(VISITED, tmp_path.as_uri(), RunOptions("on", publish=True))
     with changes_between(catalog, head.snapshot_id, catalog.manifest(catalog.head().refs["main"])) as changes:
@@ -265,12 +268,14 @@ def test_readers_of_a_copy_and_audits_see_all_rows(executor: Executed, roots: Ro
 
 def test_a_rollback_takes_it_back(executor: Executed, roots: Roots, tmp_path: Path) -> None:
     roots.history(tmp_path, VISITED)
-    before, seen = line(catalog_of(tmp_path))[-1], published_of(catalog_of(tmp_path).head().refs)
-    assert {output for output, at in seen.items() if at != before.snapshot_id} == {"visits"}, "which is parked"
+    manifest_before, seen_refs = line(catalog_of(tmp_path))[-1], published_of(catalog_of(tmp_path).head().refs)
+    assert {output for output, snapshot in seen_refs.items() if snapshot != manifest_before.snapshot_id} == {
+        "visits"
+    }, "which is parked"
     adopted(executor, tmp_path, VISITED, "visits")
     executor.process(VISITED, tmp_path.as_uri(), RunOptions("publish", publish=True))
-    catalog_of(tmp_path).rollback("main", before.snapshot_id, "as it was")
-    assert published_of(catalog_of(tmp_path).head().refs) == seen
+    catalog_of(tmp_path).rollback("main", manifest_before.snapshot_id, "as it was")
+    assert published_of(catalog_of(tmp_path).head().refs) == seen_refs
     executor.process(VISITED, tmp_path.as_uri(), RunOptions("on", publish=True))
     assert "visits" in parked_in(line(catalog_of(tmp_path))[-1])
 
@@ -322,9 +327,9 @@ def test_an_output_that_takes_other_records(
 ) -> None:
     shop = with_outputs(**changes)
     without_daily = {name: output for name, output in shop.outputs.items() if name != "daily"}
-    before = replace(BEFORE, outputs={name: BEFORE.outputs[name] for name in without_daily})
+    pipeline_before = replace(BEFORE, outputs={name: BEFORE.outputs[name] for name in without_daily})
     land_clicks(tmp_path, 0, 3)
-    executor.process(before, tmp_path.as_uri(), RunOptions("before"))
+    executor.process(pipeline_before, tmp_path.as_uri(), RunOptions("before"))
     shop = replace(shop, outputs=without_daily)
     executor.backfill(shop, tmp_path.as_uri(), RunOptions("branch", branch="again", output="visits"))
     if match is None:
@@ -340,12 +345,12 @@ def test_what_it_reads_has_to_be_main_s(executor: Executed, roots: Roots, tmp_pa
     executor.process(BEFORE, root, RunOptions("before"))
     land_clicks(tmp_path, 2, 4)
     executor.process(shop, root, RunOptions("migrated", allow_new_aggregates=True))
-    changed = with_outputs(shop, days=replace(DAYS, what={"spent": col("spent").max()}))
-    executor.process(changed, root, RunOptions("changed"))
-    executor.backfill(changed, root, RunOptions("branch", branch="again", output="days"))
+    changed_pipeline = with_outputs(shop, days=replace(DAYS, what={"spent": col("spent").max()}))
+    executor.process(changed_pipeline, root, RunOptions("changed"))
+    executor.backfill(changed_pipeline, root, RunOptions("branch", branch="again", output="days"))
     refused(tmp_path, "days", "read output hourly, of which main has other rows")
-    assert parked_in(adopted(executor, tmp_path, changed, "hourly", "hourly-again")) == {}
-    assert_same(tmp_path, roots.whole(changed, 4), changed)
+    assert parked_in(adopted(executor, tmp_path, changed_pipeline, "hourly", "hourly-again")) == {}
+    assert_same(tmp_path, roots.whole(changed_pipeline, 4), changed_pipeline)
 
 
 def test_said_before_anything_is_computed(executor: Executed, tmp_path: Path) -> None:
@@ -357,20 +362,20 @@ def test_said_before_anything_is_computed(executor: Executed, tmp_path: Path) ->
             shop, root, RunOptions("branch", branch="again", output=output, promotes=True, **options)
         )
 
-    said: list[tuple[Callable[[], object], type[Exception], str]] = [
+    refusals: list[tuple[Callable[[], object], type[Exception], str]] = [
         (backfill(BEFORE, "visits"), RunOptionsError, "has read nothing yet"),
     ]
     with pytest.raises(RunOptionsError, match="has read nothing yet"):
         backfill(BEFORE, "visits")()
     executor.process(BEFORE, root, RunOptions("before"))
     days = replace(DAYS, what={"spent": col("spent").max()})
-    said = [
+    refusals = [
         (backfill(BEFORE, "visit"), UnknownOutputError, "no output 'visit'"),
         (backfill(BEFORE, "visits", files_per_epoch=3), RunOptionsError, "in the epochs that main recorded"),
         (backfill(replace(BEFORE, deduplicate=None), "visits"), NotAdoptableError, "inputs of shop have changed"),
         (backfill(with_outputs(hourly=HOURLY_NOW, days=days), "days"), NotAdoptableError, "reads output hourly, which"),
     ]
-    for run, error, match in said:
+    for run, error, match in refusals:
         with pytest.raises(error, match=match):
             run()
     assert "again" not in catalog_of(tmp_path).head().generations
@@ -407,16 +412,16 @@ def test_killed_at_every_write(executor: Executed, roots: Roots, tmp_path: Path)
     root = tmp_path / "root"
     roots.history(root, VISITED)
     executor.backfill(VISITED, root.as_uri(), RunOptions("branch", branch="again", output="visits"))
-    seen = published_of(catalog_of(root).head().refs)
+    seen_refs = published_of(catalog_of(root).head().refs)
     ends = []
     for writes in range(50):
-        ended = exit_code(KILLS_ITSELF, root, str(writes))
-        assert published_of(catalog_of(root).head().refs) == seen
+        code = exit_code(KILLS_ITSELF, root, str(writes))
+        assert published_of(catalog_of(root).head().refs) == seen_refs
         check_catalog(open_store(root.as_uri()), "shop")
-        ends.append(ended)
-        if ended == 0:
+        ends.append(code)
+        if code == 0:
             break
-        assert ended == -signal.SIGKILL, (root / "driver.log").read_text()
+        assert code == -signal.SIGKILL, (root / "driver.log").read_text()
     assert len(ends) > 4, "it was killed in between"
     executor.process(VISITED, root.as_uri(), RunOptions("publish", publish=True))
     assert_same(root, roots.whole(VISITED), VISITED)
@@ -451,9 +456,9 @@ def test_from_the_command_line(
         assert result.exit_code == 0, result.stderr
         return result.stderr
 
-    computed = said("backfill", "shop.visits", "--branch", "again", "--executor", "local")
-    assert "branch again computes visits in the epochs of main" in computed
-    assert f"headrace backfill shop.visits --root {root.as_uri()} --branch again" in computed
+    computed_text = said("backfill", "shop.visits", "--branch", "again", "--executor", "local")
+    assert "branch again computes visits in the epochs of main" in computed_text
+    assert f"headrace backfill shop.visits --root {root.as_uri()} --branch again" in computed_text
     dry = said("promote", "shop.visits", "again", "--dry-run")
     assert "it would let main adopt visits of branch again, as epoch " in dry
     assert "nothing is against the promotion: headrace promote shop.visits again" in dry

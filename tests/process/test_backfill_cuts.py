@@ -233,26 +233,26 @@ class Main:
     def late(self) -> set[tuple[int, Any]]:
         """Records that were dropped as late, with their windows; None: from all of them, as ids were forgotten."""
         rows = read(self.pipeline, self.root, "late", "main").to_pylist()
-        found = [(json.loads(row["raw"])["n"], row["window_start"]) for row in rows]
-        assert len(found) == len(set(found))
-        return set(found)
+        late_numbers = [(json.loads(row["raw"])["n"], row["window_start"]) for row in rows]
+        assert len(late_numbers) == len(set(late_numbers))
+        return set(late_numbers)
 
     def current(self) -> list[tuple[Any, ...]]:
         rows = read(self.pipeline, self.root, "current", "main").to_pylist()
-        found = ((r["user"], r["window_start"], r["number"], r["spent"]) for r in rows if r["user"] != "z")
-        return sorted(found)
+        user_rows = ((r["user"], r["window_start"], r["number"], r["spent"]) for r in rows if r["user"] != "z")
+        return sorted(user_rows)
 
     def truth(self) -> list[tuple[Any, ...]]:
         """What ``current`` must be, of all records but those that were late."""
-        late, found = self.late(), dict[tuple[str, datetime], tuple[int, int]]()
+        late, sums = self.late(), dict[tuple[str, datetime], tuple[int, int]]()
         for path in (self.folder / "landing").glob("*/*.jsonl"):
             for row in map(json.loads, path.read_text().splitlines()):
                 for window in assign(self.pipeline.where, to_instant(datetime.fromisoformat(row["at"]))):
                     start = to_datetime(window.start)
                     if row["user"] != "z" and (row["n"], start) not in late:
-                        number, spent = found.get((row["user"], start), (0, 0))
-                        found[row["user"], start] = number + 1, spent + row["price"]
-        return sorted((*place, *values) for place, values in found.items())
+                        number, spent_sum = sums.get((row["user"], start), (0, 0))
+                        sums[row["user"], start] = number + 1, spent_sum + row["price"]
+        return sorted((*place, *values) for place, values in sums.items())
 
     def _options(self, **options: Any) -> RunOptions:
         self._runs += 1
@@ -281,7 +281,7 @@ HISTORIES = st.builds(
     st.lists(STEPS, min_size=1, max_size=5),
     st.lists(STEPS | AGAIN, max_size=4),
     FILES,
-    AGAIN.map(lambda again: replace(again, epochs=None)),
+    AGAIN.map(lambda second_run: replace(second_run, epochs=None)),
     st.none() | st.integers(0, 300),
 )
 
@@ -301,20 +301,20 @@ def test_what_main_accepted_is_not_late_in_epochs_of_any_size(pipeline: hr.Pipel
                 live.fill(each, history.since)
         for path, name, records in history.rest:
             live.land(path, f"r{name}", records)
-        alone = live.copied(Path(folder) / "alone")
+        lone_live = live.copied(Path(folder) / "alone")
         live.fill(history.last, history.since)
         if live.catalog.head().refs.get("fix") is not None:
             with suppress(PatchedSinceError):
                 hr.open(live.root)[pipeline.name].promote("fix")
         live.close()
-        alone.close()
-        late, of_main = live.late(), alone.late()
+        lone_live.close()
+        late, of_main = live.late(), lone_live.late()
         assert {(n, window) for n, window in late - of_main if (n, None) not in of_main} == set()
         if pipeline.deduplicate is None:
             assert live.is_patched or live.current() == live.truth()
-            assert alone.is_patched or alone.current() == alone.truth()
+            assert lone_live.is_patched or lone_live.current() == lone_live.truth()
         elif not history.rest and not history.meanwhile and not any(step.expires for step in history.before):
-            assert (live.late(), live.current()) == (alone.late(), alone.current())
+            assert (live.late(), live.current()) == (lone_live.late(), lone_live.current())
 
 
 def one_epoch_of_two_files(folder: Path) -> tuple[Live, str]:
@@ -324,34 +324,34 @@ def one_epoch_of_two_files(folder: Path) -> tuple[Live, str]:
     live = Live(folder, clicks_in_time())
     live.land(("ann", 0.1, 1))
     live.process()
-    seen = live.refs()["published"]
+    seen_snapshot = live.refs()["published"]
     live.land(("ann", 5.5, 1))
     live.land(("bob", 0.2, 10))
     assert live.process(publish=False, files_per_epoch=2).counts["late_dropped"] == 0
-    return live, seen
+    return live, seen_snapshot
 
 
 @pytest.mark.slow
 def test_a_recovery_reads_as_it_was_read(tmp_path: Path) -> None:
-    live, seen = one_epoch_of_two_files(tmp_path)
-    before = live.current("main")
+    live, seen_snapshot = one_epoch_of_two_files(tmp_path)
+    rows_before = live.current("main")
     for attempt in range(2):
-        options = RunOptions(f"recover-{attempt}", executor="local", snapshot=seen, request="r")
+        options = RunOptions(f"recover-{attempt}", executor="local", snapshot=seen_snapshot, request="r")
         assert recover(live.pipeline, live.root, options).counts.get("late_dropped", 0) == 0
-        assert live.current("main") == before
+        assert live.current("main") == rows_before
 
 
 @pytest.mark.slow
 def test_a_run_that_falls_back_reads_as_it_was_read(tmp_path: Path) -> None:
     live, _ = one_epoch_of_two_files(tmp_path)
-    before = live.current("main")
+    rows_before = live.current("main")
     manifest = live.catalog.manifest(live.refs()["main"])
     (tmp_path / manifest.tables["state"][-1].files[0].path).unlink()
     live.land(("ann", 5.6, 1))
-    done = live.process()
-    assert "fell back" in done.warnings[0]
-    assert done.counts["late_dropped"] == 0
-    assert {row[:2] for row in live.current("main")} == {row[:2] for row in before}
+    result = live.process()
+    assert "fell back" in result.warnings[0]
+    assert result.counts["late_dropped"] == 0
+    assert {row[:2] for row in live.current("main")} == {row[:2] for row in rows_before}
 
 
 def patched_since(live: Live, *, kept: str | None = None) -> list[tuple[Any, ...]]:
@@ -380,9 +380,9 @@ def test_a_backfill_drops_nothing_that_was_read_where_patches_alone_are_kept(tmp
 
 @pytest.mark.slow
 def test_a_recovery_drops_nothing_that_was_read_where_a_patch_alone_is_kept(tmp_path: Path) -> None:
-    live, seen = one_epoch_of_two_files(tmp_path)
-    rows = patched_since(live, kept=seen)
-    options = RunOptions("recover", executor="local", snapshot=seen, publish=True)
+    live, seen_snapshot = one_epoch_of_two_files(tmp_path)
+    rows = patched_since(live, kept=seen_snapshot)
+    options = RunOptions("recover", executor="local", snapshot=seen_snapshot, publish=True)
     assert recover(live.pipeline, live.root, options).counts["late_dropped"] == 0
     assert live.current() == rows
 
@@ -391,12 +391,12 @@ def test_a_recovery_drops_nothing_that_was_read_where_a_patch_alone_is_kept(tmp_
 def test_a_manifest_that_is_lost_hides_only_its_own_epoch(tmp_path: Path) -> None:
     live, _ = one_epoch_of_two_files(tmp_path)
     live.process()
-    lost = live.refs()["main"]
+    lost_snapshot = live.refs()["main"]
     live.land(("cyd", 2.5, 100))
     live.land(("ann", 7.5, 1))
     live.land(("bob", 5.9, 1))
     assert live.process(files_per_epoch=3).counts["late_dropped"] == 1
     rows = live.current()
-    (tmp_path / manifest_path(live.pipeline.name, lost)).unlink()
+    (tmp_path / manifest_path(live.pipeline.name, lost_snapshot)).unlink()
     assert live.backfill(files_per_epoch=1).counts["late_dropped"] <= 1
     assert [row for row in live.current("fix") if row[0] != "cyd"] == rows

@@ -120,9 +120,9 @@ class Live:
 
 
 def span(first: float, last: float | None) -> Window:
-    found = parse_span(*(None if h is None else (START + timedelta(hours=h)).isoformat() for h in (first, last)))
-    assert found is not None
-    return found
+    window_span = parse_span(*(None if h is None else (START + timedelta(hours=h)).isoformat() for h in (first, last)))
+    assert window_span is not None
+    return window_span
 
 
 def results(pipeline: Pipeline, root: str, branch: str) -> list[tuple[Any, ...]]:
@@ -141,7 +141,7 @@ def anew(live: Live, folder: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize(
-    ("where", "then", "fork"),
+    ("where", "next_stages", "fork"),
     [
         (FixedWindows("1h"), (), 2),  # [4 h, 5 h): file 3 reaches to 4 h 29
         (FixedWindows("1h", offset="30m"), (), 2),  # from 3 h 30 on
@@ -155,20 +155,22 @@ def anew(live: Live, folder: Path) -> list[tuple[Any, ...]]:
     ids=str,
 )
 def test_a_range_is_computed_anew_from_the_newest_snapshot_without_it(
-    tmp_path: Path, where: WindowFn, then: tuple[Aggregation, ...], fork: int | None
+    tmp_path: Path, where: WindowFn, next_stages: tuple[Aggregation, ...], fork: int | None
 ) -> None:
-    live = Live(tmp_path / "live", changed(clicks(where), then=then))
+    live = Live(tmp_path / "live", changed(clicks(where), then=next_stages))
     live.correct(5)
     begin = None if fork is None else live.epoch(fork)
-    done = live.backfill(4, 5)
-    assert done.forked_from == begin
-    assert done.counts["input_files"] == FILES - (0 if fork is None else fork + 1)
-    assert len(done.epochs) == 1, "large epochs"
+    result = live.backfill(4, 5)
+    assert result.forked_from == begin
+    assert result.counts["input_files"] == FILES - (0 if fork is None else fork + 1)
+    assert len(result.epochs) == 1, "large epochs"
     assert any("the backfill begins with" in note for note in live.heard.notes)
-    before = live.refs
+    refs_before = live.refs
     became = live.cut_over()
-    assert became.counts["input_files"] == done.counts["input_files"], "what readers had before is not announced again"
-    assert live.refs == dict.fromkeys(("main", "published"), before["fix"])
+    assert became.counts["input_files"] == result.counts["input_files"], (
+        "what readers had before is not announced again"
+    )
+    assert live.refs == dict.fromkeys(("main", "published"), refs_before["fix"])
     assert live.current() == anew(live, tmp_path / "anew")
     land(live.folder, FILES, FILES + 1)
     assert live.process().counts["input_files"] == 1
@@ -181,10 +183,10 @@ def test_the_live_lane_goes_on_meanwhile_and_nothing_of_it_is_lost(tmp_path: Pat
     live.backfill(4, 5)
     land(live.folder, FILES, FILES + 2)
     assert len(live.process().epochs) == 2
-    before = live.refs
+    refs_before = live.refs
     with pytest.raises(BranchBehindError, match=r"2 files .*part-00008"):
         live.cut_over()
-    assert live.refs == before
+    assert live.refs == refs_before
     assert live.backfill(4, 5).counts["input_files"] == 2, "it goes on where it stopped"
     live.cut_over()
     assert live.current() == anew(live, tmp_path / "anew")
@@ -197,17 +199,17 @@ def test_the_watermark_of_the_branch_waits_where_main_is(tmp_path: Path) -> None
     land(live.folder, 5, 8)
     live.backfill(None, None)
     assert live.watermark("fix") == live.watermark("main")
-    explained = str(open_history(live.root)["clicks"].explain("u1", at="fix", pipeline=live.pipeline))
-    assert "held back by main, whose watermark a backfill does not pass" in explained
+    explanation = str(open_history(live.root)["clicks"].explain("u1", at="fix", pipeline=live.pipeline))
+    assert "held back by main, whose watermark a backfill does not pass" in explanation
     land(live.folder, 4, 5)
     assert live.process().counts["late_dropped"] == 0
     assert live.backfill(None, None, files_per_epoch=1).counts["late_dropped"] == 0
     land(live.folder, 8, 9)
     assert len(live.backfill(None, None).epochs) == 1
     live.cut_over()
-    before = live.watermark("main")
+    watermark_before = live.watermark("main")
     assert len(live.process().epochs) == 1, "nothing is new, but the watermark goes on"
-    assert live.watermark("main") > before
+    assert live.watermark("main") > watermark_before
     assert live.process().epochs == ()
     assert live.current() == anew(live, tmp_path / "anew")
 
@@ -218,18 +220,23 @@ def test_a_replay_of_a_branch_is_held_as_the_branch_was(tmp_path: Path) -> None:
     live.backfill(None, None, files_per_epoch=1)
     live.process(publish=False, mode=Mode.REPLAY, from_branch="fix", branch="again")
     assert live.watermark("again") == live.watermark("fix") == live.watermark("main")
-    again, once = (read(live.pipeline, live.root, "panes", branch).to_pylist() for branch in ("again", "fix"))
-    assert len(once) > 0
-    assert again == once
+    second_panes, first_panes = (
+        read(live.pipeline, live.root, "panes", branch).to_pylist() for branch in ("again", "fix")
+    )
+    assert len(first_panes) > 0
+    assert second_panes == first_panes
 
 
 def test_a_cut_over_of_a_range_that_was_done_is_told_again(tmp_path: Path) -> None:
     live = Live(tmp_path, files=4)
     live.backfill(3, None)
-    told = live.cut_over()
-    assert (told.epochs, told.counts["input_files"]) == ((2,), 2)  # those of the range and later
-    again = live.cut_over()
-    assert replace(again, run_id=told.run_id, started_at=told.started_at, finished_at=told.finished_at) == told
+    result = live.cut_over()
+    assert (result.epochs, result.counts["input_files"]) == ((2,), 2)  # those of the range and later
+    second_result = live.cut_over()
+    assert (
+        replace(second_result, run_id=result.run_id, started_at=result.started_at, finished_at=result.finished_at)
+        == result
+    )
 
 
 def test_input_that_is_gone_is_named_before_anything_moves(tmp_path: Path) -> None:
@@ -237,12 +244,12 @@ def test_input_that_is_gone_is_named_before_anything_moves(tmp_path: Path) -> No
     folder = live.folder / "landing" / "clicks"
     for file in (0, 5):
         (folder / f"part-{file:05d}.jsonl").rename(tmp_path / f"{file}")
-    before = live.catalog.head()
+    head_before = live.catalog.head()
     with pytest.raises(InputGoneError, match=r"from snapshot .* \(epoch 2\) on .* 1 files are gone: .*part-00005"):
         live.backfill(4, 5)
     with pytest.raises(InputGoneError, match=r"from the beginning on .* 2 files are gone"):
         live.backfill(None, None)
-    assert live.catalog.head() == before
+    assert live.catalog.head() == head_before
     (tmp_path / "5").rename(folder / "part-00005.jsonl")
     live.backfill(4, 5)
     (folder / "part-00007.jsonl").unlink()  # that the branch has read by now
@@ -284,14 +291,14 @@ def test_a_range_begins_before_records_that_the_filter_had_dropped(tmp_path: Pat
 
 def test_manifests_of_before_do_not_say_what_was_dropped_unseen(tmp_path: Path) -> None:
     filtering = changed(CLICKS, filter=col("price") < 1000)
-    for tested, found in ((CLICKS, 5), (filtering, 2)):
-        catalog = Catalog(open_store((tmp_path / str(found)).as_uri()), CLICKS.name)
+    for pipeline, expected_epochs in ((CLICKS, 5), (filtering, 2)):
+        catalog = Catalog(open_store((tmp_path / str(expected_epochs)).as_uri()), CLICKS.name)
         days = [to_instant(START + timedelta(days=day)) for day in range(9)]
-        read = [written(PipelineProgress(newest=at, processing_time=Instant(at + 2 * DAY))) for at in days]
+        read = [written(PipelineProgress(newest=moment, processing_time=Instant(moment + 2 * DAY))) for moment in days]
         for progress in read:
             del progress["newest_event_time_read"]
-        ids = publish_epochs(catalog, tested, read)
-        assert fork_point(catalog, tested, span(6 * 24, None)).snapshot == ids[found]
+        ids = publish_epochs(catalog, pipeline, read)
+        assert fork_point(catalog, pipeline, span(6 * 24, None)).snapshot == ids[expected_epochs]
 
 
 def publish_epochs(catalog: Catalog, tested: Pipeline, progress: Sequence[dict[str, Any]]) -> list[str]:
@@ -318,8 +325,8 @@ def publish_epochs(catalog: Catalog, tested: Pipeline, progress: Sequence[dict[s
 def test_a_range_begins_at_what_is_kept_between_mark_and_sweep(tmp_path: Path) -> None:
     live = Live(tmp_path / "live")
     expire(live.catalog, Keep(3), datetime.max.replace(tzinfo=UTC))  # marked, not swept
-    done = live.backfill(7, 8)
-    assert done.forked_from == live.epoch(5)
+    result = live.backfill(7, 8)
+    assert result.forked_from == live.epoch(5)
     assert live.backfill(4, 5, branch="earlier").forked_from is None
     assert "no kept snapshot is old enough for this range" in live.heard.notes[-1]
 
@@ -327,11 +334,11 @@ def test_a_range_begins_at_what_is_kept_between_mark_and_sweep(tmp_path: Path) -
 def test_a_range_begins_at_what_only_a_tag_keeps(tmp_path: Path) -> None:
     live = Live(tmp_path / "live")
     live.correct(5)
-    tagged = live.epoch(1)
-    live.catalog.tag("january", tagged)
+    tagged_snapshot = live.epoch(1)
+    live.catalog.tag("january", tagged_snapshot)
     for _ in range(2):
         expire(live.catalog, Keep(2, tags=True), datetime.max.replace(tzinfo=UTC))
-        assert live.backfill(4, 5, branch=f"fix-{live._runs}").forked_from == tagged
+        assert live.backfill(4, 5, branch=f"fix-{live._runs}").forked_from == tagged_snapshot
 
 
 def test_an_expiry_may_mark_what_was_chosen(tmp_path: Path) -> None:
@@ -363,11 +370,11 @@ def test_times_of_arrival_stay_those_of_then(tmp_path: Path, first: float | None
     for hour in range(3):
         land(tmp_path, hour, hour + 1)
         live.process(at=START + timedelta(hours=hour))
-    before = live.current()
-    assert len(before) == 3 * USERS
+    rows_before = live.current()
+    assert len(rows_before) == 3 * USERS
     assert (live.backfill(first, None).forked_from is None) == (first is None)
     live.cut_over()
-    assert live.current() == before
+    assert live.current() == rows_before
 
 
 @pytest.mark.parametrize("first", [None, 2.0])
@@ -378,12 +385,12 @@ def test_what_main_accepted_is_not_late_whatever_files_are_called(tmp_path: Path
         land(tmp_path / "made", hour, hour + 1)
         (tmp_path / "made" / "landing" / "clicks" / f"part-{hour:05d}.jsonl").rename(folder / f"{9 - hour}.jsonl")
         live.process()
-    before, epochs = live.current(), 6
-    assert anew(live, tmp_path / "anew") != before, "in the order of names most are late"
-    done = live.backfill(first, None, files_per_epoch=1)
-    assert len(done.epochs) == epochs - (0 if first is None else 1)
+    rows_before, epochs = live.current(), 6
+    assert anew(live, tmp_path / "anew") != rows_before, "in the order of names most are late"
+    result = live.backfill(first, None, files_per_epoch=1)
+    assert len(result.epochs) == epochs - (0 if first is None else 1)
     live.cut_over()
-    assert live.current() == before
+    assert live.current() == rows_before
 
 
 def test_a_clock_that_was_wrong_stays_so(tmp_path: Path) -> None:
@@ -394,28 +401,28 @@ def test_a_clock_that_was_wrong_stays_so(tmp_path: Path) -> None:
     live.process(at=START)
     land(tmp_path, 0, 2)
     live.process(at=START + timedelta(hours=2))
-    before = live.current()
-    assert len(before) > USERS
+    rows_before = live.current()
+    assert len(rows_before) > USERS
     live.backfill(None, None, files_per_epoch=1)
     live.cut_over()
-    assert live.current() == before
+    assert live.current() == rows_before
 
 
 def test_what_was_never_audited_is_no_place_to_fork(tmp_path: Path) -> None:
     live = Live(tmp_path, files=3)
-    published = live.refs["published"]
+    published_snapshot = live.refs["published"]
     land(live.folder, 3, 6)
     live.process(publish=False)
-    done = live.backfill(20, None)
-    assert done.forked_from == published, "though nothing on main has anything of the range"
-    assert done.audit is not None
-    assert (done.audit.from_snapshot, done.counts["input_files"]) == (published, 3)
+    result = live.backfill(20, None)
+    assert result.forked_from == published_snapshot, "though nothing on main has anything of the range"
+    assert result.audit is not None
+    assert (result.audit.from_snapshot, result.counts["input_files"]) == (published_snapshot, 3)
     live.catalog.release(live.epoch(1), "looked at")
     live.catalog.rollback("main", live.epoch(1), "readers go back too")
     with pytest.raises(AuditMissingError):
         live.cut_over()
     live.backfill(None, None)  # which audits what readers do not see any more, too
-    with pytest.raises(ForkGivenUpError, match=published):
+    with pytest.raises(ForkGivenUpError, match=published_snapshot):
         live.cut_over()
 
 
@@ -423,8 +430,8 @@ def test_the_audit_of_a_branch_goes_back_to_what_readers_have_seen(tmp_path: Pat
     live = Live(tmp_path, files=3)
     land(live.folder, 3, 4)
     live.process(publish=False)
-    for found in [*live.catalog.store.list("clicks/audits/")]:
-        live.catalog.store.delete(found.path)
+    for info in [*live.catalog.store.list("clicks/audits/")]:
+        live.catalog.store.delete(info.path)
     live.catalog.fork("trial", live.refs["main"])
     with pytest.raises(AuditMissingError):
         live.cut_over("trial")
@@ -437,13 +444,13 @@ def test_a_branch_does_not_bring_back_what_main_has_given_up(tmp_path: Path) -> 
     live.backfill(3, 4, branch="one")
     live.backfill(4, 5, branch="two")
     live.cut_over("one")  # of which "two" knows nothing
-    before = live.refs
+    refs_before = live.refs
     with pytest.raises(AuditMissingError, match="two"):
         live.cut_over("two")
     live.backfill(None, None, branch="two")
     with pytest.raises(ForkGivenUpError, match="branch two"):
         live.cut_over("two")
-    assert live.refs == before
+    assert live.refs == refs_before
 
 
 def test_a_branch_that_has_begun_later_is_not_taken_for_an_earlier_range(tmp_path: Path) -> None:
@@ -456,15 +463,15 @@ def test_a_branch_that_has_begun_later_is_not_taken_for_an_earlier_range(tmp_pat
 
 def test_where_there_is_nothing_to_compute_nothing_changes(tmp_path: Path) -> None:
     live = Live(tmp_path, files=2)
-    before = live.refs
-    done = live.backfill(100, 200)
-    assert (done.forked_from, done.epochs) == (before["published"], ())
+    refs_before = live.refs
+    result = live.backfill(100, 200)
+    assert (result.forked_from, result.epochs) == (refs_before["published"], ())
     assert live.cut_over().epochs == ()
-    assert live.refs == before
+    assert live.refs == refs_before
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "said"),
+    ("first", "last", "message"),
     [
         ("2026-01-02", "2026-01-02", "is empty"),
         ("2026-01-02", "2026-01-01T23:00:00Z", "is empty"),
@@ -473,15 +480,15 @@ def test_where_there_is_nothing_to_compute_nothing_changes(tmp_path: Path) -> No
         (None, "2026-13-01", "write a day"),
     ],
 )
-def test_a_range_that_is_none_is_refused(first: str | None, last: str | None, said: str) -> None:
-    with pytest.raises(RunOptionsError, match=said):
+def test_a_range_that_is_none_is_refused(first: str | None, last: str | None, message: str) -> None:
+    with pytest.raises(RunOptionsError, match=message):
         parse_span(first, last)
 
 
 def test_a_range_is_days_in_utc_or_times_with_their_zone() -> None:
-    found = parse_span("2026-01-02", "2026-01-03T01:00:00+01:00")
+    window_span = parse_span("2026-01-02", "2026-01-03T01:00:00+01:00")
     days = (datetime.fromisoformat(f"2026-01-0{day}T00:00:00Z") for day in (2, 3))
-    assert found == Window(*map(to_instant, days))
+    assert window_span == Window(*map(to_instant, days))
     assert parse_span(None, None) is None
 
 
@@ -489,13 +496,15 @@ def test_the_place_to_fork_is_found_by_few_requests_among_many_epochs(tmp_path: 
     store = open_store(tmp_path.as_uri())
     catalog = Catalog(store, CLICKS.name)
     newest = [to_instant(START + timedelta(hours=hour // 3)) for hour in range(150)]  # three epochs an hour
-    ids = publish_epochs(catalog, CLICKS, [written(PipelineProgress(newest=at, newest_read=at)) for at in newest])
+    ids = publish_epochs(
+        catalog, CLICKS, [written(PipelineProgress(newest=snapshot, newest_read=snapshot)) for snapshot in newest]
+    )
     for hour in (0, 1, 2, 25, 48, 49, 50, 200):
-        before = store.requests.snapshot()
-        found = fork_point(Catalog(store, CLICKS.name), CLICKS, span(hour, None))
-        last = sum(at < to_instant(START + timedelta(hours=hour)) for at in newest)
-        assert found.snapshot == (ids[last - 1] if last else None)
-        assert sum(store.requests.since(before).values()) < 40
+        requests_before = store.requests.snapshot()
+        fork = fork_point(Catalog(store, CLICKS.name), CLICKS, span(hour, None))
+        last = sum(snapshot < to_instant(START + timedelta(hours=hour)) for snapshot in newest)
+        assert fork.snapshot == (ids[last - 1] if last else None)
+        assert sum(store.requests.since(requests_before).values()) < 40
 
 
 def test_signals_are_given_again_after_what_they_were_given_after(tmp_path: Path) -> None:
@@ -503,8 +512,8 @@ def test_signals_are_given_again_after_what_they_were_given_after(tmp_path: Path
     live.process(signals=(Signal("go"),))
     land(tmp_path, 1, 2)
     live.process()
-    before = live.current()
-    assert before, "what the first file has, and not the second"
+    rows_before = live.current()
+    assert rows_before, "what the first file has, and not the second"
     assert len(live.backfill(None, None).epochs) == 2
     live.cut_over()
-    assert live.current() == before
+    assert live.current() == rows_before

@@ -95,8 +95,8 @@ def test_a_new_output_waits_that_takes_records_whose_ids_nobody_remembers(execut
     head = line(catalog_of(tmp_path))[-1]
     assert [*parked_in(head)] == ["all"], "else a counts twice"
     assert "records of epoch 0 would count now" in stands(head, "all")["parked"]["message"]
-    seen = hr.open(tmp_path.as_uri())["shop"]["same"].current(at="main").to_arrow()
-    assert sorted(seen["user"].to_pylist()) == ["b", "c", "d"]
+    seen_table = hr.open(tmp_path.as_uri())["shop"]["same"].current(at="main").to_arrow()
+    assert sorted(seen_table["user"].to_pylist()) == ["b", "c", "d"]
 
 
 @set_sizes(epochs_computed_again=2)
@@ -132,15 +132,15 @@ def test_a_changed_output_waits_and_may_be_taken_back(executor: Executed, tmp_pa
     root = tmp_path / "root"
     land(root, 0, 2)
     executor.process(SHOP, root.as_uri(), RunOptions("as-it-was", publish=True))
-    changed = replace(SHOP, outputs={**SHOP.outputs, "visits": replace(VISITS, filter=col("price") > 4)})
+    changed_pipeline = replace(SHOP, outputs={**SHOP.outputs, "visits": replace(VISITS, filter=col("price") > 4)})
     land(root, 2, 4)
-    result = executor.process(changed, root.as_uri(), RunOptions("changed", publish=True))
+    result = executor.process(changed_pipeline, root.as_uri(), RunOptions("changed", publish=True))
     assert any("output visits" in warning and "headrace backfill shop" in warning for warning in result.warnings)
-    before, head = line(catalog_of(root))[1], line(catalog_of(root))[-1]
+    manifest_before, head = line(catalog_of(root))[1], line(catalog_of(root))[-1]
     assert stands(head, "visits")["parked"]["code"] == "config.changed_pipeline"
     assert (head.epoch, stands(head, "visits")["epoch"]) == (3, 1)
-    assert seen_by(head, "visits").fingerprint == seen_by(before, "visits").fingerprint
-    assert head.tables["visits/state"] == before.tables["visits/state"]
+    assert seen_by(head, "visits").fingerprint == seen_by(manifest_before, "visits").fingerprint
+    assert head.tables["visits/state"] == manifest_before.tables["visits/state"]
     land(root, 4, FILES)
     executor.process(SHOP, root.as_uri(), RunOptions("taken-back", publish=True))
     theirs = catalog_of(whole(executor, tmp_path / "whole"))
@@ -160,32 +160,37 @@ def test_a_run_in_which_no_output_goes_on_refuses(executor: Executed, tmp_path: 
 
 
 def test_one_output_gets_a_name_later(executor: Executed, tmp_path: Path) -> None:
-    root, before = tmp_path / "root", tmp_path / "whole"
+    root, whole_root = tmp_path / "root", tmp_path / "whole"
     land(root, 0, 3)
     executor.process(ONE, root.as_uri(), RunOptions("unnamed", publish=True))
-    files = {file.path for layers in line(catalog_of(root))[-1].tables.values() for at in layers for file in at.files}
-    named = replace(SHOP, outputs={"hourly": replace(HOURLY, formerly=""), "daily": DAILY})
+    files = {
+        file.path
+        for layers in line(catalog_of(root))[-1].tables.values()
+        for layer_name in layers
+        for file in layer_name.files
+    }
+    named_pipeline = replace(SHOP, outputs={"hourly": replace(HOURLY, formerly=""), "daily": DAILY})
     land(root, 3, FILES)
-    executor.process(named, root.as_uri(), RunOptions("named", publish=True))
+    executor.process(named_pipeline, root.as_uri(), RunOptions("named", publish=True))
     head = line(catalog_of(root))[-1]
     assert {*head.tables} == {"hourly/state", "hourly/current", "daily/state", "daily/state_1", "daily/current"}
-    assert files <= {file.path for layers in head.tables.values() for at in layers for file in at.files}
-    land(before)
-    executor.process(ONE, before.as_uri(), RunOptions("whole"))
+    assert files <= {file.path for layers in head.tables.values() for layer_name in layers for file in layer_name.files}
+    land(whole_root)
+    executor.process(ONE, whole_root.as_uri(), RunOptions("whole"))
     records = [
         {record.epoch: [file.sha256 for file in record.files] for record in catalog.file_records(log)}
         for catalog, log in (
             (catalog_of(root), head.logs["hourly/panes"]),
-            (catalog_of(before), line(catalog_of(before))[-1].logs["panes"]),
+            (catalog_of(whole_root), line(catalog_of(whole_root))[-1].logs["panes"]),
         )
     ]
     assert records[0] == records[1]
     assert hr.open(root.as_uri())["shop"]["hourly"].current().count()
-    shown = published_of(catalog_of(root).head().refs)
-    again = replace(SHOP, outputs={"by_hour": replace(HOURLY, formerly="hourly"), "daily": DAILY})
+    shown_refs = published_of(catalog_of(root).head().refs)
+    second_pipeline = replace(SHOP, outputs={"by_hour": replace(HOURLY, formerly="hourly"), "daily": DAILY})
     land(root, FILES, FILES + 1)
-    executor.process(again, root.as_uri(), RunOptions("renamed"))
-    assert published_of(catalog_of(root).head().refs) == {"by_hour": shown["hourly"], "daily": shown["daily"]}
+    executor.process(second_pipeline, root.as_uri(), RunOptions("renamed"))
+    assert published_of(catalog_of(root).head().refs) == {"by_hour": shown_refs["hourly"], "daily": shown_refs["daily"]}
     assert {*line(catalog_of(root))[-1].schema["outputs"]} == {"by_hour", "daily"}
     check_catalog(open_store(root.as_uri()), "shop")
 
@@ -195,23 +200,23 @@ def test_readers_see_an_output_under_its_new_name_from_its_first_snapshot_on(
 ) -> None:
     land(tmp_path, 0, 2)
     executor.process(ONE, tmp_path.as_uri(), RunOptions("unnamed", publish=True))
-    before = hr.open(tmp_path.as_uri())["shop"].current().to_arrow()
-    shown = catalog_of(tmp_path).head().refs["published"]
+    table_before = hr.open(tmp_path.as_uri())["shop"].current().to_arrow()
+    shown_snapshot = catalog_of(tmp_path).head().refs["published"]
     land(tmp_path, 2, 3)
     by_hour = replace(SHOP, outputs={"by_hour": replace(HOURLY, formerly=""), "daily": DAILY})
     executor.process(by_hour, tmp_path.as_uri(), RunOptions("named"))
     land(tmp_path, 3, 4)
-    again = replace(SHOP, outputs={"hours": replace(HOURLY, formerly="by_hour"), "daily": DAILY})
-    executor.process(again, tmp_path.as_uri(), RunOptions("renamed"))
+    second_pipeline = replace(SHOP, outputs={"hours": replace(HOURLY, formerly="by_hour"), "daily": DAILY})
+    executor.process(second_pipeline, tmp_path.as_uri(), RunOptions("renamed"))
     catalog = catalog_of(tmp_path)
-    assert published_of(catalog.head().refs) == {"hours": shown}
+    assert published_of(catalog.head().refs) == {"hours": shown_snapshot}
     hours = hr.open(tmp_path.as_uri())["shop"]["hours"]
-    assert hours.current().to_arrow() == before
-    assert hours.current(at=line(catalog)[2].snapshot_id).count() > before.num_rows
+    assert hours.current().to_arrow() == table_before
+    assert hours.current(at=line(catalog)[2].snapshot_id).count() > table_before.num_rows
     assert line(catalog)[-1].schema["outputs"]["hours"]["formerly"] == ["by_hour", ""]
-    audited = executor.audit(again, tmp_path.as_uri(), RunOptions("audit")).outputs["hours"].audit
-    assert audited is not None
-    assert audited.from_snapshot == shown, "what readers have seen is not audited again"
+    audited_result = executor.audit(second_pipeline, tmp_path.as_uri(), RunOptions("audit")).outputs["hours"].audit
+    assert audited_result is not None
+    assert audited_result.from_snapshot == shown_snapshot, "what readers have seen is not audited again"
     publish_audited("shop", tmp_path.as_uri(), last_announced=None)
     head = line(catalog)[-1].snapshot_id
     assert published_of(catalog.head().refs) == {"hours": head, "daily": head}
@@ -221,21 +226,21 @@ def test_readers_see_an_output_under_its_new_name_from_its_first_snapshot_on(
 def test_a_branch_gives_no_names_to_what_readers_see(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(ONE, tmp_path.as_uri(), RunOptions("unnamed", publish=True))
-    shown = catalog_of(tmp_path).head().refs["published"]
+    shown_snapshot = catalog_of(tmp_path).head().refs["published"]
     hr.open(tmp_path.as_uri())["shop"].fork("main", "side")
     land(tmp_path, 2, 3)
-    named = replace(SHOP, outputs={"hourly": replace(HOURLY, formerly="")})
-    executor.process(named, tmp_path.as_uri(), RunOptions("side", branch="side"))
-    assert published_of(catalog_of(tmp_path).head().refs) == {"": shown}
+    named_pipeline = replace(SHOP, outputs={"hourly": replace(HOURLY, formerly="")})
+    executor.process(named_pipeline, tmp_path.as_uri(), RunOptions("side", branch="side"))
+    assert published_of(catalog_of(tmp_path).head().refs) == {"": shown_snapshot}
 
 
 def test_a_named_manifest_is_seen_as_it_was(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(ONE, tmp_path.as_uri(), RunOptions("unnamed"))
     head = line(catalog_of(tmp_path))[-1]
-    seen = seen_by(with_names(head, {"hourly": ""}), "hourly")
-    assert seen.replace(schema=head.schema) == head
-    assert seen.schema == {**head.schema, "output": "hourly", "formerly": [""]}
+    seen_manifest = seen_by(with_names(head, {"hourly": ""}), "hourly")
+    assert seen_manifest.replace(schema=head.schema) == head
+    assert seen_manifest.schema == {**head.schema, "output": "hourly", "formerly": [""]}
 
 
 def test_two_outputs_cannot_have_been_the_same() -> None:
@@ -250,27 +255,29 @@ def test_an_output_that_comes_back_is_another(tmp_path: Path, publish: bool) -> 
     root = hr.open(tmp_path.as_uri(), create=True)
     land(tmp_path, 0, 1)
     root[TWO].run()
-    shown = line(catalog_of(tmp_path))[-1].snapshot_id
+    shown_snapshot = line(catalog_of(tmp_path))[-1].snapshot_id
     land(tmp_path, 1, 2)
     root[replace(SHOP, outputs={"daily": DAILY})].run(publish=publish)
     land(tmp_path, 2, 3)
     dear = replace(HOURLY, filter=col("price") > 7)
     root[replace(SHOP, outputs={"hourly": dear, "daily": DAILY})].run(publish=False)
-    assert published_of(catalog_of(tmp_path).head().refs).get("hourly") == (None if publish else shown)
-    seen = seen_catalog(catalog_of(tmp_path), "hourly")
-    head = seen.manifest(line(catalog_of(tmp_path))[-1].snapshot_id)
-    with changes_between(seen, shown, head) as changes:
+    assert published_of(catalog_of(tmp_path).head().refs).get("hourly") == (None if publish else shown_snapshot)
+    seen_by_readers = seen_catalog(catalog_of(tmp_path), "hourly")
+    head = seen_by_readers.manifest(line(catalog_of(tmp_path))[-1].snapshot_id)
+    with changes_between(seen_by_readers, shown_snapshot, head) as changes:
         assert changes.source is ChangeSource.DIFFERENCE
-    assert audited_files(seen, shown, head).since == -1
-    later = {file.path for file in audited_files(seen, None, head).files[ExpectationView.PANES]}
-    assert {file.path for file in audited_files(seen, shown, head).files[ExpectationView.PANES]} == later
+    assert audited_files(seen_by_readers, shown_snapshot, head).since == -1
+    later_paths = {file.path for file in audited_files(seen_by_readers, None, head).files[ExpectationView.PANES]}
+    assert {
+        file.path for file in audited_files(seen_by_readers, shown_snapshot, head).files[ExpectationView.PANES]
+    } == later_paths
 
 
 def test_an_output_that_gets_the_name_of_one_that_got_another(tmp_path: Path) -> None:
     root = hr.open(tmp_path.as_uri(), create=True)
     land(tmp_path, 0, 1)
     root[replace(SHOP, outputs={"hourly": HOURLY, "visits": VISITS})].run()
-    shown = line(catalog_of(tmp_path))[-1].snapshot_id
+    shown_snapshot = line(catalog_of(tmp_path))[-1].snapshot_id
     hours = replace(HOURLY, formerly="hourly")
     land(tmp_path, 1, 2)
     root[replace(SHOP, outputs={"hours": hours, "visits": VISITS})].run(publish=False)
@@ -278,10 +285,12 @@ def test_an_output_that_gets_the_name_of_one_that_got_another(tmp_path: Path) ->
     both = replace(SHOP, outputs={"hours": hours, "hourly": replace(VISITS, formerly="visits")})
     root[both].run(publish=False)
     catalog = catalog_of(tmp_path)
-    assert published_of(catalog.head().refs) == {"hours": shown, "hourly": shown}
+    assert published_of(catalog.head().refs) == {"hours": shown_snapshot, "hourly": shown_snapshot}
     for output, source in (("hours", ChangeSource.PANES), ("hourly", ChangeSource.DIFFERENCE)):
-        seen = seen_catalog(catalog, output)
-        with changes_between(seen, shown, seen.manifest(catalog.head().refs["main"])) as changes:
+        seen_by_readers = seen_catalog(catalog, output)
+        with changes_between(
+            seen_by_readers, shown_snapshot, seen_by_readers.manifest(catalog.head().refs["main"])
+        ) as changes:
             assert changes.source is source, output
     assert root["shop"]["hours"].current().count()
     root[both].run()
@@ -293,7 +302,7 @@ def test_what_readers_see_stays_while_a_new_name_waits_for_the_next_epoch(tmp_pa
     totals = hr.Output(of="hourly", what={"clicks": col("clicks").sum()}, where=hr.GlobalWindows(), when=hr.on_update())
     land(tmp_path, 0, 1)
     root[replace(SHOP, outputs={"hourly": HOURLY, "totals": totals, "visits": VISITS})].run()
-    shown = line(catalog_of(tmp_path))[-1].snapshot_id
+    shown_snapshot = line(catalog_of(tmp_path))[-1].snapshot_id
     land(tmp_path, 1, 2)
     root[replace(SHOP, outputs={"hourly": HOURLY, "totals": totals, "visits": VISITS})].run(publish=False)
     hours = {"hours": replace(HOURLY, formerly="hourly"), "totals": replace(totals, of=("hours",)), "visits": VISITS}
@@ -301,7 +310,7 @@ def test_what_readers_see_stays_while_a_new_name_waits_for_the_next_epoch(tmp_pa
     catalog = catalog_of(tmp_path)
     (head,) = {published_of(catalog.head().refs)["visits"]}
     assert head == line(catalog)[-1].snapshot_id
-    assert published_of(catalog.head().refs) == {"hourly": shown, "totals": shown, "visits": head}
+    assert published_of(catalog.head().refs) == {"hourly": shown_snapshot, "totals": shown_snapshot, "visits": head}
     land(tmp_path, 2, 3)
     root[replace(SHOP, outputs=hours)].run()
     assert published_of(catalog.head().refs) == dict.fromkeys(hours, line(catalog)[-1].snapshot_id)
@@ -311,15 +320,15 @@ def test_of_two_changed_outputs_one_is_computed_again_before_any_run(tmp_path: P
     root = hr.open(tmp_path.as_uri(), create=True)
     land(tmp_path, 0, 1)
     root[SHOP].run()
-    shown = line(catalog_of(tmp_path))[-1].snapshot_id
-    changed = {name: replace(SHOP.outputs[name], filter=col("price") > 7) for name in ("hourly", "visits")}
-    both = replace(SHOP, outputs={**SHOP.outputs, **changed})
+    shown_snapshot = line(catalog_of(tmp_path))[-1].snapshot_id
+    changed_outputs = {name: replace(SHOP.outputs[name], filter=col("price") > 7) for name in ("hourly", "visits")}
+    both = replace(SHOP, outputs={**SHOP.outputs, **changed_outputs})
     result = root[both].backfill(output="hourly", promote=True)
     head = line(catalog_of(tmp_path))[-1].snapshot_id
-    assert published_of(catalog_of(tmp_path).head().refs) == {"hourly": head, "visits": shown, "daily": head}
+    assert published_of(catalog_of(tmp_path).head().refs) == {"hourly": head, "visits": shown_snapshot, "daily": head}
     result = root[both].run()
     assert any("output visits of pipeline shop has changed" in warning for warning in result.warnings)
-    assert published_of(catalog_of(tmp_path).head().refs)["visits"] == shown
+    assert published_of(catalog_of(tmp_path).head().refs)["visits"] == shown_snapshot
 
 
 def test_an_output_waits_whose_upstream_means_something_else_under_its_name(tmp_path: Path) -> None:
@@ -329,14 +338,14 @@ def test_an_output_waits_whose_upstream_means_something_else_under_its_name(tmp_
     totals = hr.Output(of="hourly", what={"clicks": col("clicks").sum()}, where=hr.GlobalWindows(), when=hr.on_update())
     land(tmp_path, 0, 1)
     root[replace(SHOP, outputs={"hourly": HOURLY, "dear": dear, "daily": DAILY, "totals": totals})].run()
-    swapped = {"hourly": dear, "dear": HOURLY, "daily": DAILY, "totals": replace(totals, of=("dear",))}
+    swapped_outputs = {"hourly": dear, "dear": HOURLY, "daily": DAILY, "totals": replace(totals, of=("dear",))}
     for number in (1, 2):
         land(tmp_path, number, number + 1)
-        root[replace(SHOP, outputs=swapped)].run()
+        root[replace(SHOP, outputs=swapped_outputs)].run()
         assert stands(line(catalog_of(tmp_path))[-1], "totals")["epoch"] == 0
-    root[replace(SHOP, outputs=swapped)].backfill(output="dear", promote=True)
+    root[replace(SHOP, outputs=swapped_outputs)].backfill(output="dear", promote=True)
     whole = hr.open((tmp_path / "whole").as_uri(), create=True)
     land(tmp_path / "whole", 0, 3)
-    whole[replace(SHOP, outputs=swapped)].run()
+    whole[replace(SHOP, outputs=swapped_outputs)].run()
     ours, theirs = (shop["shop"]["totals"].current(columns=["clicks"]).to_json() for shop in (root, whole))
     assert ours == theirs

@@ -61,9 +61,9 @@ def put(store: ObjectStore, content: bytes) -> None:
     if isinstance(store, LocalStore):
         file = store.root / CHANGING
         times = file.stat()
-        with file.open("r+b") as opened:
-            opened.truncate(len(content))
-            opened.write(content)
+        with file.open("r+b") as stream:
+            stream.truncate(len(content))
+            stream.write(content)
         os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
     else:
         store.write(CHANGING, content)
@@ -105,10 +105,10 @@ class Moments:
             is_landing = prefix.startswith("landing")
             if is_landing:
                 self.moment()
-            found = [*listing(this, prefix, start_after)]
+            listed_infos = [*listing(this, prefix, start_after)]
             if is_landing:
                 self.moment()
-            yield from found
+            yield from listed_infos
 
         patch.setattr(kind, "list", listed)
         status = os.fstat
@@ -128,9 +128,9 @@ class Moments:
             if path != CHANGING:
                 return method(this, what)
             self.moment()
-            found = method(this, what)
+            answer = method(this, what)
             self.moment()
-            return found
+            return answer
 
         return ask
 
@@ -151,8 +151,8 @@ def recorded(pipeline: Pipeline, store: ObjectStore) -> InputFile:
     catalog = Catalog(store, pipeline.name)
     manifest = catalog.manifest(catalog.head().refs["main"])
     files = [file for record in catalog.file_records(manifest.logs["inputs"]) for file in record.files]
-    (found,) = [file for file in files if isinstance(file, InputFile) and file.path == CHANGING]
-    return found
+    (changed_file,) = [file for file in files if isinstance(file, InputFile) and file.path == CHANGING]
+    return changed_file
 
 
 @pytest.mark.parametrize(
@@ -167,17 +167,17 @@ def recorded(pipeline: Pipeline, store: ObjectStore) -> InputFile:
 )
 def test_what_is_committed_is_what_the_manifest_records_whenever_a_file_changes(root: str, other: str) -> None:
     pipeline = DEDUPLICATING  # reads files again, for records that it drops
-    before, after = landed(1), OTHERS[other](landed(1))
-    expected = {content: undisturbed(pipeline, content) for content in (before, after)}
-    assert expected[before] != expected[after]
-    number, seen, committed = [*OTHERS].index(other) % STEP, STEP, set()
-    while number < seen:
+    content_before, content_after = landed(1), OTHERS[other](landed(1))
+    expected = {content: undisturbed(pipeline, content) for content in (content_before, content_after)}
+    assert expected[content_before] != expected[content_after]
+    number, step_seen, committed_steps = [*OTHERS].index(other) % STEP, STEP, set()
+    while number < step_seen:
         store = open_store(f"{root}/{number}")
         land(store)
 
         def swap(moment: int, store: ObjectStore = store, number: int = number) -> None:
             if moment == number:
-                put(store, after)
+                put(store, content_after)
 
         moments = Moments(swap)
         with pytest.MonkeyPatch.context() as patch:
@@ -185,21 +185,21 @@ def test_what_is_committed_is_what_the_manifest_records_whenever_a_file_changes(
             run(pipeline, store.uri)
         found = results(pipeline, store.uri)
         (content,) = [content for content, rows in expected.items() if rows == found]
-        committed.add(content)
+        committed_steps.add(content)
         of_then = recorded(pipeline, store)
         assert (of_then.size, of_then.digest) == (len(content), digest(store, content))
         refs = Catalog(store, pipeline.name).head().refs
-        there = store.read(CHANGING)
-        if there != content:  # it changed when it had been read
+        stored_content = store.read(CHANGING)
+        if stored_content != content:  # it changed when it had been read
             if of_then.size != store.stat(CHANGING).size:
                 with pytest.raises(ChangedFileError):
                     run(pipeline, store.uri)
             store.write(CHANGING, content)
         run(pipeline, store.uri)
         assert Catalog(store, pipeline.name).head().refs == refs, "there is nothing new"
-        number, seen = number + STEP, moments.seen
-    assert seen > 5
-    assert committed == {before, after}
+        number, step_seen = number + STEP, moments.seen
+    assert step_seen > 5
+    assert committed_steps == {content_before, content_after}
 
 
 def test_a_file_that_changes_each_time_ends_the_run_before_the_commit(
@@ -242,33 +242,33 @@ def test_a_file_that_goes_when_it_was_taken_in_ends_the_run_before_the_commit(
 
 
 def test_a_replay_reads_what_was_recorded_or_ends(root: str) -> None:
-    before, after = landed(1), OTHERS["as long"](landed(1))
+    content_before, content_after = landed(1), OTHERS["as long"](landed(1))
     store = open_store(root)
     land(store)
     run(PLAIN, root)
     expected = results(PLAIN, root)
-    number, seen, refused = 0, 1, 0
-    while number < seen:
+    number, number_seen, number_refused = 0, 1, 0
+    while number < number_seen:
 
         def swap(moment: int, number: int = number) -> None:
             if moment == number:
-                put(store, after)
+                put(store, content_after)
 
-        moments, again = Moments(swap), partial(RunOptions, branch=f"again-{number}", mode=Mode.REPLAY)
+        moments, options_again = Moments(swap), partial(RunOptions, branch=f"again-{number}", mode=Mode.REPLAY)
         with pytest.MonkeyPatch.context() as patch:
             moments.watch(store, patch)
             try:
-                process(PLAIN, root, again("swapped", executor="local"))
+                process(PLAIN, root, options_again("swapped", executor="local"))
             except (ChangedFileError, InputGoneError) as error:
                 assert CHANGING in str(error)
-                refused += 1
-        number, seen = number + STEP, max(seen, moments.seen)
-        put(store, before)
-        process(PLAIN, root, again("again", executor="local"))
+                number_refused += 1
+        number, number_seen = number + STEP, max(number_seen, moments.seen)
+        put(store, content_before)
+        process(PLAIN, root, options_again("again", executor="local"))
         catalog = Catalog(store, PLAIN.name)
-        found = [catalog.manifest(catalog.head().refs[name]) for name in ("main", f"again-{number - STEP}")]
-        assert found[0].counts == found[1].counts
-    assert refused
+        found_manifests = [catalog.manifest(catalog.head().refs[name]) for name in ("main", f"again-{number - STEP}")]
+        assert found_manifests[0].counts == found_manifests[1].counts
+    assert number_refused
     assert results(PLAIN, root) == expected
 
 
@@ -277,11 +277,11 @@ def test_a_file_is_asked_for_once_but_for_what_a_local_one_needs(root: str, monk
     land(store)
     moments = Moments(lambda moment: None)
     moments.watch(store, monkeypatch)
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     run(PLAIN, root)
     assert {name: count for name, count in moments.asked.items() if name != "digested"} == {"read_same": FILES}
     assert moments.asked["digested"] <= FILES
-    assert store.requests.since(before)["stat"] == 0
+    assert store.requests.since(requests_before)["stat"] == 0
 
 
 _FUNCTION = SparkFunction(
@@ -295,25 +295,25 @@ DOUBLED = changed(PLAIN, name="doubled", source=replace(PLAIN.source, transform=
 def test_tasks_in_other_processes_read_what_was_taken_in(
     executor: Executed, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    store, after = open_store(tmp_path.as_uri()), OTHERS["as long"](landed(1))
+    store, content_after = open_store(tmp_path.as_uri()), OTHERS["as long"](landed(1))
     land(store)
-    asked: list[str] = []
+    requested_paths: list[str] = []
     take_in = LocalStore.digested
 
     def digested(this: LocalStore, path: str) -> ObjectInfo:
-        found = take_in(this, path)
-        if path == CHANGING and CHANGING not in asked:
-            put(store, after)
-        asked.append(path)
-        return found
+        taken_in = take_in(this, path)
+        if path == CHANGING and CHANGING not in requested_paths:
+            put(store, content_after)
+        requested_paths.append(path)
+        return taken_in
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LocalStore, "digested", digested)
         executor.process(pipeline, store.uri, RunOptions("swapped", publish=True))
-    assert asked.count(CHANGING) == 2
-    found = results(pipeline, store.uri)
+    assert requested_paths.count(CHANGING) == 2
+    rows = results(pipeline, store.uri)
     other = open_store((tmp_path / "other").as_uri())
     land(other)
-    put(other, after)
+    put(other, content_after)
     executor.process(pipeline, other.uri, RunOptions("undisturbed", publish=True))
-    assert found == results(pipeline, other.uri)
+    assert rows == results(pipeline, other.uri)

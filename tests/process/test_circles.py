@@ -25,13 +25,13 @@ def test_one_that_reads_itself_is_refused_when_it_is_built(tmp_path: Path) -> No
         assert error.value.code == "config.upstream_cycle"
     for root in (tmp_path, tmp_path / "other"):
         root.mkdir(exist_ok=True)
-        there = hr.published("z", {"k": str, "s": int}, root=root.as_uri())
-        made = hr.Pipeline("z", there, **HOURLY)
+        source = hr.published("z", {"k": str, "s": int}, root=root.as_uri())
+        definition = hr.Pipeline("z", source, **HOURLY)
         if root == tmp_path:
             with pytest.raises(UpstreamCycleError, match="z reads z: "):
-                run(tmp_path, made)
+                run(tmp_path, definition)
         else:
-            run(tmp_path, made)  # one of that name under another root
+            run(tmp_path, definition)  # one of that name under another root
 
 
 def test_the_last_of_a_circle_that_runs_first_names_all_of_it(tmp_path: Path) -> None:
@@ -68,8 +68,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def headrace(*arguments: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, [*arguments])
-    return done.exit_code, done.output
+    result = CliRunner().invoke(app, [*arguments])
+    return result.exit_code, result.output
 
 
 def write(folder: Path, file: str, pipelines: Sequence[tuple[str, str]]) -> str:

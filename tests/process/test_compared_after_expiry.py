@@ -40,15 +40,15 @@ def parted(live: Live, *, at: str = "") -> None:
 def test_a_diff_is_the_same_once_the_common_ancestor_has_expired(tmp_path: Path) -> None:
     live = Live(tmp_path, pipeline())
     parted(live)
-    before = live.history.diff("bad", "published").to_json()
-    assert before["logs"]["panes"] == {"rows": {"before": 4, "after": 4}, "only_before": 3, "only_after": 3}
+    diff_before = live.history.diff("bad", "published").to_json()
+    assert diff_before["logs"]["panes"] == {"rows": {"before": 4, "after": 4}, "only_before": 3, "only_after": 3}
     expire(live)
-    after = live.history.diff("bad", "published").to_json()
-    assert before.pop("ancestor")["branch"] == "main"
-    ancestor = after.pop("ancestor")
+    diff_after = live.history.diff("bad", "published").to_json()
+    assert diff_before.pop("ancestor")["branch"] == "main"
+    ancestor = diff_after.pop("ancestor")
     assert (ancestor["epoch"], ancestor["branch"]) == (0, None)
     assert not live.catalog.is_stored(ancestor["snapshot"])
-    assert after == before
+    assert diff_after == diff_before
 
 
 @pytest.mark.parametrize("is_patch", [False, True])
@@ -57,9 +57,9 @@ def test_a_dry_run_refuses_as_the_act_does_once_the_common_ancestor_has_expired(
     parted(live, at="fix")
     expire(live)
     refusals = live.history.promote("fix", patch=is_patch, dry_run=True).refusals
-    with pytest.raises(HeadraceError) as refused:
+    with pytest.raises(HeadraceError) as error_info:
         live.history.promote("fix", patch=is_patch)
-    assert (refused.value.code, str(refused.value)) == (refusals[0].code, str(refusals[0]))
+    assert (error_info.value.code, str(error_info.value)) == (refusals[0].code, str(refusals[0]))
     assert ForkGivenUpError in {type(refusal) for refusal in refusals}
 
 
@@ -90,10 +90,10 @@ def test_rows_are_compared_once_the_last_aggregate_was_dropped(tmp_path: Path) -
         live.process()
         live.history.tag(f"t{number}", "main")
     assert live.process(branch="fix", publish=False).epochs == (2, 3)
-    touched = [set[str](), {"ann"}, {"bob"}, {"bob"}]
+    touched_users = [set[str](), {"ann"}, {"bob"}, {"bob"}]
     for one, other in product(range(4), range(4)):
         diff = live.history.diff(f"t{one}", f"t{other}")
-        users = set[str]().union(*touched[min(one, other) + 1 : max(one, other) + 1])
+        users = set[str]().union(*touched_users[min(one, other) + 1 : max(one, other) + 1])
         assert {row.key["user"] for row in diff.output.first} == users
         assert diff.output.is_comparable
         (stage,) = diff.stages

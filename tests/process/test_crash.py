@@ -73,9 +73,9 @@ def check(executor: Executed, root: Path) -> None:
     """Another run ends as if nothing had been."""
     catalog = hr.open(root.as_uri())[CLICKS].catalog
     main = catalog.head().refs.get("main")
-    survived = -1 if main is None else catalog.manifest(main).epoch
+    survived_epoch = -1 if main is None else catalog.manifest(main).epoch
     result = executor.run(CLICKS, root.as_uri(), publish=False)
-    assert result.epochs == tuple(range(survived + 1, FILES))
+    assert result.epochs == tuple(range(survived_epoch + 1, FILES))
     assert current(CLICKS, root) == truth()
     assert panes_twice(CLICKS, root) == []
     check_catalog(catalog.store, CLICKS.name)
@@ -102,6 +102,6 @@ def test_killed_during_a_later_epoch(executor: Executed, tmp_path: Path) -> None
 @pytest.mark.parametrize("requests", [1, 5, 8, 9, 10, 11, 12, 13, 20, 27])
 def test_killed_at_a_request_to_the_store(executor: Executed, tmp_path: Path, requests: int) -> None:
     land(tmp_path)
-    ended = exit_code(KILLS_ITSELF, tmp_path, str(requests))
-    assert ended == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-3000:]
+    code = exit_code(KILLS_ITSELF, tmp_path, str(requests))
+    assert code == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-3000:]
     check(executor, tmp_path)

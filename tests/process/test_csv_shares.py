@@ -56,8 +56,8 @@ def test_tasks_share_files_with_line_breaks_in_quotes(
             letters[key] += len(note)
         data = text.getvalue().encode(options.get("encoding", "utf-8"))
         (folder / f"{number}.csv").write_bytes(gzip.compress(data) if number == 2 else data)
-    tested, root = pipeline(options), tmp_path.as_uri()
-    assert executor.run(tested, root).counts["accepted"] == 900
-    rows = read(tested, root, "current", "main").to_pylist()
-    counted = {row["id"]: (row["amount"], row["letters"] or 0) for row in rows}
-    assert counted == {key: (amount, letters[key]) for key, amount in amounts.items()}
+    tested_pipeline, root = pipeline(options), tmp_path.as_uri()
+    assert executor.run(tested_pipeline, root).counts["accepted"] == 900
+    rows = read(tested_pipeline, root, "current", "main").to_pylist()
+    counted_rows = {row["id"]: (row["amount"], row["letters"] or 0) for row in rows}
+    assert counted_rows == {key: (amount, letters[key]) for key, amount in amounts.items()}

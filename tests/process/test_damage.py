@@ -54,10 +54,10 @@ def flip_unnoticed(file: Path) -> None:
     for place in range(len(data) * 8):
         data[place // 8] ^= 1 << place % 8
         try:
-            found = pq.read_table(io.BytesIO(data), columns=["clicks", "spent"])
+            stored_table = pq.read_table(io.BytesIO(data), columns=["clicks", "spent"])
         except (pa.ArrowException, OSError, UnicodeDecodeError):
-            found = None
-        if found is not None and found.schema.equals(right.schema) and not found.equals(right):
+            stored_table = None
+        if stored_table is not None and stored_table.schema.equals(right.schema) and not stored_table.equals(right):
             file.write_bytes(data)
             return
         data[place // 8] ^= 1 << place % 8
@@ -76,33 +76,33 @@ def run(root: Path, name: str, executor: Executed, pipeline: Pipeline = CLICKS, 
 
 def advised(error: BrokenObjectError) -> str:
     """The snapshot that the message advises to go back to."""
-    found = re.search(r"`headrace rollback clicks --to (\S+)`", str(error))
-    assert found, error
-    return found[1]
+    advice = re.search(r"`headrace rollback clicks --to (\S+)`", str(error))
+    assert advice, error
+    return advice[1]
 
 
 def test_a_fold_does_not_copy_what_was_damaged(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, FANOUT.value - 1)
     run(tmp_path, "whole", executor)
-    damaged = tmp_path / head_of(tmp_path).tables["current"][FANOUT.value - 4].files[0].path
-    flip_unnoticed(damaged)
+    damaged_path = tmp_path / head_of(tmp_path).tables["current"][FANOUT.value - 4].files[0].path
+    flip_unnoticed(damaged_path)
     land(tmp_path, FANOUT.value - 1, FANOUT.value + 1)
-    with pytest.raises(BrokenObjectError, match=damaged.name) as raised:
+    with pytest.raises(BrokenObjectError, match=damaged_path.name) as refusal:
         run(tmp_path, "folding", executor)
     assert head_of(tmp_path).epoch == FANOUT.value - 1, "the next one would have taken the fold over"
-    assert "run `headrace backfill clicks` (or the backfill DAG)" in str(raised.value)
+    assert "run `headrace backfill clicks` (or the backfill DAG)" in str(refusal.value)
 
-    catalog_of(tmp_path).rollback("main", advised(raised.value), "as the message says")
+    catalog_of(tmp_path).rollback("main", advised(refusal.value), "as the message says")
     assert head_of(tmp_path).epoch == FANOUT.value - 5
     run(tmp_path, "after", executor)
     assert current(CLICKS, tmp_path) == truth(FANOUT.value + 1)
 
-    folded = tmp_path / head_of(tmp_path).tables["current"][0].files[0].path
-    assert folded.name.startswith("current-")
-    flip(folded)
-    with pytest.raises(BrokenObjectError, match=folded.name) as raised:
+    folded_path = tmp_path / head_of(tmp_path).tables["current"][0].files[0].path
+    assert folded_path.name.startswith("current-")
+    flip(folded_path)
+    with pytest.raises(BrokenObjectError, match=folded_path.name) as refusal:
         executor.audit(AUDITED, tmp_path.as_uri(), RunOptions("audit"))
-    assert catalog_of(tmp_path).manifest(advised(raised.value)).epoch == FANOUT.value - 2, (
+    assert catalog_of(tmp_path).manifest(advised(refusal.value)).epoch == FANOUT.value - 2, (
         "it was begun beside the next one"
     )
 
@@ -112,32 +112,32 @@ def test_an_audit_passes_nothing_that_was_damaged(
     executor: Executed, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     land(tmp_path, 0, 1)
-    published = run(tmp_path, "published", executor, AUDITED, publish=True).published
+    published_result = run(tmp_path, "published", executor, AUDITED, publish=True).published
     land(tmp_path, 1, 2)
     run(tmp_path, "unaudited", executor)
-    damaged = newest_of(tmp_path, "current")
-    damage(damaged)
-    with pytest.raises(BrokenObjectError, match=damaged.name) as raised:
+    damaged_path = newest_of(tmp_path, "current")
+    damage(damaged_path)
+    with pytest.raises(BrokenObjectError, match=damaged_path.name) as refusal:
         run(tmp_path, "audited", executor, AUDITED, publish=True)
-    assert catalog_of(tmp_path).head().refs["published"] == published == advised(raised.value)
-    assert "readers with it" not in str(raised.value)
+    assert catalog_of(tmp_path).head().refs["published"] == published_result == advised(refusal.value)
+    assert "readers with it" not in str(refusal.value)
 
 
 def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(executor: Executed, tmp_path: Path) -> None:
     """However it became so after the restore had looked at it."""
     land(tmp_path, 0, 2)
     executor.process(CLICKS, tmp_path.as_uri(), RunOptions("first", max_epochs=1))
-    head, damaged, store = head_of(tmp_path), newest_of(tmp_path, "state"), open_store(tmp_path.as_uri())
+    head, damaged_path, store = head_of(tmp_path), newest_of(tmp_path, "state"), open_store(tmp_path.as_uri())
     engine = LocalEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog_of(tmp_path)))
     progress = progress_of(catalog_of(tmp_path), head)
-    flip(damaged)
+    flip(damaged_path)
     engine.restore(head.epoch, progress, head.tables)  # from what was verified as it came into the cache
     for file in default_cache().folder.glob("*.arrow"):
         file.unlink()
     default_cache.cache_clear()
     engine = LocalEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog_of(tmp_path)))
     engine.restore(head.epoch, progress, head.tables)
-    with pytest.raises(BrokenObjectError, match=damaged.name):
+    with pytest.raises(BrokenObjectError, match=damaged_path.name):
         engine.compute(engine.landing.new_files(progress.offsets), progress.processing_time)
 
 
@@ -147,13 +147,13 @@ def test_a_repair_stores_a_file_of_state_again_from_the_local_cache(
 ) -> None:
     land(tmp_path, 0, 3)
     run(tmp_path, "first", executor)
-    damaged = newest_of(tmp_path, "state")
-    before = damaged.read_bytes()
-    damage(damaged)
-    found = check(catalog_of(tmp_path), deep=True, repair=True)
-    path = str(damaged.relative_to(tmp_path))
-    assert [(problem.path, problem.is_repaired) for problem in found.problems] == [(path, True)]
-    assert damaged.read_bytes() == before
+    damaged_path = newest_of(tmp_path, "state")
+    content_before = damaged_path.read_bytes()
+    damage(damaged_path)
+    report = check(catalog_of(tmp_path), deep=True, repair=True)
+    path = str(damaged_path.relative_to(tmp_path))
+    assert [(problem.path, problem.is_repaired) for problem in report.problems] == [(path, True)]
+    assert damaged_path.read_bytes() == content_before
     damage(newest_of(tmp_path, "current"))
     assert check(catalog_of(tmp_path), deep=True, repair=True).damage, "of which the cache has nothing"
 
@@ -162,17 +162,17 @@ def test_a_damaged_audit_is_made_anew_and_a_changed_definition_gets_none(executo
     land(tmp_path, 0, 1)
     snapshot = str(run(tmp_path, "unpublished", executor, AUDITED).snapshot)
     store = open_store(tmp_path.as_uri())
-    stored = read_audit(store, CLICKS.name, None, snapshot)
+    stored_audit = read_audit(store, CLICKS.name, None, snapshot)
     result = tmp_path / audit_folder(CLICKS.name, None, snapshot) / "result.json"
     flip(result)
-    changed = clicks(FixedWindows("2h"), expectations=MODEST)
+    changed_pipeline = clicks(FixedWindows("2h"), expectations=MODEST)
     with pytest.raises(ChangedPipelineError):
-        executor.audit(changed, tmp_path.as_uri(), RunOptions("changed"))
-    again = run(tmp_path, "again", executor, AUDITED, publish=True)
-    assert again.published == snapshot
-    (warning,) = again.warnings
+        executor.audit(changed_pipeline, tmp_path.as_uri(), RunOptions("changed"))
+    second_result = run(tmp_path, "again", executor, AUDITED, publish=True)
+    assert second_result.published == snapshot
+    (warning,) = second_result.warnings
     assert str(result.relative_to(tmp_path)) in warning
-    found = read_audit(store, CLICKS.name, None, snapshot)
-    assert found is not None
-    assert stored is not None
-    assert found.findings == stored.findings
+    audit = read_audit(store, CLICKS.name, None, snapshot)
+    assert audit is not None
+    assert stored_audit is not None
+    assert audit.findings == stored_audit.findings

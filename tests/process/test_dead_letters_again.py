@@ -33,8 +33,8 @@ GOOD = [("ann", 0, "1"), ("bob", 5, "2"), ("bob", 200, "3")]
 BAD = [("ann", 7, "4 EUR"), ("cid", 8, "five")]
 
 LINES = {
-    "json": lambda user, at, price: f'{{"user": "{user}", "at": "{at}", "price": {price}}}\n',
-    "csv": lambda user, at, price: f"{price},{user},{at}\n",
+    "json": lambda user, moment, price: f'{{"user": "{user}", "at": "{moment}", "price": {price}}}\n',
+    "csv": lambda user, moment, price: f"{price},{user},{moment}\n",
 }
 HEADS = {"json": "", "csv": "price,user,at\n"}
 QUOTED = {"json": '"', "csv": ""}
@@ -68,19 +68,19 @@ TRUTH = {("ann", 0): 2, ("bob", 0): 1, ("bob", 3): 1, ("cid", 0): 1}
 def test_a_schema_that_is_mended_reads_what_was_rejected(executor: Executed, tmp_path: Path, kind: str) -> None:
     """The column of the prices was declared as one of numbers, and no result needs it."""
     root = tmp_path.as_uri()
-    broken = changed(CLICKS_ALONE, source=replace(CLICKS.source, format=kind))
+    broken_pipeline = changed(CLICKS_ALONE, source=replace(CLICKS.source, format=kind))
     schema = {name: found for name, found in CLICKS.source.schema.items() if name != "price"}
-    mended = changed(broken, source=replace(broken.source, schema=schema))
+    mended_pipeline = changed(broken_pipeline, source=replace(broken_pipeline.source, schema=schema))
     land(tmp_path, kind)
-    assert executor.process(broken, root, RunOptions("first", publish=True)).counts["rejected"] == 2
+    assert executor.process(broken_pipeline, root, RunOptions("first", publish=True)).counts["rejected"] == 2
 
-    found = land_rejected(mended, root, to=CLICKS.source.path)
-    assert (found.records, found.left) == (2, {})
-    assert executor.process(mended, root, RunOptions("second", publish=True)).counts["accepted"] == 2
-    assert counted(mended, root) == TRUTH
-    assert land_rejected(mended, root, to=CLICKS.source.path).records == 0
-    assert not executor.process(mended, root, RunOptions("third", publish=True)).epochs
-    assert counted(mended, root) == TRUTH
+    found_landing = land_rejected(mended_pipeline, root, to=CLICKS.source.path)
+    assert (found_landing.records, found_landing.left) == (2, {})
+    assert executor.process(mended_pipeline, root, RunOptions("second", publish=True)).counts["accepted"] == 2
+    assert counted(mended_pipeline, root) == TRUTH
+    assert land_rejected(mended_pipeline, root, to=CLICKS.source.path).records == 0
+    assert not executor.process(mended_pipeline, root, RunOptions("third", publish=True)).epochs
+    assert counted(mended_pipeline, root) == TRUTH
 
 
 def test_another_definition_reads_them_under_a_root_of_their_own(executor: Executed, tmp_path: Path) -> None:
@@ -89,32 +89,32 @@ def test_another_definition_reads_them_under_a_root_of_their_own(executor: Execu
     land(tmp_path, "json")
     executor.process(CLICKS, root, RunOptions("first", publish=True))
     text = replace(CLICKS.source, schema={**CLICKS.source.schema, "price": DataType.STRING})
-    mended = changed(CLICKS, source=text, what={"clicks": count(), "longest": col("price").max()})
-    assert land_rejected(mended, root).records == 2
-    assert land_rejected(mended, root).records == 0
-    beside = executor.process(mended, f"{root}/rejected", RunOptions("beside", mode=Mode.BATCH))
-    assert (beside.counts["accepted"], beside.counts["rejected"]) == (2, 0)
-    part, rest = counted(mended, f"{root}/rejected"), counted(CLICKS, root)
+    mended_pipeline = changed(CLICKS, source=text, what={"clicks": count(), "longest": col("price").max()})
+    assert land_rejected(mended_pipeline, root).records == 2
+    assert land_rejected(mended_pipeline, root).records == 0
+    rejected_result = executor.process(mended_pipeline, f"{root}/rejected", RunOptions("beside", mode=Mode.BATCH))
+    assert (rejected_result.counts["accepted"], rejected_result.counts["rejected"]) == (2, 0)
+    part, rest = counted(mended_pipeline, f"{root}/rejected"), counted(CLICKS, root)
     assert {key: part.get(key, 0) + rest.get(key, 0) for key in {**part, **rest}} == TRUTH
 
 
 def test_where_names_have_gone_on_a_full_sweep_finds_them(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
-    schema = {name: found for name, found in CLICKS.source.schema.items() if name != "price"}
-    broken = changed(CLICKS_ALONE, source=replace(CLICKS.source, names=NameOrder.ORDERED, look_back=0))
-    mended = changed(broken, source=replace(broken.source, schema=schema))
+    schema = {name: kind for name, kind in CLICKS.source.schema.items() if name != "price"}
+    broken_pipeline = changed(CLICKS_ALONE, source=replace(CLICKS.source, names=NameOrder.ORDERED, look_back=0))
+    mended_pipeline = changed(broken_pipeline, source=replace(broken_pipeline.source, schema=schema))
     land(tmp_path, "json")
     for file in (tmp_path / "landing" / "clicks").iterdir():
         file.rename(file.with_name(f"visits-{file.name}"))
-    executor.process(broken, root, RunOptions("first", publish=True))
-    found = land_rejected(mended, root, to=CLICKS.source.path)
-    assert (found.records, found.needs_full_sweep) == (2, True)
-    assert not executor.process(mended, root, RunOptions("second")).epochs
-    executor.process(mended, root, RunOptions("third", full_sweep=True))
-    assert counted(mended, root) == TRUTH
+    executor.process(broken_pipeline, root, RunOptions("first", publish=True))
+    found_landing = land_rejected(mended_pipeline, root, to=CLICKS.source.path)
+    assert (found_landing.records, found_landing.needs_full_sweep) == (2, True)
+    assert not executor.process(mended_pipeline, root, RunOptions("second")).epochs
+    executor.process(mended_pipeline, root, RunOptions("third", full_sweep=True))
+    assert counted(mended_pipeline, root) == TRUTH
 
 
-SCHEMA = {name: found for name, found in CLICKS.source.schema.items() if name != "price"}
+SCHEMA = {name: kind for name, kind in CLICKS.source.schema.items() if name != "price"}
 MENDED = changed(CLICKS_ALONE, source=replace(CLICKS.source, schema=SCHEMA))
 ALL = RunOptions("all", publish=True)
 
@@ -151,12 +151,12 @@ def test_a_backfill_from_behind_the_dead_letters_reads_them_where_they_landed(
     span = parse_span((START + timedelta(days=2)).isoformat(), None)
     executor.backfill(MENDED, corrected, RunOptions("later", branch="later", span=span))
     assert counted(MENDED, corrected, "later") == {**TRUTH, ("dan", 0): 1}
-    again, _ = (tmp_path / "landing" / "clicks").glob("again-rejected-*")
+    second_file, _ = (tmp_path / "landing" / "clicks").glob("again-rejected-*")
     catalog = Catalog(open_store(corrected), "clicks")
     early = catalog.ancestor_at(catalog.head().refs["main"], 1)
     assert early is not None
     catalog.fork("early", early)
-    again.unlink()
+    second_file.unlink()
     with pytest.raises(InputGoneError, match="again-rejected-"):
         executor.backfill(MENDED, corrected, RunOptions("early", branch="early"))
 
@@ -196,8 +196,8 @@ def test_a_run_that_falls_back_leaves_out_what_it_reads_again(executor: Executed
     assert counted(MENDED, root) == TRUTH
     for file in (tmp_path / "clicks" / "data").glob("0000000[1-9]-*/state-*"):
         file.unlink()
-    (again,) = (tmp_path / "landing" / "clicks").glob("again-rejected-00000001-*")
-    again.unlink()
+    (second_file,) = (tmp_path / "landing" / "clicks").glob("again-rejected-00000001-*")
+    second_file.unlink()
     land_later(tmp_path)
     assert "fell back to snapshot" in "".join(executor.process(MENDED, root, RunOptions("fourth")).warnings)
     assert counted(MENDED, root) == {**TRUTH, ("dan", 0): 1}
@@ -236,17 +236,17 @@ def test_what_landed_again_is_read_after_its_dead_letters_have_expired(executor:
 def test_a_record_whose_quote_is_never_closed_takes_no_other_with_it(executor: Executed, tmp_path: Path) -> None:
     """Each file has one at its end, in which the rest of a file with others would be."""
     root = tmp_path.as_uri()
-    tested = changed(CLICKS_ALONE, source=replace(CLICKS.source, format="csv"))
+    tested_pipeline = changed(CLICKS_ALONE, source=replace(CLICKS.source, format="csv"))
     land(tmp_path, "csv")
     for file in (tmp_path / "landing" / "clicks").iterdir():
         file.write_text(file.read_text() + f'1,"dan,{START.isoformat()}\n2,eve,{START.isoformat()}\n')
-    assert executor.process(tested, root, RunOptions("first", publish=True)).counts["rejected"] == 4
-    found = land_rejected(tested, root, to=CLICKS.source.path)
-    assert (found.files, found.records, sum(found.left.values())) == (2, 2, 2)
-    (reason,) = found.left
+    assert executor.process(tested_pipeline, root, RunOptions("first", publish=True)).counts["rejected"] == 4
+    found_landing = land_rejected(tested_pipeline, root, to=CLICKS.source.path)
+    assert (found_landing.files, found_landing.records, sum(found_landing.left.values())) == (2, 2, 2)
+    (reason,) = found_landing.left
     assert "a quote that is not closed" in reason
-    assert executor.process(tested, root, RunOptions("second", publish=True)).counts["rejected"] == 2
-    assert land_rejected(tested, root, to=CLICKS.source.path).already_landed == 2
+    assert executor.process(tested_pipeline, root, RunOptions("second", publish=True)).counts["rejected"] == 2
+    assert land_rejected(tested_pipeline, root, to=CLICKS.source.path).already_landed == 2
 
 
 GOOD_LINES = "".join(f"{number},ann,{START.isoformat()},fine\n" for number in range(100)).encode()
@@ -256,40 +256,42 @@ OTHER_DIALECTS = {
 }
 
 
-@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("lands_beside", [False, True])
 @pytest.mark.parametrize("other", OTHER_DIALECTS)
 def test_many_records_of_another_dialect_never_stop_who_reads_them_again(
-    executor: Executed, tmp_path: Path, other: CsvDialect, beside: bool
+    executor: Executed, tmp_path: Path, other: CsvDialect, lands_beside: bool
 ) -> None:
     """Most of their file is right, so they are dead letters. In a file that they land in they are all that there is."""
     root, folder = tmp_path.as_uri(), tmp_path / "landing" / "clicks"
-    tested = changed(CLICKS_ALONE, source=replace(CLICKS.source, format="csv"))
+    tested_pipeline = changed(CLICKS_ALONE, source=replace(CLICKS.source, format="csv"))
     folder.mkdir(parents=True)
     lines = "".join(OTHER_DIALECTS[other].format(number, START.isoformat()) for number in range(30))
     (folder / "1.csv").write_bytes(b"price,user,at,note\n" + GOOD_LINES + lines.encode(other.encoding))
-    assert executor.process(tested, root, RunOptions("first", publish=True)).counts["rejected"] == 30
+    assert executor.process(tested_pipeline, root, RunOptions("first", publish=True)).counts["rejected"] == 30
 
-    found = land_rejected(tested, root, to=None if beside else CLICKS.source.path)
-    assert (found.records, found.left) == (30, {})
-    there = f"{root}/rejected" if beside else root
-    counts = executor.process(tested, there, RunOptions("second", publish=True)).counts
+    found_landing = land_rejected(tested_pipeline, root, to=None if lands_beside else CLICKS.source.path)
+    assert (found_landing.records, found_landing.left) == (30, {})
+    landing_root = f"{root}/rejected" if lands_beside else root
+    counts = executor.process(tested_pipeline, landing_root, RunOptions("second", publish=True)).counts
     assert (counts["accepted"], counts["rejected"]) == (0, 30)
-    assert land_rejected(tested, root, to=None if beside else CLICKS.source.path).records == 0
-    if beside and other.delimiter == ",":  # else the header that they landed with is in the first dialect
-        mended = changed(tested, source=replace(tested.source, dialect=other))
-        anew = RunOptions("third", mode=Mode.BATCH, branch="anew")
-        assert executor.process(mended, there, anew).counts["accepted"] == 30
+    assert land_rejected(tested_pipeline, root, to=None if lands_beside else CLICKS.source.path).records == 0
+    if lands_beside and other.delimiter == ",":  # else the header that they landed with is in the first dialect
+        mended_pipeline = changed(tested_pipeline, source=replace(tested_pipeline.source, dialect=other))
+        batch_options = RunOptions("third", mode=Mode.BATCH, branch="anew")
+        assert executor.process(mended_pipeline, landing_root, batch_options).counts["accepted"] == 30
 
 
 def test_a_record_that_the_encoding_of_today_does_not_have_stays(executor: Executed, tmp_path: Path) -> None:
     """The source was said to be UTF-8, which some of its records are."""
     root, folder = tmp_path.as_uri(), tmp_path / "landing" / "clicks"
-    tested = changed(CLICKS_ALONE, source=replace(CLICKS.source, format="csv"))
-    mended = changed(tested, source=replace(tested.source, dialect=CsvDialect(encoding="cp1252")))
+    tested_pipeline = changed(CLICKS_ALONE, source=replace(CLICKS.source, format="csv"))
+    mended_pipeline = changed(
+        tested_pipeline, source=replace(tested_pipeline.source, dialect=CsvDialect(encoding="cp1252"))
+    )
     folder.mkdir(parents=True)
     lines = "".join(f"{city},ann,{START.isoformat()}\n" for city in ("Tromsø", "Kōbe"))
     (folder / "1.csv").write_text(f"price,user,at\n{lines}", encoding="utf-8")
-    assert executor.process(tested, root, RunOptions("first", publish=True)).counts["rejected"] == 2
-    found = land_rejected(mended, root)
-    assert (found.records, [*found.left.values()]) == (1, [1])
-    assert "a letter that the encoding of the source does not have" in next(iter(found.left))
+    assert executor.process(tested_pipeline, root, RunOptions("first", publish=True)).counts["rejected"] == 2
+    found_landing = land_rejected(mended_pipeline, root)
+    assert (found_landing.records, [*found_landing.left.values()]) == (1, [1])
+    assert "a letter that the encoding of the source does not have" in next(iter(found_landing.left))

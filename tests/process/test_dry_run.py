@@ -39,15 +39,15 @@ def test_a_dry_run_says_what_the_run_does_then_and_writes_nothing(tmp_path: Path
     handle = hr.open(tmp_path.as_uri())[CLICKS]
     handle.run(executor="local")
     land(tmp_path, 2, 5)
-    before, count = files(tmp_path), len(written)
+    files_before, count = files(tmp_path), len(written)
     assert count > 0, "a run is seen to write"
-    looked = handle.run(executor="local", dry_run=True)
+    dry_run = handle.run(executor="local", dry_run=True)
     assert len(written) == count
-    assert files(tmp_path) == before
-    at = handle.show("main").snapshot_id
-    assert [*looked.lines()] == [
-        f"claim branch main, at snapshot {at}: nobody else writes it then",
-        f"restore snapshot {at}, on executor local: asked for",
+    assert files(tmp_path) == files_before
+    snapshot = handle.show("main").snapshot_id
+    assert [*dry_run.lines()] == [
+        f"claim branch main, at snapshot {snapshot}: nobody else writes it then",
+        f"restore snapshot {snapshot}, on executor local: asked for",
         "compute epochs: landing/clicks/part-00002.jsonl, landing/clicks/part-00003.jsonl, "
         "landing/clicks/part-00004.jsonl of source",
         "audit what branch main has and readers have not seen",
@@ -55,28 +55,28 @@ def test_a_dry_run_says_what_the_run_does_then_and_writes_nothing(tmp_path: Path
     ]
     ran = handle.run(executor="local")
     assert ran.epochs == (2, 3, 4)
-    behind = handle.run(executor="local", dry_run=True)
-    assert [stage.word for stage in behind.stages] == ["audit", "publish"]
+    second_dry_run = handle.run(executor="local", dry_run=True)
+    assert [stage.word for stage in second_dry_run.stages] == ["audit", "publish"]
 
 
 def test_a_dry_run_makes_no_root(tmp_path: Path) -> None:
     root = tmp_path / "none"
     with pytest.raises(hr.errors.MissingRootError):
         hr.open(root.as_uri())[CLICKS].run(executor="local", dry_run=True)
-    looked = hr.open(root.as_uri(), create=True)[CLICKS].run(executor="local", dry_run=True)
-    assert [stage.word for stage in looked.stages] == ["audit", "publish"]
-    assert "source" in looked.warnings[0]
+    dry_run = hr.open(root.as_uri(), create=True)[CLICKS].run(executor="local", dry_run=True)
+    assert [stage.word for stage in dry_run.stages] == ["audit", "publish"]
+    assert "source" in dry_run.warnings[0]
     assert not root.exists()
 
 
 def test_more_than_a_few_files_are_listed_and_json_has_all(tmp_path: Path) -> None:
     land(tmp_path, 0, 25)
-    looked = hr.open(tmp_path.as_uri())[CLICKS].run(executor="local", dry_run=True, branch="trial")
-    lines = [*looked.lines()]
+    dry_run = hr.open(tmp_path.as_uri())[CLICKS].run(executor="local", dry_run=True, branch="trial")
+    lines = [*dry_run.lines()]
     assert lines[2].startswith("compute epochs: 25 splits from landing/clicks/part-00000.jsonl to ")
     assert lines[3] == "  source: landing/clicks/part-00000.jsonl"
     assert lines[23] == "  source: and 5 more"
-    (computing,) = (stage for stage in looked.to_json()["stages"] if stage["stage"] == "compute")
+    (computing,) = (stage for stage in dry_run.to_json()["stages"] if stage["stage"] == "compute")
     assert computing["does"] == lines[2]
     assert computing["reads"] == {"source": [f"landing/clicks/part-{number:05}.jsonl" for number in range(25)]}
 
@@ -86,11 +86,11 @@ def test_what_stands_against_the_run_is_raised_without_it(tmp_path: Path) -> Non
     root = hr.open(tmp_path.as_uri())
     root[CLICKS].run(executor="local")
     other = root[clicks(hr.FixedWindows("2h"))]
-    with pytest.raises(ChangedPipelineError) as looked:
+    with pytest.raises(ChangedPipelineError) as refusal:
         other.run(executor="local", dry_run=True)
     with pytest.raises(ChangedPipelineError) as ran:
         other.run(executor="local")
-    assert str(looked.value) == str(ran.value)
+    assert str(refusal.value) == str(ran.value)
 
 
 def test_the_command_prints_each_stage_on_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,11 +112,11 @@ def test_a_backfill_and_a_recovery_say_what_they_do_then(tmp_path: Path, written
     handle = hr.open(tmp_path.as_uri())[CLICKS]
     first = handle.run(executor="local", max_epochs=1)
     second = handle.run(executor="local")
-    before, count = files(tmp_path), len(written)
+    files_before, count = files(tmp_path), len(written)
     backfill = handle.backfill(executor="local", branch="again", promote=True, dry_run=True)
     recovery = handle.recover(str(first.snapshot), executor="local", dry_run=True)
     assert len(written) == count
-    assert files(tmp_path) == before
+    assert files(tmp_path) == files_before
     assert [*backfill.lines()] == [
         "begin branch again with nothing: all input is read again",
         "claim branch again, which is empty: nobody else writes it then",
@@ -144,7 +144,7 @@ def test_the_log_of_a_backfill_and_of_a_recovery_has_the_same_sentences(
     handle = hr.open(tmp_path.as_uri())[CLICKS]
     first = str(handle.run(executor="local", max_epochs=1).snapshot)
     handle.run(executor="local")
-    for looked, act in [
+    for plan, act in [
         (
             handle.backfill(executor="local", branch="again", dry_run=True),
             lambda: handle.backfill(executor="local", branch="again"),
@@ -154,8 +154,8 @@ def test_the_log_of_a_backfill_and_of_a_recovery_has_the_same_sentences(
         caplog.clear()
         with caplog.at_level(logging.INFO, logger="headrace.runs"):
             act()
-        said = [record.getMessage() for record in caplog.records if record.name == "headrace.runs.process"]
-        assert said == [*looked.lines()]
+        messages = [record.getMessage() for record in caplog.records if record.name == "headrace.runs.process"]
+        assert messages == [*plan.lines()]
 
 
 def test_a_backfill_that_goes_on_says_so_and_one_that_is_refused_is_refused_before_anything_moves(
@@ -168,12 +168,12 @@ def test_a_backfill_that_goes_on_says_so_and_one_that_is_refused_is_refused_befo
     going_on = [*handle.backfill(executor="local", branch="again", dry_run=True).lines()]
     assert going_on[0] == f"go on with branch again, which has begun with snapshot {handle.show('main').snapshot_id}"
     (tmp_path / "landing" / "clicks" / "part-00000.jsonl").unlink()
-    before = files(tmp_path)
+    files_before = files(tmp_path)
     with pytest.raises(hr.errors.InputGoneError):
         handle.backfill(executor="local", branch="lost", dry_run=True)
     with pytest.raises(hr.errors.InputGoneError):
         handle.backfill(executor="local", branch="lost")
-    assert {name for name in files(tmp_path) if "/log/" in name} == {name for name in before if "/log/" in name}
+    assert {name for name in files(tmp_path) if "/log/" in name} == {name for name in files_before if "/log/" in name}
 
 
 def test_a_delivery_says_what_each_sink_would_hold_and_asks_none(tmp_path: Path) -> None:

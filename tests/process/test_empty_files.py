@@ -89,15 +89,15 @@ def test_files_without_records_change_nothing(
     monkeypatch.setenv("HEADRACE_TASKS", tasks)
     with set_sizes(task_bytes=100):
         pipeline = deduplicating(kind)
-        without = computed(executor, pipeline, kind, tmp_path / "without", ())
+        rows_without = computed(executor, pipeline, kind, tmp_path / "without", ())
         root = computed(executor, pipeline, kind, tmp_path / "with", (b"", BLANK[kind], WRITTEN[kind]([]), b""))
-        expected = results(pipeline, without)
+        expected = results(pipeline, rows_without)
         assert len(expected["late"]) > 10
         assert results(pipeline, root) == expected
-        landed = landed_late(pipeline, root)
-        assert landed
+        landed_rows = landed_late(pipeline, root)
+        assert landed_rows
         if kind != "parquet":
-            assert landed == landed_late(pipeline, without)
+            assert landed_rows == landed_late(pipeline, rows_without)
 
 
 @on_spark
@@ -107,10 +107,10 @@ def test_files_without_records_change_nothing_behind_spark_code(executor: Execut
         "tests.spark.spark_transforms:doubled", {**SCHEMA, "times": DataType.STRING}, deterministic=True
     )
     pipeline = deduplicating("json", transform=function)
-    found = {
+    results_by_name = {
         name: results(pipeline, computed(executor, pipeline, "json", tmp_path / name, empty))
         for name, empty in {"without": (), "with": (b"", b"", b"no record\n")}.items()
     }
-    assert len(found["without"]["late"]) > 10
-    assert len(found["with"].pop("rejected")) == 1 + len(found["without"].pop("rejected"))
-    assert found["with"] == found["without"]
+    assert len(results_by_name["without"]["late"]) > 10
+    assert len(results_by_name["with"].pop("rejected")) == 1 + len(results_by_name["without"].pop("rejected"))
+    assert results_by_name["with"] == results_by_name["without"]

@@ -42,7 +42,7 @@ STEPS = [
 def test_a_sum_is_that_of_the_newest_values_whatever_they_were_before(executor: Executed, tmp_path: Path) -> None:
     folder = tmp_path / "landing" / "scales"
     folder.mkdir(parents=True)
-    for number, (weights, wanted) in enumerate(STEPS):
+    for number, (weights, expected_values) in enumerate(STEPS):
         lines = [
             json.dumps({"id": f"{thing}", "shop": "a", "weight": weight, "at": f"2026-11-20T00:{number:02}:00Z"})
             for thing, weight in enumerate(weights)
@@ -51,4 +51,4 @@ def test_a_sum_is_that_of_the_newest_values_whatever_they_were_before(executor: 
         (folder / f"{number}.jsonl").write_text("\n".join(lines))
         executor.run(PIPELINE, tmp_path.as_uri(), publish=False)
         (row,) = hr.open(tmp_path.as_uri())["scales"]["total"].current(at="main").to_arrow().to_pylist()
-        assert (row["sum"], row["mean"], row["n"]) == (*wanted, 2)
+        assert (row["sum"], row["mean"], row["n"]) == (*expected_values, 2)

@@ -44,7 +44,7 @@ def with_spark_code(pipeline: Pipeline) -> Pipeline:
 
 
 @pytest.mark.parametrize(
-    ("own", "asked", "choice"),
+    ("own", "requested_executor", "choice"),
     [
         ("spark", None, ExecutorDecision("spark", "the pipeline's own")),
         ("local", None, ExecutorDecision("local", "the pipeline's own")),
@@ -52,8 +52,10 @@ def with_spark_code(pipeline: Pipeline) -> Pipeline:
         ("auto", "local", ExecutorDecision("local", "asked for")),
     ],
 )
-def test_what_is_asked_for_comes_before_the_pipelines_own(own: str, asked: str, choice: ExecutorDecision) -> None:
-    assert choose(replace(CLICKS, executor=own), asked, never) == choice
+def test_what_is_asked_for_comes_before_the_pipelines_own(
+    own: str, requested_executor: str, choice: ExecutorDecision
+) -> None:
+    assert choose(replace(CLICKS, executor=own), requested_executor, never) == choice
 
 
 def test_whoever_chose_before_the_run_says_why() -> None:
@@ -61,7 +63,7 @@ def test_whoever_chose_before_the_run_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "executor", "reason"),
+    ("work_before", "executor", "reason"),
     [
         (WorkEstimate(0), "local", "0 bytes of new input and 0 bytes of state"),
         (WorkEstimate(1000, 500), "local", "1000 bytes of new input and 500 bytes of state"),
@@ -73,8 +75,8 @@ def test_whoever_chose_before_the_run_says_why() -> None:
         (WorkEstimate(1000, 501), "spark", "501 bytes of state are more than 500 bytes (HEADRACE_AUTO_STATE)"),
     ],
 )
-def test_auto_takes_what_fits_and_says_why(before: WorkEstimate, executor: str, reason: str) -> None:
-    choice = fitting_executor(AUTO, before, BOUNDS)
+def test_auto_takes_what_fits_and_says_why(work_before: WorkEstimate, executor: str, reason: str) -> None:
+    choice = fitting_executor(AUTO, work_before, BOUNDS)
     assert choice.name is executor
     assert choice.reason.startswith("auto: ")
     assert reason in choice.reason
@@ -172,24 +174,24 @@ def test_a_head_that_cannot_be_read_is_sized_by_what_is_below_it(tmp_path: Path)
     land(tmp_path)
     root = tmp_path.as_uri()
     process(CLICKS, root, RunOptions("first", executor="local", max_epochs=4))
-    below = head(tmp_path)
+    manifest_below = head(tmp_path)
     process(CLICKS, root, RunOptions("second", executor="local"))
     store = open_store(root)
     store.write(f"clicks/manifests/{head(tmp_path).snapshot_id}.json", b"no manifest")
-    assert work(tmp_path, "process") == WorkEstimate(landed_bytes(tmp_path, 4), state_bytes(below))
+    assert work(tmp_path, "process") == WorkEstimate(landed_bytes(tmp_path, 4), state_bytes(manifest_below))
 
 
 def test_a_run_under_auto_says_what_it_took_and_why(tmp_path: Path) -> None:
     land(tmp_path)
-    told: list[str] = []
-    result = process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(told.append))
+    reported_lines: list[str] = []
+    result = process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(reported_lines.append))
     assert result.executor is not None
     assert result.executor.name == "local"
-    assert told[0] == f"executor local: {result.executor.reason}"
+    assert reported_lines[0] == f"executor local: {result.executor.reason}"
     assert from_json(to_json(result)) == result
     land(tmp_path, FILES, FILES + 1)
-    again = process(AUTO, tmp_path.as_uri(), RunOptions("again"))
-    assert again.epochs == (FILES,)
+    second_result = process(AUTO, tmp_path.as_uri(), RunOptions("again"))
+    assert second_result.epochs == (FILES,)
 
 
 @pytest.mark.slow  # imports Great Expectations
@@ -198,20 +200,20 @@ def test_auto_does_for_replays_batches_and_audits(tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     pipeline = replace(clicks(expectations=MODEST), executor="auto")
     process(AUTO, root, RunOptions("first"))
-    again = process(pipeline, root, RunOptions("again", mode=Mode.REPLAY, branch="again"))
+    second_result = process(pipeline, root, RunOptions("again", mode=Mode.REPLAY, branch="again"))
     batch = process(pipeline, root, RunOptions("batch", mode=Mode.BATCH, branch="batch"))
-    audited = audit(pipeline, root, RunOptions("audited"))
-    for result in (again, batch, audited):
+    audited_result = audit(pipeline, root, RunOptions("audited"))
+    for result in (second_result, batch, audited_result):
         assert result.executor is not None
         assert result.executor.name == "local"
-    assert audited.audit is not None
-    assert audited.audit.success
+    assert audited_result.audit is not None
+    assert audited_result.audit.success
 
 
 def test_too_much_input_goes_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     land(tmp_path)
     monkeypatch.setenv("HEADRACE_AUTO_INPUT", "1k")
-    taken: list[str] = []
+    taken_names: list[str] = []
 
     class StopError(Exception):
         pass
@@ -221,9 +223,9 @@ def test_too_much_input_goes_to_spark(tmp_path: Path, monkeypatch: pytest.Monkey
 
     stopping = EXECUTORS.replace_part("spark", replace(EXECUTORS["spark"], open=on_spark))
     with stopping, pytest.raises(StopError):
-        process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(taken.append))
-    assert taken[0].startswith("executor spark: auto: ")
-    assert "of new input are more than 1 KB" in taken[0]
+        process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(taken_names.append))
+    assert taken_names[0].startswith("executor spark: auto: ")
+    assert "of new input are more than 1 KB" in taken_names[0]
 
 
 def executors(root: Path, branch: str = "main") -> list[object]:
@@ -250,20 +252,23 @@ def assert_equal_views(one: Path, other: Path) -> None:
 def spark_begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """When Spark began, in runs of this test."""
     monkeypatch.setenv("HEADRACE_AUTO_INPUT", "12k")
-    with SparkStandIn.stand_in() as begun:
-        yield begun
+    with SparkStandIn.stand_in() as starts:
+        yield starts
 
 
 def test_spark_starts_before_the_first_epoch_that_needs_it(tmp_path: Path, spark_begun: list[str]) -> None:
     land(tmp_path)
     land_as_much_again(tmp_path, 2)
-    told: list[str] = []
-    result = process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(told.append))
+    reported_lines: list[str] = []
+    result = process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(reported_lines.append))
     assert executors(tmp_path) == ["local", "local", "tasks", "tasks", "tasks"]
     assert result.executor is not None
     assert result.executor.name == "spark"
     assert result.executor.reason.endswith("more than 12 KB (HEADRACE_AUTO_INPUT), from epoch 2 on")
-    assert [line.split(":")[0] for line in told if line.startswith("executor")] == ["executor local", "executor spark"]
+    assert [line.split(":")[0] for line in reported_lines if line.startswith("executor")] == [
+        "executor local",
+        "executor spark",
+    ]
     assert spark_begun == ["begun"]
     land(tmp_path / "alone")
     land_as_much_again(tmp_path / "alone", 2)
@@ -317,8 +322,8 @@ def test_epochs_before_a_spark_that_is_not_installed_stay(
         process(AUTO, tmp_path.as_uri(), RunOptions("first"))
     assert executors(tmp_path)[0] == "local"
     assert spark_begun == []
-    again = process(AUTO, tmp_path.as_uri(), RunOptions("again", executor="local"))
-    assert again.epoch == FILES - 1
+    second_result = process(AUTO, tmp_path.as_uri(), RunOptions("again", executor="local"))
+    assert second_result.epoch == FILES - 1
 
 
 @on_spark
@@ -338,10 +343,10 @@ def test_the_command_line_takes_every_executor(tmp_path: Path) -> None:
     (tmp_path / "clicks.py").write_text(PIPELINE_FILE)
     (tmp_path / "landing/clicks").mkdir(parents=True)
     (tmp_path / "landing/clicks/a.jsonl").write_text('{"user": "ann", "at": "2026-01-01T00:00:00Z", "amount": 1}\n')
-    given = ["run", str(tmp_path / "clicks.py"), "--root", tmp_path.as_uri(), "--format", "json", "--executor"]
-    done = CliRunner().invoke(app, [*given, "auto"])
-    result = json.loads(done.stdout)
+    command = ["run", str(tmp_path / "clicks.py"), "--root", tmp_path.as_uri(), "--format", "json", "--executor"]
+    auto_result = CliRunner().invoke(app, [*command, "auto"])
+    result = json.loads(auto_result.stdout)
     assert result["executor"]["name"] == "local"
-    assert done.stderr.splitlines()[0] == f"executor local: {result['executor']['reason']}"
-    again = json.loads(CliRunner().invoke(app, [*given, "local"]).stdout)
-    assert (again["executor"], again["epochs"]) == ({"name": "local", "reason": "asked for"}, [])
+    assert auto_result.stderr.splitlines()[0] == f"executor local: {result['executor']['reason']}"
+    second_result = json.loads(CliRunner().invoke(app, [*command, "local"]).stdout)
+    assert (second_result["executor"], second_result["epochs"]) == ({"name": "local", "reason": "asked for"}, [])

@@ -42,8 +42,10 @@ LINES = [
 
 
 def records() -> list[dict[str, Any]]:
-    names, at = ("user", "n", "line", "payload"), "2026-01-01T10:{:02}:00Z"
-    return [{**dict(zip(names, line, strict=True)), "at": at.format(minute)} for minute, line in enumerate(LINES)]
+    names, time_pattern = ("user", "n", "line", "payload"), "2026-01-01T10:{:02}:00Z"
+    return [
+        {**dict(zip(names, line, strict=True)), "at": time_pattern.format(minute)} for minute, line in enumerate(LINES)
+    ]
 
 
 def build() -> hr.Pipeline:
@@ -84,7 +86,7 @@ def test_both_executors_give_what_the_oracle_gives(executor: Executed, tmp_path:
 
 
 def test_the_oracle_gives_the_same_panes() -> None:
-    given = [*[rows(record) for record in records()], end()]
-    found, wanted = (run(build(), given, executor=name).panes for name in ("local", "reference"))
-    assert list(map(str, found)) == list(map(str, wanted))
-    assert any(pane.is_retraction for pane in found)
+    steps = [*[rows(record) for record in records()], end()]
+    found_panes, expected_panes = (run(build(), steps, executor=name).panes for name in ("local", "reference"))
+    assert list(map(str, found_panes)) == list(map(str, expected_panes))
+    assert any(pane.is_retraction for pane in found_panes)

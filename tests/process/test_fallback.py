@@ -45,11 +45,11 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
 ) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 2)
-    published = executor.process(CLICKS, root, RunOptions("published", publish=True)).published
+    published_result = executor.process(CLICKS, root, RunOptions("published", publish=True)).published
     land(tmp_path, 2, 4)
     executor.process(CLICKS, root, RunOptions("unpublished"))
-    broken = newest_state_file(tmp_path)
-    damage(broken)
+    broken_path = newest_state_file(tmp_path)
+    damage(broken_path)
     land(tmp_path, 4, 5)
 
     class Readers(Silent):
@@ -67,14 +67,14 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
     )
     assert result.epochs == (3, 4)
     (warning,) = result.warnings
-    assert broken.relative_to(tmp_path).as_posix() in warning
+    assert broken_path.relative_to(tmp_path).as_posix() in warning
     assert "fell back to snapshot" in warning
     assert read_result(open_store(root), CLICKS.name, "after") == result
-    assert readers.seen == [published, published]
-    assert result.published == result.snapshot != published
+    assert readers.seen == [published_result, published_result]
+    assert result.published == result.snapshot != published_result
     assert current(CLICKS, tmp_path, "published") == truth()
     assert panes_twice(CLICKS, tmp_path) == []
-    assert any(broken.name in entry.message for entry in catalog.list_entries() if entry.kind == "rollback")
+    assert any(broken_path.name in entry.message for entry in catalog.list_entries() if entry.kind == "rollback")
     check_catalog(open_store(root), CLICKS.name)
 
 
@@ -82,17 +82,17 @@ def test_below_what_readers_see_a_person_decides(executor: Executed, tmp_path: P
     root = tmp_path.as_uri()
     land(tmp_path, 0, 2)
     executor.process(CLICKS, root, RunOptions("first", publish=True))
-    broken = newest_state_file(tmp_path)
+    broken_path = newest_state_file(tmp_path)
     whole = head_of(tmp_path).parent
-    broken.unlink()
+    broken_path.unlink()
     land(tmp_path, 2, 3)
-    with pytest.raises(BelowPublishedError, match=broken.name) as raised:
+    with pytest.raises(BelowPublishedError, match=broken_path.name) as refusal:
         executor.process(CLICKS, root, RunOptions("refused", publish=True))
-    assert f"`headrace release clicks {whole} --message WHY` and `headrace rollback" in str(raised.value)
+    assert f"`headrace release clicks {whole} --message WHY` and `headrace rollback" in str(refusal.value)
     assert current(CLICKS, tmp_path, "published") == truth(2)
-    back = RunOptions("recovery", snapshot=whole, publish=True)
+    recovery_options = RunOptions("recovery", snapshot=whole, publish=True)
     with pytest.raises(RefusedError, match=f"`headrace release clicks {whole}`"):
-        executor.recover(CLICKS, root, back)
+        executor.recover(CLICKS, root, recovery_options)
     assert current(CLICKS, tmp_path, "published") == truth(2), "nothing has moved"
     hr.open(root)["clicks"].release(str(whole), message="the first file was right")
     result = executor.recover(CLICKS, root, RunOptions("recovery", snapshot=whole, publish=True))
@@ -107,7 +107,7 @@ def test_a_straggler_is_read_again(executor: Executed, tmp_path: Path) -> None:
         tmp_path.as_uri(),
     )
     land(tmp_path, 1, 4)
-    before = executor.process(pipeline, root, RunOptions("first")).snapshot
+    snapshot_before = executor.process(pipeline, root, RunOptions("first")).snapshot
     land(tmp_path, 0, 1)
     assert executor.process(pipeline, root, RunOptions("blind")).epochs == ()
     swept = executor.process(pipeline, root, RunOptions("swept", full_sweep=True))
@@ -118,6 +118,6 @@ def test_a_straggler_is_read_again(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 4, 5)
     assert executor.process(pipeline, root, RunOptions("after")).epochs == (3, 4)
     assert current(pipeline, tmp_path) == truth()
-    recovered = executor.recover(pipeline, root, RunOptions("recovery", snapshot=before))
-    assert recovered.epochs == (3, 4)
+    recovered_result = executor.recover(pipeline, root, RunOptions("recovery", snapshot=snapshot_before))
+    assert recovered_result.epochs == (3, 4)
     assert current(pipeline, tmp_path) == truth()

@@ -171,9 +171,9 @@ def test_the_command_line_can_be_strict(tmp_path: Path) -> None:
     command = ["run", reference, "--root", tmp_path.as_uri(), "--no-publish", "--executor", "local"]
     assert CliRunner().invoke(app, command).exit_code == 0
     write(tmp_path, "strict", weight=2)
-    refused = CliRunner().invoke(app, [*command, "--strict"])
-    assert refused.exit_code == 10
-    assert "the code of own.combiners:Weighted has changed" in refused.stderr
-    told = CliRunner().invoke(app, command)
-    assert told.exit_code == 0
-    assert "the code of own.combiners:Weighted has changed" in told.stdout + told.stderr
+    refused_result = CliRunner().invoke(app, [*command, "--strict"])
+    assert refused_result.exit_code == 10
+    assert "the code of own.combiners:Weighted has changed" in refused_result.stderr
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0
+    assert "the code of own.combiners:Weighted has changed" in result.stdout + result.stderr

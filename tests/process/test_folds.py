@@ -56,10 +56,10 @@ def run_held(root: Path, *, release_at: int, epochs: int = EPOCHS, fails: bool =
     store = open_store(root.as_uri())
     catalog = Catalog(store, CLICKS.name)
     engine = Held(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog))
-    committed: list[Manifest] = []
+    committed_manifests: list[Manifest] = []
 
     def on_commit(manifest: Manifest) -> None:
-        committed.append(manifest)
+        committed_manifests.append(manifest)
         if manifest.epoch == release_at:
             engine.released.set()
 
@@ -74,7 +74,7 @@ def run_held(root: Path, *, release_at: int, epochs: int = EPOCHS, fails: bool =
     finally:
         committer.close()
         engine.close()
-    return engine, committed
+    return engine, committed_manifests
 
 
 def layers(manifest: Manifest) -> list[tuple[int, int]]:
@@ -82,14 +82,14 @@ def layers(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 def test_epochs_are_committed_while_a_fold_is_running(tmp_path: Path) -> None:
-    engine, committed = run_held(tmp_path, release_at=FANOUT.value + 3)
-    assert [manifest.epoch for manifest in committed] == [*range(EPOCHS)]
+    engine, committed_manifests = run_held(tmp_path, release_at=FANOUT.value + 3)
+    assert [manifest.epoch for manifest in committed_manifests] == [*range(EPOCHS)]
     assert engine.in_time == [True], "the commits that it waited for came while it was held"
     single = [(epoch, epoch) for epoch in range(EPOCHS)]
-    assert layers(committed[FANOUT.value + 3]) == single[: FANOUT.value + 4], (
+    assert layers(committed_manifests[FANOUT.value + 3]) == single[: FANOUT.value + 4], (
         "nothing is folded before the fold is done"
     )
-    assert layers(committed[-1]) == [(0, FANOUT.value - 1), *single[FANOUT.value :]], (
+    assert layers(committed_manifests[-1]) == [(0, FANOUT.value - 1), *single[FANOUT.value :]], (
         "and what came meanwhile stays above it"
     )
     assert current(CLICKS, tmp_path) == truth(EPOCHS)
@@ -99,23 +99,23 @@ def test_epochs_are_committed_while_a_fold_is_running(tmp_path: Path) -> None:
 def test_the_last_epoch_of_a_run_waits_for_the_fold(tmp_path: Path) -> None:
     class Waiting(Held):
         def compute(self, *given: Any, **named: Any) -> ComputedEpoch:
-            computed = super().compute(*given, **named)
-            if computed.wait_for_merges:
+            computed_epoch = super().compute(*given, **named)
+            if computed_epoch.wait_for_merges:
                 self.released.set()
-            return computed
+            return computed_epoch
 
     land(tmp_path, 0, FANOUT.value + 1)
     store = open_store(tmp_path.as_uri())
     catalog = Catalog(store, CLICKS.name)
-    made = Waiting(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog))
-    committed: list[Manifest] = []
-    committer = Committer(made, catalog, catalog.claim("main", "test"), None, committed.append)
-    for number, file in enumerate(made.landing.new_files({})[OWN]):
-        committer.submit(made.compute({OWN: [file]}, Instant(0), wait_for_merges=number == FANOUT.value))
+    waiting_engine = Waiting(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog))
+    committed_manifests: list[Manifest] = []
+    committer = Committer(waiting_engine, catalog, catalog.claim("main", "test"), None, committed_manifests.append)
+    for number, file in enumerate(waiting_engine.landing.new_files({})[OWN]):
+        committer.submit(waiting_engine.compute({OWN: [file]}, Instant(0), wait_for_merges=number == FANOUT.value))
     committer.drain()
     committer.close()
-    assert layers(committed[-1]) == [(0, FANOUT.value - 1), (FANOUT.value, FANOUT.value)]
-    assert made.in_time == [True]
+    assert layers(committed_manifests[-1]) == [(0, FANOUT.value - 1), (FANOUT.value, FANOUT.value)]
+    assert waiting_engine.in_time == [True]
 
 
 def test_a_fold_ends_with_the_run_that_failed_and_the_next_run_does_it(tmp_path: Path) -> None:
@@ -124,8 +124,8 @@ def test_a_fold_ends_with_the_run_that_failed_and_the_next_run_does_it(tmp_path:
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("fold")]
     assert not [*tmp_path.rglob("current-*")]
     land(tmp_path, FANOUT.value + 1, FANOUT.value + 2)
-    found = process(CLICKS, tmp_path.as_uri(), RunOptions("next", executor="local"))
-    manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(found.snapshot))
+    result = process(CLICKS, tmp_path.as_uri(), RunOptions("next", executor="local"))
+    manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(result.snapshot))
     assert layers(manifest)[0][0] == 0
     assert layers(manifest)[0][1] >= FANOUT.value - 1, "begun with the run, over what was committed before"
     assert current(CLICKS, tmp_path) == truth(FANOUT.value + 2)
@@ -133,11 +133,11 @@ def test_a_fold_ends_with_the_run_that_failed_and_the_next_run_does_it(tmp_path:
 
 def test_runs_of_one_epoch_fold_as_well(tmp_path: Path) -> None:
     """Each begins with what is to be folded, and its only commit takes it over."""
-    folded: list[int] = []
+    folded_epochs: list[int] = []
 
     class Counted(LocalEngine):
         def compact_current(self, layers: Sequence[Layer], *rest: Any, **named: Any) -> FilesByPart:
-            folded.append(len(layers))
+            folded_epochs.append(len(layers))
             return super().compact_current(layers, *rest, **named)
 
     def counted(run: LocalExecution, attempts: Attempts) -> LocalEngine:
@@ -146,8 +146,8 @@ def test_runs_of_one_epoch_fold_as_well(tmp_path: Path) -> None:
     for number in range(FANOUT.value + 4):
         land(tmp_path, number, number + 1)
         with computing(counted):
-            found = process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}", executor="local"))
-    manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(found.snapshot))
-    assert folded == [FANOUT.value]
+            result = process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}", executor="local"))
+    manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(result.snapshot))
+    assert folded_epochs == [FANOUT.value]
     assert len(manifest.tables["current"]) == 5
     assert current(CLICKS, tmp_path) == truth(FANOUT.value + 4)

@@ -29,5 +29,5 @@ def test_layers_of_another_definition_alone_are_not_folded(tmp_path: Path) -> No
         land(tmp_path, number, number + 1)
         LOCAL.run(visits, tmp_path.as_uri(), publish=False)
         rows = read(visits, tmp_path.as_uri(), "current", "main").to_pylist()
-        found = {(row["user"], row["window_start"]): (row["visits"], row["spent"]) for row in rows}
-        assert found == truth(number + 1)
+        found_rows = {(row["user"], row["window_start"]): (row["visits"], row["spent"]) for row in rows}
+        assert found_rows == truth(number + 1)

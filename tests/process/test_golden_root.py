@@ -46,22 +46,22 @@ def with_outputs(tmp_path: Path) -> Path:
 
 def land(root: Path, path: str, *records: tuple[str, str, int]) -> None:
     """A landing file with a user, a time of January and an amount in each line."""
-    lines = [{"user": user, "at": f"2026-01-{at}:00Z", "amount": amount} for user, at, amount in records]
+    lines = [{"user": user, "at": f"2026-01-{moment}:00Z", "amount": amount} for user, moment, amount in records]
     (root / "landing" / path).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
 def from_nothing(root: Path, folder: Path, *pipelines: hr.Pipeline) -> Deployment:
     """Another root, with the same landing files, of which each was an epoch."""
     shutil.copytree(root / "landing", folder / "landing")
-    made = hr.open(folder.as_uri(), create=True)
+    deployment = hr.open(folder.as_uri(), create=True)
     for pipeline in pipelines:
-        made[pipeline].run(files_per_epoch=1)
-    return made
+        deployment[pipeline].run(files_per_epoch=1)
+    return deployment
 
 
 def rows(reader: PipelineReader) -> list[tuple[object, ...]]:
-    found = reader.current(columns=["user", "window_start", "clicks", "amount"]).to_arrow().to_pylist()
-    return [tuple(row.values()) for row in found]
+    found_rows = reader.current(columns=["user", "window_start", "clicks", "amount"]).to_arrow().to_pylist()
+    return [tuple(row.values()) for row in found_rows]
 
 
 def test_its_views_are_read(root: Path) -> None:
@@ -74,9 +74,9 @@ def test_its_views_are_read(root: Path) -> None:
 
 
 def test_a_run_goes_on_from_its_state(root: Path) -> None:
-    stored = hr.open(root.as_uri())["clicks"].current().manifest
-    assert stored is not None
-    assert fingerprint(CLICKS) == stored.fingerprint
+    stored_manifest = hr.open(root.as_uri())["clicks"].current().manifest
+    assert stored_manifest is not None
+    assert fingerprint(CLICKS) == stored_manifest.fingerprint
     (root / "landing" / "clicks" / "d.jsonl").write_text(
         '{"user": "ann", "at": "2026-01-03T09:40:00Z", "amount": 10}\n'
     )
@@ -161,14 +161,14 @@ def test_what_was_landed_is_read_again_without_its_broker(tmp_path: Path) -> Non
 
 def test_what_was_sealed_is_held_against_it(tmp_path: Path) -> None:
     """Files that are not those that were landed, valid as they are, are refused; put back, all is as it was."""
-    landed = copied("format-3-sealed", tmp_path) / "sales" / "landed" / "source"
+    landed_path = copied("format-3-sealed", tmp_path) / "sales" / "landed" / "source"
     handle = hr.open((tmp_path / "root").as_uri())[SALES]
     nine = FIRST.replace(hour=9)
     amounts = [(row["user"], row["window_start"], row["amount"]) for row in values(handle, SALES)]
     assert amounts == [("ann", FIRST, 5), ("ann", nine, 9), ("bob", FIRST, 1), ("bob", nine, 2)]
     assert handle.fsck(deep=True).damage == ()
-    mine = landed / f"{1:020}-00000-00001-sales-0-2-3.parquet"
-    next_one = landed / f"{2:020}-00000-00001-sales-0-3-4.parquet"
+    mine = landed_path / f"{1:020}-00000-00001-sales-0-2-3.parquet"
+    next_one = landed_path / f"{2:020}-00000-00001-sales-0-3-4.parquet"
     older = GOLDEN / "format-3-landed" / "root" / mine.relative_to(tmp_path / "root")
     was = mine.read_bytes()
     for number, other in enumerate((next_one.read_bytes(), older.read_bytes(), was[:-1])):
@@ -214,11 +214,11 @@ def test_rows_that_were_handed_over_come_with_their_ids_and_stay_delivered(tmp_p
         ("eve", 1, 3),
     ]
     assert bills.panes().count() == 17
-    before = [tuple(row) for row in json.loads((GOLDEN / "format-4" / "sent.json").read_text())]
+    sent_before = [tuple(row) for row in json.loads((GOLDEN / "format-4" / "sent.json").read_text())]
     with pytest.raises(RefusedError, match="sink send, which cannot take them back"):
         bills.rollback(to="beginning", message="all of it")
     (delivery,) = bills.deliver(sinks=["send"])
-    assert golden_bills.SENT[:2] == before[2:], "those of the delivery that broke off come again"
+    assert golden_bills.SENT[:2] == sent_before[2:], "those of the delivery that broke off come again"
     assert (delivery.written, golden_bills.SENT[2][1:]) == (3, ("eve", "2026-01-01T01:00:00", 3))
     land(root, "orders/c.jsonl", ("bob", "01T02:50", 8), ("ann", "01T03:15", 9))
     bills.run()
@@ -226,27 +226,27 @@ def test_rows_that_were_handed_over_come_with_their_ids_and_stay_delivered(tmp_p
     for _ in range(2):
         bills.expire(keep_last=1)
     assert bills.fsck(deep=True).damage == ()
-    sent = {*before, *golden_bills.SENT}
+    sent_rows = {*sent_before, *golden_bills.SENT}
     golden_bills.SENT.clear()
-    made = from_nothing(root, tmp_path / "nothing", BILLS)["bills"]
-    assert values(bills, BILLS) == values(made, BILLS)
-    made.deliver(BILLS, sinks=["send"])
-    assert sent == {*golden_bills.SENT}
+    handle = from_nothing(root, tmp_path / "nothing", BILLS)["bills"]
+    assert values(bills, BILLS) == values(handle, BILLS)
+    handle.deliver(BILLS, sinks=["send"])
+    assert sent_rows == {*golden_bills.SENT}
 
 
 def test_a_table_that_was_delivered_to_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = copied("format-4", tmp_path)
     monkeypatch.setenv("HEADRACE_CONN_LAKE", lake_of(root, tmp_path / "lake"))
     bills = hr.open(root.as_uri())[BILLS]
-    before = read_notes(open_store(root.as_uri()), "bills")
-    assert [(note.sink, note.epoch, note.error_code) for note in before] == [
+    notes_before = read_notes(open_store(root.as_uri()), "bills")
+    assert [(note.sink, note.epoch, note.error_code) for note in notes_before] == [
         ("reports.bills", 0, None),
         ("send", 0, "config.sink_failed"),
     ]
     (delivery,) = bills.deliver(sinks=["reports.bills"])
-    assert (delivery.before, delivery.source) == (before[0].snapshot, ChangeSource.PANES)
-    table, failed = read_notes(open_store(root.as_uri()), "bills")
-    assert (table.snapshot, table.epoch, failed) == (delivery.after, 1, before[1])
+    assert (delivery.before, delivery.source) == (notes_before[0].snapshot, ChangeSource.PANES)
+    table, failed_rows = read_notes(open_store(root.as_uri()), "bills")
+    assert (table.snapshot, table.epoch, failed_rows) == (delivery.after, 1, notes_before[1])
     assert bills.compare_with("delta:reports/bills", connection="lake").is_equal
 
 
@@ -267,12 +267,12 @@ def test_a_pipeline_and_its_reader_go_on(tmp_path: Path) -> None:
         {"user": "bob", "window_start": FIRST, "clicks": 2, "amount": 6, "most": 5},
     ]
     assert (clicks.panes().count(), days.panes().count()) == (10, 10)
-    (held,) = read_holds(store, "clicks")
-    assert (root / held.path("clicks")).is_file()
+    (hold,) = read_holds(store, "clicks")
+    assert (root / hold.path("clicks")).is_file()
     clicks.expire(keep_last=1)
     clicks.run()
-    expired = clicks.expire(keep_last=1)
-    assert expired.readers == ("days.source",)
+    expiry = clicks.expire(keep_last=1)
+    assert expiry.readers == ("days.source",)
     assert days.run().counts["input_files"] == 1
     land(root, "clicks/e.jsonl", ("bob", "01T01:50", 7), ("ann", "02T00:10", 8))
     clicks.run()
@@ -301,7 +301,7 @@ def test_what_jobs_have_written_is_read_again_without_spark(tmp_path: Path) -> N
 
 def standing(handle: PipelineHandle, at: str = "published") -> dict[str, list[str]]:
     """What stands of each output of rows."""
-    columns = {output: [*alone.value_types, "event_time"] for output, alone in STALLS.by_output.items()}
+    columns = {output: [*own_pipeline.value_types, "event_time"] for output, own_pipeline in STALLS.by_output.items()}
     rows = {name: handle[name].current(columns=own, at=at).to_json() for name, own in columns.items()}
     return {name: sorted(json.dumps([*row.values()]) for row in own) for name, own in rows.items()}
 

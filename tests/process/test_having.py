@@ -47,26 +47,34 @@ def test_what_leaves_is_what_there_would_be_filtered(
     executor: Executed, how: How, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_TASKS", "1")  # files are cut by tasks
-    without = clicks()
-    given = {"name": "clicks", "input": without.input, "key": "user", "where": without.where, "when": without.when}
-    made = {
-        "all": Pipeline(**given, how=how, what=RATED),
-        "some": Pipeline(**given, how=how, what=RATED, having=BETWEEN),
+    pipeline_without = clicks()
+    common_parts = {
+        "name": "clicks",
+        "input": pipeline_without.input,
+        "key": "user",
+        "where": pipeline_without.where,
+        "when": pipeline_without.when,
     }
-    for name, on in (("all", LOCAL), ("some", executor)):
+    definitions = {
+        "all": Pipeline(**common_parts, how=how, what=RATED),
+        "some": Pipeline(**common_parts, how=how, what=RATED, having=BETWEEN),
+    }
+    for name, computed_by in (("all", LOCAL), ("some", executor)):
         land(tmp_path / name)
-        TemporaryDeployment(tmp_path / name).run(made[name], executor=on.executor, at=START, publish=False)
-    every, some = (rows(each, tmp_path / name, "panes") for name, each in made.items())
+        TemporaryDeployment(tmp_path / name).run(
+            definitions[name], executor=computed_by.executor, at=START, publish=False
+        )
+    every, some = (rows(each, tmp_path / name, "panes") for name, each in definitions.items())
     assert 0 < sum(map(fulfil, every)) < len(every)
     for row in every:
         assert row["each"] == (row["spent"] / row["clicks"] if row["clicks"] else None)
         assert row["since"] == row["window_start"]
-    kept = [row for row in some if how.accumulation != "ACCUMULATING" or not row["is_retraction"]]
-    assert kept == [row for row in every if fulfil(row)]
+    kept_rows = [row for row in some if how.accumulation != "ACCUMULATING" or not row["is_retraction"]]
+    assert kept_rows == [row for row in every if fulfil(row)]
     if how.accumulation != "DISCARDING":
-        current = [row for row in rows(made["all"], tmp_path / "all", "current") if fulfil(row)]
-        assert rows(made["some"], tmp_path / "some", "current") == current
-    catalogs = [hr.open((tmp_path / name).as_uri())["clicks"].catalog for name in made]
+        current = [row for row in rows(definitions["all"], tmp_path / "all", "current") if fulfil(row)]
+        assert rows(definitions["some"], tmp_path / "some", "current") == current
+    catalogs = [hr.open((tmp_path / name).as_uri())["clicks"].catalog for name in definitions]
     progress = [[{**manifest.progress, "executor": ""} for manifest in line(catalog)] for catalog in catalogs]
     assert progress[0] == progress[1], "clocks and dues know nothing of it"
     if how.accumulation != "ACCUMULATING":  # where windows remember nothing without it
@@ -81,24 +89,31 @@ def test_expectations_and_conditions_of_readers_read_columns_of_results(tmp_path
     with pytest.raises(AuditFailedError, match="each"):
         LOCAL.run(_rated(expectations=[expecting]), tmp_path.as_uri())
     reader = hr.open(tmp_path.as_uri())["clicks"]
-    found = reader.current(at="main", where=col("each") > 8, columns=["each"]).to_arrow()["each"].to_pylist()
-    assert found
-    assert min(found) > 8
+    found_rows = reader.current(at="main", where=col("each") > 8, columns=["each"]).to_arrow()["each"].to_pylist()
+    assert found_rows
+    assert min(found_rows) > 8
 
 
 def _rated(**parts: Any) -> Pipeline:
     plain = clicks()
-    given = {"key": "user", "what": RATED, "where": plain.where, "when": plain.when, "how": retracting("1d"), **parts}
-    return Pipeline("clicks", plain.input, executor="local", **given)
+    common_parts = {
+        "key": "user",
+        "what": RATED,
+        "where": plain.where,
+        "when": plain.when,
+        "how": retracting("1d"),
+        **parts,
+    }
+    return Pipeline("clicks", plain.input, executor="local", **common_parts)
 
 
 def test_a_value_that_leaves_its_type_says_of_which_column_and_row(tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     huge = _rated(what={**COUNTED, "huge": col("spent") * 2**61}, having=col("huge") < 0)
-    with pytest.raises(IntegerOverflowError) as caught:
+    with pytest.raises(IntegerOverflowError) as refusal:
         LOCAL.run(huge, tmp_path.as_uri(), publish=False)
-    assert str(caught.value).startswith("column 'huge' of key user='u")
-    assert "(spent * 2305843009213693952) leaves 64 bits" in str(caught.value)
+    assert str(refusal.value).startswith("column 'huge' of key user='u")
+    assert "(spent * 2305843009213693952) leaves 64 bits" in str(refusal.value)
     condition = _rated(having=col("spent") * 2**61 < 0)
     with pytest.raises(IntegerOverflowError, match=r"having of key user='u"):
         LOCAL.run(condition, tmp_path.as_uri(), publish=False)
@@ -109,15 +124,15 @@ def test_a_new_column_is_null_in_what_stands_and_retractions_repeat_that(tmp_pat
     live.land(("ann", 0.1, 4), ("bob", 0.1, 6))
     live.process()
     live.land(("ann", 0.2, 2))
-    rated = Live(tmp_path, pipeline(how=retracting("1d"), what={**COUNTED, "each": col("spent") / col("clicks")}))
+    rated_live = Live(tmp_path, pipeline(how=retracting("1d"), what={**COUNTED, "each": col("spent") / col("clicks")}))
     with pytest.raises(ChangedPipelineError, match="column 'each' of aggregation 1"):
-        rated.process()
-    rated.process(allow_new_aggregates=True)
-    assert [row[-1] for row in rated.current()] == [3.0, None]
-    newest = [(pane["each"], pane["is_retraction"]) for pane in rated.panes() if pane["epoch"] == 1]
+        rated_live.process()
+    rated_live.process(allow_new_aggregates=True)
+    assert [row[-1] for row in rated_live.current()] == [3.0, None]
+    newest = [(pane["each"], pane["is_retraction"]) for pane in rated_live.panes() if pane["epoch"] == 1]
     assert newest == [(None, True), (3.0, False)]
-    rated.check()
-    renamed = Live(
+    rated_live.check()
+    renamed_live = Live(
         tmp_path,
         pipeline(
             how=retracting("1d"),
@@ -126,10 +141,12 @@ def test_a_new_column_is_null_in_what_stands_and_retractions_repeat_that(tmp_pat
         ),
     )
     live.write(3, ("ann", 0.3, 9))
-    renamed.process()
-    newest = [(pane["paid"], pane["mean"], pane["is_retraction"]) for pane in renamed.panes() if pane["epoch"] == 2]
+    renamed_live.process()
+    newest = [
+        (pane["paid"], pane["mean"], pane["is_retraction"]) for pane in renamed_live.panes() if pane["epoch"] == 2
+    ]
     assert newest == [(6, 3.0, True), (15, 5.0, False)]
-    renamed.check()
+    renamed_live.check()
 
 
 @pytest.mark.parametrize("how", [retracting("30m"), accumulating("30m")], ids=lambda how: how.accumulation)
@@ -155,10 +172,10 @@ def test_a_run_with_another_condition_is_refused_and_a_backfill_computes_it(tmp_
     live = Live(tmp_path, pipeline(how=retracting("1d"), having=col("spent") > 5))
     live.land(("ann", 0.1, 4), ("bob", 0.1, 6))
     live.process()
-    for having in (None, col("spent") > 3):
-        changed = Live(tmp_path, pipeline(how=retracting("1d"), having=having))
+    for condition in (None, col("spent") > 3):
+        changed_live = Live(tmp_path, pipeline(how=retracting("1d"), having=condition))
         with pytest.raises(ChangedPipelineError, match="and rows stand, or are withheld, by what it was"):
-            changed.process()
-    changed.backfill()
-    changed.history.promote("fix")
-    assert [row[0] for row in changed.current("main")] == ["ann", "bob"]
+            changed_live.process()
+    changed_live.backfill()
+    changed_live.history.promote("fix")
+    assert [row[0] for row in changed_live.current("main")] == ["ann", "bob"]

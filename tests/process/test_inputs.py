@@ -98,30 +98,30 @@ PIPELINES = {
 
 def rows_of(number: int, seed: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Records of both inputs in one epoch, some of them without what they need."""
-    rolled = random.Random(f"{seed} {number}")
+    dice = random.Random(f"{seed} {number}")
 
     def at() -> int:
-        return START + (number * 6 + rolled.randint(-24, 9)) * SECOND
+        return START + (number * 6 + dice.randint(-24, 9)) * SECOND
 
     orders = [
         {
-            "id": rolled.choice([*"abcdefgh", f"o{number}", None]),
-            "user": rolled.choice(["ann", "bob", "eve"]),
-            "at": rolled.choice([at(), at(), at(), None]) if rolled.random() < 0.2 else at(),
-            "amount": rolled.randint(1, 9),
-            "order": rolled.randint(1, 5),
+            "id": dice.choice([*"abcdefgh", f"o{number}", None]),
+            "user": dice.choice(["ann", "bob", "eve"]),
+            "at": dice.choice([at(), at(), at(), None]) if dice.random() < 0.2 else at(),
+            "amount": dice.randint(1, 9),
+            "order": dice.randint(1, 5),
         }
-        for _ in range(rolled.randint(0, 6))
+        for _ in range(dice.randint(0, 6))
     ]
     clicks = [
         {
-            "click": rolled.choice([*"abcdefgh", f"c{number}"]),
-            "who": rolled.choice(["ann", "bob"]),
-            "day": at() if rolled.random() < 0.9 else None,
-            "cents": str(rolled.randint(1, 9)),
-            "up_to": at() if rolled.random() < 0.3 else None,
+            "click": dice.choice([*"abcdefgh", f"c{number}"]),
+            "who": dice.choice(["ann", "bob"]),
+            "day": at() if dice.random() < 0.9 else None,
+            "cents": str(dice.randint(1, 9)),
+            "up_to": at() if dice.random() < 0.3 else None,
         }
-        for _ in range(rolled.randint(0, 5))
+        for _ in range(dice.randint(0, 5))
     ]
     return orders, clicks
 
@@ -151,8 +151,8 @@ def found(pipeline: Pipeline, root: Path, epochs: int) -> list[Counter[Any]]:
     for row in read(pipeline, root.as_uri(), "panes", "main").to_pylist():
         values = tuple(_plain(row[name]) for name in pipeline.what)
         ends = (to_instant(row["window_start"]), to_instant(row["window_end"]))
-        seen = (row["pane_index"], row["timing"], row["is_retraction"], to_instant(row["pane_time"]), values)
-        panes[row["epoch"]][(row["user"],), *ends, *seen] += 1
+        seen_pane = (row["pane_index"], row["timing"], row["is_retraction"], to_instant(row["pane_time"]), values)
+        panes[row["epoch"]][(row["user"],), *ends, *seen_pane] += 1
     return panes
 
 
@@ -172,8 +172,8 @@ def test_landed_files_of_all_inputs_give_what_the_reference_gives(
     executor: Executed, tmp_path: Path, name: str
 ) -> None:
     pipeline, epochs, clock = PIPELINES[name], 9, datetime(2026, 1, 2, tzinfo=UTC)
-    given = [rows_of(number, seed=len(name)) for number in range(epochs)]
-    for number, (orders, clicks) in enumerate(given):
+    records_by_epoch = [rows_of(number, seed=len(name)) for number in range(epochs)]
+    for number, (orders, clicks) in enumerate(records_by_epoch):
         land(tmp_path / "landing/orders", number, orders)
         land(tmp_path / "landing/clicks", number, clicks)
     for limit in (4, None):  # the second run continues from the snapshot of the first
@@ -183,7 +183,9 @@ def test_landed_files_of_all_inputs_give_what_the_reference_gives(
             RunOptions(f"run-{limit}", files_per_epoch=1, max_epochs=limit),
             now=lambda: clock,
         )
-    results = run_pipeline(pipeline, [Epoch(to_instant(clock), orders, union={"clicks": c}) for orders, c in given])
+    results = run_pipeline(
+        pipeline, [Epoch(to_instant(clock), orders, union={"clicks": c}) for orders, c in records_by_epoch]
+    )
     manifests = lineage(pipeline, tmp_path)
     assert [m.progress["watermark"] for m in manifests] == [render(result.watermark) for result in results]
     for number, (ours, theirs) in enumerate(
@@ -196,7 +198,7 @@ def test_landed_files_of_all_inputs_give_what_the_reference_gives(
     assert late.num_rows == sum(count for _, count, _ in counts)
     dead = read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
     assert Counter(row["input"] for row in dead)["clicks"] == sum(
-        "cents" in rejected.record for result in results for rejected in result.rejected
+        "cents" in rejection.record for result in results for rejection in result.rejected
     )
     assert sum(late for _, late, _ in counts) > 2
     assert pipeline.deduplicate is None or sum(duplicates for duplicates, _, _ in counts) > 2
@@ -214,7 +216,7 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(execut
     epochs = []
 
     def run(seconds: int, orders: list[int], clicks: list[int]) -> None:
-        number, at = len(epochs), begin + timedelta(seconds=seconds)
+        number, moment = len(epochs), begin + timedelta(seconds=seconds)
         ours = [{"id": "o", "user": "ann", "at": START + second * SECOND, "amount": 1} for second in orders]
         theirs = [{"click": "c", "who": "ann", "day": START + second * SECOND, "cents": "1"} for second in clicks]
         if ours:
@@ -222,8 +224,8 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(execut
         if theirs:
             land(tmp_path / "landing/clicks", number, theirs)
         options = RunOptions(f"run-{number}")
-        executor.process(pipeline, tmp_path.as_uri(), options, now=lambda: at)
-        epochs.append(Epoch(to_instant(at), ours, union={"clicks": theirs}))
+        executor.process(pipeline, tmp_path.as_uri(), options, now=lambda: moment)
+        epochs.append(Epoch(to_instant(moment), ours, union={"clicks": theirs}))
 
     run(0, [40], [])
     run(10, [], [12])
@@ -234,13 +236,13 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(execut
     assert [m.progress["watermark"] for m in manifests] == [render(result.watermark) for result in results]
     assert [result.watermark for result in results[1:]] == [START + at * SECOND for at in (12, 35, 35, 85)]
     assert found(pipeline, tmp_path, len(epochs)) == expected(pipeline, results)
-    since = [render(to_instant(begin + timedelta(seconds=seconds))) for seconds in (10, 0, 80, 300)]
+    moments = [render(to_instant(begin + timedelta(seconds=seconds))) for seconds in (10, 0, 80, 300)]
     assert [m.progress["held_back_by"] for m in manifests] == [
         {"input": "clicks", "split": None, "since": None},
-        {"input": "clicks", "split": "", "since": since[0]},
-        {"input": "source", "split": "", "since": since[1]},
-        {"input": "source", "split": "", "since": since[1]},
-        {"input": "source", "split": "", "since": since[3]},
+        {"input": "clicks", "split": "", "since": moments[0]},
+        {"input": "source", "split": "", "since": moments[1]},
+        {"input": "source", "split": "", "since": moments[1]},
+        {"input": "source", "split": "", "since": moments[3]},
     ]
 
 

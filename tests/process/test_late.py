@@ -37,8 +37,8 @@ def as_json(rows: list[Row]) -> bytes:
 
 def as_csv(rows: list[Row]) -> bytes:
     def line(row: Row) -> str:
-        quoted = '"' + row["user"].replace('"', '""') + '"'
-        return f"{row['at'].isoformat()},{quoted},{'' if row['price'] is None else row['price']}\n"
+        quoted_user = '"' + row["user"].replace('"', '""') + '"'
+        return f"{row['at'].isoformat()},{quoted_user},{'' if row['price'] is None else row['price']}\n"
 
     return ("at,user,price\n" + "".join(map(line, rows))).encode()
 
@@ -58,20 +58,20 @@ FORMATS: dict[str, Callable[[list[Row]], bytes]] = {
 
 def current(pipeline: Pipeline, root: str, at: str = "main") -> Counter[tuple[str, datetime, str]]:
     rows = read(pipeline, root, "current", at).to_pylist()
-    found: Counter[tuple[str, datetime, str]] = Counter()
+    late_counts: Counter[tuple[str, datetime, str]] = Counter()
     for row in rows:
-        found[row["user"], row["window_start"], "clicks"] += row["clicks"]
-        found[row["user"], row["window_start"], "spent"] += row["spent"] or 0
-    return found
+        late_counts[row["user"], row["window_start"], "clicks"] += row["clicks"]
+        late_counts[row["user"], row["window_start"], "spent"] += row["spent"] or 0
+    return late_counts
 
 
 def truth() -> Counter[tuple[str, datetime, str]]:
-    found: Counter[tuple[str, datetime, str]] = Counter()
+    late_counts: Counter[tuple[str, datetime, str]] = Counter()
     for row in (row for rows in FILES for row in rows):
         hour = row["at"].replace(minute=0, microsecond=0)
-        found[row["user"], hour, "clicks"] += 1
-        found[row["user"], hour, "spent"] += row["price"] or 0
-    return found
+        late_counts[row["user"], hour, "clicks"] += 1
+        late_counts[row["user"], hour, "spent"] += row["price"] or 0
+    return late_counts
 
 
 @on_both
@@ -108,10 +108,10 @@ def test_records_land_under_the_header_that_they_were_read_under_or_not_at_all(
     for file in folder.iterdir():
         file.write_bytes(file.read_bytes().replace(b"at,user,price", b"at,price,user"))
     handle = hr.open(tmp_path.as_uri())[pipeline]
-    late, rejected = handle.replay_late(), handle.replay_rejected()
-    assert (late.records, rejected.records) == (0, 0)
-    assert (sum(late.left.values()), sum(rejected.left.values())) == (4, 3)
-    assert all("has changed" in why for why in (*late.left, *rejected.left))
+    late, rejected_landing = handle.replay_late(), handle.replay_rejected()
+    assert (late.records, rejected_landing.records) == (0, 0)
+    assert (sum(late.left.values()), sum(rejected_landing.left.values())) == (4, 3)
+    assert all("has changed" in why for why in (*late.left, *rejected_landing.left))
     for file in folder.iterdir():
         file.write_bytes(file.read_bytes().replace(b"at,price,user", b"at,user,price"))
     assert handle.replay_late().records == 4
@@ -131,8 +131,8 @@ def test_times_beyond_the_calendar_land_as_they_were(executor: Executed, tmp_pat
     pq.write_table(late.append_column("until", pa.array(times, pa.timestamp("us", "UTC"))), folder / "part-2")
     assert executor.run(pipeline, root).counts["late_dropped"] == len(times)
     assert hr.open(root)[pipeline].replay_late().records == len(times)
-    (landed,) = (tmp_path / "late" / "landing" / "clicks").iterdir()
-    assert sorted(pq.read_table(landed).column("until").cast(pa.int64()).to_pylist()) == sorted(times)
+    (landed_file,) = (tmp_path / "late" / "landing" / "clicks").iterdir()
+    assert sorted(pq.read_table(landed_file).column("until").cast(pa.int64()).to_pylist()) == sorted(times)
 
 
 @pytest.mark.parametrize("executor", ["local"], indirect=True)

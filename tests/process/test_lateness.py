@@ -52,9 +52,9 @@ def written(folder: Path, files: Sequence[Sequence[datetime]], name: str = "clic
 
 
 def quantiles_of(folder: Path, pipeline: Pipeline) -> dict[str, Any]:
-    told = hr.open(folder.as_uri())[pipeline].plot().to_json()["lateness_seconds"]["behind"]
-    assert isinstance(told, dict)
-    return told
+    lateness = hr.open(folder.as_uri())[pipeline].plot().to_json()["lateness_seconds"]["behind"]
+    assert isinstance(lateness, dict)
+    return lateness
 
 
 def manifests(folder: Path, name: str, branch: str = "main") -> list[Manifest]:
@@ -72,11 +72,11 @@ def test_one_straggler_does_not_decide_the_quantiles(executor: Executed, tmp_pat
         lines = [json.dumps({"user": "u", "at": time.isoformat()}) for time in epoch]
         (landing / f"{number}.json").write_text("\n".join(lines))
     executor.process(resolve_pipeline(reference), tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
-    told = CliRunner().invoke(app, ["plot", reference, "--root", tmp_path.as_uri(), "--format", "json"])
-    assert told.exit_code == 0, told.output
-    behind = json.loads(told.stdout)["lateness_seconds"]["behind"]
-    assert behind["100%"] == 3600
-    assert behind["90%"] == 60
+    result = CliRunner().invoke(app, ["plot", reference, "--root", tmp_path.as_uri(), "--format", "json"])
+    assert result.exit_code == 0, result.output
+    lateness = json.loads(result.stdout)["lateness_seconds"]["behind"]
+    assert lateness["100%"] == 3600
+    assert lateness["90%"] == 60
 
 
 @on_both
@@ -104,7 +104,7 @@ CUTS = st.tuples(st.integers(1, 6), st.sampled_from(["1", "2", "3"]), st.sampled
 def test_no_cut_into_epochs_shares_and_pieces_changes_a_figure(
     left: list[list[datetime]], right: list[list[datetime]], cuts: tuple[int, str, int]
 ) -> None:
-    told = []
+    lateness_texts = []
     for files_per_epoch, tasks, least in ((1, "1", 2**20), cuts):
         with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             patch.setenv("HEADRACE_TASKS", tasks)
@@ -113,17 +113,19 @@ def test_no_cut_into_epochs_shares_and_pieces_changes_a_figure(
                 written(root, left, "left")
                 written(root, right, "right")
                 LOCAL.process(PAIRS, root.as_uri(), RunOptions("run", files_per_epoch=files_per_epoch))
-                told.append((quantiles_of(root, PAIRS), manifests(root, "pairs")[-1].progress["newest_event_times"]))
-    assert told[0] == told[1]
+                lateness_texts.append(
+                    (quantiles_of(root, PAIRS), manifests(root, "pairs")[-1].progress["newest_event_times"])
+                )
+    assert lateness_texts[0] == lateness_texts[1]
 
 
 @pytest.mark.parametrize(("golden", "pipeline"), [("format-1", CLICKS), ("format-3", SHOP), ("format-3-texts", TILLS)])
 def test_epochs_of_older_versions_replay_as_they_were_recorded(golden: str, pipeline: Pipeline, tmp_path: Path) -> None:
     root = copied(golden, tmp_path)
     hr.open(root.as_uri())[pipeline].run(mode=Mode.REPLAY, from_branch="main", branch="again")
-    recorded, again = manifests(root, pipeline.name), manifests(root, pipeline.name, "again")
-    assert any(manifest.progress["behind"] for manifest in recorded)
-    for was, now in zip(recorded, again, strict=True):
+    recorded_manifests, replayed_manifests = manifests(root, pipeline.name), manifests(root, pipeline.name, "again")
+    assert any(manifest.progress["behind"] for manifest in recorded_manifests)
+    for was, now in zip(recorded_manifests, replayed_manifests, strict=True):
         assert "behind_by_file" not in was.progress
         assert now.progress["behind"] == was.progress["behind"]
         assert now.progress["newest_event_time"] == was.progress["newest_event_time"]

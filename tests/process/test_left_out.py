@@ -44,7 +44,10 @@ class Root:
 
     def stands(self) -> dict[str, int]:
         """The epoch at which outputs stand that are parked."""
-        return {name: at.epoch for name, at in StoredProgress.from_manifest(self.handle.show("main")).parked.items()}
+        return {
+            name: position.epoch
+            for name, position in StoredProgress.from_manifest(self.handle.show("main")).parked.items()
+        }
 
     def rows(self) -> dict[str, list[str]]:
         """What there is of each output: current rows, and all panes."""
@@ -81,8 +84,8 @@ def test_an_output_that_is_ahead_of_what_it_reads_goes_on(tmp_path: Path, monkey
     """As 0.1.2 left it: what reads an output that was left out twice had caught up with the run before."""
     root = Root(tmp_path / "root")
     root.run()
-    with monkeypatch.context() as before:
-        before.setattr(parking, "left_out", lambda run: frozenset(run.options.without))
+    with monkeypatch.context() as older_version:
+        older_version.setattr(parking, "left_out", lambda run: frozenset(run.options.without))
         root.run("hours")
         root.run("hours")
     assert root.stands() == {"hours": 0, "days": 1, "all": 1}
@@ -93,8 +96,8 @@ def test_an_output_that_is_ahead_of_what_it_reads_goes_on(tmp_path: Path, monkey
 
 
 def test_something_is_left_to_compute(tmp_path: Path) -> None:
-    made = hr.Pipeline("s", ORDERS, executor="local", outputs={"hours": HOURS, "days": DAYS})
-    root = Root(tmp_path, made)
+    definition = hr.Pipeline("s", ORDERS, executor="local", outputs={"hours": HOURS, "days": DAYS})
+    root = Root(tmp_path, definition)
     root.run()
     with pytest.raises(RunOptionsError, match=r"all others read what would be left out \(hours\)"):
         root.run("hours")

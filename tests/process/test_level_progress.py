@@ -70,14 +70,14 @@ class Following(Silent):
 def test_each_level_of_an_epoch_is_seen_by_the_requests_of_its_tasks(tmp_path: Path) -> None:
     """On ``local`` whatever a task does is done at its level."""
     land(tmp_path, 0, 1)
-    seen: list[LevelProgress | None] = []
+    seen_levels: list[LevelProgress | None] = []
     ask: list[Callable[[], None]] = []
     store = FaultyStore(open_store(tmp_path.as_uri()), lambda operation: ask[0]() if ask else None)
     engine = LocalEngine(DEEP, store, Landing(DEEP, store), attempts_of(Catalog(store, DEEP.name)))
     files = engine.landing.new_files({})
-    ask.append(lambda: seen.append(engine.find_level()))
+    ask.append(lambda: seen_levels.append(engine.find_level()))
     engine.compute(files, Instant(0))
-    levels = [each for each in seen if each is not None]
+    levels = [each for each in seen_levels if each is not None]
     assert [*dict.fromkeys((each.level, each.levels, each.does) for each in levels)] == [
         (number, 4, name) for number, name in enumerate(LEVELS, 1)
     ]
@@ -123,7 +123,7 @@ def test_sparks_own_pages_name_the_levels(executor: Executed, tmp_path: Path) ->
     land(tmp_path, 0, 1)
     context: Any = executor.spark.sparkContext
     tracker = context.statusTracker()
-    before = {*tracker.getJobIdsForGroup(None)}
+    jobs_before = {*tracker.getJobIdsForGroup(None)}
     context.setJobGroup("of a caller", "who may cancel it")
     try:
         executor.process(DEEP, tmp_path.as_uri(), RunOptions("run"))
@@ -132,9 +132,9 @@ def test_sparks_own_pages_name_the_levels(executor: Executed, tmp_path: Path) ->
         for name in ("spark.jobGroup.id", "spark.job.description"):
             context.setLocalProperty(name, None)
     (job,) = tracker.getJobIdsForGroup("of a caller")
-    assert {*tracker.getJobIdsForGroup(None)} == before
-    described = context._jsc.sc().statusStore().job(job).description().get()
-    assert described == f"clicks, epoch 0: {', then '.join(LEVELS)}"
+    assert {*tracker.getJobIdsForGroup(None)} == jobs_before
+    description = context._jsc.sc().statusStore().job(job).description().get()
+    assert description == f"clicks, epoch 0: {', then '.join(LEVELS)}"
     executions = executor.spark._jsparkSession.sharedState().statusStore().executionsList()
     plan = executions.apply(executions.size() - 1).physicalPlanDescription()
     for name in LEVELS:
@@ -177,50 +177,50 @@ class Noted:
 
 
 def test_a_note_is_written_while_an_epoch_is_computed_and_only_if_it_is_elsewhere(tmp_path: Path) -> None:
-    noted = Noted(open_store((tmp_path / "root").as_uri()))
-    notes = ProgressNotes(Silent(), noted.store, "clicks", _STARTED, every=0.01)
-    with notes.following(noted.find_level):
-        noted.until_noted(_AT)
-        noted.until_noted(replace(_AT, done=8))
-        puts = noted.puts
+    listener = Noted(open_store((tmp_path / "root").as_uri()))
+    notes = ProgressNotes(Silent(), listener.store, "clicks", _STARTED, every=0.01)
+    with notes.following(listener.find_level):
+        listener.until_noted(_AT)
+        listener.until_noted(replace(_AT, done=8))
+        puts = listener.puts
         threading.Event().wait(0.2)  # twenty times as long as it waits
-        assert noted.puts == puts, "nothing has changed"
-        noted.level = RetryError("Spark has gone")
+        assert listener.puts == puts, "nothing has changed"
+        listener.level = RetryError("Spark has gone")
         notes.planned(3)  # a run goes on, whatever is said of its level
-    noted.level = _AT
+    listener.level = _AT
     threading.Event().wait(0.1)
-    assert noted.noted() is None, "who ends looks no more"
+    assert listener.noted() is None, "who ends looks no more"
 
 
 def test_notes_are_no_more_often_than_they_were(tmp_path: Path) -> None:
-    noted = Noted(open_store((tmp_path / "root").as_uri()), _AT)
-    notes = ProgressNotes(Silent(), noted.store, "clicks", _STARTED, every=3600.0)
+    listener = Noted(open_store((tmp_path / "root").as_uri()), _AT)
+    notes = ProgressNotes(Silent(), listener.store, "clicks", _STARTED, every=3600.0)
     notes.planned(1)
-    puts = noted.puts
-    with notes.following(noted.find_level):
+    puts = listener.puts
+    with notes.following(listener.find_level):
         notes.planned(2)
-    assert noted.puts == puts
+    assert listener.puts == puts
 
 
 @on_both
 def test_the_notes_of_a_run_say_where_its_epoch_is_until_it_has_ended(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 3)
     store = open_store(tmp_path.as_uri())
-    seen: set[LevelProgress] = set()
+    seen_levels: set[LevelProgress] = set()
 
     class Looking(Silent):
         def committed(self, manifest: object) -> None:
             summary = read_summary(store, "clicks")
             if summary is not None and summary.under_way is not None and summary.under_way.level is not None:
-                seen.add(summary.under_way.level)
+                seen_levels.add(summary.under_way.level)
 
     looking = Looking()
     notes = ProgressNotes(looking, store, "clicks", _STARTED, every=0.0)
     result = executor.process(DEEP, tmp_path.as_uri(), RunOptions("ours"), listener=notes)
-    assert {each.epoch for each in seen} <= {0, 1, 2}
-    assert {each.does for each in seen} <= {*LEVELS}
+    assert {each.epoch for each in seen_levels} <= {0, 1, 2}
+    assert {each.does for each in seen_levels} <= {*LEVELS}
     if executor.executor == "spark":
-        assert seen
+        assert seen_levels
     renew_summary(Catalog(store, "clicks"), result)
     summary = read_summary(store, "clicks")
     assert summary is not None

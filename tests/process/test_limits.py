@@ -100,10 +100,12 @@ def test_a_run_whose_every_record_is_rejected_is_not_published(deployed: Deploye
     deployed.land("1.json", good=9)
     deployed.run(TOLERANT)
     deployed.land("2.json", bad=3)
-    with pytest.raises(LimitExceededError, match=r"dead letters: 3 of 3 records \(100.00%\); the limit is 20%") as held:
+    with pytest.raises(
+        LimitExceededError, match=r"dead letters: 3 of 3 records \(100.00%\); the limit is 20%"
+    ) as refusal:
         deployed.run(TOLERANT)
-    assert (held.value.code, held.value.exit_code) == ("data.limit_exceeded", 20)
-    assert "headrace release clicks" in str(held.value)
+    assert (refusal.value.code, refusal.value.exit_code) == ("data.limit_exceeded", 20)
+    assert "headrace release clicks" in str(refusal.value)
     assert not deployed.is_published()
 
 
@@ -162,9 +164,9 @@ def test_what_a_run_found_is_in_its_result_and_its_audit(deployed: Deployed) -> 
     assert found(result) == {"rejected": (None, 0.05)}
     assert from_json(to_json(result)) == result
     assert result.snapshot is not None
-    stored = read_audit(deployed.catalog.store, "clicks", None, result.snapshot)
-    assert stored is not None
-    assert stored.limits == result.limits
+    stored_audit = read_audit(deployed.catalog.store, "clicks", None, result.snapshot)
+    assert stored_audit is not None
+    assert stored_audit.limits == result.limits
 
 
 def test_late_drops_have_a_limit_of_their_own_instead_of_the_general_warning(deployed: Deployed) -> None:
@@ -188,9 +190,9 @@ def test_a_run_of_which_most_records_are_dead_letters_warns(deployed: Deployed) 
     result = deployed.run(pipeline)
     assert [warning.partition(",")[0] for warning in result.warnings] == ["3 of 5 records are dead letters"]
     assert from_json(to_json(result)).warnings == result.warnings  # what a page shows of it
-    limited = clicks(hr.Limits(rejected=hr.limit(warn="90%")))
+    limited_pipeline = clicks(hr.Limits(rejected=hr.limit(warn="90%")))
     deployed.land("3.json", good=1, bad=3)
-    assert deployed.run(limited).warnings == ()
+    assert deployed.run(limited_pipeline).warnings == ()
 
 
 def test_an_input_of_which_most_is_dead_letters_is_named_however_many_others_have(deployed: Deployed) -> None:
@@ -238,11 +240,11 @@ def test_a_released_share_is_not_asked_about_again_after_a_recovery(deployed: De
     deployed.land("3.json", good=5)
     deployed.run(TOLERANT)
 
-    recovered = recover(TOLERANT, deployed.root, deployed.options(snapshot=good))
-    (finding,) = recovered.limits
+    recovered_result = recover(TOLERANT, deployed.root, deployed.options(snapshot=good))
+    (finding,) = recovered_result.limits
     assert (finding.severity, finding.observed, finding.released) == (None, 0.0, (entry,))
     assert deployed.is_published()
-    assert any("released" in warning for warning in recovered.warnings)
+    assert any("released" in warning for warning in recovered_result.warnings)
 
     deployed.land("4.json", good=1, bad=1)
     with pytest.raises(LimitExceededError, match="1 of 2 records"):
@@ -272,8 +274,8 @@ def test_a_producer_that_has_stopped_is_told_by_runs_that_find_nothing(deployed:
     result = deployed.run(FRESH)
     assert (result.status, result.epochs) == ("succeeded", ())
     assert found(result) == {"watermark_age": (None, 5400.0), "newest_file": (Severity.WARN, 5400.0)}
-    said = "age of the newest file: 1h 30m, of input source, landed at 2026-11-20T12:00:00Z; the limit is 1h"
-    assert result.warnings == (said,)
+    age_text = "age of the newest file: 1h 30m, of input source, landed at 2026-11-20T12:00:00Z; the limit is 1h"
+    assert result.warnings == (age_text,)
 
     deployed.clock += timedelta(hours=2)
     assert found(deployed.run(FRESH, publish=False))["newest_file"] == (Severity.FAIL, 12600.0)
@@ -334,15 +336,17 @@ def test_where_a_store_does_not_say_when_files_landed_the_last_epoch_that_read_o
     store.write("landing/clicks/1.json", f"{line}\n".encode())
     pipeline = clicks(hr.Limits(newest_file="1h"))
     process(pipeline, store.uri, RunOptions("first", publish=True), now=lambda: START)
-    later = process(pipeline, store.uri, RunOptions("second"), now=lambda: START + timedelta(minutes=61))
-    assert found(later) == {"newest_file": (Severity.WARN, 3660.0)}
+    later_result = process(pipeline, store.uri, RunOptions("second"), now=lambda: START + timedelta(minutes=61))
+    assert found(later_result) == {"newest_file": (Severity.WARN, 3660.0)}
 
 
 def test_an_age_costs_a_listing(deployed: Deployed) -> None:
     deployed.land("1.json", good=1)
     deployed.run(FRESH)
     catalog = deployed.catalog
-    before = catalog.store.requests.snapshot()
+    requests_before = catalog.store.requests.snapshot()
     check_limits(FRESH, catalog, MAIN, {"": None}, lambda: deployed.clock)
-    made = catalog.store.requests.since(before)
-    assert (made["list"], made["put"], made["create"]) == (2, 0, 0), "the end of the log, and what has landed"
+    requests_made = catalog.store.requests.since(requests_before)
+    assert (requests_made["list"], requests_made["put"], requests_made["create"]) == (2, 0, 0), (
+        "the end of the log, and what has landed"
+    )

@@ -49,18 +49,18 @@ class Failing:
 def test_a_listener_that_fails_ends_no_run_and_is_told_nothing_more(method: str, tmp_path: Path) -> None:
     land(tmp_path, 0, 3)
     listener = Failing(method)
-    found = process(CLICKS, tmp_path.as_uri(), RunOptions("first", executor="auto"), listener=listener)
-    assert (found.status, found.epochs) == ("succeeded", (0, 1, 2))
+    result = process(CLICKS, tmp_path.as_uri(), RunOptions("first", executor="auto"), listener=listener)
+    assert (result.status, result.epochs) == ("succeeded", (0, 1, 2))
     assert listener.told[-1] == method
-    (warning,) = [each for each in found.warnings if "the listener failed" in each]
+    (warning,) = [each for each in result.warnings if "the listener failed" in each]
     assert warning.startswith("the listener failed (BrokenPipeError: [Errno 32] nobody")
 
 
 def test_a_listener_that_warnings_end_is_no_other(tmp_path: Path) -> None:
     listener = Failing("warned")
-    found = process(CLICKS, tmp_path.as_uri(), RunOptions("none", create=True, executor="local"), listener=listener)
+    result = process(CLICKS, tmp_path.as_uri(), RunOptions("none", create=True, executor="local"), listener=listener)
     assert listener.told[-1] == "warned"
-    assert [("the listener failed" in each) for each in found.warnings] == [False, True]
+    assert [("the listener failed" in each) for each in result.warnings] == [False, True]
 
 
 def test_an_interrupt_in_a_listener_is_an_interrupt(tmp_path: Path) -> None:
@@ -84,23 +84,23 @@ def unread(command: list[str], closed: str) -> int:
     os.close(reading)
     streams = {name: writing if closed in {name, "both"} else subprocess.DEVNULL for name in ("stdout", "stderr")}
     variables = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
-    ended = subprocess.run([sys.executable, *command], check=False, env=variables, **streams)
+    ended_completed_process = subprocess.run([sys.executable, *command], check=False, env=variables, **streams)
     os.close(writing)
-    return ended.returncode
+    return ended_completed_process.returncode
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
-def test_a_run_whose_output_nobody_reads_any_more_goes_on_and_succeeds(closed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("closed_stream", ["stdout", "stderr", "both"])
+def test_a_run_whose_output_nobody_reads_any_more_goes_on_and_succeeds(closed_stream: str, tmp_path: Path) -> None:
     """As in ``headrace run ... 2>&1 | head -1``."""
     land(tmp_path / "root", 0, 3)
     file = tmp_path / "own.py"
     file.write_text(PIPELINE)
     where = [str(file), "--root", (tmp_path / "root").as_uri(), "--executor", "local"]
-    assert unread(["-c", "from headrace.cli.main import main; main()", "run", *where], closed) == 0
+    assert unread(["-c", "from headrace.cli.main import main; main()", "run", *where], closed_stream) == 0
     (result,) = (tmp_path / "root" / "clicks" / "runs").iterdir()
-    told = json.loads(result.read_text())
-    assert (told["status"], told["epochs"]) == ("succeeded", [0, 1, 2])
+    stored_result = json.loads(result.read_text())
+    assert (stored_result["status"], stored_result["epochs"]) == ("succeeded", [0, 1, 2])
 
 
 @pytest.mark.slow
@@ -114,8 +114,8 @@ def test_a_task_whose_log_is_gone_leaves_its_result_and_its_exit_code(
     where = ["--pipeline", str(file), "--root", (tmp_path / "root").as_uri(), "--run-id", "r", "--executor", "local"]
     options = ["--mode", "replay", "--from-branch", "nothing"] if fails else []
     assert unread([submit.__file__, "process", *where, *options], "stdout") == exit_code
-    told = json.loads((tmp_path / "root" / "clicks" / "runs" / "r.json").read_text())
-    assert told["status"] == ("failed" if fails else "succeeded")
+    stored_result = json.loads((tmp_path / "root" / "clicks" / "runs" / "r.json").read_text())
+    assert stored_result["status"] == ("failed" if fails else "succeeded")
 
 
 class Counting(LineListener):
@@ -138,9 +138,9 @@ class Counting(LineListener):
 def test_a_run_holds_few_manifests_however_many_epochs_it_has(tmp_path: Path) -> None:
     land(tmp_path, 0, 40)
     counting = Counting()
-    found = process(CLICKS, tmp_path.as_uri(), RunOptions("long", publish=True, executor="local"), listener=counting)
-    assert len(found.epochs) == 40
-    assert found.counts["records"] == 40 * 80
+    result = process(CLICKS, tmp_path.as_uri(), RunOptions("long", publish=True, executor="local"), listener=counting)
+    assert len(result.epochs) == 40
+    assert result.counts["records"] == 40 * 80
     assert 0 < counting.most <= 12
 
 
@@ -152,7 +152,7 @@ def test_what_epochs_say_together_is_in_the_result(tmp_path: Path) -> None:
         year = 2026 if number == 1 else 2999
         record = {"user": "ann", "at": f"{year}-01-01T00:00:00Z", "price": 1}
         (folder / f"{number}.json").write_text(json.dumps(record) + "\n")
-    found = process(CLICKS, tmp_path.as_uri(), RunOptions("ahead", executor="local"))
-    (warning,) = [each for each in found.warnings if "ahead of the clock" in each]
+    result = process(CLICKS, tmp_path.as_uri(), RunOptions("ahead", executor="local"))
+    (warning,) = [each for each in result.warnings if "ahead of the clock" in each]
     assert "2 records, the first of file landing/clicks/0.json" in warning
-    assert found.counts["records"] == 3
+    assert result.counts["records"] == 3

@@ -49,14 +49,14 @@ def test_files_become_the_windows_that_readers_see(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("pipeline", [CLICKS, SESSIONS], ids=lambda pipeline: pipeline.name)
 def test_runs_that_restore_each_other_give_what_one_gives(tmp_path: Path, pipeline: Pipeline) -> None:
-    once, often = tmp_path / "once", tmp_path / "often"
-    land(once)
-    process(pipeline, once.as_uri(), local("whole"), now=lambda: NOON)
+    once_root, often_root = tmp_path / "once", tmp_path / "often"
+    land(once_root)
+    process(pipeline, once_root.as_uri(), local("whole"), now=lambda: NOON)
     for file in range(FILES):
-        land(often, file, file + 1)
-        process(pipeline, often.as_uri(), local(f"run-{file}"), now=lambda: NOON)
+        land(often_root, file, file + 1)
+        process(pipeline, often_root.as_uri(), local(f"run-{file}"), now=lambda: NOON)
     for view in ("panes", "current"):
-        assert read(pipeline, often.as_uri(), view, "main") == read(pipeline, once.as_uri(), view, "main")
+        assert read(pipeline, often_root.as_uri(), view, "main") == read(pipeline, once_root.as_uri(), view, "main")
 
 
 @pytest.mark.slow
@@ -118,8 +118,8 @@ def test_spark_code_of_a_pipeline_needs_spark(tmp_path: Path) -> None:
 def test_a_timer_epoch_fires_what_is_due(tmp_path: Path) -> None:
     land(tmp_path)
     first = process(SESSIONS, tmp_path.as_uri(), local("first"), now=lambda: NOON)
-    again = process(SESSIONS, tmp_path.as_uri(), local("again"), now=lambda: NOON + timedelta(days=1))
-    assert again.snapshot == first.snapshot
+    second_result = process(SESSIONS, tmp_path.as_uri(), local("again"), now=lambda: NOON + timedelta(days=1))
+    assert second_result.snapshot == first.snapshot
 
 
 @pytest.mark.slow
@@ -135,8 +135,10 @@ def test_nothing_is_imported_that_a_run_does_not_need(tmp_path: Path) -> None:
         "unneeded |= {'pandas'}\n"
         "sys.exit(', '.join(sorted(unneeded & set(sys.modules))) or None)\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
+    completed_process = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert (completed_process.returncode, completed_process.stderr) == (0, "")
 
 
 def test_a_record_that_only_asserts_the_watermark_needs_no_key(tmp_path: Path) -> None:

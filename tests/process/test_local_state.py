@@ -56,8 +56,8 @@ def head_of(root: Path, pipeline: Pipeline = CLICKS) -> Manifest:
 
 
 def state_files(manifest: Manifest) -> list[tuple[str, DataFile]]:
-    named = manifest.tables.items()
-    return [(name, file) for name, layers in named if name != "current" for each in layers for file in each.files]
+    tables = manifest.tables.items()
+    return [(name, file) for name, layers in tables if name != "current" for each in layers for file in each.files]
 
 
 def restored(store: ObjectStore, manifest: Manifest) -> LocalEngine:
@@ -121,14 +121,14 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
 ) -> None:
     land(tmp_path, 0, 4)
     process(CLICKS, tmp_path.as_uri(), local("first"), now=lambda: NOON)
-    broken = tmp_path / head_of(tmp_path).tables["state"][-1].files[0].path
-    damage(broken)
+    broken_path = tmp_path / head_of(tmp_path).tables["state"][-1].files[0].path
+    damage(broken_path)
     lose(cache)
     land(tmp_path, 4, 5)
     result = process(CLICKS, tmp_path.as_uri(), local("after"), now=lambda: NOON)
     assert result.epochs == (3, 4)
     (warning,) = result.warnings
-    assert broken.name in warning
+    assert broken_path.name in warning
     assert "fell back to snapshot" in warning
     assert current(CLICKS, tmp_path) == truth()
     check_catalog(open_store(tmp_path.as_uri()), CLICKS.name)
@@ -137,17 +137,17 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
 @pytest.mark.slow  # as many epochs as it takes until layers merge
 @pytest.mark.parametrize("pipeline", [CLICKS, SESSIONS], ids=lambda pipeline: pipeline.name)
 def test_merges_change_nothing_however_often_a_run_begins(tmp_path: Path, cache: Path, pipeline: Pipeline) -> None:
-    once, often = tmp_path / "once", tmp_path / "often"
-    land(once, 0, MANY)
-    process(pipeline, once.as_uri(), local("whole"), now=lambda: NOON)
+    once_root, often_root = tmp_path / "once", tmp_path / "often"
+    land(once_root, 0, MANY)
+    process(pipeline, once_root.as_uri(), local("whole"), now=lambda: NOON)
     for file in range(0, MANY, 5):
-        land(often, file, min(file + 5, MANY))
-        process(pipeline, often.as_uri(), local(f"run-{file}"), now=lambda: NOON)
+        land(often_root, file, min(file + 5, MANY))
+        process(pipeline, often_root.as_uri(), local(f"run-{file}"), now=lambda: NOON)
         (lose_the_cache if file % 2 else keep_the_cache)(cache)
-    for root in (once, often):
+    for root in (once_root, often_root):
         manifest = head_of(root, pipeline)
         assert len(manifest.tables["state"]) < 16
         assert manifest.tables["state"][0].last_epoch - manifest.tables["state"][0].first_epoch >= 15
         check_catalog(open_store(root.as_uri()), pipeline.name)
     for view in ("panes", "current"):
-        assert read(pipeline, often.as_uri(), view, "main") == read(pipeline, once.as_uri(), view, "main")
+        assert read(pipeline, often_root.as_uri(), view, "main") == read(pipeline, once_root.as_uri(), view, "main")

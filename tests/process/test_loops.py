@@ -60,7 +60,7 @@ def land_all(root: Path, graph: Sequence[Sequence[Dated]]) -> None:
 
 
 def edges_of(graph: Sequence[Sequence[Dated]]) -> list[tuple[int, int, int]]:
-    return [dated.edge for edges in graph for dated in edges]
+    return [edge.edge for edges in graph for edge in edges]
 
 
 def path_graph(length: int, *, files: int = 1) -> list[list[Dated]]:
@@ -71,14 +71,14 @@ def path_graph(length: int, *, files: int = 1) -> list[list[Dated]]:
 
 def check_random(executor: Executed, root: Path, kind: str, seed: int) -> None:
     """Random edges in random runs, each of which continues from what the last one has left."""
-    rolled = random.Random(f"{kind} {seed}")
+    dice = random.Random(f"{kind} {seed}")
     make, oracle = KINDS[kind]
-    pipeline = make(rounds=rolled.choice([1, 2, 3, None]))
-    graph = random_graph(rolled)
+    pipeline = make(rounds=dice.choice([1, 2, 3, None]))
+    graph = random_graph(dice)
     for number, edges in enumerate(graph):
         land(root, number, edges)
-        if rolled.random() < 0.5:
-            executor.process(pipeline, root.as_uri(), RunOptions(f"run-{number}", max_epochs=rolled.choice([1, None])))
+        if dice.random() < 0.5:
+            executor.process(pipeline, root.as_uri(), RunOptions(f"run-{number}", max_epochs=dice.choice([1, None])))
     executor.process(pipeline, root.as_uri(), RunOptions("last"))
     assert values(pipeline, root) == oracle(edges_of(graph)), seed
     manifests = line(catalog_of(root, "graph"))
@@ -110,8 +110,8 @@ def test_what_is_in_flight_is_taken_up_first(executor: Executed, tmp_path: Path)
     land_all(tmp_path, path_graph(6))
     for epoch in range(8):
         executor.process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{epoch}", max_epochs=1))
-        known = values(pipeline, tmp_path)
-        assert known == {vertex: vertex for vertex in range(min(epoch, 6) + 1)}
+        known_values = values(pipeline, tmp_path)
+        assert known_values == {vertex: vertex for vertex in range(min(epoch, 6) + 1)}
     manifests = line(catalog_of(tmp_path, "graph"))
     assert [in_flight(manifest) for manifest in manifests] == [1] * 6 + [0]
 
@@ -122,8 +122,8 @@ def test_a_run_goes_on_until_nothing_is_in_flight(executor: Executed, tmp_path: 
     result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
     assert [*result.epochs] == [0, 1, 2, 3, 4]
     assert values(pipeline, tmp_path) == {vertex: vertex for vertex in range(10)}
-    again = executor.process(pipeline, tmp_path.as_uri(), RunOptions("again"))
-    assert [*again.epochs] == []
+    second_result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("again"))
+    assert [*second_result.epochs] == []
 
 
 @pytest.mark.parametrize("mutation", ["log thrown away", "back-edge not declared"])
@@ -159,16 +159,16 @@ def test_panes_wait_for_what_is_in_flight(executor: Executed, rounds: int | None
     where = {"where": hr.FixedWindows("1h"), "when": hr.on_update(), "how": hr.retracting()}
     pipeline = distances(rounds=rounds, **where)
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
-    on_time = [dated for edges in graph for dated in edges if dated is not late]
+    on_time = [edge for edges in graph for edge in edges if edge is not late]
     rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
-    seen: dict[Any, dict[int, int]] = {}
+    seen_values: dict[Any, dict[int, int]] = {}
     for row in rows:
-        seen.setdefault(row["window_start"], {})[row["vertex"]] = row["value"]
+        seen_values.setdefault(row["window_start"], {})[row["vertex"]] = row["value"]
         assert row["timing"] == "ON_TIME" or row["window_start"] == START + timedelta(hours=12)
     expected = {hour: shortest(edges) for hour, edges in by_hour(on_time).items()}
-    assert seen == {hour: known for hour, known in expected.items() if known}
-    (dropped,) = read(pipeline, tmp_path.as_uri(), "late", "main").to_pylist()
-    assert (dropped["a"], dropped["b"], dropped["reason"]) == (0, 29, "window expired")
+    assert seen_values == {hour: hourly_values for hour, hourly_values in expected.items() if hourly_values}
+    (dropped_row,) = read(pipeline, tmp_path.as_uri(), "late", "main").to_pylist()
+    assert (dropped_row["a"], dropped_row["b"], dropped_row["reason"]) == (0, 29, "window expired")
     for row in read(pipeline, tmp_path.as_uri(), "panes", "main").to_pylist():
         if row["timing"] == "ON_TIME" and not row["is_retraction"]:
             assert row["value"] == expected[row["window_start"]][row["vertex"]]
@@ -180,9 +180,11 @@ def test_a_batch_turns_all_rounds(executor: Executed, tmp_path: Path) -> None:
     land_all(tmp_path, graph)
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", mode=Mode.BATCH))
     rows = read(pipeline, tmp_path.as_uri(), "panes", "main").to_pylist()
-    seen = {(row["window_start"], row["vertex"]): row["value"] for row in rows}
-    dated = by_hour(dated for edges in graph for dated in edges)
-    assert seen == {(hour, v): value for hour, edges in dated.items() for v, value in least_reachable(edges).items()}
+    seen_rows = {(row["window_start"], row["vertex"]): row["value"] for row in rows}
+    edges_by_hour = by_hour(edge for edges in graph for edge in edges)
+    assert seen_rows == {
+        (hour, v): value for hour, edges in edges_by_hour.items() for v, value in least_reachable(edges).items()
+    }
     assert {row["timing"] for row in rows} == {"ON_TIME"}
     assert all(in_flight(manifest) == 0 for manifest in line(catalog_of(tmp_path, "graph")))
 
@@ -207,23 +209,23 @@ def test_backfills_forks_expiry_and_fsck_have_its_tables(executor: Executed, tmp
     for number, edges in enumerate(graph):
         land(tmp_path, number, edges)
         executor.process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{number}", max_epochs=2, publish=True))
-    opened = hr.open(tmp_path.as_uri())["graph"]
+    opened_handle = hr.open(tmp_path.as_uri())["graph"]
     catalog = catalog_of(tmp_path, "graph")
     old = line(catalog)[1].snapshot_id
     catalog.fork("side", catalog.head().refs["main"])
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("side", branch="side"))
     executor.backfill(pipeline, tmp_path.as_uri(), RunOptions("fill", branch="fill"))
-    wanted = shortest(edges_of(graph))
-    assert values(pipeline, tmp_path, "side") == values(pipeline, tmp_path, "fill") == wanted
-    assert values(pipeline, tmp_path) != wanted
-    opened.promote("fill")
-    assert values(pipeline, tmp_path) == wanted
-    opened.expire(keep_last=1)
+    expected_lengths = shortest(edges_of(graph))
+    assert values(pipeline, tmp_path, "side") == values(pipeline, tmp_path, "fill") == expected_lengths
+    assert values(pipeline, tmp_path) != expected_lengths
+    opened_handle.promote("fill")
+    assert values(pipeline, tmp_path) == expected_lengths
+    opened_handle.expire(keep_last=1)
     assert old not in {manifest.snapshot_id for manifest in line(catalog)}
-    assert opened.fsck(deep=True).problems == ()
+    assert opened_handle.fsck(deep=True).problems == ()
     land(tmp_path, 9, [Dated((0, 12, 1), 0)])
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("more"))
-    assert values(pipeline, tmp_path) == {**wanted, 12: 1}
+    assert values(pipeline, tmp_path) == {**expected_lengths, 12: 1}
 
 
 def test_an_edge_that_makes_values_better_is_a_dead_letter(executor: Executed, tmp_path: Path) -> None:
@@ -246,12 +248,12 @@ def test_edges_that_come_again_are_kept_once(executor: Executed, tmp_path: Path)
         land(tmp_path, number, graph)
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
     *_, head = line(catalog_of(tmp_path, "graph"))
-    merged = head.tables["edges"][0]
-    assert merged.first_epoch == 0
-    assert merged.last_epoch > 0
-    both_ways = {way for dated in graph for a, b, w in [dated.edge] for way in ((a, b), (b, a))}
-    assert merged.rows == len(both_ways)
-    assert values(pipeline, tmp_path) == least_reachable([dated.edge for dated in graph])
+    merged_layer = head.tables["edges"][0]
+    assert merged_layer.first_epoch == 0
+    assert merged_layer.last_epoch > 0
+    both_ways = {way for edge in graph for a, b, w in [edge.edge] for way in ((a, b), (b, a))}
+    assert merged_layer.rows == len(both_ways)
+    assert values(pipeline, tmp_path) == least_reachable([edge.edge for edge in graph])
 
 
 def test_edges_of_expired_windows_are_forgotten(executor: Executed, tmp_path: Path) -> None:
@@ -275,7 +277,7 @@ def test_beside_other_outputs_and_above_them(
 ) -> None:
     monkeypatch.setenv("HEADRACE_TASKS", "3")
     everything: dict[str, Any] = {"where": hr.GlobalWindows(), "when": hr.Repeatedly(hr.AfterCount(1))}
-    made = components()
+    definition = components()
     sizes = hr.Aggregation(key="value", what={"size": hr.count()}, **everything)
     pipeline = hr.Pipeline(
         "graph",
@@ -283,21 +285,21 @@ def test_beside_other_outputs_and_above_them(
         deduplicate=None,
         outputs={
             "degrees": hr.Output(key="a", what={"n": hr.count()}, **everything),
-            "sizes": hr.Output(key=["a", "b"], loop=made.loop, then=[sizes], **everything),
-            "components": hr.Output(key=["a", "b"], loop=made.loop, **everything),
+            "sizes": hr.Output(key=["a", "b"], loop=definition.loop, then=[sizes], **everything),
+            "components": hr.Output(key=["a", "b"], loop=definition.loop, **everything),
             "largest": hr.Output(of="components", key="value", what={"size": hr.count()}, **everything),
         },
     )
     graph = random_graph(random.Random(23), files=4, most=20)
     land_all(tmp_path, graph)
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
-    alone = least_reachable(edges_of(graph))
+    reachable_least = least_reachable(edges_of(graph))
     rows = read(pipeline, tmp_path.as_uri(), "current", "main", "components").to_pylist()
-    assert {row["vertex"]: row["value"] for row in rows} == alone
-    wanted = {value: [*alone.values()].count(value) for value in alone.values()}
+    assert {row["vertex"]: row["value"] for row in rows} == reachable_least
+    expected_sizes = {value: [*reachable_least.values()].count(value) for value in reachable_least.values()}
     for output in ("sizes", "largest"):
         rows = read(pipeline, tmp_path.as_uri(), "current", "main", output).to_pylist()
-        assert {row["value"]: row["size"] for row in rows} == wanted
+        assert {row["value"]: row["size"] for row in rows} == expected_sizes
     *_, head = line(catalog_of(tmp_path, "graph"))
     assert {"components/edges", "sizes/edges", "components/inflight"} <= {*head.tables}
 
@@ -336,12 +338,12 @@ VALUES: Mapping[str, tuple[hr.Loop, Mapping[int, Any]]] = {
 
 @pytest.mark.parametrize("kind", VALUES)
 def test_values_of_each_type(executor: Executed, kind: str, tmp_path: Path) -> None:
-    loop, wanted = VALUES[kind]
+    loop, expected_value = VALUES[kind]
     pipeline = replace(components(), loop=loop)
     land(tmp_path, 0, [Dated((1, 2, 4), 0), Dated((2, 3, 9), 0)])
     land(tmp_path, 1, [Dated((8, 9, 2), 60)])
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
-    assert values(pipeline, tmp_path) == wanted
+    assert values(pipeline, tmp_path) == expected_value
 
 
 def test_a_sum_that_leaves_64_bits_is_an_error(executor: Executed, tmp_path: Path) -> None:
@@ -391,9 +393,9 @@ def land_held(root: Path) -> Dated:
     """A way of the first hour, something of the tenth, and an edge of the first hour when the source has passed it."""
     land(root, 0, path_graph(5)[0])
     land(root, 1, [Dated((0, 8, 1), 600)])
-    behind = Dated((0, 4, 0), 30)
-    land(root, 2, [behind])
-    return behind
+    late_edge = Dated((0, 4, 0), 30)
+    land(root, 2, [late_edge])
+    return late_edge
 
 
 @pytest.mark.parametrize("files", [1, 2])
@@ -408,9 +410,9 @@ def test_a_backfill_takes_what_main_took_while_something_was_in_flight(
     late = [read(main, tmp_path.as_uri(), "late", ref).to_pylist() for ref in ("main", "fill")]
     assert late == [[], []]
     rows = [read(main, tmp_path.as_uri(), "current", ref).to_pylist() for ref in ("main", "fill")]
-    seen = [{(row["window_start"], row["vertex"]): row["value"] for row in own} for own in rows]
-    assert seen[0] == seen[1]
-    assert seen[0][START, 4] == 0
+    seen_rows = [{(row["window_start"], row["vertex"]): row["value"] for row in own} for own in rows]
+    assert seen_rows[0] == seen_rows[1]
+    assert seen_rows[0][START, 4] == 0
     assert {row["timing"] for row in rows[1] if row["window_start"] == START} == {"ON_TIME"}
 
 

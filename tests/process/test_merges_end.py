@@ -23,33 +23,33 @@ SECONDS = 60.0
 
 
 def test_work_goes_on_until_it_is_ended() -> None:
-    beside, done = BackgroundThread[list[int]]("work"), list[int]()
+    background, results = BackgroundThread[list[int]]("work"), list[int]()
     began = threading.Event()
 
     def work(stop: Stop) -> list[int]:
         for piece in stop.check_each(iter(int, 1)):  # without an end of its own
-            done.append(piece)
+            results.append(piece)
             began.set()
-        return done
+        return results
 
-    beside.begin(work)
+    background.begin(work)
     assert began.wait(SECONDS)
-    assert (beside.is_running, beside.is_done) == (True, False)
-    beside.close()
-    written = len(done)
-    assert (beside.is_running, len(done)) == (False, written)
-    beside.begin(lambda stop: [*stop.check_each([1, 2])])
-    assert beside.take_result() == [1, 2]
+    assert (background.is_running, background.is_done) == (True, False)
+    background.close()
+    results_written = len(results)
+    assert (background.is_running, len(results)) == (False, results_written)
+    background.begin(lambda stop: [*stop.check_each([1, 2])])
+    assert background.take_result() == [1, 2]
 
 
 def test_what_waits_elsewhere_is_called_and_what_begins_too_late_does_not_begin() -> None:
-    stop, called = Stop(), list[str]()
-    with stop.call_on_stop(lambda: called.append("while")):
+    stop, calls = Stop(), list[str]()
+    with stop.call_on_stop(lambda: calls.append("while")):
         stop.set()
-    assert called == ["while"]
-    with pytest.raises(CancelledError), stop.call_on_stop(lambda: called.append("after")):
-        called.append("begun")
-    assert called == ["while"]
+    assert calls == ["while"]
+    with pytest.raises(CancelledError), stop.call_on_stop(lambda: calls.append("after")):
+        calls.append("begun")
+    assert calls == ["while"]
 
 
 class Held(Threads):
@@ -61,9 +61,9 @@ class Held(Threads):
     def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         for file in sorted((self.root / "landing" / "clicks").iterdir())[-2:]:
             file.unlink(missing_ok=True)
-        told = threading.Event()
-        with stop.call_on_stop(told.set):
-            self.ended.append(told.wait(SECONDS))
+        is_told = threading.Event()
+        with stop.call_on_stop(is_told.set):
+            self.ended.append(is_told.wait(SECONDS))
         return super().run_merge(plan, stop)
 
 

@@ -44,14 +44,14 @@ def content(kind: str, *columns: str) -> bytes:
 
 def sales(kind: str, *, missing: str = "fail", **more: Any) -> Pipeline:
     source = FORMATS[kind]("landing", SCHEMA, missing=missing, **more.pop("reading", {}))
-    given = source.event_time("at", bound="0s", **more.pop("times", {}))
+    timed_input = source.event_time("at", bound="0s", **more.pop("times", {}))
     parts: dict[str, Any] = {
         "key": "user",
         "what": {"n": hr.count(), "total": col("amount").sum()},
         "where": hr.FixedWindows("1h"),
         "executor": "local" if source.transform is None else "spark",
     }
-    return Pipeline("sales", given, **{**parts, **more})
+    return Pipeline("sales", timed_input, **{**parts, **more})
 
 
 def land(root: Path, name: str, data: bytes) -> None:
@@ -72,12 +72,12 @@ def test_a_column_that_the_pipeline_reads_and_a_header_lacks_stops_the_run_befor
     tmp_path: Path, kind: str
 ) -> None:
     land(tmp_path, f"1.{kind}", content(kind, "user", "at", "Amout", "kind"))
-    with pytest.raises(MissingColumnError) as caught:
+    with pytest.raises(MissingColumnError) as refusal:
         run(sales(kind), tmp_path)
-    assert caught.value.code == "data.missing_column"
-    message = str(caught.value)
-    for said in (f"landing/1.{kind}", "lacks column amount, which aggregate total reads", "'Amout'", 'missing="null"'):
-        assert said in message
+    assert refusal.value.code == "data.missing_column"
+    message = str(refusal.value)
+    for part in (f"landing/1.{kind}", "lacks column amount, which aggregate total reads", "'Amout'", 'missing="null"'):
+        assert part in message
     assert Catalog(open_store(tmp_path.as_uri()), "sales").head().refs.get("main") is None
     run(sales(kind, missing="null"), tmp_path)
     (row,) = committed(sales(kind, missing="null"), tmp_path)
@@ -101,9 +101,9 @@ READERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("reader", READERS)
 def test_whatever_reads_it_is_named(reader: str) -> None:
     pipeline = sales("csv", **READERS[reader])
-    required, names = required_by(pipeline, pipeline.input), ["user", "at", "amount", "note"]
+    required_columns, names = required_by(pipeline, pipeline.input), ["user", "at", "amount", "note"]
     with pytest.raises(MissingColumnError, match=f"lacks column kind, which {reader} reads"):
-        required.check(names, names, "a.csv", "header")
+        required_columns.check(names, names, "a.csv", "header")
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "json"])
@@ -126,8 +126,8 @@ def test_of_json_the_result_warns_as_soon_as_no_record_of_a_file_has_it(tmp_path
     land(tmp_path, "2.json", content("json", "user", "at", "amuont"))
     land(tmp_path, "3.json", content("json", "user", "at"))
     (warning,) = run(sales("json"), tmp_path).warnings
-    for said in ("'amount'", "2 files, the first of them landing/2.json", "'amuont'", 'missing="null"'):
-        assert said in warning
+    for part in ("'amount'", "2 files, the first of them landing/2.json", "'amuont'", 'missing="null"'):
+        assert part in warning
     assert committed(sales("json"), tmp_path)[0]["total"] == 10
 
 
@@ -159,8 +159,8 @@ def test_missing_null_silences_the_warning_too(tmp_path: Path) -> None:
 
 def test_what_another_input_gives_is_not_missing_in_the_own_one(tmp_path: Path) -> None:
     refunds = hr.csv("refunds", {"who": str, "at": datetime, "sum": int}).event_time("at", bound="0s")
-    given = {"user": col("who"), "amount": col("sum")}
-    pipeline = sales("csv", union=[refunds.named("refunds", columns=given)])
+    columns = {"user": col("who"), "amount": col("sum")}
+    pipeline = sales("csv", union=[refunds.named("refunds", columns=columns)])
     land(tmp_path, "1.csv", content("csv", "user", "at"))
     (tmp_path / "refunds").mkdir()
     (tmp_path / "refunds" / "1.csv").write_text(f"who,at,sum\nu,{AT},7\n")
@@ -183,7 +183,7 @@ def test_a_dead_letter_where_the_source_takes_unreadable_files_so(tmp_path: Path
 
 
 def test_a_backfill_over_files_from_before_a_column_existed(tmp_path: Path) -> None:
-    before = Pipeline(
+    pipeline_before = Pipeline(
         "sales",
         hr.csv("landing", {"user": str, "at": datetime}).event_time("at", bound="0s"),
         key="user",
@@ -192,7 +192,7 @@ def test_a_backfill_over_files_from_before_a_column_existed(tmp_path: Path) -> N
         executor="local",
     )
     land(tmp_path, "1.csv", content("csv", "user", "at"))
-    run(before, tmp_path, Mode.MICRO_BATCH)
+    run(pipeline_before, tmp_path, Mode.MICRO_BATCH)
     land(tmp_path, "2.csv", content("csv", "user", "at", "amount"))
     options = RunOptions("again", branch="again")
     with pytest.raises(MissingColumnError, match=r"landing/1\.csv"):

@@ -98,11 +98,11 @@ def test_a_run_asks_for_no_more_than_it_needs(root: Path) -> None:
         catalog = handle(root)._catalog
         return dict(catalog.manifest(catalog.head().refs["main"]).requests)
 
-    before = requests()
+    requests_before = requests()
     land(root, 60)
     handle(root).run()
     small = requests()
-    assert small["put"] <= before["put"], "no names file is written for an epoch of few files"
+    assert small["put"] <= requests_before["put"], "no names file is written for an epoch of few files"
     store = LocalStore(root)
     finder = WorkFinder(store, "receipts", watched_inputs(pipeline()))
     assert finder.find_work(now()) is None
@@ -182,12 +182,12 @@ def test_files_that_were_copied_are_looked_at_once(root: Path) -> None:
 
 
 def test_names_that_are_said_to_ascend_are_listed_from_the_newest_and_a_straggler_is_told(root: Path) -> None:
-    ordered = hr.open(root.as_uri())[pipeline("ordered", look_back=10)]
+    ordered_handle = hr.open(root.as_uri())[pipeline("ordered", look_back=10)]
     land(root, 60)  # of 30 shops, the last of which is the newest
-    result = ordered.run()
+    result = ordered_handle.run()
     assert result.counts.get("input_files", 0) == 1
     assert not result.warnings
-    swept = ordered.run(full_sweep=True)
+    swept = ordered_handle.run(full_sweep=True)
     assert swept.counts["input_files"] == SHOPS - 1
     assert "29 files that no run had read, such as landing/shop=00/0060.json" in swept.warnings[0]
     assert json.loads(json.dumps(swept.to_json()))["warnings"] == [*swept.warnings]
@@ -210,11 +210,11 @@ def test_a_name_that_is_used_again_is_refused_and_with_the_same_content_it_was_r
 
 def test_what_was_read_under_an_ending_of_files_under_way_is_left_out_of_a_backfill(tmp_path: Path) -> None:
     source = hr.json("landing", {"shop": str, "at": datetime}, suffixes=[".json", ".part"])
-    before = replace(pipeline(), input=source.event_time("at", bound="1h"))  # as it was before 0.2.0
+    pipeline_before = replace(pipeline(), input=source.event_time("at", bound="1h"))  # as it was before 0.2.0
     land(tmp_path, 1)
     first = tmp_path / "landing" / "shop=00" / "0001.json"
     (first.parent / "0001.json.part").write_bytes(first.read_bytes())
-    hr.open(tmp_path.as_uri(), create=True)[before].run()
+    hr.open(tmp_path.as_uri(), create=True)[pipeline_before].run()
     assert counted(tmp_path) == SHOPS + 1
     assert not handle(tmp_path).run().epochs
     handle(tmp_path).backfill(promote=True)
@@ -222,16 +222,16 @@ def test_what_was_read_under_an_ending_of_files_under_way_is_left_out_of_a_backf
     catalog = handle(tmp_path)._catalog
     newest = catalog.manifest(catalog.head().refs["main"])
     (tmp_path / "landing" / "shop=00" / "0002.json").write_bytes(first.read_bytes())
-    hr.open(tmp_path.as_uri())[before].run()  # which reads the .part again, too
+    hr.open(tmp_path.as_uri())[pipeline_before].run()  # which reads the .part again, too
     handle(tmp_path).recover(newest.snapshot_id, publish=False)
     assert counted(tmp_path) == SHOPS + 1
 
 
 def test_the_first_run_of_a_day_looks_at_all_names(root: Path) -> None:
-    ordered, today = pipeline("ordered", look_back=10), datetime.now(UTC)
+    ordered_pipeline, today = pipeline("ordered", look_back=10), datetime.now(UTC)
     land(root, 60)
-    assert process(ordered, root.as_uri(), RunOptions("today"), now=lambda: today).counts["input_files"] == 1
-    tomorrow = process(ordered, root.as_uri(), RunOptions("tomorrow"), now=lambda: today + timedelta(days=1))
+    assert process(ordered_pipeline, root.as_uri(), RunOptions("today"), now=lambda: today).counts["input_files"] == 1
+    tomorrow = process(ordered_pipeline, root.as_uri(), RunOptions("tomorrow"), now=lambda: today + timedelta(days=1))
     assert tomorrow.counts["input_files"] == SHOPS - 1
     assert "29 files that no run had read" in tomorrow.warnings[0]
     assert counted(root) == 51 * SHOPS

@@ -33,7 +33,7 @@ class Nights:
         catalog = catalog or self.catalog
         claim = catalog.claim(branch, "test")
         epoch = 0 if claim.snapshot_id is None else catalog.manifest(claim.snapshot_id).epoch + 1
-        made = new_manifest(
+        manifest = new_manifest(
             snapshot_id=catalog.new_snapshot_id(),
             pipeline="p",
             fingerprint="f",
@@ -44,8 +44,8 @@ class Nights:
             created_at=self.now.isoformat().replace("+00:00", "Z"),
             progress={"watermark": None},
         )
-        catalog.commit(claim, made)
-        return made.snapshot_id
+        catalog.commit(claim, manifest)
+        return manifest.snapshot_id
 
     def fails(self, night: int, *, commits: bool = True) -> str:
         """One night's branch: forked, and filled with an epoch."""
@@ -67,8 +67,8 @@ class Nights:
 
 
 def branch(night: int) -> str:
-    at = FIRST + timedelta(days=night)
-    return f"backfill-scheduled__{at:%Y-%m-%dT%H-%M-%S}-00-00-{night:08x}"
+    moment = FIRST + timedelta(days=night)
+    return f"backfill-scheduled__{moment:%Y-%m-%dT%H-%M-%S}-00-00-{night:08x}"
 
 
 @pytest.fixture
@@ -77,27 +77,27 @@ def nights() -> Nights:
 
 
 def test_only_the_newest_that_failed_stay_and_what_they_held_expires(nights: Nights) -> None:
-    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 2)]
-    assert nights.drop(KEPT_BRANCHES + 2) == failed[:2]
-    assert nights.branches() == {*failed[2:]}
+    failed_branches = [nights.fails(night) for night in range(KEPT_BRANCHES + 2)]
+    assert nights.drop(KEPT_BRANCHES + 2) == failed_branches[:2]
+    assert nights.branches() == {*failed_branches[2:]}
     assert nights.drop(KEPT_BRANCHES + 2) == []
     messages = [entry.message for entry in nights.catalog.list_entries(limit=2)]
-    assert messages == [f"dropped {name}, which was never promoted" for name in reversed(failed[:2])]
+    assert messages == [f"dropped {name}, which was never promoted" for name in reversed(failed_branches[:2])]
 
 
 @pytest.mark.slow
 def test_what_failed_nights_held_expires(nights: Nights) -> None:
     """Each night fails, beside a live lane; the number of snapshots that are stored comes to a stand."""
-    stored = []
+    stored_branches = []
     for night in range(20):
         nights.drop(night)
         nights.fails(night)
-        published = nights.catalog.head().refs.get("published")
-        nights.catalog.publish(nights.commit("main"), published)
+        published_snapshot = nights.catalog.head().refs.get("published")
+        nights.catalog.publish(nights.commit("main"), published_snapshot)
         expire(nights.catalog, Keep(1), nights.now)
-        stored.append(len([*nights.store.list("p/manifests/")]))
+        stored_branches.append(len([*nights.store.list("p/manifests/")]))
     assert len(nights.branches()) == KEPT_BRANCHES + 1
-    assert max(stored[10:]) == max(stored[:10])
+    assert max(stored_branches[10:]) == max(stored_branches[:10])
     check_catalog(nights.store, "p")
 
 
@@ -110,9 +110,9 @@ def test_a_branch_without_an_epoch_goes_too(nights: Nights) -> None:
 
 def test_branches_that_people_name_and_later_runs_stay(nights: Nights) -> None:
     nights.catalog.fork("backfill-by-hand", nights.first)
-    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
+    failed_branches = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
     assert nights.drop(KEPT_BRANCHES) == [], "of an attempt that comes late, its own and what is newer are no business"
-    assert nights.drop(KEPT_BRANCHES + 1) == failed[:1]
+    assert nights.drop(KEPT_BRANCHES + 1) == failed_branches[:1]
     assert "backfill-by-hand" in nights.branches()
 
 
@@ -129,19 +129,19 @@ def test_what_a_person_started_and_nobody_promoted_goes_after_two_weeks_by_the_n
 def test_what_a_person_is_asked_about_stays_until_there_is_an_answer(nights: Nights) -> None:
     by_hand = f"backfill-manual__2026-05-01T04-00-00-00-00-{5:08x}"
     nights.catalog.fork(by_hand, nights.first)
-    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 2)]
+    failed_branches = [nights.fails(night) for night in range(KEPT_BRANCHES + 2)]
     year = 365
-    assert nights.drop(year, awaited={by_hand, failed[0]}) == [failed[1]]
-    assert {by_hand, failed[0]} <= nights.branches()
-    assert nights.drop(year, awaited={by_hand}) == [failed[0]]
+    assert nights.drop(year, awaited={by_hand, failed_branches[0]}) == [failed_branches[1]]
+    assert {by_hand, failed_branches[0]} <= nights.branches()
+    assert nights.drop(year, awaited={by_hand}) == [failed_branches[0]]
     assert nights.drop(year) == [by_hand]
 
 
 def test_people_are_told_how_long_a_branch_stays_as_it_does(nights: Nights) -> None:
     """As its skipped task says it, and the form before."""
     by_hand = f"backfill-manual__2026-05-01T04-00-00-00-00-{5:08x}"
-    told = {name: how_long(name) for name in (branch(0), by_hand, "trial")}
-    assert told == {
+    ages = {name: how_long(name) for name in (branch(0), by_hand, "trial")}
+    assert ages == {
         branch(0): f"until the schedule has {KEPT_BRANCHES} newer ones",
         by_hand: f"until it has not changed for {UNUSED_TIME.days} days",
         "trial": "until it is dropped",
@@ -158,40 +158,42 @@ def test_people_are_told_how_long_a_branch_stays_as_it_does(nights: Nights) -> N
 
 @pytest.mark.parametrize("action", ["commits", "claims"])
 def test_where_something_was_done_of_late_somebody_may_be_at_work(nights: Nights, action: str) -> None:
-    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
+    failed_branches = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
     nights.now = FIRST + timedelta(days=9) - STILL_TIME / 2
     if action == "commits":
-        nights.commit(failed[0])
+        nights.commit(failed_branches[0])
     else:
-        nights.catalog.claim(failed[0], "somebody")
+        nights.catalog.claim(failed_branches[0], "somebody")
     assert nights.drop(9) == []
-    assert nights.drop(10) == failed[:1]
+    assert nights.drop(10) == failed_branches[:1]
 
 
 def test_a_run_that_begins_while_it_is_decided_keeps_its_branch(nights: Nights) -> None:
-    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
+    failed_branches = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
     nights.now = FIRST + timedelta(days=9)
-    beginning = _Meanwhile(nights.store, lambda: nights.commit(failed[0], nights.another()), lambda: nights.now)
+    beginning = _Meanwhile(
+        nights.store, lambda: nights.commit(failed_branches[0], nights.another()), lambda: nights.now
+    )
     assert nights.drop(9, beginning) == []
-    assert failed[0] in nights.branches()
+    assert failed_branches[0] in nights.branches()
 
 
 def test_what_others_do_elsewhere_only_makes_it_look_again(nights: Nights) -> None:
-    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
+    failed_branches = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
     busy = _Meanwhile(nights.store, lambda: nights.commit("main", nights.another()), lambda: nights.now)
-    assert nights.drop(9, busy) == failed[:1]
+    assert nights.drop(9, busy) == failed_branches[:1]
 
 
 def test_who_still_writes_to_what_was_dropped_is_fenced(nights: Nights) -> None:
-    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
+    failed_branches = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
     zombie = nights.another()
     nights.now = FIRST
-    claim = zombie.claim(failed[0], "hangs")
+    claim = zombie.claim(failed_branches[0], "hangs")
     head = zombie.manifest(claim.snapshot_id or "")
-    assert nights.drop(9) == failed[:1]
-    with pytest.raises(FencedError, match=f"branch {failed[0]} is gone"):
-        made = {"snapshot_id": "late", "epoch": head.epoch + 1, "parent": head.snapshot_id}
-        zombie.commit(claim, head.replace(**made, generation=claim.generation, skips=()))
+    assert nights.drop(9) == failed_branches[:1]
+    with pytest.raises(FencedError, match=f"branch {failed_branches[0]} is gone"):
+        fields = {"snapshot_id": "late", "epoch": head.epoch + 1, "parent": head.snapshot_id}
+        zombie.commit(claim, head.replace(**fields, generation=claim.generation, skips=()))
 
 
 class _Meanwhile(Catalog):

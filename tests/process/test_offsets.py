@@ -51,8 +51,8 @@ def test_a_copy_of_a_root_goes_on_as_the_root_would(executor: Executed, tmp_path
     fell_back = executor.process(CLICKS, root.as_uri(), RunOptions("falls-back"))
     assert fell_back.warnings
     assert current(CLICKS, root) == truth(5)
-    replayed = executor.process(CLICKS, root.as_uri(), RunOptions("again", mode=Mode.REPLAY, branch="again"))
-    assert len(replayed.epochs) == 5
+    replayed_result = executor.process(CLICKS, root.as_uri(), RunOptions("again", mode=Mode.REPLAY, branch="again"))
+    assert len(replayed_result.epochs) == 5
     file = next((root / "landing" / "clicks").iterdir())
     file.write_bytes(file.read_bytes().replace(b"1", b"2"))
     with pytest.raises(ChangedFileError, match=file.name):
@@ -112,12 +112,12 @@ def test_a_manifest_does_not_repeat_the_names_of_files(inputs: tuple[str, ...]) 
     assert progress_of(reader.newcomer(), manifest).offsets == reader.offsets
     print(f"\nmanifests of {len(inputs)} inputs: {min(reader.bytes)} to {max(reader.bytes)} bytes")
     assert max(reader.bytes) < 20_000
-    newcomer, before = reader.newcomer(), reader.store.requests.snapshot()
+    newcomer, requests_before = reader.newcomer(), reader.store.requests.snapshot()
     progress_of(newcomer, manifest)
-    nodes = reader.store.requests.since(before)["get"]
+    nodes = reader.store.requests.since(requests_before)["get"]
     assert nodes <= LOOK_BACK * len(inputs) // RADIX.value + 9
     progress_of(newcomer, manifest)
-    assert reader.store.requests.since(before)["get"] == nodes, "what does not change was read again"
+    assert reader.store.requests.since(requests_before)["get"] == nodes, "what does not change was read again"
 
 
 def test_only_what_is_behind_the_mark_is_read_back() -> None:
@@ -125,9 +125,9 @@ def test_only_what_is_behind_the_mark_is_read_back() -> None:
     for _ in range(6):
         manifest = reader.epoch()
     offsets = reader.offsets[OWN]
-    kept = replace(offsets, mark=offsets.recent[-11].path, recent=offsets.recent[-10:])
-    progress = written(PipelineProgress({OWN: InputProgress(kept)}))
-    assert progress_of(reader.newcomer(), manifest.replace(progress=progress)).offsets == {OWN: kept}
+    kept_offsets = replace(offsets, mark=offsets.recent[-11].path, recent=offsets.recent[-10:])
+    progress = written(PipelineProgress({OWN: InputProgress(kept_offsets)}))
+    assert progress_of(reader.newcomer(), manifest.replace(progress=progress)).offsets == {OWN: kept_offsets}
 
 
 def test_a_snapshot_whose_log_names_too_few_files_is_broken() -> None:
@@ -143,10 +143,10 @@ def test_a_lost_part_of_the_log_of_inputs_costs_a_fall_back() -> None:
     (node,) = (info.path for info in reader.store.list("p/index/"))
     reader.store.delete(node)
     catalog = reader.newcomer()
-    restored = restore_head(
+    restored_run = restore_head(
         catalog, catalog.claim("main", "next"), lambda manifest: manifest, lambda *_: None, lambda *_: []
     )
-    assert restored.claim.snapshot_id == ids[1]
-    assert restored.warning is not None
-    assert f"{node} is missing" in restored.warning
-    assert "cannot tell whether all of it is still there" in restored.warning
+    assert restored_run.claim.snapshot_id == ids[1]
+    assert restored_run.warning is not None
+    assert f"{node} is missing" in restored_run.warning
+    assert "cannot tell whether all of it is still there" in restored_run.warning

@@ -56,30 +56,30 @@ def test_each_output_is_byte_for_byte_what_a_pipeline_of_its_own_gives(
     roots = {name: tmp_path / name for name in ("together", *shop.outputs)}
     for name, root in roots.items():
         land(root)
-        alone = shop.by_output.get(name)
-        (executor if alone is None else LOCAL).process(alone or shop, root.as_uri(), RunOptions("run"))
-    together = catalog_of(roots["together"])
-    assert [manifest.epoch for manifest in line(together)] == [*range(FILES)]
+        own_output = shop.by_output.get(name)
+        (executor if own_output is None else LOCAL).process(own_output or shop, root.as_uri(), RunOptions("run"))
+    common_catalog = catalog_of(roots["together"])
+    assert [manifest.epoch for manifest in line(common_catalog)] == [*range(FILES)]
     for output in shop.outputs:
-        alone = catalog_of(roots[output])
+        own_output = catalog_of(roots[output])
         for log in ("panes", "late"):
-            assert digests(together, f"{output}/{log}") == digests(alone, log), (output, log)
-        for ours, own in zip(line(together), line(alone), strict=True):
-            seen = seen_by(ours, output)
-            assert seen.fingerprint == own.fingerprint
-            assert seen.definition == own.definition
-            assert {**seen.counts} == {**own.counts}
-            assert seen.progress["output_watermarks"] == own.progress["output_watermarks"]
+            assert digests(common_catalog, f"{output}/{log}") == digests(own_output, log), (output, log)
+        for ours, own in zip(line(common_catalog), line(own_output), strict=True):
+            seen_manifest = seen_by(ours, output)
+            assert seen_manifest.fingerprint == own.fingerprint
+            assert seen_manifest.definition == own.definition
+            assert {**seen_manifest.counts} == {**own.counts}
+            assert seen_manifest.progress["output_watermarks"] == own.progress["output_watermarks"]
             assert {
-                name: [layer.rows for layer in layers] for name, layers in seen.tables.items() if name != "ids"
+                name: [layer.rows for layer in layers] for name, layers in seen_manifest.tables.items() if name != "ids"
             } == {name: [layer.rows for layer in layers] for name, layers in own.tables.items() if name != "ids"}
     check_catalog(open_store(roots["together"].as_uri()), shop.name)
 
 
 def test_landing_files_are_read_once_however_many_outputs_there_are(executor: Executed, tmp_path: Path) -> None:
-    asked: dict[int, Counter[tuple[str, str]]] = {}
+    requested_counts: dict[int, Counter[tuple[str, str]]] = {}
     for number in range(len(SHOP.outputs) + 1):
-        requests = asked[number] = Counter[tuple[str, str]]()
+        requests = requested_counts[number] = Counter[tuple[str, str]]()
 
         def counting(operation: Operation, requests: Counter[tuple[str, str]] = requests) -> None:
             if operation.path.startswith("landing/"):
@@ -90,14 +90,16 @@ def test_landing_files_are_read_once_however_many_outputs_there_are(executor: Ex
         outputs = dict(list(SHOP.outputs.items())[:number])
         with disturb_stores(counting):
             executor.process(replace(SHOP, outputs=outputs) if outputs else CLICKS, root.as_uri(), RunOptions("run"))
-    assert sum(times for (kind, _), times in asked[0].items() if kind == "get") >= FILES
-    assert asked[1] == asked[2] == asked[3] == asked[0], "as a pipeline with one output without a name"
+    assert sum(times for (kind, _), times in requested_counts[0].items() if kind == "get") >= FILES
+    assert requested_counts[1] == requested_counts[2] == requested_counts[3] == requested_counts[0], (
+        "as a pipeline with one output without a name"
+    )
 
 
 def test_manifests_and_the_log_are_read_no_more_often_for_more_outputs(executor: Executed, tmp_path: Path) -> None:
-    asked: dict[int, Counter[str]] = {}
+    requested_counts: dict[int, Counter[str]] = {}
     for number in (1, len(SHOP.outputs)):
-        requests = asked[number] = Counter[str]()
+        requests = requested_counts[number] = Counter[str]()
 
         def counting(operation: Operation, requests: Counter[str] = requests) -> None:
             folder = operation.path.removeprefix("shop/").partition("/")[0]
@@ -110,8 +112,8 @@ def test_manifests_and_the_log_are_read_no_more_often_for_more_outputs(executor:
             land(root, 0, last)
             with disturb_stores(counting):
                 executor.process(replace(SHOP, outputs=outputs), root.as_uri(), RunOptions(f"{last}", publish=True))
-    assert asked[1].total() > 0
-    assert asked[1] == asked[len(SHOP.outputs)]
+    assert requested_counts[1].total() > 0
+    assert requested_counts[1] == requested_counts[len(SHOP.outputs)]
 
 
 def test_a_snapshot_has_every_output_and_only_its_own_version_reads_it(executor: Executed, tmp_path: Path) -> None:
@@ -151,9 +153,9 @@ def test_one_output_without_a_name_is_stored_as_ever(executor: Executed, tmp_pat
 def test_an_expectation_of_one_output_holds_back_that_one_alone(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     shop = expecting("visits", expect("column_values_to_be_between", column="spent", max_value=1))
-    with pytest.raises(AuditFailedError, match=r"pipeline shop\.visits: 1 of 1") as failed:
+    with pytest.raises(AuditFailedError, match=r"pipeline shop\.visits: 1 of 1") as refusal:
         executor.process(shop, tmp_path.as_uri(), RunOptions("run", publish=True))
-    assert "headrace release shop.visits " in str(failed.value)
+    assert "headrace release shop.visits " in str(refusal.value)
     catalog = catalog_of(tmp_path)
     main = catalog.head().refs["main"]
     assert published_of(catalog.head().refs) == {"hourly": main, "daily": main}
@@ -194,8 +196,8 @@ def test_readers_of_each_output_see_what_its_own_audits_found_good(executor: Exe
     assert published_of(catalog.head().refs) == {"hourly": second, "visits": first, "daily": second}
     assert snapshot_at(catalog, "published").manifest == catalog.manifest(first), "the oldest of them"
     assert summarize_pipeline(catalog).unpublished == 1
-    behind = {line.name: line.unpublished for line in summarize_pipeline(catalog).outputs}
-    assert behind == {"hourly": 0, "visits": 1, "daily": 0}
+    unpublished_epochs = {line.name: line.unpublished for line in summarize_pipeline(catalog).outputs}
+    assert unpublished_epochs == {"hourly": 0, "visits": 1, "daily": 0}
     land(tmp_path, 3, 4)
     with pytest.raises(AuditFailedError, match=rf"visits: .* on \({first}, "):
         executor.process(strict, tmp_path.as_uri(), RunOptions("third", publish=True))
@@ -205,9 +207,9 @@ def test_readers_of_each_output_see_what_its_own_audits_found_good(executor: Exe
     assert entry.moves == {"published/visits": (first, third)}
     result = executor.process(strict, tmp_path.as_uri(), RunOptions("fourth", publish=True))
     assert (result.status, result.published) == ("succeeded", third)
-    moved = shop.rollback(to=second, dry_run=True)
-    assert {*moved.moves} == {"main", *(f"published/{name}" for name in SHOP.outputs)}
-    assert any("the release by log entry" in line for line in moved.told)
+    dry_run = shop.rollback(to=second, dry_run=True)
+    assert {*dry_run.moves} == {"main", *(f"published/{name}" for name in SHOP.outputs)}
+    assert any("the release by log entry" in line for line in dry_run.told)
     shop.rollback(to=second)
     assert published_of(catalog.head().refs) == {**dict.fromkeys(SHOP.outputs, second), "visits": first}
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
@@ -220,37 +222,37 @@ def test_a_release_holds_under_another_name(executor: Executed, tmp_path: Path) 
     with pytest.raises(AuditFailedError):
         executor.process(strict, root, RunOptions("first", publish=True))
     hr.open(root)[strict].release("main", output="visits", message="ada: they clicked")
-    named = {"hourly": HOURLY, "sessions": replace(strict.outputs["visits"], formerly="visits"), "daily": DAILY}
-    renamed = replace(SHOP, outputs=named)
+    named_outputs = {"hourly": HOURLY, "sessions": replace(strict.outputs["visits"], formerly="visits"), "daily": DAILY}
+    renamed_pipeline = replace(SHOP, outputs=named_outputs)
     land(tmp_path, 1, 2)
     with pytest.raises(AuditFailedError):
-        executor.process(renamed, root, RunOptions("renamed", publish=True))
-    both = replace(renamed, outputs={**named, "visits": VISITS})
+        executor.process(renamed_pipeline, root, RunOptions("renamed", publish=True))
+    both = replace(renamed_pipeline, outputs={**named_outputs, "visits": VISITS})
     land(tmp_path, 2, 3)
     with pytest.raises(AuditFailedError):
         executor.process(both, root, RunOptions("another", publish=True))
     catalog = catalog_of(tmp_path)
-    (held,) = releases_that_hold(seen_catalog(catalog, "sessions"))
-    assert (held.after, "they clicked" in held.message) == (None, True)
+    (holding_release,) = releases_that_hold(seen_catalog(catalog, "sessions"))
+    assert (holding_release.after, "they clicked" in holding_release.message) == (None, True)
     assert releases_that_hold(seen_catalog(catalog, "visits")) == [], "another one has the name now"
 
 
 def test_limits_of_an_output_hold_back_that_one_alone(executor: Executed, tmp_path: Path) -> None:
     (tmp_path / "landing" / "clicks").mkdir(parents=True)
-    landed = [
+    landed_lines = [
         '{"user": null, "at": "2026-01-01T00:00:00Z", "price": 5}',
         '{"user": "a", "at": "2026-01-01T00:00:00Z", "price": 5}',
     ]
-    (tmp_path / "landing" / "clicks" / "part-0.jsonl").write_text("\n".join(landed) + "\n")
-    limited = {
+    (tmp_path / "landing" / "clicks" / "part-0.jsonl").write_text("\n".join(landed_lines) + "\n")
+    limited_output = {
         "hourly": replace(HOURLY, limits=hr.Limits(rejected="50%")),
         "visits": VISITS,
         "daily": DAILY,
     }
-    shop = replace(SHOP, outputs=limited, limits=hr.Limits(rejected="10%", newest_file="999999d"))
-    with pytest.raises(LimitExceededError, match=r"shop\.visits: 1 of 2 limits are exceeded") as failed:
+    shop = replace(SHOP, outputs=limited_output, limits=hr.Limits(rejected="10%", newest_file="999999d"))
+    with pytest.raises(LimitExceededError, match=r"shop\.visits: 1 of 2 limits are exceeded") as refusal:
         executor.process(shop, tmp_path.as_uri(), RunOptions("run", publish=True))
-    assert "shop.hourly" not in str(failed.value), "whose own limit counts"
+    assert "shop.hourly" not in str(refusal.value), "whose own limit counts"
     assert {*published_of(catalog_of(tmp_path).head().refs)} == {"hourly", "daily"}
     with pytest.raises(PipelineError, match="ages are of input that all outputs read"):
         replace(HOURLY, limits=hr.Limits(newest_file="1h"))
@@ -278,12 +280,12 @@ def test_readers_name_an_output(executor: Executed, tmp_path: Path) -> None:
 
 def test_a_dead_letter_says_which_output_could_not_take_it(executor: Executed, tmp_path: Path) -> None:
     (tmp_path / "landing" / "clicks").mkdir(parents=True)
-    landed = [
+    landed_lines = [
         '{"user": null, "at": "2026-01-01T00:00:00Z", "price": 5}',
         '{"user": "a", "at": null, "price": 5}',
         '{"user": "a", "at": "2026-01-01T00:00:00Z", "price": 5}',
     ]
-    (tmp_path / "landing" / "clicks" / "part-0.jsonl").write_text("\n".join(landed) + "\n")
+    (tmp_path / "landing" / "clicks" / "part-0.jsonl").write_text("\n".join(landed_lines) + "\n")
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run"))
     letters = PipelineReader(catalog_of(tmp_path))["daily"].rejected(at="main").to_arrow().to_pylist()
     assert sorted((row["output"] or "", row["position"], row["reason"]) for row in letters) == [
@@ -309,15 +311,17 @@ def test_changed_outputs_are_computed_again_by_a_backfill(executor: Executed, ch
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
     outputs = CHANGES[change]
-    changed = replace(SHOP, outputs=outputs)
+    changed_pipeline = replace(SHOP, outputs=outputs)
     land(tmp_path, 2, 3)
-    result = executor.backfill(changed, tmp_path.as_uri(), RunOptions("again", branch="again"))
-    hr.open(tmp_path.as_uri())[changed.name].promote(result.branch)
+    result = executor.backfill(changed_pipeline, tmp_path.as_uri(), RunOptions("again", branch="again"))
+    hr.open(tmp_path.as_uri())[changed_pipeline.name].promote(result.branch)
     shop = hr.open(tmp_path.as_uri())["shop"]
     assert {*shop.outputs} == {*outputs}
     assert all(shop[name].current().count() for name in outputs if name != "daily"), "whose day has not ended"
     land(tmp_path, 3, 4)
-    assert executor.process(changed, tmp_path.as_uri(), RunOptions("on", publish=True)).counts["input_files"] == 1
+    assert (
+        executor.process(changed_pipeline, tmp_path.as_uri(), RunOptions("on", publish=True)).counts["input_files"] == 1
+    )
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
 
 
@@ -334,18 +338,18 @@ def test_a_summary_is_due_when_the_first_output_is(executor: Executed, tmp_path:
 
 
 def test_a_column_is_renamed_in_one_output(executor: Executed, tmp_path: Path) -> None:
-    root, undisturbed = tmp_path / "renamed", tmp_path / "undisturbed"
+    root, undisturbed_root = tmp_path / "renamed", tmp_path / "undisturbed"
     visits = replace(VISITS, what={"number": count(), "spent": col("price").sum()}, renamed={"clicks": "number"})
     for last, shop in ((2, SHOP), (4, replace(SHOP, outputs={**SHOP.outputs, "visits": visits}))):
         land(root, 0, last)
         executor.process(shop, root.as_uri(), RunOptions(f"until-{last}", publish=True))
-    land(undisturbed, 0, 4)
-    executor.process(SHOP, undisturbed.as_uri(), RunOptions("run", publish=True))
-    now, before = (
-        sorted((row["user"], row["window_start"], row[name]) for row in visits_at(at).to_pylist())
-        for at, name in ((root, "number"), (undisturbed, "clicks"))
+    land(undisturbed_root, 0, 4)
+    executor.process(SHOP, undisturbed_root.as_uri(), RunOptions("run", publish=True))
+    now, rows_before = (
+        sorted((row["user"], row["window_start"], row[name]) for row in visits_at(place).to_pylist())
+        for place, name in ((root, "number"), (undisturbed_root, "clicks"))
     )
-    assert now == before
+    assert now == rows_before
 
 
 def visits_at(root: Path) -> pa.Table:
@@ -358,10 +362,10 @@ def test_what_is_of_one_output_is_refused_where_there_are_several(executor: Exec
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
     executor.backfill(SHOP, tmp_path.as_uri(), RunOptions("again", branch="again"))
     shop = hr.open(tmp_path.as_uri())[SHOP]
-    refused: dict[str, Any] = {
+    refused_calls: dict[str, Any] = {
         "name one of them": shop.plot,
     }
-    for why, call in refused.items():
+    for why, call in refused_calls.items():
         with pytest.raises(HeadraceError, match=why):
             call()
     with pytest.raises(SeveralOutputsError, match=r"such as shop\.hourly"):
@@ -371,9 +375,11 @@ def test_what_is_of_one_output_is_refused_where_there_are_several(executor: Exec
 def test_a_rehearsal_shows_what_readers_of_each_output_would_see_change(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
-    twice = Output(key="user", what={"clicks": count(), "spent": (col("price") * 2).sum()}, where=HOURLY.where)
-    changed = replace(SHOP, outputs={**SHOP.outputs, "hourly": replace(twice, when=HOURLY.when, how=HOURLY.how)})
-    executor.backfill(changed, tmp_path.as_uri(), RunOptions("again", branch="again"))
+    double_output = Output(key="user", what={"clicks": count(), "spent": (col("price") * 2).sum()}, where=HOURLY.where)
+    changed_pipeline = replace(
+        SHOP, outputs={**SHOP.outputs, "hourly": replace(double_output, when=HOURLY.when, how=HOURLY.how)}
+    )
+    executor.backfill(changed_pipeline, tmp_path.as_uri(), RunOptions("again", branch="again"))
     rehearsal = hr.open(tmp_path.as_uri())[SHOP].promote("again", dry_run=True)
     assert rehearsal.refusals == ()
     assert {output: bool(diff.output.rows.changed) for output, diff in rehearsal.diffs.items()} == {
@@ -404,16 +410,16 @@ def test_what_is_computed_of_an_output_is_published_with_it(executor: Executed, 
     of_hours = Output(of="hourly", what={"spent": col("spent").sum()}, where=CalendarWindows("day"), when=HOURLY.when)
     outputs = {"visits": VISITS, "days": of_hours, "hourly": HOURLY}
     shop = replace(SHOP, outputs=outputs)
-    refused = [expect("column_values_to_be_between", column="spent", max_value=1)]
-    strict = replace(shop, outputs={**outputs, "hourly": replace(HOURLY, expectations=refused)})
+    refused_expectations = [expect("column_values_to_be_between", column="spent", max_value=1)]
+    strict = replace(shop, outputs={**outputs, "hourly": replace(HOURLY, expectations=refused_expectations)})
     catalog = catalog_of(tmp_path)
     land(tmp_path, 0, 1)
     executor.process(shop, tmp_path.as_uri(), RunOptions("first", publish=True))
     first = catalog.head().refs["main"]
     land(tmp_path, 1, 2)
-    with pytest.raises(AuditFailedError, match=r"pipeline shop\.hourly: ") as failed:
+    with pytest.raises(AuditFailedError, match=r"pipeline shop\.hourly: ") as refusal:
         executor.process(strict, tmp_path.as_uri(), RunOptions("second", publish=True))
-    assert "shop.days" not in str(failed.value)
+    assert "shop.days" not in str(refusal.value)
     second = catalog.head().refs["main"]
     assert published_of(catalog.head().refs) == {"visits": second, "days": first, "hourly": first}
     handle = hr.open(tmp_path.as_uri())[strict]
@@ -441,7 +447,7 @@ def test_recovered_and_forked_all_outputs_go_together(executor: Executed, tmp_pa
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
     catalog = catalog_of(tmp_path)
     snapshots = [manifest.snapshot_id for manifest in line(catalog)]
-    before = {output: digests(catalog, f"{output}/panes") for output in SHOP.outputs}
+    digests_before = {output: digests(catalog, f"{output}/panes") for output in SHOP.outputs}
     handle = hr.open(tmp_path.as_uri())[SHOP]
     entry = handle.fork(snapshots[1], "mine")
     assert entry.refs["mine"] == snapshots[1]
@@ -450,9 +456,9 @@ def test_recovered_and_forked_all_outputs_go_together(executor: Executed, tmp_pa
     handle.release(snapshots[1], message="looked at")
     given_up = with_epochs(catalog, handle.rollback(to=snapshots[1], dry_run=True))
     assert all(re.search(rf"2 epochs with \d+ panes of {output}", given_up.told[1]) for output in SHOP.outputs)
-    recovered = handle.recover(snapshots[1], executor="local")
-    assert recovered.published == recovered.snapshot != snapshots[3]
-    assert {output: digests(catalog, f"{output}/panes") for output in SHOP.outputs} == before
+    recovered_result = handle.recover(snapshots[1], executor="local")
+    assert recovered_result.published == recovered_result.snapshot != snapshots[3]
+    assert {output: digests(catalog, f"{output}/panes") for output in SHOP.outputs} == digests_before
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
 
 
@@ -460,7 +466,7 @@ def test_a_manifest_seen_by_an_output_names_no_other(executor: Executed, tmp_pat
     land(tmp_path, 0, 1)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run"))
     (head,) = line(catalog_of(tmp_path))
-    seen = seen_by(head, "hourly")
-    assert Manifest.from_bytes(seen.to_bytes(), "seen").format == 1
-    said = seen.to_bytes().decode()
-    assert "visits" not in said.replace(os.fspath(tmp_path), "")
+    seen_manifest = seen_by(head, "hourly")
+    assert Manifest.from_bytes(seen_manifest.to_bytes(), "seen").format == 1
+    manifest_text = seen_manifest.to_bytes().decode()
+    assert "visits" not in manifest_text.replace(os.fspath(tmp_path), "")

@@ -100,20 +100,22 @@ def test_a_backfill_comes_to_the_same_rows(executor: Executed, tmp_path: Path) -
             for name, columns in values.items()
         }
 
-    before = rows()
-    assert all(before.values())
+    rows_before = rows()
+    assert all(rows_before.values())
     result = hr.open(tmp_path.as_uri())[GRAPH].backfill(branch="again")
     hr.open(tmp_path.as_uri())[GRAPH.name].promote(result.branch)
-    assert rows() == before
+    assert rows() == rows_before
 
 
 def test_an_output_counts_the_panes_that_it_reads(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     executor.run(GRAPH, tmp_path.as_uri(), publish=False)
     (head,) = line(catalog_of(tmp_path))
-    given = {name: head.counts[f"{name}/panes"] + head.counts[f"{name}/retractions"] for name in ("hourly", "days")}
-    assert head.counts["days/records"] == given["hourly"]
-    assert head.counts["both/records"] == given["hourly"] + given["days"]
+    expected_counts = {
+        name: head.counts[f"{name}/panes"] + head.counts[f"{name}/retractions"] for name in ("hourly", "days")
+    }
+    assert head.counts["days/records"] == expected_counts["hourly"]
+    assert head.counts["both/records"] == expected_counts["hourly"] + expected_counts["days"]
     assert head.counts["records"] == head.counts["hourly/records"], "records are counted once"
 
 

@@ -61,19 +61,19 @@ def test_late_records_of_an_output_are_counted_beside_it(executor: Executed, roo
     late = shop.replay_late(output="visits")
     assert (late.target, late.records) == (f"{root.as_uri()}/late/visits/landing/clicks", 3)
     assert [click["price"] for click in landed(root / "late" / "visits" / "landing" / "clicks")] == [10, 11, 12]
-    beside = root / "late" / "visits"
-    executor.process(SHOP, beside.as_uri(), RunOptions("late", mode=Mode.BATCH, without=("hourly", "daily")))
-    (row,) = hr.open(beside.as_uri())["shop"]["visits"].current(at="main").to_arrow().to_pylist()
+    path_beside = root / "late" / "visits"
+    executor.process(SHOP, path_beside.as_uri(), RunOptions("late", mode=Mode.BATCH, without=("hourly", "daily")))
+    (row,) = hr.open(path_beside.as_uri())["shop"]["visits"].current(at="main").to_arrow().to_pylist()
     assert (row["clicks"], row["spent"]) == (3, 33)
-    assert hr.open(beside.as_uri())["shop"]["hourly"].current(at="main").count() == 0
+    assert hr.open(path_beside.as_uri())["shop"]["hourly"].current(at="main").count() == 0
     assert shop.replay_late(output="visits").files == 0, "each lands only once"
     with pytest.raises(LandingAgainError, match="they would count it twice"):
         shop.replay_late(output="visits", to="landing/clicks")
 
 
 def test_of_an_output_that_reads_others_nothing_lands(executor: Executed, tmp_path: Path) -> None:
-    below = replace(HOURLY, of="hourly", what={"spent": col("spent").sum()})
-    shop = replace(SHOP, outputs={**SHOP.outputs, "below": below})
+    output_below = replace(HOURLY, of="hourly", what={"spent": col("spent").sum()})
+    shop = replace(SHOP, outputs={**SHOP.outputs, "below": output_below})
     land(tmp_path, 0, 1)
     executor.process(shop, tmp_path.as_uri(), RunOptions("run", publish=True))
     with pytest.raises(LandingAgainError, match="an output below that reads panes"):
@@ -110,15 +110,15 @@ def test_dead_letters_under_a_former_name_are_those_of_the_output(executor: Exec
     make_change(catalog_of(root), CutOver("again", "sessions"), run_id="adopt")
     letters = read(shop, root.as_uri(), "rejected", "main", "sessions").to_pylist()
     assert len([row for row in letters if row["output"] in ("visits", "sessions")]) == len(KEYLESS)
-    again = replace(shop, outputs={**sessions, "visits": VISITS})
-    executor.process(again, root.as_uri(), RunOptions("another", publish=True))
+    second_pipeline = replace(shop, outputs={**sessions, "visits": VISITS})
+    executor.process(second_pipeline, root.as_uri(), RunOptions("another", publish=True))
     add(root, 45, KEYLESS[:2])
-    executor.process(again, root.as_uri(), RunOptions("more", publish=True))
+    executor.process(second_pipeline, root.as_uri(), RunOptions("more", publish=True))
     land(root, 46, 47)
-    both = hr.open(root.as_uri())[again].replay_rejected(output="sessions", to="elsewhere")
+    both = hr.open(root.as_uri())[second_pipeline].replay_rejected(output="sessions", to="elsewhere")
     assert both.records == len(KEYLESS) + 2, "and not those of the output that has the name now"
     with pytest.raises(LandingAgainError, match="outputs visits and sessions of shop were both called visits"):
-        hr.open(root.as_uri())[again].replay_rejected(output="visits")
+        hr.open(root.as_uri())[second_pipeline].replay_rejected(output="visits")
 
 
 def test_they_land_once_whatever_main_adopts(executor: Executed, root: Path) -> None:
@@ -127,16 +127,16 @@ def test_they_land_once_whatever_main_adopts(executor: Executed, root: Path) -> 
     executor.process(SHOP, root.as_uri(), RunOptions("third", publish=True))
     copy = line(catalog_of(root))[-1]
     assert copy.counts["input_files"] == 1
-    before = {*dropped_files(catalog_of(root), copy, View.REJECTED)}
-    changed = replace(SHOP, outputs={**SHOP.outputs, "visits": replace(VISITS, filter=col("price") > 4)})
-    executor.backfill(changed, root.as_uri(), RunOptions("branch", branch="again", output="visits"))
+    files_before = {*dropped_files(catalog_of(root), copy, View.REJECTED)}
+    changed_pipeline = replace(SHOP, outputs={**SHOP.outputs, "visits": replace(VISITS, filter=col("price") > 4)})
+    executor.backfill(changed_pipeline, root.as_uri(), RunOptions("branch", branch="again", output="visits"))
     make_change(catalog_of(root), CutOver("again", "visits"), run_id="adopt")
     head = line(catalog_of(root))[-1]
-    assert before < {*dropped_files(catalog_of(root), head, View.REJECTED)}
-    executor.process(changed, root.as_uri(), RunOptions("publish", publish=True))
-    again = hr.open(root.as_uri())[changed].replay_rejected(to="landing/clicks")
-    assert (again.files, again.already_landed, again.rejected_twice) == (0, 1, len(NOBODYS))
-    assert executor.process(changed, root.as_uri(), RunOptions("idle")).counts.get("input_files", 0) == 0
+    assert files_before < {*dropped_files(catalog_of(root), head, View.REJECTED)}
+    executor.process(changed_pipeline, root.as_uri(), RunOptions("publish", publish=True))
+    second_landing = hr.open(root.as_uri())[changed_pipeline].replay_rejected(to="landing/clicks")
+    assert (second_landing.files, second_landing.already_landed, second_landing.rejected_twice) == (0, 1, len(NOBODYS))
+    assert executor.process(changed_pipeline, root.as_uri(), RunOptions("idle")).counts.get("input_files", 0) == 0
 
 
 WITHOUT_KEYS = replace(VISITS, key={"user": hr.coalesce(col("user"), "nobody")})
@@ -159,9 +159,11 @@ def test_what_no_output_took_is_not_taken_by_one_that_catches_up(executor: Execu
     executor.process(now, root, RunOptions("landed-again", publish=True))
     counts = read(now, root, "current", "main", "visits").to_pylist()
     assert [row["clicks"] for row in counts if row["user"] == "nobody"] == []
-    parked = catalog_of(tmp_path).manifest(catalog_of(tmp_path).head().refs["main"]).progress["outputs"]["visits"]
-    assert parked["parked"]["code"] == "config.output_diverged"
-    assert "records of epoch 2 would count now that no output took" in parked["parked"]["message"]
+    parked_outputs = (
+        catalog_of(tmp_path).manifest(catalog_of(tmp_path).head().refs["main"]).progress["outputs"]["visits"]
+    )
+    assert parked_outputs["parked"]["code"] == "config.output_diverged"
+    assert "records of epoch 2 would count now that no output took" in parked_outputs["parked"]["message"]
     hr.open(root)[now].backfill(promote=True)
     (nobody,) = (row for row in read(now, root, "current", "main", "visits").to_pylist() if row["user"] == "nobody")
     assert nobody["clicks"] == 1
@@ -201,9 +203,9 @@ def test_a_new_output_waits_if_it_takes_what_has_landed_again(executor: Executed
     root = tmp_path.as_uri()
     land(tmp_path, 0, 1)
     add(tmp_path, 1, KEYLESS)
-    before = replace(SHOP, outputs={"visits": VISITS})
-    executor.process(before, root, RunOptions("before", publish=True))
-    assert hr.open(root)[before].replay_rejected(to="landing/clicks").records == len(KEYLESS)
+    pipeline_before = replace(SHOP, outputs={"visits": VISITS})
+    executor.process(pipeline_before, root, RunOptions("before", publish=True))
+    assert hr.open(root)[pipeline_before].replay_rejected(to="landing/clicks").records == len(KEYLESS)
     executor.process(replace(SHOP, outputs={"visits": VISITS, "all": WITHOUT_KEYS}), root, RunOptions("more"))
     outputs = catalog_of(tmp_path).manifest(catalog_of(tmp_path).head().refs["main"]).progress["outputs"]
     assert "which have landed again or may yet" in outputs["all"].get("parked", {}).get("message", ""), "else twice"
@@ -216,6 +218,6 @@ def test_commands_name_the_output(executor: Executed, root: Path, monkeypatch: p
     for command, folder in (("replay-late", "late"), ("replay-rejected", "rejected")):
         result = CliRunner().invoke(app, [command, "shop.visits", "--root", root.as_uri()])
         assert result.exit_code == 0, result.stderr
-        said = result.stdout + result.stderr
+        output_text = result.stdout + result.stderr
         run = f"headrace run shop --root {root.as_uri()}/{folder}/visits --mode batch --without daily --without hourly"
-        assert run in " ".join(said.split())
+        assert run in " ".join(output_text.split())

@@ -55,8 +55,8 @@ def spent(live: Live, output: str, at: str = "published") -> list[tuple[Any, ...
 
 
 def of(manifest: Manifest, output: str) -> Mapping[str, Any]:
-    named = {**manifest.tables, **manifest.logs}
-    return {name: value for name, value in named.items() if name.startswith(f"{output}/")}
+    named_tables = {**manifest.tables, **manifest.logs}
+    return {name: value for name, value in named_tables.items() if name.startswith(f"{output}/")}
 
 
 def check(live: Live) -> None:
@@ -65,7 +65,7 @@ def check(live: Live) -> None:
 
 
 def test_rows_of_one_output_are_patched(live: Live) -> None:
-    before, refs = line(live.catalog)[-1], live.refs()
+    manifest_before, refs = line(live.catalog)[-1], live.refs()
     others = rows(live, "pairs")
     assert rows(live, "hours") != rows(live, "hours", "fix")
     rehearsal = live.history.promote("fix", output="hours", patch=True, dry_run=True)
@@ -73,10 +73,10 @@ def test_rows_of_one_output_are_patched(live: Live) -> None:
     result = live.history.promote("fix", output="hours", patch=True)
     assert (result.action, result.epochs, result.counts["panes"]) == ("patch", (3,), 2)
     head = line(live.catalog)[-1]
-    moved = ("main", "published/hours", "published/pairs")
-    assert live.refs() == {**refs, **dict.fromkeys(moved, head.snapshot_id)}, "pairs are as they were"
+    moved_refs = ("main", "published/hours", "published/pairs")
+    assert live.refs() == {**refs, **dict.fromkeys(moved_refs, head.snapshot_id)}, "pairs are as they were"
     assert (head.is_patch, head.patch.output if head.patch else None) == (True, "hours")
-    assert of(head, "pairs") == of(before, "pairs")
+    assert of(head, "pairs") == of(manifest_before, "pairs")
     assert (head.counts["hours/panes"], head.counts["pairs/panes"]) == (2, 0)
     assert rows(live, "hours") == rows(live, "hours", "fix")
     assert rows(live, "pairs") == others
@@ -119,11 +119,11 @@ def test_outputs_that_are_computed_again_pass_over_patches(live: Live) -> None:
     check(live)
 
 
-@pytest.mark.parametrize("renamed", [False, True])
-def test_what_was_patched_stays_also_under_another_name(renamed: bool, live: Live, executor: Executed) -> None:
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_what_was_patched_stays_also_under_another_name(is_renamed: bool, live: Live, executor: Executed) -> None:
     live.history.fork(line(live.catalog)[0].snapshot_id, "side")
     live.history.promote("fix", output="hours", patch=True)
-    name, own = ("hourly", replace(HOURS, formerly="hours")) if renamed else ("hours", HOURS)
+    name, own = ("hourly", replace(HOURS, formerly="hours")) if is_renamed else ("hours", HOURS)
     live.pipeline = replace(BOTH, outputs={name: own, "pairs": PAIRS})
     live.land(("ann", 6.5, 5))
     live.process()
@@ -134,8 +134,8 @@ def test_what_was_patched_stays_also_under_another_name(renamed: bool, live: Liv
 
 def test_an_adoption_says_which_patches_it_gives_up(live: Live, executor: Executed) -> None:
     live.history.promote("fix", output="hours", patch=True)
-    changed = replace(BOTH, outputs={**BOTH.outputs, "hours": replace(HOURS, filter=col("price") < 900)})
-    executor.backfill(changed, live.root, RunOptions("again", branch="again", output="hours"))
+    changed_pipeline = replace(BOTH, outputs={**BOTH.outputs, "hours": replace(HOURS, filter=col("price") < 900)})
+    executor.backfill(changed_pipeline, live.root, RunOptions("again", branch="again", output="hours"))
     (warning,) = make_change(live.catalog, CutOver("again", "hours"), run_id="adopt").warnings
     assert "the patch of epoch 3, by branch fix, is given up" in warning
     assert "headrace promote clicks.hours" in warning
@@ -153,39 +153,39 @@ def test_a_patch_and_an_adoption_are_published_together(
         live.history.promote("fix", output="hours", patch=True)
     live.pipeline = replace(BOTH, outputs={**BOTH.outputs, "pairs": replace(PAIRS, filter=col("price") < 900)})
     executor.backfill(live.pipeline, live.root, RunOptions("again", branch="again", output="pairs"))
-    before, again = live.refs(), rows(live, "pairs", "again")
+    refs_before, second_rows = live.refs(), rows(live, "pairs", "again")
     assert make_change(live.catalog, CutOver("again", "pairs"), run_id="adopt").warnings == (), (
         "nothing of the patch is given up"
     )
-    adopted = line(live.catalog)[-1]
-    seen = {name: at for name, at in live.refs().items() if name.startswith("published")}
-    assert {*seen.values()} == {before["published/pairs"]}, "both wait"
+    adopted_manifest = line(live.catalog)[-1]
+    seen_refs = {name: snapshot for name, snapshot in live.refs().items() if name.startswith("published")}
+    assert {*seen_refs.values()} == {refs_before["published/pairs"]}, "both wait"
     executor.audit(live.pipeline, live.root, RunOptions("audit"))
     live.history.publish()
-    assert {name: at for name, at in live.refs().items() if name.startswith("published")} == {
-        "published/hours": adopted.snapshot_id, "published/pairs": adopted.snapshot_id
+    assert {name: snapshot for name, snapshot in live.refs().items() if name.startswith("published")} == {
+        "published/hours": adopted_manifest.snapshot_id, "published/pairs": adopted_manifest.snapshot_id
     }  # fmt: skip
     assert rows(live, "hours") == rows(live, "hours", "fix")
-    assert rows(live, "pairs") == again != rows(live, "pairs", "fix")
+    assert rows(live, "pairs") == second_rows != rows(live, "pairs", "fix")
     check(live)
     live.land(("ann", 5.7, 5))
     live.process()
-    patched = [row for row in rows(live, "hours", "fix") if row not in rows(live, "hours")]
-    assert len(patched) <= 1, "only the window that goes on has changed"
-    live.history.rollback(to=str(before["published/hours"]))
-    assert live.refs()["published/hours"] == live.refs()["published/pairs"] == before["published/hours"]
+    patched_rows = [row for row in rows(live, "hours", "fix") if row not in rows(live, "hours")]
+    assert len(patched_rows) <= 1, "only the window that goes on has changed"
+    live.history.rollback(to=str(refs_before["published/hours"]))
+    assert live.refs()["published/hours"] == live.refs()["published/pairs"] == refs_before["published/hours"]
     assert rows(live, "hours") != rows(live, "hours", "fix")
     live.process()
     check(live)
 
 
 def test_a_rollback_says_which_patch_it_gives_up(live: Live) -> None:
-    before = live.refs()["main"]
+    snapshot_before = live.refs()["main"]
     live.history.promote("fix", output="hours", patch=True)
-    (told,) = live.history.rollback(to=before, dry_run=True).told
-    assert "`headrace promote clicks.hours fix --patch` makes it again" in told
-    live.history.rollback(to=before)
-    assert live.refs()["published/hours"] == before
+    (reported_line,) = live.history.rollback(to=snapshot_before, dry_run=True).told
+    assert "`headrace promote clicks.hours fix --patch` makes it again" in reported_line
+    live.history.rollback(to=snapshot_before)
+    assert live.refs()["published/hours"] == snapshot_before
 
 
 def test_which_outputs_are_not_patched(live: Live, executor: Executed) -> None:
@@ -206,11 +206,11 @@ def test_which_outputs_are_not_patched(live: Live, executor: Executed) -> None:
 
 
 def test_one_command_computes_an_output_and_patches_it(live: Live) -> None:
-    wanted, others = rows(live, "hours", "fix"), rows(live, "pairs")
+    expected_rows, others = rows(live, "hours", "fix"), rows(live, "pairs")
     clicks = hr.open(live.root)[BOTH]
     result = clicks.backfill(output="hours", branch="again", patch=True)
     assert (result.action, result.epochs, result.counts["panes"]) == ("patch", (3,), 2)
-    assert (rows(live, "hours"), rows(live, "pairs")) == (wanted, others)
+    assert (rows(live, "hours"), rows(live, "pairs")) == (expected_rows, others)
     assert parked_in(line(live.catalog, "again")[-1]) == {"pairs": -1}, "nobody needs it"
     assert clicks.backfill(output="hours", branch="again", patch=True).epochs == (), "done again it changes nothing"
     check(live)
@@ -224,30 +224,30 @@ def test_a_range_is_computed_from_the_newest_snapshot_without_what_it_depends_on
     live.land(("ann", 9.5, 1))
     live.land(("ann", 4.2, 100), ("cyd", 5.3, 1000))  # too late
     live.process()
-    before = {output: spent(live, output) for output in live.pipeline.outputs}
+    spent_before = {output: spent(live, output) for output in live.pipeline.outputs}
     clicks = hr.open(live.root)[live.pipeline]
     span = {"start": "2026-01-01T04:00:00Z", "end": "2026-01-01T06:00:00Z"}
 
     assert clicks.backfill(branch="whole", **span).forked_from == line(live.catalog)[0].snapshot_id
     assert clicks.backfill(branch="nothing").forked_from is None
-    assert spent(live, name, "whole") == spent(live, name, "nothing") != before[name]
+    assert spent(live, name, "whole") == spent(live, name, "nothing") != spent_before[name]
     result = clicks.backfill(output=name, branch="again", patch=True, **span)
     assert (result.action, result.counts["panes"]) == ("patch", 2)
-    after = {**before, name: spent(live, name, "nothing")}
-    assert {output: spent(live, output) for output in live.pipeline.outputs} == after
+    spent_after = {**spent_before, name: spent(live, name, "nothing")}
+    assert {output: spent(live, output) for output in live.pipeline.outputs} == spent_after
     assert line(live.catalog, "again")[0] == line(live.catalog)[0], "where it has begun"
     check(live)
 
 
 def test_what_is_against_a_patch_is_said_before_anything_is_computed(live: Live) -> None:
     cheap = replace(BOTH, outputs={**BOTH.outputs, "hours": replace(HOURS, filter=col("price") < 900)})
-    said: list[tuple[hr.Pipeline, dict[str, Any], type[Exception], str]] = [
+    refusals: list[tuple[hr.Pipeline, dict[str, Any], type[Exception], str]] = [
         (BOTH, {}, UnpatchableError, r"headrace backfill clicks\.hours --patch"),
         (BOTH, {"output": "hour"}, UnknownOutputError, "hour"),
         (BOTH, {"output": "hours", "promote": True}, RunOptionsError, "choose one"),
         (cheap, {"output": "hours"}, OtherDefinitionError, r"headrace backfill clicks\.hours --promote"),
     ]
-    for shop, options, error, match in said:
+    for shop, options, error, match in refusals:
         with pytest.raises(error, match=match):
             hr.open(live.root)[shop].backfill(branch="again", patch=True, **options)
     assert "again" not in live.catalog.head().generations
@@ -259,8 +259,8 @@ def test_a_patch_of_an_output_is_stored_with_its_name() -> None:
 
 
 def test_a_window_of_panes_that_were_partly_read_before_the_fork_stays_as_it_was_patched(tmp_path: Path) -> None:
-    below = replace(HOURS, of="pairs", what={"spent": col("spent").sum()})
-    live = Live(tmp_path / "live", replace(BOTH, outputs={"pairs": PAIRS, "below": below}))
+    output_below = replace(HOURS, of="pairs", what={"spent": col("spent").sum()})
+    live = Live(tmp_path / "live", replace(BOTH, outputs={"pairs": PAIRS, "below": output_below}))
     live.land(("ann", 0.1, 1))
     live.land(("ann", 1.5, 1), ("ann", 2.5, 1))
     live.land(("ann", 9, 1))

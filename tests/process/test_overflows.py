@@ -67,12 +67,14 @@ CASES: dict[str, tuple[Callable[[], hr.Aggregate], type[HeadraceError], str]] = 
 def test_it_says_which_result_and_what_to_do(tmp_path: Path, kind: str) -> None:
     what, error, value = CASES[kind]
     land(tmp_path, "a.jsonl", WRONG)
-    with pytest.raises(error) as caught:
+    with pytest.raises(error) as refusal:
         run(pipeline(what()), tmp_path, "first")
-    said = str(caught.value)
-    assert said.startswith("aggregate 'total' of key user='ann', shop='Oslo' in the window from 2026-01-01T10:00:00Z")
-    assert value in said
-    assert all(way in said for way in (".cast(Decimal)", ".cast(float)", "filter", "correct"))
+    message = str(refusal.value)
+    assert message.startswith(
+        "aggregate 'total' of key user='ann', shop='Oslo' in the window from 2026-01-01T10:00:00Z"
+    )
+    assert value in message
+    assert all(way in message for way in (".cast(Decimal)", ".cast(float)", "filter", "correct"))
 
 
 @pytest.mark.parametrize(
@@ -95,13 +97,13 @@ def test_each_way_out_that_changes_the_pipeline_is_one(
 
 def test_so_is_a_correction(tmp_path: Path) -> None:
     land(tmp_path, "a.jsonl", [sale("eve", 1)])
-    made = pipeline(col("amount").sum())
-    run(made, tmp_path, "first")
+    definition = pipeline(col("amount").sum())
+    run(definition, tmp_path, "first")
     land(tmp_path, "b.jsonl", WRONG[1:])
     with pytest.raises(IntegerOverflowError):
-        run(made, tmp_path, "second")
+        run(definition, tmp_path, "second")
     land(tmp_path, "b.jsonl", [sale("ann", 7, hour=10), sale("zoe", 2)])
-    run(made, tmp_path, "third")
+    run(definition, tmp_path, "third")
     assert totals(tmp_path) == {"eve": 1, "ann": 7, "zoe": 2}
 
 
@@ -147,25 +149,27 @@ def test_a_record_that_overflows_before_it_counts_is_a_dead_letter(kind: str, ex
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
 def test_what_is_filtered_may_overflow_where_it_would_be_aggregated(executor: Any) -> None:
-    made = one(filter=col("x") < 10**10, what={"most": (col("x") * 1_000_000).max()})
-    result = testing.run(made, [testing.rows(GOOD[0], BAD, GOOD[1]), testing.end()], executor=executor)
+    definition = one(filter=col("x") < 10**10, what={"most": (col("x") * 1_000_000).max()})
+    result = testing.run(definition, [testing.rows(GOOD[0], BAD, GOOD[1]), testing.end()], executor=executor)
     assert sorted(row["most"] for row in result.current) == [1_000_000, 3_000_000]
     assert not result.rejected
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         ({"what": {"most": (col("x") * 1_000_000).max()}}, r"what is aggregated of it \(key id=2, event time .*\)"),
         ({"filter": col("x") * 1_000_000 > 0}, r"its filter \(key id=2, event time .*\)"),
     ],
 )
-def test_what_counts_and_overflows_names_file_record_and_key(tmp_path: Path, parts: dict[str, Any], said: str) -> None:
+def test_what_counts_and_overflows_names_file_record_and_key(
+    tmp_path: Path, parts: dict[str, Any], message: str
+) -> None:
     folder = tmp_path / "landing" / "in"
     folder.mkdir(parents=True)
     (folder / "1.json").write_text("".join(json.dumps(row) + "\n" for row in (GOOD[0], BAD)))
-    wanted = rf"landing/in/1\.json, position 1: {said}: \(x \* 1000000\) leaves 64 bits; cast its operands"
-    with pytest.raises(IntegerOverflowError, match=wanted):
+    expected_message = rf"landing/in/1\.json, position 1: {message}: \(x \* 1000000\) leaves 64 bits; cast its operands"
+    with pytest.raises(IntegerOverflowError, match=expected_message):
         hr.open(tmp_path.as_uri())[one(**parts)].run(executor="local", publish=False)
 
 
@@ -173,8 +177,8 @@ def test_spark_judges_alike(tmp_path: Path) -> None:
     folder = tmp_path / "landing" / "in"
     folder.mkdir(parents=True)
     (folder / "1.json").write_text("".join(json.dumps(row) + "\n" for row in (GOOD[0], BAD, GOOD[1])))
-    made = one(MANY, key={"k": col("x") + 1}, filter=col("x") < 10**10, what={"most": (col("x") * 10**6).max()})
-    hr.open(tmp_path.as_uri())[made].run(executor="spark")
+    definition = one(MANY, key={"k": col("x") + 1}, filter=col("x") < 10**10, what={"most": (col("x") * 10**6).max()})
+    hr.open(tmp_path.as_uri())[definition].run(executor="spark")
     handle = open_root(tmp_path.as_uri())["p"]
     assert sorted(row["most"] for row in handle.current().to_json()) == [1_000_000, 3_000_000]
     assert [row["reason"] for row in handle.rejected().to_json()] == ["event time: (x * 100) leaves 64 bits"]
@@ -185,14 +189,18 @@ LARGE_INTS = (0, 1, -1, 7, 2**31, 2**61, 2**62, -(2**62), 2**63 - 1, -(2**63), N
 
 def expression(chance: random.Random, *names: str) -> hr.Expr:
     """An integer that overflows now and then."""
-    made: hr.Expr = col(chance.choice(names))
+    expression_made: hr.Expr = col(chance.choice(names))
     for _ in range(chance.randrange(3)):
         other: Any = chance.choice([col(chance.choice(names)), 2, 3, 2**33, -1])
         kind = chance.randrange(5)
-        made = [lambda m, o: m + o, lambda m, o: m - o, lambda m, o: m * o, lambda m, _: m.abs(), hr.coalesce][kind](
-            made, other
-        )
-    return made
+        expression_made = [
+            lambda m, o: m + o,
+            lambda m, o: m - o,
+            lambda m, o: m * o,
+            lambda m, _: m.abs(),
+            hr.coalesce,
+        ][kind](expression_made, other)
+    return expression_made
 
 
 def random_pipeline(chance: random.Random) -> hr.Pipeline:
@@ -204,12 +212,12 @@ def random_pipeline(chance: random.Random) -> hr.Pipeline:
         split=expression(chance, "a", "b").cast(str) if chance.random() < 0.5 else None,
     )
     second = hr.json("landing/second", {"c": int, "b": int, "at": datetime}).event_time("at", bound="1d")
-    mapped = second.named("second", columns={"a": expression(chance, "c", "b")})
+    mapped_input = second.named("second", columns={"a": expression(chance, "c", "b")})
     small = col("a").between(-1000, 1000) & col("b").between(-1000, 1000)
     return hr.Pipeline(
         "mixed",
         first,
-        union=[mapped],
+        union=[mapped_input],
         key={"k": expression(chance, "a", "b")},
         filter=small,
         deduplicate=hr.Deduplicate(expression(chance, "a", "b"), "1d") if chance.random() < 0.3 else None,
@@ -232,7 +240,7 @@ def random_pipeline(chance: random.Random) -> hr.Pipeline:
 @pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "8"))))
 def test_random_pipelines_reject_what_the_reference_rejects(seed: int) -> None:
     chance = random.Random(seed)
-    made = random_pipeline(chance)
+    definition = random_pipeline(chance)
     steps = []
     for _ in range(2):
         records = [
@@ -242,10 +250,10 @@ def test_random_pipelines_reject_what_the_reference_rejects(seed: int) -> None:
         steps.append(testing.rows(*records))
         others = [{"c": row["a"], "b": row["b"], "at": row["at"]} for row in records]
         steps.append(testing.rows(*others, of="second"))
-    shown = []
+    shown_texts = []
     for executor in ("local", "reference"):
-        result = testing.run(made, [*steps, testing.end()], executor=executor)  # type: ignore[arg-type]
+        result = testing.run(definition, [*steps, testing.end()], executor=executor)  # type: ignore[arg-type]
         letters = sorted((row["input"], str(row["position"]), row["reason"]) for row in result.rejected)
         panes = [(pane.step, str(pane.key), str(pane.values), pane.is_retraction) for pane in result.panes]
-        shown.append((letters, panes))
-    assert shown[0] == shown[1]
+        shown_texts.append((letters, panes))
+    assert shown_texts[0] == shown_texts[1]

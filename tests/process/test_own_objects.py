@@ -38,13 +38,13 @@ def expected(files: int) -> dict[Any, Any]:
 
 @on_both
 def test_a_run_goes_on_from_the_state_that_another_left(executor: Executed, tmp_path: Path) -> None:
-    for landed, files in ((0, 2), (2, 3)):
-        land(tmp_path, landed, files)
+    for files_landed, files in ((0, 2), (2, 3)):
+        land(tmp_path, files_landed, files)
         executor.process(PIPELINE, tmp_path.as_uri(), RunOptions(f"run-{files}"))
         rows = read(PIPELINE, tmp_path.as_uri(), "current", "main").to_pylist()
-        found = {
+        found_rows = {
             (row["user"], row["window_start"]): (row["clicks"], row["span"], tuple(row["bins"]), tuple(row["names"]))
             for row in rows
         }
-        assert found == expected(files)
-        assert any(clicks > 1 for clicks, *_ in found.values())
+        assert found_rows == expected(files)
+        assert any(clicks > 1 for clicks, *_ in found_rows.values())

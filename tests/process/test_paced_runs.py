@@ -43,9 +43,9 @@ def runs(root: Path, first: int, last: int, executor: Executed = LOCAL) -> Itera
     for number in range(first, last):
         land(root, number, number + 1)
         options = RunOptions(f"run-{number}", executor=executor.executor)
-        found = executor.process(CLICKS, root.as_uri(), options)
+        result = executor.process(CLICKS, root.as_uri(), options)
         assert current(CLICKS, root) == truth(number + 1)
-        yield catalog(root).manifest(str(found.snapshot))
+        yield catalog(root).manifest(str(result.snapshot))
 
 
 def catalog(root: Path) -> Catalog:
@@ -78,8 +78,8 @@ def test_what_one_run_has_done_of_a_merge_the_next_ones_finish(tmp_path: Path, e
     manifests = [*runs(tmp_path, 0, epochs, executor)]
     for table in ("state", "current"):
         assert any(unfinished(manifest, table) for manifest in manifests), f"a merge of {table} took several runs"
-        pieced = [layer for manifest in manifests for layer in epochs_of(manifest, table) if len(layer) > 1]
-        assert pieced, f"a layer of {table} has files of several runs"
+        pieced_layers = [layer for manifest in manifests for layer in epochs_of(manifest, table) if len(layer) > 1]
+        assert pieced_layers, f"a layer of {table} has files of several runs"
         assert max(len(manifest.tables[table]) for manifest in manifests) <= MOST_LAYERS
     check_catalog(open_store(tmp_path.as_uri()), NAME)
 
@@ -104,41 +104,47 @@ def test_merges_go_on_where_a_run_turns_to_spark(tmp_path: Path, monkeypatch: py
         lambda *_: ExecutorDecision("local" if next(fits) else "spark", "as the test says"),
     )
     land(tmp_path, number, number + 6)
-    found = process(CLICKS, tmp_path.as_uri(), RunOptions("turning", executor="auto"))
-    line = [*catalog(tmp_path).ancestry(str(found.snapshot))][5::-1]
+    result = process(CLICKS, tmp_path.as_uri(), RunOptions("turning", executor="auto"))
+    line = [*catalog(tmp_path).ancestry(str(result.snapshot))][5::-1]
     assert [manifest.progress["executor"] for manifest in line] == ["local", *["tasks"] * 5]
     assert current(CLICKS, tmp_path) == truth(number + 6)
-    before, after = line[:2]
-    done = {Path(file.path) for merge in before.merges["state"] for part in merge.files for file in part}
-    stored = {Path(file.path) for layers in after.tables.values() for layer in layers for file in layer.files}
-    assert done, "a merge is half done when the run turns"
-    assert done <= {*done_files(after)} | stored
+    manifest_before, manifest_after = line[:2]
+    paths = {Path(file.path) for merge in manifest_before.merges["state"] for part in merge.files for file in part}
+    stored_paths = {
+        Path(file.path) for layers in manifest_after.tables.values() for layer in layers for file in layer.files
+    }
+    assert paths, "a merge is half done when the run turns"
+    assert paths <= {*done_files(manifest_after)} | stored_paths
     check_catalog(open_store(tmp_path.as_uri()), NAME)
 
 
 def test_a_file_that_is_gone_makes_its_merge_begin_again(tmp_path: Path) -> None:
     number, manifest = with_unfinished(tmp_path)
-    gone = done_files(manifest)
-    for path in gone:
+    gone_paths = done_files(manifest)
+    for path in gone_paths:
         (tmp_path / path).unlink()
-    after = [*runs(tmp_path, number, number + 14)]
-    assert not {*done_files(after[0])} & {*gone}
-    stored = {Path(f.path) for layers in after[-1].tables.values() for layer in layers for f in layer.files}
-    assert not stored & {*gone}
-    assert any(len(layer) > 1 for layer in epochs_of(after[-1], "state")), "they were done all the same"
+    manifests_after = [*runs(tmp_path, number, number + 14)]
+    assert not {*done_files(manifests_after[0])} & {*gone_paths}
+    stored_paths = {
+        Path(f.path) for layers in manifests_after[-1].tables.values() for layer in layers for f in layer.files
+    }
+    assert not stored_paths & {*gone_paths}
+    assert any(len(layer) > 1 for layer in epochs_of(manifests_after[-1], "state")), "they were done all the same"
 
 
 def test_a_damaged_file_makes_its_merge_begin_again(tmp_path: Path) -> None:
     number, manifest = with_unfinished(tmp_path)
-    damaged = {Path(file.path) for merge in manifest.merges["state"] for part in merge.files for file in part}
-    for path in damaged:
+    damaged_paths = {Path(file.path) for merge in manifest.merges["state"] for part in merge.files for file in part}
+    for path in damaged_paths:
         data = bytearray((tmp_path / path).read_bytes())
         data[len(data) // 3] ^= 255
         (tmp_path / path).write_bytes(data)
-    for after in runs(tmp_path, number, number + 6):
-        assert after.epoch == number, "none falls back"
-        named = {Path(f.path) for layers in after.tables.values() for layer in layers for f in layer.files}
-        assert not damaged & {*named, *done_files(after)}
+    for manifest_after in runs(tmp_path, number, number + 6):
+        assert manifest_after.epoch == number, "none falls back"
+        named_paths = {
+            Path(f.path) for layers in manifest_after.tables.values() for layer in layers for f in layer.files
+        }
+        assert not damaged_paths & {*named_paths, *done_files(manifest_after)}
         number += 1
 
 
@@ -157,11 +163,11 @@ def test_an_expiry_keeps_what_is_done_of_merges(tmp_path: Path) -> None:
         expire(catalog(tmp_path), Keep(1), datetime(2126, 1, 1, tzinfo=UTC))
     assert all((tmp_path / path).is_file() for path in done_files(manifest))
     assert fsck(catalog(tmp_path), deep=True).problems == ()
-    (after,) = runs(tmp_path, number, number + 1)
+    (manifest_after,) = runs(tmp_path, number, number + 1)
     for table in ("state", "current"):
-        before = {merge.first_epoch: merge for merge in unfinished(manifest, table)}
-        going_on = [merge for merge in unfinished(after, table) if merge.first_epoch in before]
-        assert all(len(merge.files) > len(before[merge.first_epoch].files) for merge in going_on)
+        merges_before = {merge.first_epoch: merge for merge in unfinished(manifest, table)}
+        going_on = [merge for merge in unfinished(manifest_after, table) if merge.first_epoch in merges_before]
+        assert all(len(merge.files) > len(merges_before[merge.first_epoch].files) for merge in going_on)
 
 
 def test_a_version_that_knows_of_no_merges_loses_only_what_was_done(tmp_path: Path) -> None:
@@ -188,11 +194,11 @@ def test_a_changed_definition_begins_its_merges_again(tmp_path: Path) -> None:
         what={"visits": count(), "spent": col("price").sum()},
         renamed={"clicks": "visits"},
     )
-    found = LOCAL.process(visits, tmp_path.as_uri(), RunOptions("renamed"))
+    result = LOCAL.process(visits, tmp_path.as_uri(), RunOptions("renamed"))
     rows = read(visits, tmp_path.as_uri(), "current", "main").to_pylist()
     assert {(row["user"], row["window_start"]): (row["visits"], row["spent"]) for row in rows} == truth(number + 1)
-    after = catalog(tmp_path).manifest(str(found.snapshot))
-    assert not {*done_files(after)} & {*done_files(manifest)}
+    manifest_after = catalog(tmp_path).manifest(str(result.snapshot))
+    assert not {*done_files(manifest_after)} & {*done_files(manifest)}
 
 
 def test_a_branch_goes_on_with_what_main_has_done(tmp_path: Path) -> None:

@@ -36,15 +36,16 @@ def assert_same(root: Path, whole: Path, shop: Pipeline) -> None:
         for log in ("panes", "late"):
             assert digests(ours, f"{output}/{log}") == digests(theirs, f"{output}/{log}"), (output, log)
         mine, own = (
-            hr.open(at.as_uri())["shop"][output].current(at="main").to_arrow().to_pylist() for at in (root, whole)
+            hr.open(folder.as_uri())["shop"][output].current(at="main").to_arrow().to_pylist()
+            for folder in (root, whole)
         )
         assert mine == own
         keys = [n for n in line(theirs)[-1].counts if n.startswith(f"{output}/") and not n.endswith("/state_rows")]
-        totals = [{key: sum(m.counts[key] for m in line(at)) for key in keys} for at in (ours, theirs)]
+        totals = [{key: sum(m.counts[key] for m in line(folder)) for key in keys} for folder in (ours, theirs)]
         assert totals[0] == totals[1]
     letters = [
-        sorted(map(str, hr.open(at.as_uri())["shop"]["visits"].rejected(at="main").to_arrow().to_pylist()))
-        for at in (root, whole)
+        sorted(map(str, hr.open(folder.as_uri())["shop"]["visits"].rejected(at="main").to_arrow().to_pylist()))
+        for folder in (root, whole)
     ]
     assert letters[0] == letters[1]
     check_catalog(open_store(root.as_uri()), "shop")
@@ -65,9 +66,9 @@ class Undisturbed:
         root = self._folder / str(telling)
         if not root.exists():
             land_with_ids(root, 0, AFTER)
-            mended = root / "mended"
-            mended.touch()
-            LOCAL.run(breaking(mended, telling=telling), root.as_uri(), publish=False)
+            mended_path = root / "mended"
+            mended_path.touch()
+            LOCAL.run(breaking(mended_path, telling=telling), root.as_uri(), publish=False)
         return root
 
 
@@ -100,18 +101,18 @@ def test_an_output_that_fails_catches_up_as_if_it_had_not(
     result = executor.run(shop, root.as_uri(), publish=False)
     assert [*result.epochs] == [*range(BEFORE)]
     catalog = catalog_of(root)
-    before, *_, head = line(catalog)[FIRST - 1 :]
-    assert (stands(head)["epoch"], stands(head)["snapshot"]) == (FIRST - 1, before.snapshot_id)
+    manifest_before, *_, head = line(catalog)[FIRST - 1 :]
+    assert (stands(head)["epoch"], stands(head)["snapshot"]) == (FIRST - 1, manifest_before.snapshot_id)
     assert stands(head)["parked"]["code"] == "config.pipeline"
     assert "is too much to add" in stands(head)["parked"]["message"]
-    assert head.tables["visits/state"] == before.tables["visits/state"]
-    assert head.tables["visits/current"] == before.tables["visits/current"]
+    assert head.tables["visits/state"] == manifest_before.tables["visits/state"]
+    assert head.tables["visits/current"] == manifest_before.tables["visits/current"]
     assert "parked" not in stands(head, "hourly")
-    assert "parked" not in stands(before)
+    assert "parked" not in stands(manifest_before)
 
-    again = executor.run(shop, root.as_uri(), publish=False)
-    assert again.epochs == ()
-    assert any("visits is parked since epoch 5" in warning for warning in again.warnings)
+    second_result = executor.run(shop, root.as_uri(), publish=False)
+    assert second_result.epochs == ()
+    assert any("visits is parked since epoch 5" in warning for warning in second_result.warnings)
 
     mended.touch()
     land_with_ids(root, BEFORE, AFTER)
@@ -149,12 +150,15 @@ def test_an_output_that_reads_another_fails_again_and_the_other_goes_on(
     executor: Executed, tmp_path: Path, mended: Path
 ) -> None:
     each: dict[str, Any] = {"key": "user", "when": hr.on_update(), "how": hr.retracting("1d")}
-    paid = hr.Output(what={"price": hr.col("price").sum()}, where=hr.FixedWindows("1h"), **each)
+    paid_output = hr.Output(what={"price": hr.col("price").sum()}, where=hr.FixedWindows("1h"), **each)
     most = hr.col("price").combine(Fragile(str(mended), least=100))
     shop = Pipeline(
         "shop",
         hr.json("landing/paid", {"user": str, "at": datetime, "price": int}, max_files=1).event_time("at", bound="1h"),
-        outputs={"paid": paid, "all": hr.Output(of="paid", what={"price": most}, where=hr.GlobalWindows(), **each)},
+        outputs={
+            "paid": paid_output,
+            "all": hr.Output(of="paid", what={"price": most}, where=hr.GlobalWindows(), **each),
+        },
     )
 
     def run(root: Path, number: int, price: int | None) -> tuple[Sequence[int], bool]:
@@ -184,9 +188,9 @@ def test_an_output_that_reads_another_fails_again_and_the_other_goes_on(
 def test_others_go_on_only_for_so_long(executor: Executed, tmp_path: Path, mended: Path) -> None:
     shop = breaking(mended)
     land_with_ids(tmp_path, 0, 9)
-    with pytest.raises(OutputHeldError, match=r"visits since epoch 5: .*too much to add.*--without visits") as held:
+    with pytest.raises(OutputHeldError, match=r"visits since epoch 5: .*too much to add.*--without visits") as refusal:
         executor.run(shop, tmp_path.as_uri(), publish=False)
-    assert held.value.code == "data.output_held"
+    assert refusal.value.code == "data.output_held"
     catalog = catalog_of(tmp_path)
     assert line(catalog)[-1].epoch == FIRST + 1, "what was computed is committed"
     with pytest.raises(OutputHeldError):
@@ -206,10 +210,10 @@ def test_a_run_leaves_an_output_out_that_it_is_told_to(
 ) -> None:
     shop, whole, root = breaking(mended), undisturbed.root(), tmp_path / "root"
     mended.touch()
-    for last, without in ((3, ()), (5, ("daily",)), (AFTER, ())):
+    for last, outputs_left_out in ((3, ()), (5, ("daily",)), (AFTER, ())):
         land_with_ids(root, 0, last)
-        executor.run(shop, root.as_uri(), without=without, publish=False)
-        assert ("parked" in stands(line(catalog_of(root))[-1], "daily")) == bool(without)
+        executor.run(shop, root.as_uri(), without=outputs_left_out, publish=False)
+        assert ("parked" in stands(line(catalog_of(root))[-1], "daily")) == bool(outputs_left_out)
     assert_same(root, whole, shop)
 
 
@@ -238,9 +242,13 @@ def test_expiry_keeps_what_a_parked_output_needs(
     land_with_ids(root, FIRST, BEFORE)
     executor.run(shop, root.as_uri())
     refs = catalog_of(root).head().refs
-    published = {name: refs[f"published/{name}"] for name in shop.outputs}
-    assert published["visits"] == line(catalog_of(root))[FIRST - 1].snapshot_id, "nothing new of what is parked"
-    assert {published[name] for name in published.keys() - {"visits"}} == {line(catalog_of(root))[-1].snapshot_id}
+    published_snapshots = {name: refs[f"published/{name}"] for name in shop.outputs}
+    assert published_snapshots["visits"] == line(catalog_of(root))[FIRST - 1].snapshot_id, (
+        "nothing new of what is parked"
+    )
+    assert {published_snapshots[name] for name in published_snapshots.keys() - {"visits"}} == {
+        line(catalog_of(root))[-1].snapshot_id
+    }
     for _ in range(2):
         hr.open(root.as_uri())[shop].expire(keep_last=1)
     assert line(catalog_of(root))[0].epoch == FIRST - 1

@@ -32,7 +32,7 @@ def row(printed: str, name: str) -> list[str]:
 
 
 def test_a_parked_output_is_told_everywhere(tmp_path: Path) -> None:
-    shop, mended = breaking(tmp_path / "mended"), tmp_path / "mended"
+    shop, mended_path = breaking(tmp_path / "mended"), tmp_path / "mended"
     land_with_ids(tmp_path, 0, 3)
     handle = hr.open(tmp_path.as_uri(), create=True)[shop]
     assert handle.run(publish=True).parked == {}
@@ -46,11 +46,11 @@ def test_a_parked_output_is_told_everywhere(tmp_path: Path) -> None:
     assert {*result.parked} == {"visits"}
     assert (result.parked["visits"].since, result.parked["visits"].code) == (FIRST, "config.pipeline")
     assert results.from_json(results.to_json(result)).parked == result.parked
-    at = handle.output_positions()
-    assert {name: (one.published_epoch, one.unpublished) for name, one in at.items()} == {
+    positions = handle.output_positions()
+    assert {name: (one.published_epoch, one.unpublished) for name, one in positions.items()} == {
         "hourly": (7, 0), "visits": (2, 5), "daily": (7, 0)
     }  # fmt: skip
-    assert at["visits"].parked == result.parked["visits"]
+    assert positions["visits"].parked == result.parked["visits"]
 
     summary = read_summary(open_store(tmp_path.as_uri()), "shop")
     assert summary is not None
@@ -61,22 +61,28 @@ def test_a_parked_output_is_told_everywhere(tmp_path: Path) -> None:
     }  # fmt: skip
 
     why = f"since epoch {FIRST}: "
-    name, _, _, main, published, watermark, parked = row(shown(tmp_path, "pipelines"), "shop.visits")
-    assert (name, main, published, watermark) == ("shop.visits", "7", "2", "-")
-    assert parked.startswith(why)
-    listed = {one["name"]: one for one in json.loads(shown(tmp_path, "pipelines", "--format", "json"))}["shop"]
-    assert {one["name"]: one["published_epoch"] for one in listed["outputs"]} == {"hourly": 7, "visits": 2, "daily": 7}
+    name, _, _, main, published_epoch, watermark, parked_text = row(shown(tmp_path, "pipelines"), "shop.visits")
+    assert (name, main, published_epoch, watermark) == ("shop.visits", "7", "2", "-")
+    assert parked_text.startswith(why)
+    listed_pipelines = {one["name"]: one for one in json.loads(shown(tmp_path, "pipelines", "--format", "json"))}[
+        "shop"
+    ]
+    assert {one["name"]: one["published_epoch"] for one in listed_pipelines["outputs"]} == {
+        "hourly": 7,
+        "visits": 2,
+        "daily": 7,
+    }
     of_main = shown(tmp_path, "show", "shop", "main")
     assert row(of_main, "visits")[1::2] == ["4", "2", row(of_main, "visits")[5]]
     assert row(of_main, "visits")[5].startswith(why)
     assert row(of_main, "hourly")[1] == "7"
-    before = next(m.snapshot_id for m in handle.catalog.ancestry(str(result.snapshot)) if m.epoch == FIRST - 1)
-    assert row(shown(tmp_path, "show", "shop", before), "visits")[5] == "-"
-    logged = row(shown(tmp_path, "log", "shop"), "visits")
-    assert logged[1:3] == ["2", "5"]
-    assert logged[3].startswith(why)
+    snapshot_before = next(m.snapshot_id for m in handle.catalog.ancestry(str(result.snapshot)) if m.epoch == FIRST - 1)
+    assert row(shown(tmp_path, "show", "shop", snapshot_before), "visits")[5] == "-"
+    log_cells = row(shown(tmp_path, "log", "shop"), "visits")
+    assert log_cells[1:3] == ["2", "5"]
+    assert log_cells[3].startswith(why)
 
-    mended.touch()
+    mended_path.touch()
     assert handle.run(publish=True).parked == {}
     summary = read_summary(open_store(tmp_path.as_uri()), "shop")
     assert summary is not None
@@ -88,8 +94,8 @@ def test_a_plan_names_the_output_and_says_what_becomes_of_it(tmp_path: Path) -> 
     two = replace(SHOP, outputs={"hourly": HOURLY, "visits": VISITS})
     hr.open(tmp_path.as_uri(), create=True)[two].run()
     reader = hr.open(tmp_path.as_uri())["shop"]
-    renamed = replace(HOURLY, formerly="hourly")
-    other = {"by_hour": renamed, "visits": replace(VISITS, filter=col("price") > 4), "daily": DAILY}
+    renamed_output = replace(HOURLY, formerly="hourly")
+    other = {"by_hour": renamed_output, "visits": replace(VISITS, filter=col("price") > 4), "daily": DAILY}
     plans = reader.plans(replace(SHOP, outputs=other))
     first, run = next(iter(plans["visits"].lines())), plans["visits"].run
     assert first.startswith("output visits of shop as it is written now, against snapshot ")

@@ -47,35 +47,35 @@ class Stopping:
 
 @pytest.mark.parametrize("happens", [False, True], ids=["before", "after"])
 def test_a_patch_that_is_stopped_at_any_put_is_whole_or_not_there(late: Live, tmp_path: Path, happens: bool) -> None:
-    unpatched, wanted = late.current(), late.current("fix")
-    puts, committed = 0, 0
+    unpatched_rows, expected_rows = late.current(), late.current("fix")
+    puts, commits = 0, 0
     while True:
         live = late.copied(tmp_path / f"{happens} {puts}")
         stopping = Stopping(puts, happens)
         catalog = Catalog(FaultyStore(open_store(live.root), stopping.plan), live.pipeline.name)
-        before = live.refs()
+        refs_before = live.refs()
         try:
             make_change(catalog, CutOver("fix", patches=True), run_id="stopped")
             break
         except StoppedError:
             puts += 1
         refs = live.refs()
-        assert live.current() == unpatched or refs["published"] == refs["main"]
-        assert live.current("main") == (unpatched if refs["main"] == before["main"] else wanted)
+        assert live.current() == unpatched_rows or refs["published"] == refs["main"]
+        assert live.current("main") == (unpatched_rows if refs["main"] == refs_before["main"] else expected_rows)
         if refs["main"] != refs["published"]:
-            committed += 1
+            commits += 1
             other = live.copied(tmp_path / f"{happens} {puts} run")
             other.process()  # the next run publishes it as well
-            assert other.current() == wanted
+            assert other.current() == expected_rows
         assert live.patch().published == live.refs()["main"]
         summary = read_summary(open_store(live.root), live.pipeline.name)
         assert summary is not None
         assert summary.published == live.refs()["main"], "whoever published it"
-        assert live.current() == wanted
+        assert live.current() == expected_rows
         assert [m.epoch for m in live.catalog.ancestry(live.refs()["main"]) if m.is_patch] == [3]
         live.check()
     assert puts >= 5, "the claim, panes, an audit, the manifest, entries"
-    assert committed
+    assert commits
 
 
 def beside(live: Live, entry: int, happens: Callable[[], object]) -> Catalog:
@@ -94,10 +94,10 @@ def test_main_may_go_on_while_it_is_patched(late: Live, tmp_path: Path) -> None:
     for entry, error in ((0, PublishConflictError), (1, FencedError)):
         live = late.copied(tmp_path / error.code)
         live.land(("ann", 5.8, 3))
-        unpatched = [row for row in live.current() if hour(row) == 0]
+        unpatched_rows = [row for row in live.current() if hour(row) == 0]
         with pytest.raises(error):
             make_change(beside(live, entry, live.process), CutOver("fix", patches=True), run_id="patch")
-        assert [row for row in live.current() if hour(row) == 0] == unpatched
+        assert [row for row in live.current() if hour(row) == 0] == unpatched_rows
         live.check()
         live.backfill()
         live.patch()

@@ -31,15 +31,15 @@ def late(tmp_path: Path) -> Live:
 
 def refused(live: Live, kind: type[HeadraceError], said: str, branch: str = "fix") -> None:
     """A patch, and in a dry run it says so; nothing moves."""
-    before = live.catalog.head()
+    head_before = live.catalog.head()
     assert kind in map(type, live.rehearse(branch).refusals)
     with pytest.raises(kind, match=said):
         live.patch(branch)
-    assert live.catalog.head() == before
+    assert live.catalog.head() == head_before
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("definition", "message"),
     [
         (pipeline(how=hr.discarding("30m")), "DISCARDING"),
         (pipeline(how=hr.retracting(None)), "no limit of lateness"),
@@ -47,12 +47,12 @@ def refused(live: Live, kind: type[HeadraceError], said: str, branch: str = "fix
     ],
     ids=["discarding", "no limit", "own windows"],
 )
-def test_pipelines_whose_rows_cannot_be_replaced(tmp_path: Path, made: hr.Pipeline, said: str) -> None:
-    live = Live(tmp_path, made)
+def test_pipelines_whose_rows_cannot_be_replaced(tmp_path: Path, definition: hr.Pipeline, message: str) -> None:
+    live = Live(tmp_path, definition)
     live.land(("ann", 0.1, 1))
     live.process()
     live.backfill()
-    refused(live, UnpatchableError, said)
+    refused(live, UnpatchableError, message)
 
 
 def test_a_branch_of_another_definition_is_refused(late: Live) -> None:
@@ -62,9 +62,9 @@ def test_a_branch_of_another_definition_is_refused(late: Live) -> None:
 
 
 def test_a_branch_without_an_audit_is_refused(late: Live) -> None:
-    for found in [*late.catalog.store.list("clicks/audits/none--")]:
-        if late.refs()["fix"] in found.path:
-            late.catalog.store.delete(found.path)
+    for info in [*late.catalog.store.list("clicks/audits/none--")]:
+        if late.refs()["fix"] in info.path:
+            late.catalog.store.delete(info.path)
     refused(late, AuditMissingError, "has no audit")
 
 
@@ -118,10 +118,10 @@ def test_a_patch_that_fails_its_own_audit_is_never_on_main(tmp_path: Path) -> No
     live.land(("ann", 0.5, 100))
     live.process()
     live.backfill()
-    before = live.refs()
+    refs_before = live.refs()
     with pytest.raises(AuditFailedError, match="nothing was patched"):
         live.patch()
-    assert live.refs() == before
+    assert live.refs() == refs_before
     live.land(("ann", 5.7, 1), ("bob", 5.7, 1))
     live.process()
     live.check()
@@ -134,12 +134,12 @@ def test_a_session_that_is_still_open_is_in_the_way(tmp_path: Path) -> None:
     live.land(("ann", 0.9, 1), ("ann", 1.6, 1), ("ann", 2.3, 100), ("bob", 0.5, 1))  # links both of hers
     live.process()
     live.backfill()
-    before = live.catalog.head()
+    head_before = live.catalog.head()
     (refusal,) = live.rehearse().refusals
     assert isinstance(refusal, OpenWindowsError)
     with pytest.raises(OpenWindowsError, match=r"1 rows that .* such as user = ann, window_start = 2026-01-01 00:00"):
         live.patch()
-    assert live.catalog.head() == before
+    assert live.catalog.head() == head_before
     live.land(("ann", 20.0, 1))
     live.process()
     live.backfill()
@@ -199,12 +199,12 @@ def test_a_patch_that_cannot_be_told_from_others_any_more_is_refused_and_no_dama
     assert live.rehearse("range").refusals == ()
     for _ in range(2):
         live.history.expire(keep_last=1)
-    before = live.catalog.head()
+    head_before = live.catalog.head()
     (refusal,) = live.rehearse("range").refusals
     assert isinstance(refusal, PatchedSinceError)
     with pytest.raises(PatchedSinceError, match="what came before the patch in epoch 4 has expired"):
         live.patch("range")
-    assert live.catalog.head() == before
+    assert live.catalog.head() == head_before
     live.check()
 
 
@@ -232,7 +232,7 @@ def test_a_branch_with_nothing_new_is_refused_neither_by_a_patch_nor_by_its_rehe
     live.write(2, ("ann", 5.1, 50))
     live.backfill("range", since=5)
     live.patch("range")
-    before = live.catalog.head()
+    head_before = live.catalog.head()
     assert live.rehearse("idle").refusals == ()
     assert live.patch("idle").epochs == ()
-    assert live.catalog.head() == before
+    assert live.catalog.head() == head_before

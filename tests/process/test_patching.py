@@ -30,22 +30,22 @@ def late(tmp_path: Path) -> Live:
 
 
 def test_what_came_too_late_is_patched_in(late: Live) -> None:
-    before, panes = late.refs(), late.panes()
+    refs_before, panes = late.refs(), late.panes()
     assert late.current("fix") != late.current()
     result = late.patch()
     assert (result.action, result.epochs, result.counts["panes"], result.counts["retractions"]) == ("patch", (3,), 2, 1)
-    assert late.refs() == {**before, "main": result.snapshot, "published": result.snapshot}
+    assert late.refs() == {**refs_before, "main": result.snapshot, "published": result.snapshot}
     assert late.current() == late.current("fix")
-    at = {"user": "ann", "window_start": START, "window_end": START + timedelta(hours=1)}
-    added = [pane for pane in late.panes() if pane["epoch"] == 3]
-    withdrawn, ann, cyd = sorted(added, key=lambda pane: (pane["user"], pane["sequence"]))
-    (stood,) = (p for p in panes if p["user"] == "ann" and p["pane_index"] == 1 and p["window_start"] == START)
-    assert withdrawn == {**stood, "is_retraction": True, "epoch": 3, "sequence": 0}
+    place = {"user": "ann", "window_start": START, "window_end": START + timedelta(hours=1)}
+    added_rows = [pane for pane in late.panes() if pane["epoch"] == 3]
+    withdrawn, ann, cyd = sorted(added_rows, key=lambda pane: (pane["user"], pane["sequence"]))
+    (standing_pane,) = (p for p in panes if p["user"] == "ann" and p["pane_index"] == 1 and p["window_start"] == START)
+    assert withdrawn == {**standing_pane, "is_retraction": True, "epoch": 3, "sequence": 0}
     assert ann == {
-        **at,
+        **place,
         "clicks": 2,
         "spent": 101,
-        "pane_time": stood["pane_time"],
+        "pane_time": standing_pane["pane_time"],
         "timing": "LATE",
         "pane_index": 2,
         "nonspeculative_index": 1,
@@ -62,44 +62,44 @@ def test_what_came_too_late_is_patched_in(late: Live) -> None:
 
 def test_a_patch_that_is_done_again_changes_nothing(late: Live) -> None:
     late.patch()
-    before = late.catalog.head()
-    again = late.patch()
-    assert (again.epochs, again.snapshot) == ((), before.refs["main"])
-    assert late.catalog.head() == before
+    head_before = late.catalog.head()
+    second_result = late.patch()
+    assert (second_result.epochs, second_result.snapshot) == ((), head_before.refs["main"])
+    assert late.catalog.head() == head_before
     assert late.rehearse().output.rows.differing == 0
 
 
 def test_the_live_lane_goes_on_and_a_rollback_takes_the_patch_back(late: Live) -> None:
-    before, unpatched = late.refs()["main"], late.current()
+    snapshot_before, unpatched_rows = late.refs()["main"], late.current()
     late.patch()
     late.land(("ann", 5.7, 5), ("bob", 9.5, 1))
     late.land(("ann", 0.3, 7))  # too late again
     late.process()
     late.check()
-    patched = [row for row in late.current("fix") if hour(row) == 0]
-    assert [row for row in late.current() if hour(row) == 0] == patched
+    patched_rows = [row for row in late.current("fix") if hour(row) == 0]
+    assert [row for row in late.current() if hour(row) == 0] == patched_rows
     assert [row[3:] for row in late.current() if row[0] == "ann" and hour(row) == 5] == [(2, 6)]
     assert [row[3:] for row in late.current() if row[0] == "bob" and hour(row) == 9] == [(1, 1)]
-    late.catalog.rollback("main", before, "without the patch")
-    assert late.current() == unpatched
+    late.catalog.rollback("main", snapshot_before, "without the patch")
+    assert late.current() == unpatched_rows
     late.process()
-    assert [row for row in late.current() if hour(row) == 0] == [row for row in unpatched if hour(row) == 0]
+    assert [row for row in late.current() if hour(row) == 0] == [row for row in unpatched_rows if hour(row) == 0]
     late.check()
 
 
 def test_a_dry_run_says_what_changes_and_what_does_not(late: Live) -> None:
     late.write(2, ("ann", 5.5, 2), ("bob", 5.6, 1))  # hour 5 is open on main
     late.backfill("other")
-    before = late.catalog.head()
+    head_before = late.catalog.head()
     rehearsal = late.rehearse("other")
-    assert late.catalog.head() == before
+    assert late.catalog.head() == head_before
     rows = rehearsal.output.rows
     assert (rows.before, rows.after, rows.added, rows.removed, rows.changed) == (4, 5, 1, 0, 1)
     assert [(row.kind, row.key["user"]) for row in rehearsal.output.first] == [("changed", "ann"), ("added", "cyd")]
-    changed = rehearsal.output.first[0]
-    assert changed.before is not None
-    assert changed.after is not None
-    assert (changed.before["spent"], changed.after["spent"], changed.after["timing"]) == (1, 101, "LATE")
+    changed_row = rehearsal.output.first[0]
+    assert changed_row.before is not None
+    assert changed_row.after is not None
+    assert (changed_row.before["spent"], changed_row.after["spent"], changed_row.after["timing"]) == (1, 101, "LATE")
     assert rehearsal.left == {"open on main": 1}
     assert rehearsal.refusals == ()
     late.patch("other")
@@ -130,10 +130,10 @@ def test_a_row_that_the_branch_does_not_have_is_withdrawn(late: Live) -> None:
 
 
 def test_the_last_aggregation_is_what_is_patched(tmp_path: Path) -> None:
-    then = hr.Aggregation(
+    next_stage = hr.Aggregation(
         key="clicks", what={"users": hr.count(), "spent": col("spent").sum()}, where=hr.FixedWindows("2h")
     )
-    live = Live(tmp_path, pipeline(then=[then]))
+    live = Live(tmp_path, pipeline(then=[next_stage]))
     live.land(("ann", 0.1, 1), ("bob", 0.2, 10), ("cyd", 1.9, 5))
     live.land(("ann", 3.4, 1))  # passes the lateness of hours 0 and 1, not that of hours 2 and 3
     live.land(("ann", 0.5, 100), ("dan", 2.5, 3))
@@ -165,14 +165,14 @@ def test_sessions_that_a_late_click_links_are_patched_together(tmp_path: Path) -
 
 
 def test_rows_of_all_types_are_copied_as_they_are(tmp_path: Path) -> None:
-    price, at = col("price"), col("at")
+    price, time_column = col("price"), col("at")
     what = {
         "number": hr.count(),
         "ratio": price.mean(),
         "exact": (price.cast(Decimal) / 3).sum(),
         "user": col("user").max(),
-        "day": at.date().max(),
-        "newest": at.max(),
+        "day": time_column.date().max(),
+        "newest": time_column.max(),
         "prices": price.collect(),
         "users": col("user").collect(),
         "pairs": price.pairs(col("user"), "both"),
@@ -213,10 +213,10 @@ def test_the_global_window_of_a_batch_is_over(tmp_path: Path) -> None:
 
 
 def test_a_key_may_be_the_names_of_sql(tmp_path: Path) -> None:
-    made = pipeline(
+    definition = pipeline(
         key={"select": col("user"), "m": col("price") % 2}, what={"before": hr.count(), "d": col("at").max()}
     )
-    live = Live(tmp_path, replace(made, where=hr.Sessions("1h")))
+    live = Live(tmp_path, replace(definition, where=hr.Sessions("1h")))
     live.land(("ann", 0.1, 1), ("bob", 0.2, 10))
     live.land(("ann", 5.5, 1))
     live.land(("ann", 0.5, 3))
@@ -229,21 +229,21 @@ def test_a_key_may_be_the_names_of_sql(tmp_path: Path) -> None:
 
 def clicks_of(seed: int) -> list[list[tuple[str, float, int]]]:
     """Files of clicks that are an hour and a half apart; some come much too late."""
-    rolled = random.Random(seed)
+    dice = random.Random(seed)
 
     def click(file: int) -> tuple[str, float, int]:
-        late = rolled.choice([0, 0, 0, 0.6, 2, 5])
-        return rolled.choice(["ann", "bob", "cyd"]), max(0, 1.5 * file + rolled.random() - late), rolled.randrange(100)
+        late = dice.choice([0, 0, 0, 0.6, 2, 5])
+        return dice.choice(["ann", "bob", "cyd"]), max(0, 1.5 * file + dice.random() - late), dice.randrange(100)
 
-    return [[click(file) for _ in range(rolled.randrange(1, 8))] for file in range(rolled.randrange(3, 8))]
+    return [[click(file) for _ in range(dice.randrange(1, 8))] for file in range(dice.randrange(3, 8))]
 
 
 @pytest.mark.hypothesis  # make fuzz turns as many as it turns of others; the first three have each kind of window
 @pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "4"))))
 def test_random_patches_give_what_the_branch_has_of_all_that_has_expired(tmp_path: Path, seed: int) -> None:
-    rolled = random.Random(seed)
-    lateness = rolled.choice([0, 30, 90])
-    how = rolled.choice([hr.retracting, hr.accumulating])
+    dice = random.Random(seed)
+    lateness = dice.choice([0, 30, 90])
+    how = dice.choice([hr.retracting, hr.accumulating])
     where = [hr.FixedWindows("1h"), hr.SlidingWindows("2h", "1h"), hr.Sessions("30m")][seed % 3]
     live = Live(tmp_path, pipeline(where=where, how=how(f"{lateness}m")))
     for file in clicks_of(seed):
@@ -254,19 +254,19 @@ def test_random_patches_give_what_the_branch_has_of_all_that_has_expired(tmp_pat
         live.land(*((user, 50.0, 1) for user in ("ann", "bob", "cyd")))
         live.process()
         live.backfill()
-    before, branch = live.current(), live.current("fix")
+    rows_before, branch = live.current(), live.current("fix")
     watermark = StoredProgress.from_manifest(live.catalog.manifest(live.refs()["main"])).watermark
 
     def has_expired(row: Row) -> bool:
         return watermark > to_instant(row[2]) - 1 + lateness * 60 * 1_000_000
 
     live.patch()
-    expired = [row for row in branch if has_expired(row)]
-    assert live.current() == sorted([*expired, *(row for row in before if not has_expired(row))])
+    expired_rows = [row for row in branch if has_expired(row)]
+    assert live.current() == sorted([*expired_rows, *(row for row in rows_before if not has_expired(row))])
     live.check()
     live.land(("ann", 60.0, 1), ("bob", 60.0, 1), ("cyd", 60.0, 1))
     live.process()
-    assert [row for row in live.current() if has_expired(row)] == expired
+    assert [row for row in live.current() if has_expired(row)] == expired_rows
     live.check()
 
 
@@ -276,8 +276,8 @@ def test_a_patch_is_no_epoch_that_a_replay_does_again(late: Live) -> None:
     late.process()
     late.process(branch="again", mode=Mode.REPLAY, publish=False)
     panes = [pane for pane in late.panes() if pane["epoch"] != 3]
-    found = [{**pane, "epoch": pane["epoch"] + (pane["epoch"] > 2)} for pane in late.panes("again")]
-    assert found == panes
+    found_rows = [{**pane, "epoch": pane["epoch"] + (pane["epoch"] > 2)} for pane in late.panes("again")]
+    assert found_rows == panes
     late.backfill("another")
     late.patch("another")
     assert [row for row in late.current() if hour(row) == 0] == [row for row in late.current("fix") if hour(row) == 0]
@@ -305,45 +305,47 @@ def test_a_recovery_says_that_it_gives_a_patch_up(late: Live) -> None:
 
 def patched_twice(late: Live) -> str:
     """The snapshot before two patches, of which the first's branch continues from main."""
-    before = late.refs()["main"]
+    snapshot_before = late.refs()["main"]
     late.patch()
     late.write(1, ("ann", 0.1, 5), ("bob", 0.2, 10))
     late.backfill("second")
     late.patch("second")
     late.write(1, ("ann", 0.1, 1), ("bob", 0.2, 10))
-    return before
+    return snapshot_before
 
 
 def test_a_rollback_names_the_patches_that_it_gives_up_and_what_makes_them_again(late: Live) -> None:
-    before = patched_twice(late)
+    snapshot_before = patched_twice(late)
     head = late.catalog.head()
-    given_up = late.history.rollback(to=before, dry_run=True)
+    given_up = late.history.rollback(to=snapshot_before, dry_run=True)
     assert late.catalog.head() == head
     assert [(each.epoch, each.branch) for each in given_up.patches] == [(4, "second"), (3, "fix")]
     assert "`headrace promote clicks second --patch` makes it again" in given_up.told[0]
     late.catalog.drop("fix")
     snapshot = head.refs["fix"]
-    told = late.history.rollback(to=before, dry_run=True).told[1]
-    assert f"`headrace fork clicks {snapshot} patch-3` and `headrace promote clicks patch-3 --patch` make" in told
-    entry = late.history.rollback(to=before)
+    reported_line = late.history.rollback(to=snapshot_before, dry_run=True).told[1]
+    assert (
+        f"`headrace fork clicks {snapshot} patch-3` and `headrace promote clicks patch-3 --patch` make" in reported_line
+    )
+    entry = late.history.rollback(to=snapshot_before)
     assert [each["epoch"] for each in entry.detail["patches"]] == [4, 3]
     # Both ways are true.
     late.process()
     late.catalog.fork("patch-3", snapshot)
     late.patch("patch-3")
     late.patch("second")
-    assert late.history.rollback(to=before, dry_run=True).moves["main"][1] == before
+    assert late.history.rollback(to=snapshot_before, dry_run=True).moves["main"][1] == snapshot_before
     late.check()
 
 
 def test_what_is_gone_is_made_again_by_a_backfill(late: Live) -> None:
-    before = patched_twice(late)
+    snapshot_before = patched_twice(late)
     late.catalog.drop("fix")
     late.catalog.drop("second")
     for _ in range(2):
         late.history.expire(keep_last=9)
-    for told in late.history.rollback(to=before, dry_run=True).told:
-        assert "`headrace backfill clicks` computes such a branch again" in told
+    for reported_line in late.history.rollback(to=snapshot_before, dry_run=True).told:
+        assert "`headrace backfill clicks` computes such a branch again" in reported_line
 
 
 def test_whoever_advises_a_rollback_says_which_patches_are_lost_by_it(late: Live) -> None:
@@ -353,9 +355,9 @@ def test_whoever_advises_a_rollback_says_which_patches_are_lost_by_it(late: Live
     for layers in manifest.tables.values():
         for file in layers[0].files:
             (late.folder / file.path).unlink(missing_ok=True)
-    lost = "This gives up output patches: the patch of epoch 3, by branch fix, is given up"
+    lost_patches = "This gives up output patches: the patch of epoch 3, by branch fix, is given up"
     late.land(("ann", 5.8, 3))
-    with pytest.raises(BelowPublishedError, match=lost):
+    with pytest.raises(BelowPublishedError, match=lost_patches):
         late.process()
 
 
@@ -364,24 +366,24 @@ def test_fsck_and_readers_that_advise_a_rollback_say_so_too(late: Live) -> None:
     manifest = late.catalog.manifest(late.refs()["main"])
     for file in manifest.tables["current"][-1].files:
         (late.folder / file.path).unlink()
-    lost = "This gives up output patches: the patch of epoch 3, by branch fix, is given up"
+    lost_patches = "This gives up output patches: the patch of epoch 3, by branch fix, is given up"
     (problem,) = late.history.fsck().damage
     assert f"`headrace rollback clicks --to {manifest.parent}`" in problem.remedy
-    assert lost in problem.remedy
-    with pytest.raises(BrokenObjectError, match=lost):
+    assert lost_patches in problem.remedy
+    with pytest.raises(BrokenObjectError, match=lost_patches):
         late.current()
 
 
 def test_the_branch_may_go_once_main_is_patched(late: Live) -> None:
     late.patch()
-    wanted = late.current()
+    expected_rows = late.current()
     late.land(("ann", 5.8, 3))
     late.process()
     late.catalog.drop("fix")
     for _ in range(2):
         late.history.expire(keep_last=1)
     late.check()
-    assert [row for row in late.current() if hour(row) == 0] == [row for row in wanted if hour(row) == 0]
+    assert [row for row in late.current() if hour(row) == 0] == [row for row in expected_rows if hour(row) == 0]
     late.process()
 
 
@@ -407,8 +409,8 @@ def test_what_is_said_of_a_patch(late: Live) -> None:
     assert next(entry.message for entry in entries if entry.kind == "commit") == "epoch 3, a patch by branch fix"
     assert "epoch 3, a patch by branch fix on main" in str(late.history.graph())
     assert late.history.diff(manifest.parent, "main").output.rows.changed == 1
-    said = str(late.history.explain("ann", window=START, pipeline=late.pipeline))
-    assert "pane 2, late, of epoch 3: clicks = 2, spent = 101" in said
+    explanation = str(late.history.explain("ann", window=START, pipeline=late.pipeline))
+    assert "pane 2, late, of epoch 3: clicks = 2, spent = 101" in explanation
     late.land(("ann", 5.8, 3))
     late.process()
     newest = late.catalog.manifest(late.refs()["main"])

@@ -102,14 +102,14 @@ def test_a_folder_that_holds_input_of_others_becomes_no_pipelines(tmp_path: Path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", ["clicks/data", "other/runs", "{root}/other", "/"])
-def test_records_land_again_in_no_folder_of_a_pipeline(tmp_path: Path, to: str) -> None:
+@pytest.mark.parametrize("target", ["clicks/data", "other/runs", "{root}/other", "/"])
+def test_records_land_again_in_no_folder_of_a_pipeline(tmp_path: Path, target: str) -> None:
     land(tmp_path, 0, 1)
     run(CLICKS, tmp_path, "first")
     run(replace(CLICKS, name="other"), tmp_path, "first")
     for lands in (land_late, land_rejected):
         with pytest.raises(LandingAgainError, match=r"where files are no input: name another landing prefix"):
-            lands(CLICKS, tmp_path.as_uri(), to=to.format(root=tmp_path.as_uri()))
+            lands(CLICKS, tmp_path.as_uri(), to=target.format(root=tmp_path.as_uri()))
 
 
 @pytest.mark.slow
@@ -145,9 +145,9 @@ def test_expiry_and_repairs_leave_what_is_not_headraces(tmp_path: Path) -> None:
         land(tmp_path, number, number + 1)
         run(CLICKS, tmp_path, f"run-{number}")
         history.expire(keep_last=1)
-        found = history.fsck(repair=True, deep=True)
-        assert set(found.unknown) == {f"clicks/{path}" for path in FOREIGN if path != "runs/monday.json"}
-        assert {problem.path for problem in found.problems} == {"clicks/runs/monday.json"}, "a name that runs can have"
+        report = history.fsck(repair=True, deep=True)
+        assert set(report.unknown) == {f"clicks/{path}" for path in FOREIGN if path != "runs/monday.json"}
+        assert {problem.path for problem in report.problems} == {"clicks/runs/monday.json"}, "a name that runs can have"
     assert history.expire(keep_last=1).swept.snapshots == 1
     assert {path: (folder / path).read_text() for path in FOREIGN} == dict.fromkeys(FOREIGN, content)
 

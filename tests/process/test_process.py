@@ -46,8 +46,8 @@ def current(pipeline: Pipeline, root: Path, branch: str = "main") -> dict[tuple[
 
 def panes_twice(pipeline: Pipeline, root: Path) -> list[Any]:
     rows = read(pipeline, root.as_uri(), "panes", "main").to_pylist()
-    seen = [(r["user"], r["window_start"], r["window_end"], r["pane_index"], r["is_retraction"]) for r in rows]
-    return [place for place in set(seen) if seen.count(place) > 1]
+    seen_rows = [(r["user"], r["window_start"], r["window_end"], r["pane_index"], r["is_retraction"]) for r in rows]
+    return [place for place in set(seen_rows) if seen_rows.count(place) > 1]
 
 
 class Started:
@@ -80,17 +80,17 @@ def test_the_next_epoch_computes_while_one_is_written(executor: Executed, tmp_pa
 
     class Overlapping(LocalEngine):
         def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> ComputedEpoch:
-            computed = super().compute(files, processing_time, **rest)
-            if computed.epoch == 1:
+            computed_epoch = super().compute(files, processing_time, **rest)
+            if computed_epoch.epoch == 1:
                 computed_next.set()
-            return computed
+            return computed_epoch
 
     store = open_store(tmp_path.as_uri())
     engine = Overlapping(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name)))
-    started = Started(engine, tmp_path, lambda: HoldRequest(lambda: in_time.append(computed_next.wait(SECONDS))))
-    started.run()
+    started_epoch = Started(engine, tmp_path, lambda: HoldRequest(lambda: in_time.append(computed_next.wait(SECONDS))))
+    started_epoch.run()
     assert in_time == [True, True], "epoch 1 was not computed while epoch 0 was being written"
-    assert [m.epoch for m in started.committed] == [0, 1]
+    assert [m.epoch for m in started_epoch.committed] == [0, 1]
     check_catalog(store, CLICKS.name)
 
 
@@ -99,11 +99,11 @@ def test_a_failed_write_discards_later_epochs_and_fails_the_run(executor: Execut
     faults = iter([None, Fault.FAIL])
     store = open_store(tmp_path.as_uri())
     engine = LocalEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name)))
-    started = Started(engine, tmp_path, lambda: next(faults))
+    started_epoch = Started(engine, tmp_path, lambda: next(faults))
     with pytest.raises(StoreUnavailableError, match="failed on purpose"):
-        started.run()
-    assert [m.epoch for m in started.committed] == [0]
-    assert started.catalog.manifest(started.catalog.head().refs["main"]).epoch == 0
+        started_epoch.run()
+    assert [m.epoch for m in started_epoch.committed] == [0]
+    assert started_epoch.catalog.manifest(started_epoch.catalog.head().refs["main"]).epoch == 0
     result = executor.process(CLICKS, tmp_path.as_uri(), RunOptions("again"))
     assert result.epochs == (1, 2)
     assert current(CLICKS, tmp_path) == truth(3)
@@ -115,24 +115,24 @@ def test_every_epoch_behind_a_failed_one_is_refused_however_many_are_tried(tmp_p
     faults = iter([Fault.FAIL])
     store = open_store(tmp_path.as_uri())
     engine = LocalEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name)))
-    started = Started(engine, tmp_path, lambda: next(faults))
-    computed = [engine.compute({OWN: [file]}, Instant(0)) for file in started.files]
-    refused = list[str]()
+    started_epoch = Started(engine, tmp_path, lambda: next(faults))
+    computed_epochs = [engine.compute({OWN: [file]}, Instant(0)) for file in started_epoch.files]
+    refused_lines = list[str]()
 
     def submit() -> None:
-        for each in computed:
+        for each in computed_epochs:
             try:
-                started.committer.submit(each)
-                started.committer.drain()
+                started_epoch.committer.submit(each)
+                started_epoch.committer.drain()
             except StoreUnavailableError as error:
-                refused.append(str(error))
+                refused_lines.append(str(error))
 
     trying = threading.Thread(target=submit, daemon=True)
     trying.start()
     trying.join(SECONDS)
-    started.committer.close()
-    assert len(refused) == 7
-    assert len(set(refused)) == 1, "all are told why the first was not committed"
+    started_epoch.committer.close()
+    assert len(refused_lines) == 7
+    assert len(set(refused_lines)) == 1, "all are told why the first was not committed"
 
 
 class Incomplete(LocalEngine):
@@ -141,12 +141,12 @@ class Incomplete(LocalEngine):
     number = 1
 
     def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> ComputedEpoch:
-        computed = super().compute(files, processing_time, **rest)
-        assert computed.acknowledged == frozenset(range(self.levels))
-        if computed.epoch != 1:
-            return computed
-        levels = computed.acknowledged if self.number != 1 else frozenset({0})
-        return replace(computed, epoch=self.number, acknowledged=levels)
+        computed_epoch = super().compute(files, processing_time, **rest)
+        assert computed_epoch.acknowledged == frozenset(range(self.levels))
+        if computed_epoch.epoch != 1:
+            return computed_epoch
+        levels = computed_epoch.acknowledged if self.number != 1 else frozenset({0})
+        return replace(computed_epoch, epoch=self.number, acknowledged=levels)
 
 
 @pytest.mark.parametrize(
@@ -159,10 +159,12 @@ def test_an_epoch_that_not_all_tasks_acknowledged_is_never_committed(number: int
     catalog = Catalog(store, CLICKS.name)
     engine = Incomplete(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog))
     engine.number = number
-    started = Started(engine, tmp_path)
+    started_epoch = Started(engine, tmp_path)
     with pytest.raises(IncompleteEpochError, match=reason):
-        started.run()
-    assert [m.epoch for m in started.committed] == [0], "epoch 2 is whole, and nothing comes after what is missing"
+        started_epoch.run()
+    assert [m.epoch for m in started_epoch.committed] == [0], (
+        "epoch 2 is whole, and nothing comes after what is missing"
+    )
     check_catalog(store, CLICKS.name)
 
 
@@ -202,21 +204,21 @@ def test_nothing_to_do_starts_no_executor(executor: Executed, tmp_path: Path) ->
 def test_a_failed_audit_is_a_quarantine_that_a_correction_ends(executor: Executed, tmp_path: Path) -> None:
     pipeline, root = clicks(expectations=MODEST), tmp_path.as_uri()
     land(tmp_path, 0, 2)
-    published = executor.process(pipeline, root, RunOptions("good", publish=True)).published
+    published_result = executor.process(pipeline, root, RunOptions("good", publish=True)).published
     folder = tmp_path / "landing" / "clicks"
     bad = {**records(1)[0], "price": 5000}
     (folder / "part-00002.jsonl").write_text(str(bad).replace("'", '"') + "\n")
     with pytest.raises(AuditFailedError, match="spent"):
         executor.process(pipeline, root, RunOptions("bad", publish=True))
     catalog = Catalog(open_store(root), pipeline.name)
-    assert catalog.head().refs["published"] == published
+    assert catalog.head().refs["published"] == published_result
     assert catalog.manifest(catalog.head().refs["main"]).epoch == 2
     assert current(pipeline, tmp_path, "published") == truth(2)
 
     (folder / "part-00003.jsonl").write_text(str({**bad, "price": -5000}).replace("'", '"') + "\n")
     result = executor.process(pipeline, root, RunOptions("corrected", publish=True))
     assert result.audit is not None
-    assert (result.audit.success, result.audit.from_snapshot) == (True, published)
+    assert (result.audit.success, result.audit.from_snapshot) == (True, published_result)
     assert result.published == result.snapshot == catalog.head().refs["main"]
 
 
@@ -224,33 +226,33 @@ def test_an_audit_of_its_own_when_none_is_stored(executor: Executed, tmp_path: P
     root = tmp_path.as_uri()
     land(tmp_path, 0, 1)
     executor.process(CLICKS, root, RunOptions("unaudited"))
-    audited = clicks(expectations=MODEST)
-    result = executor.audit(audited, root, RunOptions("audit"))
+    audited_pipeline = clicks(expectations=MODEST)
+    result = executor.audit(audited_pipeline, root, RunOptions("audit"))
     assert (result.action, result.epochs) == ("audit", ())
     assert result.audit is not None
     assert result.audit.success
-    stored = read_audit(open_store(root), CLICKS.name, None, str(result.snapshot))
-    assert stored is not None
-    assert stored.covers(MODEST)
+    stored_audit = read_audit(open_store(root), CLICKS.name, None, str(result.snapshot))
+    assert stored_audit is not None
+    assert stored_audit.covers(MODEST)
 
 
 def test_a_changed_pipeline_needs_a_backfill(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 3)
     executor.process(CLICKS, root, RunOptions("old", publish=True))
-    changed = clicks(FixedWindows("2h"))
+    changed_pipeline = clicks(FixedWindows("2h"))
     land(tmp_path, 3, 4)
     with pytest.raises(ChangedPipelineError, match="backfill"):
-        executor.process(changed, root, RunOptions("refused"))
-    executor.backfill(changed, root, RunOptions("replay", branch="next"))
+        executor.process(changed_pipeline, root, RunOptions("refused"))
+    executor.backfill(changed_pipeline, root, RunOptions("replay", branch="next"))
     assert current(CLICKS, tmp_path, "published") == truth(3)
-    hr.open(root)[changed.name].promote("next")
-    hours = current(changed, tmp_path, "published")
+    hr.open(root)[changed_pipeline.name].promote("next")
+    hours = current(changed_pipeline, tmp_path, "published")
     assert sum(number for number, _ in hours.values()) == sum(number for number, _ in truth(4).values())
     assert all(start.hour % 2 == 0 for _, start in hours)
-    on = executor.process(changed, root, RunOptions("on"))
-    assert (len(on.epochs), on.counts["records"]) == (1, 0), "the watermark continues from where main was"
-    assert executor.process(changed, root, RunOptions("done")).epochs == ()
+    result = executor.process(changed_pipeline, root, RunOptions("on"))
+    assert (len(result.epochs), result.counts["records"]) == (1, 0), "the watermark continues from where main was"
+    assert executor.process(changed_pipeline, root, RunOptions("done")).epochs == ()
 
 
 def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(executor: Executed, tmp_path: Path) -> None:
@@ -307,8 +309,8 @@ def test_a_batch_gives_one_pane_a_window(executor: Executed, tmp_path: Path) -> 
         rows = read(CLICKS, tmp_path.as_uri(), "panes", branch).to_pylist()
         assert {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows} == truth(2)
         assert len(rows) == len(truth(2))
-        told = {(row["timing"], row["pane_index"], row["is_last"], row["is_retraction"]) for row in rows}
-        assert told == {("ON_TIME", 0, True, False)}
+        reported_rows = {(row["timing"], row["pane_index"], row["is_last"], row["is_retraction"]) for row in rows}
+        assert reported_rows == {("ON_TIME", 0, True, False)}
 
 
 @pytest.mark.parametrize("runs", [1, FILES], ids=["one run", "a run for each file"])

@@ -107,22 +107,22 @@ class Deployed:
         return self._run(settings, str(Path(sys.executable).with_name("headrace")), *words, "--root", root)
 
     def _run(self, settings: Mapping[str, str], *words: str) -> bytes:
-        dropped = ("LC_", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
-        done = subprocess.run(
+        dropped_prefixes = ("LC_", "LANG", "PYTHONUTF8", "PYTHONIOENCODING")
+        kept_variables = {name: value for name, value in os.environ.items() if not name.startswith(dropped_prefixes)}
+        completed_process = subprocess.run(
             words,
             cwd=self.folder,
-            env={**kept, "LOCPATH": str(self._locales), **settings},
+            env={**kept_variables, "LOCPATH": str(self._locales), **settings},
             capture_output=True,
             check=False,
         )
-        assert done.returncode == 0, done.stderr.decode(errors="replace")
-        return done.stdout
+        assert completed_process.returncode == 0, completed_process.stderr.decode(errors="replace")
+        return completed_process.stdout
 
     def program(self, settings: Mapping[str, str]) -> list[Any]:
         """How many epochs a run of a program has, and the names that its store lists."""
-        done = self._run(settings, sys.executable, "-c", PROGRAM, (self.folder / "root").as_uri())
-        epochs, paths = json.loads(done)
+        result = self._run(settings, sys.executable, "-c", PROGRAM, (self.folder / "root").as_uri())
+        epochs, paths = json.loads(result)
         return [epochs, [path.removeprefix("landung/kauf/") for path in paths]]
 
     def replay(self, settings: Mapping[str, str], branch: str, executor: str) -> dict[str, object]:
@@ -130,13 +130,13 @@ class Deployed:
         file = str(self.file)
         mode = ("--mode", "replay", "--clock", "2026-04-01T00:00:00Z", "--clock-step", "5m", "--branch", branch)
         self.headrace(settings, "run", file, *mode, "--executor", executor, "--create")
-        at = ("--at", branch)
-        printed = [
-            self.headrace(settings, "read", file, *at, "--format", "json"),
-            self.headrace(settings, "read", file, *at),
-            self.headrace(settings, "read", file, *at, "--view", "rejected"),
+        place_arguments = ("--at", branch)
+        printed_texts = [
+            self.headrace(settings, "read", file, *place_arguments, "--format", "json"),
+            self.headrace(settings, "read", file, *place_arguments),
+            self.headrace(settings, "read", file, *place_arguments, "--view", "rejected"),
         ]
-        return {"printed": printed, "stored": self.stored()}
+        return {"printed": printed_texts, "stored": self.stored()}
 
     def stored(self) -> list[tuple[str, str]]:
         """What the data files of main and branches hold, by what they are of."""
@@ -179,15 +179,15 @@ def test_what_was_read_is_not_read_again_by_a_program_in_another_locale(
 ) -> None:
     """A program of one's own is as Python starts it: nobody begins it again in UTF-8."""
     _need(settings, locales)
-    deployed = Deployed(tmp_path / "root", locales)
-    assert deployed.program(USUAL) == [2, ["nord/ß=1/é.csv", "süd-东/z 🚰.csv", "süd-东/ä.csv"]]
-    assert deployed.program(OTHERS[settings]) == [0, ["nord/ß=1/é.csv", "süd-东/z 🚰.csv", "süd-东/ä.csv"]]
-    deployed.land("süd-东/ö.csv", 1)
-    epochs, names = deployed.program(OTHERS[settings])
+    deployment = Deployed(tmp_path / "root", locales)
+    assert deployment.program(USUAL) == [2, ["nord/ß=1/é.csv", "süd-东/z 🚰.csv", "süd-东/ä.csv"]]
+    assert deployment.program(OTHERS[settings]) == [0, ["nord/ß=1/é.csv", "süd-东/z 🚰.csv", "süd-东/ä.csv"]]
+    deployment.land("süd-东/ö.csv", 1)
+    epochs, names = deployment.program(OTHERS[settings])
     assert (epochs, "süd-东/ö.csv" in names) == (1, True)
-    assert deployed.program(USUAL)[0] == 0
-    printed = deployed.headrace(USUAL, "read", str(deployed.file), "--format", "json")
-    assert [row["n"] for row in json.loads(printed)] == [4] * 21
+    assert deployment.program(USUAL)[0] == 0
+    printed_text = deployment.headrace(USUAL, "read", str(deployment.file), "--format", "json")
+    assert [row["n"] for row in json.loads(printed_text)] == [4] * 21
 
 
 def _need(settings: str, locales: Path) -> None:

@@ -41,24 +41,25 @@ def _under_way(store: ObjectStore) -> UnderWay | None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    found = open_store((tmp_path / "root").as_uri())
+    own_store = open_store((tmp_path / "root").as_uri())
     for number in range(3):
-        land(found, "clicks", f"{number}.jsonl", range(number * 7, number * 7 + 10))
-    yield found
+        land(own_store, "clicks", f"{number}.jsonl", range(number * 7, number * 7 + 10))
+    yield own_store
 
 
 def _run(store: ObjectStore, folder: Path, clock: Iterator[float]) -> tuple[Any, list[UnderWay | None]]:
-    (registered,) = in_file(write_pipeline(folder, "clicks", options='executor="local"', most=None))
+    (registered_pipeline,) = in_file(write_pipeline(folder, "clicks", options='executor="local"', most=None))
     looking = _Looking(store, [])
     notes = ProgressNotes(looking, store, "clicks", _STARTED, lambda: next(clock))
-    result = hr.open(store.uri, create=True)[registered.pipeline].run(listener=notes, files_per_epoch=1)
+    result = hr.open(store.uri, create=True)[registered_pipeline.pipeline].run(listener=notes, files_per_epoch=1)
     return result, looking.seen
 
 
 def test_a_run_notes_files_records_and_epochs_until_it_has_ended(store: ObjectStore, tmp_path: Path) -> None:
-    result, seen = _run(store, tmp_path, iter(range(0, 1000, 10)))
+    result, seen_progress = _run(store, tmp_path, iter(range(0, 1000, 10)))
     figures = [
-        None if one is None else (one.files_found, one.files, one.records, one.epochs, one.epoch) for one in seen
+        None if one is None else (one.files_found, one.files, one.records, one.epochs, one.epoch)
+        for one in seen_progress
     ]
     assert figures == [(3, 0, 0, 0, None), (3, 1, 10, 1, 0), (3, 2, 20, 2, 1)]
     catalog = Catalog(store, "clicks")
@@ -74,5 +75,5 @@ def test_a_run_notes_files_records_and_epochs_until_it_has_ended(store: ObjectSt
 
 
 def test_it_notes_seldom(store: ObjectStore, tmp_path: Path) -> None:
-    _, seen = _run(store, tmp_path, iter([0.0, *([NOTED_EVERY / 2] * 100)]))
-    assert [one is not None and one.epochs for one in seen] == [0, 0, 0]
+    _, seen_progress = _run(store, tmp_path, iter([0.0, *([NOTED_EVERY / 2] * 100)]))
+    assert [one is not None and one.epochs for one in seen_progress] == [0, 0, 0]

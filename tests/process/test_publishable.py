@@ -40,7 +40,7 @@ GRAPHS = st.integers(1, 4).flatmap(
             st.tuples(
                 st.integers(-1, 3),
                 st.frozensets(st.integers(0, 6)),
-                st.frozensets(st.sampled_from([f"o{below}" for below in range(n)] or ["o0"]))
+                st.frozensets(st.sampled_from([f"o{number_below}" for number_below in range(n)] or ["o0"]))
                 if n
                 else st.just(frozenset()),
             )
@@ -55,30 +55,34 @@ def test_all_that_may_move_moves_and_nothing_else(
     graph: tuple[tuple[int, frozenset[int], frozenset[str]], ...],
 ) -> None:
     outputs: dict[str, OutputVersions] = {}
-    for number, (published, passed, of) in enumerate(graph):
-        bound = min((outputs[name].published for name in of), default=published)
-        start = min(published, bound)  # as it always is: never beyond what it is computed of
-        outputs[f"o{number}"] = OutputVersions(start, frozenset(e for e in passed if e > start), tuple(sorted(of)))
-    reached = publishable_epochs(outputs)
-    for name, own in outputs.items():
-        assert reached[name] == own.published or reached[name] in own.passed
-        assert all(reached[name] <= reached[above] for above in own.of)
-    choices = product(*([own.published, *own.passed] for own in outputs.values()))
-    allowed = [
-        epochs
-        for chosen in choices
-        if all(
-            epochs[name] <= epochs[above]
-            for epochs in [dict(zip(outputs, chosen, strict=True))]
-            for name in outputs
-            for above in outputs[name].of
+    for number, (published_epoch, passed_epochs, read_outputs) in enumerate(graph):
+        bound = min((outputs[name].published for name in read_outputs), default=published_epoch)
+        start = min(published_epoch, bound)  # as it always is: never beyond what it is computed of
+        outputs[f"o{number}"] = OutputVersions(
+            start, frozenset(e for e in passed_epochs if e > start), tuple(sorted(read_outputs))
         )
-        for epochs in [dict(zip(outputs, chosen, strict=True))]
+    reached_epochs = publishable_epochs(outputs)
+    for name, own in outputs.items():
+        assert reached_epochs[name] == own.published or reached_epochs[name] in own.passed
+        assert all(reached_epochs[name] <= reached_epochs[output_above] for output_above in own.of)
+    choices = product(*([own.published, *own.passed] for own in outputs.values()))
+    allowed_choices = [
+        epochs
+        for chosen_epochs in choices
+        if all(
+            epochs[name] <= epochs[output_above]
+            for epochs in [dict(zip(outputs, chosen_epochs, strict=True))]
+            for name in outputs
+            for output_above in outputs[name].of
+        )
+        for epochs in [dict(zip(outputs, chosen_epochs, strict=True))]
     ]
-    assert all(epochs[name] <= reached[name] for epochs in allowed for name in outputs), "nothing more would do"
+    assert all(epochs[name] <= reached_epochs[name] for epochs in allowed_choices for name in outputs), (
+        "nothing more would do"
+    )
 
 
-@pytest.mark.parametrize("asked", [{"a"}, {"b"}])
-def test_one_that_is_not_asked_for_stays(asked: set[str]) -> None:
-    outputs = {name: versions(1, *((4,) if name in asked else ())) for name in ("a", "b")}
-    assert publishable_epochs(outputs) == {name: 4 if name in asked else 1 for name in outputs}
+@pytest.mark.parametrize("requested_names", [{"a"}, {"b"}])
+def test_one_that_is_not_asked_for_stays(requested_names: set[str]) -> None:
+    outputs = {name: versions(1, *((4,) if name in requested_names else ())) for name in ("a", "b")}
+    assert publishable_epochs(outputs) == {name: 4 if name in requested_names else 1 for name in outputs}

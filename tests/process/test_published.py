@@ -57,8 +57,8 @@ def check_equal(chain: Chain, folder: Path, kind: str, lateness: str | None) -> 
     chain.drain()
     folder.mkdir()
     handles = {pipeline.name: handle for pipeline, handle in zip(chain.made, chain.handles, strict=True)}
-    for name, wanted in chain.expected(folder, kind, lateness).items():
-        assert rows(handles[name]) == wanted, (name, chain.done)
+    for name, expected_rows in chain.expected(folder, kind, lateness).items():
+        assert rows(handles[name]) == expected_rows, (name, chain.done)
 
 
 @pytest.mark.parametrize(("kind", "seed"), FEW + MANY)
@@ -124,7 +124,7 @@ class Pair:
         self.landed += 1
         folder = self.folder / "landing" / "clicks"
         folder.mkdir(parents=True, exist_ok=True)
-        lines = (f'{{"k": "{k}", "v": {v}, "at": "2026-01-01T{at}:00Z"}}\n' for k, v, at in records)
+        lines = (f'{{"k": "{k}", "v": {v}, "at": "2026-01-01T{moment}:00Z"}}\n' for k, v, moment in records)
         (folder / f"{self.landed:03}.jsonl").write_text("".join(lines))
         self.upstream.run()
 
@@ -175,9 +175,9 @@ def test_a_reader_begins_with_rows_and_goes_on_with_panes(pair: Pair) -> None:
     newest = line(pair.upstream)[0]
     assert (pair.at.snapshot, pair.at.epoch, pair.at.name) == (newest, 3, "first")
     assert pair.at.watermark == pair.at.reached == hr_instant("2026-01-01T00:43:00Z")
-    before = line(pair.reader)
+    line_before = line(pair.reader)
     pair.read()  # nothing is new
-    assert line(pair.reader) == before
+    assert line(pair.reader) == line_before
 
 
 def hr_instant(text: str) -> int:
@@ -190,10 +190,10 @@ def test_what_is_rolled_back_is_taken_back_and_counts_again(pair: Pair) -> None:
     pair.land(("a", 1, "00:01"))
     pair.land(("a", 2, "00:12"))
     assert pair.read() == [(0, 3, 2)]
-    reached = pair.at.reached
+    reached_moment = pair.at.reached
     pair.upstream.rollback(to=line(pair.upstream)[1])
     assert pair.read() == [(0, 1, 1)]
-    assert (pair.read_as[-1], pair.at.reached, pair.at.is_behind) == (StepKind.DIFFERENCE, reached, True)
+    assert (pair.read_as[-1], pair.at.reached, pair.at.is_behind) == (StepKind.DIFFERENCE, reached_moment, True)
     pair.upstream.run()
     assert pair.read() == [(0, 3, 2)]
     assert (pair.read_as[-1], pair.at.is_behind) == (StepKind.AGAIN, False)
@@ -216,8 +216,8 @@ def test_a_replay_of_a_reader_reads_what_it_has_read(pair: Pair) -> None:
     pair.upstream.run()
     pair.read()
     pair.reader.run(mode="replay", branch="again", from_branch="main", publish=False)
-    compared = pair.reader.diff(MAIN, "again").output.rows
-    assert (compared.after, compared.differing + compared.reissued) == (1, 0)
+    compared_diff = pair.reader.diff(MAIN, "again").output.rows
+    assert (compared_diff.after, compared_diff.differing + compared_diff.reissued) == (1, 0)
 
 
 def test_a_window_that_has_expired_stops_the_reader_which_says_how_to_go_on(pair: Pair) -> None:
@@ -228,10 +228,10 @@ def test_a_window_that_has_expired_stops_the_reader_which_says_how_to_go_on(pair
     pair.land(("a", 4, "05:00"))
     assert pair.read() == [(0, 3, 2), (5, 4, 1)]
     pair.upstream.rollback(to=line(pair.upstream)[2])
-    before = line(pair.reader)
+    line_before = line(pair.reader)
     with pytest.raises(UpstreamMovedError, match=rf"1 element of .* `headrace recover reader {first}`; or compute"):
         pair.reader.run()
-    assert line(pair.reader) == before
+    assert line(pair.reader) == line_before
     pair.reader.recover(first)
     assert pair.read() == [(0, 1, 1)]
     pair.upstream.run()
@@ -297,18 +297,18 @@ def test_an_expiry_upstream_keeps_what_readers_may_read_again(pair: Pair) -> Non
         pair.land(("a", 1 << number, f"00:{number:02}"))
         if number == 1:
             pair.read()
-    consumed = pair.at.snapshot
-    expired = [pair.upstream.expire(keep_last=1) for _ in range(2)]
-    assert (expired[-1].kept, expired[-1].readers) == (3, ("reader.source",))
-    assert [(one.name, one.unread) for one in expired[-1].behind] == [("reader.source", 2)]
+    consumed_snapshot = pair.at.snapshot
+    expiries = [pair.upstream.expire(keep_last=1) for _ in range(2)]
+    assert (expiries[-1].kept, expiries[-1].readers) == (3, ("reader.source",))
+    assert [(one.name, one.unread) for one in expiries[-1].behind] == [("reader.source", 2)]
     assert pair.read() == [(0, 15, 1)]
     up_to_date = pair.upstream.expire(keep_last=1, dry_run=True)
     assert (up_to_date.readers, up_to_date.behind) == (("reader.source",), ())
     pair.reader.expire(keep_last=1)  # lets go of what its older snapshot had consumed
     [pair.upstream.expire(keep_last=1) for _ in range(2)]
-    assert consumed not in line(pair.upstream)
-    (held,) = read_holds(LocalStore(pair.folder), "first")
-    assert held.snapshots == (pair.at.snapshot,)
+    assert consumed_snapshot not in line(pair.upstream)
+    (hold,) = read_holds(LocalStore(pair.folder), "first")
+    assert hold.snapshots == (pair.at.snapshot,)
 
 
 @set_sizes(kept_results=2)
@@ -319,8 +319,8 @@ def test_what_runs_of_readers_leave_is_bounded(pair: Pair) -> None:
         pair.read()
         for handle in (pair.upstream, pair.reader):
             handle.expire(keep_last=1)
-        listed = [info.path.split("/") for info in LocalStore(pair.folder).list("") if info.path.count("/") > 1]
-        kinds = Counter("/".join(path[:2]) for path in listed if path[0] != "landing")
+        listed_parts = [info.path.split("/") for info in LocalStore(pair.folder).list("") if info.path.count("/") > 1]
+        kinds = Counter("/".join(path[:2]) for path in listed_parts if path[0] != "landing")
         left.append({kind: count for kind, count in kinds.items() if kind.split("/")[1] not in ("log", "data")})
     assert left[5] == left[6] == left[7] == left[8]
     assert {left[8]["first/runs"], left[8]["reader/runs"]} <= {2, 3}
@@ -372,12 +372,12 @@ def test_a_hold_that_cannot_be_read_hides_nothing_else_and_is_put_again(pair: Pa
     assert (problem.path, problem.needed_by) == (path, "every expiry")
     (unseen,) = neighbours_of(RootStores(store), "first").unseen
     assert problem.remedy in unseen.why
-    assert {at.name for at in read_lineage(store, ["first", "reader"]).heads} == {"first", "reader"}
+    assert {head_moment.name for head_moment in read_lineage(store, ["first", "reader"]).heads} == {"first", "reader"}
     assert read_lineage(store, ["first"]).searched.unseen == (unseen,)
     if mend == "run":
         assert pair.read() == [(0, 15, 1)]
-        (mended,) = read_holds(store, "first")
-        assert mended == replace(hold, snapshots=(*hold.snapshots, pair.at.snapshot))
+        (mended_hold,) = read_holds(store, "first")
+        assert mended_hold == replace(hold, snapshots=(*hold.snapshots, pair.at.snapshot))
     elif mend == "expire":
         pair.reader.expire(keep_last=100)
         assert read_holds(store, "first") == [hold]
@@ -434,17 +434,17 @@ def discarding(pair: Pair) -> None:
 def test_columns_that_get_the_names_of_others_upstream_are_read_again(pair: Pair) -> None:
     """What was read under the names that they had before is taken back, also where only panes tell what that was."""
     discarding(pair)
-    before = upstream_of("discarding")
-    root, s = hr.open(pair.folder.as_uri()), before.what["s"]
+    reader_before = upstream_of("discarding")
+    root, s = hr.open(pair.folder.as_uri()), reader_before.what["s"]
     pair.land(("a", 8, "00:01"))
     assert pair.read() == [(0, 8, 1)]
-    more = replace(before, what={"s": s, "n": hr.count()})
-    between = replace(before, what={"x": s, "y": hr.count()}, renamed={"s": "x", "n": "y"})
-    swapped = replace(before, what={"n": s, "s": hr.count()}, renamed={"x": "n", "y": "s"})
+    more = replace(reader_before, what={"s": s, "n": hr.count()})
+    pipeline_between = replace(reader_before, what={"x": s, "y": hr.count()}, renamed={"s": "x", "n": "y"})
+    swapped_pipeline = replace(reader_before, what={"n": s, "s": hr.count()}, renamed={"x": "n", "y": "s"})
     root[more].backfill(promote=True)
     assert pair.read() == [(0, 8, 1)]
-    for changed in (between, swapped):
-        pair.upstream = root[changed]
+    for changed_pipeline in (pipeline_between, swapped_pipeline):
+        pair.upstream = root[changed_pipeline]
         pair.land(("a", 8, "00:02"))
     assert pair.read() == [(0, 3, 3)]  # each pane is of one record
 
@@ -491,22 +491,22 @@ def test_rows_are_compared_where_panes_between_have_expired(pair: Pair) -> None:
 
 def test_an_output_that_catches_up_drops_nothing_of_what_was_taken_back(pair: Pair) -> None:
     own: dict[str, Any] = {"where": hr.FixedWindows("1h"), "when": FINE}
-    mended = pair.folder / "mended"
-    broken = col("s").combine(Fragile(str(mended), least=16, most=16))
+    mended_path = pair.folder / "mended"
+    broken_sum = col("s").combine(Fragile(str(mended_path), least=16, most=16))
     outputs = {
         "long": hr.Output(what={"sum": col("s").sum()}, how=hr.retracting(None), **own),
-        "short": hr.Output(what={"sum": broken}, how=hr.retracting("0s"), **own),
+        "short": hr.Output(what={"sum": broken_sum}, how=hr.retracting("0s"), **own),
     }
     source = hr.published("first", {"s": int})
     pair.reader = hr.open(pair.folder.as_uri())[hr.Pipeline("reader", source, outputs=outputs, executor="local")]
     pair.land(("a", 1, "00:01"))
     pair.reader.run()
-    for value, at in ((16, "00:12"), (4, "05:00")):
-        pair.land(("a", value, at))
+    for value, minute in ((16, "00:12"), (4, "05:00")):
+        pair.land(("a", value, minute))
         pair.reader.run()
     pair.upstream.rollback(to=line(pair.upstream)[2])
     pair.reader.run()
-    mended.touch()
+    mended_path.touch()
     result = pair.reader.run()
     assert [row[0] for row in rows(pair.reader["long"])] == [1]
     assert [row[0] for row in rows(pair.reader["short"])] == [1]
@@ -548,9 +548,9 @@ def test_one_of_several_outputs_is_read(tmp_path: Path) -> None:
     pair.upstream.backfill(output="sums", promote=True)
     pair.upstream.run()
     assert pair.read() == [(0, 7, 2)]
-    alone = hr.Pipeline("alone", hr.published("first", {"s": int}), how=hr.retracting("1h"), **HOURLY)
+    own_pipeline = hr.Pipeline("alone", hr.published("first", {"s": int}), how=hr.retracting("1h"), **HOURLY)
     with pytest.raises(UnknownOutputError, match="has the outputs counts, sums"):
-        hr.open(tmp_path.as_uri())[alone].run()
+        hr.open(tmp_path.as_uri())[own_pipeline].run()
 
 
 def test_several_pipelines_are_united(pair: Pair) -> None:
@@ -575,15 +575,15 @@ def test_what_main_was_before_a_promotion_can_still_be_gone_back_to(pair: Pair) 
     for number in range(3):
         pair.land(("a", 1, f"00:{number}1"))
         pair.read()
-    before = line(pair.reader)
+    line_before = line(pair.reader)
     pair.reader.backfill(promote=True)
     pair.land(("a", 1, "00:41"))
     pair.read()
-    assert before[1] not in line(pair.reader)
+    assert line_before[1] not in line(pair.reader)
     for _ in range(2):
         pair.reader.expire(keep_last=20)
         pair.upstream.expire(keep_last=1)
-    pair.reader.rollback(to=before[1])
+    pair.reader.rollback(to=line_before[1])
     assert pair.read() == [(0, 4, 4)]
 
 
@@ -629,8 +629,8 @@ def test_an_upstream_that_has_ended_and_begins_again_is_taken_back_or_stops_the_
 
 
 def test_a_parked_output_that_cannot_take_back_holds_no_other_one(tmp_path: Path) -> None:
-    mended = tmp_path / "mended"
-    fragile = {"s": col("s").combine(Fragile(str(mended), "add", least=100))}
+    mended_path = tmp_path / "mended"
+    fragile = {"s": col("s").combine(Fragile(str(mended_path), "add", least=100))}
     hours: dict[str, Any] = {"where": hr.FixedWindows("1h"), "when": FINE}
     outputs = {
         "good": hr.Output(what={"s": col("s").sum()}, how=hr.retracting(None), **hours),
@@ -644,7 +644,7 @@ def test_a_parked_output_that_cannot_take_back_holds_no_other_one(tmp_path: Path
         pair.reader.run()
     pair.upstream.rollback(to=line(pair.upstream)[-1])
     pair.reader.run()
-    mended.touch()
+    mended_path.touch()
     pair.upstream.run()
     result = pair.reader.run()
 
@@ -675,17 +675,19 @@ def test_a_reader_that_may_not_write_there_says_what_may_happen(pair: Pair) -> N
 )
 def test_columns_are_those_that_are_published(pair: Pair, schema: dict[str, Any], problem: str) -> None:
     pair.land(("a", 1, "00:01"))
-    made = hr.Pipeline("other", hr.published("first", schema), what={"n": hr.count()}, where=hr.FixedWindows("1h"),
-                       executor="local")  # fmt: skip
+    upstream = hr.published("first", schema)
+    definition = hr.Pipeline("other", upstream, what={"n": hr.count()}, where=hr.FixedWindows("1h"), executor="local")
     with pytest.raises(UpstreamPanesError, match=problem):
-        hr.open(pair.folder.as_uri())[made].run()
+        hr.open(pair.folder.as_uri())[definition].run()
 
 
-@pytest.mark.parametrize("having", [None, col("s") < 100])
-def test_panes_that_would_count_twice_are_refused(having: Any, pair: Pair) -> None:
+@pytest.mark.parametrize("condition", [None, col("s") < 100])
+def test_panes_that_would_count_twice_are_refused(condition: Any, pair: Pair) -> None:
     own: dict[str, Any] = {"where": hr.FixedWindows("10m"), "when": FINE, "how": hr.accumulating("1h")}
-    refined = hr.Pipeline("first", CLICKS, key="k", what={"s": col("v").sum()}, having=having, executor="local", **own)
-    pair.upstream = hr.open(pair.folder.as_uri(), create=True)[refined]
+    refined_pipeline = hr.Pipeline(
+        "first", CLICKS, key="k", what={"s": col("v").sum()}, having=condition, executor="local", **own
+    )
+    pair.upstream = hr.open(pair.folder.as_uri(), create=True)[refined_pipeline]
     pair.land(("a", 1, "00:01"))
     with pytest.raises(UpstreamPanesError, match=r"accumulates, and a window may have several panes"):
         pair.reader.run()
@@ -711,9 +713,9 @@ def test_mistakes_are_found_when_it_is_built() -> None:
         with pytest.raises(PipelineError, match=problem):
             hr.published(name, schema)
     assert set(hr.published("first", first).source.schema) >= {"k", "s", "n", "window_start", "is_retraction"}
-    once = {"deduplicate": hr.Deduplicate("s", "1d"), "how": hr.retracting(None), **HOURLY}
+    parts_once = {"deduplicate": hr.Deduplicate("s", "1d"), "how": hr.retracting(None), **HOURLY}
     with pytest.raises(PipelineError, match="deduplicate: what input source reads can be taken back and come again"):
-        hr.Pipeline("reader", hr.published("first", first), **once)
+        hr.Pipeline("reader", hr.published("first", first), **parts_once)
     sessions = hr.Sessions("10m")
     with pytest.raises(PipelineError, match="windows that"):
         hr.Pipeline("reader", hr.published("first", first), what={"n": hr.count()}, where=sessions, executor="local")

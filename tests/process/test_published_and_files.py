@@ -101,18 +101,20 @@ class Mixture:
             panes = self.handles[0].panes().to_arrow().to_pylist()
         else:
             panes = [row | {"is_retraction": False} for row in self.handles[0].current().to_arrow().to_pylist()]
-        given = [(pane["k"], pane["s"] * (-1 if pane["is_retraction"] else 1), pane["pane_time"]) for pane in panes]
+        given_rows = [
+            (pane["k"], pane["s"] * (-1 if pane["is_retraction"] else 1), pane["pane_time"]) for pane in panes
+        ]
         for file in (self.root / "landing" / "gifts").glob("*.jsonl"):
             for line in file.read_text().splitlines():
                 gift = json.loads(line)
-                given.append((gift["k"], gift["s"], datetime.fromisoformat(gift["at"])))
-        return given
+                given_rows.append((gift["k"], gift["s"], datetime.fromisoformat(gift["at"])))
+        return given_rows
 
     def expected(self) -> tuple[dict[Place, int], dict[Place, int]]:
         """Sum and number of that by key and hour."""
         sums, numbers = Counter[Place](), Counter[Place]()
-        for key, value, at in self.given():
-            place = key, at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        for key, value, moment in self.given():
+            place = key, moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
             sums[place] += value
             numbers[place] += 1
         return dict(sums), dict(numbers)
@@ -129,8 +131,8 @@ def test_rows_are_those_of_both_inputs(kind: str, seed: int, tmp_path: Path) -> 
     mixture.land_gifts()
     mixture.drain()
     rows = mixture.handles[1].current().to_arrow().to_pylist()
-    shown = [{(row["k"], row["window_start"]): row[name] for row in rows} for name in ("s", "n")]
-    assert shown == [*mixture.expected()], mixture.chain.done
+    shown_rows = [{(row["k"], row["window_start"]): row[name] for row in rows} for name in ("s", "n")]
+    assert shown_rows == [*mixture.expected()], mixture.chain.done
 
 
 def test_a_backfill_is_promoted_though_nothing_is_published_any_more(tmp_path: Path) -> None:
@@ -142,9 +144,13 @@ def test_a_backfill_is_promoted_though_nothing_is_published_any_more(tmp_path: P
     both = mixture.handles[1].current().to_arrow().num_rows
     mixture.handles[0].rollback(to="beginning")
     mixture.handles[1].backfill(promote=True)
-    shown = {(row["k"], row["window_start"]): row["s"] for row in mixture.handles[1].current().to_arrow().to_pylist()}
-    assert 0 < len(shown) <= both
-    assert shown == mixture.expected()[0]
+    shown_rows = {
+        (row["k"], row["window_start"]): row["s"] for row in mixture.handles[1].current().to_arrow().to_pylist()
+    }
+    assert 0 < len(shown_rows) <= both
+    assert shown_rows == mixture.expected()[0]
     mixture.drain()
-    shown = {(row["k"], row["window_start"]): row["s"] for row in mixture.handles[1].current().to_arrow().to_pylist()}
-    assert shown == mixture.expected()[0]
+    shown_rows = {
+        (row["k"], row["window_start"]): row["s"] for row in mixture.handles[1].current().to_arrow().to_pylist()
+    }
+    assert shown_rows == mixture.expected()[0]

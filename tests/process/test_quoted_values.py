@@ -45,11 +45,11 @@ def test_a_run_that_failed_of_a_record_is_told_without_it(tmp_path: Any) -> None
 
 
 def test_an_output_that_is_parked_of_a_record_is_told_without_it(tmp_path: Any) -> None:
-    sums, counts = (hr.Output(what={"n": made}, **OF) for made in (col("n").sum(), hr.count()))
+    sums, counts = (hr.Output(what={"n": aggregate}, **OF) for aggregate in (col("n").sum(), hr.count()))
     summary, result = ran((tmp_path / "root").as_uri(), outputs={"sums": sums, "counts": counts})
     assert summary.state is PipelineState.PARKED
-    (parked,) = (line.parked for line in summary.outputs if line.parked is not None)
-    assert (parked.code, parked.message, parked.since) == ("data.integer_overflow", NOT_SHOWN, 0)
+    (parked_output,) = (line.parked for line in summary.outputs if line.parked is not None)
+    assert (parked_output.code, parked_output.message, parked_output.since) == ("data.integer_overflow", NOT_SHOWN, 0)
     assert result["outputs"]["sums"]["parked"]["message"] == NOT_SHOWN
     assert SECRET not in json.dumps([summary.to_json(), result])
 

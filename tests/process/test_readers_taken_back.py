@@ -24,8 +24,10 @@ def pipeline(**more: object) -> hr.Pipeline:
     common = {"key": "k", "where": hr.FixedWindows("1h"), "when": hr.on_update(), "how": hr.retracting("1d")}
     sums = hr.Output(what={"s": col("v").sum()}, expectations=[MOST], **common)
     counts = hr.Output(what={"n": hr.count()}, **common)
-    below = hr.Output(of="sums", what={"s": col("s").sum()}, **common)
-    return hr.Pipeline("p", source, outputs={"sums": sums, "counts": counts, "below": below}, executor="local", **more)
+    output_below = hr.Output(of="sums", what={"s": col("s").sum()}, **common)
+    return hr.Pipeline(
+        "p", source, outputs={"sums": sums, "counts": counts, "below": output_below}, executor="local", **more
+    )
 
 
 class Root:
@@ -55,15 +57,19 @@ class Root:
         return dict(self.handle.catalog.head().refs)
 
     def seen(self) -> dict[str, str]:
-        return {ref.removeprefix("published/"): at for ref, at in self.refs.items() if ref.startswith("published")}
+        return {
+            ref.removeprefix("published/"): snapshot
+            for ref, snapshot in self.refs.items()
+            if ref.startswith("published")
+        }
 
     def sums(self) -> list[int]:
         return [row["s"] for row in self.handle["sums"].current().to_arrow().to_pylist()]
 
     def is_good(self, output: str, after: str | None, until: str) -> bool:
         """Whether there is a good audit of exactly that range."""
-        found = read_audit(self.handle.catalog.store, "p", after, until, output)
-        return found is not None and found.success
+        audit = read_audit(self.handle.catalog.store, "p", after, until, output)
+        return audit is not None and audit.success
 
 
 @pytest.fixture
@@ -73,14 +79,14 @@ def root(tmp_path: Path) -> Root:
 
 def test_a_rollback_to_a_refused_epoch_leaves_readers_what_they_saw(root: Root) -> None:
     good, bad = root.run(10), root.run(1000)
-    mended = root.run(-990)
-    assert root.seen() == dict.fromkeys(("sums", "counts", "below"), mended)
+    mended_result = root.run(-990)
+    assert root.seen() == dict.fromkeys(("sums", "counts", "below"), mended_result)
     given_up = root.handle.rollback(to=bad, dry_run=True)
     assert given_up.moves == {
-        "main": (mended, bad),
-        "published/sums": (mended, good),
-        "published/counts": (mended, bad),
-        "published/below": (mended, good),
+        "main": (mended_result, bad),
+        "published/sums": (mended_result, good),
+        "published/counts": (mended_result, bad),
+        "published/below": (mended_result, good),
     }
     assert [line for line in given_up.told if "readers of sums go back to" in line and f"p.sums {bad}`" in line]
     entry = root.handle.rollback(to=bad)
@@ -116,8 +122,8 @@ def test_a_recovery_to_a_refused_epoch_leaves_readers_what_they_saw(root: Root) 
 def test_an_epoch_within_a_run_was_never_seen(root: Root) -> None:
     """Its rows are right with those of the next epoch, and only so were they audited."""
     first, last = root.run(10), root.run(1000, -990)
-    within = next(epoch.snapshot_id for epoch in root.handle.catalog.ancestry(last) if epoch.epoch == 1)
-    root.handle.rollback(to=within)
+    snapshot_within = next(epoch.snapshot_id for epoch in root.handle.catalog.ancestry(last) if epoch.epoch == 1)
+    root.handle.rollback(to=snapshot_within)
     assert root.seen() == dict.fromkeys(("sums", "counts", "below"), first)
     assert root.sums() == [10]
 
@@ -126,7 +132,7 @@ def test_what_nobody_could_see_is_released_first(tmp_path: Path) -> None:
     root = Root(tmp_path, pipeline())
     last = root.run(1000, -990)
     first = next(epoch.snapshot_id for epoch in root.handle.catalog.ancestry(last) if epoch.epoch == 0)
-    for go_back in (root.handle.recover, lambda to: root.handle.rollback(to=to)):
+    for go_back in (root.handle.recover, lambda target: root.handle.rollback(to=target)):
         with pytest.raises(RefusedError, match=rf"`headrace release p\.sums {first}`.* with --message WHY"):
             go_back(first)
     assert root.seen() == dict.fromkeys(("sums", "counts", "below"), last)

@@ -42,14 +42,17 @@ def consumed(handle: PipelineHandle) -> dict[str, str | None]:
     """The snapshots of others that the head has consumed, by input."""
     catalog = handle._catalog
     manifest = catalog.manifest(catalog.head().refs[MAIN])
-    return {name: at.snapshot for name, at in upstreams_of(manifest).items()}
+    return {name: snapshot.snapshot for name, snapshot in upstreams_of(manifest).items()}
 
 
 def is_one_cut(handles: list[PipelineHandle]) -> bool:
     """Whether each has consumed only what is published of the pipeline before it."""
     for upstream, reader in pairwise(handles):
-        published = upstream._catalog.head().refs[PUBLISHED]
-        if not all(at is not None and upstream._catalog.is_ancestor(at, published) for at in consumed(reader).values()):
+        published_snapshot = upstream._catalog.head().refs[PUBLISHED]
+        if not all(
+            snapshot is not None and upstream._catalog.is_ancestor(snapshot, published_snapshot)
+            for snapshot in consumed(reader).values()
+        ):
             return False
     return True
 
@@ -73,14 +76,14 @@ class Grown:
         self._chains: dict[int, Chain] = {}
 
     def chain(self, seed: int) -> Chain:
-        live, kept = self._folder / f"{seed}", self._folder / f"{seed}-kept"
+        live, kept_folder = self._folder / f"{seed}", self._folder / f"{seed}-kept"
         if seed in self._chains:
             shutil.rmtree(live)
-            shutil.copytree(kept, live)  # with the times of files, of which local files have their ETags
+            shutil.copytree(kept_folder, live)  # with the times of files, of which local files have their ETags
         else:
             live.mkdir()
             self._chains[seed] = grown(live, seed)
-            shutil.copytree(live, kept)
+            shutil.copytree(live, kept_folder)
         chain = self._chains[seed]
         return replace(chain, random=copy(chain.random), done=[*chain.done])
 
@@ -116,24 +119,24 @@ def test_killed_at_a_move_the_same_call_goes_on(
 ) -> None:
     chain = chains.chain(0)
     first, second, third = chain.handles
-    to = line(first)[2]
-    cut = first.recovery_cut(to)
-    real, made = Catalog.rollback, [0]
+    target = line(first)[2]
+    cut = first.recovery_cut(target)
+    real, rollbacks_made = Catalog.rollback, [0]
 
     def rollback(self: Catalog, *args: Any, **options: Any) -> Any:
-        made[0] += 1
-        if made[0] == moves and not is_done:
+        rollbacks_made[0] += 1
+        if rollbacks_made[0] == moves and not is_done:
             raise Killed
         entry = real(self, *args, **options)
-        if made[0] == moves:
+        if rollbacks_made[0] == moves:
             raise Killed
         return entry
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Catalog, "rollback", rollback)
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "rollback", rollback)
         with pytest.raises(Killed):
-            first.recover(to, with_readers=True)
-    first.recover(to, with_readers=True)
+            first.recover(target, with_readers=True)
+    first.recover(target, with_readers=True)
     assert [head(second), head(third)] == [move.to for move in cut.moves[1:]]
     assert is_one_cut(chain.handles)
     second.run()
@@ -146,14 +149,14 @@ def test_killed_in_the_run_it_can_be_called_again(
 ) -> None:
     chain = chains.chain(0)
     first, second, third = chain.handles
-    to = line(first)[2]
-    with monkeypatch.context() as patched:
-        patched.setattr(PlannedPublish, "publish", killed)
+    target = line(first)[2]
+    with monkeypatch.context() as patch:
+        patch.setattr(PlannedPublish, "publish", killed)
         with pytest.raises(Killed):
-            first.recover(to, with_readers=True)
-    assert head(first) != to, "it had computed again, and published nothing"
+            first.recover(target, with_readers=True)
+    assert head(first) != target, "it had computed again, and published nothing"
     second.run()  # somebody reads on meanwhile
-    first.recover(to, with_readers=True)
+    first.recover(target, with_readers=True)
     assert is_one_cut(chain.handles)
     second.run()
     third.run()
@@ -171,16 +174,16 @@ def test_another_attempt_warns_of_a_reader_that_can_no_longer_follow(
     def rollback(self: Catalog, *args: Any, **given: Any) -> Any:
         return real(self, *args, **given) if self.pipeline == "first" else killed()
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Catalog, "rollback", rollback)
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "rollback", rollback)
         with pytest.raises(Killed):
             recover(chain.made[0], first.root, options)
-    before = [head(second), head(third)]
-    second._catalog.record_delivery(BeginDelivery("", "mail", str(before[0])))
+    heads_before = [head(second), head(third)]
+    second._catalog.record_delivery(BeginDelivery("", "mail", str(heads_before[0])))
     result = recover(chain.made[0], first.root, replace(options, run_id="two"))
     (warning,) = [line_ for line_ in result.warnings if "second cannot follow: " in line_]
     assert "sink mail" in warning
-    assert [head(second), head(third)] == before, "what reads it stays, too"
+    assert [head(second), head(third)] == heads_before, "what reads it stays, too"
 
 
 def test_of_a_diamond_the_last_fits_both_sides(tmp_path: Path) -> None:
@@ -204,20 +207,20 @@ def test_of_a_diamond_the_last_fits_both_sides(tmp_path: Path) -> None:
             second.run()
         last.run()
         chain.now += 70
-    to = line(first)[3]
-    cut = first.recovery_cut(to)
+    target = line(first)[3]
+    cut = first.recovery_cut(target)
     assert [move.pipeline.name for move in cut.moves] == ["first", "second", "both"]
-    first.recover(to, with_readers=True)
+    first.recover(target, with_readers=True)
     for name, upstream in (("source", first), ("sums", second)):
-        at, published = consumed(last)[name], upstream._catalog.head().refs[PUBLISHED]
-        assert at is not None and upstream._catalog.is_ancestor(at, published)
+        consumed_snapshot, published_snapshot = consumed(last)[name], upstream._catalog.head().refs[PUBLISHED]
+        assert consumed_snapshot is not None and upstream._catalog.is_ancestor(consumed_snapshot, published_snapshot)
     newer = line_before(last, cut.moves[2].head, cut.moves[2].to)
     assert newer and not all(fits(first, second, last, snapshot, cut) for snapshot in newer), "none that is newer fits"
     second.run()
     last.run()
-    after = rows(last)
+    rows_after = rows(last)
     last.backfill(promote=True)
-    assert rows(last) == after != []
+    assert rows(last) == rows_after != []
 
 
 def line_before(handle: PipelineHandle, newest: str | None, to: str | None) -> list[str]:
@@ -236,19 +239,19 @@ def fits(first: PipelineHandle, second: PipelineHandle, last: PipelineHandle, sn
 def test_a_reader_with_nothing_from_before_is_named_and_nothing_moves(chains: Grown, tmp_path: Path) -> None:
     chain = chains.chain(1)
     first, second, third = chain.handles
-    to = line(first)[2]
+    target = line(first)[2]
     second.rollback(to="beginning")
     second.run()
     third.run()
-    before = [head(handle) for handle in chain.handles]
-    (problem,) = [move for move in first.recovery_cut(to).moves if move.problem is not None]
+    heads_before = [head(handle) for handle in chain.handles]
+    (problem,) = [move for move in first.recovery_cut(target).moves if move.problem is not None]
     assert problem.pipeline.name == "second"
     assert "headrace backfill second --promote" in problem.in_words
     with pytest.raises(ReadersCannotFollowError, match=r"second cannot follow.*Nothing has moved"):
-        first.recover(to, with_readers=True)
-    assert [head(handle) for handle in chain.handles] == before
-    first.recover(to, with_readers=True, leave=["second"])
-    assert head(second) == before[1]
+        first.recover(target, with_readers=True)
+    assert [head(handle) for handle in chain.handles] == heads_before
+    first.recover(target, with_readers=True, leave=["second"])
+    assert head(second) == heads_before[1]
     second.backfill(promote=True)
     third.backfill(promote=True)
     check_equal(chain, tmp_path / "one", "retracting", "0s")
@@ -257,14 +260,14 @@ def test_a_reader_with_nothing_from_before_is_named_and_nothing_moves(chains: Gr
 def test_a_reader_that_may_not_be_written_is_said_and_others_go_back(chains: Grown) -> None:
     chain = chains.chain(0)
     first, second, third = chain.handles
-    to, before, newest = line(first)[2], head(second), head(third)
+    target, head_before, newest = line(first)[2], head(second), head(third)
 
     def deny(operation: Operation) -> Fault | None:
         return Fault.FAIL if operation.kind == "create" and operation.path.startswith("second/log/") else None
 
     with disturb_stores(deny):
-        result = chain.handles[0].recover(to, with_readers=True)
-    assert head(second) == before
+        result = chain.handles[0].recover(target, with_readers=True)
+    assert head(second) == head_before
     assert any("second could not go back" in warning and "on purpose" in warning for warning in result.warnings)
     assert head(third) != newest, "who reads it as well goes back to what it had of the first then"
 
@@ -272,13 +275,13 @@ def test_a_reader_that_may_not_be_written_is_said_and_others_go_back(chains: Gro
 def test_who_has_read_nothing_of_what_is_given_up_stays(chains: Grown) -> None:
     chain = chains.chain(1)
     first, second, third = chain.handles
-    before = [head(second), head(third)]
+    heads_before = [head(second), head(third)]
     chain.land()
     first.run()
     cut = first.recovery_cut(line(first)[1])
     assert [move.in_words.startswith("stays") for move in cut.moves] == [False, True, True]
     first.recover(line(first)[1], with_readers=True)
-    assert [head(second), head(third)] == before
+    assert [head(second), head(third)] == heads_before
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("retracting", 1), ("discarding", 2), *MANY])

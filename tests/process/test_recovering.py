@@ -55,26 +55,26 @@ class Empty:
 def test_another_attempt_keeps_what_the_first_has_replayed(tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     empty = Empty(root)
-    back, _ = empty.commit(), empty.commit()
-    recover(CLICKS, root, RunOptions("first", executor="local", snapshot=back, request="r"))
-    assert empty.main == back
-    replayed = empty.commit()
-    recover(CLICKS, root, RunOptions("second", executor="local", snapshot=back, request="r"))
-    assert empty.main == replayed
-    recover(CLICKS, root, RunOptions("another", executor="local", snapshot=back, request="s"))
-    assert empty.main == back
+    target, _ = empty.commit(), empty.commit()
+    recover(CLICKS, root, RunOptions("first", executor="local", snapshot=target, request="r"))
+    assert empty.main == target
+    replayed_snapshot = empty.commit()
+    recover(CLICKS, root, RunOptions("second", executor="local", snapshot=target, request="r"))
+    assert empty.main == replayed_snapshot
+    recover(CLICKS, root, RunOptions("another", executor="local", snapshot=target, request="s"))
+    assert empty.main == target
 
 
 def test_nothing_moves_for_a_pipeline_that_could_not_go_on(tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     empty = Empty(root)
-    back, head = empty.commit(), empty.commit()
+    target, head = empty.commit(), empty.commit()
     empty.catalog.publish(head, None)
     with pytest.raises(ChangedPipelineError, match="backfill"):
         recover(
             clicks(FixedWindows(timedelta(hours=2))),
             root,
-            RunOptions("changed", executor="local", snapshot=back),
+            RunOptions("changed", executor="local", snapshot=target),
         )
     assert empty.catalog.head().refs == {"main": head, "published": head}
 

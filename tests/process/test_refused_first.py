@@ -14,7 +14,7 @@ from tests.process.late_clicks import SESSIONS, START, Live, late_for_main, pipe
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"branch": "trial", "publish": True}, "readers see main"),
         ({"branch": "trial", "publish": True, "mode": Mode.BATCH}, "readers see main"),
@@ -24,8 +24,8 @@ from tests.process.late_clicks import SESSIONS, START, Live, late_for_main, pipe
         ({"mode": Mode.BATCH, "bytes_per_epoch": 2}, "all input as one epoch"),
     ],
 )
-def test_options_that_do_not_go_together(options: dict[str, object], said: str) -> None:
-    with pytest.raises(RunOptionsError, match=said):
+def test_options_that_do_not_go_together(options: dict[str, object], message: str) -> None:
+    with pytest.raises(RunOptionsError, match=message):
         RunOptions("run", **options)  # type: ignore[arg-type]
 
 
@@ -44,10 +44,10 @@ def promotes(live: Live, branch: str, *, since: float | None = None) -> None:
 def test_a_batch_on_a_branch_that_is_not_empty_claims_nothing(late: Live) -> None:
     late.process(mode=Mode.BATCH)  # nothing has landed: there is nothing to refuse
     late.land(("ann", 6.5, 1))
-    before = late.catalog.head()
+    head_before = late.catalog.head()
     with pytest.raises(RunOptionsError, match="takes all input at once"):
         late.process(mode=Mode.BATCH)
-    assert late.catalog.head() == before
+    assert late.catalog.head() == head_before
 
 
 @pytest.mark.slow
@@ -57,19 +57,19 @@ def test_a_backfill_that_could_not_be_promoted_computes_nothing(late: Live) -> N
     late.catalog.fork("lost", late.refs()["main"])
     late.land(("ann", 6.5, 1))
     late.process()
-    before = late.catalog.head()
+    head_before = late.catalog.head()
     with pytest.raises(PatchedSinceError, match="a backfill of clicks that is promoted and begins with snapshot"):
         promotes(late, "new", since=5)
     with pytest.raises(InputEndedError):
         promotes(late, "batch")
-    assert late.catalog.head() == before
+    assert late.catalog.head() == head_before
     first = next(each.snapshot_id for each in late.catalog.ancestry(late.refs()["main"]) if each.epoch == 0)
     late.catalog.release(first, "looked at")
     late.catalog.rollback("main", first, "back")
-    before = late.catalog.head()
+    head_before = late.catalog.head()
     with pytest.raises(ForkGivenUpError):
         promotes(late, "lost")
-    assert late.catalog.head() == before
+    assert late.catalog.head() == head_before
     promotes(late, "whole")
     late.history.promote("whole")
     late.check()
@@ -92,9 +92,9 @@ def test_what_is_advised_where_main_was_patched_since_can_be_done(tmp_path: Path
     assert "range" not in live.catalog.head().generations
     assert ("`headrace promote clicks range --patch`" in str(new.value)) == (not is_merging)
     live.backfill("range", since=5)
-    with pytest.raises(PatchedSinceError, match=r"branch range of clicks continues from snapshot") as there:
+    with pytest.raises(PatchedSinceError, match=r"branch range of clicks continues from snapshot") as refusal:
         live.history.promote("range")
-    assert ("`headrace promote clicks range --patch`" in str(there.value)) == (not is_merging)
+    assert ("`headrace promote clicks range --patch`" in str(refusal.value)) == (not is_merging)
     if is_merging:
         live.write(1, ("ann", 0.1, 50))
         promotes(live, "again")

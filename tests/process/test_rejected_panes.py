@@ -39,8 +39,10 @@ def test_panes_with_a_null_key_are_dead_letters_of_every_later_aggregation(execu
     (tmp_path / "landing/clicks" / "part-00001a.jsonl").write_text(json.dumps(with_null[0]) + "\n")
     result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"), now=lambda: NOW)
     dead = read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
-    found = Counter((row["epoch"], row["input"], row["reason"], *essence(json.loads(row["raw"]))) for row in dead)
-    assert found == Counter(expected(pipeline, [records(0), records(1), with_null, records(2)]))
+    rejected_counts = Counter(
+        (row["epoch"], row["input"], row["reason"], *essence(json.loads(row["raw"]))) for row in dead
+    )
+    assert rejected_counts == Counter(expected(pipeline, [records(0), records(1), with_null, records(2)]))
     assert {row["input"] for row in dead} == {"source", "aggregation 1", "aggregation 2"}
     assert all((row["file"] is None) == (row["input"] != "source") for row in dead)
     signs = Counter(json.loads(row["raw"])["is_retraction"] for row in dead if row["input"] == "aggregation 1")
@@ -50,17 +52,17 @@ def test_panes_with_a_null_key_are_dead_letters_of_every_later_aggregation(execu
 
 def expected(pipeline: Pipeline, files: list[list[dict[str, Any]]]) -> list[tuple[Any, ...]]:
     """What the reference rejects."""
-    given = [[{**row, "at": to_instant(datetime.fromisoformat(row["at"]))} for row in rows] for rows in files]
-    results = run_pipeline(pipeline, [Epoch(to_instant(NOW), rows) for rows in given])
+    given_rows = [[{**row, "at": to_instant(datetime.fromisoformat(row["at"]))} for row in rows] for rows in files]
+    results = run_pipeline(pipeline, [Epoch(to_instant(NOW), rows) for rows in given_rows])
     return [
         (
             epoch,
-            f"aggregation {rejected.stage}" if rejected.stage else "source",
-            f"key is null: {rejected.column}",
-            *essence(rejected.record),
+            f"aggregation {rejection.stage}" if rejection.stage else "source",
+            f"key is null: {rejection.column}",
+            *essence(rejection.record),
         )
         for epoch, result in enumerate(results)
-        for rejected in result.rejected
+        for rejection in result.rejected
     ]
 
 

@@ -70,9 +70,11 @@ class Released:
 
     def recover(self, snapshot: str | None = None) -> AuditOutcome:
         options = RunOptions("recover", snapshot=snapshot or self.good, publish=True)
-        done = self.executor.recover(self.pipeline, self.root, options)
-        assert done.audit is not None
-        outcome = read_audit(self.catalog.store, self.pipeline.name, done.audit.from_snapshot, done.audit.to_snapshot)
+        result = self.executor.recover(self.pipeline, self.root, options)
+        assert result.audit is not None
+        outcome = read_audit(
+            self.catalog.store, self.pipeline.name, result.audit.from_snapshot, result.audit.to_snapshot
+        )
         assert outcome is not None
         return outcome
 
@@ -132,8 +134,8 @@ def test_a_release_whose_rows_are_lost_asks_again(released: Released, tmp_path: 
 
 def test_a_person_who_rolls_back_takes_the_release_back(released: Released) -> None:
     history = PipelineHandle(released.catalog)
-    (told,) = history.rollback(to=released.good, dry_run=True).told
-    assert told.startswith(f"the release by log entry {released.entry} (ada: he is rich) ends")
+    (reported_line,) = history.rollback(to=released.good, dry_run=True).told
+    assert reported_line.startswith(f"the release by log entry {released.entry} (ada: he is rich) ends")
     history.rollback(to=released.good, message="ada: he is not")
     assert releases_that_hold(released.catalog) == []
     with pytest.raises(AuditFailedError):
@@ -144,12 +146,12 @@ def test_a_person_who_rolls_back_takes_the_release_back(released: Released) -> N
 
 
 def test_rolling_back_to_after_the_release_leaves_it(released: Released, tmp_path: Path) -> None:
-    kept = released.refs["main"]
+    kept_snapshot = released.refs["main"]
     land(tmp_path, 3, 4)
     released.run("after")
     history = PipelineHandle(released.catalog)
-    assert history.rollback(to=kept, dry_run=True).told == ()
-    history.rollback(to=kept)
+    assert history.rollback(to=kept_snapshot, dry_run=True).told == ()
+    history.rollback(to=kept_snapshot)
     released.recover()
     assert released.readers_see_all
 
@@ -162,7 +164,7 @@ def test_a_backfill_keeps_the_decision(executor: Executed, released: Released) -
 
 def test_another_definition_asks_again(executor: Executed, released: Released) -> None:
     more = {**PIPELINE.what, "least": PIPELINE.what["spent"]}
-    changed = replace(PIPELINE, what=more)
-    done = executor.backfill(changed, released.root, RunOptions("anew", branch="anew"))
-    assert done.audit is not None
-    assert not done.audit.success
+    changed_pipeline = replace(PIPELINE, what=more)
+    result = executor.backfill(changed_pipeline, released.root, RunOptions("anew", branch="anew"))
+    assert result.audit is not None
+    assert not result.audit.success

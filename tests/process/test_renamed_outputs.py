@@ -32,8 +32,8 @@ class Shop:
 
     def pipeline(self, outputs: dict[str, hr.Output] | None = None, **more: Any) -> hr.Pipeline:
         source = hr.json("landing/o", {"shop": str, "price": int, "at": datetime}, max_files=1)
-        given = more if outputs is None else {"outputs": outputs, **more}
-        return hr.Pipeline("shop", source.event_time("at", bound="10m"), executor="local", **given)
+        parts = more if outputs is None else {"outputs": outputs, **more}
+        return hr.Pipeline("shop", source.event_time("at", bound="10m"), executor="local", **parts)
 
     def run(self, made: hr.Pipeline, price: int | None = None) -> str:
         """Lands a file and runs; the head of main."""
@@ -53,7 +53,9 @@ class Shop:
 
     def seen(self) -> dict[str, str]:
         """What readers see of each output, and sinks have got."""
-        return {ref: at for ref, at in self.refs.items() if ref not in {"main"} and not ref.startswith("tags/")}
+        return {
+            ref: snapshot for ref, snapshot in self.refs.items() if ref not in {"main"} and not ref.startswith("tags/")
+        }
 
     def parked(self) -> set[str]:
         return {*StoredProgress.from_manifest(self.handle.show("main")).parked}
@@ -102,8 +104,8 @@ def test_readers_and_sinks_go_back_to_the_names_of_before(shop: Shop) -> None:
 @pytest.mark.parametrize("way", ["rollback", "recover", "step back"])
 def test_the_only_output_loses_the_name_that_it_got(shop: Shop, way: str) -> None:
     first = shop.run(shop.pipeline(key="shop", what=SALES, where=hr.FixedWindows("1h"), **EARLY))
-    named = shop.pipeline({"v": hours(formerly="")})
-    last = shop.run(named)
+    named_pipeline = shop.pipeline({"v": hours(formerly="")})
+    last = shop.run(named_pipeline)
     assert shop.seen() == {"published/v": last}
     catalog = shop.handle.catalog
     if way == "rollback":
@@ -120,8 +122,8 @@ def test_the_only_output_loses_the_name_that_it_got(shop: Shop, way: str) -> Non
     check_catalog(catalog.store, "shop")
 
 
-@pytest.mark.parametrize("mended", ["with the name", "before the name"])
-def test_what_is_parked_catches_up_though_what_it_reads_has_another_name(shop: Shop, mended: str) -> None:
+@pytest.mark.parametrize("is_mended", ["with the name", "before the name"])
+def test_what_is_parked_catches_up_though_what_it_reads_has_another_name(shop: Shop, is_mended: str) -> None:
     """It stands at a snapshot where that has its old name; two renamings lie between."""
     works = shop.folder / "works"
     works.touch()
@@ -134,10 +136,10 @@ def test_what_is_parked_catches_up_though_what_it_reads_has_another_name(shop: S
     works.unlink()
     shop.run(made("hourly"))
     assert shop.parked() == {"daily"}
-    if mended == "with the name":
+    if is_mended == "with the name":
         works.touch()
     shop.run(made("hours", formerly="hourly"))
-    assert shop.parked() == ({"daily"} if mended == "before the name" else set())
+    assert shop.parked() == ({"daily"} if is_mended == "before the name" else set())
     shop.run(made("by_hour", formerly="hours"))
     works.touch()
     shop.run(made("by_hour", formerly="hours"))
@@ -160,12 +162,14 @@ def test_a_new_output_with_the_old_name_of_another_stands_for_itself(shop: Shop)
     works.unlink()
     shop.run(shop.pipeline({"hourly": hours(), "daily": fragile("hourly")}))
     assert shop.parked() == {"daily"}
-    doubled = hr.Output(key="shop", what={"sales": (col("price") * 2).sum()}, where=hr.FixedWindows("1h"), **EARLY)
+    doubled_output = hr.Output(
+        key="shop", what={"sales": (col("price") * 2).sum()}, where=hr.FixedWindows("1h"), **EARLY
+    )
     outputs = {"hours": hours(formerly="hourly"), "daily": fragile("hours")}
     shop.run(shop.pipeline(outputs))
-    shop.run(shop.pipeline({**outputs, "hourly": doubled}))
+    shop.run(shop.pipeline({**outputs, "hourly": doubled_output}))
     works.touch()
-    shop.run(shop.pipeline({**outputs, "hourly": doubled}))
+    shop.run(shop.pipeline({**outputs, "hourly": doubled_output}))
     assert shop.parked() == set()
     assert [row["sales"] for row in shop.rows("hours")] == [1, 2, 3, 4, 5]
     assert [row["sales"] for row in shop.rows("hourly")] == [2, 4, 6, 8, 10]
@@ -197,41 +201,44 @@ def test_a_dry_run_compares_a_renamed_output_with_what_its_readers_see(shop: Sho
     for output, sink in sinks.items():
         catalog.record_delivery(BeginDelivery(output, sink, first))
         catalog.record_delivery(EndDelivery(output, sink, first))
-    renamed, again = {"d": hours(formerly="a"), "b": days("d")}, {"c": hours(formerly="d"), "b": days("c")}
+    renamed_outputs, second_outputs = (
+        {"d": hours(formerly="a"), "b": days("d")},
+        {"c": hours(formerly="d"), "b": days("c")},
+    )
     if way == "forked":
         shop.handle.fork("main", "trial")
-        for outputs in (renamed, again, {"c": hours(), "a": days("c", formerly="b")}):
+        for outputs in (renamed_outputs, second_outputs, {"c": hours(), "a": days("c", formerly="b")}):
             shop.land()
             made(shop, outputs).run(branch="trial")
-        called, expected = {"c": "a", "a": "b"}, {"c": (3, 0), "a": (0, 1)}
+        former_names, expected = {"c": "a", "a": "b"}, {"c": (3, 0), "a": (0, 1)}
     else:
-        made(shop, renamed).backfill(branch="trial")
-        called, expected = {"d": "a", "b": "b"}, {"d": (0, 0), "b": (0, 0)}
+        made(shop, renamed_outputs).backfill(branch="trial")
+        former_names, expected = {"d": "a", "b": "b"}, {"d": (0, 0), "b": (0, 0)}
     rehearsal = shop.handle.promote("trial", dry_run=True)
     assert (changed(rehearsal), rehearsal.gone) == (expected, ())
-    shown = json.loads(headrace("promote", "shop", "trial", "--dry-run", "--root", root))["outputs"]
-    assert {name: own["output"]["rows"] for name, own in shown.items()} == {
+    shown_output = json.loads(headrace("promote", "shop", "trial", "--dry-run", "--root", root))["outputs"]
+    assert {name: own["output"]["rows"] for name, own in shown_output.items()} == {
         name: diff.output.rows.to_json() for name, diff in rehearsal.diffs.items()
     }
-    (output,) = {*called} - {*called.values()}
+    (output,) = {*former_names} - {*former_names.values()}
     own = rehearsal.diffs[output].output.rows
-    for before, after in (("published", "trial"), ("main", "trial"), ("trial", "main")):
-        rows = json.loads(headrace("diff", f"shop.{output}", before, after, "--root", root))["output"]["rows"]
-        new = rows["added" if after == "trial" else "removed"]
+    for ref_before, ref_after in (("published", "trial"), ("main", "trial"), ("trial", "main")):
+        rows = json.loads(headrace("diff", f"shop.{output}", ref_before, ref_after, "--root", root))["output"]["rows"]
+        new = rows["added" if ref_after == "trial" else "removed"]
         assert (new, rows["changed"], rows["before"] + rows["after"]) == (
             own.added,
             own.changed,
             own.before + own.after,
         )
     shop.handle.promote("trial")
-    promoted = shop.refs["main"]
-    assert {ref: at for ref, at in shop.seen().items() if at == promoted} == dict.fromkeys(
-        (f"published/{output}" for output in called), promoted
+    promoted_snapshot = shop.refs["main"]
+    assert {ref: snapshot for ref, snapshot in shop.seen().items() if snapshot == promoted_snapshot} == dict.fromkeys(
+        (f"published/{output}" for output in former_names), promoted_snapshot
     )
-    assert {ref for ref, at in shop.seen().items() if at == first} == {
-        f"{kind}/{output}/{sinks[then]}"
-        for output, then in called.items()
-        if then in sinks
+    assert {ref for ref, snapshot in shop.seen().items() if snapshot == first} == {
+        f"{kind}/{output}/{sinks[former_name]}"
+        for output, former_name in former_names.items()
+        if former_name in sinks
         for kind in ("delivering", "delivered")
     }
     check_catalog(shop.handle.catalog.store, "shop")
@@ -254,11 +261,15 @@ def test_outputs_that_a_branch_has_not_are_said_to_be_gone(shop: Shop) -> None:
 def test_a_former_name_that_nobody_knows_is_refused_where_an_output_goes(shop: Shop) -> None:
     """Main has "a"; it was called "b" nowhere but in a definition that never ran there."""
     shop.run(shop.pipeline({"a": hours(), "z": days("a")}))
-    skipped = {"c": hours(formerly="b"), "z": days("c")}
+    skipped_names = {"c": hours(formerly="b"), "z": days("c")}
     why = "output c of shop was called 'b' formerly, .* It has a, which .*Say formerly='a' for c"
-    for refused in (made(shop, skipped).run, made(shop, skipped).plans, made(shop, skipped).backfill):
+    for refused_call in (
+        made(shop, skipped_names).run,
+        made(shop, skipped_names).plans,
+        made(shop, skipped_names).backfill,
+    ):
         with pytest.raises(FormerNameError, match=why):
-            refused()
+            refused_call()
     assert {*shop.refs} == {"main", "published/a", "published/z"}
     last = shop.run(shop.pipeline({"c": hours(formerly="a"), "z": days("c")}))
     assert shop.seen() == dict.fromkeys(("published/c", "published/z"), last)

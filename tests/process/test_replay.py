@@ -54,9 +54,9 @@ def no_clock() -> datetime:
 def land_late(root: Path) -> None:
     """Clicks of the first two hours once more, in files between those that landed on time."""
     folder = root / "landing" / "clicks"
-    for after, first in ((2, 0), (4, 1)):
+    for epochs_after, first in ((2, 0), (4, 1)):
         lines = "".join(json.dumps(record) + "\n" for record in records(first))
-        (folder / f"part-{after:05d}-late.jsonl").write_text(lines)
+        (folder / f"part-{epochs_after:05d}-late.jsonl").write_text(lines)
 
 
 def record(root: Path, executor: Executed) -> None:
@@ -69,12 +69,12 @@ def record(root: Path, executor: Executed) -> None:
         (16, 4, (Signal("go"),), None),
         (50, 5, (), None),
     ]
-    landed = 0
+    files_landed = 0
     for number, (minutes, files, signals, files_per_epoch) in enumerate(steps):
-        land(root, landed, files)
-        if landed < files == FILES:
+        land(root, files_landed, files)
+        if files_landed < files == FILES:
             land_late(root)
-        landed = files
+        files_landed = files
         options = RunOptions(f"run-{number}", files_per_epoch=files_per_epoch, signals=signals)
         clock = NOW + minutes * MINUTE
         executor.process(SPECULATIVE, root.as_uri(), options, now=lambda at=clock: at)
@@ -112,9 +112,9 @@ def test_a_replay_gives_what_was_recorded_and_a_changed_pipeline_what_it_would_h
     assert replayed(SPECULATIVE, tmp_path, executor) == tuple(m.epoch for m in was)
     assert [told(m) for m in manifests(tmp_path, "again")] == [told(m) for m in was]
     for view in ("panes", "late", "current"):
-        found, expected = (read(SPECULATIVE, root, view, branch).to_pylist() for branch in ("again", "main"))
-        assert found == expected
-        assert found
+        found_rows, expected = (read(SPECULATIVE, root, view, branch).to_pylist() for branch in ("again", "main"))
+        assert found_rows == expected
+        assert found_rows
 
     patient = replace(SPECULATIVE, how=retracting(allowed_lateness=timedelta(days=1)))
     assert replayed(patient, tmp_path, executor, "patient", from_branch="again") == tuple(m.epoch for m in was)
@@ -132,9 +132,9 @@ def test_a_replay_of_a_batch_run_ends_the_input_too(executor: Executed, tmp_path
     land(tmp_path, 0, 2)
     executor.process(CLICKS, tmp_path.as_uri(), RunOptions("batch", mode=Mode.BATCH))
     assert replayed(CLICKS, tmp_path, executor) == (0,)
-    (again,), (was,) = manifests(tmp_path, "again"), manifests(tmp_path, "main")
-    assert again.progress["watermark"] == "+inf"
-    assert told(again) == told(was)
+    (second_manifest,), (was,) = manifests(tmp_path, "again"), manifests(tmp_path, "main")
+    assert second_manifest.progress["watermark"] == "+inf"
+    assert told(second_manifest) == told(was)
 
 
 def test_a_clock_of_its_own_ticks_for_every_epoch_and_goes_on_until_nothing_is_pending(
@@ -240,22 +240,22 @@ def test_the_record_names_files_and_clocks(recorded: Path) -> None:
 
 
 def test_files_that_are_gone_or_changed_are_named(recorded: Path) -> None:
-    folder, before = recorded / "landing" / "clicks", entries(recorded)
+    folder, entries_before = recorded / "landing" / "clicks", entries(recorded)
     (folder / "part-00000.jsonl").unlink()
     (folder / "part-00001.jsonl").write_text("{}\n")
     with pytest.raises(InputGoneError, match=r"2 of them .*part-00000.jsonl is gone; .*part-00001.jsonl has changed"):
         attempt(recorded)
-    assert entries(recorded) == before, "it claimed a branch before it looked"
+    assert entries(recorded) == entries_before, "it claimed a branch before it looked"
 
 
 def test_a_branch_of_something_else_is_refused_and_its_writer_not_fenced(recorded: Path) -> None:
-    catalog, before = Catalog(open_store(recorded.as_uri()), CLICKS.name), entries(recorded)
+    catalog, entries_before = Catalog(open_store(recorded.as_uri()), CLICKS.name), entries(recorded)
     catalog.fork("next", catalog.head().refs["main"])
     with pytest.raises(RunOptionsError, match=r"Branch next of clicks is at snapshot .* epoch 0 differs"):
         attempt(recorded, branch="next", clock=ReplayClock(to_instant(NOW + MINUTE), Duration(1)))
     with pytest.raises(RunOptionsError, match=r"Branch next of clicks is at snapshot .* the pipeline differs"):
         attempt(recorded, SPECULATIVE, branch="next")
-    assert entries(recorded) == before + 1
+    assert entries(recorded) == entries_before + 1
 
 
 def test_an_unknown_branch_is_refused_with_what_there_is(recorded: Path) -> None:

@@ -45,18 +45,18 @@ RESULT = RunResult(
 
 
 def test_an_epoch_tells_rows_panes_drops_watermark_and_seconds() -> None:
-    told: list[str] = []
-    listener = LineListener(told.append)
+    reported_lines: list[str] = []
+    listener = LineListener(reported_lines.append)
     listener.planned(1200)
     listener.committed(EPOCH)
     listener.warned("a clock is ahead")
-    assert told == [
+    assert reported_lines == [
         "1,200 new files",
         "epoch 7: 1,204 records of 2 files, 310 panes, 7 retractions, 4 late, 1 rejected, 9 filtered, "
         "watermark 2026-01-04T18:39:00Z, 3.8 s, snapshot 6b0f730a198345c5",
         "warning: a clock is ahead",
     ]
-    assert told[1] == epoch_line(EPOCH)
+    assert reported_lines[1] == epoch_line(EPOCH)
 
 
 def test_an_ending_says_what_readers_see() -> None:
@@ -65,9 +65,9 @@ def test_an_ending_says_what_readers_see() -> None:
         "branch main: snapshot 6b0f730a198345c5 (epoch 7), watermark 2026-01-04T18:39:00Z",
         "published: snapshot 6b0f730a198345c5, all of branch main",
     ]
-    unpublished = list(result_lines(replace(RESULT, published=None, branch="trial"), WHERE))
-    assert unpublished[1].startswith("branch trial: snapshot 6b0f730a198345c5")
-    assert unpublished[2] == "published: nothing yet"
+    unpublished_lines = list(result_lines(replace(RESULT, published=None, branch="trial"), WHERE))
+    assert unpublished_lines[1].startswith("branch trial: snapshot 6b0f730a198345c5")
+    assert unpublished_lines[2] == "published: nothing yet"
     older = list(result_lines(replace(RESULT, published="5d8f73"), WHERE))
     assert older[2] == "published: snapshot 5d8f73, not what branch main has"
 
@@ -108,7 +108,7 @@ def test_the_command_line_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
         return replace(RESULT, warnings=("a clock is ahead",))
 
     monkeypatch.setattr(recording, "run_recorded", ran)
-    done = CliRunner().invoke(app, ["run", "aircraft_sessions", "--root", "memory://x"])
-    assert done.stderr.splitlines() == ["starting Spark", epoch_line(EPOCH)]
+    result = CliRunner().invoke(app, ["run", "aircraft_sessions", "--root", "memory://x"])
+    assert result.stderr.splitlines() == ["starting Spark", epoch_line(EPOCH)]
     where = Where("aircraft_sessions", "memory://x")
-    assert done.stdout.splitlines() == list(result_lines(replace(RESULT, warnings=("a clock is ahead",)), where))
+    assert result.stdout.splitlines() == list(result_lines(replace(RESULT, warnings=("a clock is ahead",)), where))

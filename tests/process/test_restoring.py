@@ -41,9 +41,11 @@ class Line:
         inputs, layers = FileLog.empty(), ()
         for epoch in range(EPOCHS):
             snapshot = self.catalog.new_snapshot_id()
-            file, taken = self.state(epoch, snapshot), self.inputs[epoch]
+            file, taken_inputs = self.state(epoch, snapshot), self.inputs[epoch]
             layers = (*layers, Layer.from_files((file,), epoch, epoch))
-            record = FileRecord(epoch, (format_files.InputFile(taken.path, taken.size, taken.etag, OWN),))
+            record = FileRecord(
+                epoch, (format_files.InputFile(taken_inputs.path, taken_inputs.size, taken_inputs.etag, OWN),)
+            )
             inputs = self.catalog.append_record(inputs, record)
             manifest = new_manifest(
                 snapshot_id=snapshot,
@@ -79,8 +81,8 @@ class Line:
         return catalog, catalog.claim("main", "next")
 
     def gone(self, head: Manifest | None, files: Iterable[format_files.InputFile]) -> list[str]:
-        there = self.inputs[0 if head is None else head.epoch + 1 :]
-        return [file.path for file in files if SourceSplit(file.path, file.size, file.etag) not in there]
+        inputs_left = self.inputs[0 if head is None else head.epoch + 1 :]
+        return [file.path for file in files if SourceSplit(file.path, file.size, file.etag) not in inputs_left]
 
     def restore(self) -> RestoredRun:
         catalog, claim = self.newcomer()
@@ -123,29 +125,29 @@ Damage = Callable[[MemoryStore, str], None]
 
 
 def test_a_whole_head_is_what_it_goes_on_from(line: Line) -> None:
-    restored = line.restore()
-    assert restored.head is not None
-    assert (restored.head.snapshot_id, restored.warning) == (line.ids[-1], None)
+    restored_run = line.restore()
+    assert restored_run.head is not None
+    assert (restored_run.head.snapshot_id, restored_run.warning) == (line.ids[-1], None)
     assert line.main() == line.ids[-1]
 
 
 @DAMAGE
 def test_a_broken_state_file_is_named_and_the_newest_snapshot_without_it_restored(line: Line, damage: Damage) -> None:
-    broken = line.states[2]  # the layer of epoch 2, which snapshots 2 and 3 read
+    broken_state = line.states[2]  # the layer of epoch 2, which snapshots 2 and 3 read
     line.catalog.publish(line.ids[1], None)
-    damage(line.store, broken.path)
-    restored = line.restore()
-    assert restored.head is not None
-    assert restored.head.snapshot_id == line.ids[1] == line.main()
-    assert restored.warning is not None
-    assert broken.path in restored.warning
-    assert line.ids[3] in restored.warning
-    assert "epoch 1" in restored.warning
+    damage(line.store, broken_state.path)
+    restored_run = line.restore()
+    assert restored_run.head is not None
+    assert restored_run.head.snapshot_id == line.ids[1] == line.main()
+    assert restored_run.warning is not None
+    assert broken_state.path in restored_run.warning
+    assert line.ids[3] in restored_run.warning
+    assert "epoch 1" in restored_run.warning
     (entry,) = line.catalog.list_entries(limit=1)
     assert entry.kind == "rollback"
-    assert broken.path in entry.message
+    assert broken_state.path in entry.message
     assert entry.refs["published"] == line.ids[1]
-    assert restored.claim == Claim("main", entry.number, line.ids[1])
+    assert restored_run.claim == Claim("main", entry.number, line.ids[1])
     check_catalog(line.store, "p")
 
 
@@ -153,24 +155,24 @@ def test_a_broken_state_file_is_named_and_the_newest_snapshot_without_it_restore
 def test_so_is_a_broken_manifest(line: Line, damage: Damage) -> None:
     line.catalog.publish(line.ids[1], None)
     damage(line.store, line.manifest_path(3))
-    restored = line.restore()
-    assert restored.head is not None
-    assert restored.head.snapshot_id == line.ids[2] == line.main()
-    assert restored.warning is not None
-    assert line.manifest_path(3) in restored.warning
-    assert "cannot tell whether all of it is still there" in restored.warning
+    restored_run = line.restore()
+    assert restored_run.head is not None
+    assert restored_run.head.snapshot_id == line.ids[2] == line.main()
+    assert restored_run.warning is not None
+    assert line.manifest_path(3) in restored_run.warning
+    assert "cannot tell whether all of it is still there" in restored_run.warning
 
 
 def test_several_broken_things_on_the_way_back(line: Line) -> None:
     remove(line.store, line.manifest_path(2))
     flip(line.store, line.states[3].path)
     flip(line.store, line.states[1].path)
-    restored = line.restore()
-    assert restored.head is not None
-    assert restored.head.snapshot_id == line.ids[0]
-    assert restored.warning is not None
-    assert line.states[1].path in restored.warning
-    assert "cannot tell" not in restored.warning  # the manifest of epoch 3 names the input of all
+    restored_run = line.restore()
+    assert restored_run.head is not None
+    assert restored_run.head.snapshot_id == line.ids[0]
+    assert restored_run.warning is not None
+    assert line.states[1].path in restored_run.warning
+    assert "cannot tell" not in restored_run.warning  # the manifest of epoch 3 names the input of all
 
 
 def test_signals_that_are_undone_are_named(line: Line) -> None:
@@ -183,31 +185,35 @@ def test_signals_that_are_undone_are_named(line: Line) -> None:
 def test_no_state_file_is_read_twice(line: Line) -> None:
     flip(line.store, line.states[3].path)
     catalog, claim = line.newcomer()
-    before = line.store.requests.snapshot()
+    requests_before = line.store.requests.snapshot()
     restore_head(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
     manifests, entries = EPOCHS - 1, 4
-    assert line.store.requests.since(before)["get"] <= EPOCHS + manifests + entries
+    assert line.store.requests.since(requests_before)["get"] <= EPOCHS + manifests + entries
 
 
 def test_without_a_whole_snapshot_it_begins_again(line: Line) -> None:
     remove(line.store, line.states[0].path)
-    restored = line.restore()
-    assert restored.head is None
+    restored_run = line.restore()
+    assert restored_run.head is None
     assert line.main() is None
-    assert restored.warning is not None
-    assert "its beginning" in restored.warning
+    assert restored_run.warning is not None
+    assert "its beginning" in restored_run.warning
 
 
-@pytest.mark.parametrize("published", [1, 2, 3])
-def test_readers_are_never_moved_back(line: Line, published: int) -> None:
-    line.catalog.publish(line.ids[published], None)
+@pytest.mark.parametrize("published_epoch", [1, 2, 3])
+def test_readers_are_never_moved_back(line: Line, published_epoch: int) -> None:
+    line.catalog.publish(line.ids[published_epoch], None)
     flip(line.store, line.states[1].path)
-    with pytest.raises(BelowPublishedError) as raised:
+    with pytest.raises(BelowPublishedError) as refusal:
         line.restore()
-    for words in (line.states[1].path, f"Readers see snapshot {line.ids[published]}", f"rollback p --to {line.ids[0]}"):
-        assert words in str(raised.value)
+    for words in (
+        line.states[1].path,
+        f"Readers see snapshot {line.ids[published_epoch]}",
+        f"rollback p --to {line.ids[0]}",
+    ):
+        assert words in str(refusal.value)
     assert line.main() == line.ids[3]
-    assert Catalog(line.store, "p").head().refs["published"] == line.ids[published]
+    assert Catalog(line.store, "p").head().refs["published"] == line.ids[published_epoch]
 
 
 def test_a_branch_beside_main_has_no_readers(line: Line) -> None:
@@ -215,22 +221,22 @@ def test_a_branch_beside_main_has_no_readers(line: Line) -> None:
     line.catalog.fork("backfill", line.ids[3])
     flip(line.store, line.states[1].path)
     catalog = Catalog(line.store, "p")
-    restored = restore_head(
+    restored_run = restore_head(
         catalog, catalog.claim("backfill", "next"), lambda manifest: manifest, verified(catalog), line.gone
     )
-    assert restored.claim.snapshot_id == line.ids[0] == catalog.head().refs["backfill"]
+    assert restored_run.claim.snapshot_id == line.ids[0] == catalog.head().refs["backfill"]
     assert line.main() == line.ids[3]
 
 
 @pytest.mark.parametrize(
-    "changed", [None, SourceSplit("landing/2", 12, "another etag"), SourceSplit("landing/2", 1, "etag-2")]
+    "changed_source", [None, SourceSplit("landing/2", 12, "another etag"), SourceSplit("landing/2", 1, "etag-2")]
 )
-def test_input_that_could_not_be_read_again_is_not_given_up(line: Line, changed: SourceSplit | None) -> None:
+def test_input_that_could_not_be_read_again_is_not_given_up(line: Line, changed_source: SourceSplit | None) -> None:
     flip(line.store, line.states[2].path)
-    line.inputs[2:3] = [] if changed is None else [changed]
-    with pytest.raises(InputGoneError, match="landing/2") as raised:
+    line.inputs[2:3] = [] if changed_source is None else [changed_source]
+    with pytest.raises(InputGoneError, match="landing/2") as refusal:
         line.restore()
-    assert line.states[2].path in str(raised.value)
+    assert line.states[2].path in str(refusal.value)
     assert line.main() == line.ids[3]
 
 

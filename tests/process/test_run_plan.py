@@ -45,12 +45,12 @@ def options(run_id: str, **more: object) -> RunOptions:
 
 def epochs_of(stages: tuple[RunStage, ...]) -> ComputeEpochs:
     """The epochs of a plan that computes some, after it has claimed and restored a branch."""
-    taken, restored, epochs, *_ = stages
-    assert isinstance(taken, TakeBranch)
-    assert isinstance(restored, RestoreState)
+    taken_branch, restored_state, epochs, *_ = stages
+    assert isinstance(taken_branch, TakeBranch)
+    assert isinstance(restored_state, RestoreState)
     assert isinstance(epochs, ComputeEpochs)
-    assert taken.snapshot == restored.snapshot == epochs.snapshot
-    assert (restored.executor.name, restored.executor.reason) == ("local", "asked for")
+    assert taken_branch.snapshot == restored_state.snapshot == epochs.snapshot
+    assert (restored_state.executor.name, restored_state.executor.reason) == ("local", "asked for")
     return epochs
 
 
@@ -88,11 +88,11 @@ def test_a_plan_names_what_is_new_and_writes_nothing(tmp_path: Path) -> None:
 
 def test_a_run_performs_the_stages_of_its_plan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     land(tmp_path, 0, 2)
-    root, given = tmp_path.as_uri(), options("first", publish=True)
-    stages = look_ahead(processing.prepared_process(CLICKS, root, given, wrap_listener(None))).stages
-    assert stages == planned(tmp_path, given)
+    root, given_options = tmp_path.as_uri(), options("first", publish=True)
+    stages = look_ahead(processing.prepared_process(CLICKS, root, given_options, wrap_listener(None))).stages
+    assert stages == planned(tmp_path, given_options)
     with caplog.at_level(logging.INFO, logger=processing.__name__):
-        process(CLICKS, root, given)
+        process(CLICKS, root, given_options)
     assert caplog.messages == sentences(stages)
     assert len(stages) == 5
 
@@ -100,10 +100,10 @@ def test_a_run_performs_the_stages_of_its_plan(tmp_path: Path, caplog: pytest.Lo
 def test_a_plan_of_a_replay_has_its_own_files(tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     process(CLICKS, tmp_path.as_uri(), options("first"))
-    found = epochs_of(planned(tmp_path, options("again", mode=Mode.REPLAY, branch="again")))
-    assert (found.snapshot, found.files) == (None, None)
-    assert found.replay is not None
-    assert found.replay.files_left(None) == 2
+    found_epochs = epochs_of(planned(tmp_path, options("again", mode=Mode.REPLAY, branch="again")))
+    assert (found_epochs.snapshot, found_epochs.files) == (None, None)
+    assert found_epochs.replay is not None
+    assert found_epochs.replay.files_left(None) == 2
 
 
 def test_a_broken_head_is_left_to_the_restoring(tmp_path: Path) -> None:
@@ -111,8 +111,8 @@ def test_a_broken_head_is_left_to_the_restoring(tmp_path: Path) -> None:
     ran = process(CLICKS, tmp_path.as_uri(), options("first"))
     (tmp_path / "clicks" / "manifests" / f"{ran.snapshot}.json").write_bytes(b"{")
     stages = planned(tmp_path, options("second"))
-    found = epochs_of(stages)
-    assert (found.snapshot, found.files) == (ran.snapshot, None)
+    found_epochs = epochs_of(stages)
+    assert (found_epochs.snapshot, found_epochs.files) == (ran.snapshot, None)
     assert sentences(stages)[2] == "compute epochs of what is new after the newest whole snapshot"
 
 

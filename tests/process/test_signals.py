@@ -35,10 +35,12 @@ def test_a_run_without_input_hears_its_signals_once(executor: Executed, tmp_path
     pipeline = replace(pipeline, allow_finishing=True)
     land(tmp_path, 0, 1)
     first = executor.process(pipeline, tmp_path.as_uri(), RunOptions("first"))
-    told = executor.process(pipeline, tmp_path.as_uri(), RunOptions("told", signals=(Signal("go", ("u1",)),)))
-    asked = RunOptions("again", signals=(Signal("go"),), request="again")
-    again = executor.process(pipeline, tmp_path.as_uri(), asked)
-    attempt = executor.process(pipeline, tmp_path.as_uri(), replace(asked, run_id="attempt"))
-    assert [result.epochs for result in (first, told, again, attempt)] == [(0,), (1,), (2,), ()]
-    assert 0 < told.counts["panes_early"] < again.counts["panes_early"]
-    assert again.counts["panes_early"] >= USERS - 1
+    signalled_result = executor.process(
+        pipeline, tmp_path.as_uri(), RunOptions("told", signals=(Signal("go", ("u1",)),))
+    )
+    attempt_options = RunOptions("again", signals=(Signal("go"),), request="again")
+    second_result = executor.process(pipeline, tmp_path.as_uri(), attempt_options)
+    attempt = executor.process(pipeline, tmp_path.as_uri(), replace(attempt_options, run_id="attempt"))
+    assert [result.epochs for result in (first, signalled_result, second_result, attempt)] == [(0,), (1,), (2,), ()]
+    assert 0 < signalled_result.counts["panes_early"] < second_result.counts["panes_early"]
+    assert second_result.counts["panes_early"] >= USERS - 1

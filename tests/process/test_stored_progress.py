@@ -93,9 +93,9 @@ def committed(catalog: Catalog, progress: dict[str, Any], parent: Manifest | Non
 
 def test_all_that_is_written_is_read(catalog: Catalog) -> None:
     manifest = committed(catalog, WRITTEN)
-    found = StoredProgress.from_manifest(manifest)
+    progress = StoredProgress.from_manifest(manifest)
     clocks = {name: getattr(PROGRESS, name) for name in vars(PROGRESS) if name != "inputs"}
-    assert vars(found) == {
+    assert vars(progress) == {
         **clocks,
         "marks": {OWN: ListingPosition("landing/a.json", 1)},
         "signals": SIGNALS,
@@ -118,11 +118,11 @@ def within(name: str, value: object) -> dict[str, Any]:
 
 
 def test_manifests_of_before_are_held_to_nothing_and_do_not_say_what_was_read(catalog: Catalog) -> None:
-    before = {name: value for name, value in WRITTEN.items() if name not in OPTIONAL}
-    found = progress_of(catalog, committed(catalog, before))
+    progress_before = {name: value for name, value in WRITTEN.items() if name not in OPTIONAL}
+    progress = progress_of(catalog, committed(catalog, progress_before))
     unknown = replace(PROGRESS, held_to=None, newest_read=NOT_SAID, newest_by_input=None, behind_by_file=None)
-    assert found == unknown
-    assert found.newest_of([OWN, "other"]) == {OWN: AT, "other": AT}, "as far as it is known: of all inputs together"
+    assert progress == unknown
+    assert progress.newest_of([OWN, "other"]) == {OWN: AT, "other": AT}, "as far as it is known: of all inputs together"
     assert PROGRESS.newest_of([OWN, "other"]) == {OWN: AT}
 
 
@@ -161,10 +161,10 @@ def test_what_is_damaged_is_named(
     catalog: Catalog, read: Callable[[Catalog, Manifest], object], progress: dict[str, Any], problem: str
 ) -> None:
     manifest = committed(catalog, progress)
-    with pytest.raises(RestoreError, match=problem) as raised:
+    with pytest.raises(RestoreError, match=problem) as refusal:
         read(catalog, manifest)
     where = f"snapshot {manifest.snapshot_id} of p (epoch 0) does not say how far it has come: "
-    assert str(raised.value).startswith(where)
+    assert str(refusal.value).startswith(where)
 
 
 @pytest.mark.parametrize(
@@ -185,11 +185,11 @@ def test_a_restore_falls_back_below_it(catalog: Catalog) -> None:
     whole = committed(catalog, WRITTEN)
     committed(catalog, {**without("watermark"), "signals": None}, whole)
     claim = catalog.claim("main", "next")
-    restored = restore_head(catalog, claim, lambda manifest: manifest, lambda *_: None, lambda *_: [])
-    assert restored.head is not None
-    assert restored.head == whole
-    assert restored.warning is not None
-    assert "progress.signals is null, not an array" in restored.warning
+    restored_run = restore_head(catalog, claim, lambda manifest: manifest, lambda *_: None, lambda *_: [])
+    assert restored_run.head is not None
+    assert restored_run.head == whole
+    assert restored_run.warning is not None
+    assert "progress.signals is null, not an array" in restored_run.warning
 
 
 def test_what_reads_nothing_repeats_nothing_that_the_epoch_before_read(catalog: Catalog) -> None:
@@ -202,9 +202,11 @@ def test_what_reads_nothing_repeats_nothing_that_the_epoch_before_read(catalog: 
     )
     progress = {**read_some.continuing.progress, **epoch_without_reading(Claim("main", 1, None), "s1", "", {}).progress}
     reads_none = committed(catalog, progress, read_some)
-    before, after = progress_of(catalog, read_some), progress_of(catalog, reads_none)
-    assert (before.lacking, before.rejects) == ((lacking,), (rejects,))
-    assert after == replace(before, min_event_time=None, ahead=(), behind={}, behind_by_file={}, lacking=(), rejects=())
+    progress_before, progress_after = progress_of(catalog, read_some), progress_of(catalog, reads_none)
+    assert (progress_before.lacking, progress_before.rejects) == ((lacking,), (rejects,))
+    assert progress_after == replace(
+        progress_before, min_event_time=None, ahead=(), behind={}, behind_by_file={}, lacking=(), rejects=()
+    )
     assert StoredProgress.from_manifest(reads_none).signals == ()
     assert StoredProgress.from_manifest(reads_none).signals_of == "r", "which is of all epochs"
     assert "executor" not in reads_none.progress, "nothing was computed on any"

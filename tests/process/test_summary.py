@@ -78,23 +78,28 @@ def run(root: str, store: ObjectStore) -> Run:
 
 def kept(store: ObjectStore) -> PipelineSummary:
     """The summary that is stored."""
-    found = read_summary(store, "clicks")
-    assert found is not None
-    return found
+    summary = read_summary(store, "clicks")
+    assert summary is not None
+    return summary
 
 
 @pytest.mark.slow
 def test_a_run_leaves_a_summary_of_what_it_published(run: Run, store: ObjectStore) -> None:
     run("a.jsonl", range(10), expecting(100), "oops")
-    found = kept(store)
-    assert (found.state, found.epoch, found.published_epoch, found.unpublished) == (PipelineState.PUBLISHED, 0, 0, 0)
-    assert (found.totals["records"], found.totals["rejected"]) == (11, 1)
-    assert found.watermark == "2026-11-20T00:08:00Z"
-    assert found.audit is not None
-    assert (found.audit.success, found.audit.expectations) == (True, 1)
-    assert found.run is not None
-    assert (found.run.action, found.run.status) == ("process", "succeeded")
-    assert found.published_at is not None
+    summary = kept(store)
+    assert (summary.state, summary.epoch, summary.published_epoch, summary.unpublished) == (
+        PipelineState.PUBLISHED,
+        0,
+        0,
+        0,
+    )
+    assert (summary.totals["records"], summary.totals["rejected"]) == (11, 1)
+    assert summary.watermark == "2026-11-20T00:08:00Z"
+    assert summary.audit is not None
+    assert (summary.audit.success, summary.audit.expectations) == (True, 1)
+    assert summary.run is not None
+    assert (summary.run.action, summary.run.status) == ("process", "succeeded")
+    assert summary.published_at is not None
 
 
 def test_what_is_summarized_is_what_the_catalog_says(run: Run, store: ObjectStore) -> None:
@@ -109,12 +114,12 @@ def test_only_new_epochs_are_read(run: Run, store: ObjectStore) -> None:
     for number in range(3):
         run(f"{number}.jsonl", range(number * 5, number * 5 + 7))
     catalog = Catalog(store, "clicks")
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     summarize_pipeline(catalog, kept(store))
-    from_summary = store.requests.since(before)["get"]
-    before = store.requests.snapshot()
+    from_summary = store.requests.since(requests_before)["get"]
+    requests_before = store.requests.snapshot()
     summarize_pipeline(Catalog(store, "clicks"))
-    assert from_summary < store.requests.since(before)["get"]
+    assert from_summary < store.requests.since(requests_before)["get"]
 
 
 @pytest.mark.slow
@@ -122,10 +127,10 @@ def test_a_failed_audit_is_told_and_a_release_ends_it(run: Run, root: str, store
     run("a.jsonl", range(10))
     with pytest.raises(AuditFailedError):
         run("b.jsonl", range(5, 15), expecting(1))
-    found = kept(store)
-    assert (found.state, found.unpublished) == (PipelineState.AUDIT_FAILED, 1)
-    assert found.run is not None
-    assert found.run.error_code == "data.audit_failed"
+    summary = kept(store)
+    assert (summary.state, summary.unpublished) == (PipelineState.AUDIT_FAILED, 1)
+    assert summary.run is not None
+    assert summary.run.error_code == "data.audit_failed"
     hr.open(root)["clicks"].release("main", message="seen by ada")
     assert (kept(store).state, kept(store).unpublished) == (PipelineState.PUBLISHED, 0)
 
@@ -136,9 +141,9 @@ def test_a_rollback_is_summarized(run: Run, root: str, store: ObjectStore) -> No
     run("b.jsonl", range(5, 15))
     assert first.snapshot is not None
     hr.open(root)["clicks"].rollback(to=first.snapshot)
-    found = kept(store)
-    assert (found.snapshot, found.published) == (first.snapshot, first.snapshot)
-    assert [line.epoch for line in found.epochs] == [0]
+    summary = kept(store)
+    assert (summary.snapshot, summary.published) == (first.snapshot, first.snapshot)
+    assert [line.epoch for line in summary.epochs] == [0]
     run("c.jsonl", range(15, 20))
     assert [line.epoch for line in kept(store).epochs] == [0, 1]
 
@@ -177,10 +182,10 @@ def test_a_broken_head_is_a_state_and_no_error(run: Run, store: ObjectStore) -> 
     head = kept(store).snapshot
     assert head is not None
     store.write(manifest_path("clicks", head), b"broken")
-    found = summarize_pipeline(Catalog(store, "clicks"))
-    assert found.state is PipelineState.DAMAGED
-    assert found.problem is not None
-    assert head in found.problem
+    summary = summarize_pipeline(Catalog(store, "clicks"))
+    assert summary.state is PipelineState.DAMAGED
+    assert summary.problem is not None
+    assert head in summary.problem
 
 
 def test_a_store_that_refuses_ends_no_run(
@@ -196,8 +201,8 @@ def test_a_store_that_refuses_ends_no_run(
 
 
 def test_a_pipeline_that_never_ran_is_empty(store: ObjectStore) -> None:
-    found = summarize_pipeline(Catalog(store, "clicks"))
-    assert (found.state, found.epoch, found.epochs) == (PipelineState.EMPTY, None, ())
+    summary = summarize_pipeline(Catalog(store, "clicks"))
+    assert (summary.state, summary.epoch, summary.epochs) == (PipelineState.EMPTY, None, ())
 
 
 def test_those_that_need_a_person_come_first() -> None:
@@ -208,24 +213,24 @@ def test_those_that_need_a_person_come_first() -> None:
 def test_a_missed_deadline_and_an_overdue_timer_need_a_person_too() -> None:
     calm = [PipelineSummary(name, "", 0, PipelineState.PUBLISHED) for name in ("a", "b", "c")]
     overdue = msgspec.structs.replace(calm[1], fires_at="2026-11-19T23:59:00Z")
-    later = msgspec.structs.replace(calm[0], fires_at="2026-11-20T00:01:00Z")
+    later_window = msgspec.structs.replace(calm[0], fires_at="2026-11-20T00:01:00Z")
     waiting = PipelineSummary("d", "", 0, PipelineState.UNPUBLISHED)
-    failed = PipelineSummary("e", "", 0, PipelineState.FAILED)
-    some = [later, overdue, calm[2], waiting, failed]
+    failed_summary = PipelineSummary("e", "", 0, PipelineState.FAILED)
+    some = [later_window, overdue, calm[2], waiting, failed_summary]
     assert [one.pipeline for one in urgent_first(some, to_instant(START), {"c"})] == ["e", "c", "d", "b", "a"]
 
 
 def test_a_summary_says_what_is_due_and_how_old_the_newest_file_is(run: Run, store: ObjectStore) -> None:
     run("a.jsonl", range(10))
-    found = kept(store)
-    assert (found.fires_at, found.fires_after) == (None, "2026-11-20T00:08:59.999999Z")
-    assert found.newest_file_at == found.epochs[-1].processing_time
-    assert (found.newest_event_time, found.published_watermark) == ("2026-11-20T00:09:00Z", "2026-11-20T00:08:00Z")
+    summary = kept(store)
+    assert (summary.fires_at, summary.fires_after) == (None, "2026-11-20T00:08:59.999999Z")
+    assert summary.newest_file_at == summary.epochs[-1].processing_time
+    assert (summary.newest_event_time, summary.published_watermark) == ("2026-11-20T00:09:00Z", "2026-11-20T00:08:00Z")
 
 
 def test_only_the_input_is_named_to_those_who_see_no_values() -> None:
-    found = PipelineSummary("a", "", 0, PipelineState.PUBLISHED, held_back_by="source, split 4711")
-    assert found.without_values.held_back_by == "source"
+    summary = PipelineSummary("a", "", 0, PipelineState.PUBLISHED, held_back_by="source, split 4711")
+    assert summary.without_values.held_back_by == "source"
     assert PipelineSummary("a", "", 0, PipelineState.EMPTY).without_values.held_back_by is None
 
 
@@ -241,28 +246,28 @@ def test_other_objects_are_no_summaries(path: str) -> None:
 def test_what_a_limit_holds_back_needs_a_person_until_it_is_released(run: Run, root: str, store: ObjectStore) -> None:
     with pytest.raises(LimitExceededError):
         run("a.jsonl", range(3), clicks(limits=hr.Limits(rejected="1%")), "oops")
-    found = kept(store)
-    assert found.state is PipelineState.LIMIT_EXCEEDED
-    assert found.exceeded == ["dead letters: 1 of 4 records (25.00%); the limit is 1%"]
-    assert found.line_to_json()["exceeded"] == found.exceeded
+    summary = kept(store)
+    assert summary.state is PipelineState.LIMIT_EXCEEDED
+    assert summary.exceeded == ["dead letters: 1 of 4 records (25.00%); the limit is 1%"]
+    assert summary.line_to_json()["exceeded"] == summary.exceeded
     hr.open(root)["clicks"].release("main", message="seen by ada")
     assert (kept(store).state, kept(store).exceeded) == (PipelineState.PUBLISHED, [])
 
 
 def test_a_limit_that_warns_needs_a_person_though_readers_see_all(run: Run, store: ObjectStore) -> None:
     run("a.jsonl", range(3), clicks(limits=hr.Limits(rejected=hr.limit(warn=0))), "oops")
-    found = kept(store)
-    assert (found.state, found.unpublished) == (PipelineState.LIMIT_EXCEEDED, 0)
-    assert found.exceeded == ["dead letters: 1 of 4 records (25.00%); the limit is 0 records"]
+    summary = kept(store)
+    assert (summary.state, summary.unpublished) == (PipelineState.LIMIT_EXCEEDED, 0)
+    assert summary.exceeded == ["dead letters: 1 of 4 records (25.00%); the limit is 0 records"]
 
 
 def test_a_summary_grows_old_by_itself(run: Run, store: ObjectStore) -> None:
     run("a.jsonl", range(3), clicks(limits=hr.Limits(newest_file="1h")))
-    found = kept(store)
-    assert found.as_of(to_instant(datetime.now(UTC))).state is PipelineState.PUBLISHED
-    later = found.as_of(to_instant(datetime.now(UTC) + timedelta(minutes=61)))
-    assert later.state is PipelineState.LIMIT_EXCEEDED
-    assert later.exceeded[0].startswith("age of the newest file: 1h 1m, of input source, landed at ")
+    summary = kept(store)
+    assert summary.as_of(to_instant(datetime.now(UTC))).state is PipelineState.PUBLISHED
+    later_summary = summary.as_of(to_instant(datetime.now(UTC) + timedelta(minutes=61)))
+    assert later_summary.state is PipelineState.LIMIT_EXCEEDED
+    assert later_summary.exceeded[0].startswith("age of the newest file: 1h 1m, of input source, landed at ")
 
 
 def test_a_producer_that_has_stopped_is_no_failed_pipeline(run: Run, root: str, store: ObjectStore) -> None:

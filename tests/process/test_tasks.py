@@ -67,9 +67,9 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
             return OverBlobs(
                 TaskEnvironment.from_pipeline(side.pipeline, side.store, side.landing), attempts, cut.tasks
             )
-        made = LocalEngine(side.pipeline, side.store, side.landing, attempts)
-        made.runner = AllThreads(made.work, cut.tasks)
-        return made
+        local_engine = LocalEngine(side.pipeline, side.store, side.landing, attempts)
+        local_engine.runner = AllThreads(local_engine.work, cut.tasks)
+        return local_engine
 
     # layers are merged all the time, folds have several parts, files of a few records are cut into pieces, and few keys
     # into parts

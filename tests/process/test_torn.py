@@ -16,9 +16,9 @@ from tests.sources.landed import pipeline
 
 
 def tolerant(kind: str) -> Pipeline:
-    made = pipeline(kind, on_unreadable="dead_letter")
-    in_order = made.source.event_time("time", bound="0s").event_time
-    return changed(made, event_time=in_order, where=FixedWindows(timedelta(days=9)))
+    definition = pipeline(kind, on_unreadable="dead_letter")
+    in_order = definition.source.event_time("time", bound="0s").event_time
+    return changed(definition, event_time=in_order, where=FixedWindows(timedelta(days=9)))
 
 
 def run(executor: Executed, tested: Pipeline, root: Path) -> hr.types.RunResult:
@@ -31,22 +31,26 @@ def land(root: Path, files: dict[str, bytes]) -> None:
         (root / "landing" / name).write_bytes(content)
 
 
-CASES = [pytest.param(kind, broken, id=f"{kind}: {broken.name}") for kind, files in TORN.items() for broken in files]
+CASES = [
+    pytest.param(kind, broken_file, id=f"{kind}: {broken_file.name}")
+    for kind, files in TORN.items()
+    for broken_file in files
+]
 
 
-@pytest.mark.parametrize(("kind", "broken"), CASES)
-def test_a_torn_file_is_one_dead_letter(executor: Executed, tmp_path: Path, kind: str, broken: BrokenFile) -> None:
+@pytest.mark.parametrize(("kind", "broken_file"), CASES)
+def test_a_torn_file_is_one_dead_letter(executor: Executed, tmp_path: Path, kind: str, broken_file: BrokenFile) -> None:
     good = f"{json_lines.record(n=4)}\n".encode() if kind == "json" else parquet(table(n=[4]))
-    land(tmp_path, {"good.x": good, broken.file: broken.content})
-    tested = tolerant(kind)
-    result = run(executor, tested, tmp_path)
+    land(tmp_path, {"good.x": good, broken_file.file: broken_file.content})
+    tested_pipeline = tolerant(kind)
+    result = run(executor, tested_pipeline, tmp_path)
     assert (result.counts["accepted"], result.counts["rejected"]) == (1, 1)
-    (dead,) = read(tested, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    (dead,) = read(tested_pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
     assert (dead["file"], dead["position"], dead["raw"], dead["raw_bytes"]) == (
-        f"landing/{broken.file}",
+        f"landing/{broken_file.file}",
         None,
         None,
         None,
     )
     assert dead["reason"].startswith("file: ")
-    assert broken.reason in dead["reason"]
+    assert broken_file.reason in dead["reason"]

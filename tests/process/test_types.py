@@ -28,8 +28,8 @@ LARGE = Decimal("12345678901234567890.123456789")
 
 
 def row(user: str, minutes: int, day: date | None, key: bytes, price: str | None) -> Row:
-    at = START + timedelta(minutes=minutes)
-    return {"user": user, "at": at, "day": day, "key": key, "price": None if price is None else Decimal(price)}
+    moment = START + timedelta(minutes=minutes)
+    return {"user": user, "at": moment, "day": day, "key": key, "price": None if price is None else Decimal(price)}
 
 
 FILES = [
@@ -41,8 +41,8 @@ FILES = [
 
 
 def as_json(rows: list[Row]) -> bytes:
-    told = [{**row, "day": _iso(row["day"]), "key": _base64(row["key"])} for row in rows]
-    lines = [json.dumps({**row, "at": row["at"].isoformat()}, default=str) for row in told]
+    reported_rows = [{**row, "day": _iso(row["day"]), "key": _base64(row["key"])} for row in rows]
+    lines = [json.dumps({**row, "at": row["at"].isoformat()}, default=str) for row in reported_rows]
     return "".join(f"{line}\n" for line in lines).encode()
 
 

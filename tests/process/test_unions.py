@@ -55,8 +55,8 @@ def land_at_random(root: Path, draw: random.Random) -> None:
         rows = []
         for _ in range(draw.randint(1, 25)):
             minute += draw.choice([0, 0, 1, 3])
-            at = START + timedelta(minutes=minute - draw.randint(0, 90))
-            rows.append({"user": draw.choice("abc"), "at": at.isoformat(), "price": draw.randint(1, 9)})
+            moment = START + timedelta(minutes=minute - draw.randint(0, 90))
+            rows.append({"user": draw.choice("abc"), "at": moment.isoformat(), "price": draw.randint(1, 9)})
         (folder / f"part-{number:03}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         number += 1
 
@@ -66,16 +66,16 @@ def net_panes(
 ) -> list[dict[str, Any]]:
     """Every pane of the union, after runs that cut the input anywhere, with any number of tasks."""
     land_at_random(root, draw)
-    landed = sorted((root / "landing" / "clicks").iterdir())
-    later = root / "later"
-    later.mkdir()
-    for file in landed:
-        file.rename(later / file.name)
-    while landed:
-        for file in [landed.pop(0) for _ in range(min(len(landed), draw.randint(1, 5)))]:
-            (later / file.name).rename(file)
+    landed_files = sorted((root / "landing" / "clicks").iterdir())
+    later_folder = root / "later"
+    later_folder.mkdir()
+    for file in landed_files:
+        file.rename(later_folder / file.name)
+    while landed_files:
+        for file in [landed_files.pop(0) for _ in range(min(len(landed_files), draw.randint(1, 5)))]:
+            (later_folder / file.name).rename(file)
         monkeypatch.setenv("HEADRACE_TASKS", str(draw.randint(1, 4)))
-        options = RunOptions(f"run-{len(landed)}", files_per_epoch=draw.randint(1, 3))
+        options = RunOptions(f"run-{len(landed_files)}", files_per_epoch=draw.randint(1, 3))
         executor.process(DIAMOND, root.as_uri(), options)
     rows: list[dict[str, Any]] = hr.open(root.as_uri())["diamond"]["net"].panes(at="main").to_arrow().to_pylist()
     assert {row["user"] for row in rows} == {*"abc"}
@@ -102,17 +102,17 @@ def test_a_diamond_is_aligned_wherever_it_is_computed(
 def test_panes_that_are_handed_over_an_epoch_late_would_show(
     executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elements, held = EpochOutcome._element_files, list[PaneFiles]()
+    elements, held_files = EpochOutcome._element_files, list[PaneFiles]()
 
     def one_way_late(outcome: EpochOutcome, job: Job, tasks: Callable[[int], int]) -> Iterator[PaneFiles]:
         outputs = [chain.names.output for chain in outcome.work.chains]
         for share in elements(outcome, job, tasks):
             if outputs[share.chain] == "around":
-                held.append(share)
+                held_files.append(share)
             else:
                 yield share
-        waiting = [share for share in held if f"/{outcome.plan.epoch:08}-" not in share.files[0].path]
-        held[:] = [share for share in held if share not in waiting]
+        waiting = [share for share in held_files if f"/{outcome.plan.epoch:08}-" not in share.files[0].path]
+        held_files[:] = [share for share in held_files if share not in waiting]
         yield from waiting
 
     monkeypatch.setattr(EpochOutcome, "_element_files", one_way_late)

@@ -42,7 +42,7 @@ PER_DAY = hr.Aggregation(
 
 
 def clicks(source: hr.FileSource = SOURCE, **parts: Any) -> Pipeline:
-    given: dict[str, Any] = {
+    common_parts: dict[str, Any] = {
         "key": {"user": col("user"), "page": col("page")},
         "what": WHAT,
         "where": hr.FixedWindows("1h"),
@@ -50,7 +50,7 @@ def clicks(source: hr.FileSource = SOURCE, **parts: Any) -> Pipeline:
         "how": hr.retracting("2h"),
         **parts,
     }
-    return Pipeline("clicks", source.event_time("at", bound="30m"), **given)
+    return Pipeline("clicks", source.event_time("at", bound="30m"), **common_parts)
 
 
 def called(names: Mapping[str, str], what: Mapping[str, hr.Aggregate] = WHAT) -> dict[str, hr.Aggregate]:
@@ -59,14 +59,14 @@ def called(names: Mapping[str, str], what: Mapping[str, hr.Aggregate] = WHAT) ->
 
 def records(part: int) -> list[dict[str, object]]:
     """Some of an hour and the ones around it, so that windows of the part before are still open, and some are late."""
-    drawn = Random(part)
+    dice = Random(part)
     return [
         {
-            "user": drawn.choice(["ann", "bob", "eve"]),
-            "page": drawn.choice("xy"),
-            "at": (START + timedelta(minutes=60 * part + drawn.randrange(-200, 90))).isoformat(),
-            "amount": drawn.randrange(100),
-            "price": drawn.randrange(100),
+            "user": dice.choice(["ann", "bob", "eve"]),
+            "page": dice.choice("xy"),
+            "at": (START + timedelta(minutes=60 * part + dice.randrange(-200, 90))).isoformat(),
+            "amount": dice.randrange(100),
+            "price": dice.randrange(100),
         }
         for _ in range(40)
     ]
@@ -74,10 +74,10 @@ def records(part: int) -> list[dict[str, object]]:
 
 def deployed(folder: Path, *pipelines: Pipeline, allow_new_aggregates: bool = False) -> TemporaryDeployment:
     """Each runs over a part of the input, in their order."""
-    found = TemporaryDeployment(folder)
+    own_deployment = TemporaryDeployment(folder)
     for number, pipeline in enumerate(pipelines):
-        run(found, pipeline, number, allow_new_aggregates=allow_new_aggregates)
-    return found
+        run(own_deployment, pipeline, number, allow_new_aggregates=allow_new_aggregates)
+    return own_deployment
 
 
 def run(deployment: TemporaryDeployment, pipeline: Pipeline, part: int, **options: Any) -> Any:
@@ -93,10 +93,13 @@ def rows(
     deployment: TemporaryDeployment, pipeline: Pipeline, names: Mapping[str, str] | None = None
 ) -> dict[str, list[Row]]:
     """All that readers see, with columns called by ``names``."""
-    given = names or {}
+    given_names = names or {}
     return {
         view: sorted(
-            ({given.get(name, name): value for name, value in row.items()} for row in deployment.read(pipeline, view)),
+            (
+                {given_names.get(name, name): value for name, value in row.items()}
+                for row in deployment.read(pipeline, view)
+            ),
             key=lambda row: str(sorted(row.items())),
         )
         for view in ("current", "panes", "late", "rejected")
@@ -160,13 +163,16 @@ RENAMINGS: list[tuple[Pipeline, Pipeline, dict[str, str]]] = [
 def test_with_other_names_a_run_gives_what_it_gives_with_the_old_ones(
     tmp_path: Path, old: Pipeline, new: Pipeline, names: Mapping[str, str]
 ) -> None:
-    undisturbed, migrated = deployed(tmp_path / "a", old, old, old), deployed(tmp_path / "b", old, new, new)
+    undisturbed_deployment, migrated_deployment = (
+        deployed(tmp_path / "a", old, old, old),
+        deployed(tmp_path / "b", old, new, new),
+    )
     late = {name: new_name for name, new_name in zip(old.key, new.key, strict=True) if name != new_name}
-    expected = rows(undisturbed, old, names)
-    expected["late"] = rows(undisturbed, old, late)["late"]
+    expected = rows(undisturbed_deployment, old, names)
+    expected["late"] = rows(undisturbed_deployment, old, late)["late"]
     assert expected["late"]
     assert any(row["is_retraction"] for row in expected["panes"]) or old.how.accumulation != "RETRACTING"
-    assert rows(migrated, new) == expected
+    assert rows(migrated_deployment, new) == expected
 
 
 ADDED = {"most": col("amount").max(), "dear": col("price").sum(), "dearest": col("price").max(), "clicks": count()}
@@ -182,48 +188,52 @@ def apart(given: Sequence[Row], names: Sequence[str]) -> list[Row]:
 @pytest.mark.slow
 def test_what_is_added_knows_what_is_read_from_now_on_and_disturbs_nothing_else(tmp_path: Path) -> None:
     old, new = clicks(), clicks(WIDER, what=ADDED)
-    without = clicks(what={"clicks": count(), "most": col("amount").max()})
-    migrated = deployed(tmp_path / "a", old, new, new, allow_new_aggregates=True)
-    undisturbed = deployed(tmp_path / "b", without, without, without)
-    shared = [name for name in rows(undisturbed, without)["panes"][0] if name not in ADDED or name in without.what]
-    found, expected = rows(migrated, new), rows(undisturbed, without)
+    pipeline_without = clicks(what={"clicks": count(), "most": col("amount").max()})
+    migrated_deployment = deployed(tmp_path / "a", old, new, new, allow_new_aggregates=True)
+    undisturbed_deployment = deployed(tmp_path / "b", pipeline_without, pipeline_without, pipeline_without)
+    shared_names = [
+        name
+        for name in rows(undisturbed_deployment, pipeline_without)["panes"][0]
+        if name not in ADDED or name in pipeline_without.what
+    ]
+    found_rows, expected = rows(migrated_deployment, new), rows(undisturbed_deployment, pipeline_without)
     for view in ("current", "panes", "late"):
-        assert apart(found[view], shared) == apart(expected[view], shared)
+        assert apart(found_rows[view], shared_names) == apart(expected[view], shared_names)
 
-    priced: dict[tuple[Any, ...], list[int]] = {}
+    prices: dict[tuple[Any, ...], list[int]] = {}
     for record in records(1) + records(2):
         hour = datetime.fromisoformat(str(record["at"])).replace(minute=0)
-        priced.setdefault((record["user"], record["page"], hour), []).append(int(str(record["price"])))
-    late = {(row["user"], row["page"], row["window_start"]) for row in found["late"]}
+        prices.setdefault((record["user"], record["page"], hour), []).append(int(str(record["price"])))
+    late = {(row["user"], row["page"], row["window_start"]) for row in found_rows["late"]}
     both = 0
-    for row in found["current"]:
+    for row in found_rows["current"]:
         window = row["user"], row["page"], row["window_start"]
         if not row["epoch"]:
             assert (row["dear"], row["dearest"]) == (None, None), "a pane from before"
-        elif window not in priced:
+        elif window not in prices:
             assert (row["dear"], row["dearest"]) == (0, None), "of elements from before alone: of none"
         elif window not in late:
-            both += row["clicks"] > len(priced[window])
-            assert (row["dear"], row["dearest"]) == (sum(priced[window]), max(priced[window]))
+            both += row["clicks"] > len(prices[window])
+            assert (row["dear"], row["dearest"]) == (sum(prices[window]), max(prices[window]))
     assert both, "windows with elements from before and after"
-    withdrawn = [row for row in found["panes"] if row["is_retraction"] and row["epoch"] == 1]
+    withdrawn = [row for row in found_rows["panes"] if row["is_retraction"] and row["epoch"] == 1]
     assert any(row["dear"] is None for row in withdrawn), "a pane is withdrawn as it was"
 
 
 @on_spark
 def test_on_spark_state_is_migrated_as_it_is_here(executor: Executed, tmp_path: Path) -> None:
     old, new, _ = RENAMINGS[0]
-    here, there = deployed(tmp_path / "a", old, new), deployed(tmp_path / "b", old)
-    there.land(clicks(WIDER), *records(1))
+    own_deployment, other_deployment = deployed(tmp_path / "a", old, new), deployed(tmp_path / "b", old)
+    other_deployment.land(clicks(WIDER), *records(1))
     options = RunOptions("spark", publish=True)
-    assert executor.process(new, there.root, options, now=lambda: clock(1)).epochs == (1,)
-    assert rows(there, new) == rows(here, new)
+    assert executor.process(new, other_deployment.root, options, now=lambda: clock(1)).epochs == (1,)
+    assert rows(other_deployment, new) == rows(own_deployment, new)
     for view in (View.CURRENT, View.PANES):
-        found = hr.open(there.root)["clicks"].read(view)
-        frame = found.to_spark(executor.spark)
-        collected = [row.asDict() for row in frame.select("visitor", "largest").collect()]
-        expected = found.to_arrow().select(["visitor", "largest"]).to_pylist()
-        assert sorted(map(str, collected)) == sorted(map(str, expected))
+        found_view = hr.open(other_deployment.root)["clicks"].read(view)
+        frame = found_view.to_spark(executor.spark)
+        collected_rows = [row.asDict() for row in frame.select("visitor", "largest").collect()]
+        expected = found_view.to_arrow().select(["visitor", "largest"]).to_pylist()
+        assert sorted(map(str, collected_rows)) == sorted(map(str, expected))
 
 
 REFUSED: list[tuple[Pipeline, Pipeline, str]] = [
@@ -245,23 +255,23 @@ REFUSED: list[tuple[Pipeline, Pipeline, str]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("old", "new", "told"), REFUSED)
+@pytest.mark.parametrize(("old", "new", "message"), REFUSED)
 def test_what_is_not_told_or_cannot_be_migrated_is_refused(
-    tmp_path: Path, old: Pipeline, new: Pipeline, told: str
+    tmp_path: Path, old: Pipeline, new: Pipeline, message: str
 ) -> None:
     deployment = deployed(tmp_path, old)
-    before = rows(deployment, old), main(deployment)
-    with pytest.raises(ChangedPipelineError, match=told) as raised:
+    state_before = rows(deployment, old), main(deployment)
+    with pytest.raises(ChangedPipelineError, match=message) as refusal:
         run(deployment, new, 1)
-    assert "headrace backfill clicks" in str(raised.value)
-    assert (rows(deployment, old), main(deployment)) == before
+    assert "headrace backfill clicks" in str(refusal.value)
+    assert (rows(deployment, old), main(deployment)) == state_before
 
 
 @pytest.mark.slow
 def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_migrates(tmp_path: Path) -> None:
     old, new, _ = RENAMINGS[0]
-    before = deployed(tmp_path / "before", old)
-    before.land(clicks(WIDER), *records(1))
+    deployment_before = deployed(tmp_path / "before", old)
+    deployment_before.land(clicks(WIDER), *records(1))
     puts: list[str] = []
 
     def run_until(deployment: TemporaryDeployment, number: int | None) -> None:
@@ -276,13 +286,13 @@ def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_mig
             deployment.run(new, at=clock(1))
 
     def copied(name: str) -> TemporaryDeployment:
-        return TemporaryDeployment(shutil.copytree(before.folder, tmp_path / name))
+        return TemporaryDeployment(shutil.copytree(deployment_before.folder, tmp_path / name))
 
-    undisturbed = copied("undisturbed")
-    run_until(undisturbed, None)
+    undisturbed_copy = copied("undisturbed")
+    run_until(undisturbed_copy, None)
     places = len(puts)
-    panes = hr.open(before.root)["clicks"].panes().to_arrow().to_pylist()
-    expected = undisturbed.read(new, "panes")
+    panes = hr.open(deployment_before.root)["clicks"].panes().to_arrow().to_pylist()
+    expected = undisturbed_copy.read(new, "panes")
     assert any("state-migrated" in path for path in puts)
     for number in range(places):
         deployment = copied(str(number))
@@ -304,36 +314,36 @@ def test_snapshots_of_every_definition_stay_what_they_were(tmp_path: Path) -> No
         renamed={"user": "who"},
     )
     deployment = TemporaryDeployment(tmp_path)
-    seen: list[tuple[str, Pipeline, dict[str, list[Row]]]] = []
+    seen_rows: list[tuple[str, Pipeline, dict[str, list[Row]]]] = []
     for number, pipeline in enumerate((first, second, third, third)):
         run(deployment, pipeline, number, allow_new_aggregates=True)
-        seen.append((main(deployment), pipeline, rows(deployment, pipeline)))
+        seen_rows.append((main(deployment), pipeline, rows(deployment, pipeline)))
     reader = hr.open(deployment.root)["clicks"]
-    for snapshot, _, expected in seen:
-        for view, found in expected.items():
-            again = reader.read(view, at=snapshot).to_arrow().to_pylist()
-            assert sorted(map(str, again)) == sorted(map(str, found))
-    panes = seen[-1][2]["panes"]
+    for snapshot, _, expected in seen_rows:
+        for view, found_rows in expected.items():
+            second_rows = reader.read(view, at=snapshot).to_arrow().to_pylist()
+            assert sorted(map(str, second_rows)) == sorted(map(str, found_rows))
+    panes = seen_rows[-1][2]["panes"]
     assert {(row["epoch"] > 1, row["most"] is None) for row in panes if not row["is_retraction"]} == {
         (False, True),
         (True, False),
     }
     assert all(row["peak"] is not None and row["who"] for row in panes)
-    assert {row["who"] for row in seen[-1][2]["late"]} <= {"ann", "bob", "eve"}
+    assert {row["who"] for row in seen_rows[-1][2]["late"]} <= {"ann", "bob", "eve"}
 
-    apart = reader.diff(seen[1][0], seen[2][0]).output
-    assert not apart.is_comparable, "another key"
-    assert reader.diff(seen[0][0], seen[1][0]).output.columns.only_after == {"peak": "int64"}
+    output_diff = reader.diff(seen_rows[1][0], seen_rows[2][0]).output
+    assert not output_diff.is_comparable, "another key"
+    assert reader.diff(seen_rows[0][0], seen_rows[1][0]).output.columns.only_after == {"peak": "int64"}
     expire_snapshots(catalog(deployment), keep_rule(1))
     assert check(catalog(deployment), deep=True).problems == ()
-    assert rows(deployment, third) == seen[-1][2]
+    assert rows(deployment, third) == seen_rows[-1][2]
 
 
 @pytest.mark.slow
 def test_layers_of_both_definitions_become_one(tmp_path: Path) -> None:
     """Merges of ``current`` and of state, with files that call columns otherwise."""
     old, new, names = RENAMINGS[0]
-    found = []
+    found_rows = []
     for folder, second in (("a", old), ("b", new)):
         deployment = TemporaryDeployment(tmp_path / folder)
         for number, record in enumerate(records(0)[:11] + records(1)[:6]):
@@ -341,17 +351,24 @@ def test_layers_of_both_definitions_become_one(tmp_path: Path) -> None:
             if number == 10:
                 deployment.run(old, at=clock(0), files_per_epoch=1)
         deployment.run(second, at=clock(1), files_per_epoch=1)
-        found.append(rows(deployment, second, names if second is old else None))
-    expected, migrated = found
-    assert migrated["current"] == expected["current"]
-    assert migrated["panes"] == expected["panes"]
+        found_rows.append(rows(deployment, second, names if second is old else None))
+    expected, migrated_rows = found_rows
+    assert migrated_rows["current"] == expected["current"]
+    assert migrated_rows["panes"] == expected["panes"]
 
 
 @pytest.mark.slow
 def test_an_audit_sees_rows_from_before_as_readers_do_and_files_are_refused(tmp_path: Path) -> None:
     old, names = clicks(), {"most": "peak", "user": "who"}
-    asked = [hr.expect("column_values_to_not_be_null", view=view, column="peak") for view in ("panes", "current")]
-    new = clicks(key={"who": col("user"), "page": col("page")}, what=called(names), renamed=names, expectations=asked)
+    requested_expectations = [
+        hr.expect("column_values_to_not_be_null", view=view, column="peak") for view in ("panes", "current")
+    ]
+    new = clicks(
+        key={"who": col("user"), "page": col("page")},
+        what=called(names),
+        renamed=names,
+        expectations=requested_expectations,
+    )
     deployment = TemporaryDeployment(tmp_path)
     assert run(deployment, old, 0, publish=False).published is None
     audit = run(deployment, new, 1).audit

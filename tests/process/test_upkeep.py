@@ -82,8 +82,8 @@ class Deployment:
     def run(self) -> None:
         """Land files, and run until all are read."""
         for number in range(self.epochs, self.epochs + EPOCHS_A_RUN):
-            at = START + timedelta(minutes=number)
-            rows = [{"user": user, "at": at.isoformat(), "amount": number} for user in ("ann", "bob")]
+            moment = START + timedelta(minutes=number)
+            rows = [{"user": user, "at": moment.isoformat(), "amount": number} for user in ("ann", "bob")]
             path = self.folder / "landing" / "clicks" / f"{number:08d}.jsonl"
             path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         self.epochs += EPOCHS_A_RUN
@@ -130,18 +130,18 @@ class Deployment:
 @pytest.mark.slow
 def test_nothing_grows_from_run_to_run(tmp_path: Path) -> None:
     deployment = Deployment(tmp_path)
-    found: list[Figures] = []
+    figures: list[Figures] = []
     while deployment.epochs < EPOCHS:
         deployment.run()
         if deployment.epochs % EVERY == 0:
             expire_snapshots(deployment.catalog(), keep_rule(KEPT))
             deployment.look()
-            found.append(deployment.figures())
-    steady = max(len(found) // 10, 3 * RADIX.value // EVERY)  # a leaf goes with the last of its records
-    span = max(len(found) // 10, 3)
-    early, late = Figures.typical(found[steady:][:span]), Figures.typical(found[-span:])
-    step = max(len(found) // 20, 1)
-    print("", *map(str, found[step - 1 :: step]), f"early {early}", f"late  {late}", sep="\n")
+            figures.append(deployment.figures())
+    steady = max(len(figures) // 10, 3 * RADIX.value // EVERY)  # a leaf goes with the last of its records
+    span = max(len(figures) // 10, 3)
+    early, late = Figures.typical(figures[steady:][:span]), Figures.typical(figures[-span:])
+    step = max(len(figures) // 20, 1)
+    print("", *map(str, figures[step - 1 :: step]), f"early {early}", f"late  {late}", sep="\n")
     leaf = 2 * RADIX.value + 100  # files of panes and their folders, and results of runs up to a hundred
     assert late.objects <= early.objects + leaf
     assert late.bytes <= early.bytes * 1.5 + 200_000

@@ -108,17 +108,17 @@ class Deployed:
     def audited(self, result: RunResult) -> AuditOutcome:
         """The stored audit of a run."""
         assert result.audit is not None
-        found = read_audit(self.catalog.store, "orders", result.audit.from_snapshot, result.audit.to_snapshot)
-        assert found is not None
-        return found
+        stored_audit = read_audit(self.catalog.store, "orders", result.audit.from_snapshot, result.audit.to_snapshot)
+        assert stored_audit is not None
+        return stored_audit
 
     def held_back(self, pipeline: hr.Pipeline = ORDERS) -> str:
         """What is said of a run that is held back."""
-        with pytest.raises(UnusualDataError) as held:
+        with pytest.raises(UnusualDataError) as refusal:
             self.run(pipeline)
-        assert (held.value.code, held.value.exit_code) == ("data.unusual", 20)
+        assert (refusal.value.code, refusal.value.exit_code) == ("data.unusual", 20)
         assert self.refs[PUBLISHED] != self.refs[MAIN]
-        return str(held.value)
+        return str(refusal.value)
 
 
 @pytest.fixture
@@ -137,12 +137,12 @@ def verdicts(result: RunResult) -> list[Severity | str | None]:
 
 
 def test_what_is_as_usual_passes_and_is_judged_from_a_few_versions_on(deployed: Deployed) -> None:
-    found = []
+    findings = []
     for _ in range(4):
         deployed.land()
         result = deployed.run()
-        found.append((known(result), verdicts(result)))
-    assert found == [
+        findings.append((known(result), verdicts(result)))
+    assert findings == [
         ([0, 0, 0, 0], ["not judged"] * 4),
         ([0, 1, 1, 1], ["not judged"] * 4),  # the first began at the beginning: it has no rate
         ([1, 2, 2, 2], ["not judged", None, None, None]),
@@ -161,22 +161,26 @@ def test_a_producer_that_sends_half_is_held_back_until_a_person_releases_it(depl
     deployed.run_hours(4)
     good = deployed.refs[MAIN]
     deployed.land(each=1)
-    said = deployed.held_back()
-    assert "1 of 4 figures are not as usual" in said
+    message = deployed.held_back()
+    assert "1 of 4 figures are not as usual" in message
     assert (
         "records for each hour of event time: 41.0, usually 81.0 (the median of 3 versions); the limit is a factor of "
-        "1.3" in said
+        "1.3" in message
     )
-    assert "headrace release orders" in said
+    assert "headrace release orders" in message
     bad = deployed.refs[MAIN]
     assert audit(ORDERS, deployed.root, deployed.options(publish=False)).audit is not None
     entry = deployed.catalog.release(bad, "ada: a strike").number
 
     deployed.catalog.rollback(MAIN, good, "again", replayed=True)
     deployed.land()
-    replayed = deployed.run()  # the files that were released, in another epoch, and an hour as usual
-    assert (replayed.usual[0].released, replayed.usual[0].observed, replayed.usual[0].success) == ((entry,), 81, True)
-    assert any("readers still see what a person has released" in warning for warning in replayed.warnings)
+    replayed_result = deployed.run()  # the files that were released, in another epoch, and an hour as usual
+    assert (replayed_result.usual[0].released, replayed_result.usual[0].observed, replayed_result.usual[0].success) == (
+        (entry,),
+        81,
+        True,
+    )
+    assert any("readers still see what a person has released" in warning for warning in replayed_result.warnings)
     assert deployed.refs[PUBLISHED] == deployed.refs[MAIN] != bad
 
     deployed.land(each=1)
@@ -199,9 +203,9 @@ def test_a_level_that_is_released_often_enough_becomes_usual(deployed: Deployed)
 def test_a_column_that_becomes_null_is_named_with_the_rows_to_blame(deployed: Deployed) -> None:
     deployed.run_hours(3)
     deployed.land(amount=None)
-    said = deployed.held_back()
-    assert "share of NULL in amount (current): 48.75%, usually 0.00% (the median of 3 versions)" in said
-    assert '"s0' not in said, "a message shows no value"
+    message = deployed.held_back()
+    assert "share of NULL in amount (current): 48.75%, usually 0.00% (the median of 3 versions)" in message
+    assert '"s0' not in message, "a message shows no value"
     refs = deployed.refs
     outcome = read_audit(deployed.catalog.store, "orders", refs[PUBLISHED], refs[MAIN])
     assert outcome is not None
@@ -216,16 +220,18 @@ def test_values_that_change_are_named_with_the_rows_to_blame(deployed: Deployed)
     pipeline = orders(*USUAL, hr.usual_distribution("amount", distance=0.1, severity="warn", **EARLY))
     deployed.run_hours(3, pipeline)
     deployed.land(mood="furious", amount=9)
-    said = deployed.held_back(pipeline)
-    assert "distribution of mood (current): 0.500 from the usual (the median of 3 versions); the limit is 0.2" in said
+    message = deployed.held_back(pipeline)
+    assert (
+        "distribution of mood (current): 0.500 from the usual (the median of 3 versions); the limit is 0.2" in message
+    )
     refs = deployed.refs
     outcome = read_audit(deployed.catalog.store, "orders", refs[PUBLISHED], refs[MAIN])
     assert outcome is not None
     assert outcome.usual is not None
-    *_, amount, mood, also = outcome.usual.findings
+    *_, amount, mood, other_finding = outcome.usual.findings
     assert {row["mood"] for row in mood.failing} == {"furious"}
     assert [row["shop"] for row in mood.failing] == [f"s{shop:02}" for shop in range(5)]
-    assert (amount.severity, also.severity) == (Severity.FAIL, Severity.WARN)
+    assert (amount.severity, other_finding.severity) == (Severity.FAIL, Severity.WARN)
     assert amount.failing == (), "no amount is above the highest that was usual"
 
 
@@ -247,8 +253,8 @@ def test_both_executors_find_the_same(deployed: Deployed, executor: Executed, mo
     monkeypatch.setenv(AUDIT_BYTES, "0B")
     for hour in range(3):
         deployed.land(**({"mood": "odd", "amount": None} if hour == 2 else {}))
-        judged = executor if hour == 2 else LOCAL
-        result = judged.process(pipeline, deployed.root, deployed.options(publish=hour < 2))
+        judging_executor = executor if hour == 2 else LOCAL
+        result = judging_executor.process(pipeline, deployed.root, deployed.options(publish=hour < 2))
     outcome = deployed.audited(result)
     assert outcome.usual is not None
     assert [(one.severity, len(one.failing)) for one in outcome.usual.findings] == [
@@ -273,8 +279,8 @@ def test_two_audits_of_a_range_agree_whatever_has_happened_between(deployed: Dep
     deployed.run_hours(2)
     path = f"{first.path}/result.json"
     stricter = orders(*USUAL, hr.usual_nulls("mood", points=1, **EARLY))  # so that it is audited again
-    again = audit(stricter, deployed.root, deployed.options(branch="again", publish=False))
-    second = deployed.audited(again)
+    second_result = audit(stricter, deployed.root, deployed.options(branch="again", publish=False))
+    second = deployed.audited(second_result)
     assert second.usual is not None
     assert second.usual.findings[:4] == first.usual.findings
     assert second.usual.against == first.usual.against
@@ -283,13 +289,13 @@ def test_two_audits_of_a_range_agree_whatever_has_happened_between(deployed: Dep
 
 def test_a_branch_goes_by_the_history_of_its_fork_and_becomes_history_when_it_is_promoted(deployed: Deployed) -> None:
     deployed.run_hours(3)
-    forked = deployed.refs[MAIN]
+    forked_snapshot = deployed.refs[MAIN]
     deployed.run_hours(2)
-    deployed.catalog.fork("again", forked)
+    deployed.catalog.fork("again", forked_snapshot)
     result = deployed.run(branch="again", publish=False, full_sweep=True)
     outcome = deployed.audited(result)
     assert outcome.usual is not None
-    assert outcome.usual.against == forked
+    assert outcome.usual.against == forked_snapshot
     assert known(result) == [2, 3, 3, 3]
     hr.open(deployed.root)["orders"].promote("again")
     deployed.land()
@@ -298,17 +304,19 @@ def test_a_branch_goes_by_the_history_of_its_fork_and_becomes_history_when_it_is
 
 def test_a_rollback_forgets_and_history_goes_on_within_a_version(deployed: Deployed) -> None:
     deployed.run_hours(3)
-    before = deployed.refs[MAIN]
+    snapshot_before = deployed.refs[MAIN]
     for _ in range(2):
         deployed.land()
     deployed.run()  # one version of two epochs
-    within = deployed.catalog.manifest(deployed.refs[MAIN]).parent
-    assert within is not None
-    deployed.catalog.rollback(MAIN, within, "the newest hour was wrong")
+    snapshot_within = deployed.catalog.manifest(deployed.refs[MAIN]).parent
+    assert snapshot_within is not None
+    deployed.catalog.rollback(MAIN, snapshot_within, "the newest hour was wrong")
     result = deployed.run()
     outcome = deployed.audited(result)
     assert outcome.usual is not None
-    assert (outcome.from_snapshot, outcome.usual.against) == (before, before), "readers went back to what they had seen"
+    assert (outcome.from_snapshot, outcome.usual.against) == (snapshot_before, snapshot_before), (
+        "readers went back to what they had seen"
+    )
     assert known(result) == [2, 3, 3, 3]
 
 
@@ -333,9 +341,9 @@ def test_damaged_figures_are_passed_over_with_a_warning_and_found_by_a_check(dep
 
 def test_expiry_keeps_figures_as_long_as_their_snapshots(deployed: Deployed) -> None:
     deployed.run_hours(4)
-    later = datetime.now(UTC) + timedelta(days=9)
+    later_moment = datetime.now(UTC) + timedelta(days=9)
     for turn in range(2):
-        expire_snapshots(deployed.catalog, keep_rule(1), now=lambda turn=turn: later + timedelta(days=turn))
+        expire_snapshots(deployed.catalog, keep_rule(1), now=lambda turn=turn: later_moment + timedelta(days=turn))
     left = [info.path for info in deployed.catalog.store.list("orders/audits/") if info.path.endswith("history.json")]
     assert left == [history_path("orders", deployed.refs[MAIN])]
     deployed.land()
@@ -361,47 +369,49 @@ def test_input_that_has_ended_or_stands_still_has_no_rate(deployed: Deployed) ->
 
 
 def test_checks_cost_a_read_and_a_put_and_nothing_where_there_are_none(deployed: Deployed) -> None:
-    made: list[tuple[str, str]] = []
+    moments_made: list[tuple[str, str]] = []
 
     def count(operation: Operation) -> None:
-        made.append((operation.kind, operation.path))
+        moments_made.append((operation.kind, operation.path))
 
     def audits_of_an_hour(pipeline: hr.Pipeline) -> list[tuple[str, str]]:
         deployed.land()
         deployed.run(pipeline, publish=False)
-        made.clear()
+        moments_made.clear()
         path = f"orders/audits/{deployed.refs[PUBLISHED]}--{deployed.refs[MAIN]}/result.json"
         deployed.catalog.store.delete(path)
         with disturb_stores(count):
             result = audit(pipeline, deployed.root, deployed.options())
         assert result.audit is not None
-        return [(kind, path) for kind, path in made if "/audits/" in path]
+        return [(kind, path) for kind, path in moments_made if "/audits/" in path]
 
     deployed.run_hours(2)
     assert fingerprint(ORDERS) == fingerprint(orders())
     plain, begin = audits_of_an_hour(orders()), deployed.refs[PUBLISHED]
     assert [path for _, path in plain if path.endswith("history.json")] == []
-    checked = audits_of_an_hour(ORDERS)
+    checked_audits = audits_of_an_hour(ORDERS)
     end = deployed.refs[MAIN]
-    history = [(name, path) for name, path in checked if (name, path) not in plain and path.endswith("history.json")]
+    history = [
+        (name, path) for name, path in checked_audits if (name, path) not in plain and path.endswith("history.json")
+    ]
     assert history == [("get", history_path("orders", begin)), ("put", history_path("orders", end))]
-    assert len(checked) == len(plain) + 2
+    assert len(checked_audits) == len(plain) + 2
 
 
 def test_of_several_outputs_each_has_a_history_of_its_own(deployed: Deployed) -> None:
-    alone = orders()
-    shared = {part: getattr(alone, part) for part in ("key", "what", "where", "when", "how")}
+    own_pipeline = orders()
+    shared_parts = {part: getattr(own_pipeline, part) for part in ("key", "what", "where", "when", "how")}
     checks = [hr.usual_volume(within=1.3, min_versions=2), hr.usual_nulls("amount", points=5, **EARLY)]
-    both = {"strict": hr.Output(**shared, usual=checks), "lax": hr.Output(**shared)}
-    pipeline = hr.Pipeline("orders", alone.input, outputs=both, executor="local")
+    both = {"strict": hr.Output(**shared_parts, usual=checks), "lax": hr.Output(**shared_parts)}
+    pipeline = hr.Pipeline("orders", own_pipeline.input, outputs=both, executor="local")
     deployed.run_hours(3, pipeline)
     good = deployed.refs[MAIN]
     assert len(read_history(deployed.catalog.store, "orders", good, "strict") or ()) == 3
     assert read_history(deployed.catalog.store, "orders", good) is None
     deployed.land(amount=None)
-    with pytest.raises(UnusualDataError, match="share of NULL in amount") as held:
+    with pytest.raises(UnusualDataError, match="share of NULL in amount") as refusal:
         deployed.run(pipeline)
-    assert "orders.strict" in str(held.value)
+    assert "orders.strict" in str(refusal.value)
     assert (deployed.refs["published/strict"], deployed.refs["published/lax"]) == (good, deployed.refs[MAIN])
     assert not check(deployed.catalog).problems
     deployed.catalog.release(deployed.refs[MAIN], "ada: a strike", ["strict"])
@@ -412,32 +422,32 @@ def test_of_several_outputs_each_has_a_history_of_its_own(deployed: Deployed) ->
 
 
 def test_an_output_that_is_computed_again_is_not_judged_by_its_volume(deployed: Deployed) -> None:
-    alone = orders()
-    shared = {part: getattr(alone, part) for part in ("key", "what", "where", "when", "how")}
+    own_pipeline = orders()
+    shared_parts = {part: getattr(own_pipeline, part) for part in ("key", "what", "where", "when", "how")}
     outputs = {
-        "strict": hr.Output(**shared, usual=[hr.usual_volume(within=1.3, min_versions=2)]),
-        "lax": hr.Output(**shared),
+        "strict": hr.Output(**shared_parts, usual=[hr.usual_volume(within=1.3, min_versions=2)]),
+        "lax": hr.Output(**shared_parts),
     }
-    pipeline = hr.Pipeline("orders", alone.input, outputs=outputs, executor="local")
+    pipeline = hr.Pipeline("orders", own_pipeline.input, outputs=outputs, executor="local")
     deployed.run_hours(4, pipeline)
-    shown = deployed.refs["published/strict"]
+    shown_snapshot = deployed.refs["published/strict"]
     outputs["strict"] = replace(outputs["strict"], filter=hr.col("amount") >= 0)
-    changed = replace(pipeline, outputs=outputs)
-    result = hr.open(deployed.root)[changed].backfill(output="strict", promote=True)
-    assert shown != deployed.refs["published/strict"] == result.snapshot
-    deployed.run_hours(1, changed)
+    changed_pipeline = replace(pipeline, outputs=outputs)
+    result = hr.open(deployed.root)[changed_pipeline].backfill(output="strict", promote=True)
+    assert shown_snapshot != deployed.refs["published/strict"] == result.snapshot
+    deployed.run_hours(1, changed_pipeline)
     assert deployed.refs["published/strict"] == deployed.refs[MAIN]
 
 
 def test_a_renamed_output_keeps_its_history(deployed: Deployed) -> None:
-    alone = orders(hr.usual_volume(within=1.3, min_versions=2))
+    own_pipeline = orders(hr.usual_volume(within=1.3, min_versions=2))
     parts = ("key", "what", "where", "when", "how", "usual")
-    first = hr.Output(**{part: getattr(alone, part) for part in parts})
-    deployed.run_hours(3, hr.Pipeline("orders", alone.input, outputs={"sales": first}, executor="local"))
-    renamed = {"orders": replace(first, formerly="sales"), "sales": replace(first, usual=())}
-    pipeline = hr.Pipeline("orders", alone.input, outputs=renamed, executor="local")
-    shown = published_of(deployed.refs)["sales"]
+    first = hr.Output(**{part: getattr(own_pipeline, part) for part in parts})
+    deployed.run_hours(3, hr.Pipeline("orders", own_pipeline.input, outputs={"sales": first}, executor="local"))
+    renamed_pipeline = {"orders": replace(first, formerly="sales"), "sales": replace(first, usual=())}
+    pipeline = hr.Pipeline("orders", own_pipeline.input, outputs=renamed_pipeline, executor="local")
+    shown_snapshot = published_of(deployed.refs)["sales"]
     deployed.land(each=20)
     with pytest.raises(UnusualDataError, match="orders"):
         deployed.run(pipeline)
-    assert published_of(deployed.refs) == {"orders": shown, "sales": deployed.refs[MAIN]}
+    assert published_of(deployed.refs) == {"orders": shown_snapshot, "sales": deployed.refs[MAIN]}

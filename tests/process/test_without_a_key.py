@@ -58,17 +58,17 @@ def run(executor: Executed, pipeline: hr.Pipeline, root: Path) -> None:
 
 def rows(pipeline: hr.Pipeline, root: Path, view: str) -> list[dict[str, Any]]:
     left_out = {"all", "epoch", "processing_time", "sequence", "snapshot"}
-    found = read(pipeline, root.as_uri(), view=view).to_pylist()
-    return sorted(({name: row[name] for name in row if name not in left_out} for row in found), key=repr)
+    found_rows = read(pipeline, root.as_uri(), view=view).to_pylist()
+    return sorted(({name: row[name] for name in row if name not in left_out} for row in found_rows), key=repr)
 
 
 @on_both
 @pytest.mark.parametrize("name", ["fixed", "sessions", "chain"])
 def test_one_group_of_all_is_a_key_that_is_the_same_everywhere(executor: Executed, name: str, tmp_path: Path) -> None:
-    without, constant = pipelines(None)[name], pipelines({"all": hr.lit("all")})[name]
-    run(executor, without, tmp_path / "none")
+    keyless_pipeline, constant = pipelines(None)[name], pipelines({"all": hr.lit("all")})[name]
+    run(executor, keyless_pipeline, tmp_path / "none")
     run(LOCAL, constant, tmp_path / "all")
     for view in ("current", "panes"):
-        found = rows(without, tmp_path / "none", view)
-        assert found == rows(constant, tmp_path / "all", view)
-        assert found
+        found_rows = rows(keyless_pipeline, tmp_path / "none", view)
+        assert found_rows == rows(constant, tmp_path / "all", view)
+        assert found_rows
