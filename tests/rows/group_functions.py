@@ -45,7 +45,7 @@ def twice(rows: pa.Table) -> pa.Table:
 def gaps(rows: pa.Table) -> pa.Table:
     """How far each row is behind the one before it, and which shop it is of."""
     times = rows.column("event_time").cast(pa.int64()).to_pylist()
-    gap = [None, *(after - before for before, after in pairwise(times))]
+    gap = [None, *(time_after - time_before for time_before, time_after in pairwise(times))]
     columns = {"shop": rows.column("shop"), "gap": pa.array(gap, pa.int64()), "event_time": rows.column("event_time")}
     return pa.table(columns)
 
@@ -110,8 +110,8 @@ def timeless(rows: pa.Table) -> pa.Table:
 
 def ancient(rows: pa.Table) -> pa.Table:
     """A row of the year 1500."""
-    at = datetime(1500, 1, 1, tzinfo=UTC)
-    return summed(rows).append_column("event_time", pa.array([at], pa.timestamp("us", tz="UTC")))
+    moment = datetime(1500, 1, 1, tzinfo=UTC)
+    return summed(rows).append_column("event_time", pa.array([moment], pa.timestamp("us", tz="UTC")))
 
 
 def endless(rows: pa.Table) -> pa.Table:
@@ -125,9 +125,9 @@ not_callable = 3
 def times(rows: pa.Table) -> pa.Table:
     """The event time of each row, and how far it is behind the first."""
     at = rows.column("event_time")
-    given = at.drop_null().cast(pa.int64())
-    behind = pc.subtract(given, given[0]) if len(given) else given
-    return pa.table({"event_time": at.drop_null(), "behind": behind})
+    given_times = at.drop_null().cast(pa.int64())
+    microseconds_behind = pc.subtract(given_times, given_times[0]) if len(given_times) else given_times
+    return pa.table({"event_time": at.drop_null(), "behind": microseconds_behind})
 
 
 def counted(rows: pa.Table) -> pa.Table:
@@ -179,5 +179,5 @@ def keyed_twice(rows: pa.Table) -> pa.Table:
 def far_ahead(rows: pa.Table) -> pa.Table:
     """A struct with a time that no calendar has."""
     times = pa.array([{"at": 2**61}] * rows.num_rows, pa.struct([("at", pa.int64())]))
-    at = times.cast(pa.struct([("at", pa.timestamp("us", "UTC"))]))
-    return pa.table({"tags": at, "event_time": rows.column("event_time")})
+    time_structs = times.cast(pa.struct([("at", pa.timestamp("us", "UTC"))]))
+    return pa.table({"tags": time_structs, "event_time": rows.column("event_time")})

@@ -19,14 +19,14 @@ COLUMNS = {"id": hr.col("id"), "shop": hr.col("shop").upper(), "double": hr.col(
 
 def order(id: str, price: int | None = 1, minute: int = 0, **more: Any) -> dict[str, Any]:  # noqa: A002
     """An order of 1 May 2026, so many minutes after midnight."""
-    at = f"2026-05-{1 + minute // 1440:02}T{minute // 60 % 24:02}:{minute % 60:02}:00Z"
-    return {"id": id, "shop": "one", "price": price, "at": at, **more}
+    moment = f"2026-05-{1 + minute // 1440:02}T{minute // 60 % 24:02}:{minute % 60:02}:00Z"
+    return {"id": id, "shop": "one", "price": price, "at": moment, **more}
 
 
 def rows(**changed: Any) -> hr.Pipeline:
     """One row of each order."""
-    made = hr.Pipeline("orders", ORDERS, rows=COLUMNS, executor="local")
-    return replace(made, **changed) if changed else made
+    definition = hr.Pipeline("orders", ORDERS, rows=COLUMNS, executor="local")
+    return replace(definition, **changed) if changed else definition
 
 
 def signed(**changed: Any) -> hr.Pipeline:
@@ -55,21 +55,21 @@ class Orders:
     def run(self, pipeline: hr.Pipeline, *records: dict[str, Any], **options: Any) -> Any:
         """Land ``records`` as a further file, and run."""
         if records:
-            landed = self.folder / "landing/orders"
-            number = len([*landed.iterdir()]) if landed.exists() else 0
+            landing_folder = self.folder / "landing/orders"
+            number = len([*landing_folder.iterdir()]) if landing_folder.exists() else 0
             self.land(f"{number:04}", *records)
         return self.handle(pipeline).run(**options)
 
     def corrected(self, pipeline: hr.Pipeline, files: dict[str, list[dict[str, Any]]], **options: Any) -> Any:
         """A backfill, into the branch ``fix``, that reads other content of some files; then they have what they had."""
         landing = self.folder / "landing/orders"
-        before = {name: (landing / f"{name}.json").read_bytes() for name in files}
+        content_before = {name: (landing / f"{name}.json").read_bytes() for name in files}
         for name, records in files.items():
             self.land(name, *records)
         try:
             return self.handle(pipeline).backfill(**{"branch": "fix", **options})
         finally:
-            for name, content in before.items():
+            for name, content in content_before.items():
                 (landing / f"{name}.json").write_bytes(content)
 
     def current(self, pipeline: hr.Pipeline, output: str = "", **options: Any) -> Counter[tuple[Any, ...]]:

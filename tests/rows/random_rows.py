@@ -70,19 +70,19 @@ def row_scenarios(draw: st.DrawFn, *, is_signed: bool = False) -> Scenario:
     """
     scenario = draw(signed_scenarios() if is_signed else wider_scenarios())
     whole = scenario.pipeline
-    shared: dict[str, Any] = {"union": whole.union, "deduplicate": whole.deduplicate, "executor": "local"}
+    shared_parts: dict[str, Any] = {"union": whole.union, "deduplicate": whole.deduplicate, "executor": "local"}
     parts: dict[str, Any] = {"rows": draw(row_columns()), "filter": draw(_FILTERS), **draw(_WAITING)}
     rows = hr.Rows(**parts)
     try:
         if draw(st.booleans()):
-            made = hr.Pipeline("rows", whole.input, **parts, **shared)
+            definition = hr.Pipeline("rows", whole.input, **parts, **shared_parts)
         else:
             outputs = _outputs(output_of(whole), rows, lists_of(whole))
-            made = hr.Pipeline("rows", whole.input, outputs=draw(outputs), **shared)
+            definition = hr.Pipeline("rows", whole.input, outputs=draw(outputs), **shared_parts)
     except PipelineError:
         assume(False)
         raise
-    return Scenario(made, scenario.epochs)
+    return Scenario(definition, scenario.epochs)
 
 
 _TAKEN_BY = [col("x"), col("price"), col("word"), col("day"), -col("x"), col("part"), col("end")]
@@ -91,8 +91,8 @@ _TAKES = st.one_of(
     st.just(hr.newest()),
     st.just(hr.distinct()),
     st.sampled_from(_TAKEN_BY).map(hr.newest),
-    st.builds(lambda by: hr.newest(by, deleted=col("end")), st.sampled_from([*_TAKEN_BY, None])),
-    st.builds(lambda number, by: hr.top(number, by=by), st.integers(1, 3), _TAKEN_BY_SOME),
+    st.builds(lambda column: hr.newest(column, deleted=col("end")), st.sampled_from([*_TAKEN_BY, None])),
+    st.builds(lambda number, column: hr.top(number, by=column), st.integers(1, 3), _TAKEN_BY_SOME),
 )
 
 
@@ -132,7 +132,7 @@ def group_scenarios(draw: st.DrawFn, *, is_signed: bool = False, is_computed: bo
     """
     scenario = draw(signed_scenarios() if is_signed else wider_scenarios())
     whole = scenario.pipeline
-    shared: dict[str, Any] = {"union": whole.union, "deduplicate": whole.deduplicate, "executor": "local"}
+    shared_parts: dict[str, Any] = {"union": whole.union, "deduplicate": whole.deduplicate, "executor": "local"}
     parts: dict[str, Any] = {
         "null_keys": whole.null_keys,
         "key": whole.key,
@@ -146,7 +146,7 @@ def group_scenarios(draw: st.DrawFn, *, is_signed: bool = False, is_computed: bo
     parts["rows"] = {name: expr for name, expr in parts["rows"].items() if name not in whole.key}
     try:
         if draw(st.booleans()):
-            made = hr.Pipeline("rows", whole.input, **parts, **shared, allow_finishing=True)
+            definition = hr.Pipeline("rows", whole.input, **parts, **shared_parts, allow_finishing=True)
         else:
             outputs = {"rows": hr.Rows(**parts), "aggregated": output_of(whole)}
             if draw(st.booleans()):
@@ -159,11 +159,11 @@ def group_scenarios(draw: st.DrawFn, *, is_signed: bool = False, is_computed: bo
             if draw(st.booleans()):
                 of_panes = {"take": draw(st.sampled_from([hr.newest(), hr.distinct(), hr.top(2, by="total")]))}
                 outputs["of_panes"] = hr.Rows(["total"], of="aggregated", where=hr.FixedWindows("7us"), **of_panes)
-            made = hr.Pipeline("rows", whole.input, outputs=outputs, **shared)
+            definition = hr.Pipeline("rows", whole.input, outputs=outputs, **shared_parts)
     except PipelineError:
         assume(False)
         raise
-    return Scenario(made, scenario.epochs)
+    return Scenario(definition, scenario.epochs)
 
 
 def lists_of(pipeline: hr.Pipeline) -> dict[str, Expr]:
@@ -206,59 +206,63 @@ def check_rows(
     note(f"{pipeline!r}")
     with TemporaryDirectory() as folder:
         root = Path(folder)
-        landed = run(scenario, root, schedule, executors, spark)
+        landed_result = run(scenario, root, schedule, executors, spark)
         catalog = Catalog(open_store(root.as_uri()), pipeline.name)
         head = catalog.head().refs.get("main")
         if head is None:
             return
-        expected = run_outputs(pipeline, recorded_of(catalog, head, landed, made))
+        expected = run_outputs(pipeline, recorded_of(catalog, head, landed_result, made))
         manifests = [*catalog.ancestry(head)][::-1]
         of_rows = {name: alone for name, alone in pipeline.by_output.items() if alone.rows}
-        for name, alone in of_rows.items():
-            found = rows_by_epoch(alone, root, "main", len(manifests), name)
-            assert found == [Counter(map(shown, result.panes)) for result in expected[name]]
-            check_standing(alone, root, name, found)
-            if alone.take == Every():
-                late = read(alone, root.as_uri(), "late", "main", name)
-                dropped = [sum(drop.is_late for drop in result.drops) for result in expected[name]]
-                assert Counter(late["epoch"].to_pylist()) == +Counter(dict(enumerate(dropped)))
+        for name, own_pipeline in of_rows.items():
+            found_rows = rows_by_epoch(own_pipeline, root, "main", len(manifests), name)
+            assert found_rows == [Counter(map(shown, result.panes)) for result in expected[name]]
+            check_standing(own_pipeline, root, name, found_rows)
+            if own_pipeline.take == Every():
+                late = read(own_pipeline, root.as_uri(), "late", "main", name)
+                dropped_counts = [sum(drop.is_late for drop in result.drops) for result in expected[name]]
+                assert Counter(late["epoch"].to_pylist()) == +Counter(dict(enumerate(dropped_counts)))
             for result, manifest in zip(expected[name], manifests, strict=True):
-                _check_counts(seen_by(manifest, name).counts, result.panes, has_state=bool(alone.take or alone.join))
+                _check_counts(
+                    seen_by(manifest, name).counts, result.panes, has_state=bool(own_pipeline.take or own_pipeline.join)
+                )
         if schedule.mode is Mode.MICRO_BATCH:
             options = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executors[0])
             process(pipeline, root.as_uri(), options, spark=spark)
-            for name, alone in of_rows.items():
-                again, once = (rows_by_epoch(alone, root, ref, len(manifests), name) for ref in ("again", "main"))
-                assert again == once
+            for name, own_pipeline in of_rows.items():
+                second_rows, first_rows = (
+                    rows_by_epoch(own_pipeline, root, ref, len(manifests), name) for ref in ("again", "main")
+                )
+                assert second_rows == first_rows
 
 
 def _check_counts(counts: Mapping[str, int], panes: Sequence[Pane], *, has_state: bool) -> None:
-    added = [pane for pane in panes if not pane.is_retraction]
-    assert counts["panes"] == len(added)
-    assert counts["panes_late"] == sum(pane.timing == "LATE" for pane in added)
-    assert counts["retractions"] == len(panes) - len(added)
+    added_rows = [pane for pane in panes if not pane.is_retraction]
+    assert counts["panes"] == len(added_rows)
+    assert counts["panes_late"] == sum(pane.timing == "LATE" for pane in added_rows)
+    assert counts["retractions"] == len(panes) - len(added_rows)
     assert has_state or counts["state_rows"] == 0
 
 
 def check_standing(pipeline: hr.Pipeline, root: Path, output: str, found: Sequence[Counter[Row]]) -> None:
     """``current`` has each row as often as it came more often than it was withdrawn."""
-    summed: Counter[Row] = Counter()
+    summed_rows: Counter[Row] = Counter()
     for (*row, _, is_retraction), number in (item for epoch in found for item in epoch.items()):
-        summed[tuple(row)] += -number if is_retraction else number
+        summed_rows[tuple(row)] += -number if is_retraction else number
     table = read(pipeline, root.as_uri(), "current", "main", output)
     standing = Counter(row[:-2] for row in rows_of(pipeline, table))
-    assert standing == +summed
+    assert standing == +summed_rows
 
 
 def rows_by_epoch(pipeline: hr.Pipeline, root: Path, branch: str, epochs: int, output: str) -> list[Counter[Row]]:
     """The rows of each epoch: values, event time, timing, and whether they are withdrawn."""
-    found: list[Counter[Row]] = [Counter() for _ in range(epochs)]
+    counts_by_epoch: list[Counter[Row]] = [Counter() for _ in range(epochs)]
     table = read(pipeline, root.as_uri(), "panes", branch, output)
     places = table.select(["epoch", "sequence"]).to_pylist()
     assert len({(place["epoch"], place["sequence"]) for place in places}) == len(places)
     for place, row in zip(places, rows_of(pipeline, table), strict=True):
-        found[place["epoch"]][row] += 1
-    return found
+        counts_by_epoch[place["epoch"]][row] += 1
+    return counts_by_epoch
 
 
 def rows_of(pipeline: hr.Pipeline, table: pa.Table) -> list[Row]:
@@ -273,8 +277,8 @@ def rows_of(pipeline: hr.Pipeline, table: pa.Table) -> list[Row]:
 def shown(pane: Pane) -> Row:
     """A row of the reference as readers see it."""
     values = tuple(map(comparable, pane.values))
-    at = int(pane.timestamp) if pane.timestamp < GLOBAL_WINDOW_END - 1 else None  # which no calendar has
-    return (*values, at, pane.timing.value, pane.is_retraction)
+    instant = int(pane.timestamp) if pane.timestamp < GLOBAL_WINDOW_END - 1 else None  # which no calendar has
+    return (*values, instant, pane.timing.value, pane.is_retraction)
 
 
 def comparable(value: Any) -> Any:

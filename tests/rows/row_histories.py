@@ -122,7 +122,7 @@ class History:
         formerly = {
             output: {"formerly": name} for output, name in names.items() if name not in {None, self.called[output]}
         }
-        renamed = {amount: self.amount} if amount not in {None, self.amount} else None
+        renamed_columns = {amount: self.amount} if amount not in {None, self.amount} else None
         source = hr.json("landing/orders", {**SCHEMA, "sign": int}, changelog=col("sign"), max_files=1)
         newest = {"shop": col("shop"), self.amount: col("price")}
         own: dict[str, Any] = {
@@ -131,7 +131,7 @@ class History:
                 newest,
                 key="id",
                 take=hr.newest("version", deleted=col("gone")),
-                renamed=renamed,
+                renamed=renamed_columns,
                 **EVER,
                 **formerly.get("newest", {}),
             ),
@@ -158,7 +158,7 @@ class History:
             ),
             "settled": hr.Rows(["id", "shop", "price"], when=hr.on_window_close(), how=hr.retracting(None)),
         }
-        outputs = {self.called[output]: made for output, made in own.items()}
+        outputs = {self.called[output]: definition for output, definition in own.items()}
         return hr.Pipeline("shop", source.event_time("at", bound="30d"), outputs=outputs, executor="local")
 
     def _names_at(self, at: str) -> tuple[dict[str, str], str | None]:
@@ -169,8 +169,10 @@ class History:
         snapshot = catalog.head().refs.get(at, at)
         if snapshot in {"main", "beginning"}:
             return {}, None
-        there = output_names(catalog.manifest(snapshot))
-        names = {output: next(name for name in known if name in there) for output, known in NAMES.items()}
+        other_names = output_names(catalog.manifest(snapshot))
+        names = {
+            output: next(name for name in known_name if name in other_names) for output, known_name in NAMES.items()
+        }
         columns = self.root["shop"][names["newest"]].current(at=snapshot).to_arrow().column_names
         return names, next(name for name in ("price", "amount") if name in columns)
 
@@ -194,7 +196,7 @@ class History:
 
     def act(self, action: str) -> None:
         """Do it. What is refused changes nothing."""
-        before = None if "shop" not in self.root else dict(self.root["shop"].catalog.head().refs)
+        refs_before = None if "shop" not in self.root else dict(self.root["shop"].catalog.head().refs)
         self.done.append(action)
         try:
             getattr(self, action)()
@@ -203,7 +205,7 @@ class History:
                 raise
             self.done[-1] += f": {error.code}"
             if action not in ("filled", "filled_and_promoted", "recovered"):  # which have a part that may stay
-                assert dict(self.root["shop"].catalog.head().refs) == before, self.done
+                assert dict(self.root["shop"].catalog.head().refs) == refs_before, self.done
 
     def land(self) -> None:
         """A file of orders and withdrawals of orders, of which some come before their orders."""
@@ -228,12 +230,12 @@ class History:
 
     def _factor(self) -> dict[str, Any]:
         self.factors += 1
-        at = BEGIN + timedelta(minutes=self.choice.randrange(0, 180, 10))
+        moment = BEGIN + timedelta(minutes=self.choice.randrange(0, 180, 10))
         return {
             "shop": self.choice.choice("ab"),
             "factor": self.choice.choice([None, 1, 2, 3]),
             "seq": self.factors,
-            "at": at.isoformat() + "Z",
+            "at": moment.isoformat() + "Z",
         }
 
     def _order(self) -> dict[str, Any]:
@@ -264,8 +266,8 @@ class History:
         self.handle.run(publish=False)
 
     def _branch(self) -> str:
-        known = sorted(_branches(self.handle.catalog.head().refs) - {"main"})
-        return self.choice.choice([*known, "nobody"])
+        known_branches = sorted(_branches(self.handle.catalog.head().refs) - {"main"})
+        return self.choice.choice([*known_branches, "nobody"])
 
     def _new_branch(self) -> str:
         self.branches += 1
@@ -299,8 +301,8 @@ class History:
         self.handle.rollback(to=self._before(), message="back")
 
     def recovered(self) -> None:
-        to = self._before()
-        self.root[self.pipeline(to)].recover(to)
+        target = self._before()
+        self.root[self.pipeline(target)].recover(target)
 
     def _before(self) -> str:
         catalog = self.handle.catalog
@@ -329,12 +331,12 @@ class History:
 
     def read(self) -> None:
         """The reader reads on, and has summed what readers see, and what was withdrawn of what is yet to come."""
-        seen = published_of(self.handle.catalog.head().refs).get("lines")
-        if seen is None:
+        seen_snapshot = published_of(self.handle.catalog.head().refs).get("lines")
+        if seen_snapshot is None:
             return
         self.root[self.reader()].run()
         read = self.root["reader"].current(columns=["total", "n"]).to_arrow().to_pylist()
-        assert Counter(tuple(row.values()) for row in read) == self.expected("reader", seen), self.done
+        assert Counter(tuple(row.values()) for row in read) == self.expected("reader", seen_snapshot), self.done
 
     # What holds
 
@@ -342,11 +344,11 @@ class History:
         """What stands wherever a name points is what was read there."""
         catalog = self.root["shop"].catalog
         refs = catalog.head().refs
-        seen = published_of(refs)
+        seen_refs = published_of(refs)
         pairs = {(output, refs[branch]) for branch in _branches(refs) for output in NAMES}
-        pairs |= {(output, at) for name, at in seen.items() for output, names in NAMES.items() if name in names}
-        for output, at in sorted(pairs - self.checked):
-            assert self.standing(output, at) == self.expected(output, at), (output, at, self.done)
+        pairs |= {(output, at) for name, at in seen_refs.items() for output, names in NAMES.items() if name in names}
+        for output, snapshot in sorted(pairs - self.checked):
+            assert self.standing(output, snapshot) == self.expected(output, snapshot), (output, snapshot, self.done)
         self.checked |= pairs
         check_catalog(catalog.store, "shop")
 
@@ -374,8 +376,8 @@ class History:
                 lines = [json.loads(line) for text in texts for line in text.splitlines()]
                 read = [{**line, "moment": datetime.fromisoformat(line["at"].removesuffix("Z"))} for line in lines]
                 connection.register(name, pa.Table.from_pylist(read, schema))
-            found = connection.execute(ORACLES[output].format(watermark=self._watermark(at))).fetchall()
-        return Counter({tuple(row): int(n) for *row, n in found if n > 0})
+            found_rows = connection.execute(ORACLES[output].format(watermark=self._watermark(at))).fetchall()
+        return Counter({tuple(row): int(n) for *row, n in found_rows if n > 0})
 
     def _watermark(self, at: str) -> int:
         """What rows that wait have waited for, in a snapshot."""
@@ -386,9 +388,9 @@ class History:
         if at not in self.files:
             catalog = self.root["shop"].catalog
             parent = catalog.manifest(at).parent
-            below = () if parent is None else self._files_of(parent)
+            files_below = () if parent is None else self._files_of(parent)
             (epoch,) = recorded_epochs(catalog, at, parent)
-            self.files[at] = (*below, *(file.path for files in epoch.files.values() for file in files))
+            self.files[at] = (*files_below, *(file.path for files in epoch.files.values() for file in files))
         return self.files[at]
 
     def finish(self) -> None:

@@ -79,8 +79,8 @@ def test_rows_of_a_window_have_its_end_unless_they_say_their_time(orders: Orders
     total = of_query("select sum(price) as total from rows", **UPDATED)
     orders.run(total, order("a", 1), order("b", 3, 5), order("c", 5, 60))
     end = datetime(2026, 5, 1, 0, 59, 59, 999999)
-    at = {(row[1], row[-1]) for row in orders.current(total)}
-    assert at == {(4, end), (5, end.replace(hour=1))}
+    event_times = {(row[1], row[-1]) for row in orders.current(total)}
+    assert event_times == {(4, end), (5, end.replace(hour=1))}
     last = of_query("select sum(price) as total, max(event_time) as event_time from rows", **UPDATED)
     elsewhere = Orders(orders.folder / "again")
     elsewhere.run(last, order("a", 1), order("b", 3, 5))
@@ -92,9 +92,9 @@ def test_a_function_gets_a_table_and_gives_one(orders: Orders) -> None:
     total = of_function("noted", {"total": int}, **UPDATED)
     orders.run(total, order("b", 3, 5), order("a", 1, 5), order("c", None, 0), order("x", 5, shop="two"))
     assert seen(orders, total, "shop", "total") == [("one", 4), ("two", 5)]
-    given = next(table for table in group_functions.calls if table.num_rows == 3)
-    assert given.column_names == ["shop", "id", "price", "event_time"]
-    assert given.column("id").to_pylist() == ["c", "a", "b"]  # by event time, then by their columns
+    given_table = next(table for table in group_functions.calls if table.num_rows == 3)
+    assert given_table.column_names == ["shop", "id", "price", "event_time"]
+    assert given_table.column("id").to_pylist() == ["c", "a", "b"]  # by event time, then by their columns
 
 
 def test_a_function_may_give_the_key_back_and_a_time(orders: Orders) -> None:
@@ -106,9 +106,9 @@ def test_a_function_may_give_the_key_back_and_a_time(orders: Orders) -> None:
 
 
 def test_a_function_may_give_several_rows_of_one_or_none(orders: Orders) -> None:
-    twice = of_function("twice", {"price": int}, **UPDATED)
-    orders.run(twice, order("a", 1), order("b", -1, 60), order("c", 2, 61))
-    assert seen(orders, twice, "price") == [(1,), (1,), (2,), (2,)]
+    double_pipeline = of_function("twice", {"price": int}, **UPDATED)
+    orders.run(double_pipeline, order("a", 1), order("b", -1, 60), order("c", 2, 61))
+    assert seen(orders, double_pipeline, "price") == [(1,), (1,), (2,), (2,)]
     nothing = of_function("nothing", {"total": int}, **UPDATED)
     elsewhere = Orders(orders.folder / "again")
     elsewhere.run(nothing, order("a", 1))
@@ -188,10 +188,10 @@ def test_batch_and_micro_batches_give_the_same(orders: Orders) -> None:
     running = of_query(RUNNING)
     for number in range(12):
         orders.run(running, order(f"{number:02}", number, number * 7 % 12))
-    once = seen(orders, running, "id", "spent")
-    assert once[-1] == ("11", sum(n for n in range(12) if n * 7 % 12 <= 5))
+    first_rows = seen(orders, running, "id", "spent")
+    assert first_rows[-1] == ("11", sum(n for n in range(12) if n * 7 % 12 <= 5))
     orders.handle(running).backfill(promote=True)
-    assert seen(orders, running, "id", "spent") == once
+    assert seen(orders, running, "id", "spent") == first_rows
 
 
 def test_rows_that_an_order_leaves_equal_stay_in_their_order(orders: Orders) -> None:
@@ -203,7 +203,7 @@ def test_rows_that_an_order_leaves_equal_stay_in_their_order(orders: Orders) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("fails", "failed: ValueError: 2 rows are too many"),
         ("text", "gave str, and must give a pyarrow.Table"),
@@ -216,17 +216,17 @@ def test_rows_that_an_order_leaves_equal_stay_in_their_order(orders: Orders) -> 
         ("rolled", "It may keep nothing between two calls"),
     ],
 )
-def test_a_function_that_is_wrong_is_named_with_its_group(orders: Orders, name: str, said: str) -> None:
+def test_a_function_that_is_wrong_is_named_with_its_group(orders: Orders, name: str, message: str) -> None:
     with pytest.raises(GroupFunctionError) as failure:
         orders.run(of_function(name, {"total": int}, **UPDATED), order("a", 1), order("b", 2))
-    assert said in str(failure.value)
+    assert message in str(failure.value)
     assert f"function of a group tests.rows.group_functions:{name} " in str(failure.value)
     assert "key shop='one' in the window from 2026-05-01" in str(failure.value)
     assert failure.value.code == "config.group_function"
 
 
 @pytest.mark.parametrize(
-    ("name", "returns", "said"),
+    ("name", "returns", "message"),
     [
         ("timeless", {"total": int, "event_time": datetime}, "gave NULL as event_time"),
         ("ancient", {"total": int, "event_time": datetime}, "gave a time outside of the years 1900 to 9998"),
@@ -236,8 +236,8 @@ def test_a_function_that_is_wrong_is_named_with_its_group(orders: Orders, name: 
         ("not_callable", {"total": int}, "has no function not_callable"),
     ],
 )
-def test_times_and_keys_of_a_function_are_looked_at(orders: Orders, name: str, returns: Any, said: str) -> None:
-    with pytest.raises(GroupFunctionError, match=said):
+def test_times_and_keys_of_a_function_are_looked_at(orders: Orders, name: str, returns: Any, message: str) -> None:
+    with pytest.raises(GroupFunctionError, match=message):
         orders.run(of_function(name, returns, **UPDATED), order("a", 1))
 
 
@@ -247,7 +247,7 @@ def test_a_function_may_ask_for_another_try(orders: Orders) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "message"),
     [
         ("select id::int as number, event_time from rows", "Could not convert string 'b'"),
         ("select sum(price) * 9223372036854775807 as much, max(event_time) as event_time from rows", "out of range"),
@@ -256,10 +256,10 @@ def test_a_function_may_ask_for_another_try(orders: Orders) -> None:
         ("select 'infinity'::date as day, event_time from rows", "outside of the years 1 to 9999"),
     ],
 )
-def test_a_query_that_fails_is_named_with_its_group(orders: Orders, sql: str, said: str) -> None:
+def test_a_query_that_fails_is_named_with_its_group(orders: Orders, sql: str, message: str) -> None:
     with pytest.raises(GroupQueryError) as failure:
         orders.run(of_query(sql, filter=col("price") > 0), order("b", 2), order("1", 0, shop="zero"))
-    assert said in str(failure.value)
+    assert message in str(failure.value)
     assert "(key shop='one' in the window from " in str(failure.value)
     assert failure.value.code == "config.group_query"
 
@@ -273,7 +273,7 @@ def test_the_group_of_which_a_query_fails_is_found_among_others(orders: Orders, 
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "message"),
     [
         ("select random() as n, * from rows", "random"),
         ("select * from rows where event_time < now()", "now"),
@@ -303,14 +303,14 @@ def test_the_group_of_which_a_query_fails_is_found_among_others(orders: Orders, 
         (3, "write text"),
     ],
 )
-def test_a_query_that_may_give_something_else_is_refused(sql: Any, said: str) -> None:
-    with pytest.raises(PipelineError, match=said) as failure:
+def test_a_query_that_may_give_something_else_is_refused(sql: Any, message: str) -> None:
+    with pytest.raises(PipelineError, match=message) as failure:
         hr.query(sql)
     assert sql in ("", 3) or isinstance(failure.value, GroupQueryError)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"sql": "select cost, event_time from rows"}, '"cost" not found.*columns of rows are shop, id, price, event'),
         ({"sql": "select id, id, event_time from rows"}, "it gives column 'id' twice"),
@@ -334,14 +334,14 @@ def test_a_query_that_may_give_something_else_is_refused(sql: Any, said: str) ->
         ({"sql": RUNNING, "id": "nothing"}, "id='nothing': there is no such column; rows have shop, id, price, spent"),
     ],
 )
-def test_mistakes_of_a_query_say_what_to_write(arguments: dict[str, Any], said: str) -> None:
+def test_mistakes_of_a_query_say_what_to_write(arguments: dict[str, Any], message: str) -> None:
     parts = {"rows": ["id", "price"], **arguments}
-    with pytest.raises(PipelineError, match=said):
+    with pytest.raises(PipelineError, match=message):
         of_query(parts.pop("sql"), parts.pop("rows"), **parts)
 
 
 @pytest.mark.parametrize(
-    ("name", "returns", "said"),
+    ("name", "returns", "message"),
     [
         ("summed", {"total": int}, "gives no column event_time"),
         ("summed", {}, "name the columns and their types"),
@@ -351,8 +351,8 @@ def test_mistakes_of_a_query_say_what_to_write(arguments: dict[str, Any], said: 
         ("", {"total": int}, "write module:function"),
     ],
 )
-def test_mistakes_of_a_function_say_what_to_write(name: str, returns: Any, said: str) -> None:
-    with pytest.raises(PipelineError, match=said):
+def test_mistakes_of_a_function_say_what_to_write(name: str, returns: Any, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
         of_function(name, returns)
 
 
@@ -362,7 +362,7 @@ def test_an_error_of_a_query_keeps_its_code_in_a_pipeline() -> None:
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changed_pipeline",
     [
         of_query("select *, sum(price) over (order by event_time desc) as spent from rows"),
         of_query(RUNNING, ["id", "price", "at"]),
@@ -370,11 +370,11 @@ def test_an_error_of_a_query_keeps_its_code_in_a_pipeline() -> None:
     ],
     ids=["text", "a column more", "take"],
 )
-def test_another_query_is_a_replay(orders: Orders, changed: hr.Pipeline) -> None:
+def test_another_query_is_a_replay(orders: Orders, changed_pipeline: hr.Pipeline) -> None:
     orders.run(of_query(RUNNING), order("a", 1))
     orders.land("more", order("b", 2))
     with pytest.raises(ChangedPipelineError):
-        orders.handle(changed).run(allow_new_aggregates=True)
+        orders.handle(changed_pipeline).run(allow_new_aggregates=True)
 
 
 def test_the_code_of_a_function_is_recorded() -> None:
@@ -394,22 +394,22 @@ def test_results_of_a_query_have_types_of_columns(orders: Orders) -> None:
         "select sum(price * 1.5) as worth, count(*)::tinyint as small, sum(price) as large, avg(price)::float as mean, "
         "max(event_time)::timestamp as newest, to_json(max(id)) as written, max(event_time) as event_time from rows"
     )
-    made = of_query(sql)
-    assert {name: str(kind) for name, kind in made.value_types.items()} == {
+    definition = of_query(sql)
+    assert {name: str(kind) for name, kind in definition.value_types.items()} == {
         "shop": "string", "worth": "decimal", "small": "int", "large": "int", "mean": "float", "newest": "timestamp",
         "written": "string",
     }  # fmt: skip
-    orders.run(made, order("a", 1), order("b", 2, 5))
-    (row,) = orders.current(made)
+    orders.run(definition, order("a", 1), order("b", 2, 5))
+    (row,) = orders.current(definition)
     assert row == ("one", Decimal("4.5"), 2, 3, 1.5, minute(5), '"b"', minute(5))
 
 
 def test_rows_of_a_query_are_explained(orders: Orders) -> None:
     running = of_query(RUNNING, **UPDATED)
     orders.run(running, order("a", 1), order("b", 3, 5), order("x", 9, 6, shop="two"))
-    said = str(orders.handle(running).explain("one", window="2026-05-01T00:00:00Z"))
-    assert "of epoch 0: shop = one, id = b, price = 3, spent = 4" in said
-    assert "id = x" not in said
+    explanation = str(orders.handle(running).explain("one", window="2026-05-01T00:00:00Z"))
+    assert "of epoch 0: shop = one, id = b, price = 3, spent = 4" in explanation
+    assert "id = x" not in explanation
 
 
 def test_a_module_beside_the_file_is_found_and_its_digest_told(orders: Orders) -> None:
@@ -430,8 +430,8 @@ def test_a_module_beside_the_file_is_found_and_its_digest_told(orders: Orders) -
     assert seen(orders, shops, "n") == [(2,)]
     (digest,) = code_of(shops).items()
     (folder / "beside.py").write_text((folder / "beside.py").read_text().replace("rows.num_rows", "-rows.num_rows"))
-    changed = resolve_pipeline(str(folder / "shops.py"))
-    ((name, other),) = code_of(changed).items()
+    changed_pipeline = resolve_pipeline(str(folder / "shops.py"))
+    ((name, other),) = code_of(changed_pipeline).items()
     assert name == digest[0] == "beside:total" and other != digest[1]
 
 
@@ -440,18 +440,18 @@ def test_all_types_go_through_a_query_and_a_function(orders: Orders) -> None:
         "price": col("price"), "half": col("price").cast(float) / 2, "cents": col("price").cast(Decimal) / 100,
         "is_dear": col("price") > 1, "at": col("at"), "day": col("at").cast(date), "octets": col("id").cast(bytes),
     }  # fmt: skip
-    made = of_query("select * from rows", columns)
-    given = dict(made.stages[0].given_types)
-    assert {**made.stages[0].computed_types} == given
-    assert made.value_types == {name: kind for name, kind in given.items() if name != "event_time"}
-    orders.run(made, order("a", 3), order("a", None))
-    once = orders.current(made)
-    assert len(once) == 2
-    own = {**given, "place": int}
-    again = of_function("ranked", own, columns)
+    definition = of_query("select * from rows", columns)
+    given_types = dict(definition.stages[0].given_types)
+    assert {**definition.stages[0].computed_types} == given_types
+    assert definition.value_types == {name: kind for name, kind in given_types.items() if name != "event_time"}
+    orders.run(definition, order("a", 3), order("a", None))
+    first_rows = orders.current(definition)
+    assert len(first_rows) == 2
+    own = {**given_types, "place": int}
+    second_pipeline = of_function("ranked", own, columns)
     elsewhere = Orders(orders.folder / "again")
-    elsewhere.run(again, order("a", 3), order("a", None))
-    assert Counter((*row[:-2], row[-1]) for row in elsewhere.current(again)) == once
+    elsewhere.run(second_pipeline, order("a", 3), order("a", None))
+    assert Counter((*row[:-2], row[-1]) for row in elsewhere.current(second_pipeline)) == first_rows
 
 
 @on_spark
@@ -475,7 +475,7 @@ def test_functions_and_queries_run_on_spark(executor: Executed, orders: Orders) 
 @on_spark
 def test_a_function_that_cannot_travel_is_said_so(executor: Executed, orders: Orders) -> None:
     orders.land("1", order("a", 1))
-    locked = of_function("locked", {"total": int}, **UPDATED)
+    locked_pipeline = of_function("locked", {"total": int}, **UPDATED)
     with pytest.raises(GroupFunctionError, match=r"group_functions:locked cannot travel to Spark's workers .*lock"):
-        executor.process(locked, orders.root, RunOptions("run"))
-    assert orders.run(locked).counts["panes"] == 1
+        executor.process(locked_pipeline, orders.root, RunOptions("run"))
+    assert orders.run(locked_pipeline).counts["panes"] == 1

@@ -48,14 +48,14 @@ class Table(OpenSink):
         self.last, self.source = after, changes.source
         if changes.source is ChangeSource.ALL_ROWS:
             self.there.clear()
-        removed = [row for batch in changes.removed() for row in zoneless_rows(batch)]
-        for row in removed:
+        removed_rows = [row for batch in changes.removed() for row in zoneless_rows(batch)]
+        for row in removed_rows:
             del self.there[tuple(row.values())]
-        written = [row for batch in changes.rows() for row in zoneless_rows(batch)]
-        known = [tuple(row[name] for name in changes.identity) for row in written]
-        assert len({*known}) == len(known)
-        self.there.update(zip(known, written, strict=True))
-        return AppliedCounts(len(removed), len(written))
+        written_rows = [row for batch in changes.rows() for row in zoneless_rows(batch)]
+        known_rows = [tuple(row[name] for name in changes.identity) for row in written_rows]
+        assert len({*known_rows}) == len(known_rows)
+        self.there.update(zip(known_rows, written_rows, strict=True))
+        return AppliedCounts(len(removed_rows), len(written_rows))
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         yield from self.there.values()
@@ -95,8 +95,8 @@ def move(orders: Orders, pipeline: hr.Pipeline, rng: random.Random, step: int) -
     """One of the ways in which what readers see becomes other rows."""
     handle = orders.handle(pipeline)
     main = handle.catalog.head().refs.get("main")
-    chosen = rng.choice(["run", "run", "run", "rollback", "replay", "patch", "patch", "nothing"])
-    if main is None or chosen == "run":
+    chosen_step = rng.choice(["run", "run", "run", "rollback", "replay", "patch", "patch", "nothing"])
+    if main is None or chosen_step == "run":
         ids = rng.sample("abcdefgh", 3) if not pipeline.id else [f"{step}-{number}" for number in range(3)]
         signs = [1] * 3 if not pipeline.withdraws_records else [rng.choice([1, 1, -1]) for _ in ids]
         records = [
@@ -104,15 +104,15 @@ def move(orders: Orders, pipeline: hr.Pipeline, rng: random.Random, step: int) -
             for id_, sign in zip(ids, signs, strict=True)
         ]
         orders.run(pipeline, *records)
-    elif chosen == "rollback":
-        kept = [manifest.snapshot_id for manifest in handle.catalog.ancestry(main)]
+    elif chosen_step == "rollback":
+        kept_snapshots = [manifest.snapshot_id for manifest in handle.catalog.ancestry(main)]
         with suppress(RefusedError):  # it is there already, or was never published
-            handle.rollback(to=rng.choice(kept))
-    elif chosen == "replay":
+            handle.rollback(to=rng.choice(kept_snapshots))
+    elif chosen_step == "replay":
         handle.backfill(promote=True)
-    elif chosen == "patch":
-        landed = sorted(path.stem for path in (orders.folder / "landing/orders").iterdir())
-        name, id_ = rng.choice(landed), f"{step}-patched" if pipeline.id else rng.choice("abcdefgh")
+    elif chosen_step == "patch":
+        landed_names = sorted(path.stem for path in (orders.folder / "landing/orders").iterdir())
+        name, id_ = rng.choice(landed_names), f"{step}-patched" if pipeline.id else rng.choice("abcdefgh")
         records = [order(id_, rng.randint(0, 1), minute, sign=1) for minute in (0, 2000)[: 2 - len(pipeline.id)]]
         orders.corrected(pipeline, {name: records}, branch=f"fix-{step}")
         handle.promote(f"fix-{step}", patch=True)
@@ -130,10 +130,12 @@ def test_a_table_and_a_log_hold_what_readers_see(tmp_path: Path, pipeline: hr.Pi
             for target in (table, log):
                 with delivering_to(target):
                     orders.handle(pipeline).deliver()
-            seen = orders.current(pipeline)
-            held = Counter(tuple(row[name] for name in ("id", "shop", "double", "event_time")) for row in table.rows())
-            assert held == seen
-            assert +log.sums == seen
+            seen_rows = orders.current(pipeline)
+            held_rows = Counter(
+                tuple(row[name] for name in ("id", "shop", "double", "event_time")) for row in table.rows()
+            )
+            assert held_rows == seen_rows
+            assert +log.sums == seen_rows
             assert min(log.sums.values(), default=0) >= 0
 
 
@@ -164,11 +166,11 @@ def test_a_row_takes_the_place_of_that_with_its_id(tmp_path: Path) -> None:
 
 def test_two_rows_of_one_id_are_not_delivered(tmp_path: Path) -> None:
     orders, table = Orders(tmp_path), Table()
-    known = rows(sinks=[SINK], id="id")
+    known_pipeline = rows(sinks=[SINK], id="id")
     orders.run(rows(), order("a", 1), order("a", 2))
-    orders.run(known, order("b"))
+    orders.run(known_pipeline, order("b"))
     with pytest.raises(UndeliverableError, match=r"two rows have the same id \(id='a'\)"), delivering_to(table):
-        orders.handle(known).deliver()
+        orders.handle(known_pipeline).deliver()
 
 
 def test_records_of_a_row_have_its_content_or_id_in_common(tmp_path: Path) -> None:
@@ -188,10 +190,10 @@ def history(orders: Orders, pipeline: hr.Pipeline, held: Any) -> None:
 
     def check() -> None:
         orders.handle(pipeline).deliver()
-        there = Counter(tuple(_plain(row[name]) for name in names) for row in held())
-        assert there == orders.current(pipeline)
-        (checked,) = orders.handle(pipeline).check_sinks()
-        assert checked.comparison is not None and checked.comparison.is_equal, checked
+        other_rows = Counter(tuple(_plain(row[name]) for name in names) for row in held())
+        assert other_rows == orders.current(pipeline)
+        (sink_check,) = orders.handle(pipeline).check_sinks()
+        assert sink_check.comparison is not None and sink_check.comparison.is_equal, sink_check
 
     orders.run(pipeline, order("a", 1, sign=1), order("b", 2, 5, sign=1), order("b", 2, 5, sign=1))
     check()
@@ -244,12 +246,12 @@ def test_iceberg_keeps_no_partitions_by_a_column_that_goes(tmp_path: Path, monke
     monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
     orders, of_rows = Orders(tmp_path), rows(sinks=[world.sink])
     hourly = hr.FixedWindows("1h")
-    counted = hr.Pipeline(
+    counted_pipeline = hr.Pipeline(
         "orders", ORDERS, key="id", what={"n": hr.count()}, where=hourly, sinks=[world.sink], executor="local"
     )
     orders.run(of_rows, order("a"))
     orders.handle(of_rows).deliver()
-    for pipeline, begin in ((counted, "event_time"), (of_rows, "window_start")):
+    for pipeline, begin in ((counted_pipeline, "event_time"), (of_rows, "window_start")):
         orders.handle(pipeline).backfill(promote=True)
         with pytest.raises(SinkRefusedError, match=rf"is partitioned by {begin}.*\. Drop the table"):
             orders.handle(pipeline).deliver()
@@ -306,6 +308,6 @@ def test_final_rows_are_handed_over_once(tmp_path: Path, monkeypatch: pytest.Mon
     orders.handle(pipeline).deliver()
     orders.run(pipeline, order("c", minute=3))
     orders.handle(pipeline).deliver()
-    sent = [line.split() for line in (tmp_path / "sent").read_text().splitlines()]
-    assert [name for name, _ in sent] == ["a", "b", "c"]
-    assert len({id_ for _, id_ in sent}) == 3
+    sent_lines = [line.split() for line in (tmp_path / "sent").read_text().splitlines()]
+    assert [name for name, _ in sent_lines] == ["a", "b", "c"]
+    assert len({id_ for _, id_ in sent_lines}) == 3

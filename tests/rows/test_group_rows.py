@@ -117,7 +117,7 @@ def test_what_stays_does_not_leave_again(orders: Orders) -> None:
 
 
 @pytest.mark.parametrize(
-    ("take", "first", "then"),
+    ("take", "first", "next_steps"),
     [
         (hr.newest(), [("c", 1)], [("b", 3)]),
         (hr.top(2, by="price"), [("a", 5), ("b", 3)], [("a", 5), ("b", 3)]),
@@ -125,12 +125,14 @@ def test_what_stays_does_not_leave_again(orders: Orders) -> None:
     ],
     ids=["newest", "top", "distinct"],
 )
-def test_what_is_withdrawn_gives_back_what_it_hid(orders: Orders, take: Any, first: list[Any], then: list[Any]) -> None:
+def test_what_is_withdrawn_gives_back_what_it_hid(
+    orders: Orders, take: Any, first: list[Any], next_steps: list[Any]
+) -> None:
     pipeline = taking(take, source=CHANGES)
     orders.run(pipeline, order("a", 5, 1, sign=1), order("b", 3, 2, sign=1), order("c", 1, 3, sign=1))
     assert seen(orders, pipeline) == first
     orders.run(pipeline, order("c", 1, 3, sign=-1))
-    assert seen(orders, pipeline) == then
+    assert seen(orders, pipeline) == next_steps
     orders.run(pipeline, order("a", 5, 1, sign=-1), order("b", 3, 2, sign=-1))
     assert seen(orders, pipeline) == []
 
@@ -203,18 +205,18 @@ def test_other_pipelines_read_rows_of_groups_with_their_windows(orders: Orders) 
     handle.run()
     orders.run(top, order("c", 3, 1))
     handle.run()
-    found = {row["id"]: row["window_start"] for row in handle.current(columns=[*columns]).to_json()}
-    assert found == {"b": "2026-05-01T01:00:00Z", "c": "2026-05-01T00:00:00Z"}
+    found_rows = {row["id"]: row["window_start"] for row in handle.current(columns=[*columns]).to_json()}
+    assert found_rows == {"b": "2026-05-01T01:00:00Z", "c": "2026-05-01T00:00:00Z"}
 
 
 def test_many_epochs_stand_as_all_at_once(orders: Orders) -> None:
     pipeline = taking(hr.top(2, by="price"), key=None, rows=["id", "price"])
     for number in range(40):
         orders.run(pipeline, order(f"{number:02}", number * 7 % 40, number))
-    before = seen(orders, pipeline)
-    assert {price for _, price in before} == {38, 39}
+    rows_before = seen(orders, pipeline)
+    assert {price for _, price in rows_before} == {38, 39}
     orders.handle(pipeline).backfill(promote=True)
-    assert seen(orders, pipeline) == before
+    assert seen(orders, pipeline) == rows_before
 
 
 def test_ids_of_rows_of_groups_are_audited(orders: Orders) -> None:
@@ -241,12 +243,12 @@ def test_groups_are_explained_and_what_waits_is_shown(orders: Orders) -> None:
     (window,) = orders.handle(top).state(columns=["shop", "_rows_taken", "_panes"]).to_json()
     assert window == {"shop": "one", "_rows_taken": 2, "_panes": 0}
     orders.run(top, order("later", 1, 200))
-    said = str(orders.handle(top).explain("one", window="2026-05-01T00:00:00Z"))
-    assert "row, on time, of epoch 1: shop = one, id = b, price = 3" in said
+    explanation = str(orders.handle(top).explain("one", window="2026-05-01T00:00:00Z"))
+    assert "row, on time, of epoch 1: shop = one, id = b, price = 3" in explanation
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changed_pipeline",
     [
         taking(hr.newest("price")),
         taking(hr.newest(), ["id"]),
@@ -255,34 +257,36 @@ def test_groups_are_explained_and_what_waits_is_shown(orders: Orders) -> None:
     ],
     ids=["take", "a column less", "a column more", "key"],
 )
-def test_another_definition_is_a_replay(orders: Orders, changed: hr.Pipeline) -> None:
+def test_another_definition_is_a_replay(orders: Orders, changed_pipeline: hr.Pipeline) -> None:
     orders.run(taking(hr.newest()), order("a", 1))
     orders.land("more", order("b", 2))
     with pytest.raises(ChangedPipelineError):
-        orders.handle(changed).run(allow_new_aggregates=True)
+        orders.handle(changed_pipeline).run(allow_new_aggregates=True)
 
 
 def test_a_column_may_be_renamed(orders: Orders) -> None:
     orders.run(taking(hr.newest()), order("a", 1), order("x", 5, shop="two"))
-    renamed = taking(hr.newest(), {"order": col("id"), "price": col("price")}, renamed={"id": "order"})
-    orders.run(renamed, order("b", 2, 1))
-    rows = orders.handle(renamed).current(columns=["order", "price"]).to_json()
+    renamed_pipeline = taking(hr.newest(), {"order": col("id"), "price": col("price")}, renamed={"id": "order"})
+    orders.run(renamed_pipeline, order("b", 2, 1))
+    rows = orders.handle(renamed_pipeline).current(columns=["order", "price"]).to_json()
     assert sorted((row["order"], row["price"]) for row in rows) == [("b", 2), ("x", 5)]
 
 
 @pytest.mark.parametrize("take", [hr.newest(), hr.top(2, by="price"), hr.distinct()], ids=["newest", "top", "distinct"])
 def test_what_rows_hid_is_known_after_a_renaming(orders: Orders, take: Any) -> None:
-    before = taking(take, source=CHANGES)
-    orders.run(before, order("a", 1, 10, sign=1), order("b", 2, 20, sign=1), order("c", 3, 30, sign=1))
+    pipeline_before = taking(take, source=CHANGES)
+    orders.run(pipeline_before, order("a", 1, 10, sign=1), order("b", 2, 20, sign=1), order("c", 3, 30, sign=1))
     columns = {"branch": col("shop")}, {"order": col("id"), "price": col("price")}
-    renamed = taking(take, columns[1], source=CHANGES, key=columns[0], renamed={"id": "order", "shop": "branch"})
-    orders.run(renamed, order("c", 3, 30, sign=-1), order("b", 2, 20, sign=-1))
-    rows = orders.handle(renamed).current(columns=["branch", "order", "price"]).to_json()
+    renamed_pipeline = taking(
+        take, columns[1], source=CHANGES, key=columns[0], renamed={"id": "order", "shop": "branch"}
+    )
+    orders.run(renamed_pipeline, order("c", 3, 30, sign=-1), order("b", 2, 20, sign=-1))
+    rows = orders.handle(renamed_pipeline).current(columns=["branch", "order", "price"]).to_json()
     assert rows == [{"branch": "one", "order": "a", "price": 1}]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"take": "newest"}, "write newest"),
         ({"take": hr.newest("nothing")}, "nothing"),
@@ -301,8 +305,8 @@ def test_what_rows_hid_is_known_after_a_renaming(orders: Orders, take: Any) -> N
         ({"take": None, "key": None, "source": CHANGES, "rows": ["id", "sign"]}, "they have 'sign', which tells a row"),
     ],
 )
-def test_mistakes_say_what_to_write(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(PipelineError, match=said):
+def test_mistakes_say_what_to_write(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
         taking(**arguments)
 
 

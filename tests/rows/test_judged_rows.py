@@ -45,14 +45,14 @@ def test_rows_are_held_against_what_was_usual(tmp_path: Path, pipeline: hr.Pipel
     orders = Orders(tmp_path)
     result = hours(orders, pipeline, 0, 4)
     assert [finding.is_judged for finding in result.usual] == [True, True, True]
-    published = orders.handle(pipeline).catalog.head().refs["published"]
+    published_snapshot = orders.handle(pipeline).catalog.head().refs["published"]
     with pytest.raises(UnusualDataError, match=r"share of NULL in price \(current\): 100.00%, usually 0.00%"):
         hours(orders, pipeline, 4, 1, price=None)
     head = orders.handle(pipeline).catalog.head()
-    assert head.refs["published"] == published != head.refs["main"]
+    assert head.refs["published"] == published_snapshot != head.refs["main"]
     orders.handle(pipeline).release("main", message="ada: they are free today")
-    again = hours(orders, pipeline, 5, 1)
-    assert again.published == orders.handle(pipeline).catalog.head().refs["main"]
+    second_hours = hours(orders, pipeline, 5, 1)
+    assert second_hours.published == orders.handle(pipeline).catalog.head().refs["main"]
     with pytest.raises(UnusualDataError, match=r"distribution of shop \(panes\)"):
         hours(orders, pipeline, 6, 1, shop="two")
     assert orders.handle(pipeline).current().count() == 60
@@ -61,9 +61,9 @@ def test_rows_are_held_against_what_was_usual(tmp_path: Path, pipeline: hr.Pipel
 def test_records_that_give_no_rows_count_beside_the_limit(tmp_path: Path, pipeline: hr.Pipeline) -> None:
     orders = Orders(tmp_path)
     hours(orders, pipeline, 0, 1)
-    broken = [order("a", 1, 60 + number, sign=1) | {"at": "nonsense"} for number in range(2)]
+    broken_records = [order("a", 1, 60 + number, sign=1) | {"at": "nonsense"} for number in range(2)]
     with pytest.raises(LimitExceededError, match=r"2 of 12 records \(16.67%\); the limit is 10%"):
-        orders.run(pipeline, *broken, *(order(f"{number}", 1, 61, sign=1) for number in range(10)))
+        orders.run(pipeline, *broken_records, *(order(f"{number}", 1, 61, sign=1) for number in range(10)))
 
 
 def test_a_column_that_cannot_be_given_counts_beside_the_limit(tmp_path: Path) -> None:

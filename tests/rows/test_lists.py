@@ -71,10 +71,10 @@ def test_many_epochs_of_lists_are_folded_and_differ(orders: Orders) -> None:
     assert standing(orders, tagged(), "id", "tags") == +expected
     handle = orders.handle(tagged())
     first, last = (handle.snapshots().to_json()[place]["snapshot"] for place in (0, -1))
-    there = +expected
-    assert sum(there.values()) == handle.current().count()
+    expected_left = +expected
+    assert sum(expected_left.values()) == handle.current().count()
     difference = handle.diff(first, last)
-    assert difference.output.rows.added - difference.output.rows.removed == sum(there.values()) - 1
+    assert difference.output.rows.added - difference.output.rows.removed == sum(expected_left.values()) - 1
 
 
 @pytest.mark.parametrize("source", [PLAIN, TAGGED], ids=["appended", "signed"])
@@ -96,17 +96,19 @@ def test_rows_of_a_group_go_by_their_lists_at_last(orders: Orders, source: Any, 
 
 def test_another_pipeline_reads_lists_of_rows_and_goes_back_with_them(orders: Orders) -> None:
     read = hr.published("orders", {"id": str, "tags": list[str]})
-    below = hr.Pipeline("below", read, rows={"tags": col("tags"), "n": col("tags").length()}, executor="local")
+    pipeline_below = hr.Pipeline("below", read, rows={"tags": col("tags"), "n": col("tags").length()}, executor="local")
     orders.run(tagged(), put("a", ["x"]), put("b", ["x", None]), put("c", None))
     first = orders.handle(tagged()).catalog.head().refs["published"]
-    orders.run(below)
+    orders.run(pipeline_below)
     orders.run(tagged(), put("b", ["x", None], sign=-1), put("d", []))
-    orders.run(below)
+    orders.run(pipeline_below)
     now = Counter({str([["x"], 1]): 1, str([None, None]): 1, str([[], 0]): 1})
-    assert standing(orders, below, "tags", "n") == now
+    assert standing(orders, pipeline_below, "tags", "n") == now
     orders.handle(tagged()).rollback(to=first)
-    orders.run(below)
-    assert standing(orders, below, "tags", "n") == now - Counter([str([[], 0])]) + Counter([str([["x", None], 2])])
+    orders.run(pipeline_below)
+    assert standing(orders, pipeline_below, "tags", "n") == now - Counter([str([[], 0])]) + Counter(
+        [str([["x", None], 2])]
+    )
 
 
 def test_a_reader_of_all_columns_of_another_pipeline_names_lists_itself() -> None:
@@ -126,9 +128,9 @@ def test_conditions_of_readers_read_lists(orders: Orders) -> None:
 
 def test_lists_of_panes_are_read_below_and_in_results(orders: Orders) -> None:
     daily: dict[str, Any] = {"where": hr.FixedWindows("1d"), "when": hr.on_update(), "how": hr.retracting("2d")}
-    collected: dict[str, Any] = {"ids": col("id").collect(), "most": col("ids").length()}
+    collected_columns: dict[str, Any] = {"ids": col("id").collect(), "most": col("ids").length()}
     outputs: dict[str, Any] = {
-        "days": hr.Output(what=collected, having=col("ids").length() > 1, **daily),
+        "days": hr.Output(what=collected_columns, having=col("ids").length() > 1, **daily),
         "rows": hr.Rows({"ids": col("ids"), "first": col("ids").item(0)}, of="days"),
         "again": hr.Rows(of="rows", key="first", take=hr.newest()),
         "known": hr.Output(of="rows", what={"n": hr.count(), "a": col("ids").contains("a").bool_and()}, **daily),
@@ -171,8 +173,8 @@ def test_a_table_and_a_log_hold_lists(orders: Orders) -> None:
         orders.run(pipeline, *records)
         with delivering_to(table):
             orders.handle(pipeline).deliver()
-        held = Counter(str([row["id"], row["tags"]]) for row in table.rows())
-        assert held == standing(orders, pipeline, "id", "tags")
+        held_rows = Counter(str([row["id"], row["tags"]]) for row in table.rows())
+        assert held_rows == standing(orders, pipeline, "id", "tags")
     assert log.number == 0
 
 
@@ -184,10 +186,10 @@ def test_a_delta_table_holds_lists(tmp_path: Path, orders: Orders, monkeypatch: 
     for records in ([put("a", tags) for tags in LISTS], [put("a", ["x", None], sign=-1), put("c", ["z"], [math.pi])]):
         orders.run(pipeline, *records)
         orders.handle(pipeline).deliver()
-        held = Counter(str([row["id"], row["tags"]]) for row in world.rows())
-        assert held == standing(orders, pipeline, "id", "tags")
-        (checked,) = orders.handle(pipeline).check_sinks()
-        assert checked.comparison is not None and checked.comparison.is_equal
+        held_rows = Counter(str([row["id"], row["tags"]]) for row in world.rows())
+        assert held_rows == standing(orders, pipeline, "id", "tags")
+        (sink_check,) = orders.handle(pipeline).check_sinks()
+        assert sink_check.comparison is not None and sink_check.comparison.is_equal
 
 
 def test_a_list_is_no_id() -> None:
@@ -197,8 +199,8 @@ def test_a_list_is_no_id() -> None:
 
 def expecting(source: Any = TAGGED) -> hr.Pipeline:
     """Rows of which the tags are held to JSON."""
-    held: dict[str, Any] = {"value_set": ['["x"]', '["x", null]', "[]"]}
-    expectations = [hr.expect("column_values_to_be_in_set", column="tags", **held)]
+    held_values: dict[str, Any] = {"value_set": ['["x"]', '["x", null]', "[]"]}
+    expectations = [hr.expect("column_values_to_be_in_set", column="tags", **held_values)]
     rows = ["id", "tags", "weights"]
     return hr.Pipeline("orders", source, rows=rows, expectations=expectations, executor="local")
 

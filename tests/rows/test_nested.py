@@ -126,8 +126,8 @@ def standing(orders: Orders, pipeline: hr.Pipeline, *names: str, **options: Any)
 
 
 def put(id: str, sign: int = 1, minute: int = 0, **values: Any) -> dict[str, Any]:  # noqa: A002
-    at = f"2026-05-01T00:{minute:02}:00Z"
-    return {"id": id, **dict.fromkeys(NESTED), **values, "sign": sign, "at": at}
+    moment = f"2026-05-01T00:{minute:02}:00Z"
+    return {"id": id, **dict.fromkeys(NESTED), **values, "sign": sign, "at": moment}
 
 
 OSLO = {"city": "Oslo", "place": {"x": 1.0, "names": ["a", None]}}
@@ -147,8 +147,8 @@ ALL = [one for step in STEPS for one in step]
 def test_what_stands_is_the_sum_of_signs_on_the_kernel_and_the_reference(given: list[dict[str, Any]], cut: int) -> None:
     steps = [rows(*part) for part in (given[:cut], given[cut:]) if part]
     for executor in ("local", "reference"):
-        shown = run(nested(), steps, executor=executor).current.only("id", *NESTED)
-        assert Counter(as_text(row, ["id", *NESTED]) for row in shown) == expected_rows(given, ["id", *NESTED])
+        shown_result = run(nested(), steps, executor=executor).current.only("id", *NESTED)
+        assert Counter(as_text(row, ["id", *NESTED]) for row in shown_result) == expected_rows(given, ["id", *NESTED])
 
 
 @given(
@@ -189,11 +189,11 @@ def test_a_condition_of_sql_reads_what_is_inside(orders: Orders) -> None:
 
 def test_another_pipeline_reads_them(orders: Orders) -> None:
     read = hr.published("orders", {"id": str, **{name: SCHEMA[name] for name in NESTED}})
-    below = hr.Pipeline("below", read, rows=["id", *NESTED], executor="local")
+    pipeline_below = hr.Pipeline("below", read, rows=["id", *NESTED], executor="local")
     for step in STEPS:
         orders.run(nested(), *step)
-        orders.run(below)
-    assert standing(orders, below, "id", *NESTED) == expected_rows(ALL, ["id", *NESTED])
+        orders.run(pipeline_below)
+    assert standing(orders, pipeline_below, "id", *NESTED) == expected_rows(ALL, ["id", *NESTED])
 
 
 def test_a_table_holds_them_as_json(orders: Orders) -> None:
@@ -213,14 +213,14 @@ def test_a_delta_table_holds_them(tmp_path: Path, orders: Orders, monkeypatch: p
     for step in STEPS:
         orders.run(pipeline, *step)
         orders.handle(pipeline).deliver()
-        (checked,) = orders.handle(pipeline).check_sinks()
-        assert checked.comparison is not None and checked.comparison.is_equal
+        (sink_check,) = orders.handle(pipeline).check_sinks()
+        assert sink_check.comparison is not None and sink_check.comparison.is_equal
     assert len(world.rows()) == sum(expected_rows(ALL, ["id", *NESTED]).values())
 
 
 def test_expectations_see_them_as_json(orders: Orders) -> None:
-    held: dict[str, Any] = {"value_set": ['{"x": null, "y": 1}', "{}"]}
-    held_tags = nested(expectations=[hr.expect("column_values_to_be_in_set", column="tags", **held)])
+    held_values: dict[str, Any] = {"value_set": ['{"x": null, "y": 1}', "{}"]}
+    held_tags = nested(expectations=[hr.expect("column_values_to_be_in_set", column="tags", **held_values)])
     orders.run(held_tags, *STEPS[0])
     with pytest.raises(AuditFailedError):
         orders.run(held_tags, put("d", tags={"x": 1}))
@@ -241,9 +241,9 @@ def test_files_of_parquet_have_them(orders: Orders) -> None:
     source = hr.parquet("landing/orders", schema).event_time("at", bound="1h")
     pipeline = hr.Pipeline("orders", source, rows=["id", "address", "tags"], executor="local")
     orders.run(pipeline)
-    found = {row["id"]: row for row in python_rows(orders.handle(pipeline).current().to_arrow())}
-    assert found["a"]["address"] == {"city": "Oslo", "street": None} and found["c"]["address"]["city"] is None
-    assert [*found["a"]["tags"].items()] == [("a", None), ("b", 1)] and found["b"]["tags"] == {}
+    rows_by_id = {row["id"]: row for row in python_rows(orders.handle(pipeline).current().to_arrow())}
+    assert rows_by_id["a"]["address"] == {"city": "Oslo", "street": None} and rows_by_id["c"]["address"]["city"] is None
+    assert [*rows_by_id["a"]["tags"].items()] == [("a", None), ("b", 1)] and rows_by_id["b"]["tags"] == {}
     (letter,) = orders.handle(pipeline).rejected().to_json()
     assert letter["reason"] == "column tags: not a map of string to int that has each key once"
 

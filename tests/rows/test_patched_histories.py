@@ -58,23 +58,27 @@ def counted(orders: Orders, reader: hr.Pipeline) -> Counter[Row]:
 
 
 @pytest.mark.parametrize(
-    ("pipeline", "below"),
+    ("pipeline", "pipeline_below"),
     [(rows(), READ), (rows(), HOW), (signed(), READ), (top(), READ)],
     ids=["appended", "how they came", "signed", "groups"],
 )
-def test_a_pipeline_that_reads_rows_hears_of_a_patch(orders: Orders, pipeline: hr.Pipeline, below: hr.Pipeline) -> None:
+def test_a_pipeline_that_reads_rows_hears_of_a_patch(
+    orders: Orders, pipeline: hr.Pipeline, pipeline_below: hr.Pipeline
+) -> None:
     orders.run(pipeline, order("a", 3, sign=1), order("a", 3, 1, sign=1), order("b", 2, 2, sign=1))
     orders.run(pipeline, order("end", 1, 900, sign=1))
-    begun = counted(orders, below)
+    begun_pipeline = counted(orders, pipeline_below)
     orders.corrected(pipeline, {"0000": [order("a", 3, sign=1), order("c", 5, 3, sign=1)]})
-    before = orders.handle(pipeline).catalog.head().refs["main"]
+    snapshot_before = orders.handle(pipeline).catalog.head().refs["main"]
     patch(orders, pipeline)
     how = {"a": ("ON_TIME", 0), "c": ("LATE", 2), "end": ("ON_TIME", 1)}
-    assert counted(orders, below) == Counter({(id_, *(made if below is HOW else ())): 1 for id_, made in how.items()})
+    assert counted(orders, pipeline_below) == Counter(
+        {(id_, *(definition if pipeline_below is HOW else ())): 1 for id_, definition in how.items()}
+    )
     orders.run(pipeline, order("a", 9, 905, sign=1))
-    assert sum(n for (id_, *_), n in counted(orders, below).items() if id_ == "a") == 2
-    orders.handle(pipeline).rollback(to=before)
-    assert counted(orders, below) == begun
+    assert sum(n for (id_, *_), n in counted(orders, pipeline_below).items() if id_ == "a") == 2
+    orders.handle(pipeline).rollback(to=snapshot_before)
+    assert counted(orders, pipeline_below) == begun_pipeline
 
 
 def test_a_patch_between_two_readings_is_read_with_what_came_beside_it(orders: Orders) -> None:
@@ -84,8 +88,8 @@ def test_a_patch_between_two_readings_is_read_with_what_came_beside_it(orders: O
     orders.corrected(rows(), {"0000": [order("b")]})
     patch(orders, rows())
     orders.run(rows(), order("d", 1, 6))
-    wanted = Counter([("b", "ON_TIME", 0), ("c", "ON_TIME", 1), ("d", "ON_TIME", 3)])
-    assert counted(orders, HOW) == wanted
+    expected_counts = Counter([("b", "ON_TIME", 0), ("c", "ON_TIME", 1), ("d", "ON_TIME", 3)])
+    assert counted(orders, HOW) == expected_counts
 
 
 @pytest.mark.parametrize("happens", [False, True], ids=["before", "after"])
@@ -96,44 +100,50 @@ def test_a_patch_that_is_stopped_at_any_put_is_whole_or_not_there(
     first = Orders(tmp_path / "first")
     first.run(pipeline, order("a", sign=1), order("b", sign=1))
     first.corrected(pipeline, {"0000": [order("a", 2, sign=1), order("b", sign=1)]})
-    unpatched, wanted = first.current(pipeline), first.current(pipeline, at="fix")
-    puts = committed = 0
+    unpatched_rows, expected_rows = first.current(pipeline), first.current(pipeline, at="fix")
+    puts = commits = 0
     while True:
         orders = Orders(Path(shutil.copytree(first.folder, tmp_path / str(puts))))
         store = FaultyStore(open_store(orders.root), Stopping(puts, happens).plan)
-        before = dict(orders.handle(pipeline).catalog.head().refs)
+        refs_before = dict(orders.handle(pipeline).catalog.head().refs)
         try:
             make_change(Catalog(store, pipeline.name), CutOver("fix", patches=True), run_id="stopped")
             break
         except StoppedError:
             puts += 1
         refs = orders.handle(pipeline).catalog.head().refs
-        assert orders.current(pipeline) == (unpatched if refs["published"] == before["published"] else wanted)
-        assert orders.current(pipeline, at="main") == (unpatched if refs["main"] == before["main"] else wanted)
+        assert orders.current(pipeline) == (
+            unpatched_rows if refs["published"] == refs_before["published"] else expected_rows
+        )
+        assert orders.current(pipeline, at="main") == (
+            unpatched_rows if refs["main"] == refs_before["main"] else expected_rows
+        )
         if refs["main"] != refs["published"]:
-            committed += 1
+            commits += 1
             orders.run(pipeline, order("c", 1, 1, sign=1))  # the next run publishes it as well
-            assert orders.current(pipeline) == wanted + Counter({row("c", 1, 1): 1})
+            assert orders.current(pipeline) == expected_rows + Counter({row("c", 1, 1): 1})
             orders.corrected(pipeline, {"0000": [order("a", 2, sign=1), order("b", sign=1)]})
         patch(orders, pipeline)
-        assert wanted <= orders.current(pipeline)
+        assert expected_rows <= orders.current(pipeline)
         check(orders, pipeline)
     assert puts >= 5, "the claim, panes, an audit, the manifest, entries"
-    assert committed
+    assert commits
 
 
 def test_a_patch_of_many_files_leaves_those_as_they_are_that_it_does_not_touch(orders: Orders) -> None:
     for number in range(6):
         orders.run(rows(), order(f"{number}"), order(f"{number}", 2))
     handle = orders.handle(rows())
-    before = handle.catalog.manifest(handle.catalog.head().refs["main"]).tables["current"]
+    snapshot_before = handle.catalog.manifest(handle.catalog.head().refs["main"]).tables["current"]
     orders.corrected(rows(), {"0002": [order("2", 2)], "0004": []})
     patch(orders, rows())
-    after = handle.catalog.manifest(handle.catalog.head().refs["main"]).tables["current"]
-    assert [layer.first_epoch for layer in after] == [0, 1, 2, 3, 5], "nothing was given, and one has no row any more"
-    assert [layer.rows for layer in after] == [2, 2, 1, 2, 2]
-    assert [layer.files for layer in after if layer.first_epoch != 2] == [
-        layer.files for layer in before if layer.first_epoch not in (2, 4)
+    snapshot_after = handle.catalog.manifest(handle.catalog.head().refs["main"]).tables["current"]
+    assert [layer.first_epoch for layer in snapshot_after] == [0, 1, 2, 3, 5], (
+        "nothing was given, and one has no row any more"
+    )
+    assert [layer.rows for layer in snapshot_after] == [2, 2, 1, 2, 2]
+    assert [layer.files for layer in snapshot_after if layer.first_epoch != 2] == [
+        layer.files for layer in snapshot_before if layer.first_epoch not in (2, 4)
     ]
     check(orders, rows())
 
@@ -161,14 +171,14 @@ class History:
         self.minute = 0
 
     def turn(self, steps: int) -> None:
-        done: list[str] = []
+        steps_taken: list[str] = []
         self.run()
         for _ in range(steps):
-            done.append(self.rolled.choice(STEPS))
+            steps_taken.append(self.rolled.choice(STEPS))
             try:
-                getattr(self, done[-1])()
+                getattr(self, steps_taken[-1])()
             except (RefusedError, PatchedSinceError) as error:
-                done[-1] += f": {error}"
+                steps_taken[-1] += f": {error}"
             check(self.orders, self.pipeline)
         self.read()
 
@@ -184,15 +194,15 @@ class History:
 
     def patch(self) -> None:
         """Some file is corrected: afterwards rows that are over are those of the branch, and others those of main."""
-        landed = sorted(path.stem for path in (self.orders.folder / "landing/orders").iterdir())
+        landed_names = sorted(path.stem for path in (self.orders.folder / "landing/orders").iterdir())
         branch = f"fix-{self.rolled.random()}"
-        self.orders.corrected(self.pipeline, {self.rolled.choice(landed): self.records()}, branch=branch)
+        self.orders.corrected(self.pipeline, {self.rolled.choice(landed_names): self.records()}, branch=branch)
         rehearsal = self.orders.handle(self.pipeline).promote(branch, patch=True, dry_run=True)
         patch(self.orders, self.pipeline, branch)
         counts = rehearsal.output.rows
         assert self.orders.handle(self.pipeline).current().count() == counts.after
-        again = self.orders.handle(self.pipeline).promote(branch, patch=True, dry_run=True)
-        assert (again.output.rows.differing, again.left) == (0, rehearsal.left)
+        second_dry_run = self.orders.handle(self.pipeline).promote(branch, patch=True, dry_run=True)
+        assert (second_dry_run.output.rows.differing, second_dry_run.left) == (0, rehearsal.left)
         if not rehearsal.left and not self.pipeline.key:
             assert self.orders.current(self.pipeline) == self.orders.current(self.pipeline, at=branch)
 

@@ -62,11 +62,11 @@ def refused(
 ) -> None:
     """A patch is, and in a dry run it says so; nothing moves."""
     handle = orders.handle(pipeline)
-    before = handle.catalog.head()
+    head_before = handle.catalog.head()
     assert kind in map(type, handle.promote("fix", patch=True, output=output, dry_run=True).refusals)
     with pytest.raises(kind, match=said):
         handle.promote("fix", patch=True, output=output)
-    assert handle.catalog.head() == before
+    assert handle.catalog.head() == head_before
 
 
 def check(orders: Orders, pipeline: hr.Pipeline, output: str = "") -> None:
@@ -91,26 +91,32 @@ def test_rows_of_records_are_replaced_and_main_goes_on(orders: Orders, pipeline:
     orders.run(pipeline, order("a", sign=1), order("a", sign=1), order("b", 2, 5, sign=1))
     orders.run(pipeline, order("c", 3, 70, sign=1))
     orders.corrected(pipeline, {"0000": [order(*one, sign=1) for one in (("a",), ("b", 7, 5), ("d", 9, 6))]})
-    wanted = Counter({row("a"): 1, row("b", 7, 5): 1, row("d", 9, 6): 1, row("c", 3, 70): 1})
-    before = orders.handle(pipeline).catalog.head()
+    expected_counts = Counter({row("a"): 1, row("b", 7, 5): 1, row("d", 9, 6): 1, row("c", 3, 70): 1})
+    head_before = orders.handle(pipeline).catalog.head()
     rehearsal = orders.handle(pipeline).promote("fix", patch=True, dry_run=True)
-    assert orders.handle(pipeline).catalog.head() == before
+    assert orders.handle(pipeline).catalog.head() == head_before
     assert (rehearsal.refusals, rehearsal.left) == ((), {})
-    counted = rehearsal.output.rows
-    assert (counted.before, counted.after, counted.added, counted.removed, counted.changed) == (4, 4, 2, 2, 0)
-    shown = [(str(change.kind), change.key["id"]) for change in rehearsal.output.first]
-    assert sorted(shown) == [("added", "b"), ("added", "d"), ("removed", "a"), ("removed", "b")]
+    counted_rows = rehearsal.output.rows
+    assert (
+        counted_rows.before,
+        counted_rows.after,
+        counted_rows.added,
+        counted_rows.removed,
+        counted_rows.changed,
+    ) == (4, 4, 2, 2, 0)
+    shown_changes = [(str(change.kind), change.key["id"]) for change in rehearsal.output.first]
+    assert sorted(shown_changes) == [("added", "b"), ("added", "d"), ("removed", "a"), ("removed", "b")]
     result = patch(orders, pipeline)
     assert (result.action, result.counts["panes"], result.counts["retractions"]) == ("patch", 2, 2)
     panes = (
         orders.handle(pipeline).panes(where=f"epoch = {result.epoch}", columns=["timing", "is_retraction"]).to_json()
     )
-    assert panes == [{"timing": "LATE", "is_retraction": gone} for gone in (True, True, False, False)]
-    assert orders.current(pipeline) == wanted
+    assert panes == [{"timing": "LATE", "is_retraction": is_gone} for is_gone in (True, True, False, False)]
+    assert orders.current(pipeline) == expected_counts
     check(orders, pipeline)
     assert patch(orders, pipeline).epochs == (), "done again it changes nothing"
     orders.run(pipeline, order("e", at="2026-05-01T00:01:00Z", sign=1))
-    assert orders.current(pipeline) == wanted + Counter({row("e", 1, 1): 1})
+    assert orders.current(pipeline) == expected_counts + Counter({row("e", 1, 1): 1})
     check(orders, pipeline)
 
 
@@ -118,15 +124,15 @@ def test_rows_of_records_are_replaced_and_main_goes_on(orders: Orders, pipeline:
 def test_a_patch_is_rolled_back_and_expires_as_any_epoch(orders: Orders, pipeline: hr.Pipeline) -> None:
     orders.run(pipeline, order("a", sign=1), order("b", sign=1))
     orders.corrected(pipeline, {"0000": [order("b", sign=1)]})
-    unpatched = orders.current(pipeline)
-    before = orders.handle(pipeline).catalog.head().refs["main"]
+    unpatched_rows = orders.current(pipeline)
+    snapshot_before = orders.handle(pipeline).catalog.head().refs["main"]
     patch(orders, pipeline)
     assert orders.current(pipeline) == Counter({row("b"): 1})
-    assert orders.current(pipeline, at=before) == unpatched
-    (told,) = orders.handle(pipeline).rollback(to=before, dry_run=True).told
-    assert "`headrace promote orders fix --patch` makes it again" in told
-    orders.handle(pipeline).rollback(to=before)
-    assert orders.current(pipeline) == unpatched
+    assert orders.current(pipeline, at=snapshot_before) == unpatched_rows
+    (reported_line,) = orders.handle(pipeline).rollback(to=snapshot_before, dry_run=True).told
+    assert "`headrace promote orders fix --patch` makes it again" in reported_line
+    orders.handle(pipeline).rollback(to=snapshot_before)
+    assert orders.current(pipeline) == unpatched_rows
     check(orders, pipeline)
     patch(orders, pipeline)
     orders.handle(pipeline).catalog.drop("fix")
@@ -144,13 +150,13 @@ def test_what_was_folded_before_and_after_stands_as_it_was_patched(orders: Order
         orders.run(pipeline, order(f"{number}", sign=1), order(f"{number}", sign=1))
     orders.corrected(pipeline, {f"{number:04}": [order(f"{number}", sign=1)] for number in (3, 17)})
     patch(orders, pipeline)
-    wanted = Counter({row(f"{number}"): 1 if number in (3, 17) else 2 for number in range(20)})
-    assert orders.current(pipeline) == wanted
+    expected_counts = Counter({row(f"{number}"): 1 if number in (3, 17) else 2 for number in range(20)})
+    assert orders.current(pipeline) == expected_counts
     for number in range(20, 40):
         orders.run(pipeline, order(f"{number}", sign=1))
     handle = orders.handle(pipeline)
     assert len(handle.catalog.manifest(handle.catalog.head().refs["main"]).tables["current"]) < 20
-    assert orders.current(pipeline) == wanted + Counter({row(f"{number}"): 1 for number in range(20, 40)})
+    assert orders.current(pipeline) == expected_counts + Counter({row(f"{number}"): 1 for number in range(20, 40)})
     check(orders, pipeline)
 
 
@@ -228,19 +234,19 @@ def test_a_branch_that_is_behind_or_ahead_of_main_is_refused(orders: Orders) -> 
 
 
 def test_where_duplicates_are_told_rows_are_over_once_their_ids_are_forgotten(orders: Orders) -> None:
-    once = rows(deduplicate=hr.Deduplicate("id", "1h"))
-    orders.run(once, order("a"), order("b", 1, 100))
-    orders.run(once, order("c", 1, 230))  # W is 170: what is older than 110 is over
+    distinct_pipeline = rows(deduplicate=hr.Deduplicate("id", "1h"))
+    orders.run(distinct_pipeline, order("a"), order("b", 1, 100))
+    orders.run(distinct_pipeline, order("c", 1, 230))  # W is 170: what is older than 110 is over
     orders.land("0002", order("old"), order("new", 1, 240))
-    orders.corrected(once, {"0000": [order("x"), order("b", 2, 100), order("y", 1, 110)]})
-    assert left(orders, once) == {"open on main": 2}
-    patch(orders, once)
-    wanted = Counter({row("x"): 1, row("b", 2, 100): 1, row("c", 1, 230): 1})
-    assert orders.current(once) == wanted
-    orders.run(once)
-    assert orders.current(once) == wanted + Counter({row("new", 1, 240): 1})
-    assert orders.handle(once).late().count() == 1
-    check(orders, once)
+    orders.corrected(distinct_pipeline, {"0000": [order("x"), order("b", 2, 100), order("y", 1, 110)]})
+    assert left(orders, distinct_pipeline) == {"open on main": 2}
+    patch(orders, distinct_pipeline)
+    expected_counts = Counter({row("x"): 1, row("b", 2, 100): 1, row("c", 1, 230): 1})
+    assert orders.current(distinct_pipeline) == expected_counts
+    orders.run(distinct_pipeline)
+    assert orders.current(distinct_pipeline) == expected_counts + Counter({row("new", 1, 240): 1})
+    assert orders.handle(distinct_pipeline).late().count() == 1
+    check(orders, distinct_pipeline)
 
 
 def test_dead_letters_that_could_come_to_be_rows_twice_are_in_the_way(orders: Orders) -> None:
@@ -316,7 +322,7 @@ NEWEST = hr.Rows(["price"], key="id", take=hr.newest())
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [
         (NEWEST, "rows of groups for all time"),
         (hr.Rows(["n"], of="hourly"), "rows of panes"),
@@ -325,14 +331,14 @@ NEWEST = hr.Rows(["price"], key="id", take=hr.newest())
     ],
     ids=["all time", "panes", "rows of groups", "without a limit"],
 )
-def test_rows_that_are_never_over_are_not_patched(orders: Orders, output: hr.Rows, said: str) -> None:
+def test_rows_that_are_never_over_are_not_patched(orders: Orders, output: hr.Rows, message: str) -> None:
     hourly = hr.Output(key="shop", what={"n": hr.count()}, **HOUR)
     outputs: dict[str, Any] = {"hourly": hourly, "newest": NEWEST, "out": output}
     pipeline = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
     orders.run(pipeline, order("a"))
     orders.handle(pipeline).backfill(branch="fix")
-    refused(orders, pipeline, UnpatchableError, said, "out")
-    with pytest.raises(UnpatchableError, match=said):
+    refused(orders, pipeline, UnpatchableError, message, "out")
+    with pytest.raises(UnpatchableError, match=message):
         orders.handle(pipeline).backfill(output="out", patch=True)
 
 
@@ -342,19 +348,23 @@ def test_one_of_several_outputs_is_patched_under_the_name_that_it_has_now(orders
     outputs: dict[str, Any] = {"hourly": hourly, "dear": dear}
     pipeline = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
     orders.run(pipeline, order("a", 2), order("b", 3))
-    named = hr.Rows(["id", "price", "shop"], filter=col("price") > 1, formerly="dear")
-    renamed = hr.Pipeline("orders", ORDERS, outputs={"hourly": hourly, "costly": named}, executor="local")
-    orders.handle(renamed).run(allow_new_aggregates=True)
-    orders.run(renamed, order("c", 4), allow_new_aggregates=True)
-    orders.corrected(renamed, {"0000": [order("a", 2), order("b", 5)]})
-    patch(orders, renamed, output="costly")
-    wanted = Counter({("a", 2, "one", minute(0)): 1, ("b", 5, "one", minute(0)): 1, ("c", 4, "one", minute(0)): 1})
-    assert orders.current(renamed, "costly") == wanted, "and has the new column"
-    check(orders, renamed, "costly")
-    orders.run(renamed, order("d", 1))
-    (counted,) = orders.handle(renamed)["hourly"].current(columns=["n"]).to_json()
-    assert counted["n"] == 4
-    check(orders, renamed, "costly")
+    named_output = hr.Rows(["id", "price", "shop"], filter=col("price") > 1, formerly="dear")
+    renamed_pipeline = hr.Pipeline(
+        "orders", ORDERS, outputs={"hourly": hourly, "costly": named_output}, executor="local"
+    )
+    orders.handle(renamed_pipeline).run(allow_new_aggregates=True)
+    orders.run(renamed_pipeline, order("c", 4), allow_new_aggregates=True)
+    orders.corrected(renamed_pipeline, {"0000": [order("a", 2), order("b", 5)]})
+    patch(orders, renamed_pipeline, output="costly")
+    expected_counts = Counter(
+        {("a", 2, "one", minute(0)): 1, ("b", 5, "one", minute(0)): 1, ("c", 4, "one", minute(0)): 1}
+    )
+    assert orders.current(renamed_pipeline, "costly") == expected_counts, "and has the new column"
+    check(orders, renamed_pipeline, "costly")
+    orders.run(renamed_pipeline, order("d", 1))
+    (counted_row,) = orders.handle(renamed_pipeline)["hourly"].current(columns=["n"]).to_json()
+    assert counted_row["n"] == 4
+    check(orders, renamed_pipeline, "costly")
 
 
 def test_one_command_computes_a_range_and_patches_it(orders: Orders) -> None:
@@ -387,44 +397,52 @@ def test_ids_that_rows_of_a_patch_share_with_rows_that_stay_are_never_on_main(or
     unique = top(id="id")
     orders.run(unique, order("a"), order("x", 1, 600))
     orders.corrected(unique, {"0000": [order("x"), order("y", 1, 600)]})
-    before = orders.handle(unique).catalog.head().refs["main"]
+    snapshot_before = orders.handle(unique).catalog.head().refs["main"]
     with pytest.raises(LimitExceededError, match="nothing was patched: ids of rows: 1 id has more than one row"):
         patch(orders, unique)
-    assert orders.handle(unique).catalog.head().refs["main"] == before
+    assert orders.handle(unique).catalog.head().refs["main"] == snapshot_before
 
 
 def test_a_patch_that_fails_its_own_audit_is_never_on_main(orders: Orders) -> None:
     least = hr.expect("table_row_count_to_be_between", min_value=2)
-    audited = rows(expectations=(least,))
-    orders.run(audited, order("a"), order("b"))
-    orders.corrected(audited, {"0000": [order("a", 2), order("b")]})
-    before = orders.handle(audited).catalog.head().refs["main"]
+    audited_pipeline = rows(expectations=(least,))
+    orders.run(audited_pipeline, order("a"), order("b"))
+    orders.corrected(audited_pipeline, {"0000": [order("a", 2), order("b")]})
+    snapshot_before = orders.handle(audited_pipeline).catalog.head().refs["main"]
     with pytest.raises(AuditFailedError, match="nothing was patched"):
-        patch(orders, audited)
-    assert orders.handle(audited).catalog.head().refs["main"] == before
-    orders.run(audited, order("c"), order("d"))
-    check(orders, audited)
+        patch(orders, audited_pipeline)
+    assert orders.handle(audited_pipeline).catalog.head().refs["main"] == snapshot_before
+    orders.run(audited_pipeline, order("c"), order("d"))
+    check(orders, audited_pipeline)
 
 
 def test_rows_of_all_types_are_given_and_withdrawn_as_they_are(orders: Orders) -> None:
     tags = hr.ListType(hr.DataType.STRING)
     schema: dict[str, Any] = {"id": str, "tags": tags, "price": int, "ratio": float, "at": datetime}
     source = hr.json("landing/orders", schema).event_time("at", bound="1h")
-    price, at = col("price"), col("at")
-    columns: dict[str, Any] = {"id": col("id"), "tags": col("tags"), "ratio": col("ratio"), "day": at.date(), "at": at}
+    price, time_column = col("price"), col("at")
+    columns: dict[str, Any] = {
+        "id": col("id"),
+        "tags": col("tags"),
+        "ratio": col("ratio"),
+        "day": time_column.date(),
+        "at": time_column,
+    }
     columns |= {"exact": price.cast(Decimal) / 3, "hash": col("id").sha256(), "dear": price > 2}
     pipeline = hr.Pipeline("orders", source, rows=columns, executor="local")
-    kept = order("kept", 3, tags=["x", None, ""], ratio=0.5)
+    kept_record = order("kept", 3, tags=["x", None, ""], ratio=0.5)
     nothing = dict.fromkeys(("tags", "ratio", "price"))
-    gone = [order("gone", 1, tags=[], ratio=-0.0), {**order("gone"), **nothing}]
-    orders.run(pipeline, kept, *gone, *gone)
+    gone_records = [order("gone", 1, tags=[], ratio=-0.0), {**order("gone"), **nothing}]
+    orders.run(pipeline, kept_record, *gone_records, *gone_records)
     orders.run(pipeline, order("end", 1, 100, tags=None, ratio=1e300))
     comes = [order("comes", 7, tags=["y"], ratio=0.0), {**order("comes", 1, 3), **nothing}]
-    orders.corrected(pipeline, {"0000": [kept, gone[0], gone[1], *comes]})
+    orders.corrected(pipeline, {"0000": [kept_record, gone_records[0], gone_records[1], *comes]})
     patch(orders, pipeline)
-    table, wanted = (orders.handle(pipeline).current(columns=[*columns], at=at).to_arrow() for at in ("main", "fix"))
-    assert table.schema == wanted.schema
-    assert sorted(map(str, table.to_pylist())) == sorted(map(str, wanted.to_pylist()))
+    table, expected_table = (
+        orders.handle(pipeline).current(columns=[*columns], at=ref).to_arrow() for ref in ("main", "fix")
+    )
+    assert table.schema == expected_table.schema
+    assert sorted(map(str, table.to_pylist())) == sorted(map(str, expected_table.to_pylist()))
     assert table.num_rows == 6
 
 
@@ -461,19 +479,19 @@ def test_what_a_mended_function_gives_stands_in_place_of_what_it_gave(
 
 
 def test_rows_of_another_pipelines_rows_are_replaced_once_both_have_read_as_far(orders: Orders) -> None:
-    above = signed()
+    pipeline_above = signed()
     read = hr.published("orders", {"id": str, "double": int})
-    below = hr.Pipeline("below", read, rows=["id", "double"], executor="local")
-    orders.run(above, order("a", sign=1), order("b", sign=1))
-    orders.run(below)
-    orders.run(above, order("a", sign=-1), order("c", sign=1))
-    orders.handle(below).backfill(branch="fix")
-    refused(orders, below, BranchAheadError, "beside, input source")
-    orders.run(below)
-    assert patch(orders, below).epochs == (), "both are the same"
-    orders.run(above, order("b", sign=-1))
-    orders.run(below)
-    assert orders.current(below) == Counter({("c", 2, minute(0)): 1})
+    pipeline_below = hr.Pipeline("below", read, rows=["id", "double"], executor="local")
+    orders.run(pipeline_above, order("a", sign=1), order("b", sign=1))
+    orders.run(pipeline_below)
+    orders.run(pipeline_above, order("a", sign=-1), order("c", sign=1))
+    orders.handle(pipeline_below).backfill(branch="fix")
+    refused(orders, pipeline_below, BranchAheadError, "beside, input source")
+    orders.run(pipeline_below)
+    assert patch(orders, pipeline_below).epochs == (), "both are the same"
+    orders.run(pipeline_above, order("b", sign=-1))
+    orders.run(pipeline_below)
+    assert orders.current(pipeline_below) == Counter({("c", 2, minute(0)): 1})
 
 
 def late_for_main(folder: Path, pipeline: hr.Pipeline) -> Any:

@@ -35,33 +35,33 @@ PIPELINES = {
 @pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "2"))))
 @pytest.mark.parametrize("kind", PIPELINES)
 def test_a_range_is_what_everything_gives(tmp_path: Path, kind: str, seed: int) -> None:
-    orders, rolled, pipeline = Orders(tmp_path), random.Random(f"{kind} {seed}"), PIPELINES[kind]
-    at = [90 * number + rolled.choice([0, 0, -60]) for number in range(7)]
+    orders, dice, pipeline = Orders(tmp_path), random.Random(f"{kind} {seed}"), PIPELINES[kind]
+    minutes = [90 * number + dice.choice([0, 0, -60]) for number in range(7)]
 
     def records(number: int) -> list[dict[str, Any]]:
-        signs = [1, 1, rolled.choice([1, -1])] if pipeline.withdraws_records else [1, 1, 1]
-        late = (0, rolled.randint(0, 60), rolled.randint(0, 300))
-        times = [max(0, at[number] - before) for before in late]
+        signs = [1, 1, dice.choice([1, -1])] if pipeline.withdraws_records else [1, 1, 1]
+        late = (0, dice.randint(0, 60), dice.randint(0, 300))
+        times = [max(0, minutes[number] - record_before) for record_before in late]
         return [
-            order(rolled.choice("abcd"), rolled.randint(1, 4), time, sign=sign)
+            order(dice.choice("abcd"), dice.randint(1, 4), time, sign=sign)
             for sign, time in zip(signs, times, strict=True)
         ]
 
     for number in range(7):
         orders.run(pipeline, *records(number))
-    number = rolled.randrange(1, 7)
-    start = order("x", 9, at[number])["at"]
-    mended = {f"{number:04}": [*records(number), order("x", 9, at[number], sign=1)]}
-    orders.corrected(pipeline, mended, branch="range", start=start)
-    orders.corrected(pipeline, mended, branch="whole")
-    for output, alone in pipeline.by_output.items():
-        if alone.rows:
+    number = dice.randrange(1, 7)
+    start = order("x", 9, minutes[number])["at"]
+    mended_records = {f"{number:04}": [*records(number), order("x", 9, minutes[number], sign=1)]}
+    orders.corrected(pipeline, mended_records, branch="range", start=start)
+    orders.corrected(pipeline, mended_records, branch="whole")
+    for output, own_pipeline in pipeline.by_output.items():
+        if own_pipeline.rows:
             range_, whole = (orders.current(pipeline, output, at=branch) for branch in ("range", "whole"))
             assert range_ == whole, output
     catalog = orders.handle(pipeline).catalog
     main, *branches = (catalog.head().refs[name] for name in ("main", "range", "whole"))
-    begun, nothing = (catalog.common_ancestor(main, branch) for branch in branches)
+    begun_snapshot, nothing = (catalog.common_ancestor(main, branch) for branch in branches)
     assert nothing is None
     reach = 3 if pipeline.has_names else 1  # files that windows of the range may have elements of
-    assert begun is None or begun.epoch < number
-    assert begun is not None or number <= reach
+    assert begun_snapshot is None or begun_snapshot.epoch < number
+    assert begun_snapshot is not None or number <= reach

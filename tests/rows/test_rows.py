@@ -63,11 +63,13 @@ def test_a_filtered_record_is_no_dead_letter_for_a_column(orders: Orders) -> Non
 
 
 def test_duplicates_are_told_first(orders: Orders) -> None:
-    once = rows(deduplicate=hr.Deduplicate("id", "1h"))
-    orders.run(once, order("a"), order("a", 2), order("b", minute=400))
-    orders.run(once, order("b", minute=401), order("old", minute=1))
-    assert orders.current(once) == Counter({("a", "ONE", 2, minute(0)): 1, ("b", "ONE", 2, minute(400)): 1})
-    (late,) = orders.handle(once).late().to_json()
+    distinct_pipeline = rows(deduplicate=hr.Deduplicate("id", "1h"))
+    orders.run(distinct_pipeline, order("a"), order("a", 2), order("b", minute=400))
+    orders.run(distinct_pipeline, order("b", minute=401), order("old", minute=1))
+    assert orders.current(distinct_pipeline) == Counter(
+        {("a", "ONE", 2, minute(0)): 1, ("b", "ONE", 2, minute(400)): 1}
+    )
+    (late,) = orders.handle(distinct_pipeline).late().to_json()
     assert (late["reason"], late["window_start"], late["event_time"]) == (
         "id beyond its horizon",
         None,
@@ -127,11 +129,13 @@ def test_a_list_is_a_column(orders: Orders) -> None:
 
 def test_rows_beside_aggregations_below_them_and_above(orders: Orders) -> None:
     hourly = hr.Output(key="shop", what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=hr.on_update())
-    counted = hr.Output(of="paid", key="shop", what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=hr.on_update())
+    counted_output = hr.Output(
+        of="paid", key="shop", what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=hr.on_update()
+    )
     outputs: dict[str, Any] = {
         "paid": hr.Rows(["id", "shop", "price"], filter=col("price") > 1),
         "hourly": hourly,
-        "counted": counted,
+        "counted": counted_output,
         "dear": hr.Rows(["id", "event_time"], of="paid", filter=col("price") > 2),
         "changes": hr.Rows({"shop": col("shop"), "n": col("n"), "at": col("window_start")}, of="hourly"),
     }
@@ -150,9 +154,9 @@ def test_rows_beside_aggregations_below_them_and_above(orders: Orders) -> None:
 
 
 def test_another_pipeline_reads_rows_and_goes_back_with_them(orders: Orders) -> None:
-    above = signed()
+    pipeline_above = signed()
     read = hr.published("orders", {"id": str, "double": int})
-    below = hr.Pipeline(
+    pipeline_below = hr.Pipeline(
         "below",
         read,
         key="id",
@@ -164,16 +168,16 @@ def test_another_pipeline_reads_rows_and_goes_back_with_them(orders: Orders) -> 
     )
 
     def totals() -> dict[str, tuple[int, int]]:
-        handle = orders.handle(below)
+        handle = orders.handle(pipeline_below)
         handle.run()
         return {row["id"]: (row["total"], row["n"]) for row in handle.current().to_json()}
 
-    orders.run(above, order("a", 5, sign=1), order("a", 5, sign=1), order("b", 7, sign=1))
+    orders.run(pipeline_above, order("a", 5, sign=1), order("a", 5, sign=1), order("b", 7, sign=1))
     assert totals() == {"a": (20, 2), "b": (14, 1)}
-    first = orders.handle(above).catalog.head().refs["published"]
-    orders.run(above, order("a", 5, sign=-1), order("c", 1, sign=1))
+    first = orders.handle(pipeline_above).catalog.head().refs["published"]
+    orders.run(pipeline_above, order("a", 5, sign=-1), order("c", 1, sign=1))
     assert totals() == {"a": (10, 1), "b": (14, 1), "c": (2, 1)}
-    orders.handle(above).rollback(to=first)
+    orders.handle(pipeline_above).rollback(to=first)
     assert totals() == {"a": (20, 2), "b": (14, 1)}
 
 
@@ -183,27 +187,27 @@ def reader(*columns: str, **schema: Any) -> hr.Pipeline:
 
 
 def test_a_reader_that_begins_while_a_withdrawal_is_owed_owes_it_too(orders: Orders) -> None:
-    below = reader("id", "double", id=str, double=int)
+    reader_below = reader("id", "double", id=str, double=int)
     orders.run(signed(), order("a", sign=1), order("owed", sign=-1), order("owed", sign=-1))
-    orders.run(below)
-    assert orders.current(below) == Counter({("a", 2, minute(0)): 1})
+    orders.run(reader_below)
+    assert orders.current(reader_below) == Counter({("a", 2, minute(0)): 1})
     orders.run(signed(), order("owed", sign=1), order("owed", sign=1), order("owed", sign=1))
-    orders.run(below)
-    assert orders.current(below) == Counter({("a", 2, minute(0)): 1, ("owed", 2, minute(0)): 1})
+    orders.run(reader_below)
+    assert orders.current(reader_below) == Counter({("a", 2, minute(0)): 1, ("owed", 2, minute(0)): 1})
 
 
 def test_what_is_owed_is_owed_by_the_promoted_rows_alone(orders: Orders) -> None:
-    below = reader("id", "double", id=str, double=int)
+    reader_below = reader("id", "double", id=str, double=int)
     orders.run(signed(), order("a", sign=1), order("owed", sign=-1))
-    orders.run(below)
-    changed = signed(rows={**COLUMNS, "double": col("price") * 3})
-    orders.handle(changed).backfill(promote=True)
-    orders.run(below)
-    assert orders.current(below) == Counter({("a", 3, minute(0)): 1})
-    orders.run(changed, order("owed", sign=1))
-    orders.run(below)
-    assert orders.current(below) == Counter({("a", 3, minute(0)): 1})
-    owed = orders.handle(below).panes(where="id = 'owed'", columns=["double", "is_retraction"]).to_json()
+    orders.run(reader_below)
+    changed_pipeline = signed(rows={**COLUMNS, "double": col("price") * 3})
+    orders.handle(changed_pipeline).backfill(promote=True)
+    orders.run(reader_below)
+    assert orders.current(reader_below) == Counter({("a", 3, minute(0)): 1})
+    orders.run(changed_pipeline, order("owed", sign=1))
+    orders.run(reader_below)
+    assert orders.current(reader_below) == Counter({("a", 3, minute(0)): 1})
+    owed = orders.handle(reader_below).panes(where="id = 'owed'", columns=["double", "is_retraction"]).to_json()
     assert Counter((row["double"], row["is_retraction"]) for row in owed) == Counter(
         {(2, True): 1, (2, False): 1, (3, True): 1, (3, False): 1}
     )
@@ -213,62 +217,76 @@ def test_a_column_of_a_row_is_read_before_its_event_time_is_by_that_name(orders:
     hourly = hr.Output(key="shop", what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=hr.on_update(),
                        how=hr.retracting())  # fmt: skip
     outputs = {"hourly": hourly, "r": hr.Rows(["n", "window_start"], of="hourly")}
-    above = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
+    pipeline_above = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
     read = hr.published("orders.r", {"n": int, "window_start": datetime})
-    below = hr.Pipeline("below", read, rows=["n", "window_start", "window_end"], executor="local")
+    pipeline_below = hr.Pipeline("below", read, rows=["n", "window_start", "window_end"], executor="local")
     for records in ([order("a", 1, 10), order("b", 1, 70)], [order("a", 1, 11), order("c", 1, 130)]):
-        orders.run(above, *records)
-        orders.run(below)
+        orders.run(pipeline_above, *records)
+        orders.run(pipeline_below)
         last = [minute(60 * hour) - timedelta(microseconds=1) for hour in (1, 2, 3)]
-        expected = {(n, start, at, at) for (n, start, at) in orders.current(above, "r") if at in last}
-        assert {*orders.current(below)} == expected
+        expected = {
+            (n, start, event_time, event_time)
+            for (n, start, event_time) in orders.current(pipeline_above, "r")
+            if event_time in last
+        }
+        assert {*orders.current(pipeline_below)} == expected
 
 
 @pytest.mark.parametrize("column", ["event_time", "pane_time", "window_start", "window_end"])
 def test_the_event_time_of_a_row_has_many_names_for_its_reader(orders: Orders, column: str) -> None:
-    below = hr.Pipeline("below", hr.published("orders", {"id": str, column: datetime}),
+    pipeline_below = hr.Pipeline("below", hr.published("orders", {"id": str, column: datetime}),
                         rows={"id": col("id"), "then": col(column)}, executor="local")  # fmt: skip
-    changed = rows(rows={**COLUMNS, "id": col("id").upper()})
-    for above, records in ((rows(), [order("a", 1, 10)]), (rows(), [order("b", 1, 3000)]), (changed, [])):
+    changed_pipeline = rows(rows={**COLUMNS, "id": col("id").upper()})
+    for pipeline_above, records in (
+        (rows(), [order("a", 1, 10)]),
+        (rows(), [order("b", 1, 3000)]),
+        (changed_pipeline, []),
+    ):
         if records:
-            orders.run(above, *records)
+            orders.run(pipeline_above, *records)
         else:
-            orders.handle(above).backfill(promote=True)
-        orders.run(below)
-        expected = Counter({(row[0], row[-1], row[-1]): number for row, number in orders.current(above).items()})
-        assert orders.current(below) == expected
+            orders.handle(pipeline_above).backfill(promote=True)
+        orders.run(pipeline_below)
+        expected = Counter(
+            {(row[0], row[-1], row[-1]): number for row, number in orders.current(pipeline_above).items()}
+        )
+        assert orders.current(pipeline_below) == expected
 
 
 def test_a_pipeline_is_the_schema_of_its_rows(orders: Orders) -> None:
     columns = {"id": col("id"), "then": col("event_time")}
-    below = hr.Pipeline("below", hr.published("orders", rows()), rows=columns, executor="local")
+    pipeline_below = hr.Pipeline("below", hr.published("orders", rows()), rows=columns, executor="local")
     for number in range(2):
         orders.run(rows(), order("a", 1, number))
-        orders.run(below)
-    assert orders.current(below) == Counter({("a", minute(0), minute(0)): 1, ("a", minute(1), minute(1)): 1})
+        orders.run(pipeline_below)
+    assert orders.current(pipeline_below) == Counter({("a", minute(0), minute(0)): 1, ("a", minute(1), minute(1)): 1})
 
 
 def test_where_rows_came_can_be_read_if_they_stay(orders: Orders) -> None:
     columns = {"id": col("id"), "when": col("timing"), "place": col("epoch") * 10 + col("sequence")}
-    below = replace(reader("id", id=str, timing=str, epoch=int, sequence=int), rows=columns)
+    reader_below = replace(reader("id", id=str, timing=str, epoch=int, sequence=int), rows=columns)
     for records in ([order("a", 1, 300)], [order("b"), order("c", 1, 300)]):
         orders.run(rows(), *records)
-        orders.run(below)
-    assert {row[:3] for row in orders.current(below)} == {("a", "ON_TIME", 0), ("b", "LATE", 10), ("c", "ON_TIME", 11)}
+        orders.run(reader_below)
+    assert {row[:3] for row in orders.current(reader_below)} == {
+        ("a", "ON_TIME", 0),
+        ("b", "LATE", 10),
+        ("c", "ON_TIME", 11),
+    }
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "message"),
     [
         ({"pane_time": col("at")}, "readers know the event time of rows by that name: name it otherwise there"),
         ({"window_end": col("id")}, "has a column window_end of its own as string, and for readers it is a timestamp"),
     ],
 )
 def test_a_column_whose_name_means_something_else_is_not_read(
-    orders: Orders, columns: dict[str, Any], said: str
+    orders: Orders, columns: dict[str, Any], message: str
 ) -> None:
     orders.run(rows(rows={"id": col("id"), **columns}), order("a"))
-    with pytest.raises(UpstreamPanesError, match=said):
+    with pytest.raises(UpstreamPanesError, match=message):
         orders.run(reader("id", id=str))
 
 
@@ -282,20 +300,20 @@ def test_how_rows_came_that_can_be_withdrawn_is_not_read(orders: Orders, column:
 def test_a_replay_a_batch_and_other_cuts_stand_the_same(orders: Orders) -> None:
     for number in range(3):
         orders.run(rows(), order("a", number, number), order("b", 1))
-    once = orders.current(rows())
+    first_rows = orders.current(rows())
     orders.handle(rows()).run(mode="replay", branch="again")
-    assert orders.current(rows(), at="again") == once
+    assert orders.current(rows(), at="again") == first_rows
     orders.handle(rows()).run(mode="batch", branch="whole")
-    assert orders.current(rows(), at="whole") == once
+    assert orders.current(rows(), at="whole") == first_rows
     assert orders.handle(rows()).diff("main", "whole").output.rows.differing == 0
 
 
 def test_a_backfill_of_changed_rows_is_promoted(orders: Orders) -> None:
     orders.run(rows(), order("a", 1), order("b", 2))
-    changed = rows(rows={**COLUMNS, "double": col("price") * 3})
-    assert "headrace run refuses" in str(orders.handle(changed).plan())
-    orders.handle(changed).backfill(promote=True)
-    assert orders.current(changed) == Counter({("a", "ONE", 3, minute(0)): 1, ("b", "ONE", 6, minute(0)): 1})
+    changed_pipeline = rows(rows={**COLUMNS, "double": col("price") * 3})
+    assert "headrace run refuses" in str(orders.handle(changed_pipeline).plan())
+    orders.handle(changed_pipeline).backfill(promote=True)
+    assert orders.current(changed_pipeline) == Counter({("a", "ONE", 3, minute(0)): 1, ("b", "ONE", 6, minute(0)): 1})
 
 
 def test_a_range_of_event_time_is_computed_again(orders: Orders) -> None:
@@ -312,9 +330,9 @@ def test_columns_come_and_go(orders: Orders) -> None:
     orders.land("0001", order("b", 2))
     handle.run(allow_new_aggregates=True)
     assert orders.current(fewer) == Counter({("a", None, minute(0)): 1, ("b", 2, minute(0)): 1})
-    renamed = rows(rows={"order": col("id"), "price": col("price")}, renamed={"id": "order"})
-    orders.run(renamed, order("c", 3))
-    assert {row[0] for row in orders.current(renamed)} == {"a", "b", "c"}
+    renamed_pipeline = rows(rows={"order": col("id"), "price": col("price")}, renamed={"id": "order"})
+    orders.run(renamed_pipeline, order("c", 3))
+    assert {row[0] for row in orders.current(renamed_pipeline)} == {"a", "b", "c"}
 
 
 def test_a_new_column_of_rows_that_can_be_withdrawn_is_a_replay(orders: Orders) -> None:
@@ -330,17 +348,17 @@ def test_a_plan_of_rows_says_rows(orders: Orders) -> None:
     more = str(orders.handle(rows(rows={**COLUMNS, "price": col("price")})).plan())
     assert "\n  rows: column 'price' is new\nrows: migrate (column 'price' is new)\n" in more
     assert "for column 'price' of rows: (a) `headrace run orders --allow-new-aggregates`: rows that stand have" in more
-    with pytest.raises(ChangedPipelineError, match=r"filter is new \(rows\)") as changed:
+    with pytest.raises(ChangedPipelineError, match=r"filter is new \(rows\)") as refusal:
         orders.run(rows(filter=col("price") > 1))
-    assert "aggregation" not in f"{more} {changed.value}"
+    assert "aggregation" not in f"{more} {refusal.value}"
 
 
 def test_ids_that_rows_share_hold_a_run_back(orders: Orders) -> None:
-    known = rows(id="id")
-    orders.run(known, order("a", 1), order("b", 1))
+    known_pipeline = rows(id="id")
+    orders.run(known_pipeline, order("a", 1), order("b", 1))
     with pytest.raises(LimitExceededError, match="1 id has more than one row; the limit is one row for each id"):
-        orders.run(known, order("a", 2))
-    assert orders.current(known) == Counter({("a", "ONE", 2, minute(0)): 1, ("b", "ONE", 2, minute(0)): 1})
+        orders.run(known_pipeline, order("a", 2))
+    assert orders.current(known_pipeline) == Counter({("a", "ONE", 2, minute(0)): 1, ("b", "ONE", 2, minute(0)): 1})
 
 
 RENAMED = rows(rows={"order": col("id"), "double": col("price") * 2}, renamed={"id": "order"}, id="order")
@@ -348,10 +366,10 @@ RENAMED = rows(rows={"order": col("id"), "double": col("price") * 2}, renamed={"
 
 @pytest.mark.parametrize("more", [[], [order("b")]], ids=["nothing new", "another epoch"])
 def test_an_id_that_is_renamed_holds_back_what_was_held_back(orders: Orders, more: list[dict[str, Any]]) -> None:
-    known = rows(id="id")
-    orders.run(known, order("a", 1))
+    known_pipeline = rows(id="id")
+    orders.run(known_pipeline, order("a", 1))
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.run(known, order("a", 2))
+        orders.run(known_pipeline, order("a", 2))
     with pytest.raises(LimitExceededError, match="1 id has more than one row; the limit is one row for each order"):
         orders.run(RENAMED, *more)
     assert orders.handle(RENAMED).current().count() == 1
@@ -366,22 +384,28 @@ def test_a_renamed_id_is_found_where_it_stands(orders: Orders) -> None:
 
 def test_of_a_new_id_rows_that_stand_have_none(orders: Orders) -> None:
     orders.run(rows(rows={"double": col("price") * 2}), order("a", 1), publish=False)
-    known = rows(id="id")
-    orders.run(known, order("b", 1), allow_new_aggregates=True)
-    assert {row[0] for row in orders.current(known)} == {None, "b"}
+    known_pipeline = rows(id="id")
+    orders.run(known_pipeline, order("b", 1), allow_new_aggregates=True)
+    assert {row[0] for row in orders.current(known_pipeline)} == {None, "b"}
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.run(known, order(None, 1))
+        orders.run(known_pipeline, order(None, 1))
 
 
 def test_a_definition_that_cannot_go_on_changes_nothing_of_what_is_held_back(orders: Orders) -> None:
-    known = rows(id="id")
-    orders.run(known, order("a", 1))
+    known_pipeline = rows(id="id")
+    orders.run(known_pipeline, order("a", 1))
     with pytest.raises(LimitExceededError):
-        orders.run(known, order("a", 2))
-    catalog, changed = orders.handle(known).catalog, rows(id="shop", rows={**COLUMNS, "shop": col("shop")})
-    for pipeline in (known, changed):  # the second as Airflow looks at it, where a file was changed meanwhile
-        found = check_limits(pipeline, catalog, MAIN, unpublished_ranges(catalog, MAIN, [""]), datetime.now)
-        assert [finding.verdict_line() for finding in found[""]] == [
+        orders.run(known_pipeline, order("a", 2))
+    catalog, changed_pipeline = (
+        orders.handle(known_pipeline).catalog,
+        rows(id="shop", rows={**COLUMNS, "shop": col("shop")}),
+    )
+    for pipeline in (
+        known_pipeline,
+        changed_pipeline,
+    ):  # the second as Airflow looks at it, where a file was changed meanwhile
+        findings = check_limits(pipeline, catalog, MAIN, unpublished_ranges(catalog, MAIN, [""]), datetime.now)
+        assert [finding.verdict_line() for finding in findings[""]] == [
             "FAILED: ids of rows: 1 id has more than one row; the limit is one row for each id"
         ]
 
@@ -395,47 +419,49 @@ def release_shared(orders: Orders, pipeline: hr.Pipeline) -> int:
     return orders.handle(pipeline).catalog.head().entry
 
 
-@pytest.mark.parametrize("known", [rows(id="id"), signed(id="id")], ids=["appended", "signed"])
-def test_ids_that_were_released_are_shared_again_by_the_same_rows(orders: Orders, known: hr.Pipeline) -> None:
-    entry = release_shared(orders, known)
-    orders.run(known, order("b", 1, sign=1))
-    done = orders.handle(known).backfill(branch="again")
-    orders.handle(known).promote("again")
-    said = f"ids of rows: 0 ids have more than one row (without the ids that log entry {entry} released)"
-    assert said in done.warnings
-    assert orders.current(known).total() == 3
+@pytest.mark.parametrize("known_ids", [rows(id="id"), signed(id="id")], ids=["appended", "signed"])
+def test_ids_that_were_released_are_shared_again_by_the_same_rows(orders: Orders, known_ids: hr.Pipeline) -> None:
+    entry = release_shared(orders, known_ids)
+    orders.run(known_ids, order("b", 1, sign=1))
+    result = orders.handle(known_ids).backfill(branch="again")
+    orders.handle(known_ids).promote("again")
+    shared_ids = f"ids of rows: 0 ids have more than one row (without the ids that log entry {entry} released)"
+    assert shared_ids in result.warnings
+    assert orders.current(known_ids).total() == 3
 
 
 def test_ids_that_were_released_are_shared_again_after_a_recovery(orders: Orders) -> None:
     outputs: dict[str, Any] = {"all": hr.Rows(COLUMNS, id="id"), "dear": hr.Rows(["id"], filter=col("price") > 2)}
-    known = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
-    orders.run(known, order("a", 1))
-    good = orders.handle(known).catalog.head().refs["main"]
+    known_pipeline = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
+    orders.run(known_pipeline, order("a", 1))
+    good = orders.handle(known_pipeline).catalog.head().refs["main"]
     with pytest.raises(LimitExceededError):
-        orders.run(known, order("a", 3))
-    orders.handle(known).release("main", message="ada: it was sold again", output="all")
-    orders.handle(known).recover(good)
-    assert orders.current(known, "all") == Counter({("a", "ONE", 2, minute(0)): 1, ("a", "ONE", 6, minute(0)): 1})
+        orders.run(known_pipeline, order("a", 3))
+    orders.handle(known_pipeline).release("main", message="ada: it was sold again", output="all")
+    orders.handle(known_pipeline).recover(good)
+    assert orders.current(known_pipeline, "all") == Counter(
+        {("a", "ONE", 2, minute(0)): 1, ("a", "ONE", 6, minute(0)): 1}
+    )
 
 
 @pytest.mark.parametrize("new", [order("a", 3), order("a", 2), order("c")], ids=["other", "a copy", "another id"])
 def test_a_release_of_ids_is_of_its_rows_alone(orders: Orders, new: dict[str, Any]) -> None:
-    known = rows(id="id")
-    release_shared(orders, known)
-    orders.run(known, order("c", 1))
+    known_pipeline = rows(id="id")
+    release_shared(orders, known_pipeline)
+    orders.run(known_pipeline, order("c", 1))
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.run(known, new)
+        orders.run(known_pipeline, new)
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.handle(known).backfill(promote=True)
-    assert orders.current(known).total() == 3
+        orders.handle(known_pipeline).backfill(promote=True)
+    assert orders.current(known_pipeline).total() == 3
 
 
 def test_ids_that_nobody_was_asked_about_are_not_released_with_others(orders: Orders) -> None:
     orders.run(rows(), order("old", 1), order("old", 2))
-    known = rows(id="id")
-    release_shared(orders, known)
+    known_pipeline = rows(id="id")
+    release_shared(orders, known_pipeline)
     with pytest.raises(LimitExceededError, match=r"1 id has more than one row \(without the ids that log entry"):
-        orders.handle(known).backfill(promote=True)
+        orders.handle(known_pipeline).backfill(promote=True)
 
 
 def test_a_release_of_rows_is_none_of_another_id(orders: Orders) -> None:
@@ -445,32 +471,32 @@ def test_a_release_of_rows_is_none_of_another_id(orders: Orders) -> None:
 
 
 def test_a_release_of_ids_whose_rows_are_lost_asks_again(orders: Orders) -> None:
-    known = rows(id="id")
-    release_shared(orders, known)
-    catalog = orders.handle(known).catalog
+    known_pipeline = rows(id="id")
+    release_shared(orders, known_pipeline)
+    catalog = orders.handle(known_pipeline).catalog
     first, *_ = catalog.file_records(catalog.manifest(catalog.head().refs["published"]).logs["panes"])
     for file in first.files:
         (orders.folder / file.path).unlink()
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.handle(known).backfill(promote=True)
+        orders.handle(known_pipeline).backfill(promote=True)
 
 
 def test_an_id_that_is_withdrawn_and_comes_again_is_of_one_row(orders: Orders) -> None:
-    known = signed(id="id")
-    orders.run(known, order("a", 1, sign=1))
-    orders.run(known, order("a", 1, sign=-1), order("a", 2, sign=1))
-    assert orders.current(known) == Counter({("a", "ONE", 4, minute(0)): 1})
+    known_pipeline = signed(id="id")
+    orders.run(known_pipeline, order("a", 1, sign=1))
+    orders.run(known_pipeline, order("a", 1, sign=-1), order("a", 2, sign=1))
+    assert orders.current(known_pipeline) == Counter({("a", "ONE", 4, minute(0)): 1})
 
 
 @pytest.mark.parametrize("ids", ["event_time", ["id", "event_time"]])
 def test_the_event_time_may_be_an_id(orders: Orders, ids: Any) -> None:
     source = hr.json("landing/orders", {"id": str, "event_time": datetime}).event_time("event_time", bound="1h")
-    known = hr.Pipeline("orders", source, rows=["id", "event_time"], id=ids, executor="local")
+    known_pipeline = hr.Pipeline("orders", source, rows=["id", "event_time"], id=ids, executor="local")
     first, second = (order("a", event_time=f"2026-05-01T00:0{minute}:00Z") for minute in range(2))
-    orders.run(known, first, second)
+    orders.run(known_pipeline, first, second)
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.run(known, second)
-    assert orders.handle(known).current().count() == 2
+        orders.run(known_pipeline, second)
+    assert orders.handle(known_pipeline).current().count() == 2
 
 
 def test_a_tolerance_needs_an_id(orders: Orders, tmp_path: Path) -> None:
@@ -485,29 +511,29 @@ def test_a_tolerance_needs_an_id(orders: Orders, tmp_path: Path) -> None:
         orders.handle(rows(rows=floats)).compare_with(target, tolerance=1e-9)
     assert orders.handle(rows(rows=floats)).compare_with(target).only_theirs == 1
     assert orders.handle(rows(rows=floats)).compare_with(target, without=["third"]).is_equal
-    known = rows(rows=floats, id="id")
-    orders.run(known, order("c", None, at=None))
-    assert orders.handle(known).compare_with(target, tolerance=1e-9).is_equal
+    known_pipeline = rows(rows=floats, id="id")
+    orders.run(known_pipeline, order("c", None, at=None))
+    assert orders.handle(known_pipeline).compare_with(target, tolerance=1e-9).is_equal
 
 
 def test_names_and_expressions_stand_side_by_side() -> None:
-    doubled = col("price") * 2
-    made = rows(rows=["id", {"double": doubled, "at": col("at")}, col("shop")])
-    assert [*made.rows] == ["id", "double", "at", "shop"]
-    written = rows(rows={"id": col("id"), "double": doubled, "at": col("at"), "shop": col("shop")})
-    assert fingerprint(made) == fingerprint(written)
-    of_groups = hr.Rows(["id", {"double": doubled}], key=["shop", {"hour": col("at").hour()}], take=hr.newest())
+    doubled_price = col("price") * 2
+    definition = rows(rows=["id", {"double": doubled_price, "at": col("at")}, col("shop")])
+    assert [*definition.rows] == ["id", "double", "at", "shop"]
+    written_pipeline = rows(rows={"id": col("id"), "double": doubled_price, "at": col("at"), "shop": col("shop")})
+    assert fingerprint(definition) == fingerprint(written_pipeline)
+    of_groups = hr.Rows(["id", {"double": doubled_price}], key=["shop", {"hour": col("at").hour()}], take=hr.newest())
     assert [*of_groups.key] == ["shop", "hour"]
     assert [*of_groups.first.rows] == ["shop", "hour", "id", "double"]
 
 
 def test_expectations_are_of_rows(orders: Orders) -> None:
     expected = hr.expect("expect_column_values_to_be_between", column="double", min_value=0)
-    held = rows(expectations=[expected])
-    orders.run(held, order("a", 1))
+    held_pipeline = rows(expectations=[expected])
+    orders.run(held_pipeline, order("a", 1))
     with pytest.raises(AuditFailedError, match="double"):
-        orders.run(held, order("b", -1))
-    assert orders.current(held) == Counter({("a", "ONE", 2, minute(0)): 1})
+        orders.run(held_pipeline, order("b", -1))
+    assert orders.current(held_pipeline) == Counter({("a", "ONE", 2, minute(0)): 1})
 
 
 def test_rows_have_no_windows_to_explain(orders: Orders) -> None:
@@ -519,7 +545,7 @@ def test_rows_have_no_windows_to_explain(orders: Orders) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"rows": {}}, "write"),
         ({"rows": ["id", {}]}, r"rows={}.*write \{"),
@@ -549,8 +575,8 @@ def test_rows_have_no_windows_to_explain(orders: Orders) -> None:
         ),
     ],
 )
-def test_mistakes_say_what_to_write(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(PipelineError, match=said):
+def test_mistakes_say_what_to_write(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
         hr.Pipeline("orders", ORDERS, **arguments)
 
 
@@ -572,15 +598,17 @@ def test_the_event_time_may_be_named_as_a_column() -> None:
 def test_a_list_that_is_computed_is_a_column(orders: Orders) -> None:
     pipeline = rows(rows={"parts": col("id").split("-"), "words": col("shop").split("n").slice(1)})
     orders.run(pipeline, order("a-b-c"), order("d"))
-    found = [(row["parts"], row["words"]) for row in orders.handle(pipeline).current().to_json()]
-    assert found == [(["a", "b", "c"], ["e"]), (["d"], ["e"])]
+    found_rows = [(row["parts"], row["words"]) for row in orders.handle(pipeline).current().to_json()]
+    assert found_rows == [(["a", "b", "c"], ["e"]), (["d"], ["e"])]
 
 
 def test_own_columns_may_be_called_as_ends_of_windows(orders: Orders) -> None:
-    named = rows(rows={"id": col("id"), "window_start": col("shop"), "window_end": col("price")})
-    orders.run(named, order("a", 1, 60))
-    found = orders.handle(named).current(where="event_time >= '2026-05-01T00:00:00Z'", columns=["id", "window_start"])
-    assert found.to_json() == [{"id": "a", "window_start": "one"}]
+    named_pipeline = rows(rows={"id": col("id"), "window_start": col("shop"), "window_end": col("price")})
+    orders.run(named_pipeline, order("a", 1, 60))
+    found_rows = orders.handle(named_pipeline).current(
+        where="event_time >= '2026-05-01T00:00:00Z'", columns=["id", "window_start"]
+    )
+    assert found_rows.to_json() == [{"id": "a", "window_start": "one"}]
 
 
 LAST_TWO = hr.Output(
@@ -616,12 +644,12 @@ def test_rows_keep_the_order_of_records(orders: Orders) -> None:
 def test_columns_that_a_change_has_once_are_no_columns_of_rows() -> None:
     schema = {"id": str, "lsn": int, "at": datetime}
     changes = hr.json("landing/orders", schema, changelog=hr.debezium_envelope(shared=["lsn"]))
-    given = changes.event_time("at", bound="1h")
+    given_input = changes.event_time("at", bound="1h")
     with pytest.raises(PipelineError, match="column lsn reads 'lsn', which the envelope of a change has for both rows"):
-        hr.Pipeline("orders", given, rows=["id", "lsn"])
+        hr.Pipeline("orders", given_input, rows=["id", "lsn"])
     with pytest.raises(PipelineError, match="what rows are taken by reads 'lsn'"):
-        hr.Pipeline("orders", given, rows=["id"], key="id", take=hr.newest("lsn"))
-    assert hr.Pipeline("orders", given, rows=["id"]).rows
+        hr.Pipeline("orders", given_input, rows=["id"], key="id", take=hr.newest("lsn"))
+    assert hr.Pipeline("orders", given_input, rows=["id"]).rows
 
 
 def test_what_a_source_says_of_each_record_is_no_column_of_rows_that_can_be_withdrawn() -> None:
@@ -646,14 +674,14 @@ def test_rows_of_panes_that_accumulate_are_refused() -> None:
 
 def test_an_output_beside_one_that_joins_gets_other_names_without_a_replay(orders: Orders) -> None:
     rates = hr.json("landing/rates", {"shop": str, "rate": int, "at": datetime}).event_time("at", bound="1h")
-    joined = hr.Rows(["id", "rate"], join=[hr.as_of(rates.named("rates"), "shop", columns=["rate"], outer=True)])
+    joined_output = hr.Rows(["id", "rate"], join=[hr.as_of(rates.named("rates"), "shop", columns=["rate"], outer=True)])
 
     def called(name: str, **parts: Any) -> hr.Pipeline:
         newest = hr.Rows({name: col("price")}, key="id", take=hr.newest(), **parts)
-        return hr.Pipeline("orders", ORDERS, outputs={"newest": newest, "rated": joined}, executor="local")
+        return hr.Pipeline("orders", ORDERS, outputs={"newest": newest, "rated": joined_output}, executor="local")
 
     (orders.folder / "landing/rates").mkdir(parents=True)
     orders.run(called("price"), order("a"))
-    renamed = called("amount", renamed={"price": "amount"})
-    orders.run(renamed, order("b"))
-    assert orders.current(renamed, "newest") == Counter({("a", 1, minute(0)): 1, ("b", 1, minute(0)): 1})
+    renamed_pipeline = called("amount", renamed={"price": "amount"})
+    orders.run(renamed_pipeline, order("b"))
+    assert orders.current(renamed_pipeline, "newest") == Counter({("a", 1, minute(0)): 1, ("b", 1, minute(0)): 1})

@@ -80,6 +80,6 @@ def test_yaml(tmp_path: Path) -> None:
         "  - name: a row more\n    given:\n      - rows: [{id: a, price: 3, at: 13:05}]\n"
         "    expect:\n      current: []\n"
     )
-    passed, failed = run_tests(find_tests(tmp_path))
-    assert (passed.verdict, failed.verdict) == (Verdict.PASSED, Verdict.FAILED)
-    assert "<ON_TIME row 13:05 id='a' price=3>" in failed.message
+    passed_test, failed_test = run_tests(find_tests(tmp_path))
+    assert (passed_test.verdict, failed_test.verdict) == (Verdict.PASSED, Verdict.FAILED)
+    assert "<ON_TIME row 13:05 id='a' price=3>" in failed_test.message

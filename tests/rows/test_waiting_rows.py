@@ -34,8 +34,8 @@ def seen(orders: Orders, pipeline: hr.Pipeline) -> list[str]:
 def test_a_row_leaves_once_the_watermark_has_passed_it_and_stays(orders: Orders) -> None:
     orders.run(waiting(), order("a", 1), order("b", 2, 10), order("b", 2, 10), order("c", minute=70))
     assert orders.current(waiting()) == Counter({("a", "ONE", 2, minute(0)): 1})
-    held = orders.handle(waiting()).state(columns=["_rows_taken", "window_start"]).to_json()
-    assert [(window["_rows_taken"], window["window_start"]) for window in held] == [
+    held_rows = orders.handle(waiting()).state(columns=["_rows_taken", "window_start"]).to_json()
+    assert [(window["_rows_taken"], window["window_start"]) for window in held_rows] == [
         (2, "2026-05-01T00:10:00Z"),
         (1, "2026-05-01T01:10:00Z"),
     ]
@@ -90,10 +90,10 @@ def test_many_epochs_stand_as_all_at_once(orders: Orders) -> None:
     pipeline = waiting()
     for number in range(30):
         orders.run(pipeline, *(order(f"{number}-{one}", number, number * 7 % 50 + 20 * number) for one in range(2)))
-    before = orders.current(pipeline)
-    assert before.total() > 30
+    rows_before = orders.current(pipeline)
+    assert rows_before.total() > 30
     orders.handle(pipeline).backfill(promote=True)
-    assert orders.current(pipeline) == before
+    assert orders.current(pipeline) == rows_before
 
 
 def test_what_is_over_is_patched(orders: Orders) -> None:
@@ -109,10 +109,10 @@ def test_what_is_over_is_patched(orders: Orders) -> None:
 def test_lists_may_wait_and_columns_be_renamed(orders: Orders) -> None:
     pipeline = waiting(rows=[{"words": col("id").split(" ")}, "id", "shop"])
     orders.run(pipeline, order("a b"), order("a b"), order("a c"), order("x", minute=30))
-    renamed = waiting(rows=[{"parts": col("id").split(" ")}, "id", "shop"], renamed={"words": "parts"})
-    orders.run(renamed, order("y", minute=300))
-    found = sorted(row["parts"] for row in orders.handle(renamed).current(columns=["parts"]).to_json())
-    assert found == [["a", "b"], ["a", "b"], ["a", "c"], ["x"]]
+    renamed_pipeline = waiting(rows=[{"parts": col("id").split(" ")}, "id", "shop"], renamed={"words": "parts"})
+    orders.run(renamed_pipeline, order("y", minute=300))
+    found_rows = sorted(row["parts"] for row in orders.handle(renamed_pipeline).current(columns=["parts"]).to_json())
+    assert found_rows == [["a", "b"], ["a", "b"], ["a", "c"], ["x"]]
 
 
 def test_rows_of_constants_wait(orders: Orders) -> None:
@@ -137,8 +137,8 @@ def test_a_filtered_record_is_no_dead_letter(orders: Orders) -> None:
 
 
 def test_copies_are_the_same_and_a_trigger_that_nobody_wrote_is_none(orders: Orders) -> None:
-    copied = replace(pickle.loads(pickle.dumps(waiting())), description="copied")
-    assert copied.stages[0].aggregation.takes_each
+    copied_pipeline = replace(pickle.loads(pickle.dumps(waiting())), description="copied")
+    assert copied_pipeline.stages[0].aggregation.takes_each
     at_once = replace(pickle.loads(pickle.dumps(rows())), description="copied")
     assert at_once.stages[0].is_stateless
     orders.run(rows(), order("a"))
@@ -147,7 +147,7 @@ def test_copies_are_the_same_and_a_trigger_that_nobody_wrote_is_none(orders: Ord
 
 
 @pytest.mark.parametrize(
-    ("parts", "said"),
+    ("parts", "message"),
     [
         ({"when": hr.on_update()}, "a row without a key leaves with its epoch"),
         ({"key": "shop"}, "rows= gives each record as a row"),
@@ -158,15 +158,15 @@ def test_copies_are_the_same_and_a_trigger_that_nobody_wrote_is_none(orders: Ord
         ({"source": CHANGES, **A_DAY_LATE, "sinks": [hr.final_rows("mail:send")]}, "can be withdrawn at any time"),
     ],
 )
-def test_mistakes_say_what_to_write(parts: dict[str, Any], said: str) -> None:
-    with pytest.raises(PipelineError, match=said):
+def test_mistakes_say_what_to_write(parts: dict[str, Any], message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
         waiting(**parts)
 
 
 def test_other_pipelines_read_rows_that_waited(orders: Orders) -> None:
     orders.run(waiting(), order("a"), order("b", minute=90), order("c", minute=300))
-    below = hr.Pipeline(
+    pipeline_below = hr.Pipeline(
         "below", hr.published("orders", {"id": str, "event_time": datetime}), rows=["id"], executor="local"
     )
-    orders.run(below)
-    assert seen(orders, below) == ["a", "b"]
+    orders.run(pipeline_below)
+    assert seen(orders, pipeline_below) == ["a", "b"]
