@@ -55,19 +55,21 @@ def joins(draw: st.DrawFn, right: Input) -> Join:
         "where": draw(_WHERE),
         "spread": draw(st.sampled_from([1, 1, 3])),
     }
-    on, deleted = draw(_ON), draw(st.sampled_from([None, col("end")]))
+    join_column, deleted_when = draw(_ON), draw(st.sampled_from([None, col("end")]))
     if right.event_time.expr is None:
-        return hr.lookup(right, on, order=draw(_ORDERS), deleted=deleted, **options)
+        return hr.lookup(right, join_column, order=draw(_ORDERS), deleted=deleted_when, **options)
     match draw(st.sampled_from(["within", "window", "next", "as_of", "as_of"])):
         case "within":
-            return hr.within(right, on, between=draw(_SPANS), **options)
+            return hr.within(right, join_column, between=draw(_SPANS), **options)
         case "window":
-            return hr.same_window(right, on, window=draw(_WINDOWS), **options)
+            return hr.same_window(right, join_column, window=draw(_WINDOWS), **options)
         case "next":
-            return hr.next_event(right, on, within=draw(lengths(0, 20)), order=draw(_ORDERS), **options)
+            return hr.next_event(right, join_column, within=draw(lengths(0, 20)), order=draw(_ORDERS), **options)
     age = draw(st.none() | lengths(0, 20))
     history = draw(st.none() | lengths(0, 20)) if age is None and right.source.changelog else None
-    return hr.as_of(right, on, max_age=age, order=draw(_ORDERS), deleted=deleted, history=history, **options)
+    return hr.as_of(
+        right, join_column, max_age=age, order=draw(_ORDERS), deleted=deleted_when, history=history, **options
+    )
 
 
 @st.composite
@@ -88,8 +90,8 @@ def _columns(joined: Mapping[str, DataType]) -> dict[str, Expr]:
 
 def _outputs(made: hr.Pipeline) -> dict[str, Any]:
     """An output with a join of its own, beside one without; both have those of the pipeline."""
-    first, *shared = made.join
-    rows = {name: col(name) for name in ("user", "x", *(name for join in shared for name in join.columns))}
+    first, *shared_columns = made.join
+    rows = {name: col(name) for name in ("user", "x", *(name for join in shared_columns for name in join.columns))}
     return {
         "rows": hr.Rows({**rows, **{name: col(name) for name in first.columns}}, join=[first]),
         "plain": hr.Rows(rows),
@@ -108,46 +110,48 @@ def join_scenarios(draw: st.DrawFn) -> Scenario:
     names = NAMES[: draw(st.sampled_from([1, 1, 2]))]
     parts["join"] = tuple(draw(joins(draw(_rights(name)))) for name in names)
     try:
-        made = replace(plain, **parts, then=()) if draw(st.booleans()) else replace(plain, **parts)
-        joined = made.joined_schema
+        definition = replace(plain, **parts, then=()) if draw(st.booleans()) else replace(plain, **parts)
+        joined_kinds = definition.joined_schema
         kind = draw(st.sampled_from(["plain", "what", "rows", "groups", "outputs"]))
-        number = next((name for name in joined if name.endswith("_x")), "x")
+        number = next((name for name in joined_kinds if name.endswith("_x")), "x")
         if kind == "what":
-            made = replace(made, what={**made.what, "total": col(number).sum(), "met": col(number).count()})
+            definition = replace(
+                definition, what={**definition.what, "total": col(number).sum(), "met": col(number).count()}
+            )
         elif kind == "rows":
-            made = hr.Pipeline(
+            definition = hr.Pipeline(
                 "scenario",
-                made.input,
-                join=made.join,
-                rows=_columns(joined),
-                filter=made.filter,
-                deduplicate=made.deduplicate,
+                definition.input,
+                join=definition.join,
+                rows=_columns(joined_kinds),
+                filter=definition.filter,
+                deduplicate=definition.deduplicate,
             )
         elif kind == "groups":
             take = draw(st.sampled_from([hr.newest(number), hr.distinct(), hr.top(2, by=number)]))
-            some = {name: expr for name, expr in _columns(joined).items() if name != "user"}
-            made = hr.Pipeline(
+            some = {name: expr for name, expr in _columns(joined_kinds).items() if name != "user"}
+            definition = hr.Pipeline(
                 "scenario",
-                made.input,
-                join=made.join,
-                deduplicate=made.deduplicate,
+                definition.input,
+                join=definition.join,
+                deduplicate=definition.deduplicate,
                 key="user",
                 take=take,
                 rows=some,
-                where=made.where,
-                when=made.when,
-                how=made.how,
-                null_keys=made.null_keys,
+                where=definition.where,
+                when=definition.when,
+                how=definition.how,
+                null_keys=definition.null_keys,
                 allow_finishing=True,
             )
         elif kind == "outputs":
-            made = hr.Pipeline(
+            definition = hr.Pipeline(
                 "scenario",
-                made.input,
-                join=made.join[1:],
-                outputs=_outputs(made),
+                definition.input,
+                join=definition.join[1:],
+                outputs=_outputs(definition),
                 executor="local",
-                deduplicate=made.deduplicate,
+                deduplicate=definition.deduplicate,
             )
     except PipelineError:
         assume(False)
@@ -155,11 +159,11 @@ def join_scenarios(draw: st.DrawFn) -> Scenario:
     bundles = []
     for epoch in scenario.epochs:
         union: dict[str, Any] = {}
-        for join in made.joins_of_inputs:
+        for join in definition.joins_of_inputs:
             signs = {"sign": _SIGNS} if "sign" in join.right.source.types else {}
             union[join.name] = [{**row, **{name: draw(sign) for name, sign in signs.items()}} for row in draw(_ROWS)]
         bundles.append(Epoch(epoch.processing_time, epoch.records, epoch.is_last, epoch.signals, union=union))
-    return Scenario(made, bundles)
+    return Scenario(definition, bundles)
 
 
 _TIMES = ("event_time", "window_start", "window_end")

@@ -45,27 +45,27 @@ class Kind:
 
 KINDS: Final = {
     "as_of": Kind(
-        lambda right, **given: hr.as_of(right, "ccy", order="seq", deleted=col("gone"), **given),
+        lambda right, **options: hr.as_of(right, "ccy", order="seq", deleted=col("gone"), **options),
         "ASOF LEFT JOIN versions r ON t.ccy = r.ccy AND r.ts <= t.ts",
         "r.gone IS NOT TRUE",
     ),
     "as_of_max_age": Kind(
-        lambda right, **given: hr.as_of(right, "ccy", order="seq", max_age="10m", **given),
+        lambda right, **options: hr.as_of(right, "ccy", order="seq", max_age="10m", **options),
         "ASOF LEFT JOIN events r ON t.ccy = r.ccy AND r.ts <= t.ts",
         "r.ts >= t.ts - INTERVAL 10 MINUTES",
     ),
     "next_event": Kind(
-        lambda right, **given: hr.next_event(right, "ccy", order="seq", within="10m", **given),
+        lambda right, **options: hr.next_event(right, "ccy", order="seq", within="10m", **options),
         "ASOF LEFT JOIN events r ON t.ccy = r.ccy AND r.ts >= t.ts",
         "r.ts <= t.ts + INTERVAL 10 MINUTES",
     ),
     "within": Kind(
-        lambda right, **given: hr.within(right, "ccy", between=("-5m", "10m"), **given),
+        lambda right, **options: hr.within(right, "ccy", between=("-5m", "10m"), **options),
         "LEFT JOIN net r ON t.ccy = r.ccy AND r.ts BETWEEN t.ts - INTERVAL 5 MINUTES AND t.ts + INTERVAL 10 MINUTES",
         "TRUE",
     ),
     "same_window": Kind(
-        lambda right, **given: hr.same_window(right, "ccy", window=hr.FixedWindows("20m"), **given),
+        lambda right, **options: hr.same_window(right, "ccy", window=hr.FixedWindows("20m"), **options),
         "LEFT JOIN net r ON t.ccy = r.ccy "
         "AND time_bucket(INTERVAL 20 MINUTES, r.ts) = time_bucket(INTERVAL 20 MINUTES, t.ts)",
         "TRUE",
@@ -160,17 +160,17 @@ def test_what_stands_is_what_duckdb_joins(
 ) -> None:
     right: Input = SIGNED_RATES if is_signed else RATES
     pipeline = rated(kind.make(right, columns=["rate"], outer=outer, lateness=_FOREVER))
-    trades, landed = Trades(tmp_path_factory.mktemp("duckdb")), DuckDB.empty()
+    trades, landed_tables = Trades(tmp_path_factory.mktemp("duckdb")), DuckDB.empty()
     standing: list[dict[str, Any]] = []
     for new_trades, new_rates, places in history:
         standing += new_rates
         rates = new_rates + (withdrawn(standing, places) if is_signed else [])
-        landed.add("trades", new_trades)
-        landed.add("rates", rates)
+        landed_tables.add("trades", new_trades)
+        landed_tables.add("rates", rates)
         trades.run(pipeline, trades=new_trades, rates=rates)
         for output, query in (("rows", _ROWS), ("hourly", _HOURLY)):
             reader = trades.handle(pipeline)[output]
-            columns, expected = landed.answer(kind, outer, query)
+            columns, expected = landed_tables.answer(kind, outer, query)
             table = reader.current(columns=columns).to_arrow()
             assert Counter(tuple(row.values()) for row in zoneless_rows(table)) == expected
             assert reader.late().count() == 0

@@ -25,11 +25,11 @@ AFTER = hr.within(NEWS, "ccy", between=("0s", "30m"), columns={"next": "rate"}, 
 def test_joined_rows_say_what_they_met_and_until_when_that_may_change(tmp_path: Path) -> None:
     trades, pipeline = Trades(tmp_path), rated(as_of(max_age="20m"), AFTER, id="id")
     trades.run(pipeline, trades=[trade("a", 5), trade("c", 40)], rates=[rate(0, 1), rate(30, 2)])
-    told = str(trades.handle(pipeline).explain("a")).splitlines()
+    explanation = str(trades.handle(pipeline).explain("a")).splitlines()
     row = f"id = a, ccy = usd, amount = 10, at = {'2026-05-01 00:05:00+00:00'}"
-    assert told[0].endswith("(epoch 0), joined rows: id = a")
-    assert told[1] == "the watermark stands at -inf, held back by input 'news'"
-    assert told[4:] == [
+    assert explanation[0].endswith("(epoch 0), joined rows: id = a")
+    assert explanation[1] == "the watermark stands at -inf, held back by input 'news'"
+    assert explanation[4:] == [
         "as_of rates: its watermark stands at -inf, held back by input 'news'",
         f"  row of {minute(5)}: {row}",
         f"    meets the row of rates of {minute(0)}: rate = 1",
@@ -46,7 +46,7 @@ def test_joined_rows_say_what_they_met_and_until_when_that_may_change(tmp_path: 
     ]
     trades.run(pipeline, news=[rate(41, 7), rate(80, 1)], rates=[rate(200, 1)], trades=[trade("e", 210)])
     rates, news = trades.handle(pipeline).explain({"ccy": "usd"}).joins
-    assert [(row.values["id"], [met.values for met in row.partners]) for row in rates.rows or ()] == [
+    assert [(row.values["id"], [partner.values for partner in row.partners]) for row in rates.rows or ()] == [
         ("c", [{"rate": 2}]),
         ("e", [{"rate": 1}]),
     ]  # fmt: skip - a stands for good
@@ -82,13 +82,13 @@ def test_windows_behind_a_join_say_which_rows_it_keeps_of_their_key(tmp_path: Pa
     trades = Trades(tmp_path)
     what = {"where": hr.FixedWindows("1h"), "what": {"n": hr.count()}, "how": hr.retracting("1h"), "executor": "local"}
     pipeline = hr.Pipeline("sums", TRADES, join=[as_of(lateness=None)], key="ccy", **what)  # type: ignore[arg-type]
-    landed = [trade("a", 5), trade("b", 65), trade("e", 65, "eur")]
-    trades.run(pipeline, trades=landed, rates=[rate(0, 1), rate(0, 1, "eur")])
+    landed_trades = [trade("a", 5), trade("b", 65), trade("e", 65, "eur")]
+    trades.run(pipeline, trades=landed_trades, rates=[rate(0, 1), rate(0, 1, "eur")])
     (join,) = trades.handle(pipeline).explain("usd", window=minute(70)).joins
     assert [row.values["id"] for row in join.rows or ()] == ["b"]
-    told = str(trades.handle(pipeline).explain("usd"))
-    assert "waits for rates until the watermark is above 2026-05-01T00:05:00Z" in told
-    assert "held back by input 'rates'" in told
+    explanation = str(trades.handle(pipeline).explain("usd"))
+    assert "waits for rates until the watermark is above 2026-05-01T00:05:00Z" in explanation
+    assert "held back by input 'rates'" in explanation
     by_rate = hr.Pipeline("by_rate", TRADES, join=[as_of(lateness=None)], key="rate", **what)  # type: ignore[arg-type]
     trades.run(by_rate)
     assert trades.handle(by_rate).explain(1).joins[0].rows is None
@@ -109,8 +109,8 @@ def test_rows_are_looked_for_where_those_of_their_key_can_be(tmp_path: Path, mon
             as_of(spread=5, outer=True),
             hr.as_of(RATES.named("upper"), {col("ccy").upper(): "ccy"}, columns={"second": "rate"}, lateness="1h"),
         )
-        landed = [trade(str(number), 5 + number, ccy) for number in range(8) for ccy in ("usd", "eur", None)]
-        trades.run(pipeline, trades=landed, rates=rates)
+        landed_trades = [trade(str(number), 5 + number, ccy) for number in range(8) for ccy in ("usd", "eur", None)]
+        trades.run(pipeline, trades=landed_trades, rates=rates)
         for ccy, partners in (("usd", [[1], [3]]), ("eur", [[2], []]), (None, [[], []])):
             parts.clear()
             for join, values in zip(trades.handle(pipeline).explain({"ccy": ccy}).joins, partners, strict=True):

@@ -101,13 +101,13 @@ class History:
 
     def land(self, kind: str) -> None:
         """A file of records and withdrawals."""
-        there, lines = self.there[kind], list[dict[str, Any]]()
+        standing_records, lines = self.there[kind], list[dict[str, Any]]()
         for _ in range(self.choice.randrange(1, 4)):
-            if there and self.choice.random() < 0.3:
-                lines.append({**there.pop(self.choice.randrange(len(there))), "sign": -1})
+            if standing_records and self.choice.random() < 0.3:
+                lines.append({**standing_records.pop(self.choice.randrange(len(standing_records))), "sign": -1})
             else:
-                there.append(self._record(kind))
-                lines.append({**there[-1], "sign": 1})
+                standing_records.append(self._record(kind))
+                lines.append({**standing_records[-1], "sign": 1})
         if kind == "orders":
             for line in lines:
                 moment = datetime.fromisoformat(line["at"].removesuffix("Z"))
@@ -116,11 +116,11 @@ class History:
         self._write(self.folder / f"landing/{kind}/{self.landings:04}.json", lines)
 
     def _record(self, kind: str) -> dict[str, Any]:
-        at = (BEGIN + timedelta(minutes=self.choice.randrange(0, 120, 10))).isoformat() + "Z"
+        moment = (BEGIN + timedelta(minutes=self.choice.randrange(0, 120, 10))).isoformat() + "Z"
         if kind == "orders":
-            return {"id": self.choice.randrange(5), "shop": self.choice.choice("ab"), "at": at}
+            return {"id": self.choice.randrange(5), "shop": self.choice.choice("ab"), "at": moment}
         self.seq += 1
-        return {"shop": self.choice.choice("ab"), "factor": self.choice.randrange(3), "seq": self.seq, "at": at}
+        return {"shop": self.choice.choice("ab"), "factor": self.choice.randrange(3), "seq": self.seq, "at": moment}
 
     def _write(self, file: Path, lines: list[dict[str, Any]]) -> None:
         file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -150,9 +150,12 @@ class History:
             return
         file = self.choice.choice(files)
         lines = [json.loads(line) for line in file.read_text().splitlines()]
-        chosen = self.choice.choice(lines)
-        if chosen["sign"] > 0 and chosen["seq"] in {factor["seq"] for factor in self.there["factors"]}:
-            for record in (chosen, *(factor for factor in self.there["factors"] if factor["seq"] == chosen["seq"])):
+        chosen_line = self.choice.choice(lines)
+        if chosen_line["sign"] > 0 and chosen_line["seq"] in {factor["seq"] for factor in self.there["factors"]}:
+            for record in (
+                chosen_line,
+                *(factor for factor in self.there["factors"] if factor["seq"] == chosen_line["seq"]),
+            ):
                 record["factor"] = 7
             self._write(file, lines)
         self.branches += 1
@@ -211,18 +214,18 @@ class History:
         return Counter(tuple(row.values()) for row in zoneless_rows(table))
 
     def _expected(self, output: str) -> Counter[tuple[Any, ...]]:
-        seen = self.factors.current(columns=[*FACTOR, "event_time"]).to_arrow().rename_columns([*FACTOR, "moment"])
-        seen = seen.set_column(3, "moment", seen.column("moment").cast(pa.timestamp("us")))
+        seen_rows = self.factors.current(columns=[*FACTOR, "event_time"]).to_arrow().rename_columns([*FACTOR, "moment"])
+        seen_rows = seen_rows.set_column(3, "moment", seen_rows.column("moment").cast(pa.timestamp("us")))
         names = _OF_ORDERS.names
         orders = [dict(zip(names, (*row, n), strict=True)) for row, n in self.net.items() if n]
         with duckdb.connect() as connection:
-            connection.register("factors", seen)
+            connection.register("factors", seen_rows)
             connection.register("orders", pa.Table.from_pylist(orders, _OF_ORDERS))
-            found = connection.execute(ORACLES[output]).fetchall()
-        counted: Counter[tuple[Any, ...]] = Counter()
-        for *row, n in found:
-            counted[tuple(row)] += n
-        return counted
+            found_rows = connection.execute(ORACLES[output]).fetchall()
+        counts: Counter[tuple[Any, ...]] = Counter()
+        for *row, n in found_rows:
+            counts[tuple(row)] += n
+        return counts
 
     def finish(self) -> None:
         """In the end both are read whole, and nothing of either is damaged."""

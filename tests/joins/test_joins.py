@@ -43,8 +43,10 @@ def test_a_version_that_comes_late_corrects_what_it_should_have_met_and_nothing_
     trades.run(pipeline, trades=[trade("a", 5), trade("b", 20)], rates=[rate(0, 1)])
     trades.run(pipeline, rates=[rate(10, 2)])
     assert trades.current(pipeline) == Counter({("a", 1): 1, ("b", 2): 1})
-    changed = [(row["id"], row["rate"], row["is_retraction"]) for row in trades.view(pipeline, "panes") if row["epoch"]]
-    assert sorted(changed) == [("b", 1, True), ("b", 2, False)]
+    changed_rows = [
+        (row["id"], row["rate"], row["is_retraction"]) for row in trades.view(pipeline, "panes") if row["epoch"]
+    ]
+    assert sorted(changed_rows) == [("b", 1, True), ("b", 2, False)]
 
 
 def test_an_outer_row_leaves_at_once_and_is_withdrawn_when_its_partner_comes(trades: Trades) -> None:
@@ -118,8 +120,8 @@ def test_joins_stand_one_behind_the_other(trades: Trades) -> None:
     desks = hr.json("landing/desks", {"name": str, "rate": int, "at": datetime}).event_time("at", bound="0s")
     second = hr.as_of(desks.named("desks"), {"rate": "rate"}, columns=["name"], lateness="1h", outer=True)
     pipeline = rated(as_of(), second)
-    named = [{"name": "one", "rate": 1, "at": "2026-05-01T00:00:00Z"}]
-    trades.run(pipeline, trades=[trade("a", 5), trade("b", 20)], rates=[rate(0, 1), rate(10, 2)], desks=named)
+    named_rates = [{"name": "one", "rate": 1, "at": "2026-05-01T00:00:00Z"}]
+    trades.run(pipeline, trades=[trade("a", 5), trade("b", 20)], rates=[rate(0, 1), rate(10, 2)], desks=named_rates)
     assert trades.current(pipeline) == Counter({("a", 1, "one"): 1, ("b", 2, None): 1})
     trades.run(pipeline, desks=[{"name": "two", "rate": 2, "at": "2026-05-01T00:10:00Z"}])
     assert trades.current(pipeline) == Counter({("a", 1, "one"): 1, ("b", 2, "two"): 1})
@@ -153,8 +155,10 @@ def test_what_is_computed_of_either_side_is_compared(trades: Trades) -> None:
     assert trades.current(pipeline) == Counter({("a", 1, 2**61): 1})
     (letter,) = trades.view(pipeline, "rejected")
     assert (letter["input"], letter["reason"].startswith("on of as_of hundreds: ")) == ("joined rows", True)
-    (met, *_) = next(section.lines for section in pipeline_sections(pipeline) if section.heading == "join of rates")
-    assert met.endswith("where ccy.lower() = ccy.strip() of rates")
+    (met_lines, *_) = next(
+        section.lines for section in pipeline_sections(pipeline) if section.heading == "join of rates"
+    )
+    assert met_lines.endswith("where ccy.lower() = ccy.strip() of rates")
 
 
 def hourly(**options: Any) -> dict[str, Any]:
@@ -187,7 +191,7 @@ def test_each_of_several_outputs_reads_joined_rows(trades: Trades) -> None:
 def test_an_output_has_a_join_of_its_own_beside_one_without(trades: Trades) -> None:
     outputs = {"rated": hr.Rows(["id", "rate"], join=[as_of(outer=True)]), "all": hr.Rows(["id"])}
     pipeline = hr.Pipeline("apart", TRADES, outputs=outputs, executor="local")
-    assert [given.name for given in pipeline.inputs] == ["source", "rates"]
+    assert [input_.name for input_ in pipeline.inputs] == ["source", "rates"]
     trades.run(pipeline, trades=[trade("a", 5)], rates=[rate(0, 2), {"ccy": "usd", "rate": 3}])
     assert trades.current(pipeline, "rated") == Counter({("a", 2): 1})
     assert trades.current(pipeline, "all") == Counter({("a",): 1})
@@ -203,8 +207,8 @@ def test_what_is_late_for_a_join_says_which_side_it_is_of(trades: Trades) -> Non
 
 
 def test_records_that_no_side_can_take_are_dead_letters(trades: Trades) -> None:
-    doubled = hr.as_of(RATES, "ccy", columns={"double": col("rate") * 2}, lateness="1h")
-    pipeline = rated(doubled, rows={"id": col("id"), "most": col("double") * 2**60})
+    doubled_join = hr.as_of(RATES, "ccy", columns={"double": col("rate") * 2}, lateness="1h")
+    pipeline = rated(doubled_join, rows={"id": col("id"), "most": col("double") * 2**60})
     wrong = {"ccy": "usd", "rate": 2**62, "at": "2026-05-01T00:01:00Z"}
     trades.run(pipeline, trades=[trade("a", 5), {"id": "b"}], rates=[rate(0, 4), wrong])
     letters = sorted((row["input"], row["reason"]) for row in trades.view(pipeline, "rejected"))
@@ -214,21 +218,21 @@ def test_records_that_no_side_can_take_are_dead_letters(trades: Trades) -> None:
 
 
 def test_what_a_pipeline_publishes_is_a_table_that_can_be_taken_back(trades: Trades) -> None:
-    cleaned = hr.Pipeline("cleaned", replace(RATES, name="source"), rows=["ccy", "rate"], executor="local")
-    upstream = hr.published("cleaned", cleaned).named("rates")
+    cleaned_pipeline = hr.Pipeline("cleaned", replace(RATES, name="source"), rows=["ccy", "rate"], executor="local")
+    upstream = hr.published("cleaned", cleaned_pipeline).named("rates")
     pipeline = rated(as_of(right=upstream))
     trades.land("rates", rate(0, 1))
-    trades.handle(cleaned).run()
-    first = trades.handle(cleaned).catalog.head().refs["published"]
+    trades.handle(cleaned_pipeline).run()
+    first = trades.handle(cleaned_pipeline).catalog.head().refs["published"]
     trades.run(pipeline, trades=[trade("a", 5), trade("b", 20)])
     assert trades.current(pipeline) == Counter({("a", 1): 1, ("b", 1): 1})
     trades.land("rates", rate(10, 2), rate(50, 3, ccy="eur"))
-    trades.handle(cleaned).run()
+    trades.handle(cleaned_pipeline).run()
     trades.run(pipeline)
     assert trades.current(pipeline) == Counter({("a", 1): 1, ("b", 2): 1})
     forgets = rated(as_of(right=upstream, lateness="0s", history="0s"), name="forgets")
     trades.run(forgets, trades=[trade("c", 60)])
-    trades.handle(cleaned).rollback(to=first)
+    trades.handle(cleaned_pipeline).rollback(to=first)
     trades.run(pipeline)
     assert trades.current(pipeline) == Counter({("a", 1): 1, ("b", 1): 1, ("c", 1): 1})
     with pytest.raises(HeadraceError, match="backfill forgets"):  # it would go on with what was taken back
@@ -272,22 +276,22 @@ def test_what_a_window_join_takes_late_is_not_late_behind_it(trades: Trades, win
 
 
 def test_the_watermark_behind_a_window_join_is_no_further_than_what_it_takes() -> None:
-    drawn = random.Random(1)
+    dice = random.Random(1)
     for _ in range(2_000):
-        size, lateness = drawn.randrange(1, 12), drawn.choice([0, 3, 7, 25])
-        made = hr.same_window(RATES, "ccy", window=hr.FixedWindows(f"{size}us"), columns=["rate"])
-        join = CompiledJoin(0, made, {"ccy": DataType.STRING}, Duration(lateness), False)
+        size, lateness = dice.randrange(1, 12), dice.choice([0, 3, 7, 25])
+        definition = hr.same_window(RATES, "ccy", window=hr.FixedWindows(f"{size}us"), columns=["rate"])
+        join = CompiledJoin(0, definition, {"ccy": DataType.STRING}, Duration(lateness), False)
         begin = 1_700_000_000_000_000
-        watermark, wanted = (Instant(begin + drawn.randrange(200)) for _ in range(2))
-        behind, least, times = (
+        watermark, expected_watermark = (Instant(begin + dice.randrange(200)) for _ in range(2))
+        delayed_watermark, least, times = (
             join.delayed_watermark(watermark),
-            join.awaited_watermark(wanted),
+            join.awaited_watermark(expected_watermark),
             np.arange(begin - 100, begin + 400),
         )
-        assert behind <= join.delayed_watermark(Instant(watermark + 1))
-        assert join.delayed_watermark(Instant(least - 1)) < wanted <= join.delayed_watermark(least)
-        assert (times[~join.late_mask(join.left_completion(times), watermark)] + lateness >= behind).all()
-        assert (times[join.left_completion(times) >= watermark] >= behind).all()
+        assert delayed_watermark <= join.delayed_watermark(Instant(watermark + 1))
+        assert join.delayed_watermark(Instant(least - 1)) < expected_watermark <= join.delayed_watermark(least)
+        assert (times[~join.late_mask(join.left_completion(times), watermark)] + lateness >= delayed_watermark).all()
+        assert (times[join.left_completion(times) >= watermark] >= delayed_watermark).all()
 
 
 def test_nothing_is_late_for_a_join_of_calendar_windows_for_ages(trades: Trades) -> None:
@@ -302,8 +306,8 @@ def test_nothing_is_late_for_a_join_of_calendar_windows_for_ages(trades: Trades)
 
 def test_layers_of_a_later_join_stay_as_long_as_an_earlier_one_waits(trades: Trades) -> None:
     visits = hr.json("landing/visits", {"ccy": str, "visit": int, "at": datetime}).event_time("at", bound="0s")
-    within = hr.within(visits.named("visits"), "ccy", between=("0s", "1h"), columns=["visit"], outer=True)
-    pipeline = rated(within, as_of(max_age="10m", lateness="0s"), rows=["id", "rate"])
+    join_within = hr.within(visits.named("visits"), "ccy", between=("0s", "1h"), columns=["visit"], outer=True)
+    pipeline = rated(join_within, as_of(max_age="10m", lateness="0s"), rows=["id", "rate"])
     for minute in (100, 120, 150):
         visit = {"ccy": "none", "visit": 1, "at": at(minute)}
         trades.run(pipeline, trades=[trade("none", minute, ccy="none")], rates=[rate(minute, minute)], visits=[visit])
@@ -313,9 +317,9 @@ def test_layers_of_a_later_join_stay_as_long_as_an_earlier_one_waits(trades: Tra
 
 def test_merges_keep_the_version_that_a_later_join_may_ask_for(trades: Trades) -> None:
     visits = hr.json("landing/visits", {"ccy": str, "visit": int, "at": datetime}).event_time("at", bound="0s")
-    within = hr.within(visits.named("visits"), "ccy", between=("0s", "1h"), columns=["visit"], outer=True)
+    join_within = hr.within(visits.named("visits"), "ccy", between=("0s", "1h"), columns=["visit"], outer=True)
     rates = as_of(right=SIGNED_RATES, lateness="0s", history="20m")
-    outputs = {"plain": hr.Rows(["id"]), "rated": hr.Rows(["id", "rate"], join=[within, rates])}
+    outputs = {"plain": hr.Rows(["id"]), "rated": hr.Rows(["id", "rate"], join=[join_within, rates])}
     pipeline = hr.Pipeline("merged", TRADES, outputs=outputs, executor="local")
     versions = {minute: rate(minute, minute, sign=1) for minute in range(0, 10 * (FANOUT.value + 2), 10)}
     for minute, version in versions.items():
@@ -348,13 +352,13 @@ def test_a_key_that_is_spread_meets_the_same_in_any_number_of_tasks(
     for run, tasks in enumerate(("1", "3", "2")):
         monkeypatch.setenv("HEADRACE_TASKS", tasks)
         new = [rate(rng.randrange(90), rng.randrange(9), seq=number, sign=1) for number in range(4)]
-        gone = [{**rates.pop(rng.randrange(len(rates))), "sign": -1}] if rates else []
+        withdrawn_rates = [{**rates.pop(rng.randrange(len(rates))), "sign": -1}] if rates else []
         rates += new
-        come = [trade(f"{run}-{number}", rng.randrange(90)) for number in range(20)]
-        trades.run(plain, trades=come, rates=new + gone)
+        new_trades = [trade(f"{run}-{number}", rng.randrange(90)) for number in range(20)]
+        trades.run(plain, trades=new_trades, rates=new + withdrawn_rates)
         trades.run(spread)
         assert trades.current(spread) == trades.current(plain)
-    assert {met for _, met in trades.current(plain)} > {None}
+    assert {met_rows for _, met_rows in trades.current(plain)} > {None}
     trades.handle(spread).backfill(promote=True)
     assert trades.current(spread) == trades.current(plain)
     with pytest.raises(ChangedPipelineError, match="spread of the join with rates"):
@@ -442,9 +446,9 @@ def joined(*joins: Any, **options: Any) -> hr.Pipeline:
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_to_write(make: Any, says: str) -> None:
-    with pytest.raises(PipelineError) as raised:
+    with pytest.raises(PipelineError) as refusal:
         make()
-    assert says in str(raised.value)
+    assert says in str(refusal.value)
 
 
 def test_versions_that_are_kept_for_good_are_a_note() -> None:
@@ -453,12 +457,12 @@ def test_versions_that_are_kept_for_good_are_a_note() -> None:
 
 
 def test_what_may_fall_silent_is_a_note_with_what_to_write() -> None:
-    found = [note for note in pipeline_notes(rated(as_of())) if "idle" in note]
-    assert [note.split(" has")[0] for note in found] == ["input source", "input rates"]
-    assert 'idle="10m") before .named("rates")' in found[1]
-    published = hr.published("quotes", {"ccy": str, "rate": int}).named("rates")
+    found_notes = [note for note in pipeline_notes(rated(as_of())) if "idle" in note]
+    assert [note.split(" has")[0] for note in found_notes] == ["input source", "input rates"]
+    assert 'idle="10m") before .named("rates")' in found_notes[1]
+    published_rates = hr.published("quotes", {"ccy": str, "rate": int}).named("rates")
     assert not any(
-        "input rates" in note for note in pipeline_notes(rated(as_of(right=published)))
+        "input rates" in note for note in pipeline_notes(rated(as_of(right=published_rates)))
     )  # it has its own clock
 
 

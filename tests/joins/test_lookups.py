@@ -313,8 +313,8 @@ def test_what_a_snapshot_that_is_broken_had_read_meets_what_it_had_met(trades: T
     head = catalog.manifest(catalog.head().refs[MAIN])
     for layer in head.tables["joinright"][-2:]:
         for file in layer.files:
-            (broken,) = trades.folder.rglob(file.path.rpartition("/")[2])
-            broken.unlink()
+            (broken_path,) = trades.folder.rglob(file.path.rpartition("/")[2])
+            broken_path.unlink()
     (warning,) = trades.run(pipeline, trades=[trade("new", 4)], rates=[rate(0, 5)]).warnings
     assert "what came after is read again" in warning
     assert trades.current(pipeline) == Counter({("0", 9): 1, ("1", 8): 1, ("2", 7): 1, ("new", 5): 1})

@@ -38,29 +38,29 @@ PIPELINES = {
 @pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "1"))))
 @pytest.mark.parametrize("kind", PIPELINES)
 def test_a_range_is_what_everything_gives(tmp_path: Path, kind: str, seed: int) -> None:
-    trades, rolled, pipeline = Trades(tmp_path), random.Random(f"{kind} {seed}"), PIPELINES[kind]
-    landed: dict[str, list[list[dict[str, Any]]]] = {"trades": [], "rates": []}
-    times = [90 * number + rolled.choice([0, 0, -60]) for number in range(7)]
+    trades, dice, pipeline = Trades(tmp_path), random.Random(f"{kind} {seed}"), PIPELINES[kind]
+    landed_records: dict[str, list[list[dict[str, Any]]]] = {"trades": [], "rates": []}
+    times = [90 * number + dice.choice([0, 0, -60]) for number in range(7)]
 
     def ago(number: int) -> int:
-        return max(0, times[number] - rolled.choice([0, 0, 30, 200]))
+        return max(0, times[number] - dice.choice([0, 0, 30, 200]))
 
     for number in range(7):
-        given = {
-            "trades": [trade(rolled.choice("abc"), ago(number), rolled.choice(["usd", "eur"])) for _ in range(3)],
-            "rates": [rate(ago(number), rolled.randrange(4), rolled.choice(["usd", "eur"]), sign=1) for _ in range(2)],
+        given_records = {
+            "trades": [trade(dice.choice("abc"), ago(number), dice.choice(["usd", "eur"])) for _ in range(3)],
+            "rates": [rate(ago(number), dice.randrange(4), dice.choice(["usd", "eur"]), sign=1) for _ in range(2)],
         }
-        if kind == "withdrawn" and number and rolled.random() < 0.5:
-            given["rates"].append({**rolled.choice(landed["rates"][rolled.randrange(number)]), "sign": -1})
-        for name, records in given.items():
-            landed[name].append(records)
-        trades.run(pipeline, **given)
-    number = rolled.randrange(1, 7)
-    mended = {
-        "trades": [*landed["trades"][number], trade("x", times[number])],
-        "rates": [*landed["rates"][number], rate(times[number], 9, sign=1)],
+        if kind == "withdrawn" and number and dice.random() < 0.5:
+            given_records["rates"].append({**dice.choice(landed_records["rates"][dice.randrange(number)]), "sign": -1})
+        for name, records in given_records.items():
+            landed_records[name].append(records)
+        trades.run(pipeline, **given_records)
+    number = dice.randrange(1, 7)
+    mended_records = {
+        "trades": [*landed_records["trades"][number], trade("x", times[number])],
+        "rates": [*landed_records["rates"][number], rate(times[number], 9, sign=1)],
     }
-    for name, records in mended.items():
+    for name, records in mended_records.items():
         file = trades.folder / "landing" / name / f"{number:04}.json"
         file.write_text("".join(json.dumps(record) + "\n" for record in records))
     handle = trades.handle(pipeline)

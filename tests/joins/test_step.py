@@ -101,18 +101,18 @@ SECOND = 1_000_000
 
 
 def left_batch(join: CompiledJoin, rows: list[Row]) -> pa.RecordBatch:
-    taken = [row for row in rows if join.join.outer or row.record["k"] is not None]
-    return batch_of(join.left_schema, join.left_rows, taken, dict(zip(LEFT, LEFT, strict=True)))
+    taken_rows = [row for row in rows if join.join.outer or row.record["k"] is not None]
+    return batch_of(join.left_schema, join.left_rows, taken_rows, dict(zip(LEFT, LEFT, strict=True)))
 
 
 def right_batch(join: CompiledJoin, rows: list[Row]) -> pa.RecordBatch:
-    taken = [row for row in rows if row.record["k2"] is not None]
+    taken_rows = [row for row in rows if row.record["k2"] is not None]
     names = {"_k0": "k2", "_c0": "v", "_order": "seq", "_deleted": "gone"}
-    return batch_of(join.right_schema, join.right_rows, taken, {name: names[name] for name in join.right_columns})
+    return batch_of(join.right_schema, join.right_rows, taken_rows, {name: names[name] for name in join.right_columns})
 
 
 def batch_of(schema: pa.Schema, made: Any, rows: list[Row], names: dict[str, str]) -> pa.RecordBatch:
-    columns = {n: pa.array([row.record[of] for row in rows], schema.field(n).type) for n, of in names.items()}
+    columns = {n: pa.array([row.record[kind] for row in rows], schema.field(n).type) for n, kind in names.items()}
     times = pa.array([int(row.timestamp) for row in rows], pa.int64())
     signs = pa.array([-1 if row.is_retraction else 1 for row in rows], pa.int64())
     return made(times, columns, signs)
@@ -123,16 +123,16 @@ def drawn(rng: random.Random, around: int, side: tuple[list[Row], list[Row]], ma
     (live, early_rows), rows = side, list[Row]()
     for _ in range(rng.randrange(7)):
         if signed and live and rng.random() < 0.3:
-            gone = live.pop(rng.randrange(len(live)))
-            rows.append(Row(gone.timestamp, gone.record, True))
+            withdrawn_row = live.pop(rng.randrange(len(live)))
+            rows.append(Row(withdrawn_row.timestamp, withdrawn_row.record, True))
             continue
         if early_rows and rng.random() < 0.3:  # the row of a withdrawal that came before it
             rows.append(early_rows.pop())
             continue
-        at = Instant(max(0, around + rng.randrange(-8, 5)) * SECOND)
-        row = Row(at, make())
+        instant = Instant(max(0, around + rng.randrange(-8, 5)) * SECOND)
+        row = Row(instant, make())
         if signed and rng.random() < 0.1:
-            rows.append(Row(at, row.record, True))
+            rows.append(Row(instant, row.record, True))
             early_rows.append(row)
             continue
         rows.append(row)
@@ -150,7 +150,7 @@ def play(seed: int, side_columns: SideColumns = TEXT) -> int:
     signed_left, signed_right = (not looks_up and rng.random() < 0.4 for _ in range(2))
     join = any_join(rng, right_input(signed=signed_right, kind=side_columns.right), looks_up=looks_up)
     left_kinds = {**LEFT, "a": side_columns.left}
-    compiled = CompiledJoin(0, join, left_kinds, join.lateness, signed_left)
+    compiled_join = CompiledJoin(0, join, left_kinds, join.lateness, signed_left)
     reference = JoinRun(join, left_kinds, join.lateness)
     files: tuple[list[File], list[File]] = ([], [])
     sides = tuple((list[Row](), list[Row]()) for _ in range(2))
@@ -173,36 +173,38 @@ def play(seed: int, side_columns: SideColumns = TEXT) -> int:
             signed=signed_right,
         )
         now += rng.randrange(5)
-        after = Instant(max(int(watermark), (now - rng.randrange(6)) * SECOND)) if rng.random() < 0.8 else watermark
-        expected, late_left, late_right = reference.step(lefts, rights, after)
+        watermark_after = (
+            Instant(max(int(watermark), (now - rng.randrange(6)) * SECOND)) if rng.random() < 0.8 else watermark
+        )
+        expected, late_left, late_right = reference.step(lefts, rights, watermark_after)
         deltas = []
         for rows, late, make, is_left in (
             (lefts, late_left, left_batch, True),
             (rights, late_right, right_batch, False),
         ):
-            batch = make(compiled, rows)
+            batch = make(compiled_join, rows)
             times = as_numpy(batch.column(c.EVENT_TIME))
             counts = as_numpy(batch.column(c.COUNT))
             is_late = (
-                compiled.late_mask(compiled.left_completion(times), watermark)
+                compiled_join.late_mask(compiled_join.left_completion(times), watermark)
                 if is_left
-                else compiled.late_right(times, counts, watermark)
+                else compiled_join.late_right(times, counts, watermark)
             )
             if is_left or None not in {row.record["k2"] for row in rows}:
                 assert int(is_late.sum()) == len(late) * (1 if is_left else join.spread), seed
             delta = batch.filter(pa.array(~is_late))
             deltas.append(in_epoch(delta, number) if looks_up and not is_left else delta)
-        results = [*step_join(compiled, files, (deltas[0], deltas[1]), watermark, after)]
+        results = [*step_join(compiled_join, files, (deltas[0], deltas[1]), watermark, watermark_after)]
         left = [result.elements for result in results if result.elements is not None]
         assert sum(map(multiset, left), Counter()) == reference_multiset(expected), (seed, number, join)
         assert all(rows.num_rows <= step.PIECE_ROWS.value for rows in left)
         left_all += len(expected)
-        for of_side, added in zip(files, zip(*((r.left, r.right) for r in results), strict=True), strict=False):
-            if kept := [rows for rows in added if rows is not None]:
-                of_side.append(File(pa.concat_batches(kept)))
+        for of_side, added_rows in zip(files, zip(*((r.left, r.right) for r in results), strict=True), strict=False):
+            if kept_rows := [rows for rows in added_rows if rows is not None]:
+                of_side.append(File(pa.concat_batches(kept_rows)))
         if rng.random() < 0.4:
-            merge(rng, compiled, files, after)
-        watermark = after
+            merge(rng, compiled_join, files, watermark_after)
+        watermark = watermark_after
     return left_all
 
 
@@ -229,7 +231,7 @@ def multiset(elements: pa.RecordBatch) -> Counter[Any]:
     names = ["k", "a", "v"]
     rows = zip(*(elements.column(name).to_pylist() for name in names), strict=True)
     times, signs = (as_numpy(elements.column(name)).tolist() for name in (c.EVENT_TIME, c.SIGN))
-    return Counter((at, *map(known, row), sign) for at, row, sign in zip(times, rows, signs, strict=True))
+    return Counter((instant, *map(known, row), sign) for instant, row, sign in zip(times, rows, signs, strict=True))
 
 
 def reference_multiset(rows: list[Row]) -> Counter[Any]:
@@ -263,12 +265,12 @@ def test_cut_into_small_lots_it_is_the_same() -> None:
 
 def test_a_withdrawal_that_came_before_its_row_hides_no_older_version() -> None:
     join = hr.as_of(right_input(signed=True), {"k": "k2"}, columns=["v"], lateness="0s", history="0s")
-    compiled = CompiledJoin(0, join, LEFT, join.lateness, has_signed_left=False)
+    compiled_join = CompiledJoin(0, join, LEFT, join.lateness, has_signed_left=False)
     values = [{"k2": 1, "v": value, "seq": 1, "gone": None} for value in "pq"]
     withdrawal = Row(Instant(2 * SECOND), values[1], True)
-    rows = right_batch(compiled, [Row(Instant(SECOND), values[0]), withdrawal])
-    (merged_rows,) = merge_side(compiled, [rows], Instant(9 * SECOND))
-    left = left_batch(compiled, [Row(Instant(9 * SECOND), {"k": 1, "a": "x"})])
-    delta = left, right_batch(compiled, [])
-    results = [*step_join(compiled, ((), (File(merged_rows),)), delta, Instant(9 * SECOND), Instant(9 * SECOND))]
+    rows = right_batch(compiled_join, [Row(Instant(SECOND), values[0]), withdrawal])
+    (merged_rows,) = merge_side(compiled_join, [rows], Instant(9 * SECOND))
+    left = left_batch(compiled_join, [Row(Instant(9 * SECOND), {"k": 1, "a": "x"})])
+    delta = left, right_batch(compiled_join, [])
+    results = [*step_join(compiled_join, ((), (File(merged_rows),)), delta, Instant(9 * SECOND), Instant(9 * SECOND))]
     assert [row for result in results if result.elements for row in result.elements.column("v").to_pylist()] == ["p"]

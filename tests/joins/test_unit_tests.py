@@ -50,5 +50,5 @@ def test_yaml(tmp_path: Path) -> None:
         "      - rows: {rates: [{ccy: usd, rate: 3, at: 13:00}]}\n      - rows: [{id: a, ccy: usd, at: 13:05}]\n"
         "    expect:\n      current: [{id: a}]\n"
     )
-    (passed,) = run_tests(find_tests(tmp_path))
-    assert passed.verdict is Verdict.PASSED
+    (passed_test,) = run_tests(find_tests(tmp_path))
+    assert passed_test.verdict is Verdict.PASSED

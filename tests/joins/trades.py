@@ -78,8 +78,8 @@ class Trades:
         """The values of the rows that stand, and how often."""
         handle = self.handle(pipeline)
         reader = handle[output] if output else handle
-        alone = pipeline.by_output[output]
-        table = reader.current(columns=[*alone.key_types, *alone.value_types]).to_arrow()
+        own_pipeline = pipeline.by_output[output]
+        table = reader.current(columns=[*own_pipeline.key_types, *own_pipeline.value_types]).to_arrow()
         return Counter(tuple(row.values()) for row in zoneless_rows(table))
 
     def view(self, pipeline: hr.Pipeline, name: str) -> list[dict[str, Any]]:
