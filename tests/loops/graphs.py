@@ -40,8 +40,8 @@ def ring(length: int) -> Pairs:
 def grid(width: int, height: int) -> Pairs:
     """Many ways of the same length."""
     right = [(y * width + x, y * width + x + 1) for y in range(height) for x in range(width - 1)]
-    down = [(y * width + x, (y + 1) * width + x) for y in range(height - 1) for x in range(width)]
-    return right + down
+    edges_down = [(y * width + x, (y + 1) * width + x) for y in range(height - 1) for x in range(width)]
+    return right + edges_down
 
 
 def star(leaves: int) -> Pairs:
@@ -87,9 +87,9 @@ def cuts(draw: st.DrawFn, times: int = 0, weights: int = 9) -> Cut:
         for a, b in pairs
     ]
     arrivals = draw(st.permutations([*edges, *draw(_some_of(edges))]))
-    turned = [Edge(e.b, e.a, e.weight, e.at) if draw(st.booleans()) else e for e in arrivals]
-    ends = sorted(draw(st.lists(st.integers(0, len(turned)), max_size=5)))
-    epochs = [turned[start:end] for start, end in pairwise([0, *ends, len(turned)])]
+    turned_edges = [Edge(e.b, e.a, e.weight, e.at) if draw(st.booleans()) else e for e in arrivals]
+    ends = sorted(draw(st.lists(st.integers(0, len(turned_edges)), max_size=5)))
+    epochs = [turned_edges[start:end] for start, end in pairwise([0, *ends, len(turned_edges)])]
     runs = draw(st.lists(st.booleans(), min_size=len(epochs), max_size=len(epochs)))
     return Cut(epochs, runs)
 

@@ -68,8 +68,8 @@ class LoopOutput:
 
     def answer(self, edges: Sequence[Edge]) -> Rows:
         """What it must come to of ``edges``."""
-        known = answers(LOOPS[self.kind], filter(self.takes, edges), self.width)
-        return {place: value for place, value in known.items() if value is not None}
+        known_values = answers(LOOPS[self.kind], filter(self.takes, edges), self.width)
+        return {place: value for place, value in known_values.items() if value is not None}
 
 
 @dataclass
@@ -86,9 +86,11 @@ class History:
 
     @property
     def pipeline(self) -> hr.Pipeline:
-        made = {name: replace(of.output, formerly=self.formerly.get(name)) for name, of in self.outputs.items()}
+        renamed_outputs = {
+            name: replace(output.output, formerly=self.formerly.get(name)) for name, output in self.outputs.items()
+        }
         plain = hr.Output(key="a", what={"n": hr.count()}, where=hr.GlobalWindows(), when=hr.Always())
-        return hr.Pipeline(NAME, links(self.bound), outputs={**made, "plain": plain}, executor="local")
+        return hr.Pipeline(NAME, links(self.bound), outputs={**renamed_outputs, "plain": plain}, executor="local")
 
     @property
     def catalog(self) -> Catalog:
@@ -134,30 +136,30 @@ class History:
         same = [manifest for manifest in line if manifest.definition == now and not parked_in(manifest)]
         if not same:
             return
-        to = same[max(0, len(same) - 1 - epochs)].snapshot_id
+        snapshot = same[max(0, len(same) - 1 - epochs)].snapshot_id
         if recovers:
             name = f"recovery-{next(self._numbers)}"
-            recover(self.pipeline, self.root.as_uri(), RunOptions(name, snapshot=to, files_per_epoch=files))
+            recover(self.pipeline, self.root.as_uri(), RunOptions(name, snapshot=snapshot, files_per_epoch=files))
             self.check("main")
-        elif to != line[-1].snapshot_id:
-            self.opened.rollback(to=to)
+        elif snapshot != line[-1].snapshot_id:
+            self.opened.rollback(to=snapshot)
 
     def turn(self, rounds: int | None) -> None:
         """From now on all loops turn so many rounds in an epoch."""
-        self.outputs = {name: replace(of, rounds=rounds) for name, of in self.outputs.items()}
+        self.outputs = {name: replace(output, rounds=rounds) for name, output in self.outputs.items()}
 
     def rename(self) -> None:
         """The first output gets another name."""
-        (old, of), *rest = self.outputs.items()
+        (old, output), *rest = self.outputs.items()
         new = f"{old}x"
-        self.outputs = {new: of, **dict(rest)}
+        self.outputs = {new: output, **dict(rest)}
         self.formerly = {new: old}
         self.run(1)  # readers know outputs by the names that main has
 
     def change(self, without: int, epochs: int | None) -> None:
         """The last output leaves other edges out, which is computed again while main goes on, and adopted."""
-        *rest, (name, of) = self.outputs.items()
-        self.outputs = {**dict(rest), name: replace(of, without=without)}
+        *rest, (name, output) = self.outputs.items()
+        self.outputs = {**dict(rest), name: replace(output, without=without)}
         if not self.line or parked_in(self.line[-1]):
             return
         self.run(epochs)
@@ -176,8 +178,8 @@ class History:
         options = RunOptions(branch, branch=branch, files_per_epoch=files)
         backfill(self.pipeline, self.root.as_uri(), options)
         self.check(branch)
-        accepted = {name: {*self.accepted(name, "main")} for name in self.outputs}
-        assert all(accepted[name] <= {*self.accepted(name, branch)} for name in self.outputs), "main took more"
+        accepted_edges = {name: {*self.accepted(name, "main")} for name in self.outputs}
+        assert all(accepted_edges[name] <= {*self.accepted(name, branch)} for name in self.outputs), "main took more"
         if promote:
             self.opened.promote(branch)
             self.formerly = {}
@@ -210,8 +212,10 @@ class History:
     def check(self, ref: str, names: Sequence[str] | None = None) -> None:
         """Outputs are what all edges that they have taken come to, unless something is in flight."""
         manifest = self.catalog.manifest(self.catalog.head().refs[ref])
-        known = [name for name in self.outputs if name in outputs_of(manifest) and name not in parked_in(manifest)]
-        for name in known if names is None else names:
+        known_names = [
+            name for name in self.outputs if name in outputs_of(manifest) and name not in parked_in(manifest)
+        ]
+        for name in known_names if names is None else names:
             if not manifest.tables.get(OutputTables(name).in_flight):
                 assert self.current(name, ref) == self.outputs[name].answer(self.accepted(name, ref)), (name, ref)
 
@@ -237,21 +241,21 @@ class History:
         branch = f"patch-{next(self._numbers)}"
         options = RunOptions(branch, branch=branch, files_per_epoch=files)
         backfill(self.pipeline, self.root.as_uri(), options)
-        for name, of in self.outputs.items():
-            if of.width is None:
+        for name, output in self.outputs.items():
+            if output.width is None:
                 continue
-            main, filled = (
+            main, filled_manifest = (
                 seen_by(self.catalog.manifest(self.catalog.head().refs[ref]), name) for ref in ("main", branch)
             )
             stage = LastStage.from_manifest(main)
             assert stage is not None
-            until = min(stage.expired_until(main), stage.expired_until(filled)) // SECOND
-            before, after = (of.answer(self.accepted(name, ref)) for ref in ("main", branch))
-            if self.current(name, branch) != after:  # something is in flight on the branch
+            expired_until = min(stage.expired_until(main), stage.expired_until(filled_manifest)) // SECOND
+            answer_before, answer_after = (output.answer(self.accepted(name, ref)) for ref in ("main", branch))
+            if self.current(name, branch) != answer_after:  # something is in flight on the branch
                 continue
             self.opened.promote(branch, output=name, patch=True)
             for place, value in self.current(name, "main").items():
-                expected = after if (place[0] or 0) + of.width <= until else before
+                expected = answer_after if (place[0] or 0) + output.width <= expired_until else answer_before
                 assert expected[place] == value, (name, place)
             break  # the others would have to be published first
         assert fsck(self.catalog, deep=True).damage == ()
@@ -263,5 +267,5 @@ def _seconds(start: Any) -> int | None:
 
 def _edge(raw: str) -> Edge:
     row = json.loads(raw)
-    at = datetime.fromisoformat(row["at"])
-    return Edge(row["a"], row["b"], row["weight"], int((at - BEGUN).total_seconds()))
+    moment = datetime.fromisoformat(row["at"])
+    return Edge(row["a"], row["b"], row["weight"], int((moment - BEGUN).total_seconds()))

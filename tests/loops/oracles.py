@@ -24,25 +24,25 @@ def distances(edges: Iterable[tuple[Any, Any, Any]], starts: Mapping[Any, Any]) 
     """The length of the shortest path to each vertex that can be reached, by Bellman-Ford: as many passes over all
     edges as there are vertices, and one more that must change nothing. ``starts``: where paths begin, at what length.
     """
-    known = [*edges]
-    vertices = {vertex for one, other, _ in known for vertex in (one, other)}
+    known_edges = [*edges]
+    vertices = {vertex for one, other, _ in known_edges for vertex in (one, other)}
     shortest = {vertex: length for vertex, length in starts.items() if vertex in vertices}
     for _ in vertices:
-        for one, other, weight in known:
+        for one, other, weight in known_edges:
             if one in shortest and shortest[one] + weight < shortest.get(other, float("inf")):
                 shortest[other] = shortest[one] + weight
-    assert all(shortest[one] + weight >= shortest[other] for one, other, weight in known if one in shortest)
+    assert all(shortest[one] + weight >= shortest[other] for one, other, weight in known_edges if one in shortest)
     return shortest
 
 
 def reached(edges: Iterable[tuple[Any, Any]], starts: Iterable[Any]) -> set[Any]:
     """The vertices that a path leads to, by a search from ``starts``."""
-    known = [*edges]
-    seen = {*starts} & {vertex for edge in known for vertex in edge}
-    waiting = [*seen]
+    known_edges = [*edges]
+    seen_vertices = {*starts} & {vertex for edge in known_edges for vertex in edge}
+    waiting = [*seen_vertices]
     while waiting:
         here = waiting.pop()
-        further = {other for one, other in known if one == here} - seen
-        seen |= further
+        further = {other for one, other in known_edges if one == here} - seen_vertices
+        seen_vertices |= further
         waiting += further
-    return seen
+    return seen_vertices

@@ -42,8 +42,8 @@ def _both(edges: Iterable[Edge]) -> list[tuple[str, str]]:
 
 
 def _reached(edges: Sequence[Edge]) -> Values:
-    there = reached(_both(edges), [BEGIN])
-    return {vertex: vertex in there for ends in _both(edges) for vertex in ends}
+    reached_vertices = reached(_both(edges), [BEGIN])
+    return {vertex: vertex in reached_vertices for ends in _both(edges) for vertex in ends}
 
 
 def _widest(edges: Sequence[Edge]) -> Values:
@@ -132,8 +132,8 @@ def pipeline(loop: hr.Loop, **parts: Any) -> hr.Pipeline:
         "how": hr.retracting(),
         "executor": "local",
     }
-    given = parts.pop("input", None) or links()
-    return hr.Pipeline("graph", given, loop=loop, **{**common, **parts})
+    given_input = parts.pop("input", None) or links()
+    return hr.Pipeline("graph", given_input, loop=loop, **{**common, **parts})
 
 
 def record(edge: Edge) -> dict[str, Any]:
@@ -152,7 +152,9 @@ def answers(loop: KnownLoop, edges: Iterable[Edge], width: int | None) -> dict[t
     for edge in edges:
         by_window[None if width is None else edge.at // width * width].append(edge)
     return {
-        (start, vertex): value for start, inside in by_window.items() for vertex, value in loop.answer(inside).items()
+        (start, vertex): value
+        for start, edges_inside in by_window.items()
+        for vertex, value in loop.answer(edges_inside).items()
     }
 
 
@@ -200,7 +202,7 @@ _ROUNDS = st.sampled_from([1, 2, 3, None, None])
 @st.composite
 def _outputs(draw: st.DrawFn) -> dict[str, Any]:
     """What an output with a loop is made of."""
-    loops = [known.loop for known in LOOPS.values()] + [*OTHERS.values()]
+    loops = [known_loop.loop for known_loop in LOOPS.values()] + [*OTHERS.values()]
     return {
         "key": ["a", "b"],
         "loop": hr.Loop(**draw(st.sampled_from(loops)), rounds=draw(_ROUNDS)),
@@ -233,7 +235,7 @@ def _bundles(draw: st.DrawFn, union: tuple[hr.Input, ...]) -> list[Epoch]:
     for time, edges in zip(times, cut.epochs, strict=True):
         records = [{**record(edge), **draw(_DAMAGE)} for edge in edges]
         own = draw(st.integers(0, len(records))) if union else len(records)
-        others = {given.name: records[own:] for given in union}
+        others = {given_input.name: records[own:] for given_input in union}
         signals = draw(st.sampled_from([(), (), (hr.Signal("go"),)]))
         epochs.append(Epoch(Instant(time * SECOND), records[:own], signals=signals, union=others))
     return epochs
@@ -243,22 +245,26 @@ def _bundles(draw: st.DrawFn, union: tuple[hr.Input, ...]) -> list[Epoch]:
 def scenarios(draw: st.DrawFn) -> Scenario:
     """A pipeline with a loop and edges for it, some of which it cannot take, in any order."""
     parts, union = draw(_outputs()), draw(_OTHERS)
-    made = hr.Pipeline("graph", draw(_INPUTS), union=union, deduplicate=draw(_DUPLICATES), executor="local", **parts)
-    return Scenario(made, draw(_bundles(union)))
+    definition = hr.Pipeline(
+        "graph", draw(_INPUTS), union=union, deduplicate=draw(_DUPLICATES), executor="local", **parts
+    )
+    return Scenario(definition, draw(_bundles(union)))
 
 
 @st.composite
 def several(draw: st.DrawFn) -> Scenario:
     """The same with two loops beside each other, one aggregation without, and an output of a loop's panes."""
-    asked: dict[str, Any] = {"how": hr.retracting("30s"), "allow_double_counting": True}
+    requested_parts: dict[str, Any] = {"how": hr.retracting("30s"), "allow_double_counting": True}
     outputs = {
         "one": hr.Output(**draw(_outputs())),
-        "plain": hr.Output(key="a", what={"n": hr.count()}, where=draw(_WHERE), when=hr.Always(), **asked),
+        "plain": hr.Output(key="a", what={"n": hr.count()}, where=draw(_WHERE), when=hr.Always(), **requested_parts),
         "two": hr.Output(**draw(_outputs())),
-        "below": hr.Output(of="one", what={"n": hr.count()}, where=hr.GlobalWindows(), when=hr.Always(), **asked),
+        "below": hr.Output(
+            of="one", what={"n": hr.count()}, where=hr.GlobalWindows(), when=hr.Always(), **requested_parts
+        ),
     }
     union = draw(_OTHERS)
-    made = hr.Pipeline(
+    definition = hr.Pipeline(
         "graph",
         draw(_INPUTS),
         union=union,
@@ -267,4 +273,4 @@ def several(draw: st.DrawFn) -> Scenario:
         outputs={name: outputs[name] for name in draw(st.permutations([*outputs]))},
         executor="local",
     )
-    return Scenario(made, draw(_bundles(union)))
+    return Scenario(definition, draw(_bundles(union)))

@@ -66,11 +66,11 @@ _CRASHES = st.lists(st.tuples(st.integers(0, 25), st.none() | st.integers(1, 3),
 )
 @settings(examples(45, fewest=5), suppress_health_check=list(HealthCheck))
 def test_crashes_do_not_show(data: st.DataObject, name: str, cut: Cut, rounds: int | None, width: int | None) -> None:
-    known = LOOPS[name]
+    known_loop = LOOPS[name]
     where = hr.GlobalWindows() if width is None else hr.FixedWindows(f"{width}s")
-    made = pipeline(known.over(rounds), where=where, input=links("100s"))
-    with TemporaryDirectory() as disturbed, TemporaryDirectory() as undisturbed:
-        runs, calm = Runs(made, Path(disturbed), LOCAL), Runs(made, Path(undisturbed), LOCAL)
+    definition = pipeline(known_loop.over(rounds), where=where, input=links("100s"))
+    with TemporaryDirectory() as disturbed_folder, TemporaryDirectory() as undisturbed_folder:
+        runs, calm = Runs(definition, Path(disturbed_folder), LOCAL), Runs(definition, Path(undisturbed_folder), LOCAL)
         so_far: list[Edge] = []
         for number, edges in enumerate(cut.epochs):
             for each in (runs, calm):
@@ -83,29 +83,29 @@ def test_crashes_do_not_show(data: st.DataObject, name: str, cut: Cut, rounds: i
             for each in (runs, calm):
                 each.run()
                 assert not each.is_in_flight
-                assert current(made, each.root) == answers(known, so_far, width)
+                assert current(definition, each.root) == answers(known_loop, so_far, width)
         if so_far:
             assert runs.epochs == calm.epochs
-            found, expected = (panes(made, each.root, "main", each.epochs) for each in (runs, calm))
-            assert found == expected
-            check_catalog(open_store(runs.root.as_uri()), made.name)
+            found_panes, expected = (panes(definition, each.root, "main", each.epochs) for each in (runs, calm))
+            assert found_panes == expected
+            check_catalog(open_store(runs.root.as_uri()), definition.name)
 
 
 @on_both
 @by_loop
 def test_a_long_way_in_short_runs(name: str, executor: Executed, tmp_path: Path) -> None:
     """Each run has one epoch, of one round: the next one has nothing but what is in flight."""
-    known, edges = LOOPS[name], WAY
-    runs = Runs(pipeline(known.over(1)), tmp_path, executor)
+    known_loop, edges = LOOPS[name], WAY
+    runs = Runs(pipeline(known_loop.over(1)), tmp_path, executor)
     land(tmp_path, 0, edges)
     runs.run(epochs=1)
     assert runs.is_in_flight
     land(tmp_path, 1, MORE)
     while runs.is_in_flight:
-        assert current(runs.pipeline, tmp_path) != answers(known, [*edges, *MORE], None)
+        assert current(runs.pipeline, tmp_path) != answers(known_loop, [*edges, *MORE], None)
         runs.run(epochs=1)
     assert runs.epochs > 3
-    assert current(runs.pipeline, tmp_path) == answers(known, [*edges, *MORE], None)
+    assert current(runs.pipeline, tmp_path) == answers(known_loop, [*edges, *MORE], None)
 
 
 WAY = [Edge(f"v{n:02}", f"v{n + 1:02}", 5, 0) for n in range(4)]
@@ -116,12 +116,12 @@ def test_a_loop_that_throws_away_what_is_in_flight_is_found_out(
     executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loops._Turning, "_in_flight", lambda turning: turning.loop.no_messages)
-    for name, known in LOOPS.items():
-        runs = Runs(pipeline(known.over(1)), tmp_path / name, executor)
+    for name, known_loop in LOOPS.items():
+        runs = Runs(pipeline(known_loop.over(1)), tmp_path / name, executor)
         runs.root.mkdir()
         land(runs.root, 0, WAY)
         runs.run()
-        assert current(runs.pipeline, runs.root) != answers(known, WAY, None)
+        assert current(runs.pipeline, runs.root) != answers(known_loop, WAY, None)
 
 
 def test_a_loop_whose_back_edge_is_not_declared_has_no_snapshot(

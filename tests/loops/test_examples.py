@@ -42,8 +42,8 @@ def circles(rows: Iterable[Row]) -> Answer:
     """The least member of each circle, by quarter and member."""
     quarters: dict[datetime, list[tuple[str, str]]] = defaultdict(list)
     for row in rows:
-        at = datetime.fromisoformat(row["at"])
-        quarter = datetime(at.year, (at.month - 1) // 3 * 3 + 1, 1, tzinfo=UTC)
+        moment = datetime.fromisoformat(row["at"])
+        quarter = datetime(moment.year, (moment.month - 1) // 3 * 3 + 1, 1, tzinfo=UTC)
         quarters[quarter].append((f"author {row['author']}", f"file {row['file']}"))
     return {
         (quarter, member): circle for quarter, edges in quarters.items() for member, circle in components(edges).items()
@@ -70,19 +70,22 @@ def connections(rows: Iterable[Row]) -> Answer:
 def records(pipeline: Pipeline, rows: Sequence[Row]) -> list[Row]:
     """``rows`` as the reference reads them."""
     times = [name for name in ("at", "time_hour") if name in pipeline.source.schema]
-    wanted = pipeline.source.schema
+    expected_columns = pipeline.source.schema
     return [
-        {name: to_instant(datetime.fromisoformat(row[name])) if name in times else row[name] for name in wanted}
+        {
+            name: to_instant(datetime.fromisoformat(row[name])) if name in times else row[name]
+            for name in expected_columns
+        }
         for row in rows
     ]
 
 
 def by_place(panes: Iterable[Pane]) -> Answer:
     """``current`` of ``panes``."""
-    folded = fold_current(panes)
+    folded_panes = fold_current(panes)
     return {
         (datetime.fromtimestamp(window.start // 1_000_000, UTC), key[0]): pane.values[-1]
-        for (key, window), pane in folded.items()
+        for (key, window), pane in folded_panes.items()
     }
 
 
@@ -163,8 +166,8 @@ def test_circles_of_a_clone_that_grows(tmp_path: Path) -> None:
         land_history(repository.folder, root.as_uri(), files=2)
         runs.crash(draw.randrange(5, 20))
         runs.run()
-        landed = sorted((root / "landing" / "history").iterdir())
-        rows = [json.loads(line) for file in landed for line in file.read_text().splitlines()]
+        landed_files = sorted((root / "landing" / "history").iterdir())
+        rows = [json.loads(line) for file in landed_files for line in file.read_text().splitlines()]
         assert current(runs.pipeline, root) == circles(rows)
     assert len({*circles(rows).values()}) == 3
 

@@ -25,7 +25,7 @@ class Repository:
         self.git("init", "--quiet", "--initial-branch=main")
 
     def git(self, *words: str, author: tuple[str, str] = ANN) -> str:
-        at = f"2026-01-01T00:{self._minutes:02}:00+0100"
+        moment = f"2026-01-01T00:{self._minutes:02}:00+0100"
         environment = {
             **os.environ,
             **{
@@ -34,14 +34,14 @@ class Repository:
                 for what, value in zip(("NAME", "EMAIL"), author, strict=True)
             },
             "GIT_AUTHOR_DATE": "2020-01-01T00:00:00Z",
-            "GIT_COMMITTER_DATE": at,
+            "GIT_COMMITTER_DATE": moment,
             "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_CONFIG_SYSTEM": os.devnull,
         }
-        done = subprocess.run(
+        completed_process = subprocess.run(
             ["git", *words], cwd=self.folder, env=environment, check=True, capture_output=True, text=True
         )
-        return done.stdout.strip()
+        return completed_process.stdout.strip()
 
     def commit(self, *files: str, author: tuple[str, str] = ANN) -> str:
         """A commit that changes ``files``; its hash."""
@@ -67,9 +67,9 @@ def test_a_line_is_a_file_of_a_commit(tmp_path: Path) -> None:
     second = repository.commit(*ODD, author=BOB)
     repository.commit()  # of no file
     assert len(land(repository.folder, root, files=2)) == 2
-    at = ["2025-12-31T23:01:00Z", "2025-12-31T23:02:00Z"]
-    expected = [(first, "Ann", "a", at[0]), (first, "Ann", "b", at[0])]
-    expected += [(second, "Bob Bø", file, at[1]) for file in sorted(ODD)]
+    moments = ["2025-12-31T23:01:00Z", "2025-12-31T23:02:00Z"]
+    expected = [(first, "Ann", "a", moments[0]), (first, "Ann", "b", moments[0])]
+    expected += [(second, "Bob Bø", file, moments[1]) for file in sorted(ODD)]
     assert [tuple(line.values()) for line in lines(root)] == expected
     assert [*lines(root)[0]] == ["commit", "author", "file", "at"]
 
@@ -94,12 +94,12 @@ def test_a_landing_goes_on_where_the_last_one_ended(tmp_path: Path) -> None:
     repository.commit("a", "b", "c")
     repository.commit("d")
     paths = land(repository.folder, root, files=3)
-    before = lines(root)
+    lines_before = lines(root)
     assert land(repository.folder, root, files=3) == []
     repository.commit("e")
     further = land(repository.folder, root, files=1)
     assert [info.path for info in open_store(root).list("landing/")] == paths + further
-    assert [line["file"] for line in lines(root)] == [*(line["file"] for line in before), "e"]
+    assert [line["file"] for line in lines(root)] == [*(line["file"] for line in lines_before), "e"]
 
 
 def test_a_landing_that_was_cut_off_is_finished_before_the_next(tmp_path: Path) -> None:
@@ -108,12 +108,12 @@ def test_a_landing_that_was_cut_off_is_finished_before_the_next(tmp_path: Path) 
     paths = land(repository.folder, root, files=4)
     whole = lines(root)
     store = open_store(root)
-    kept = store.stat(paths[0])
+    kept_info = store.stat(paths[0])
     for path in paths[2:]:
         store.delete(path)
     repository.commit("e")
     assert land(repository.folder, root, files=1)[:2] == paths[2:]
-    assert store.stat(paths[0]) == kept
+    assert store.stat(paths[0]) == kept_info
     assert lines(root)[:4] == whole
     assert lines(root)[4]["file"] == "e"
 
@@ -123,12 +123,12 @@ def test_a_history_that_was_rewritten_is_refused(tmp_path: Path) -> None:
     repository.commit("a")
     repository.commit("b")
     land(repository.folder, root)
-    landed = lines(root)
+    landed_lines = lines(root)
     repository.git("reset", "--quiet", "--hard", "HEAD~1")
     repository.commit("c")
     with pytest.raises(FixDataError, match=r"1 commits that were landed are not part of .* land under another root"):
         land(repository.folder, root)
-    assert lines(root) == landed
+    assert lines(root) == landed_lines
 
 
 def test_authors_can_be_digits_and_an_address_has_the_same_ones(tmp_path: Path) -> None:

@@ -26,21 +26,28 @@ WAY = [Edge(f"v{n:02}", f"v{n + 1:02}", 1, 1) for n in range(8)]
 
 
 def test_a_loop_gets_a_name_while_something_is_in_flight(executor: Executed, tmp_path: Path) -> None:
-    named, whole = tmp_path / "named", tmp_path / "whole"
-    for root in (named, whole):
+    named_root, whole = tmp_path / "named", tmp_path / "whole"
+    for root in (named_root, whole):
         root.mkdir()
         land(root, 0, [*WAY, Edge("x", "y", 1, 60)])  # the watermark is far ahead of what is in flight
         executor.run(WITHOUT, root.as_uri(), max_epochs=3, publish=False)
         assert line(catalog_of(root, "ways"))[-1].tables["inflight"]
     executor.run(WITHOUT, whole.as_uri(), publish=False)
-    executor.run(NAMED, named.as_uri(), publish=False)
+    executor.run(NAMED, named_root.as_uri(), publish=False)
     epochs = len(line(catalog_of(whole, "ways")))
-    assert epochs == len(line(catalog_of(named, "ways"))) > 8
-    (alone,) = NAMED.by_output.values()
-    found, expected = panes(alone, named, "main", epochs, "far"), panes(WITHOUT, whole, "main", epochs)
-    assert found == expected
+    assert epochs == len(line(catalog_of(named_root, "ways"))) > 8
+    (own_pipeline,) = NAMED.by_output.values()
+    found_panes, expected = (
+        panes(own_pipeline, named_root, "main", epochs, "far"),
+        panes(WITHOUT, whole, "main", epochs),
+    )
+    assert found_panes == expected
     on_time = [
-        epoch for epoch, windows in enumerate(found) for rows in windows.values() for row in rows if row[4] == "ON_TIME"
+        epoch
+        for epoch, windows in enumerate(found_panes)
+        for rows in windows.values()
+        for row in rows
+        if row[4] == "ON_TIME"
     ]
     assert {*on_time} == {epochs - 1}
-    check_catalog(open_store(named.as_uri()), "ways")
+    check_catalog(open_store(named_root.as_uri()), "ways")

@@ -29,14 +29,14 @@ def ways(mended: Path) -> hr.Pipeline:
         where=hr.GlobalWindows(),
         when=hr.Repeatedly(hr.AfterCount(1)),
     )
-    asked = {"where": hr.GlobalWindows(), "when": hr.Repeatedly(hr.AfterCount(1)), "how": hr.retracting()}
+    common_parts = {"where": hr.GlobalWindows(), "when": hr.Repeatedly(hr.AfterCount(1)), "how": hr.retracting()}
     return hr.Pipeline(
         "ways",
         links("100s"),
         outputs={
-            "far": hr.Output(key=["a", "b"], loop=LOOPS["paths"].over(1), then=[total], **asked),
-            "edges": hr.Output(key="a", what={"edges": hr.count()}, **asked),
-            "lengths": hr.Output(of="far", what={"least": col("total").min()}, **asked),
+            "far": hr.Output(key=["a", "b"], loop=LOOPS["paths"].over(1), then=[total], **common_parts),
+            "edges": hr.Output(key="a", what={"edges": hr.count()}, **common_parts),
+            "lengths": hr.Output(of="far", what={"least": col("total").min()}, **common_parts),
         },
         executor="local",
     )
@@ -49,33 +49,33 @@ def land_file(root: Path, number: int) -> None:
 
 @on_both
 def test_a_loop_that_is_parked_catches_up_with_what_was_in_flight(executor: Executed, tmp_path: Path) -> None:
-    mended, root, whole = tmp_path / "mended", tmp_path / "root", tmp_path / "whole"
-    made = ways(mended)
-    for at in (root, whole):
-        at.mkdir()
-    mended.touch()
+    mended_path, root, whole = tmp_path / "mended", tmp_path / "root", tmp_path / "whole"
+    definition = ways(mended_path)
+    for folder in (root, whole):
+        folder.mkdir()
+    mended_path.touch()
     for number in range(AFTER):
         land_file(whole, number)
-    LOCAL.run(made, whole.as_uri(), publish=False)
-    mended.unlink()
+    LOCAL.run(definition, whole.as_uri(), publish=False)
+    mended_path.unlink()
 
     for number in range(BEFORE):
         land_file(root, number)
-    broken = executor.run(made, root.as_uri(), publish=False)
+    broken_result = executor.run(definition, root.as_uri(), publish=False)
     head = line(catalog_of(root, "ways"))[-1]
-    assert [*broken.epochs] == [*range(BEFORE)]  # none only to deliver what nobody takes
+    assert [*broken_result.epochs] == [*range(BEFORE)]  # none only to deliver what nobody takes
     assert head.tables["far/inflight"]
     assert head.progress["outputs"]["far"]["epoch"] == FAILS_AT - 1
-    mended.touch()
+    mended_path.touch()
     for number in range(BEFORE, AFTER):
         land_file(root, number)
-    executor.run(made, root.as_uri(), publish=False)
+    executor.run(definition, root.as_uri(), publish=False)
 
     ends = [line(catalog_of(at, "ways"))[-1] for at in (root, whole)]
     assert [end.epoch for end in ends] == [ends[1].epoch] * 2
     assert not ends[0].tables.get("far/inflight")
-    for output, alone in made.by_output.items():
-        found, expected = (panes(alone, at, "main", ends[1].epoch + 1, output) for at in (root, whole))
-        assert found == expected, output
+    for output, own_pipeline in definition.by_output.items():
+        found_panes, expected = (panes(own_pipeline, at, "main", ends[1].epoch + 1, output) for at in (root, whole))
+        assert found_panes == expected, output
     assert sum(map(len, expected)) > AFTER
     check_catalog(open_store(root.as_uri()), "ways")

@@ -29,8 +29,8 @@ def place(pane: Pane) -> tuple[int | None, Any]:
 
 def current(results: Sequence[EpochResult]) -> dict[tuple[int | None, Any], Any]:
     """The newest value of each vertex of each window."""
-    folded = fold_current(pane for result in results for pane in result.panes)
-    return {place(pane): pane.values[0] for pane in folded.values()}
+    folded_panes = fold_current(pane for result in results for pane in result.panes)
+    return {place(pane): pane.values[0] for pane in folded_panes.values()}
 
 
 def shown(result: EpochResult) -> list[str]:
@@ -48,20 +48,20 @@ def shown(result: EpochResult) -> list[str]:
 def test_each_epoch_with_nothing_in_flight_shows_the_answer(
     name: str, width: int | None, cut: Cut, rounds: int | None
 ) -> None:
-    known = LOOPS[name]
+    known_loop = LOOPS[name]
     where = hr.GlobalWindows() if width is None else hr.FixedWindows(f"{width}s")
-    run = PipelineRun(pipeline(known.over(rounds), where=where, input=links("100s")))
+    run = PipelineRun(pipeline(known_loop.over(rounds), where=where, input=links("100s")))
     results: list[EpochResult] = []
     so_far: list[Edge] = []
     for epoch, edges in zip(epochs(cut), cut.epochs, strict=True):
         results.append(run.run(epoch))
         so_far += edges
         if not results[-1].in_flight:
-            assert current(results) == answers(known, so_far, width)
+            assert current(results) == answers(known_loop, so_far, width)
     while results[-1].in_flight:
         results.append(run.run(Epoch(Instant(100 * SECOND))))
         assert results[-1].panes
-    assert current(results) == answers(known, so_far, width)
+    assert current(results) == answers(known_loop, so_far, width)
     assert not run.run(Epoch(Instant(200 * SECOND))).panes
 
 
@@ -69,15 +69,17 @@ def test_each_epoch_with_nothing_in_flight_shows_the_answer(
 @given(cut=cuts(times=35), rounds=ROUNDS)
 @settings(examples(40))
 def test_the_end_of_the_input_leaves_nothing_in_flight(name: str, cut: Cut, rounds: int | None) -> None:
-    known = LOOPS[name]
-    made = pipeline(known.over(rounds), where=hr.FixedWindows("10s"), when=hr.AfterWatermark(), input=links("100s"))
+    known_loop = LOOPS[name]
+    definition = pipeline(
+        known_loop.over(rounds), where=hr.FixedWindows("10s"), when=hr.AfterWatermark(), input=links("100s")
+    )
     given_all = [edge for edges in cut.epochs for edge in edges]
-    whole = run_pipeline(made, [Epoch(Instant(0), [*map(record, given_all)], is_last=True)])
-    *before, last = epochs(cut)
-    parts = run_pipeline(made, [*before, Epoch(last.processing_time, last.records, is_last=True)])
+    whole = run_pipeline(definition, [Epoch(Instant(0), [*map(record, given_all)], is_last=True)])
+    *epochs_before, last = epochs(cut)
+    parts = run_pipeline(definition, [*epochs_before, Epoch(last.processing_time, last.records, is_last=True)])
     for results in (whole, parts):
         assert not results[-1].in_flight
-        assert current(results) == answers(known, given_all, 10)
+        assert current(results) == answers(known_loop, given_all, 10)
         panes = [pane for result in results for pane in result.panes]
         assert {(pane.timing, pane.is_retraction, pane.is_last) for pane in panes} <= {(Timing.ON_TIME, False, True)}
 
@@ -85,13 +87,13 @@ def test_the_end_of_the_input_leaves_nothing_in_flight(name: str, cut: Cut, roun
 @given(scenarios())
 @settings(examples(150))
 def test_readers_never_see_a_value_get_worse_nor_one_of_the_wrong_edges(scenario: Scenario) -> None:
-    made = scenario.pipeline
-    assert made.loop is not None
-    if made.then:
+    definition = scenario.pipeline
+    assert definition.loop is not None
+    if definition.then:
         return
-    is_better = (lambda one, other: one < other) if made.loop.keeps_least else (lambda one, other: one > other)
+    is_better = (lambda one, other: one < other) if definition.loop.keeps_least else (lambda one, other: one > other)
     newest: dict[Any, Pane] = {}
-    for result in run_pipeline(made, scenario.epochs):
+    for result in run_pipeline(definition, scenario.epochs):
         for pane in result.panes:
             at = (pane.key, pane.window)
             if pane.is_retraction:
@@ -103,14 +105,14 @@ def test_readers_never_see_a_value_get_worse_nor_one_of_the_wrong_edges(scenario
 
 def test_a_window_is_not_on_time_while_something_is_in_flight() -> None:
     path = [Edge("a", "b", 1, 1), Edge("b", "c", 1, 2)]
-    made = pipeline(
+    definition = pipeline(
         hr.Loop(start=col("vertex"), step=col("value"), combine="least", rounds=2),
         where=hr.FixedWindows("10s"),
         when=hr.on_update(),
         how=hr.retracting("5s"),
     )
     first, second, third = run_pipeline(
-        made,
+        definition,
         [
             Epoch(Instant(0), [record(edge) for edge in [*path, Edge("x", "y", 1, 40)]]),
             Epoch(Instant(1)),
@@ -130,10 +132,10 @@ def test_a_window_is_not_on_time_while_something_is_in_flight() -> None:
 
 
 def test_an_edge_behind_the_watermark_counts_until_its_window_expires() -> None:
-    made = pipeline(
+    definition = pipeline(
         LOOPS["components"].over(1), where=hr.FixedWindows("10s"), when=hr.on_update(), how=hr.retracting("20s")
     )
-    run = PipelineRun(made)
+    run = PipelineRun(definition)
     run.run(Epoch(Instant(0), [record(Edge("b", "c", 0, 1)), record(Edge("x", "y", 0, 25))]))
     run.run(Epoch(Instant(1)))
     late = run.run(Epoch(Instant(2), [record(Edge("a", "b", 0, 2))]))
@@ -141,26 +143,26 @@ def test_an_edge_behind_the_watermark_counts_until_its_window_expires() -> None:
     assert run.run(Epoch(Instant(3), [record(Edge("x", "y", 0, 60))])).output_watermarks == (25 * SECOND,)
     last = run.run(Epoch(Instant(4)))
     assert shown(last)[:2] == ["-c b ON_TIME", "c a LATE"]
-    dropped = run.run(Epoch(Instant(5), [record(Edge("0", "a", 0, 2))]))
-    assert [(drop.element.key[:2], drop.cause) for drop in dropped.drops] == [(("0", "a"), DropCause.LATE)]
+    dropped_result = run.run(Epoch(Instant(5), [record(Edge("0", "a", 0, 2))]))
+    assert [(drop.element.key[:2], drop.cause) for drop in dropped_result.drops] == [(("0", "a"), DropCause.LATE)]
 
 
-@pytest.mark.parametrize(("horizon", "dropped"), [("1s", 1), ("1m", 0)])
-def test_duplicates_are_told_by_the_watermark_of_the_source(horizon: str, dropped: int) -> None:
+@pytest.mark.parametrize(("horizon", "dropped_record"), [("1s", 1), ("1m", 0)])
+def test_duplicates_are_told_by_the_watermark_of_the_source(horizon: str, dropped_record: int) -> None:
     """What is in flight keeps the window open, and no id longer."""
-    made = pipeline(
+    definition = pipeline(
         LOOPS["components"].over(1),
         where=hr.FixedWindows("10s"),
         deduplicate=hr.Deduplicate(hr.concat(col("a"), col("b")), horizon),
     )
     way = [record(Edge(a, b, 0, 1)) for a, b in ("ab", "bc", "cd")]
     _, second = run_pipeline(
-        made,
+        definition,
         [Epoch(Instant(0), [*way, record(Edge("x", "y", 0, 40))]), Epoch(Instant(1), [record(Edge("0", "a", 0, 2))])],
     )
     assert second.watermark == 10 * SECOND - 1
-    assert [drop.cause for drop in second.drops] == [DropCause.LATE] * dropped
-    assert ("0 0 EARLY" in shown(second)) != bool(dropped)
+    assert [drop.cause for drop in second.drops] == [DropCause.LATE] * dropped_record
+    assert ("0 0 EARLY" in shown(second)) != bool(dropped_record)
 
 
 def test_edges_that_no_loop_can_go_over_are_dead_letters_and_say_nothing() -> None:
@@ -171,7 +173,7 @@ def test_edges_that_no_loop_can_go_over_are_dead_letters_and_say_nothing() -> No
         record(Edge("v00", "b", 2, 1)),
     ]
     (result,) = run_pipeline(pipeline(LOOPS["paths"].over()), [Epoch(Instant(0), rows)])
-    assert [rejected.column for rejected in result.rejected] == [
+    assert [rejection.column for rejection in result.rejected] == [
         "the step of the loop descends: weight",
         "the step of the loop is null: weight",
         "b",

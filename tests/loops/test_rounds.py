@@ -43,8 +43,8 @@ def _paths(edges: Sequence[Given]) -> Mapping[str, Any]:
 
 
 def _reached(edges: Sequence[Given]) -> Mapping[str, Any]:
-    there = reached(((edge.a, edge.b) for edge in edges), [BEGIN])
-    return {vertex: vertex in there for edge in edges for vertex in (edge.a, edge.b)}
+    reached_vertices = reached(((edge.a, edge.b) for edge in edges), [BEGIN])
+    return {vertex: vertex in reached_vertices for edge in edges for vertex in (edge.a, edge.b)}
 
 
 LOOPS: Mapping[str, tuple[Functions, bool, Callable[[Sequence[Given]], Mapping[str, Any]]]] = {
@@ -69,14 +69,14 @@ def test_an_epoch_with_nothing_in_flight_has_the_answer(
     functions, both_ways, answer = LOOPS[name]
     graph, given_so_far = Graph(functions), list[Given]()
     for given_now, edges in zip(cut.epochs, epochs(cut, both_ways=both_ways), strict=True):
-        before = dict(graph.values)
-        changed = graph.epoch(edges, rounds)
+        values_before = dict(graph.values)
+        changed_values = graph.epoch(edges, rounds)
         given_so_far += given_now
         expected = answer(given_so_far)
-        assert graph.values == {**before, **changed}
+        assert graph.values == {**values_before, **changed_values}
         if not graph.in_flight:
             assert graph.values == expected
-        _check_between(graph, before, expected)
+        _check_between(graph, values_before, expected)
         if data.draw(st.booleans(), label="crash"):  # all that is left is what a snapshot has of it
             graph = Graph(functions, deepcopy(graph.edges), dict(graph.values), dict(graph.in_flight))
     while graph.in_flight:
@@ -101,15 +101,15 @@ def _check_between(graph: Graph, before: Mapping[str, Any], expected: Mapping[st
 @settings(examples(60))
 def test_with_no_bound_nothing_is_ever_in_flight_and_the_cuts_do_not_show(name: str, cut: Cut, rounds: int) -> None:
     functions, both_ways, _ = LOOPS[name]
-    whole, cut_up, bounded = Graph(functions), Graph(functions), Graph(functions)
+    whole, cut_up, bounded_graph = Graph(functions), Graph(functions), Graph(functions)
     for edges in epochs(cut, both_ways=both_ways):
         cut_up.epoch(edges, None)
         assert not cut_up.in_flight
-        bounded.epoch(edges, rounds)
+        bounded_graph.epoch(edges, rounds)
     whole.epoch([edge for edges in epochs(cut, both_ways=both_ways) for edge in edges], None)
-    while bounded.in_flight:
-        bounded.epoch([], rounds)
-    assert whole.values == cut_up.values == bounded.values
+    while bounded_graph.in_flight:
+        bounded_graph.epoch([], rounds)
+    assert whole.values == cut_up.values == bounded_graph.values
 
 
 def test_a_round_is_a_step_along_all_edges() -> None:

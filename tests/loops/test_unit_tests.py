@@ -18,11 +18,11 @@ def pane(vertex: str, value: int, timing: str, **more: Any) -> dict[str, Any]:
 
 
 def test_steps_of_a_unit_test_are_epochs_of_a_loop() -> None:
-    made = pipeline(
+    definition = pipeline(
         LOOPS["paths"].over(1), where=hr.FixedWindows("10s"), when=hr.AfterWatermark(early=hr.AfterCount(1))
     )
     result = run(
-        made,
+        definition,
         [
             rows(edge("v00", "b", 1, 1), edge("b", "c", 1, 2)),
             watermark("1970-01-01T00:00:40Z"),
