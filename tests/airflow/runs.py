@@ -19,15 +19,17 @@ CALM = {**SELDOM, "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120"}
 
 def wait_for_success(api: AirflowApi, dag_id: str, run_id: str, seconds: float) -> EndedRun:
     """The run, ended well; fails with the states of its tasks and the logs of those that failed."""
-    ended = api.wait_for_run(dag_id, run_id, seconds)
-    failed = [task for task, state in ended.tasks.items() if state == "failed"]
-    assert ended.state == "success", (ended, {task: api.log(dag_id, run_id, task) for task in failed})
-    return ended
+    ended_run = api.wait_for_run(dag_id, run_id, seconds)
+    failed_tasks = [task for task, state in ended_run.tasks.items() if state == "failed"]
+    assert ended_run.state == "success", (ended_run, {task: api.log(dag_id, run_id, task) for task in failed_tasks})
+    return ended_run
 
 
 def first_run(api: AirflowApi, dag_id: str, seconds: float) -> str:
     """The id of the first run of a DAG, which begins by itself."""
-    patient = Retrying(stop=stop_after_delay(seconds), wait=wait_fixed(0.5), retry=retry_if_result(lambda so: not so))
+    patient = Retrying(
+        stop=stop_after_delay(seconds), wait=wait_fixed(0.5), retry=retry_if_result(lambda state: not state)
+    )
     return str(patient(lambda: api.runs(dag_id))[0]["dag_run_id"])
 
 
@@ -38,10 +40,12 @@ def wait_until_asked(airflow: LocalAirflow, dag_id: str, run_id: str, task_id: s
     worker for the end of the next, which it has not started yet ("the task instance's state attribute is queued").
     """
     log = airflow.home / "logs" / "scheduler.log"
-    gone = f"TaskInstance Finished: dag_id={dag_id}, task_id={task_id}, run_id={run_id},"
+    finished_line = f"TaskInstance Finished: dag_id={dag_id}, task_id={task_id}, run_id={run_id},"
 
     def asked() -> bool:
-        return airflow.api.task_state(dag_id, run_id, task_id) == "awaiting_input" and gone in log.read_text()
+        return airflow.api.task_state(dag_id, run_id, task_id) == "awaiting_input" and finished_line in log.read_text()
 
-    patient = Retrying(stop=stop_after_delay(_SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(lambda so: not so))
+    patient = Retrying(
+        stop=stop_after_delay(_SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(lambda state: not state)
+    )
     patient(asked)

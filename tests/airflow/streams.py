@@ -58,9 +58,9 @@ class Streams:
     def connections(self) -> dict[str, str]:
         """Airflow's: ``stream`` and ``refused``."""
         host, port = self.broker.with_password.split(":")
-        reached = {"conn_type": "kafka", "host": host, "port": int(port), "login": USER}
+        reaching_fields = {"conn_type": "kafka", "host": host, "port": int(port), "login": USER}
         return {
-            f"AIRFLOW_CONN_{name}": json.dumps(reached | {"password": password})
+            f"AIRFLOW_CONN_{name}": json.dumps(reaching_fields | {"password": password})
             for name, password in (("STREAM", PASSWORD), ("REFUSED", self.wrong))
         }
 
@@ -85,8 +85,8 @@ class Streams:
         api.pause(deliver, is_paused=False)
         self._check(api, f"headrace_{_READ}_process", {"process": "success"})
         self._check(api, f"headrace_{_NEVER_READ}_process", {"process": "failed"})
-        delivered = dict(zip(self._sinks, ("success", "failed"), strict=True))
-        self._check(api, deliver, delivered, first_run(api, deliver, _SECONDS))
+        delivered_states = dict(zip(self._sinks, ("success", "failed"), strict=True))
+        self._check(api, deliver, delivered_states, first_run(api, deliver, _SECONDS))
 
     @property
     def _sinks(self) -> tuple[str, str]:
@@ -95,10 +95,10 @@ class Streams:
     @staticmethod
     def _check(api: AirflowApi, dag_id: str, tasks: Mapping[str, str], run_id: str | None = None) -> None:
         api.wait_for_dag(dag_id, _SECONDS)
-        ended = api.wait_for_run(dag_id, run_id or api.trigger(dag_id), _SECONDS)
+        ended_run = api.wait_for_run(dag_id, run_id or api.trigger(dag_id), _SECONDS)
         for task, state in tasks.items():
-            log = "\n".join(api.log(dag_id, ended.run_id, task))
-            assert ended.tasks[task] == state, log
+            log = "\n".join(api.log(dag_id, ended_run.run_id, task))
+            assert ended_run.tasks[task] == state, log
             assert ("HEADRACE_CONN_REFUSED right" in log) == (state == "failed"), log
 
 

@@ -169,7 +169,7 @@ def write_shop(folder: Path) -> Path:
 
 def python(script: str, home: Path, environment: Mapping[str, str]) -> Any:
     """What ``script`` prints as JSON on its last line, run with an Airflow of its own in ``home``."""
-    done = subprocess.run(
+    completed_process = subprocess.run(
         [sys.executable, "-c", script],
         env={**os.environ, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False", **environment},
         capture_output=True,
@@ -177,5 +177,5 @@ def python(script: str, home: Path, environment: Mapping[str, str]) -> Any:
         check=False,
         timeout=300,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    assert completed_process.returncode == 0, completed_process.stderr[-4000:]
+    return json.loads(completed_process.stdout.splitlines()[-1])

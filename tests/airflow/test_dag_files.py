@@ -71,15 +71,15 @@ class Shared:
 
 def where(parsed: Any) -> dict[str, str]:
     """The file that has each DAG; each is in one."""
-    places = [(dag, file) for file, found in parsed["files"].items() for dag in found["dags"]]
+    places = [(dag, file) for file, parsed_file in parsed["files"].items() for dag in parsed_file["dags"]]
     assert max(Counter(dag for dag, _ in places).values()) == 1
     return dict(places)
 
 
 def test_files_share_the_dags_of_pipelines_and_a_further_one_takes_its_share(tmp_path: Path) -> None:
-    shared = Shared(tmp_path)
-    alone, three, four = shared.parse(), shared.parse("_2", "_3"), shared.parse("_4")
-    one, few, more = where(alone), where(three), where(four)
+    shared_folder = Shared(tmp_path)
+    first_parse, three, four = shared_folder.parse(), shared_folder.parse("_2", "_3"), shared_folder.parse("_4")
+    one, few, more = where(first_parse), where(three), where(four)
     assert set(one) == set(few) == set(more)
     assert {*one.values()} == {"headrace_pipelines"}
     assert {*few.values()} == {"headrace_pipelines", "headrace_pipelines_2", "headrace_pipelines_3"}
@@ -87,28 +87,30 @@ def test_files_share_the_dags_of_pipelines_and_a_further_one_takes_its_share(tmp
     for name in PIPELINES:  # a pipeline's DAGs are together
         assert len({few[f"headrace_{name}_{family}"] for family in ("process", "recover", "backfill")}) == 1
     assert few["headrace_release"] == few["headrace_maintain-daily"] == "headrace_pipelines"
-    assert alone["choice"] == three["choice"] == four["choice"]
+    assert first_parse["choice"] == three["choice"] == four["choice"]
     assert {*PIPELINES} <= {*three["choice"]}
-    assert not any(found["errors"] for parsed in (alone, three, four) for found in parsed["files"].values())
+    assert not any(
+        parsed_file["errors"] for parse in (first_parse, three, four) for parsed_file in parse["files"].values()
+    )
 
 
 def test_a_file_loads_pipelines_that_it_has_and_what_nobody_knows(tmp_path: Path) -> None:
-    shared = Shared(tmp_path)
-    shared.parse("_2", "_3")
-    parsed = shared.parse()
-    unusable, doubled = {"often"}, {"p5", "zz_again"}
-    for file, found in parsed["files"].items():
-        own = {dag.split("_", 1)[1].removesuffix("_process") for dag in found["dags"] if dag.endswith("_process")}
+    shared_folder = Shared(tmp_path)
+    shared_folder.parse("_2", "_3")
+    parsed_files = shared_folder.parse()
+    unusable, doubled_names = {"often"}, {"p5", "zz_again"}
+    for file, parsed_file in parsed_files["files"].items():
+        own = {dag.split("_", 1)[1].removesuffix("_process") for dag in parsed_file["dags"] if dag.endswith("_process")}
         if file == "headrace_pipelines":
-            assert {*PIPELINES} <= {*found["loaded"]}
+            assert {*PIPELINES} <= {*parsed_file["loaded"]}
         else:
-            assert {*found["loaded"]} - doubled == own - doubled | unusable
+            assert {*parsed_file["loaded"]} - doubled_names == own - doubled_names | unusable
 
 
 def test_pipelines_with_the_same_form_do_not_look_for_executors_each(tmp_path: Path) -> None:
-    parsed = Shared(tmp_path).parse()
-    pipelines = sum(dag.endswith("_process") for dag in where(parsed))
-    assert parsed["asked"] < 2 * pipelines
+    parsed_files = Shared(tmp_path).parse()
+    pipelines = sum(dag.endswith("_process") for dag in where(parsed_files))
+    assert parsed_files["asked"] < 2 * pipelines
 
 
 def test_a_task_finds_its_dag_in_each_of_the_files(tmp_path: Path) -> None:
@@ -117,11 +119,11 @@ def test_a_task_finds_its_dag_in_each_of_the_files(tmp_path: Path) -> None:
 
 
 def test_copies_beside_a_file_that_does_not_share_are_refused(tmp_path: Path) -> None:
-    shared = Shared(tmp_path)
-    shared.parse("_2")
-    alone = (REPOSITORY / "dags" / "headrace_pipelines.py").read_text().replace("(__file__)", "()")
-    (shared.dags / "headrace_pipelines.py").write_text(alone)
-    parsed = python(PARSE.format(dags=str(shared.dags)), shared.home, shared.environment)
-    assert {*where(parsed).values()} == {"headrace_pipelines"}
-    (error,) = parsed["files"]["headrace_pipelines_2"]["errors"]
+    shared_folder = Shared(tmp_path)
+    shared_folder.parse("_2")
+    own_text = (REPOSITORY / "dags" / "headrace_pipelines.py").read_text().replace("(__file__)", "()")
+    (shared_folder.dags / "headrace_pipelines.py").write_text(own_text)
+    parsed_answer = python(PARSE.format(dags=str(shared_folder.dags)), shared_folder.home, shared_folder.environment)
+    assert {*where(parsed_answer).values()} == {"headrace_pipelines"}
+    (error,) = parsed_answer["files"]["headrace_pipelines_2"]["errors"]
     assert "headrace_pipelines.py has the DAGs of all pipelines: write asked_for(__file__) in it" in error

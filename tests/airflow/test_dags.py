@@ -116,8 +116,8 @@ def test_parsing_imports_no_engine(parsed: Any) -> None:
 
 
 def test_parsing_looks_for_entry_points_once_in_each_place_whatever_the_number_of_pipelines(parsed: Any) -> None:
-    looked, places = parsed["looked"]
-    assert looked <= places + 2, "each place once; folders on the path may come and change meanwhile"
+    places_looked_at, places = parsed["looked"]
+    assert places_looked_at <= places + 2, "each place once; folders on the path may come and change meanwhile"
 
 
 def test_tasks_do_not_copy_the_form_of_their_dag(parsed: Any) -> None:
@@ -139,19 +139,19 @@ def test_a_task_builds_its_own_dag_and_does_not_wait_for_the_files_of_others(tmp
     write_pipeline(tmp_path, "clicks", options="retention=hr.Retention()")
     write_pipeline(tmp_path, "other")
     write_pipeline(tmp_path, "wrong").write_text("# wrong\nraise ZeroDivisionError('a mistake of mine')\n")
-    asked = str(tmp_path / "asked")
-    (tmp_path / "a_block.py").write_text(f"import time\nopen({asked!r}, 'w').close()\ntime.sleep(300)\n")
+    answer_path = str(tmp_path / "asked")
+    (tmp_path / "a_block.py").write_text(f"import time\nopen({answer_path!r}, 'w').close()\ntime.sleep(300)\n")
     ours = [f"headrace_clicks_{family}" for family in ("process", "recover", "backfill")]
     ours.append("headrace_maintain-daily")
     others = ["reports", "headrace_clicks_nothing", "headrace_process"]
     environment = {"HEADRACE_PIPELINES": str(tmp_path), "HEADRACE_IMPORT_LIMIT": "2s"}
-    script = PARSE_FOR.format(ids=[*ours, *others, "headrace_wrong_process"], asked=asked)
-    found = python(script, tmp_path / "airflow", environment)
-    assert [found[dag_id]["dags"] for dag_id in ours] == [[dag_id] for dag_id in ours]
-    assert [found[dag_id]["errors"] for dag_id in [*ours, *others]] == [{}] * 7
-    assert not any(found[dag_id]["asked"] for dag_id in ours)
-    assert [found[dag_id]["dags"] for dag_id in others] == [[]] * 3
-    (error,) = found["headrace_wrong_process"]["errors"].values()
+    script = PARSE_FOR.format(ids=[*ours, *others, "headrace_wrong_process"], asked=answer_path)
+    found_answer = python(script, tmp_path / "airflow", environment)
+    assert [found_answer[dag_id]["dags"] for dag_id in ours] == [[dag_id] for dag_id in ours]
+    assert [found_answer[dag_id]["errors"] for dag_id in [*ours, *others]] == [{}] * 7
+    assert not any(found_answer[dag_id]["asked"] for dag_id in ours)
+    assert [found_answer[dag_id]["dags"] for dag_id in others] == [[]] * 3
+    (error,) = found_answer["headrace_wrong_process"]["errors"].values()
     assert "there is no pipeline 'wrong'" in error
     assert "wrong.py:2: ZeroDivisionError: a mistake of mine" in error
 
@@ -168,8 +168,8 @@ def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed: Any) -> None:
     schedules = {name: dag["schedule"] for name, dag in parsed["dags"].items() if dag["schedule"]}
     nightly = {"headrace_corrected_backfill": "0 3 * * *", "headrace_maintain-daily": "@daily"}
     assert schedules == {"headrace_clicks_process": "@hourly", **nightly}
-    scheduled = {name for name, dag in parsed["dags"].items() if "scheduled" in dag["run_types"]}
-    assert scheduled == schedules.keys()
+    scheduled_dags = {name for name, dag in parsed["dags"].items() if "scheduled" in dag["run_types"]}
+    assert scheduled_dags == schedules.keys()
 
 
 @pytest.mark.parametrize(
@@ -229,11 +229,11 @@ def test_a_pipeline_that_waits_for_signals_can_be_given_them_in_the_form(parsed:
 
 
 def test_the_form_offers_every_executor_and_names_the_pipelines_own(parsed: Any) -> None:
-    offered = {name: dag["executor"] for name, dag in of_pipelines(parsed).items() if dag["executor"]}
-    assert all(offer["enum"] == [None, "spark", "local", "auto"] for offer in offered.values())
-    shown = {name: offer["values_display"]["None"] for name, offer in offered.items()}
-    assert shown["headrace_clicks_process"] == "as the pipeline says (spark)"
-    assert shown["headrace_awaiting_recover"] == "as the pipeline says (local)"
+    offered_executors = {name: dag["executor"] for name, dag in of_pipelines(parsed).items() if dag["executor"]}
+    assert all(offer["enum"] == [None, "spark", "local", "auto"] for offer in offered_executors.values())
+    shown_values = {name: offer["values_display"]["None"] for name, offer in offered_executors.items()}
+    assert shown_values["headrace_clicks_process"] == "as the pipeline says (spark)"
+    assert shown_values["headrace_awaiting_recover"] == "as the pipeline says (local)"
 
 
 def test_who_writes_main_holds_the_pool(parsed: Any) -> None:
@@ -257,8 +257,8 @@ def test_every_task_is_retried_but_one_that_would_delete_what_it_has_just_marked
 
 
 def test_the_form_of_a_backfill_promotes_as_the_pipeline_says(parsed: Any) -> None:
-    said = {name: parsed["dags"][f"headrace_{name}_backfill"]["defaults"] for name in ("clicks", "corrected")}
-    assert {name: (form["promote"], form["patch"]) for name, form in said.items()} == {
+    defaults = {name: parsed["dags"][f"headrace_{name}_backfill"]["defaults"] for name in ("clicks", "corrected")}
+    assert {name: (form["promote"], form["patch"]) for name, form in defaults.items()} == {
         "clicks": ("at once", False), "corrected": ("at once", True),
     }  # fmt: skip
 
@@ -266,13 +266,13 @@ def test_the_form_of_a_backfill_promotes_as_the_pipeline_says(parsed: Any) -> No
 def test_what_a_task_imports_is_there_in_the_process_that_it_is_forked_from(tmp_path: Path) -> None:
     write_pipeline(tmp_path, "clicks")
     environment = {"HEADRACE_PIPELINES": str(tmp_path), "PYTHONPATH": str(REPOSITORY / "plugins")}
-    forked, served = (
+    forked_answer, served_answer = (
         python(IMPORTED_AFTER.format(command=command), tmp_path / command, environment)
         for command in ("scheduler", "api-server")
     )
-    assert forked == {"dags": ["headrace_clicks_process"], "heavy": [], "of headrace": []}
-    assert served["dags"] == forked["dags"]
-    assert "headrace_airflow.families.own" in served["of headrace"], "nothing is forked from an API server"
+    assert forked_answer == {"dags": ["headrace_clicks_process"], "heavy": [], "of headrace": []}
+    assert served_answer["dags"] == forked_answer["dags"]
+    assert "headrace_airflow.families.own" in served_answer["of headrace"], "nothing is forked from an API server"
 
 
 def test_retentions_of_one_schedule_share_a_dag(parsed: Any) -> None:
@@ -328,10 +328,10 @@ def test_a_pipelines_file_that_goes_after_it_was_parsed_takes_no_other_dags_alon
         "PYTHONPATH": str(REPOSITORY / "plugins"),
         "GONE": str(files / "goes.py"),
     }
-    stored = python(STORED_LATER.format(dags=str(REPOSITORY / "dags")), tmp_path / "home", environment)
-    assert (stored["stale"], stored["errors"]) == ([], [])
-    assert "clicks per minute" in stored["codes"]["headrace_clicks_process"]
-    assert f"{files / 'goes.py'} is gone" in stored["codes"]["headrace_goes_process"]
+    stored_answer = python(STORED_LATER.format(dags=str(REPOSITORY / "dags")), tmp_path / "home", environment)
+    assert (stored_answer["stale"], stored_answer["errors"]) == ([], [])
+    assert "clicks per minute" in stored_answer["codes"]["headrace_clicks_process"]
+    assert f"{files / 'goes.py'} is gone" in stored_answer["codes"]["headrace_goes_process"]
 
 
 RENDERED = """
@@ -364,13 +364,15 @@ def test_rendered_templates_show_what_the_form_asked_for_and_no_nulls(tmp_path: 
         "AWS_SECRET_ACCESS_KEY": "of-the-worker",
         "AIRFLOW_CONN_MY_SPARK": "spark://ada:of-the-connection@master:7077",
     }
-    shown = python(RENDERED, tmp_path / "home", environment)
-    assert shown["untouched"] == [{"asked": "branch: main\n", "env_vars": {"TZ": "UTC"}}] * 2
-    asked = {name: shown[name]["asked"].splitlines() for name in ("filled", "backfill", "recover", "nothing")}
-    assert asked == {
+    shown_answer = python(RENDERED, tmp_path / "home", environment)
+    assert shown_answer["untouched"] == [{"asked": "branch: main\n", "env_vars": {"TZ": "UTC"}}] * 2
+    requested_lines = {
+        name: shown_answer[name]["asked"].splitlines() for name in ("filled", "backfill", "recover", "nothing")
+    }
+    assert requested_lines == {
         "filled": ["max_epochs: 3", "branch: {{ 7 * 7 }}", "full_sweep: True"],
         "backfill": ["from: 2026-11-01", "promote: at once"],
         "recover": ["snapshot: published", "when: when approved"],
         "nothing": ["nothing but what the pipeline says"],
     }
-    assert "of-the" not in str(shown)
+    assert "of-the" not in str(shown_answer)

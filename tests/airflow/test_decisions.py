@@ -205,39 +205,41 @@ def decided(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder: Path = tmp_path_factory.mktemp("decisions")
     (folder / "pipelines").mkdir()
     for name, most in (("clicks", None), ("orders", 1)):
-        kept = ", retention=hr.Retention(schedule=None)" if name == "orders" else ""
-        write_pipeline(folder / "pipelines", name, options='executor="local"' + kept, most=most)
+        retention_text = ", retention=hr.Retention(schedule=None)" if name == "orders" else ""
+        write_pipeline(folder / "pipelines", name, options='executor="local"' + retention_text, most=most)
     environment = {"HEADRACE_ROOT": (folder / "root").as_uri(), "HEADRACE_PIPELINES": str(folder / "pipelines")}
-    found = python(SCRIPT, folder / "home", environment)
-    return {**found["answers"], "first": found["first"]}
+    found_answer = python(SCRIPT, folder / "home", environment)
+    return {**found_answer["answers"], "first": found_answer["first"]}
 
 
 def test_a_release_of_what_readers_see_says_so_and_ends_well(decided: Any) -> None:
-    found, first = decided["release again"], decided["release"]
-    seen = first["entry"]["refs"]["published"]
-    assert found["xcom"]["said"] == [f"published already: readers see {seen} since an earlier entry of the log"]
-    assert found["entry"] == first["entry"]
-    assert found["events"] == []
+    second_answer, first = decided["release again"], decided["release"]
+    seen_snapshot = first["entry"]["refs"]["published"]
+    assert second_answer["xcom"]["said"] == [
+        f"published already: readers see {seen_snapshot} since an earlier entry of the log"
+    ]
+    assert second_answer["entry"] == first["entry"]
+    assert second_answer["events"] == []
 
 
 def test_a_release_is_recorded_with_its_reason_and_announced(decided: Any) -> None:
-    found = decided["release"]
-    assert found["entry"]["kind"] == "release"
-    assert found["entry"]["message"] == f"seen with finance ({found['by']})"
-    assert found["events"] == [["headrace_orders", found["xcom"]["published"]]]
+    answer = decided["release"]
+    assert answer["entry"]["kind"] == "release"
+    assert answer["entry"]["message"] == f"seen with finance ({answer['by']})"
+    assert answer["events"] == [["headrace_orders", answer["xcom"]["published"]]]
 
 
 def test_a_misspelt_field_does_nothing(decided: Any) -> None:
-    found = decided["misspelt"]
-    assert "snapshot" in found["message"].partition("did you mean")[2]
-    assert found["entry"]["kind"] != "release"
+    answer = decided["misspelt"]
+    assert "snapshot" in answer["message"].partition("did you mean")[2]
+    assert answer["entry"]["kind"] != "release"
 
 
 def test_a_rehearsed_rollback_moves_nothing_and_says_what_it_would(decided: Any) -> None:
-    found = decided["rollback rehearsed"]
-    assert found["entry"]["kind"] == "publish"
-    assert [line for line in found["xcom"]["said"] if line.startswith("main would move from")]
-    assert not found["events"]
+    answer = decided["rollback rehearsed"]
+    assert answer["entry"]["kind"] == "publish"
+    assert [line for line in answer["xcom"]["said"] if line.startswith("main would move from")]
+    assert not answer["events"]
 
 
 def test_a_tag_a_fork_and_a_drop_are_entries_of_the_log(decided: Any) -> None:
@@ -248,11 +250,11 @@ def test_a_tag_a_fork_and_a_drop_are_entries_of_the_log(decided: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["fork", "tag", "drop", "replay", "promote"])
 def test_a_decision_without_a_reason_is_made_and_warns_that_one_will_be_required(decided: Any, kind: str) -> None:
-    found = decided[f"{kind} without a reason"]
-    assert [line for line in found["xcom"]["said"] if "From 0.4.0 on its form requires one" in line]
-    assert "From 0.4.0 on its form requires one" in found["warned"]
+    answer = decided[f"{kind} without a reason"]
+    assert [line for line in answer["xcom"]["said"] if "From 0.4.0 on its form requires one" in line]
+    assert "From 0.4.0 on its form requires one" in answer["warned"]
     if kind != "replay":  # which leaves no entry
-        assert f"no reason given ({found['by']})" in found["entry"]["message"]
+        assert f"no reason given ({answer['by']})" in answer["entry"]["message"]
 
 
 @pytest.mark.parametrize("kind", ["release", "tag", "rollback", "drop"])
@@ -262,11 +264,13 @@ def test_a_decision_with_a_reason_warns_of_nothing(decided: Any, kind: str) -> N
 
 @pytest.mark.parametrize("kind", ["release", "tag", "fork", "drop", "rollback"])
 def test_a_decision_that_an_earlier_try_has_made_is_made_once(decided: Any, kind: str) -> None:
-    once, again = decided[kind], decided[kind]["again"]
-    (line,) = again["xcom"]["said"]
-    assert line.startswith(f"done by an earlier try of this run: entry {once['entry']['number']} of the log (")
-    assert again["entry"] == once["entry"], "nothing moved"
-    assert again["events"] == once["events"], "the earlier try may have ended before Airflow had its event"
+    first_answer, second_answer = decided[kind], decided[kind]["again"]
+    (line,) = second_answer["xcom"]["said"]
+    assert line.startswith(f"done by an earlier try of this run: entry {first_answer['entry']['number']} of the log (")
+    assert second_answer["entry"] == first_answer["entry"], "nothing moved"
+    assert second_answer["events"] == first_answer["events"], (
+        "the earlier try may have ended before Airflow had its event"
+    )
 
 
 def test_dead_letters_land_again(decided: Any) -> None:
@@ -281,9 +285,9 @@ def test_all_pipelines_are_looked_after_and_nothing_expires_that_nobody_asked_fo
     assert all(said[-1] == "nothing is missing" for said in ours.values())
     assert decided["maintain"]["clicks"][0].startswith("nothing expires: it has no retention")
     assert "are deleted" in decided["maintain"]["orders"][0]
-    ((name, said),) = decided["maintain one"].items()
+    ((name, answer),) = decided["maintain one"].items()
     assert name == "clicks"
-    assert "would be marked for the next run" in said[0]
+    assert "would be marked for the next run" in answer[0]
 
 
 @pytest.mark.parametrize(
@@ -299,38 +303,40 @@ def test_a_form_that_makes_no_sense_looks_after_nothing(decided: Any, how: str, 
 
 
 def test_pipelines_are_looked_after_in_a_process_of_its_own_whose_memory_is_limited(decided: Any) -> None:
-    said = decided["maintain in little memory"]
-    assert said.startswith("config.local_memory: ")
-    assert "look after one pipeline at a time" in said
+    answer = decided["maintain in little memory"]
+    assert answer.startswith("config.local_memory: ")
+    assert "look after one pipeline at a time" in answer
 
 
 def test_a_promotion_is_rehearsed_as_a_table_and_names_who_approved_it(decided: Any) -> None:
     assert decided["rehearse"]["xcom"].startswith("It would make branch")
-    found = decided["promote"]
-    assert found["entry"]["message"] == f"promoted again: late files ({found['by']}), approved by bob"
-    assert found["events"] == [["headrace_clicks", found["xcom"]["published"]]]
+    answer = decided["promote"]
+    assert answer["entry"]["message"] == f"promoted again: late files ({answer['by']}), approved by bob"
+    assert answer["events"] == [["headrace_clicks", answer["xcom"]["published"]]]
 
 
 def test_nothing_is_promoted_that_nobody_has_approved(decided: Any) -> None:
-    found = decided["promote unapproved"]
-    assert found["message"].startswith("config.not_approved: ")
-    assert found["entry"]["kind"] != "promote"
+    answer = decided["promote unapproved"]
+    assert answer["message"].startswith("config.not_approved: ")
+    assert answer["entry"]["kind"] != "promote"
 
 
 @pytest.mark.parametrize("how", ["promote", "backfill"])
-@pytest.mark.parametrize(("seen", "why"), [("outdated", "rehearsal_outdated"), ("unseen", "not_rehearsed")])
-def test_no_branch_is_promoted_but_the_one_that_was_shown(decided: Any, how: str, seen: str, why: str) -> None:
-    found = decided[f"{how} {seen}"]
-    assert found["message"].startswith(f"config.{why}: ")
-    assert found["entry"]["kind"] != "promote"
+@pytest.mark.parametrize(("seen_state", "why"), [("outdated", "rehearsal_outdated"), ("unseen", "not_rehearsed")])
+def test_no_branch_is_promoted_but_the_one_that_was_shown(decided: Any, how: str, seen_state: str, why: str) -> None:
+    answer = decided[f"{how} {seen_state}"]
+    assert answer["message"].startswith(f"config.{why}: ")
+    assert answer["entry"]["kind"] != "promote"
 
 
 def test_a_promotion_whose_tasks_are_cleared_asks_nobody_and_stays_as_it_is(decided: Any) -> None:
-    rehearsed, asked, again = (decided[f"{task} after it"] for task in ("rehearse", "approve", "promote"))
-    assert rehearsed["xcom"].startswith("done by an earlier try of this run: entry ")
-    assert asked["xcom"] is None
-    assert again["entry"] == decided["promote"]["entry"]
-    assert again["events"] == decided["promote"]["events"]
+    rehearsed_answer, requested_answer, second_answer = (
+        decided[f"{task} after it"] for task in ("rehearse", "approve", "promote")
+    )
+    assert rehearsed_answer["xcom"].startswith("done by an earlier try of this run: entry ")
+    assert requested_answer["xcom"] is None
+    assert second_answer["entry"] == decided["promote"]["entry"]
+    assert second_answer["events"] == decided["promote"]["events"]
 
 
 def test_a_promotion_that_would_be_refused_asks_nobody(decided: Any) -> None:
@@ -338,39 +344,39 @@ def test_a_promotion_that_would_be_refused_asks_nobody(decided: Any) -> None:
 
 
 def test_a_patch_whose_task_was_killed_is_published_by_the_next_try_and_made_once(decided: Any) -> None:
-    found, commit = decided["patch"], decided["patch's commit"]
-    assert commit["message"].endswith(f", a patch by branch complete: old clicks ({found['by']})")
-    assert found["entry"]["kind"] == "publish"
-    assert found["events"] == [["headrace_clicks", commit["refs"]["main"]]]
-    assert decided["patch again"]["entry"] == found["entry"]
+    answer, commit = decided["patch"], decided["patch's commit"]
+    assert commit["message"].endswith(f", a patch by branch complete: old clicks ({answer['by']})")
+    assert answer["entry"]["kind"] == "publish"
+    assert answer["events"] == [["headrace_clicks", commit["refs"]["main"]]]
+    assert decided["patch again"]["entry"] == answer["entry"]
 
 
 @pytest.mark.parametrize("how", ["backfill", "patching"])
 def test_a_backfill_waits_for_a_person_who_has_seen_what_changes(decided: Any, how: str) -> None:
-    found = decided[how]
-    assert found["asked"]["raised"] == "TaskAwaitingInput"
-    assert found["asked"]["shown"].startswith(
+    answer = decided[how]
+    assert answer["asked"]["raised"] == "TaskAwaitingInput"
+    assert answer["asked"]["shown"].startswith(
         {"backfill": "It would make branch", "patching": "It would replace rows"}[how]
     )
-    assert "Before that the branch catches up" in found["asked"]["shown"]
-    assert found["refused"]["message"].startswith("config.not_approved: ")
-    assert found["refused"]["entry"] == found["asked"]["entry"], "nothing moved"
-    by = f"a mistake ({found['approved']['by']}), approved by bob"
+    assert "Before that the branch catches up" in answer["asked"]["shown"]
+    assert answer["refused"]["message"].startswith("config.not_approved: ")
+    assert answer["refused"]["entry"] == answer["asked"]["entry"], "nothing moved"
+    approvals = f"a mistake ({answer['approved']['by']}), approved by bob"
     if how == "backfill":
-        assert found["approved"]["entry"]["message"] == f"promoted whole: {by}"
+        assert answer["approved"]["entry"]["message"] == f"promoted whole: {approvals}"
     else:
         (commit,) = decided["patched"]
-        assert commit["message"].endswith(f"a patch by branch rows: {by}")
-    assert found["approved"]["events"] == [["headrace_clicks", found["approved"]["entry"]["refs"]["published"]]]
+        assert commit["message"].endswith(f"a patch by branch rows: {approvals}")
+    assert answer["approved"]["events"] == [["headrace_clicks", answer["approved"]["entry"]["refs"]["published"]]]
 
 
 @pytest.mark.parametrize("how", ["backfill", "patching"])
 def test_a_backfill_whose_tasks_are_cleared_asks_nobody_and_stays_as_it_is(decided: Any, how: str) -> None:
-    found = decided[how]
-    asked, again = found["again"]
-    assert (asked["xcom"], asked["shown"]) == (None, "")
-    assert again["entry"] == found["approved"]["entry"]
-    assert again["events"] == found["approved"]["events"]
+    answer = decided[how]
+    requested_answer, second_answer = answer["again"]
+    assert (requested_answer["xcom"], requested_answer["shown"]) == (None, "")
+    assert second_answer["entry"] == answer["approved"]["entry"]
+    assert second_answer["events"] == answer["approved"]["events"]
 
 
 def test_a_backfill_may_ask_nobody_or_leave_its_branch(decided: Any) -> None:
@@ -386,7 +392,7 @@ def test_the_form_says_how_long_a_branch_stays_that_nobody_promotes(decided: Any
 
 
 def test_a_rollback_moves_what_readers_see_and_announces_it(decided: Any) -> None:
-    found = decided["rollback"]
-    assert found["entry"]["message"] == f"a wrong file ({found['by']})"
-    assert found["events"] == [["headrace_clicks", decided["first"]]]
+    answer = decided["rollback"]
+    assert answer["entry"]["message"] == f"a wrong file ({answer['by']})"
+    assert answer["events"] == [["headrace_clicks", decided["first"]]]
     assert "raised" in decided["rollback again"]

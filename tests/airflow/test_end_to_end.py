@@ -136,29 +136,29 @@ def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirfl
 
 def test_a_failing_run_says_why_and_a_person_may_mark_it_as_successful(airflow: LocalAirflow) -> None:
     land(open_store(airflow.root), "strict", "a.jsonl", range(3), "this is no JSON")
-    ended = run(airflow.api, "headrace_strict_process")
-    assert (ended.state, ended.tasks["process"]) == ("failed", "failed")
-    text = log(airflow.api, ended, "process")
+    ended_run = run(airflow.api, "headrace_strict_process")
+    assert (ended_run.state, ended_run.tasks["process"]) == ("failed", "failed")
+    text = log(airflow.api, ended_run, "process")
     assert "TypedTaskError: data" in text
     assert "Retry policy decision" in text, "it failed at once"
     assert "max_rejected" in text
 
-    airflow.api.mark(ended.dag_id, ended.run_id, "process", "success")
-    marked = airflow.api.wait_for_run(ended.dag_id, ended.run_id, _RUN_SECONDS)
-    assert marked.tasks == {
+    airflow.api.mark(ended_run.dag_id, ended_run.run_id, "process", "success")
+    marked_run = airflow.api.wait_for_run(ended_run.dag_id, ended_run.run_id, _RUN_SECONDS)
+    assert marked_run.tasks == {
         "preconditions": "success", "process": "success", "audit": "success", "publish": "skipped",
-    }, log(airflow.api, marked, "publish")  # fmt: skip
+    }, log(airflow.api, marked_run, "publish")  # fmt: skip
 
 
 def test_a_failed_audit_names_the_expectation_and_publishes_nothing(airflow: LocalAirflow) -> None:
     land(open_store(airflow.root), "modest", "a.jsonl", range(3))
     land(open_store(airflow.root), "modest", "b.jsonl", range(3))
-    ended = run(airflow.api, "headrace_modest_process")
-    assert ended.tasks == {
+    ended_run = run(airflow.api, "headrace_modest_process")
+    assert ended_run.tasks == {
         "preconditions": "success", "process": "success", "audit": "failed", "publish": "upstream_failed",
     }  # fmt: skip
-    assert "executor local: auto: " in log(airflow.api, ended, "process")
-    text = log(airflow.api, ended, "audit")
+    assert "executor local: auto: " in log(airflow.api, ended_run, "process")
+    text = log(airflow.api, ended_run, "audit")
     assert "FAILED: expect_column_values_to_be_between" in text
     assert 'user="' in text  # which rows
     assert text.count("headrace_airflow/") <= _OWN_FRAMES, text
@@ -166,7 +166,7 @@ def test_a_failed_audit_names_the_expectation_and_publishes_nothing(airflow: Loc
     page = f"{airflow.url}/dags/headrace_modest_process/plugin/headrace_dag?view=quality"
     assert last == f"What failed, and what can be done about it: {page}"
     assert text.rstrip().endswith(f"::endgroup::\n{last}\n::endgroup::"), "nothing folds it"
-    assert airflow.api.asset_events(ended.dag_id, ended.run_id) == []
+    assert airflow.api.asset_events(ended_run.dag_id, ended_run.run_id) == []
 
 
 def test_recover_and_backfill(airflow: LocalAirflow) -> None:
@@ -175,18 +175,18 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
     assert (oldest.epoch, newest.epoch) == (0, 1)
 
     going_back: dict[str, object] = {"snapshot": oldest.snapshot_id, "when": "at once", "reason": "a test"}
-    recovered = run(airflow.api, "headrace_clicks_recover", {**going_back, **LOCAL})
-    assert recovered.state == "success", log(airflow.api, recovered, "recover")
-    (event,) = airflow.api.asset_events(recovered.dag_id, recovered.run_id)
+    recovered_run = run(airflow.api, "headrace_clicks_recover", {**going_back, **LOCAL})
+    assert recovered_run.state == "success", log(airflow.api, recovered_run, "recover")
+    (event,) = airflow.api.asset_events(recovered_run.dag_id, recovered_run.run_id)
     assert event["epoch"] == 1
     assert event["snapshot"] not in {oldest.snapshot_id, newest.snapshot_id}
     assert event["watermark"] == newest.progress["watermark"]
     assert event["counts"]["input_files"] == 1  # what readers got beyond the snapshot, to which they went back
 
-    backfilled = run(airflow.api, "headrace_clicks_backfill")
-    assert backfilled.state == "success", log(airflow.api, backfilled, "replay")
-    assert _SPARK in log(airflow.api, backfilled, "replay")
-    (cut_over,) = airflow.api.asset_events(backfilled.dag_id, backfilled.run_id)
+    backfilled_run = run(airflow.api, "headrace_clicks_backfill")
+    assert backfilled_run.state == "success", log(airflow.api, backfilled_run, "replay")
+    assert _SPARK in log(airflow.api, backfilled_run, "replay")
+    (cut_over,) = airflow.api.asset_events(backfilled_run.dag_id, backfilled_run.run_id)
     assert cut_over["snapshot"] != event["snapshot"]
     assert cut_over["watermark"] == event["watermark"]
     assert cut_over["counts"]["input_files"] == 2
@@ -206,24 +206,28 @@ def test_damage_that_readers_see_starts_one_recovery_which_asks_and_then_mends_i
         (Path(airflow.root.removeprefix("file://")) / path).write_bytes(b"damaged")
 
     land(store, "damaged", "2.jsonl", range(20, 30))
-    failed = [run(airflow.api, "headrace_damaged_process") for _ in range(2)]
-    assert [one.state for one in failed] == ["failed", "failed"]
-    assert "restore.below_published" in log(airflow.api, failed[0], "process")
+    failed_run = [run(airflow.api, "headrace_damaged_process") for _ in range(2)]
+    assert [one.state for one in failed_run] == ["failed", "failed"]
+    assert "restore.below_published" in log(airflow.api, failed_run[0], "process")
     recovery, run_id = "headrace_damaged_recover", f"broken__{newest.snapshot_id}"
-    assert f"started run {run_id} of {recovery}, back to {oldest.snapshot_id}" in log(airflow.api, failed[0], "process")
-    assert f"run {run_id} of {recovery} was started for this snapshot before" in log(airflow.api, failed[1], "process")
+    assert f"started run {run_id} of {recovery}, back to {oldest.snapshot_id}" in log(
+        airflow.api, failed_run[0], "process"
+    )
+    assert f"run {run_id} of {recovery} was started for this snapshot before" in log(
+        airflow.api, failed_run[1], "process"
+    )
     assert [one["dag_run_id"] for one in airflow.api.runs(recovery)] == [run_id]
 
     wait_until_asked(airflow, recovery, run_id, "approve")
     assert catalog.head().refs["published"] == newest.snapshot_id, "nothing moves before somebody approves"
     assert "readers lose 1 epoch with " in "\n".join(airflow.api.log(recovery, run_id, "approve"))
     airflow.api.approve(recovery, run_id, "approve")
-    recovered = wait_for_success(airflow.api, recovery, run_id, _RUN_SECONDS)
-    assert recovered.tasks["publish"] == "success"
+    recovered_run = wait_for_success(airflow.api, recovery, run_id, _RUN_SECONDS)
+    assert recovered_run.tasks["publish"] == "success"
     manifest = catalog.manifest(catalog.head().refs["published"])
     assert manifest.progress["watermark"] == "2026-11-20T00:28:00Z", "all three files are in what readers see"
     rollback = next(entry for entry in catalog.entries() if entry.kind == "rollback")
-    assert f"restore.below_published in {failed[0].dag_id}/" in rollback.message
+    assert f"restore.below_published in {failed_run[0].dag_id}/" in rollback.message
     assert rollback.message.endswith("approved by admin")
 
 
@@ -234,8 +238,8 @@ def test_a_run_that_a_person_ends_is_gone_with_all_that_it_started(airflow: Loca
     assert [is_alive(pid) for pid in pids] == [True, True]
     airflow.api.mark("headrace_waiting_process", run_id, "process", "failed")
     until(lambda: not any(map(is_alive, pids)))
-    ended = airflow.api.wait_for_run("headrace_waiting_process", run_id, _RUN_SECONDS)
-    assert ended.tasks["process"] == "failed"
+    ended_run = airflow.api.wait_for_run("headrace_waiting_process", run_id, _RUN_SECONDS)
+    assert ended_run.tasks["process"] == "failed"
 
 
 @pytest.fixture(scope="module")
@@ -263,28 +267,28 @@ def newcomer(pipelines: Path) -> None:
 @pytest.mark.usefixtures("killed", "newcomer")  # Airflow needs a minute to see that, in which others can be tested
 def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) -> None:
     catalog = hr.open(airflow.root)["modest"].catalog
-    released = catalog.head().refs["main"]
-    catalog.release(released, "ada: the expectation was too narrow")
-    ended = run(airflow.api, "headrace_modest_process")
-    assert ended.state == "success", log(airflow.api, ended, "publish")
-    (event,) = airflow.api.asset_events(ended.dag_id, ended.run_id)
-    assert (event["snapshot"], event["counts"]["input_files"]) == (released, 2)
+    released_snapshot = catalog.head().refs["main"]
+    catalog.release(released_snapshot, "ada: the expectation was too narrow")
+    ended_run = run(airflow.api, "headrace_modest_process")
+    assert ended_run.state == "success", log(airflow.api, ended_run, "publish")
+    (event,) = airflow.api.asset_events(ended_run.dag_id, ended_run.run_id)
+    assert (event["snapshot"], event["counts"]["input_files"]) == (released_snapshot, 2)
 
 
 @pytest.mark.usefixtures("newcomer")
 def test_a_pipeline_that_comes_while_airflow_is_up_runs(airflow: LocalAirflow) -> None:
     land(open_store(airflow.root), "newcomer", "a.jsonl", range(3))
-    ended = run(airflow.api, "headrace_newcomer_process", LOCAL)
-    assert ended.state == "success", log(airflow.api, ended, "process")
-    assert "audit of (the beginning, " in log(airflow.api, ended, "audit")
+    ended_run = run(airflow.api, "headrace_newcomer_process", LOCAL)
+    assert ended_run.state == "success", log(airflow.api, ended_run, "process")
+    assert "audit of (the beginning, " in log(airflow.api, ended_run, "audit")
     assert airflow.api.pools()["headrace_newcomer"] == 1
 
 
 def test_a_form_that_names_a_flag_as_branch_is_refused(airflow: LocalAirflow) -> None:
-    with pytest.raises(httpx.HTTPStatusError) as refused:
+    with pytest.raises(httpx.HTTPStatusError) as refusal:
         airflow.api.trigger("headrace_clicks_process", {"branch": "--full-sweep"})
-    assert refused.value.response.is_client_error
-    assert "--full-sweep" in refused.value.response.text
+    assert refusal.value.response.is_client_error
+    assert "--full-sweep" in refusal.value.response.text
 
 
 def test_nobody_gets_in_without_a_password_or_beyond_a_role(airflow: LocalAirflow) -> None:
@@ -306,9 +310,13 @@ def test_nobody_gets_in_without_a_password_or_beyond_a_role(airflow: LocalAirflo
 
 @pytest.mark.parametrize("path", ["/", "/auth/token", "/api/v2/monitor/health", "/execution/health/ping"])
 def test_a_request_under_a_foreign_name_is_refused(airflow: LocalAirflow, path: str) -> None:
-    for host, refused in ((f"127.0.0.1:{airflow.port}", False), ("rebound.example", True), ("127.0.0.1.nip.io", True)):
+    for host, is_refused in (
+        (f"127.0.0.1:{airflow.port}", False),
+        ("rebound.example", True),
+        ("127.0.0.1.nip.io", True),
+    ):
         answer = httpx.get(f"{airflow.url}{path}", headers={"Host": host}, timeout=60)
-        assert (answer.text == "Invalid host header") is refused, (host, answer)
+        assert (answer.text == "Invalid host header") is is_refused, (host, answer)
 
 
 def test_a_run_whose_worker_was_killed_is_not_running_for_long(
@@ -337,9 +345,9 @@ def test_all_listen_on_loopback_alone_and_stopping_leaves_no_process_behind_a_sc
     land(open_store(airflow.root), "clicks", "d.jsonl", range(30, 40))
     airflow.api.trigger("headrace_clicks_process")
     a_driver_runs()
-    found = {address for process in family() for address in listening(process)}
-    assert len(found) > 3  # the API server, and three of the driver
-    assert {address for address in found if not ipaddress.ip_address(address.split()[0]).is_loopback} == set()
+    addresses = {address for process in family() for address in listening(process)}
+    assert len(addresses) > 3  # the API server, and three of the driver
+    assert {address for address in addresses if not ipaddress.ip_address(address.split()[0]).is_loopback} == set()
     state = running(airflow.home)
     assert state is not None
     assert state.url == airflow.url

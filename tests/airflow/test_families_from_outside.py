@@ -49,10 +49,10 @@ def parsed(tmp_path: Path, pyproject: str) -> Any:
 
 
 def test_each_pipeline_has_a_dag_of_a_family_from_outside(tmp_path: Path) -> None:
-    found = parsed(tmp_path, (OUTSIDE / "pyproject.toml").read_text())
-    assert found["dags"] == sorted([*OWN, "headrace_clicks_size_report"])
-    assert (found["errors"], found["alone"], found["size"]) == ([], ["headrace_clicks_size_report"], 5)
-    assert found["executors"] == [
+    answer = parsed(tmp_path, (OUTSIDE / "pyproject.toml").read_text())
+    assert answer["dags"] == sorted([*OWN, "headrace_clicks_size_report"])
+    assert (answer["errors"], answer["alone"], answer["size"]) == ([], ["headrace_clicks_size_report"], 5)
+    assert answer["executors"] == [
         [None, "spark", "local", "announced", "auto"],
         "announced: a process on Acme's computers",
     ]
@@ -62,8 +62,8 @@ def test_a_family_that_cannot_be_loaded_is_an_import_error_and_takes_no_dag_with
     pyproject = (
         '[project]\nname = "torn"\nversion = "2"\n[project.entry-points."headrace.dag_families"]\nlost = "no.module:X"'
     )
-    found = parsed(tmp_path, pyproject)
-    assert found["dags"] == OWN
-    (error,) = found["errors"]
+    parsed_dags = parsed(tmp_path, pyproject)
+    assert parsed_dags["dags"] == OWN
+    (error,) = parsed_dags["errors"]
     assert "BrokenEntryPointError: the DAG family 'lost' cannot be loaded" in error
     assert "torn 2" in error

@@ -81,14 +81,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, text in (("hangs", _HANGS), ("grows", _GROWS), ("dies", _DIES)):
         (folder / name).mkdir()
         (folder / name / "code.py").write_text(text)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("SEEN", str(folder / "by_the_test"))
-        (registered,) = in_file(pipelines / "clicks.py")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEEN", str(folder / "by_the_test"))
+        (registered_pipeline,) = in_file(pipelines / "clicks.py")
     root = (folder / "root").as_uri()
     for minute in range(3):
         line = json.dumps({"user": "ada", "at": f"2026-11-20T00:0{minute}:00Z"})
         open_store(root).write(f"landing/clicks/{minute}.jsonl", f"{line}\n".encode())
-    hr.open(root, create=True)[registered.pipeline].run(files_per_epoch=1)
+    hr.open(root, create=True)[registered_pipeline.pipeline].run(files_per_epoch=1)
     return folder
 
 
@@ -106,44 +106,44 @@ def explain(folder: Path, forks: ForkServer) -> Explain:
     def explained(
         files: str = "pipelines", *, pipeline: str = "clicks", window: str = "", **variables: str
     ) -> dict[str, Any]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-        environment = {**kept, "SEEN": str(folder / "seen"), "HEADRACE_IMPORT_LIMIT": "0s", **variables}
+        kept_variables = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        environment = {**kept_variables, "SEEN": str(folder / "seen"), "HEADRACE_IMPORT_LIMIT": "0s", **variables}
         root = Root("", (folder / "root").as_uri(), PipelineFolders((folder / files,)))
-        opened: Any = SimpleNamespace(root=root, environment=environment)
-        return ask_for_explanation(forks, opened, (pipeline, ""), "ada", window)
+        opened_root: Any = SimpleNamespace(root=root, environment=environment)
+        return ask_for_explanation(forks, opened_root, (pipeline, ""), "ada", window)
 
     return explained
 
 
 def _seen(folder: Path) -> dict[str, Any]:
-    seen: dict[str, Any] = json.loads((folder / "seen").read_text())
-    return seen
+    seen_fields: dict[str, Any] = json.loads((folder / "seen").read_text())
+    return seen_fields
 
 
 def test_each_question_has_a_process_of_its_own_out_of_one_that_stays(folder: Path, explain: Explain) -> None:
-    first, seen = explain(), _seen(folder)
+    first, seen_request = explain(), _seen(folder)
     second, seen_again = explain(), _seen(folder)
     assert first == second
     assert first["lines"][0].startswith("clicks at snapshot")
-    assert seen["parent"] == seen_again["parent"] != os.getpid()
-    assert seen["pid"] != seen_again["pid"]
+    assert seen_request["parent"] == seen_again["parent"] != os.getpid()
+    assert seen_request["pid"] != seen_again["pid"]
 
 
 def test_code_of_users_has_the_keys_of_its_root_and_nothing_of_the_server(folder: Path, explain: Explain) -> None:
     explain(AWS_ACCESS_KEY_ID="of-the-root", AIRFLOW__CORE__FERNET_KEY="secret")
-    seen = _seen(folder)
-    assert seen["environment"]["AWS_ACCESS_KEY_ID"] == "of-the-root"
-    assert not [name for name in seen["environment"] if name.startswith("AIRFLOW")]
-    assert "AT_THE_START" not in seen["environment"]
-    assert "of-the-root" not in seen["begun_with"]
-    assert not can_confine() or "NoNewPrivs:\t1" in seen["status"]  # confined, as test_isolation tests it
+    seen_request = _seen(folder)
+    assert seen_request["environment"]["AWS_ACCESS_KEY_ID"] == "of-the-root"
+    assert not [name for name in seen_request["environment"] if name.startswith("AIRFLOW")]
+    assert "AT_THE_START" not in seen_request["environment"]
+    assert "of-the-root" not in seen_request["begun_with"]
+    assert not can_confine() or "NoNewPrivs:\t1" in seen_request["status"]  # confined, as test_isolation tests it
 
 
 def test_a_process_that_hangs_is_ended_with_all_that_it_has_started(folder: Path, explain: Explain) -> None:
     with pytest.raises(NoAnswerError, match="was ended after 15 s"):
         explain("hangs")
-    own, _, started = map(int, (folder / "seen").read_text().split())
-    _wait_until(lambda: not (_runs(own) or _runs(started)))
+    own, _, process_starts = map(int, (folder / "seen").read_text().split())
+    _wait_until(lambda: not (_runs(own) or _runs(process_starts)))
     assert explain()["lines"]
 
 
@@ -166,10 +166,10 @@ def test_what_is_wrong_with_a_question_is_said(explain: Explain) -> None:
 
 def test_a_server_that_was_killed_is_started_again(folder: Path, explain: Explain) -> None:
     explain()
-    killed = _seen(folder)["parent"]
-    os.kill(killed, signal.SIGKILL)
+    killed_process = _seen(folder)["parent"]
+    os.kill(killed_process, signal.SIGKILL)
     assert explain()["lines"]
-    assert _seen(folder)["parent"] != killed
+    assert _seen(folder)["parent"] != killed_process
 
 
 _ASKS = """
@@ -196,8 +196,8 @@ def test_nothing_outlives_the_process_that_asked(folder: Path) -> None:
     _wait_until(lambda: left.exists() and len(left.read_text().split()) == 3)
     asking.kill()
     asking.wait()
-    own, server, started = map(int, left.read_text().split())
-    _wait_until(lambda: not (_runs(own) or _runs(server) or _runs(started)))
+    own, server, process_starts = map(int, left.read_text().split())
+    _wait_until(lambda: not (_runs(own) or _runs(server) or _runs(process_starts)))
 
 
 _IMPORTS = """
@@ -218,14 +218,16 @@ def test_a_fork_imports_nothing_but_the_pipeline(folder: Path) -> None:
     question = json.dumps(
         {**root, "environment": environment, "pipeline": "clicks", "output": "", "key": "ada", "window": ""}
     )
-    done = subprocess.run([sys.executable, "-c", _IMPORTS], input=question, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    completed_process = subprocess.run(
+        [sys.executable, "-c", _IMPORTS], input=question, capture_output=True, text=True, check=True
+    )
+    assert completed_process.stdout.splitlines()[-1] == "[]"
 
 
 def _wait_until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + 60
+    deadline = time.monotonic() + 60
     while not is_so():
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
@@ -240,13 +242,19 @@ def test_what_says_how_a_store_is_reached_is_shown_in_no_text_and_given_to_no_co
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a store of another package, too."""
-    outside = Path(__file__).parents[1] / "additions" / "outside"
-    installed((outside / "pyproject.toml").read_text(), tmp_path / "site")
-    for folder in (outside, tmp_path / "site"):
+    outside_path = Path(__file__).parents[1] / "additions" / "outside"
+    installed((outside_path / "pyproject.toml").read_text(), tmp_path / "site")
+    for folder in (outside_path, tmp_path / "site"):
         monkeypatch.syspath_prepend(str(folder))
     open_store(f"memdir://{tmp_path}/store")
     monkeypatch.setenv("MEMDIR_KEY", "planted-secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
     assert redact_secrets("no planted-secret, no another-secret") == "no <MEMDIR_KEY>, no <AWS_SECRET_ACCESS_KEY>"
-    given = {"MEMDIR_KEY": "k", "AWS_REGION": "r", "HEADRACE_S3_ENDPOINT": "e", "AIRFLOW_HOME": "h", "LANG": "C"}
-    assert variables_of_users(given) == {"LANG": "C"}
+    given_variables = {
+        "MEMDIR_KEY": "k",
+        "AWS_REGION": "r",
+        "HEADRACE_S3_ENDPOINT": "e",
+        "AIRFLOW_HOME": "h",
+        "LANG": "C",
+    }
+    assert variables_of_users(given_variables) == {"LANG": "C"}

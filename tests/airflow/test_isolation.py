@@ -62,14 +62,16 @@ def test_a_confined_process_reads_nothing_of_others(folder: Path) -> None:
     with subprocess.Popen(["sleep", "600"], env={**os.environ, "SECRET": "4711"}, user=_USER, group=_GROUP) as other:
         try:
             command = [sys.executable, "-c", READS, str(other.pid), str(folder), str(_USER)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            completed_process = subprocess.run(command, capture_output=True, text=True, check=False)
         finally:
             other.kill()
-    assert done.stdout.splitlines() == ["True True", "refused refused", "True", "['file'] 1"], done.stderr
+    assert completed_process.stdout.splitlines() == ["True True", "refused refused", "True", "['file'] 1"], (
+        completed_process.stderr
+    )
 
 
 def test_all_ways_of_giving_a_secret_are_left_out() -> None:
-    kept = {"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "x", "AIRFLOW__DATABASE__SQL_ALCHEMY_POOL_SIZE": "5"}
+    kept_variables = {"PATH": "/bin", "AWS_SECRET_ACCESS_KEY": "x", "AIRFLOW__DATABASE__SQL_ALCHEMY_POOL_SIZE": "5"}
     secret = {
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "x",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN_ASYNC": "x",
@@ -78,7 +80,7 @@ def test_all_ways_of_giving_a_secret_are_left_out() -> None:
         "AIRFLOW__CORE__FERNET_KEY_SECRET": "x",
         "AIRFLOW__API_AUTH__JWT_SECRET": "x",
     }
-    assert processes.without_secrets({**kept, **secret}) == kept
+    assert processes.without_secrets({**kept_variables, **secret}) == kept_variables
 
 
 @pytest.mark.slow  # it imports Airflow

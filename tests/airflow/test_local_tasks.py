@@ -157,8 +157,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("local")
     write_pipeline(folder, "quick", options='executor="auto", retention=hr.Retention(keep_last=1)', most=None)
     write_pipeline(folder, "checked", options='executor="auto"')
-    told = 'airflow=hr.airflow(on_failure="tests.airflow.subprocesses:failed")'
-    write_pipeline(folder, "lost", options=f'executor="local", retention=hr.Retention(), {told}', most=None)
+    airflow_text = 'airflow=hr.airflow(on_failure="tests.airflow.subprocesses:failed")'
+    write_pipeline(folder, "lost", options=f'executor="local", retention=hr.Retention(), {airflow_text}', most=None)
     write_pipeline(folder, "nightly", options=NIGHTLY, most=None)
     write_pipeline(folder, "early", options=NIGHTLY, most=None)
     write_pipeline(folder, "large", options='executor="auto"', most=None)
@@ -186,9 +186,9 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
             "AIRFLOW__METRICS__STATSD_PORT": str(server.getsockname()[1]),
             "AIRFLOW__METRICS__STATSD_INFLUXDB_ENABLED": "True",  # tags after the name
         }
-        told = python(STORY, folder / "airflow", environment)
+        airflow_text = python(STORY, folder / "airflow", environment)
         server.setblocking(False)
-        return told | {"metrics": list(_datagrams(server))}
+        return airflow_text | {"metrics": list(_datagrams(server))}
 
 
 def _datagrams(server: socket.socket) -> Iterator[str]:
@@ -200,8 +200,8 @@ def _datagrams(server: socket.socket) -> Iterator[str]:
 
 def test_epochs_are_metrics_in_airflows_own_channel(done: Any) -> None:
     def of(pipeline: str) -> list[tuple[str, str]]:
-        sent = (line.partition(":") for line in done["metrics"] if f",pipeline={pipeline},branch=main:" in line)
-        return [(name.partition(",")[0].removeprefix("airflow.headrace."), value) for name, _, value in sent]
+        sent_metrics = (line.partition(":") for line in done["metrics"] if f",pipeline={pipeline},branch=main:" in line)
+        return [(name.partition(",")[0].removeprefix("airflow.headrace."), value) for name, _, value in sent_metrics]
 
     metrics = dict(of("limited"))
     assert {name: metrics[name] for name in ("epochs", "records", "rejected", "late")} == {
@@ -224,8 +224,8 @@ def test_a_pipeline_under_auto_with_little_to_do_needs_no_spark(done: Any) -> No
     assert (answer["xcom"]["executor"], answer["xcom"]["epochs"]) == ("local", 1)
     assert answer["reason"].startswith("auto: 46 bytes of new input and 0 bytes of state need no Spark")
     assert done["forgotten audits"] > 0
-    audited = done["local audit"]
-    assert (audited["submitted"], audited["xcom"]["from"]) == (0, done["readers of checked"])
+    audited_answer = done["local audit"]
+    assert (audited_answer["submitted"], audited_answer["xcom"]["from"]) == (0, done["readers of checked"])
 
 
 def test_a_pipeline_under_auto_with_much_to_do_is_submitted(done: Any) -> None:
@@ -235,13 +235,13 @@ def test_a_pipeline_under_auto_with_much_to_do_is_submitted(done: Any) -> None:
 
 
 def test_what_one_expiry_marks_the_next_deletes(done: Any) -> None:
-    assert all({*said} == {"quick", "lost"} for said in done["expired"]), "those whose retention has that schedule"
-    dry, first, second = (said["quick"][0].replace("would be", "are") for said in done["expired"])
+    assert all({*text} == {"quick", "lost"} for text in done["expired"]), "those whose retention has that schedule"
+    dry, first, second = (text["quick"][0].replace("would be", "are") for text in done["expired"])
     assert dry == first
-    marked = first.partition(" are marked")[0].rpartition(" ")[2]
-    assert int(marked) > 2
+    marked_count = first.partition(" are marked")[0].rpartition(" ")[2]
+    assert int(marked_count) > 2
     assert first.startswith("0 objects are deleted")
-    assert second.startswith(f"{marked} objects are deleted")
+    assert second.startswith(f"{marked_count} objects are deleted")
     assert first.endswith("; 1 snapshots are kept")
 
 
@@ -292,8 +292,8 @@ def test_an_audit_that_failed_is_the_last_run_and_leaves_its_result_and_the_addr
 
 def test_what_is_not_as_usual_is_told_to_those_whom_the_pipeline_names(done: Any) -> None:
     assert done["few"][1]["submitted"] == 0
-    said = "records for each hour of event time: 30.0, usually 600.0 (one version); the limit is a factor of 2"
-    assert [warning for warning in done["warned of few"] if "usually" in warning] == [said]
+    expected_text = "records for each hour of event time: 30.0, usually 600.0 (one version); the limit is a factor of 2"
+    assert [warning for warning in done["warned of few"] if "usually" in warning] == [expected_text]
 
 
 def test_a_producer_that_has_stopped_fails_the_audit_of_a_run_that_found_nothing(done: Any) -> None:

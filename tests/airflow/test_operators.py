@@ -183,12 +183,12 @@ def test_the_figures_of_the_result_are_the_xcom(answers: Any) -> None:
 def test_the_form_becomes_arguments_and_no_secret_is_one(answers: Any, folder: Path) -> None:
     assert "xcom" in answers["succeeded"]
     argv = json.loads((folder / "case.succeeded.argv").read_text())
-    given = argv[argv.index("process") :]
-    assert {"--max-epochs=3", "--branch=main", "--full-sweep", "--strict", "--executor=spark"} <= {*given}
-    assert "--create" not in given
-    assert [part for part in given if part.startswith("--signal")] == ["--signal=go", '--signal=ask=["u1"]']
-    assert not any(part.startswith("--files-per-epoch") for part in given)
-    assert given[given.index("--pipeline") + 1] == f"{folder / 'clicks.py'}:clicks"
+    given_arguments = argv[argv.index("process") :]
+    assert {"--max-epochs=3", "--branch=main", "--full-sweep", "--strict", "--executor=spark"} <= {*given_arguments}
+    assert "--create" not in given_arguments
+    assert [part for part in given_arguments if part.startswith("--signal")] == ["--signal=go", '--signal=ask=["u1"]']
+    assert not any(part.startswith("--files-per-epoch") for part in given_arguments)
+    assert given_arguments[given_arguments.index("--pipeline") + 1] == f"{folder / 'clicks.py'}:clicks"
     assert not any("hunter2" in argument for argument in argv)
 
 
@@ -213,10 +213,10 @@ def test_a_result_of_failure_counts_even_when_spark_says_all_is_well(answers: An
     assert answers["failed, exit code 0"]["message"].startswith("data: bad rows")
 
 
-@pytest.mark.parametrize(("exit_code", "raised"), [(10, "fail"), (137, "retry")])
-def test_without_a_result_the_exit_code_decides(answers: Any, exit_code: int, raised: str) -> None:
+@pytest.mark.parametrize(("exit_code", "error_name"), [(10, "fail"), (137, "retry")])
+def test_without_a_result_the_exit_code_decides(answers: Any, exit_code: int, error_name: str) -> None:
     answer = answers[f"no result, exit code {exit_code}"]
-    assert answer["raised"] == raised
+    assert answer["raised"] == error_name
     assert f"exit code {exit_code}" in answer["message"]
     assert "something that Spark says" in answer["message"]
 
@@ -230,14 +230,14 @@ def test_a_killed_driver_is_no_success_although_it_had_written_its_result(answer
 
 
 def test_what_spark_says_is_folded_or_in_a_file_that_is_named(answers: Any, folder: Path) -> None:
-    told = [message for _, message in answers["succeeded"]["log"]]
-    (named,) = [message for message in told if message.startswith("Spark's messages go to a file")]
-    file = named.rpartition(": ")[2]
+    messages = [message for _, message in answers["succeeded"]["log"]]
+    (named_message,) = [message for message in messages if message.startswith("Spark's messages go to a file")]
+    file = named_message.rpartition(": ")[2]
     assert Path(file).parent == folder / "logs"
     assert Path(file).is_file()
     argv = json.loads((folder / "case.succeeded.argv").read_text())
     assert any(f'"-Dheadrace.log={file}"' in argument for argument in argv)
-    assert told.index("::group::Spark starts") < told.index("something that Spark says")
+    assert messages.index("::group::Spark starts") < messages.index("something that Spark says")
 
 
 def test_a_fold_that_the_application_did_not_end_does_not_hide_the_error(answers: Any) -> None:
@@ -251,10 +251,10 @@ def test_warnings_of_a_run_are_warnings_of_the_task_and_come_last(answers: Any) 
 
 def test_details_of_an_error_of_the_worker_are_folded_above_its_message(answers: Any) -> None:
     answer = answers["no root"]
-    told = [message for _, message in answer["log"]]
-    assert told[-3] == "::group::Details of the error"
-    assert told[-2].startswith("Traceback")
-    assert told[-1] == "::endgroup::"
+    messages = [message for _, message in answer["log"]]
+    assert messages[-3] == "::group::Details of the error"
+    assert messages[-2].startswith("Traceback")
+    assert messages[-1] == "::endgroup::"
     wrong, what_to_do, page = answer["message"].splitlines()
     assert wrong.startswith("config.environment: HEADRACE_ROOT is not set")
     assert what_to_do == "Change the configuration, then clear this task."

@@ -66,9 +66,11 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
         "HEADRACE_PIPELINES": str(folder / "pipelines"),
         "HEADRACE_AIRFLOW_DEFAULTS": str(folder / "defaults.py"),
     }
-    found = python(PARSE, folder / "home", environment)
-    assert found["errors"] == {}
-    return {dag_id.removeprefix("headrace_").removesuffix("_process"): dag for dag_id, dag in found["dags"].items()}
+    found_answer = python(PARSE, folder / "home", environment)
+    assert found_answer["errors"] == {}
+    return {
+        dag_id.removeprefix("headrace_").removesuffix("_process"): dag for dag_id, dag in found_answer["dags"].items()
+    }
 
 
 def test_defaults_hold_where_a_pipeline_says_nothing(parsed: Any) -> None:
@@ -129,5 +131,5 @@ def test_defaults_that_are_none_are_an_import_error(tmp_path: Path) -> None:
         "HEADRACE_PIPELINES": str(tmp_path / "pipelines"),
         "HEADRACE_AIRFLOW_DEFAULTS": str(tmp_path / "defaults.py"),
     }
-    found = python(PARSE, tmp_path / "home", environment)
-    assert "which must hold airflow = hr.airflow(...)" in str(found["errors"])
+    found_answer = python(PARSE, tmp_path / "home", environment)
+    assert "which must hold airflow = hr.airflow(...)" in str(found_answer["errors"])

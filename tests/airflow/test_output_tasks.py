@@ -198,14 +198,14 @@ def test_each_output_has_an_audit_and_a_publish_of_its_own(done: Any, family: st
     assert tasks["publish"]["rule"] == "TriggerRule.NONE_FAILED", (
         "a run fails if an output does, and not if one is skipped"
     )
-    assert {task for task, about in tasks.items() if about["pool"] == "headrace_shop"} == {
+    assert {task for task, task_fields in tasks.items() if task_fields["pool"] == "headrace_shop"} == {
         computes, "publish", *(f"{kind}.{name}" for kind in ("audit", "publish") for name in NAMES)
     }  # fmt: skip
     outlets = {
         name.removeprefix("publish").removeprefix("."): tasks[name]["outlets"] for name in tasks if "publish" in name
     }
-    made = {name: [f"headrace://{uri}"] for name, uri in URIS.items()}
-    assert outlets == (made if family == "process" else {key: ["headrace_shop_moved"] for key in made})
+    made_assets = {name: [f"headrace://{uri}"] for name, uri in URIS.items()}
+    assert outlets == (made_assets if family == "process" else {key: ["headrace_shop_moved"] for key in made_assets})
 
 
 def test_an_output_without_a_name_keeps_its_tasks(done: Any) -> None:
@@ -235,44 +235,48 @@ def events(step: Any) -> dict[str, str]:
 
 
 def test_a_run_tells_of_each_output_once_and_counts_what_is_its_own(done: Any) -> None:
-    first, again = done["all"], done["again"]
+    first, second_answer = done["all"], done["again"]
     assert events(first) == dict.fromkeys(URIS, first["main"])
     assert [first["told"][URIS[name]][1] for name in ("hourly", "")] == [1, 3], "panes"
-    assert again["told"] == {}
-    assert again["tasks"]["audit.visits"]["xcom"] == {"from": None, "to": first["main"], "success": True}
+    assert second_answer["told"] == {}
+    assert second_answer["tasks"]["audit.visits"]["xcom"] == {"from": None, "to": first["main"], "success": True}
 
 
 def test_an_output_that_is_parked_has_nothing_to_audit_and_holds_up_no_other(done: Any) -> None:
-    step, before = done["without visits"], done["all"]
+    step, answer_before = done["without visits"], done["all"]
     assert step["tasks"]["audit.visits"]["xcom"] == {}
     assert events(step) == dict.fromkeys(("hourly", "daily"), step["main"])
-    assert step["visits"] == before["main"]
+    assert step["visits"] == answer_before["main"]
     assert [step["tasks"][name]["raised"] for name in ("publish.visits", "publish")] == ["AirflowSkipException"] * 2
-    after = done["caught up"]
-    assert events(after) == dict.fromkeys(URIS, after["main"])
-    assert after["tasks"]["publish.visits"]["xcom"]["epochs"] == 2, "what it has missed is told, too"
+    answer_after = done["caught up"]
+    assert events(answer_after) == dict.fromkeys(URIS, answer_after["main"])
+    assert answer_after["tasks"]["publish.visits"]["xcom"]["epochs"] == 2, "what it has missed is told, too"
 
 
 def test_an_audit_that_fails_holds_back_its_output_alone(done: Any) -> None:
-    bad, before = done["bad"], done["caught up"]
+    bad, answer_before = done["bad"], done["caught up"]
     assert "data.limit_exceeded: pipeline shop.visits" in bad["tasks"]["audit.visits"]["message"]
-    assert bad["visits"] == before["main"]
+    assert bad["visits"] == answer_before["main"]
     assert events(bad) == dict.fromkeys(("hourly", "daily"), bad["main"])
 
 
 def test_a_task_of_one_output_has_its_audit_made_and_publishes_it_alone(done: Any) -> None:
-    alone, before = done["audited alone"], done["bad"]
-    audited = alone["tasks"]["audit.hourly"]["xcom"]
-    assert (audited["from"], audited["to"]) == (before["main"], alone["main"])
-    assert alone["tasks"]["publish.daily"]["raised"] == "AirflowSkipException", "it waits for what it is computed of"
-    assert events(alone) == {"hourly": alone["main"]}
-    assert alone["daily"] == before["main"]
+    lone_audit, answer_before = done["audited alone"], done["bad"]
+    audited_result = lone_audit["tasks"]["audit.hourly"]["xcom"]
+    assert (audited_result["from"], audited_result["to"]) == (answer_before["main"], lone_audit["main"])
+    assert lone_audit["tasks"]["publish.daily"]["raised"] == "AirflowSkipException", (
+        "it waits for what it is computed of"
+    )
+    assert events(lone_audit) == {"hourly": lone_audit["main"]}
+    assert lone_audit["daily"] == answer_before["main"]
 
 
 def test_a_decision_tells_of_the_outputs_that_it_moves(done: Any) -> None:
-    released, before = done["released"], done["bad"]
-    assert events(released) == {"visits": released["main"], "": before["main"]}, "daily is where it was"
-    assert events(done["followed"]) == {"daily": released["main"], "": released["main"]}
+    released_answer, answer_before = done["released"], done["bad"]
+    assert events(released_answer) == {"visits": released_answer["main"], "": answer_before["main"]}, (
+        "daily is where it was"
+    )
+    assert events(done["followed"]) == {"daily": released_answer["main"], "": released_answer["main"]}
 
 
 def test_a_cut_over_tells_of_all_outputs(done: Any) -> None:
@@ -280,11 +284,11 @@ def test_a_cut_over_tells_of_all_outputs(done: Any) -> None:
 
 
 def test_one_output_is_computed_again_and_adopted_and_published_later(done: Any) -> None:
-    before, one, then = done["cut over"], done["one"], done["then"]
+    answer_before, one, next_answer = done["cut over"], done["one"], done["then"]
     assert [task for task, step in one["tasks"].items() if "raised" in step] == []
-    assert one["main"] != before["main"]
-    assert {name: one[name] for name in NAMES} == {name: before[name] for name in NAMES}
-    assert (events(one), events(then)["visits"]) == ({}, one["main"])
+    assert one["main"] != answer_before["main"]
+    assert {name: one[name] for name in NAMES} == {name: answer_before[name] for name in NAMES}
+    assert (events(one), events(next_answer)["visits"]) == ({}, one["main"])
 
 
 def test_a_form_that_asks_one_output_for_too_much_or_too_little_is_refused(done: Any) -> None:
@@ -294,17 +298,20 @@ def test_a_form_that_asks_one_output_for_too_much_or_too_little_is_refused(done:
 
 
 def test_one_output_is_patched(done: Any) -> None:
-    patched = done["patch"]["tasks"]
-    assert [task for task, step in patched.items() if "raised" in step] == ["cut_over"]
-    assert "nothing differs in windows that have expired: branch rows patches nothing" in patched["cut_over"]["message"]
+    patched_tasks = done["patch"]["tasks"]
+    assert [task for task, step in patched_tasks.items() if "raised" in step] == ["cut_over"]
+    assert (
+        "nothing differs in windows that have expired: branch rows patches nothing"
+        in patched_tasks["cut_over"]["message"]
+    )
 
 
 def test_a_branch_that_main_has_overtaken_catches_up_as_the_form_says(done: Any) -> None:
-    behind = done["behind"]
-    assert "patches nothing" in behind["tasks"]["cut_over"]["message"]
-    assert behind["epochs"] == 2, "of one file each"
-    assert {*behind["parked"][0]} == {"hourly", "daily"}, "a patch of visits computes visits alone"
-    assert behind["parked"][1] == behind["parked"][0], "and so it does when it catches up"
+    answer_behind = done["behind"]
+    assert "patches nothing" in answer_behind["tasks"]["cut_over"]["message"]
+    assert answer_behind["epochs"] == 2, "of one file each"
+    assert {*answer_behind["parked"][0]} == {"hourly", "daily"}, "a patch of visits computes visits alone"
+    assert answer_behind["parked"][1] == answer_behind["parked"][0], "and so it does when it catches up"
 
 
 def test_a_dry_run_tells_its_stages_and_does_nothing(done: Any) -> None:

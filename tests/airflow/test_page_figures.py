@@ -87,9 +87,9 @@ class _Deployed:
         """What a command prints as JSON."""
         name = f"{self.file}:figures.{output}" if output else str(self.file)
         asked = [command, name, *arguments, "--root", self.root.as_uri(), "--format", "json"]
-        done = CliRunner().invoke(app, asked)
-        assert done.exit_code == 0, (asked, done.output)
-        return json.loads(done.stdout)
+        result = CliRunner().invoke(app, asked)
+        assert result.exit_code == 0, (asked, result.output)
+        return json.loads(result.stdout)
 
     def rows(self, view: str, *arguments: str, output: str = "") -> int:
         """How many rows a view of main has."""
@@ -97,8 +97,8 @@ class _Deployed:
 
     def run(self) -> None:
         """Run; the audit may fail."""
-        done = CliRunner().invoke(app, ["run", str(self.file), "--root", self.root.as_uri()])
-        assert done.exit_code in (DONE, FixDataError.exit_code), done.output
+        result = CliRunner().invoke(app, ["run", str(self.file), "--root", self.root.as_uri()])
+        assert result.exit_code in (DONE, FixDataError.exit_code), result.output
 
 
 def _drawn(draw: random.Random) -> str:
@@ -123,23 +123,23 @@ def _drawn(draw: random.Random) -> str:
 @pytest.fixture(scope="module", params=_SEEDS, ids="seed {}".format)
 def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> _Deployed:
     draw, folder = random.Random(request.param), tmp_path_factory.mktemp("figures")
-    found = _Deployed(folder / "root", folder / "figures.py")
-    found.file.write_text(_drawn(draw))
-    (found.root / "landing" / "seen").mkdir(parents=True)
+    deployment = _Deployed(folder / "root", folder / "figures.py")
+    deployment.file.write_text(_drawn(draw))
+    (deployment.root / "landing" / "seen").mkdir(parents=True)
     for number in range(draw.randrange(2, 6)):
-        found.land(number, draw)
-        found.run()
-    return found
+        deployment.land(number, draw)
+        deployment.run()
+    return deployment
 
 
 def test_pages_and_commands_say_the_same(deployed: _Deployed) -> None:
-    page, shown = deployed.page, deployed.said("show", "main")
+    page, shown_snapshot = deployed.page, deployed.said("show", "main")
     graph, snapshot = page.graph("main", with_values=True), page.snapshot("main")
     assert graph is not None
-    assert snapshot["counts"] == graph["counts"] == shown["counts"]
+    assert snapshot["counts"] == graph["counts"] == shown_snapshot["counts"]
     assert {name: of["rows"] for name, of in snapshot["tables"].items()} == {
         name: sum(file["rows"] for layer in layers for file in layer["files"])
-        for name, layers in shown["tables"].items()
+        for name, layers in shown_snapshot["tables"].items()
     }
     for own in graph.get("outputs", [graph]):
         output = own.get("name", "")
@@ -148,16 +148,16 @@ def test_pages_and_commands_say_the_same(deployed: _Deployed) -> None:
             assert own["logs"][view] == deployed.rows(view, output=output), view
         for number, stage in enumerate(own["stages"], start=1):
             assert stage["open_windows"] == deployed.rows("state", "--stage", str(number), output=output)
-    shared = graph["outputs"][0]["name"] if "outputs" in graph else ""
-    assert graph["logs"]["rejected"] == deployed.rows("rejected", output=shared)
+    shared_output = graph["outputs"][0]["name"] if "outputs" in graph else ""
+    assert graph["logs"]["rejected"] == deployed.rows("rejected", output=shared_output)
 
 
 def test_epochs_and_what_readers_see_are_those_of_the_log(deployed: _Deployed) -> None:
     page, line = deployed.page, []
-    at: str | None = "main"
-    while at is not None:
-        line.append(deployed.said("show", at))
-        at = line[-1]["parent"]
+    snapshot_ref: str | None = "main"
+    while snapshot_ref is not None:
+        line.append(deployed.said("show", snapshot_ref))
+        snapshot_ref = line[-1]["parent"]
     epochs = page.epochs("main", 50)
     assert [(one["epoch"], one["snapshot"], one["counts"]) for one in reversed(epochs)] == [
         (one["epoch"], one["snapshot_id"], one["counts"]) for one in line
@@ -165,8 +165,8 @@ def test_epochs_and_what_readers_see_are_those_of_the_log(deployed: _Deployed) -
     assert [one["watermark"] for one in reversed(epochs)] == [one["progress"]["watermark"] for one in line]
     summary = page.summary(None)
     assert summary.totals == {name: sum(one["counts"].get(name, 0) for one in line) for name in summary.totals}
-    published = deployed.said("log", "--limit", "1")[0]["refs"].get("published")
+    published_snapshot = deployed.said("log", "--limit", "1")[0]["refs"].get("published")
     if not summary.outputs:
-        assert summary.published == published
-        epoch = deployed.said("show", "published")["epoch"] if published else -1
+        assert summary.published == published_snapshot
+        epoch = deployed.said("show", "published")["epoch"] if published_snapshot else -1
         assert summary.unpublished == line[0]["epoch"] - epoch

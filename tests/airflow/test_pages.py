@@ -251,11 +251,11 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
     (folder / "pipelines" / "tills.py").write_text(_TILLS)
     (folder / "pipelines" / "follows.py").write_text(_FOLLOWS)
     users = (None, "vic", "ada")
-    asked = [(user, path) for user in users for path in (*OTHERS, *VALUES)] + [("ada", path) for path in WRONG]
-    asked += [(SAL, path) for path in (*ONE_ROOT, f"{SALES_FOLLOWS}/lineage")] + [
+    requests = [(user, path) for user in users for path in (*OTHERS, *VALUES)] + [("ada", path) for path in WRONG]
+    requests += [(SAL, path) for path in (*ONE_ROOT, f"{SALES_FOLLOWS}/lineage")] + [
         ("ada", path) for path in (CLICKS, SALES, RISK)
     ]
-    (folder / "asked.json").write_text(json.dumps(asked))
+    (folder / "asked.json").write_text(json.dumps(requests))
     (folder / "passwords.json").write_text(json.dumps({"vic": "vic", "ada": "ada", SAL: SAL}))
     (folder / "sales").mkdir()
     write_pipeline(folder / "sales", "clicks", options='executor="local"')
@@ -278,8 +278,8 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Answers:
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(Path(__file__).parents[2] / "plugins"),
     }
-    found = python(SCRIPT, folder / "home", environment)
-    return {(user, path): (status, body) for (user, path), (status, body) in zip(asked, found, strict=True)}
+    found_answer = python(SCRIPT, folder / "home", environment)
+    return {(user, path): (status, body) for (user, path), (status, body) in zip(requests, found_answer, strict=True)}
 
 
 @pytest.mark.parametrize("path", [*OTHERS, *VALUES])
@@ -307,30 +307,30 @@ def test_no_answer_to_a_viewer_has_a_value_of_a_row(answers: Answers) -> None:
 
 
 def test_figures_beside_history_are_for_all_and_rows_to_blame_for_editors(answers: Answers) -> None:
-    seen, edited = answers["vic", f"{DAG}/audits"][1], answers["ada", f"{DAG}/audits"][1]
-    assert [[one["observed"] for one in audit["usual"]] for audit in seen] == [
-        [one["observed"] for one in audit["usual"]] for audit in edited
+    seen_audits, edited_audits = answers["vic", f"{DAG}/audits"][1], answers["ada", f"{DAG}/audits"][1]
+    assert [[one["observed"] for one in audit["usual"]] for audit in seen_audits] == [
+        [one["observed"] for one in audit["usual"]] for audit in edited_audits
     ]
-    volume, users, clicks = edited[0]["usual"]
+    volume, users, clicks = edited_audits[0]["usual"]
     assert (volume["kind"], users["check"]) == ("volume", "usual_distribution('user', distance=0.2) on panes")
     assert (clicks["severity"], clicks["is_judged"], clicks["versions"]) == ("warn", True, 1)
     assert clicks["said"].startswith("distribution of clicks (current): ")
     assert {row["user"] for row in clicks["failing"]} == {"ada"}
-    assert all(one["failing"] == [] for audit in seen for one in audit["usual"])
-    assert (seen[0]["docs"], edited[0]["docs"]) == ([], ["current"])
+    assert all(one["failing"] == [] for audit in seen_audits for one in audit["usual"])
+    assert (seen_audits[0]["docs"], edited_audits[0]["docs"]) == ([], ["current"])
 
 
 def test_decisions_say_what_readers_see_before_and_after(answers: Answers) -> None:
     page = answers["ada", DAG][1]
-    before = {"snapshot": page["published"], "epoch": page["published_epoch"]}
+    fields_before = {"snapshot": page["published"], "epoch": page["published_epoch"]}
     main = {"snapshot": page["snapshot"], "epoch": page["epoch"]}
-    released, rolled_back, recovered = (
-        answers["ada", f"{DAG}/rehearsals/{asked}"][1]["readers"]
-        for asked in ("release?snapshot=main", "rollback?to=beginning", "recover?to=published")
+    released_answer, rolled_back, recovered_answer = (
+        answers["ada", f"{DAG}/rehearsals/{request_path}"][1]["readers"]
+        for request_path in ("release?snapshot=main", "rollback?to=beginning", "recover?to=published")
     )
-    assert released == {"": {"before": before, "after": main}}
-    assert rolled_back == {"": {"before": before, "after": None}}
-    assert recovered == {"": {"before": before, "after": before}}
+    assert released_answer == {"": {"before": fields_before, "after": main}}
+    assert rolled_back == {"": {"before": fields_before, "after": None}}
+    assert recovered_answer == {"": {"before": fields_before, "after": fields_before}}
     next_, *earlier = answers["ada", f"{DAG}/audits"][1]
     assert (next_["is_next"], next_["success"], [one["is_next"] for one in earlier]) == (True, False, [False])
 
@@ -344,8 +344,8 @@ def test_data_docs_run_nothing_and_load_nothing(answers: Answers) -> None:
 
 @pytest.mark.parametrize(("path", "status"), WRONG.items())
 def test_what_cannot_be_answered_says_why(answers: Answers, path: str, status: int) -> None:
-    found, body = answers["ada", path]
-    assert found == status
+    found_status, body = answers["ada", path]
+    assert found_status == status
     if status == 400:
         assert {"code", "remedy", "message"} <= body["error"].keys()
 
@@ -379,42 +379,46 @@ def test_a_page_has_what_a_pipeline_reads_and_who_reads_it(answers: Answers) -> 
 
 def test_the_graph_has_all_pipelines_and_what_is_in_flight(answers: Answers) -> None:
     graph = answers["vic", "api/lineage"][1]
-    known = {one["pipeline"]: one for one in graph["pipelines"]}
-    far = next(name for name in known if name.endswith("/far/follows"))
-    assert known.keys() == {
+    known_pipelines = {one["pipeline"]: one for one in graph["pipelines"]}
+    far = next(name for name in known_pipelines if name.endswith("/far/follows"))
+    assert known_pipelines.keys() == {
         "clicks", "orders", "timers", "tills", "shop", "follows", "sales.clicks", "sales.follows", far
     }  # fmt: skip
-    assert [name for name, one in known.items() if not one["has_page"]] == [far]
-    published = {name: one["published_epoch"] for name, one in known.items()}
-    assert (published["clicks"], published["orders"], published[far]) == (known["clicks"]["epoch"], 0, None)
-    assert "does not serve" in known[far]["problem"]
+    assert [name for name, one in known_pipelines.items() if not one["has_page"]] == [far]
+    published_epochs = {name: one["published_epoch"] for name, one in known_pipelines.items()}
+    assert (published_epochs["clicks"], published_epochs["orders"], published_epochs[far]) == (
+        known_pipelines["clicks"]["epoch"],
+        0,
+        None,
+    )
+    assert "does not serve" in known_pipelines[far]["problem"]
     inputs = {one["pipeline"]: one for one in graph["inputs"]}
     assert inputs.keys() == {"follows", "sales.follows", far}
     assert {one["upstream"] for one in inputs.values()} == {"clicks"}
     assert (inputs["sales.follows"]["lag"], inputs["sales.follows"]["is_well"]) == ("up to date", True)
     assert not inputs[far]["is_well"]
-    (held_back,) = known["orders"]["in_flight"]
+    (held_back,) = known_pipelines["orders"]["in_flight"]
     assert held_back.startswith("publish: readers of orders see less than epoch 2 ")
-    assert known["clicks"]["in_flight"] == []
+    assert known_pipelines["clicks"]["in_flight"] == []
     assert graph["hidden"] == 0
     assert [problem["root"] for problem in graph["problems"]] == ["gone", "risk"]
 
 
 def test_why_an_output_is_parked_is_for_those_who_may_edit(answers: Answers) -> None:
-    said = {
+    lines_by_user = {
         user: next(one for one in answers[user, "api/lineage"][1]["pipelines"] if one["pipeline"] == "tills")[
             "in_flight"
         ]
         for user in ("vic", "ada")
     }
-    assert "parked: an output stands" in said["vic"]
-    assert any(line.startswith("parked: output sums stands, ") for line in said["ada"])
+    assert "parked: an output stands" in lines_by_user["vic"]
+    assert any(line.startswith("parked: output sums stands, ") for line in lines_by_user["ada"])
 
 
 def test_roots_that_cannot_be_read_are_named_above_the_others(answers: Answers) -> None:
-    gone, risk = answers["vic", "api/pipelines"][1]["problems"]
-    assert (gone["root"], risk["root"]) == ("gone", "risk")
-    assert "not declared any more" in gone["message"]
+    gone_root, risk = answers["vic", "api/pipelines"][1]["problems"]
+    assert (gone_root["root"], risk["root"]) == ("gone", "risk")
+    assert "not declared any more" in gone_root["message"]
     assert "there is no Airflow connection absent" in risk["message"]
     assert "as the store of root risk" in risk["message"]
     assert answers["ada", RISK][1]["error"]["code"] == "config.store_connection"
@@ -428,14 +432,14 @@ def test_pipelines_of_one_name_have_pages_of_their_own(answers: Answers) -> None
 
 
 def test_who_may_read_one_root_sees_nothing_of_others(answers: Answers) -> None:
-    found = {path: answers[SAL, path] for path in ONE_ROOT}
-    statuses = [found[path][0] for path in ONE_ROOT]
+    answers_found = {path: answers[SAL, path] for path in ONE_ROOT}
+    statuses = [answers_found[path][0] for path in ONE_ROOT]
     assert statuses == [200, 200, 200, 200, 200, 403, 403, 403]
-    body = found["api/pipelines"][1]
+    body = answers_found["api/pipelines"][1]
     assert [one["pipeline"] for one in body["pipelines"]] == ["sales.waits", "sales.clicks", "sales.follows"]
     assert body["problems"] == []
-    assert "clicks at snapshot" in found[f"{SALES}/explain?key=ada"][1]["lines"][0]
-    graph = found["api/lineage"][1]
+    assert "clicks at snapshot" in answers_found[f"{SALES}/explain?key=ada"][1]["lines"][0]
+    graph = answers_found["api/lineage"][1]
     assert [one["pipeline"] for one in graph["pipelines"]] == ["sales.clicks", "sales.follows"]
     assert (graph["inputs"], graph["hidden"], graph["problems"]) == ([], 1, []), (
         "sales.follows reads one of another root"
@@ -443,8 +447,8 @@ def test_who_may_read_one_root_sees_nothing_of_others(answers: Answers) -> None:
 
 
 def test_a_summary_has_shares_clocks_and_the_audit(answers: Answers) -> None:
-    listed = {one["pipeline"]: one for one in answers["vic", "api/pipelines"][1]["pipelines"]}
-    orders, clicks = listed["orders"], listed["clicks"]
+    listed_pipelines = {one["pipeline"]: one for one in answers["vic", "api/pipelines"][1]["pipelines"]}
+    orders, clicks = listed_pipelines["orders"], listed_pipelines["clicks"]
     assert (orders["published_epoch"], orders["epoch"], orders["unpublished"]) == (0, 2, 2)
     assert orders["audit"]["success"] is False
     assert (orders["run"]["status"], orders["run"]["error_code"]) == ("failed", "data.audit_failed")
@@ -481,8 +485,12 @@ def test_an_epoch_names_the_dag_run_that_made_it(answers: Answers) -> None:
     assert answers["vic", f"{TIMERS}/epochs/runs"][1]["0"]["dag_run"] == run
     assert answers["vic", TIMERS][1]["dag_run"] == run
     by_hand = answers["vic", f"{DAG}/epochs/runs"][1]
-    assert [(epoch, found["dag_run"]) for epoch, found in by_hand.items()] == [("0", None), ("1", None), ("2", None)]
-    assert len({found["run"] for found in by_hand.values()}) == 3
+    assert [(epoch, entries["dag_run"]) for epoch, entries in by_hand.items()] == [
+        ("0", None),
+        ("1", None),
+        ("2", None),
+    ]
+    assert len({entry["run"] for entry in by_hand.values()}) == 3
 
 
 def test_a_task_has_its_own_results(answers: Answers) -> None:
@@ -494,40 +502,45 @@ def test_a_task_has_its_own_results(answers: Answers) -> None:
 def test_panes_of_a_key_stand_over_their_windows(answers: Answers) -> None:
     keys = answers["ada", f"{DAG}/panes/keys"][1]
     assert (keys["columns"], keys["keys"]) == (["user"], [{"key": '{"user": "ada"}', "label": "ada"}])
-    found = answers["ada", f"{DAG}/panes?key=ada"][1]
-    assert [clock["epoch"] for clock in found["epochs"]] == [0, 1, 2]
-    first = found["panes"][0]
+    panes = answers["ada", f"{DAG}/panes?key=ada"][1]
+    assert [clock["epoch"] for clock in panes["epochs"]] == [0, 1, 2]
+    first = panes["panes"][0]
     assert (first["window_start"], first["after"], first["epoch"]) == ("2026-11-20T00:00:00Z", -1, 0)
     assert first["values"] == {"clicks": 1}
 
 
 def test_a_graph_has_figures_of_inputs_aggregations_and_views(answers: Answers) -> None:
     body = answers["vic", f"{CLICKS}/graph"][1]
-    (given,) = body["inputs"]
-    assert (given["name"], given["files"], given["last_files"], given["holds_back"]) == ("source", 3, 1, True)
-    assert given["watermark"] == body["stages"][0]["watermark"] == "2026-11-20T00:22:00Z"
-    assert (given["splits"], given["slowest"], body["ids"]) == (0, [], None)
+    (given_input,) = body["inputs"]
+    assert (given_input["name"], given_input["files"], given_input["last_files"], given_input["holds_back"]) == (
+        "source",
+        3,
+        1,
+        True,
+    )
+    assert given_input["watermark"] == body["stages"][0]["watermark"] == "2026-11-20T00:22:00Z"
+    assert (given_input["splits"], given_input["slowest"], body["ids"]) == (0, [], None)
     assert (body["counts"]["records"], body["counts"]["rejected"], body["logs"]["rejected"]) == (11, 1, 3)
     assert body["stages"][0]["state"]["rows"] > 0
     assert body["logs"]["panes"] == body["current"]["rows"] > body["current"]["live"] > 0
 
 
 def test_a_list_names_the_worst_output_and_a_page_says_how_each_is(answers: Answers) -> None:
-    listed = answers["vic", "api/pipelines"][1]["pipelines"]
-    assert [one.get("worst_output") for one in listed[:3]] == ["visits", "sums", None]
-    for shop in (listed[0], answers["vic", SHOP][1]):
+    listed_pipelines = answers["vic", "api/pipelines"][1]["pipelines"]
+    assert [one.get("worst_output") for one in listed_pipelines[:3]] == ["visits", "sums", None]
+    for shop in (listed_pipelines[0], answers["vic", SHOP][1]):
         lines = {one["name"]: (one["published_epoch"], one["unpublished"]) for one in shop["outputs"]}
         assert lines == {"hourly": (1, 0), "visits": (0, 1), "daily": (1, 0)}
-        (parked,) = (one["parked"] for one in shop["outputs"] if one["parked"])
-        assert (parked["since"], parked["code"]) == (1, "left_out")
+        (parked_output,) = (one["parked"] for one in shop["outputs"] if one["parked"])
+        assert (parked_output["since"], parked_output["code"]) == (1, "left_out")
 
 
 def test_messages_that_quote_a_key_are_for_editors(answers: Answers) -> None:
     for path in (TILLS, f"{TILLS}/runs/manual__1.5:00", "api/pipelines"):
         assert "key user='ada'" in json.dumps(answers["ada", path][1]), path
     (result,) = answers["vic", f"{TILLS}/runs/manual__1.5:00"][1]
-    for shown in (answers["vic", TILLS][1]["outputs"], result["outputs"]):
-        assert "may quote values" in json.dumps(shown)
+    for shown_outputs in (answers["vic", TILLS][1]["outputs"], result["outputs"]):
+        assert "may quote values" in json.dumps(shown_outputs)
 
 
 def test_sinks_are_told_as_the_root_knows_them(answers: Answers) -> None:
@@ -563,11 +576,11 @@ def test_rows_panes_and_explanations_are_of_the_output_that_is_asked_for(answers
 
 def test_a_difference_shows_rows_to_editors_and_numbers_to_all(answers: Answers) -> None:
     path = f"{DAG}/diff?before=published&after=main"
-    seen, edited = answers["vic", path][1]["output"], answers["ada", path][1]["output"]
-    assert seen["rows"] == edited["rows"]
-    assert sum(seen["rows"].values()) > 0
-    assert not seen["first"]
-    assert edited["first"]
+    seen_output, edited_output = answers["vic", path][1]["output"], answers["ada", path][1]["output"]
+    assert seen_output["rows"] == edited_output["rows"]
+    assert sum(seen_output["rows"].values()) > 0
+    assert not seen_output["first"]
+    assert edited_output["first"]
 
 
 def test_dead_letters_come_with_their_reason(answers: Answers) -> None:

@@ -37,8 +37,8 @@ sys.stdin.read()
 
 
 def run(script: str, memory: int = PLENTY) -> tuple[ProcessEnd, list[str]]:
-    told: list[str] = []
-    return OwnProcess(memory).run([sys.executable, "-c", script], told.append), told
+    reported_lines: list[str] = []
+    return OwnProcess(memory).run([sys.executable, "-c", script], reported_lines.append), reported_lines
 
 
 def gone(pid: int) -> bool:
@@ -74,21 +74,23 @@ class Family:
 
 @pytest.fixture
 def family() -> Iterator[Family]:
-    found = Family()
-    yield found
-    found.own.stop()
+    own_family = Family()
+    yield own_family
+    own_family.own.stop()
 
 
 def test_lines_of_both_outputs_are_told_and_the_exit_code_counts() -> None:
-    ended, told = run("import sys; print('one'); sys.stdout.flush(); print('two', file=sys.stderr); sys.exit(10)")
-    assert told == ["one", "two"]
-    assert ended == ProcessEnd(well=False, exit_code=10, said="two")
+    end, reported_lines = run(
+        "import sys; print('one'); sys.stdout.flush(); print('two', file=sys.stderr); sys.exit(10)"
+    )
+    assert reported_lines == ["one", "two"]
+    assert end == ProcessEnd(well=False, exit_code=10, said="two")
     assert run("print('fine')")[0] == ProcessEnd(well=True, exit_code=0, said="fine")
 
 
 def test_bytes_that_are_no_text_do_not_stop_a_run() -> None:
-    ended, told = run("import os; os.write(1, bytes([0xff, 0x0a]))")
-    assert (ended.well, told) == (True, ["\\xff"])
+    end, reported_lines = run("import os; os.write(1, bytes([0xff, 0x0a]))")
+    assert (end.well, reported_lines) == (True, ["\\xff"])
 
 
 def test_who_takes_too_much_memory_is_ended_and_told_what_to_do() -> None:
@@ -106,25 +108,25 @@ def test_memory_counts_that_of_children_and_not_what_is_reserved_alone() -> None
 
 
 def test_stopping_ends_the_whole_group_and_waits(family: Family) -> None:
-    ended: list[ProcessEnd] = []
-    runner = threading.Thread(target=lambda: ended.append(family.run()))
+    ends: list[ProcessEnd] = []
+    runner = threading.Thread(target=lambda: ends.append(family.run()))
     runner.start()
     assert family.started.wait(60)
     assert memory_of(family.pids[0]) > MB
     family.own.stop()
     assert [gone(pid) for pid in family.pids] == [True, True]
     runner.join(60)
-    assert ended == [ProcessEnd(well=False, exit_code=-signal.SIGKILL, said=family.told[-1])]
+    assert ends == [ProcessEnd(well=False, exit_code=-signal.SIGKILL, said=family.told[-1])]
 
 
 def test_a_signals_handler_stops_it_while_it_is_waited_for(family: Family) -> None:
-    before = signal.signal(signal.SIGUSR1, lambda *_: family.own.stop())
+    handler_before = signal.signal(signal.SIGUSR1, lambda *_: family.own.stop())
     try:
         threading.Thread(target=lambda: family.started.wait(60) and os.kill(os.getpid(), signal.SIGUSR1)).start()
-        ended = family.run()
+        ended_result = family.run()
     finally:
-        signal.signal(signal.SIGUSR1, before)
-    assert ended.exit_code == -signal.SIGKILL
+        signal.signal(signal.SIGUSR1, handler_before)
+    assert ended_result.exit_code == -signal.SIGKILL
     assert [gone(pid) for pid in family.pids] == [True, True]
 
 
@@ -151,9 +153,9 @@ def test_children_that_outlive_their_parent_are_ended_with_it() -> None:
         "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()'], "
         "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL); print(child.pid)"
     )
-    ended, told = run(leaves)
-    assert ended.well
-    assert gone(int(told[0]))
+    end, reported_lines = run(leaves)
+    assert end.well
+    assert gone(int(reported_lines[0]))
 
 
 @pytest.mark.slow
@@ -162,20 +164,20 @@ def test_children_that_keep_the_output_open_do_not_hold_a_run_up() -> None:
         "import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', 'import signal; signal.pause()']); "
         "print(child.pid, end='')"
     )
-    ended, told = run(leaves)
-    assert ended.well
-    assert gone(int(told[0]))
+    end, reported_lines = run(leaves)
+    assert end.well
+    assert gone(int(reported_lines[0]))
 
 
 @pytest.mark.slow
 def test_long_output_and_output_that_is_closed_early_are_told_whole() -> None:
-    ended, told = run("print('x' * 10**6); print('y\\n' * 10**5, end='')")
-    assert (ended.well, told[0]) == (True, "x" * 10**6)
-    assert told[1:] == ["y"] * 10**5
-    ended, told = run(
+    end, reported_lines = run("print('x' * 10**6); print('y\\n' * 10**5, end='')")
+    assert (end.well, reported_lines[0]) == (True, "x" * 10**6)
+    assert reported_lines[1:] == ["y"] * 10**5
+    end, reported_lines = run(
         "import os, sys, select; print('last', flush=True); os.close(1); os.close(2); select.select([], [], [], 0.5)"
     )
-    assert (ended.well, told) == (True, ["last"])
+    assert (end.well, reported_lines) == (True, ["last"])
 
 
 def test_no_airflow_is_imported_for_it() -> None:

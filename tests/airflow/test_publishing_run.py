@@ -132,18 +132,18 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_the_run_publishes_what_its_audit_finds_good_and_the_log_names_it(done: Any) -> None:
     first = done["undisturbed"]
-    processed = first["tasks"]["process"]["xcom"]
-    assert processed["published"] == processed["snapshot"] == first["published"] == first["main"]
-    assert first["published by"] == processed["run_id"]
+    processed_result = first["tasks"]["process"]["xcom"]
+    assert processed_result["published"] == processed_result["snapshot"] == first["published"] == first["main"]
+    assert first["published by"] == processed_result["run_id"]
     assert first["tasks"]["audit"]["xcom"] == {"from": None, "to": first["main"], "success": True}
     assert (first["announced"], first["counted"]) == ([first["main"]], 1)
 
 
 def test_a_run_that_is_cleared_shows_its_audit_again_and_announces_nothing_twice(done: Any) -> None:
-    again = done["again"]
-    assert again["main"] == done["undisturbed"]["main"]
-    assert again["tasks"]["audit"] == done["undisturbed"]["tasks"]["audit"]
-    assert again["tasks"]["publish"]["raised"] == "AirflowSkipException"
+    second_answer = done["again"]
+    assert second_answer["main"] == done["undisturbed"]["main"]
+    assert second_answer["tasks"]["audit"] == done["undisturbed"]["tasks"]["audit"]
+    assert second_answer["tasks"]["publish"]["raised"] == "AirflowSkipException"
 
 
 def test_a_run_that_finds_nothing_shows_no_audit_of_another(done: Any) -> None:
@@ -153,30 +153,34 @@ def test_a_run_that_finds_nothing_shows_no_audit_of_another(done: Any) -> None:
 
 @pytest.mark.parametrize("place", ["before the audit", "before publishing", "after publishing"])
 def test_what_a_killed_run_has_not_done_the_tasks_after_it_do(done: Any, place: str) -> None:
-    killed, marked, cleared = done[place], done[f"{place}, marked"], done[f"{place}, cleared"]
-    assert killed["tasks"]["process"]["raised"] == "retry"
-    assert (killed["main"] == killed["published"]) == (place == "after publishing")
-    assert marked["published"] == marked["main"] == killed["main"]
-    audited = marked["tasks"]["audit"]["xcom"]
-    assert (audited["to"], audited["success"]) == (killed["main"], True)
-    assert (marked["announced"], marked["counted"]) == ([killed["main"]], 1)
-    assert (cleared["main"], cleared["published"], cleared["announced"]) == (killed["main"], killed["main"], [])
-    assert cleared["tasks"]["audit"]["xcom"] == audited
+    killed_answer, marked_answer, cleared_answer = done[place], done[f"{place}, marked"], done[f"{place}, cleared"]
+    assert killed_answer["tasks"]["process"]["raised"] == "retry"
+    assert (killed_answer["main"] == killed_answer["published"]) == (place == "after publishing")
+    assert marked_answer["published"] == marked_answer["main"] == killed_answer["main"]
+    audited_result = marked_answer["tasks"]["audit"]["xcom"]
+    assert (audited_result["to"], audited_result["success"]) == (killed_answer["main"], True)
+    assert (marked_answer["announced"], marked_answer["counted"]) == ([killed_answer["main"]], 1)
+    assert (cleared_answer["main"], cleared_answer["published"], cleared_answer["announced"]) == (
+        killed_answer["main"],
+        killed_answer["main"],
+        [],
+    )
+    assert cleared_answer["tasks"]["audit"]["xcom"] == audited_result
 
 
 def test_another_try_publishes_what_the_killed_one_has_committed(done: Any) -> None:
-    before, after = done["to be retried"], done["retried"]
-    assert before["published"] != before["main"] == after["main"] == after["published"]
-    assert after["published by"] == after["tasks"]["process"]["xcom"]["run_id"]
-    assert after["announced"] == [after["main"]]
+    answer_before, answer_after = done["to be retried"], done["retried"]
+    assert answer_before["published"] != answer_before["main"] == answer_after["main"] == answer_after["published"]
+    assert answer_after["published by"] == answer_after["tasks"]["process"]["xcom"]["run_id"]
+    assert answer_after["announced"] == [answer_after["main"]]
 
 
 def test_a_run_on_a_branch_publishes_nothing(done: Any) -> None:
-    branch, before = done["on a branch"], done["retried"]
+    branch, answer_before = done["on a branch"], done["retried"]
     assert branch["tasks"]["process"]["xcom"]["epochs"] > 0
-    assert (branch["main"], branch["published"]) == (before["main"], before["published"])
+    assert (branch["main"], branch["published"]) == (answer_before["main"], answer_before["published"])
     assert branch["tasks"]["publish"]["raised"] == "AirflowSkipException"
-    assert done["on main beside it"]["published"] == done["on main beside it"]["main"] != before["main"]
+    assert done["on main beside it"]["published"] == done["on main beside it"]["main"] != answer_before["main"]
 
 
 def test_the_tasks_after_it_publish_what_a_person_has_left_unpublished(done: Any) -> None:
@@ -196,10 +200,10 @@ def test_what_the_audit_finds_bad_is_held_back_and_the_task_audit_says_so(done: 
     assert bad["tasks"]["process"]["xcom"]["published"] is bad["published"] is None
     assert bad["tasks"]["audit"]["raised"] == "fail"
     assert "data.limit_exceeded" in bad["tasks"]["audit"]["message"]
-    released = done["bad, released, cleared"]
-    assert released["published by"] is None
-    assert released["tasks"]["audit"]["xcom"] == {}
-    assert released["announced"] == [released["main"]] == [bad["main"]]
+    released_answer = done["bad, released, cleared"]
+    assert released_answer["published by"] is None
+    assert released_answer["tasks"]["audit"]["xcom"] == {}
+    assert released_answer["announced"] == [released_answer["main"]] == [bad["main"]]
     good = done["good after bad"]
     assert good["published"] == good["main"] != bad["main"]
     assert good["tasks"]["audit"]["xcom"]["from"] == bad["main"]

@@ -170,25 +170,25 @@ def test_targets_are_the_newest_snapshots_and_say_what_readers_lose(found: Any) 
 
 def test_a_recovery_says_first_what_is_given_up_and_moves_nothing(found: Any) -> None:
     newest, *_, oldest = found["line"]
-    rehearsed = found["rehearse"]
-    whole, *said = rehearsed["xcom"]["said"]
-    assert rehearsed["xcom"]["snapshot"] == oldest
+    rehearsed_answer = found["rehearse"]
+    whole, *reported_lines = rehearsed_answer["xcom"]["said"]
+    assert rehearsed_answer["xcom"]["snapshot"] == oldest
     assert whole.startswith(f"snapshot {oldest} is whole")
-    assert f"main moves from {newest} to {oldest}" in said
-    assert any(line.startswith("2 epochs with ") and line.endswith("computed again") for line in said)
-    assert any(line.startswith("readers lose 2 epochs with ") for line in said)
-    stages = [line for line in said if line.startswith("stage ")]
+    assert f"main moves from {newest} to {oldest}" in reported_lines
+    assert any(line.startswith("2 epochs with ") and line.endswith("computed again") for line in reported_lines)
+    assert any(line.startswith("readers lose 2 epochs with ") for line in reported_lines)
+    stages = [line for line in reported_lines if line.startswith("stage ")]
     assert stages[0].startswith(f"stage 1: move branch main back from snapshot {newest} to {oldest}")
     assert any("compute epochs: again what was read before" in line for line in stages)
-    assert rehearsed["log"] == rehearsed["xcom"]["said"]
-    assert rehearsed["refs"]["main"] == newest
+    assert rehearsed_answer["log"] == rehearsed_answer["xcom"]["said"]
+    assert rehearsed_answer["refs"]["main"] == newest
 
 
 def test_a_person_is_asked_unless_the_form_says_otherwise(found: Any) -> None:
-    asked = found["approve when approved"]
-    assert asked["raised"] == "TaskAwaitingInput"
-    assert "* readers lose 2 epochs" in asked["shown"]
-    assert "* stage 1: move branch main back" in asked["shown"]
+    request = found["approve when approved"]
+    assert request["raised"] == "TaskAwaitingInput"
+    assert "* readers lose 2 epochs" in request["shown"]
+    assert "* stage 1: move branch main back" in request["shown"]
     assert found["approve at once"]["xcom"] is None
     assert found["approve never"]["raised"] == "AirflowSkipException"
 
@@ -200,21 +200,21 @@ def test_nothing_moves_that_nobody_has_approved_or_looked_at(found: Any) -> None
 
 
 def test_what_was_delivered_is_given_up_if_the_form_says_so(found: Any) -> None:
-    for refused in ("delivered", "delivered meanwhile"):
-        assert "--give-up-delivered goes there all the same" in found[refused]["message"]
-        assert found[refused]["refs"]["delivering/mail"] == found["line"][0]
+    for refused_name in ("delivered", "delivered meanwhile"):
+        assert "--give-up-delivered goes there all the same" in found[refused_name]["message"]
+        assert found[refused_name]["refs"]["delivering/mail"] == found["line"][0]
     assert any("sink mail" in line for line in found["given up"]["xcom"]["said"])
     assert found["recover"]["refs"]["delivering/mail"] == found["line"][-1]
 
 
 def test_a_recovery_goes_back_once_and_its_cleared_tasks_ask_nobody(found: Any) -> None:
-    recovered = found["recover"]
-    assert recovered["xcom"]["epochs"] > 0
-    assert recovered["refs"]["main"] not in found["line"]
-    assert any("approved by bob" in line for line in recovered["log"])
+    recovered_answer = found["recover"]
+    assert recovered_answer["xcom"]["epochs"] > 0
+    assert recovered_answer["refs"]["main"] not in found["line"]
+    assert any("approved by bob" in line for line in recovered_answer["log"])
     assert found["rehearse again"]["xcom"]["said"][0].startswith("done by an earlier try of this run: entry ")
     assert found["approve again"]["xcom"] is None
-    assert found["recover again"]["refs"]["main"] == recovered["refs"]["main"]
+    assert found["recover again"]["refs"]["main"] == recovered_answer["refs"]["main"]
     assert len(found["entries"]) == 1
 
 
@@ -226,15 +226,15 @@ def test_a_recovery_without_a_reason_warns_in_its_log_and_its_result(found: Any)
 
 
 def test_a_recovery_whose_figures_are_no_longer_so_is_refused(found: Any) -> None:
-    outdated = found["outdated"]
-    assert outdated["message"].startswith("config.rehearsal_outdated: ")
-    assert outdated["refs"] == found["recover again"]["refs"]
+    outdated_answer = found["outdated"]
+    assert outdated_answer["message"].startswith("config.rehearsal_outdated: ")
+    assert outdated_answer["refs"] == found["recover again"]["refs"]
 
 
 def test_a_snapshot_that_is_damaged_is_refused_before_anything_moves(found: Any) -> None:
-    refused = found["broken target"]
-    assert refused["message"].startswith("restore.target_broken: ")
-    assert refused["refs"]["main"] == found["seen"]
+    refused_answer = found["broken target"]
+    assert refused_answer["message"].startswith("restore.target_broken: ")
+    assert refused_answer["refs"]["main"] == found["seen"]
 
 
 def test_broken_state_that_readers_see_asks_a_person_once(found: Any) -> None:

@@ -137,36 +137,36 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_where_readers_go_is_said_first_and_nothing_moves(found: Any) -> None:
-    said = found["rehearse"]["xcom"]["said"]
+    reported_lines = found["rehearse"]["xcom"]["said"]
     assert not [line for line in found["alone"]["xcom"]["said"] if "reader daily" in line]
-    (daily,) = [line for line in said if line.startswith("reader daily: ")]
+    (daily,) = [line for line in reported_lines if line.startswith("reader daily: ")]
     assert f"main moves from {found['daily'][0]} to {found['daily'][1]}; 1 epoch with " in daily
-    assert any(line.startswith("readers were looked for under ") for line in said)
-    assert found["rehearse"]["log"] == said
+    assert any(line.startswith("readers were looked for under ") for line in reported_lines)
+    assert found["rehearse"]["log"] == reported_lines
     assert (found["rehearse"]["refs"]["main"], found["rehearse"]["daily"]) == (found["line"][0], found["daily"][0])
 
 
 def test_the_person_who_approves_sees_where_readers_go(found: Any) -> None:
-    asked = found["approve"]
-    assert asked["raised"] == "TaskAwaitingInput"
-    assert f"* reader daily: main moves from {found['daily'][0]} to {found['daily'][1]}" in asked["shown"]
-    assert "* readers were looked for under " in asked["shown"]
+    request = found["approve"]
+    assert request["raised"] == "TaskAwaitingInput"
+    assert f"* reader daily: main moves from {found['daily'][0]} to {found['daily'][1]}" in request["shown"]
+    assert "* readers were looked for under " in request["shown"]
 
 
 def test_readers_that_nobody_was_shown_go_nowhere(found: Any) -> None:
     assert found["rehearsed alone"]["message"].startswith("config.not_rehearsed: ")
-    for refused in ("reader moved", "reader came"):
-        assert found[refused]["message"].startswith("config.rehearsal_outdated: "), refused
-        assert found[refused]["refs"]["main"] == found["line"][0]
+    for refused_name in ("reader moved", "reader came"):
+        assert found[refused_name]["message"].startswith("config.rehearsal_outdated: "), refused_name
+        assert found[refused_name]["refs"]["main"] == found["line"][0]
     assert f"reader daily is at {found['reader moved']['daily']} " in found["reader moved"]["message"]
     assert "nobody knew of it" in found["reader came"]["message"]
 
 
 def test_another_try_takes_back_the_readers_that_the_first_had_left(found: Any) -> None:
-    to = found["looked again"]["readers"]["daily"]["to"]
+    target = found["looked again"]["readers"]["daily"]["to"]
     assert found["half"]["rolled back"] == ["a person's"]
     assert found["recover"]["xcom"]["epochs"] > 0
-    assert found["recover"]["daily"] == to != found["half"]["daily"][0]
+    assert found["recover"]["daily"] == target != found["half"]["daily"][0]
     newest, *_ = found["rolled back"]
     assert newest.startswith("recovery of clicks with its readers, ")
     assert "in Airflow: headrace_clicks_recover/run)" in newest
@@ -188,14 +188,14 @@ def test_readers_that_went_on_meanwhile_go_back_as_was_said(found: Any) -> None:
 
 
 def test_a_reader_that_cannot_follow_stops_it_before_anybody_is_asked(found: Any) -> None:
-    refused = found["cannot follow"]
-    assert refused["message"].startswith("restore.readers_cannot_follow: ")
-    assert "headrace backfill daily --promote" in refused["message"]
-    assert any(line.startswith("reader daily: cannot follow: ") for line in refused["log"])
+    refused_answer = found["cannot follow"]
+    assert refused_answer["message"].startswith("restore.readers_cannot_follow: ")
+    assert "headrace backfill daily --promote" in refused_answer["message"]
+    assert any(line.startswith("reader daily: cannot follow: ") for line in refused_answer["log"])
     assert "raised" not in found["whole again"], "what has gone back needs no reader that follows"
 
 
 def test_a_reader_that_nobody_can_look_at_stops_it(found: Any) -> None:
-    refused = found["unseen"]
-    assert refused["message"].startswith("restore.readers_cannot_follow: ")
-    assert "-other/far: cannot follow: " in "".join(refused["log"])
+    refused_answer = found["unseen"]
+    assert refused_answer["message"].startswith("restore.readers_cannot_follow: ")
+    assert "-other/far: cannot follow: " in "".join(refused_answer["log"])

@@ -64,25 +64,25 @@ def test_the_object_has_the_documented_names() -> None:
 
 
 def test_an_older_result_says_rows() -> None:
-    written = json.loads(to_json(replace(RESULT, audit=None, counts={"panes": 3})))
-    del written["sha256"]
-    written["rows"] = written.pop("counts")
-    assert from_json(seal_fields(written)).counts == {"panes": 3}
+    written_fields = json.loads(to_json(replace(RESULT, audit=None, counts={"panes": 3})))
+    del written_fields["sha256"]
+    written_fields["rows"] = written_fields.pop("counts")
+    assert from_json(seal_fields(written_fields)).counts == {"panes": 3}
 
 
 def test_other_formats_and_damage_are_told_apart() -> None:
     newer = {**json.loads(to_json(RESULT)), "format": 2}
     with pytest.raises(ResultFormatError, match="format 2"):
         from_json(json.dumps(newer).encode())
-    for damaged in (b"", b"{", b"[]", b'{"format": 1}'):
+    for damaged_content in (b"", b"{", b"[]", b'{"format": 1}'):
         with pytest.raises(ResultDamagedError):
-            from_json(damaged)
+            from_json(damaged_content)
 
 
 def test_a_result_with_any_bit_flipped_is_not_believed() -> None:
-    written = to_json(RESULT)
-    for place in range(len(written) * 8):
-        data = bytearray(written)
+    written_result = to_json(RESULT)
+    for place in range(len(written_result) * 8):
+        data = bytearray(written_result)
         data[place // 8] ^= 1 << place % 8
         with pytest.raises((ResultDamagedError, ResultFormatError)):
             from_json(bytes(data))
@@ -91,9 +91,9 @@ def test_a_result_with_any_bit_flipped_is_not_believed() -> None:
 def test_errors_as_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2hunter2")
     assert RunError.of(GiveUpError("another writer")) == RunError("give_up", "give_up", "another writer")
-    unexpected = RunError.of(ValueError("GET https://x?sig=hunter2hunter2 failed"))
-    assert (unexpected.code, unexpected.remedy) == ("unexpected", "retry")
-    assert unexpected.message == "ValueError: GET https://x?sig=<AWS_SECRET_ACCESS_KEY> failed"
+    unexpected_error = RunError.of(ValueError("GET https://x?sig=hunter2hunter2 failed"))
+    assert (unexpected_error.code, unexpected_error.remedy) == ("unexpected", "retry")
+    assert unexpected_error.message == "ValueError: GET https://x?sig=<AWS_SECRET_ACCESS_KEY> failed"
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_options_that_cannot_be_meant(wrong: dict[str, object]) -> None:
 
 
 def submit(root: Path, *arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
+    completed_process = subprocess.run(
         [
             sys.executable,
             str(REPOSITORY / "jobs/headrace/application/submit.py"),
@@ -119,20 +119,20 @@ def submit(root: Path, *arguments: str) -> tuple[int, str]:
         text=True,
         check=False,
     )
-    assert done.stderr == "", "it is told on the standard output, in one order"
-    return done.returncode, done.stdout
+    assert completed_process.stderr == "", "it is told on the standard output, in one order"
+    return completed_process.returncode, completed_process.stdout
 
 
 @pytest.mark.slow
 def test_submit_leaves_a_result_of_a_typed_error(tmp_path: Path) -> None:
-    exit_code, told = submit(tmp_path, "process", "--pipeline", "no_such_pipeline")
+    exit_code, output_text = submit(tmp_path, "process", "--pipeline", "no_such_pipeline")
     result = read_run_result(open_store(tmp_path.as_uri()), "no_such_pipeline", "r1")
     assert exit_code == 10
     assert (result.status, result.action) == ("failed", "process")
     assert result.error is not None
     assert (result.error.code, result.error.remedy) == ("config.unknown_pipeline", "fix_config")
-    before, _, message = told.partition("\n::endgroup::\nconfig.unknown_pipeline: ")
-    assert before.startswith("::endgroup::\n::group::Details of the error\nTraceback")
+    text_before, _, message = output_text.partition("\n::endgroup::\nconfig.unknown_pipeline: ")
+    assert text_before.startswith("::endgroup::\n::group::Details of the error\nTraceback")
     assert message == f"{result.error.message}\n", "one message at the end"
 
 
@@ -153,10 +153,10 @@ def test_submit_leaves_a_result_of_an_error_nobody_expected(
     assert result.error is not None
     message = "ValueError: GET https://x?sig=<AWS_SECRET_ACCESS_KEY> failed"
     assert (result.error.code, result.error.message) == ("unexpected", message)
-    told = capsys.readouterr().out
-    assert "Traceback" in told
-    assert told.splitlines()[-1] == f"unexpected: {message}"
-    assert "hunter2" not in told
+    output_text = capsys.readouterr().out
+    assert "Traceback" in output_text
+    assert output_text.splitlines()[-1] == f"unexpected: {message}"
+    assert "hunter2" not in output_text
 
 
 def test_what_a_task_raises_moves_no_cursor_of_a_terminal() -> None:

@@ -32,9 +32,9 @@ def test_roots_are_served_in_the_order_of_the_file_after_that_of_the_environment
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     defaults = 'airflow = "risk_defaults.py"\nendpoint = "http://s3.local/"\n'
-    served = serve(monkeypatch, tmp_path, SALES + RISK + defaults, root="s3://old/root")
-    assert (names(served), served.problems) == (["", "sales", "risk"], ())
-    risk = served.root_named("risk")
+    roots_served = serve(monkeypatch, tmp_path, SALES + RISK + defaults, root="s3://old/root")
+    assert (names(roots_served), roots_served.problems) == (["", "sales", "risk"], ())
+    risk = roots_served.root_named("risk")
     assert (risk.uri, risk.store, risk.endpoint) == ("s3://risk/headrace", "risk_s3", "http://s3.local")
     assert risk.folders.folders == (tmp_path / "risk",)  # beside the file
     assert risk.defaults == str(tmp_path / "risk_defaults.py")
@@ -43,10 +43,10 @@ def test_roots_are_served_in_the_order_of_the_file_after_that_of_the_environment
 def test_the_environment_declares_a_root_beside_others_only_by_its_uri(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    served = serve(monkeypatch, tmp_path, SALES)
-    assert names(served) == ["sales"]
+    roots_served = serve(monkeypatch, tmp_path, SALES)
+    assert names(roots_served) == ["sales"]
     with pytest.raises(UnknownRootError, match="set HEADRACE_ROOT"):
-        served.root_named("")
+        roots_served.root_named("")
     monkeypatch.delenv("HEADRACE_ROOTS")
     assert names(served_roots()) == [""]
 
@@ -75,14 +75,14 @@ def test_a_root_that_cannot_be_used_leaves_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, entry: str, problem: str
 ) -> None:
     last = RISK.replace("risk", "audit")
-    served = serve(monkeypatch, tmp_path, SALES + entry + last, root="s3://old/root")
-    assert names(served) == ["", "sales", "audit"]
-    assert served.root_named("sales").uri == "s3://sales/headrace"
-    (found,) = served.problems
+    roots_served = serve(monkeypatch, tmp_path, SALES + entry + last, root="s3://old/root")
+    assert names(roots_served) == ["", "sales", "audit"]
+    assert roots_served.root_named("sales").uri == "s3://sales/headrace"
+    (found,) = roots_served.problems
     assert problem in found
     assert f"{tmp_path / 'roots.toml'}: root 2" in found
     with pytest.raises(UnknownRootError, match="root 2"):
-        served.root_named("nobody")
+        roots_served.root_named("nobody")
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_a_root_that_cannot_be_used_leaves_the_others(
 def test_a_file_that_cannot_be_read_leaves_the_root_of_the_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, problem: str
 ) -> None:
-    served = serve(monkeypatch, tmp_path, text, root="s3://old/root")
-    assert names(served) == [""]
+    roots_served = serve(monkeypatch, tmp_path, text, root="s3://old/root")
+    assert names(roots_served) == [""]
     with pytest.raises(UnknownRootError, match=problem):
-        served.root_named("sales")
+        roots_served.root_named("sales")
     monkeypatch.setenv("HEADRACE_ROOTS", str(tmp_path / "absent.toml"))
     assert "absent.toml, which cannot be read" in served_roots().problems[0]
 
@@ -124,23 +124,23 @@ def test_files_of_a_root_are_apart_whatever_leads_to_them(monkeypatch: pytest.Mo
     (tmp_path / "again").symlink_to(tmp_path / "risk")
     write_pipeline(tmp_path / "risk", "own")
     both = RISK.replace("risk", "both").replace('["both"]', '["again"]')
-    served = serve(monkeypatch, tmp_path, SALES + RISK + both)
-    found = {root.name: root.registered_files() for root in served.roots}
-    assert {name: [*files.pipelines] for name, files in found.items()} == {
+    roots_served = serve(monkeypatch, tmp_path, SALES + RISK + both)
+    files_by_root = {root.name: root.registered_files() for root in roots_served.roots}
+    assert {name: [*files.pipelines] for name, files in files_by_root.items()} == {
         "sales": ["clicks"], "risk": ["own"], "both": [],
     }  # fmt: skip
-    assert not found["sales"].broken
-    (linked,) = found["risk"].broken.values()
-    assert "linked.py: it is" in linked
-    (again,) = found["both"].broken.values()
-    assert "again: " in again and "(both) names it, and so does another root" in again
+    assert not files_by_root["sales"].broken
+    (linked_problem,) = files_by_root["risk"].broken.values()
+    assert "linked.py: it is" in linked_problem
+    (second_problem,) = files_by_root["both"].broken.values()
+    assert "again: " in second_problem and "(both) names it, and so does another root" in second_problem
 
 
 def test_the_file_on_the_how_to_page_declares_two_roots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     page = (REPOSITORY / "docs/how-to/several-roots.md").read_text()
-    served = serve(monkeypatch, tmp_path, page.partition("```toml\n")[2].partition("```")[0])
-    assert (names(served), served.problems) == (["sales", "risk"], ())
-    sales = served.root_named("sales")
+    roots_served = serve(monkeypatch, tmp_path, page.partition("```toml\n")[2].partition("```")[0])
+    assert (names(roots_served), roots_served.problems) == (["sales", "risk"], ())
+    sales = roots_served.root_named("sales")
     assert (sales.store, sales.defaults) == ("sales_s3", str(tmp_path / "sales_defaults.py"))
 
 
@@ -230,8 +230,8 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
     write_pipeline(folder / "risk", "wrong").write_text("raise ZeroDivisionError('a mistake of mine')\n")
     (folder / "defaults.py").write_text('import headrace as hr\n\nairflow = hr.airflow(owner="all", tags=["every"])\n')
     (folder / "risky.py").write_text('import headrace as hr\n\nairflow = hr.airflow(owner="risk")\n')
-    unused = RISK.replace("risk", "unused").replace("s3://unused", "s3://sales")
-    (folder / "roots.toml").write_text(f'{SALES}{RISK}airflow = "risky.py"\n{unused}')
+    unused_root = RISK.replace("risk", "unused").replace("s3://unused", "s3://sales")
+    (folder / "roots.toml").write_text(f'{SALES}{RISK}airflow = "risky.py"\n{unused_root}')
     environment = {
         "HEADRACE_ROOTS": str(folder / "roots.toml"),
         "HEADRACE_ROOT": (folder / "root").as_uri(),
@@ -240,8 +240,8 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> Any:
         **{f"AIRFLOW_CONN_{name}_S3": json.dumps({"conn_type": "aws"}) for name in ("SALES", "RISK")},
         "AIRFLOW_CONN_OTHER": json.dumps({"conn_type": "http"}),
     }
-    found = python(PARSE, tmp_path_factory.mktemp("airflow"), environment)
-    return {**found, "seen": (folder / "seen").read_text().splitlines()}
+    found_answer = python(PARSE, tmp_path_factory.mktemp("airflow"), environment)
+    return {**found_answer, "seen": (folder / "seen").read_text().splitlines()}
 
 
 @pytest.mark.slow
@@ -276,8 +276,11 @@ def test_the_root_without_a_name_has_the_dags_that_it_has_alone(parsed: Any) -> 
 @pytest.mark.slow
 def test_a_schedule_by_asset_means_the_same_root_unless_it_names_one(parsed: Any) -> None:
     waits = {root: parsed["dags"][f"headrace_{root}clicks_process"]["schedule"] for root in ("", "risk.")}
-    named = "headrace://sales.orders/published"
-    assert waits == {"": ["headrace://orders/published", named], "risk.": ["headrace://risk.orders/published", named]}
+    published_asset = "headrace://sales.orders/published"
+    assert waits == {
+        "": ["headrace://orders/published", published_asset],
+        "risk.": ["headrace://risk.orders/published", published_asset],
+    }
 
 
 @pytest.mark.slow
@@ -306,8 +309,8 @@ def test_a_task_builds_the_dag_of_its_root_alone(parsed: Any) -> None:
     assert parsed["task"]["dags"] == ["headrace_risk.clicks_process"]
     assert parsed["task"]["errors"] == {}
     assert parsed["headrace_risk.release"] == {"dags": ["headrace_risk.release"], "errors": []}
-    (gone,) = parsed["headrace_gone.clicks_process"]["errors"]
-    assert "serves no root 'gone'" in gone
+    (missing_error,) = parsed["headrace_gone.clicks_process"]["errors"]
+    assert "serves no root 'gone'" in missing_error
     assert parsed["headrace_.clicks_process"] == {"dags": [], "errors": []}
 
 

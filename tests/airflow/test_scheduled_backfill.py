@@ -41,8 +41,8 @@ class Lanes:
 
     def land(self, name: str, before_now: timedelta, clicks: int) -> None:
         """A file with clicks of one user in one minute."""
-        at = (datetime.now(UTC) - before_now).replace(second=0, microsecond=0)
-        line = json.dumps({"user": "ada", "at": at.isoformat()}) + "\n"
+        moment = (datetime.now(UTC) - before_now).replace(second=0, microsecond=0)
+        line = json.dumps({"user": "ada", "at": moment.isoformat()}) + "\n"
         self.store.write(f"landing/clicks/{name}", line.encode() * clicks)
 
     def published(self) -> list[Manifest]:
@@ -69,11 +69,11 @@ def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
     tills = str(folder / "tills")  # of the reader of a page
     environment = {**SELDOM, "HEADRACE_PIPELINES": f"{file.parent}{os.pathsep}{tills}", "PYTHONPATH": tills}
     local = LocalAirflow(folder / "home", (folder / ".headrace" / "root").as_uri(), environment)
-    found = Lanes(local, file)
-    found.land("a.jsonl", timedelta(days=30), 1)
+    own_lanes = Lanes(local, file)
+    own_lanes.land("a.jsonl", timedelta(days=30), 1)
     try:
         local.start()
-        yield found
+        yield own_lanes
     finally:
         local.stop()
 
@@ -99,9 +99,9 @@ def test_the_last_days_are_computed_anew_beside_the_live_lane(lanes: Lanes) -> N
     until(lambda: sum(m.counts["input_files"] for m in lanes.published()) == 2)
     lanes.land("b.jsonl", timedelta(hours=4), 3)  # a correction, over which the live lane stops
     until(lambda: lanes.clicks() == [1, 3])
-    first, *anew = lanes.published()
+    first, *later_snapshots = lanes.published()
     assert first == old, "nothing before the last days is computed again"
-    assert {m.branch[:18] for m in anew} == {"backfill-scheduled"}
+    assert {m.branch[:18] for m in later_snapshots} == {"backfill-scheduled"}
     lanes.land("c.jsonl", timedelta(hours=3), 4)
     until(lambda: lanes.clicks() == [1, 3, 4])
     assert lanes.published()[0] == old
@@ -113,15 +113,15 @@ def test_a_backfill_by_hand_says_where_it_begins_and_may_stay_unpublished(lanes:
     patiently(api.pause, "headrace_clicks_process")  # nothing lands any more
     since_yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
     whole = patiently(api.trigger, dag, {"promote": "never"})
-    ranged = patiently(api.trigger, dag, {"from": since_yesterday, "branch": "by-hand", "promote": "never"})
+    ranged_run = patiently(api.trigger, dag, {"from": since_yesterday, "branch": "by-hand", "promote": "never"})
     snapshot = lanes.published()[0].snapshot_id
     for run_id, beginning in (
         (whole, "nothing: all input is read again"),
-        (ranged, f"snapshot {snapshot} (epoch 0)"),
+        (ranged_run, f"snapshot {snapshot} (epoch 0)"),
     ):
-        ended = api.wait_for_run(dag, run_id, _SECONDS)
+        ended_run = api.wait_for_run(dag, run_id, _SECONDS)
         log = "\n".join(api.log(dag, run_id, "replay"))
-        assert (ended.state, ended.tasks["cut_over"]) == ("success", "skipped"), log
+        assert (ended_run.state, ended_run.tasks["cut_over"]) == ("success", "skipped"), log
         assert f"the backfill begins with {beginning}" in log
 
 

@@ -73,13 +73,13 @@ class Deployment:
         self.pipelines = folder / "pipelines"
         self.right = server.environment()
         extra = {"endpoint_url": server.endpoint, "region_name": self.right.get("AWS_REGION", "us-east-1")}
-        reached = {"conn_type": "aws", "login": "airflow", "password": ODD, "extra": extra}
+        reaching_fields = {"conn_type": "aws", "login": "airflow", "password": ODD, "extra": extra}
         others = {"conn_type": "aws", "login": "others", "password": secrets.token_hex(20), "extra": extra}
         self.wrong = {**self.right, "AWS_ACCESS_KEY_ID": "airflow", "AWS_SECRET_ACCESS_KEY": ODD}
         self.airflows = {
             "HEADRACE_STORE_CONN": "keys",
             "HEADRACE_ROOTS": str(folder / "roots.toml"),
-            "AIRFLOW_CONN_KEYS": json.dumps(reached),
+            "AIRFLOW_CONN_KEYS": json.dumps(reaching_fields),
             "AIRFLOW_CONN_OTHERS": json.dumps(others),
             **topics.connections(),
         }
@@ -112,15 +112,15 @@ class Deployment:
         (folder / "roots.toml").write_text(
             f'[[root]]\nname = "others"\nuri = "{OTHER_ROOT}"\npipelines = ["others"]\nstore = "others"\n'
         )
-        marked = [f"confined-{secrets.token_hex(12)}" for _ in range(4)]
-        (folder / marked[0]).mkdir()
+        marked_secrets = [f"confined-{secrets.token_hex(12)}" for _ in range(4)]
+        (folder / marked_secrets[0]).mkdir()
         self._own = {
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder}/{marked[0]}/../home/airflow.db?timeout=30",
-            "AIRFLOW__CORE__FERNET_KEY": f"{marked[1]}{'A' * 10}=",
-            "AIRFLOW__API_AUTH__JWT_SECRET": marked[2] * 2,
-            "AIRFLOW__API__SECRET_KEY": marked[3],
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder}/{marked_secrets[0]}/../home/airflow.db?timeout=30",
+            "AIRFLOW__CORE__FERNET_KEY": f"{marked_secrets[1]}{'A' * 10}=",
+            "AIRFLOW__API_AUTH__JWT_SECRET": marked_secrets[2] * 2,
+            "AIRFLOW__API__SECRET_KEY": marked_secrets[3],
         }
-        self.secrets += marked[1:]
+        self.secrets += marked_secrets[1:]
         keys = StaticProvider(server.access_key, server.secret_key)
         self._admin = MinioAdmin(endpoint=server.endpoint.removeprefix("http://"), credentials=keys, secure=False)
         for user, secret, bucket in (("airflow", ODD, BUCKET), ("others", others["password"], OTHER_BUCKET)):
@@ -140,8 +140,14 @@ class Deployment:
     def airflow(self) -> Iterator[LocalAirflow]:
         """An Airflow with its keys, up."""
         # as in the compose file: code of users is kept from Airflow's own secrets
-        isolated = {"PYTHONPATH": str(DOCKER)} if processes.can_confine() else {}
-        environment = {**CALM, **self.airflows, **self._own, **isolated, "HEADRACE_PIPELINES": str(self.pipelines)}
+        isolating_variables = {"PYTHONPATH": str(DOCKER)} if processes.can_confine() else {}
+        environment = {
+            **CALM,
+            **self.airflows,
+            **self._own,
+            **isolating_variables,
+            "HEADRACE_PIPELINES": str(self.pipelines),
+        }
         airflow = LocalAirflow(self.home, ROOT, environment)
         self.secrets += airflow.passwords.values()
         try:
@@ -153,11 +159,11 @@ class Deployment:
 
     def command(self, keys: Mapping[str, str], *arguments: str) -> int:
         """The exit code of a command of ``headrace``; what it prints is kept."""
-        with self.printed.open("ab") as out:
+        with self.printed.open("ab") as stream:
             return subprocess.run(
                 [str(Path(sys.executable).with_name("headrace")), *arguments, "--root", ROOT],
                 env={**os.environ, **keys, "HEADRACE_PIPELINES": str(self.pipelines)},
-                stdout=out,
+                stdout=stream,
                 stderr=subprocess.STDOUT,
                 check=False,
             ).returncode
@@ -183,8 +189,8 @@ class Deployment:
             for line in database.iterdump():
                 yield f"table {line.split()[2]}" if line.startswith("INSERT") else "schema", line
         for store in stores:
-            for found in store.list(""):
-                yield found.path, store.read(found.path).decode(errors="replace")
+            for info in store.list(""):
+                yield info.path, store.read(info.path).decode(errors="replace")
 
 
 def run(
@@ -192,8 +198,8 @@ def run(
 ) -> tuple[EndedRun, str]:
     """A run of a process DAG on ``executor``, or of another one, and the log of its task."""
     run_id = api.trigger(dag_id, {"executor": executor} if task_id == "process" else {})
-    ended = api.wait_for_run(dag_id, run_id, _SECONDS)
-    return ended, "\n".join(api.log(ended.dag_id, ended.run_id, task_id))
+    ended_run = api.wait_for_run(dag_id, run_id, _SECONDS)
+    return ended_run, "\n".join(api.log(ended_run.dag_id, ended_run.run_id, task_id))
 
 
 def delivered(api: AirflowApi) -> str:
@@ -236,12 +242,12 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
     with deployment.airflow() as airflow:
         airflow.api.wait_for_dag(DELIVER, _SECONDS)
         airflow.api.pause(DELIVER, is_paused=False)
-        succeeded, log = run(airflow.api, "spark")
-        assert succeeded.state == "success", log
+        succeeded_run, log = run(airflow.api, "spark")
+        assert succeeded_run.state == "success", log
         page = airflow.api.page("api/dags/headrace_clicks_process")
         assert page["pipeline"] == "clicks", "the API server reaches the store, too"
-        succeeded, log = run(airflow.api, "local", "headrace_others.clicks_process")
-        assert succeeded.state == "success", log
+        succeeded_run, log = run(airflow.api, "local", "headrace_others.clicks_process")
+        assert succeeded_run.state == "success", log
         records = {
             name: airflow.api.page(f"api/dags/headrace_{name}_process")["totals"]["records"]
             for name in ("clicks", "others.clicks")
@@ -251,12 +257,12 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
         assert deployment.warehouse.rows("select sum(clicks) from clicks") == [(5,)]
         deployment.topics.run(airflow.api)
         deployment.change_password()
-        failed, log = run(airflow.api, "local", DELIVER, "clicks")
-        assert failed.tasks["clicks"] == "failed"
+        failed_run, log = run(airflow.api, "local", DELIVER, "clicks")
+        assert failed_run.tasks["clicks"] == "failed"
         assert "HEADRACE_CONN_WAREHOUSE" in log
         deployment.rotate()
-        failed, log = run(airflow.api, "local")
-        assert failed.tasks["process"] == "failed"
+        failed_run, log = run(airflow.api, "local")
+        assert failed_run.tasks["process"] == "failed"
         assert "AWS_SECRET_ACCESS_KEY" in log  # which says where to look
     assert deployment.command(deployment.right, "log", "clicks") == 0
     for command in (("log", "clicks"), ("read", "clicks"), ("run", "clicks")):
@@ -273,8 +279,8 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
 
 def test_the_code_that_looks_for_airflows_secrets_finds_one_that_is_there(tmp_path: Path) -> None:
     code = NOSY.format(seen=tmp_path / "seen")
-    for there in ({}, {"SECRET": f"confined-{secrets.token_hex(12)}"}):
-        subprocess.run([sys.executable, "-c", code], env={**os.environ, "CONTROL": "1", **there}, check=True)
+    for extra_variables in ({}, {"SECRET": f"confined-{secrets.token_hex(12)}"}):
+        subprocess.run([sys.executable, "-c", code], env={**os.environ, "CONTROL": "1", **extra_variables}, check=True)
     assert (tmp_path / "seen").read_text().splitlines() == ["runs 0", "runs 1"]
 
 
@@ -293,9 +299,14 @@ def test_the_search_finds_a_planted_secret_wherever_it_is(
     with closing(sqlite3.connect(deployment.home / "airflow.db")) as database, database:
         for table, column in tables.items():
             assert database.execute(f"UPDATE {table} SET {column} = ?", [json.dumps({"key": right})]).rowcount > 0
-    with deployment.printed.open("a") as printed:
-        printed.write(deployment.secrets[-1])
+    with deployment.printed.open("a") as stream:
+        stream.write(deployment.secrets[-1])
 
-    found = deployment.tell_tales(store)
-    wanted = {*objects, str(task_log.relative_to(deployment.home)), "printed", *(f'table "{name}"' for name in tables)}
-    assert found - {"airflow.db"} == wanted
+    tale_tellers = deployment.tell_tales(store)
+    expected_tellers = {
+        *objects,
+        str(task_log.relative_to(deployment.home)),
+        "printed",
+        *(f'table "{name}"' for name in tables),
+    }
+    assert tale_tellers - {"airflow.db"} == expected_tellers

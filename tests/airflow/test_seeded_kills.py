@@ -106,11 +106,11 @@ def airflow(disturbed: Disturbed) -> LocalAirflow:
 @pytest.fixture(scope="module")
 def truth(airflow: LocalAirflow) -> Counter[str]:
     """Clicks by minute of all that has landed: it grows with each kill. The first file is processed in peace."""
-    landed: Counter[str] = Counter()
-    more(airflow, landed)
+    landed_counts: Counter[str] = Counter()
+    more(airflow, landed_counts)
     processed(airflow)
-    assert published(airflow) == landed
-    return landed
+    assert published(airflow) == landed_counts
+    return landed_counts
 
 
 def dag_of(family: str) -> str:
@@ -137,9 +137,13 @@ def published(airflow: LocalAirflow) -> Counter[str]:
 def processed(airflow: LocalAirflow) -> None:
     """A run of *process* that nobody disturbs, which must end well."""
     dag = dag_of("process")
-    ended = airflow.api.wait_for_run(dag, airflow.api.trigger(dag), _RUN_SECONDS)
-    logs = {task: airflow.api.log(dag, ended.run_id, task) for task, state in ended.tasks.items() if state == "failed"}
-    assert ended.state == "success", (ended, logs)
+    ended_run = airflow.api.wait_for_run(dag, airflow.api.trigger(dag), _RUN_SECONDS)
+    logs = {
+        task: airflow.api.log(dag, ended_run.run_id, task)
+        for task, state in ended_run.tasks.items()
+        if state == "failed"
+    }
+    assert ended_run.state == "success", (ended_run, logs)
 
 
 def begun(airflow: LocalAirflow, family: str, executor: str) -> tuple[str, str]:
@@ -191,7 +195,7 @@ def struck(airflow: LocalAirflow, kill: Kill, dag: str, run_id: str) -> bool:
         return True
     (try_id,) = (one["id"] for one in airflow.api.task_instances(dag, run_id) if one["task_id"] == kill.task)
     patient = Retrying(
-        stop=stop_after_delay(_RUN_SECONDS), wait=wait_fixed(0.05), retry=retry_if_result(lambda seen: seen is None)
+        stop=stop_after_delay(_RUN_SECONDS), wait=wait_fixed(0.05), retry=retry_if_result(lambda state: state is None)
     )
 
     def seen() -> psutil.Process | bool | None:
@@ -241,17 +245,17 @@ def killed(airflow: LocalAirflow, truth: Counter[str], kill: Kill) -> bool:
     """Whether the kill came before its victim had ended; readers see the truth after it, and nothing is damaged."""
     more(airflow, truth)
     dag, run_id = begun(airflow, kill.family, kill.executor)
-    beside: tuple[str, str] | None = None
+    neighbour: tuple[str, str] | None = None
     if kill.afterwards == "two slots":  # of two writers at once the newer one counts
-        beside = begun(airflow, "backfill" if kill.family == "process" else "process", "local")
+        neighbour = begun(airflow, "backfill" if kill.family == "process" else "process", "local")
     hit = struck(airflow, kill, dag, run_id)
     if kill.victim in OF_AIRFLOW:
         airflow.revive(OF_AIRFLOW[kill.victim])
     try:
         answered(airflow, kill, dag, run_id)
         states = [] if kill.afterwards == "delete" else [airflow.api.task_states(dag, run_id)]
-        if beside is not None:
-            states.append(airflow.api.wait_for_run(*beside, _RUN_SECONDS).tasks)
+        if neighbour is not None:
+            states.append(airflow.api.wait_for_run(*neighbour, _RUN_SECONDS).tasks)
     finally:
         airflow.api.set_slots(POOL, 1)
     processed(airflow)
@@ -265,5 +269,7 @@ def killed(airflow: LocalAirflow, truth: Counter[str], kill: Kill) -> bool:
 def test_what_is_published_equals_what_landed_whatever_was_killed(
     airflow: LocalAirflow, truth: Counter[str], number: int
 ) -> None:
-    tried = [*Kill.drawn(number).earlier_and_earlier()]
-    assert any(killed(airflow, truth, kill) for kill in tried), f"each came after the end of its victim: {tried}"
+    tried_kills = [*Kill.drawn(number).earlier_and_earlier()]
+    assert any(killed(airflow, truth, kill) for kill in tried_kills), (
+        f"each came after the end of its victim: {tried_kills}"
+    )

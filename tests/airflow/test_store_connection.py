@@ -141,11 +141,11 @@ def test_what_a_connection_says_becomes_variables(answers: Any) -> None:
     ],
 )
 def test_a_mistake_in_a_connection_is_said_without_its_values(answers: Any, form: str, message: str) -> None:
-    found = answers["forms"][form]
-    assert found["code"] == "config.store_connection"
-    assert message in found["message"]
-    assert f"connection {form} " in found["message"]
-    assert SECRET not in json.dumps(found)
+    form_fields = answers["forms"][form]
+    assert form_fields["code"] == "config.store_connection"
+    assert message in form_fields["message"]
+    assert f"connection {form} " in form_fields["message"]
+    assert SECRET not in json.dumps(form_fields)
 
 
 def test_a_task_has_the_keys_while_it_runs_and_only_those(answers: Any) -> None:
@@ -158,9 +158,9 @@ def test_a_task_has_the_keys_while_it_runs_and_only_those(answers: Any) -> None:
 
 
 def test_the_endpoint_of_a_root_is_reached_with_the_keys_of_its_connection(answers: Any) -> None:
-    values, without = answers["endpoint"]
+    values, values_without = answers["endpoint"]
     assert values["AWS_ENDPOINT_URL"] == "http://s3.local"
-    assert {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_STS"} <= {*without}
+    assert {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_STS"} <= {*values_without}
     assert "endpoint_url http://s3.local, and root sales the endpoint http://other" in answers["two endpoints"]
 
 

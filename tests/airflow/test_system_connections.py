@@ -65,7 +65,7 @@ def test_a_place_on_s3() -> None:
     uri = uri_of(password=ODD, extra=extra, **OF_AIRFLOW["delta"])
     place, options = store_location(connection("lake", {variable_name("lake"): uri}))
     assert place == "s3://bucket/a/lake"
-    wanted = {
+    expected_options = {
         "aws_access_key_id": "ann",
         "aws_secret_access_key": ODD,
         "aws_session_token": "t",
@@ -73,7 +73,7 @@ def test_a_place_on_s3() -> None:
         "aws_region": "eu-west-1",
         "aws_allow_http": "true",
     }
-    assert wanted.items() <= options.items()
+    assert expected_options.items() <= options.items()
 
 
 def test_a_rest_catalog() -> None:

@@ -46,16 +46,16 @@ class World:
         """What is announced until then, and when."""
 
         async def listen() -> list[tuple[int, PendingWork]]:
-            heard: list[tuple[int, PendingWork]] = []
+            heard_work: list[tuple[int, PendingWork]] = []
             watch = Watch(self.find, lambda: self.runs, self.failed, poll, self.sleep, lambda: self.now)
             self.at[seconds] = lambda _: asyncio.current_task().cancel()  # type: ignore[union-attr]
             try:
                 async for work in watch.announcements():
-                    heard.append((round(self.now), work))
-                    self.announced(heard)
+                    heard_work.append((round(self.now), work))
+                    self.announced(heard_work)
             except asyncio.CancelledError:
                 pass
-            return heard
+            return heard_work
 
         return asyncio.run(listen())
 
@@ -112,26 +112,26 @@ def test_files_that_land_before_airflow_has_made_the_run_are_not_announced_again
 def test_while_a_run_goes_on_nothing_is_listed_and_right_after_it_is() -> None:
     world = World(WORK, Runs(1, 1), at={100: lambda world: setattr(world, "runs", Runs(1, 0))})
     assert world.watched(120) == [(100, WORK)]
-    assert [round(at) for at in world.looked] == [100]
+    assert [round(moment) for moment in world.looked] == [100]
 
 
 def test_the_store_is_listed_no_more_often_than_the_interval() -> None:
     world = World()
     world.watched(301)
-    assert [round(at) for at in world.looked] == [*range(0, 301, 30)]
+    assert [round(moment) for moment in world.looked] == [*range(0, 301, 30)]
 
 
 def test_work_that_stays_is_announced_again_less_and_less_often() -> None:
-    announced = [at for at, _ in World(WORK).watched(12_000)]
-    assert announced == [0, 60, 180, 420, 900, 1_860, 3_780, 7_380, 10_980]
+    announced_moments = [moment for moment, _ in World(WORK).watched(12_000)]
+    assert announced_moments == [0, 60, 180, 420, 900, 1_860, 3_780, 7_380, 10_980]
 
 
 def test_new_work_is_announced_at_once_though_runs_have_failed_before_it() -> None:
     world = Scheduled(WORK, at={4_000: becomes(OTHER)})
     world.ended_badly = True
-    announced = world.watched(4_100)
-    assert [at for at, work in announced if work == WORK][-1] == 3_780
-    assert (4_020, OTHER) in announced
+    announced_work = world.watched(4_100)
+    assert [moment for moment, work in announced_work if work == WORK][-1] == 3_780
+    assert (4_020, OTHER) in announced_work
 
 
 def test_errors_are_told_and_tried_again_and_end_nothing() -> None:

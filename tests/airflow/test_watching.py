@@ -51,8 +51,8 @@ class WatchedRoot:
 
     def land(self, name: str, minute: int) -> None:
         """One file with one click."""
-        at = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=minute)
-        line = json.dumps({"user": "ada", "at": at.isoformat()})
+        moment = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=minute)
+        line = json.dumps({"user": "ada", "at": moment.isoformat()})
         with self.reached():
             open_store(self.uri).write(f"landing/clicks/{name}.jsonl", f"{line}\n".encode())
 
@@ -85,7 +85,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WatchedRoo
             credentials=StaticProvider(server.access_key, server.secret_key),
             secure=False,
         )
-        made = []
+        made_roots = []
         for name, dag in (("clicks", "headrace_clicks_process"), ("sales", "headrace_sales.clicks_process")):
             minio_server.client(server).make_bucket(name)
             secret = secrets.token_hex(20)
@@ -93,8 +93,8 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[WatchedRoo
             admin.policy_add(name, policy=all_of(name))
             admin.policy_set(name, user=name)
             keys = {**server.environment(), "AWS_ACCESS_KEY_ID": name, "AWS_SECRET_ACCESS_KEY": secret}
-            made.append(WatchedRoot(f"s3://{name}/root", dag, keys))
-        yield made[0], made[1]
+            made_roots.append(WatchedRoot(f"s3://{name}/root", dag, keys))
+        yield made_roots[0], made_roots[1]
     finally:
         minio_server.stop(server)
 
@@ -253,10 +253,10 @@ def test_the_tab_code_shows_the_file_of_the_pipeline_and_dags_stay(airflow: Loca
     for dag_id in (own.dag, "headrace_clicks_recover", "headrace_clicks_backfill"):
         assert airflow.api.source(dag_id) == Path(file).read_text()
     assert "asked_for" in airflow.api.source("headrace_maintain")
-    parsed = airflow.api.dag(own.dag)["last_parsed_time"]
+    parsed_time = airflow.api.dag(own.dag)["last_parsed_time"]
     Path(file).write_text(Path(file).read_text() + "# changed\n")
     airflow.api.parse(own.dag)
     until(lambda: airflow.api.source(own.dag).endswith("# changed\n"))
-    dag = until(lambda: (found := airflow.api.dag(own.dag))["last_parsed_time"] > parsed and found)
+    dag = until(lambda: (found := airflow.api.dag(own.dag))["last_parsed_time"] > parsed_time and found)
     assert (dag["is_stale"], dag["fileloc"], dag["relative_fileloc"]) == (False, file, "headrace_pipelines.py")
     assert airflow.api.import_errors() == {}

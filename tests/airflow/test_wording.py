@@ -54,7 +54,9 @@ def test_a_command_that_no_page_does_stays_as_it_is(text: str) -> None:
 def test_all_buttons_and_tabs_that_are_named_are_there() -> None:
     scripts = files("headrace_airflow.pages") / "static"
     decisions, tabs = (scripts.joinpath(name).read_text() for name in ("decide.js", "pipeline.js"))
-    named = " ".join(COMMANDS.values()) + text_for_page("(headrace replay-late)") + text_for_page("(headrace plot)")
+    named_commands = (
+        " ".join(COMMANDS.values()) + text_for_page("(headrace replay-late)") + text_for_page("(headrace plot)")
+    )
     buttons = {
         "Release…",
         "Roll back to here…",
@@ -65,9 +67,9 @@ def test_all_buttons_and_tabs_that_are_named_are_there() -> None:
         "Land again…",
     }
     for button in buttons:
-        assert button in named
+        assert button in named_commands
         assert f'label: "{button}"' in decisions
-    for tab in {*re.findall(r"the tab (\w+)", named)}:
+    for tab in {*re.findall(r"the tab (\w+)", named_commands)}:
         assert f"{tab.lower()}: {tab}" in tabs
 
 
@@ -76,22 +78,22 @@ def test_warnings_of_a_run_name_no_command_on_a_page() -> None:
     tally.counts.update(records=100, late_dropped=50, rejected=60)
     warnings = [*data_warnings(tally)]
     assert sum("(headrace " in warning for warning in warnings) == 2
-    said = told_of_run({"error": None, "warnings": warnings})["warnings"]
-    assert len(said) == 2
-    assert not [warning for warning in said if "headrace " in warning]
+    warnings_shown = told_of_run({"error": None, "warnings": warnings})["warnings"]
+    assert len(warnings_shown) == 2
+    assert not [warning for warning in warnings_shown if "headrace " in warning]
 
 
 def test_what_a_summary_says_of_its_run_and_outputs_is_worded_too() -> None:
     run = {"error": "run it (headrace run)", "error_code": "config.x", "warnings": ["`headrace log shop`"]}
-    parked = {"since": 3, "code": "config.x", "message": "`headrace backfill shop.hourly --promote`"}
-    outputs = [{"name": "hourly", "parked": parked}, {"name": "daily", "parked": None}]
-    said = told_of({"run": run, "outputs": outputs, "state": "failed"})
-    assert said["run"]["error"] == "run it (Process now in the tab Overview)"
-    assert said["run"]["warnings"] == ["the tab History"]
-    assert [one["parked"] and one["parked"]["message"] for one in said["outputs"]] == [
+    parked_output = {"since": 3, "code": "config.x", "message": "`headrace backfill shop.hourly --promote`"}
+    outputs = [{"name": "hourly", "parked": parked_output}, {"name": "daily", "parked": None}]
+    text_shown = told_of({"run": run, "outputs": outputs, "state": "failed"})
+    assert text_shown["run"]["error"] == "run it (Process now in the tab Overview)"
+    assert text_shown["run"]["warnings"] == ["the tab History"]
+    assert [one["parked"] and one["parked"]["message"] for one in text_shown["outputs"]] == [
         "the DAG backfill of output hourly",
         None,
     ]
     assert told_of({"run": None, "outputs": [], "state": "empty"})["run"] is None
-    failed = told_of_run({"error": {"code": "c", "message": "`headrace log shop`"}, "warnings": []})
-    assert failed["error"] == {"code": "c", "message": "the tab History"}
+    failed_text = told_of_run({"error": {"code": "c", "message": "`headrace log shop`"}, "warnings": []})
+    assert failed_text["error"] == {"code": "c", "message": "the tab History"}
