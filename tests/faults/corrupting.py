@@ -74,10 +74,10 @@ class Deployment:
 
     def run(self, name: str, *, publish: bool = False, audits: bool = True) -> RunResult:
         """A run of the pipeline; without its expectations if not ``audits``: these take half of its time."""
-        made = PIPELINE if audits else replace(PIPELINE, expectations=())
-        done = process(made, self.uri, RunOptions(name, executor="local", publish=publish))
-        results.write_run_result(open_store(self.uri), done)
-        return done
+        definition = PIPELINE if audits else replace(PIPELINE, expectations=())
+        result = process(definition, self.uri, RunOptions(name, executor="local", publish=publish))
+        results.write_run_result(open_store(self.uri), result)
+        return result
 
     def mend(self) -> None:
         """Make all as it was."""
@@ -87,7 +87,7 @@ class Deployment:
     @contextmanager
     def caching(self, *, warm: bool) -> Iterator[Path]:
         """Runs find the rows of state in a cache, or nothing."""
-        folder, before = self.cache.with_name("cache in use"), os.environ.get(FOLDER_VARIABLE)
+        folder, folder_before = self.cache.with_name("cache in use"), os.environ.get(FOLDER_VARIABLE)
         shutil.rmtree(folder, ignore_errors=True)
         if warm:
             shutil.copytree(self.cache, folder)
@@ -97,39 +97,39 @@ class Deployment:
             yield folder
         finally:
             default_cache.cache_clear()
-            if before is not None:
-                os.environ[FOLDER_VARIABLE] = before
+            if folder_before is not None:
+                os.environ[FOLDER_VARIABLE] = folder_before
 
 
 def deployed(folder: Path) -> Deployment:
     """Epochs on main, the last of which are not published; a tag, expired snapshots, audits, results of runs; a file
     that is still to be read.
     """
-    made = Deployment(folder / "root", folder / "whole", folder / "cache")
-    landed = iter(range(FILES + 1))
+    deployment = Deployment(folder / "root", folder / "whole", folder / "cache")
+    landed_files = iter(range(FILES + 1))
 
     def land(until: int) -> None:
-        for file in landed:
-            land_file(made.root, "clicks", file)
+        for file in landed_files:
+            land_file(deployment.root, "clicks", file)
             if file + 1 == until:
                 break
 
-    with made.caching(warm=False) as cache:
+    with deployment.caching(warm=False) as cache:
         land(FIRST)
-        made.run("first", publish=True)
+        deployment.run("first", publish=True)
         land(PUBLISHED)
-        made.run("second", publish=True)
-        made.history.expire(keep_last=2)
-        made.catalog.tag(OLDER, made.catalog.head().refs["main"])
+        deployment.run("second", publish=True)
+        deployment.history.expire(keep_last=2)
+        deployment.catalog.tag(OLDER, deployment.catalog.head().refs["main"])
         land(FILES)
-        made.run("third")
+        deployment.run("third")
         land(FILES + 1)
-        shutil.copytree(cache, made.cache)
-    shutil.copytree(made.root, made.whole)
-    head = made.catalog.head()
+        shutil.copytree(cache, deployment.cache)
+    shutil.copytree(deployment.root, deployment.whole)
+    head = deployment.catalog.head()
     assert head.horizon is not None
-    entry = next(made.catalog.entries(head.entry - BACK + 1))
-    return replace(made, first_epoch=head.horizon.floor, then=entry.at)
+    entry = next(deployment.catalog.entries(head.entry - BACK + 1))
+    return replace(deployment, first_epoch=head.horizon.floor, then=entry.at)
 
 
 TABLES = ("state", "state_1", "ids", "current", "panes", "late", "rejected")
@@ -162,34 +162,36 @@ def victims(whole: Deployment) -> dict[str, tuple[str, str | None]]:
     for path in paths:
         of_kind.setdefault(kind_of(path.removeprefix(f"{NAME}/")), []).append(path)
     assert of_kind.keys() == KINDS.keys()
-    chosen = dict(_needed(whole))
-    chosen |= {kind: of_kind[kind][-1] for kind in ("hint", "mark", "result", "data docs")}
-    (chosen["audit"],) = [path for path in of_kind["audit"] if f"--{whole.catalog.head().refs['published']}/" in path]
-    found: dict[str, tuple[str, str | None]] = {}
-    for each, path in chosen.items():
-        alike = of_kind[kind_of(path.removeprefix(f"{NAME}/"))]
-        found[each] = path, next((other for other in alike if other != path), None)
-    return {**found, "input": (f"landing/clicks/{PUBLISHED:03}.jsonl", "landing/clicks/000.jsonl")}
+    chosen_objects = dict(_needed(whole))
+    chosen_objects |= {kind: of_kind[kind][-1] for kind in ("hint", "mark", "result", "data docs")}
+    (chosen_objects["audit"],) = [
+        path for path in of_kind["audit"] if f"--{whole.catalog.head().refs['published']}/" in path
+    ]
+    needed_objects: dict[str, tuple[str, str | None]] = {}
+    for each, path in chosen_objects.items():
+        alike_objects = of_kind[kind_of(path.removeprefix(f"{NAME}/"))]
+        needed_objects[each] = path, next((other for other in alike_objects if other != path), None)
+    return {**needed_objects, "input": (f"landing/clicks/{PUBLISHED:03}.jsonl", "landing/clicks/000.jsonl")}
 
 
 def _needed(whole: Deployment) -> Iterator[tuple[str, str]]:
     """What the log, the newest snapshot and the tagged one need."""
     catalog = whole.catalog
     head = catalog.head()
-    newest, tagged = (catalog.manifest(head.refs[ref]) for ref in ("main", f"tags/{OLDER}"))
+    newest, tagged_manifest = (catalog.manifest(head.refs[ref]) for ref in ("main", f"tags/{OLDER}"))
     assert newest.parent is not None
     yield "entry", f"{NAME}/log/{head.entry:020d}.json"
     yield "older entry", f"{NAME}/log/{head.entry - BACK:020d}.json"
     yield "manifest", manifest_path(NAME, newest.snapshot_id)
     yield "older manifest", manifest_path(NAME, newest.parent)
-    yield "tagged manifest", manifest_path(NAME, tagged.snapshot_id)
-    for manifest, prefix in ((newest, ""), (tagged, "older ")):
+    yield "tagged manifest", manifest_path(NAME, tagged_manifest.snapshot_id)
+    for manifest, prefix in ((newest, ""), (tagged_manifest, "older ")):
         files = [*files_of(manifest)]
         records = [record for log in manifest.logs.values() for record in catalog.file_records(log)]
         files += [file for record in records for file in record.files if isinstance(file, DataFile)]
         for kind in TABLES:
-            named = [file.path for file in files if f"/{kind}-" in file.path]
-            yield prefix + kind, named[0] if prefix else named[-1]
+            named_paths = [file.path for file in files if f"/{kind}-" in file.path]
+            yield prefix + kind, named_paths[0] if prefix else named_paths[-1]
     for log in ("inputs", "panes", "late", "rejected"):
         yield f"node of {log}", node_path(NAME, newest.logs[log].levels[0].refs[0].id)
 
@@ -210,7 +212,7 @@ CHANGES: Mapping[str, Callable[[bytes, random.Random], bytes]] = {
     "a bit of its beginning": _flipped(0),
     "a bit of its middle": _flipped(1),
     "a bit of its end": _flipped(2),
-    "truncated": lambda data, rolled: data[: rolled.randrange(len(data))],
+    "truncated": lambda data, dice: data[: dice.randrange(len(data))],
 }
 DAMAGES = (*CHANGES, "deleted", "replaced by another one")
 

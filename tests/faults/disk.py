@@ -57,11 +57,11 @@ class Disk:
         self.root = Folder()
         for path, content in files.items():
             folder = self.root
-            *above, name = path.split("/")
-            for part in above:
-                made = folder.names.setdefault(part, Folder())
-                assert isinstance(made, Folder)
-                folder.flushed[part], folder = made, made
+            *folders_above, name = path.split("/")
+            for part in folders_above:
+                made_folder = folder.names.setdefault(part, Folder())
+                assert isinstance(made_folder, Folder)
+                folder.flushed[part], folder = made_folder, made_folder
             folder.names[name] = folder.flushed[name] = File(content)
 
     def do(self, call: Call) -> None:
@@ -77,9 +77,9 @@ class Disk:
             if call.what == "replaced":
                 del folder.names[name]
         elif call.what == "flushed" and call.content is None:
-            flushed = folder.names[name] if name else self.root
-            assert isinstance(flushed, Folder)
-            flushed.flushed = dict(flushed.names)
+            flushed_folder = folder.names[name] if name else self.root
+            assert isinstance(flushed_folder, Folder)
+            flushed_folder.flushed = dict(flushed_folder.names)
         elif call.what == "flushed":
             file = folder.names.setdefault(name, File())
             assert isinstance(file, File)
@@ -95,23 +95,25 @@ class Disk:
 
     def _place(self, path: str) -> tuple[Folder, str]:
         folder = self.root
-        *above, name = path.split("/")
-        for part in above:
-            below = folder.names[part]
-            assert isinstance(below, Folder)
-            folder = below
+        *folders_above, name = path.split("/")
+        for part in folders_above:
+            folder_below = folder.names[part]
+            assert isinstance(folder_below, Folder)
+            folder = folder_below
         return folder, name
 
 
 def _files(folder: Folder, base: str, survives: Survives) -> Iterator[tuple[str, bytes]]:
     for name in sorted({*folder.names, *folder.flushed}):
         path = f"{base}{name}"
-        there = folder.names if folder.names.get(name) is folder.flushed.get(name) or survives(path) else folder.flushed
-        found = there.get(name)
-        if isinstance(found, Folder):
-            yield from _files(found, f"{path}/", survives)
-        elif found is not None:
-            yield path, found.flushed
+        names_there = (
+            folder.names if folder.names.get(name) is folder.flushed.get(name) or survives(path) else folder.flushed
+        )
+        found_file = names_there.get(name)
+        if isinstance(found_file, Folder):
+            yield from _files(found_file, f"{path}/", survives)
+        elif found_file is not None:
+            yield path, found_file.flushed
 
 
 def read_tree(root: Path) -> Tree:
@@ -179,18 +181,18 @@ class Recording:
             self.calls.append(Call(what, self._inside(path), self._inside(to) if to else "", content))
 
     def _inside(self, path: Any) -> str:
-        found = str(Path(path).relative_to(self.root))
-        return "" if found == "." else found
+        relative_path = str(Path(path).relative_to(self.root))
+        return "" if relative_path == "." else relative_path
 
 
 @contextmanager
 def recording(root: Path) -> Iterator[Recording]:
     """Record what is done below ``root`` meanwhile; at the end all that is there was recorded, or it raises."""
-    found = Recording(root)
+    own_recording = Recording(root)
     with pytest.MonkeyPatch.context() as patch:
-        found.patch(patch)
-        yield found
-    disk = Disk(found.before)
-    for call in found.calls:
+        own_recording.patch(patch)
+        yield own_recording
+    disk = Disk(own_recording.before)
+    for call in own_recording.calls:
         disk.do(call)
     assert disk.seen() == read_tree(root), "something was written that was not flushed, or not recorded"

@@ -153,11 +153,11 @@ _TABLE = re.compile(r"panes|late|rejected|ids|edges|inflight|current|elements|(s
 
 def in_the_middle(patch: pytest.MonkeyPatch, strike: Callable[[], None]) -> None:
     """Strike when this thread is about to give the next file its name, or to wait for the answer to a request."""
-    here, left = threading.get_ident(), [strike]
+    own_thread, left = threading.get_ident(), [strike]
 
     def struck(call: Callable[..., Any]) -> Callable[..., Any]:
         def instead(*arguments: Any, **named: Any) -> Any:
-            if left and threading.get_ident() == here:
+            if left and threading.get_ident() == own_thread:
                 left.pop()()
             return call(*arguments, **named)
 

@@ -224,18 +224,20 @@ def land_file(root: Path, name: str, file: int) -> None:
 
 def _records(name: str, file: int) -> list[dict[str, object]]:
     """Some of a file, an hour after those of the file before: a quarter is late, a quarter of the ids come again."""
-    rolled = random.Random(f"{name} {file}")
-    found: list[dict[str, object]] = []
+    dice = random.Random(f"{name} {file}")
+    records_made: list[dict[str, object]] = []
     for number in range(40):
-        late = 180 if rolled.random() < 0.25 else 0
-        at = (_START + timedelta(minutes=60 * file + rolled.randrange(60) - late)).isoformat()
-        user, amount = f"u{rolled.randrange(USERS)}", rolled.randrange(100)
+        late = 180 if dice.random() < 0.25 else 0
+        moment = (_START + timedelta(minutes=60 * file + dice.randrange(60) - late)).isoformat()
+        user, amount = f"u{dice.randrange(USERS)}", dice.randrange(100)
         if name == "orders":
-            found.append({"who": user, "at": at, "cents": amount})
+            records_made.append({"who": user, "at": moment, "cents": amount})
         else:
-            again = file and rolled.random() < 0.25
-            found.append({"id": f"{file - 1 if again else file}-{number}", "user": user, "at": at, "price": amount})
-    return found
+            comes_again = file and dice.random() < 0.25
+            records_made.append(
+                {"id": f"{file - 1 if comes_again else file}-{number}", "user": user, "at": moment, "price": amount}
+            )
+    return records_made
 
 
 def results(pipeline: hr.Pipeline, root: str) -> dict[str, list[str]]:

@@ -51,9 +51,9 @@ def _view(view: str, at: str, **more: Any) -> Callable[[Deployment], Any]:
 
 READERS: Mapping[str, Callable[[Deployment], Any]] = {
     **{
-        f"{view} at {at}": _view(view, at)
+        f"{view} at {ref}": _view(view, ref)
         for view in ("current", "panes", "late", "rejected")
-        for at in ("main", OLDER)
+        for ref in ("main", OLDER)
     },
     "then": lambda deployment: _view("current", deployment.then)(deployment),
     "snapshots": _view("snapshots", "main"),
@@ -89,12 +89,12 @@ class Undamaged:
 
 @pytest.fixture(scope="module")
 def undamaged(whole: Deployment) -> Undamaged:
-    seen = {name: read(whole) for name, read in READERS.items()}
+    seen_answers = {name: read(whole) for name, read in READERS.items()}
     with whole.caching(warm=True):
         whole.run("truth")
     truth = _results(whole)
     whole.mend()
-    return Undamaged(seen, truth)
+    return Undamaged(seen_answers, truth)
 
 
 @pytest.fixture
@@ -106,10 +106,10 @@ def deployment(whole: Deployment, undamaged: Undamaged) -> Iterator[Deployment]:
 def _cases() -> Iterator[tuple[str, str, bool]]:
     for victim in VICTIMS:
         ways = [each for each in DAMAGES if victim not in ALONE or each != "replaced by another one"]
-        rolled = random.Random(f"{SEED} {victim}")
-        for damage in ways if ALL else [rolled.choice(ways)]:
+        dice = random.Random(f"{SEED} {victim}")
+        for damage in ways if ALL else [dice.choice(ways)]:
             is_state = victim.split()[-1] in {"state", "state_1", "ids"}
-            for warm in (False, True) if ALL and is_state else (rolled.random() < 0.5,):
+            for warm in (False, True) if ALL and is_state else (dice.random() < 0.5,):
                 yield victim, damage, warm
 
 
@@ -138,10 +138,10 @@ def _check_readers(deployment: Deployment, seen: Mapping[str, Any]) -> None:
     """Each gives what it gave, or an error that names what is wrong."""
     for name, read in READERS.items():
         try:
-            found = read(deployment)
+            answer = read(deployment)
         except HeadraceError:
             continue
-        assert found == seen[name], name
+        assert answer == seen[name], name
 
 
 def _run_and_do_as_told(deployment: Deployment, path: str, *, audits: bool) -> None:
@@ -151,11 +151,11 @@ def _run_and_do_as_told(deployment: Deployment, path: str, *, audits: bool) -> N
             deployment.run(f"run-{number}", audits=audits)
             _results(deployment)
         except HeadraceError as error:
-            back = re.search(rf"`headrace rollback {NAME} --to (\S+?)`", str(error))
-            if back is not None:
-                for told in re.findall(rf"`headrace release {NAME} (\S+) --message WHY`", str(error)):
-                    deployment.history.release(told, message="as the message says")
-                deployment.history.rollback(to=back[1])
+            advice = re.search(rf"`headrace rollback {NAME} --to (\S+?)`", str(error))
+            if advice is not None:
+                for snapshot in re.findall(rf"`headrace release {NAME} (\S+) --message WHY`", str(error)):
+                    deployment.history.release(snapshot, message="as the message says")
+                deployment.history.rollback(to=advice[1])
                 continue
             assert re.search("from a backup|[Pp]ut the old content back", str(error)), error
             (deployment.root / path).parent.mkdir(exist_ok=True)
@@ -166,8 +166,10 @@ def _run_and_do_as_told(deployment: Deployment, path: str, *, audits: bool) -> N
 
 def _results(deployment: Deployment) -> dict[str, list[str]]:
     """What main says. Of epochs that had expired, what shares a leaf of a log with newer ones may still be there."""
-    found: dict[str, list[str]] = {}
+    found_objects: dict[str, list[str]] = {}
     for view in ("current", "panes", "late", "rejected"):
         rows = getattr(deployment.history, view)(at="main").to_arrow().to_pylist()
-        found[view] = sorted(str(row) for row in rows if view == "current" or row["epoch"] >= deployment.first_epoch)
-    return found
+        found_objects[view] = sorted(
+            str(row) for row in rows if view == "current" or row["epoch"] >= deployment.first_epoch
+        )
+    return found_objects

@@ -122,14 +122,14 @@ def drawn(undisturbed: dict[str, Undisturbed], number: int) -> list[tuple[str, P
     """So many faults: points in random order, first one of each kind, none twice while there are others; every fourth
     at a random time.
     """
-    rolled = random.Random(SEED)
+    dice = random.Random(SEED)
     points = [(name, point) for name, each in undisturbed.items() for point in each.points]
-    rolled.shuffle(points)
+    dice.shuffle(points)
     first = {kind_of(name, point): (name, point) for name, point in points}
     others = sorted({*points} - {*first.values()})
-    rolled.shuffle(others)
+    dice.shuffle(others)
     every = chain.from_iterable(repeat([*first.values(), *others]))
-    return [next(every) if n % 4 else (rolled.choice([*undisturbed]), None) for n in range(1, number + 1)]
+    return [next(every) if n % 4 else (dice.choice([*undisturbed]), None) for n in range(1, number + 1)]
 
 
 def check_left(name: str, root: str) -> None:
@@ -138,18 +138,20 @@ def check_left(name: str, root: str) -> None:
     check_catalog(open_store(root), pipeline.name)
     catalog = hr.open(root)[pipeline].catalog
     refs = catalog.head().refs
-    for output, alone in pipeline.by_output.items():
-        if alone.upstream and f"published/{output}" in refs:
-            own, *above = (catalog.manifest(refs[f"published/{name}"]).epoch for name in _with_upstream(output, alone))
-            assert own <= min(above)
+    for output, own_pipeline in pipeline.by_output.items():
+        if own_pipeline.upstream and f"published/{output}" in refs:
+            own, *epochs_above = (
+                catalog.manifest(refs[f"published/{name}"]).epoch for name in _with_upstream(output, own_pipeline)
+            )
+            assert own <= min(epochs_above)
     if name == "several_outputs":
-        published = {ref: snapshot for ref, snapshot in refs.items() if ref.startswith("published")}
-        assert len({*published.values()}) <= 1, "one entry moves all of them"
-        assert published.keys() in ({*()}, {f"published/{output}" for output in pipeline.by_output})
+        published_refs = {ref: snapshot for ref, snapshot in refs.items() if ref.startswith("published")}
+        assert len({*published_refs.values()}) <= 1, "one entry moves all of them"
+        assert published_refs.keys() in ({*()}, {f"published/{output}" for output in pipeline.by_output})
 
 
 def _with_upstream(output: str, alone: Pipeline) -> list[str]:
-    return [output, *(above.output for above in alone.upstream)]
+    return [output, *(pipeline_above.output for pipeline_above in alone.upstream)]
 
 
 def check(name: str, root: str, undisturbed: Undisturbed) -> None:
@@ -160,8 +162,8 @@ def check(name: str, root: str, undisturbed: Undisturbed) -> None:
     scenario.run(root)
     assert results(scenario.pipeline, root) == undisturbed.results
     check_catalog(open_store(root), pipeline)
-    damaged = {problem.path for problem in hr.open(root)[pipeline].fsck(deep=True).damage}
-    assert damaged <= {f"{pipeline}/log-hint.json"}  # late if the kill came before it; the next command writes it
+    damaged_paths = {problem.path for problem in hr.open(root)[pipeline].fsck(deep=True).damage}
+    assert damaged_paths <= {f"{pipeline}/log-hint.json"}  # late if the kill came before it; the next command writes it
 
 
 def kill(victim: Victim, point: Point | None, seconds: float) -> None:
@@ -193,13 +195,13 @@ def test_all_that_is_stored_is_a_fault_point(undisturbed: dict[str, Undisturbed]
     ("roots", "few"), [(LOCAL, 6), pytest.param("s3", 2, marks=pytest.mark.s3)], indirect=["roots"]
 )
 def test_kills(undisturbed: dict[str, Undisturbed], roots: Roots, few: int, tmp_path: Path) -> None:
-    rolled = random.Random(SEED)
+    dice = random.Random(SEED)
     faults = drawn(undisturbed, int(KILLS or few))
     for number, (name, point) in enumerate(faults):
         print(f"kill {number}: {name}, {point or 'at a random time'}")
         root = roots.made(undisturbed[name].landed)
         with Victim(name, root, tmp_path / "said", point, signal.SIGKILL) as victim:
-            kill(victim, point, rolled.random() * undisturbed[name].seconds * LONGER)
+            kill(victim, point, dice.random() * undisturbed[name].seconds * LONGER)
         check(name, root, undisturbed[name])
         roots.remove(root)
     hit = {kind_of(name, point) for name, point in faults if point is not None}
@@ -215,16 +217,16 @@ def test_writers_that_stand_still_while_another_commits(
     undisturbed: dict[str, Undisturbed], roots: Roots, few: int, tmp_path: Path
 ) -> None:
     """What was not committed by then never is: the writer is fenced."""
-    rolled = random.Random(SEED)
+    dice = random.Random(SEED)
     moments = {Moment.BEFORE, Moment.MIDDLE} if roots.is_local else {Moment.BEFORE}  # what is sent to S3 may count
-    drained = [name for name in PIPELINES if name in undisturbed]
-    for number in range(int(STOPS or few) if drained else 0):
-        name = rolled.choice(drained)
+    drained_names = [name for name in PIPELINES if name in undisturbed]
+    for number in range(int(STOPS or few) if drained_names else 0):
+        name = dice.choice(drained_names)
         points = [point for point in undisturbed[name].points if point.effect.kind in {"commit entry", "manifests"}]
-        point = rolled.choice([point for point in points if point.moment in moments])
+        point = dice.choice([point for point in points if point.moment in moments])
         print(f"stop {number}: {name}, {point}")
-        root, said = roots.made(undisturbed[name].landed), tmp_path / f"{number}"
-        with Victim(name, root, said, point, signal.SIGSTOP) as victim:
+        root, log_path = roots.made(undisturbed[name].landed), tmp_path / f"{number}"
+        with Victim(name, root, log_path, point, signal.SIGSTOP) as victim:
             victim.waits_until_stopped(SECONDS)
             check(name, root, undisturbed[name])
             victim.goes_on()

@@ -25,8 +25,8 @@ def mark_epochs(calls: Recording) -> Callable[[str], None]:
     """A listener that marks each epoch which the run says is committed."""
 
     def mark(line: str) -> None:
-        if (committed := re.match(r"epoch (\d+): ", line)) is not None:
-            calls.mark(committed[1])
+        if (committed_match := re.match(r"epoch (\d+): ", line)) is not None:
+            calls.mark(committed_match[1])
 
     return mark
 
@@ -68,16 +68,16 @@ def some(seed: int) -> Survives:
 
 def cuts(calls: Recording) -> Iterator[tuple[int, Tree]]:
     """Each disk that a cut can leave, once, and the newest epoch that the process was told is committed (or -1)."""
-    disk, told, seen = Disk(calls.before), -1, set()
+    disk, told_epoch, seen_states = Disk(calls.before), -1, set()
     for number, call in enumerate(calls.calls):
-        told = int(call.path) if call.what == "mark" else told
+        told_epoch = int(call.path) if call.what == "mark" else told_epoch
         disk.do(call)
         for survives in (nothing, names, some(number)):
             tree = disk.after_cut(survives)
-            known = told, frozenset(tree.items())
-            if known not in seen:
-                seen.add(known)
-                yield told, tree
+            known_state = told_epoch, frozenset(tree.items())
+            if known_state not in seen_states:
+                seen_states.add(known_state)
+                yield told_epoch, tree
 
 
 def survived(root: Path) -> int:
@@ -96,14 +96,14 @@ def current(root: Path) -> dict[tuple[str, object], tuple[int, int]]:
 
 
 def test_whenever_the_power_goes_what_was_committed_is_there(recorded: Recording, tmp_path: Path) -> None:
-    found = set()
-    for number, (told, tree) in enumerate(cuts(recorded)):
+    found_epochs = set()
+    for number, (told_epoch, tree) in enumerate(cuts(recorded)):
         root = tmp_path / str(number)
         write_tree(tree, root)
         epoch = survived(root)
-        assert epoch >= told
-        found.add(epoch)
-    assert found == set(range(-1, FILES))
+        assert epoch >= told_epoch
+        found_epochs.add(epoch)
+    assert found_epochs == set(range(-1, FILES))
 
 
 def test_whenever_the_power_goes_the_next_run_ends_as_without(recorded: Recording, tmp_path: Path) -> None:

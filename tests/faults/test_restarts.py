@@ -69,12 +69,12 @@ class Minio:
 
 @pytest.fixture
 def minio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Minio]:
-    made = Minio(tmp_path / "minio" / "data")
-    for name, value in made.server.environment().items():
+    server = Minio(tmp_path / "minio" / "data")
+    for name, value in server.server.environment().items():
         monkeypatch.setenv(name, value)
-    yield made
-    made.wait()
-    stop(made.server)
+    yield server
+    server.wait()
+    stop(server.server)
 
 
 def struck(root: str, faults: dict[Point, Callable[[], None]]) -> None:

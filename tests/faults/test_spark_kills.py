@@ -93,8 +93,8 @@ def kill(kind: str, running: "subprocess.Popen[bytes]", cluster: SparkCluster | 
         return
     if cluster is None:
         driver = psutil.Process(running.pid)
-        found = [process for process in driver.children(recursive=True) if kind in words(process)]
-        (found or [driver])[-1].kill()
+        victims = [process for process in driver.children(recursive=True) if kind in words(process)]
+        (victims or [driver])[-1].kill()
     elif kind == "executor":
         cluster.kill_executors(cluster.workers[0])
     else:
@@ -102,18 +102,18 @@ def kill(kind: str, running: "subprocess.Popen[bytes]", cluster: SparkCluster | 
 
 
 def test_kills_on_spark(cluster: SparkCluster | None, tmp_path: Path) -> None:
-    rolled = random.Random(SEED)
+    dice = random.Random(SEED)
     for number in range(KILLS):
-        name, kind = rolled.choice([*PIPELINES]), KINDS[number % len(KINDS)]
+        name, kind = dice.choice([*PIPELINES]), KINDS[number % len(KINDS)]
         nodes = cluster if kind in ON_A_CLUSTER else None
-        root, undisturbed = tmp_path / f"{number}", tmp_path / f"{number} undisturbed"
-        for folder in (root, undisturbed):
+        root, undisturbed_root = tmp_path / f"{number}", tmp_path / f"{number} undisturbed"
+        for folder in (root, undisturbed_root):
             land(folder)
-        drain(PIPELINES[name], undisturbed.as_uri())
+        drain(PIPELINES[name], undisturbed_root.as_uri())
         running = started(name, root, nodes)
         try:
             wait_for_a_commit(name, root, running)
-            time.sleep(rolled.random() * LASTS)  # the random time
+            time.sleep(dice.random() * LASTS)  # the random time
             kill(kind, running, nodes)
             running.wait(SECONDS)
         finally:
@@ -125,5 +125,8 @@ def test_kills_on_spark(cluster: SparkCluster | None, tmp_path: Path) -> None:
             assert running.returncode == 0, "the cluster has another worker"
             nodes.add_workers(2 - len(nodes.workers))
         drain(PIPELINES[name], root.as_uri())
-        assert results(PIPELINES[name], root.as_uri()) == results(PIPELINES[name], undisturbed.as_uri()), (name, kind)
+        assert results(PIPELINES[name], root.as_uri()) == results(PIPELINES[name], undisturbed_root.as_uri()), (
+            name,
+            kind,
+        )
         check_catalog(open_store(root.as_uri()), name)

@@ -126,11 +126,11 @@ class History:
         if not self.live.pipeline.rows:
             return
         columns = [*self.live.pipeline.value_types, "event_time"]
-        for at in {"main", "published"} & {*self.handle._catalog.head().refs}:
-            summed: Counter[tuple[Any, ...]] = Counter()
-            for *row, is_retraction in _rows(self.handle.panes(columns=[*columns, "is_retraction"], at=at)):
-                summed[tuple(row)] += -1 if is_retraction else 1
-            assert Counter(_rows(self.handle.current(columns=columns, at=at))) == summed, self.done
+        for ref in {"main", "published"} & {*self.handle._catalog.head().refs}:
+            summed_counts: Counter[tuple[Any, ...]] = Counter()
+            for *row, is_retraction in _rows(self.handle.panes(columns=[*columns, "is_retraction"], at=ref)):
+                summed_counts[tuple(row)] += -1 if is_retraction else 1
+            assert Counter(_rows(self.handle.current(columns=columns, at=ref))) == summed_counts, self.done
 
     def _stood_still(self, act: Callable[[], None]) -> None:
         kind, part = self.drawn.choice(MOMENTS)

@@ -53,15 +53,15 @@ def undisturbed(name: str, folder: Path) -> dict[str, list[str]]:
 def check(name: str, root: str, expected: dict[str, list[str]]) -> None:
     assert results(PIPELINES[name], root) == expected
     check_catalog(open_store(root), name)
-    damaged = {problem.path for problem in hr.open(root)[name].fsck(deep=True).damage}
-    assert damaged <= {f"{name}/log-hint.json"}
+    damaged_paths = {problem.path for problem in hr.open(root)[name].fsck(deep=True).damage}
+    assert damaged_paths <= {f"{name}/log-hint.json"}
 
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_what_the_store_answers_wrong_now_and_then_changes_nothing(proxy: Proxy, tmp_path: Path, name: str) -> None:
     root, expected = landed(tmp_path / "landed"), undisturbed(name, tmp_path / "local")
-    rolled = random.Random(name)
-    proxy.spoil = [rolled.choice(FAULTS) if rolled.random() < RATE else "pass" for _ in range(REQUESTS)]
+    dice = random.Random(name)
+    proxy.spoil = [dice.choice(FAULTS) if dice.random() < RATE else "pass" for _ in range(REQUESTS)]
     run(name, root)
     assert 0 < len(proxy.spoil) < REQUESTS
     proxy.spoil = []
@@ -76,9 +76,9 @@ def test_a_store_that_goes_away_ends_the_run_with_a_clear_error(proxy: Proxy, tm
     expected = undisturbed(name, tmp_path / "local")
     for good in (5, 15, 30):
         proxy.spoil = [*["pass"] * good, *[fault] * REQUESTS]
-        with pytest.raises((StoreUnavailableError, UnknownOutcomeError)) as raised:
+        with pytest.raises((StoreUnavailableError, UnknownOutcomeError)) as refusal:
             run(name, root)
-        assert "s3://" in str(raised.value)
+        assert "s3://" in str(refusal.value)
     proxy.spoil = []
     run(name, root)
     check(name, root, expected)
