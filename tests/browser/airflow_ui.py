@@ -59,8 +59,8 @@ class AirflowUi:
     def choose(self, theme: str) -> None:
         """Show the open page in a theme, as when another tab of the browser has chosen it."""
         self.driver.execute_script(_CHOOSE, theme)
-        chosen = f"return document.documentElement.classList.contains({theme!r})"
-        self.until(lambda: self.driver.execute_script(chosen), f"the theme {theme}")
+        theme_script = f"return document.documentElement.classList.contains({theme!r})"
+        self.until(lambda: self.driver.execute_script(theme_script), f"the theme {theme}")
 
     def leave(self) -> None:
         """Look at nothing: a page with a run that is not over is drawn all the time, without a graphics card."""
@@ -119,9 +119,9 @@ class AirflowUi:
     def until(self, asked: Callable[[], T | None], what: str) -> T:
         """What ``asked`` gives as soon as that is something."""
         waiting = WebDriverWait(self.driver, _SECONDS, ignored_exceptions=_CHANGES)
-        found = waiting.until(lambda _: asked(), f"not seen: {what}")
-        assert found
-        return found
+        found_element = waiting.until(lambda _: asked(), f"not seen: {what}")
+        assert found_element
+        return found_element
 
     def text(self) -> str:
         """All that the page shows."""

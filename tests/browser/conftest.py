@@ -31,19 +31,19 @@ document.addEventListener("DOMContentLoaded", () => {
 @pytest.fixture(scope="package")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     """Chromium without a window. Where there is none the test is skipped, in CI it fails."""
-    found = chromium.found()
-    if found is None:
+    binary = chromium.found()
+    if binary is None:
         pytest.fail(chromium.MISSING) if os.environ.get("CI") == "true" else pytest.skip(chromium.MISSING)
     profile: Path = tmp_path_factory.mktemp("chromium")
     options = webdriver.ChromeOptions()
-    options.binary_location = found.browser
+    options.binary_location = binary.browser
     # CI is root in a container, which has no sandbox and little shared memory
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1400,1800"):
         options.add_argument(argument)
     for argument in ("--disable-gpu", "--force-prefers-reduced-motion"):  # drawn without a graphics card
         options.add_argument(argument)
     options.add_argument(f"--user-data-dir={profile}")
-    browser = webdriver.Chrome(options=options, service=Service(found.driver))
+    browser = webdriver.Chrome(options=options, service=Service(binary.driver))
     browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _STILL})
     try:
         yield browser
@@ -75,6 +75,6 @@ def apis(airflow: LocalAirflow) -> Iterator[dict[str, AirflowApi]]:
 @pytest.fixture(scope="package")
 def admin(airflow: LocalAirflow, driver: webdriver.Chrome) -> AirflowUi:
     """The UI for an admin, who has logged in."""
-    found = AirflowUi(driver, airflow.url)
-    found.log_in("admin", airflow.passwords["admin"])
-    return found
+    own_ui = AirflowUi(driver, airflow.url)
+    own_ui.log_in("admin", airflow.passwords["admin"])
+    return own_ui

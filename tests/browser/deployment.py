@@ -97,20 +97,20 @@ def look_at(folder: Path, settings: Mapping[str, str] = MappingProxyType({})) ->
     store = open_store(root)
     for name, most in _MOST.items():
         file = write_pipeline(pipelines, name, options='executor="local"', most=most)
-        (registered,) = in_file(file)
+        (registered_pipeline,) = in_file(file)
         for number in range(3):
             bad = _BAD if name == "visits" else ()
             land(store, name, f"{number}.jsonl", range(number * 7, number * 7 + 10), *bad)
             try:
-                hr.open(root, create=True)[registered.pipeline].run()
+                hr.open(root, create=True)[registered_pipeline.pipeline].run()
             except AuditFailedError:
                 assert name == "orders"
         if name == "clicks":
-            hr.open(root)[registered.pipeline].backfill(start="2026-11-20", end="2026-11-21", branch="again")
+            hr.open(root)[registered_pipeline.pipeline].backfill(start="2026-11-20", end="2026-11-21", branch="again")
     _run_trips(pipelines, root)
     _run_shop(pipelines, root)
-    named = _named_root(folder, sales_root(root))
-    environment = {**CALM, "HEADRACE_PIPELINES": str(pipelines), "HEADRACE_ROOTS": str(named), **settings}
+    named_root = _named_root(folder, sales_root(root))
+    environment = {**CALM, "HEADRACE_PIPELINES": str(pipelines), "HEADRACE_ROOTS": str(named_root), **settings}
     return LocalAirflow(folder / "home", root, environment, users=ROLES, triggerer=True)
 
 
@@ -137,9 +137,11 @@ def sales_root(root: str) -> str:
 def _named_root(folder: Path, root: str) -> Path:
     """The file that declares a root called sales, whose pipeline has the name of one under the other root."""
     (folder / "of_sales").mkdir()
-    (registered,) = in_file(write_pipeline(folder / "of_sales", "clicks", options='executor="local"', most=None))
+    (registered_pipeline,) = in_file(
+        write_pipeline(folder / "of_sales", "clicks", options='executor="local"', most=None)
+    )
     land(open_store(root), "clicks", "0.jsonl", range(5))
-    hr.open(root, create=True)[registered.pipeline].run()
+    hr.open(root, create=True)[registered_pipeline.pipeline].run()
     roots = folder / "roots.toml"
     roots.write_text(f'[[root]]\nname = "sales"\nuri = "{root}"\npipelines = ["of_sales"]\n')
     return roots
@@ -147,37 +149,37 @@ def _named_root(folder: Path, root: str) -> Path:
 
 def _run_shop(pipelines: Path, root: str) -> None:
     """Run a pipeline with outputs twice, the second time without one of them, which is parked."""
-    (registered,) = in_file(write_shop(pipelines))
+    (registered_pipeline,) = in_file(write_shop(pipelines))
     for number in range(2):
         land(open_store(root), "shop", f"{number}.jsonl", range(number * 4, number * 4 + 4))
-        hr.open(root)[registered.pipeline].run(without=["visits"] if number else [])
+        hr.open(root)[registered_pipeline.pipeline].run(without=["visits"] if number else [])
 
 
 def _run_trips(pipelines: Path, root: str) -> None:
     file = pipelines / "trips.py"
     file.write_text(_TRIPS)
-    (registered,) = in_file(file)
+    (registered_pipeline,) = in_file(file)
     for number, rides in enumerate(_RIDES):
         for place in ("taxis", "bikes"):
             lines = [
-                json.dumps({"id": f"{city}{at}", "city": city, "at": f"2026-11-20T{at}:00Z", "fare": fare})
-                for landed, city, at, fare in rides
-                if landed == place
+                json.dumps({"id": f"{city}{moment}", "city": city, "at": f"2026-11-20T{moment}:00Z", "fare": fare})
+                for landed_place, city, moment, fare in rides
+                if landed_place == place
             ]
             open_store(root).write(f"landing/{place}/{number}.jsonl", "\n".join([*lines, ""]).encode())
-        hr.open(root)[registered.pipeline].run()
+        hr.open(root)[registered_pipeline.pipeline].run()
     (pipelines / "fares.py").write_text(_FARES)
-    (registered,) = in_file(pipelines / "fares.py")
-    hr.open(root)[registered.pipeline].run()
+    (registered_pipeline,) = in_file(pipelines / "fares.py")
+    hr.open(root)[registered_pipeline.pipeline].run()
 
 
 def _run_fines(folder: Path) -> None:
     """Run a pipeline of rows, and a branch in which one of them is another."""
     root, file = (folder / "root").as_uri(), folder / "pipelines" / "fines.py"
     file.write_text(_FINES)
-    (registered,) = in_file(file)
+    (registered_pipeline,) = in_file(file)
     for branch, fine in (("main", 5), ("higher", 50)):
         record = {"city": "Oslo", "at": "2026-11-20T08:00:00Z", "fine": fine}
         open_store(root).write("landing/fines/0.jsonl", json.dumps(record).encode())
-        fines = hr.open(root)[registered.pipeline]
+        fines = hr.open(root)[registered_pipeline.pipeline]
         fines.run() if branch == "main" else fines.backfill(branch=branch)

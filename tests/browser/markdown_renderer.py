@@ -123,12 +123,12 @@ class _Bundle(SimpleHTTPRequestHandler):
         return super().send_head()
 
     def _own(self, content: str, kind: str) -> BytesIO:
-        encoded = content.encode()
+        encoded_content = content.encode()
         self.send_response(200)
         self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(encoded)))
+        self.send_header("Content-Length", str(len(encoded_content)))
         self.end_headers()
-        return BytesIO(encoded)
+        return BytesIO(encoded_content)
 
     def log_message(self, *_: object) -> None:
         """Nothing: nobody reads it."""

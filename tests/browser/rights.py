@@ -173,8 +173,8 @@ def undeclared(home: Path) -> set[str]:
 
 def values_in(text: str) -> set[str]:
     """The planted values that an answer shows."""
-    shown = _ID.sub("ID", text).replace("metadata", "")
-    return {value for value in PLANTED if value in shown}
+    shown_text = _ID.sub("ID", text).replace("metadata", "")
+    return {value for value in PLANTED if value in shown_text}
 
 
 def writes(api: AirflowApi, dag_id: str, run_id: str, task_id: str) -> Iterator[tuple[str, httpx.Response]]:
@@ -192,8 +192,8 @@ def writes(api: AirflowApi, dag_id: str, run_id: str, task_id: str) -> Iterator[
         for method in (one.upper() for one in methods if one != "get"):
             name = f"{method} {path}"
             if name not in OWN | LISTS:
-                filled = re.sub(r"\{(\w+)\}", lambda found: places.get(found[1], "planted"), path)
-                yield name, api.request(method, filled, bodies.get(name, {}))
+                filled_text = re.sub(r"\{(\w+)\}", lambda match: places.get(match[1], "planted"), path)
+                yield name, api.request(method, filled_text, bodies.get(name, {}))
 
 
 def _bodies(run_id: str) -> Mapping[str, Any]:

@@ -97,8 +97,8 @@ def test_a_triggerer_listens_no_more_than_the_others(airflow: LocalAirflow) -> N
             commands[one] = " ".join(one.cmdline())
     ours = [one for one, command in commands.items() if "airflow" in command]
     assert any("triggerer" in commands[one] for one in ours)
-    found = {address for one in ours for address in listening(one)}
-    assert {address for address in found if not ip_address(address.split()[0]).is_loopback} == set()
+    addresses = {address for one in ours for address in listening(one)}
+    assert {address for address in addresses if not ip_address(address.split()[0]).is_loopback} == set()
 
 
 @pytest.mark.parametrize("family", ["process", "backfill"])
@@ -122,12 +122,12 @@ def test_the_form_of_a_recovery_asks_for_a_snapshot_and_for_nothing_else(
 
 def test_a_filled_form_of_a_run(airflow: LocalAirflow, admin: AirflowUi) -> None:
     land(open_store(airflow.root), NAME, "b.jsonl", range(10, 20))
-    filled = {
+    filled_fields = {
         "Epochs at most": 1, "Files per epoch at most": 2, "Bytes per epoch at most": 1_000_000, "Branch": "main",
         "Full sweep": True, "Strict": True, "Added aggregates start empty": True, "Create": True,
         "Executor": "auto: ", "Signals": ['go=["ada"]', "ask"],
     }  # fmt: skip
-    conf, _ = submitted(airflow, admin, "process", filled)
+    conf, _ = submitted(airflow, admin, "process", filled_fields)
     assert conf == {
         "max_epochs": 1, "files_per_epoch": 2, "bytes_per_epoch": 1_000_000, "branch": "main", "full_sweep": True,
         "strict": True, "allow_new_aggregates": True, "create": True, "executor": "auto",
@@ -137,11 +137,11 @@ def test_a_filled_form_of_a_run(airflow: LocalAirflow, admin: AirflowUi) -> None
 
 def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, admin: AirflowUi) -> None:
     start, end = datetime(2026, 11, 20, 0, 12, tzinfo=UTC), datetime(2026, 11, 20, 0, 15, tzinfo=UTC)
-    filled = {
+    filled_fields = {
         "From": start, "To": end, "Promote": "never: ", "Patch": False, "Files per epoch at most": 1,
         "Bytes per epoch at most": 1_000, "Branch": "mine", "Executor": "local: ", "Reason": "a test",
     }  # fmt: skip
-    conf, run = submitted(airflow, admin, "backfill", filled)
+    conf, run = submitted(airflow, admin, "backfill", filled_fields)
     assert (datetime.fromisoformat(conf.pop("from")), datetime.fromisoformat(conf.pop("to"))) == (start, end)
     assert conf == {
         "promote": "never", "patch": False, "files_per_epoch": 1, "bytes_per_epoch": 1_000, "branch": "mine",
@@ -153,10 +153,10 @@ def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, admin: AirflowUi) ->
 
 def test_a_filled_form_of_a_recovery(airflow: LocalAirflow, admin: AirflowUi) -> None:
     snapshot = stored_refs(airflow)["published"]
-    filled = {
+    filled_fields = {
         "Snapshot": snapshot, "When": "never: ", "With readers": True, "Executor": "local: ", "Reason": "a test",
     }  # fmt: skip
-    conf, run = submitted(airflow, admin, "recover", filled)
+    conf, run = submitted(airflow, admin, "recover", filled_fields)
     expected = {"snapshot": snapshot, "when": "never", "with_readers": True, "executor": "local", "reason": "a test"}
     assert conf == {"give_up_delivered": False, **expected}
     assert (run.tasks["rehearse"], run.tasks["recover"]) == ("success", "skipped")
@@ -164,8 +164,8 @@ def test_a_filled_form_of_a_recovery(airflow: LocalAirflow, admin: AirflowUi) ->
 
 def test_the_form_that_looks_after_all_pipelines(airflow: LocalAirflow, admin: AirflowUi) -> None:
     airflow.api.wait_for_dag("headrace_maintain", _DAG_SECONDS)
-    filled = {"Pipeline": NAME, "Keep the last": 5, "Keep for": "2d", "Keep tags": "no", "Deep": True}
-    for fields, pipeline in (({}, None), (filled, NAME)):
+    filled_fields = {"Pipeline": NAME, "Keep the last": 5, "Keep for": "2d", "Keep tags": "no", "Deep": True}
+    for fields, pipeline in (({}, None), (filled_fields, NAME)):
         form = TriggerForm(admin, "headrace_maintain")
         form.fill(fields)
         form.submit()
@@ -181,20 +181,20 @@ def test_the_form_that_looks_after_all_pipelines(airflow: LocalAirflow, admin: A
 
 
 @pytest.mark.parametrize(
-    ("family", "filled", "said"),
+    ("family", "filled_fields", "message"),
     [
         ("process", {"Branch": "not a name"}, "'not a name' does not match"),
         ("recover", {"Snapshot": "two words"}, "'two words' does not match"),
     ],
 )
 def test_a_field_that_makes_no_sense_is_refused_in_the_form(
-    airflow: LocalAirflow, admin: AirflowUi, family: str, filled: dict[str, object], said: str
+    airflow: LocalAirflow, admin: AirflowUi, family: str, filled_fields: dict[str, object], message: str
 ) -> None:
-    before = len(airflow.api.runs(dag_of(family)))
+    runs_before = len(airflow.api.runs(dag_of(family)))
     form = TriggerForm(admin, dag_of(family))
-    form.fill(filled)
-    assert said in form.refused()
-    assert len(airflow.api.runs(dag_of(family))) == before
+    form.fill(filled_fields)
+    assert message in form.refused()
+    assert len(airflow.api.runs(dag_of(family))) == runs_before
 
 
 def test_the_asset_is_materialized_by_the_dag_that_processes(airflow: LocalAirflow, admin: AirflowUi) -> None:
@@ -204,14 +204,14 @@ def test_the_asset_is_materialized_by_the_dag_that_processes(airflow: LocalAirfl
     materialize = "//label[.//*[normalize-space(text())='Materialize']]"
     admin.opens("//button[@aria-label='Create Event']", materialize)
     admin.click(materialize)
-    before = len(airflow.api.runs(dag_of("process")))
+    runs_before = len(airflow.api.runs(dag_of("process")))
     admin.click("//*[@role='dialog']//button[normalize-space()='Trigger']")
     run = admin.until(
-        lambda: newest(airflow, "process") if len(airflow.api.runs(dag_of("process"))) > before else None,
+        lambda: newest(airflow, "process") if len(airflow.api.runs(dag_of("process"))) > runs_before else None,
         "a run that materializes",
     )
     admin.leave()
     assert run["run_type"] == "asset_materialization"
-    found = ended(airflow, "process", run)
-    (event,) = airflow.api.asset_events(found.dag_id, found.run_id)
+    ended_run = ended(airflow, "process", run)
+    (event,) = airflow.api.asset_events(ended_run.dag_id, ended_run.run_id)
     assert event["snapshot"] == stored_refs(airflow)["published"]

@@ -43,14 +43,14 @@ _FORGED: Final = "a\\|500 → 501 | ![p](http://127.0.0.1:1/p)\n| **x**"
 
 @pytest.fixture(scope="module")
 def renderer(driver: WebDriver) -> Iterator[MarkdownRenderer]:
-    with airflow_markdown(driver) as found:
-        yield found
+    with airflow_markdown(driver) as renderer_found:
+        yield renderer_found
 
 
 def test_the_renderer_is_that_of_pages(renderer: MarkdownRenderer) -> None:
     """Else the tests below say nothing."""
-    drawn = renderer.draw(["a **b** ![p](http://x.y/z)", "www.x.y", "| a |\n|---|\n| b |", "~~x~~", "<b>y</b>"])
-    tags = [{element.tag for element in page.all()} - {"page", "p"} for page in drawn]
+    drawn_texts = renderer.draw(["a **b** ![p](http://x.y/z)", "www.x.y", "| a |\n|---|\n| b |", "~~x~~", "<b>y</b>"])
+    tags = [{element.tag for element in page.all()} - {"page", "p"} for page in drawn_texts]
     assert tags == [{"strong", "img"}, {"a"}, {"table", "thead", "tbody", "tr", "th", "td"}, {"del"}, set()]
 
 
@@ -112,9 +112,9 @@ def test_a_value_in_a_table_stays_in_its_cell(renderer: MarkdownRenderer, values
         )
 
     def check(page: Element, value: str) -> None:
-        shown = in_one_line(value)
+        shown_text = in_one_line(value)
         rows = [[cell.text for cell in row.all() if cell.tag in ("th", "td")] for row in page.all() if row.tag == "tr"]
-        assert rows == [["change", shown], ["changed", shown or "(empty)"], ["added", "x"]]
+        assert rows == [["change", shown_text], ["changed", shown_text or "(empty)"], ["added", "x"]]
         assert {*_tags(page)} <= {"table", "thead", "tbody", "tr", "th", "td", "code"}
 
     _holds(renderer, values, write, check)
@@ -136,18 +136,20 @@ def test_no_line_ends_a_block_of_lines(renderer: MarkdownRenderer, values: list[
 def test_what_an_approver_sees_is_what_the_data_is(renderer: MarkdownRenderer) -> None:
     """A value looks as if the table said other numbers, and would have the browser of the person call out."""
     key = {"shop": _FORGED, "window_start": "2026-11-20 10:00:00+00:00"}
-    before, after = ({"total": total, "pane_index": 0, "timing": "ON_TIME", "epoch": 3} for total in (500, 999_999))
-    change = {"kind": "changed", "key": key, "before": before, "after": after}
+    row_before, row_after = (
+        {"total": total, "pane_index": 0, "timing": "ON_TIME", "epoch": 3} for total in (500, 999_999)
+    )
+    change = {"kind": "changed", "key": key, "before": row_before, "after": row_after}
     counts = {"added": 0, "changed": 1}
-    shown = Proposal.from_parts([Sentence(f"Output {_FORGED}:"), ChangedRows(counts, [change])])
-    (page,) = renderer.draw([shown.markdown])
+    shown_text = Proposal.from_parts([Sentence(f"Output {_FORGED}:"), ChangedRows(counts, [change])])
+    (page,) = renderer.draw([shown_text.markdown])
     cells = [element.text for element in page.all() if element.tag in ("th", "td")]
     assert cells == [
         *("change", "shop", "window_start", "total"),
         *("changed", in_one_line(_FORGED), "2026-11-20 10:00:00+00:00", "500 → 999999"),
     ]
     assert {element.address for element in page.all()} == {None}
-    assert shown.lines == (
+    assert shown_text.lines == (
         f"Output {in_one_line(_FORGED)}:",
         "Readers would see 0 rows added, 1 rows changed.",
         'changed: shop = "a\\\\|500 → 501 | ![p](http://127.0.0.1:1/p)\\n| **x**", '
@@ -161,11 +163,11 @@ def test_of_a_long_value_people_see_the_beginning(renderer: MarkdownRenderer) ->
 
 
 @pytest.mark.parametrize(
-    ("value", "shown", "is_code"),
+    ("value", "shown_text", "is_code"),
     [(None, "(NULL)", False), ("", "(empty)", False), ("None", "None", True), ("(NULL)", "(NULL)", True)],
 )
 def test_what_is_missing_looks_like_no_value(
-    renderer: MarkdownRenderer, value: str | None, shown: str, is_code: bool
+    renderer: MarkdownRenderer, value: str | None, shown_text: str, is_code: bool
 ) -> None:
     change = {"kind": "added", "key": {"k": value}, "before": None, "after": {"n": 1}}
     (page,) = renderer.draw([Proposal.from_parts([ChangedRows({"added": 1}, [change])]).markdown])

@@ -119,11 +119,13 @@ def confirm(ui: AirflowUi, reason: str | None = None) -> str:
 
 def submit(airflow: LocalAirflow, ui: AirflowUi, dag_id: str, filled: Mapping[str, object]) -> str:
     """Fill in the form of a DAG and trigger it; its run, which has ended well."""
-    before = {run["dag_run_id"] for run in airflow.api.runs(dag_id)}
+    runs_before = {run["dag_run_id"] for run in airflow.api.runs(dag_id)}
     form = TriggerForm(ui, dag_id)
     form.fill(filled)
     form.submit()
-    (run,) = ui.until(lambda: {run["dag_run_id"] for run in airflow.api.runs(dag_id)} - before, "the run to be there")
+    (run,) = ui.until(
+        lambda: {run["dag_run_id"] for run in airflow.api.runs(dag_id)} - runs_before, "the run to be there"
+    )
     ui.leave()
     wait_for_success(airflow.api, dag_id, run, _RUN_SECONDS)
     return str(run)
@@ -156,31 +158,31 @@ def test_a_viewer_writes_nothing_and_sees_no_value(airflow: LocalAirflow, apis: 
     viewer, editor = apis["vic"], apis["uma"]
     run = editor.trigger("headrace_promote", {"pipeline": "clicks", "branch": "again", "approve": True})
     wait_until_asked(airflow, "headrace_promote", run, "approve")
-    before = Everything.of(airflow, "headrace_promote", run)
+    state_before = Everything.of(airflow, "headrace_promote", run)
 
     for question in questions():
         assert httpx.get(f"{airflow.url}/{question.path}", timeout=120).status_code == 401, question
         answer = viewer.request("GET", question.path)
         assert answer.status_code == (403 if question.is_for_editors else 200), (question, answer.text)
         assert values_in(answer.text) == set(), question
-    for dag in before.runs:
+    for dag in state_before.runs:
         assert viewer.request("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None}).status_code == 403, dag
     for name, answer in writes(viewer, "headrace_promote", run, "approve"):
         assert answer.status_code == (404 if name in NOT_THERE else 403), (name, answer.text)
-    assert Everything.of(airflow, "headrace_promote", run) == before
+    assert Everything.of(airflow, "headrace_promote", run) == state_before
 
     # the same by those who may is answered, shows values and changes something
-    seen = [editor.request("GET", question.path) for question in questions()]
-    assert {answer.status_code for answer in seen} == {200}
-    assert set().union(*(values_in(answer.text) for answer in seen)) == {*PLANTED}
+    seen_answers = [editor.request("GET", question.path) for question in questions()]
+    assert {answer.status_code for answer in seen_answers} == {200}
+    assert set().union(*(values_in(answer.text) for answer in seen_answers)) == {*PLANTED}
     editor.answer("headrace_promote", run, "approve", "Reject")
     editor.wait_for_run("headrace_promote", run, _RUN_SECONDS)
     tag = editor.trigger("headrace_tag", {"pipeline": "clicks", "name": "seen"})
     wait_for_success(airflow.api, "headrace_tag", tag, _RUN_SECONDS)
     for path, body in NEW_SETTINGS.items():
         assert [apis[user].request("POST", path, body).status_code for user in ("uma", "olga")] == [403, 201]
-    after = Everything.of(airflow, "headrace_promote", run)
-    assert [name for name in vars(before) if getattr(before, name) == getattr(after, name)] == []
+    state_after = Everything.of(airflow, "headrace_promote", run)
+    assert [name for name in vars(state_before) if getattr(state_before, name) == getattr(state_after, name)] == []
 
 
 def test_the_home_page_names_what_needs_a_look(admin: AirflowUi) -> None:
@@ -209,9 +211,9 @@ def test_the_list_of_pipelines_has_those_first_that_need_a_person(admin: Airflow
 
 def test_a_pipeline_has_a_tab_for_each_question(admin: AirflowUi) -> None:
     admin.go(f"dags/headrace_orders_process/{_TAB}")
-    for tab, shown in _TABS.items():
+    for tab, shown_text in _TABS.items():
         admin.click(f"//button[@role='tab'][text()='{tab}']")
-        admin.find(f"//*[contains(text(), '{shown}')]")
+        admin.find(f"//*[contains(text(), '{shown_text}')]")
         assert "This cannot be shown" not in admin.text(), tab
     admin.click("//form//button[text()='Compare']")
     admin.find("//*[contains(text(), 'Rows that readers see')]")
@@ -233,9 +235,12 @@ def test_pages_of_pipelines_that_read_each_other_are_linked(admin: AirflowUi) ->
     assert "up to date" in reads
     admin.go("plugin/headrace_nav")
     admin.click("//a[text()='Which reads which']")
-    drawn = _all(admin, "//ul[@aria-label='Pipelines, each after those that it reads']/li", at_least=2)
-    assert [box.text.splitlines() for box in drawn] == [["trips", "epoch 4"], ["fares", "epoch 0 · up to date"]]
-    upstream, reader = (box.rect for box in drawn)
+    drawn_pipelines = _all(admin, "//ul[@aria-label='Pipelines, each after those that it reads']/li", at_least=2)
+    assert [box.text.splitlines() for box in drawn_pipelines] == [
+        ["trips", "epoch 4"],
+        ["fares", "epoch 0 · up to date"],
+    ]
+    upstream, reader = (box.rect for box in drawn_pipelines)
     assert upstream["y"] + upstream["height"] < reader["y"]
     assert len(admin.driver.find_elements(By.XPATH, "//*[name()='svg'][@aria-hidden='true']/*[name()='path'][@d]")) >= 1
     row = admin.find("//table[@aria-label='Pipelines and what they read']//tr[td[1]//a[text()='fares']]").text
@@ -277,8 +282,8 @@ def test_outputs_have_a_line_a_place_in_the_graph_and_rows_of_their_own(admin: A
     assert steps == ["Input source", "Output hourly", "Output visits", "Output daily"]
     assert "reads panes of hourly" in admin.find("//ol//section[@aria-label='Output daily']").text
     lines = [one.text for one in _all(admin, "//table[@aria-label='Outputs']//tbody/tr", at_least=3)]
-    shown = [tuple(line.split()[:2]) for line in lines]
-    assert shown == [("published", "daily"), ("published", "hourly"), ("parked", "visits")]
+    shown_cells = [tuple(line.split()[:2]) for line in lines]
+    assert shown_cells == [("published", "daily"), ("published", "hourly"), ("parked", "visits")]
     admin.click("//ol//section[@aria-label='Output visits']//a[text()='rows of current']")
     admin.find("//button[text()='visits'][@aria-pressed='true']")
     admin.find("//*[text()='4 of 4 rows of main']")
@@ -296,8 +301,8 @@ def test_panes_of_a_key_are_drawn_and_listed(admin: AirflowUi) -> None:
     timings = [one.get_attribute("data-pane") for one in panes]
     assert {timing: timings.count(timing) for timing in timings} == {"EARLY": 6, "ON_TIME": 2, "LATE": 1}
     admin.find(_WATERMARK)
-    retracted = "//*[name()='text'][@data-value='retraction'][starts-with(., '\u22123')]"
-    assert len(admin.driver.find_elements(By.XPATH, retracted)) == 3
+    retracted_mark = "//*[name()='text'][@data-value='retraction'][starts-with(., '\u22123')]"
+    assert len(admin.driver.find_elements(By.XPATH, retracted_mark)) == 3
     admin.click("//button[text()='fares']")
     admin.find("//*[name()='text'][@data-value='pane'][starts-with(., '44')]/*[text()='late']")
     admin.click("//summary[text()='The same as a table']")
@@ -339,9 +344,9 @@ def test_a_key_without_panes_says_so(admin: AirflowUi) -> None:
 
 def test_pages_are_reached_by_keyboard_named_and_readable_in_both_themes(admin: AirflowUi) -> None:
     wrong = {}
-    for path, shown in _LOOKED_AT.items():
+    for path, shown_text in _LOOKED_AT.items():
         admin.go(path)
-        admin.find(shown)
+        admin.find(shown_text)
         for theme in ("light", "dark"):
             admin.choose(theme)
             wrong[path, theme] = _lasting_problems(admin)
@@ -384,8 +389,8 @@ def test_what_a_window_lacks_is_looked_for_in_a_tab(admin: AirflowUi) -> None:
     admin.go(f"dags/headrace_visits_process/{_TAB}?view=explain")
     admin.find("//label[starts-with(text(), 'Key')]/following::input[1]").send_keys("nobody")
     admin.click("//form//button[text()='Explain']")
-    explained = admin.find("//pre[contains(., 'no element with this key')]").text
-    assert "6 records of all keys could not be used (the tab Records)" in explained
+    explanation = admin.find("//pre[contains(., 'no element with this key')]").text
+    assert "6 records of all keys could not be used (the tab Records)" in explanation
 
 
 def test_a_snapshot_shows_its_tables_and_its_costs(admin: AirflowUi) -> None:
@@ -412,8 +417,8 @@ def test_a_promotion_waits_for_a_person_who_has_seen_the_rows(airflow: LocalAirf
     )
     admin.leave()
     wait_for_success(airflow.api, "headrace_promote", run, _RUN_SECONDS)
-    by = f"(admin, in Airflow: headrace_promote/{run})"
-    assert message(airflow, "clicks") == f"promoted again: late files {by}, approved by admin"
+    author = f"(admin, in Airflow: headrace_promote/{run})"
+    assert message(airflow, "clicks") == f"promoted again: late files {author}, approved by admin"
 
 
 def test_a_run_from_the_page_has_a_page_of_its_own(airflow: LocalAirflow, admin: AirflowUi) -> None:
@@ -437,11 +442,13 @@ def test_a_run_from_the_page_has_a_page_of_its_own(airflow: LocalAirflow, admin:
 
 def test_a_run_under_way_says_where_its_epoch_is(airflow: LocalAirflow, admin: AirflowUi) -> None:
     store = open_store(airflow.root)
-    before = read_summary(store, "visits")
-    assert before is not None
-    assert before.run is not None
-    begun = UnderWay(before.run.run_id, "process", "main", before.run.finished_at, before.run.finished_at)
-    notes = ProgressNotes(Silent(), store, "visits", begun)
+    summary_before = read_summary(store, "visits")
+    assert summary_before is not None
+    assert summary_before.run is not None
+    begun_run = UnderWay(
+        summary_before.run.run_id, "process", "main", summary_before.run.finished_at, summary_before.run.finished_at
+    )
+    notes = ProgressNotes(Silent(), store, "visits", begun_run)
     with notes.following(lambda: LevelProgress(12, 3, 4, "stage 1 of 2 of output by_shop", 5, 8)):
         notes.planned(7)
     where = "epoch 12: stage 1 of 2 of output by_shop, 5 of 8 tasks (level 3 of 4)"
@@ -452,7 +459,7 @@ def test_a_run_under_way_says_where_its_epoch_is(airflow: LocalAirflow, admin: A
         section.find_element(By.XPATH, ".//a").click()
         admin.find(f"//section[@aria-label='Under way']//*[text()='{where}']")
     finally:
-        write_summary(store, before)
+        write_summary(store, summary_before)
 
 
 def test_a_root_with_a_name_has_pages_and_its_events_lead_to_them(airflow: LocalAirflow, admin: AirflowUi) -> None:
@@ -462,14 +469,14 @@ def test_a_root_with_a_name_has_pages_and_its_events_lead_to_them(airflow: Local
     admin.click("//table//a[text()='sales.clicks']")
     run = decide(admin, "Process now")
     wait_for_success(airflow.api, "headrace_sales.clicks_process", run, _RUN_SECONDS)
-    published = Catalog(open_store(root), "clicks").head().refs["published"]
+    published_snapshot = Catalog(open_store(root), "clicks").head().refs["published"]
     admin.go("assets")
     admin.click("//a[normalize-space()='headrace_sales.clicks']")
     admin.click("//*[contains(@class, 'monaco-editor')]//*[contains(@class, 'codicon-folding-collapsed')]")
     link = admin.find("//*[contains(@class, 'detected-link')]")
     ActionChains(admin.driver).key_down(Keys.CONTROL).click(link).key_up(Keys.CONTROL).perform()
     with admin.other_tab():
-        admin.find(f"//section[@aria-label='Snapshot {published}']//td[text()='current']")
+        admin.find(f"//section[@aria-label='Snapshot {published_snapshot}']//td[text()='current']")
         assert "/dags/headrace_sales.clicks_process/" in admin.driver.current_url
 
 
@@ -482,8 +489,8 @@ def test_an_audit_that_fails_leads_to_its_data_docs(airflow: LocalAirflow, admin
 
 
 def test_forms_of_decisions_take_one_output(airflow: LocalAirflow, admin: AirflowUi) -> None:
-    (registered,) = in_file(Path(airflow.environment()["HEADRACE_PIPELINES"]) / "shop.py")
-    shop, store = hr.open(airflow.root)[registered.pipeline], open_store(airflow.root)
+    (registered_pipeline,) = in_file(Path(airflow.environment()["HEADRACE_PIPELINES"]) / "shop.py")
+    shop, store = hr.open(airflow.root)[registered_pipeline.pipeline], open_store(airflow.root)
     store.write("landing/shop/late.jsonl", b'{"user": "ada", "at": "2026-11-19T00:00:00Z"}\n')
     shop.run()
     shop.backfill(output="hourly", branch="mended")
@@ -492,10 +499,10 @@ def test_forms_of_decisions_take_one_output(airflow: LocalAirflow, admin: Airflo
     assert [info.path.rpartition("/")[0] for info in store.list("landing/again")] == ["landing/again"]
     promote = {"Pipeline": "shop", "Branch": "mended", "Output": "hourly", "Ask before": False, "Reason": "a test"}
     run = submit(airflow, admin, "headrace_promote", promote)
-    by = f"a test (admin, in Airflow: headrace_promote/{run})"
+    author = f"a test (admin, in Airflow: headrace_promote/{run})"
     catalog = Catalog(store, "shop")
     messages = [entry.message for entry in catalog.entries()]
-    assert any("hourly" in message and by in message for message in messages), messages
+    assert any("hourly" in message and author in message for message in messages), messages
     assert "mended" not in catalog.head().refs
 
 
@@ -507,11 +514,11 @@ def run_that_an_audit_fails(ui: AirflowUi) -> str:
     ui.find("//*[@data-outcome='failed']//*[starts-with(text(), 'data.audit_failed: pipeline orders: 1 of 1 ')]")
     for place in ("plugin/headrace_dag_run", "tasks/audit/plugin/headrace_task_instance"):
         ui.go(f"dags/headrace_orders_process/runs/{quote(run)}/{place}")
-        failed = "//section[@aria-label='audit: failed']"
-        ui.find(f"{failed}//*[starts-with(text(), 'data.audit_failed: ')]")
-        ui.find(f"{failed}//section[starts-with(@aria-label, 'Rows that fail ')]//td[.='ada']")
+        failed_badge = "//section[@aria-label='audit: failed']"
+        ui.find(f"{failed_badge}//*[starts-with(text(), 'data.audit_failed: ')]")
+        ui.find(f"{failed_badge}//section[starts-with(@aria-label, 'Rows that fail ')]//td[.='ada']")
         for button in ("button[text()='Release…']", "a[text()='Quality']", "button[text()='Backfill…']"):
-            ui.find(f"{failed}//{button}")
+            ui.find(f"{failed_badge}//{button}")
     return run
 
 
@@ -523,8 +530,8 @@ def test_a_release_is_kept_by_a_recovery(
     ui.go(page)
     ui.find("//span[text()='audit failed']")
     assert seen(airflow, "orders") != landed(airflow, "orders")
-    held = run_that_an_audit_fails(ui)
-    assert airflow.api.wait_for_run("headrace_orders_process", held, _RUN_SECONDS).tasks["audit"] == "failed"
+    held_run = run_that_an_audit_fails(ui)
+    assert airflow.api.wait_for_run("headrace_orders_process", held_run, _RUN_SECONDS).tasks["audit"] == "failed"
 
     ui.go(f"{page}?view=quality")
     ui.find(
@@ -532,18 +539,21 @@ def test_a_release_is_kept_by_a_recovery(
     )
     ui.click("//section[starts-with(@aria-label, 'Failed: up to ')]//button[text()='Release…']")
     ui.find("//*[contains(text(), 'Rows that readers see: 14 added')]")
-    before = catalog.head().refs
-    told = ui.find("//*[@data-readers='']").text
-    assert told == f"Readers see {before['published']} (epoch 0) before, {before['main']} (epoch 2) after."
+    refs_before = catalog.head().refs
+    readers_text = ui.find("//*[@data-readers='']").text
+    assert (
+        readers_text
+        == f"Readers see {refs_before['published']} (epoch 0) before, {refs_before['main']} (epoch 2) after."
+    )
     assert not ui.find("//button[text()='Confirm']").is_enabled()
     ui.find("//*[@role='dialog']//input").send_keys("seen with finance")
     ui.click("//button[text()='Confirm']")
     run = ui.find("//*[@data-outcome='success']//a").text
-    ui.find(f"//*[@data-outcome]//*[starts-with(text(), 'readers see {before['main']} now, released by entry ')]")
+    ui.find(f"//*[@data-outcome]//*[starts-with(text(), 'readers see {refs_before['main']} now, released by entry ')]")
     ui.leave()
     decision = f"seen with finance (olga, in Airflow: headrace_release/{run})"
     assert message(airflow, "orders") == decision
-    released = catalog.head().entry
+    released_entry = catalog.head().entry
     assert seen(airflow, "orders") == landed(airflow, "orders")
     (event,) = airflow.api.asset_events("headrace_release", run)
     assert event["page"].endswith(f"/{page}?view=history&snapshot={event['snapshot']}")
@@ -553,8 +563,8 @@ def test_a_release_is_kept_by_a_recovery(
         catalog.store.delete(path)
     land(catalog.store, "orders", "page.jsonl", range(40, 44))
     ui.go(page)
-    failed = decide(ui, "Process now")
-    assert airflow.api.wait_for_run("headrace_orders_process", failed, _RUN_SECONDS).state == "failed"
+    failed_run = decide(ui, "Process now")
+    assert airflow.api.wait_for_run("headrace_orders_process", failed_run, _RUN_SECONDS).state == "failed"
     waiting = f"broken__{head.snapshot_id}"
     wait_until_asked(airflow, "headrace_orders_recover", waiting, "approve")
     ui.go(page)
@@ -584,15 +594,15 @@ def test_a_release_is_kept_by_a_recovery(
     assert decision in log
     assert f"a file is gone (olga, in Airflow: headrace_orders_recover/{recovery})" in log
     ui.go(f"{page}?view=quality")
-    ui.find(f"//td[text()='entry {released}']")
+    ui.find(f"//td[text()='entry {released_entry}']")
     ui.go(page)
     ui.find("//span[text()='published']")
 
     ui.leave()
     airflow.api.approve("headrace_orders_recover", waiting, "approve")
-    ended = airflow.api.wait_for_run("headrace_orders_recover", waiting, _RUN_SECONDS)
-    assert ended.tasks["recover"] == "failed"
-    assert "config.rehearsal_outdated" in "\n".join(airflow.api.log(ended.dag_id, ended.run_id, "recover"))
+    ended_run = airflow.api.wait_for_run("headrace_orders_recover", waiting, _RUN_SECONDS)
+    assert ended_run.tasks["recover"] == "failed"
+    assert "config.rehearsal_outdated" in "\n".join(airflow.api.log(ended_run.dag_id, ended_run.run_id, "recover"))
     assert catalog.head().refs == refs
 
 

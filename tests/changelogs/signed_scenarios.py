@@ -20,7 +20,7 @@ _SIGNED = {**SCHEMA, "sign": DataType.INT}
 _SIGNS = st.sampled_from([*[1, -1] * 6, 0, None])
 _ROWS = st.lists(
     st.builds(
-        lambda row, user, at, x, no: {**row, "user": user, "at": at, "x": x, **dict.fromkeys(no)},
+        lambda row, user, moment, x, no: {**row, "user": user, "at": moment, "x": x, **dict.fromkeys(no)},
         ROWS,
         st.sampled_from(["a", "b", "b", None]),
         st.integers(0, 40),
@@ -76,7 +76,7 @@ def signed_scenarios(draw: st.DrawFn) -> Scenario:
         other = FileSource("elsewhere", "json", SCHEMA)
         parts["union"] = [Input(other, draw(_PARTS["event_time"]), OTHER, {"sign": hr.lit(7)})]
     try:
-        made = hr.Pipeline(
+        definition = hr.Pipeline(
             "scenario",
             Input(source, draw(_PARTS["event_time"])),
             then=tuple(draw(st.lists(SECOND, max_size=1))),
@@ -97,4 +97,4 @@ def signed_scenarios(draw: st.DrawFn) -> Scenario:
         )
         for epoch in draw(epochs())
     ]
-    return Scenario(made, bundles)
+    return Scenario(definition, bundles)

@@ -74,9 +74,9 @@ def test_envelopes_that_say_nothing_are_dead_letters(executor: Executor) -> None
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_signs_of_an_expression(executor: Executor) -> None:
-    signed = build("sign", {**SCHEMA, "sign": int})
+    signed_pipeline = build("sign", {**SCHEMA, "sign": int})
     changes = [{**row(1, "a", number), "sign": sign} for number, sign in enumerate([1, 1, -1, None, 0, 2])]
-    result = run(signed, [rows(*changes)], executor=executor)
+    result = run(signed_pipeline, [rows(*changes)], executor=executor)
     assert current(result) == {"a": (1, -1)}
     assert [(letter["position"], letter["reason"]) for letter in result.rejected] == [
         (position, "its sign is neither 1 nor -1") for position in (3, 4, 5)
@@ -100,13 +100,13 @@ def test_late_changes_are_dropped_and_shown_whatever_their_sign(executor: Execut
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_ids_are_told_apart_by_sign(executor: Executor) -> None:
     schema = {**SCHEMA, "lsn": hr.field("source.lsn", int)}
-    once = build(hr.debezium_envelope(shared=["lsn"]), schema, deduplicate=hr.Deduplicate("lsn", "1d"))
+    first_pipeline = build(hr.debezium_envelope(shared=["lsn"]), schema, deduplicate=hr.Deduplicate("lsn", "1d"))
     steps = [
         rows({"op": "c", "after": row(1, "a", 5), "source": {"lsn": 1}}),
         rows(*[{"op": "u", "before": row(1, "a", 5), "after": row(1, "a", 6), "source": {"lsn": 2}}] * 2),
         rows({"op": "c", "after": row(1, "a", 5), "source": {"lsn": 1}}),
     ]
-    assert current(run(once, steps, executor=executor)) == {"a": (1, 6)}
+    assert current(run(first_pipeline, steps, executor=executor)) == {"a": (1, 6)}
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)
@@ -123,7 +123,7 @@ def test_an_input_without_a_changelog_adds(executor: Executor) -> None:
 
 
 @pytest.mark.parametrize(
-    ("within", "text", "sign", "expected"),
+    ("path_within", "text", "sign", "expected"),
     [
         ((), b'{"op":"u","before":{"a":1.10},"after":{"a":2e400}}', -1, b'{"op":"d","before":{"a":1.10},"after":null}'),
         (
@@ -144,6 +144,6 @@ def test_an_input_without_a_changelog_adds(executor: Executor) -> None:
     ],
 )
 def test_one_row_of_an_envelope_keeps_its_bytes(
-    within: tuple[str, ...], text: bytes, sign: int, expected: bytes
+    path_within: tuple[str, ...], text: bytes, sign: int, expected: bytes
 ) -> None:
-    assert with_one_row(DebeziumEnvelope(within), text, sign) == expected
+    assert with_one_row(DebeziumEnvelope(path_within), text, sign) == expected

@@ -48,8 +48,8 @@ DAILY = hr.Aggregation(
 
 
 def sign_of_change(change: Change) -> list[dict[str, Any]]:
-    before, after = change
-    return [{**row, "sign": sign} for row, sign in ((before, -1), (after, 1)) if row is not None]
+    row_before, row_after = change
+    return [{**row, "sign": sign} for row, sign in ((row_before, -1), (row_after, 1)) if row is not None]
 
 
 def rows_of_delta(change: Change) -> list[dict[str, Any]]:
@@ -58,9 +58,9 @@ def rows_of_delta(change: Change) -> list[dict[str, Any]]:
 
 
 def envelope(change: Change) -> list[dict[str, Any]]:
-    before, after = change
-    op = "u" if before and after else "c" if after else "d"
-    return [{"payload": {"op": op, "before": before, "after": after}}]
+    row_before, row_after = change
+    op = "u" if row_before and row_after else "c" if row_after else "d"
+    return [{"payload": {"op": op, "before": row_before, "after": row_after}}]
 
 
 FORMS: list[tuple[dict[str, Any], Any, Any]] = [
@@ -132,13 +132,15 @@ PARTS = st.fixed_dictionaries(
 @given(histories(), PARTS, st.sampled_from(FORMS))
 @settings(examples(14), suppress_health_check=list(HealthCheck))
 def test_what_is_left_counts(history: History, parts: Mapping[str, Any], form: tuple[Any, Any, Any]) -> None:
-    schema, changelog, written = form
+    schema, changelog, records_of_change = form
     if isinstance(parts["where"], hr.GlobalWindows):
         parts = {**parts, "then": ()}  # no day has the end of time
-    signed, plain = pipeline(schema, changelog, parts), pipeline(SCHEMA, None, parts)
-    steps = [rows(*(record for change in epoch for record in written(change))) for epoch in history.epochs if epoch]
-    on_kernel = run(signed, [*steps, end()])
-    on_reference = run(signed, [*steps, end()], executor="reference")
+    signed_pipeline, plain = pipeline(schema, changelog, parts), pipeline(SCHEMA, None, parts)
+    steps = [
+        rows(*(record for change in epoch for record in records_of_change(change))) for epoch in history.epochs if epoch
+    ]
+    on_kernel = run(signed_pipeline, [*steps, end()])
+    on_reference = run(signed_pipeline, [*steps, end()], executor="reference")
     expected = run(plain, [rows(*history.left), end()], executor="reference")
     assert [*on_kernel.panes] == [*on_reference.panes]
     assert _shown(on_kernel) == _shown(expected)

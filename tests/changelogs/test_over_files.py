@@ -72,7 +72,7 @@ def test_runs_continue_from_each_other_and_a_replay_gives_the_same(deployment: T
     counts = result.counts
     assert (counts["records"], counts["accepted"], counts["rejected"]) == (3, 2, 1)
     hr.open(deployment.root)[pipeline].run(mode="replay", branch="again", executor="local")
-    both = [deployment.read(pipeline, "panes", at=at) for at in ("main", "again")]
+    both = [deployment.read(pipeline, "panes", at=ref) for ref in ("main", "again")]
     assert both[0] == both[1]
 
 
@@ -81,11 +81,11 @@ def test_a_row_that_no_output_can_take_lands_again_alone(deployment: TemporaryDe
     for records in FILES:
         deployment.land(pipeline, *records)
     deployment.run(pipeline)
-    landed = hr.open(deployment.root)[pipeline].replay_rejected(to="elsewhere")
-    assert (landed.records, landed.late) == (1, 0)
+    landing = hr.open(deployment.root)[pipeline].replay_rejected(to="elsewhere")
+    assert (landing.records, landing.late) == (1, 0)
     (file,) = (tmp_path / "elsewhere").iterdir()
-    again = json.loads(file.read_text())
-    assert (again["op"], again["before"], again["after"]["amount"]) == ("c", None, 6)
+    second_fields = json.loads(file.read_text())
+    assert (second_fields["op"], second_fields["before"], second_fields["after"]["amount"]) == ("c", None, 6)
     with pytest.raises(LandingAgainError, match="a changelog"):
         hr.open(deployment.root)[pipeline].replay_late()
 
@@ -108,8 +108,8 @@ def test_outputs_take_of_an_update_what_each_can(deployment: TemporaryDeployment
     assert shops == {("a", 10): 2}  # passed at 12:05, as the second file comes
     assert [r["n"] for r in reader["all"].current().to_arrow().to_pylist()] == [2]
     late = reader["shops"].late().to_arrow().to_pylist()
-    shown = [(r["reason"], json.loads(r["raw"])["op"], json.loads(r["raw"])["source"]["lsn"]) for r in late]
-    assert shown == [
+    shown_operations = [(r["reason"], json.loads(r["raw"])["op"], json.loads(r["raw"])["source"]["lsn"]) for r in late]
+    assert shown_operations == [
         ("withdrawal: window expired", "d", 4),
         ("window expired", "c", 4),
         ("withdrawal: window expired", "d", 5),
@@ -125,8 +125,8 @@ def test_explain_says_of_a_window_what_is_left(deployment: TemporaryDeployment) 
     deployment.land(pipeline, change(7, row(9, "c", 1), None))
     deployment.run(pipeline)
     reader = hr.open(deployment.root)["orders"]
-    said = {shop: str(reader.explain(shop, pipeline=pipeline)) for shop in "abc"}
+    texts = {shop: str(reader.explain(shop, pipeline=pipeline)) for shop in "abc"}
     empty = "as many elements were withdrawn as came: when it fires it gives no pane"
-    assert empty in said["a"]
-    assert said["b"].count(empty) == 1  # at noon
-    assert "1 more withdrawn than came: they are still to come, or the feed is not whole" in said["c"]
+    assert empty in texts["a"]
+    assert texts["b"].count(empty) == 1  # at noon
+    assert "1 more withdrawn than came: they are still to come, or the feed is not whole" in texts["c"]

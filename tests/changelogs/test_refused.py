@@ -129,13 +129,13 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_take_back_is_refused(name: str) -> None:
     wrong, why = REFUSED[name]
-    with pytest.raises(PipelineError) as caught:
+    with pytest.raises(PipelineError) as refusal:
         wrong()
-    assert why in str(caught.value)
+    assert why in str(refusal.value)
 
 
 @pytest.mark.parametrize(
-    "made",
+    "build_pipeline",
     [
         build,
         lambda: build(source().arrival_time(), where=hr.GlobalWindows(), when=hr.on_update()),
@@ -144,8 +144,8 @@ def test_what_cannot_take_back_is_refused(name: str) -> None:
         lambda: build(then=[hr.Aggregation(what={"all": col("n").sum()}, where=hr.CalendarWindows("day"))]),
     ],
 )
-def test_what_can_take_back_is_taken(made: Callable[[], hr.Pipeline]) -> None:
-    assert made().stages[0].withdrawable
+def test_what_can_take_back_is_taken(build_pipeline: Callable[[], hr.Pipeline]) -> None:
+    assert build_pipeline().stages[0].withdrawable
 
 
 def test_check_says_what_records_are() -> None:

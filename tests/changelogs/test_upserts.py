@@ -21,8 +21,8 @@ def recipe() -> hr.Pipeline:
     (code,) = [block.text for block in blocks(PAGE) if block.language == "python" and "result = run(" in block.text]
     scope: dict[str, Any] = {}
     exec(code.partition("result = run(")[0], scope)
-    made: hr.Pipeline = scope["sales"]
-    return made
+    definition: hr.Pipeline = scope["sales"]
+    return definition
 
 
 def upserts(chance: random.Random) -> list[dict[str, Any]]:
@@ -59,17 +59,17 @@ def truth(given: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
 @pytest.mark.parametrize("seed", range(6))
 def test_the_recipe_keeps_rows_together(recipe: hr.Pipeline, seed: int, executor: Any) -> None:
     chance = random.Random(seed)
-    given = upserts(chance)
-    chance.shuffle(given)
-    cuts = sorted(chance.sample(range(1, len(given)), 4))
-    parts = [given[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(given)], strict=True)]
+    given_steps = upserts(chance)
+    chance.shuffle(given_steps)
+    cuts = sorted(chance.sample(range(1, len(given_steps)), 4))
+    parts = [given_steps[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(given_steps)], strict=True)]
     result = run(recipe, [rows(*part) for part in parts], executor=executor, output="by_shop")
-    found = {row["shop"]: (row["total"] or 0, row["orders"]) for row in result.current if row["orders"]}
-    assert found == truth(given)
+    totals = {row["shop"]: (row["total"] or 0, row["orders"]) for row in result.current if row["orders"]}
+    assert totals == truth(given_steps)
 
 
 def test_check_says_where_rows_may_come_apart(recipe: hr.Pipeline) -> None:
-    apart = hr.Pipeline(
+    apart_pipeline = hr.Pipeline(
         "apart",
         hr.json("landing/apart", {"id": int, "shop": str, "amount": int}).arrival_time(),
         key="id",
@@ -77,6 +77,6 @@ def test_check_says_where_rows_may_come_apart(recipe: hr.Pipeline) -> None:
         where=hr.GlobalWindows(),
         when=hr.on_update(),
     )
-    (note,) = [note for note in hr.check(apart).pipelines[0].notes if "never was" in note]
+    (note,) = [note for note in hr.check(apart_pipeline).pipelines[0].notes if "never was" in note]
     assert note.startswith("aggregates shop, amount are each the last value that is not NULL")
     assert not [note for note in hr.check(recipe).pipelines[0].notes if "never was" in note]

@@ -33,10 +33,10 @@ def repeated(batch: pa.RecordBatch) -> pa.RecordBatch:
     rows = [row for row, x in enumerate(batch.column("x").to_pylist()) for _ in range(copies(x))]
     numbers = [k for x in batch.column("x").to_pylist() for k in range(copies(x))]
     x = [None if x is None else x + k for x, k in zip(_flat(batch, rows).column("x").to_pylist(), numbers, strict=True)]
-    made = _flat(batch, rows, x=pa.array(x, pa.int64()))
+    flat_batch = _flat(batch, rows, x=pa.array(x, pa.int64()))
     first = [n for n, row in enumerate(rows) if row >= batch.num_rows // 2]
     last = [n for n, row in enumerate(rows) if row < batch.num_rows // 2]
-    return made.take(pa.array(first + last, pa.int64()))
+    return flat_batch.take(pa.array(first + last, pa.int64()))
 
 
 def again(batch: pa.RecordBatch) -> pa.RecordBatch:

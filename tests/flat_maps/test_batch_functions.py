@@ -44,8 +44,8 @@ def source(name: str, returns: Any = SCHEMA, **more: Any) -> hr.FileSource:
 
 def rows(name: str, returns: Any = SCHEMA, **more: Any) -> hr.Pipeline:
     """A row of each that a function gives."""
-    made = source(name, returns, **more.pop("reading", {})).event_time("at", bound="0s")
-    return hr.Pipeline("made", made, rows=[*returns], executor="local", **more)
+    given_input = source(name, returns, **more.pop("reading", {})).event_time("at", bound="0s")
+    return hr.Pipeline("made", given_input, rows=[*returns], executor="local", **more)
 
 
 def counted_words(**more: Any) -> hr.Pipeline:
@@ -95,10 +95,10 @@ def test_a_flat_map_keeps_the_places_of_its_records(executor: Executed, tmp_path
     result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
     assert result.counts["records"] == 3 + 1 + 3 + 3 + 2 + 2
     expected = {"to": 2, "be": 3, "or": 1, "not": 1, "late": 1}
-    found: Counter[str] = Counter()
+    found_counts: Counter[str] = Counter()
     for (word, n), number in current(pipeline, tmp_path, "word", "n").items():
-        found[word] += n * number
-    assert found == expected
+        found_counts[word] += n * number
+    assert found_counts == expected
     late = read(pipeline, tmp_path.as_uri(), "late", "main").to_pylist()
     assert [(row["word"], row["raw"]) for row in late] == [("be", said("be late")), ("late", said("be late"))]
     dead = read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
@@ -121,14 +121,14 @@ def test_duplicates_are_told_of_what_was_made(executor: Executed, tmp_path: Path
 @SparkStandIn.stand_in()  # which has three parts of the ids
 def test_what_was_made_of_a_record_stays_in_its_order(tmp_path: Path) -> None:
     land(tmp_path, "1", said(" ".join(f"word{number}" for number in range(60))))
-    kept = counted_words(
+    kept_pipeline = counted_words(
         key=None,
         what={"words": col("word").collect()},
         deduplicate=hr.Deduplicate("word", "1h"),
         how=hr.accumulating(keep_last=20),
     )
-    process(kept, tmp_path.as_uri(), RunOptions("run", executor="spark"))
-    (row,) = read(kept, tmp_path.as_uri(), "current", "main").to_pylist()
+    process(kept_pipeline, tmp_path.as_uri(), RunOptions("run", executor="spark"))
+    (row,) = read(kept_pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
     assert sorted(row["words"]) == [f"word{number}" for number in range(40, 60)]
 
 
@@ -176,25 +176,25 @@ def test_a_function_between_aggregations_is_held_to_what_it_says(tmp_path: Path,
 
 @on_both
 def test_what_another_pipeline_gives_goes_through_a_function(executor: Executed, tmp_path: Path) -> None:
-    above, uri = counted_words(), tmp_path.as_uri()
-    made = hr.published("made", {"word": str, "n": int}, transform=batch_function("bare", PANES))
-    reader = hr.Pipeline("reader", made, rows=["word", "n"])
+    pipeline_above, uri = counted_words(), tmp_path.as_uri()
+    given_source = hr.published("made", {"word": str, "n": int}, transform=batch_function("bare", PANES))
+    reader = hr.Pipeline("reader", given_source, rows=["word", "n"])
     for name, text in (("1", "be to be or to be to"), ("2", "to and and")):
         land(tmp_path, name, said(text))
-        executor.process(above, uri, RunOptions(name, publish=True))
+        executor.process(pipeline_above, uri, RunOptions(name, publish=True))
         executor.process(reader, uri, RunOptions(name))
-    found = current(reader, tmp_path, "word", "n")
-    assert found == Counter([("or", 0), ("to", 0), ("and", 0), ("and", 1)])
+    found_rows = current(reader, tmp_path, "word", "n")
+    assert found_rows == Counter([("or", 0), ("to", 0), ("and", 0), ("and", 1)])
 
 
 def test_lists_of_another_pipeline_are_exploded(tmp_path: Path) -> None:
     uri, local = tmp_path.as_uri(), Executed("local")
-    above = counted_words(key="n", what={"words": col("word").collect()})
-    made = hr.published("made", {"n": int, "words": list[str]}, explode="words")
-    reader = hr.Pipeline("reader", made, rows=["n", "words"])
+    pipeline_above = counted_words(key="n", what={"words": col("word").collect()})
+    given_source = hr.published("made", {"n": int, "words": list[str]}, explode="words")
+    reader = hr.Pipeline("reader", given_source, rows=["n", "words"])
     for name, text in (("1", "be to"), ("2", "or")):
         land(tmp_path, name, said(text))
-        local.process(above, uri, RunOptions(name, publish=True))
+        local.process(pipeline_above, uri, RunOptions(name, publish=True))
         local.process(reader, uri, RunOptions(name))
     assert current(reader, tmp_path, "n", "words") == Counter([(1, "be"), (1, "to"), (1, "or")])
 
@@ -205,13 +205,13 @@ def test_a_replay_and_a_batch_give_the_same(tmp_path: Path) -> None:
         land(tmp_path, str(number), said(f"a{number} b", number), said("c"), said("d e f", 2 * number))
     pipeline = rows("words", WORDS)
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=2))
-    once = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
+    first_rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
     for branch, mode in (("again", Mode.REPLAY), ("batch", Mode.BATCH)):
         executor.process(pipeline, tmp_path.as_uri(), RunOptions(branch, mode=mode, branch=branch))
         table = read(pipeline, tmp_path.as_uri(), "current", branch).to_pylist()
         places = ("word", "event_time")
         assert sorted(tuple(row[name] for name in places) for row in table) == sorted(
-            tuple(row[name] for name in places) for row in once
+            tuple(row[name] for name in places) for row in first_rows
         )
 
 
@@ -239,12 +239,12 @@ def test_many_records_come_in_batches(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_signs_are_of_what_was_made(tmp_path: Path) -> None:
     changes = source("words", WORDS, changelog=col("n")).event_time("at", bound="0s")
-    signed = hr.Pipeline("made", changes, rows=["word"], executor="local")
+    signed_pipeline = hr.Pipeline("made", changes, rows=["word"], executor="local")
     land(tmp_path, "1", said("a b"), said("a"))
     land(tmp_path, "2", said("a b", n=-1), said("c", n=0))
-    Executed("local").process(signed, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
-    assert current(signed, tmp_path, "word") == Counter({("a",): 1})
-    (dead,) = read(signed, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    Executed("local").process(signed_pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
+    assert current(signed_pipeline, tmp_path, "word") == Counter({("a",): 1})
+    (dead,) = read(signed_pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
     assert (dead["position"], dead["raw"]) == (1, said("c", n=0))
 
 
@@ -300,10 +300,10 @@ def test_what_is_wrong_stops_the_run(executor: Executed, tmp_path: Path, name: s
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str) -> None:
     functions.forget_calls()
     land(tmp_path, "1", "{torn", said("a"), said("b"), said("c"))
-    with pytest.raises(BatchFunctionError, match=WRONG[name]) as raised:
+    with pytest.raises(BatchFunctionError, match=WRONG[name]) as refusal:
         Executed("local").process(rows(name), tmp_path.as_uri(), RunOptions("run"))
-    assert raised.value.code == "config.batch_function"
-    assert "(file landing/1.json, positions " in str(raised.value)
+    assert refusal.value.code == "config.batch_function"
+    assert "(file landing/1.json, positions " in str(refusal.value)
 
 
 @on_spark
@@ -353,7 +353,7 @@ def test_a_function_that_cannot_be_had(tmp_path: Path, name: str, why: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("made", "why"),
+    ("build_source", "why"),
     [
         (lambda: hr.BatchFunction("words", SCHEMA, deterministic=True), "names no batch function"),
         (lambda: hr.BatchFunction("a:b", {"_row": int}, deterministic=True), "names that start with _"),
@@ -380,17 +380,17 @@ def test_a_function_that_cannot_be_had(tmp_path: Path, name: str, why: str) -> N
         (lambda: hr.published("made", {"n": int}, explode="n"), "it is int, and only a list of values has items"),
     ],
 )
-def test_what_is_refused(made: Any, why: str) -> None:
+def test_what_is_refused(build_source: Any, why: str) -> None:
     with pytest.raises(PipelineError, match=why):
-        made()
+        build_source()
 
 
 def test_its_code_is_known_and_it_means_something(tmp_path: Path) -> None:
     assert [*code_of(counted_words())] == [f"{MODULE}:words"]
     one, other = rows("words", WORDS), rows("repeated", WORDS)
     assert fingerprint(one) != fingerprint(other)
-    moved = replace(one.source, transform=replace(batch_function("words", WORDS), package="elsewhere"))
-    assert fingerprint(replace(one, input=moved.event_time("at", bound="0s"))) == fingerprint(one)
+    moved_source = replace(one.source, transform=replace(batch_function("words", WORDS), package="elsewhere"))
+    assert fingerprint(replace(one, input=moved_source.event_time("at", bound="0s"))) == fingerprint(one)
 
 
 def test_dead_letters_that_were_made_land_nowhere_by_themselves(tmp_path: Path) -> None:
@@ -398,9 +398,9 @@ def test_dead_letters_that_were_made_land_nowhere_by_themselves(tmp_path: Path) 
     pipeline = rows("words", WORDS)
     Executed("local").process(pipeline, tmp_path.as_uri(), RunOptions("run", publish=True))
     handle = hr.open(tmp_path.as_uri())[pipeline]
-    landed = handle.replay_rejected(to="landing")
-    assert (landed.records, [*landed.left.values()]) == (0, [3])
-    assert next(iter(landed.left)).startswith("of a source that makes others of its records")
+    landed_landing = handle.replay_rejected(to="landing")
+    assert (landed_landing.records, [*landed_landing.left.values()]) == (0, [3])
+    assert next(iter(landed_landing.left)).startswith("of a source that makes others of its records")
     assert handle.replay_rejected().records == 2, "beside the root, each record once"
 
 

@@ -24,8 +24,8 @@ LOCAL = Executed("local")
 
 def rows(source: hr.FileSource | None = None, **more: Any) -> hr.Pipeline:
     """A row of each item."""
-    made = source or hr.json("landing", SCHEMA, explode="tags")
-    return hr.Pipeline("made", made.event_time("at", bound="0s"), rows=["id", "tags"], executor="local", **more)
+    given_source = source or hr.json("landing", SCHEMA, explode="tags")
+    return hr.Pipeline("made", given_source.event_time("at", bound="0s"), rows=["id", "tags"], executor="local", **more)
 
 
 def counted(**more: Any) -> hr.Pipeline:
@@ -112,20 +112,20 @@ def test_a_replay_and_a_batch_give_the_same(tmp_path: Path) -> None:
         land(tmp_path, str(number), *[tagged(one, [f"{one % 3}"] * number, number) for one in range(4)])
     pipeline = counted()
     LOCAL.run(pipeline, tmp_path.as_uri(), files_per_epoch=2, publish=False)
-    once = current(pipeline, tmp_path, "tags", "window_start", "n", "ids")
-    assert once
+    first_rows = current(pipeline, tmp_path, "tags", "window_start", "n", "ids")
+    assert first_rows
     for branch, mode in (("again", "replay"), ("batch", "batch")):
         LOCAL.run(pipeline, tmp_path.as_uri(), mode=mode, branch=branch, publish=False)
         table = read(pipeline, tmp_path.as_uri(), "current", branch)
         names = ("tags", "window_start", "n", "ids")
-        assert Counter(tuple(row[name] for name in names) for row in table.to_pylist()) == once
+        assert Counter(tuple(row[name] for name in names) for row in table.to_pylist()) == first_rows
 
 
 def test_a_row_that_is_changed_goes_with_all_its_items(tmp_path: Path) -> None:
-    at = "2026-05-01T00:00:00Z"
-    before, after = ({"id": 1, "tags": tags, "at": at} for tags in (["a", "b"], ["b", "c", "c"]))
-    land(tmp_path, "1", json.dumps({"op": "c", "before": None, "after": before}))
-    land(tmp_path, "2", json.dumps({"op": "u", "before": before, "after": after}))
+    moment = "2026-05-01T00:00:00Z"
+    row_before, row_after = ({"id": 1, "tags": tags, "at": moment} for tags in (["a", "b"], ["b", "c", "c"]))
+    land(tmp_path, "1", json.dumps({"op": "c", "before": None, "after": row_before}))
+    land(tmp_path, "2", json.dumps({"op": "u", "before": row_before, "after": row_after}))
     source = hr.json("landing", SCHEMA, explode="tags", changelog=hr.debezium_envelope())
     LOCAL.run(rows(source), tmp_path.as_uri(), files_per_epoch=1, publish=False)
     assert current(rows(source), tmp_path, "tags") == Counter({("b",): 1, ("c",): 2})
@@ -143,12 +143,12 @@ def test_a_sign_is_of_all_items(tmp_path: Path) -> None:
 
 def test_items_of_other_formats_and_types(tmp_path: Path) -> None:
     (tmp_path / "landing").mkdir()
-    at = datetime(2026, 5, 1, tzinfo=UTC)
-    table = pa.table({"id": [1, 2], "tags": [[at, at], []], "at": [at, at]})
+    moment = datetime(2026, 5, 1, tzinfo=UTC)
+    table = pa.table({"id": [1, 2], "tags": [[moment, moment], []], "at": [moment, moment]})
     pq.write_table(table, tmp_path / "landing/1.parquet")
     times = hr.parquet("landing", {"id": int, "tags": list[datetime], "at": datetime}, explode="tags")
     LOCAL.run(rows(times), tmp_path.as_uri(), publish=False)
-    assert current(rows(times), tmp_path, "id", "tags") == Counter({(1, at): 2})
+    assert current(rows(times), tmp_path, "id", "tags") == Counter({(1, moment): 2})
 
 
 def test_event_times_can_be_items(tmp_path: Path) -> None:
@@ -190,10 +190,10 @@ def test_a_file_without_the_list_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_refused(reading: Any, why: str) -> None:
-    for function, named in ((hr.json, "landing"), (hr.kafka, "topic"), (hr.spark_source, "module:function")):
+    for function, place_name in ((hr.json, "landing"), (hr.kafka, "topic"), (hr.spark_source, "module:function")):
         more = {"connection": "broker"} if function is hr.kafka else {}
         with pytest.raises(PipelineError, match=why):
-            function(named, SCHEMA, **more, **reading)  # type: ignore[operator]
+            function(place_name, SCHEMA, **more, **reading)  # type: ignore[operator]
 
 
 def test_a_filter_reads_the_item() -> None:
@@ -224,9 +224,9 @@ def test_an_output_that_catches_up_takes_items_beside_those_that_none_could(tmp_
         "made", source, outputs={"one": hr.Rows(["id", "tags"]), "two": hr.Rows(["id"])}, executor="local"
     )
     times = ["2026-05-01T00:01:00Z", None, "2026-05-01T00:02:00Z"]
-    for number, without in enumerate(((), ("two",), ())):
+    for number, outputs_left_out in enumerate(((), ("two",), ())):
         land(tmp_path, str(number), tagged(2 * number, times), tagged(2 * number + 1, times[:2]))
-        LOCAL.run(pipeline, tmp_path.as_uri(), without=without)
+        LOCAL.run(pipeline, tmp_path.as_uri(), without=outputs_left_out)
     for output in ("one", "two"):
         table = read(pipeline, tmp_path.as_uri(), "current", "main", output)
         assert Counter(table["id"].to_pylist()) == Counter({0: 2, 1: 1, 2: 2, 3: 1, 4: 2, 5: 1})

@@ -36,8 +36,8 @@ SOURCE = hr.json("landing", SCHEMA, explode="items")
 
 
 def rows(source: hr.FileSource = SOURCE, **more: Any) -> hr.Pipeline:
-    made = source.event_time("at", bound="0s")
-    return hr.Pipeline("made", made, rows=["id", "sku", "amount", "since"], executor="local", **more)
+    timed_input = source.event_time("at", bound="0s")
+    return hr.Pipeline("made", timed_input, rows=["id", "sku", "amount", "since"], executor="local", **more)
 
 
 def item(sku: Any, amount: Any = None, since: Any = None) -> dict[str, Any]:
@@ -77,10 +77,10 @@ def test_each_object_is_a_record_with_its_fields(executor: Executed, tmp_path: P
         order(5, [item("a", "0.000000001")]),
     )
     executor.run(rows(), tmp_path.as_uri(), publish=False)
-    since = datetime.fromisoformat(AT)
+    moment_since = datetime.fromisoformat(AT)
     assert current(rows(), tmp_path, "id", "sku", "amount", "since") == Counter(
         {
-            (1, "a", Decimal("1.5"), since): 1,
+            (1, "a", Decimal("1.5"), moment_since): 1,
             (1, "b", None, None): 1,
             (1, None, None, None): 2,
             (5, "a", Decimal("0.000000001"), None): 1,
@@ -127,9 +127,9 @@ _ITEMS = st.lists(
 def test_random_objects_are_read_one_by_one(several: list[list[dict[str, Any] | None] | None]) -> None:
     expected: Counter[tuple[Any, ...]] = Counter()
     for number, items in enumerate(several):
-        found = [((one or {}).get("sku"), ((one or {}).get("price") or {}).get("amount")) for one in items or ()]
-        if not any(sku == 7 for sku, _ in found):
-            expected.update((number, sku, None if amount is None else Decimal(amount)) for sku, amount in found)
+        found_items = [((one or {}).get("sku"), ((one or {}).get("price") or {}).get("amount")) for one in items or ()]
+        if not any(sku == 7 for sku, _ in found_items):
+            expected.update((number, sku, None if amount is None else Decimal(amount)) for sku, amount in found_items)
     with TemporaryDirectory() as folder:
         root = Path(folder)
         land(root, "1", *[order(number, items) for number, items in enumerate(several)])
@@ -148,9 +148,9 @@ def test_parquet_is_read_as_json_is(executor: Executed, tmp_path: Path) -> None:
     def stored(one: dict[str, Any] | None) -> dict[str, Any] | None:
         if one is None:
             return None
-        since = None if one["since"] is None else datetime.fromisoformat(one["since"])
-        paid = None if one["price"] is None else {"unit": "NOK", "amount": Decimal(str(one["price"]["amount"]))}
-        return {**one, "since": since, "price": paid}
+        moment_since = None if one["since"] is None else datetime.fromisoformat(one["since"])
+        paid_price = None if one["price"] is None else {"unit": "NOK", "amount": Decimal(str(one["price"]["amount"]))}
+        return {**one, "since": moment_since, "price": paid_price}
 
     values = [None if record["items"] is None else [*map(stored, record["items"])] for record in records]
     columns = {
@@ -162,13 +162,13 @@ def test_parquet_is_read_as_json_is(executor: Executed, tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), tmp_path / "landing/1.parquet")
     of_parquet = rows(hr.parquet("landing", SCHEMA, explode="items"))
     executor.run(of_parquet, tmp_path.as_uri(), publish=False)
-    found = current(of_parquet, tmp_path, "id", "sku", "amount", "since")
+    found_rows = current(of_parquet, tmp_path, "id", "sku", "amount", "since")
     other = tmp_path / "json"
     other.mkdir()
     land(other, "1", *records)
     LOCAL.run(rows(), other.as_uri(), publish=False)
-    assert found == current(rows(), other, "id", "sku", "amount", "since")
-    assert sum(found.values()) == 4
+    assert found_rows == current(rows(), other, "id", "sku", "amount", "since")
+    assert sum(found_rows.values()) == 4
 
 
 def test_a_column_that_is_no_list_of_objects_ends_the_run_of_parquet(tmp_path: Path) -> None:
@@ -183,13 +183,13 @@ def test_a_column_that_is_no_list_of_objects_ends_the_run_of_parquet(tmp_path: P
 def test_a_row_of_an_envelope_goes_with_its_objects(tmp_path: Path) -> None:
     one, other = order(1, [item("a", 1), item("b", 2)]), order(1, [item("b", 2)])
     land(tmp_path, "1", {"op": "c", "before": None, "after": one}, {"op": "u", "before": one, "after": other})
-    signed = rows(hr.json("landing", SCHEMA, explode="items", changelog=hr.debezium_envelope()))
-    LOCAL.run(signed, tmp_path.as_uri(), publish=False)
-    assert current(signed, tmp_path, "sku", "amount") == Counter([("b", Decimal(2))])
+    signed_rows = rows(hr.json("landing", SCHEMA, explode="items", changelog=hr.debezium_envelope()))
+    LOCAL.run(signed_rows, tmp_path.as_uri(), publish=False)
+    assert current(signed_rows, tmp_path, "sku", "amount") == Counter([("b", Decimal(2))])
 
 
 def test_objects_are_grouped_by_their_fields(tmp_path: Path) -> None:
-    made = hr.Pipeline(
+    definition = hr.Pipeline(
         "made",
         SOURCE.event_time("since", bound="0s"),
         key="sku",
@@ -200,19 +200,19 @@ def test_objects_are_grouped_by_their_fields(tmp_path: Path) -> None:
         executor="local",
     )
     land(tmp_path, "1", order(1, [item("a", 1, AT), item("b", 2, AT), item("a", 3, AT), item("c", -1, AT)]))
-    LOCAL.run(made, tmp_path.as_uri(), publish=False)
-    assert current(made, tmp_path, "sku", "n", "amount") == Counter([("a", 2, Decimal(4)), ("b", 1, Decimal(2))])
+    LOCAL.run(definition, tmp_path.as_uri(), publish=False)
+    assert current(definition, tmp_path, "sku", "n", "amount") == Counter([("a", 2, Decimal(4)), ("b", 1, Decimal(2))])
 
 
 @pytest.mark.parametrize("source", [SOURCE, hr.parquet("landing", SCHEMA, explode="items")], ids=["json", "parquet"])
 def test_unit_tests_write_fields_as_lists(source: hr.FileSource) -> None:
     record = {"id": 1, "sku": ["a", None], "amount": [Decimal(1), Decimal(2)], "since": None, "at": AT}
-    made = run(rows(source), [given_rows({**record, "since": [None, None]})])
-    assert sorted(row.values["sku"] or "" for row in made.panes) == ["", "a"]
+    result = run(rows(source), [given_rows({**record, "since": [None, None]})])
+    assert sorted(row.values["sku"] or "" for row in result.panes) == ["", "a"]
 
 
 @pytest.mark.parametrize(
-    ("made", "why"),
+    ("build_source", "why"),
     [
         (lambda: hr.csv("landing", SCHEMA, explode="items"), "lists of objects are not read; land JSON or Parquet"),
         (lambda: hr.json("landing", SCHEMA, explode="things"), "the schema has no such column"),
@@ -227,9 +227,9 @@ def test_unit_tests_write_fields_as_lists(source: hr.FileSource) -> None:
         ),
     ],
 )
-def test_what_is_refused(made: Any, why: str) -> None:
+def test_what_is_refused(build_source: Any, why: str) -> None:
     with pytest.raises(PipelineError, match=why):
-        made()
+        build_source()
 
 
 def test_a_list_of_objects_is_another_definition_than_an_object(tmp_path: Path) -> None:

@@ -56,12 +56,12 @@ def flat_scenarios(draw: st.DrawFn, whole: st.SearchStrategy[Scenario]) -> tuple
     more = {"filter": draw(_OF_TAGS)} if explodes and not pipeline.outputs else {}
     try:
         of_source = _exploded if explodes else _through_a_function
-        inputs = [replace(given, source=of_source(given.source)) for given in pipeline.inputs]
-        made = replace(pipeline, input=inputs[0], union=tuple(inputs[1:]), **more)
+        inputs = [replace(input_, source=of_source(input_.source)) for input_ in pipeline.inputs]
+        definition = replace(pipeline, input=inputs[0], union=tuple(inputs[1:]), **more)
     except PipelineError:
         assume(False)
         raise
-    return Scenario(made, scenario.epochs), exploded if explodes else repeated
+    return Scenario(definition, scenario.epochs), exploded if explodes else repeated
 
 
 def again(pane: Record) -> Sequence[Record]:
@@ -79,8 +79,8 @@ def between_stages(draw: st.DrawFn, whole: st.SearchStrategy[Scenario]) -> Scena
     function = hr.BatchFunction(AGAIN, pipeline.stages[0].pane_schema, deterministic=True)
     parts = {name: getattr(second, name) for name in ("key", "what", "where", "when", "how", "filter", "having")}
     try:
-        then = (hr.Aggregation(**parts, transform=function), *more)
-        return Scenario(replace(pipeline, then=then), scenario.epochs)
+        next_stages = (hr.Aggregation(**parts, transform=function), *more)
+        return Scenario(replace(pipeline, then=next_stages), scenario.epochs)
     except PipelineError:
         assume(False)
         raise

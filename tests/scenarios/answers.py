@@ -59,7 +59,7 @@ def anomalies(records: Records) -> Answer:
     for (query, start), n in searches.items():
         if n >= 50 and n > 3 * usual[query, start]:
             hours[query, _floor(start, timedelta(hours=1))].append(n)
-    return {place: (len(found), sum(found), max(found)) for place, found in hours.items()}
+    return {place: (len(values), sum(values), max(values)) for place, values in hours.items()}
 
 
 def _sessions(
@@ -78,8 +78,8 @@ def _sessions(
 
 
 def _at(record: Mapping[str, Any]) -> datetime:
-    at = record["at"]
-    return at if isinstance(at, datetime) else datetime.fromisoformat(at)
+    moment = record["at"]
+    return moment if isinstance(moment, datetime) else datetime.fromisoformat(moment)
 
 
 def _floor(at: datetime, size: timedelta) -> datetime:

@@ -32,7 +32,7 @@ def run(name: str, parts: Iterable[Sequence[Mapping[str, Any]]], ends: bool = Fa
 
 def _typed(pipeline: Pipeline, record: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: to_instant(at if isinstance(at := record[name], datetime) else datetime.fromisoformat(at))
+        name: to_instant(moment if isinstance(moment := record[name], datetime) else datetime.fromisoformat(moment))
         if kind is DataType.TIMESTAMP
         else record[name]
         for name, kind in pipeline.schema.items()
@@ -45,8 +45,8 @@ def panes(results: Iterable[EpochResult]) -> list[Pane]:
 
 def current(results: Iterable[EpochResult]) -> Answer:
     """``current`` after ``results``."""
-    folded = fold_current(panes(results))
-    return {(*key, to_datetime(window.start)): _values(pane.values) for (key, window), pane in folded.items()}
+    folded_panes = fold_current(panes(results))
+    return {(*key, to_datetime(window.start)): _values(pane.values) for (key, window), pane in folded_panes.items()}
 
 
 def _values(values: Iterable[Any]) -> tuple[Any, ...]:

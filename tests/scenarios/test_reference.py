@@ -22,30 +22,30 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
 def test_current_is_the_independent_answer(name: str, seed: int, files: int) -> None:
-    landed = parts(name, files, seed)
-    results = run(name, landed)
-    answer, found = getattr(answers, name)(sent(landed)), current(results)
+    landed_parts = parts(name, files, seed)
+    results = run(name, landed_parts)
+    answer, found_answer = getattr(answers, name)(sent(landed_parts)), current(results)
     if name == "latency_statistics":  # windows that the watermark has not passed may have spoken early
-        found = {place: found[place] for place in answer if place in found}
+        found_answer = {place: found_answer[place] for place in answer if place in found_answer}
     assert len(answer) > 1
-    assert found == answer
+    assert found_answer == answer
     causes = {drop.cause for result in results for drop in result.drops}
     assert causes == ({DropCause.DUPLICATE} if name == "video_billing" else set())
-    rejected = [r.record for result in results for r in result.rejected]
-    assert rejected == ([{"word": None}] if name == "word_count" else [])
+    rejected_rows = [r.record for result in results for r in result.rejected]
+    assert rejected_rows == ([{"word": None}] if name == "word_count" else [])
 
 
 def test_words_are_refined_by_every_batch_that_brings_them() -> None:
     results = run("word_count", parts("word_count", 5))
-    emitted = [{pane.key[0]: pane.values[0] for pane in result.panes} for result in results]
-    times = [found["the"] for found in emitted[:5]]
+    emitted_values = [{pane.key[0]: pane.values[0] for pane in result.panes} for result in results]
+    times = [values["the"] for values in emitted_values[:5]]
     assert times == sorted(set(times))
-    assert emitted[5] == {}
+    assert emitted_values[5] == {}
 
 
 def test_bills_are_corrected_when_sessions_grow_merge_and_change_days() -> None:
-    landed = parts("video_billing", 12)
-    results = run("video_billing", landed)
+    landed_parts = parts("video_billing", 12)
+    results = run("video_billing", landed_parts)
     assert sum(pane.is_retraction for pane in panes(results)) > 20
     sessions: dict[tuple[Any, ...], list[int]] = {}
     for pane in panes(results):
@@ -55,33 +55,33 @@ def test_bills_are_corrected_when_sessions_grow_merge_and_change_days() -> None:
 
 def test_a_large_correction_goes_through_the_same_pipeline() -> None:
     live, correction = parts("video_billing", 12), parts("video_correction", 4)
-    before = current(run("video_billing", live))
-    corrected = current(run("video_billing", [*live, *correction]))
+    answer_before = current(run("video_billing", live))
+    corrected_answer = current(run("video_billing", [*live, *correction]))
     assert len(sent(correction)) > 0.9 * len(sent(live))
-    assert corrected != before
-    assert before.keys() <= corrected.keys()
-    assert corrected == answers.video_billing(sent([*live, *correction]))
-    assert corrected == current(run("video_billing", [*live, *correction], ends=True))
+    assert corrected_answer != answer_before
+    assert answer_before.keys() <= corrected_answer.keys()
+    assert corrected_answer == answers.video_billing(sent([*live, *correction]))
+    assert corrected_answer == current(run("video_billing", [*live, *correction], ends=True))
 
 
 def test_statistics_come_early_on_most_of_the_input_and_then_complete() -> None:
-    landed = parts("latency_statistics", 40)
-    results = run("latency_statistics", landed)
-    emitted = [(epoch, pane) for epoch, result in enumerate(results) for pane in result.panes]
-    early = {(p.key, p.window): (epoch, p) for epoch, p in emitted if p.timing is Timing.EARLY}
-    on_time = {(p.key, p.window): (epoch, p) for epoch, p in emitted if p.timing is Timing.ON_TIME}
-    spoken = [place for place in early if place in on_time]
-    assert len(spoken) >= 15
-    assert all(early[place][0] < on_time[place][0] for place in spoken)
-    seen = sum(early[place][1].values[0] for place in spoken)
-    there = sum(on_time[place][1].values[0] for place in spoken)
-    assert 0.9 * there < seen < there
-    assert any(pane.timing is Timing.LATE for _, pane in emitted)
+    landed_parts = parts("latency_statistics", 40)
+    results = run("latency_statistics", landed_parts)
+    emitted_panes = [(epoch, pane) for epoch, result in enumerate(results) for pane in result.panes]
+    early = {(p.key, p.window): (epoch, p) for epoch, p in emitted_panes if p.timing is Timing.EARLY}
+    on_time = {(p.key, p.window): (epoch, p) for epoch, p in emitted_panes if p.timing is Timing.ON_TIME}
+    spoken_places = [place for place in early if place in on_time]
+    assert len(spoken_places) >= 15
+    assert all(early[place][0] < on_time[place][0] for place in spoken_places)
+    spoken_sum = sum(early[place][1].values[0] for place in spoken_places)
+    final_sum = sum(on_time[place][1].values[0] for place in spoken_places)
+    assert 0.9 * final_sum < spoken_sum < final_sum
+    assert any(pane.timing is Timing.LATE for _, pane in emitted_panes)
 
 
 def test_recommendations_wait_for_the_clock_and_for_nothing_else() -> None:
-    landed = parts("recommendations", 25)
-    results = run("recommendations", landed)
+    landed_parts = parts("recommendations", 25)
+    results = run("recommendations", landed_parts)
     speaks = [epoch for epoch, result in enumerate(results) if result.panes]
     assert speaks == [9, 19, 25], "at the first epoch of each ten minutes"
     assert any(pane.is_retraction for pane in panes(results))
@@ -89,16 +89,16 @@ def test_recommendations_wait_for_the_clock_and_for_nothing_else() -> None:
 
 
 def test_an_alarm_comes_before_its_window_ends_and_one_that_was_none_is_withdrawn() -> None:
-    landed = parts("anomalies", 120)
-    results = run("anomalies", landed)
-    emitted = panes(results)
-    assert {pane.key for pane in emitted} == {("eclipse",), ("goal",)}
-    goal = [pane.is_retraction for pane in emitted if pane.key == ("goal",)]
+    landed_parts = parts("anomalies", 120)
+    results = run("anomalies", landed_parts)
+    emitted_panes = panes(results)
+    assert {pane.key for pane in emitted_panes} == {("eclipse",), ("goal",)}
+    goal = [pane.is_retraction for pane in emitted_panes if pane.key == ("goal",)]
     assert not goal[0]
     assert goal[-1]
     assert {key for key, _ in current(results)} == {"eclipse"}
     first = next(r.watermark for r in results if any(p.key == ("eclipse",) for p in r.panes))
-    start = min(window for _, window in answers.anomalies(sent(landed)))
+    start = min(window for _, window in answers.anomalies(sent(landed_parts)))
     assert first < to_instant(start + timedelta(minutes=40)), "before the watermark passed the first trending window"
 
 

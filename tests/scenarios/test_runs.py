@@ -27,18 +27,18 @@ def processed(name: str, root: Path, executor: Executed, now: datetime) -> Answe
 @pytest.mark.parametrize("name", ["word_count", "latency_statistics", "anomalies"])
 def test_current_is_the_independent_answer(name: str, executor: Executed, tmp_path: Path) -> None:
     land(name, tmp_path.as_uri(), files=2)
-    found = processed(name, tmp_path, executor, CLOCK)
+    found_answer = processed(name, tmp_path, executor, CLOCK)
     answer = getattr(answers, name)(sent(parts(name, 2)))
     if name == "latency_statistics":  # windows that the watermark has not passed may have spoken early
-        found = {place: found[place] for place in answer if place in found}
-    assert found == answer
+        found_answer = {place: found_answer[place] for place in answer if place in found_answer}
+    assert found_answer == answer
 
 
 def test_recommendations_are_there_when_the_clock_says_so(executor: Executed, tmp_path: Path) -> None:
     land("recommendations", tmp_path.as_uri(), files=2)
     assert processed("recommendations", tmp_path, executor, CLOCK) == {}
-    found = processed("recommendations", tmp_path, executor, LATER)
-    assert found == answers.recommendations(sent(parts("recommendations", 2)))
+    found_answer = processed("recommendations", tmp_path, executor, LATER)
+    assert found_answer == answers.recommendations(sent(parts("recommendations", 2)))
 
 
 @on_both
@@ -47,5 +47,5 @@ def test_a_large_correction_of_a_live_pipeline_is_one_more_run(executor: Execute
     land("video_billing", tmp_path.as_uri(), files=2)
     assert processed("video_billing", tmp_path, executor, CLOCK) == answers.video_billing(sent(live))
     land("video_correction", tmp_path.as_uri(), files=1)
-    corrected = processed("video_billing", tmp_path, executor, LATER)
-    assert corrected == answers.video_billing(sent([*live, *correction]))
+    corrected_answer = processed("video_billing", tmp_path, executor, LATER)
+    assert corrected_answer == answers.video_billing(sent([*live, *correction]))

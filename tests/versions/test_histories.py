@@ -106,17 +106,17 @@ def test_what_stands_are_the_newest_versions(seed: int, executor: Executor) -> N
     source, order = chance.choice([(FEED, "version desc nulls last,"), (UNORDERED, "")])
     records = history(chance)
     expected = newest_in_sql(records, order)
-    made = pipeline(source)
+    definition = pipeline(source)
     steps = [rows(*part) for part in cut(records, chance)]
-    assert of_rows(run(made, steps, executor=executor, output="customers").current) == expected
-    by_city = run(made, steps, executor=executor, output="by_city").current
+    assert of_rows(run(definition, steps, executor=executor, output="customers").current) == expected
+    by_city = run(definition, steps, executor=executor, output="by_city").current
     totals: Counter[str] = Counter()
     for _, city, amount in expected:
         totals["none" if city is None else city] += amount or 0
     counts = Counter("none" if city is None else city for _, city, _ in expected)
     assert {row["city"]: row["n"] for row in by_city if row["n"]} == counts
     assert {row["city"]: row["total"] or 0 for row in by_city if row["n"]} == totals
-    busy = run(made, steps, executor=executor, output="busy").current
+    busy = run(definition, steps, executor=executor, output="busy").current
     assert sorted((row["id"], row["city"]) for row in busy) == sorted(
         (id_, c) for id_, c, n in expected if (n or 0) > 0
     )
@@ -127,21 +127,21 @@ def test_what_stands_are_the_newest_versions(seed: int, executor: Executor) -> N
 def test_runs_over_files_give_the_same_however_they_are_cut(seed: int) -> None:
     chance = random.Random(seed)
     records = history(chance)
-    made = pipeline(FEED)
+    definition = pipeline(FEED)
     expected = newest_in_sql(records, "version desc nulls last,")
     for batch in (False, True):
         chance.shuffle(records)
         with TemporaryDirectory() as folder:
             deployment = TemporaryDeployment(Path(folder))
             for part in cut(records, chance):
-                deployment.land(made, *part)
+                deployment.land(definition, *part)
                 if not batch:
-                    deployment.run(made)
-            deployment.run(made, batch=batch)
-            assert of_rows(deployment_rows(deployment, made)) == expected
-            handle = hr.open(deployment.root)[made]
+                    deployment.run(definition)
+            deployment.run(definition, batch=batch)
+            assert of_rows(deployment_rows(deployment, definition)) == expected
+            handle = hr.open(deployment.root)[definition]
             handle.run(mode="replay", from_branch="main", branch="again")
-            for name in made.outputs:
+            for name in definition.outputs:
                 difference = handle[name].diff("main", "again").output.rows.to_json()
                 assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
 
@@ -155,12 +155,12 @@ def deployment_rows(deployment: TemporaryDeployment, made: hr.Pipeline) -> list[
 def test_runs_on_spark_give_the_same(tmp_path: Path) -> None:
     chance = random.Random(99)
     records = history(chance, 60)
-    made = pipeline(FEED)
+    definition = pipeline(FEED)
     deployment = TemporaryDeployment(tmp_path)
     for part in cut(records, chance):
-        deployment.land(made, *part)
-    deployment.run(made, executor="spark", files_per_epoch=2)
-    assert of_rows(deployment_rows(deployment, made)) == newest_in_sql(records, "version desc nulls last,")
+        deployment.land(definition, *part)
+    deployment.run(definition, executor="spark", files_per_epoch=2)
+    assert of_rows(deployment_rows(deployment, definition)) == newest_in_sql(records, "version desc nulls last,")
 
 
 @given(seed=SEEDS)
@@ -168,7 +168,7 @@ def test_runs_on_spark_give_the_same(tmp_path: Path) -> None:
 def test_windows_have_the_newest_version_in_each_under_late_records(seed: int) -> None:
     """The kernel and the reference agree on each pane: what is late, withdrawn, and comes again."""
     chance = random.Random(seed)
-    made = hr.Pipeline(
+    definition = hr.Pipeline(
         "hours",
         FEED.event_time("at", bound="30m"),
         key="id",
@@ -180,11 +180,11 @@ def test_windows_have_the_newest_version_in_each_under_late_records(seed: int) -
         executor="local",
     )
     steps = [rows(*part) for part in cut(history(chance, 40), chance)]
-    found, told = (run(made, steps, executor=executor) for executor in ("local", "reference"))
-    assert [sorted(map(repr, map(seen, one.panes))) for one in found.steps] == [
-        sorted(map(repr, map(seen, one.panes))) for one in told.steps
+    found_result, expected_result = (run(definition, steps, executor=executor) for executor in ("local", "reference"))
+    assert [sorted(map(repr, map(seen, one.panes))) for one in found_result.steps] == [
+        sorted(map(repr, map(seen, one.panes))) for one in expected_result.steps
     ]
-    assert len(found.late) == len(told.late)
+    assert len(found_result.late) == len(expected_result.late)
 
 
 def seen(pane: Any) -> tuple[Any, ...]:
@@ -200,10 +200,10 @@ def table_history(chance: random.Random) -> tuple[list[Record], dict[int, Record
     """
     table: dict[int, Record] = {}
     envelopes: list[Record] = []
-    at = 1_777_626_000_000
+    moment = 1_777_626_000_000
     for lsn in range(100, 140):
-        id_, at = chance.randrange(4), at + chance.randrange(3)
-        source = {"lsn": lsn, "ts_ms": at}
+        id_, moment = chance.randrange(4), moment + chance.randrange(3)
+        source = {"lsn": lsn, "ts_ms": moment}
         if id_ in table and chance.random() < 0.3:
             table.pop(id_)
             envelopes.append(
@@ -226,8 +226,8 @@ def test_envelopes_without_old_rows_give_the_table(seed: int, executor: Executor
     chance.shuffle(envelopes)
     versions = hr.debezium_versions("source.ts_ms", key="id")
     source = hr.json("landing/customers", {"id": int, "city": str, "amount": int}, versions=versions)
-    made = hr.Pipeline("customers", source.event_time("changed_at", bound="1h"), key="id", take=hr.newest())
-    result = run(made, [rows(*part) for part in cut(envelopes, chance)], executor=executor)
+    definition = hr.Pipeline("customers", source.event_time("changed_at", bound="1h"), key="id", take=hr.newest())
+    result = run(definition, [rows(*part) for part in cut(envelopes, chance)], executor=executor)
     assert {row["id"]: row.values for row in result.current} == table
     assert [row.time.timestamp() * 1000 for row in result.current] == [
         max(one["source"]["ts_ms"] for one in envelopes if one["after"] is table[row["id"]]) for row in result.current
@@ -237,7 +237,7 @@ def test_envelopes_without_old_rows_give_the_table(seed: int, executor: Executor
 def test_envelopes_in_files_of_parquet_are_the_same(tmp_path: Path) -> None:
     envelopes, table = table_history(random.Random(3))
     schema = {"id": int, "city": str, "amount": int}
-    made = hr.Pipeline(
+    definition = hr.Pipeline(
         "customers",
         hr.parquet("landing/customers", schema, versions=hr.debezium_versions("source.ts_ms", key="id")).event_time(
             "changed_at", bound="1h"
@@ -251,9 +251,9 @@ def test_envelopes_in_files_of_parquet_are_the_same(tmp_path: Path) -> None:
     lines.write_text("".join(json.dumps(envelope) + "\n" for envelope in envelopes))
     target = tmp_path / "landing" / "customers" / "1.parquet"
     duckdb.sql(f"copy (select * from read_json('{lines}')) to '{target}' (format parquet)")
-    TemporaryDeployment(tmp_path).run(made)
-    found = hr.open(tmp_path.as_uri())[made].current(columns=[*schema]).to_json()
-    assert {row["id"]: row for row in found} == table
+    TemporaryDeployment(tmp_path).run(definition)
+    found_table = hr.open(tmp_path.as_uri())[definition].current(columns=[*schema]).to_json()
+    assert {row["id"]: row for row in found_table} == table
 
 
 # --- topics
@@ -269,15 +269,15 @@ TOPIC = hr.Pipeline(
 
 def messages(chance: random.Random) -> list[Record]:
     """A partition of a topic, in which the times of rows say nothing."""
-    sent = []
+    sent_messages = []
     for offset in range(30):
-        at = f"2026-05-01T{chance.randrange(10, 20)}:00:00Z"
+        moment = f"2026-05-01T{chance.randrange(10, 20)}:00:00Z"
         if chance.random() < 0.3:
-            row: Record = {"is_tombstone": True, "kafka_timestamp": at}
+            row: Record = {"is_tombstone": True, "kafka_timestamp": moment}
         else:
-            row = {"city": chance.choice(["oslo", "rome", None]), "at": at}
-        sent.append({"id": chance.randrange(5), "kafka_offset": offset, **row})
-    return sent
+            row = {"city": chance.choice(["oslo", "rome", None]), "at": moment}
+        sent_messages.append({"id": chance.randrange(5), "kafka_offset": offset, **row})
+    return sent_messages
 
 
 def compacted(sent: Sequence[Record], until: int, chance: random.Random) -> list[Record]:
@@ -292,14 +292,18 @@ def compacted(sent: Sequence[Record], until: int, chance: random.Random) -> list
 @settings(examples(60))
 def test_compaction_changes_nothing(seed: int, executor: Executor) -> None:
     chance = random.Random(seed)
-    sent = messages(chance)
-    table = {message["id"]: message.get("city") for message in sent if "city" in message}
+    sent_messages = messages(chance)
+    table = {message["id"]: message.get("city") for message in sent_messages if "city" in message}
     for id_ in [*table]:
-        *_, last = (message for message in sent if message["id"] == id_)
+        *_, last = (message for message in sent_messages if message["id"] == id_)
         if "city" not in last:
             del table[id_]
-    left = compacted(sent, chance.randrange(30), chance)
-    for given_ in (sent, left):
-        steps = [rows(*part) for part in cut(given_, chance)] if len(given_) > 5 else [rows(*given_)]
+    left = compacted(sent_messages, chance.randrange(30), chance)
+    for messages_given in (sent_messages, left):
+        steps = (
+            [rows(*part) for part in cut(messages_given, chance)]
+            if len(messages_given) > 5
+            else [rows(*messages_given)]
+        )
         current = run(TOPIC, steps, executor=executor, output="customers").current
         assert {row["id"]: row["city"] for row in current} == table

@@ -164,13 +164,13 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_take_versions_for_rows_is_refused(name: str) -> None:
     wrong, why = REFUSED[name]
-    with pytest.raises(PipelineError) as caught:
+    with pytest.raises(PipelineError) as refusal:
         wrong()
-    assert why in str(caught.value)
+    assert why in str(refusal.value)
 
 
 @pytest.mark.parametrize(
-    "made",
+    "build_pipeline",
     [
         lambda: newest(take=hr.newest("version")),
         lambda: newest(key={"customer": col("id")}),
@@ -184,8 +184,8 @@ def test_what_would_take_versions_for_rows_is_refused(name: str) -> None:
         lambda: newest(feed(hr.upserts("id")), take=hr.newest("version")),
     ],
 )
-def test_what_takes_the_newest_of_each_row_is_taken(made: Callable[[], hr.Pipeline]) -> None:
-    take = made().take
+def test_what_takes_the_newest_of_each_row_is_taken(build_pipeline: Callable[[], hr.Pipeline]) -> None:
+    take = build_pipeline().take
     assert isinstance(take, type(hr.newest()))
     assert take.unless is not None
 
@@ -194,19 +194,19 @@ def test_rows_have_the_columns_of_the_schema_alone() -> None:
     assert [*newest().value_types] == [*SCHEMA]
     assert [*newest(topic()).value_types] == [*SCHEMA]
     assert [*newest(envelopes()).value_types] == ["id", "city", "at"]
-    named = newest(envelopes(), rows=["city", "changed_at", "change_order"])
-    assert [*named.value_types] == ["id", "city", "changed_at", "change_order"]
+    named_pipeline = newest(envelopes(), rows=["city", "changed_at", "change_order"])
+    assert [*named_pipeline.value_types] == ["id", "city", "changed_at", "change_order"]
 
 
 def test_rows_leave_out_what_newest_calls_deleted_beside_tombstones() -> None:
-    given = feed(hr.upserts("id", "version", deleted=col("gone")))
-    made = newest(given, take=hr.newest(deleted=col("city") != "oslo"), rows=["city"])
+    given_input = feed(hr.upserts("id", "version", deleted=col("gone")))
+    definition = newest(given_input, take=hr.newest(deleted=col("city") != "oslo"), rows=["city"])
 
     def customer(id_: int, version: int, city: str, *, gone: bool = False) -> dict[str, Any]:
         return {"id": id_, "version": version, "city": city, "gone": gone, "at": "2026-05-01T09:00:00Z"}
 
     result = run(
-        made,
+        definition,
         [
             rows(customer(1, 1, "oslo"), customer(2, 1, "oslo"), customer(3, 1, "oslo")),
             rows(customer(1, 2, "rome"), customer(2, 2, "oslo", gone=True)),
@@ -217,7 +217,7 @@ def test_rows_leave_out_what_newest_calls_deleted_beside_tombstones() -> None:
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
 def test_versions_are_rows_themselves_and_can_be_counted_as_such(executor: Any) -> None:
-    made = hr.Pipeline(
+    definition = hr.Pipeline(
         "customers",
         feed(hr.upserts("id", "version", deleted=col("gone"))),
         outputs={
@@ -225,21 +225,23 @@ def test_versions_are_rows_themselves_and_can_be_counted_as_such(executor: Any) 
             "changes": hr.Output(of="history", key="id", **counted()),
         },
     )
-    at = "2026-05-01T09:00:00Z"
+    moment = "2026-05-01T09:00:00Z"
     versions = [
-        {"id": 1, "version": 1, "city": "oslo", "at": at},
-        {"id": 1, "version": 2, "gone": True, "at": at},
+        {"id": 1, "version": 1, "city": "oslo", "at": moment},
+        {"id": 1, "version": 2, "gone": True, "at": moment},
     ]
-    history = run(made, [rows(*versions)], output="history", executor=executor)
+    history = run(definition, [rows(*versions)], output="history", executor=executor)
     assert [row["is_tombstone"] for row in history.current] == [False, True]
-    changes = run(made, [rows(*versions)], output="changes", executor=executor)
+    changes = run(definition, [rows(*versions)], output="changes", executor=executor)
     assert [(pane["id"], pane["n"]) for pane in changes.current] == [(1, 2)]
 
 
 def test_check_says_what_versions_are() -> None:
     text = str(hr.check(newest(feed(hr.upserts("id", "version", deleted=col("gone"))))))
-    said = "versions: each record is a version of the row of id; it is gone where gone; the greatest version counts"
-    assert said in text
+    description = (
+        "versions: each record is a version of the row of id; it is gone where gone; the greatest version counts"
+    )
+    assert description in text
     assert "the newest row by version, unless is_tombstone" in text
     assert "each is a version of the row of id from source.ts_ms on; the greatest change_order counts" in str(
         hr.check(newest(envelopes()))
@@ -252,13 +254,13 @@ def test_check_says_what_versions_are() -> None:
 
 def test_versions_that_mean_something_else_are_a_replay(tmp_path: Path) -> None:
     deployment = TemporaryDeployment(tmp_path)
-    before = newest(feed(hr.upserts("id", "version")), executor="local")
-    deployment.land(before, {"id": 1, "version": 1, "city": "oslo", "at": "2026-05-01T09:00:00Z"})
-    deployment.run(before)
+    pipeline_before = newest(feed(hr.upserts("id", "version")), executor="local")
+    deployment.land(pipeline_before, {"id": 1, "version": 1, "city": "oslo", "at": "2026-05-01T09:00:00Z"})
+    deployment.run(pipeline_before)
     handle = hr.open(deployment.root)
-    assert "versions=" not in str(handle[before].plan())
-    after = newest(feed(hr.upserts("id", "version", deleted=col("gone"))), executor="local")
-    text = str(handle[after].plan())
+    assert "versions=" not in str(handle[pipeline_before].plan())
+    pipeline_after = newest(feed(hr.upserts("id", "version", deleted=col("gone"))), executor="local")
+    text = str(handle[pipeline_after].plan())
     assert "versions= of input 'source' has changed" in text
     assert "headrace run refuses" in text
 
@@ -276,8 +278,8 @@ def test_yaml(tmp_path: Path) -> None:
         "      - rows: [{id: 1, is_tombstone: true, kafka_timestamp: 13:06}, {id: 2, city: bern, at: 13:04}]\n"
         "    expect:\n      current: [{id: 2, city: bern}]\n"
     )
-    (passed,) = run_tests(find_tests(tmp_path))
-    assert passed.verdict is Verdict.PASSED
+    (passed_test,) = run_tests(find_tests(tmp_path))
+    assert passed_test.verdict is Verdict.PASSED
 
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
@@ -289,7 +291,7 @@ def test_rows_meet_the_version_that_held(executor: Any) -> None:
     orders = hr.json("landing/orders", {"order": int, "customer": int, "ordered_at": datetime})
     join = hr.as_of(customers.named("customers"), {"customer": "id"}, outer=True, lateness="1d")
     assert [*join.columns] == ["version", "city", "gone"]
-    made = hr.Pipeline(
+    definition = hr.Pipeline(
         "orders", orders.event_time("ordered_at", bound="1h"), join=[join], rows=["order", "city"], executor="local"
     )
 
@@ -301,7 +303,7 @@ def test_rows_meet_the_version_that_held(executor: Any) -> None:
 
     tombstone = {"id": 1, "is_tombstone": True, "kafka_timestamp": "2026-05-01T11:00:00Z"}
     result = run(
-        made,
+        definition,
         [
             rows(order(1, "09:30"), order(2, "10:30"), order(3, "11:30")),
             rows(version("oslo", "09:00", 1), version("rome", "10:00", 3), of="customers"),
