@@ -1,6 +1,5 @@
 """Views as tests compare them: whole, as Arrow tables, of a pipeline that may have no snapshot yet."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -24,12 +23,18 @@ def read(
 
 
 def zoneless_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
-    """Rows as Python's values, their times without the zone, which is UTC."""
-    columns: Sequence[tuple[str, list[Any]]] = [
-        (name, [value.replace(tzinfo=None) if isinstance(value, datetime) else value for value in column.to_pylist()])
-        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    """Rows as Python's values, maps as dicts, times without the zone, which is UTC."""
+    return [
+        {name: _without_zone(value) for name, value in row.items()} for row in rows.to_pylist(maps_as_pydicts="strict")
     ]
-    return [{name: values[number] for name, values in columns} for number in range(rows.num_rows)]
+
+
+def _without_zone(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_zone(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_without_zone(item) for item in value]
+    return value.replace(tzinfo=None) if isinstance(value, datetime) else value
 
 
 def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:
