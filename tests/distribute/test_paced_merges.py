@@ -4,10 +4,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.distribute.tasks.background import CROWDED, MOST_LAYERS, PACE, STEP_ROWS, Merges, MergeStep, TableMerges
+from headrace.distribute.tasks.background import (
+    PACE,
+    STEP_ROWS,
+    Merges,
+    MergeStep,
+    TableMerges,
+    many_layers,
+    most_layers,
+)
 from headrace.state.chunks import GROUPS
 from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.files import FANOUT, DataFile, Layer, UnfinishedMerge
@@ -72,7 +81,7 @@ def test_epochs_on_many_live_keys_merge_a_little_each() -> None:
     most_of_a_part = 2 * STEP_ROWS.value
     longest = max(table.merged_rows[begun + 16 :])
     assert longest <= 2 * PACE.value * changed + most_of_a_part, "no epoch waits for a merge of everything"
-    assert max(table.counts) <= MOST_LAYERS
+    assert max(table.counts) <= most_layers()
     assert sum(table.merged_rows) <= 4 * table.rows, "a row is written once for each tier"
 
 
@@ -93,7 +102,7 @@ def test_layers_stay_few_and_no_row_is_lost_whatever_comes(arrivals: list[int]) 
         spans = [epoch for layer in table.layers for epoch in (layer.first_epoch, layer.last_epoch)]
         assert spans == sorted(spans)
     assert table.rows == sum(arrivals)
-    assert max(table.counts) <= MOST_LAYERS + FANOUT.value
+    assert max(table.counts) <= most_layers() + FANOUT.value
 
 
 def test_a_smaller_merge_goes_before_a_larger_one() -> None:
@@ -108,15 +117,17 @@ def test_a_smaller_merge_goes_before_a_larger_one() -> None:
     assert not steps[0].finish_step(files(steps[0])).left, "it is small, and done in a step"
 
 
-def test_many_layers_make_steps_longer() -> None:
+@pytest.mark.parametrize("fanout", [FANOUT.value, 4])
+def test_many_layers_make_steps_longer(fanout: int) -> None:
     def step_rows(more: int) -> int:
         layers = tuple(layer(2_000_000, number) for number in range(FANOUT.value))
         layers = (*layers, *(layer(1, FANOUT.value + number) for number in range(more)))
         merges = TableMerges((UnfinishedMerge.from_layers(layers[: FANOUT.value], 1000, is_lowest=True),))
         return sum(merged(step) for step in merges.next_steps(layers) if step.merge.first_epoch == 0)
 
-    few, crowded, too_many = (step_rows(more) for more in (1, CROWDED, MOST_LAYERS))
-    assert few < crowded < too_many == FANOUT.value * 2_000_000
+    with set_sizes(fanout=fanout):
+        few, crowded, too_many = (step_rows(more) for more in (1, many_layers(), most_layers()))
+        assert few < crowded < too_many == fanout * 2_000_000
 
 
 def test_what_is_done_counts_only_for_the_layers_that_it_was_made_of() -> None:

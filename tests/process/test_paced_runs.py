@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Pipeline, col, count
-from headrace.distribute.tasks.background import MOST_LAYERS
+from headrace.distribute.tasks.background import most_layers
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
@@ -80,7 +80,7 @@ def test_what_one_run_has_done_of_a_merge_the_next_ones_finish(tmp_path: Path, e
         assert any(unfinished(manifest, table) for manifest in manifests), f"a merge of {table} took several runs"
         pieced_layers = [layer for manifest in manifests for layer in epochs_of(manifest, table) if len(layer) > 1]
         assert pieced_layers, f"a layer of {table} has files of several runs"
-        assert max(len(manifest.tables[table]) for manifest in manifests) <= MOST_LAYERS
+        assert max(len(manifest.tables[table]) for manifest in manifests) <= most_layers()
     check_catalog(open_store(tmp_path.as_uri()), NAME)
 
 

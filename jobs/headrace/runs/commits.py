@@ -29,7 +29,7 @@ import msgspec
 
 from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch, counts_with
 from headrace.distribute.process import BackgroundThread, Stop
-from headrace.distribute.tasks.background import MOST_LAYERS, NO_MERGES, MergeStep, TableMerges
+from headrace.distribute.tasks.background import NO_MERGES, MergeStep, TableMerges, most_layers
 from headrace.errors import RetryError
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourceSplit
@@ -173,7 +173,7 @@ class Folds:
         """``layers`` with what was folded meanwhile; the step that is under way is waited for if the caller says so, or
         if there are very many layers. Raises the error that ended it.
         """
-        wait = wait or len(layers) > MOST_LAYERS
+        wait = wait or len(layers) > most_layers()
         if not (self._beside.is_done or (wait and self._beside.is_running)):
             return layers
         self._merges, layers = self._merges.with_finished_steps(self._beside.take_result()).apply_finished(layers)

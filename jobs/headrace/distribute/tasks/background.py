@@ -130,11 +130,15 @@ STEP_ROWS: Final = Size(1 << 18)
 PACE: Final = Size(3)
 """So many times the rows of the newest layer are merged in a step: more than come to all tiers in the long run."""
 
-CROWDED = 32
-"""With more layers steps are twice as long."""
 
-MOST_LAYERS = 4 * FANOUT.value
-"""Epochs wait for a merge where a table has more layers, and its steps are as long as it takes."""
+def many_layers() -> int:
+    """With more layers steps are twice as long."""
+    return 2 * FANOUT.value
+
+
+def most_layers() -> int:
+    """Epochs wait for a merge where a table has more layers, and its steps are as long as it takes."""
+    return 4 * FANOUT.value
 
 
 class MergeStep(msgspec.Struct, frozen=True):
@@ -171,14 +175,14 @@ class TableMerges(msgspec.Struct, frozen=True):
     def next_steps(self, layers: Sequence[Layer]) -> tuple[MergeStep, ...]:
         """What to do of them beside one epoch, the smallest first: its like comes up again soonest."""
         rows_left = max(STEP_ROWS.value, PACE.value * layers[-1].rows if layers else 0) * (
-            2 if len(layers) > CROWDED else 1
+            2 if len(layers) > many_layers() else 1
         )
         steps: list[MergeStep] = []
         for merge, own in sorted(
             ((m, m.source_layers(layers)) for m in self.unfinished), key=lambda merge: _row_count(merge[1])
         ):
             part_rows = max(_row_count(own) // merge.parts, 1)
-            count = len(merge.left) if len(layers) > MOST_LAYERS else rows_left // part_rows
+            count = len(merge.left) if len(layers) > most_layers() else rows_left // part_rows
             # at least one part a step, or a part with more rows than a step has would never be merged
             count = min(len(merge.left), max(count, 0 if steps else 1))
             if count:
@@ -311,7 +315,7 @@ class Merges:
         """``tables`` with what was merged meanwhile. ``wait``: until the step that is under way, if one is, is done.
         Raises the error that ended it.
         """
-        wait = wait or any(len(layers) > MOST_LAYERS for layers in tables.values())
+        wait = wait or any(len(layers) > most_layers() for layers in tables.values())
         if not (self._beside.is_done or (wait and self._beside.is_running)):
             return dict(tables)
         plan, messages = self._beside.take_result()
