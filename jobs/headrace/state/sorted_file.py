@@ -253,8 +253,9 @@ def _stable_argsort(values: Ints) -> Ints:
 
     A place is packed after its value where both fit, for numpy sorts numbers several times faster than places.
     """
-    if not len(values):
-        return np.zeros(0, np.int64)
+    # one value for all is what many files have, and to see that costs a hundredth of sorting
+    if (values[1:] >= values[:-1]).all():
+        return np.arange(len(values))
     least, bits = int(values.min()), len(values).bit_length()
     if (int(values.max()) - least).bit_length() + bits > 64:
         return np.argsort(values, kind="stable")
