@@ -85,6 +85,7 @@ def _looks(folder: Path, made: hr.Pipeline) -> dict[str, Mapping[str, float]]:
         "explain": lambda: str(fresh().explain("shop 1")),
         "log": lambda: [*fresh().log()],
         "expire": lambda: fresh().expire(dry_run=True),
+        "show": lambda: fresh().show("main"),
     }
     return {name: _middle([_cost(look) for _ in range(LOOKS)]) for name, look in looks.items()}
 

@@ -8,6 +8,10 @@ in its ``base`` that it is not needed any more. Then its number is free again, f
 So a writer that has created an entry lists what follows it, most often nothing. Else the newest entry says whether the
 number has been given up. Then the entry may have been stored before that or after; its writer can tell by comparing
 what it did with the newest entry.
+
+A disk lists all names of a folder, however few are wanted. There the end is looked for by asking for the next numbers
+(``_numbers_after``). That is as good as a listing while the entry before them is the one that was known, since entries
+are deleted in ascending order.
 """
 
 import logging
@@ -101,6 +105,8 @@ class Entry(StoredObject, frozen=True, omit_defaults=True):
 
 HINT_EVERY = 16
 """Entries after which a hint is written though its command goes on: who looks for the end lists no more than these."""
+_ASKED_FOR = 2 * HINT_EVERY
+"""Numbers that are asked for on a disk: a lost entry shows by those after it. No command leaves as many unhinted."""
 
 _APPEND_ATTEMPTS = 8
 _NAMED = 3
@@ -122,12 +128,15 @@ class AppendResult(Enum):
     FOLDED_AWAY = "folded away"
 
 
-class _Hint(StoredObject, frozen=True):
-    """Where to look for the end of the log: from the entry of this number on."""
+class _Hint(StoredObject, frozen=True, omit_defaults=True):
+    """Where to look for the end of the log: from the entry of this number on. ``write_id``: that of the entry, if its
+    writer has seen that it counts.
+    """
 
     KIND: ClassVar = "log-hint"
 
     entry: int
+    write_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -204,13 +213,17 @@ class CatalogLog:
 
     def _found_end(self) -> End:
         newest_known = self._newest
-        hint = self._hinted_number() if newest_known is None else None
-        first = (hint or 0) if newest_known is None else newest_known.number + 1
+        hint = self._usable_hint() if newest_known is None else None
+        first = (hint.entry if hint is not None else 0) if newest_known is None else newest_known.number + 1
         # most often the hint names the last entry
         numbers, hinted_entry = object_stores.do_both(
             self._store,
-            lambda: self._list_numbers(first),
-            lambda: self._try_to_read(hint) if hint is not None and object_stores.lists_in_pages(self._store) else None,
+            lambda: self._numbers_to_look_at(first, newest_known, hint),
+            lambda: (
+                self._try_to_read(hint.entry)
+                if hint is not None and object_stores.lists_in_pages(self._store)
+                else None
+            ),
         )
         if not numbers:
             if newest_known is not None or first == 0:
@@ -241,6 +254,42 @@ class CatalogLog:
         self._remember(entry)
         return End(entry.number, entry)
 
+    def _numbers_to_look_at(self, first: int, known: Entry | None, hint: _Hint | None) -> list[int]:
+        """The numbers of the entries from ``first`` on, which follows the one that is ``known``, or is hinted at."""
+        if known is not None:
+            return self._numbers_after(known.number, known.write_id)
+        if hint is not None and hint.write_id is not None:
+            return (
+                [first, *following]
+                if (following := self._asked_numbers(first, hint.write_id)) is not None
+                else (self._list_numbers(first))
+            )
+        return self._list_numbers(first)
+
+    def _numbers_after(self, number: int, write_id: str) -> list[int]:
+        """The numbers of the entries after entry ``number``, which counted when it was seen with its ``write_id``."""
+        numbers = self._asked_numbers(number, write_id)
+        return self._list_numbers(number + 1) if numbers is None else numbers
+
+    def _asked_numbers(self, number: int, write_id: str) -> list[int] | None:
+        """The same where the store can be asked which objects are there; None if only a listing tells."""
+        find_present = getattr(self._store, "find_present", None)
+        if find_present is None:
+            return None
+        numbers: list[int] = []
+        while True:
+            first = number + 1 + len(numbers)
+            paths = tuple(self._entry_path(n) for n in range(first, first + _ASKED_FOR))
+            present = find_present(paths)
+            if present != paths[: len(present)]:
+                return None
+            numbers += range(first, first + len(present))
+            if len(present) < len(paths):
+                break
+        # after the others: what is deleted meanwhile is this entry before them
+        entry = self._try_to_read(number, anew=True)
+        return numbers if isinstance(entry, Entry) and entry.write_id == write_id else None
+
     def entries_before(self, number: int, at_once: int = 1) -> Iterator[Entry | LostEntry]:
         """Entries below ``number``, newest first, past those that are lost, down to the folded: a request for each.
         ``at_once``: so many are surely wanted, and read together, some ahead, where the store is far.
@@ -260,9 +309,9 @@ class CatalogLog:
                 else:
                     yield entry
 
-    def _try_to_read(self, number: int) -> Entry | LostEntry | None:
-        """Entry ``number``; why it cannot be read; None if it is not there."""
-        if self.looks_once and self._newest is not None and self._newest.number == number:
+    def _try_to_read(self, number: int, *, anew: bool = False) -> Entry | LostEntry | None:
+        """Entry ``number``; why it cannot be read; None if it is not there. ``anew``: as it is in the store by now."""
+        if not anew and self.looks_once and self._newest is not None and self._newest.number == number:
             return self._newest
         try:
             return self._read_entry(number)
@@ -283,11 +332,17 @@ class CatalogLog:
             self.look_again()
             return AppendResult.NUMBER_TAKEN
         names_hint = is_last or entry.number % HINT_EVERY == 0
-        later_entry, _ = object_stores.do_both(
-            self._store,
-            lambda: self._newest_entry_after(entry),
-            lambda: self.write_hint(entry.number) if names_hint else None,
-        )
+        if object_stores.lists_in_pages(self._store):
+            later_entry, _ = object_stores.do_both(
+                self._store,
+                lambda: self._newest_entry_after(entry),
+                lambda: self.write_hint(entry.number) if names_hint else None,
+            )
+        else:
+            later_entry = self._newest_entry_after(entry)
+            if names_hint:
+                counts = later_entry is None or later_entry.base <= entry.number
+                self.write_hint(entry.number, entry.write_id if counts else None)
         self._record_look(entry if later_entry is None else None)
         if later_entry is not None and later_entry.base > entry.number:
             _logger.warning("%s has been folded away by now", self._entry_path(entry.number))
@@ -308,7 +363,10 @@ class CatalogLog:
         except RetryError as error:
             _logger.warning("%s was not written, the next command writes it: %s", self._hint, error)
             return
-        self.write_hint(end.number if end.lost is None else self._stored)
+        if end.lost is None and end.entry is not None:
+            self.write_hint(end.number, end.entry.write_id)
+        else:
+            self.write_hint(self._stored)
 
     def fold(self, below: int) -> int:
         """Delete the entries below ``below``, which an entry has for its base; how many there were."""
@@ -324,7 +382,7 @@ class CatalogLog:
         end = self.find_end()
         entry, last = end.entry, end.number
         try:
-            hinted_number = self._read_hint()
+            hinted_number = self._read_hint().entry
         except object_stores.ObjectNotFoundError as error:
             is_only_late = entry is None or (last < HINT_EVERY and entry.refs.keys() <= entry.generations.keys())
             return None if is_only_late else str(error)  # what moves other refs than branches writes it
@@ -340,7 +398,13 @@ class CatalogLog:
         """
         where = self._object_uri(self._entry_path(entry.number))
         try:
-            numbers = self._list_numbers(entry.number + 1)
+            before = self._newest
+            numbers = (
+                None
+                if before is None or before.number + 1 != entry.number
+                else self._asked_numbers(before.number, before.write_id)
+            )
+            numbers = self._list_numbers(entry.number + 1) if numbers is None else numbers[1:]
             newest = self._read_entry(numbers[-1]) if numbers else None
             if newest is None or newest.base > entry.number or not self.looks_once:
                 return newest
@@ -435,16 +499,18 @@ class CatalogLog:
         if entry.number > _entry_number(self._newest):
             self._newest = entry
 
-    def write_hint(self, number: int) -> None:
-        """Let those who come look for the end from entry ``number`` on. It is no loss if the store refuses."""
+    def write_hint(self, number: int, write_id: str | None = None) -> None:
+        """Let those who come look for the end from entry ``number`` on, which is known to count if its ``write_id`` is
+        given. It is no loss if the store refuses.
+        """
         try:
-            self._store.write(self._hint, _Hint(number).to_bytes())
+            self._store.write(self._hint, _Hint(number, write_id).to_bytes())
             self._hinted_at = number
         except RetryError as error:
             _logger.warning("%s was not written, the next one will be: %s", self._hint, error)
 
-    def _hinted_number(self) -> int | None:
-        """The number that the hint names. A broken hint costs a longer listing, nothing else."""
+    def _usable_hint(self) -> _Hint | None:
+        """The hint, if there is one. A broken one costs a longer listing, nothing else."""
         try:
             return self._read_hint()
         except object_stores.ObjectNotFoundError:
@@ -453,8 +519,8 @@ class CatalogLog:
             _logger.warning("the hint is not used: %s", error)
             return None
 
-    def _read_hint(self) -> int:
-        return _Hint.from_bytes(self._store.read(self._hint), self._object_uri(self._hint)).entry
+    def _read_hint(self) -> _Hint:
+        return _Hint.from_bytes(self._store.read(self._hint), self._object_uri(self._hint))
 
     def _entry_path(self, number: int) -> str:
         return object_names.entry_path(self._pipeline, number)

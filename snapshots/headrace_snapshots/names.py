@@ -180,6 +180,7 @@ _BELOW: Mapping[ObjectKind, str] = {
     ObjectKind.READERS: rf"/(?P<reader>{_OUTPUT})-[0-9a-f]{{16}}\.json",
 }
 _PATTERNS = {kind: re.compile(f"{re.escape(kind.value)}{pattern}") for kind, pattern in _BELOW.items()}
+_KINDS = {kind.value: kind for kind in ObjectKind}
 
 
 def kind_of(pipeline: str, path: str) -> ObjectKind | None:
@@ -187,7 +188,7 @@ def kind_of(pipeline: str, path: str) -> ObjectKind | None:
     path_in_pipeline = path.removeprefix(f"{pipeline}/")
     if path_in_pipeline == path:
         return None
-    kind = next((kind for kind in ObjectKind if kind.value == path_in_pipeline.partition("/")[0]), None)
+    kind = _KINDS.get(path_in_pipeline.partition("/")[0])
     return kind if kind is not None and _PATTERNS[kind].fullmatch(path_in_pipeline) else None
 
 

@@ -144,8 +144,8 @@ def is_input(name: str, suffixes: tuple[str, ...]) -> bool:
     column is called.
     """
     # Spark and Hadoop skip these names too, so they could not be read even if they were listed.
-    *folders, file = name.split("/")
-    if any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in folders):
+    folder, _, file = name.rpartition("/")
+    if folder and any(part.startswith(".") or (part.startswith("_") and "=" not in part) for part in folder.split("/")):
         return False
     if not file or file.startswith(("_", ".")) or file.endswith("._COPYING_"):
         return False

@@ -33,7 +33,7 @@ class NamesLookup:
 
     def find_news(self, infos: Sequence[ObjectInfo]) -> tuple[set[str], dict[str, KnownVersion]]:
         """Which of ``infos`` are in no file, and what those were that are listed otherwise now, by name."""
-        listed_objects = _ListedObjects(sorted(infos, key=lambda info: sort_key(info.path)))
+        listed_objects = _ListedObjects(infos)
         if listed_objects.first <= self._last:
             self._cursors = [_Cursor(data) for data in self._files]
         self._last = listed_objects.last
@@ -48,8 +48,9 @@ class _ListedObjects:
     """Objects of a listing in the order of their names, and what was found of each."""
 
     def __init__(self, infos: Sequence[ObjectInfo]) -> None:
-        self.infos = infos
-        paths = [sort_key(info.path) for info in infos]
+        by_path = {sort_key(info.path): info for info in infos}
+        paths = sorted(by_path)
+        self.infos = infos = [by_path[path] for path in paths]
         self.first, self.last = paths[0], paths[-1]
         self.paths = pa.array(paths, pa.binary())
         self.sizes = np.fromiter((info.size for info in infos), np.int64, len(infos))

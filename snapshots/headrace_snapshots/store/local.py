@@ -23,7 +23,7 @@ import sys
 import threading
 import uuid
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice, takewhile
@@ -155,6 +155,19 @@ class LocalStore:
             store_ports.check_path(folder)
         with _store_errors(self.root / file_of(folder)):
             yield from _walk_files(self.root / file_of(folder), f"{folder}/" if folder else "", prefix, start_after, ())
+
+    def find_present(self, paths: Sequence[str]) -> tuple[str, ...]:
+        """Those of ``paths`` that are there, in their order. To ask for each takes no longer where a folder is long."""
+        self.requests.add("list")
+        root, present = str(self.root), []
+        with _store_errors(self.root):
+            for path in paths:
+                try:
+                    os.stat(f"{root}/{file_of(store_ports.check_path(path))}")  # noqa: PTH116  # a Path takes longer
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                present.append(path)
+        return tuple(present)
 
     def delete(self, path: str) -> None:
         target = self._file_path(path)

@@ -1,0 +1,128 @@
+"""The end of a log on a disk is asked for number by number: it is the end that a listing tells, whatever happens to the
+log meanwhile.
+"""
+
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from catalog_helpers import commit_some
+
+from headrace.errors import HeadraceError
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import DamagedLogError
+from headrace_snapshots.log import AppendResult, CatalogLog, End, Entry
+from headrace_snapshots.protocol import Kind
+from headrace_snapshots.store import LocalStore
+from headrace_snapshots.testing import FaultyStore
+
+
+def listing(store: LocalStore) -> FaultyStore:
+    """The same objects, of which only a listing tells which are there."""
+    return FaultyStore(store, lambda _: None)
+
+
+def entry(number: int, writer: str, base: int = 0) -> Entry:
+    return Entry(
+        number=number,
+        write_id=f"{writer}-{number}",
+        at="2026-01-01T00:00:00Z",
+        kind=Kind.TAG,
+        branch=None,
+        generation=None,
+        moves={f"tags/{writer}": (None, str(number))},
+        refs={},
+        generations={},
+        base=base,
+        message="",
+        detail=None,
+    )
+
+
+def path_of(root: Path, number: int) -> Path:
+    return root / "p" / "log" / f"{number:020d}.json"
+
+
+def told(end: End) -> tuple[int, str | None, bool]:
+    return end.number, None if end.entry is None else end.entry.write_id, end.lost is None
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_each_look_finds_what_a_listing_finds(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    store = LocalStore(tmp_path)
+    logs = [CatalogLog(store, "p", looks_once=draw.random() < 0.5) for _ in range(3)]
+    base, next_number, is_lost = 0, 0, False
+    for step in range(80):
+        log = draw.choice(logs)
+        action = draw.random()
+        if action < 0.6:
+            new = entry(next_number, f"w{step}", base)
+            log.look_again()
+            log.find_end()
+            with suppress(HeadraceError):
+                if log.append(new, is_last=draw.random() < 0.4) is AppendResult.APPENDED:
+                    next_number += 1
+        elif action < 0.7 and next_number > 3:
+            base = draw.randrange(base, next_number)
+            log.look_again()
+            if log.find_end().lost is None and log.append(
+                entry(next_number, f"w{step}", base), is_last=draw.random() < 0.5
+            ):
+                next_number += 1
+                # an expiry that is killed has deleted the first of them
+                for number in range(draw.randrange(base + 1)):
+                    path_of(tmp_path, number).unlink(missing_ok=True)
+        elif action < 0.75 and base > 0:
+            # a writer that was stopped meanwhile finds its number free
+            stray = CatalogLog(store, "p")
+            number = draw.randrange(base)
+            if not path_of(tmp_path, number).exists():
+                assert stray.append(entry(number, f"s{step}"), is_last=True) is AppendResult.FOLDED_AWAY
+        elif action < 0.76 and next_number > base:
+            path_of(tmp_path, draw.randrange(base, next_number)).unlink(missing_ok=True)
+            is_lost = True
+        fresh = CatalogLog(store, "p")
+        expected = CatalogLog(listing(store), "p").find_end()
+        assert told(fresh.find_end()) == told(expected), step
+        if is_lost:
+            return
+        for log in logs:
+            log.look_again()
+            assert told(log.find_end()) == told(expected), step
+
+
+def test_a_look_costs_as_much_after_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    catalog = Catalog(LocalStore(tmp_path), "p")
+    commit_some(catalog, catalog.claim("main", "run"), 2)
+    catalog.settle_hint()
+    monkeypatch.setattr(LocalStore, "list", None)
+    run = Catalog(LocalStore(tmp_path), "p", looks_once=True)
+    commit_some(run, run.claim("main", "other"), 2)
+    run.settle_hint()
+    assert Catalog(LocalStore(tmp_path), "p").head() == run.head()
+
+
+def test_a_lost_entry_shows_by_what_follows_it(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    catalog = Catalog(store, "p")
+    (snapshot, *_) = commit_some(catalog, catalog.claim("main", "run"), 2)
+    catalog.settle_hint()
+    hint = (tmp_path / "p" / "log-hint.json").read_bytes()
+    for name in ("a", "b", "c"):
+        catalog.tag(name, snapshot)
+    (tmp_path / "p" / "log-hint.json").write_bytes(hint)
+    path_of(tmp_path, catalog.head().entry - 1).unlink()
+    with pytest.raises(DamagedLogError, match="is missing, and later entries exist"):
+        Catalog(store, "p").head()
+
+
+def test_a_hint_of_an_older_version_is_as_good(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    log = CatalogLog(store, "p")
+    for number in range(3):
+        log.append(entry(number, "w"), is_last=True)
+    CatalogLog(store, "p").write_hint(1)
+    assert b"write_id" not in (tmp_path / "p" / "log-hint.json").read_bytes()
+    assert told(CatalogLog(store, "p").find_end()) == (2, "w-2", True)
