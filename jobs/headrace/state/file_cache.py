@@ -2,8 +2,8 @@
 
 The working form is uncompressed Arrow on the local disk, mapped into memory where it is looked at. A file in the format
 of Arrow IPC has one record batch of one row: the rows of the run as a list of structs. Beside them are sorted columns
-of what is dear to compute from many rows: when they want activations, and what they hold. Notes say which columns have
-one value in all rows.
+of what is dear to compute from many rows: when they want activations, and what they hold. Of a column that has one
+value in all rows the value alone is there (``state.constant_columns``).
 
 ``LayerCache`` may lose anything: the truth is the store. A file of the cache is named by the checksum of the content
 that it was made of, so it is never stale; what enters was verified, or has just been written. Any number of processes
@@ -37,37 +37,44 @@ from typing import Final, Protocol
 import msgspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace.errors import FixConfigError
 from headrace.kernel.columns import as_numpy
 from headrace.program import columns as c
-from headrace.state.files import decode_parquet, encode_parquet
-from headrace.state.sorted_file import DeadlineIndex, Deadlines, SortedFile, release_pages
+from headrace.state.constant_columns import constant_values, repeat_value
+from headrace.state.files import decode_parquet, decode_state, encode_parquet
+from headrace.state.sorted_file import DEADLINE_COLUMNS, DeadlineIndex, Deadlines, SortedFile, release_pages
 from headrace.this_process import Size
 from headrace_snapshots.datafiles import info_of, read_verified
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectInfo, ObjectStore
 from headrace_snapshots.store.local import sweep_folder, unnamed_file
 
-FORM = 2
+FORM = 3
 """Changes with whatever would be read as something else."""
 
-_ROWS, _CONSTANT = "rows", "constant"
-_INDEXES = ("event", "time", "hold")
+_ROWS, _NAMES, _VALUE = "rows", "names", "value of "
 
 
 def write_run(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
     """Write ``run`` to the file ``path``, with some ``notes``."""
-    columns = {_ROWS: _as_single_row(pa.StructArray.from_arrays(run.rows.columns, fields=list(run.rows.schema)))}
-    if c.DUE_EVENT in run.rows.schema.names:
-        for name in _INDEXES:
-            index: DeadlineIndex = getattr(run.deadlines, name)
-            columns |= {
-                f"{name}_times": _as_single_row(pa.array(index.times)),
-                f"{name}_rows": _as_single_row(pa.array(index.rows)),
-            }
-    metadata = {**notes, _CONSTANT: json.dumps(_constant_columns(run.rows))}
+    rows = run.rows
+    constant = constant_values(rows, run.constant)
+    # as many as there are rows tell their number
+    varying = [name for name in rows.schema.names if name not in constant] or rows.schema.names[:1]
+    varying_rows = rows.select(varying)
+    fields = list(varying_rows.schema)
+    columns = {_ROWS: _as_single_row(pa.StructArray.from_arrays(varying_rows.columns, fields=fields))}
+    columns |= {f"{_VALUE}{name}": pa.repeat(value, 1) for name, value in constant.items() if name not in varying}
+    if c.DUE_EVENT in rows.schema.names:
+        for name, column in DEADLINE_COLUMNS.items():
+            if column not in constant:
+                index: DeadlineIndex = getattr(run.deadlines, name)
+                columns |= {
+                    f"{name}_times": _as_single_row(pa.array(index.times)),
+                    f"{name}_rows": _as_single_row(pa.array(index.rows)),
+                }
+    metadata = {**notes, _NAMES: json.dumps(rows.schema.names)}
     batch = pa.RecordBatch.from_pydict(columns).replace_schema_metadata(metadata)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -75,16 +82,16 @@ def write_run(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
 
 def open_run(path: Path, schema: pa.Schema) -> tuple[SortedFile, Mapping[str, str]] | None:
     """The run in the file ``path``, mapped, and its notes; None if it holds no run of rows of ``schema``."""
-    with suppress(OSError, ValueError, pa.ArrowException):
+    with suppress(OSError, ValueError, KeyError, pa.ArrowException):
         with pa.memory_map(str(path)) as source:  # what is mapped stays mapped as long as somebody looks at it
             batch = pa.ipc.open_file(source).get_batch(0)
             # the buffer has to be all of the file: its pages are let go by it
             source.seek(0)
             file = source.read_buffer()
         notes = {name.decode(): text.decode() for name, text in (batch.schema.metadata or {}).items()}
-        constant = json.loads(notes.pop(_CONSTANT, "[]"))
-        if batch.schema.remove_metadata() == _stored_schema(schema):
-            run = _sorted_file_from_batch(batch, schema, constant, file)
+        rows, constant = _rows_of_batch(batch, json.loads(notes.pop(_NAMES)))
+        if rows.schema == schema:
+            run = _sorted_file_from_batch(batch, rows, constant, file)
             release_pages(file)
             return run, notes
     return None
@@ -93,54 +100,38 @@ def open_run(path: Path, schema: pa.Schema) -> tuple[SortedFile, Mapping[str, st
 def stored_rows(path: Path) -> pa.RecordBatch | None:
     """The rows of the run in the file ``path``, whatever their schema; None if it holds none."""
     with suppress(OSError, ValueError, KeyError, pa.ArrowException), pa.memory_map(str(path)) as source:
-        values = pa.ipc.open_file(source).get_batch(0).column(_ROWS).values
-        return pa.RecordBatch.from_arrays(values.flatten(), schema=pa.schema(list(values.type)))
+        batch = pa.ipc.open_file(source).get_batch(0)
+        return _rows_of_batch(batch, json.loads(batch.schema.metadata[_NAMES.encode()]))[0]
     return None
 
 
+def _rows_of_batch(batch: pa.RecordBatch, names: Sequence[str]) -> tuple[pa.RecordBatch, dict[str, pa.Scalar]]:
+    """The rows of a file, with the columns ``names``, and the values of those that have one in all rows."""
+    values = batch.column(_ROWS).values
+    varying = dict(zip((field.name for field in values.type), values.flatten(), strict=True))
+    constant = {name: batch.column(f"{_VALUE}{name}")[0] for name in names if name not in varying}
+    columns = [varying[name] if name in varying else repeat_value(constant[name], len(values)) for name in names]
+    schema = pa.schema([(name, column.type) for name, column in zip(names, columns, strict=True)])
+    return pa.RecordBatch.from_arrays(columns, schema=schema), constant
+
+
 def _sorted_file_from_batch(
-    batch: pa.RecordBatch, schema: pa.Schema, constant: Sequence[str], file: pa.Buffer
+    batch: pa.RecordBatch, rows: pa.RecordBatch, constant: Mapping[str, pa.Scalar], file: pa.Buffer
 ) -> SortedFile:
-    rows = pa.RecordBatch.from_arrays(batch.column(_ROWS).values.flatten(), schema=schema)
-    values = {name: rows.column(name)[0] for name in constant}
-    if c.DUE_EVENT not in schema.names:
-        return SortedFile(rows, None, file, values)
-    return SortedFile(
-        rows, Deadlines(*(_deadline_index(batch, name, rows.num_rows) for name in _INDEXES)), file, values
+    if c.DUE_EVENT not in rows.schema.names:
+        return SortedFile(rows, None, file, constant)
+    indexes = (
+        DeadlineIndex.from_value(constant[column].as_py(), rows.num_rows)
+        if column in constant
+        else _deadline_index(batch, name, rows.num_rows)
+        for name, column in DEADLINE_COLUMNS.items()
     )
-
-
-def _constant_columns(rows: pa.RecordBatch) -> list[str]:
-    """The columns of whole numbers, times and truths that have one value in all ``rows``, if there are several."""
-    several = rows.num_rows > 1
-    return [
-        field.name for field in rows.schema if several and _is_exact(field.type) and _is_one(rows.column(field.name))
-    ]
-
-
-def _is_exact(kind: pa.DataType) -> bool:
-    """Whether equal values are the same ones, and of one size: 0.0 and -0.0 are equal, and not the same."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind))
-
-
-def _is_one(column: pa.Array) -> bool:
-    if column.null_count:
-        return bool(column.null_count == len(column))
-    first = column[0]
-    return bool(column[-1] == first and pc.all(pc.equal(column, first)).as_py())
+    return SortedFile(rows, Deadlines(*indexes), file, constant)
 
 
 def _deadline_index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIndex:
     times, rows = (as_numpy(batch.column(f"{name}_{what}").values) for what in ("times", "rows"))
     return DeadlineIndex(times, rows, 0, length)
-
-
-def _stored_schema(schema: pa.Schema) -> pa.Schema:
-    fields = [(_ROWS, pa.large_list(pa.struct(list(schema))))]
-    if c.DUE_EVENT in schema.names:
-        for name in _INDEXES:
-            fields += [(f"{name}_times", pa.large_list(pa.int64())), (f"{name}_rows", pa.large_list(pa.uint32()))]
-    return pa.schema(fields)
 
 
 def _as_single_row(values: pa.Array) -> pa.Array:
@@ -300,7 +291,9 @@ class LayerCache:
     def _read_from_store(self, store: ObjectStore, file: DataFile, schema: pa.Schema, etag: str | None) -> SortedFile:
         data = read_verified(store, file)
         with self._decoding:
-            return self._write_and_open(file, SortedFile(decode_parquet(data, schema)), _cache_notes(store, file, etag))
+            rows, constant = decode_state(data, schema)
+            run = SortedFile(rows, constant=constant)
+            return self._write_and_open(file, run, _cache_notes(store, file, etag))
 
     def _write_and_open(self, file: DataFile, run: SortedFile, notes: dict[str, str]) -> SortedFile:
         with _folder_errors(self.folder):

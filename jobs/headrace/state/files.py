@@ -17,6 +17,7 @@ from headrace.kernel.columns import Names, as_now, as_numpy
 from headrace.kernel.state import concat_rows
 from headrace.program import columns as c
 from headrace.state.chunks import CHUNK_ROWS, KEY, Chunk, Hashes, chunk_at, enclosing_range, encode_chunks, in_order
+from headrace.state.constant_columns import repeat_value, stated_constants
 from headrace.this_process import Size
 from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.codec import checksum
@@ -206,6 +207,21 @@ def read_some(
 def decode_parquet(data: bytes, schema: pa.Schema, names: Names = _OWN_NAMES) -> pa.RecordBatch:
     """The rows of a Parquet file, as ``schema`` says; ``names``: what it calls columns, if not by their name."""
     return as_stored(decode_table(data), schema, names)
+
+
+def decode_state(data: bytes, schema: pa.Schema) -> tuple[pa.RecordBatch, Mapping[str, pa.Scalar]]:
+    """The rows of a Parquet file that was verified, as ``schema`` says, and the values of those columns of which it is
+    stated that all rows have one: they are not decoded.
+    """
+    parquet_file = pq.ParquetFile(pa.BufferReader(data))
+    constant = stated_constants(parquet_file, schema)
+    names = parquet_file.schema_arrow.names
+    if len(constant) == len(names):
+        return decode_parquet(data, schema), {}
+    table = parquet_file.read([name for name in names if name not in constant], use_threads=False)
+    for name, value in constant.items():
+        table = table.append_column(name, repeat_value(value, table.num_rows))
+    return as_stored(table, schema), constant
 
 
 def as_stored(rows: pa.Table, schema: pa.Schema, names: Names = _OWN_NAMES) -> pa.RecordBatch:

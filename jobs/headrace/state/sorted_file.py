@@ -24,6 +24,7 @@ from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state.chunks import Hashes, KeyGroupRange
+from headrace.state.constant_columns import repeat_value, row_numbers
 
 LOCAL_BYTES: Final = 512 * 2**20
 """The limit where one process does all work."""
@@ -131,6 +132,13 @@ class DeadlineIndex(msgspec.Struct, frozen=True):
         order = rows[_stable_argsort(dues[rows])]
         return cls(dues[order], order.astype(np.uint32), 0, len(dues))
 
+    @classmethod
+    def from_value(cls, due: int | None, length: int) -> "DeadlineIndex":
+        """Indexes ``length`` rows that have one time; None: they have none."""
+        count = length if due is not None and due < NEVER else 0
+        times: Ints = as_numpy(repeat_value(pa.scalar(due if count else 0, pa.int64()), count))
+        return cls(times, row_numbers(count), 0, length)
+
     def slice_rows(self, begin: int, length: int) -> "DeadlineIndex":
         """The index of ``length`` rows from ``begin`` on, numbered from there."""
         return DeadlineIndex(self.times, self.rows, self.begin + begin, length)
@@ -157,6 +165,10 @@ class DeadlineIndex(msgspec.Struct, frozen=True):
         return Instant(first) if first < GLOBAL_WINDOW_END else NEVER
 
 
+DEADLINE_COLUMNS: Final = {"event": c.DUE_EVENT, "time": c.DUE_TIME, "hold": c.HOLD}
+"""The column of which each index of ``Deadlines`` is made."""
+
+
 class Deadlines(msgspec.Struct, frozen=True):
     """What the rows of a run want and hold: watermarks and processing times at which they want an activation, holds."""
 
@@ -167,7 +179,7 @@ class Deadlines(msgspec.Struct, frozen=True):
     @classmethod
     def from_rows(cls, rows: pa.RecordBatch) -> "Deadlines":
         """Indexes the times of state rows."""
-        columns = (rows.column(name).fill_null(int(NEVER)) for name in (c.DUE_EVENT, c.DUE_TIME, c.HOLD))
+        columns = (rows.column(name).fill_null(int(NEVER)) for name in DEADLINE_COLUMNS.values())
         return cls(*(DeadlineIndex.from_times(as_numpy(column)) for column in columns))
 
     def slice_rows(self, begin: int, length: int) -> "Deadlines":
