@@ -1,8 +1,8 @@
 """What a run and a look cost on a root on which many tiny runs were made, and nothing expired.
 
 ``python -m benchmarks.long_run --at 100 500 1500 --names any|ordered``: each run finds a new JSON file of twelve rows
-of a few keys, in one process, on ``local``. After each number of runs the next twenty are measured, and looks that begin
-without a cache: CPU milliseconds (medians), requests to the store, bytes of the newest manifest.
+of a few keys, in one process, on ``local``. After each number of runs the next twenty are measured, and looks that
+begin without a cache: CPU milliseconds (medians), requests to the store, bytes of the newest manifest.
 """
 
 import argparse

@@ -40,7 +40,7 @@ def test_what_was_looked_at_takes_no_memory_afterwards(tmp_path: Path) -> None:
     files = [each.file for number, piece in enumerate(pieces) for each in put_runs(store, cache, str(number), [piece])]
     runs = [cache.load_file(store, file, COUNTS.state_schema) for file in files]
     assert [run.rows for run in runs] == pieces
-    assert in_memory(cache.folder) > 1_000_000
+    assert in_memory(cache.folder) > 500_000
     layers = Layers(COUNTS, tuple(StateLayer((run,), epoch, epoch) for epoch, run in enumerate(runs)))
 
     assert layers.affected_rows(runs[2].hashes[:100].copy(), FiringClocks(EARLY, EARLY, EARLY, EARLY)).num_rows == 100

@@ -72,6 +72,7 @@ class RunContext:
     now: Callable[[], datetime]
     warnings: list[str] = field(default_factory=list)
     names: NamesSeen = field(default_factory=NamesSeen)
+    _last_progress: list[tuple[Manifest, PipelineProgress]] = field(default_factory=list, repr=False, compare=False)
 
     @classmethod
     def from_options(
@@ -118,7 +119,15 @@ class RunContext:
 
     def progress(self, manifest: Manifest | None) -> PipelineProgress:
         """How far ``manifest`` has come; None: nowhere. Raises BrokenObjectError."""
-        return PipelineProgress() if manifest is None else progress_of(self.catalog, manifest)
+        if manifest is None:
+            return PipelineProgress()
+        for known_manifest, progress in self._last_progress:
+            if known_manifest is manifest:
+                return progress
+        # it names up to a thousand files, and a run asks several times for that of its head
+        progress = progress_of(self.catalog, manifest)
+        self._last_progress[:] = [(manifest, progress)]
+        return progress
 
     def check_landed(self) -> None:
         """Raise PlaceError if main's records of an input were landed from another source. Numbers of one source are not

@@ -280,7 +280,12 @@ class _Run:
         # from here on: the first epoch is charged for what the restore asks for
         self._counted = self.store.requests.snapshot()
         self._restored = restore_head(
-            self.catalog, claim, self.context.checked_manifest, self._verify_state_file, self._missing_files
+            self.catalog,
+            claim,
+            self.context.checked_manifest,
+            self._verify_state_file,
+            self._missing_files,
+            progress=self.context.progress,
         )
         if self._restored.warning is not None:
             self.warn(self._restored.warning)

@@ -23,6 +23,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 
 import msgspec
@@ -181,15 +182,18 @@ def restore_head(
     checked: Callable[[Manifest], Manifest],
     verify: Verify,
     gone: Gone,
+    *,
+    progress: Callable[[Manifest], object] | None = None,
 ) -> RestoredRun:
     """Continue from the head of ``claim``, or from the newest whole snapshot below it.
 
-    ``checked`` gives a manifest as the pipeline continues from it, or raises. Raises BelowPublishedError,
+    ``checked`` gives a manifest as the pipeline continues from it, or raises. ``progress`` reads how far one has come,
+    where the caller remembers that; it raises BrokenObjectError as ``progress_of``. Raises BelowPublishedError,
     InputGoneError, FencedError, and what the callables raise.
     """
     if claim.snapshot_id is None:
         return RestoredRun(claim, None)
-    files = _Restorable(catalog, verify)
+    files = _Restorable(catalog, verify, progress or partial(progress_of, catalog))
     broken_links: list[Link] = []
     whole: Manifest | None = None
     for link in catalog.lineage(claim.snapshot_id):
@@ -248,8 +252,8 @@ def merges_to_continue(
 class _Restorable:
     """What a restore reads: state files, each verified once however many snapshots name it; offsets."""
 
-    def __init__(self, catalog: Catalog, verify: Verify) -> None:
-        self._catalog, self._verify = catalog, verify
+    def __init__(self, catalog: Catalog, verify: Verify, progress: Callable[[Manifest], object]) -> None:
+        self._catalog, self._verify, self._progress = catalog, verify, progress
         self._found: dict[str, BrokenObjectError | None] = {}
         self._infos: Mapping[str, ObjectInfo] = {}
 
@@ -277,7 +281,7 @@ class _Restorable:
 
     def _offsets_problem(self, manifest: Manifest) -> list[BrokenObjectError]:
         try:
-            progress_of(self._catalog, manifest)
+            self._progress(manifest)
         except BrokenObjectError as error:
             return [error]
         return []
