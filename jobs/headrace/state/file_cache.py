@@ -3,7 +3,7 @@
 The working form is uncompressed Arrow on the local disk, mapped into memory where it is looked at. A file in the format
 of Arrow IPC has one record batch of one row: the rows of the run as a list of structs. Beside them are sorted columns
 of what is dear to compute from many rows: when they want activations, and what they hold. Of a column that has one
-value in all rows the value alone is there (``state.constant_columns``).
+value in all rows the value alone is there (``state.sorted_file``).
 
 ``LayerCache`` may lose anything: the truth is the store. A file of the cache is named by the checksum of the content
 that it was made of, so it is never stale; what enters was verified, or has just been written. Any number of processes
@@ -37,13 +37,20 @@ from typing import Final, Protocol
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.errors import FixConfigError
 from headrace.kernel.columns import as_numpy
 from headrace.program import columns as c
-from headrace.state.constant_columns import constant_values, repeat_value
 from headrace.state.files import decode_parquet, decode_state, encode_parquet
-from headrace.state.sorted_file import DEADLINE_COLUMNS, DeadlineIndex, Deadlines, SortedFile, release_pages
+from headrace.state.sorted_file import (
+    DEADLINE_COLUMNS,
+    DeadlineIndex,
+    Deadlines,
+    SortedFile,
+    release_pages,
+    repeat_value,
+)
 from headrace.this_process import Size
 from headrace_snapshots.datafiles import info_of, read_verified
 from headrace_snapshots.format.files import DataFile
@@ -59,7 +66,7 @@ _ROWS, _NAMES, _VALUE = "rows", "names", "value of "
 def write_run(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
     """Write ``run`` to the file ``path``, with some ``notes``."""
     rows = run.rows
-    constant = constant_values(rows, run.constant)
+    constant = _constant_values(rows, run.constant)
     # as many as there are rows tell their number
     varying = [name for name in rows.schema.names if name not in constant] or rows.schema.names[:1]
     varying_rows = rows.select(varying)
@@ -132,6 +139,31 @@ def _sorted_file_from_batch(
 def _deadline_index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIndex:
     times, rows = (as_numpy(batch.column(f"{name}_{what}").values) for what in ("times", "rows"))
     return DeadlineIndex(times, rows, 0, length)
+
+
+def _constant_values(rows: pa.RecordBatch, known: Mapping[str, pa.Scalar]) -> dict[str, pa.Scalar]:
+    """The values of those columns of whole numbers, times and truths that have one in all ``rows``, if there are
+    several. ``known``: some that are known to be.
+    """
+    if rows.num_rows < 2:
+        return {}
+    return {
+        field.name: rows.column(field.name)[0]
+        for field in rows.schema
+        if field.name in known or (_is_exact(field.type) and _is_one(rows.column(field.name)))
+    }
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Whether equal values are the same ones, and of one size: 0.0 and -0.0 are equal, and not the same."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind))
+
+
+def _is_one(column: pa.Array) -> bool:
+    if column.null_count:
+        return bool(column.null_count == len(column))
+    first = column[0]
+    return bool(column[-1] == first and pc.all(pc.equal(column, first)).as_py())
 
 
 def _as_single_row(values: pa.Array) -> pa.Array:

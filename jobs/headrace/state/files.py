@@ -17,7 +17,7 @@ from headrace.kernel.columns import Names, as_now, as_numpy
 from headrace.kernel.state import concat_rows
 from headrace.program import columns as c
 from headrace.state.chunks import CHUNK_ROWS, KEY, Chunk, Hashes, chunk_at, enclosing_range, encode_chunks, in_order
-from headrace.state.constant_columns import repeat_value, stated_constants
+from headrace.state.sorted_file import repeat_value
 from headrace.this_process import Size
 from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.codec import checksum
@@ -232,3 +232,41 @@ def as_stored(rows: pa.Table, schema: pa.Schema, names: Names = _OWN_NAMES) -> p
 def decode_table(data: bytes) -> pa.Table:
     """The rows of a Parquet file, with the columns that it has."""
     return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)
+
+
+def stated_constants(parquet_file: pq.ParquetFile, schema: pa.Schema) -> dict[str, pa.Scalar]:
+    """The values of those columns that have one in all rows, as the statistics of a file say that was verified; of
+    whole numbers and truths that are stored as ``schema`` says.
+    """
+    metadata, stored = parquet_file.metadata, parquet_file.schema_arrow
+    # a column of structs or lists is several of Parquet's
+    places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    values: dict[str, pa.Scalar] = {}
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        place = places.get(name)
+        if place is None or not (pa.types.is_signed_integer(kind) or pa.types.is_boolean(kind)):
+            continue
+        if groups and stored.field(name).type == kind:
+            is_one, value = _stated_value([group.column(place) for group in groups])
+            if is_one:
+                values[name] = pa.scalar(value, kind)
+    return values
+
+
+def _stated_value(chunks: Sequence[Any]) -> tuple[bool, Any]:
+    """Whether all ``chunks`` of a column have one value, and that; None if it is NULL."""
+    values: set[Any] = set()
+    for chunk in chunks:
+        stated = chunk.statistics
+        if stated is None or not stated.has_null_count:
+            return False, None
+        if stated.null_count == chunk.num_values:
+            values.add(None)
+        elif stated.null_count or not stated.has_min_max:
+            return False, None
+        else:
+            values |= {stated.min, stated.max}
+        if len(values) > 1:
+            return False, None
+    return len(values) == 1, next(iter(values), None)

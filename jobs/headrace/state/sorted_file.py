@@ -2,12 +2,16 @@
 
 A run is as one data file holds it, and tells what its rows want next. A layer of a table is runs of other keys each.
 Pages of mapped files that nobody looks at need not stay in this process.
+
+Most columns of state have one value in all rows of a file. The file in the cache has that value alone. What looks at
+such a column finds an array that files share.
 """
 
 import ctypes
 import mmap
 import threading
 import weakref
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -24,7 +28,6 @@ from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state.chunks import Hashes, KeyGroupRange
-from headrace.state.constant_columns import repeat_value, row_numbers
 
 LOCAL_BYTES: Final = 512 * 2**20
 """The limit where one process does all work."""
@@ -113,6 +116,61 @@ def _madvise_function() -> Any:
 
 
 RowNumbers = NDArray[np.uint32]
+
+_SHARED_BYTES = 64 * 2**20
+"""What arrays that nobody may be looking at take together."""
+
+
+class _SharedArrays:
+    """Arrays of one value each, of which files have slices. Those that were not asked for longest are forgotten here,
+    and stay as long as a file has them. Safe for many threads.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._arrays: OrderedDict[tuple[pa.DataType, pa.Scalar], pa.Array] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def repeat_value(self, value: pa.Scalar, length: int) -> pa.Array:
+        """An array of ``length`` times ``value``."""
+        key = value.type, value
+        with self._lock:
+            array = self._arrays.get(key)
+            if array is None or len(array) < length:
+                array = self._arrays[key] = pa.repeat(value, _capacity(length))
+                self._forget_oldest()
+            self._arrays.move_to_end(key)
+        return array[:length]
+
+    def _forget_oldest(self) -> None:
+        total = sum(array.nbytes for array in self._arrays.values())
+        while total > self._limit and len(self._arrays) > 1:
+            total -= self._arrays.popitem(last=False)[1].nbytes
+
+
+_SHARED: Final = _SharedArrays(_SHARED_BYTES)
+
+
+def repeat_value(value: pa.Scalar, length: int) -> pa.Array:
+    """An array of ``length`` times ``value``, whose memory others share that have the same value."""
+    return _SHARED.repeat_value(value, length)
+
+
+_NUMBERS: Final = [np.arange(0, dtype=np.uint32)]
+
+
+def row_numbers(length: int) -> RowNumbers:
+    """The numbers of so many rows, whose memory others share."""
+    longest = _NUMBERS[0]
+    if len(longest) < length:
+        longest = _NUMBERS[0] = np.arange(_capacity(length), dtype=np.uint32)
+        longest.setflags(write=False)
+    return longest[:length]
+
+
+def _capacity(length: int) -> int:
+    """For how many rows an array is made: files are of about one size, and one array is to do for all."""
+    return int(1 << (length - 1).bit_length()) if length else 0
 
 
 class DeadlineIndex(msgspec.Struct, frozen=True):

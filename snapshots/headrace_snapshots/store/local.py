@@ -157,7 +157,7 @@ class LocalStore:
             yield from _walk_files(self.root / file_of(folder), f"{folder}/" if folder else "", prefix, start_after, ())
 
     def find_present(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Those of ``paths`` that are there, in their order. To ask for each takes no longer where a folder is long."""
+        """Give those of ``paths`` that are there, in their order. Unlike a listing it is no slower in a long folder."""
         self.requests.add("list")
         root, present = str(self.root), []
         with _store_errors(self.root):
