@@ -254,10 +254,10 @@ class CatalogLog:
         self._remember(entry)
         return End(entry.number, entry)
 
-    def _numbers_to_look_at(self, first: int, known: Entry | None, hint: _Hint | None) -> list[int]:
-        """The numbers of the entries from ``first`` on, which follows the one that is ``known``, or is hinted at."""
-        if known is not None:
-            return self._numbers_after(known.number, known.write_id)
+    def _numbers_to_look_at(self, first: int, known_entry: Entry | None, hint: _Hint | None) -> list[int]:
+        """The numbers of the entries from ``first`` on, which follows the ``known_entry``, or is hinted at."""
+        if known_entry is not None:
+            return self._numbers_after(known_entry.number, known_entry.write_id)
         if hint is not None and hint.write_id is not None:
             return (
                 [first, *following]
@@ -287,7 +287,7 @@ class CatalogLog:
             if len(present) < len(paths):
                 break
         # after the others: what is deleted meanwhile is this entry before them
-        entry = self._try_to_read(number, anew=True)
+        entry = self._try_to_read(number, from_store=True)
         return numbers if isinstance(entry, Entry) and entry.write_id == write_id else None
 
     def entries_before(self, number: int, at_once: int = 1) -> Iterator[Entry | LostEntry]:
@@ -309,9 +309,9 @@ class CatalogLog:
                 else:
                     yield entry
 
-    def _try_to_read(self, number: int, *, anew: bool = False) -> Entry | LostEntry | None:
-        """Entry ``number``; why it cannot be read; None if it is not there. ``anew``: as it is in the store by now."""
-        if not anew and self.looks_once and self._newest is not None and self._newest.number == number:
+    def _try_to_read(self, number: int, *, from_store: bool = False) -> Entry | LostEntry | None:
+        """Entry ``number``; why it cannot be read; None if it is not there. ``from_store``: as it is there by now."""
+        if not from_store and self.looks_once and self._newest is not None and self._newest.number == number:
             return self._newest
         try:
             return self._read_entry(number)
@@ -398,11 +398,11 @@ class CatalogLog:
         """
         where = self._object_uri(self._entry_path(entry.number))
         try:
-            before = self._newest
+            previous_entry = self._newest
             numbers = (
                 None
-                if before is None or before.number + 1 != entry.number
-                else self._asked_numbers(before.number, before.write_id)
+                if previous_entry is None or previous_entry.number + 1 != entry.number
+                else self._asked_numbers(previous_entry.number, previous_entry.write_id)
             )
             numbers = self._list_numbers(entry.number + 1) if numbers is None else numbers[1:]
             newest = self._read_entry(numbers[-1]) if numbers else None

@@ -72,7 +72,7 @@ def started(name: str, root: Path, cluster: SparkCluster | None) -> "subprocess.
 
 
 def wait_for_a_commit(name: str, root: Path, running: "subprocess.Popen[bytes]") -> None:
-    catalog, deadline = hr.open(root.as_uri())[name].catalog, time.monotonic() + SECONDS
+    catalog, deadline = hr.open(root.as_uri(), create=True)[PIPELINES[name]].catalog, time.monotonic() + SECONDS
     while "main" not in catalog.head().refs:
         assert running.poll() is None, root.with_suffix(".log").read_text()[-3000:]
         assert time.monotonic() < deadline, "no epoch was committed in time"

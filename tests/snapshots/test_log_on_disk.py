@@ -18,7 +18,7 @@ from headrace_snapshots.store import LocalStore
 from headrace_snapshots.testing import FaultyStore
 
 
-def listing(store: LocalStore) -> FaultyStore:
+def without_asking(store: LocalStore) -> FaultyStore:
     """The same objects, of which only a listing tells which are there."""
     return FaultyStore(store, lambda _: None)
 
@@ -44,7 +44,7 @@ def path_of(root: Path, number: int) -> Path:
     return root / "p" / "log" / f"{number:020d}.json"
 
 
-def told(end: End) -> tuple[int, str | None, bool]:
+def end_parts(end: End) -> tuple[int, str | None, bool]:
     return end.number, None if end.entry is None else end.entry.write_id, end.lost is None
 
 
@@ -83,14 +83,14 @@ def test_each_look_finds_what_a_listing_finds(tmp_path: Path, seed: int) -> None
         elif action < 0.76 and next_number > base:
             path_of(tmp_path, draw.randrange(base, next_number)).unlink(missing_ok=True)
             is_lost = True
-        fresh = CatalogLog(store, "p")
-        expected = CatalogLog(listing(store), "p").find_end()
-        assert told(fresh.find_end()) == told(expected), step
+        fresh_log = CatalogLog(store, "p")
+        listed_end = CatalogLog(without_asking(store), "p").find_end()
+        assert end_parts(fresh_log.find_end()) == end_parts(listed_end), step
         if is_lost:
             return
         for log in logs:
             log.look_again()
-            assert told(log.find_end()) == told(expected), step
+            assert end_parts(log.find_end()) == end_parts(listed_end), step
 
 
 def test_a_look_costs_as_much_after_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,4 +125,4 @@ def test_a_hint_of_an_older_version_is_as_good(tmp_path: Path) -> None:
         log.append(entry(number, "w"), is_last=True)
     CatalogLog(store, "p").write_hint(1)
     assert b"write_id" not in (tmp_path / "p" / "log-hint.json").read_bytes()
-    assert told(CatalogLog(store, "p").find_end()) == (2, "w-2", True)
+    assert end_parts(CatalogLog(store, "p").find_end()) == (2, "w-2", True)

@@ -141,16 +141,16 @@ def _deadline_index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIn
     return DeadlineIndex(times, rows, 0, length)
 
 
-def _constant_values(rows: pa.RecordBatch, known: Mapping[str, pa.Scalar]) -> dict[str, pa.Scalar]:
+def _constant_values(rows: pa.RecordBatch, known_values: Mapping[str, pa.Scalar]) -> dict[str, pa.Scalar]:
     """The values of those columns of whole numbers, times and truths that have one in all ``rows``, if there are
-    several. ``known``: some that are known to be.
+    several. ``known_values``: some that are known to be.
     """
     if rows.num_rows < 2:
         return {}
     return {
         field.name: rows.column(field.name)[0]
         for field in rows.schema
-        if field.name in known or (_is_exact(field.type) and _is_one(rows.column(field.name)))
+        if field.name in known_values or (_is_exact(field.type) and _is_one(rows.column(field.name)))
     }
 
 

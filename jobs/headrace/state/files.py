@@ -238,7 +238,7 @@ def stated_constants(parquet_file: pq.ParquetFile, schema: pa.Schema) -> dict[st
     """The values of those columns that have one in all rows, as the statistics of a file say that was verified; of
     whole numbers and truths that are stored as ``schema`` says.
     """
-    metadata, stored = parquet_file.metadata, parquet_file.schema_arrow
+    metadata, stored_schema = parquet_file.metadata, parquet_file.schema_arrow
     # a column of structs or lists is several of Parquet's
     places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -247,7 +247,7 @@ def stated_constants(parquet_file: pq.ParquetFile, schema: pa.Schema) -> dict[st
         place = places.get(name)
         if place is None or not (pa.types.is_signed_integer(kind) or pa.types.is_boolean(kind)):
             continue
-        if groups and stored.field(name).type == kind:
+        if groups and stored_schema.field(name).type == kind:
             is_one, value = _stated_value([group.column(place) for group in groups])
             if is_one:
                 values[name] = pa.scalar(value, kind)
@@ -258,15 +258,15 @@ def _stated_value(chunks: Sequence[Any]) -> tuple[bool, Any]:
     """Whether all ``chunks`` of a column have one value, and that; None if it is NULL."""
     values: set[Any] = set()
     for chunk in chunks:
-        stated = chunk.statistics
-        if stated is None or not stated.has_null_count:
+        figures = chunk.statistics
+        if figures is None or not figures.has_null_count:
             return False, None
-        if stated.null_count == chunk.num_values:
+        if figures.null_count == chunk.num_values:
             values.add(None)
-        elif stated.null_count or not stated.has_min_max:
+        elif figures.null_count or not figures.has_min_max:
             return False, None
         else:
-            values |= {stated.min, stated.max}
+            values |= {figures.min, figures.max}
         if len(values) > 1:
             return False, None
     return len(values) == 1, next(iter(values), None)

@@ -148,12 +148,12 @@ class _SharedArrays:
             total -= self._arrays.popitem(last=False)[1].nbytes
 
 
-_SHARED: Final = _SharedArrays(_SHARED_BYTES)
+_SHARED_ARRAYS: Final = _SharedArrays(_SHARED_BYTES)
 
 
 def repeat_value(value: pa.Scalar, length: int) -> pa.Array:
     """An array of ``length`` times ``value``, whose memory others share that have the same value."""
-    return _SHARED.repeat_value(value, length)
+    return _SHARED_ARRAYS.repeat_value(value, length)
 
 
 _NUMBERS: Final = [np.arange(0, dtype=np.uint32)]
