@@ -58,11 +58,11 @@ def test_each_look_finds_what_a_listing_finds(tmp_path: Path, seed: int) -> None
         log = draw.choice(logs)
         action = draw.random()
         if action < 0.6:
-            new = entry(next_number, f"w{step}", base)
+            new_entry = entry(next_number, f"w{step}", base)
             log.look_again()
             log.find_end()
             with suppress(HeadraceError):
-                if log.append(new, is_last=draw.random() < 0.4) is AppendResult.APPENDED:
+                if log.append(new_entry, is_last=draw.random() < 0.4) is AppendResult.APPENDED:
                     next_number += 1
         elif action < 0.7 and next_number > 3:
             base = draw.randrange(base, next_number)
@@ -76,10 +76,10 @@ def test_each_look_finds_what_a_listing_finds(tmp_path: Path, seed: int) -> None
                     path_of(tmp_path, number).unlink(missing_ok=True)
         elif action < 0.75 and base > 0:
             # a writer that was stopped meanwhile finds its number free
-            stray = CatalogLog(store, "p")
+            late_writer = CatalogLog(store, "p")
             number = draw.randrange(base)
             if not path_of(tmp_path, number).exists():
-                assert stray.append(entry(number, f"s{step}"), is_last=True) is AppendResult.FOLDED_AWAY
+                assert late_writer.append(entry(number, f"s{step}"), is_last=True) is AppendResult.FOLDED_AWAY
         elif action < 0.76 and next_number > base:
             path_of(tmp_path, draw.randrange(base, next_number)).unlink(missing_ok=True)
             is_lost = True

@@ -43,21 +43,25 @@ def stored_rows(draw: st.DrawFn) -> pa.RecordBatch:
     hashes = sorted(draw(st.lists(st.sampled_from([0, 1, 2**63, 2**64 - 1]), min_size=length, max_size=length)))
     columns = {c.HASH: pa.array(hashes, pa.uint64())}
     for name, (kind, values) in KINDS.items():
-        drawn = [draw(values)] * length if draw(st.booleans()) else [draw(values) for _ in range(length)]
-        columns[name] = pa.array(drawn, kind)
+        column_values = [draw(values)] * length if draw(st.booleans()) else [draw(values) for _ in range(length)]
+        columns[name] = pa.array(column_values, kind)
     return pa.RecordBatch.from_pydict(columns)
 
 
 def put(store: MemoryStore, cache: LayerCache, rows: pa.RecordBatch) -> DataFile:
     (stored,) = put_runs(store, cache, "state", [rows])
-    assert same(stored.run, rows)
+    assert has_rows(stored.run, rows)
     return stored.file
 
 
-def same(run: SortedFile, rows: pa.RecordBatch) -> bool:
+def has_rows(run: SortedFile, rows: pa.RecordBatch) -> bool:
     """Whether these are its rows, bit by bit, and what they want."""
-    found, expected = run.deadlines, SortedFile(rows).deadlines
-    indexes = [(found.event, expected.event), (found.time, expected.time), (found.hold, expected.hold)]
+    run_deadlines, row_deadlines = run.deadlines, SortedFile(rows).deadlines
+    indexes = [
+        (run_deadlines.event, row_deadlines.event),
+        (run_deadlines.time, row_deadlines.time),
+        (run_deadlines.hold, row_deadlines.hold),
+    ]
     return (
         run.rows.schema == rows.schema
         and [repr(row) for row in run.rows.to_pylist()] == [repr(row) for row in rows.to_pylist()]
@@ -74,9 +78,9 @@ def test_rows_are_what_was_stored(tmp_path_factory: pytest.TempPathFactory, rows
         file = put(store, LayerCache(folder / "a", LARGE), rows)
         for folder_name in ("a", "b", "b"):  # as it was written, read from the store, and as that was written
             run = LayerCache(folder / folder_name, LARGE).load_file(store, file, rows.schema)
-            assert same(run, rows)
+            assert has_rows(run, rows)
             for begin in range(rows.num_rows):
-                assert same(SortedFile(run.rows.slice(begin)), rows.slice(begin))
+                assert has_rows(SortedFile(run.rows.slice(begin)), rows.slice(begin))
         content = LayerCache(folder / "b", LARGE).object_content(file)
     assert content == store.read(file.path), "a lost object can be stored again"
 
