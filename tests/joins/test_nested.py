@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 import pytest
@@ -23,11 +24,12 @@ INFO: dict[str, Any] = {
     "place": {"city": str, "seen": datetime},
     "marks": dict[str, int],
     "names": list[str],
+    "lines": GenericAlias(list, ({"sku": str, "marks": dict[str, int]},)),
 }
 SCHEMA: dict[str, Any] = {**INFO, "sign": int, "at": datetime}
 INFOS = hr.json("landing/infos", SCHEMA).event_time("at", bound="1h").named("infos")
 SIGNED_INFOS = hr.json("landing/infos", SCHEMA, changelog=col("sign")).event_time("at", bound="1h").named("infos")
-RIGHT_NAMES = ["place", "marks", "names"]
+RIGHT_NAMES = ["place", "marks", "names", "lines"]
 CITY = col("address").field("city")
 
 
@@ -47,7 +49,7 @@ JOINS: dict[str, Any] = {
         right,
         {CITY: col("place").field("city")},
         between=("-1m", "1m"),
-        columns={"a": col("marks").item("a"), "place": "place", "names": "names", "marks": "marks"},
+        columns={"a": col("marks").item("a"), "place": "place", "names": "names", "marks": "marks", "lines": "lines"},
         where=col("marks").length() > 0,
         outer=True,
     ),
@@ -59,19 +61,29 @@ JOINS: dict[str, Any] = {
     ),
 }
 PARTS_BEHIND: dict[str, Any] = {
-    "rows": {"rows": {"id": col("id"), "tags": col("tags"), "place": col("place"), "names": col("names")}},
-    "parts": {"rows": {"city": col("place").field("city"), "b": col("marks").item("b"), "n": col("names").length()}},
+    "rows": {"rows": {"id": col("id"), "tags": col("tags"), "place": col("place"), "lines": col("lines")}},
+    "parts": {
+        "rows": {
+            "sku": col("lines").item(0).field("sku"),
+            "city": col("place").field("city"),
+            "b": col("marks").item("b"),
+            "n": col("names").length(),
+        }
+    },
     "sums": {
         "key": {"city": col("place").field("city")},
         "what": {"n": hr.count(), "b": col("marks").item("b").sum(), "x": col("tags").item("a").sum()},
         "where": hr.FixedWindows("1h"),
         "null_keys": True,
     },
-    "groups": {"key": "id", "rows": ["address", "place", "marks"], "take": hr.distinct()},
+    "groups": {"key": "id", "rows": ["address", "place", "marks", "lines"], "take": hr.distinct()},
 }
 _MARKS = st.none() | st.dictionaries(st.sampled_from(["a", "b"]), st.sampled_from([None, 1, 2]), max_size=2)
 _PLACES = st.none() | st.fixed_dictionaries({"city": st.sampled_from(["Oslo", None])})
 _NAMES = st.none() | st.lists(st.sampled_from(["a", "b", None]), max_size=2)
+_LINES = st.none() | st.lists(
+    st.none() | st.fixed_dictionaries({}, optional={"sku": st.sampled_from(["s", None]), "marks": _MARKS}), max_size=2
+)
 
 
 @st.composite
@@ -84,6 +96,7 @@ def infos(draw: st.DrawFn) -> list[dict[str, Any]]:
             place=draw(_PLACES),
             marks=draw(_MARKS),
             names=draw(_NAMES),
+            lines=draw(_LINES),
         )
         for _ in range(draw(st.integers(1, 4)))
     ]
@@ -140,14 +153,15 @@ def compare_with_reference(pipeline: hr.Pipeline, left: Any, right: Any, order: 
     assert standing_rows[0] == standing_rows[1]
 
 
+LINES: list[Any] = [{"marks": {"y": None, "x": 1}}, None]
 LANDED_RECORDS = [
     ([put("a", tags={"x": 1}), put("b", address={"city": "Oslo"})], [info("a", place={"city": "Rome"}, names=["n"])]),
-    ([put("c"), put("a", -1, tags={"x": 1})], [info("b", marks={"b": 1, "a": None}), info("c", names=[])]),
+    ([put("c"), put("a", -1, tags={"x": 1})], [info("b", marks={"b": 1, "a": None}), info("c", names=[], lines=LINES)]),
     ([], [info("b", -1, marks={"a": None, "b": 1}), info("b", minute=0, marks={"a": 2})]),
 ]
 STANDING = {
-    ("b", '{"city": "Oslo", "place": null}', "null", '{"a": 2}', "null"),
-    ("c", "null", "null", "null", "[]"),
+    ("b", '{"city": "Oslo", "place": null}', "null", '{"a": 2}', "null", "null"),
+    ("c", "null", "null", "null", "[]", '[{"sku": null, "marks": {"x": 1, "y": null}}, null]'),
 }
 
 
@@ -165,7 +179,7 @@ def standing(orders: Orders, pipeline: hr.Pipeline, **options: Any) -> set[tuple
     return {(row["id"], *(json.dumps(row[name]) for name in NAMES)) for row in current_rows}
 
 
-NAMES = ("address", "place", "marks", "names")
+NAMES = ("address", "place", "marks", "names", "lines")
 
 
 def versions() -> hr.Pipeline:

@@ -154,6 +154,7 @@ def nested_summary(rows: pa.Table) -> pa.Table:
     columns = {
         "cities": pa.array([cities], pa.list_(pa.string())),
         "tags": pa.array([entries], kind),
+        "all": pa.array([[entries, None, []]], pa.list_(kind)),
         "first": rows.column("address").combine_chunks().slice(0, 1),
         "event_time": rows.column("event_time").combine_chunks().slice(0, 1),
     }

@@ -35,10 +35,21 @@ SCHEMA: dict[str, Any] = {
     "address": ADDRESS,
     "tags": dict[str, int],
     "prices": GenericAlias(dict, (str, {"amount": Decimal, "by": dict[str, float]})),
+    "items": GenericAlias(list, ({"sku": str, "x": float, "marks": dict[str, float], "grid": list[list[float]]},)),
     "sign": int,
     "at": datetime,
 }
-NESTED = ["address", "tags", "prices"]
+NESTED = ["address", "tags", "prices", "items"]
+
+
+def deep(levels: int) -> Any:
+    """A type so many levels deep."""
+    kind: Any = int
+    for level in range(levels - 1):
+        kind = GenericAlias(list, ({"a": kind},)) if level % 2 else {"a": kind}
+    return kind
+
+
 PLAIN = hr.json("landing/orders", SCHEMA).event_time("at", bound="1h")
 SIGNED = hr.json("landing/orders", SCHEMA, changelog=col("sign")).event_time("at", bound="1h")
 
@@ -66,6 +77,16 @@ _ADDRESSES = st.none() | st.fixed_dictionaries({}, optional={"city": st.sampled_
 _PRICES = st.none() | st.fixed_dictionaries(
     {"amount": st.sampled_from([None, 1, "2.5"])}, optional={"by": st.none() | st.dictionaries(_KEYS, _FLOATS)}
 )
+_LISTS = st.none() | st.lists(_FLOATS, max_size=2)
+_ITEMS = st.none() | st.fixed_dictionaries(
+    {},
+    optional={
+        "sku": st.sampled_from([None, "s", "t"]),
+        "x": _FLOATS,
+        "marks": st.none() | st.dictionaries(_KEYS, _FLOATS, max_size=2),
+        "grid": st.none() | st.lists(_LISTS, max_size=2),
+    },
+)
 
 
 @st.composite
@@ -79,6 +100,7 @@ def records(draw: st.DrawFn) -> list[dict[str, Any]]:
             address=draw(_ADDRESSES),
             tags=draw(st.none() | st.dictionaries(_KEYS, st.sampled_from([None, 1, 2]), max_size=3)),
             prices=draw(st.none() | st.dictionaries(_KEYS, _PRICES, max_size=2)),
+            items=draw(st.none() | st.lists(_ITEMS, max_size=2)),
         )
         for _ in range(draw(st.integers(1, 6)))
     ]
@@ -90,6 +112,8 @@ def expected_value(kind: Any, value: Any) -> Any:
         return None
     if isinstance(kind, dict):
         return {name: expected_value(own, value.get(name)) for name, own in kind.items()}
+    if getattr(kind, "__origin__", None) is list:
+        return [expected_value(kind.__args__[0], one) for one in value]
     if getattr(kind, "__origin__", None) is dict:
         return {name: expected_value(kind.__args__[1], value[name]) for name in sorted(value)}
     if kind is float:
@@ -131,8 +155,9 @@ def put(id: str, sign: int = 1, minute: int = 0, **values: Any) -> dict[str, Any
 
 
 OSLO = {"city": "Oslo", "place": {"x": 1.0, "names": ["a", None]}}
+ITEMS: list[Any] = [{"sku": "s", "marks": {"b": 1.0, "a": None}, "grid": [[0.0], None, []]}, None, {}]
 STEPS: list[list[dict[str, Any]]] = [
-    [put("a", address=OSLO, tags={"y": 1, "x": None}), put("a", address={}), put("b", tags={}), put("c")],
+    [put("a", address=OSLO, tags={"y": 1, "x": None}), put("a", address={}), put("b", tags={}), put("c", items=ITEMS)],
     [put("a", -1, address={"city": None}), put("b", prices={"p": {"amount": "1.50", "by": {"z": 0.0}}})],
     [
         put("a", -1, address=OSLO, tags={"x": None, "y": 1}),
@@ -228,24 +253,47 @@ def test_expectations_see_them_as_json(orders: Orders) -> None:
 
 def test_files_of_parquet_have_them(orders: Orders) -> None:
     keys = pa.map_(pa.string(), pa.int32())
+    line = pa.struct([("qty", pa.int16()), ("sku", pa.string()), ("marks", keys)])
+    lines = [
+        [{"qty": 1, "sku": "s", "marks": [("b", 1), ("a", None)]}, None, {"qty": None, "sku": None, "marks": None}],
+        [],
+        None,
+        [],
+        [{"qty": 1, "sku": "s", "marks": [("a", 1), ("a", 2)]}],
+    ]
     columns = {
-        "id": pa.array(["a", "b", "c", "d"]),
-        "address": pa.array([{"zip": 1, "city": "Oslo"}, None, {"zip": 2, "city": None}, None]),
-        "tags": pa.array([[("b", 1), ("a", None)], [], None, [("a", 1), ("a", 1)]], keys),
-        "at": pa.array([datetime(2026, 5, 1)] * 4, pa.timestamp("us")),
+        "id": pa.array(["a", "b", "c", "d", "e"]),
+        "address": pa.array([{"zip": 1, "city": "Oslo"}, None, {"zip": 2, "city": None}, None, None]),
+        "tags": pa.array([[("b", 1), ("a", None)], [], None, [("a", 1), ("a", 1)], None], keys),
+        "lines": pa.array(lines, pa.large_list(line)),
+        "at": pa.array([datetime(2026, 5, 1)] * 5, pa.timestamp("us")),
     }
     landing = orders.folder / "landing/orders"
     landing.mkdir(parents=True)
     pq.write_table(pa.table(columns), landing / "1.parquet")
-    schema = {"id": str, "address": {"city": str, "street": str}, "tags": dict[str, int], "at": datetime}
+    line_type: Any = {"sku": str, "marks": dict[str, int], "absent": list[list[int]]}
+    schema: dict[str, Any] = {
+        "id": str,
+        "address": {"city": str, "street": str},
+        "tags": dict[str, int],
+        "lines": GenericAlias(list, (line_type,)),
+        "at": datetime,
+    }
     source = hr.parquet("landing/orders", schema).event_time("at", bound="1h")
-    pipeline = hr.Pipeline("orders", source, rows=["id", "address", "tags"], executor="local")
+    pipeline = hr.Pipeline("orders", source, rows=["id", "address", "tags", "lines"], executor="local")
     orders.run(pipeline)
-    rows_by_id = {row["id"]: row for row in python_rows(orders.handle(pipeline).current().to_arrow())}
-    assert rows_by_id["a"]["address"] == {"city": "Oslo", "street": None} and rows_by_id["c"]["address"]["city"] is None
-    assert [*rows_by_id["a"]["tags"].items()] == [("a", None), ("b", 1)] and rows_by_id["b"]["tags"] == {}
-    (letter,) = orders.handle(pipeline).rejected().to_json()
-    assert letter["reason"] == "column tags: not a map of string to int that has each key once"
+    found = {row["id"]: row for row in python_rows(orders.handle(pipeline).current().to_arrow())}
+    assert found["a"]["address"] == {"city": "Oslo", "street": None} and found["c"]["address"]["city"] is None
+    assert [*found["a"]["tags"].items()] == [("a", None), ("b", 1)] and found["b"]["tags"] == {}
+    assert found["a"]["lines"] == [
+        {"sku": "s", "marks": {"a": None, "b": 1}, "absent": None},
+        None,
+        {"sku": None, "marks": None, "absent": None},
+    ]
+    assert found["b"]["lines"] == [] and found["c"]["lines"] is None
+    no_map, no_lines = orders.handle(pipeline).rejected().to_json()
+    assert no_map["reason"] == "column tags: not a map of string to int that has each key once"
+    assert no_lines["reason"].startswith("column lines: not a list of struct of")
 
 
 @pytest.mark.parametrize(
@@ -290,6 +338,14 @@ def test_what_is_none_is_a_dead_letter(record: str, reason: str) -> None:
         (lambda: nested(filter=col("tags").item(0) == 1), "the keys of a map are text"),
         (lambda: nested(filter=col("tags").contains(1)), "the keys of a map are text"),
         (lambda: nested(filter=col("address").length() > 1), "length does not take a struct"),
+        (lambda: nested(filter=col("items").contains("s")), "contains does not take a list of struct"),
+        (lambda: nested(filter=col("items").item(0).field("cty") == "s"), "there is no field 'cty'"),
+        (lambda: nested(filter=col("items").item(0) == "s"), "is no value; field and is_null read a struct"),
+        (lambda: nested(filter=col("items") == "s"), "is no value; length, item, slice and is_null read it"),
+        (lambda: nested(key="items", take=hr.newest()), "is no value; length, item, slice and is_null read it"),
+        (lambda: nested(id="items"), "id: 'items' is a list of struct of"),
+        (lambda: hr.json("l", {"a": deep(21)}), "it is nested deeper than 20 levels"),
+        (lambda: hr.json("l", {"a": {"b": hr.ListType(deep(19))}}), "it is nested deeper than 20 levels"),
         (lambda: col("address").field(""), "write text such as 'city'"),
         (lambda: col("tags").item(True), "write a whole number"),
         (lambda: col("address")["city"], r"write .field.name. of a struct, .item.key. of a map"),
@@ -327,7 +383,7 @@ def test_a_table_of_iceberg_has_the_same_types() -> None:
     columns = {name: nested().value_types[name] for name in NESTED}
     schema = iceberg_schema(columns)
     numbers = [*schema._lazy_id_to_field]
-    assert len(numbers) == len({*numbers}) == 4 + 1 + 3 + 1 + 7 + 1
+    assert len(numbers) == len({*numbers}) == 4 + 1 + 3 + 1 + 7 + 1 + 9 + 1
     plain = pa.table({name: pa.nulls(0, kind) for name, kind in zip(columns, schema_of(columns).types, strict=True)})
     assert plain.cast(schema_to_pyarrow(schema, include_field_ids=False)).num_rows == 0
     assert all(is_same(schema.find_field(name).field_type, iceberg_type(kind)) for name, kind in columns.items())

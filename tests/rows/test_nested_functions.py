@@ -3,6 +3,7 @@
 from collections import Counter
 from datetime import datetime
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +25,13 @@ from tests.rows.orders import Orders
 from tests.rows.test_nested import ADDRESS, NESTED, OSLO, PLAIN, SCHEMA, SIGNED, as_text, put, records
 
 _TAGS: dict[str, Any] = {"n": int, "zero": float}
-GROUP_COLUMNS = {"cities": list[str], "tags": dict[str, _TAGS], "first": ADDRESS, "event_time": datetime}  # type: ignore[valid-type]
+GROUP_COLUMNS: dict[str, Any] = {
+    "cities": list[str],
+    "tags": GenericAlias(dict, (str, _TAGS)),
+    "all": GenericAlias(list, (GenericAlias(dict, (str, _TAGS)),)),
+    "first": ADDRESS,
+    "event_time": datetime,
+}
 ON_UPDATE: dict[str, Any] = {"where": hr.FixedWindows("1h"), "when": hr.on_update(), "how": hr.retracting("1d")}
 
 
@@ -44,6 +51,7 @@ PIPELINES: dict[str, Any] = {
     "one": lambda source: by_query(
         "select count(*) as n, list(address.city order by address.city) as cities, "
         "map {'b': sum(tags['b']), 'a': 0} as sums, {'x': -0.0, 'n': [max(tags['a'])]} as most, "
+        "list({'s': items[1].sku, 'm': map {'z': -0.0, 'y': len(items)}} order by id, len(items)) as lists, "
         "max(event_time) as event_time from rows",
         source,
     ),
@@ -72,8 +80,10 @@ def test_runs_take_back_what_a_function_gave(tmp_path: Path) -> None:
     orders, pipeline = Orders(tmp_path), by_function("nested_summary", GROUP_COLUMNS)
     orders.run(pipeline, put("a", address=OSLO, tags={"y": 1, "x": None}))
     orders.run(pipeline, put("a", minute=1, tags={"z": 2}), put("b"))
-    shown_rows = python_rows(orders.handle(pipeline).current(columns=["id", "cities", "tags"]).to_arrow())
+    shown_rows = python_rows(orders.handle(pipeline).current(columns=["id", "cities", "tags", "all"]).to_arrow())
     expected_tags = {"x": {"n": None, "zero": 0.0}, "y": {"n": 1, "zero": 0.0}, "z": {"n": 2, "zero": 0.0}}
+    all_tags = [row.pop("all") for row in shown_rows]
+    assert all_tags == [[row["tags"], None, {}] for row in shown_rows]
     assert sorted(shown_rows, key=lambda row: row["id"]) == [
         {"id": "a", "cities": ["Oslo"], "tags": expected_tags},
         {"id": "b", "cities": [], "tags": {}},
@@ -110,6 +120,7 @@ def test_a_query_names_the_columns_that_it_makes() -> None:
         "cities": "list of string",
         "sums": "map of string to int",
         "most": 'struct of {"x": "decimal", "n": "list of int"}',
+        "lists": 'list of struct of {"s": "string", "m": "map of string to decimal"}',
     }
     with pytest.raises(PipelineError, match=r"it gives column 'id' as struct of .*, and that is the key"):
         by_query("select {'a': 1} as id, event_time from rows")
@@ -126,11 +137,13 @@ def with_lengths(batch: pa.RecordBatch) -> pa.RecordBatch:
     ]
     cities = [one and one["city"] for one in batch.column("address").to_pylist()]
     place = pa.struct([("city", pa.string()), ("names", pa.list_(pa.string()))])
+    maps = pa.map_(pa.string(), pa.int64())
     columns = {
         "_row": batch.column("_row"),
         "id": batch.column("id"),
         "place": pa.array([{"city": city, "names": [city]} for city in cities], place),
-        "tags": pa.array(tags, pa.map_(pa.string(), pa.int64())),
+        "tags": pa.array(tags, maps),
+        "all": pa.array([[one, None] for one in tags], pa.list_(maps)),
         "at": batch.column("at"),
     }
     return pa.RecordBatch.from_pydict(columns)
@@ -143,7 +156,13 @@ def with_key_twice(batch: pa.RecordBatch) -> pa.RecordBatch:
     return lengths.set_column(3, "tags", tags)
 
 
-BATCH_COLUMNS = {"id": str, "place": {"city": str, "names": list[str]}, "tags": dict[str, int], "at": datetime}
+BATCH_COLUMNS: dict[str, Any] = {
+    "id": str,
+    "place": {"city": str, "names": list[str]},
+    "tags": dict[str, int],
+    "all": list[dict[str, int]],
+    "at": datetime,
+}
 
 
 def by_batch(name: str) -> hr.Pipeline:
@@ -152,7 +171,10 @@ def by_batch(name: str) -> hr.Pipeline:
     source = hr.json("landing/orders", schema, transform=function).event_time("at", bound="1h")
     city = hr.col("place").field("city")
     return hr.Pipeline(
-        "orders", source, rows={"id": hr.col("id"), "city": city, "tags": hr.col("tags")}, executor="local"
+        "orders",
+        source,
+        rows={"id": hr.col("id"), "city": city, "tags": hr.col("all").item(0), "all": hr.col("all")},
+        executor="local",
     )
 
 

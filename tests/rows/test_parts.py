@@ -24,6 +24,8 @@ ADDRESS, TAGS, PRICES = col("address"), col("tags"), col("prices")
 CITY, PLACE = ADDRESS.field("city"), ADDRESS.field("place")
 X, SEEN_AT, FIRST = PLACE.field("x"), PLACE.field("seen"), PLACE.field("names").item(0)
 PRICE = PRICES.item("a")
+ITEMS = col("items")
+EXPLODED = hr.json("landing/orders", SCHEMA, changelog=col("sign"), explode="items").event_time("at", bound="1h")
 AMOUNT, BY_KEY = PRICE.field("amount"), PRICE.field("by").item("é")
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR, ALL_TIME = hr.FixedWindows("1h"), hr.GlobalWindows()
@@ -52,6 +54,28 @@ PIPELINES: dict[str, Any] = {
             "by": BY_KEY.collect(),
             "when": X.max_by(TAGS.item("b")),
         },
+        where=HOUR,
+    ),
+    "items": lambda: pipeline(
+        SIGNED,
+        rows={
+            "id": col("id"),
+            "n": ITEMS.length(),
+            "last": ITEMS.item(-1),
+            "sku": ITEMS.item(0).field("sku"),
+            "mark": ITEMS.item(0).field("marks").item("a"),
+            "cell": ITEMS.item(0).field("grid").item(0).item(0),
+            "row": ITEMS.item(1).field("grid").item(-1),
+            "rest": ITEMS.slice(1),
+        },
+        filter=ITEMS.is_null() | ITEMS.item(0).is_not_null(),
+    ),
+    "exploded": lambda: pipeline(EXPLODED, rows=["id", "items", "tags"]),
+    "sums of exploded": lambda: pipeline(
+        EXPLODED,
+        key={"sku": ITEMS.field("sku")},
+        null_keys=True,
+        what={"n": hr.count(), "x": ITEMS.field("x").sum(), "mark": ITEMS.field("marks").item("b").max()},
         where=HOUR,
     ),
     "trigger": lambda: pipeline(
@@ -90,6 +114,9 @@ def test_the_kernel_reads_what_the_reference_reads(name: str, landed_orders: lis
         (TAGS.length() == 0, ["b"]),
         (PRICE.is_null() & ADDRESS.is_null(), ["b", "c"]),
         (FIRST == "a", ["a"]),
+        (ITEMS.item(0).field("sku") == "s", ["c"]),
+        (ITEMS.item(0).field("grid").length() == 3, ["c"]),
+        (ITEMS.length() == 3, ["c"]),
     ],
 )
 def test_a_condition_of_a_reader(orders: Orders, where: hr.Expr, ids: list[str]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from types import GenericAlias
 from typing import Any
 
 import numpy as np
@@ -364,7 +365,8 @@ def spoil(line: bytes) -> st.SearchStrategy[bytes]:
         ({"x": str, "b": hr.field("x.y", int)}, "lies in the field of column 'x', 'x': declare only one"),
         ({"b": hr.field("x.y", int), "x": str}, "lies in the field of column 'x', 'x': declare only one"),
         ({"a": list[dict]}, "write one of str"),
-        ({"a": list[list[int]]}, "write one of str"),
+        ({"a": list[list[dict]]}, "write one of str"),
+        ({"a": GenericAlias(list, ({"b": object},))}, "write one of str"),
     ],
 )
 def test_columns_that_cannot_be(columns: Mapping[str, Any], why: str) -> None:

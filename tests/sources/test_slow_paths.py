@@ -153,6 +153,9 @@ MAPS: dict[str, Any] = {
     "mm": dict[str, dict[str, str]],
     "ms": GenericAlias(dict, (str, {"x": int, "m": dict[str, float]})),
     "s": {"m": dict[str, bool], "x": int},
+    "ls": GenericAlias(list, ({"x": int, "m": dict[str, float], "l": list[str]},)),
+    "ml": dict[str, list[dict[str, int]]],
+    "ll": GenericAlias(list, (GenericAlias(list, ({"m": dict[str, str]},)),)),
 }
 KEYS = st.one_of(
     st.sampled_from(["m", "x", "k", "v", "", *MAPS, r"\u006d", r"\"", r"\\", "a:{", "}],[", r"\ud800", "\u00e9"]),
@@ -184,6 +187,9 @@ def written(kind: Any) -> st.SearchStrategy[str]:
                 str: STRINGS.map('"{}"'.format),
                 bool: st.sampled_from(["true", "false"]),
             }[plain]
+        case _ if kind.__origin__ is list:
+            items = st.lists(st.builds("{}{}{}".format, BLANKS, written(kind.__args__[0]), BLANKS), max_size=3)
+            good = items.map(lambda values: f"[{','.join(values)}]")
         case _:
             good = objects(KEYS, written(kind.__args__[1]))
     return st.integers(0, 19).flatmap(lambda at: odd if at == 0 else st.just("null") if at == 1 else good)
@@ -219,6 +225,8 @@ MAP_LINES = [
     '{"s":{"m":{"a":true}},"ms":{"a":{"x":1,"m":{"b":-0.0}},"b":null}}',
     '{"m":null}',
     '{"m":{}}',
+    r'{"ls":[{"m":{"a":2},"x":1,"l":["{}",null]}, null ,{}],"ml":{"a":[{"z":1,"y":2},null,{}],"b":null},'
+    r'"ll":[[{"m":{"a":"]"}},null],null,[]]}',
     "{}",
 ]
 
@@ -246,12 +254,17 @@ def test_lines_with_maps_are_read_as_a_block(judged: list[bytes]) -> None:
     found = read_maps(MAP_LINES)
     assert judged == []
     assert [record[:2] for record in found] == [
-        (None, repr(value)) for value in ([("a", 1), ("b", None)], [("a:{", 2), ("š", 1)], None, None, [], None)
+        (None, repr(value)) for value in ([("a", 1), ("b", None)], [("a:{", 2), ("š", 1)], None, None, [], None, None)
     ]
     assert found[1][3] == repr([("w", None), ("x", []), ("y", [("z", "š")])])
-    assert found[2][4:] == (
+    assert found[2][4:6] == (
         repr([("a", {"x": 1, "m": [("b", 0.0)]}), ("b", None)]),
         repr({"m": [("a", True)], "x": None}),
+    )
+    assert found[5][6:] == (
+        repr([{"x": 1, "m": [("a", 2.0)], "l": ["{}", None]}, None, {"x": None, "m": None, "l": None}]),
+        repr([("a", [[("y", 2), ("z", 1)], None, []]), ("b", None)]),
+        repr([[{"m": [("a", "]")]}, None], None, []]),
     )
 
 
@@ -273,6 +286,10 @@ def test_lines_with_maps_are_read_as_a_block(judged: list[bytes]) -> None:
         '{"m":{,"a":1}}',
         '{"m":{"a",1}}',
         '{"m":{"a":1,"b"}}',
+        '{"ls":{"m":{"a":1}}}',
+        '{"ml":{"a":[[{"k":"a","v":1}]]}}',
+        '{"ll":[[{"m":[{"k":"a","v":"b"}]}]]}',
+        '{"ls":[{"m":{"a":1}],"x":[}]}',
     ],
 )
 def test_a_line_that_may_say_something_else_is_judged(line: str, judged: list[bytes]) -> None:

@@ -71,14 +71,14 @@ def summed_rows(stage: CompiledStage, rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def readable_columns(columns: pa.Schema) -> dict[str, ColumnType]:
-    """The columns that expressions can read: all but lists of pairs."""
+    """The columns that expressions can read; a list of pairs is one of structs."""
     kinds = {field.name: _kind_of(field.type) for field in columns}
     return {name: kind for name, kind in kinds.items() if kind is not None}
 
 
 def _kind_of(arrow: pa.DataType) -> ColumnType | None:
     if pa.types.is_list(arrow):
-        item = _KIND_OF_ARROW.get(arrow.value_type)
+        item = _kind_of(arrow.value_type)
         return None if item is None else ListType(item)
     if pa.types.is_map(arrow):
         value = _kind_of(arrow.item_type)

@@ -24,7 +24,15 @@ from headrace.kernel.expressions.casts import in_calendar
 from headrace.kernel.expressions.decimals import stored_decimals
 from headrace.kernel.expressions.string_bytes import are_text
 from headrace.model.expressions.columns import ColumnType, SourceField, SourceFields, in_objects
-from headrace.model.expressions.data_types import DataType, ListType, MapType, StructType, in_words, parts_of
+from headrace.model.expressions.data_types import (
+    DataType,
+    ListType,
+    MapType,
+    StructType,
+    in_words,
+    is_list_of_values,
+    parts_of,
+)
 from headrace.model.time import parse_instant
 
 _PARQUET_MARK = b"PAR1"
@@ -375,7 +383,7 @@ def is_read(own: pa.DataType, kind: ColumnType) -> bool:
     if isinstance(kind, ListType):
         if not _is_list(own):
             return False
-        return pa.types.is_null(own.value_type) or is_read(own.value_type, kind.item)
+        return _reads_part(own.value_type, kind.item)
     if isinstance(kind, StructType):
         return pa.types.is_struct(own) and _reads_fields(own, kind)
     if isinstance(kind, MapType):
@@ -403,18 +411,10 @@ def values_as(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, pa.Array | 
     do not fit either, nor do maps in which a key stands twice. Lists, structs and maps with such a value do not fit as
     a whole.
     """
-    if isinstance(kind, StructType | MapType):
-        made = kernel_columns.canonical_values(_nested_values(values, kind), kind)
-        return _as_far_as(values, made)
-    if not isinstance(kind, ListType):
+    if isinstance(kind, DataType):
         return _to_scalars(values, kind)
-    if not pa.types.is_list(values.type):
-        values = values.cast(pa.list_(values.type.value_type))
-    if pa.types.is_null(values.type.value_type):
-        return values.cast(kernel_columns.arrow_type(kind)), None
-    lists = kernel_columns.with_items(values, lambda items: _without_misfits(*_to_scalars(items, kind.item)))
-    bad = pc.and_(values.is_valid(), lists.is_null())
-    return lists, bad if pc.any(bad).as_py() else None
+    made = kernel_columns.canonical_values(_nested_values(values, kind), kind)
+    return _as_far_as(values, made)
 
 
 def _nested_values(values: pa.Array, kind: ColumnType) -> pa.Array:
@@ -422,6 +422,10 @@ def _nested_values(values: pa.Array, kind: ColumnType) -> pa.Array:
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), kernel_columns.arrow_type(kind))
     match kind:
+        case ListType(item):
+            if not pa.types.is_list(values.type):
+                values = values.cast(pa.list_(values.type.value_type))
+            return kernel_columns.with_items(values, lambda items: _nested_values(items, item))
         case StructType(fields):
             parts = dict(zip(values.type.names, values.flatten(), strict=True))
             return kernel_columns.with_fields(
@@ -433,7 +437,7 @@ def _nested_values(values: pa.Array, kind: ColumnType) -> pa.Array:
                 lambda keys: _without_misfits(*_to_scalars(keys, DataType.STRING)),
                 lambda items: _nested_values(items, value),
             )
-    return _without_misfits(*values_as(values, kind))
+    return _without_misfits(*_to_scalars(values, kind))
 
 
 def _without_misfits(values: pa.Array, bad: pa.Array | None) -> pa.Array:
@@ -548,7 +552,8 @@ def _as_object(values: Any) -> pa.Array:
 def _make_column(name: str, kind: ColumnType, values: Sequence[Any]) -> pa.Array:
     stored_type = kernel_columns.arrow_type(kind)
     try:
-        is_plain = isinstance(kind, DataType | ListType) and DataType.TIMESTAMP not in parts_of(kind)
+        is_plain = isinstance(kind, DataType) or is_list_of_values(kind)
+        is_plain = is_plain and DataType.TIMESTAMP not in parts_of(kind)
         return pa.array(
             values if is_plain else [map_parsed(value, kind, _written_value) for value in values], stored_type
         )

@@ -21,9 +21,11 @@ from headrace.model.expressions.data_types import (
     DataType,
     ListType,
     MapType,
+    NestedType,
     PairsType,
     StructType,
     ValueType,
+    is_list_of_values,
 )
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
 
@@ -47,7 +49,7 @@ def arrow_type(kind: ValueType, types: Mapping[DataType, pa.DataType] = ARROW_TY
     """The Arrow type of a column or of a pane value, where that of what is in it is one of ``types``."""
     match kind:
         case ListType(item):
-            return pa.list_(types[item])
+            return pa.list_(arrow_type(item, types))
         case PairsType(left, right):
             return pa.list_(pa.struct([("left", types[left]), ("right", types[right])]))
         case StructType(fields):
@@ -389,7 +391,7 @@ def map_leaves(values: pa.Array, kind: ColumnType, read: Callable[[pa.Array, Dat
     """
     match kind:
         case ListType(item):
-            return with_items(values, lambda items: read(items, item))
+            return with_items(values, lambda items: map_leaves(items, item, read))
         case StructType():
             return with_fields(values, kind, values.flatten(), lambda part, own: map_leaves(part, own, read))
         case MapType(value):
@@ -424,10 +426,10 @@ def with_entries(
 
 
 def canonical_values(values: pa.Array, kind: ColumnType) -> pa.Array:
-    """``values`` so that equal ones are written alike: keys of maps ascend, and 0.0 has no sign. A map in which a key
-    stands twice is NULL, and so is what it is in.
+    """``values`` so that equal ones are written alike: keys of maps ascend, and 0.0 has no sign, but in a list of
+    values. A map in which a key stands twice is NULL, and so is what it is in.
     """
-    if isinstance(kind, StructType | MapType):
+    if isinstance(kind, NestedType) and not is_list_of_values(kind):
         return map_leaves(_in_order_of_keys(values, kind), kind, _without_signed_zero)
     return values
 
@@ -468,6 +470,8 @@ def _without_signed_zero(values: pa.Array, kind: DataType) -> pa.Array:
 
 def _in_order_of_keys(values: pa.Array, kind: ColumnType) -> pa.Array:
     match kind:
+        case ListType(item) if not isinstance(item, DataType):
+            return with_items(values, lambda items: _in_order_of_keys(items, item))
         case StructType():
             return with_fields(values, kind, values.flatten(), _in_order_of_keys)
         case MapType(value):

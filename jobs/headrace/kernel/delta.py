@@ -204,7 +204,7 @@ def element_size(rows: Columns, schema: Schema, length: int) -> pa.Array:
 def _column_sizes(values: pa.Array, kind: ColumnType) -> pa.Array:
     match kind:
         case ListType(item):
-            return _sums_of_lists(values, _value_sizes(pc.list_flatten(values), item))
+            return _sums_of_lists(values, _column_sizes(pc.list_flatten(values), item))
         case StructType(fields):
             sizes = [_column_sizes(part, own) for part, (_, own) in zip(values.flatten(), fields, strict=True)]
             return reduce(pc.add, sizes)

@@ -54,7 +54,7 @@ def sql_type(kind: ValueType) -> str:
     """The type ``kind`` as DuckDB writes it."""
     match kind:
         case ListType(item):
-            return f"{SQL_TYPES[item]}[]"
+            return f"{sql_type(item)}[]"
         case PairsType(left, right):
             return f'STRUCT("left" {SQL_TYPES[left]}, "right" {SQL_TYPES[right]})[]'
         case StructType(fields):
@@ -383,7 +383,7 @@ def _query_columns(connection: "duckdb.DuckDBPyConnection", text: str, rows: Kin
                 "sql",
                 text,
                 f"column {name!r} is {kind}, which columns of results are not; cast it to one of {column_types}, to a "
-                "list of one, or to a STRUCT or a MAP(VARCHAR, ...) of these",
+                "list, a STRUCT or a MAP(VARCHAR, ...) of these",
             )
         columns[name] = own
     return columns
@@ -397,7 +397,7 @@ def _column_type(kind: Any) -> ColumnType | None:
     match kind.id:
         case "list":
             item = _column_type(kind.children[0][1])
-            return ListType(item) if isinstance(item, DataType) else None
+            return None if item is None else ListType(item)
         case "struct":
             fields = [(name, _column_type(own)) for name, own in kind.children]
             readable = tuple((name, own) for name, own in fields if own is not None)

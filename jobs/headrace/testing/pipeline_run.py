@@ -19,6 +19,7 @@ from headrace.installed import EntryPointGroup
 from headrace.model.accumulation import EVENT_TIME, PANE_COLUMNS, ROW_COLUMNS, WINDOW_END, WINDOW_START, Timing
 from headrace.model.arguments import Arguments, check_keywords, short_repr
 from headrace.model.event_time import Ingestion
+from headrace.model.expressions.data_types import PairsType, ValueType
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.model.triggers import Signal
 from headrace.pipeline.endpoints import Input, Source
@@ -347,14 +348,14 @@ class LocalTestExecutor:
 
     def _pane_row(self, number: int, row: Row) -> PaneRow:
         if self._columns.are_rows:
-            values = {name: _pairs_as_tuples(row[name]) for name in self._columns.values}
+            values = {name: _shown_value(row[name], kind) for name, kind in self._columns.values.items()}
             timing, is_retraction = Timing(row["timing"]), row["is_retraction"]
             return OutputRow.from_values(number, values, row[EVENT_TIME], timing, is_retraction=is_retraction)
         return PaneRow(
             step=number,
             key={name: row[name] for name in self._columns.keys},
             window=TimeSpan(row["window_start"], row["window_end"]),
-            values={name: _pairs_as_tuples(row[name]) for name in self._columns.values},
+            values={name: _shown_value(row[name], kind) for name, kind in self._columns.values.items()},
             timing=Timing(row["timing"]),
             index=row["pane_index"],
             is_retraction=row["is_retraction"],
@@ -388,8 +389,6 @@ def _attempt_for_epoch(epoch: int) -> Attempt:
     return Attempt(f"epoch-{epoch}", f"data/{epoch:06}")
 
 
-def _pairs_as_tuples(value: object) -> object:
-    """Pairs as tuples."""
-    if isinstance(value, list):
-        return [tuple(item.values()) if isinstance(item, dict) else item for item in value]
-    return value
+def _shown_value(value: list[dict[str, object]] | None, kind: ValueType) -> object:
+    """A ``value`` of ``kind`` with pairs as tuples."""
+    return [tuple(pair.values()) for pair in value] if isinstance(kind, PairsType) and value is not None else value

@@ -470,8 +470,8 @@ def matches_expected(expected: Any, actual: Any, column: str) -> bool:
             same = _equal_windows(expected, actual)
         case datetime():
             same = datetime_or_none(instant_of_value(expected, f"the expected {column}")) == actual
-        case list() | tuple():
-            same = _equal_lists(expected, actual, column)
+        case list() | tuple() | dict():
+            same = _equal_parts(expected, actual, column)
         case bool():
             same = expected is actual
         case float():
@@ -501,7 +501,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _equal_lists(expected: Any, actual: Sequence[Any], column: str) -> bool:
+def _equal_parts(expected: Any, actual: Sequence[Any] | dict[str, Any], column: str) -> bool:
+    if isinstance(actual, dict):
+        is_alike = isinstance(expected, Mapping) and expected.keys() == actual.keys()
+        return is_alike and all(matches_expected(expected[name], value, column) for name, value in actual.items())
     if not isinstance(expected, list | tuple) or len(expected) != len(actual):
         return False
     return all(

@@ -194,7 +194,7 @@ def _written_alike(value: Any, kind: ColumnType, *, is_part: bool = False) -> An
         case MapType(own):
             return [(key, _written_alike(value[key], own, is_part=True)) for key in sorted(value)]
         case ListType(item):
-            return [_written_alike(one, item, is_part=is_part) for one in value]
+            return [_written_alike(one, item, is_part=is_part or not isinstance(item, DataType)) for one in value]
         case DataType.TIMESTAMP:
             return to_instant(value.replace(tzinfo=UTC))
     return value + 0.0 if kind is DataType.FLOAT and is_part else value

@@ -70,15 +70,13 @@ _NUMBERS_OF_A_COLUMN: Final = 10
 def iceberg_type(kind: data_types.ValueType, number: int = 1) -> types.IcebergType:
     """The type of a column, whose parts have numbers from ``number`` on: a catalog gives them others."""
     match kind:
-        case data_types.ListType(item):
-            return types.ListType(number, _ICEBERG_TYPES[item], element_required=False)
         case data_types.PairsType(left, right):
             parts = zip(("left", "right"), (left, right), strict=True)
             pair = types.StructType(
                 *(types.NestedField(number + n, name, _ICEBERG_TYPES[part]) for n, (name, part) in enumerate(parts, 1))
             )
             return types.ListType(number, pair, element_required=False)
-        case data_types.StructType() | data_types.MapType():
+        case data_types.ListType() | data_types.StructType() | data_types.MapType():
             return _nested_type(kind, count(number))
     return _ICEBERG_TYPES[kind]
 
@@ -87,7 +85,7 @@ def _nested_type(kind: data_types.ColumnType, numbers: Iterator[int]) -> types.I
     """The type of a column, or of a part of it, whose own parts have the next ``numbers``."""
     match kind:
         case data_types.ListType(item):
-            return types.ListType(next(numbers), _ICEBERG_TYPES[item], element_required=False)
+            return types.ListType(next(numbers), _nested_type(item, numbers), element_required=False)
         case data_types.StructType(fields):
             named = [(next(numbers), name, own) for name, own in fields]
             return types.StructType(
@@ -115,6 +113,8 @@ def _count_parts(kind: data_types.ValueType) -> int:
             return sum(1 + _count_parts(own) for _, own in fields)
         case data_types.MapType(value):
             return 2 + _count_parts(value)
+        case data_types.ListType(item) if not data_types.is_list_of_values(kind):
+            return 1 + _count_parts(item)
     return _NUMBERS_OF_A_COLUMN - 1 if isinstance(kind, data_types.PairsType) else 1
 
 

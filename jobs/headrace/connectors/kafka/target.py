@@ -130,7 +130,7 @@ def _in_object(name: str, kind: ValueType) -> str:
     """SQL: what an object has under a name: text, or a list of texts."""
     pointer = sql_literal("/" + name.replace("~", "~0").replace("/", "~1"))
     match kind:
-        case PairsType() | StructType() | MapType():
+        case PairsType() | StructType() | MapType() | ListType(ListType() | StructType() | MapType()):
             raise ComparedColumnsError(f"column {name!r} is a {in_words(kind)}, which is not read from a topic")
         case ListType():
             return f"try(cast(json_extract(object, {pointer}) as varchar[]))"

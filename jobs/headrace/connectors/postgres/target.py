@@ -25,7 +25,7 @@ from psycopg.errors import CharacterNotInRepertoire, UndefinedTable, Untranslata
 
 from headrace.connections import Connection
 from headrace.ext.sinks import Intervention, OpenTarget, SinkMovedError, SinkRefusedError, SinkState, UndeliverableError
-from headrace.model.expressions.data_types import DataType, ListType, ValueType
+from headrace.model.expressions.data_types import DataType, ListType, ValueType, is_list_of_values
 from headrace.read.views.database import sql_identifier, without_rows
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _distinct_texts(batch: "pa.RecordBatch", name: str, kind: ValueType) -> list
     import pyarrow.compute as pc
 
     column = batch.column(name)
-    flat = pc.list_flatten(column) if isinstance(kind, ListType) else column
+    flat = pc.list_flatten(column) if is_list_of_values(kind) else column
     return [text for text in flat.unique().to_pylist() if text is not None]
 
 
@@ -170,9 +170,9 @@ INDEX_BYTES: Final = 2704
 
 
 def column_type(kind: ValueType) -> str:
-    """The type of a column in PostgreSQL, which has no lists of pairs, structs and maps: these are JSON there."""
+    """The type of a column in PostgreSQL: structs, maps, and lists of other than values are JSON there."""
     match kind:
-        case ListType(item):
+        case ListType(DataType() as item):
             return f"{TYPES[item]}[]"
         case DataType():
             return TYPES[kind]
@@ -248,11 +248,13 @@ def csv_of(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]
 
 
 def _without_objects(batch: "pa.RecordBatch", columns: Mapping[str, ValueType]) -> "dict[str, pa.Array]":
-    """The columns of ``batch``, lists of pairs, structs and maps as JSON."""
+    """The columns of ``batch``; structs, maps, and lists of other than values as JSON."""
     from headrace.formats.fields import json_texts
 
     return {
-        name: batch.column(name) if isinstance(kind, DataType | ListType) else json_texts(batch.column(name))
+        name: batch.column(name)
+        if isinstance(kind, DataType) or is_list_of_values(kind)
+        else json_texts(batch.column(name))
         for name, kind in columns.items()
     }
 
@@ -260,7 +262,7 @@ def _without_objects(batch: "pa.RecordBatch", columns: Mapping[str, ValueType]) 
 def _text_expression(column: str, kind: ValueType) -> str:
     """SQL of DuckDB: a column as PostgreSQL writes it."""
     match kind:
-        case ListType(item):
+        case ListType(DataType() as item):
             value = f"replace(replace({_text_expression('item', item)}, '\\', '\\\\'), '\"', '\\\"')"
             items = f"list_transform({column}, lambda item: coalesce('\"' || {value} || '\"', 'NULL'))"
             return f"'{{' || array_to_string({items}, ',') || '}}'"

@@ -73,7 +73,7 @@ def spark_type(kind: ColumnType) -> t.DataType:
     """The type of a column of a source."""
     match kind:
         case ListType(item):
-            return t.ArrayType(SPARK_TYPES[item])
+            return t.ArrayType(spark_type(item))
         case StructType(fields):
             return t.StructType([t.StructField(name, spark_type(own)) for name, own in fields])
         case MapType(value):

@@ -366,7 +366,7 @@ def may_hold_map(kind: pa.DataType) -> bool:
     """Whether values of ``kind`` have maps where ``with_entries`` looks for them."""
     if pa.types.is_struct(kind):
         return any(may_hold_map(field.type) for field in kind)
-    return bool(pa.types.is_map(kind))
+    return bool(pa.types.is_map(kind) or (pa.types.is_list(kind) and may_hold_map(kind.value_type)))
 
 
 def entries_type(kind: pa.DataType) -> pa.DataType:
@@ -375,7 +375,7 @@ def entries_type(kind: pa.DataType) -> pa.DataType:
         return pa.list_(pa.struct([("k", kind.key_type), ("v", entries_type(kind.item_type))]))
     if pa.types.is_struct(kind):
         return pa.struct([(field.name, entries_type(field.type)) for field in kind])
-    return kind
+    return pa.list_(entries_type(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def with_entries(text: pa.Array, schema: pa.Schema, most_bytes: int) -> tuple[pa.Array, NDArray[np.bool_]]:
@@ -410,6 +410,15 @@ class _Marks(msgspec.Struct, frozen=True):
         begins = np.flatnonzero(_is_open(self.octet[level]))
         members: Ints = level[np.repeat(is_wanted[level[begins]], np.diff(np.append(begins, len(level))))]
         return members
+
+    def opens_within(self, opens: Ints) -> Ints:
+        """The brackets that open directly in brackets; ``opens`` are of one depth."""
+        level = np.flatnonzero(self.depth == self.depth[opens[0]])
+        inner = np.flatnonzero((self.depth == self.depth[opens[0]] + 1) & _is_open(self.octet))
+        begins = level[_is_open(self.octet[level])]
+        outer = begins[np.searchsorted(begins, inner) - 1]
+        within: Ints = inner[np.isin(outer, opens)]
+        return within
 
     def keys(self, members: Ints) -> Ints:
         """The ``members`` that are strings with a colon behind them."""
@@ -469,12 +478,19 @@ class _Rewriting:
                 self._rewrite_values(self._having_name(keys, field.name) + 2, field.type)
 
     def _rewrite_values(self, values: Ints, kind: pa.DataType) -> None:
-        """Rewrite values of ``kind``; ``values`` are the marks behind colons, which are no part of a number or null."""
-        is_map, octet = pa.types.is_map(kind), self.marks.octet[values]
-        if is_map:
+        """Rewrite values of ``kind``; ``values`` are the marks behind colons, which are no part of a number or null, or
+        brackets in a list.
+        """
+        octet = self.marks.octet[values]
+        if pa.types.is_list(kind):
+            lists = values[octet == _BEGIN_LIST]
+            if len(lists):
+                self._rewrite_values(self.marks.opens_within(lists), kind.value_type)
+        elif pa.types.is_map(kind):
             self._doubt(values[octet == _BEGIN_LIST])  # it would be one of entries
-        opens = values[octet == _OPEN]
-        (self._rewrite_map if is_map else self.rewrite_struct)(opens, kind)
+            self._rewrite_map(values[octet == _OPEN], kind)
+        else:
+            self.rewrite_struct(values[octet == _OPEN], kind)
 
     def _rewrite_map(self, opens: Ints, kind: pa.DataType) -> None:
         if not len(opens):

@@ -17,6 +17,7 @@ from enum import StrEnum
 from types import GenericAlias
 from typing import Any, Final, Union
 
+from headrace.errors import FixConfigError
 from headrace.model.arguments import REQUIRED, Arguments, check_keywords, register_word
 
 
@@ -161,16 +162,18 @@ def data_type(arguments: Arguments, name: str, kind: object) -> DataType:
 @check_keywords
 @dataclass(frozen=True)
 class ListType:
-    """The type of a list of values. Few expressions read it, and it is no key.
+    """The type of a list of values, or of structs, maps or lists. Few expressions read it, and it is no key.
 
     >>> hr.ListType(hr.DataType.INT).item.value
     'int'
     """
 
-    item: DataType
+    item: "ColumnType"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "item", data_type(Arguments("ListType"), "item", self.item))
+        arguments = Arguments("ListType")
+        object.__setattr__(self, "item", column_type(arguments, "item", self.item))
+        check_depth(arguments, "item", self)
 
 
 @register_word("struct", fields=REQUIRED)
@@ -219,7 +222,7 @@ def in_words(kind: ValueType) -> str:
         case MapType(value):
             return f"{_MAP}{in_words(value)}"
         case ListType(item):
-            return f"{_LIST}{item.value}"
+            return f"{_LIST}{in_words(item)}"
         case PairsType(left, right):
             return f"{_LIST}{_PAIRS}{left.value}{_AND}{right.value}"
     return kind.value
@@ -230,16 +233,20 @@ def from_words(text: str) -> ValueType:
     if text.startswith(_STRUCT):
         return _struct_from_words(json.loads(text.removeprefix(_STRUCT)))
     if text.startswith(_MAP):
-        value = from_words(text.removeprefix(_MAP))
-        assert not isinstance(value, PairsType)
-        return MapType(value)
+        return MapType(_column_from_words(text.removeprefix(_MAP)))
     item, is_list = text.removeprefix(_LIST), text.startswith(_LIST)
     if not is_list:
         return DataType(text)
     if not item.startswith(_PAIRS):
-        return ListType(DataType(item))
+        return ListType(_column_from_words(item))
     left, _, right = item.removeprefix(_PAIRS).partition(_AND)
     return PairsType(DataType(left), DataType(right))
+
+
+def _column_from_words(text: str) -> "ColumnType":
+    kind = from_words(text)
+    assert not isinstance(kind, PairsType)
+    return kind
 
 
 def _field_words(kind: StructType) -> dict[str, Any]:
@@ -256,7 +263,7 @@ def parts_of(kind: ColumnType) -> Iterator[DataType]:
     """The types of the values that a column of ``kind`` holds, however deep."""
     match kind:
         case ListType(item):
-            yield item
+            yield from parts_of(item)
         case StructType(fields):
             for _, own in fields:
                 yield from parts_of(own)
@@ -267,41 +274,80 @@ def parts_of(kind: ColumnType) -> Iterator[DataType]:
             yield kind
 
 
+def is_list_of_values(kind: ValueType) -> bool:
+    """Whether a column of ``kind`` holds lists of values, none of which is nested or a pair."""
+    return isinstance(kind, ListType) and isinstance(kind.item, DataType)
+
+
+def levels_of(kind: ColumnType) -> int:
+    """How many levels deep a column of ``kind`` is nested; a list of values is one, as a value is."""
+    match kind:
+        case ListType(item):
+            return 1 if isinstance(item, DataType) else 1 + levels_of(item)
+        case StructType(fields):
+            return 1 + max(levels_of(own) for _, own in fields)
+        case MapType(value):
+            return 1 + levels_of(value)
+    return 1
+
+
+def check_depth(arguments: Arguments, name: str, kind: ColumnType) -> None:
+    """Raise the error of ``arguments`` if a column of ``kind`` is nested too deep."""
+    if levels_of(kind) > _DEEPEST_TYPE:
+        raise _too_deep(arguments, name, kind)
+
+
+def _too_deep(arguments: Arguments, name: str, kind: object) -> FixConfigError:
+    return arguments.refusal(
+        name, kind, f"it is nested deeper than {_DEEPEST_TYPE} levels; read the rest of it as text"
+    )
+
+
 StoredType = type | DataType | ListType | GenericAlias
 """The type of what an object of the user's keeps: one of a column, or a list of these (``list[int]``)."""
 
 
 def stored_type(arguments: Arguments, name: str, kind: object) -> DataType | ListType:
-    """The type ``kind`` of a value or a list. Raises PipelineError."""
+    """The type ``kind`` of a value, or a list of values. Raises PipelineError."""
     if isinstance(kind, ListType):
-        return kind
+        return ListType(data_type(arguments, name, kind.item))
     if isinstance(kind, GenericAlias) and kind.__origin__ is list:
         return ListType(data_type(arguments, name, kind.__args__[0]))
     return data_type(arguments, name, kind)
 
 
 WrittenType = StoredType | StructType | MapType | Mapping[str, Any]
-"""The type of a column of records as users write it: a struct is a dict of its fields, a map ``dict[str, int]``."""
+"""The type of a column of records as users write it: a struct is a dict of its fields, a map ``dict[str, int]``, a list
+``list[str]`` or ``list[{"sku": str}]``.
+"""
 
 _DEEPEST_TYPE: Final = 20
 _OTHER_KEYS: Final = "the keys of a map are text, as in JSON: write dict[str, ...]"
 
 
-def column_type(arguments: Arguments, name: str, kind: object, depth: int = 1) -> ColumnType:
+def column_type(arguments: Arguments, name: str, kind: object) -> ColumnType:
     """The type ``kind`` of a column of records. Raises PipelineError."""
+    made = _column_type(arguments, name, kind, 1)
+    check_depth(arguments, name, made)
+    return made
+
+
+def _column_type(arguments: Arguments, name: str, kind: object, depth: int) -> ColumnType:
     if depth > _DEEPEST_TYPE:
-        raise arguments.refusal(
-            name, kind, f"it is nested deeper than {_DEEPEST_TYPE} levels; read the rest of it as text"
-        )
-    if isinstance(kind, StructType | MapType):
+        raise _too_deep(arguments, name, kind)
+    if isinstance(kind, NestedType):
         return kind
     if isinstance(kind, GenericAlias) and kind.__origin__ is dict:
         key, value = kind.__args__
         if key not in (str, DataType.STRING):
             raise arguments.refusal(name, kind, _OTHER_KEYS)
-        return MapType(column_type(arguments, name, value, depth + 1))
+        return MapType(_column_type(arguments, name, value, depth + 1))
     if isinstance(kind, Mapping):
         return StructType(tuple(_struct_fields(arguments, name, kind, depth)))
+    if isinstance(kind, GenericAlias) and kind.__origin__ is list:
+        (item,) = kind.__args__
+        if isinstance(item, GenericAlias | Mapping | NestedType):
+            return ListType(_column_type(arguments, name, item, depth + 1))
     return stored_type(arguments, name, kind)
 
 
@@ -318,4 +364,4 @@ def _struct_fields(
             raise arguments.refusal(
                 name, fields, f"{other!r} and {field!r} differ in case alone, which tables do not see"
             )
-        yield field, column_type(arguments, f"{name}[{field!r}]", kind, depth + 1)
+        yield field, _column_type(arguments, f"{name}[{field!r}]", kind, depth + 1)

@@ -214,11 +214,14 @@ def _what_reads(kind: data_types.NestedType) -> str:
             return _READS_STRUCTS
         case data_types.MapType():
             return _READS_MAPS
+        case data_types.ListType(item) if isinstance(item, data_types.NestedType):
+            return _READS_LISTS_OF_NESTED
     return _READS_LISTS
 
 
 _READS_STRUCTS = "field and is_null read a struct, and rows take it along"
 _READS_MAPS = "item, contains, length and is_null read a map, and rows take it along"
+_READS_LISTS_OF_NESTED = "length, item, slice and is_null read it, rows take it along, and explode makes records of it"
 _READS_LISTS = "length, contains, item, slice and is_null read a list, and so does a transform, which may explode it"
 
 
@@ -229,6 +232,8 @@ def _type_over_list(expr: Expr, name: str, kind: data_types.ListType, others: li
         case "is_null":
             return _B
         case "contains":
+            if not isinstance(kind.item, data_types.DataType):
+                raise _does_not_take(expr, name, kind)
             _unify_types(expr, [kind.item, *others])
             return _B
         case "item":

@@ -70,7 +70,7 @@ def _python_values(values: pa.Array) -> list[Any]:
         return [None if one is None else {entry["key"]: entry["value"] for entry in one} for one in lists]
     if pa.types.is_struct(kind) and _has_maps(kind):
         return _python_structs(values)
-    if pa.types.is_list(kind) and _has_times(kind):
+    if pa.types.is_list(kind) and (_has_times(kind) or _has_maps(kind)):
         items, is_valid = _python_values(values.flatten()), values.is_valid().to_pylist()
         ends = np.cumsum([size or 0 for size in pc.list_value_length(values).to_pylist()]).tolist()
         spans = zip([0, *ends], ends, is_valid, strict=False)
@@ -90,6 +90,8 @@ def _python_structs(values: pa.Array) -> list[Any]:
 
 
 def _has_maps(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return _has_maps(kind.value_type)
     if pa.types.is_struct(kind):
         return any(_has_maps(field.type) for field in kind)
     return bool(pa.types.is_map(kind))

@@ -298,7 +298,7 @@ def _to_json(columns: Mapping[str, ValueType]) -> list[list[Any]]:
 def _type_to_json(kind: ValueType) -> Any:
     match kind:
         case ListType(item):
-            return {"list": item.value}
+            return {"list": _type_to_json(item)}
         case PairsType(left, right):
             return {"pairs": [left.value, right.value]}
         case StructType(fields):
@@ -315,7 +315,7 @@ def _type_from_json(value: Any) -> ValueType:
         case {"map": own}:
             return MapType(_column_type_from_json(own))
         case {"list": item}:
-            return ListType(DataType(item))
+            return ListType(_column_type_from_json(item))
         case {"pairs": [left, right]}:
             return PairsType(DataType(left), DataType(right))
     return DataType(value)
