@@ -23,6 +23,7 @@ from headrace.formats.avro_datums import Data
 from headrace.formats.avro_messages import NO_SCHEMA, AvroSchemaError, read_avro, record_of, schema_ids
 from headrace.formats.file_format import RequiredColumns, ScannedRecords
 from headrace.model.expressions.columns import fields_of
+from headrace.model.expressions.data_types import in_words
 
 
 def record(**fields: Any) -> dict[str, Any]:
@@ -401,10 +402,82 @@ def test_records_are_structs_and_maps_are_maps() -> None:
     assert found.unparsed.to_pylist() == [None] * 3 + ["column m: not a map of string to int that has each key once"]
 
 
-def test_a_map_of_records_is_no_column() -> None:
-    inner = {"type": "record", "name": "s", "fields": [*record(n="long")["fields"]]}
-    schema = record(m={"type": "map", "values": inner})
-    found = scanned([written(schema, {"m": {"a": {"n": 1}}})], schema, columns(m=GenericAlias(dict, (str, {"n": int}))))
-    assert found.unparsed.to_pylist() == [
-        'column m: not a map of string to struct of {"n": "int"} that has each key once'
+ITEM = {
+    "type": "record",
+    "name": "item",
+    "fields": [
+        *record(
+            sku=["null", "string"],
+            marks=["null", {"type": "map", "values": ["null", "double"]}],
+            either=["null", "string", "long"],
+            inner=["null", {"type": "record", "name": "inner", "fields": record(n=["null", "long"])["fields"]}],
+            grid=["null", {"type": "array", "items": ["null", {"type": "array", "items": "int"}]}],
+        )["fields"]
+    ],
+}
+NESTED = record(
+    items=["null", {"type": "array", "items": ["null", ITEM]}],
+    by_name={"type": "map", "values": ["null", "item"]},
+)
+ITEM_TYPE: Any = {
+    "sku": str,
+    "inner": {"n": int, "other": str},
+    "marks": dict[str, float],
+    "grid": list[list[int]],
+    "absent": bool,
+}
+NESTED_COLUMNS = columns(items=GenericAlias(list, (ITEM_TYPE,)), by_name=GenericAlias(dict, (str, ITEM_TYPE)))
+ITEMS = st.none() | st.fixed_dictionaries(
+    {
+        "sku": st.none() | st.text(max_size=3),
+        "marks": st.none() | st.dictionaries(st.text(max_size=2), st.none() | st.sampled_from([0.0, 1.5]), max_size=3),
+        "either": st.none() | st.text(max_size=2) | st.integers(0, 5),
+        "inner": st.none() | st.fixed_dictionaries({"n": st.none() | st.integers(-5, 300)}),
+        "grid": st.none() | st.lists(st.none() | st.lists(st.integers(-9, 9), max_size=2), max_size=2),
+    }
+)
+
+
+def expected_item(value: dict[str, Any] | None) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    inner, marks = value["inner"], value["marks"]
+    return {
+        "sku": value["sku"],
+        "inner": inner and {**inner, "other": None},
+        "marks": None if marks is None else sorted(marks.items()),
+        "grid": value["grid"],
+        "absent": None,
+    }
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "items": st.none() | st.lists(ITEMS, max_size=3),
+                "by_name": st.dictionaries(st.text(max_size=2), ITEMS, max_size=3),
+            }
+        ),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_lists_and_maps_of_records_are_columns(values: list[dict[str, Any]]) -> None:
+    found = scanned([written(NESTED, value) for value in values], NESTED, NESTED_COLUMNS)
+    assert found.unparsed.null_count == len(values), found.unparsed
+    assert found.columns["items"].to_pylist() == [
+        None if value["items"] is None else [*map(expected_item, value["items"])] for value in values
     ]
+    assert found.columns["by_name"].to_pylist() == [
+        [(name, expected_item(value["by_name"][name])) for name in sorted(value["by_name"])] for value in values
+    ]
+
+
+def test_a_list_of_records_of_another_type_is_no_column() -> None:
+    message = written(NESTED, {"items": [], "by_name": {}})
+    for kind in ({"either": str}, {"sku": int}, {"absent": int}, {"grid": list[str]}):
+        fields = columns(items=GenericAlias(list, (kind,)))
+        found = scanned([message], NESTED, fields)
+        assert found.unparsed.to_pylist() == [f"column items: not a {in_words(fields['items'].type)}"]

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import Ints
+from headrace.kernel.columns import Ints, entries_of, having_items, to_maps
 
 UInt8s = NDArray[np.uint8]
 
@@ -347,7 +348,7 @@ class UnionType(AvroType):
 @dataclass(frozen=True)
 class ItemsType(AvroType):
     """``array``: items in blocks, each behind its number; the last block has none. ``map``: each item has a name before
-    it (``is_map``). One whose items are nested is no column.
+    it (``is_map``).
     """
 
     item: AvroType
@@ -360,12 +361,10 @@ class ItemsType(AvroType):
     @property
     def arrow(self) -> pa.DataType:
         if self.is_map:
-            return pa.map_(pa.string(), _NO_COLUMN if pa.types.is_nested(self.item.arrow) else self.item.arrow)
+            return pa.map_(pa.string(), self.item.arrow)
         return pa.list_(self.item.arrow)
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        if pa.types.is_nested(self.item.arrow):  # of these nothing is a column
-            wanted = None
         left, at = self._read_block_count(data, rows, at)
         at, sizes = at.copy(), np.zeros(len(rows), np.int64)
         of_row: list[Ints] = []
@@ -394,9 +393,8 @@ class ItemsType(AvroType):
             of_row, items, keys = [np.zeros(0, np.int64)], [pa.nulls(0)], [pa.nulls(0, pa.string())]
         # items came in turns, one of each row at a time
         order = np.argsort(np.concatenate(of_row), kind="stable")
-        kinds = [one for one in items if not pa.types.is_null(one.type)]
-        typed_items = [one.cast(kinds[0].type) if kinds else one for one in items]
-        made = pa.concat_arrays(typed_items).take(pa.array(order))
+        kind = _wanted_type(self.item.arrow, wanted)
+        made = pa.concat_arrays([_with_type(one, kind) for one in items]).take(pa.array(order))
         if self.is_map:
             return pa.MapArray.from_arrays(offsets, pa.concat_arrays(keys).take(pa.array(order)), made), at
         return pa.ListArray.from_arrays(offsets, made), at
@@ -414,6 +412,36 @@ class ItemsType(AvroType):
         is_wrong = (number < 0) | (number > room)
         data.mark_bad(rows, is_wrong)
         return np.where(is_wrong | data.is_bad[rows], 0, number), at
+
+
+def _wanted_type(kind: pa.DataType, wanted: Wanted) -> pa.DataType:
+    """The type of what is read of a type ``kind`` of which that is ``wanted``."""
+    if pa.types.is_struct(kind):
+        fields = [field for field in kind if not wanted or field.name in wanted]
+        if not fields:
+            return pa.null()
+        return pa.struct([(field.name, _wanted_type(field.type, wanted.get(field.name, {}))) for field in fields])
+    if pa.types.is_list(kind):
+        return pa.list_(_wanted_type(kind.value_type, wanted))
+    if pa.types.is_map(kind):
+        return pa.map_(pa.string(), _wanted_type(kind.item_type, wanted))
+    return pa.null() if kind == _NO_COLUMN else kind
+
+
+def _with_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """``values`` as ``kind``: where none of them is there, they have another type in it, that of NULL."""
+    if values.type == kind:
+        return values
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), kind)
+    if pa.types.is_struct(kind):
+        parts = [_with_type(part, field.type) for part, field in zip(values.flatten(), kind, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=[*kind], mask=values.is_null())
+    if pa.types.is_map(kind):
+        lists = entries_of(values)
+        keys, items = pc.list_flatten(lists).flatten()
+        return to_maps(lists, keys, _with_type(items, kind.item_type), np.zeros(len(keys), np.bool_))
+    return having_items(values, _with_type(pc.list_flatten(values), kind.value_type), values.is_null())
 
 
 _EMPTY_ITEMS = 1_000
