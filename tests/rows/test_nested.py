@@ -42,7 +42,7 @@ SCHEMA: dict[str, Any] = {
 NESTED = ["address", "tags", "prices", "items"]
 
 
-def deep(levels: int) -> Any:
+def nested_type(levels: int) -> Any:
     """A type so many levels deep."""
     kind: Any = int
     for level in range(levels - 1):
@@ -344,8 +344,8 @@ def test_what_is_none_is_a_dead_letter(record: str, reason: str) -> None:
         (lambda: nested(filter=col("items") == "s"), "is no value; length, item, slice and is_null read it"),
         (lambda: nested(key="items", take=hr.newest()), "is no value; length, item, slice and is_null read it"),
         (lambda: nested(id="items"), "id: 'items' is a list of struct of"),
-        (lambda: hr.json("l", {"a": deep(21)}), "it is nested deeper than 20 levels"),
-        (lambda: hr.json("l", {"a": {"b": hr.ListType(deep(19))}}), "it is nested deeper than 20 levels"),
+        (lambda: hr.json("l", {"a": nested_type(21)}), "it is nested deeper than 20 levels"),
+        (lambda: hr.json("l", {"a": {"b": hr.ListType(nested_type(19))}}), "it is nested deeper than 20 levels"),
         (lambda: col("address").field(""), "write text such as 'city'"),
         (lambda: col("tags").item(True), "write a whole number"),
         (lambda: col("address")["city"], r"write .field.name. of a struct, .item.key. of a map"),

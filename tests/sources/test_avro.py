@@ -465,12 +465,12 @@ def expected_item(value: dict[str, Any] | None) -> dict[str, Any] | None:
     )
 )
 def test_lists_and_maps_of_records_are_columns(values: list[dict[str, Any]]) -> None:
-    found = scanned([written(NESTED, value) for value in values], NESTED, NESTED_COLUMNS)
-    assert found.unparsed.null_count == len(values), found.unparsed
-    assert found.columns["items"].to_pylist() == [
+    scan = scanned([written(NESTED, value) for value in values], NESTED, NESTED_COLUMNS)
+    assert scan.unparsed.null_count == len(values), scan.unparsed
+    assert scan.columns["items"].to_pylist() == [
         None if value["items"] is None else [*map(expected_item, value["items"])] for value in values
     ]
-    assert found.columns["by_name"].to_pylist() == [
+    assert scan.columns["by_name"].to_pylist() == [
         [(name, expected_item(value["by_name"][name])) for name in sorted(value["by_name"])] for value in values
     ]
 
@@ -479,5 +479,5 @@ def test_a_list_of_records_of_another_type_is_no_column() -> None:
     message = written(NESTED, {"items": [], "by_name": {}})
     for kind in ({"either": str}, {"sku": int}, {"absent": int}, {"grid": list[str]}):
         fields = columns(items=GenericAlias(list, (kind,)))
-        found = scanned([message], NESTED, fields)
-        assert found.unparsed.to_pylist() == [f"column items: not a {in_words(fields['items'].type)}"]
+        scan = scanned([message], NESTED, fields)
+        assert scan.unparsed.to_pylist() == [f"column items: not a {in_words(fields['items'].type)}"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headrace.distribute.records import Records
 from headrace.formats.fields import as_json
-from headrace.kernel.aggregates.group_rows import to_comparable
+from headrace.kernel.aggregates.ordering import to_comparable
 from headrace.kernel.columns import (
     ARROW_TYPES,
     TIMESTAMP,

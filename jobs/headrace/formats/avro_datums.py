@@ -414,17 +414,19 @@ class ItemsType(AvroType):
         return np.where(is_wrong | data.is_bad[rows], 0, number), at
 
 
-def _wanted_type(kind: pa.DataType, wanted: Wanted) -> pa.DataType:
-    """The type of what is read of a type ``kind`` of which that is ``wanted``."""
+def _wanted_type(kind: pa.DataType, wanted_fields: Wanted) -> pa.DataType:
+    """The type of what is read of a type ``kind`` of which these are the ``wanted_fields``."""
     if pa.types.is_struct(kind):
-        fields = [field for field in kind if not wanted or field.name in wanted]
+        fields = [field for field in kind if not wanted_fields or field.name in wanted_fields]
         if not fields:
             return pa.null()
-        return pa.struct([(field.name, _wanted_type(field.type, wanted.get(field.name, {}))) for field in fields])
+        return pa.struct(
+            [(field.name, _wanted_type(field.type, wanted_fields.get(field.name, {}))) for field in fields]
+        )
     if pa.types.is_list(kind):
-        return pa.list_(_wanted_type(kind.value_type, wanted))
+        return pa.list_(_wanted_type(kind.value_type, wanted_fields))
     if pa.types.is_map(kind):
-        return pa.map_(pa.string(), _wanted_type(kind.item_type, wanted))
+        return pa.map_(pa.string(), _wanted_type(kind.item_type, wanted_fields))
     return pa.null() if kind == _NO_COLUMN else kind
 
 

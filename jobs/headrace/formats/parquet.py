@@ -24,15 +24,7 @@ from headrace.kernel.expressions.casts import in_calendar
 from headrace.kernel.expressions.decimals import stored_decimals
 from headrace.kernel.expressions.string_bytes import are_text
 from headrace.model.expressions.columns import ColumnType, SourceField, SourceFields, in_objects
-from headrace.model.expressions.data_types import (
-    DataType,
-    ListType,
-    MapType,
-    StructType,
-    in_words,
-    is_list_of_values,
-    parts_of,
-)
+from headrace.model.expressions.data_types import DataType, ListType, MapType, StructType, in_words, parts_of
 from headrace.model.time import parse_instant
 
 _PARQUET_MARK = b"PAR1"
@@ -552,8 +544,7 @@ def _as_object(values: Any) -> pa.Array:
 def _make_column(name: str, kind: ColumnType, values: Sequence[Any]) -> pa.Array:
     stored_type = kernel_columns.arrow_type(kind)
     try:
-        is_plain = isinstance(kind, DataType) or is_list_of_values(kind)
-        is_plain = is_plain and DataType.TIMESTAMP not in parts_of(kind)
+        is_plain = isinstance(getattr(kind, "item", kind), DataType) and DataType.TIMESTAMP not in parts_of(kind)
         return pa.array(
             values if is_plain else [map_parsed(value, kind, _written_value) for value in values], stored_type
         )

@@ -23,6 +23,7 @@ from headrace.kernel.columns import (
     Ints,
     arrow_scalar,
     as_numpy,
+    entries_of,
     of_lists,
     to_lists,
     to_timestamps,
@@ -203,7 +204,9 @@ def beside_live(stage: CompiledStage, rows: Mapping[str, pa.Array]) -> dict[str,
 def equal_mask(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
     """Where two columns of one type are equal: NULL equals NULL, and NaN NaN."""
     left_valid, kind = valid_mask(left), left.type
-    if pa.types.is_list(kind):
+    if pa.types.is_map(kind):
+        equal = _same_lists(entries_of(left), entries_of(right))
+    elif pa.types.is_list(kind):
         equal = _same_lists(left, right)
     elif pa.types.is_struct(kind):
         equal = np.ones(len(left), np.bool_)

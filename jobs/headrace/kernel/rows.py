@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.aggregates.group_rows import rank_rows
-from headrace.kernel.aggregates.ordering import changed_rows, in_order
+from headrace.kernel.aggregates.ordering import changed_rows, in_order, rank_rows
 from headrace.kernel.columns import Ints, arrow_scalar, as_numpy, of_ids, of_lists, to_timestamps
 from headrace.kernel.delta import Accounting, Columns, Disposition, account_of_rows, fates_of
 from headrace.kernel.stage import CompiledStage

@@ -182,9 +182,9 @@ class ResultType(StrEnum):
 
 class CombinerTraits(NamedTuple):
     """What is so of a combiner on every executor. ``gives``: the type of its result; ``numeric``: it takes numbers
-    alone; ``boolean``: booleans alone; ``invertible``: a value can be taken out of its accumulator again (semantics
-    9.7); ``timed``: it looks at the event times of values; ``options``: fields of ``Aggregate`` that it needs besides
-    its input.
+    alone; ``boolean``: booleans alone; ``takes_nested``: structs, maps and lists, too; ``invertible``: a value can be
+    taken out of its accumulator again (semantics 9.7); ``timed``: it looks at the event times of values; ``options``:
+    fields of ``Aggregate`` that it needs besides its input.
     """
 
     gives: ResultType
@@ -193,30 +193,31 @@ class CombinerTraits(NamedTuple):
     timed: bool = False
     options: tuple[str, ...] = ()
     boolean: bool = False
+    takes_nested: bool = False
 
 
 TRAITS: Mapping[Combiner, CombinerTraits] = {
-    Combiner.COUNT: CombinerTraits(ResultType.INT, invertible=True),
+    Combiner.COUNT: CombinerTraits(ResultType.INT, invertible=True, takes_nested=True),
     Combiner.SUM: CombinerTraits(ResultType.INPUT, numeric=True, invertible=True),
     Combiner.MIN: CombinerTraits(ResultType.INPUT),
     Combiner.MAX: CombinerTraits(ResultType.INPUT),
     Combiner.MEAN: CombinerTraits(ResultType.FRACTION, numeric=True, invertible=True),
     Combiner.VARIANCE: CombinerTraits(ResultType.FLOAT, numeric=True, invertible=True),
-    Combiner.FIRST: CombinerTraits(ResultType.INPUT, timed=True),
-    Combiner.LAST: CombinerTraits(ResultType.INPUT, timed=True),
-    Combiner.MAX_BY: CombinerTraits(ResultType.INPUT, options=("other",)),
-    Combiner.MIN_BY: CombinerTraits(ResultType.INPUT, options=("other",)),
+    Combiner.FIRST: CombinerTraits(ResultType.INPUT, timed=True, takes_nested=True),
+    Combiner.LAST: CombinerTraits(ResultType.INPUT, timed=True, takes_nested=True),
+    Combiner.MAX_BY: CombinerTraits(ResultType.INPUT, options=("other",), takes_nested=True),
+    Combiner.MIN_BY: CombinerTraits(ResultType.INPUT, options=("other",), takes_nested=True),
     Combiner.BOOL_AND: CombinerTraits(ResultType.INPUT, boolean=True),
     Combiner.BOOL_OR: CombinerTraits(ResultType.INPUT, boolean=True),
-    Combiner.MODE: CombinerTraits(ResultType.INPUT),
+    Combiner.MODE: CombinerTraits(ResultType.INPUT, takes_nested=True),
     Combiner.QUANTILES: CombinerTraits(ResultType.LIST, numeric=True, options=("qs",)),
-    Combiner.LIST_AGG: CombinerTraits(ResultType.LIST, options=("other", "k")),
+    Combiner.LIST_AGG: CombinerTraits(ResultType.LIST, options=("other", "k"), takes_nested=True),
     Combiner.MAP_AGG: CombinerTraits(ResultType.PAIRS, options=("other",)),
-    Combiner.COLLECT: CombinerTraits(ResultType.LIST),
+    Combiner.COLLECT: CombinerTraits(ResultType.LIST, takes_nested=True),
     Combiner.TOP: CombinerTraits(ResultType.LIST, options=("k",)),
     Combiner.DISTINCT_SKETCH: CombinerTraits(ResultType.BYTES),
     Combiner.QUANTILE_SKETCH: CombinerTraits(ResultType.BYTES, numeric=True),
-    Combiner.DISTINCT: CombinerTraits(ResultType.INT),
+    Combiner.DISTINCT: CombinerTraits(ResultType.INT, takes_nested=True),
     Combiner.APPROX_DISTINCT: CombinerTraits(ResultType.INT),
     Combiner.QUANTILE: CombinerTraits(ResultType.INPUT, numeric=True, options=("q",)),
     Combiner.PAIRS: CombinerTraits(ResultType.PAIRS, options=("other", "outer")),

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.aggregates.group_rows import to_comparable
+from headrace.kernel.aggregates.ordering import to_comparable
 from headrace.kernel.columns import Ints, arrow_type, as_numpy
 from headrace.kernel.expressions.evaluation import column_apart
 from headrace.kernel.joins.sides import CompiledJoin, CompiledJoins, Words

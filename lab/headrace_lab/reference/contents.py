@@ -16,10 +16,10 @@ from headrace.model.arguments import user_code
 from headrace.model.combiners import BY_ANOTHER, Combiner, CustomCombiner, Outer
 from headrace.model.expressions.data_types import DataType, Schema, ValueType
 from headrace.model.expressions.expr import Aggregate
-from headrace.model.expressions.typing import input_type, output_type
+from headrace.model.expressions.typing import operand_type, output_type
 from headrace.model.time import Instant
 from headrace_lab.reference.billionths import rounded
-from headrace_lab.reference.evaluate import Record, billionths, evaluate, fitting, ordered, whole
+from headrace_lab.reference.evaluate import Record, billionths, evaluate, fitting, nulls_first, ordered, whole
 from headrace_lab.reference.sketch_bytes import distinct_sketch, quantile_sketch
 
 Weighted = tuple[Any, int]
@@ -143,7 +143,7 @@ def combine(  # noqa: PLR0911, PLR0912 (one line for each combiner)
         case Combiner.TOP:
             return tuple(ascending[::-1][: aggregate.k])
         case Combiner.DISTINCT | Combiner.APPROX_DISTINCT:
-            return len({ordered(value) for value in ascending})
+            return len({nulls_first(value) for value in ascending})
         case Combiner.DISTINCT_SKETCH:
             return distinct_sketch(ascending, kind) if ascending and kind else None
         case Combiner.QUANTILE_SKETCH:
@@ -193,8 +193,7 @@ def _custom(combiner: CustomCombiner | None, values: Sequence[Weighted]) -> Any:
 
 def _by_value(entry: Weighted) -> Any:
     """A sort key; what first and last keep is ordered by timestamp, then value."""
-    value, _ = entry
-    return tuple(map(ordered, value)) if isinstance(value, tuple) else ordered(value)
+    return nulls_first(entry[0])
 
 
 def _are_decimal(values: Sequence[Weighted]) -> bool:
@@ -235,7 +234,7 @@ def _nearest_rank(ascending: Sequence[Any], q: float) -> Any:
 
 def _most_frequent(ascending: Sequence[Any]) -> Any:
     """The value that stands most often; the smallest of several, which stands first."""
-    runs = [[*group] for _, group in groupby(ascending, ordered)]
+    runs = [[*group] for _, group in groupby(ascending, nulls_first)]
     return max(runs, key=len)[0] if runs else None
 
 
@@ -244,12 +243,18 @@ def collect(contents: Contents) -> tuple[Any, ...]:
     return (tuple(value for value, times in contents.net for _ in range(times)),)
 
 
+def _value_type(aggregate: Aggregate, schema: Schema) -> DataType | None:
+    """The type of the values that ``aggregate`` takes; None of one that takes none, or others."""
+    kind = None if aggregate.input is None else operand_type(aggregate, schema)
+    return kind if isinstance(kind, DataType) else None
+
+
 def extract_with(aggregates: Sequence[Aggregate], schema: Schema) -> Extract:
     """The pane values of ``aggregates`` over columns of ``schema``, in order; the values of the window are tuples of
     what each one ``read``.
     """
     kinds = [output_type(aggregate, schema) for aggregate in aggregates]
-    inputs = [None if aggregate.input is None else input_type(aggregate, schema) for aggregate in aggregates]
+    inputs = [_value_type(aggregate, schema) for aggregate in aggregates]
 
     def typed(value: Any, kind: ValueType) -> Any:
         # a sum of nothing is a zero of its type

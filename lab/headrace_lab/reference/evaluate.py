@@ -180,6 +180,13 @@ def ordered(value: Any) -> Any:
     return (math.isnan(value), 0.0 if math.isnan(value) else value)
 
 
+def nulls_first(value: Any) -> Any:
+    """A sort key for values of one type, also nested ones, as tuples: NULL is below every value (15.5)."""
+    if isinstance(value, tuple):
+        return 1, tuple(map(nulls_first, value))
+    return (0,) if value is None else (1, ordered(value))
+
+
 def same(left: Any, right: Any) -> bool:
     """Whether two values, or lists of them, are equal; NaN equals itself."""
     if isinstance(left, list | tuple):

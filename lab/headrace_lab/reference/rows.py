@@ -27,7 +27,7 @@ from headrace.pipeline.stages import Stage
 from headrace_lab.reference.chain import Chain
 from headrace_lab.reference.contents import Contents, known
 from headrace_lab.reference.elements import Element, Output
-from headrace_lab.reference.evaluate import Record, evaluate, ordered
+from headrace_lab.reference.evaluate import Record, evaluate, nulls_first
 from headrace_lab.reference.operator import Grouping
 
 
@@ -206,13 +206,7 @@ def _columns(row: Mapping[str, Any], stage: Stage) -> tuple[Any, ...]:
 
 def _order(row: tuple[Any, ...]) -> Any:
     by, at, is_deleted, columns = row
-    return tuple(map(_nulls_first, by)), at, _nulls_first(is_deleted), tuple(map(_nulls_first, columns))
-
-
-def _nulls_first(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return 1, tuple(map(_nulls_first, value))
-    return (0,) if value is None else (1, ordered(value))
+    return tuple(map(nulls_first, by)), at, nulls_first(is_deleted), tuple(map(nulls_first, columns))
 
 
 def window_record(window: Window) -> Record:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import HeadraceError, PipelineError
 from headrace.kernel import columns as kernel_columns
-from headrace.kernel.aggregates.ordering import changed_rows, code_values, distinct_pairs, in_order
+from headrace.kernel.aggregates.ordering import changed_rows, in_order, rank_rows
 from headrace.kernel.aggregates.sums import AccumulatorPart, Elements
 from headrace.model.accumulation import EVENT_TIME
 from headrace.model.expressions.data_types import ColumnType, DataType, NestedType, in_words
@@ -32,8 +32,6 @@ AT: Final = "at"
 ROW: Final = "row"
 TIMES: Final = "times"
 """Fields of an entry."""
-
-_SIGN: Final = np.uint64(1 << 63)
 
 
 @dataclass(frozen=True)
@@ -451,53 +449,9 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return array
 
 
-def rank_rows(columns: Sequence[pa.Array], length: int) -> kernel_columns.Ints:
-    """Integers that are in the order of rows of ``columns``, and equal where these are."""
-    codes = np.zeros(length, np.int64)
-    for number, column in enumerate(columns):
-        own = _rank_values(column)
-        codes = own if number == 0 else distinct_pairs(codes, own)[0]
-    return codes
-
-
 def _entries_type(kind: pa.DataType) -> pa.ListType:
     """Rows of the struct type ``kind``, as they are kept."""
     return pa.list_(pa.struct([(AT, pa.int64()), (ROW, kind), (TIMES, pa.int64())]))
-
-
-def to_comparable(column: pa.Array) -> pa.Array:
-    """``column``; nested values become integers that are equal where the values are."""
-    return pa.array(_rank_values(column)) if kernel_columns.is_nested(column.type) else column
-
-
-def _rank_values(column: pa.Array) -> kernel_columns.Ints:
-    """Integers in the order of values. Lists are ordered by their first items, structs by their first fields, maps as
-    lists of keys with their values; NULL is below all of them.
-    """
-    if pa.types.is_map(column.type):
-        column = kernel_columns.entries_of(column)
-    if pa.types.is_struct(column.type):
-        known = kernel_columns.valid_mask(column)
-        column = pa.array(rank_rows(column.flatten(), len(column)), mask=~known)
-    if pa.types.is_list(column.type):
-        column = _sortable_bytes(column)
-    if not column.null_count:
-        return code_values(column).codes
-    ranks = np.zeros(len(column), np.int64)
-    ranks[kernel_columns.valid_mask(column)] = (
-        np.unique(code_values(column.drop_null()).codes, return_inverse=True)[1] + 1
-    )
-    return ranks
-
-
-def _sortable_bytes(lists: pa.Array) -> pa.Array:
-    """Bytes in the order of ``lists``: the ranks of their items, eight bytes each, the highest first."""
-    items, groups = kernel_columns.of_lists(lists)
-    # with the sign bit flipped and the highest byte first, bytes are in the order of the numbers
-    digits = (_rank_values(items).view(np.uint64) ^ _SIGN).astype(">u8")
-    offsets = pa.py_buffer(groups.offsets * digits.itemsize)
-    sort_keys = pa.Array.from_buffers(pa.large_binary(), len(lists), [None, offsets, pa.py_buffer(digits)])
-    return pc.if_else(lists.is_valid(), sort_keys, pa.scalar(None, pa.large_binary()))
 
 
 def _make_struct(columns: Sequence[pa.Array]) -> pa.StructArray:

@@ -13,8 +13,10 @@ nothing; what is folded of no value is NULL.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -23,6 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS, IntegerOverflowError
+from headrace.kernel import columns as kernel_columns
 from headrace.kernel.aggregates import integers
 from headrace.kernel.aggregates.integers import to_small_integers
 from headrace.kernel.aggregates.sums import AccumulatorPart, Elements, null_if_empty
@@ -36,6 +39,8 @@ Bools = NDArray[np.bool_]
 
 LAST = np.iinfo(np.int64).max
 """No smaller than any code."""
+
+_SIGN: Final = np.uint64(1 << 63)
 
 
 class CodedValues(msgspec.Struct, frozen=True):
@@ -65,10 +70,12 @@ class CodedValues(msgspec.Struct, frozen=True):
 
 
 def code_values(values: pa.Array) -> CodedValues:  # noqa: PLR0911 (a line for each type)
-    """``values``, none of which is NULL, of any type of a column, or structs of them."""
+    """``values``, none of which is NULL, of any type of a column, or pairs of them in structs."""
     kind = values.type
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(kind) and kind.num_fields == 2 and not any(part.null_count for part in values.flatten()):
         return _code_pairs(values)
+    if kernel_columns.is_nested(kind):
+        return _code_nested(values)
     if kind == DECIMAL:
         return _code_decimals(values)
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
@@ -104,12 +111,63 @@ def _code_by_rank(values: pa.Array) -> CodedValues:
     return CodedValues(ranks[as_numpy(dictionary.indices)], values.type, dictionary.dictionary.take(order))
 
 
+def _code_nested(values: pa.Array) -> CodedValues:
+    """Places among the distinct ones, of which lists of floats are without the sign of zeros."""
+    _, first_rows, codes = np.unique(_rank_values(values), return_index=True, return_inverse=True)
+    alphabet = values.take(pa.array(first_rows))
+    if pa.types.is_list(values.type) and pa.types.is_floating(values.type.value_type):
+        alphabet = kernel_columns.having_items(alphabet, pc.add(pc.list_flatten(alphabet), 0.0), alphabet.is_null())
+    return CodedValues(codes.astype(np.int64), values.type, alphabet)
+
+
 def _code_pairs(values: pa.Array) -> CodedValues:
     """Structs of two fields, ordered by the first, then the second."""
     first, second = (code_values(values.field(i)) for i in range(2))
     codes, order, starts = distinct_pairs(first.codes, second.codes)
     fields = [one.decode_values(one.codes[order[starts]]) for one in (first, second)]
     return CodedValues(codes, values.type, pa.StructArray.from_arrays(fields, fields=list(values.type)))
+
+
+def rank_rows(columns: Sequence[pa.Array], length: int) -> Ints:
+    """Integers that are in the order of rows of ``columns``, and equal where these are."""
+    codes = np.zeros(length, np.int64)
+    for number, column in enumerate(columns):
+        own = _rank_values(column)
+        codes = own if number == 0 else distinct_pairs(codes, own)[0]
+    return codes
+
+
+def to_comparable(column: pa.Array) -> pa.Array:
+    """``column``; of what is nested integers, which are equal where these are."""
+    return pa.array(_rank_values(column)) if kernel_columns.is_nested(column.type) else column
+
+
+def _rank_values(column: pa.Array) -> Ints:
+    """Integers in the order of values: of lists by their first items, of structs by their first fields, of maps as of
+    lists of keys with their values; NULL is below all of them.
+    """
+    if pa.types.is_map(column.type):
+        column = kernel_columns.entries_of(column)
+    if pa.types.is_struct(column.type):
+        known = valid_mask(column)
+        column = pa.array(rank_rows(column.flatten(), len(column)), mask=~known)
+    if pa.types.is_list(column.type):
+        column = _sortable_bytes(column)
+    if not column.null_count:
+        return code_values(column).codes
+    ranks = np.zeros(len(column), np.int64)
+    ranks[valid_mask(column)] = np.unique(code_values(column.drop_null()).codes, return_inverse=True)[1] + 1
+    return ranks
+
+
+def _sortable_bytes(lists: pa.Array) -> pa.Array:
+    """Bytes in the order of ``lists``: the ranks of their items, eight bytes each, the highest first."""
+    items, groups = kernel_columns.of_lists(lists)
+    # with the sign bit flipped and the highest byte first, bytes are in the order of the numbers
+    digits = (_rank_values(items).view(np.uint64) ^ _SIGN).astype(">u8")
+    offsets = pa.py_buffer(groups.offsets * digits.itemsize)
+    sort_keys = pa.Array.from_buffers(pa.large_binary(), len(lists), [None, offsets, pa.py_buffer(digits)])
+    return pc.if_else(lists.is_valid(), sort_keys, pa.scalar(None, pa.large_binary()))
 
 
 def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:

@@ -21,8 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.aggregates.group_rows import rank_rows, to_comparable
-from headrace.kernel.aggregates.ordering import code_values
+from headrace.kernel.aggregates.ordering import code_values, rank_rows, to_comparable
 from headrace.kernel.columns import Ints, arrow_type, as_numpy, is_nested, run_begins, true_mask, valid_mask
 from headrace.kernel.joins import sides
 from headrace.kernel.keys import group_by_key, hash_keys, is_shared

@@ -417,13 +417,13 @@ def output_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.V
     combiner, traits = aggregate.combiner, TRAITS[aggregate.combiner]
     if combiner is Combiner.COUNT and aggregate.input is None:
         return data_types.DataType.INT
-    kind = input_type(aggregate, schema)
+    kind = operand_type(aggregate, schema)
     if traits.numeric and kind not in data_types.NUMERIC:
         raise PipelineError(f"{combiner}({aggregate.input!s}) needs a number, found {kind}")
     if traits.boolean and kind is not _B:
         raise PipelineError(f"{combiner}({aggregate.input!s}) needs a boolean, found {kind}; write a comparison")
     if combiner in BY_ANOTHER:
-        _operand_type(combiner, aggregate.other, schema)
+        _value_type(combiner, aggregate.other, schema)
     match traits.gives:
         case ResultType.INT:
             return data_types.DataType.INT
@@ -440,18 +440,28 @@ def output_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.V
         case ResultType.LIST:
             return data_types.ListType(kind)
         case ResultType.PAIRS:
-            return data_types.PairsType(kind, _operand_type(combiner, aggregate.other, schema))
+            left = _value_type(combiner, aggregate.input, schema)
+            return data_types.PairsType(left, _value_type(combiner, aggregate.other, schema))
         case ResultType.DECLARED:
             assert aggregate.custom is not None
             return result_type(aggregate.custom)
 
 
 def input_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.DataType:
-    """Type of the input of ``aggregate`` over ``schema``. Raises PipelineError if it has none."""
-    return _operand_type(aggregate.combiner, aggregate.input, schema)
+    """Type of the values that ``aggregate`` takes over ``schema``. Raises PipelineError if it takes none, or others."""
+    return _value_type(aggregate.combiner, aggregate.input, schema)
 
 
-def _operand_type(combiner: Combiner, expr: Expr | None, schema: data_types.Schema) -> data_types.DataType:
+def operand_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.ColumnType:
+    """The same of one that may take structs, maps and lists."""
+    combiner, expr = aggregate.combiner, aggregate.input
+    if expr is None or not TRAITS[combiner].takes_nested:
+        return _value_type(combiner, expr, schema)
+    kind = kind_of(expr, schema)
+    return _value_type(combiner, expr, schema) if kind is None else kind
+
+
+def _value_type(combiner: Combiner, expr: Expr | None, schema: data_types.Schema) -> data_types.DataType:
     if expr is None:
         raise PipelineError(f"{combiner} needs an expression to read")
     kind = type_of(expr, schema)
