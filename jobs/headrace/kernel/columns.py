@@ -363,6 +363,34 @@ def is_nested(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind))
 
 
+def equal_mask(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+    """Where two columns of one type are equal: NULL equals NULL, and NaN NaN."""
+    left_valid, kind = valid_mask(left), left.type
+    if pa.types.is_map(kind):
+        equal = _same_lists(entries_of(left), entries_of(right))
+    elif pa.types.is_list(kind):
+        equal = _same_lists(left, right)
+    elif pa.types.is_struct(kind):
+        equal = np.ones(len(left), np.bool_)
+        for i in range(kind.num_fields):
+            equal &= equal_mask(left.field(i), right.field(i))
+    else:
+        equal = true_mask(pc.equal(left, right))
+    if pa.types.is_floating(kind):
+        equal = equal | true_mask(pc.and_(pc.is_nan(left), pc.is_nan(right)))
+    is_equal: NDArray[np.bool_] = ~(left_valid ^ valid_mask(right)) & (~left_valid | equal)
+    return is_equal
+
+
+def _same_lists(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+    (items, groups), (others, other_groups) = of_lists(left), of_lists(right)
+    equal: NDArray[np.bool_] = groups.sizes == other_groups.sizes
+    rows = np.flatnonzero(equal & (groups.sizes > 0))
+    (items, groups), (others, _) = of_lists(left.take(pa.array(rows))), of_lists(right.take(pa.array(rows)))
+    equal[rows] = groups.reduce(np.minimum, equal_mask(items, others).astype(np.int8), 1) > 0
+    return equal
+
+
 def entries_of(maps: pa.Array) -> pa.Array:
     """Each map as the list of its entries, structs of ``key`` and ``value``."""
     kind = maps.type

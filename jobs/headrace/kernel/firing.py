@@ -23,12 +23,11 @@ from headrace.kernel.columns import (
     Ints,
     arrow_scalar,
     as_numpy,
-    entries_of,
+    equal_mask,
     of_lists,
     to_lists,
     to_timestamps,
     true_mask,
-    valid_mask,
 )
 from headrace.kernel.expressions.evaluation import evaluate, evaluate_column
 from headrace.kernel.stage import CompiledStage
@@ -199,34 +198,6 @@ def beside_live(stage: CompiledStage, rows: Mapping[str, pa.Array]) -> dict[str,
     is_same, time = np.zeros(len(live), np.bool_), np.zeros(len(live), np.int64)
     is_same[which], time[which] = equal, as_numpy(panes.field("pane_time"))
     return {c.SAME: pa.array(is_same), c.LIVE_TIME: pa.array(time, mask=~has_one_pane)}
-
-
-def equal_mask(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
-    """Where two columns of one type are equal: NULL equals NULL, and NaN NaN."""
-    left_valid, kind = valid_mask(left), left.type
-    if pa.types.is_map(kind):
-        equal = _same_lists(entries_of(left), entries_of(right))
-    elif pa.types.is_list(kind):
-        equal = _same_lists(left, right)
-    elif pa.types.is_struct(kind):
-        equal = np.ones(len(left), np.bool_)
-        for i in range(kind.num_fields):
-            equal &= equal_mask(left.field(i), right.field(i))
-    else:
-        equal = true_mask(pc.equal(left, right))
-    if pa.types.is_floating(kind):
-        equal = equal | true_mask(pc.and_(pc.is_nan(left), pc.is_nan(right)))
-    is_equal: NDArray[np.bool_] = ~(left_valid ^ valid_mask(right)) & (~left_valid | equal)
-    return is_equal
-
-
-def _same_lists(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
-    (items, groups), (others, other_groups) = of_lists(left), of_lists(right)
-    equal: NDArray[np.bool_] = groups.sizes == other_groups.sizes
-    rows = np.flatnonzero(equal & (groups.sizes > 0))
-    (items, groups), (others, _) = of_lists(left.take(pa.array(rows))), of_lists(right.take(pa.array(rows)))
-    equal[rows] = groups.reduce(np.minimum, equal_mask(items, others).astype(np.int8), 1) > 0
-    return equal
 
 
 Datum = Any

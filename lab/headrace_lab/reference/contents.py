@@ -19,7 +19,7 @@ from headrace.model.expressions.expr import Aggregate
 from headrace.model.expressions.typing import operand_type, output_type
 from headrace.model.time import Instant
 from headrace_lab.reference.billionths import rounded
-from headrace_lab.reference.evaluate import Record, billionths, evaluate, fitting, nulls_first, ordered, whole
+from headrace_lab.reference.evaluate import Record, billionths, evaluate, fitting, known, nulls_first, ordered, whole
 from headrace_lab.reference.sketch_bytes import distinct_sketch, quantile_sketch
 
 Weighted = tuple[Any, int]
@@ -78,17 +78,6 @@ def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instan
     if value is not None and aggregate.combiner in (Combiner.FIRST, Combiner.LAST):
         return timestamp, value
     return value
-
-
-def known(value: Any) -> Any:
-    """``value`` as it is found again among others: NaN is no other than itself only where it is the same object, and
-    only tuples are. A struct is the tuple of its fields, a map that of its entries.
-    """
-    if isinstance(value, dict):
-        return tuple(map(known, value.values()))
-    if isinstance(value, list | tuple):
-        return tuple(map(known, value))
-    return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 def combine(  # noqa: PLR0911, PLR0912 (one line for each combiner)

@@ -151,6 +151,8 @@ def _logic(op: str, left: bool | None, right: bool | None) -> bool | None:
 def _binary(expr: Expr, op: str, left: Any, right: Any) -> Any:
     if left is None or right is None:
         return None
+    if isinstance(left, dict | list | tuple):  # NULL in it is a value like others
+        return (nulls_first(known(left)) == nulls_first(known(right))) is (op == "==")
     if isinstance(left, Decimal) or isinstance(right, Decimal):
         return _of_decimals(expr, op, billionths(left), billionths(right))
     if op == "/" or isinstance(left, float) or isinstance(right, float):
@@ -178,6 +180,17 @@ def ordered(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return value
     return (math.isnan(value), 0.0 if math.isnan(value) else value)
+
+
+def known(value: Any) -> Any:
+    """``value`` as it is found again among others: NaN is no other than itself only where it is the same object, and
+    only tuples are. A struct is the tuple of its fields, a map that of its entries.
+    """
+    if isinstance(value, dict):
+        return tuple(map(known, value.values()))
+    if isinstance(value, list | tuple):
+        return tuple(map(known, value))
+    return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
 def nulls_first(value: Any) -> Any:

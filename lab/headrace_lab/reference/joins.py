@@ -11,8 +11,7 @@ from headrace.model.expressions.data_types import Schema
 from headrace.model.time import EARLIEST, MAX_INSTANT, MIN_INSTANT, Duration, Instant
 from headrace.pipeline.joins import Join, Meets, joined_schema
 from headrace.pipeline.pipeline import Pipeline
-from headrace_lab.reference.contents import known
-from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate, evaluate_of, ordered
+from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate, evaluate_of, known, ordered
 from headrace_lab.reference.windows import assign
 
 Values = tuple[Any, ...]

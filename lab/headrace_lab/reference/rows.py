@@ -25,9 +25,9 @@ from headrace.pipeline.queries import sql_type
 from headrace.pipeline.rows import Distinct, Every, GroupFunction, GroupQuery, GroupRows, Top
 from headrace.pipeline.stages import Stage
 from headrace_lab.reference.chain import Chain
-from headrace_lab.reference.contents import Contents, known
+from headrace_lab.reference.contents import Contents
 from headrace_lab.reference.elements import Element, Output
-from headrace_lab.reference.evaluate import Record, evaluate, nulls_first
+from headrace_lab.reference.evaluate import Record, evaluate, known, nulls_first
 from headrace_lab.reference.operator import Grouping
 
 

@@ -28,11 +28,14 @@ from headrace.kernel.columns import (
     arrow_type,
     as_numpy,
     entries_of,
+    equal_mask,
+    is_nested,
     items_at,
     keys_of,
     list_numbers,
     slice_lists,
     true_mask,
+    valid_mask,
     values_of_key,
 )
 from headrace.kernel.custom_objects import TriggerBatches
@@ -256,6 +259,25 @@ def _or_optional(left: casts.Datum, right: casts.Datum | None) -> casts.Datum:
 def _is_equal(left: casts.Datum, right: casts.Datum) -> casts.Datum:
     nan, other = _nan_mask(left), _nan_mask(right)
     return _or_optional(pc.equal(left, right), None if nan is None or other is None else pc.and_(nan, other))
+
+
+def _or_of_nested(
+    function: Callable[..., casts.Datum], of_nested: Callable[[pa.Array, pa.Array], pa.Array]
+) -> Callable[[casts.Datum, casts.Datum], casts.Datum]:
+    """``function`` of two values; of two columns of structs, maps or lists another one."""
+
+    def apply_either(left: casts.Datum, right: casts.Datum) -> casts.Datum:
+        if not (is_nested(left.type) or is_nested(right.type)):
+            return function(left, right)
+        is_unknown = pa.null() in (left.type, right.type)
+        return pa.scalar(None, pa.bool_()) if is_unknown else of_nested(left, right)
+
+    return apply_either
+
+
+def _are_nested_equal(left: pa.Array, right: pa.Array) -> pa.Array:
+    """Whether both are equal as values of columns are: NULL in them equals NULL. NULL where one is NULL itself."""
+    return pa.array(equal_mask(left, right), mask=~(valid_mask(left) & valid_mask(right)))
 
 
 def _is_less(left: casts.Datum, right: casts.Datum) -> casts.Datum:
@@ -483,8 +505,10 @@ _OPERATORS: dict[str, Callable[[casts.Datum, casts.Datum], casts.Datum]] = {
     "*": _make_arithmetic(pc.multiply_checked, casts.accept_scalars(decimals.multiply)),
     "/": _divide,
     "%": _make_arithmetic(casts.accept_scalars(_floor_mod), casts.accept_scalars(decimals.remainder)),
-    "==": _with_unified_types(_is_equal),
-    "!=": _with_unified_types(_is_unequal),
+    "==": _or_of_nested(_with_unified_types(_is_equal), _are_nested_equal),
+    "!=": _or_of_nested(
+        _with_unified_types(_is_unequal), lambda left, right: pc.invert(_are_nested_equal(left, right))
+    ),
     "<": _with_unified_types(_is_less),
     "<=": _with_unified_types(_less_equal),
     ">": _with_unified_types(lambda left, right: _is_less(right, left)),

@@ -171,6 +171,8 @@ def kind_of(expr: Expr, schema: data_types.Schema) -> AnyKind:
             return schema[name]
         case Literal(_, kind):
             return kind
+        case Binary(op, left, right) if op in Binary.COMPARISON:
+            return _type_of_comparison(expr, op, kind_of(left, schema), kind_of(right, schema))
         case Binary(op, left, right):
             return _binary_type(expr, op, type_of(left, schema), type_of(right, schema))
         case Function("bucket", values):
@@ -298,6 +300,21 @@ def _unify_types(expr: Expr, types: list[Kind]) -> Kind:
     return known_types.pop()
 
 
+def _type_of_comparison(expr: Expr, op: str, left: AnyKind, right: AnyKind) -> Kind:
+    sides = (left, right)
+    nested = next((kind for kind in sides if isinstance(kind, data_types.NestedType)), None)
+    if nested is None:
+        _unify_types(expr, [kind for kind in sides if not isinstance(kind, data_types.NestedType)])
+    elif op not in ("==", "!="):
+        raise _type_error(
+            expr, f"a {data_types.in_words(nested)} has no order, only == and != compare it; {_what_reads(nested)}"
+        )
+    elif not {left, right} <= {nested, None}:
+        words = " and ".join("NULL" if kind is None else data_types.in_words(kind) for kind in sides)
+        raise _type_error(expr, f"{words} are not compared, only two of one type; {_what_reads(nested)}")
+    return _B
+
+
 def _binary_type(expr: Expr, op: str, left: Kind, right: Kind) -> data_types.DataType:
     if op in Binary.BOOLEAN:
         if {left, right} - {_B, None}:
@@ -306,9 +323,6 @@ def _binary_type(expr: Expr, op: str, left: Kind, right: Kind) -> data_types.Dat
                 expr,
                 f"{op} needs booleans, found {left} and {right}; put each comparison beside {sign} in parentheses",
             )
-        return _B
-    if op in Binary.COMPARISON:
-        _unify_types(expr, [left, right])
         return _B
     if op not in Binary.ARITHMETIC:
         raise _type_error(expr, f"unknown operator {op!r}")
