@@ -351,7 +351,10 @@ def test_what_is_none_is_a_dead_letter(record: str, reason: str) -> None:
         (lambda: nested(key="items", take=hr.newest()), "is no value; length, item, slice and is_null read it"),
         (lambda: nested(id="items"), "id: 'items' is a list of struct of"),
         (lambda: hr.json("l", {"a": nested_type(21)}), "it is nested deeper than 20 levels"),
-        (lambda: hr.json("l", {"a": {"b": hr.ListType(nested_type(19))}}), "it is nested deeper than 20 levels"),
+        (
+            lambda: hr.json("l", {"a": {"b": GenericAlias(list, (nested_type(19),))}}),
+            "it is nested deeper than 20 levels",
+        ),
         (lambda: col("address").field(""), "write text such as 'city'"),
         (lambda: col("tags").item(True), "write a whole number"),
         (lambda: col("address")["city"], r"write .field.name. of a struct, .item.key. of a map"),

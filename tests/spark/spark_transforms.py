@@ -1,5 +1,8 @@
 """Spark code of a user, named by the pipelines of ``test_transforms``."""
 
+from collections.abc import Iterator
+
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
@@ -35,3 +38,24 @@ def nothing(rows: DataFrame) -> None:
 
 def tags(rows: DataFrame) -> DataFrame:
     return rows.withColumn("word", f.explode("tags"))
+
+
+def moved(rows: DataFrame) -> DataFrame:
+    """Other structs, maps and lists, of the parts of these; keys descend, and zeros have a sign."""
+    turned = f.map_from_entries(f.reverse(f.array_sort(f.map_entries("tags"))))
+    names = f.array(f.col("address.city"), f.lit(None).cast("string"))
+    place = f.struct(f.col("address.city").alias("city"), names.alias("names"), f.lit(-0.0).alias("zero"))
+    lines = f.transform("items", lambda item: f.struct(item["marks"].alias("marks"), item["sku"].alias("sku")))
+    return rows.withColumns({"place": place, "turned": turned, "lines": lines})
+
+
+def keyed_twice(rows: DataFrame) -> DataFrame:
+    """A map in which a key stands twice, which Spark's own functions refuse."""
+
+    def with_marks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            marks = pa.array([[("a", 1), ("a", 2)]] * batch.num_rows, pa.map_(pa.string(), pa.int64()))
+            yield batch.append_column("turned", marks)
+
+    schema = rows.withColumn("turned", f.col("tags")).schema
+    return rows.mapInArrow(with_marks, schema)

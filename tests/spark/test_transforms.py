@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 import pytest
@@ -25,11 +26,13 @@ from headrace import (
     field,
     retracting,
 )
+from headrace import json as json_source
 from headrace.distribute.spark.application import SparkSession
 from headrace.distribute.spark.errors import SparkFunctionError
 from headrace.errors import PipelineError
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.pipeline.identity import fingerprint
+from headrace.read.views.arrow_types import python_rows
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_lab.reference import run_pipeline
@@ -106,6 +109,78 @@ def test_a_list_in_an_object_is_exploded(spark: SparkSession, tmp_path: Path) ->
         "column tags (about.tags): not a list of string",
         "key is null: word",
     ]
+
+
+ITEM: Any = {"sku": str, "marks": dict[str, int]}
+NESTED_COLUMNS: dict[str, Any] = {
+    "id": str,
+    "address": {"city": str, "zip": int},
+    "tags": dict[str, int],
+    "items": GenericAlias(list, (ITEM,)),
+    "at": datetime,
+}
+MOVED_COLUMNS: dict[str, Any] = {
+    "id": str,
+    "place": {"city": str, "names": list[str], "zero": float},
+    "turned": dict[str, int],
+    "lines": GenericAlias(list, ({"marks": dict[str, int], "sku": str},)),
+    "at": datetime,
+}
+
+
+def moving(name: str, returns: Any) -> Pipeline:
+    transform = SparkFunction(f"{MODULE}:{name}", returns, deterministic=True)
+    source = json_source("landing", NESTED_COLUMNS, transform=transform).event_time("at", bound="1h")
+    return Pipeline("moved", source, rows=[name for name in returns if name != "at"])
+
+
+@pytest.mark.spark
+def test_structs_maps_and_lists_go_in_and_out(spark: SparkSession, tmp_path: Path) -> None:
+    at = {"at": "2026-01-01T00:00:01Z"}
+    item = {"sku": "s", "marks": {"y": 2, "x": None}}
+    records: list[dict[str, Any]] = [
+        {
+            "id": "a",
+            "address": {"city": "Oslo", "zip": 1},
+            "tags": {"b": 1, "a": None},
+            "items": [item, None, {}],
+            **at,
+        },
+        {"id": "b", "address": {}, "tags": {}, "items": [], **at},
+        {"id": "c", **at},
+    ]
+    land(tmp_path, 0, *map(json.dumps, records))
+    pipeline = moving("moved", MOVED_COLUMNS)
+    run(spark, pipeline, tmp_path)
+    found = python_rows(read(pipeline, tmp_path.as_uri(), "current", "main"))
+    assert sorted(([row[name] for name in ("id", "place", "turned", "lines")] for row in found), key=str) == [
+        [
+            "a",
+            {"city": "Oslo", "names": ["Oslo", None], "zero": 0.0},
+            {"a": None, "b": 1},
+            [{"marks": {"x": None, "y": 2}, "sku": "s"}, *[{"marks": None, "sku": None}] * 2],
+        ],
+        ["b", {"city": None, "names": [None, None], "zero": 0.0}, {}, []],
+        ["c", {"city": None, "names": [None, None], "zero": 0.0}, None, None],
+    ]
+    assert "-0.0" not in str(found) and [*found[0]["turned"]] == sorted(found[0]["turned"])
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("name", "returns", "message"),
+    [
+        ("keyed_twice", {"turned": dict[str, int]}, "keyed_twice gave a map in which a key stands twice"),
+        ("moved", {"turned": dict[str, str]}, "declares column turned as map of string to string, which is Spark's"),
+        ("moved", {"place": {"city": str}}, "declares column place as struct of .* gives struct<city:string,names"),
+    ],
+)
+def test_nested_columns_that_are_others_are_told(
+    spark: SparkSession, tmp_path: Path, name: str, returns: Any, message: str
+) -> None:
+    land(tmp_path, 0, json.dumps({"id": "a", "at": "2026-01-01T00:00:01Z"}))
+    with pytest.raises(SparkFunctionError, match=message):
+        run(spark, moving(name, {**returns, "at": datetime}), tmp_path)
 
 
 @pytest.mark.spark

@@ -27,13 +27,11 @@ from headrace.model.event_time import EventTime, WatermarkStrategy, arrival_time
 from headrace.model.expressions import columns as expression_columns
 from headrace.model.expressions.columns import column_or_expression
 from headrace.model.expressions.data_types import (
-    DataType,
     ListType,
     NestedType,
     Schema,
     in_words,
     nested_schema,
-    schema_of,
 )
 from headrace.model.expressions.expr import Column, Expr, Literal
 from headrace.model.expressions.typing import columns_of, is_same_expression, type_of
@@ -92,7 +90,7 @@ class OwnFunction:
         module, _, function = self.name.partition(":")
         if not all(part.isidentifier() for part in (*module.split("."), function)):
             raise PipelineError(f"{self.name!r} names no {self.noun}; write module:function")
-        object.__setattr__(self, "returns", self._returned_schema(arguments))
+        object.__setattr__(self, "returns", nested_schema(arguments, "returns", self.returns))
 
     @property
     def known_by(self) -> FunctionKey:
@@ -104,9 +102,6 @@ class OwnFunction:
         """What a description calls it: "Spark code parsing:flat"."""
         return f"{self.noun} {self.name}"
 
-    def _returned_schema(self, arguments: Arguments) -> Schema:
-        return schema_of(arguments, "returns", self.returns)
-
 
 @register_word("spark function", name=REQUIRED, returns=REQUIRED, deterministic=REQUIRED)
 @check_keywords
@@ -116,17 +111,16 @@ class SparkFunction(OwnFunction):
 
     It may add, change, drop and repeat rows (a flat-map is a select with ``explode``), each on its own: no groups, no
     order. Columns that start with ``_`` say where a record is from and must stay. ``returns`` are the columns that it
-    gives. The module lies beside the pipeline's file, or is installed. ``deterministic``: equal rows always give equal
-    rows. If not, the outcome of an epoch is kept until the epoch is committed, and a replay may come out otherwise.
-    ``package`` says which folder is meant by "beside": that of the file which is being imported.
+    gives, also lists, structs and maps, as in a schema. The module lies beside the pipeline's file, or is installed.
+    ``deterministic``: equal rows always give equal rows. If not, the outcome of an epoch is kept until the epoch is
+    committed, and a replay may come out otherwise. ``package`` says which folder is meant by "beside": that of the
+    file which is being imported.
 
     >>> hr.SparkFunction("cleaning:split_lines", {"word": str}, deterministic=True).name
     'cleaning:split_lines'
     """
 
     noun: ClassVar[str] = "Spark function"
-
-    returns: Mapping[str, DataType]
 
 
 @register_word("batch function", name=REQUIRED, returns=REQUIRED, deterministic=REQUIRED)
@@ -148,9 +142,6 @@ class BatchFunction(OwnFunction):
     """
 
     noun: ClassVar[str] = "batch function"
-
-    def _returned_schema(self, arguments: Arguments) -> Schema:
-        return nested_schema(arguments, "returns", self.returns)
 
 
 class Source(Suggesting, ABC):

@@ -18,7 +18,7 @@ from headrace.model.accumulation import EVENT_TIME, Accumulation, How, discardin
 from headrace.model.arguments import REQUIRED, Arguments, Suggesting, check_keywords, register_word
 from headrace.model.changelog import Versions
 from headrace.model.expressions.columns import Key, key_columns, require_expression
-from headrace.model.expressions.data_types import ColumnType, Schema, WrittenSchema, nested_schema
+from headrace.model.expressions.data_types import ColumnType, WrittenSchema, nested_schema
 from headrace.model.expressions.expr import Aggregate, Column, Expr, Function
 from headrace.model.expressions.typing import is_same_expression, to_json
 from headrace.model.time import Duration
@@ -256,9 +256,6 @@ class GroupFunction(OwnFunction, Take):
     def computed_columns(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType]:
         del rows
         return nested_schema(Arguments("function"), "returns", self.returns)
-
-    def _returned_schema(self, arguments: Arguments) -> Schema:
-        return nested_schema(arguments, "returns", self.returns)
 
 
 @register_word("query", sql=REQUIRED)

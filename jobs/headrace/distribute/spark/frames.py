@@ -28,7 +28,9 @@ from headrace.distribute.tasks.levels import RowBatches, numbers_in
 from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.distribute.views import condition_mask
 from headrace.formats.fields import with_json
-from headrace.kernel.columns import Names, as_now, names_there
+from headrace.formats.parquet import values_as
+from headrace.kernel.columns import Names, as_now, checked_values, names_there
+from headrace.model.expressions.data_types import ColumnType, NestedType, in_words
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.typing import columns_of
 from headrace.pipeline.endpoints import SparkFunction
@@ -352,12 +354,47 @@ def apply_function(function: SparkFunction, rows: application.DataFrame) -> appl
         if name not in result.columns:
             raise SparkFunctionError(f"Spark function {function.name} declares column {name}, and does not give it")
         kind_given = result.schema[name].dataType
-        if kind_given != application.SPARK_TYPES[kind]:
+        if _nullable(kind_given) != application.spark_type(kind):
             raise SparkFunctionError(
-                f"Spark function {function.name} declares column {name} as {kind}, which is Spark's "
-                f"{application.SPARK_TYPES[kind].simpleString()}, and gives {kind_given.simpleString()}; cast it"
+                f"Spark function {function.name} declares column {name} as {in_words(kind)}, which is Spark's "
+                f"{application.spark_type(kind).simpleString()}, and gives {kind_given.simpleString()}; cast it"
             )
-    return result.select(*map(column_named, ours), *map(column_named, function.returns))
+    rows_made = result.select(*map(column_named, ours), *map(column_named, function.returns))
+    nested = {name: kind for name, kind in function.returns.items() if isinstance(kind, NestedType)}
+    if not nested:
+        return rows_made
+    schema = StructType([StructField(field.name, _nullable(field.dataType)) for field in rows_made.schema])
+    return rows_made.mapInArrow(partial(_check_nested, function.name, nested), schema)
+
+
+def _nullable(kind: DataType) -> DataType:
+    """The same type, in which everything may be NULL."""
+    match kind:
+        case ArrayType():
+            return ArrayType(_nullable(kind.elementType))
+        case MapType():
+            return MapType(_nullable(kind.keyType), _nullable(kind.valueType))
+        case StructType():
+            return StructType([StructField(field.name, _nullable(field.dataType)) for field in kind.fields])
+    return kind
+
+
+def _check_nested(
+    name: str, nested: Mapping[str, ColumnType], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The ``batches`` that the Spark function called ``name`` made, with the columns ``nested`` as equal values are
+    written. Raises SparkFunctionError.
+    """
+    for batch in batches:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for column, kind in nested.items():
+            made, is_foreign = values_as(columns[column], kind)
+            columns[column], foreign_row = checked_values(made, kind)
+            if is_foreign is not None or foreign_row is not None:
+                what = "a map in which a key stands twice, or what no column holds"
+                what = what if foreign_row is None else foreign_row[1]
+                raise SparkFunctionError(f"Spark function {name} gave {what} in column {column}")
+        yield pa.RecordBatch.from_pydict(columns)
 
 
 def _resolve(function: SparkFunction) -> Callable[[application.DataFrame], object]:

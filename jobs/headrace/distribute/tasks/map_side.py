@@ -23,10 +23,11 @@ from headrace.distribute.tasks.task_results import BundleOutput, Failure, ShareO
 from headrace.distribute.views import dead_letters_of_none, late_rows, late_sides, rejected_rows
 from headrace.distribute.watermark_inputs import InputObservations, ObservationContext, observe_records
 from headrace.formats.file_format import DividedFileError, ScannedRecords
+from headrace.formats.parquet import values_as
 from headrace.kernel.columns import arrow_type, as_numpy
 from headrace.kernel.delta import Columns, Disposition, KeyHashes, aggregate_rows, fates_of, takes_part
 from headrace.kernel.rows import select_rows
-from headrace.model.expressions.data_types import Schema
+from headrace.model.expressions.data_types import ColumnType, DataType, Schema
 from headrace.sources.changelogs import with_signs
 from headrace.sources.progress import later_of
 from headrace.sources.validation import judge_records
@@ -101,8 +102,12 @@ def _no_raw(rows: object) -> pa.Array:
 
 
 def cast_columns(rows: pa.RecordBatch, schema: Schema) -> dict[str, pa.Array]:
-    """Columns of Spark's as those of ``schema``."""
-    return {name: rows.column(name).cast(arrow_type(kind)) for name, kind in schema.items()}
+    """Columns of Spark's as those of ``schema``, in which all values of what is nested are as they should be."""
+    return {name: _cast_column(rows.column(name), kind) for name, kind in schema.items()}
+
+
+def _cast_column(values: pa.Array, kind: ColumnType) -> pa.Array:
+    return values.cast(arrow_type(kind)) if isinstance(kind, DataType) else values_as(values, kind)[0]
 
 
 def _map_records(

@@ -172,7 +172,8 @@ class ListType:
 
     def __post_init__(self) -> None:
         arguments = Arguments("ListType")
-        object.__setattr__(self, "item", column_type(arguments, "item", self.item))
+        if not isinstance(self.item, NestedType):
+            object.__setattr__(self, "item", data_type(arguments, "item", self.item))
         check_depth(arguments, "item", self)
 
 
@@ -293,14 +294,12 @@ def levels_of(kind: ColumnType) -> int:
 
 def check_depth(arguments: Arguments, name: str, kind: ColumnType) -> None:
     """Raise the error of ``arguments`` if a column of ``kind`` is nested too deep."""
-    if levels_of(kind) > _DEEPEST_TYPE:
+    if levels_of(kind) > DEEPEST_TYPE:
         raise _too_deep(arguments, name, kind)
 
 
 def _too_deep(arguments: Arguments, name: str, kind: object) -> FixConfigError:
-    return arguments.refusal(
-        name, kind, f"it is nested deeper than {_DEEPEST_TYPE} levels; read the rest of it as text"
-    )
+    return arguments.refusal(name, kind, f"it is nested deeper than {DEEPEST_TYPE} levels; read the rest of it as text")
 
 
 StoredType = type | DataType | ListType | GenericAlias
@@ -321,7 +320,7 @@ WrittenType = StoredType | StructType | MapType | Mapping[str, Any]
 ``list[str]`` or ``list[{"sku": str}]``.
 """
 
-_DEEPEST_TYPE: Final = 20
+DEEPEST_TYPE: Final = 20
 _OTHER_KEYS: Final = "the keys of a map are text, as in JSON: write dict[str, ...]"
 
 
@@ -333,7 +332,7 @@ def column_type(arguments: Arguments, name: str, kind: object) -> ColumnType:
 
 
 def _column_type(arguments: Arguments, name: str, kind: object, depth: int) -> ColumnType:
-    if depth > _DEEPEST_TYPE:
+    if depth > DEEPEST_TYPE:
         raise _too_deep(arguments, name, kind)
     if isinstance(kind, NestedType):
         return kind
