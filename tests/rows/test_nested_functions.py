@@ -105,6 +105,32 @@ def test_what_no_column_holds_is_an_error_of_its_group(tmp_path: Path, name: str
         Orders(tmp_path).run(by_function(name, {**returns, "event_time": datetime}), put("a"))
 
 
+@pytest.mark.parametrize("executor", ["local", "reference"])
+@pytest.mark.parametrize(
+    "value", ["{'at': 'infinity'::timestamp}", "['-infinity'::date]", "map {'a': [{'at': 'infinity'::timestamptz}]}"]
+)
+def test_a_time_that_no_calendar_has_is_an_error_of_its_group(value: str, executor: Any) -> None:
+    pipeline = by_query(f"select {value} as x, event_time from rows")
+    with pytest.raises(PipelineError, match="gave a time outside of the years 1 to 9999"):
+        run(pipeline, [rows(put("a"))], executor=executor)
+
+
+@pytest.mark.parametrize("executor", ["local", "reference"])
+def test_the_last_moment_of_the_calendar_is_a_time(executor: Any) -> None:
+    pipeline = by_query("select {'at': '9999-12-31 23:59:59.999999'::timestamp} as x, event_time from rows")
+    (row,) = run(pipeline, [rows(put("a"))], executor=executor).current
+    assert row["x"]["at"].replace(tzinfo=None) == datetime.max
+
+
+def test_columns_of_a_query_are_nested_as_deep_as_others() -> None:
+    def value_of_depth(levels: int) -> str:
+        return "1" if levels == 1 else f"[{{'a': {value_of_depth(levels - 2)}}}]" if levels > 2 else "{'a': 1}"
+
+    assert by_query(f"select {value_of_depth(20)} as x, event_time from rows").value_types["x"]
+    with pytest.raises(PipelineError, match="column 'x' is nested deeper than 20 levels"):
+        by_query(f"select {value_of_depth(21)} as x, event_time from rows")
+
+
 def test_maps_are_equal_in_any_order_of_their_keys(tmp_path: Path) -> None:
     orders, pipeline = Orders(tmp_path), by_function("turned", {"tags": dict[str, int], "event_time": datetime})
     orders.run(pipeline, put("a"), put("b"))

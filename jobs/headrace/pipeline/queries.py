@@ -18,6 +18,7 @@ from headrace.errors import PipelineError
 from headrace.model.accumulation import EVENT_TIME
 from headrace.model.arguments import Arguments
 from headrace.model.expressions.data_types import (
+    DEEPEST_TYPE,
     PRECISION,
     SCALE,
     ColumnType,
@@ -377,6 +378,8 @@ def _query_columns(connection: "duckdb.DuckDBPyConnection", text: str, rows: Kin
     for name, kind in zip(names, kinds, strict=True):
         if name in columns:
             raise arguments.refusal("sql", text, f"it gives column {name!r} twice; rename one of them with as")
+        if _levels_of(kind) > DEEPEST_TYPE:
+            raise arguments.refusal("sql", text, f"column {name!r} is nested deeper than {DEEPEST_TYPE} levels")
         if (own := _column_type(kind)) is None:
             column_types = ", ".join(SQL_TYPES.values())
             raise arguments.refusal(
@@ -390,6 +393,14 @@ def _query_columns(connection: "duckdb.DuckDBPyConnection", text: str, rows: Kin
 
 
 _OURS: Final = {**_ALSO, **{kind: own for own, kind in SQL_TYPES.items()}}
+
+
+def _levels_of(kind: Any) -> int:
+    """How many levels deep DuckDB's type ``kind`` is, as ``data_types.levels_of`` counts."""
+    if kind.id not in ("list", "struct", "map"):
+        return 1
+    deepest = max(_levels_of(own) for _, own in kind.children)
+    return deepest if kind.id == "list" and deepest == 1 else 1 + deepest
 
 
 def _column_type(kind: Any) -> ColumnType | None:

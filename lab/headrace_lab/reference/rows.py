@@ -174,9 +174,20 @@ def _made(connection: duckdb.DuckDBPyConnection, stage: Stage, take: GroupFuncti
         connection.register("made", load_function(take, PipelineError)(connection.sql("from rows").to_arrow_table()))
         source = "made"
     read = ", ".join(f'"{name}"::{sql_type(kind)}::{_zoneless(kind)}' for name, kind in kinds.items())
+    _check_times(connection.sql(f"select {read} from {source}"), take)
     for row in connection.execute(f"select {read} from {source}").fetchall():
         pairs = zip(row, kinds.values(), strict=True)
         yield zip(kinds, (_written_alike(value, kind) for value, kind in pairs), strict=True)
+
+
+def _check_times(answer: duckdb.DuckDBPyRelation, take: GroupFunction | GroupQuery) -> None:
+    """Raise PipelineError for a time that no calendar has: Python would have infinity as the last one of the year 9999.
+    Arrow has it as another number.
+    """
+    try:
+        answer.to_arrow_table().to_pylist()
+    except OverflowError:
+        raise PipelineError(f"{take} gave a time outside of the years 1 to 9999") from None
 
 
 def _zoneless(kind: ColumnType) -> str:
