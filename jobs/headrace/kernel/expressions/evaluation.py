@@ -161,9 +161,7 @@ def _unify_types(values: tuple[casts.Datum, ...]) -> list[casts.Datum]:
     return list(values)
 
 
-def _with_unified_types(
-    function: Callable[[casts.Datum, casts.Datum], casts.Datum],
-) -> Callable[[casts.Datum, casts.Datum], casts.Datum]:
+def _with_unified_types(function: "Comparison") -> "Comparison":
     """``function`` of two numbers of one type."""
 
     def apply_unified(left: casts.Datum, right: casts.Datum) -> casts.Datum:
@@ -261,16 +259,16 @@ def _is_equal(left: casts.Datum, right: casts.Datum) -> casts.Datum:
     return _or_optional(pc.equal(left, right), None if nan is None or other is None else pc.and_(nan, other))
 
 
-def _or_of_nested(
-    function: Callable[..., casts.Datum], of_nested: Callable[[pa.Array, pa.Array], pa.Array]
-) -> Callable[[casts.Datum, casts.Datum], casts.Datum]:
+Comparison = Callable[[casts.Datum, casts.Datum], casts.Datum]
+
+
+def _or_of_nested(function: Comparison, of_nested: Comparison) -> Comparison:
     """``function`` of two values; of two columns of structs, maps or lists another one."""
 
     def apply_either(left: casts.Datum, right: casts.Datum) -> casts.Datum:
         if not (is_nested(left.type) or is_nested(right.type)):
             return function(left, right)
-        is_unknown = pa.null() in (left.type, right.type)
-        return pa.scalar(None, pa.bool_()) if is_unknown else of_nested(left, right)
+        return pa.scalar(None, pa.bool_()) if pa.null() in (left.type, right.type) else of_nested(left, right)
 
     return apply_either
 
