@@ -360,11 +360,11 @@ def apply_function(function: SparkFunction, rows: application.DataFrame) -> appl
                 f"{application.spark_type(kind).simpleString()}, and gives {kind_given.simpleString()}; cast it"
             )
     rows_made = result.select(*map(column_named, ours), *map(column_named, function.returns))
-    nested = {name: kind for name, kind in function.returns.items() if isinstance(kind, NestedType)}
-    if not nested:
+    kinds = {name: kind for name, kind in function.returns.items() if isinstance(kind, NestedType)}
+    if not kinds:
         return rows_made
     schema = StructType([StructField(field.name, _nullable(field.dataType)) for field in rows_made.schema])
-    return rows_made.mapInArrow(partial(_check_nested, function.name, nested), schema)
+    return rows_made.mapInArrow(partial(_check_nested, function.name, kinds), schema)
 
 
 def _nullable(kind: DataType) -> DataType:
@@ -380,16 +380,16 @@ def _nullable(kind: DataType) -> DataType:
 
 
 def _check_nested(
-    name: str, nested: Mapping[str, ColumnType], batches: Iterator[pa.RecordBatch]
+    name: str, kinds: Mapping[str, ColumnType], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The ``batches`` that the Spark function called ``name`` made, with the columns ``nested`` as equal values are
+    """The ``batches`` that the Spark function called ``name`` made, with the columns of ``kinds`` as equal values are
     written. Raises SparkFunctionError.
     """
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        for column, kind in nested.items():
-            made, is_foreign = values_as(columns[column], kind)
-            columns[column], foreign_row = checked_values(made, kind)
+        for column, kind in kinds.items():
+            column_values, is_foreign = values_as(columns[column], kind)
+            columns[column], foreign_row = checked_values(column_values, kind)
             if is_foreign is not None or foreign_row is not None:
                 what = "a map in which a key stands twice, or what no column holds"
                 what = what if foreign_row is None else foreign_row[1]

@@ -326,9 +326,9 @@ _OTHER_KEYS: Final = "the keys of a map are text, as in JSON: write dict[str, ..
 
 def column_type(arguments: Arguments, name: str, kind: object) -> ColumnType:
     """The type ``kind`` of a column of records. Raises PipelineError."""
-    made = _column_type(arguments, name, kind, 1)
-    check_depth(arguments, name, made)
-    return made
+    own_type = _column_type(arguments, name, kind, 1)
+    check_depth(arguments, name, own_type)
+    return own_type
 
 
 def _column_type(arguments: Arguments, name: str, kind: object, depth: int) -> ColumnType:

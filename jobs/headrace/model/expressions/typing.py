@@ -302,16 +302,17 @@ def _unify_types(expr: Expr, types: list[Kind]) -> Kind:
 
 def _type_of_comparison(expr: Expr, op: str, left: AnyKind, right: AnyKind) -> Kind:
     sides = (left, right)
-    nested = next((kind for kind in sides if isinstance(kind, data_types.NestedType)), None)
-    if nested is None:
+    nested_kind = next((kind for kind in sides if isinstance(kind, data_types.NestedType)), None)
+    if nested_kind is None:
         _unify_types(expr, [kind for kind in sides if not isinstance(kind, data_types.NestedType)])
     elif op not in ("==", "!="):
         raise _type_error(
-            expr, f"a {data_types.in_words(nested)} has no order, only == and != compare it; {_what_reads(nested)}"
+            expr,
+            f"a {data_types.in_words(nested_kind)} has no order, only == and != compare it; {_what_reads(nested_kind)}",
         )
-    elif not {left, right} <= {nested, None}:
+    elif not {left, right} <= {nested_kind, None}:
         words = " and ".join("NULL" if kind is None else data_types.in_words(kind) for kind in sides)
-        raise _type_error(expr, f"{words} are not compared, only two of one type; {_what_reads(nested)}")
+        raise _type_error(expr, f"{words} are not compared, only two of one type; {_what_reads(nested_kind)}")
     return _B
 
 
