@@ -22,17 +22,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import DAG, BaseOperator, Context, Param, chain, get_parsing_context
 
-from headrace import application
+from airflow import __version__ as airflow_version
+from headrace import __version__, application
 from headrace.errors import FixConfigError
 from headrace.pipeline.deployment import AirflowOptions, Backfill, Schedule, ScheduleTimes
-from headrace.pipeline.loading.registry import RegisteredFiles
+from headrace.pipeline.loading.modules import content_digest
+from headrace.pipeline.loading.registry import RegisteredFiles, doubt_file, find_faults
 from headrace.pipeline.scheduling import DAG_FAMILIES, MAINTAIN, is_retention, owner_of, retention_dag_name, split_id
 from headrace.runs.reporting.results import redact_secrets
 from headrace.this_process import collect_seldom, escape_invisible, without_collection
 from headrace_airflow import decisions
 from headrace_airflow.connection import forget_connections, reaching_store, without_connections
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
-from headrace_airflow.families.family import call_user_function, options_of
+from headrace_airflow.families.family import AirflowDefaultsError, call_user_function, defaults_of, options_of
 from headrace_airflow.forms import APPROVE, LENGTH_PATTERN, REASON, FormError, check_names, option_fields, reason_field
 from headrace_airflow.processes import OwnProcess
 from headrace_airflow.roots import Root, RootedPipeline, ServedRoots, local_memory, served_roots
@@ -405,18 +407,28 @@ def built(root: Root, file: DagFile = _ONLY_FILE) -> BuiltDags:
                 names.add(rooted_pipeline.name)
             except Exception as error:  # whatever Airflow says of this one, the others stay
                 problems[rooted_pipeline.file] = _said(rooted_pipeline, error)
-    if file.is_first:
-        own, refused_files = _retention_dags(root, files)
-        return BuiltDags(dags | own, sorted(names), problems | refused_files)
-    return BuiltDags(dags, (), problems)
+    retentions, refused_files = _retention_dags(root, files) if file.is_first else ({}, {})
+    problems |= refused_files
+    for broken_file in problems.keys() - files.broken.keys():
+        doubt_file(broken_file)  # whatever has changed since, the file that names what is broken looks again
+    return BuiltDags(dags | retentions, sorted(names) if file.is_first else (), problems)
 
 
 def broken_files(root: Root) -> Mapping[Path, str]:
-    """What ``built`` finds wrong with files. Only one of the pipelines whose Headrace DAGs differ in nothing that
-    Airflow could refuse has them built.
+    """What ``built`` finds wrong with files; those in which nothing was wrong before are not loaded again."""
+    try:
+        defaults = str(defaults_of(root))
+    except AirflowDefaultsError as error:  # the pipelines that meet it are named below
+        defaults = str(error)
+    by = f"{root.name} {__version__} {airflow_version} {sys.version} {DAG_FAMILIES.names()} {defaults}"
+    return find_faults(root.folders, content_digest(by.encode()), lambda files: _refused_by_airflow(root, files))
+
+
+def _refused_by_airflow(root: Root, files: RegisteredFiles) -> Mapping[Path, str]:
+    """What Airflow has against pipelines of ``files``. Only one of those whose Headrace DAGs differ in nothing that it
+    could refuse has them built.
     """
-    files = root.registered_files()
-    problems = dict(files.broken)
+    problems: dict[Path, str] = {}
     accepted_settings: list[DagSettings] = []
     own, *others = _families()
     for rooted_pipeline in root.rooted_pipelines(files):

@@ -127,3 +127,35 @@ def test_copies_beside_a_file_that_does_not_share_are_refused(tmp_path: Path) ->
     assert {*where(parsed_answer).values()} == {"headrace_pipelines"}
     (error,) = parsed_answer["files"]["headrace_pipelines_2"]["errors"]
     assert "headrace_pipelines.py has the DAGs of all pipelines: write asked_for(__file__) in it" in error
+
+
+BROKEN = """
+import json
+from pathlib import Path
+from airflow.dag_processing.dagbag import BundleDagBag
+from headrace.pipeline.loading import registry
+
+file, load, loaded = Path({file!r}), registry.load_module, []
+
+def counted(file):
+    loaded.append(file.stem)
+    return load(file)
+
+registry.load_module = counted
+bag = BundleDagBag(dag_folder=file, bundle_path=file.parent, bundle_name="dags-folder")
+print(json.dumps({{"dags": sorted(bag.dags), "errors": [*bag.import_errors.values()], "loaded": sorted(loaded)}}))
+"""
+
+
+def test_the_file_that_names_broken_ones_loads_these_alone(tmp_path: Path) -> None:
+    shared = Shared(tmp_path)
+    write_pipeline(shared.pipelines, "refused", options='airflow=hr.airflow(default_args={"pool_slots": 0})')
+    script = BROKEN.format(file=str(REPOSITORY / "dags" / "headrace_broken_files.py"))
+    first, again = (python(script, shared.home, shared.environment) for _ in range(2))
+    assert first["dags"] == again["dags"] == []
+    assert first["errors"] == again["errors"]
+    (error,) = again["errors"]
+    for part in ("often.py:8: PipelineError", "zz_again.py: pipeline p5 is also defined in", "pool slots for"):
+        assert part in error
+    assert {*PIPELINES, "often", "refused", "zz_again"} <= {*first["loaded"]}
+    assert sorted(again["loaded"]) == ["often", "refused", "zz_again"]

@@ -64,13 +64,16 @@ def options_of(rooted: RootedPipeline) -> AirflowOptions:
 
     Raises AirflowDefaultsError.
     """
-    root, own = rooted.root, rooted.pipeline.airflow
-    defaults = _load_defaults(os.environ.get(DEFAULTS, ""), DEFAULTS)
-    if root.defaults:
-        defaults = _load_defaults(root.defaults, root.folders.named_by).with_defaults(defaults)
+    own, defaults = rooted.pipeline.airflow, defaults_of(rooted.root)
     if own is None or defaults is _NO_OPTIONS:
         return own or defaults
     return own.with_defaults(defaults)
+
+
+def defaults_of(root: Root) -> AirflowOptions:
+    """How the DAGs of pipelines of ``root`` run that do not say so themselves. Raises AirflowDefaultsError."""
+    defaults = _load_defaults(os.environ.get(DEFAULTS, ""), DEFAULTS)
+    return _load_defaults(root.defaults, root.folders.named_by).with_defaults(defaults) if root.defaults else defaults
 
 
 @cache

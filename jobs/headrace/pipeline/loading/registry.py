@@ -287,7 +287,46 @@ def registered_files(
     loaded_files = named_files.load(
         (file for file in candidates if wanted is None or any(map(wanted, known_names.get(file, ())))), broken_files
     )
-    names = known_names | {file: _list_names(pipelines) for file, pipelines in loaded_files.items()}
+    return _collect_usable(candidates, known_names, loaded_files, broken_files, wanted)
+
+
+def find_faults(
+    folders: PipelineFolders, by: str, find_more: Callable[[RegisteredFiles], Mapping[Path, str]]
+) -> Mapping[Path, str]:
+    """What is wrong with each file of ``folders``: what ``registered_files`` finds, then ``find_more`` among those that
+    it is given. A file is not loaded in which ``by`` has found nothing wrong before, as long as nothing else can change
+    what it defines.
+
+    Raises ImportLimitError.
+    """
+    broken_files: dict[Path, str] = {}
+    candidates = folders.list_files(broken_files)
+    named_files = _NamedFiles(candidates)
+    known_names = named_files.pipeline_names(broken_files)
+    done_files = named_files.approved_files(by) | broken_files.keys()
+    loaded_files = named_files.load((file for file in candidates if file not in done_files), broken_files)
+    files = _collect_usable(candidates, known_names, loaded_files, broken_files)
+    faults = {**files.broken, **find_more(files)}
+    named_files.approve((file for file in loaded_files if file not in faults), by)
+    return faults
+
+
+def doubt_file(file: Path) -> None:
+    """Have ``find_faults`` look at ``file`` again, whatever it has found: somebody has found something wrong with its
+    pipelines.
+    """
+    NameIndex(file.parent).doubt(file)
+
+
+def _collect_usable(
+    candidates: Iterable[Path],
+    known_names: Mapping[Path, Sequence[str]],
+    loaded_files: Mapping[Path, Sequence[Pipeline]],
+    broken_files: dict[Path, str],
+    wanted: Callable[[str], bool] | None = None,
+) -> RegisteredFiles:
+    """The pipelines of ``loaded_files`` that count, of which other files may define the names, too."""
+    names = {**known_names, **{file: _list_names(pipelines) for file, pipelines in loaded_files.items()}}
     defining: dict[str, list[Path]] = defaultdict(list)
     for file in candidates:
         for name in () if file in broken_files else names.get(file, ()):
@@ -327,9 +366,25 @@ class _NamedFiles:
         for file in new_files:
             names = _list_names(self._loaded[file]) if file in self._loaded else None
             self._indexes[file.parent].learn(file, names)
+        self._save()
+        return self._loaded
+
+    def _save(self) -> None:
         for folder, index in self._indexes.items():
             index.save_files([file.name for file in self._files[folder]])
-        return self._loaded
+
+    def _every_file(self) -> Iterator[Path]:
+        return (file for files in self._files.values() for file in files)
+
+    def approved_files(self, by: str) -> frozenset[Path]:
+        """Files that are known, in which ``by`` has found nothing wrong as they are."""
+        return frozenset(file for file in self._every_file() if self._indexes[file.parent].is_approved(file, by))
+
+    def approve(self, files: Iterable[Path], by: str) -> None:
+        """Keep that ``by`` has found nothing wrong with ``files``, which are loaded."""
+        for file in files:
+            self._indexes[file.parent].approve(file, by)
+        self._save()
 
     def pipeline_names(self, broken: dict[Path, str]) -> dict[Path, Sequence[str]]:
         """The names of the pipelines of each file that can be used; files are loaded of which nobody knows them, and
@@ -341,9 +396,7 @@ class _NamedFiles:
             for file in self._files[folder]
             if (entry := index.known_names(file)) is not None and entry.is_fixed
         }
-        loaded_pipelines = self.load(
-            (file for files in self._files.values() for file in files if file not in known_names), broken
-        )
+        loaded_pipelines = self.load((file for file in self._every_file() if file not in known_names), broken)
         return known_names | {file: _list_names(pipelines) for file, pipelines in loaded_pipelines.items()}
 
     def find_pipeline(self, name: str, file: Path) -> Pipeline | None:
