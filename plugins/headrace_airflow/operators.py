@@ -12,15 +12,20 @@ by its result object; its exit code counts only when it left none.
 
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from inspect import signature
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook, Context, Param
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.common.compat.openlineage.utils.spark import (
+    inject_parent_job_information_into_spark_properties,
+    inject_transport_information_into_spark_properties,
+)
+from airflow.sdk import BaseHook, BaseOperator, Context, Param
 from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 from airflow.sdk.observability import stats
@@ -45,6 +50,8 @@ from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
+
     from headrace.runs.client.handle import PipelineHandle
     from headrace.runs.executors.choice import WorkEstimate
     from headrace.runs.plan import DryRun
@@ -128,16 +135,22 @@ class DeployModeError(FixConfigError, code="config.deploy_mode"):
     """The connection to Spark asks for a driver on a machine of the cluster, away from the task that waits for it."""
 
 
-class HeadraceOperator(SparkSubmitOperator):
+class HeadraceOperator(BaseOperator):
     """Run one action of a pipeline: as a Spark application, or in a process of the task's own. The executor that the
     form names, else the pipeline's, decides.
+
+    It calls spark-submit by the hook of Airflow's ``SparkSubmitOperator`` and is none itself: Airflow would need twice
+    the time for each task when it parses DAGs.
 
     ``flags`` maps options of submit.py to names of the DAG run's params; a param that is None or False is left out, one
     that is a list gives the option once for each of its items.
     """
 
     template_fields = ("asked", "env_vars")
-    """What the tab "Rendered Templates" shows: none of what a Spark application could be given, and none here is."""
+    """What the tab "Rendered Templates" shows."""
+
+    asked: str | None = None
+    """What the form of the run says, once it runs: while Airflow parses, each template costs it time."""
 
     shown_in = "overview"
     """The view of the pipeline's page that shows what is wrong if the task fails."""
@@ -153,24 +166,19 @@ class HeadraceOperator(SparkSubmitOperator):
         flags: dict[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        options, action = options_of(rooted), action or self.action
-        super().__init__(
-            application=str(SUBMIT),
-            conn_id=options.conn_id or spark_connection(),
-            env_vars=dict(options.env) or None,  # Airflow stores no template that is None
-            name=f"headrace {rooted.qualified} {action}",
-            driver_memory=driver_memory(),
-            deploy_mode=_DEPLOY_MODE,  # whatever Spark's settings on the worker say
-            **kwargs,
-        )
-        self.rooted = rooted
-        self.action = action
-        self.asked = _FORM_TEMPLATE
-        self.flags = flags or {}
-        self.env = dict(options.env)
+        super().__init__(**kwargs)
+        self.rooted, self.flags = rooted, flags or {}
+        self.action = action or self.action
+        self.env_vars = dict(options_of(rooted).env) or None  # Airflow stores no template that is None
+        self._hook: SparkSubmitHook | None = None
         self._own: OwnProcess | None = None
 
-    def execute(self, context: Context) -> Summary:  # type: ignore[override]  # Spark's own operator has no XCom
+    def render_template_fields(self, context: Context, jinja_env: "Environment | None" = None) -> None:
+        """What Airflow calls before it runs the task; what the form says is rendered, too."""
+        self.asked = _FORM_TEMPLATE
+        super().render_template_fields(context, jinja_env)
+
+    def execute(self, context: Context) -> Summary:
         """What the task leaves in XCom; raises typed errors in Airflow's terms."""
         rooted_pipeline = self.rooted
         with (
@@ -219,7 +227,7 @@ class HeadraceOperator(SparkSubmitOperator):
         if self._own is not None:
             self._own.stop()
         elif self._hook is not None:
-            super().on_kill()
+            self._hook.on_kill()
 
     def _choose_executor(self, context: Context, where: str) -> ExecutorDecision:
         """Which executor this attempt takes: as the form says, else the pipeline; AUTO looks at what there is to do."""
@@ -248,22 +256,36 @@ class HeadraceOperator(SparkSubmitOperator):
         # its input ends with this task, however that is killed, and it ends with its input
         command = [sys.executable, str(SUBMIT), *arguments, "--end-with-input"]
         return self._own.run(
-            command, lambda line: self.log.info("%s", escape_invisible(redact_secrets(line))), self.env
+            command, lambda line: self.log.info("%s", escape_invisible(redact_secrets(line))), self.env_vars or {}
         )
 
     def _on_spark(self, context: Context, where: str, run_id: str, arguments: list[str]) -> ProcessEnd:
         """Submit submit.py to Spark, and wait."""
         master = self._spark_master()
-        self._prepare_jvm(run_id, master)
+        spark_conf = self._spark_conf(context, run_id, master)
         has_work = is_local(master) and self._has_input(context, where)
-        self.application_args = [*arguments, "--start-spark"] if has_work else arguments
+        self._hook = SparkSubmitHook(
+            **{
+                **_arguments_among(options_of(self.rooted).default_args, SparkSubmitHook),
+                "conf": spark_conf,
+                "conn_id": self._connection_id(),
+                "env_vars": self.env_vars,
+                "name": f"headrace {self.rooted.qualified} {self.action}",
+                "driver_memory": driver_memory(),
+                "deploy_mode": _DEPLOY_MODE,  # whatever Spark's settings on the worker say
+                "application_args": [*arguments, "--start-spark"] if has_work else arguments,
+            }
+        )
         self.log.info("::group::Spark starts")  # submit.py ends the fold
         try:
             with ParentWatch(self.on_kill):
-                super().execute(context)
+                self._hook.submit(str(SUBMIT))
         except AirflowException as error:
             return ProcessEnd(False, self._exit_code(), "".join(str(error).splitlines()[-1:]))
         return ProcessEnd(True, self._exit_code(), "")
+
+    def _connection_id(self) -> str:
+        return options_of(self.rooted).conn_id or spark_connection()
 
     def _has_input(self, context: Context, where: str) -> bool:
         """Whether the application will need a session, as far as can be told; what is wrong it says itself."""
@@ -273,13 +295,17 @@ class HeadraceOperator(SparkSubmitOperator):
             return self._estimate_work(context, where).input > 0
         return False
 
-    def _prepare_jvm(self, run_id: str, master: str) -> None:
-        """What depends on the worker: its class-data archive, and a file for what Spark says."""
+    def _spark_conf(self, context: Context, run_id: str, master: str) -> dict[str, str]:
+        """Spark's settings, which depend on the worker: its class-data archive, and a file for what Spark says."""
         log = new_log(run_id)
         self.log.info("Spark's messages go to a file on this worker: %s", log)
         options = " ".join(part for part in (driver_java_options(), log_options(log)) if part)
         local = LOCAL_MASTER if is_local(master) else {}
-        self.conf = {**_SPARK_CONF, **local, "spark.driver.extraJavaOptions": options}
+        return _with_lineage(
+            {**_SPARK_CONF, **local, "spark.driver.extraJavaOptions": options},
+            context,
+            options_of(self.rooted).default_args,
+        )
 
     def _application_arguments(self, context: Context, where: str, run_id: str) -> list[str]:
         arguments = ["--pipeline", self.rooted.reference, "--root", where, "--run-id", run_id]
@@ -308,19 +334,39 @@ class HeadraceOperator(SparkSubmitOperator):
     def _spark_master(self) -> str:
         """The Spark master that the connection names. Raises SparkConnectionError, DeployModeError."""
         try:
-            connection = BaseHook.get_connection(self._conn_id)
+            connection = BaseHook.get_connection(self._connection_id())
         except AirflowNotFoundException as error:
             raise SparkConnectionError(
-                f"there is no Airflow connection {self._conn_id}; create it (type spark, host local[2] or a "
+                f"there is no Airflow connection {self._connection_id()}; create it (type spark, host local[2] or a "
                 f"master's URL), or name another in {SPARK_CONNECTION}"
             ) from error
         if (mode := connection.extra_dejson.get("deploy-mode") or _DEPLOY_MODE) != _DEPLOY_MODE:
             raise DeployModeError(
-                f"the Airflow connection {self._conn_id} has the deploy-mode {mode}, and Headrace's driver has to run "
-                "beside its task. There it has the keys of the store, and ends when the task does. Set deploy-mode to "
-                f"{_DEPLOY_MODE}; the driver holds no rows, executors compute them in the cluster all the same"
+                f"the Airflow connection {self._connection_id()} has the deploy-mode {mode}, and Headrace's driver has "
+                "to run beside its task. There it has the keys of the store, and ends when the task does. Set "
+                f"deploy-mode to {_DEPLOY_MODE}; the driver holds no rows, executors compute them in the cluster all "
+                "the same"
             )
         return connection.host or ""
+
+
+def _arguments_among(given: Mapping[str, Any], called: Callable[..., Any]) -> dict[str, Any]:
+    """What of ``given``, arguments for all tasks, is an argument of ``called``."""
+    names = signature(called).parameters
+    return {name: value for name, value in given.items() if name in names}
+
+
+def _with_lineage(spark_conf: dict[str, str], context: Context, given: Mapping[str, Any]) -> dict[str, str]:
+    """``spark_conf``, and what OpenLineage wants Spark to know of the task, as Airflow's ``[openlineage]`` says, else
+    ``given``, arguments for all tasks.
+    """
+    for option, inject in (
+        ("inject_parent_job_info", inject_parent_job_information_into_spark_properties),
+        ("inject_transport_info", inject_transport_information_into_spark_properties),
+    ):
+        if given.get(f"openlineage_{option}", conf.getboolean("openlineage", f"spark_{option}", fallback=False)):
+            spark_conf = inject(spark_conf, context)
+    return spark_conf
 
 
 def result_summary(result: RunResult) -> Summary:
