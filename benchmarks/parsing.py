@@ -1,7 +1,8 @@
 """CPU seconds that many pipelines cost: ``python -m benchmarks.parsing --pipelines 100 --files 1``.
 
 First those of Airflow, which parses them: ``--files`` share the pipelines, as copies of the one in ``dags/`` do. Then
-those of finding one pipeline by its name in a new process, the first time and later.
+those of finding one pipeline by its name in a new process, the first time and later. With ``--bare`` also as many DAGs
+with as many tasks, of an operator of Airflow's own without arguments, forms or texts: no file of DAGs costs less.
 
 Each file is parsed as the DAG processor does it: in a process of its own that is forked from
 one that has imported Airflow and its plugins, and that makes of each DAG what the metadata database stores. The plugin
@@ -53,12 +54,35 @@ import headrace as hr
     airflow=hr.airflow(owner="sales", retries=3),
 )
 '''
+_BARE = """
+from datetime import datetime
+from airflow.providers.standard.operators.{module} import {operator}
+from airflow.sdk import DAG, chain
+
+def nothing():
+    pass
+
+for number in range({number}):
+    for family, tasks, schedule in (("process", 4, "*/10 * * * *"), ("recover", 6, None), ("backfill", 5, None)):
+        dag_id = f"{{number}}_{{family}}"
+        with DAG(dag_id, schedule=schedule, start_date=datetime(2026, 1, 1), auto_register=False) as dag:
+            chain(*({operator}(task_id=f"task_{{task}}"{arguments}) for task in range(tasks)))
+        globals()[f"dag_{{dag_id}}"] = dag
+"""
+"""The DAGs of so many pipelines, as little as Airflow takes."""
+
+_BARE_OPERATORS = {
+    "EmptyOperator": ("empty", ""),
+    "BashOperator": ("bash", ", bash_command='true'"),
+    "PythonOperator": ("python", ", python_callable=nothing"),
+}
 _PARSE = """
 import gc, json, os, resource, sys
 import airflow.dag_processing.processor
 from airflow.dag_processing.dagbag import BundleDagBag
 from airflow.serialization.serialized_objects import DagSerialization
 import airflow.sdk
+import airflow.providers.standard.operators.bash, airflow.providers.standard.operators.python
 
 def cpu():
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -104,6 +128,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipelines", type=int, default=100)
     parser.add_argument("--files", type=int, default=1)
+    parser.add_argument("--bare", choices=_BARE_OPERATORS)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -111,13 +136,18 @@ def main() -> None:
     try:
         write_pipelines(folder / "pipelines", given.pipelines)
         write_files(folder / "dags", given.files)
+        if given.bare:
+            write_bare(folder / "dags", given.bare, given.pipelines)
+        measured(folder)  # who parses for the first time has no index of names, which later ones go by
         figures = [measured(folder) for _ in range(given.repeats)]
         first, *later = [float(_python(_NAMED, [], folder)) for _ in range(given.repeats + 1)]
     finally:
         shutil.rmtree(folder)
     print(f"Airflow itself: {statistics.median(one['airflow'] for one in figures):.2f} s of CPU")
     print(f"Headrace's plugin, once: {statistics.median(one['once'] for one in figures):.2f} s of CPU")
-    totals = [sum(beyond(file) for file in one["files"].values()) for one in figures]
+    totals = [
+        sum(beyond(figure) for file, figure in one["files"].items() if Path(file).name != _BARE_FILE) for one in figures
+    ]
     for name in figures[0]["files"]:
         files = [one["files"][name] for one in figures]
         parts = {part: statistics.median(file[part] for file in files) for part in ("import", "dags", "stored")}
@@ -146,6 +176,16 @@ def write_files(folder: Path, number: int) -> None:
         shutil.copy(folder / FILES[0], folder / f"headrace_pipelines_{other}.py")
 
 
+_BARE_FILE = "bare.py"
+
+
+def write_bare(folder: Path, operator: str, number: int) -> None:
+    """A file of the DAGs of so many pipelines, with tasks that are of an operator of Airflow's own."""
+    module, arguments = _BARE_OPERATORS[operator]
+    text = _BARE.format(module=module, operator=operator, arguments=arguments, number=number)
+    (folder / _BARE_FILE).write_text(text)
+
+
 def measured(folder: Path) -> Any:
     """CPU seconds of Airflow's imports, and of each part of parsing each file."""
     figures = _python(_PARSE, [str(file) for file in sorted((folder / "dags").iterdir())], folder)
@@ -163,6 +203,7 @@ def beyond(file: Mapping[str, Any]) -> float:
 def _python(script: str, arguments: Sequence[str], folder: Path) -> Any:
     environment = {
         "AIRFLOW_HOME": str(folder / "home"),
+        "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "600",  # of a busy machine, whose CPU seconds are asked all the same
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
         "HEADRACE_CACHE": str(folder / "cache"),

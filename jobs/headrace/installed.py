@@ -207,8 +207,13 @@ def _import_attribute(place: str) -> Any:
 
 def _group_entry_points(group: str) -> "Sequence[EntryPoint]":
     """The entry points of a group: of distributions of one name those of the first on the path."""
+    return _declared_on(_search_path_times(), group)
+
+
+@lru_cache(64)
+def _declared_on(places: Sequence[tuple[str, int]], group: str) -> "Sequence[EntryPoint]":
     # of equal keys the last one stays, and that is to be the first on the path
-    first = {name: entries for place in reversed(_search_path_times()) for name, entries in _declared_at(*place)}
+    first = {name: entries for place in reversed(places) for name, entries in _declared_at(*place)}
     return tuple(entry for entries in first.values() for entry in entries if entry.group == group)
 
 

@@ -7,6 +7,7 @@ cluster policy comes after it; the distribution names this module as one (entry 
 
 import os
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,10 +25,20 @@ def show_in_code_tab(dag: "DAG", file: Path) -> None:
     Where it could not, Airflow would count it as an import error of all DAGs.
     """
     try:
+        status = file.stat()
+    except OSError:
+        return
+    if _is_text(file, status.st_mtime_ns, status.st_ctime_ns):
+        setattr(dag, _SOURCE, os.path.abspath(file))  # noqa: PTH100 - through links, which may lead to a newer file by then
+
+
+@lru_cache(1)  # the DAGs of a pipeline follow each other
+def _is_text(file: Path, _modified_at: int, _changed_at: int) -> bool:
+    try:
         file.read_text()  # in the encoding of the locale, as Airflow does
     except (OSError, UnicodeDecodeError):
-        return
-    setattr(dag, _SOURCE, os.path.abspath(file))  # noqa: PTH100 - through links, which may lead to a newer file by then
+        return False
+    return True
 
 
 def outlive_removal() -> None:

@@ -24,6 +24,8 @@ from airflow.sdk import (
     CronTriggerTimetable,
     DeltaTriggerTimetable,
     Param,
+    conf,
+    get_parsing_context,
 )
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 from airflow.sdk.definitions.callback import SyncCallback
@@ -222,10 +224,38 @@ def new_dag(
         deadline=deadline_alert(options) if family == "process" else None,
         allowed_run_types=[*run_types(schedule), *by_hand],
         auto_register=False,  # the file in dags/ names them
+        **_configured_limits(),
     )
+    dag.timetable = _as_stored(dag.timetable)
     show_in_code_tab(dag, rooted.file)
     with has_form(dag, params):
         yield dag
+
+
+@cache
+def _configured_limits() -> dict[str, Any]:
+    """What Airflow would look up in its configuration for each DAG."""
+    return {
+        "max_active_tasks": conf.getint("core", "max_active_tasks_per_dag"),
+        "max_consecutive_failed_dag_runs": conf.getint("core", "max_consecutive_failed_dag_runs_per_dag"),
+        "disable_bundle_versioning": conf.getboolean("dag_processor", "disable_bundle_versioning"),
+    }
+
+
+def _as_stored(timetable: Any) -> Any:
+    """A timetable in the form that Airflow stores it in, which it would make anew, with a text for people, for each
+    DAG; a cron expression's is shared by all DAGs that have it.
+    """
+    if get_parsing_context().dag_id is not None or type(timetable) is not CronTriggerTimetable:
+        return timetable
+    return _stored_cron(timetable.expression, timetable.timezone, timetable.interval, timetable.run_immediately)
+
+
+@cache
+def _stored_cron(expression: str, zone: Any, interval: timedelta, run_immediately: bool) -> Any:
+    from airflow.timetables import trigger  # not for tasks, which need no database
+
+    return trigger.CronTriggerTimetable(expression, timezone=zone, interval=interval, run_immediately=run_immediately)
 
 
 @contextmanager
