@@ -255,9 +255,8 @@ class HeadraceOperator(BaseOperator):
         self._own = OwnProcess(local_memory())
         # its input ends with this task, however that is killed, and it ends with its input
         command = [sys.executable, str(SUBMIT), *arguments, "--end-with-input"]
-        return self._own.run(
-            command, lambda line: self.log.info("%s", escape_invisible(redact_secrets(line))), self.env_vars or {}
-        )
+        env = dict(options_of(self.rooted).env)
+        return self._own.run(command, lambda line: self.log.info("%s", escape_invisible(redact_secrets(line))), env)
 
     def _on_spark(self, context: Context, where: str, run_id: str, arguments: list[str]) -> ProcessEnd:
         """Submit submit.py to Spark, and wait."""

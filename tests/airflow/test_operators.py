@@ -137,7 +137,8 @@ CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...] | dict[str, str]]]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a pipeline and a ``spark-submit`` that does as told."""
     folder = tmp_path_factory.mktemp("operators")
-    write_pipeline(folder, "clicks")
+    of_spark = '{"num_executors": 3, "deploy_mode": "cluster", "priority_weight": 2}'
+    write_pipeline(folder, "clicks", options=f"airflow=hr.airflow(default_args={of_spark})")
     binary = folder / "bin" / "spark-submit"
     binary.parent.mkdir()
     binary.write_text(SPARK_SUBMIT.format(python=sys.executable))
@@ -190,6 +191,14 @@ def test_the_form_becomes_arguments_and_no_secret_is_one(answers: Any, folder: P
     assert not any(part.startswith("--files-per-epoch") for part in given_arguments)
     assert given_arguments[given_arguments.index("--pipeline") + 1] == f"{folder / 'clicks.py'}:clicks"
     assert not any("hunter2" in argument for argument in argv)
+
+
+def test_arguments_for_all_tasks_reach_spark_but_for_what_headrace_decides(answers: Any, folder: Path) -> None:
+    assert "xcom" in answers["succeeded"]
+    argv = json.loads((folder / "case.succeeded.argv").read_text())
+    assert argv[argv.index("--num-executors") + 1] == "3"
+    assert argv[argv.index("--deploy-mode") + 1] == "client"
+    assert argv[argv.index("--name") + 1] == "headrace clicks process"
 
 
 def test_attempts_have_results_of_their_own_and_one_request(answers: Any, folder: Path) -> None:
