@@ -420,8 +420,8 @@ def broken_files(root: Root) -> Mapping[Path, str]:
         defaults = str(defaults_of(root))
     except AirflowDefaultsError as error:  # the pipelines that meet it are named below
         defaults = str(error)
-    by = f"{root.name} {__version__} {airflow_version} {sys.version} {DAG_FAMILIES.names()} {defaults}"
-    return find_faults(root.folders, content_digest(by.encode()), lambda files: _refused_by_airflow(root, files))
+    examiner = f"{root.name} {__version__} {airflow_version} {sys.version} {DAG_FAMILIES.names()} {defaults}"
+    return find_faults(root.folders, content_digest(examiner.encode()), lambda files: _refused_by_airflow(root, files))
 
 
 def _refused_by_airflow(root: Root, files: RegisteredFiles) -> Mapping[Path, str]:

@@ -267,7 +267,7 @@ class HeadraceOperator(BaseOperator):
             **{
                 **_arguments_among(options_of(self.rooted).default_args, SparkSubmitHook),
                 "conf": spark_conf,
-                "conn_id": self._connection_id(),
+                "conn_id": self.conn_id,
                 "env_vars": self.env_vars,
                 "name": f"headrace {self.rooted.qualified} {self.action}",
                 "driver_memory": driver_memory(),
@@ -283,7 +283,9 @@ class HeadraceOperator(BaseOperator):
             return ProcessEnd(False, self._exit_code(), "".join(str(error).splitlines()[-1:]))
         return ProcessEnd(True, self._exit_code(), "")
 
-    def _connection_id(self) -> str:
+    @property
+    def conn_id(self) -> str:
+        """The Airflow connection that says where Spark is."""
         return options_of(self.rooted).conn_id or spark_connection()
 
     def _has_input(self, context: Context, where: str) -> bool:
@@ -333,15 +335,15 @@ class HeadraceOperator(BaseOperator):
     def _spark_master(self) -> str:
         """The Spark master that the connection names. Raises SparkConnectionError, DeployModeError."""
         try:
-            connection = BaseHook.get_connection(self._connection_id())
+            connection = BaseHook.get_connection(self.conn_id)
         except AirflowNotFoundException as error:
             raise SparkConnectionError(
-                f"there is no Airflow connection {self._connection_id()}; create it (type spark, host local[2] or a "
+                f"there is no Airflow connection {self.conn_id}; create it (type spark, host local[2] or a "
                 f"master's URL), or name another in {SPARK_CONNECTION}"
             ) from error
         if (mode := connection.extra_dejson.get("deploy-mode") or _DEPLOY_MODE) != _DEPLOY_MODE:
             raise DeployModeError(
-                f"the Airflow connection {self._connection_id()} has the deploy-mode {mode}, and Headrace's driver has "
+                f"the Airflow connection {self.conn_id} has the deploy-mode {mode}, and Headrace's driver has "
                 "to run beside its task. There it has the keys of the store, and ends when the task does. Set "
                 f"deploy-mode to {_DEPLOY_MODE}; the driver holds no rows, executors compute them in the cluster all "
                 "the same"
@@ -349,21 +351,21 @@ class HeadraceOperator(BaseOperator):
         return connection.host or ""
 
 
-def _arguments_among(given: Mapping[str, Any], called: Callable[..., Any]) -> dict[str, Any]:
-    """What of ``given``, arguments for all tasks, is an argument of ``called``."""
-    names = signature(called).parameters
-    return {name: value for name, value in given.items() if name in names}
+def _arguments_among(arguments: Mapping[str, Any], function: Callable[..., Any]) -> dict[str, Any]:
+    """What of the ``arguments`` for all tasks ``function`` takes."""
+    names = signature(function).parameters
+    return {name: value for name, value in arguments.items() if name in names}
 
 
-def _with_lineage(spark_conf: dict[str, str], context: Context, given: Mapping[str, Any]) -> dict[str, str]:
+def _with_lineage(spark_conf: dict[str, str], context: Context, arguments: Mapping[str, Any]) -> dict[str, str]:
     """``spark_conf``, and what OpenLineage wants Spark to know of the task, as Airflow's ``[openlineage]`` says, else
-    ``given``, arguments for all tasks.
+    the ``arguments`` for all tasks.
     """
     for option, inject in (
         ("inject_parent_job_info", inject_parent_job_information_into_spark_properties),
         ("inject_transport_info", inject_transport_information_into_spark_properties),
     ):
-        if given.get(f"openlineage_{option}", conf.getboolean("openlineage", f"spark_{option}", fallback=False)):
+        if arguments.get(f"openlineage_{option}", conf.getboolean("openlineage", f"spark_{option}", fallback=False)):
             spark_conf = inject(spark_conf, context)
     return spark_conf
 

@@ -137,8 +137,8 @@ CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...] | dict[str, str]]]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a pipeline and a ``spark-submit`` that does as told."""
     folder = tmp_path_factory.mktemp("operators")
-    of_spark = '{"num_executors": 3, "deploy_mode": "cluster", "priority_weight": 2}'
-    write_pipeline(folder, "clicks", options=f"airflow=hr.airflow(default_args={of_spark})")
+    task_arguments = '{"num_executors": 3, "deploy_mode": "cluster", "priority_weight": 2}'
+    write_pipeline(folder, "clicks", options=f"airflow=hr.airflow(default_args={task_arguments})")
     binary = folder / "bin" / "spark-submit"
     binary.parent.mkdir()
     binary.write_text(SPARK_SUBMIT.format(python=sys.executable))

@@ -23,7 +23,7 @@ def about(dag):
         "start": dag.start_date.isoformat(), "run_types": sorted(dag.allowed_run_types),
         "owner": process.owner, "retries": process.retries, "timeout": str(process.execution_timeout),
         "queue": process.queue, "pools": {{task.task_id: task.pool for task in dag.tasks}},
-        "shown": dag.fileloc, "weight": process.priority_weight, "conn": process._conn_id, "env": process.env_vars,
+        "shown": dag.fileloc, "weight": process.priority_weight, "conn": process.conn_id, "env": process.env_vars,
         "deadline": [str(alert.interval) + " " + alert.callback.path for alert in dag.deadline or []],
         "fails": [callback.args[0] for callback in process.on_failure_callback or []],
     }}

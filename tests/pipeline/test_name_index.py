@@ -85,42 +85,42 @@ def test_a_command_about_all_makes_them_known(folder: Folder, command: str) -> N
     assert folder.loaded_by(lambda: resolve_pipeline("views")) == ["views"]
 
 
-def faults(folder: Folder, by: str = "me", wrong: str = "") -> list[Path]:
-    """The files in which something is wrong; ``wrong``: a pipeline in which whoever looks finds something more."""
+def faults(folder: Folder, examiner: str = "me", wrong_name: str = "") -> list[Path]:
+    """The files in which something is wrong; ``wrong_name``: a pipeline in which whoever looks finds something more."""
 
     def find_more(files: registry.RegisteredFiles) -> dict[Path, str]:
-        return {one.file: "it is wrong" for name, one in files.pipelines.items() if name == wrong}
+        return {one.file: "it is wrong" for name, one in files.pipelines.items() if name == wrong_name}
 
-    return sorted(registry.find_faults(registry.PipelineFolders((folder.path,)), by, find_more))
+    return sorted(registry.find_faults(registry.PipelineFolders((folder.path,)), examiner, find_more))
 
 
 def test_files_in_which_nothing_was_wrong_are_not_loaded_again_to_find_what_is(folder: Folder) -> None:
-    broken = folder.write("broken", "raise ZeroDivisionError\n")
+    broken_file = folder.write("broken", "raise ZeroDivisionError\n")
     assert folder.loaded_by(lambda: faults(folder)) == ["broken", *ALL]
     assert folder.loaded_by(lambda: faults(folder)) == ["broken"]
-    assert faults(folder) == [broken]
+    assert faults(folder) == [broken_file]
     registered_files()
     assert folder.loaded_by(lambda: faults(folder)) == ["broken"], "others that load them change nothing"
     file = folder.path / "clicks.py"
     file.write_text(file.read_text() + "# changed\n")
     assert folder.loaded_by(lambda: faults(folder)) == ["broken", "clicks"]
-    assert folder.loaded_by(lambda: faults(folder, by="somebody else")) == ["broken", *ALL]
+    assert folder.loaded_by(lambda: faults(folder, examiner="somebody else")) == ["broken", *ALL]
 
 
 def test_what_is_wrong_with_a_pipeline_is_found_each_time(folder: Folder) -> None:
-    daily = folder.path / "daily.py"
+    daily_file = folder.path / "daily.py"
     for _ in range(2):
-        assert faults(folder, wrong="daily") == [daily]
+        assert faults(folder, wrong_name="daily") == [daily_file]
     assert folder.loaded_by(lambda: faults(folder)) == ["daily"]
-    assert faults(folder, wrong="daily") == [], "nothing was, and the file is the same"
-    registry.doubt_file(daily)
-    assert faults(folder, wrong="daily") == [daily]
+    assert faults(folder, wrong_name="daily") == [], "nothing was, and the file is the same"
+    registry.doubt_file(daily_file)
+    assert faults(folder, wrong_name="daily") == [daily_file]
 
 
 def test_a_name_that_comes_twice_is_found_in_files_that_are_not_loaded(folder: Folder) -> None:
     assert faults(folder) == []
-    again = folder.write("zz_again", (folder.path / "daily.py").read_text())
-    assert faults(folder) == faults(folder) == [again]
+    second_file = folder.write("zz_again", (folder.path / "daily.py").read_text())
+    assert faults(folder) == faults(folder) == [second_file]
     (folder.path / "daily.py").unlink()
     assert faults(folder) == []
 

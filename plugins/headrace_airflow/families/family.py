@@ -243,7 +243,7 @@ def _configured_limits() -> dict[str, Any]:
 
 
 def _as_stored(timetable: Any) -> Any:
-    """A timetable in the form that Airflow stores it in, which it would make anew, with a text for people, for each
+    """A timetable in the form that Airflow stores it in, which it would make again, with a text for people, for each
     DAG; a cron expression's is shared by all DAGs that have it.
     """
     if get_parsing_context().dag_id is not None or type(timetable) is not CronTriggerTimetable:

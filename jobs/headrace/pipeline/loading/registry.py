@@ -291,11 +291,11 @@ def registered_files(
 
 
 def find_faults(
-    folders: PipelineFolders, by: str, find_more: Callable[[RegisteredFiles], Mapping[Path, str]]
+    folders: PipelineFolders, examiner: str, find_more: Callable[[RegisteredFiles], Mapping[Path, str]]
 ) -> Mapping[Path, str]:
     """What is wrong with each file of ``folders``: what ``registered_files`` finds, then ``find_more`` among those that
-    it is given. A file is not loaded in which ``by`` has found nothing wrong before, as long as nothing else can change
-    what it defines.
+    it is given. A file is not loaded in which ``examiner`` has found nothing wrong before, as long as nothing else can
+    change what it defines.
 
     Raises ImportLimitError.
     """
@@ -303,11 +303,11 @@ def find_faults(
     candidates = folders.list_files(broken_files)
     named_files = _NamedFiles(candidates)
     known_names = named_files.pipeline_names(broken_files)
-    done_files = named_files.approved_files(by) | broken_files.keys()
+    done_files = named_files.approved_files(examiner) | broken_files.keys()
     loaded_files = named_files.load((file for file in candidates if file not in done_files), broken_files)
     files = _collect_usable(candidates, known_names, loaded_files, broken_files)
     faults = {**files.broken, **find_more(files)}
-    named_files.approve((file for file in loaded_files if file not in faults), by)
+    named_files.approve((file for file in loaded_files if file not in faults), examiner)
     return faults
 
 
@@ -323,7 +323,7 @@ def _collect_usable(
     known_names: Mapping[Path, Sequence[str]],
     loaded_files: Mapping[Path, Sequence[Pipeline]],
     broken_files: dict[Path, str],
-    wanted: Callable[[str], bool] | None = None,
+    is_wanted: Callable[[str], bool] | None = None,
 ) -> RegisteredFiles:
     """The pipelines of ``loaded_files`` that count, of which other files may define the names, too."""
     names = {**known_names, **{file: _list_names(pipelines) for file, pipelines in loaded_files.items()}}
@@ -344,7 +344,7 @@ def _collect_usable(
         for file, pipelines in loaded_files.items()
         if file not in broken_files
         for pipeline in pipelines
-        if wanted is None or wanted(pipeline.name)
+        if is_wanted is None or is_wanted(pipeline.name)
     }
     return RegisteredFiles(dict(sorted(usable.items())), broken_files, repeated_names)
 
@@ -376,14 +376,14 @@ class _NamedFiles:
     def _every_file(self) -> Iterator[Path]:
         return (file for files in self._files.values() for file in files)
 
-    def approved_files(self, by: str) -> frozenset[Path]:
-        """Files that are known, in which ``by`` has found nothing wrong as they are."""
-        return frozenset(file for file in self._every_file() if self._indexes[file.parent].is_approved(file, by))
+    def approved_files(self, examiner: str) -> frozenset[Path]:
+        """Files that are known, in which ``examiner`` has found nothing wrong as they are."""
+        return frozenset(file for file in self._every_file() if self._indexes[file.parent].is_approved(file, examiner))
 
-    def approve(self, files: Iterable[Path], by: str) -> None:
-        """Keep that ``by`` has found nothing wrong with ``files``, which are loaded."""
+    def approve(self, files: Iterable[Path], examiner: str) -> None:
+        """Keep that ``examiner`` has found nothing wrong with ``files``, which are loaded."""
         for file in files:
-            self._indexes[file.parent].approve(file, by)
+            self._indexes[file.parent].approve(file, examiner)
         self._save()
 
     def pipeline_names(self, broken: dict[Path, str]) -> dict[Path, Sequence[str]]:
