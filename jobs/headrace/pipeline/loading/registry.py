@@ -35,7 +35,7 @@ from headrace.pipeline.loading.modules import (
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.validation import check_beside, read_beside
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _COARSE_NS: Final = 2 * 10**9
 """How coarse times of files may be. The second of two changes within so long may leave no trace in them."""
 
@@ -55,12 +55,20 @@ class FileNames:
 
     ``is_fixed``: nothing else can change these names. It is not where the file could not be used, or asked about
     anything that is not written in its folder.
+
+    ``approved_by``: who has found nothing wrong with these pipelines since; "": nobody.
     """
 
     names: Sequence[str]
     home: str
     ran: Mapping[str, RunFile]
     is_fixed: bool
+    approved_by: str = ""
+
+    def defines_as(self, other: "FileNames") -> bool:
+        """Whether the same code has defined the same names."""
+        digests = ({path: run.digest for path, run in one.ran.items()} for one in (self, other))
+        return (self.names, self.home, next(digests)) == (other.names, other.home, next(digests))
 
 
 class NameIndex:
@@ -93,8 +101,27 @@ class NameIndex:
                 path: run for path, run in names_before.ran.items() if path in ran and run.digest == ran[path].digest
             }
         learnt = FileNames(tuple(names or ()), code.folder, ran, names is not None and not code.asks_outside)
+        if names_before is not None and learnt.is_fixed and learnt.defines_as(names_before):
+            learnt = replace(learnt, approved_by=names_before.approved_by)
         self._files[file.name] = learnt
         return learnt
+
+    def is_approved(self, file: Path, examiner: str) -> bool:
+        """Whether ``examiner`` has found nothing wrong with ``file``, which is known to be as it was then."""
+        entry = self._files.get(file.name)
+        return entry is not None and entry.is_fixed and entry.approved_by == examiner
+
+    def approve(self, file: Path, examiner: str) -> None:
+        """Note that ``examiner`` has found nothing wrong with the pipelines of ``file``, which is known."""
+        if (entry := self._files.get(file.name)) is not None and entry.is_fixed:
+            self._files[file.name] = replace(entry, approved_by=examiner)
+
+    def doubt(self, file: Path) -> None:
+        """Forget what is kept of the folder if somebody has found nothing wrong with ``file``: somebody else has."""
+        entry = self._read.get(file.name)
+        if self._kept is not None and entry is not None and entry.approved_by:
+            with suppress(OSError):  # who cannot delete it cannot have written it
+                self._kept.unlink(missing_ok=True)
 
     def save_files(self, files: Iterable[str]) -> None:
         """Keep what is known now of ``files``, those that the folder has."""
@@ -158,9 +185,9 @@ def _read_index(index_file: Path) -> tuple[int, dict[str, FileNames]]:
     return kept_ns, {name: _file_names(**entry) for name, entry in json.loads(body).items()}
 
 
-def _file_names(names: Sequence[str], home: str, ran: Mapping[str, Any], is_fixed: bool) -> FileNames:
+def _file_names(names: Sequence[str], home: str, ran: Mapping[str, Any], is_fixed: bool, approved_by: str) -> FileNames:
     files = {path: RunFile(text, None if stamp is None else tuple(stamp)) for path, (text, stamp) in ran.items()}
-    return FileNames(tuple(names), home, files, is_fixed)
+    return FileNames(tuple(names), home, files, is_fixed, approved_by)
 
 
 def _body_checksum(body: str) -> str:
