@@ -19,6 +19,8 @@ dead letters land again: ``header`` of the files that had them, ``stands_alone``
 the source where it lies in a record (``place``) and what it holds (``type``). ``required`` is what must be there:
 ``required.check`` raises what is to be said otherwise.
 
+A test of a format reads as a run does: ``read_file(data, source, RequiredColumns(), "hits.logfmt")``.
+
 **What a format guarantees.** It never guesses: a record that it cannot read is one with a reason in ``unparsed``, and
 becomes a dead letter. One bad record fails no other. Nothing but ``data`` and the arguments is looked at, so a file
 gives the same records each time, with the same positions; spans together give what the whole gives. A format that
@@ -82,6 +84,7 @@ from headrace.formats.file_format import (
     UnreadableFileError,
     misfit,
     nothing,
+    read_file,
 )
 from headrace.formats.json_lines import JSON, read_json
 from headrace.formats.lines import TextFormat, TextLines
@@ -105,6 +108,7 @@ __all__ = [
     "UnreadableFileError",
     "misfit",
     "nothing",
+    "read_file",
     "read_json",
     "typed",
 ]

@@ -27,6 +27,7 @@ _HOMES = {
     "assert_rejected": "headrace.testing.results",
     "at": "headrace.testing.steps",
     "end": "headrace.testing.steps",
+    "fingerprint": "headrace.testing.pipeline_run",
     "load": "headrace.testing.suite",
     "processing_time": "headrace.testing.steps",
     "rows": "headrace.testing.steps",

@@ -1,6 +1,7 @@
 """What type checkers know of headrace.testing: written by ``python -m scripts.stubs --write``."""
 
 from headrace.testing.deployment import TemporaryDeployment as TemporaryDeployment
+from headrace.testing.pipeline_run import fingerprint as fingerprint
 from headrace.testing.pipeline_run import run as run
 from headrace.testing.results import PaneRow as PaneRow
 from headrace.testing.results import Panes as Panes

@@ -22,6 +22,7 @@ from headrace.model.event_time import Ingestion
 from headrace.model.expressions.data_types import PairsType, ValueType
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.model.triggers import Signal
+from headrace.pipeline import identity
 from headrace.pipeline.endpoints import Input, Source
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.arrow_types import python_rows
@@ -144,6 +145,23 @@ def run(
         columns=columns,
         steps=tuple(results),
     )
+
+
+@check_keywords
+def fingerprint(pipeline: Pipeline) -> str:
+    """What tells whether the state of runs still belongs to ``pipeline``: 32 hexadecimal digits of what its results are
+    made of. A run continues from a snapshot with the same fingerprint.
+
+    It is the same in every version of Headrace, so a test may hold a definition to it. Descriptions, schedules,
+    executors, expectations and limits do not count.
+
+    Raises UnitTestError for what is no pipeline.
+
+    >>> fingerprint(delays)
+    '...'
+    """
+    Arguments("fingerprint", UnitTestError).instance("pipeline", pipeline, Pipeline, "a pipeline")
+    return identity.fingerprint(pipeline)
 
 
 def pipeline_under_test(pipeline: Pipeline, output: str | None) -> Pipeline:
