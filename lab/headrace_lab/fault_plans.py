@@ -1,21 +1,10 @@
-"""What goes wrong with a store in a test: at random, or one operation that is held in place.
-
-The words of a plan, and what lets a plan come true, are taken from here too: ``headrace_snapshots.testing`` has them.
-"""
+"""What goes wrong with a store in a test: by a plan of its own, at random, or one operation that is held in place."""
 
 import random
 import threading
 from collections.abc import Callable, Collection
 
-from headrace_snapshots.testing import (
-    Fault,
-    FaultPlan,
-    FaultyStore,
-    HoldRequest,
-    LandLate,
-    Operation,
-    disturb_stores,
-)
+from headrace_snapshots.testing import Fault, FaultPlan, FaultyStore, HoldRequest, LandLate, Operation, disturb_stores
 
 __all__ = [
     "Fault",
