@@ -1,6 +1,6 @@
 """Pipelines of parts that tests change one by one."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -26,3 +26,9 @@ def changed(
 def lengths(least: int, most: int) -> st.SearchStrategy[Duration]:
     """Lengths of time of so many granules."""
     return st.integers(least, most).map(Duration)
+
+
+def written_again(kind: type[Any], **parts: Any) -> type[Any]:
+    """The class of a user as another version of their code has it: of the same name, with these ``parts``."""
+    again: type[Any] = dataclass(frozen=True)(type(kind.__name__, (kind,), parts))
+    return again

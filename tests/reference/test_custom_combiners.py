@@ -23,8 +23,9 @@ from headrace.errors import PipelineError
 from headrace.model.combiners import Accumulator, Combiner
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.expressions.typing import output_type
-from headrace.pipeline.identity import fingerprint
+from headrace.testing import fingerprint
 from headrace_lab.reference import combine
+from tests.building import written_again
 from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, Until
 
 X = col("x")
@@ -151,8 +152,12 @@ def build(combiner: CustomCombiner) -> Pipeline:
     )
 
 
-def test_a_fingerprint_tells_its_fields_and_its_accumulators_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fingerprint_tells_its_fields_and_its_accumulators_apart() -> None:
     before, same_again = fingerprint(build(Bins(2))), fingerprint(build(Bins(2)))
-    monkeypatch.setattr(Bins, "accumulator_types", {**Bins.accumulator_types, "values": DataType.FLOAT})
-    assert (before == same_again, before == fingerprint(build(Bins(2)))) == (True, False)
+    alike, other = (
+        written_again(Bins, accumulator_types={**Bins.accumulator_types, "values": kind})
+        for kind in (int, DataType.FLOAT)
+    )
+    assert (before == same_again, before == fingerprint(build(other(2)))) == (True, False)
+    assert fingerprint(build(alike(2))) == before, "a class goes by its name"
     assert len({fingerprint(build(combiner)) for combiner in (Bins(2), Bins(3), Span(), Until(3))}) == 4

@@ -33,8 +33,9 @@ from headrace import (
 from headrace.errors import PipelineError
 from headrace.model.time import Instant
 from headrace.model.triggers.custom import State
-from headrace.pipeline.identity import fingerprint
+from headrace.testing import fingerprint
 from headrace_lab.reference import Epoch, PipelineRun
+from tests.building import written_again
 from tests.own_triggers import Jump, Poll, Refusing, Reminder, Rising
 from tests.reference.test_new_triggers import Script, build
 
@@ -249,12 +250,12 @@ def test_it_may_finish_or_not_and_what_stands_behind_it_counts_panes() -> None:
     assert Repeatedly(JUMP).continuation == Repeatedly(AfterCount(1))
 
 
-def test_a_fingerprint_tells_its_fields_and_its_state_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fingerprint_tells_its_fields_and_its_state_apart() -> None:
     found: Sequence[str] = [fingerprint(build(Repeatedly(t))) for t in (Jump(1), Jump(2), Jump(1, "x"), Reminder(1))]
     assert len(set(found)) == 4
     assert fingerprint(build(Repeatedly(Jump(1)))) == found[0]
-    before = fingerprint(build(Repeatedly(Poll(1))))
-    monkeypatch.setattr(Poll, "signals", ("go", "ask"))
-    assert fingerprint(build(Repeatedly(Poll(1)))) != before
-    monkeypatch.setattr(Jump, "state_types", dict(reversed(Jump.state_types.items())))
-    assert fingerprint(build(Repeatedly(Jump(1)))) != found[0]
+    asking = written_again(Poll, signals=("go", "ask"))
+    assert fingerprint(build(Repeatedly(asking(1)))) != fingerprint(build(Repeatedly(Poll(1))))
+    backwards = written_again(Jump, state_types=dict(reversed(Jump.state_types.items())))
+    assert fingerprint(build(Repeatedly(backwards(1)))) != found[0]
+    assert fingerprint(build(Repeatedly(written_again(Jump)(1)))) == found[0], "a class goes by its name"

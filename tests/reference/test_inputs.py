@@ -26,7 +26,7 @@ from headrace import (
 from headrace.errors import PipelineError
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Monotonic
 from headrace.model.time import Instant
-from headrace.pipeline.identity import fingerprint
+from headrace.testing import fingerprint
 from headrace_lab.reference import DropCause, Epoch, Rejected, run_pipeline
 from tests.building import pipeline
 from tests.reference.strategies import examples

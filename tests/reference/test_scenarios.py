@@ -10,7 +10,7 @@ from hypothesis import given
 from headrace.model.accumulation import Accumulation
 from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
 from headrace.model.windows import WindowFn
-from headrace.pipeline.identity import fingerprint
+from headrace.testing import fingerprint
 from headrace_lab.reference import DropCause, DroppedElement, Record, run_pipeline
 from headrace_lab.reference.windows import assign
 from tests.reference.scenarios import Scenario, scenarios
