@@ -14,6 +14,7 @@ from headrace import (
     FileSource,
     FixedWindows,
     GlobalWindows,
+    Input,
     Pipeline,
     Repeatedly,
     col,
@@ -23,7 +24,6 @@ from headrace import (
 from headrace.errors import PipelineError
 from headrace.model.event_time import EventTime, Monotonic
 from headrace.model.time import Duration, Instant
-from headrace.pipeline.endpoints import Input
 from headrace_lab.reference import Epoch, run_pipeline
 from tests.kernel.differential import check, run_on_kernel
 from tests.reference.naming import NAMES, UNTAKEN, renamed
