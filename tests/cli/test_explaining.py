@@ -1,13 +1,13 @@
 """Commands that help to understand a pipeline's snapshots."""
 
 import json
+import runpy
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.testing.deployment import TemporaryDeployment as Live
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
@@ -44,7 +44,7 @@ def test_log_draws_the_snapshots(written: Deployment) -> None:
 def live(tmp_path: Path) -> Live:
     """A click at 10:10 that fired early, and one of each of two users at 12:05; main ends after them."""
     (tmp_path / "clicks.py").write_text(PIPELINE_FILE)
-    found, clicks = Live(tmp_path / "root"), resolve_pipeline(str(tmp_path / "clicks.py"))
+    found, clicks = Live(tmp_path / "root"), runpy.run_path(str(tmp_path / "clicks.py"))["clicks"]
     for records in ([("ann", "10:10")], [("ann", "12:05"), ("bob", "12:05")]):
         found.land(clicks, *({"user": user, "at": f"2026-03-01T{at}:00Z", "amount": 1} for user, at in records))
         found.run(clicks, at="2026-03-01T13:00:00Z")

@@ -1,6 +1,7 @@
 """What ``to_json`` gives in Python is what the command prints with ``--format json``, whatever types the rows have."""
 
 import json
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,6 @@ from click.testing import CliRunner
 
 import headrace as hr
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import resolve_pipeline
-from headrace.runs.client.handle import PipelineHandle
 
 PIPELINE = """
 from datetime import date, datetime
@@ -35,7 +34,7 @@ RECORD = '{"k": "AP8=", "day": "2026-05-01", "at": "2026-05-01T00:00:00.000001Z"
 
 
 @pytest.fixture
-def sales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineHandle:
+def sales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> hr.types.PipelineHandle:
     """Two epochs with rows, a late record, a dead letter, and a row that ``having`` withholds."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HEADRACE_ROOT", tmp_path.as_uri())
@@ -47,7 +46,7 @@ def sales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineHandle:
         RECORD % "1.25" + '{"k": "AA==", "day": "2026-05-02", "at": "2026-05-09T00:00:00Z"}\n'
     )
     (landing / "3.json").write_text(RECORD % "1.25")
-    handle = hr.open(tmp_path.as_uri(), create=True)[resolve_pipeline("sales.py")]
+    handle = hr.open(tmp_path.as_uri(), create=True)[runpy.run_path("sales.py")["sales"]]
     handle.run(files_per_epoch=1)
     handle.tag("first", "main")
     return handle
@@ -61,13 +60,13 @@ def printed(*words: str) -> Any:
 
 
 @pytest.mark.parametrize("view", ["current", "panes", "late", "rejected", "state"])
-def test_rows_of_views_in_python_are_those_that_the_command_prints(sales: PipelineHandle, view: str) -> None:
+def test_rows_of_views_in_python_are_those_that_the_command_prints(sales: hr.types.PipelineHandle, view: str) -> None:
     rows = sales.read(view).to_json()
     assert rows
     assert rows == printed("read", "sales.py", "--view", view)
 
 
-def test_what_differs_in_python_is_what_the_command_prints(sales: PipelineHandle, tmp_path: Path) -> None:
+def test_what_differs_in_python_is_what_the_command_prints(sales: hr.types.PipelineHandle, tmp_path: Path) -> None:
     (tmp_path / "landing" / "o" / "4.json").write_text(RECORD.replace("05-01", "05-09") % "7.00")
     sales.run()
     difference = sales.diff("first", "main").to_json()
@@ -75,7 +74,7 @@ def test_what_differs_in_python_is_what_the_command_prints(sales: PipelineHandle
     assert difference == printed("diff", "sales.py", "first", "main")
 
 
-def test_an_explanation_in_python_is_what_the_command_prints(sales: PipelineHandle) -> None:
+def test_an_explanation_in_python_is_what_the_command_prints(sales: hr.types.PipelineHandle) -> None:
     rows = sales.current().first(1)[0]
     explanation = sales.explain(key={name: rows[0][name] for name in ("k", "day")}).to_json()
     assert explanation["windows"][0]["last_panes"]

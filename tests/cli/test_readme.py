@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+import headrace as hr
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import resolve_pipeline
 from tests.docs import pages
 from tests.docs.running import Reader
 
@@ -36,7 +36,7 @@ def test_the_readme_begins_as_the_front_page_does() -> None:
 def test_the_pipeline_is_one_of_about_twenty_lines(tmp_path: Path) -> None:
     file = tmp_path / "delays.py"
     file.write_text(delays())
-    assert resolve_pipeline(str(file)).name == "delays"
+    assert [checked.name for checked in hr.check(file).pipelines] == ["delays"]
     assert len(delays().split("flights = ")[1].splitlines()) <= 20
 
 

@@ -12,12 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
+import headrace as hr
 from headrace import Input, Pipeline, SlidingWindows
 from headrace.cli.main import app
-from headrace.runs.dropped_records import LandedLate, land_late
-from headrace.runs.relanding import LandingAgainError
-from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.testing import Operation, disturb_stores
+from headrace.errors import BrokenObjectError, LandingAgainError
+from headrace_lab.fault_plans import Operation, disturb_stores
 from tests.building import changed
 from tests.cli.deployments import PIPELINE_FILE, Deployment, hour
 
@@ -47,8 +46,9 @@ def deployment(tmp_path: Path) -> Deployment:
     return Deployment(tmp_path)
 
 
-def land(deployment: Deployment, pipeline: Pipeline | None = None, **options: Any) -> LandedLate:
-    return land_late(pipeline or deployment.pipeline, deployment.root, **{"at": "main", **options})
+def land(deployment: Deployment, pipeline: Pipeline | None = None, **options: Any) -> hr.types.LandedLate:
+    handle = hr.open(deployment.root, create=True)[pipeline or deployment.pipeline]
+    return handle.replay_late(**{"at": "main", **options})
 
 
 def sliding(deployment: Deployment, hours: int, every: int) -> Pipeline:
@@ -64,7 +64,7 @@ def test_what_was_late_lands_once_under_a_root_of_its_own(deployment: Deployment
     first = deployment.commit(late=[late(raw(2)), late(raw(1)), late(raw(1))])
     deployment.commit()
     found = land(deployment)
-    assert found == LandedLate(
+    assert found == hr.types.LandedLate(
         f"{deployment.root}/late/landing/clicks", files=1, records=3, beside=f"{deployment.root}/late"
     )
     name = f"late-00000000-{first}.jsonl"
@@ -122,7 +122,7 @@ def test_the_own_prefix_lands_what_was_late_only_the_first_time(deployment: Depl
     assert (found.records, found.lands_in_source) == (1, True)
     (name,) = landed(deployment, "landing/clicks")
     deployment.commit(late=[late(raw(1), file=f"landing/clicks/{name}"), late(raw(2))])
-    assert land(deployment, to=f"{deployment.root}/landing/clicks") == LandedLate(
+    assert land(deployment, to=f"{deployment.root}/landing/clicks") == hr.types.LandedLate(
         f"{deployment.root}/landing/clicks", files=1, records=1, already_landed=1, late_twice=1, lands_in_source=True
     )
 
@@ -230,7 +230,7 @@ def test_what_cannot_be_meant_is_refused(deployment: Deployment, monkeypatch: py
 
 
 def test_windows_of_ones_own_are_refused_with_what_to_do(deployment: Deployment) -> None:
-    from headrace.model.windows import CustomWindows
+    from headrace import CustomWindows
 
     @dataclass(frozen=True)
     class Unknown(CustomWindows):
@@ -265,7 +265,7 @@ def test_a_file_appears_whole_or_not_at_all(deployment: Deployment) -> None:
         land(deployment, pipeline)
     assert len(created) == 1
     assert len(landed(deployment)) == 1
-    assert land(deployment, pipeline) == LandedLate(
+    assert land(deployment, pipeline) == hr.types.LandedLate(
         f"{deployment.root}/late/landing/clicks", files=1, records=1, already_landed=1, beside=f"{deployment.root}/late"
     )
     assert len(landed(deployment)) == 2

@@ -3,19 +3,16 @@
 import gzip
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+import headrace as hr
 from headrace import DataType, Input, Pipeline
 from headrace.cli.main import app
-from headrace.runs.dropped_records import LandedRejected, land_rejected
-from headrace.runs.relanding import LandingAgainError
-from headrace_snapshots.expiry import expire
-from headrace_snapshots.gc_roots import Keep
+from headrace.errors import LandingAgainError
 from tests.building import changed
 from tests.cli.deployments import Deployment
 
@@ -42,8 +39,9 @@ def deployment(tmp_path: Path) -> Deployment:
     return Deployment(tmp_path)
 
 
-def land(deployment: Deployment, pipeline: Pipeline | None = None, **options: Any) -> LandedRejected:
-    return land_rejected(pipeline or deployment.pipeline, deployment.root, **{"at": "main", **options})
+def land(deployment: Deployment, pipeline: Pipeline | None = None, **options: Any) -> hr.types.LandedRejected:
+    handle = hr.open(deployment.root)[pipeline or deployment.pipeline]
+    return handle.replay_rejected(**{"at": "main", **options})
 
 
 def landed(deployment: Deployment, folder: str = "rejected/landing/clicks") -> dict[str, bytes]:
@@ -66,7 +64,7 @@ def test_dead_letters_land_once_byte_for_byte_in_the_order_of_their_file(deploym
     first = deployment.commit(rejected=letters)
     deployment.commit()
     found = land(deployment)
-    assert found == LandedRejected(
+    assert found == hr.types.LandedRejected(
         {"source": f"{deployment.root}/rejected/landing/clicks"},
         files=1,
         records=4,
@@ -170,8 +168,8 @@ def test_each_of_several_inputs_lands_under_a_prefix_of_its_own(deployment: Depl
     with pytest.raises(LandingAgainError, match=r"--input.*source, more"):
         land(deployment, united, to="elsewhere")
     with pytest.raises(LandingAgainError, match="no input 'moer'"):
-        land(deployment, united, of="moer")
-    assert land(deployment, united, of="more", to="elsewhere").records == 1
+        land(deployment, united, input="moer")
+    assert land(deployment, united, input="more", to="elsewhere").records == 1
     assert [*landed(deployment, "elsewhere").values()] == [b"y\n"]
     found = land(deployment, united)
     assert found.targets == {
@@ -185,7 +183,7 @@ def test_files_from_epochs_whose_output_has_expired_are_no_obstacle(deployment: 
         snapshot = deployment.commit(rejected=[rejected(str(number))])
     assert land(deployment).files == 3
     deployment.catalog.publish(snapshot, None)
-    expire(deployment.catalog, Keep(1), datetime.now(UTC))
+    hr.open(deployment.root)["clicks"].expire(keep_last=1)
     head = deployment.head
     assert head is not None
     deployment.head = head.replace(logs={**head.logs, "rejected": deployment.catalog.cut(head.logs["rejected"], 2)})

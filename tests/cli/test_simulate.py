@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.app import DONE, FAILED_CASES
 from headrace.cli.main import app
 from headrace_lab.commands.simulate import SimulationOptionError
+
+DONE, FAILED_CASES = 0, 1
 
 
 @pytest.mark.parametrize("protocol", ["aligned", "unaligned", "chandy-lamport", "synchronous", "at-least-once"])

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from headrace_lab.sizes import set_sizes
-from headrace_snapshots.names import manifest_path, node_path
 from tests.cli.test_upkeep import Live
 
 pytestmark = pytest.mark.slow
@@ -70,15 +69,19 @@ def _line(live: Live) -> list[str]:
 def _node(log: str) -> Callable[[Live], str]:
     def path(live: Live) -> str:
         published = live.catalog.manifest(live.catalog.head().refs["published"])
-        return node_path("clicks", published.logs[log].levels[0].refs[0].id)
+        return f"clicks/index/{published.logs[log].levels[0].refs[0].id}.json"
 
     return path
 
 
+def manifest(snapshot: str) -> str:
+    return f"clicks/manifests/{snapshot}.json"
+
+
 VICTIMS: dict[str, Callable[[Live], str]] = {
-    "the manifest of published": lambda live: manifest_path("clicks", live.catalog.head().refs["published"]),
-    "the manifest of main": lambda live: manifest_path("clicks", _line(live)[0]),
-    "an older manifest": lambda live: manifest_path("clicks", _line(live)[3]),
+    "the manifest of published": lambda live: manifest(live.catalog.head().refs["published"]),
+    "the manifest of main": lambda live: manifest(_line(live)[0]),
+    "an older manifest": lambda live: manifest(_line(live)[3]),
     **{f"a node of {log}": _node(log) for log in ("panes", "late", "rejected", "inputs")},
 }
 

@@ -14,9 +14,8 @@ import pytest
 import tenacity
 
 import headrace as hr
+from headrace.ext.stores import open_store
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import open_store
 from scripts.minio_server import Server, client, find_or_build, start, stop
 from tests.process.clicks import CLICKS, records, truth
 from tests.reading import read
@@ -143,7 +142,7 @@ def finished(job: "subprocess.Popen[str]") -> str:
 
 def epoch(root: str) -> int:
     """The last that is committed, -1 if none is."""
-    catalog = Catalog(open_store(root), CLICKS.name)
+    catalog = hr.open(root)[CLICKS.name].catalog
     head = catalog.head().refs.get("main")
     return -1 if head is None else catalog.manifest(head).epoch
 

@@ -6,6 +6,7 @@ On a machine without PostgreSQL Airflow keeps its SQLite, and the test's name sa
 """
 
 import json
+import runpy
 import secrets
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -14,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.loading.registry import resolve_pipeline
+import headrace as hr
+from headrace.ext.stores import open_store
 from headrace_airflow import processes
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
 from scripts.minio_server import Server, find_or_build, start, stop
 from scripts.postgres_server import Postgres, binaries
@@ -103,12 +103,12 @@ def test_a_dag_run_commits_and_publishes(
     log = "\n".join(airflow.api.log(dag, ended.run_id, "process"))
     assert set(ended.tasks.values()) == {"success"}, log
 
-    catalog = Catalog(open_store(ROOT), "clicks")
+    catalog = hr.open(ROOT)["clicks"].catalog
     refs = catalog.head().refs
     assert refs["published"] == refs["main"]
     (event,) = airflow.api.asset_events(dag, ended.run_id)
     assert event["snapshot"] == refs["published"]
-    clicks = resolve_pipeline(str(tmp_path / "pipelines" / "clicks.py"))
+    clicks = runpy.run_path(str(tmp_path / "pipelines" / "clicks.py"))["clicks"]
     rows = read(clicks, ROOT).to_pylist()
     assert sorted((row["window_start"], row["clicks"]) for row in rows) == [(at, 1) for at in times]
 

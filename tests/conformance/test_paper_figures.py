@@ -6,9 +6,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from pyspark.sql import SparkSession
 
-from headrace.distribute.spark.application import SparkSession
-from headrace.model.accumulation import Timing
 from headrace_lab.conformance.cases import Case
 from headrace_lab.conformance.on_reference import ReferenceExecutor
 from headrace_lab.conformance.replay import CaseReplay
@@ -110,7 +109,7 @@ def test_panes_end_where_the_paper_draws_it(number: int, drawn: dict[int, Pictur
 @pytest.mark.parametrize("number", sorted(LATE))
 def test_late_panes_are_those_behind_the_watermark(number: int, drawn: dict[int, Picture]) -> None:
     panes = [emission.pane for emission in drawn[number].emissions]
-    assert [p.values[0] for p in panes if p.timing is Timing.LATE and not p.is_retraction] == LATE[number]
+    assert [p.values[0] for p in panes if p.timing == "LATE" and not p.is_retraction] == LATE[number]
 
 
 def inside(points: Iterable[Point], box: Box, earlier: Sequence[Box]) -> list[Point]:

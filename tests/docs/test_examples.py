@@ -1,14 +1,15 @@
 """Each example runs from its own data to the rows that stand beside it."""
 
 import json
+import runpy
 import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+import headrace as hr
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import resolve_pipeline
 from tests.docs.pages import ROOT
 
 EXAMPLES = sorted(file.parent for file in (ROOT / "examples").glob("*/expected.jsonl"))
@@ -37,7 +38,8 @@ def test_the_rows_of(example: Path, tmp_path: Path) -> None:
     headrace("run", file, *root)
     rows = json.loads(headrace("read", file, *root, "--format", "json"))
     expected = [json.loads(line) for line in (example / "expected.jsonl").read_text().splitlines()]
-    stage = resolve_pipeline(file).stages[-1]
+    (pipeline,) = (value for value in runpy.run_path(file).values() if isinstance(value, hr.Pipeline))
+    stage = pipeline.stages[-1]
     columns = [*stage.key_types, "window_start", "window_end", *stage.value_types, "timing"]
     assert [{name: row[name] for name in columns} for row in rows] == expected
 

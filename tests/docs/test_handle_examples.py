@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.types import LazyView, OpenDeployment, OutputReader, PipelineHandle
 
 PIPELINES = """
 from datetime import datetime
@@ -63,7 +62,7 @@ LANDED = (
 LANDED_SINCE = '{"airport": "JFK", "delay": 7, "at": "2026-03-01T13:00:00Z"}\n'
 """Input that no run has read."""
 
-KINDS = (LazyView, PipelineHandle, OpenDeployment, OutputReader)
+KINDS = (hr.types.LazyView, hr.types.PipelineHandle, hr.types.OpenDeployment, hr.types.OutputReader)
 
 
 def _documented() -> dict[str, object]:

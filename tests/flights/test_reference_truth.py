@@ -7,20 +7,22 @@ import pandas as pd
 import pytest
 
 from headrace import Pipeline
-from headrace.model.time import Instant, to_datetime, to_instant
-from headrace.pipeline.loading.registry import resolve_pipeline
+from headrace.ext.sources import Instant
 from headrace_lab.reference import Epoch, EpochResult, fold_current, run_pipeline
+from pipelines import aircraft_sessions, flights_departures
 from tests.flights import flight_truth
 
 pytestmark = pytest.mark.slow
 
-DEPARTURES, SESSIONS = resolve_pipeline("flights_departures"), resolve_pipeline("aircraft_sessions")
+DEPARTURES, SESSIONS = flights_departures.departures, aircraft_sessions.sessions
+EPOCH = pd.Timestamp(0, tz="UTC")
+MICROSECOND = pd.Timedelta(microseconds=1)
 
 
 def records(flights: pd.DataFrame) -> list[dict[str, Any]]:
-    """Landed flights as the reference takes them: None for missing, instants for timestamps."""
+    """Landed flights as the reference takes them: None for missing, microseconds since 1970 for timestamps."""
     rows = flights.astype(object).where(flights.notna(), None).to_dict("records")
-    hours = {text: to_instant(pd.Timestamp(text).to_pydatetime()) for text in flights["time_hour"].unique()}
+    hours = {text: (pd.Timestamp(text) - EPOCH) // MICROSECOND for text in flights["time_hour"].unique()}
     return [{**row, "time_hour": hours[row["time_hour"]]} for row in rows]
 
 
@@ -35,7 +37,7 @@ def current(pipeline: Pipeline, results: list[EpochResult]) -> pd.DataFrame:
     panes = fold_current(pane for result in results for pane in result.panes)
     names = [*pipeline.key, "window_start", "window_end", *pipeline.what]
     rows = [
-        (*key, to_datetime(window.start), to_datetime(window.end), *pane.values)
+        (*key, EPOCH + window.start * MICROSECOND, EPOCH + window.end * MICROSECOND, *pane.values)
         for (key, window), pane in panes.items()
     ]
     return pd.DataFrame(rows, columns=names)

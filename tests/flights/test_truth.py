@@ -13,18 +13,15 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import headrace as hr
 from headrace import Pipeline
-from headrace.pipeline.loading.registry import resolve_pipeline
-from headrace.runs.options import Mode, RunOptions
-from headrace.runs.reporting.results import RunResult
+from pipelines import aircraft_sessions, busy_aircraft, flights_departures
 from tests.flights import flight_truth
 from tests.process.executors import Executed
 from tests.reading import read
 
 SPARK = pytest.mark.spark
-DEPARTURES = resolve_pipeline("flights_departures")
-SESSIONS = resolve_pipeline("aircraft_sessions")
-BUSY = resolve_pipeline("busy_aircraft")
+DEPARTURES, SESSIONS, BUSY = flights_departures.departures, aircraft_sessions.sessions, busy_aircraft.busy
 YEAR = tuple(range(1, 13))
 SPRING = (2, 3, 4, 5)
 MARCH_APRIL = (3, 4)
@@ -37,8 +34,9 @@ def name_of(value: object) -> str:
     return named.name if isinstance(named, Pipeline) else named if isinstance(named, str) else ""
 
 
-def run(pipeline: Pipeline, root: str, name: str, files_per_epoch: int, executor: Executed) -> RunResult:
-    return executor.process(pipeline, root, RunOptions(name, files_per_epoch=files_per_epoch))
+def run(pipeline: Pipeline, root: str, files_per_epoch: int, executor: Executed) -> hr.types.RunResult:
+    handle = hr.open(root, create=True)[pipeline]
+    return handle.run(files_per_epoch=files_per_epoch, executor=executor.executor, publish=False)
 
 
 def assert_current_is_the_truth(pipeline: Pipeline, root: str, rows: pd.DataFrame) -> None:
@@ -111,7 +109,7 @@ def test_in_one_epoch(
     pipeline, months = case
     root, rows = tmp_path.as_uri(), flight_truth.data_file(months)
     land_flights.land(root, files=6, table=year[year["month"].isin(months)])
-    assert run(pipeline, root, "all", 6, executor).epochs == (0,)
+    assert run(pipeline, root, 6, executor).epochs == (0,)
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
 
@@ -129,7 +127,7 @@ def test_two_months_in_three_runs(
     flights = year[year["month"].isin(MARCH_APRIL)]
     for instalment in (1, 2, 3):
         land_flights.land(root, instalment, 3, 6, flights)
-        assert run(pipeline, root, f"run-{instalment}", 2, executor).epochs == (instalment - 1,)
+        assert run(pipeline, root, 2, executor).epochs == (instalment - 1,)
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
     assert_panes_are_consistent(pipeline, read(pipeline, root, "panes", "main"))
@@ -141,7 +139,7 @@ def test_a_month_in_twenty_epochs(
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
     land_flights.land(root, files=20, table=year[year["month"].isin(FEBRUARY)])
-    assert len(run(pipeline, root, "twenty", 1, executor).epochs) == 20  # more layers than stay apart
+    assert len(run(pipeline, root, 1, executor).epochs) == 20  # more layers than stay apart
     assert_current_is_the_truth(pipeline, root, rows)
     assert_dead_letters(pipeline, root, rows)
     panes = read(pipeline, root, "panes", "main")
@@ -158,7 +156,7 @@ def test_any_landing_order_within_the_bound(
     root, rows = tmp_path.as_uri(), flight_truth.data_file((1,))
     january = year[year["month"] == 1]
     land_flights.land(root, files=10, table=shuffled(january, pipeline, seed))
-    assert len(run(pipeline, root, "shuffled", 1, executor).epochs) == 10
+    assert len(run(pipeline, root, 1, executor).epochs) == 10
     assert_current_is_the_truth(pipeline, root, rows)
     panes = read(pipeline, root, "panes", "main")
     assert_panes_are_consistent(pipeline, panes)
@@ -181,7 +179,7 @@ def test_two_aggregations_with_retractions(
     """Sessions that grow and merge leave the day in which they were counted before."""
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
     land_flights.land(root, files=12, table=year[year["month"].isin(FEBRUARY)])
-    assert len(run(BUSY, root, "first", 1, executor).epochs) == 12
+    assert len(run(BUSY, root, 1, executor).epochs) == 12
     assert_current_is_the_truth(BUSY, root, rows)
     assert_dead_letters(BUSY, root, rows)
     panes = read(BUSY, root, "panes", "main")
@@ -194,7 +192,7 @@ def test_batch_gives_the_same_as_micro_batches(
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file((1,))
     land_flights.land(root, files=4, table=year[year["month"] == 1])
-    result = executor.process(BUSY, root, RunOptions("all", mode=Mode.BATCH))
+    result = hr.open(root)[BUSY].run(mode="batch", executor=executor.executor, publish=False)
     assert (result.epochs, result.watermark) == ((0,), "+inf")
     assert_current_is_the_truth(BUSY, root, rows)
     assert all(read(BUSY, root, "current", "main")["is_last"].to_pylist())

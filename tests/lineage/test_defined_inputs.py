@@ -11,9 +11,7 @@ from click.testing import CliRunner, Result
 import headrace as hr
 from headrace import col
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import VARIABLE
-from headrace.pipeline.validation import UpstreamCycleError
-from headrace.runs.client.handle import PipelineHandle
+from headrace.errors import UpstreamCycleError
 from tests.process.chains import FINE
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -57,7 +55,7 @@ def land(root: Path, name: str) -> None:
     (folder / f"{number}.jsonl").write_text(json.dumps({"k": "a", "s": 1, "at": f"2026-01-01T00:0{number}:00Z"}))
 
 
-def opened(root: Path, pipeline: hr.Pipeline) -> PipelineHandle:
+def opened(root: Path, pipeline: hr.Pipeline) -> hr.types.PipelineHandle:
     return hr.open(root.as_uri())[pipeline]
 
 
@@ -136,7 +134,7 @@ def test_the_command_goes_by_the_registered_definitions(root: Path, monkeypatch:
     folder = root / "pipelines"
     folder.mkdir()
     (folder / "all.py").write_text(FILE)
-    monkeypatch.setenv(VARIABLE, str(folder))
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(folder))
     stuck = headrace("lineage", "--stuck", "--root", root.as_uri(), "--format", "json")
     assert stuck.exit_code == 1
     waits = json.loads(stuck.stdout)

@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.read.lineage.cut import READER_ROOTS, SERVED_ROOTS, ReaderRootsError
-from headrace.read.pipeline_reader import MissingRootError
-from headrace.runs.recovery_target import ReadersCannotFollowError
-from headrace_snapshots.names import MAIN
+from headrace.errors import MissingRootError, ReaderRootsError, ReadersCannotFollowError
 from tests.lineage.test_lineage import chain_in
 from tests.process.chains import Chain
 from tests.process.test_published import line
@@ -20,8 +17,8 @@ from tests.process.test_published import line
 @pytest.fixture
 def chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Chain:
     """The first pipeline in one root, read by the second in another, which has read what may be given up."""
-    monkeypatch.delenv(READER_ROOTS, raising=False)
-    monkeypatch.delenv(SERVED_ROOTS, raising=False)
+    monkeypatch.delenv("HEADRACE_READER_ROOTS", raising=False)
+    monkeypatch.delenv("HEADRACE_ROOTS", raising=False)
     made = chain_in(tmp_path, roots=3)
     for _ in range(2):
         made.land()
@@ -51,7 +48,7 @@ def test_a_reader_without_a_hold_is_found_where_its_root_is_named(
     with pytest.raises(MissingRootError):
         moving(chain, reader_roots=[(tmp_path / "typo").as_uri()])
     with monkeypatch.context() as patched:
-        patched.setenv(READER_ROOTS, f"{chain.folders[2].as_uri()} {root} {(tmp_path / 'gone').as_uri()}")
+        patched.setenv("HEADRACE_READER_ROOTS", f"{chain.folders[2].as_uri()} {root} {(tmp_path / 'gone').as_uri()}")
         assert moving(chain) == ["first", "second"]
         limits = first.recovery_cut(line(first)[1]).searched.limits
         assert root in limits[0]
@@ -59,9 +56,9 @@ def test_a_reader_without_a_hold_is_found_where_its_root_is_named(
         assert "gone does not exist" in limits[1]
         deployment = hr.open(chain.folders[0].as_uri())
         assert next(row["pipeline"] for row in deployment.lineage().rows()).endswith("/second")
-        assert [one.reader.name for one in deployment.dependents("first", MAIN).readers] == ["second"]
+        assert [one.reader.name for one in deployment.dependents("first", "main").readers] == ["second"]
     served = tmp_path / "roots.toml"
-    monkeypatch.setenv(SERVED_ROOTS, str(served))
+    monkeypatch.setenv("HEADRACE_ROOTS", str(served))
     served.write_text(f'[[root]]\nname = "sales"\nuri = "{root}"\npipelines = ["sales"]\n')
     assert moving(chain) == ["first", "second"]
     served.write_text(f'[[root]]\nname = "sales"\nuri = "{root}"\nstore = "sales_store"\n')
@@ -74,7 +71,7 @@ def test_a_reader_without_a_hold_is_found_where_its_root_is_named(
 
 def test_a_reader_that_holds_something_and_cannot_be_looked_at_stops_a_recovery(chain: Chain) -> None:
     first, to = chain.handles[0], line(chain.handles[0])[1]
-    head = first._catalog.head().refs[MAIN]
+    head = first.catalog.head().refs["main"]
     chain.folders[1].rename(chain.folders[1].with_name("elsewhere"))
     deployment = hr.open(chain.folders[0].as_uri())
     (hidden,) = [row for row in deployment.lineage().rows() if row["reads"] is not None]
@@ -82,7 +79,7 @@ def test_a_reader_that_holds_something_and_cannot_be_looked_at_stops_a_recovery(
     assert "seen from here" in hidden["lag"]
     with pytest.raises(ReadersCannotFollowError, match=r"second cannot follow: nothing of it is there.*has moved"):
         first.recover(to, with_readers=True)
-    assert first._catalog.head().refs[MAIN] == head
+    assert first.catalog.head().refs["main"] == head
     left = first.recovery_cut(to, leave=["second"])
     assert [move.in_words for move in left.moves][1].startswith("is left where it is")
     result = first.recover(to, with_readers=True, leave=["second"])

@@ -8,7 +8,6 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.read.lineage.waits import DeploymentWaits, WaitKind
 from tests.lineage.test_lineage import chain_in
 from tests.process.chains import CLICKS, FINE, Chain
 from tests.process.fragile import Fragile
@@ -16,11 +15,11 @@ from tests.process.fragile import Fragile
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def waits_of(chain: Chain, *, known: bool = True, now: datetime = NOW) -> DeploymentWaits:
+def waits_of(chain: Chain, *, known: bool = True, now: datetime = NOW) -> hr.types.DeploymentWaits:
     return hr.open(chain.folders[2].as_uri()).waits(chain.made if known else (), now=now)
 
 
-def told(waits: DeploymentWaits) -> set[tuple[str, str]]:
+def told(waits: hr.types.DeploymentWaits) -> set[tuple[str, str]]:
     """Which pipeline waits for what, as far as it is in flight."""
     return {(wait.pipeline.name, wait.kind.value) for wait in waits.waits if wait.kind.is_in_flight}
 
@@ -64,7 +63,7 @@ def test_a_schedule_that_is_lacking_is_named(tmp_path: Path) -> None:
     chain.handles[1].run()
     chain.land()
     chain.handles[0].run()
-    (wait,) = [one for one in waits_of(chain).waits if one.kind is WaitKind.PUBLISHED and one.pipeline.name == "second"]
+    (wait,) = [one for one in waits_of(chain).waits if one.kind == "published" and one.pipeline.name == "second"]
     assert "has no schedule" in wait.why
     assert {row["waits for"] for row in waits_of(chain).rows() if row["kind"] == "published"} == {"itself"}
 
@@ -79,8 +78,8 @@ def test_a_parked_output_is_in_flight(tmp_path: Path) -> None:
     (tmp_path / "landing" / "clicks" / "1.jsonl").write_text('{"k": "a", "v": 3, "at": "2026-01-01T00:01:00Z"}\n')
     handle.run()
     waits = hr.open(tmp_path.as_uri()).waits([made], now=NOW)
-    assert {wait.kind for wait in waits.waits} >= {WaitKind.PARKED, WaitKind.PUBLISH}
-    (parked,) = [wait for wait in waits.waits if wait.kind is WaitKind.PARKED]
+    assert {wait.kind for wait in waits.waits} >= {"parked", "publish"}
+    (parked,) = [wait for wait in waits.waits if wait.kind == "parked"]
     assert "output bad stands" in parked.why
     assert "3 is too much" in parked.why
     (tmp_path / "mended").touch()
@@ -107,6 +106,6 @@ def test_a_timer_is_in_flight_until_it_was_heard(tmp_path: Path) -> None:
     for name, later in (("before", timedelta()), ("after", timedelta(hours=2))):
         waits = hr.open(tmp_path.as_uri()).waits([made], now=datetime.now(UTC) + later)
         assert not waits.is_quiet
-        kinds[name] = next(wait.why for wait in waits.waits if wait.kind is WaitKind.TIMER)
+        kinds[name] = next(wait.why for wait in waits.waits if wait.kind == "timer")
     assert kinds["before"].startswith("for 2")
     assert kinds["after"].startswith("a timer is due since")

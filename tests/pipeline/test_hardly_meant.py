@@ -10,7 +10,6 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import PipelineError
-from headrace.model.time import parse_duration
 
 N, T = col("n"), col("t")
 
@@ -40,8 +39,8 @@ def test_it_is_refused(what: str) -> None:
 
 def test_what_is_near_to_it_is_not() -> None:
     minutes = ["1m", "1 min", "1 Minute", "1MIN", "60S"]
-    assert {parse_duration(text) for text in minutes} == {timedelta(minutes=1) // timedelta(microseconds=1)}
-    assert parse_duration("4H 30Min") == parse_duration("4h 30m")
+    assert {hr.FixedWindows(text) for text in minutes} == {hr.FixedWindows(timedelta(minutes=1))}
+    assert hr.FixedWindows("4H 30Min") == hr.FixedWindows("4h 30m")
     for made in (N.between(1, 1), N.between(1, col("m")), N.between(Decimal(1), 2)):
         assert made is not None
     assert hr.SlidingWindows("365d", "1h").size

@@ -1,7 +1,7 @@
 """Random pipelines and steps: the kernel gives what the reference gives."""
 
-from collections.abc import Iterable
-from datetime import datetime
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import Any
 
@@ -9,9 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.time import Instant, to_datetime
-from headrace.pipeline.endpoints import OWN
+from headrace import DataType
+from headrace.ext.sources import Instant
 from headrace.testing import PaneRow, Step, StepResults, run, together, watermark
 from headrace_lab.reference import Epoch
 from headrace_lab.reference.evaluate import Record
@@ -23,12 +22,10 @@ from tests.reference.strategies import examples
 
 
 def moment(at: int) -> datetime:
-    found = to_datetime(Instant(at))
-    assert found is not None
-    return found
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
 
 
-def as_rows(records: Iterable[Record], schema: Schema, format_: str) -> tuple[dict[str, Any], ...]:
+def as_rows(records: Iterable[Record], schema: Mapping[str, Any], format_: str) -> tuple[dict[str, Any], ...]:
     """Records as users write them."""
     told = records if format_ == "parquet" else map(finite, records)
     return tuple(
@@ -48,7 +45,7 @@ def as_steps(scenario: Scenario) -> list[Step]:
 
 def as_step(scenario: Scenario, epoch: Epoch, now: Instant) -> Step:
     sources = {each.name: each.source for each in scenario.pipeline.inputs}
-    given = {OWN: epoch.records, **epoch.union}
+    given = {"source": epoch.records, **epoch.union}
     return Step(
         {name: as_rows(records, sources[name].types, sources[name].format) for name, records in given.items()},
         processing_time=now,

@@ -1,16 +1,17 @@
 """``headrace.testing.run``: whole pipelines in memory, on the kernel and on the reference."""
 
 import math
+import os
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.errors import FixConfigError
-from headrace.sources.landing import DeadLetterBudgetError
+from headrace.errors import DeadLetterBudgetError, FixConfigError
 from headrace.testing import (
     Result,
     Step,
@@ -351,12 +352,12 @@ def test_spark_code_is_for_the_fixture_that_starts_spark() -> None:
 
 def test_a_run_leaves_no_files(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    from headrace.state import file_cache
-
-    monkeypatch.setattr(file_cache, "default_cache", lambda: pytest.fail("rows of state went to the disk"))
+    cache = Path(os.environ["HEADRACE_CACHE"])
+    cached = {*cache.rglob("*")}
     pipeline = delays(input=hr.json("s3://nowhere/flights", SCHEMA).event_time("at", bound="1h"))
     assert run(pipeline, [rows(flight("13:05")), rows(flight("13:06")), end()]).current
     assert not list(tmp_path.iterdir())
+    assert {*cache.rglob("*")} == cached, "rows of state went to the disk"
 
 
 def test_testing_is_reached_from_headrace() -> None:

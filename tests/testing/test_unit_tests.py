@@ -11,9 +11,9 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import app
 from headrace.errors import NotInstalledError
-from headrace.pipeline.loading.registry import SHIPPED
 from headrace.testing.steps import UnitTestError
 from headrace.testing.suite import Verdict, find_tests, read_tests, run_tests
+from tests.docs.pages import ROOT
 
 PIPELINE = """
 from datetime import datetime
@@ -465,10 +465,11 @@ def test_pytest_that_is_missing_is_named(folder: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
 def test_the_shipped_pipelines_pass_their_tests(executor: Any) -> None:
-    done = list(run_tests(find_tests(SHIPPED), executor))
+    shipped = ROOT / "jobs" / "pipelines"
+    done = list(run_tests(find_tests(shipped), executor))
     assert {tested.verdict for tested in done} == {Verdict.PASSED}, done
     files = {Path(tested.file).stem for tested in done}
-    assert files >= {file.stem for file in SHIPPED.glob("[!_]*.py")}
+    assert files >= {file.stem for file in shipped.glob("[!_]*.py")}
 
 
 def test_columns_of_results_and_rows_that_having_withholds(folder: Path) -> None:
