@@ -1,6 +1,7 @@
 """Reading where files are not at hand, or not small: an S3 root, a Spark session, little memory; and after runs."""
 
 import os
+import shutil
 import subprocess
 import sys
 import uuid
@@ -15,18 +16,13 @@ from pyspark.errors import PythonException
 
 import headrace as hr
 from headrace import Pipeline, col
-from headrace.read.pipeline_reader import MissingRootError
-from headrace.read.views.conditions import QueryError
-from headrace.read.views.database import ReadResourcesError, check_room
-from headrace.runs.options import RunOptions
-from headrace.runs.process import process
-from headrace_snapshots.format.codec import BrokenObjectError
+from headrace.errors import BrokenObjectError, MissingRootError, QueryError, ReadResourcesError
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 from tests.minio_bucket import BUCKET
 from tests.process.clicks import CLICKS, SESSIONS, land
 
 if TYPE_CHECKING:
-    from headrace.distribute.spark.application import SparkSession
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.s3
@@ -60,17 +56,23 @@ def test_an_s3_root_is_read_through_the_store_and_verified(
 
 
 def test_copies_must_fit_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HEADRACE_READ_DISK", "2k")
-    check_room(2_048, tmp_path / "copies")
-    with pytest.raises(
-        ReadResourcesError, match=r"copies 2 KB to .*, and may use 2 KB under .*HEADRACE_READ_DISK sets"
-    ):
-        check_room(2_049, tmp_path / "copies")
+    deployment = Deployment(tmp_path, f"memory://{uuid.uuid4().hex}")
+    deployment.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 5)])
+    size = sum(info.size for info in deployment.store.list("clicks/data/"))
+    view = hr.open(deployment.root)["clicks"].panes(at="main")
+    monkeypatch.setenv("HEADRACE_READ_DISK", f"{size}b")
+    assert view.to_arrow().num_rows == 2
+    monkeypatch.setenv("HEADRACE_READ_DISK", f"{size - 1}b")
+    with pytest.raises(ReadResourcesError, match=r"copies .* to .*, and may use .* under .*HEADRACE_READ_DISK sets"):
+        view.to_arrow()
     monkeypatch.delenv("HEADRACE_READ_DISK")
-    monkeypatch.setattr("headrace.read.views.database.shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
-    check_room(900, tmp_path)
-    with pytest.raises(ReadResourcesError, match=r"copies 901 bytes to .*, and may use 900 bytes under"):
-        check_room(901, tmp_path)
+    free = -(-size * 10 // 9)
+    assert free * 9 // 10 == size
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    assert view.to_arrow().num_rows == 2
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free - 2))
+    with pytest.raises(ReadResourcesError, match=r"copies .* to .*, and may use .* under"):
+        view.to_arrow()
 
 
 @pytest.mark.spark
@@ -141,8 +143,8 @@ def test_a_spark_data_frame_has_the_rows_of_the_view(spark: "SparkSession", tmp_
 def test_what_a_run_withdrew_has_no_row(tmp_path: Path, pipeline: Pipeline) -> None:
     """Sessions that merge withdraw those that they were: only the merged one is current."""
     land(tmp_path)
-    process(pipeline, tmp_path.as_uri(), RunOptions("one", executor="local"))
-    reader = hr.open(tmp_path.as_uri())[pipeline.name]
+    reader = hr.open(tmp_path.as_uri())[pipeline]
+    reader.run(executor="local", publish=False)
     newest: dict[tuple[Any, ...], dict[str, Any]] = {}
     panes = reader.panes(at="main").to_arrow().to_pylist()
     for row in sorted(panes, key=lambda row: (row["epoch"], row["sequence"])):

@@ -10,7 +10,6 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import UnknownOutputError
-from headrace.types import PipelineHandle
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -38,7 +37,7 @@ class Shop:
         self.handle.run()
 
     @property
-    def reader(self) -> PipelineHandle:
+    def reader(self) -> hr.types.PipelineHandle:
         """Who knows no definition."""
         return hr.open(self.root)["shop"]
 

@@ -10,14 +10,10 @@ import pytest
 
 import headrace as hr
 from headrace import Pipeline, Trigger, col
-from headrace.read.open_windows import StateDefinitionError
-from headrace.read.views.lazy_view import LazyView
-from headrace.runs.options import RunOptions
-from headrace.runs.process import process
+from headrace.errors import BrokenObjectError, StateDefinitionError
+from headrace.ext.stores import open_store
 from headrace.testing.deployment import TemporaryDeployment
 from headrace_lab.sizes import set_sizes
-from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.store import open_store
 from tests.minio_bucket import BUCKET
 from tests.process.clicks import CLICKS, FILES, SESSIONS, land
 from tests.reading import read
@@ -42,7 +38,7 @@ def pipeline(when: Trigger, **more: Any) -> Pipeline:
     return Pipeline("clicks", source.event_time("at", bound="10m"), key="user", when=when, **given)
 
 
-def ran(folder: Path, found: Pipeline, *epochs: Sequence[Element], at: str = NOON, **options: Any) -> LazyView:
+def ran(folder: Path, found: Pipeline, *epochs: Sequence[Element], at: str = NOON, **options: Any) -> hr.types.LazyView:
     """The state behind ``epochs``, each of a file of (user, time on 2026-03-01, amount)."""
     deployment = TemporaryDeployment(folder)
     for elements in epochs:
@@ -54,7 +50,7 @@ def ran(folder: Path, found: Pipeline, *epochs: Sequence[Element], at: str = NOO
     return hr.open(deployment.root)["clicks"].state(pipeline=found)
 
 
-def waiting(view: LazyView) -> str:
+def waiting(view: hr.types.LazyView) -> str:
     (row,) = view.to_arrow().to_pylist()
     return str(row["_waits_for"])
 
@@ -254,7 +250,7 @@ def test_the_state_of_an_s3_root(minio: str, tmp_path: Path) -> None:
     root = f"s3://{BUCKET}/{uuid.uuid4().hex}"
     record = {"user": "ann", "at": "2026-03-01T10:10:00Z", "amount": 1}
     open_store(root).write("landing/clicks/a.jsonl", json.dumps(record).encode())
-    process(found, root, RunOptions("a-run", executor="local"))
+    hr.open(root)[found].run(executor="local", publish=False)
     view = hr.open(root)["clicks"].state(pipeline=found, at="main")
     assert waiting(view) == "2 more elements (1 of 3 so far)"
 

@@ -14,7 +14,6 @@ import tenacity
 
 import headrace as hr
 from headrace.errors import KafkaRefusedError, KafkaUnreachableError
-from headrace.types import PipelineHandle
 from headrace_lab.sizes import set_sizes
 from scripts.kafka import Kafka
 from tests.sources.kafka_topics import Topics
@@ -34,7 +33,7 @@ class BadBroker:
     wire: Wire
     topics: Topics
     topic: str
-    handle: PipelineHandle
+    handle: hr.types.PipelineHandle
     step: int
     """From one answer at which it breaks off to the next one: a run that reads the topic where it is has many."""
     sent: int = 0

@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, Span, UnreadableFileError, read_file
-from headrace.formats.json_lines import JSON
+from headrace.errors import UnreadableFileError
+from headrace.ext.formats import JSON, WHOLE_FILE, RequiredColumns, Span, read_file
 from tests.reference.strategies import examples
 
 SCHEMA = {"id": str, "v": int}

@@ -3,7 +3,8 @@
 import pytest
 
 import headrace as hr
-from headrace.formats.file_format import WHOLE_FILE, DialectError, RequiredColumns, ScannedRecords, Span, read_file
+from headrace.errors import DialectError
+from headrace.ext.formats import WHOLE_FILE, RequiredColumns, ScannedRecords, Span, read_file
 
 COLUMNS = {"id": int, "city": str, "street": str}
 HEADER = b"id,city,street\n"

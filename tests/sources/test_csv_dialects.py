@@ -12,19 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.describe.pipeline import pipeline_sections
-from headrace.errors import PipelineError
-from headrace.formats.file_format import (
-    WHOLE_FILE,
-    DialectError,
-    MissingColumnError,
-    RequiredColumns,
-    ScannedRecords,
-    Span,
-    UnreadableFileError,
-    read_file,
-)
-from headrace.pipeline.identity import fingerprint
+from headrace.errors import DialectError, MissingColumnError, PipelineError, UnreadableFileError
+from headrace.ext.formats import WHOLE_FILE, RequiredColumns, ScannedRecords, Span, read_file
+from headrace.testing import fingerprint
 from tests.reference.strategies import examples
 
 SCHEMA: dict[str, Any] = {"id": str, "amount": float, "note": str}
@@ -267,5 +257,6 @@ def test_an_option_is_part_of_what_a_definition_means() -> None:
 
     usual = fingerprint(made())
     assert usual == fingerprint(made(delimiter=",", nulls=[])) != fingerprint(made(nulls=["NA"]))
-    lines = [line for part in pipeline_sections(made(delimiter=";", nulls=["NA"])) for line in part.lines]
+    (checked,) = hr.check(made(delimiter=";", nulls=["NA"])).pipelines
+    lines = [line for part in checked.parts for line in part.lines]
     assert "written with delimiter ';', nulls ('NA',)" in lines

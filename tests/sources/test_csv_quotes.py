@@ -12,22 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import FileSource, field
-from headrace.formats import lines
-from headrace.formats.csv_lines import CSV
-from headrace.formats.file_format import (
-    WHOLE_FILE,
-    RequiredColumns,
-    ScannedRecords,
-    Span,
-    UnreadableFileError,
-    read_file,
-)
-from headrace.model.expressions.data_types import DataType
-from headrace_lab.sizes import set_sizes
+from headrace import DataType, FileSource, field
+from headrace.errors import UnreadableFileError
+from headrace.ext.formats import WHOLE_FILE, RequiredColumns, ScannedRecords, Span, read_file
+from headrace_lab.sizes import find_size, set_sizes
 from tests.reference.strategies import examples
 
 SOURCE = FileSource("landing", "csv", {"a": DataType.STRING, "b": DataType.STRING, "c": DataType.STRING})
+CSV = SOURCE.file_format
 FIELDS = "not 3 fields, as the header has"
 REASONS = {
     FIELDS,
@@ -95,7 +87,7 @@ def read(data: bytes, span: Span = WHOLE_FILE, path: str = "x.csv") -> ScannedRe
     return read_file(data, SOURCE, RequiredColumns(), path, span)
 
 
-@pytest.mark.parametrize("window", [3, lines.WINDOW_BYTES.value])
+@pytest.mark.parametrize("window", [3, find_size("line_window_bytes").value])
 @given(text=st.one_of(ANYTHING, WHOLE), header=st.sampled_from(["a,b,c\n", '"a",b,"c"\r\n']))
 @examples(300)
 def test_records_begin_and_end_where_python_says(text: str, header: str, window: int) -> None:
@@ -118,7 +110,7 @@ def test_records_begin_and_end_where_python_says(text: str, header: str, window:
             assert reason in REASONS
 
 
-@pytest.mark.parametrize("window", [3, lines.WINDOW_BYTES.value])
+@pytest.mark.parametrize("window", [3, find_size("line_window_bytes").value])
 @given(text=st.one_of(ANYTHING, WHOLE), of=st.integers(2, 9), joined=st.integers(1, 3))
 @examples(300)
 def test_shares_begin_outside_quotes(text: str, of: int, joined: int, window: int) -> None:

@@ -10,13 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace import Pipeline
-from headrace.formats.file_format import FileColumnsError, UnreadableFileError
-from headrace.model.expressions.columns import coalesce, concat
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import col, lit
-from headrace.pipeline.endpoints import OnUnreadable
-from headrace.sources.file_planning import VanishedFileError
+from headrace import DataType, Pipeline, coalesce, col, concat, lit
+from headrace.errors import FileColumnsError, UnreadableFileError, VanishedFileError
 from tests.corpus import SCHEMA, T_MICROS, BrokenFile, Line, T, csv_lines, json_lines, positions
 from tests.corpus.files import OPENED, TORN, not_utf8, parquet, table
 from tests.sources.landed import Landed, pipeline
@@ -253,7 +248,7 @@ def test_a_file_that_cannot_be_read_fails_the_run_or_is_a_dead_letter(
     with pytest.raises(UnreadableFileError, match=f"landing/{broken.file}") as caught:
         landed.compute(pipeline(kind))
     assert broken.reason in str(caught.value)
-    tolerant = pipeline(kind, on_unreadable=OnUnreadable.DEAD_LETTER)
+    tolerant = pipeline(kind, on_unreadable="dead_letter")
     (dead,) = landed.rejected(tolerant)
     assert (dead["file"], dead["position"], dead["raw"]) == (f"landing/{broken.file}", None, None)
     assert dead["reason"].startswith("file: ")

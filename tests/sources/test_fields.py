@@ -19,19 +19,10 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import FileSource
-from headrace.errors import PipelineError
-from headrace.ext.formats import FORMATS
-from headrace.formats.file_format import (
-    WHOLE_FILE,
-    FileColumnsError,
-    MissingColumnError,
-    RequiredColumns,
-    ScannedRecords,
-    Span,
-    read_file,
-)
+from headrace.errors import FileColumnsError, MissingColumnError, PipelineError
+from headrace.ext.formats import FORMATS, WHOLE_FILE, RequiredColumns, ScannedRecords, SourceField, Span, read_file
 from headrace.kernel.columns import arrow_type
-from headrace.model.expressions.columns import ColumnType, SourceColumns, SourceField
+from headrace.model.expressions.columns import ColumnType, SourceColumns
 from tests.reference.strategies import examples
 
 COLUMNS: Mapping[str, Any] = {

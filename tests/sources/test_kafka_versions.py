@@ -20,7 +20,6 @@ from headrace.ext.sources import Source
 from headrace.testing import rows, run
 from headrace.testing.connectors import VersionsConformance, VersionsWorld
 from headrace.testing.steps import UnitTestError
-from headrace.types import PipelineHandle
 from scripts.schema_registry import SchemaRegistry
 from tests.sources.kafka_topics import Message, Topics
 from tests.sources.test_avro_topic import message
@@ -72,7 +71,9 @@ def topic(topics: Topics) -> str:
     return name
 
 
-def customers(root: Path, topic: str, versions: Any = None, schema: Any = SCHEMA, **more: Any) -> PipelineHandle:
+def customers(
+    root: Path, topic: str, versions: Any = None, schema: Any = SCHEMA, **more: Any
+) -> hr.types.PipelineHandle:
     at = more.pop("at", "at")
     source = hr.kafka(topic, schema, connection="events", versions=versions or hr.upserts("id"), **more)
     pipeline = hr.Pipeline(
@@ -94,7 +95,7 @@ def customers(root: Path, topic: str, versions: Any = None, schema: Any = SCHEMA
     return hr.open(root.as_uri(), create=True)[pipeline]
 
 
-def standing(handle: PipelineHandle, output: str = "customers", *columns: str) -> list[dict[str, Any]]:
+def standing(handle: hr.types.PipelineHandle, output: str = "customers", *columns: str) -> list[dict[str, Any]]:
     rows_ = handle[output].current(columns=[*columns] or ["id", "city"]).to_json()
     return sorted(rows_, key=repr)
 

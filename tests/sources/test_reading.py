@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import FileSource
-from headrace.formats.file_format import LargeFileError, RequiredColumns, ScannedRecords, UnreadableFileError, read_file
-from headrace.formats.lines import split_lines
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import col
+from headrace import DataType, FileSource, col
+from headrace.errors import LargeFileError, UnreadableFileError
+from headrace.ext.formats import RequiredColumns, ScannedRecords, read_file
 from headrace_lab.sizes import set_sizes
 from tests.corpus import SCHEMA, BrokenFile, Line, csv_lines, files, json_lines, positions
 from tests.reference.strategies import examples
@@ -113,9 +111,9 @@ def test_compressed_text() -> None:
 
 
 def test_blank_lines_are_no_records_and_count() -> None:
-    lines = split_lines(b"\xef\xbb\xbfa\n\n \t\nb\r\rc")
-    assert lines.text.to_pylist() == [b"a", b"b", b"c"]
-    assert lines.position.tolist() == [0, 3, 5]
+    found = read(b"\xef\xbb\xbfa\n\n \t\nb\r\rc", "json")
+    assert found.raw(np.arange(3)).to_pylist() == [b"a", b"b", b"c"]
+    assert found.position.tolist() == [0, 3, 5]
 
 
 def parquet(column: pa.Array, kind: DataType) -> ScannedRecords:

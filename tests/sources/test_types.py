@@ -11,14 +11,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import FileSource
-from headrace.formats.file_format import NOUNS, FileColumnsError, RequiredColumns, ScannedRecords, read_file
-from headrace.model.expressions.data_types import DataType
+from headrace import DataType, FileSource
+from headrace.errors import FileColumnsError
+from headrace.ext.formats import RequiredColumns, ScannedRecords, read_file
 from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, Written
 from tests.kernel.columns import VALUES, arrow, python
 from tests.reference.strategies import examples
 
 KINDS = list(TEXTS)
+NOUNS = {
+    DataType.STRING: "a string",
+    DataType.INT: "an int",
+    DataType.FLOAT: "a float",
+    DataType.BOOL: "a bool",
+    DataType.TIMESTAMP: "a timestamp",
+    DataType.DATE: "a date",
+    DataType.BYTES: "base64",
+    DataType.DECIMAL: "a decimal",
+}
+"""What dead letters call the values that a column takes."""
 
 
 def read(data: bytes, kind: DataType, format_: str) -> ScannedRecords:
