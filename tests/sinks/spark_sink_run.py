@@ -19,6 +19,7 @@ from headrace.runs.client.handle import open as open_root
 from headrace.runs.delivering.deliver import Delivery
 from headrace.sinks.failures import SinkFailedError
 from headrace.testing.connectors.worlds import plain
+from headrace_lab.sink_plans import meanwhile
 from tests.docs.pages import DOCS, blocks
 
 SHOWN = "shop, window_start, window_end, orders, amount"
@@ -85,7 +86,7 @@ def follows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
 
         target = with_one_session.sparkContext
         assert target._jsc is not None, "the session is still there"
-        overtaken_by_another(shop, monkeypatch)
+        overtaken_by_another(shop)
         a_database_that_does_not_answer_passes(shop)
         shop.handle.rollback(to="beginning", message="all of it")
         assert shop.deliver().source is ChangeSource.ALL_ROWS
@@ -98,20 +99,11 @@ def follows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
         shop.deliver()
 
 
-def overtaken_by_another(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+def overtaken_by_another(shop: Shop) -> None:
     """A delivery that another one overtakes changes nothing."""
-    from headrace.connectors.spark.sink import _OpenTarget
-
     shop.handle.run()
-    apply = _OpenTarget.apply
-
-    def overtaken(target: _OpenTarget, *given: Any) -> Any:
-        monkeypatch.setattr(_OpenTarget, "apply", apply)
-        shop.deliver()
-        return apply(target, *given)
-
-    monkeypatch.setattr(_OpenTarget, "apply", overtaken)
-    assert shop.deliver().source is None, "it is refused, looks again, and finds nothing to do"
+    with meanwhile("spark", "apply", shop.deliver):
+        assert shop.deliver().source is None, "it is refused, looks again, and finds nothing to do"
     assert shop.held() == shop.published()
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
+from headrace import Pipeline
+from headrace.errors import RefusedError
 from headrace.ext.sinks import (
     NUMBER,
     SIGN,
@@ -22,20 +25,24 @@ from headrace.ext.sinks import (
     ChangeSource,
     FillReason,
     OpenChangeLog,
+    Sink,
     SinkState,
     StoredRecords,
 )
-from headrace.model.expressions.data_types import DataType, ValueType
-from headrace.pipeline.endpoints import Sink
-from headrace.pipeline.pipeline import Pipeline
-from headrace.read.views.arrow_types import schema_of, zoneless_rows
 from headrace.testing.connectors import ChangeLogWorld
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_lab.sizes import set_sizes
-from headrace_snapshots.errors import RefusedError
 from tests.sinks.given_target import delivering_to
 
 Sums = Mapping[tuple[Any, ...], int]
+
+
+def zoneless(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
+    """Rows as Python's values, times without their zone, which is UTC."""
+    return [
+        {name: value.replace(tzinfo=None) if isinstance(value, datetime) else value for name, value in row.items()}
+        for row in rows.to_pylist()
+    ]
 
 
 @dataclass
@@ -44,18 +51,22 @@ class ListedLog(OpenChangeLog):
 
     listed: list[dict[str, Any]] = field(default_factory=list)
     last: SinkState | None = None
+    types: dict[str, pa.DataType] = field(default_factory=dict)
 
     def held(self) -> SinkState | None:
         return self.last
 
     @contextmanager
-    def records(self, columns: Mapping[str, ValueType]) -> Iterator[StoredRecords]:
-        schema = schema_of({NUMBER: DataType.INT, SIGN: DataType.INT, **columns})
+    def records(self, columns: Mapping[str, Any]) -> Iterator[StoredRecords]:
+        names = [NUMBER, SIGN, *columns]
+        schema = pa.schema([(name, self.types.get(name, pa.null())) for name in names])
         yield StoredRecords(pa.Table.from_pylist(self.listed, schema).to_reader())
 
     def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
         assert before == self.last
-        self.listed += [row for batch in records.batches() for row in zoneless_rows(batch)]
+        for batch in records.batches():
+            self.types |= {field.name: field.type for field in batch.schema}
+            self.listed += zoneless(batch)
         self.last = after
 
 
@@ -115,9 +126,9 @@ def seen(deployment: SinkDeployment, sales: Pipeline) -> Sums:
     """What readers see by key and window: rows, or the sum of panes that discard."""
     handle = deployment.handle(sales)
     if sales.how.accumulation != "DISCARDING":
-        return {row_of(row): row["spent"] for row in zoneless_rows(handle.current().to_arrow()) if row["spent"]}
+        return {row_of(row): row["spent"] for row in zoneless(handle.current().to_arrow()) if row["spent"]}
     sums: Counter[tuple[Any, ...]] = Counter()
-    for pane in zoneless_rows(handle.panes().to_arrow()):
+    for pane in zoneless(handle.panes().to_arrow()):
         sums[row_of(pane)] += -pane["spent"] if pane["is_retraction"] else pane["spent"]
     return {row: spent for row, spent in sums.items() if spent}
 

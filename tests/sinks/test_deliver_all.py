@@ -1,17 +1,15 @@
 """Sinks are delivered one by one: what goes wrong with one, also in a way that nobody foresaw, stays with that one."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import headrace as hr
-from headrace.connectors.delta.table import DeltaTarget
-from headrace.errors import HeadraceError
-from headrace.runs.reporting.results import read_notes
-from headrace.sinks.failures import SinkFailedError
+from headrace.errors import HeadraceError, SinkFailedError
 from headrace.testing.connectors.worlds import SinkDeployment, order
-from headrace_snapshots.store import open_store
+from headrace_lab.sink_plans import SinkCall, disturb_sinks
 from tests.sinks.worlds import DeltaWorld
 
 
@@ -26,15 +24,13 @@ def test_an_exception_of_a_client_stops_no_other_sink(
     sales = deployment.sales(sinks=(broken, deployment.world.sink))
     deployment.land("1", order("ann", 5))
     deployment.handle(sales).run()
-    works = getattr(DeltaTarget, method)
 
-    def fails(target: DeltaTarget, *given: Any) -> Any:
-        if "broken" in target._location:
+    def fail(call: SinkCall) -> Any:
+        if (call.sink, call.method) == (broken, method):
             raise KeyError("planted-secret is no column")
-        return works(target, *given)
+        return call.perform()
 
-    monkeypatch.setattr(DeltaTarget, method, fails)
-    with pytest.raises(SinkFailedError) as raised:
+    with disturb_sinks("delta", fail), pytest.raises(SinkFailedError) as raised:
         deployment.handle(sales).deliver()
     text = str(raised.value)
     assert "sink broken (delta of connection other" in text
@@ -43,11 +39,12 @@ def test_an_exception_of_a_client_stops_no_other_sink(
     assert "planted-secret" not in text
     assert raised.value.__cause__ is None
     assert deployment.held(sales) == deployment.published(sales)
-    noted = {
-        note.sink: (note.error_code, note.snapshot is not None)
-        for note in read_notes(open_store(tmp_path.as_uri()), "sales")
+    files = (tmp_path / "sales" / "deliveries").glob("*.json")
+    notes = {file.stem: json.loads(file.read_text()) for file in files}
+    assert {sink: (note["error_code"], note["snapshot"] is not None) for sink, note in notes.items()} == {
+        "broken": ("config.sink_failed", False),
+        "reports.sales": (None, True),
     }
-    assert noted == {"broken": ("config.sink_failed", False), "reports.sales": (None, True)}
 
 
 def test_every_sink_that_failed_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

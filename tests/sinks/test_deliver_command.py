@@ -1,18 +1,19 @@
 """What the commands say of sinks: deliveries at once, connections that nobody has named, what is due, links."""
 
+import runpy
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 import headrace as hr
 from headrace.cli.main import app
-from headrace.connections import MissingConnectionError
-from headrace.connectors.delta.table import DeltaTarget
-from headrace.ext.sinks import SinkState
-from headrace.pipeline.endpoints import Sink
+from headrace.errors import MissingConnectionError
+from headrace.ext.sinks import Sink
 from headrace.testing.connectors.worlds import SinkDeployment, order
+from headrace_lab.sink_plans import SinkCall, disturb_sinks
 from tests.sinks.worlds import DeltaWorld
 
 PIPELINE = """
@@ -48,33 +49,31 @@ def on(root: Path) -> list[str]:
     return [str(root / "sales.py"), "--root", root.as_uri()]
 
 
-def test_two_that_deliver_to_several_sinks_at_once_both_end_well(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_that_deliver_to_several_sinks_at_once_both_end_well(root: Path) -> None:
     """Each sink is looked at by both before one of them changes it."""
     assert headrace("run", *on(root)).exit_code == 0
-    looked, held = threading.Barrier(2), DeltaTarget.held
-    first = threading.local()
+    looked, first = threading.Barrier(2), threading.local()
 
-    def together(target: DeltaTarget) -> SinkState | None:
-        told = held(target)
-        if target._location not in vars(first):
-            setattr(first, target._location, True)
+    def look_together(call: SinkCall) -> Any:
+        answer = call.perform()
+        if call.method == "held" and call.sink.name not in vars(first):
+            setattr(first, call.sink.name, True)
             looked.wait(60)
-        return told
+        return answer
 
-    monkeypatch.setattr(DeltaTarget, "held", together)
     made = hr.open(root.as_uri())
     ends: list[list[str]] = []
 
     def deliver() -> None:
-        from headrace.pipeline.loading.registry import resolve_pipeline
-
-        ends.append([delivery.describe() for delivery in made[resolve_pipeline(str(root / "sales.py"))].deliver()])
+        sales = runpy.run_path(str(root / "sales.py"))["sales"]
+        ends.append([delivery.describe() for delivery in made[sales].deliver()])
 
     threads = [threading.Thread(target=deliver) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with disturb_sinks("delta", look_together):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert len(ends) == 2
     for name in ("one", "two"):
         lines = [line for end in ends for line in end if f"sink {name} " in line]

@@ -2,7 +2,6 @@
 
 import secrets
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,9 +9,10 @@ from deltalake import DeltaTable, write_deltalake
 
 import headrace as hr
 from headrace import DataType
-from headrace.connectors.delta.table import DeltaTarget, _id_of, _version_of
+from headrace.connectors.delta.table import _id_of, _version_of
 from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.testing.connectors.worlds import SinkDeployment, order
+from headrace_lab.sink_plans import meanwhile
 from tests.sinks.worlds import DeltaWorld
 
 pytestmark = pytest.mark.slow
@@ -164,21 +164,12 @@ def test_rows_that_came_and_went_between_two_deliveries(deployment: SinkDeployme
     assert deployment.deliver(once).source is None
 
 
-def test_of_two_first_deliveries_the_slower_tries_again(
-    deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_two_first_deliveries_the_slower_tries_again(deployment: SinkDeployment) -> None:
     sales = deployment.sales()
     deployment.land("1", order("ann", 5))
     deployment.handle(sales).run()
-    apply = DeltaTarget.apply
-
-    def late(target: DeltaTarget, *given: Any) -> Any:
-        monkeypatch.setattr(DeltaTarget, "apply", apply)
-        deployment.deliver(sales)
-        return apply(target, *given)
-
-    monkeypatch.setattr(DeltaTarget, "apply", late)
-    with pytest.raises(SinkMovedError, match="another one came between"):
+    between = meanwhile("delta", "apply", lambda: deployment.deliver(sales))
+    with between, pytest.raises(SinkMovedError, match="another one came between"):
         deployment.attempt(sales)
     assert deployment.deliver(sales).source is None
     assert deployment.held(sales) == deployment.published(sales)

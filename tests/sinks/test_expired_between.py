@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace.ext.sinks import ChangeSource, FillReason
 from headrace.testing.connectors.worlds import SinkDeployment, order
-from headrace.types import PipelineHandle
 from headrace_lab.sizes import set_sizes
 from tests.sinks.worlds import DeltaWorld
 
@@ -25,7 +25,7 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink
         yield made
 
 
-def run_and_expire(deployment: SinkDeployment, handle: PipelineHandle, first: int) -> None:
+def run_and_expire(deployment: SinkDeployment, handle: hr.types.PipelineHandle, first: int) -> None:
     """Epochs, each with an hour of its own, of which the last one is kept."""
     for number in range(first, first + EPOCHS):
         deployment.land(f"{number:03}", order("ann", 60 * number))

@@ -10,16 +10,9 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.errors import PipelineError, RetryError
+from headrace.errors import DeliveredError, NeverFinalError, PipelineError, RefusedError, RetryError, SinkFailedError
 from headrace.ext.sinks import ChangeSource, FinalRows, SinkRefusedError
-from headrace.read.diff.appended_rows import NeverFinalError
-from headrace.runs.delivering.deliver import Delivery
-from headrace.runs.publishing.audits import DeliveredError
-from headrace.sinks.failures import SinkFailedError
 from headrace.testing.connectors.worlds import SinkDeployment, order
-from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.store import open_store
 from tests.sinks.worlds import DeltaWorld
 
 Sent = list[tuple[str, str, int, int]]
@@ -66,7 +59,7 @@ def run(deployment: SinkDeployment, made: hr.Pipeline, name: str, *records: dict
 
 
 def refs(deployment: SinkDeployment) -> dict[str, str]:
-    head = Catalog(open_store(deployment.folder.as_uri()), "sales").head()
+    head = hr.open(deployment.folder.as_uri())["sales"].catalog.head()
     return {ref: snapshot for ref, snapshot in head.refs.items() if "deliver" in ref}
 
 
@@ -277,7 +270,7 @@ def test_what_is_never_final_and_what_cannot_be_imported(deployment: SinkDeploym
 def test_a_delivery_that_another_one_overtook_says_so(deployment: SinkDeployment, mailing: Mailing) -> None:
     sales = billed(deployment)
     run(deployment, sales, "1", order("ann", 5), order("ann", 75))
-    inner: list[Delivery] = []
+    inner: list[hr.types.Delivery] = []
     send = mailing.send
 
     def overtaken(rows: FinalRows) -> None:

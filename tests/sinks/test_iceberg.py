@@ -20,6 +20,7 @@ from headrace.connections import connection
 from headrace.connectors.iceberg.sink import ICEBERG, catalog_properties
 from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.testing.connectors.worlds import SinkDeployment, order
+from headrace_lab.sink_plans import meanwhile
 from scripts.iceberg_rest import IcebergRest
 from tests.sinks.signed_catalog import Key, signed_by
 from tests.sinks.test_delta import pairs
@@ -130,27 +131,19 @@ def test_what_others_append_or_forget_does_not_confuse_it(deployment: SinkDeploy
     assert deployment.held(sales) == deployment.published(sales)
 
 
-def test_a_commit_that_comes_between_is_not_gone_over(
-    deployment: SinkDeployment, world: IcebergWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_that_comes_between_is_not_gone_over(deployment: SinkDeployment, world: IcebergWorld) -> None:
     """pyiceberg would try again from there; what was looked at would be another table."""
-    from headrace.connectors.iceberg.table import IcebergTarget
-
     sales = delivered(deployment, 70)
-    apply = IcebergTarget.apply
     files: set[str] = set()
 
-    def late(target: IcebergTarget, *given: Any) -> Any:
+    def append() -> None:
         with world.catalog() as catalog:
             table = catalog.load_table("reports.sales")
             table.append(table.schema().as_arrow().empty_table())
         files.update(map(str, (deployment.folder / "lake").rglob("*.parquet")))
-        return apply(target, *given)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(IcebergTarget, "apply", late)
-        with pytest.raises(SinkMovedError):
-            deployment.attempt(sales)
+    with meanwhile("iceberg", "apply", append), pytest.raises(SinkMovedError):
+        deployment.attempt(sales)
     # what was written for it is gone
     assert set(map(str, (deployment.folder / "lake").rglob("*.parquet"))) == files
     deployment.deliver(sales)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from headrace.connectors.kafka.target import DELIVERIES
 from headrace.ext.sinks import ChangeSource, FillReason
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from tests.sinks.delivered import Delivered, delivered
@@ -48,7 +47,7 @@ def test_where_the_topic_of_what_is_held_is_lost_all_before_is_void(topics: Topi
     world = of_kafka.deployment.world
     assert isinstance(world, KafkaWorld)
     before = [number for number, _ in signs(of_kafka)]
-    topics.remove(f"{DELIVERIES}{world.topic}")
+    topics.remove(f"headrace.deliveries.{world.topic}")
     delivery = of_kafka.deployment.deliver(of_kafka.sales)
     assert delivery.source is ChangeSource.ALL_ROWS
     (number, sign), *rows = signs(of_kafka)[len(before) :]
@@ -115,7 +114,7 @@ def test_what_an_older_version_noted_gets_an_identity_with_the_next_delivery(
     """It has neither the topic's id, nor how many partitions that had, nor a time."""
     world = of_kafka.deployment.world
     assert isinstance(world, KafkaWorld)
-    deliveries = f"{DELIVERIES}{world.topic}"
+    deliveries = f"headrace.deliveries.{world.topic}"
     newest = json.loads(topics.committed(deliveries)[-1][2] or b"")
     known = {name: newest.pop(name) for name in ("identity", "at", "partitions")}
     topics.send(deliveries, [(world.topic.encode(), json.dumps(newest).encode())])

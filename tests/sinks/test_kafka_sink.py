@@ -17,7 +17,6 @@ from aiokafka import errors as kafka_errors
 
 import headrace as hr
 from headrace.connections import connection
-from headrace.connectors.kafka.target import DELIVERIES
 from headrace.errors import HeadraceError, PipelineError
 from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError
 from headrace.formats.fields import as_json
@@ -223,7 +222,7 @@ def test_what_stands_against_it_is_told(
     with pytest.raises(SinkRefusedError, match=r"there is no topic none\..*Make it, with the partitions"):
         missing.deliver()
     with pytest.raises(SinkRefusedError, match="says what another topic holds"):
-        handle_of(tmp_path, f"{DELIVERIES}{topic}").deliver()
+        handle_of(tmp_path, f"headrace.deliveries.{topic}").deliver()
     small = f"small.{secrets.token_hex(4)}"
     topics.make(small, 1, max_message_bytes="200")
     refused(handle_of(tmp_path, small), "data.undeliverable")

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import headrace as hr
 from headrace import DataType
 from headrace.errors import ComparedColumnsError, ComparedTableError
 from headrace.ext.sinks import SinkRefusedError
 from headrace.testing.connectors.worlds import VALUES, SinkDeployment, order
-from headrace.types import PipelineHandle
 from tests.sinks.worlds import DeltaWorld
 
 TEXTS = ("007", "7", "a/b c=%41", "é", "+1", "__x")
@@ -24,7 +24,7 @@ def deployment_in(folder: Path) -> SinkDeployment:
 
 
 @pytest.fixture
-def sales(tmp_path: Path) -> PipelineHandle:
+def sales(tmp_path: Path) -> hr.types.PipelineHandle:
     deployment = deployment_in(tmp_path)
     handle = deployment.handle(deployment.sales(sinks=()))
     deployment.land("1", *(order(user, 70 * number) for number, user in enumerate(TEXTS)))
@@ -32,21 +32,21 @@ def sales(tmp_path: Path) -> PipelineHandle:
     return handle
 
 
-def hive(handle: PipelineHandle, folder: Path, *columns: str) -> Path:
+def hive(handle: hr.types.PipelineHandle, folder: Path, *columns: str) -> Path:
     """What readers see, as pyarrow writes it into folders of ``columns``."""
     pq.write_to_dataset(handle.current(columns=COLUMNS).to_arrow(), folder, partition_cols=[*columns])
     return folder
 
 
 @pytest.mark.parametrize("columns", [("user",), ("window_start", "user", "orders"), ("spent",)], ids="/".join)
-def test_folders_say_values(sales: PipelineHandle, tmp_path: Path, columns: tuple[str, ...]) -> None:
+def test_folders_say_values(sales: hr.types.PipelineHandle, tmp_path: Path, columns: tuple[str, ...]) -> None:
     table = hive(sales, tmp_path / "hive", *columns)
     pq.write_table(pa.table({"x": [1]}), table / "_metadata")
     for address in (f"parquet:{table}", f"parquet:{table}/", f"parquet:{table.as_uri()}"):
         assert sales.compare_with(address).is_equal
 
 
-def test_a_relative_folder(sales: PipelineHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_folder(sales: hr.types.PipelineHandle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hive(sales, tmp_path / "day=1" / "hive", "user")
     monkeypatch.chdir(tmp_path / "day=1")
     assert sales.compare_with("parquet:hive").is_equal
@@ -69,7 +69,9 @@ def test_values_of_every_type_in_folders(kind: DataType, tmp_path: Path) -> None
     assert comparison.is_equal, comparison.first
 
 
-def test_what_files_have_counts_and_what_nobody_asks_for_does_not(sales: PipelineHandle, tmp_path: Path) -> None:
+def test_what_files_have_counts_and_what_nobody_asks_for_does_not(
+    sales: hr.types.PipelineHandle, tmp_path: Path
+) -> None:
     """A folder may be called like a column of its files, and by no column at all."""
     table = tmp_path / "day=2026-05-01"
     (table / "user=nobody" / "part=x").mkdir(parents=True)
@@ -79,13 +81,13 @@ def test_what_files_have_counts_and_what_nobody_asks_for_does_not(sales: Pipelin
         sales.compare_with(f"parquet:{table}", columns={"orders": "day"})
 
 
-def test_columns_of_folders_have_names_of_their_own(sales: PipelineHandle, tmp_path: Path) -> None:
+def test_columns_of_folders_have_names_of_their_own(sales: hr.types.PipelineHandle, tmp_path: Path) -> None:
     renamed = sales.current(columns=COLUMNS).to_arrow().rename_columns(["the user", *COLUMNS[1:]])
     pq.write_to_dataset(renamed, tmp_path / "hive", partition_cols=["the user"])
     assert sales.compare_with(f"parquet:{tmp_path}/hive", columns={"user": "the user"}).is_equal
 
 
-def test_what_folders_do_not_say_is_an_error(sales: PipelineHandle, tmp_path: Path) -> None:
+def test_what_folders_do_not_say_is_an_error(sales: hr.types.PipelineHandle, tmp_path: Path) -> None:
     table = hive(sales, tmp_path / "hive", "spent")
     (only,) = table.iterdir()
     (table / "spent=1.5").mkdir()

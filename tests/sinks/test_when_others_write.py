@@ -5,7 +5,6 @@ again and says why; where it cannot, nobody is told that it holds what readers s
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,6 +15,7 @@ import headrace as hr
 from headrace.cli.main import app
 from headrace.ext.sinks import ChangeSource, FillReason, SinkRefusedError
 from headrace.testing.connectors.worlds import SinkDeployment
+from headrace_lab.sink_plans import meanwhile
 from tests.sinks.delivered import Delivered, delivered
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld
@@ -85,23 +85,12 @@ def test_what_others_do_to_rows_of_postgresql_is_not_called_what_readers_see(
     assert of_postgres.check().is_right
 
 
-def test_a_table_that_is_emptied_while_it_is_delivered_to(
-    warehouse: Warehouse, of_postgres: Delivered, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from headrace.connectors.postgres.tables import PostgresTable
+def test_a_table_that_is_emptied_while_it_is_delivered_to(warehouse: Warehouse, of_postgres: Delivered) -> None:
     from headrace.ext.sinks import SinkMovedError
 
     of_postgres.more()
-    apply = PostgresTable.apply
-
-    def late(table: PostgresTable, *given: Any) -> Any:
-        warehouse.server.rows(f"truncate {warehouse.schema}.sales")
-        monkeypatch.undo()
-        monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", warehouse.uri)
-        return apply(table, *given)
-
-    monkeypatch.setattr(PostgresTable, "apply", late)
-    with pytest.raises(SinkMovedError, match="was emptied"):
+    emptied = meanwhile("postgres", "apply", lambda: warehouse.server.rows(f"truncate {warehouse.schema}.sales"))
+    with emptied, pytest.raises(SinkMovedError, match="was emptied"):
         of_postgres.deployment.attempt(of_postgres.sales)
     of_postgres.mended("was emptied")
 
