@@ -23,8 +23,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
     if not unpacked().is_dir():
         lacks("no registry of schemas (python -m scripts.schema_registry path)")
-    with SchemaRegistry(tmp_path_factory.mktemp("registry")) as started:
-        yield started
+    with SchemaRegistry(tmp_path_factory.mktemp("registry")) as started_server:
+        yield started_server
 
 
 @pytest.fixture

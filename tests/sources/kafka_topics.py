@@ -40,15 +40,15 @@ class Topics:
 
     def delete_before(self, name: str, partition: int, offset: int) -> None:
         """Delete records, as retention does."""
-        wanted = {TopicPartition(name, partition): RecordsToDelete(before_offset=offset)}
-        self._admin(lambda admin: admin.delete_records(wanted))
+        expected = {TopicPartition(name, partition): RecordsToDelete(before_offset=offset)}
+        self._admin(lambda admin: admin.delete_records(expected))
 
     def send(self, name: str, messages: Sequence[Message], partition: int | None = None, **more: Any) -> None:
         """Send messages in order; ``more`` goes to the producer (``compression_type``)."""
 
         async def all_of(producer: AIOKafkaProducer) -> None:
-            sent = [await producer.send(name, value, key, partition) for key, value in messages]
-            await asyncio.gather(*sent)
+            sent_values = [await producer.send(name, value, key, partition) for key, value in messages]
+            await asyncio.gather(*sent_values)
 
         self.produce(all_of, **more)
 

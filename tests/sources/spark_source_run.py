@@ -178,9 +178,9 @@ def written(shop: Shop) -> Iterator[Path]:
 def what_is_landed_needs_no_database(shop: Shop) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_CONN_ORDERS_DB", "postgresql://user:planted-secret@127.0.0.1:1/nothing")
-        with pytest.raises(RangeFailedError, match=r"\(connection orders_db .*Nothing of it was landed") as failed:
+        with pytest.raises(RangeFailedError, match=r"\(connection orders_db .*Nothing of it was landed") as error:
             shop.handle.run()
-        assert "planted-secret" not in str(failed.value)
+        assert "planted-secret" not in str(error.value)
         shop.handle.run(mode="replay", from_branch="main", branch="again")
         difference = shop.handle.diff("main", "again").output.rows.to_json()
         assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
@@ -217,9 +217,9 @@ def what_the_database_refuses_is_to_be_put_right(shop: Shop) -> None:
                 patch.setenv("HEADRACE_CONN_ORDERS_DB", uri)
                 with pytest.raises(
                     error, match=rf"\(connection orders_db .*{words}.*Nothing of it was landed"
-                ) as failed:
+                ) as error_info:
                     handle.run()
-            assert "planted-secret" not in str(failed.value)
+            assert "planted-secret" not in str(error_info.value)
     with psycopg.connect(shop.uri) as connection:
         connection.execute("alter table orders rename amount to paid")
     with pytest.raises(RangeRefusedError, match=r'the database refuses: ERROR: column "amount" does not exist'):

@@ -54,9 +54,9 @@ def scanned(
 ) -> ScannedRecords:
     """``messages``, of one schema or of several by number."""
     several = {number: record_of(json.dumps(one)) for number, one in schemas.items()} if 1 in schemas else None
-    known = record_of(json.dumps(schemas)) if several is None else several
+    known_record = record_of(json.dumps(schemas)) if several is None else several
     values = pa.array(messages, pa.binary())
-    return read_avro(values, np.arange(len(messages)), fields, required or RequiredColumns(), known)
+    return read_avro(values, np.arange(len(messages)), fields, required or RequiredColumns(), known_record)
 
 
 def rows(found: ScannedRecords) -> list[dict[str, Any]]:
@@ -151,9 +151,9 @@ def expected(value: Mapping[str, Any]) -> dict[str, Any]:
 @settings(max_examples=60)
 @given(st.lists(VALUES, min_size=1, max_size=8))
 def test_data_are_what_they_were(values: list[dict[str, Any]]) -> None:
-    found = scanned([written(WIDE, value) for value in values], WIDE, READ)
-    assert found.unparsed.null_count == len(values), found.unparsed
-    for row, value in zip(rows(found), values, strict=True):
+    records = scanned([written(WIDE, value) for value in values], WIDE, READ)
+    assert records.unparsed.null_count == len(values), records.unparsed
+    for row, value in zip(rows(records), values, strict=True):
         assert {**row, "price": row["price"].quantize(Decimal("0.0001"))} == expected(value)
 
 
@@ -170,11 +170,11 @@ def test_a_datum_that_is_damaged_is_a_dead_letter_and_no_other_one(value: dict[s
     else:
         at = data.draw(st.integers(0, len(whole) - 1))
         wrong = whole[:at] + data.draw(st.binary(min_size=1, max_size=10)) + whole[at + 1 :]
-    found = scanned([whole, wrong, whole], WIDE, READ)
-    reasons = found.unparsed.to_pylist()
+    records = scanned([whole, wrong, whole], WIDE, READ)
+    reasons = records.unparsed.to_pylist()
     assert (reasons[0], reasons[2]) == (None, None)
     assert damage == "other" or reasons[1] == "not Avro of its schema"
-    first, second, third = rows(found)
+    first, second, third = rows(records)
     assert first == third
     assert {**first, "price": first["price"].quantize(Decimal("0.0001"))} == expected(value)
     if reasons[1] is not None:
@@ -184,17 +184,17 @@ def test_a_datum_that_is_damaged_is_a_dead_letter_and_no_other_one(value: dict[s
 def test_an_array_in_blocks_with_their_sizes_and_one_without_end() -> None:
     schema = record(n={"type": "array", "items": "int"})
     blocks = bytes([3, 4, 2, 4, 2, 6, 0])  # -2 items in 2 bytes: 1 and 2; then one item, 3
-    found = scanned([blocks, bytes([0]), b"\xfe\xff\xff\xff\x0f", bytes([2])], schema, columns(n=list[int]))
-    assert found.unparsed.to_pylist() == [None, None, *["not Avro of its schema"] * 2]
-    assert found.columns["n"].to_pylist() == [[1, 2, 3], [], None, None]
+    records = scanned([blocks, bytes([0]), b"\xfe\xff\xff\xff\x0f", bytes([2])], schema, columns(n=list[int]))
+    assert records.unparsed.to_pylist() == [None, None, *["not Avro of its schema"] * 2]
+    assert records.columns["n"].to_pylist() == [[1, 2, 3], [], None, None]
 
 
 def test_only_what_is_wanted_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[int] = []
-    monkeypatch.setattr("headrace.formats.avro_datums.slice_bytes", lambda *_: made.append(1))
+    numbers: list[int] = []
+    monkeypatch.setattr("headrace.formats.avro_datums.slice_bytes", lambda *_: numbers.append(1))
     schema = record(a="string", b="bytes", n="int")
-    found = scanned([written(schema, {"a": "x", "b": b"y", "n": 5})], schema, columns(n=int))
-    assert (rows(found), made) == ([{"n": 5}], [])
+    records = scanned([written(schema, {"a": "x", "b": b"y", "n": 5})], schema, columns(n=int))
+    assert (rows(records), numbers) == ([{"n": 5}], [])
 
 
 # --- schemas
@@ -210,13 +210,13 @@ def test_messages_of_several_schemas_are_read_by_theirs() -> None:
         framed(1, written(first, {"n": 3})),
         b"\x00\x00",
     ]
-    required = RequiredColumns(columns={"x": "key", "gone": "key", "n": "key"})
-    found = scanned(messages, {1: first, 2: second}, columns(n=int, s=str, x=str, gone=str), required)
-    assert found.unparsed.to_pylist() == [None, None, NO_SCHEMA, NO_SCHEMA, None, NO_SCHEMA]
-    assert found.columns["n"].to_pylist() == [1, 2, None, None, 3, None]
-    assert found.columns["s"].to_pylist() == [None, "é", None, None, None, None]
-    assert found.lacks == {"gone": None}
-    assert found.raw(np.array([2])).to_pylist() == [messages[2]]
+    required_columns = RequiredColumns(columns={"x": "key", "gone": "key", "n": "key"})
+    records = scanned(messages, {1: first, 2: second}, columns(n=int, s=str, x=str, gone=str), required_columns)
+    assert records.unparsed.to_pylist() == [None, None, NO_SCHEMA, NO_SCHEMA, None, NO_SCHEMA]
+    assert records.columns["n"].to_pylist() == [1, 2, None, None, 3, None]
+    assert records.columns["s"].to_pylist() == [None, "é", None, None, None, None]
+    assert records.lacks == {"gone": None}
+    assert records.raw(np.array([2])).to_pylist() == [messages[2]]
     assert schema_ids(pa.array(messages, pa.binary()).slice(1, 3)).tolist() == [2, -1, -1]
 
 
@@ -227,8 +227,8 @@ def test_a_field_of_another_type_makes_its_messages_dead_letters() -> None:
         framed(1, written(first, {"n": 1, "user": "x"})),
         framed(2, written(second, {"n": "x", "user": {"id": 1}})),
     ]
-    found = scanned(messages, {1: first, 2: second}, fields)
-    assert found.unparsed.to_pylist() == ["column id (user.id): not an int", "column n: not an int"]
+    records = scanned(messages, {1: first, 2: second}, fields)
+    assert records.unparsed.to_pylist() == ["column id (user.id): not an int", "column n: not an int"]
     mixed = record(n=["string", "long"])
     assert scanned([written(mixed, {"n": 5})], mixed, columns(n=int)).unparsed.to_pylist() == ["column n: not an int"]
 
@@ -236,8 +236,8 @@ def test_a_field_of_another_type_makes_its_messages_dead_letters() -> None:
 def test_values_that_do_not_fit_are_dead_letters() -> None:
     schema = record(s="string", at={"type": "long", "logicalType": "timestamp-millis"})
     wrong = [b"\x02\xff\x00", written(schema, {"s": "x", "at": 2**60})]
-    found = scanned(wrong, schema, columns(s=str, at=datetime))
-    assert found.unparsed.to_pylist() == ["column s: not UTF-8", "column at: not a timestamp"]
+    records = scanned(wrong, schema, columns(s=str, at=datetime))
+    assert records.unparsed.to_pylist() == ["column s: not UTF-8", "column at: not a timestamp"]
 
 
 @pytest.mark.parametrize(
@@ -258,8 +258,8 @@ def test_a_schema_that_is_none_is_told(schema: str, why: str) -> None:
 def test_types_are_known_by_their_names() -> None:
     code = {"type": "fixed", "name": "code", "size": 2}
     schema = {**record(a=code, b="code", c="x.code"), "namespace": "x"}
-    found = scanned([b"aabbcc"], schema, columns(b=bytes, c=bytes))
-    assert rows(found) == [{"b": b"bb", "c": b"cc"}]
+    records = scanned([b"aabbcc"], schema, columns(b=bytes, c=bytes))
+    assert rows(records) == [{"b": b"bb", "c": b"cc"}]
 
 
 @pytest.mark.parametrize(
@@ -320,16 +320,16 @@ def test_arrays_of_what_is_no_scalar_are_no_column_whatever_their_items_have() -
 )
 def test_a_logical_type_that_does_not_fit_means_nothing(kind: Any, value: Any, read: Any) -> None:
     plain = {"type": kind["type"]}
-    found = scanned([written(record(a=plain), {"a": value})], record(a=kind), columns(a=read))
-    assert rows(found) == [{"a": value}]
+    records = scanned([written(record(a=plain), {"a": value})], record(a=kind), columns(a=read))
+    assert rows(records) == [{"a": value}]
 
 
 def test_a_decimal_may_have_more_bytes_than_its_digits_need() -> None:
     schema = record(d={"type": "fixed", "name": "d", "size": 20, "logicalType": "decimal", "precision": 38, "scale": 2})
     data = [number.to_bytes(20, "big", signed=True) for number in (125, -125, 2**140, -(2**127) - 1)]
-    found = scanned(data, schema, columns(d=Decimal))
-    assert [None if row["d"] is None else float(row["d"]) for row in rows(found)] == [1.25, -1.25, None, None]
-    assert found.unparsed.to_pylist()[2:] == ["not Avro of its schema"] * 2
+    records = scanned(data, schema, columns(d=Decimal))
+    assert [None if row["d"] is None else float(row["d"]) for row in rows(records)] == [1.25, -1.25, None, None]
+    assert records.unparsed.to_pylist()[2:] == ["not Avro of its schema"] * 2
 
 
 @pytest.mark.parametrize(
@@ -347,8 +347,8 @@ def test_a_number_of_more_than_64_bits_is_none(wrong: bytes) -> None:
 
 def test_a_block_of_the_least_number_of_items_is_none() -> None:
     schema = record(n={"type": "array", "items": "int"})
-    found = scanned([b"\xff" * 9 + b"\x01" + b"\x00"], schema, columns(n=list[int]))
-    assert found.unparsed.to_pylist() == ["not Avro of its schema"]
+    records = scanned([b"\xff" * 9 + b"\x01" + b"\x00"], schema, columns(n=list[int]))
+    assert records.unparsed.to_pylist() == ["not Avro of its schema"]
 
 
 def test_odd_types_harm_no_other_field() -> None:
@@ -359,8 +359,8 @@ def test_odd_types_harm_no_other_field() -> None:
         e={"type": "array", "items": {"type": "enum", "name": "e", "symbols": []}},
         n="int",
     )
-    found = scanned([bytes([0, 0, 0, 6])], schema, columns(n=int, none=int))
-    assert rows(found) == [{"n": 3, "none": None}]
+    records = scanned([bytes([0, 0, 0, 6])], schema, columns(n=int, none=int))
+    assert rows(records) == [{"n": 3, "none": None}]
     assert scanned([bytes([0, 0, 0, 6])], schema, columns(many=bytes)).unparsed.to_pylist() == [
         "column many: not base64"
     ]
@@ -374,14 +374,14 @@ def test_odd_types_harm_no_other_field() -> None:
 def test_a_long_array_is_read_in_time_that_depends_on_it_alone() -> None:
     schema = record(n={"type": "array", "items": "int"})
     messages = [written(schema, {"n": [*range(2000)]}), *[written(schema, {"n": [number]}) for number in range(2000)]]
-    found = scanned(messages, schema, columns(n=list[int]))
-    assert [len(values) for values in found.columns["n"].to_pylist()] == [2000, *[1] * 2000]
+    records = scanned(messages, schema, columns(n=list[int]))
+    assert [len(values) for values in records.columns["n"].to_pylist()] == [2000, *[1] * 2000]
 
 
 def test_no_message_is_no_record_and_a_schema_that_cannot_be_read_says_so() -> None:
     assert len(scanned([], record(n="int"), columns(n=int))) == 0
-    found = read_avro(pa.array([framed(7, b"x")]), np.arange(1), columns(n=int), RequiredColumns(), {7: None})
-    assert found.unparsed.to_pylist() == ["schema 7, which is no record in Avro"]
+    found_avro = read_avro(pa.array([framed(7, b"x")]), np.arange(1), columns(n=int), RequiredColumns(), {7: None})
+    assert found_avro.unparsed.to_pylist() == ["schema 7, which is no record in Avro"]
     with pytest.raises(AvroSchemaError):
         record_of(json.dumps(record(a="int")).replace('"int"', "[" * 5000 + "]" * 5000))
 
@@ -396,10 +396,10 @@ def test_records_are_structs_and_maps_are_maps() -> None:
     ]
     twice = written(schema, {"id": "4", "a": None, "m": {"x": 1, "y": 2}}).replace(b"y", b"x")
     fields = columns(id=str, a={"city": str, "q": str}, m=dict[str, int])
-    found = scanned([*(written(schema, value) for value in values), twice], schema, fields)
-    assert found.columns["a"].to_pylist() == [{"city": "Oslo", "q": None}, None, {"city": None, "q": None}, None]
-    assert found.columns["m"].to_pylist() == [[("a", None), ("b", 1)], [], [("c", 5)], None]
-    assert found.unparsed.to_pylist() == [None] * 3 + ["column m: not a map of string to int that has each key once"]
+    records = scanned([*(written(schema, value) for value in values), twice], schema, fields)
+    assert records.columns["a"].to_pylist() == [{"city": "Oslo", "q": None}, None, {"city": None, "q": None}, None]
+    assert records.columns["m"].to_pylist() == [[("a", None), ("b", 1)], [], [("c", 5)], None]
+    assert records.unparsed.to_pylist() == [None] * 3 + ["column m: not a map of string to int that has each key once"]
 
 
 ITEM = {

@@ -161,9 +161,9 @@ def test_a_registry_that_does_not_answer_loses_nothing(
     reading._known.clear()
     with monkeypatch.context() as away:
         away.setenv("HEADRACE_CONN_SCHEMAS", f"http://ada:opensesame@127.0.0.1:{free_port()}")
-        with pytest.raises(RegistryUnreachableError, match=r"connection schemas .* does not answer") as failed:
+        with pytest.raises(RegistryUnreachableError, match=r"connection schemas .* does not answer") as error:
             handle.run()
-        assert "opensesame" not in str(failed.value)
+        assert "opensesame" not in str(error.value)
         away.setenv("HEADRACE_CONN_SCHEMAS", "kafka://127.0.0.1:1")
         with pytest.raises(RegistryRefusedError, match="needs http://host:port"):
             handle.run()
@@ -301,10 +301,10 @@ def test_an_answer_that_is_wrong_is_told(answer: str, monkeypatch: pytest.Monkey
     try:
         address = f"http://ada:open%20sesame@127.0.0.1:{server.server_port}/some/where"
         monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", address)
-        with set_sizes(registry_tries=1), pytest.raises(error, match=why) as failed:
+        with set_sizes(registry_tries=1), pytest.raises(error, match=why) as error_info:
             reading.fetch_schemas(reading.connection("schemas"), [7])
     finally:
         server.shutdown()
         server.server_close()
-    assert "sesame" not in str(failed.value)
+    assert "sesame" not in str(error_info.value)
     assert {*asked} == {"Basic YWRhOm9wZW4gc2VzYW1l"}

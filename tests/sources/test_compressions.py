@@ -27,15 +27,15 @@ ROWS = [("1", 10), ("2", 20)]
 
 
 def rows(data: bytes, name: str = "file", kind: str = "json", span: Span = WHOLE_FILE) -> list[tuple[Any, Any]]:
-    found = read_file(data, FileSource("landing", kind, SCHEMA), RequiredColumns(), name, span)
-    assert found.unparsed.null_count == len(found)
-    return [*zip(found.columns["id"].to_pylist(), found.columns["v"].to_pylist(), strict=True)]
+    records = read_file(data, FileSource("landing", kind, SCHEMA), RequiredColumns(), name, span)
+    assert records.unparsed.null_count == len(records)
+    return [*zip(records.columns["id"].to_pylist(), records.columns["v"].to_pylist(), strict=True)]
 
 
 def reason(data: bytes, name: str = "file", kind: str = "json") -> str:
-    with pytest.raises(UnreadableFileError) as caught:
+    with pytest.raises(UnreadableFileError) as error:
         rows(data, name, kind)
-    return caught.value.reason
+    return error.value.reason
 
 
 def by_arrow(codec: str) -> Callable[[bytes], bytes]:
@@ -214,10 +214,10 @@ def test_json_of_which_a_line_is_no_record_is_refused_as_a_file(name: str) -> No
 
 def test_a_line_that_is_no_record_alone_stays_a_dead_letter() -> None:
     for odd in (b"[1, 2]", b'[{"id": "1"}]', b"[]", b"[", b'{"id": ', b"[,", b'{"id": "1"}{"id": "2"}', b" [x"):
-        found = read_file(LINES + odd, FileSource("landing", "json", SCHEMA), RequiredColumns(), "file")
-        assert found.unparsed.to_pylist() == [None, None, "not a JSON object"], odd
-    found = read_file(b'{"id": "1"},\n{"id": "2"},', FileSource("landing", "json", SCHEMA), RequiredColumns(), "file")
-    assert found.unparsed.to_pylist() == ["not a JSON object"] * 2
+        records = read_file(LINES + odd, FileSource("landing", "json", SCHEMA), RequiredColumns(), "file")
+        assert records.unparsed.to_pylist() == [None, None, "not a JSON object"], odd
+    records = read_file(b'{"id": "1"},\n{"id": "2"},', FileSource("landing", "json", SCHEMA), RequiredColumns(), "file")
+    assert records.unparsed.to_pylist() == ["not a JSON object"] * 2
 
 
 def test_what_was_recorded_is_read_by_the_rules_that_it_was_read_by() -> None:
@@ -234,8 +234,8 @@ def test_what_was_recorded_is_read_by_the_rules_that_it_was_read_by() -> None:
     array = b'[\n{"id": "1"},\n{"id": "2"}\n]'
     assert [reason is None for reason in unparsed(array, "a", 0)] == [False, False, True, False]
     text = FileSource("landing", "csv", {"id": str, "at": datetime})
-    dated = read_file(b"id,at\n1,20130101T050000Z\n", text, RequiredColumns(), "a", rules=0)
-    assert dated.unparsed.to_pylist() == ["column at: not a timestamp"]
+    dated_records = read_file(b"id,at\n1,20130101T050000Z\n", text, RequiredColumns(), "a", rules=0)
+    assert dated_records.unparsed.to_pylist() == ["column at: not a timestamp"]
 
 
 def test_lines_that_would_make_a_file_unreadable_do_not_land_again() -> None:

@@ -207,8 +207,8 @@ def all_at_0(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
     read = Rows.read
 
     def at_0(rows: Rows, *given: Any) -> ScannedRecords:
-        scanned = read(rows, *given)
-        return replace(scanned, position=scanned.position * 0)
+        scanned_records = read(rows, *given)
+        return replace(scanned_records, position=scanned_records.position * 0)
 
     monkeypatch.setattr(Rows, "read", at_0)
 
@@ -273,8 +273,8 @@ def test_what_is_about_files_is_refused_of_others(
 
 def test_a_source_is_part_of_what_its_pipeline_means(daily: DailyWorld) -> None:
     pipeline = counting(daily.source)
-    (given,) = pipeline_meaning(pipeline)["inputs"]
-    assert (given["kind"], given["path"]) == ("daily_table", f"{daily.database}/said")
+    (given_input,) = pipeline_meaning(pipeline)["inputs"]
+    assert (given_input["kind"], given_input["path"]) == ("daily_table", f"{daily.database}/said")
     (text, *_) = pipeline_sections(pipeline)
     assert text.lines[0] == f"daily_table {daily.database}/said"
     (files,) = pipeline_meaning(counting(hr.json("landing", {"text": str, "at": datetime})))["inputs"]

@@ -55,10 +55,10 @@ PARTLY = {
 @pytest.mark.parametrize("name", WRONG)
 def test_another_dialect_is_said_of_the_file(name: str) -> None:
     body, why, options = WRONG[name]
-    with pytest.raises(DialectError) as caught:
+    with pytest.raises(DialectError) as error:
         read(body)
-    assert why in str(caught.value)
-    assert caught.value.code == "data.csv_dialect"
+    assert why in str(error.value)
+    assert error.value.code == "data.csv_dialect"
     if options is not None:
         assert read(body, source=hr.csv("landing", COLUMNS, **options)).unparsed.null_count == body.count(b"\n")
 
@@ -67,22 +67,22 @@ def test_another_dialect_is_said_of_the_file(name: str) -> None:
 def test_every_piece_says_the_same(name: str) -> None:
     body, why, _ = WRONG[name]
     for first in range(4):
-        with pytest.raises(DialectError) as caught:
+        with pytest.raises(DialectError) as error:
             read(body, Span(first, first + 1, 4))
-        assert why in str(caught.value)
+        assert why in str(error.value)
 
 
 @pytest.mark.parametrize("name", PARTLY)
 def test_what_is_bad_in_part_stays_dead_letters(name: str) -> None:
-    found = read(PARTLY[name])
-    assert len(found) == PARTLY[name].count(b"\n")
-    assert 0 < found.unparsed.null_count < len(found) or name in (
+    found_records = read(PARTLY[name])
+    assert len(found_records) == PARTLY[name].count(b"\n")
+    assert 0 < found_records.unparsed.null_count < len(found_records) or name in (
         "few records",
         "fields are missing",
         "nothing that fits all",
     )
     pieces = [read(PARTLY[name], Span(first, first + 1, 4)) for first in range(4)]
-    assert sum(len(piece) for piece in pieces) == len(found)
+    assert sum(len(piece) for piece in pieces) == len(found_records)
 
 
 def test_what_is_recorded_is_read_as_it_was() -> None:

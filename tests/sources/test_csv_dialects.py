@@ -62,8 +62,8 @@ def values(found: ScannedRecords) -> list[tuple[Any, ...]]:
 )
 def test_options_say_how_files_are_written(text: str, options: dict[str, Any], expected: list[tuple[Any, ...]]) -> None:
     assert values(read(text.encode(), **options)) == expected
-    begun = len(text.encode()) + 10
-    pieces = [read(text.encode(), Span(number, number + 1, begun), **options) for number in range(begun)]
+    begun_number = len(text.encode()) + 10
+    pieces = [read(text.encode(), Span(number, number + 1, begun_number), **options) for number in range(begun_number)]
     assert [row for piece in pieces for row in values(piece)] == expected
     whole_positions = read(text.encode(), **options).position.tolist()
     assert [position for piece in pieces for position in piece.position.tolist()] == whole_positions
@@ -75,21 +75,21 @@ def test_encodings_are_read_whole_and_in_pieces(encoding: str) -> None:
     text = "Titel\nid,amount,note\n" + f'a,1.5,"{note}"\n' * 20
     data = text.encode(encoding)
     for content in (data, *([data[2:]] if encoding == "utf-16" else [])):  # with a byte order mark, and without
-        found = read(content, encoding=encoding, skip_lines=1)
-        assert values(found) == [("a", 1.5, note)] * 20
-        assert found.position.tolist() == [*range(2, 42, 2)]
+        records = read(content, encoding=encoding, skip_lines=1)
+        assert values(records) == [("a", 1.5, note)] * 20
+        assert records.position.tolist() == [*range(2, 42, 2)]
         pieces = [read(content, Span(n, n + 1, 7), encoding=encoding, skip_lines=1) for n in range(7)]
-        assert [row for piece in pieces for row in values(piece)] == values(found)
-        assert np.concatenate([piece.position for piece in pieces]).tolist() == found.position.tolist()
+        assert [row for piece in pieces for row in values(piece)] == values(records)
+        assert np.concatenate([piece.position for piece in pieces]).tolist() == records.position.tolist()
 
 
 def test_what_is_no_character_of_the_encoding_is_a_dead_letter_that_lands_as_it_was() -> None:
     source = hr.csv("landing", SCHEMA, encoding="cp1252", skip_lines=1)
     data = b"x\nid,amount,note\na,1,\x81\nb,2,\xe9\n"
-    found = read_file(data, source, RequiredColumns(), "x")
-    assert found.unparsed.to_pylist() == ["not cp1252", None]
+    records = read_file(data, source, RequiredColumns(), "x")
+    assert records.unparsed.to_pylist() == ["not cp1252", None]
     form = source.file_format
-    assert form.copied(found.raw(np.arange(2)).to_pylist(), source.fields, form.header(data, "x")) == b"\n" + data[2:]
+    assert form.copied(records.raw(np.arange(2)).to_pylist(), source.fields, form.header(data, "x")) == b"\n" + data[2:]
     with pytest.raises(UnreadableFileError, match="it is not utf-16-le"):
         read("id,amount,note\n".encode("utf-16-le")[:-1], encoding="utf-16-le")
 
@@ -113,14 +113,14 @@ def test_a_file_of_another_dialect_is_refused_with_the_option_that_reads_it(
     text: str | bytes, options: dict[str, Any], advice: str, missing: str
 ) -> None:
     source = hr.csv("landing", SCHEMA, missing=missing, **options)
-    required = RequiredColumns(columns={"id": "the key"} if missing == "fail" else {}, fields=source.fields)
+    required_columns = RequiredColumns(columns={"id": "the key"} if missing == "fail" else {}, fields=source.fields)
     data = text.encode() if isinstance(text, str) else text
     if advice == "skip_lines=2" and missing == "null":
         return  # its first line may be a header of other columns
-    with pytest.raises(DialectError) as caught:
-        read_file(data, source, required, "x")
-    assert advice in caught.value.reason
-    assert caught.value.code == "data.csv_dialect"
+    with pytest.raises(DialectError) as error:
+        read_file(data, source, required_columns, "x")
+    assert advice in error.value.reason
+    assert error.value.code == "data.csv_dialect"
 
 
 @pytest.mark.parametrize(
@@ -131,23 +131,23 @@ def test_files_without_the_columns_are_of_no_other_dialect(text: str) -> None:
 
 
 def test_a_value_that_is_a_name_makes_no_preamble() -> None:
-    required = RequiredColumns(columns={"amount": "an aggregate"}, fields=hr.csv("landing", SCHEMA).fields)
+    required_columns = RequiredColumns(columns={"amount": "an aggregate"}, fields=hr.csv("landing", SCHEMA).fields)
     with pytest.raises(MissingColumnError, match="lacks column amount"):
-        read_file(b"id,note\na,amount\n", hr.csv("landing", SCHEMA), required, "x")
+        read_file(b"id,note\na,amount\n", hr.csv("landing", SCHEMA), required_columns, "x")
 
 
 def test_numbers_are_read_as_the_dialect_says_and_in_no_other_way() -> None:
     texts = ["1,5", "1.234", "1.234,5", "12.34", "1.2345", "1,234.5", "1,5e3", ",5", "x", "", " 1,5 ", "1.234.5"]
     text = "v;w\n" + "".join(f"{text};{text}\n" for text in texts)
     options: dict[str, Any] = {"schema": {"v": Decimal, "w": str}, "delimiter": ";", "decimal": ","}
-    found = read(text.encode(), **options, thousands=".")
+    records = read(text.encode(), **options, thousands=".")
     good = {"1,5": "1.5", "1.234": "1234", "1.234,5": "1234.5", "1,5e3": "1500", ",5": "0.5", " 1,5 ": "1.5", "": None}
     expected = [None if good.get(text) is None else Decimal(good[text] or "") for text in texts]
-    assert found.columns["v"].to_pylist() == expected
+    assert records.columns["v"].to_pylist() == expected
     reasons = [None if text in good else "column v: not a decimal" for text in texts]
-    assert found.unparsed.to_pylist() == reasons
-    ungrouped = read(text.encode(), **options).columns["v"].to_pylist()
-    assert ungrouped == [None if "." in text else value for text, value in zip(texts, expected, strict=True)]
+    assert records.unparsed.to_pylist() == reasons
+    ungrouped_values = read(text.encode(), **options).columns["v"].to_pylist()
+    assert ungrouped_values == [None if "." in text else value for text, value in zip(texts, expected, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -199,9 +199,9 @@ def test_what_is_written_in_a_dialect_reads_back_equal(options: dict[str, Any], 
     source = hr.csv("landing", SCHEMA, **options)
     content = source.file_format.written([dict(zip(SCHEMA, record, strict=True)) for record in records], source.fields)
     expected = [(one or None, amount, other or None) for one, amount, other in records]
-    found = read(content, **options)
-    assert values(found) == expected
-    lines = found.raw(np.arange(len(found))).to_pylist()
+    found_records = read(content, **options)
+    assert values(found_records) == expected
+    lines = found_records.raw(np.arange(len(found_records))).to_pylist()
     again = source.file_format.copied(lines, source.fields, source.file_format.header(content, "x"))
     assert values(read(again, **options)) == expected
 
@@ -257,6 +257,6 @@ def test_an_option_is_part_of_what_a_definition_means() -> None:
 
     usual = fingerprint(made())
     assert usual == fingerprint(made(delimiter=",", nulls=[])) != fingerprint(made(nulls=["NA"]))
-    (checked,) = hr.check(made(delimiter=";", nulls=["NA"])).pipelines
-    lines = [line for part in checked.parts for line in part.lines]
+    (checked_pipeline,) = hr.check(made(delimiter=";", nulls=["NA"])).pipelines
+    lines = [line for part in checked_pipeline.parts for line in part.lines]
     assert "written with delimiter ';', nulls ('NA',)" in lines

@@ -92,13 +92,13 @@ def read(data: bytes, span: Span = WHOLE_FILE, path: str = "x.csv") -> ScannedRe
 @examples(300)
 def test_records_begin_and_end_where_python_says(text: str, header: str, window: int) -> None:
     with set_sizes(line_window_bytes=window):
-        found = read((header + text).encode())
+        records = read((header + text).encode())
     expected = records_of(header + text)
-    assert found.position.tolist() == [record.line for record in expected]
+    assert records.position.tolist() == [record.line for record in expected]
     texts = [record.text.encode() for record in expected]
-    assert found.raw(np.arange(len(found))).to_pylist() == texts
-    columns = zip(*(column.to_pylist() for column in found.columns.values()), strict=True)
-    for record, reason, values in zip(expected, found.unparsed.to_pylist(), columns, strict=True):
+    assert records.raw(np.arange(len(records))).to_pylist() == texts
+    columns = zip(*(column.to_pylist() for column in records.columns.values()), strict=True)
+    for record, reason, values in zip(expected, records.unparsed.to_pylist(), columns, strict=True):
         if re.fullmatch(ENCLOSED, record.text) and not record.text.startswith("\ufeff"):
             fits = len(record.fields) == 3
             assert reason == (None if fits else FIELDS)
@@ -130,8 +130,8 @@ def test_compressed_files_have_the_same_records(ending: str, packed: Callable[[b
 def test_a_header_holds_line_breaks() -> None:
     data = b'\n"a\nb",c\n1,2\n"a\nb",c\n3,4\n'
     source = FileSource("landing", "csv", {"x": field("a\nb", str), "c": DataType.STRING})
-    found = read_file(data, source, RequiredColumns(), "x")
-    assert (found.columns["x"].to_pylist(), found.position.tolist()) == (["1", "3"], [3, 6])
+    records = read_file(data, source, RequiredColumns(), "x")
+    assert (records.columns["x"].to_pylist(), records.position.tolist()) == (["1", "3"], [3, 6])
 
 
 def test_a_header_whose_quote_is_never_closed_is_none() -> None:
@@ -146,21 +146,25 @@ def test_what_is_written_reads_back_equal(records: list[list[str]], names: str) 
     source = FileSource("landing", "csv", dict.fromkeys(names, DataType.STRING))
     values = [dict(zip(names, record, strict=False)) for record in [*records, [*names]]]
     content = CSV.written(values, source.fields)
-    found = read_file(content, source, RequiredColumns(), "x")
-    assert found.unparsed.null_count == len(found)
-    columns = [found.columns[name].to_pylist() for name in names]
+    found_records = read_file(content, source, RequiredColumns(), "x")
+    assert found_records.unparsed.null_count == len(found_records)
+    columns = [found_records.columns[name].to_pylist() for name in names]
     assert [*zip(*columns, strict=True)] == [tuple(record[name] or None for name in names) for record in values]
-    lines = found.raw(np.arange(len(found))).to_pylist()
-    again = read_file(CSV.copied(lines, source.fields, CSV.header(content, "x")), source, RequiredColumns(), "x")
-    assert rows([again]) == rows([found])
+    lines = found_records.raw(np.arange(len(found_records))).to_pylist()
+    records_again = read_file(
+        CSV.copied(lines, source.fields, CSV.header(content, "x")), source, RequiredColumns(), "x"
+    )
+    assert rows([records_again]) == rows([found_records])
 
 
 @given(ANYTHING)
 @examples(200)
 def test_what_lands_again_is_read_as_it_was(text: str) -> None:
-    found = read(("a,b,c\n" + text).encode())
-    lines = [line for line in found.raw(np.arange(len(found))).to_pylist() if CSV.stands_alone(line)]
-    again = read(CSV.copied(lines, SOURCE.fields, b"a,b,c"))
-    kept = [row[1:] for row in rows([found]) if CSV.stands_alone(row[2])]
-    assert [row[1:] for row in rows([again])] == kept
-    assert len(found) - len(kept) == found.unparsed.to_pylist().count("a quote is not closed before the file ends")
+    records = read(("a,b,c\n" + text).encode())
+    lines = [line for line in records.raw(np.arange(len(records))).to_pylist() if CSV.stands_alone(line)]
+    records_again = read(CSV.copied(lines, SOURCE.fields, b"a,b,c"))
+    kept_values = [row[1:] for row in rows([records]) if CSV.stands_alone(row[2])]
+    assert [row[1:] for row in rows([records_again])] == kept_values
+    assert len(records) - len(kept_values) == records.unparsed.to_pylist().count(
+        "a quote is not closed before the file ends"
+    )

@@ -128,7 +128,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             ]
         )
     )
-    wanted = draw(st.sampled_from([(), (), (50,), (75, 99.5), (100,)]))
+    expected = draw(st.sampled_from([(), (), (50,), (75, 99.5), (100,)]))
     pipeline = changed(
         BASE,
         event_time=EventTime(
@@ -137,7 +137,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
             draw(st.sampled_from([None, col("site"), col("site")])),
             draw(st.sampled_from([Duration(86_400_000_000), None, Duration(0), Duration(8 * unit)])),
         ),
-        when=percentile(*wanted) if wanted else BASE.when,
+        when=percentile(*expected) if expected else BASE.when,
         filter=draw(st.sampled_from([None, col("n") > 0])),
     )
     return Scenario(pipeline, tuple(draw(epochs_of(unit))))
@@ -194,14 +194,18 @@ CONTROLS = Scenario(
 )
 
 
-def assert_same(found: SourceClock, expected: ReferenceClock, percentiles: Collection[float], where: str) -> None:
+def assert_same(
+    source_clock: SourceClock, expected: ReferenceClock, percentiles: Collection[float], where: str
+) -> None:
     # without a trigger that looks at them nobody counts lags; the reference does
     splits = expected.splits
     if not percentiles:
         splits = {name: replace(split, lags={}) for name, split in splits.items()}
-    assert found.splits == splits, where
-    assert found.watermark == expected.watermark, f"{where}: {render(found.watermark)}, {render(expected.watermark)}"
-    assert {q: found.percentiles.get(q, MIN_INSTANT) for q in percentiles} == expected.percentiles, where
+    assert source_clock.splits == splits, where
+    assert source_clock.watermark == expected.watermark, (
+        f"{where}: {render(source_clock.watermark)}, {render(expected.watermark)}"
+    )
+    assert {q: source_clock.percentiles.get(q, MIN_INSTANT) for q in percentiles} == expected.percentiles, where
 
 
 class Expected:
@@ -224,22 +228,25 @@ def check(scenario: Scenario) -> None:
     store = MemoryStore()
     attempts = attempts_of(Catalog(store, scenario.pipeline.name))
     engine = LocalEngine(scenario.pipeline, store, Landing(scenario.pipeline, store), attempts)
-    wanted = engine.work.percentiles
-    expected, now = Expected(scenario.pipeline, wanted), START
+    wanted_percentiles = engine.work.percentiles
+    expected, now = Expected(scenario.pipeline, wanted_percentiles), START
     for number, epoch in enumerate(scenario.epochs):
         now = Instant(now + epoch.pause)
         if epoch.restored:  # the state of windows is not what this is about
-            written = json.loads(json.dumps({**engine.progress.to_json(), **engine.progress.reading_to_json()}))
+            written_document = json.loads(
+                json.dumps({**engine.progress.to_json(), **engine.progress.reading_to_json()})
+            )
             recent = {name: each.recent for name, each in engine.progress.offsets.items()}
-            engine.restore(engine.epoch, PipelineProgress.from_json(Fields(written, "progress"), recent), {})
+            engine.restore(engine.epoch, PipelineProgress.from_json(Fields(written_document, "progress"), recent), {})
         engine.compute({OWN: land(store, epoch, number)}, now, is_last=epoch.is_last)
         ahead = expected.run(epoch, now)
-        found = engine.progress
-        assert sum(each.records for each in found.ahead) == ahead
+        found_progress = engine.progress
+        assert sum(each.records for each in found_progress.ahead) == ahead
         clock = replace(
-            SourceClock.from_progress(scenario.pipeline.event_time, found.inputs[OWN]), watermark=found.watermark
+            SourceClock.from_progress(scenario.pipeline.event_time, found_progress.inputs[OWN]),
+            watermark=found_progress.watermark,
         )
-        assert_same(clock, expected.clock, wanted, f"epoch {number}")
+        assert_same(clock, expected.clock, wanted_percentiles, f"epoch {number}")
 
 
 @given(scenarios())

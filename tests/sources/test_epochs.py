@@ -51,11 +51,11 @@ def content_of(kind: str, number: int) -> bytes:
 def test_an_epoch_reads_exactly_its_files(landed: Landed, kind: str) -> None:
     for number, name in enumerate(ODD_NAMES):
         landed.write(f"{name}.x", content_of(kind, number))
-    tested = pipeline(kind)
-    files = landed.files(tested)
+    tested_pipeline = pipeline(kind)
+    files = landed.files(tested_pipeline)
     landed.write("a1.x", content_of(kind, 100))  # what a[1].x would match as a pattern
     landed.write("pA.x", content_of(kind, 100))  # what p%41.x would be, decoded
-    found = {row["file"]: row["_in_0"] for row in landed.read(tested, files)}
+    found = {row["file"]: row["_in_0"] for row in landed.read(tested_pipeline, files)}
     assert found == {f"landing/{name}.x": number for number, name in enumerate(ODD_NAMES)}
 
 
@@ -73,8 +73,8 @@ def test_empty_files_have_no_records(landed: Landed) -> None:
 
 def test_records_are_judged(landed: Landed) -> None:
     landed.write("a.json", record(n=1, x=2, ok=True, other=[1]) + "\n  \t\r\n" + record(n=None))
-    tested = pipeline(JSON, filter=col("ok"), split=col("user"))
-    first, second = landed.read(tested)
+    tested_pipeline = pipeline(JSON, filter=col("ok"), split=col("user"))
+    first, second = landed.read(tested_pipeline)
     assert first == {
         "file": "landing/a.json",
         "_reject": None,
@@ -112,11 +112,11 @@ def test_dead_letters_are_stored_as_the_corpus_says(landed: Landed, kind: str) -
     check_accepted(landed, pipeline(kind), lines)
 
 
-def check_accepted(landed: Landed, tested: Pipeline, lines: Sequence[Line]) -> None:
+def check_accepted(landed: Landed, tested_pipeline: Pipeline, lines: Sequence[Line]) -> None:
     """What no reason speaks against is accepted, with its values."""
     names = {"time": "_event_time", "user": "user", "n": "_in_0", "x": "_in_1"}
-    found = [row for row in landed.read(tested) if row["_reject"] is None]
-    for line, row in zip([line for line in lines if line.reason is None], found, strict=True):
+    rows = [row for row in landed.read(tested_pipeline) if row["_reject"] is None]
+    for line, row in zip([line for line in lines if line.reason is None], rows, strict=True):
         assert {name: row[names[name]] for name in line.values} == line.values, line.name
 
 
@@ -125,8 +125,8 @@ def test_what_is_no_text_merges_with_nothing(landed: Landed) -> None:
     keys = ["a", "\ufffd", "?"]
     landed.write("a.json", b"".join(line.text + b"\n" for line in json_lines.STRINGS))
     landed.write("b.json", "".join(json_lines.record(user=key) + "\n" for key in keys))
-    found = [row["user"] for row in landed.read(pipeline(JSON)) if row["_reject"] is None]
-    assert found == [*(line.values["user"] for line in json_lines.STRINGS if line.reason is None), *keys]
+    users = [row["user"] for row in landed.read(pipeline(JSON)) if row["_reject"] is None]
+    assert users == [*(line.values["user"] for line in json_lines.STRINGS if line.reason is None), *keys]
 
 
 def test_column_names_may_hold_anything(landed: Landed) -> None:
@@ -134,8 +134,8 @@ def test_column_names_may_hold_anything(landed: Landed) -> None:
     values = {"a.b": "1", "c`d": 2, 'q"': "3"}
     landed.write("a.json", json.dumps({"time": T, **values}))
     keys = {name: f"key_{number}" for number, name in enumerate(values)}
-    tested = pipeline(JSON, schema={**SCHEMA, **schema}, key={key: col(name) for name, key in keys.items()})
-    (row,) = landed.read(tested)
+    tested_pipeline = pipeline(JSON, schema={**SCHEMA, **schema}, key={key: col(name) for name, key in keys.items()})
+    (row,) = landed.read(tested_pipeline)
     assert row["_reject"] is None
     assert {name: row[key] for name, key in keys.items()} == values
 
@@ -146,9 +146,9 @@ def test_positions_count_the_lines_of_each_file(landed: Landed) -> None:
     for name, count in lines.items():
         landed.write(name, "".join("bad\n" if i in bad[name] else record(n=i) for i in range(count)))
     landed.write("e.json.gz", gzip.compress((record() * 7 + "bad\n").encode()))
-    found = [(row["file"], row["position"]) for row in landed.rejected(pipeline(JSON))]
+    pairs = [(row["file"], row["position"]) for row in landed.rejected(pipeline(JSON))]
     expected = [(f"landing/{name}", position) for name, positions in bad.items() for position in positions]
-    assert found == [*expected, ("landing/e.json.gz", 7)]
+    assert pairs == [*expected, ("landing/e.json.gz", 7)]
 
 
 @pytest.mark.parametrize("kind", [JSON, PARQUET])
@@ -171,8 +171,8 @@ def test_csv_headers_give_the_order_of_each_file(landed: Landed) -> None:
     landed.write("b.csv", '\ufeffother,ok,user,time\n"a, ""b""",false,"w ""q""",2013-01-01\n')
     landed.write("c.csv", "user,time\n")
     landed.write("d.csv.gz", gzip.compress(f"user,time\nz,{T}\nuser,time\ny,{T}\n".encode()))
-    found = [(r["_reject"], r["user"], r["_event_time"], r["_in_0"], r["_in_1"]) for r in landed.read(pipeline(CSV))]
-    assert found == [
+    rows = [(r["_reject"], r["user"], r["_event_time"], r["_in_0"], r["_in_1"]) for r in landed.read(pipeline(CSV))]
+    assert rows == [
         (None, "u", T_MICROS, 1, 2.5),
         (None, "v", T_MICROS, None, None),
         (None, 'w "q"', T_MICROS - 5 * 3_600_000_000, None, None),
@@ -195,11 +195,11 @@ def test_parquet_files_of_different_schemas_are_read_together(landed: Landed) ->
     land_parquet(landed, "f.parquet", table(user=pa.array(["w"]).dictionary_encode()))
     before_1970 = pa.array([-1_001], pa.timestamp("ns"))
     land_parquet(landed, "g.parquet", table(time=before_1970))
-    found = [
+    rows = [
         (row["_reject"], row["user"], row["_event_time"], row["_in_0"], row["_in_1"])
         for row in landed.read(pipeline(PARQUET))
     ]
-    assert found == [
+    assert rows == [
         (None, "u", T_MICROS, 1, 1.5),
         (None, "u", T_MICROS, 2, 0.5),
         (None, "u", T_MICROS, 2**32 - 1, None),
@@ -223,10 +223,10 @@ def test_parquet_rejects_have_the_row_number_and_the_row(landed: Landed) -> None
 def test_parquet_strings_that_are_not_utf8_are_dead_letters(landed: Landed) -> None:
     users = not_utf8(b"u", b"a\xffb", b"a\xfeb", b"\xef\xbf\xbd")
     land_parquet(landed, "a.parquet", pa.table({"time": [datetime(2013, 1, 1, 5)] * 4, "user": users}))
-    tested = pipeline(PARQUET)
-    dead = [(row["position"], row["reason"]) for row in landed.rejected(tested)]
+    tested_pipeline = pipeline(PARQUET)
+    dead = [(row["position"], row["reason"]) for row in landed.rejected(tested_pipeline)]
     assert dead == [(1, "column user: not UTF-8"), (2, "column user: not UTF-8")]
-    assert [row["user"] for row in landed.read(tested) if row["_reject"] is None] == ["u", "\ufffd"]
+    assert [row["user"] for row in landed.read(tested_pipeline) if row["_reject"] is None] == ["u", "\ufffd"]
 
 
 # --- files that cannot be read
@@ -245,9 +245,9 @@ def test_a_file_that_cannot_be_read_fails_the_run_or_is_a_dead_letter(
 ) -> None:
     landed.write(broken.file, broken.content)
     landed.write("good.x", content_of(kind, 4))
-    with pytest.raises(UnreadableFileError, match=f"landing/{broken.file}") as caught:
+    with pytest.raises(UnreadableFileError, match=f"landing/{broken.file}") as error:
         landed.compute(pipeline(kind))
-    assert broken.reason in str(caught.value)
+    assert broken.reason in str(error.value)
     tolerant = pipeline(kind, on_unreadable="dead_letter")
     (dead,) = landed.rejected(tolerant)
     assert (dead["file"], dead["position"], dead["raw"]) == (f"landing/{broken.file}", None, None)
@@ -266,8 +266,8 @@ def test_a_column_that_the_key_can_do_without_may_be_missing(landed: Landed) -> 
 
 def test_a_file_that_vanishes_before_it_is_read_is_a_clear_error(landed: Landed) -> None:
     file = landed.write("a%41.parquet", content_of(PARQUET, 1))
-    tested = pipeline(PARQUET)
-    files = landed.files(tested)
+    tested_pipeline = pipeline(PARQUET)
+    files = landed.files(tested_pipeline)
     file.unlink()
     with pytest.raises(VanishedFileError, match=r"a%41\.parquet was listed and is gone"):
-        landed.compute(tested, files)
+        landed.compute(tested_pipeline, files)

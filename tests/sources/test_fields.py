@@ -89,23 +89,25 @@ REFUSED = [
 def test_lines_of_json_alone_and_together() -> None:
     lines = [*((line, None, values) for line, values in ACCEPTED), *((line, why, {}) for line, why in REFUSED)]
     for line, reason, values in lines:
-        alone = read(line)
-        assert alone.unparsed.to_pylist() == [reason], line
-        (row,) = rows(alone)
+        records_alone = read(line)
+        assert records_alone.unparsed.to_pylist() == [reason], line
+        (row,) = rows(records_alone)
         assert {name: row[name] for name in values} == dict(values), line
-    together = read(b"\n".join(line for line, _, _ in lines))
-    assert together.unparsed.to_pylist() == [reason for _, reason, _ in lines]
-    for row, (line, reason, values) in zip(rows(together), lines, strict=True):
+    together_records = read(b"\n".join(line for line, _, _ in lines))
+    assert together_records.unparsed.to_pylist() == [reason for _, reason, _ in lines]
+    for row, (line, reason, values) in zip(rows(together_records), lines, strict=True):
         assert {name: row[name] for name in values} == dict(values), line
         assert reason is None or {*row.values()} == {None}
-    assert together.raw(np.arange(len(lines))).to_pylist() == [line for line, _, _ in lines]
+    assert together_records.raw(np.arange(len(lines))).to_pylist() == [line for line, _, _ in lines]
 
 
 def test_a_column_that_no_record_has_is_looked_for_where_it_lies() -> None:
     source = FileSource("landing", "json", COLUMNS)
-    required = RequiredColumns(columns={"user": "the key", "id": "the filter", "tags": "x"}, fields=source.fields)
-    found = read_file(b'{"user": {"nam": 1}, "id": 3, "tags": null}', source, required, "file")
-    assert found.lacks == {"user": "nam", "id": "id"}
+    required_columns = RequiredColumns(
+        columns={"user": "the key", "id": "the filter", "tags": "x"}, fields=source.fields
+    )
+    records = read_file(b'{"user": {"nam": 1}, "id": 3, "tags": null}', source, required_columns, "file")
+    assert records.lacks == {"user": "nam", "id": "id"}
 
 
 # --- CSV
@@ -121,7 +123,7 @@ HEADER = ["_id", "user.name", "tags", "user.e.mail", "seen.at", "seen.price"]
 
 
 def test_csv_has_names_with_dots_and_lists_as_json() -> None:
-    found = read(
+    records = read(
         table(
             HEADER,
             ["1", "ann", '["x", null]', "a@b", '["2013-01-01T00:00:00Z"]', "1.5"],
@@ -135,7 +137,7 @@ def test_csv_has_names_with_dots_and_lists_as_json() -> None:
         format_="csv",
     )
     lists = "column tags: not a list of string"
-    assert found.unparsed.to_pylist() == [
+    assert records.unparsed.to_pylist() == [
         None,
         None,
         lists,
@@ -144,7 +146,7 @@ def test_csv_has_names_with_dots_and_lists_as_json() -> None:
         "column at (seen.at): not a list of timestamp",
         "column id (_id): not an int",
     ]
-    assert rows(found)[0] == {
+    assert rows(records)[0] == {
         "id": 1,
         "user": "ann",
         "mail": "a@b",
@@ -152,21 +154,21 @@ def test_csv_has_names_with_dots_and_lists_as_json() -> None:
         "at": [datetime.fromisoformat("2013-01-01T00:00:00Z")],
         "price": Decimal("1.5"),
     }
-    assert {*rows(found)[1].values()} == {None}
+    assert {*rows(records)[1].values()} == {None}
 
 
 @pytest.mark.parametrize("format_", ["csv", "parquet"])
 def test_a_column_that_a_file_lacks_is_named_as_the_file_would(format_: str) -> None:
     source = FileSource("landing", format_, {"id": hr.field("_id", int), "user": hr.field("user.name", str)})
-    required = RequiredColumns(columns={"id": "the key", "user": "the filter"}, fields=source.fields)
+    required_columns = RequiredColumns(columns={"id": "the key", "user": "the filter"}, fields=source.fields)
     if format_ == "csv":
         content = table(["_id", "user.nam"], ["1", "ann"])
     else:
         content = stored(pa.table({"_id": [1], "user": [{"nam": "ann"}]}))
     with pytest.raises(MissingColumnError, match=r"lacks column user\.name \(user in the source\).*'user\.nam'"):
-        read_file(content, source, required, "file")
-    twice = pa.table([pa.array([1]), pa.array([2])], ["_id", "_id"])
-    content = table(["_id", "_id"], ["1", "1"]) if format_ == "csv" else stored(twice)
+        read_file(content, source, required_columns, "file")
+    table_twice = pa.table([pa.array([1]), pa.array([2])], ["_id", "_id"])
+    content = table(["_id", "_id"], ["1", "1"]) if format_ == "csv" else stored(table_twice)
     with pytest.raises(FileColumnsError, match="names column _id 2 times"):
         read_file(content, source, RequiredColumns(), "file")
 
@@ -191,17 +193,17 @@ def test_parquet_has_objects_and_lists() -> None:
     content = stored(
         pa.table({"_id": pa.array([1, 2, 3], pa.int8()), "user": objects, "tags": [["x"], [], None], "seen": seen})
     )
-    found = read(content, format_="parquet")
-    assert found.unparsed.null_count == 3
-    assert {name: column.to_pylist() for name, column in found.columns.items() if name != "at"} == {
+    records = read(content, format_="parquet")
+    assert records.unparsed.null_count == 3
+    assert {name: column.to_pylist() for name, column in records.columns.items() if name != "at"} == {
         "id": [1, 2, 3],
         "user": ["ann", None, None],
         "mail": ["a", None, "c"],
         "tags": [["x"], [], None],
         "price": [None] * 3,
     }
-    assert found.columns["at"].cast(pa.list_(pa.int64())).to_pylist() == [[0, None], None, []]
-    assert json.loads(found.raw(np.arange(1))[0].as_py()) == {
+    assert records.columns["at"].cast(pa.list_(pa.int64())).to_pylist() == [[0, None], None, []]
+    assert json.loads(records.raw(np.arange(1))[0].as_py()) == {
         "id": 1,
         "user": "ann",
         "mail": "a",
@@ -210,7 +212,7 @@ def test_parquet_has_objects_and_lists() -> None:
         "price": None,
     }
     halves = [read(content, format_="parquet", span=Span(number, number + 1, 2)) for number in range(2)]
-    assert [row for half in halves for row in rows(half)] == rows(found)
+    assert [row for half in halves for row in rows(half)] == rows(records)
 
 
 NOT_TEXT = pa.ListArray.from_arrays([0, 1, 2], pa.array([b"\xff", b"y"]).view(pa.string()))
@@ -239,9 +241,9 @@ NOT_TEXT = pa.ListArray.from_arrays([0, 1, 2], pa.array([b"\xff", b"y"]).view(pa
     ],
 )
 def test_lists_of_parquet(column: pa.Array, kind: Any, reasons: list[str | None], values: list[Any]) -> None:
-    found = read(stored(pa.table({"v": column})), {"v": kind}, "parquet")
-    assert found.unparsed.to_pylist() == reasons
-    assert found.columns["v"].to_pylist() == values
+    records = read(stored(pa.table({"v": column})), {"v": kind}, "parquet")
+    assert records.unparsed.to_pylist() == reasons
+    assert records.columns["v"].to_pylist() == values
 
 
 @pytest.mark.parametrize(
@@ -306,14 +308,14 @@ def test_what_is_written_is_read_again(case: Case) -> None:
     for format_ in ("json", "csv", "parquet"):
         source = FileSource("landing", format_, case.columns)
         content = FORMATS[format_].written(case.records, source.fields)
-        found = read(content, case.columns, format_)
-        assert found.unparsed.to_pylist() == [None] * len(case.records)
-        assert rows(found) == [{n: wanted(v, format_) for n, v in record_.items()} for record_ in case.records]
+        records = read(content, case.columns, format_)
+        assert records.unparsed.to_pylist() == [None] * len(case.records)
+        assert rows(records) == [{n: wanted(v, format_) for n, v in record_.items()} for record_ in case.records]
         for name, kind in source.types.items():
-            assert found.columns[name].type == arrow_type(kind)
+            assert records.columns[name].type == arrow_type(kind)
         if format_ == "parquet" and case.records:
-            raw = found.raw(np.arange(len(found))).to_pylist()
-            assert rows(read(FORMATS[format_].copied(raw, source.fields, None), case.columns, format_)) == rows(found)
+            raw = records.raw(np.arange(len(records))).to_pylist()
+            assert rows(read(FORMATS[format_].copied(raw, source.fields, None), case.columns, format_)) == rows(records)
 
 
 @given(cases(), st.data())
@@ -321,26 +323,26 @@ def test_what_is_written_is_read_again(case: Case) -> None:
 def test_a_line_of_json_reads_alike_alone_and_in_any_company(case: Case, data: st.DataObject) -> None:
     source = FileSource("landing", "json", case.columns)
     lines = FORMATS["json"].written(case.records, source.fields).splitlines()
-    spoiled = [data.draw(spoil(line)) for line in lines]
-    together = read(b"\n".join(spoiled), case.columns)
-    for number, line in enumerate(spoiled):
-        alone = read(line, case.columns)
-        assert alone.unparsed[0] == together.unparsed[number]
-        assert rows(alone)[0] == rows(together)[number]
+    spoiled_values = [data.draw(spoil(line)) for line in lines]
+    together_records = read(b"\n".join(spoiled_values), case.columns)
+    for number, line in enumerate(spoiled_values):
+        records_alone = read(line, case.columns)
+        assert records_alone.unparsed[0] == together_records.unparsed[number]
+        assert rows(records_alone)[0] == rows(together_records)[number]
 
 
 def spoil(line: bytes) -> st.SearchStrategy[bytes]:
     """The line, or one with a value of it in the place of another, or twice."""
-    found = json.loads(line)
-    names = [*found] or ["x"]
+    document = json.loads(line)
+    names = [*document] or ["x"]
 
     def changed(name: str, value: Any, twice: bool) -> bytes:
         if twice:
-            return line[:-1] + f"{', ' if found else ''}{json.dumps(name)}: {json.dumps(value)}}}".encode()
-        return json.dumps({**found, name: value}).encode()
+            return line[:-1] + f"{', ' if document else ''}{json.dumps(name)}: {json.dumps(value)}}}".encode()
+        return json.dumps({**document, name: value}).encode()
 
     values = st.sampled_from(
-        [*found.values(), 1, 1.5, "x", [], {}, [1, "x"], None, True, {"deep": 3}, "2013-01-01", 10**30]
+        [*document.values(), 1, 1.5, "x", [], {}, [1, "x"], None, True, {"deep": 3}, "2013-01-01", 10**30]
     )
     return st.just(line) | st.builds(changed, st.sampled_from(names), values, st.booleans())
 
@@ -379,6 +381,6 @@ def test_a_field_under_its_own_name_is_its_type() -> None:
 
 
 def test_a_column_that_is_there_without_any_value_is_not_taken_for_another_one() -> None:
-    required = RequiredColumns(identities={"key user": hr.col("user")})
+    required_columns = RequiredColumns(identities={"key user": hr.col("user")})
     with pytest.raises(FileColumnsError, match="no key user; it is there, and of type null"):
-        required.check(["user", "usr"], [], "a.parquet", "schema")
+        required_columns.check(["user", "usr"], [], "a.parquet", "schema")

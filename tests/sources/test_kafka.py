@@ -103,13 +103,13 @@ def source(topic: str, **reading: Any) -> KafkaSource:
     return hr.kafka(topic, columns, connection="events", **reading)
 
 
-def planned(given: KafkaSource, mark: str = "") -> list[SourceSplit]:
-    return [*KAFKA.open(given, MemoryStore()).enumerator.unread(SourcePosition(mark))]
+def planned(kafka_source: KafkaSource, mark: str = "") -> list[SourceSplit]:
+    return [*KAFKA.open(kafka_source, MemoryStore()).enumerator.unread(SourcePosition(mark))]
 
 
-def unread(given: KafkaSource, mark: str = "") -> list[SourceSplit]:
+def unread(kafka_source: KafkaSource, mark: str = "") -> list[SourceSplit]:
     """Without what says that partitions are new."""
-    return [split for split in planned(given, mark) if NewPartitions.from_split(split) is None]
+    return [split for split in planned(kafka_source, mark) if NewPartitions.from_split(split) is None]
 
 
 def read(given: KafkaSource, mark: str = "") -> list[ScannedRecords]:
@@ -117,8 +117,8 @@ def read(given: KafkaSource, mark: str = "") -> list[ScannedRecords]:
     return [reader.read(split, WHOLE_FILE, RequiredColumns()) for split in unread(given, mark)]
 
 
-def numbers(given: KafkaSource) -> list[int]:
-    return [number for records in read(given) for number in records.columns["n"].to_pylist()]
+def numbers(kafka_source: KafkaSource) -> list[int]:
+    return [number for records in read(kafka_source) for number in records.columns["n"].to_pylist()]
 
 
 def as_json(*values: int) -> list[Message]:
@@ -137,10 +137,10 @@ IN_AVRO = {
 
 def as_avro(*values: int) -> list[Message]:
     """The same records."""
-    at = datetime(2026, 5, 1, tzinfo=UTC)
+    moment = datetime(2026, 5, 1, tzinfo=UTC)
     data = [io.BytesIO() for _ in values]
     for out, value in zip(data, values, strict=True):
-        fastavro.schemaless_writer(out, fastavro.parse_schema(IN_AVRO), {"n": value, "at": at})
+        fastavro.schemaless_writer(out, fastavro.parse_schema(IN_AVRO), {"n": value, "at": moment})
     return [(None, out.getvalue()) for out in data]
 
 
@@ -162,7 +162,7 @@ def test_batches_give_keys_values_headers_and_times(topics: Topics, name: str, c
             )
 
     topics.produce(send, compression_type=compression, linger_ms=50)
-    given = source(
+    given_source = source(
         name,
         columns={
             "n": int,
@@ -173,7 +173,7 @@ def test_batches_give_keys_values_headers_and_times(topics: Topics, name: str, c
             "kafka_headers": list[str],
         },
     )
-    (records,) = read(given)
+    (records,) = read(given_source)
     rows = {column: values.to_pylist() for column, values in records.columns.items()}
     assert rows["n"] == rows["kafka_offset"] == [*range(50)]
     assert {*rows["kafka_partition"]} == {0}
@@ -276,21 +276,21 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(topics: Topics, na
 def test_a_position_from_before_topics_said_how_many_partitions_they_have() -> None:
     before = TopicPosition.parse('{"next":{"0":5},"topic_id":"t"}')
     assert before == TopicPosition("t", {0: 5}, 0)
-    after = before.with_splits_read(
+    splits_read_after = before.with_splits_read(
         [SourceSplit("orders/partitions/0-3", 100, "t"), SourceSplit("orders/2/0-7", 700, "t")]
     )
-    assert after == TopicPosition.parse(after.mark) == TopicPosition("t", {0: 5, 2: 7}, 3)
+    assert splits_read_after == TopicPosition.parse(splits_read_after.mark) == TopicPosition("t", {0: 5, 2: 7}, 3)
     # those of 0.1.0 do not say where partitions begin
-    told = NewPartitions(3, 6, {4: 9, 5: 12})
-    assert told.split_path("orders") == "orders/begins/4=9/5=12/partitions/3-6"
-    new = SourceSplit(told.split_path("orders"), 100, "t")
-    assert NewPartitions.from_split(new) == told
-    assert after.with_splits_read([new]).next == {0: 5, 2: 7, 3: 0, 4: 9, 5: 12}
+    new_partitions = NewPartitions(3, 6, {4: 9, 5: 12})
+    assert new_partitions.split_path("orders") == "orders/begins/4=9/5=12/partitions/3-6"
+    new = SourceSplit(new_partitions.split_path("orders"), 100, "t")
+    assert NewPartitions.from_split(new) == new_partitions
+    assert splits_read_after.with_splits_read([new]).next == {0: 5, 2: 7, 3: 0, 4: 9, 5: 12}
     for topic in ("begins", "partitions"):
         for some in (NewPartitions(0, 2), NewPartitions(0, 2, {}), NewPartitions(0, 2, {1: 3, 4: 0})):
             assert NewPartitions.from_split(SourceSplit(some.split_path(topic), 100, "t")) == some
     # another topic of that name has nothing of what the one before had
-    assert after.with_splits_read([SourceSplit("orders/1/0-2", 200, "u")]) == TopicPosition("u", {1: 2}, 0)
+    assert splits_read_after.with_splits_read([SourceSplit("orders/1/0-2", 200, "u")]) == TopicPosition("u", {1: 2}, 0)
     # a topic may be called so
     assert TopicPosition().with_splits_read([SourceSplit("partitions/2/0-7", 700, "t")]) == TopicPosition(
         "t", {2: 7}, 0
@@ -306,13 +306,15 @@ def test_a_partition_without_a_record_holds_the_watermark_back(
     topics: Topics, name: str, tmp_path: Path, land: str
 ) -> None:
     topics.make(name, 2)
-    given = source(name, land=land).event_time("at", bound="0s")
-    pipeline = hr.Pipeline("hours", given, key={"all": hr.lit(1)}, what={"n": hr.count()}, where=hr.FixedWindows("1h"))
+    given_input = source(name, land=land).event_time("at", bound="0s")
+    pipeline = hr.Pipeline(
+        "hours", given_input, key={"all": hr.lit(1)}, what={"n": hr.count()}, where=hr.FixedWindows("1h")
+    )
     handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
 
     def rows() -> dict[int, int]:
-        shown = handle.read("current", at="main").to_arrow().to_pylist()
-        return {row["window_start"].hour: row["n"] for row in shown}
+        shown_rows = handle.read("current", at="main").to_arrow().to_pylist()
+        return {row["window_start"].hour: row["n"] for row in shown_rows}
 
     topics.send(name, at_hours(10, 12), 0)
     handle.run(executor="local")
@@ -343,8 +345,8 @@ def test_a_partition_without_a_record_is_left_out_once_it_is_idle(topics: Topics
         topics.send(name, at_hours(*hours), 0)
         handle.run(executor="local")
     assert handle.read("current", at="main").to_json() == [], "it has been silent for some seconds"
-    shown = CliRunner().invoke(app, ["show", "hours", "main", "--root", (tmp_path / "root").as_uri()])
-    assert re.search(r"held_back_by +.*split 1\b", shown.stdout), shown.output
+    shown_result = CliRunner().invoke(app, ["show", "hours", "main", "--root", (tmp_path / "root").as_uri()])
+    assert re.search(r"held_back_by +.*split 1\b", shown_result.stdout), shown_result.output
     began = {"clock": "2026-05-02T00:00:00Z", "files_per_epoch": 2}  # what says that there are partitions is a split
     for step, epoch in (("5m", 2), ("40m", 1)):  # an epoch of its own when it becomes idle; or the next one finds it so
         handle.run(executor="local", mode="replay", clock_step=step, branch=f"each_{step}", **began)
@@ -359,8 +361,10 @@ def test_a_topic_with_other_splits_waits_for_none_that_has_said_nothing(
     topics.make(name, 2)
     columns = {"n": int, "at": datetime, "shop": str}
     read_by = source(name, columns=columns)
-    given = read_by.arrival_time() if split is None else read_by.event_time("at", bound="0s", split=split)
-    pipeline = hr.Pipeline("hours", given, key={"all": hr.lit(1)}, what={"n": hr.count()}, where=hr.FixedWindows("1h"))
+    given_input = read_by.arrival_time() if split is None else read_by.event_time("at", bound="0s", split=split)
+    pipeline = hr.Pipeline(
+        "hours", given_input, key={"all": hr.lit(1)}, what={"n": hr.count()}, where=hr.FixedWindows("1h")
+    )
     handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
     topics.send_json(name, [{"n": 1, "shop": "a", "at": f"2026-05-01T{hour}:00:00Z"} for hour in (10, 12)], 0)
     result = handle.run(executor="local")
@@ -415,11 +419,16 @@ def test_records_of_a_partition_that_nobody_has_read_are_missed_too(
     first = 2 if how == "emptied before" else 0
 
     def handle(on_lost: str = "fail") -> PipelineHandle:
-        given = source(name, land=land, on_lost=on_lost).event_time("at", bound="1h")
+        given_input = source(name, land=land, on_lost=on_lost).event_time("at", bound="1h")
         numbers = {"numbers": hr.col("n").collect()}
         when = hr.Repeatedly(hr.AfterCount(1))
         pipeline = hr.Pipeline(
-            "all", given, what=numbers, where=hr.GlobalWindows(), when=when, how=hr.retracting(allowed_lateness=None)
+            "all",
+            given_input,
+            what=numbers,
+            where=hr.GlobalWindows(),
+            when=when,
+            how=hr.retracting(allowed_lateness=None),
         )
         return hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
 
@@ -450,22 +459,24 @@ def test_what_a_lander_that_was_killed_had_claimed_and_is_gone(
     topics.make(name)
 
     def pipeline(on_lost: str = "fail") -> hr.Pipeline:
-        given = source(name, on_lost=on_lost).event_time("at", bound="1h")
+        given_input = source(name, on_lost=on_lost).event_time("at", bound="1h")
         what = {"numbers": hr.col("n").collect()}
-        return hr.Pipeline("all", given, what=what, where=hr.GlobalWindows(), when=hr.on_update(), executor="local")
+        return hr.Pipeline(
+            "all", given_input, what=what, where=hr.GlobalWindows(), when=hr.on_update(), executor="local"
+        )
 
     def handle(on_lost: str = "fail") -> PipelineHandle:
         return hr.open(root.as_uri(), create=True)[pipeline(on_lost)]
 
     topics.send(name, as_json(1, 2))
     handle().run()
-    before = {*root.rglob("*.parquet")}
+    paths_before = {*root.rglob("*.parquet")}
     topics.send(name, as_json(3, 4, 5))
     Landing(pipeline(), open_store(root.as_uri())).land_all({})
-    (landed,) = {*root.rglob("*.parquet")} - before
+    (landed_path,) = {*root.rglob("*.parquet")} - paths_before
     seal = max(root.rglob("*.seal.json"))
     seal.unlink()
-    landed.unlink()  # as if it had been killed between the claim and this
+    landed_path.unlink()  # as if it had been killed between the claim and this
     if how == "deleted":
         topics.delete_before(name, 0, 4)
     else:
@@ -498,7 +509,7 @@ def test_what_is_damaged_of_a_landed_topic_is_said_and_lands_again(topics: Topic
         for partition in range(2):
             topics.send(name, as_json(number), partition)
         handle.run()
-    store, landed = open_store(uri), "counting/landed/source/"
+    store, landed_text = open_store(uri), "counting/landed/source/"
 
     def total() -> int:
         return sum(row["sum"] for row in handle.read("current", at="main").to_json())
@@ -511,7 +522,7 @@ def test_what_is_damaged_of_a_landed_topic_is_said_and_lands_again(topics: Topic
     with pytest.raises(BrokenObjectError, match="fsck counting"):
         handle.run()
     assert len(handle.fsck(deep=True).damage) == 1
-    damage.follow(handle, store, landed)
+    damage.follow(handle, store, landed_text)
     assert total() == 22
     handle.run()
     assert total() == 222
@@ -525,9 +536,9 @@ def test_partitions_that_a_replaced_topic_has_no_more_hold_nothing_back(
     topics.make(name, 3)
 
     def run(on_lost: str) -> str | None:
-        given = source(name, land=land, on_lost=on_lost).event_time("at", bound="0s")
+        given_input = source(name, land=land, on_lost=on_lost).event_time("at", bound="0s")
         pipeline = hr.Pipeline(
-            "hours", given, what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=hr.AfterWatermark()
+            "hours", given_input, what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=hr.AfterWatermark()
         )
         handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
         return handle.run(executor="local").watermark
@@ -579,9 +590,9 @@ def session(running_broker: RunningBroker) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{running_broker.broker().address}")
-        started = spark_session("topics", conf={"spark.log.level": "ERROR"})
+        started_session = spark_session("topics", conf={"spark.log.level": "ERROR"})
     yield
-    started.stop()
+    started_session.stop()
 
 
 @pytest.mark.spark
@@ -639,9 +650,9 @@ def test_a_password_is_asked_for_and_never_told(
     monkeypatch.setenv(
         "HEADRACE_CONN_EVENTS", f"kafka://{USER}:wrong-{quote(PASSWORD, safe='')}@{broker.with_password}"
     )
-    with pytest.raises(KafkaRefusedError, match="HEADRACE_CONN_EVENTS right") as refused:
+    with pytest.raises(KafkaRefusedError, match="HEADRACE_CONN_EVENTS right") as error:
         numbers(source(name))
-    assert PASSWORD not in str(refused.value)
+    assert PASSWORD not in str(error.value)
 
 
 def test_over_tls_and_by_scram(broker: Kafka, topics: Topics, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -657,9 +668,9 @@ def test_over_tls_and_by_scram(broker: Kafka, topics: Topics, name: str, monkeyp
         (f"kafka://{place}?tls=true&cafile=/no/such.pem", "No such file"),
     ):
         monkeypatch.setenv("HEADRACE_CONN_EVENTS", uri)
-        with pytest.raises(KafkaRefusedError, match=why) as refused:
+        with pytest.raises(KafkaRefusedError, match=why) as error:
             numbers(source(name))
-        assert PASSWORD not in str(refused.value)
+        assert PASSWORD not in str(error.value)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()  # asyncio of Python 3.11.2 leaves the socket of a handshake that was refused
@@ -692,9 +703,9 @@ def test_a_password_is_not_sent_in_clear_text_by_an_option_that_is_misspelled(
     monkeypatch: pytest.MonkeyPatch, options: str, why: str
 ) -> None:
     monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://user:secret@127.0.0.1:1?{options}")
-    with pytest.raises(KafkaRefusedError, match=why) as refused:
+    with pytest.raises(KafkaRefusedError, match=why) as error:
         unread(source("orders"))
-    assert "secret" not in str(refused.value)
+    assert "secret" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -731,10 +742,12 @@ def test_a_run_lands_as_much_at_once_as_an_epoch_takes(topics: Topics, name: str
         executor="local",
     )
     handle = hr.open(tmp_path.as_uri(), create=True)[pipeline]
-    landed = tmp_path / "numbers" / "landed" / "source"
+    landed_path = tmp_path / "numbers" / "landed" / "source"
 
     def claimed() -> int:
-        return sum(len(json.loads(one.read_text())["content"]["splits"]) for one in landed.glob("_ranges/*[0-9].json"))
+        return sum(
+            len(json.loads(one.read_text())["content"]["splits"]) for one in landed_path.glob("_ranges/*[0-9].json")
+        )
 
     ahead: list[int] = []
 
@@ -787,12 +800,12 @@ def test_a_range_is_as_long_as_its_records_let_it_be(topics: Topics, name: str, 
 @pytest.mark.parametrize("values", [None, hr.avro(schema=IN_AVRO)])
 def test_many_messages_become_columns_part_by_part(topics: Topics, name: str, values: Any) -> None:
     topics.make(name)
-    written = as_json if values is None else as_avro
-    topics.send(name, [*written(*range(7)), (b"k", None), (b"k", b"\xff"), *written(*range(7, 12))])
-    given = source(name, values=values, columns={"n": int, "kafka_key": str})
-    (whole,) = read(given)
+    written_as_json = as_json if values is None else as_avro
+    topics.send(name, [*written_as_json(*range(7)), (b"k", None), (b"k", b"\xff"), *written_as_json(*range(7, 12))])
+    given_source = source(name, values=values, columns={"n": int, "kafka_key": str})
+    (whole,) = read(given_source)
     with set_sizes(kafka_message_bytes=64):
-        (parts,) = read(given)
+        (parts,) = read(given_source)
         assert parts.columns == whole.columns
         assert parts.unparsed == whole.unparsed
         assert parts.position.tolist() == whole.position.tolist() == [*range(14)]

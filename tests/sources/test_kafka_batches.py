@@ -30,19 +30,21 @@ def batch(draw: random.Random, base: int, count: int, *, headers: bool) -> bytes
     return bytes(made)
 
 
-def compressed(made: bytes, codec: int) -> bytes:
+def compressed(content: bytes, codec: int) -> bytes:
     """``made`` with its payload compressed, as brokers store what producers have compressed."""
-    payload = made[_PAYLOAD:]
+    payload = content[_PAYLOAD:]
     if codec == 2:
         blocks = [payload[at : at + 100] for at in range(0, len(payload), 100)]
-        packed = [pa.compress(block, "snappy", asbytes=True) for block in blocks]
-        small = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(p)) + p for p in packed)
+        packed_values = [pa.compress(block, "snappy", asbytes=True) for block in blocks]
+        small = (
+            b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(p)) + p for p in packed_values)
+        )
     else:
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, {1: "gzip", 3: "lz4", 4: "zstd"}[codec]) as stream:
             stream.write(payload)
         small = sink.getvalue().to_pybytes()
-    whole = bytearray(made[:_PAYLOAD] + small)
+    whole = bytearray(content[:_PAYLOAD] + small)
     whole[8:12] = struct.pack(">i", len(whole) - 12)
     whole[_ATTRIBUTES : _ATTRIBUTES + 2] = struct.pack(">h", codec)
     whole[_SUM : _SUM + 4] = struct.pack(">I", calc_crc32c(bytes(whole[_ATTRIBUTES:])))

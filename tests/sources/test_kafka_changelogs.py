@@ -89,9 +89,9 @@ FORMS = {
 
 
 def envelope(change: Change, *, snapshot: bool = False, lsn: int = 0) -> dict[str, Any]:
-    before, after = change
-    op = "u" if before and after else "d" if before else "r" if snapshot else "c"
-    return {"before": before, "after": after, "source": {"lsn": lsn}, "op": op}
+    change_before, change_after = change
+    op = "u" if change_before and change_after else "d" if change_before else "r" if snapshot else "c"
+    return {"before": change_before, "after": change_after, "source": {"lsn": lsn}, "op": op}
 
 
 def source(topic: str, form: Form, columns: Mapping[str, Any] = SCHEMA, **more: Any) -> Any:
@@ -107,12 +107,12 @@ def partition_of(change: Change) -> int:
 
 def messages(changes: Sequence[Change], form: Form) -> list[Message]:
     """Messages with the key of the row; behind each deletion a tombstone."""
-    sent: list[Message] = []
+    sent_messages: list[Message] = []
     for number, change in enumerate(changes):
-        sent.append((b"key", form.written(envelope(change, snapshot=number % 2 == 0))))
+        sent_messages.append((b"key", form.written(envelope(change, snapshot=number % 2 == 0))))
         if change[1] is None:
-            sent.append((b"key", None))
-    return sent
+            sent_messages.append((b"key", None))
+    return sent_messages
 
 
 def signed(change: Change) -> list[dict[str, Any]]:
@@ -161,9 +161,9 @@ def check_epochs(pipeline: hr.Pipeline, root: Path, topic: str, sent: Mapping[in
         changes = [sent[one.partition][one.begin : one.end] for one in ranges if one is not None]
         records = [row for part in changes for change in part if change is not None for row in signed(change)]
         epochs.append(Epoch(recorded.processing_time, records, recorded.is_last, recorded.signals))
-    (alone,) = pipeline.by_output.values()
+    (value_alone,) = pipeline.by_output.values()
     assert sum(len(epoch.records) for epoch in epochs) > 0
-    ran = panes(alone, root, "main", len(epochs), "")
+    ran = panes(value_alone, root, "main", len(epochs), "")
     for epoch, result in zip(ran, run_outputs(pipeline, epochs)[""], strict=True):
         assert_same(epoch, by_window(rendered(pane) for pane in result.panes))
 
@@ -180,18 +180,18 @@ def range_of(store: ObjectStore, path: str) -> OffsetRange | None:
 
 
 def row(number: int, shop: str | None, amount: int) -> Row:
-    at = datetime(2026, 1, 1, 10, tzinfo=UTC)
-    return {"id": number, "shop": shop, "amount": amount, "price": Decimal("1.50"), "share": 0.5, "at": at}
+    moment = datetime(2026, 1, 1, 10, tzinfo=UTC)
+    return {"id": number, "shop": shop, "amount": amount, "price": Decimal("1.50"), "share": 0.5, "at": moment}
 
 
 COLUMNS: Mapping[str, Any] = {**SCHEMA, "lsn": hr.field("source.lsn", int), "kafka_offset": int, "kafka_key": str}
 
 
 def orders(root: Path, topic: str, form: Form) -> PipelineHandle:
-    given = source(topic, form, COLUMNS, shared=["lsn"]).event_time("at", bound="1h", split="shop")
+    given_input = source(topic, form, COLUMNS, shared=["lsn"]).event_time("at", bound="1h", split="shop")
     pipeline = hr.Pipeline(
         "orders",
-        given,
+        given_input,
         key="shop",
         what={"n": hr.count(), "total": hr.col("amount").sum(), "newest": hr.col("kafka_offset").max()},
         where=hr.FixedWindows("1h"),
@@ -234,18 +234,18 @@ def test_a_record_that_says_nothing_is_a_dead_letter_and_a_tombstone_is_none(
     result = handle.run()
     assert handle.read("current", at="main").to_json() == []  # one was withdrawn, the other has no shop now
     letters = [(letter["position"], letter["reason"]) for letter in handle.read("rejected", at="main").to_json()]
-    broken = "not Avro of its schema" if "values" in chosen.reading else "not UTF-8"
+    broken_text = "not Avro of its schema" if "values" in chosen.reading else "not UTF-8"
     assert sorted(letters) == [
         (4, "key is null: shop"),
         (5, f"before is null, which op u and d need{OLD}"),
         (6, "op is none of c, r, u, d"),
-        (9, broken),
+        (9, broken_text),
     ]
     assert (result.counts["rejected"], result.counts["duplicates"]) == (4, 1)
     (half,) = [one for one in handle.read("rejected", at="main").to_arrow().to_pylist() if one["position"] == 4]
     if "values" in chosen.reading:
-        shown = half["raw"].encode() if half["raw_bytes"] is None else half["raw_bytes"]
-        assert shown == update
+        shown_content = half["raw"].encode() if half["raw_bytes"] is None else half["raw_bytes"]
+        assert shown_content == update
     else:
         assert (json.loads(half["raw"])["op"], json.loads(half["raw"])["before"]) == ("c", None)
     topics.send(topic, [(b"k", of(8, (None, row(3, "b", 1)))), (b"\xff", of(9, (None, row(4, "b", 1))))])
@@ -258,10 +258,10 @@ def test_a_record_that_says_nothing_is_a_dead_letter_and_a_tombstone_is_none(
 
 
 def test_unit_tests_write_envelopes_and_what_kafka_says_beside_them() -> None:
-    given = source("orders", FORMS["JSON, landed"], {"id": int, "shop": str, "kafka_offset": int})
+    given_source = source("orders", FORMS["JSON, landed"], {"id": int, "shop": str, "kafka_offset": int})
     pipeline = hr.Pipeline(
         "orders",
-        given.arrival_time(),
+        given_source.arrival_time(),
         key="shop",
         what={"n": hr.count(), "newest": hr.col("kafka_offset").max()},
         where=hr.GlobalWindows(),

@@ -39,8 +39,10 @@ class Sold:
         own = json.loads(claims[0].read_bytes())["content"]["splits"][0]["etag"]
         there, *_ = KAFKA.open(SALES.inputs[0].source, MemoryStore()).enumerator.unread(SourcePosition())
         for path in (*claims, *root.glob("sales/manifests/*.json")):
-            stored = json.loads(path.read_text().replace(own, there.etag))
-            path.write_bytes(encode_object(stored["kind"], stored["content"], stored["format"]))
+            stored_document = json.loads(path.read_text().replace(own, there.etag))
+            path.write_bytes(
+                encode_object(stored_document["kind"], stored_document["content"], stored_document["format"])
+            )
 
 
 @pytest.fixture
@@ -62,8 +64,8 @@ def test_a_root_goes_on_with_its_topic(sold: Sold, tmp_path: Path, name: str, pi
     root = copied(name, tmp_path)
     sold.becomes_that_of(root)
     sales = hr.open(root.as_uri())[pipeline]
-    before = values(sales, pipeline)
-    assert [(row["user"], row["amount"]) for row in before] == [("ann", 5), ("ann", 9), ("bob", 1), ("bob", 2)]
+    pipeline_before = values(sales, pipeline)
+    assert [(row["user"], row["amount"]) for row in pipeline_before] == [("ann", 5), ("ann", 9), ("bob", 1), ("bob", 2)]
     assert sales.panes().count() == 10
     assert sales.run().counts["input_files"] == 2, "one of each partition, new or left by a run that was killed"
     sold.send(3)
@@ -71,7 +73,7 @@ def test_a_root_goes_on_with_its_topic(sold: Sold, tmp_path: Path, name: str, pi
     sales.run(mode="replay", from_branch="main", branch="again")
     from_nothing = hr.open((tmp_path / "nothing").as_uri(), create=True)[pipeline]
     from_nothing.run()
-    assert len(before) < len(values(sales, pipeline))
+    assert len(pipeline_before) < len(values(sales, pipeline))
     assert values(sales, pipeline) == values(sales, pipeline, "again") == values(from_nothing, pipeline)
     assert [row["raw"] for row in sales.rejected().to_json()] == ["no record"]
     sales.drop("again")
@@ -89,16 +91,16 @@ def test_a_sealed_file_that_is_another_is_refused_until_it_is_back(sold: Sold, t
     root = copied("format-3-sealed", tmp_path)
     sold.becomes_that_of(root)
     sales = hr.open(root.as_uri())[SALES]
-    before, landed = values(sales, SALES), root / "sales" / "landed" / "source"
+    pipeline_before, landed_path = values(sales, SALES), root / "sales" / "landed" / "source"
     mine, other = (
-        landed / f"{2:020}-00000-00001-sales-0-3-4.parquet",
-        landed / f"{1:020}-00000-00001-sales-0-2-3.parquet",
+        landed_path / f"{2:020}-00000-00001-sales-0-3-4.parquet",
+        landed_path / f"{1:020}-00000-00001-sales-0-2-3.parquet",
     )
     was = mine.read_bytes()
     mine.write_bytes(other.read_bytes())
     with pytest.raises(LandedDamagedError, match=mine.name):
         sales.run()
-    assert values(sales, SALES, "main") == before
+    assert values(sales, SALES, "main") == pipeline_before
     mine.write_bytes(was)
     assert sales.run().counts["input_files"] == 2
     assert sales.fsck(deep=True).damage == ()

@@ -87,16 +87,16 @@ def test_each_record_counts_once(broker: Kafka, topics: Topics, tmp_path: Path, 
     topics.make(topic, PARTITIONS)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
-    sent: Counter[str] = Counter()
-    spent: Counter[str] = Counter()
+    sent_counts: Counter[str] = Counter()
+    spent_counts: Counter[str] = Counter()
     killed = 0
     for turn in range(KILLS):
         for partition in range(PARTITIONS):
             orders = [(f"u{draw.randrange(USERS)}", draw.randrange(100)) for _ in range(draw.randrange(400))]
-            sent.update(user for user, _ in orders)
-            spent.update({user: 0 for user, _ in orders})
+            sent_counts.update(user for user, _ in orders)
+            spent_counts.update({user: 0 for user, _ in orders})
             for user, amount in orders:
-                spent[user] += amount
+                spent_counts[user] += amount
             topics.send_json(topic, [{"user": user, "amount": amount} for user, amount in orders], partition)
         victims = [
             context.Process(
@@ -119,10 +119,10 @@ def test_each_record_counts_once(broker: Kafka, topics: Topics, tmp_path: Path, 
     handle = hr.open(root)[pipeline(topic)]
     handle.run()
     rows = {row["user"]: (row["orders"], row["spent"]) for row in handle.read("current", at="main").to_json()}
-    assert rows == {user: (sent[user], spent[user]) for user in sent}
+    assert rows == {user: (sent_counts[user], spent_counts[user]) for user in sent_counts}
     offsets = landed_offsets(root)
     assert {partition: [*range(len(own))] for partition, own in offsets.items()} == offsets
-    assert sum(map(len, offsets.values())) == sent.total()
+    assert sum(map(len, offsets.values())) == sent_counts.total()
     handle.run(mode="replay", from_branch="main", branch="again")
     difference = handle.diff("main", "again").output.rows.to_json()
     assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]

@@ -179,15 +179,15 @@ def test_the_key_of_the_message_may_be_that_of_the_row_as_it_is(
 ) -> None:
     schema = {"city": str, "kafka_key": kind, "kafka_timestamp": datetime}
     source = hr.kafka(topic, schema, connection="events", versions=hr.upserts("kafka_key"))
-    made = hr.Pipeline(
+    own_pipeline = hr.Pipeline(
         "customers",
         source.event_time("kafka_timestamp", bound="1h"),
         key="kafka_key",
         take=hr.newest(),
         executor="local",
     )
-    assert [*made.value_types] == ["kafka_key", "city"]
-    handle = hr.open(tmp_path.as_uri(), create=True)[made]
+    assert [*own_pipeline.value_types] == ["kafka_key", "city"]
+    handle = hr.open(tmp_path.as_uri(), create=True)[own_pipeline]
     one, two = upsert(1, "oslo"), upsert(2, "rome")
     topics.send(topic, [(b"a b", one), (b"b", two), (b"a b", None)], 0)
     handle.run()
@@ -240,8 +240,8 @@ def envelope(op: str, id_: int, city: str | None, lsn: int) -> bytes:
     }
     row = {"id": id_, "city": city}
     before = {"id": id_, "city": ""} if op == "d" else None  # of the old row the key alone
-    after = None if op == "d" else row
-    value = {"before": before, "after": after, "source": source, "op": op, "ts_ms": 1_777_626_009_999}
+    row_after = None if op == "d" else row
+    value = {"before": before, "after": row_after, "source": source, "op": op, "ts_ms": 1_777_626_009_999}
     return json.dumps({"schema": {"type": "struct"}, "payload": value}).encode()
 
 

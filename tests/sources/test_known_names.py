@@ -30,26 +30,29 @@ def splits(files: dict[str, tuple[int, str]]) -> list[SourceSplit]:
 def test_news_are_what_has_no_known_name_and_what_is_listed_otherwise(stored, recent, listed, order) -> None:  # type: ignore[no-untyped-def]
     with set_sizes(names_file_rows=3, names_looked_up=4):
         contents = [to_bytes(names_table(splits(files))) for files in stored if files]
-        known = KnownNames({file.path: file for file in splits(recent)}, contents)
+        known_names = KnownNames({file.path: file for file in splits(recent)}, contents)
         infos = [ObjectInfo(path, *version) for path, version in listed.items()]
         ascending = sorted(infos, key=lambda info: info.path.encode("utf-8", "surrogateescape"))
-        shuffled = [*infos]
-        order.shuffle(shuffled)
+        shuffled_infos = [*infos]
+        order.shuffle(shuffled_infos)
         was = {path: version for files in (*stored, recent) for path, version in files.items()}
-        for listing in (ascending, shuffled):  # a store that lists in another order loses nothing, and repeats nothing
-            news = {info.path: version for info, version in known.find_news(listing)}
+        for listing in (
+            ascending,
+            shuffled_infos,
+        ):  # a store that lists in another order loses nothing, and repeats nothing
+            news = {info.path: version for info, version in known_names.find_news(listing)}
             assert {path for path, version in news.items() if version is None} == listed.keys() - was.keys()
-            changed = {path for path in listed.keys() & was.keys() if listed[path] != was[path]}
-            assert {path for path, version in news.items() if version is not None} == changed
-            assert all(news[path] == KnownVersion.of(*splits({path: was[path]})) for path in changed)
+            changed_paths = {path for path in listed.keys() & was.keys() if listed[path] != was[path]}
+            assert {path for path, version in news.items() if version is not None} == changed_paths
+            assert all(news[path] == KnownVersion.of(*splits({path: was[path]})) for path in changed_paths)
 
 
 @examples(200)
 @given(st.lists(FILES, min_size=1, max_size=4))
 def test_of_one_name_the_newest_layer_counts(layers) -> None:  # type: ignore[no-untyped-def]
-    together = {path: version for files in layers for path, version in files.items()}
+    together_versions_by_path = {path: version for files in layers for path, version in files.items()}
     table = merge_tables([names_table(splits(files)) for files in layers])
-    assert table.equals(names_table(splits(together)))
+    assert table.equals(names_table(splits(together_versions_by_path)))
     assert table_of(to_bytes(table)).equals(table)
     assert group_bounds(to_bytes(table)) == []  # one group of rows
 
@@ -62,10 +65,10 @@ def test_a_listing_in_ranges_is_the_listing() -> None:
     for number in range(40):
         store.write(f"landing/{number % 7}/{number:02}.json", b"")
     whole = [*listed_inputs(store, "landing", ())]
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     cut = ["landing/1/08.json", "landing/3/zz", "landing/3/zzz", "landing/6/99"]
     assert [*listed_inputs(store, "landing", (), bounds=cut)] == whole
-    assert store.requests.since(before)["list"] == 5
+    assert store.requests.since(requests_before)["list"] == 5
     assert [*listed_inputs(store, "landing", (), "landing/3/10.json", cut)] == [
         info for info in whole if info.path > "landing/3/10.json"
     ]
@@ -77,16 +80,16 @@ def test_a_changed_file_is_an_error_whatever_its_name_and_a_copy_is_none(tmp_pat
         store.write(f"landing/{name}", name.encode())
     files = [store.digested(f"landing/{name}") for name in ("a", "b")]
     read = [SourceSplit(file.path, file.size, file.etag, file.digest) for file in files]
-    known = KnownNames(stored=[to_bytes(names_table(read))])
-    assert [*unread_names(store, "landing", known, ())] == []
+    known_names = KnownNames(stored=[to_bytes(names_table(read))])
+    assert [*unread_names(store, "landing", known_names, ())] == []
     (tmp_path / "landing" / "a").unlink()
     (tmp_path / "landing" / "a").write_bytes(b"a")  # copied: another time
-    assert [*unread_names(store, "landing", known, ())] == []
-    assert [*known.confirmed] == ["landing/a"]
+    assert [*unread_names(store, "landing", known_names, ())] == []
+    assert [*known_names.confirmed] == ["landing/a"]
     for content in (b"c", b"longer"):
         (tmp_path / "landing" / "a").write_bytes(content)
         with pytest.raises(ChangedFileError, match="landing/a has changed"):
-            [*unread_names(store, "landing", known, ())]
+            [*unread_names(store, "landing", known_names, ())]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +119,9 @@ def test_ranges_of_a_bucket_together_are_its_listing(minio: str) -> None:
     names = [f"landing/{number % 5}/{number:02}.json" for number in range(12)]
     for name in names:
         store.write(name, b"")
-    before = store.requests.snapshot()
-    listed = [info.path for info in listed_inputs(store, "landing", (), bounds=["landing/1/06.json", "landing/3/0"])]
-    assert listed == sorted(names)
-    assert store.requests.since(before)["list"] == 3
+    requests_before = store.requests.snapshot()
+    listed_paths = [
+        info.path for info in listed_inputs(store, "landing", (), bounds=["landing/1/06.json", "landing/3/0"])
+    ]
+    assert listed_paths == sorted(names)
+    assert store.requests.since(requests_before)["list"] == 3

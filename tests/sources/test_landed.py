@@ -83,9 +83,9 @@ def planned(source: OutboxWorld, store: ObjectStore, **options: Any) -> tuple[Ru
         assert operation.kind not in {"write", "create", "delete"}, f"a plan writes {operation.path}"
 
     pipeline = counting(source.source, executor="local", when=hr.on_update())
-    given = RunOptions("planned", executor="local", **options)
+    run_options = RunOptions("planned", executor="local", **options)
     context = RunContext.from_options(
-        pipeline, given, FaultyStore(store, refuse), wrap_listener(None), lambda: datetime.now(UTC)
+        pipeline, run_options, FaultyStore(store, refuse), wrap_listener(None), lambda: datetime.now(UTC)
     )
     return looked_ahead(context, plan_run(context))
 
@@ -166,8 +166,8 @@ def test_landed_files_that_nobody_has_read_are_missed(
     for first in (8, 16):
         outbox.append(records(first, 8))
         handle.run(branch="beside")
-    lost = f"{LANDED}{landed(store)[1]}"
-    store.delete(lost)
+    lost_text = f"{LANDED}{landed(store)[1]}"
+    store.delete(lost_text)
     with pytest.raises(SplitGoneError, match=r"/0{19}1-00000-\.\.\., which was planned to be read, is gone"):
         handle.run()
     (problem,) = handle.fsck().damage
@@ -206,8 +206,8 @@ def test_what_has_expired_is_missed_and_never_left_out_in_silence(
     handle.rollback(to="beginning", message="what is left will do")
     (warning,) = handle.run().warnings
     assert re.search(r"input source is read from .*/0{19}1-00000-.* expired.*results lack it", warning)
-    replayed = handle.run(mode="replay", clock="2026-05-01T00:00:00Z", clock_step="1h", branch="clock")
-    assert replayed.warnings == (warning,)
+    replayed_result = handle.run(mode="replay", clock="2026-05-01T00:00:00Z", clock_step="1h", branch="clock")
+    assert replayed_result.warnings == (warning,)
 
 
 def test_claimed_splits_that_the_source_has_lost_refuse_whoever_would_read_them_again(

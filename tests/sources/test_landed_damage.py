@@ -31,11 +31,11 @@ def total(handle: PipelineHandle) -> int:
     return sum(row["n"] for row in handle.read("current", at="main").to_json())
 
 
-def path_of(store: ObjectStore, what: str, number: int, landed: str = LANDED) -> str:
+def path_of(store: ObjectStore, what: str, number: int, landed_text: str = LANDED) -> str:
     """The claim, the seal, or the first file of a range."""
     if what == "file":
-        return min(info.path for info in store.list(f"{landed}{number:020d}-"))
-    return f"{landed}_ranges/{number:020d}{'.seal' if what == 'seal' else ''}.json"
+        return min(info.path for info in store.list(f"{landed_text}{number:020d}-"))
+    return f"{landed_text}_ranges/{number:020d}{'.seal' if what == 'seal' else ''}.json"
 
 
 def deleted(store: ObjectStore, what: str, number: int) -> None:
@@ -62,10 +62,10 @@ def older(store: ObjectStore, what: str, number: int) -> None:
 
 
 def swapped(store: ObjectStore, what: str, number: int) -> None:
-    here, there = path_of(store, what, number), path_of(store, what, 3 - number)
-    mine, other = store.read(here), store.read(there)
+    here, path_there = path_of(store, what, number), path_of(store, what, 3 - number)
+    mine, other = store.read(here), store.read(path_there)
     store.write(here, other)
-    store.write(there, mine)
+    store.write(path_there, mine)
 
 
 def without_seals(store: ObjectStore) -> None:
@@ -80,14 +80,14 @@ def without_seals(store: ObjectStore) -> None:
             )
 
 
-def follow(handle: PipelineHandle, store: ObjectStore, landed: str = LANDED) -> None:
+def follow(handle: PipelineHandle, store: ObjectStore, landed_text: str = LANDED) -> None:
     """Do what fsck advises."""
     handle.fsck(repair=True)
     remedies = " ".join(problem.remedy for problem in handle.fsck(deep=True).damage)
     if back := re.search(r"rollback \w+ --to (\w+)", remedies):
         handle.rollback(to=back[1], message="as fsck says")
     numbers = [int(number) for number in re.findall(r"of range (\d+) and later", remedies)]
-    for info in [*store.list(landed)] if numbers else ():
+    for info in [*store.list(landed_text)] if numbers else ():
         of = re.search(r"/(\d{20})[-.]", info.path)
         if of is not None and int(of[1]) >= min(numbers):
             store.delete(info.path)
@@ -217,11 +217,11 @@ def test_a_file_that_is_gone_from_the_newest_range_is_fetched_again_if_the_sourc
 ) -> None:
     outbox.append(records(0, 8))
     Landing(counting(outbox.source, executor="local"), store).land_all({})
-    before = store.read(path_of(store, "file", 0))
+    records_before = store.read(path_of(store, "file", 0))
     path = path_of(store, "file", 0)
     store.delete(path)
     handle.run()
-    assert store.read(path) == before
+    assert store.read(path) == records_before
     assert total(handle) == 8
     store.delete(path)
     with closing(sqlite3.connect(outbox.database)) as database, database:
@@ -236,11 +236,11 @@ def test_a_claim_is_written_again_from_its_seal(
     outbox.append(records(0, 8))
     handle.run()
     path = path_of(store, "claim", 0)
-    before = store.read(path)
+    records_before = store.read(path)
     for damage in (deleted, broken):
         damage(store, "claim", 0)
         (problem,) = handle.fsck().damage
         assert "--repair` writes it again" in problem.remedy
         handle.run()
         assert handle.fsck(repair=True).damage == ()
-        assert store.read(path) == before
+        assert store.read(path) == records_before

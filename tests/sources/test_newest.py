@@ -40,35 +40,35 @@ def pipeline(transform: hr.SparkFunction | None = None, **parts: Any) -> hr.Pipe
     )
 
 
-def handed_on(folder: Path, tested: hr.Pipeline, minutes: Sequence[int | None]) -> ReadShare:
+def handed_on(folder: Path, tested_pipeline: hr.Pipeline, minutes: Sequence[int | None]) -> ReadShare:
     """What is read of one file, with a line that does not parse."""
     path = folder / "landing" / "a.jsonl"
     path.parent.mkdir()
     rows = [{"user": "ann", "at": None if each is None else (NOON + timedelta(minutes=each)).isoformat()}
             for each in minutes]  # fmt: skip
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + "no record\n")
-    landing = Landing(tested, open_store(folder.as_uri()))
+    landing = Landing(tested_pipeline, open_store(folder.as_uri()))
     pieces = [Piece(OWN, file) for file in landing.take_files(landing.new_files({}))[OWN]]
-    return read_records(tested, [CompiledStage(tested.stages[0])], landing, pieces, NOW)
+    return read_records(tested_pipeline, [CompiledStage(tested_pipeline.stages[0])], landing, pieces, NOW)
 
 
 def test_what_a_users_own_code_gets_counts_though_it_may_drop_it(tmp_path: Path) -> None:
-    tested = pipeline(hr.SparkFunction("nowhere:f", deterministic=True, returns=SCHEMA))
-    found = handed_on(tmp_path, tested, [5, 90, None, 500])
+    tested_pipeline = pipeline(hr.SparkFunction("nowhere:f", deterministic=True, returns=SCHEMA))
+    found = handed_on(tmp_path, tested_pipeline, [5, 90, None, 500])
     assert found.handed_on == at(90), "the last is too far ahead"
     assert found.records is not None
     assert len(found.records.columns["_reject"]) == 1, "the line that does not parse"
 
 
 def test_where_it_makes_the_event_time_they_may_be_as_late_as_may_be(tmp_path: Path) -> None:
-    tested = pipeline(
+    tested_pipeline = pipeline(
         hr.SparkFunction("nowhere:f", deterministic=True, returns={"user": str, "at": datetime, "when": datetime})
     )
-    made = hr.Pipeline(
-        "newest", tested.source.event_time("when", bound="5m", max_ahead="2h"), key="user",
+    own_pipeline = hr.Pipeline(
+        "newest", tested_pipeline.source.event_time("when", bound="5m", max_ahead="2h"), key="user",
         what={"number": hr.count()}, where=hr.FixedWindows("1h"),
     )  # fmt: skip
-    assert handed_on(tmp_path, made, [5]).handed_on == NOW + 2 * 3_600_000_000
+    assert handed_on(tmp_path, own_pipeline, [5]).handed_on == NOW + 2 * 3_600_000_000
 
 
 def test_without_records_there_is_none(tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ def test_the_order_and_the_names_are_those_of_one_listing(names: set[str], bound
 def test_names_that_are_sought_are_found(names: set[str], others: set[str], order: random.Random) -> None:
     store = Listed({f"landing/{name}" for name in names})
     some = order.sample(sorted(names), len(names) // 2)
-    there = inputs_of(store, "landing", {f"landing/{name}" for name in (*some, *others)})
-    assert there.keys() == {f"landing/{name}" for name in (*some, *(others & names))}
+    inputs_there = inputs_of(store, "landing", {f"landing/{name}" for name in (*some, *others)})
+    assert inputs_there.keys() == {f"landing/{name}" for name in (*some, *(others & names))}
     assert store.requests.snapshot()["list"] <= len(some) + len(others) + len(names) // 3 + 1
 
 
@@ -161,13 +161,15 @@ def test_on_a_server_too(bucket: ObjectStore) -> None:
     for _ in range(5):
         small = set_sizes(listing_requests=draw.randint(1, 8), listing_page=draw.randint(4, 30))
         bounds = sorted((info.path for info in draw.sample(whole, draw.choice([0, 0, 2]))), key=sort_key)
-        after = draw.choice(["", draw.choice(whole).path])
+        choice_after = draw.choice(["", draw.choice(whole).path])
         with small:
-            listed = [*parallel_listing.listed_in_parallel(bucket, "landing/", after, bounds)]
-        assert listed == [info for info in whole if sort_key(info.path) > sort_key(after)]
+            listed = [*parallel_listing.listed_in_parallel(bucket, "landing/", choice_after, bounds)]
+        assert listed == [info for info in whole if sort_key(info.path) > sort_key(choice_after)]
 
 
 def test_files_that_are_gone_are_named_by_requests_for_their_names(bucket: ObjectStore) -> None:
     read = [SourceSplit(info.path, info.size, info.etag) for info in bucket.list("landing/")]
-    lost = [SourceSplit(f"landing/{name}", 1, "e") for name in ("skew/0007x", "ä/gone", "zzz")]
-    assert [*missing_splits(bucket, "landing", [*read[::9], *lost])] == [(split, "is gone") for split in lost]
+    lost_source_splits = [SourceSplit(f"landing/{name}", 1, "e") for name in ("skew/0007x", "ä/gone", "zzz")]
+    assert [*missing_splits(bucket, "landing", [*read[::9], *lost_source_splits])] == [
+        (split, "is gone") for split in lost_source_splits
+    ]

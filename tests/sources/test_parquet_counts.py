@@ -57,10 +57,20 @@ def with_one_bit_flipped(data: bytes, first: int = 0) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("said", [0, 1, 3, 5, 7, 31])
 def test_a_footer_of_other_rows_than_its_row_groups_is_not_read(said: int) -> None:
-    before, its_rows, behind = b"\x16", bytes([2 * 6]), b"\x19\x2c"  # an integer in Thrift; a list of two row groups
-    lying = PLAIN.replace(before + its_rows + behind, before + bytes([2 * said]) + behind)
-    stored = pq.read_metadata(io.BytesIO(lying))
-    assert (stored.num_rows, stored.row_group(0).num_rows, stored.row_group(1).num_rows) == (said, 3, 3)
+    content_before, its_rows, content_behind = (
+        b"\x16",
+        bytes([2 * 6]),
+        b"\x19\x2c",
+    )  # an integer in Thrift; a list of two row groups
+    lying = PLAIN.replace(
+        content_before + its_rows + content_behind, content_before + bytes([2 * said]) + content_behind
+    )
+    stored_metadata = pq.read_metadata(io.BytesIO(lying))
+    assert (stored_metadata.num_rows, stored_metadata.row_group(0).num_rows, stored_metadata.row_group(1).num_rows) == (
+        said,
+        3,
+        3,
+    )
     reason = f"its footer says that it has {said} rows, and its row groups have 6"
     for span in (WHOLE_FILE, Span(0, 1, 2), Span(3, 4, 4)):
         with pytest.raises(UnreadableFileError, match=reason):
@@ -71,12 +81,12 @@ def test_a_footer_of_other_rows_than_its_row_groups_is_not_read(said: int) -> No
 def test_a_page_is_held_to_its_checksum(has_checksums: bool) -> None:
     data = parquet(write_page_checksum=has_checksums, use_dictionary=False, compression="none")
     at = data.index(b"".join(number.to_bytes(8, "little") for number in (1, 2))) + 8
-    damaged = data[:at] + b"\x07" + data[at + 1 :]
+    damaged_data = data[:at] + b"\x07" + data[at + 1 :]
     if has_checksums:
         with pytest.raises(UnreadableFileError, match="CRC checksum verification failed"):
-            rows(damaged)
+            rows(damaged_data)
     else:  # nothing in the file says that it was another number
-        assert rows(damaged)["a"] == [0, 1, 7, 3, 4, 5]
+        assert rows(damaged_data)["a"] == [0, 1, 7, 3, 4, 5]
 
 
 def test_pages_have_as_many_values_as_the_footer_says() -> None:
@@ -108,10 +118,10 @@ def test_a_file_with_a_wrong_bit_is_right_or_unreadable(data: bytes, place: int)
     flipped = bytearray(data)
     flipped[place // 8 % len(data)] ^= 1 << place % 8
     try:
-        found = rows(bytes(flipped))
+        found_rows = rows(bytes(flipped))
     except UnreadableFileError:
         return
-    wrong = {name: values for name, values in found.items() if values != ROWS[name]}
+    wrong = {name: values for name, values in found_rows.items() if values != ROWS[name]}
     assert all(set(values) == {None} for values in wrong.values()) or data in WRITTEN[2:]
 
 
@@ -125,7 +135,7 @@ def test_columns_that_are_not_read_may_be_as_they_are() -> None:
 
 def test_what_was_recorded_is_read_as_the_footer_said() -> None:
     lying = PLAIN.replace(b"\x16\x0c\x19\x2c", b"\x16\x06\x19\x2c")
-    found = read_file(lying, SOURCE, RequiredColumns(), "f", rules=0)
-    assert found.columns["a"].to_pylist() == [0, 1, 2]
+    records = read_file(lying, SOURCE, RequiredColumns(), "f", rules=0)
+    assert records.columns["a"].to_pylist() == [0, 1, 2]
     with pytest.raises(UnreadableFileError):
         read_file(lying, SOURCE, RequiredColumns(), "f", rules=1)

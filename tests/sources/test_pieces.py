@@ -135,7 +135,7 @@ def test_a_torn_file_is_one_dead_letter_however_it_is_read(tmp_path: Path, monke
     """Its first row groups are sound, and count no more than in a file that is read as a whole."""
     monkeypatch.setenv("HEADRACE_TASKS", "3")
     landed = Landed(tmp_path)
-    tested = pipeline("parquet", on_unreadable=OnUnreadable.DEAD_LETTER)
+    tested_pipeline = pipeline("parquet", on_unreadable=OnUnreadable.DEAD_LETTER)
     times = pa.array([NOW] * 90).cast(pa.timestamp("us", "UTC"))
     content = pa.table({"user": ["a"] * 90, "time": times, "n": range(90), "x": [0.5] * 90})
     sink = io.BytesIO()
@@ -146,8 +146,8 @@ def test_a_torn_file_is_one_dead_letter_however_it_is_read(tmp_path: Path, monke
     data[at : at + 20] = bytes(20)
     landed.write("torn.parquet", bytes(data))
     with set_sizes(task_bytes=100):
-        assert landed.compute(tested).counts["accepted"] == 90
-        (dead,) = landed.rejected(tested)
+        assert landed.compute(tested_pipeline).counts["accepted"] == 90
+        (dead,) = landed.rejected(tested_pipeline)
         assert (dead["file"], dead["position"], dead["raw"]) == ("landing/torn.parquet", None, None)
         with pytest.raises(UnreadableFileError, match="torn"):
             landed.compute(pipeline("parquet"))

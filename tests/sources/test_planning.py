@@ -69,8 +69,8 @@ def test_what_sorts_before_the_look_back_window_is_found_by_a_full_sweep_only() 
     assert offsets.mark == "landing/04"
     land(store, "03", "05", "11", "_03", "07")
     assert names(discover_splits(store, "landing", offsets, SOURCE)) == ["05", "07", "11"]
-    known = [f"landing/{name}" for name in read]
-    stragglers = full_sweep(store, "landing", offsets, iter(known), SOURCE)
+    known_values = [f"landing/{name}" for name in read]
+    stragglers = full_sweep(store, "landing", offsets, iter(known_values), SOURCE)
     assert names(stragglers) == ["03"]
     after = advance_position(offsets, stragglers, 2)
     assert (after.mark, after.recent, after.files) == (offsets.mark, offsets.recent, offsets.files + 1)
@@ -99,19 +99,19 @@ def test_a_changed_file_is_an_error_that_names_both_versions(tmp_path: Path) -> 
     (first, _) = discover_splits(store, "landing", SourcePosition(), SOURCE)
     _, offsets = drained(store, SourcePosition(), look_back=10)
     store.write("landing/a.json", b"something longer than before")
-    with pytest.raises(ChangedFileError, match=r"landing/a\.json has changed") as caught:
+    with pytest.raises(ChangedFileError, match=r"landing/a\.json has changed") as error:
         discover_splits(store, "landing", offsets, SOURCE)
-    assert f"6 bytes with ETag {first.etag}" in str(caught.value)
-    assert "28 bytes with ETag" in str(caught.value)
+    assert f"6 bytes with ETag {first.etag}" in str(error.value)
+    assert "28 bytes with ETag" in str(error.value)
 
 
 def test_of_a_local_file_the_content_decides(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     land(store, "a.json", "b.json")
-    found = [taken_in(store, file) for file in discover_splits(store, "landing", SourcePosition(), SOURCE)]
-    offsets = advance_position(SourcePosition(), found, look_back=10)
+    found_values = [taken_in(store, file) for file in discover_splits(store, "landing", SourcePosition(), SOURCE)]
+    offsets = advance_position(SourcePosition(), found_values, look_back=10)
     os.utime(tmp_path / "landing/a.json", ns=(0, 0))
-    assert store.stat("landing/a.json").etag != found[0].etag
+    assert store.stat("landing/a.json").etag != found_values[0].etag
     assert discover_splits(store, "landing", offsets, SOURCE) == []
     store.write("landing/a.json", b"A.json")
     with pytest.raises(ChangedFileError, match=r"landing/a\.json has changed"):
@@ -150,18 +150,18 @@ def test_offsets_survive_json() -> None:
     offsets = advance_position(
         SourcePosition(), [SourceSplit("landing/ü [1]", 3, "e1"), SourceSplit("landing/b", 0, "")], look_back=1
     )
-    stored = json.loads(json.dumps(offsets.to_json()))
-    assert stored == {"offsets": {"mark": "landing/b", "recent": 1, "files": 2, "bytes": 3}}
-    assert SourcePosition.from_json(Fields(stored, "input"), offsets.recent) == offsets
+    stored_document = json.loads(json.dumps(offsets.to_json()))
+    assert stored_document == {"offsets": {"mark": "landing/b", "recent": 1, "files": 2, "bytes": 3}}
+    assert SourcePosition.from_json(Fields(stored_document, "input"), offsets.recent) == offsets
 
 
 @pytest.mark.parametrize("mark", ["some text", '{"a":{"b":[1,2]},"c":"d"}'])
 def test_a_position_of_another_kind_says_of_which(mark: str) -> None:
     offsets = SourcePosition(mark, (), 2, 3, "tables", 4)
-    stored = json.loads(json.dumps(offsets.to_json()))
+    stored_document = json.loads(json.dumps(offsets.to_json()))
     at = json.loads(mark) if mark.startswith("{") else mark
-    assert stored["position"] == {"kind": "tables", "format": 4, "at": at}
-    assert SourcePosition.from_json(Fields(stored, "input")) == offsets
+    assert stored_document["position"] == {"kind": "tables", "format": 4, "at": at}
+    assert SourcePosition.from_json(Fields(stored_document, "input")) == offsets
 
 
 def test_a_source_is_under_the_root_or_elsewhere(tmp_path: Path) -> None:

@@ -88,18 +88,18 @@ CONNECTOR = NumberConnector()
 
 
 def landing(*splits: str, more: Sequence[str] = ()) -> Landing:
-    given = hr.Input(Numbers(splits), EventTime(hr.col("at"), FromSource(), max_ahead=None))
-    union = [hr.Input(Numbers(tuple(more)), given.event_time).named("more")] if more else []
+    given_input = hr.Input(Numbers(splits), EventTime(hr.col("at"), FromSource(), max_ahead=None))
+    union = [hr.Input(Numbers(tuple(more)), given_input.event_time).named("more")] if more else []
     pipeline = hr.Pipeline(
-        "p", given, key="k", what={"n": hr.count()}, where=hr.FixedWindows("1h"), union=union, executor="local"
+        "p", given_input, key="k", what={"n": hr.count()}, where=hr.FixedWindows("1h"), union=union, executor="local"
     )
     return Landing(pipeline, MemoryStore())
 
 
-def epochs(made: Landing) -> list[dict[str, list[str]]]:
-    cut, files = [], dict[str, Sequence[SourceSplit]](made.new_files({}))
+def epochs(made_landing: Landing) -> list[dict[str, list[str]]]:
+    cut, files = [], dict[str, Sequence[SourceSplit]](made_landing.new_files({}))
     while files:
-        batch, rest = made.next_epoch(files)
+        batch, rest = made_landing.next_epoch(files)
         cut.append({name: [split.path for split in splits] for name, splits in batch.items()})
         files = dict(rest)
     return cut
@@ -115,9 +115,9 @@ def test_a_split_that_counts_again_is_an_epoch_of_its_own() -> None:
 
 
 def test_what_a_source_knows_moves_the_watermark_without_a_record() -> None:
-    made = landing("1", "2", "30")
-    (splits,) = made.new_files({}).values()
-    marks = made.watermarks({"source": splits})
+    made_landing = landing("1", "2", "30")
+    (splits,) = made_landing.new_files({}).values()
+    marks = made_landing.watermarks({"source": splits})
     assert marks == {"source": {"": 30}}
     facts = InputObservations(facts={"source": {"": SplitFacts(None)}}).and_known(marks).facts["source"]
     clock = SourceClock(EventTime(hr.col("at"), FromSource(), max_ahead=None)).after_epoch(facts, Instant(5), ())
@@ -127,26 +127,30 @@ def test_what_a_source_knows_moves_the_watermark_without_a_record() -> None:
 
 def test_a_part_that_is_said_to_be_complete_does_not_hold_the_others_back() -> None:
     clock = SourceClock(hr.json("x", {"at": datetime, "p": str}).event_time("at", bound="0s", split="p").event_time)
-    said = InputObservations(facts={"source": {"a": SplitFacts(Instant(90))}})
+    input_observations = InputObservations(facts={"source": {"a": SplitFacts(Instant(90))}})
     assert (
-        clock.after_epoch(said.and_known({"source": {"b": Instant(40)}}).facts["source"], Instant(5), ()).watermark
+        clock.after_epoch(
+            input_observations.and_known({"source": {"b": Instant(40)}}).facts["source"], Instant(5), ()
+        ).watermark
         == 40
     )
     assert (
-        clock.after_epoch(said.and_known({"source": {"a": Instant(40)}}).facts["source"], Instant(5), ()).watermark
+        clock.after_epoch(
+            input_observations.and_known({"source": {"a": Instant(40)}}).facts["source"], Instant(5), ()
+        ).watermark
         == 90
     )
 
 
 def test_a_position_is_of_the_kind_and_format_of_its_source() -> None:
-    made = landing("1", "2")
-    (splits,) = made.new_files({}).values()
-    position = made.position_after("source", SourcePosition(), splits)
+    made_landing = landing("1", "2")
+    (splits,) = made_landing.new_files({}).values()
+    position = made_landing.position_after("source", SourcePosition(), splits)
     assert (position.kind, position.format, position.files) == ("numbers", 2, 2)
-    assert made.new_files({"source": position}) == {}
+    assert made_landing.new_files({"source": position}) == {}
     for other in (SourcePosition("2", (), 2, 2, "tables", 1), SourcePosition("2", (), 2, 2, "numbers", 3)):
         with pytest.raises(UnknownPositionError, match=rf"kind '{other.kind}', format {other.format}\. It is num"):
-            made.new_files({"source": other})
+            made_landing.new_files({"source": other})
 
 
 def test_only_who_is_lost_is_missed() -> None:
@@ -160,12 +164,14 @@ def test_only_who_is_lost_is_missed() -> None:
 @pytest.mark.parametrize("mark", ["", "7", '{"a":1}', '{"b": 1, "a": 2}', '{"a":1.0,"b":1e400}', "{2026}", '"{}"', "{"])
 def test_a_mark_comes_back_to_the_letter(mark: str) -> None:
     position = SourcePosition(mark, (), 3, 4, "numbers", 2)
-    written = json.loads(json.dumps(position.to_json(), allow_nan=False))
-    assert SourcePosition.from_json(Fields(written, "input")) == position
+    written_document = json.loads(json.dumps(position.to_json(), allow_nan=False))
+    assert SourcePosition.from_json(Fields(written_document, "input")) == position
 
 
 def test_a_position_from_before_it_said_its_kind_and_an_input_that_is_gone() -> None:
-    made = landing("1", "2", "3")
-    assert [split.path for split in made.new_files({"source": SourcePosition("2", (), 2, 2)})["source"]] == ["3"]
+    made_landing = landing("1", "2", "3")
+    assert [split.path for split in made_landing.new_files({"source": SourcePosition("2", (), 2, 2)})["source"]] == [
+        "3"
+    ]
     was = InputFile("1", 1, "", "weather")
-    assert made.missing_paths([was], {}) == ["1"]
+    assert made_landing.missing_paths([was], {}) == ["1"]

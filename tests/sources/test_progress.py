@@ -15,9 +15,9 @@ def read(written: PipelineProgress) -> PipelineProgress:
 
 @pytest.mark.parametrize("due", [Instant(GLOBAL_WINDOW_END - 1), Instant(GLOBAL_WINDOW_END - 60_000_000)])
 def test_a_due_beyond_the_calendar_comes_back_as_a_lower_bound_of_it(due: Instant) -> None:
-    restored = read(PipelineProgress(chains={"": ChainClocks(due_event=due)}))
-    assert to_instant(datetime(9999, 1, 1, tzinfo=UTC)) < restored.chain.due_event <= due
-    assert read(restored) == restored
+    restored_records = read(PipelineProgress(chains={"": ChainClocks(due_event=due)}))
+    assert to_instant(datetime(9999, 1, 1, tzinfo=UTC)) < restored_records.chain.due_event <= due
+    assert read(restored_records) == restored_records
 
 
 @pytest.mark.parametrize("due", [Instant(0), Instant(1_772_000_000_000_000), NEVER])
@@ -28,6 +28,6 @@ def test_other_dues_come_back_as_they_were(due: Instant) -> None:
 
 @pytest.mark.parametrize("hold", [Instant(GLOBAL_WINDOW_END - 1), Instant(GLOBAL_WINDOW_END - 60_000_000)])
 def test_so_does_an_output_watermark(hold: Instant) -> None:
-    restored = read(PipelineProgress(chains={"": ChainClocks((hold, Instant(0), MAX_INSTANT))}))
-    assert to_instant(datetime(9999, 1, 1, tzinfo=UTC)) < restored.chain.output_watermarks[0] <= hold
-    assert restored.chain.output_watermarks[1:] == (Instant(0), MAX_INSTANT)
+    restored_records = read(PipelineProgress(chains={"": ChainClocks((hold, Instant(0), MAX_INSTANT))}))
+    assert to_instant(datetime(9999, 1, 1, tzinfo=UTC)) < restored_records.chain.output_watermarks[0] <= hold
+    assert restored_records.chain.output_watermarks[1:] == (Instant(0), MAX_INSTANT)

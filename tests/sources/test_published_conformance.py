@@ -30,7 +30,7 @@ class PublishedWorld(SourceWorld):
 
     @cached_property
     def upstream(self) -> PipelineHandle:
-        given = hr.Pipeline(
+        pipeline = hr.Pipeline(
             "given",
             hr.json("landing/given", COLUMNS).event_time("at", bound="10m"),
             key=["number", "text"],
@@ -40,7 +40,7 @@ class PublishedWorld(SourceWorld):
             how=hr.retracting(allowed_lateness="1d"),
             executor="local",
         )
-        return hr.open(self.folder.as_uri(), create=True)[given]
+        return hr.open(self.folder.as_uri(), create=True)[pipeline]
 
     @property
     def source(self) -> Source:

@@ -55,11 +55,11 @@ def check(found: ScannedRecords, row: int, line: Line) -> None:
 def test_lines_of_one_file(kind: str, ending: bytes) -> None:
     head, lines = LINES[kind]
     content = head.replace(b"\n", ending) + ending.join(line.text.removesuffix(b"\r") for line in lines)
-    found = read(content, kind)
-    assert found.position.tolist() == positions(lines, bool(head))
+    records = read(content, kind)
+    assert records.position.tolist() == positions(lines, bool(head))
     for row, line in enumerate(lines):
-        check(found, row, line)
-    assert found.raw(found.position[:0]).to_pylist() == []
+        check(records, row, line)
+    assert records.raw(records.position[:0]).to_pylist() == []
 
 
 @pytest.mark.parametrize("kind", LINES)
@@ -78,10 +78,10 @@ def test_a_line_alone_is_judged_as_among_others(kind: str) -> None:
 @pytest.mark.parametrize("line", csv_lines.UNCLOSED, ids=lambda line: line.name)
 def test_a_quote_that_is_never_closed_makes_one_dead_letter(line: Line, ending: bytes) -> None:
     head, lines = LINES["csv"]
-    found = read(head + b"".join(line.text + b"\n" for line in lines) + line.text + ending, "csv")
-    assert len(found) == len(lines) + 1
-    check(found, len(lines), line)
-    assert found.raw(np.array([len(lines)])).to_pylist() == [line.text]
+    records = read(head + b"".join(line.text + b"\n" for line in lines) + line.text + ending, "csv")
+    assert len(records) == len(lines) + 1
+    check(records, len(lines), line)
+    assert records.raw(np.array([len(lines)])).to_pylist() == [line.text]
 
 
 @given(st.lists(st.integers(0, 10_000), max_size=40))
@@ -89,10 +89,10 @@ def test_a_quote_that_is_never_closed_makes_one_dead_letter(line: Line, ending: 
 def test_whichever_lines_stand_together(picked: list[int]) -> None:
     for kind, (head, texts) in LINES.items():
         some = [texts[0], *(texts[number % len(texts)] for number in picked)]
-        found = read(head + b"\n".join(line.text for line in some), kind)
-        assert len(found) == len(some)
+        records = read(head + b"\n".join(line.text for line in some), kind)
+        assert len(records) == len(some)
         for row, line in enumerate(some):
-            check(found, row, line)
+            check(records, row, line)
 
 
 BROKEN = [(kind, file) for group in (files.OPENED, files.TORN) for kind, some in group.items() for file in some]
@@ -100,9 +100,9 @@ BROKEN = [(kind, file) for group in (files.OPENED, files.TORN) for kind, some in
 
 @pytest.mark.parametrize(("kind", "broken"), BROKEN, ids=lambda value: getattr(value, "name", str(value)))
 def test_files_that_are_dead_letters_as_a_whole(kind: str, broken: BrokenFile) -> None:
-    with pytest.raises(UnreadableFileError) as caught:
+    with pytest.raises(UnreadableFileError) as error:
         read(broken.content, kind, broken.file)
-    assert broken.reason in caught.value.reason
+    assert broken.reason in error.value.reason
 
 
 def test_compressed_text() -> None:
@@ -111,9 +111,9 @@ def test_compressed_text() -> None:
 
 
 def test_blank_lines_are_no_records_and_count() -> None:
-    found = read(b"\xef\xbb\xbfa\n\n \t\nb\r\rc", "json")
-    assert found.raw(np.arange(3)).to_pylist() == [b"a", b"b", b"c"]
-    assert found.position.tolist() == [0, 3, 5]
+    records = read(b"\xef\xbb\xbfa\n\n \t\nb\r\rc", "json")
+    assert records.raw(np.arange(3)).to_pylist() == [b"a", b"b", b"c"]
+    assert records.position.tolist() == [0, 3, 5]
 
 
 def parquet(column: pa.Array, kind: DataType) -> ScannedRecords:
@@ -153,9 +153,9 @@ def test_a_time_beyond_the_calendar_can_be_shown() -> None:
 )
 def test_quotes_that_enclose_no_field_are_part_of_it(line: str, fields: list[str]) -> None:
     source = FileSource("landing", "csv", {"a": DataType.STRING, "b": DataType.STRING})
-    found = read_file(f'a,b\n"1","2"\n{line}\n3,4\n'.encode(), source, RequiredColumns(), "file")
-    assert found.unparsed.to_pylist() == [None] * 3
-    assert [found.columns[name].to_pylist() for name in "ab"] == [["1", fields[0], "3"], ["2", fields[1], "4"]]
+    records = read_file(f'a,b\n"1","2"\n{line}\n3,4\n'.encode(), source, RequiredColumns(), "file")
+    assert records.unparsed.to_pylist() == [None] * 3
+    assert [records.columns[name].to_pylist() for name in "ab"] == [["1", fields[0], "3"], ["2", fields[1], "4"]]
 
 
 @set_sizes(line_bytes=100)

@@ -14,9 +14,9 @@ MESSAGES = [b'{"at": "20130101T050000Z"}', b'{"at": "2013-01-01T05:00:00Z"}']
 
 def test_a_replay_reads_messages_as_they_were_recorded() -> None:
     reader = TopicReader(hr.kafka("events", COLUMNS, connection="events"))
-    at = datetime(2026, 1, 1, tzinfo=UTC)
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [
-        {"partition": 0, "offset": number, "timestamp": at, "key": None, "value": value, "headers": []}
+        {"partition": 0, "offset": number, "timestamp": moment, "key": None, "value": value, "headers": []}
         for number, value in enumerate(MESSAGES)
     ]
     fetched = SCHEMA.empty_table().from_pylist(rows, SCHEMA)

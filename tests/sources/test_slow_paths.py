@@ -105,10 +105,12 @@ LINES = st.builds(
 )
 
 
-def records(found: ScannedRecords) -> list[tuple[Any, ...]]:
+def records(scanned_records: ScannedRecords) -> list[tuple[Any, ...]]:
     """Records with their reasons, of NaN and -0.0 as they are written."""
-    plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in found.columns.values()]
-    return list(zip(found.unparsed.to_pylist(), *(map(repr, column.to_pylist()) for column in plain), strict=True))
+    plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in scanned_records.columns.values()]
+    return list(
+        zip(scanned_records.unparsed.to_pylist(), *(map(repr, column.to_pylist()) for column in plain), strict=True)
+    )
 
 
 @contextmanager
@@ -251,13 +253,13 @@ def read_maps(lines: list[str]) -> list[tuple[Any, ...]]:
 
 
 def test_lines_with_maps_are_read_as_a_block(judged: list[bytes]) -> None:
-    found = read_maps(MAP_LINES)
+    found_maps = read_maps(MAP_LINES)
     assert judged == []
-    assert [record[:2] for record in found] == [
+    assert [record[:2] for record in found_maps] == [
         (None, repr(value)) for value in ([("a", 1), ("b", None)], [("a:{", 2), ("š", 1)], None, None, [], None, None)
     ]
-    assert found[1][3] == repr([("w", None), ("x", []), ("y", [("z", "š")])])
-    assert found[2][4:6] == (
+    assert found_maps[1][3] == repr([("w", None), ("x", []), ("y", [("z", "š")])])
+    assert found_maps[2][4:6] == (
         repr([("a", {"x": 1, "m": [("b", 0.0)]}), ("b", None)]),
         repr({"m": [("a", True)], "x": None}),
     )
@@ -330,8 +332,8 @@ def test_a_line_of_csv_is_read_alone_as_in_a_block(names: list[str], lines: list
 
 
 def int_of(text: str) -> int | None:
-    found = int(text) if re.fullmatch(r"[+-]?0*[0-9]{1,19}", text) else None
-    return found if found is not None and -(2**63) <= found < 2**63 else None
+    number = int(text) if re.fullmatch(r"[+-]?0*[0-9]{1,19}", text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
 def decimal_of(text: str) -> Decimal | None:
@@ -339,13 +341,13 @@ def decimal_of(text: str) -> Decimal | None:
     if parts is None or not parts[2] + parts[3]:
         return None
     digits = (parts[2] + parts[3]).lstrip("0")
-    kept = digits.rstrip("0")
-    power = int(parts[4] or 0) - len(parts[3]) + len(digits) - len(kept) if len(parts[4] or "") < 4000 else 0
-    if not kept:
+    kept_text = digits.rstrip("0")
+    power = int(parts[4] or 0) - len(parts[3]) + len(digits) - len(kept_text) if len(parts[4] or "") < 4000 else 0
+    if not kept_text:
         return Decimal(0)
-    if len(parts[4] or "") >= 4000 or power < -9 or len(kept) + power > 29:
+    if len(parts[4] or "") >= 4000 or power < -9 or len(kept_text) + power > 29:
         return None
-    return Decimal(f"{parts[1]}{kept}e{power}")
+    return Decimal(f"{parts[1]}{kept_text}e{power}")
 
 
 def bytes_of(text: str) -> bytes | None:
@@ -381,18 +383,18 @@ ORACLES: dict[DataType, Callable[[str], Any]] = {
 def test_a_text_says_what_it_says_whatever_stands_beside_it(kind: DataType, texts: list[str]) -> None:
     def read(*some: str | None) -> list[str]:
         array = pa.array(some, pa.string())
-        found = decode_base64(array) if kind is DataType.BYTES else read_text(array, kind)
-        return list(map(repr, (found.cast(pa.int64()) if pa.types.is_timestamp(found.type) else found).to_pylist()))
+        text = decode_base64(array) if kind is DataType.BYTES else read_text(array, kind)
+        return list(map(repr, (text.cast(pa.int64()) if pa.types.is_timestamp(text.type) else text).to_pylist()))
 
     each = [read(text)[0] for text in texts]
     for others in ((), ("no value",), ("2026-01-01T00:00:00Z",), ("2026-01-01",), (None,), ("1",), (" 1.5e1 ",)):
         assert read(*others, *texts)[len(others) :] == each
     if kind in ORACLES:
-        trimmed = [text.strip(" \t\n\r\v\f") if kind is DataType.BYTES else text.strip() for text in texts]
-        wanted = [ORACLES[kind](text) for text in trimmed]
+        trimmed_values = [text.strip(" \t\n\r\v\f") if kind is DataType.BYTES else text.strip() for text in texts]
+        expected = [ORACLES[kind](text) for text in trimmed_values]
         array = pa.array(texts, pa.string())
-        found = (decode_base64(array) if kind is DataType.BYTES else read_text(array, kind)).to_pylist()
-        assert list(map(plain, found)) == list(map(plain, wanted))
+        values = (decode_base64(array) if kind is DataType.BYTES else read_text(array, kind)).to_pylist()
+        assert list(map(plain, values)) == list(map(plain, expected))
 
 
 TABLE = pa.table(
@@ -449,10 +451,10 @@ def test_a_damaged_file_is_read_or_is_a_typed_error(
         at = int(place * len(data))
         data = data[:at] + put + data[at + removed :]
     try:
-        found = read_file(data, FileSource("landing", format_, SCHEMA), RequiredColumns(), path)
+        found_records = read_file(data, FileSource("landing", format_, SCHEMA), RequiredColumns(), path)
     except HeadraceError:
         return
-    assert len(found.raw(np.arange(len(found)))) == len(found)
+    assert len(found_records.raw(np.arange(len(found_records)))) == len(found_records)
 
 
 def test_timestamps_of_96_bits_are_those_of_all_years() -> None:
@@ -461,5 +463,5 @@ def test_timestamps_of_96_bits_are_those_of_all_years() -> None:
     data = parquet(table, use_deprecated_int96_timestamps=True, store_schema=False)
     assert pq.ParquetFile(io.BytesIO(data)).schema.column(0).physical_type == "INT96"
     source = FileSource("landing", "parquet", {"timestamp": DataType.TIMESTAMP})
-    found = read_file(data, source, RequiredColumns(), "file").columns["timestamp"]
-    assert found.cast(pa.int64()).to_pylist() == times
+    timestamp = read_file(data, source, RequiredColumns(), "file").columns["timestamp"]
+    assert timestamp.cast(pa.int64()).to_pylist() == times

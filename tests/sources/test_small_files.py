@@ -137,9 +137,9 @@ COLUMNS: dict[str, list[tuple[pa.DataType, list[Any]]]] = {
 def tables(draw: st.DrawFn) -> bytes:
     """Parquet files of a few schemas, with none to six rows, some of them damaged."""
     rows = draw(st.integers(0, 6))
-    there = [name for name in COLUMNS if draw(st.integers(0, 9)) or name == "more"]
+    names_there = [name for name in COLUMNS if draw(st.integers(0, 9)) or name == "more"]
     columns = {}
-    for name in draw(st.sampled_from([there, [*reversed(there)]])):
+    for name in draw(st.sampled_from([names_there, [*reversed(names_there)]])):
         kind, values = draw(st.sampled_from([*COLUMNS[name][:1] * 4, *COLUMNS[name]]))
         columns[name] = pa.array([draw(st.sampled_from(values)) for _ in range(rows)], kind)
     out = pa.BufferOutputStream()
@@ -151,37 +151,42 @@ def tables(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from([body, body, body, body, b"", body[:cut], bytes(spoiled), gzip.compress(body)]))
 
 
-def found(tested: Pipeline, landed: Landed, names: list[str]) -> list[dict[str, Any]]:
+def found(tested_pipeline: Pipeline, landed: Landed, names: list[str]) -> list[dict[str, Any]]:
     """What is read of these files: judged, and where it is from."""
-    files = [file for file in landed.files(tested) if file.path.rpartition("/")[2] in names]
-    landing = Landing(tested, landed.store)
-    pieces = in_arrival_order(tested, {OWN: files})
-    stages = [CompiledStage(alone.stages[0]) for alone in tested.of_records.values()]
-    records = read_records(tested, stages, landing, pieces, NOW).records
+    files = [file for file in landed.files(tested_pipeline) if file.path.rpartition("/")[2] in names]
+    landing = Landing(tested_pipeline, landed.store)
+    pieces = in_arrival_order(tested_pipeline, {OWN: files})
+    stages = [CompiledStage(value_alone.stages[0]) for value_alone in tested_pipeline.of_records.values()]
+    records = read_records(tested_pipeline, stages, landing, pieces, NOW).records
     return [] if records is None else said(records)
 
 
 def said(records: FileRecords) -> list[dict[str, Any]]:
     rows = np.arange(len(records.positions))
     columns = {**records.columns, **records.origins(rows)}
-    judged = {name: values.to_pylist() for name, values in columns.items() if not name.startswith("_in_")}
+    judged_values_by_name = {
+        name: values.to_pylist() for name, values in columns.items() if not name.startswith("_in_")
+    }
     files = [(path, rows[part].tolist()) for _, path, part in records.by_file(rows)]
     by_row = {row: path for path, own in files for row in own}
     lacks = records.lacks.get(OWN, {})
-    assert by_row == dict(enumerate(judged["file"]))
+    assert by_row == dict(enumerate(judged_values_by_name["file"]))
     return [
-        {**{name: values[row] for name, values in judged.items()}, "lacks": lacks.get(judged["file"][row])}
+        {
+            **{name: values[row] for name, values in judged_values_by_name.items()},
+            "lacks": lacks.get(judged_values_by_name["file"][row]),
+        }
         for row in rows.tolist()
     ]
 
 
-def give_what_each_gives(tested: Pipeline, folder: Path, contents: list[bytes]) -> None:
+def give_what_each_gives(tested_pipeline: Pipeline, folder: Path, contents: list[bytes]) -> None:
     landed = Landed(folder)
     names = [f"{number}.part" for number in range(len(contents))]
     for name, body in zip(names, contents, strict=True):
         landed.write(name, body)
-    alone = [row for name in names for row in found(tested, landed, [name])]
-    assert found(tested, landed, names) == alone
+    rows_alone = [row for name in names for row in found(tested_pipeline, landed, [name])]
+    assert found(tested_pipeline, landed, names) == rows_alone
 
 
 def tolerant(kind: str, **reading: Any) -> Pipeline:
@@ -253,32 +258,32 @@ def test_files_are_read_alone_that_cannot_be_read_together(monkeypatch: pytest.M
     files = [(f"{at}.csv", HEAD + row + b"\n") for at, row in enumerate([CSV_LINES[2], CSV_LINES[7], CSV_LINES[3]])]
     source = pipeline("csv").input.source
     assert isinstance(source, FileSource)
-    alone: list[str] = []
+    texts_alone: list[str] = []
     read = CsvLines.read
-    monkeypatch.setattr(CsvLines, "read", lambda own, *given: alone.append(given[3]) or read(own, *given))
+    monkeypatch.setattr(CsvLines, "read", lambda own, *given: texts_alone.append(given[3]) or read(own, *given))
 
     def lengths(*more: tuple[str, bytes]) -> list[int]:
-        alone.clear()
-        scanned = source.file_format.read_together([*more, *files], source.fields, RequiredColumns())
-        return list(scanned.lengths.tolist())
+        texts_alone.clear()
+        scanned_together = source.file_format.read_together([*more, *files], source.fields, RequiredColumns())
+        return list(scanned_together.lengths.tolist())
 
-    assert (lengths(), alone) == ([1, 1, 1], [])
+    assert (lengths(), texts_alone) == ([1, 1, 1], [])
     others = [(name, OTHER + b"\n2025-12-31T23:00:00Z,a,1,1\n") for name in ("a.csv", "b.csv")]
-    assert (lengths(*others), alone) == ([1, 1, 1, 1, 1], [])
-    assert (lengths(others[0]), alone) == ([1, 1, 1, 1], ["a.csv"])
-    assert (lengths(("open.csv", HEAD + CSV_LINES[8])), alone) == ([1, 1, 1, 1], ["open.csv"])
+    assert (lengths(*others), texts_alone) == ([1, 1, 1, 1, 1], [])
+    assert (lengths(others[0]), texts_alone) == ([1, 1, 1, 1], ["a.csv"])
+    assert (lengths(("open.csv", HEAD + CSV_LINES[8])), texts_alone) == ([1, 1, 1, 1], ["open.csv"])
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "quoted", "parquet"])
 def test_a_small_file_is_fetched_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    landed, tested = Landed(tmp_path), pipeline(kind.replace("quoted", "csv"))
-    source = tested.input.source
+    landed, tested_pipeline = Landed(tmp_path), pipeline(kind.replace("quoted", "csv"))
+    source = tested_pipeline.input.source
     assert isinstance(source, FileSource)
-    fetched: list[str] = []
+    fetched_texts: list[str] = []
     content = file_planning.read_content
 
     def counted(store: ObjectStore, file: SourceSplit) -> bytes:
-        fetched.append(file.path)
+        fetched_texts.append(file.path)
         return content(store, file)
 
     body = source.file_format.written([ROW], source.fields)
@@ -286,18 +291,18 @@ def test_a_small_file_is_fetched_once(kind: str, tmp_path: Path, monkeypatch: py
     for name in names:
         landed.write(name, HEAD + CSV_LINES[7] if kind == "quoted" else body)
     monkeypatch.setattr(file_planning, "read_content", counted)
-    rows = found(tested, landed, names)
-    assert [row["file"] for row in rows] == fetched == [f"landing/{name}" for name in names]
+    rows = found(tested_pipeline, landed, names)
+    assert [row["file"] for row in rows] == fetched_texts == [f"landing/{name}" for name in names]
     assert [row["position"] for row in rows] == [0 if kind in ("json", "parquet") else 1] * 3
     assert [row["_reject"] for row in rows] == [None] * 3
 
 
 def test_the_first_file_that_cannot_be_read_is_named_where_that_is_an_error(tmp_path: Path) -> None:
-    landed, tested = Landed(tmp_path), pipeline("json")
+    landed, tested_pipeline = Landed(tmp_path), pipeline("json")
     for number, body in enumerate([LINES[0], ZIP, b"[\n" + LINES[0] + b"\n]"]):
         landed.write(f"{number}.jsonl", body)
     with pytest.raises(UnreadableFileError, match=r"1\.jsonl cannot be read: it is not a whole zip file"):
-        found(tested, landed, ["0.jsonl", "1.jsonl", "2.jsonl"])
+        found(tested_pipeline, landed, ["0.jsonl", "1.jsonl", "2.jsonl"])
 
 
 def test_a_file_that_is_read_together_has_at_most_a_quarter_of_a_megabyte(tmp_path: Path) -> None:
@@ -321,6 +326,8 @@ def test_times_of_files_are_told_as_of_each(files: list[list[int]], latest: int)
         (OWN, str(at), slice(end - len(times), end)) for at, (times, end) in enumerate(zip(files, ends, strict=True))
     ]
     every = np.array([time for times in files for time in times], np.int64)
-    told = watermark_inputs.times_of_parts(every, parts, {OWN: Instant(latest)})
-    assert [*told] == [watermark_inputs.FileTimes.from_times(np.array(own, np.int64), Instant(latest)) for own in files]
+    told_times = watermark_inputs.times_of_parts(every, parts, {OWN: Instant(latest)})
+    assert [*told_times] == [
+        watermark_inputs.FileTimes.from_times(np.array(own, np.int64), Instant(latest)) for own in files
+    ]
     assert int(MIN_INSTANT) < -(2**50)

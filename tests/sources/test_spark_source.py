@@ -201,9 +201,9 @@ def test_what_is_wrong_with_a_class_is_named_and_nothing_is_landed(
     spark_world.append(records(0, 3))
     told.said_ends, told.said_read = says.get("ends"), says.get("read")
     handle = hr.open(root, create=True)[counting()]
-    with pytest.raises(error, match=message) as raised:
+    with pytest.raises(error, match=message) as error_info:
         handle.run()
-    assert SECRET not in "".join(format_exception(raised.value))
+    assert SECRET not in "".join(format_exception(error_info.value))
     assert landed(root) == []
     told.said_ends = told.said_read = None
     handle.run()
@@ -231,9 +231,9 @@ def test_a_task_that_fails_lands_nothing(told: type[Told], root: str, spark_worl
     spark_world.append(records(0, 3))
     told.said_read = lambda ranges, *_: raises_in_tasks(ranges).selectExpr(*RIGHT)
     handle = hr.open(root, create=True)[counting()]
-    with pytest.raises(RangeFailedError, match=r"a Spark job failed: ValueError: no answer to \*\*\*") as raised:
+    with pytest.raises(RangeFailedError, match=r"a Spark job failed: ValueError: no answer to \*\*\*") as error:
         handle.run()
-    assert SECRET not in "".join(format_exception(raised.value))
+    assert SECRET not in "".join(format_exception(error.value))
     assert not [path for path in landed(root) if path.startswith("_ranges")]
 
 
@@ -268,9 +268,11 @@ def test_landed_files_expire_and_so_does_what_a_lander_left(
     handle = hr.open(root, create=True)[pipeline]
     for turn in range(4):
         spark_world.append(records(3 * turn, 3))
-        stopped = FaultyStore(open_store(root), lambda operation: Fault.FAIL if operation.kind == "create" else None)
+        stopped_faulty_store = FaultyStore(
+            open_store(root), lambda operation: Fault.FAIL if operation.kind == "create" else None
+        )
         with pytest.raises(RetryError):
-            Landing(pipeline, stopped).land_all({})
+            Landing(pipeline, stopped_faulty_store).land_all({})
         handle.run()
     files = [path for path in landed(root) if path.startswith("_written")]
     assert len(files) == 8

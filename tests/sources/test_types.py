@@ -36,10 +36,10 @@ def read(data: bytes, kind: DataType, format_: str) -> ScannedRecords:
     return read_file(data, FileSource("landing", format_, {"v": kind}), RequiredColumns(), "file")
 
 
-def assert_values(found: ScannedRecords, kind: DataType, wanted: list[Any]) -> None:
+def assert_values(scanned_records: ScannedRecords, kind: DataType, expected: list[Any]) -> None:
     reason = f"column v: not {NOUNS[kind]}"
-    assert found.unparsed.to_pylist() == [reason if value is BAD else None for value in wanted]
-    assert found.columns["v"].to_pylist() == [None if value is BAD else value for value in wanted]
+    assert scanned_records.unparsed.to_pylist() == [reason if value is BAD else None for value in expected]
+    assert scanned_records.columns["v"].to_pylist() == [None if value is BAD else value for value in expected]
 
 
 def json_lines(written: list[Written]) -> bytes:
@@ -64,10 +64,10 @@ def test_texts(kind: DataType) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_parquet(kind: DataType) -> None:
-    for column, wanted in COLUMNS[kind]:
-        found = read(parquet(column), kind, "parquet")
-        assert_values(found, kind, wanted)
-        assert [*json.loads(found.raw(np.arange(1))[0].as_py())] == ["v"]
+    for column, expected in COLUMNS[kind]:
+        records = read(parquet(column), kind, "parquet")
+        assert_values(records, kind, expected)
+        assert [*json.loads(records.raw(np.arange(1))[0].as_py())] == ["v"]
     for column in OTHERS[kind]:
         with pytest.raises(FileColumnsError, match=f"its column v is .*, and the source says {kind}"):
             read(parquet(column), kind, "parquet")
@@ -84,8 +84,8 @@ def parquet(column: pa.Array) -> bytes:
 @given(data=st.data())
 def test_what_parquet_holds_is_told_as_json_and_read_again(kind: DataType, data: st.DataObject) -> None:
     values = data.draw(st.lists(VALUES[kind], min_size=1, max_size=8))
-    found = read(parquet(arrow(values, kind)), kind, "parquet")
-    raw = b"\n".join(found.raw(np.arange(len(values))).to_pylist())
-    again = read(raw, kind, "json")
-    assert again.unparsed.null_count == len(values)
-    assert python(again.columns["v"]) == python(found.columns["v"]) == values
+    records = read(parquet(arrow(values, kind)), kind, "parquet")
+    raw = b"\n".join(records.raw(np.arange(len(values))).to_pylist())
+    records_again = read(raw, kind, "json")
+    assert records_again.unparsed.null_count == len(values)
+    assert python(records_again.columns["v"]) == python(records.columns["v"]) == values

@@ -63,22 +63,22 @@ def test_a_source_of_ones_own_is_watched(
     world = world_of(tmp_path / "said.db")
     pipeline = counted(world.source)
     handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
-    watched = Watched(pipeline, monkeypatch)
-    assert splits_found(watched) == {}
+    watched_source = Watched(pipeline, monkeypatch)
+    assert splits_found(watched_source) == {}
     world.append([record(1)])
     announced = {"snapshot": None, "files": {}, "timer_is_due": False, "splits": {"source": 1}}
-    assert watched.event() == announced
+    assert watched_source.event() == announced
     handle.run()
-    assert splits_found(watched) == {}, "it is read"
+    assert splits_found(watched_source) == {}, "it is read"
     world.append([record(2)])
-    assert splits_found(watched) == {"source": 1}
+    assert splits_found(watched_source) == {"source": 1}
     if not pipeline.source.is_durable:  # a lander is killed once it has claimed
-        with monkeypatch.context() as killed:
-            killed.setattr(Lander, "_complete_range", lambda *_, **__: 0)
+        with monkeypatch.context() as killed_patch:
+            killed_patch.setattr(Lander, "_complete_range", lambda *_, **__: 0)
             Landing(pipeline, open_store((tmp_path / "root").as_uri())).land_all({})
-        assert splits_found(watched) == {"source": 1}
+        assert splits_found(watched_source) == {"source": 1}
     handle.run()
-    assert splits_found(watched) == {}
+    assert splits_found(watched_source) == {}
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ def test_a_watcher_knows_its_connections_alone(monkeypatch: pytest.MonkeyPatch) 
     from headrace_airflow.connection import find_connection
 
     monkeypatch.setenv("AIRFLOW_CONN_TABLES", json.dumps({"conn_type": "postgres", "host": "db", "password": "hidden"}))
-    watched = Watched(counted(ConnectedTable(("a", "b"), {"text": str, "at": datetime})), monkeypatch)
-    assert json.loads(watched.kept)["sources"] == {
+    watched_source = Watched(counted(ConnectedTable(("a", "b"), {"text": str, "at": datetime})), monkeypatch)
+    assert json.loads(watched_source.kept)["sources"] == {
         "source": [f"{__name__}:ConnectedTable", {"tables": ["a", "b"]}, ["tables"]]
     }
     with connections.use_connections([find_connection("tables")]):
@@ -117,7 +117,9 @@ def test_a_watched_source_that_no_watcher_could_make_again_is_refused() -> None:
 
 
 def test_a_triggerer_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(counted(ConnectedTable(("a",), {"text": str, "at": datetime})), monkeypatch)
+    watched_source = Watched(counted(ConnectedTable(("a",), {"text": str, "at": datetime})), monkeypatch)
     monkeypatch.setenv("AIRFLOW_CONN_TABLES", json.dumps({"conn_type": "postgres", "host": "db"}))
-    watched.trigger.sources["source"][0] = "acme_gone.tables:Table"
-    assert watched.failure().startswith("config.unwatched_source: the triggerer cannot import acme_gone.tables:Table")
+    watched_source.trigger.sources["source"][0] = "acme_gone.tables:Table"
+    assert watched_source.failure().startswith(
+        "config.unwatched_source: the triggerer cannot import acme_gone.tables:Table"
+    )

@@ -51,8 +51,8 @@ class Watched:
         from headrace_airflow.watching import trigger
         from headrace_airflow.watching.watch import Runs
 
-        rooted = RootedPipeline(Root.of_environment(), RegisteredPipeline(pipeline, Path(__file__)))
-        (watcher,) = landed_asset(rooted, pipeline.schedule.poll_interval).watchers  # type: ignore[union-attr]
+        rooted_pipeline = RootedPipeline(Root.of_environment(), RegisteredPipeline(pipeline, Path(__file__)))
+        (watcher,) = landed_asset(rooted_pipeline, pipeline.schedule.poll_interval).watchers  # type: ignore[union-attr]
         name, arguments = watcher.trigger.serialize()
         self.kept = json.dumps(arguments)
         self.notes: list[dict[str, Any]] = []
@@ -136,34 +136,34 @@ def test_records_of_a_topic_start_a_run_once(
     with monkeypatch.context() as airflow:
         airflow.delenv("HEADRACE_CONN_EVENTS")
         airflow.setenv("AIRFLOW_CONN_EVENTS", json.dumps(of_airflow))
-        watched = Watched(pipeline, monkeypatch)
-        assert json.loads(watched.kept)["sources"] == {
+        watched_source = Watched(pipeline, monkeypatch)
+        assert json.loads(watched_source.kept)["sources"] == {
             "source": [CLASS, {**KEPT, "topic": topic, "land": land}, ["events"]]
         }
-        assert watched.finds() == {}
+        assert watched_source.finds() == {}
         for partition in range(2):
             topics.send_json(topic, [record("a"), record("b")], partition)
-        event = watched.event()
+        event = watched_source.event()
         assert event == {"snapshot": None, "files": {}, "timer_is_due": False, "records": {"source": 4}}
         assert "HEADRACE_CONN_EVENTS" not in os.environ
     handle = runs(pipeline, tmp_path)
     handle.run()
-    assert watched.finds() == {}
+    assert watched_source.finds() == {}
     topics.send_json(topic, [record("a")], 0)
-    assert watched.finds() == {"source": 1}
+    assert watched_source.finds() == {"source": 1}
     if land == "always":  # a lander is killed once it has claimed
-        with monkeypatch.context() as killed:
-            killed.setattr(Lander, "_complete_range", lambda *_, **__: 0)
+        with monkeypatch.context() as killed_patch:
+            killed_patch.setattr(Lander, "_complete_range", lambda *_, **__: 0)
             Landing(pipeline, open_store(tmp_path.as_uri())).land_all({})
-        assert watched.finds() == {"source": 1}
+        assert watched_source.finds() == {"source": 1}
     handle.run()
-    assert watched.finds() == {}
+    assert watched_source.finds() == {}
     topics.remove(topic)
     topics.make(topic, 2)
     topics.send_json(topic, [record("a")], 0)
-    assert watched.event()["problem"].startswith("data.topic_replaced: ")
-    assert PASSWORD not in watched.kept
-    assert PASSWORD not in json.dumps(watched.notes)
+    assert watched_source.event()["problem"].startswith("data.topic_replaced: ")
+    assert PASSWORD not in watched_source.kept
+    assert PASSWORD not in json.dumps(watched_source.notes)
 
 
 def test_a_watcher_that_is_not_let_in_says_so_and_no_password(
@@ -172,12 +172,12 @@ def test_a_watcher_that_is_not_let_in_says_so_and_no_password(
     topic = f"topic.{secrets.token_hex(4)}"
     topics.make(topic)
     monkeypatch.delenv("HEADRACE_CONN_EVENTS")
-    watched = Watched(orders(topic), monkeypatch)
-    assert watched.failure().startswith("config.connection: there is no Airflow connection events")
+    watched_source = Watched(orders(topic), monkeypatch)
+    assert watched_source.failure().startswith("config.connection: there is no Airflow connection events")
     monkeypatch.setenv("AIRFLOW_CONN_EVENTS", json.dumps({**of_airflow, "password": f"not-{PASSWORD}"}))
-    watched = Watched(orders(topic), monkeypatch)
-    assert watched.failure().startswith("config.kafka_refused: connection events (kafka://")
-    for text in (watched.kept, caplog.text, json.dumps(watched.notes)):
+    watched_source = Watched(orders(topic), monkeypatch)
+    assert watched_source.failure().startswith("config.kafka_refused: connection events (kafka://")
+    for text in (watched_source.kept, caplog.text, json.dumps(watched_source.notes)):
         assert PASSWORD not in text
 
 
