@@ -140,13 +140,13 @@ class Explorer:
 
     def states(self) -> Iterator[State]:
         """All of them, the nearest first."""
-        seen, ahead = {self.begin}, deque([self.begin])
+        seen_begins, ahead = {self.begin}, deque([self.begin])
         while ahead:
             state = ahead.popleft()
             yield state
             for following in self._following(state):
-                if following not in seen:
-                    seen.add(following)
+                if following not in seen_begins:
+                    seen_begins.add(following)
                     ahead.append(following)
 
     def asked(self, state: State) -> list[Asked]:
@@ -164,29 +164,29 @@ class Explorer:
         objects, answer = self._do(state.objects, request)
         yield _told(state, number, answer, objects=objects)
         if request.kind == "create" and state.faults:
-            lost, left = Answer(error=UnknownOutcomeError), state.faults - 1
-            yield _told(state, number, lost, objects=objects, faults=left)
-            yield _told(state, number, lost, faults=left)
-            yield _told(state, number, lost, faults=left, under_way=state.under_way | {request})
+            lost_answer, left = Answer(error=UnknownOutcomeError), state.faults - 1
+            yield _told(state, number, lost_answer, objects=objects, faults=left)
+            yield _told(state, number, lost_answer, faults=left)
+            yield _told(state, number, lost_answer, faults=left, under_way=state.under_way | {request})
             yield _told(state, number, Answer(error=StoreUnavailableError), faults=left)
 
     def _ask(self, number: int, answered: Answered) -> Asked:
         if answered not in self._asked:
-            said: list[Hashable] = []
+            said_hashables: list[Hashable] = []
             request = None
             try:
-                self.programs[number](_Told(answered.answers), said.append)
+                self.programs[number](_Told(answered.answers), said_hashables.append)
             except _AskedError as asked:
                 request = asked.request
-            self._asked[answered] = Asked(tuple(said), request)
+            self._asked[answered] = Asked(tuple(said_hashables), request)
         return self._asked[answered]
 
     def _do(self, objects: Objects, request: Request) -> tuple[Objects, Answer]:
         if (objects, request) not in self._done:
             store = self._store_to_read(objects) if request.kind in _READS else stored(objects)
             answer = _answer(store, request)
-            after = objects if request.kind in _READS or answer.error else contents(store)
-            self._done[objects, request] = self._objects.setdefault(after, after), answer
+            objects_after = objects if request.kind in _READS or answer.error else contents(store)
+            self._done[objects, request] = self._objects.setdefault(objects_after, objects_after), answer
         return self._done[objects, request]
 
     def _store_to_read(self, objects: Objects) -> MemoryStore:

@@ -70,9 +70,9 @@ def action_of(entry: Entry) -> str:
 
 def published_name(moves: Mapping[str, tuple[str | None, str | None]]) -> str:
     """What a publish is called, by what it shows and the refs that it moved."""
-    shown = sorted({str(after) for _, after in moves.values()})
+    shown_texts = sorted({str(after) for _, after in moves.values()})
     outputs = sorted(name for ref in moves if (name := output_of(ref)))
-    return " ".join(("published", *shown, *outputs))
+    return " ".join(("published", *shown_texts, *outputs))
 
 
 def catalog_over(store: ObjectStore, writer: str, *, looks_once: bool = False) -> Catalog:
@@ -203,12 +203,12 @@ def publishes(name: str) -> Program:
 def publishes_outputs(name: str, expected: Mapping[str, str | None]) -> Program:
     """Somebody who publishes a snapshot of some outputs. ``expected``: what is published of each, None: nothing yet."""
     target = snapshot(name)
-    seen = {output: None if before is None else snapshot(before) for output, before in expected.items()}
+    seen_by_output = {output: None if before is None else snapshot(before) for output, before in expected.items()}
 
     def publish(catalog: Catalog) -> Entry:
-        return catalog.publish_outputs(dict.fromkeys(seen, target), seen)
+        return catalog.publish_outputs(dict.fromkeys(seen_by_output, target), seen_by_output)
 
-    what = published_name({published_ref(output): (None, target) for output in seen})
+    what = published_name({published_ref(output): (None, target) for output in seen_by_output})
     return lambda store, say: _at_once(store, say, what, publish)
 
 
@@ -272,8 +272,8 @@ def with_file(catalog: Catalog, manifest: Manifest) -> Manifest:
     data = manifest.snapshot_id.encode()
     file = DataFile(data_path("p", manifest.epoch, manifest.snapshot_id, "state", "0"), 1, len(data), checksum(data))
     catalog.store.write(file.path, data)
-    below = catalog.manifest(manifest.parent).tables["state"] if manifest.parent else ()
-    return manifest.replace(tables={"state": (*below, Layer.from_files((file,), manifest.epoch, manifest.epoch))})
+    state_below = catalog.manifest(manifest.parent).tables["state"] if manifest.parent else ()
+    return manifest.replace(tables={"state": (*state_below, Layer.from_files((file,), manifest.epoch, manifest.epoch))})
 
 
 # What is there at first
@@ -292,8 +292,8 @@ def published(epochs: int) -> Objects:
     """Epochs with files on main, ``first-0`` and so on, all published but the last; one more on the branch ``other``,
     which was forked from what is published. So an expiry lets ``first-0`` go, if there are three.
     """
-    seen = f"first-{epochs - 2}"
-    return _main_and_other(epochs, seen, {"": seen})
+    text = f"first-{epochs - 2}"
+    return _main_and_other(epochs, text, {"": text})
 
 
 @cache
@@ -307,11 +307,11 @@ def published_outputs(epochs: int, new: tuple[str, ...] = ()) -> Objects:
     """As ``published``, with two outputs: readers of x see the last epoch but one, those of y the one before; those of
     ``new`` ones nothing.
     """
-    seen = f"first-{epochs - 2}"
-    return _main_and_other(epochs, seen, {"x": seen, "y": f"first-{epochs - 3}"}, new)
+    text = f"first-{epochs - 2}"
+    return _main_and_other(epochs, text, {"x": text, "y": f"first-{epochs - 3}"}, new)
 
 
-def _main_and_other(epochs: int, forked: str, seen: Mapping[str, str], new: tuple[str, ...] = ()) -> Objects:
+def _main_and_other(epochs: int, forked_text: str, seen: Mapping[str, str], new: tuple[str, ...] = ()) -> Objects:
     store = MemoryStore()
     catalog = catalog_over(store, "first")
     outputs = (*(output for output in seen if output), *new)
@@ -325,11 +325,13 @@ def _main_and_other(epochs: int, forked: str, seen: Mapping[str, str], new: tupl
     for number in range(epochs):
         parent = commit(claim, parent, f"first-{number}")
     now = {output: snapshot(name) for output, name in seen.items()}
-    before = {output: snapshot(f"first-{number}") for output, number in _before(seen) if number >= 0}
-    catalog.publish_outputs(before, dict.fromkeys(seen))
-    catalog.publish_outputs(now, {**dict.fromkeys(seen), **before})
-    catalog.fork("other", snapshot(forked))
-    commit(catalog.claim("other", "first"), snapshot(forked), "other-0")
+    snapshots_by_output_before = {
+        output: snapshot(f"first-{number}") for output, number in _before(seen) if number >= 0
+    }
+    catalog.publish_outputs(snapshots_by_output_before, dict.fromkeys(seen))
+    catalog.publish_outputs(now, {**dict.fromkeys(seen), **snapshots_by_output_before})
+    catalog.fork("other", snapshot(forked_text))
+    commit(catalog.claim("other", "first"), snapshot(forked_text), "other-0")
     return contents(store)
 
 
@@ -374,21 +376,23 @@ class Found:
         catalog = Catalog(store, "p")
         head = catalog.head()
         lines = {ref: [*_line(catalog, snapshot)] for ref, snapshot in head.refs.items()}
-        there = {path for path, _ in objects}
+        paths_there = {path for path, _ in objects}
         for manifest in (manifest for line in lines.values() for manifest in line):
-            assert {file.path for file in files_of(manifest)} <= there, f"{manifest.snapshot_id} lacks files"
+            assert {file.path for file in files_of(manifest)} <= paths_there, f"{manifest.snapshot_id} lacks files"
         counting = [entry for entry in catalog.entries() if entry.number >= head.base]
         main = frozenset(manifest.snapshot_id for manifest in lines.get("main", ()))
-        seen = {ref: {manifest.snapshot_id for manifest in line} for ref, line in lines.items() if is_published(ref)}
-        published = [
+        seen_by_ref = {
+            ref: {manifest.snapshot_id for manifest in line} for ref, line in lines.items() if is_published(ref)
+        }
+        published_values = [
             published_name(dict.fromkeys(refs, (None, each)))
-            for number in range(len(seen))
-            for refs in combinations(seen, number + 1)
-            for each in set.intersection(*(seen[ref] for ref in refs))
+            for number in range(len(seen_by_ref))
+            for refs in combinations(seen_by_ref, number + 1)
+            for each in set.intersection(*(seen_by_ref[ref] for ref in refs))
         ]
         so = {
-            **dict.fromkeys(published, True),
-            "rollback": manifest_path("p", snapshot("first-2")) in there and snapshot("first-2") not in main,
+            **dict.fromkeys(published_values, True),
+            "rollback": manifest_path("p", snapshot("first-2")) in paths_there and snapshot("first-2") not in main,
             "fork fix": "fix" in head.generations,
             "promote": snapshot("other-0") in main,
             TAKEN_BACK: snapshot("first-2") in main and bool(head.past.given_up),
@@ -450,8 +454,8 @@ def check(explorer: Explorer) -> int:
         there = {*found.numbers, *found.main, *found.is_so}
         assert not [one for one in said if one.outcome == "failed" and one.what in there]
         assert len({one.number for one in done}) == len(done)
-        handed = {one[1] for each in asked for one in each.said if isinstance(one, tuple)}
-        assert handed <= found.main, (handed, found)
+        handed_values = {one[1] for each in asked for one in each.said if isinstance(one, tuple)}
+        assert handed_values <= found.main, (handed_values, found)
     assert not idle, f"programs {sorted(idle)} never come to what they are there for"
     return states
 

@@ -71,10 +71,10 @@ def forests(draw: st.DrawFn) -> dict[str, Link]:
 def test_a_search_finds_what_the_walk_by_parents_finds(links: dict[str, Link], data: st.DataObject) -> None:
     one, other = (links[data.draw(st.sampled_from(sorted(links)))] for _ in range(2))
     line = {link.epoch: link.snapshot_id for link in walk_lineage(links.__getitem__, one.snapshot_id)}
-    beside = [link.snapshot_id for link in walk_lineage(links.__getitem__, other.snapshot_id)]
+    snapshot_ids_beside = [link.snapshot_id for link in walk_lineage(links.__getitem__, other.snapshot_id)]
     for epoch in range(max(line) + 3):
         assert ancestor_at(links.__getitem__, one, epoch) == line.get(epoch)
-    shared = next((links[each] for each in beside if each in line.values()), None)
+    shared = next((links[each] for each in snapshot_ids_beside if each in line.values()), None)
     assert common_ancestor(links.__getitem__, one, other) == shared
 
 
@@ -104,42 +104,42 @@ def test_ancestors_cost_a_logarithm(long: tuple[MemoryStore, list[str]]) -> None
     store, ids = long
     side = Catalog(store, "p").head().refs["side"]
     for epoch in (0, 1, 2, 500, 976, 1023, 1024, 1500, 1899, 1900, 1998, 1999):
-        before = store.requests.snapshot()
+        requests_before = store.requests.snapshot()
         newcomer = Catalog(store, "p")
         assert newcomer.is_ancestor(ids[epoch], ids[-1])
         assert not newcomer.is_ancestor(side, ids[epoch])
         assert newcomer.is_ancestor(ids[epoch], side) == (epoch <= EPOCHS - 100)
-        assert store.requests.since(before)["get"] <= 2 * LOGARITHMIC + 3, epoch
-    before = store.requests.snapshot()
+        assert store.requests.since(requests_before)["get"] <= 2 * LOGARITHMIC + 3, epoch
+    requests_before = store.requests.snapshot()
     shared = Catalog(store, "p").common_ancestor(side, ids[-1])
     assert shared is not None
     assert shared.snapshot_id == ids[-100]
-    assert store.requests.since(before)["get"] <= 2 * LOGARITHMIC
+    assert store.requests.since(requests_before)["get"] <= 2 * LOGARITHMIC
 
 
 def test_what_follows_a_snapshot_costs_a_logarithm(long: tuple[MemoryStore, list[str]]) -> None:
     store, ids = long
     side = Catalog(store, "p").head().refs["side"]
     for epoch in (-1, 0, 500, EPOCHS - 101, EPOCHS - 100, EPOCHS - 99, EPOCHS - 1):
-        before = store.requests.snapshot()
+        requests_before = store.requests.snapshot()
         newcomer = Catalog(store, "p")
         at = None if epoch < 0 else newcomer.link(ids[epoch])
         after, beside = newcomer.successor(at, ids[-1]), newcomer.successor(at, side)
         assert (None if after is None else after.snapshot_id) == next(iter(ids[epoch + 1 :]), None)
         assert (beside is None) == (epoch > EPOCHS - 100)
         assert (after == beside) == (epoch < EPOCHS - 100 or after is beside is None)
-        assert store.requests.since(before)["get"] <= 2 * LOGARITHMIC + 4, epoch
+        assert store.requests.since(requests_before)["get"] <= 2 * LOGARITHMIC + 4, epoch
 
 
 def test_rollback_and_publish_cost_a_logarithm_of_the_epochs_between(long: tuple[MemoryStore, list[str]]) -> None:
     store, ids = long
     the_log = 9  # the hint, the entry that it names, the last one
     Catalog(store, "p").publish(ids[3], None)
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     Catalog(store, "p").publish(ids[-1], ids[3])
     Catalog(store, "p").rollback("main", ids[3], "far back")
     assert Catalog(store, "p").head().refs["published"] == ids[3]
-    made = store.requests.since(before)
+    made = store.requests.since(requests_before)
     assert made["get"] <= 3 * (LOGARITHMIC + the_log)
     assert made["create"] == 2
     with pytest.raises(RefusedError, match="not an ancestor"):
@@ -157,8 +157,8 @@ def test_what_is_broken_on_the_way_is_passed(memory: MemoryStore, written_before
         path = f"p/manifests/{snapshot_id}.json"
         memory.write(path, catalog.manifest(snapshot_id).replace(skips=()).to_bytes())
     ids += commit_some(Catalog(memory, "p"), claim, 31 - written_before)
-    for gone in ids[5:26]:
-        path = f"p/manifests/{gone}.json"
+    for gone_id in ids[5:26]:
+        path = f"p/manifests/{gone_id}.json"
         if is_there:
             memory.write(path, memory.read(path)[:-40])
         else:
@@ -173,9 +173,9 @@ def test_what_is_broken_on_the_way_is_passed(memory: MemoryStore, written_before
 
 def read_by(store: MemoryStore, action: Callable[[Catalog], object]) -> int:
     """How many objects a newcomer reads for ``action``."""
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     action(Catalog(store, "p"))
-    return store.requests.since(before)["get"]
+    return store.requests.since(requests_before)["get"]
 
 
 @pytest.mark.slow

@@ -48,14 +48,18 @@ def test_a_life_of_a_pipeline(store: ObjectStore) -> None:
     catalog.fork("backfill", None)
     other = Catalog(store, "p")
     branch = other.claim("backfill", "run 2")
-    replayed = commit_some(other, branch, 2)
+    replayed_snapshots = commit_some(other, branch, 2)
     assert catalog.claim("main", "run 3").snapshot_id == ids[4]
     catalog.promote("backfill", expected_main=ids[4])
     head = Catalog(store, "p").head()
-    assert head.refs == {"main": replayed[1], "published": replayed[1], "tags/before-the-change": ids[1]}
+    assert head.refs == {
+        "main": replayed_snapshots[1],
+        "published": replayed_snapshots[1],
+        "tags/before-the-change": ids[1],
+    }
     assert set(head.generations) == {"main"}
     with pytest.raises(FencedError, match="branch backfill is gone"):
-        other.commit(branch, manifest_for(other, branch, replayed[1]))
+        other.commit(branch, manifest_for(other, branch, replayed_snapshots[1]))
     kinds = [entry.kind.value for entry in catalog.list_entries(limit=100)][::-1]
     assert kinds == ["init", "claim", *["commit"] * 5, "publish", "publish", "tag", "fork", "claim", "commit", "commit",
                      "claim", "promote"]  # fmt: skip
@@ -67,9 +71,9 @@ def test_commits_need_the_newest_claim(catalog: Catalog, memory: MemoryStore) ->
     first = commit_some(catalog, old, 1)[0]
     new = catalog.claim("main", "the second run")
     assert (new.generation > old.generation, new.snapshot_id) == (True, first)
-    with pytest.raises(FencedError, match=r"entry 3 \(claim: claimed by the second run\) at 20") as caught:
+    with pytest.raises(FencedError, match=r"entry 3 \(claim: claimed by the second run\) at 20") as error:
         catalog.commit(old, manifest_for(catalog, old, first))
-    assert caught.value.code == "give_up.fenced"
+    assert error.value.code == "give_up.fenced"
     commit_some(catalog, new, 1)
     check_catalog(memory, "p")
 
@@ -131,8 +135,8 @@ def test_a_rollback_takes_published_along_only_when_it_is_newer(catalog: Catalog
         catalog.rollback("nowhere", ids[1], "x")
     catalog.rollback("main", None, "to the beginning")
     assert catalog.head().refs == {}
-    again = catalog.claim("main", "run")
-    assert (again.snapshot_id, catalog.manifest(commit_some(catalog, again, 1)[0]).epoch) == (None, 0)
+    claim_again = catalog.claim("main", "run")
+    assert (claim_again.snapshot_id, catalog.manifest(commit_some(catalog, claim_again, 1)[0]).epoch) == (None, 0)
 
 
 def test_promoting_needs_main_where_it_was(catalog: Catalog, memory: MemoryStore) -> None:
@@ -226,9 +230,9 @@ def test_the_hint_is_never_trusted(memory: MemoryStore, catalog: Catalog, hint: 
     memory.delete("p/log-hint.json")
     if hint is not None:
         memory.write("p/log-hint.json", hint)
-    before = memory.requests.snapshot()
+    requests_before = memory.requests.snapshot()
     assert Catalog(memory, "p").head().refs == {"main": ids[-1]}
-    assert memory.requests.since(before)["get"] < 20
+    assert memory.requests.since(requests_before)["get"] < 20
 
 
 def test_broken_control_objects_are_named(memory: MemoryStore, catalog: Catalog) -> None:

@@ -56,8 +56,8 @@ class Model:
     def goes_back_to(self, branch: str, to: str | None) -> bool:
         """Whether the branch may be moved back to ``to``, and readers to something that they could see."""
         chain = self.chain(self.refs.get(branch))
-        before = [main for main, _ in self.replaced] if branch == "main" else []
-        lines = [*chain, *(snapshot for main in before for snapshot in self.chain(main))]
+        mains_before = [main for main, _ in self.replaced] if branch == "main" else []
+        lines = [*chain, *(snapshot for main in mains_before for snapshot in self.chain(main))]
         if not chain or to == chain[0] or not (to is None or to in lines):
             return False
         return branch != "main" or to is None or all(at != "nothing" for at in self.readers_after(to).values())
@@ -170,10 +170,10 @@ class CatalogMachine(RuleBasedStateMachine):
     @rule(target=claims, writer=WRITERS, branch=BRANCHES, epochs=st.integers(1, 4))
     def run(self, writer: int, branch: str, epochs: int) -> object:
         """What a run of a pipeline does: claim, then commit a few epochs."""
-        held = self.claim(writer=writer, branch=branch)
-        for _ in range(epochs if isinstance(held, Held) else 0):
-            self.commit(writer=writer, held=held, newest=True)
-        return held
+        held_claim = self.claim(writer=writer, branch=branch)
+        for _ in range(epochs if isinstance(held_claim, Held) else 0):
+            self.commit(writer=writer, held=held_claim, newest=True)
+        return held_claim
 
     @rule(writer=WRITERS, held=claims)
     def twins_commit(self, writer: int, held: Held) -> None:
@@ -252,9 +252,9 @@ class CatalogMachine(RuleBasedStateMachine):
         expected: type[HeadraceError] | None = None if may else RefusedError
         if not informed and not release and any(model.seen().values()):
             expected = PublishConflictError
-        seen = dict(zip(names, model.seen().values(), strict=True))
-        belief = seen if informed else dict.fromkeys(names)
-        done = self.outcome(
+        pairs = dict(zip(names, model.seen().values(), strict=True))
+        belief = pairs if informed else dict.fromkeys(names)
+        done_outcome = self.outcome(
             lambda: (
                 catalog.release(target, "why", outputs)
                 if release
@@ -262,7 +262,7 @@ class CatalogMachine(RuleBasedStateMachine):
             ),
             expected,
         )
-        if done:
+        if done_outcome:
             model.refs |= dict.fromkeys(ahead, target)
             for ref in refs:
                 model.may_see[ref].add(target)
@@ -295,14 +295,14 @@ class CatalogMachine(RuleBasedStateMachine):
             expected = FencedError
         elif branch not in model.owners or at is None or to == at or not model.goes_back_to(branch, to):
             expected = RefusedError
-        made: list[Claim] = []
-        if not self.outcome(lambda: made.append(catalog.step_back(held.claim, to, "broken")), expected):
+        made_claims: list[Claim] = []
+        if not self.outcome(lambda: made_claims.append(catalog.step_back(held.claim, to, "broken")), expected):
             return multiple()
         model.move_back(branch, to)
         self.claimed += 1
         model.owners[branch] = self.claimed
-        assert made[0].snapshot_id == to
-        return Held(made[0], self.claimed, to)
+        assert made_claims[0].snapshot_id == to
+        return Held(made_claims[0], self.claimed, to)
 
     @rule(writer=WRITERS, branch=BRANCHES, snapshot=st.none() | snapshots)
     def fork(self, writer: int, branch: str, snapshot: str | None) -> None:
@@ -393,7 +393,7 @@ def test_a_rollback_over_a_promotion_and_a_name_that_is_used_again(outputs: tupl
         machine.what_main_had_and_has_not_is_known()
 
     machine.run(writer=0, branch="main", epochs=3)
-    first, before = machine.model.behind("main", 2), machine.model.refs["main"]
+    first, main_before = machine.model.behind("main", 2), machine.model.refs["main"]
     machine.publish(writer=0, back=1, snapshot=None, informed=True, release=False)
     for _ in range(2):
         machine.fork(writer=1, branch="backfill", snapshot=first)
@@ -402,8 +402,8 @@ def test_a_rollback_over_a_promotion_and_a_name_that_is_used_again(outputs: tupl
         machine.promote(writer=1, branch="backfill", informed=True)
         machine.run(writer=0, branch="main", epochs=1)
         settled()
-        machine.rollback(writer=2, branch="main", back=0, elsewhere=before)
+        machine.rollback(writer=2, branch="main", back=0, elsewhere=main_before)
         settled()
-        assert machine.model.refs["main"] == before
+        assert machine.model.refs["main"] == main_before
         assert {*machine.model.seen().values()} == {machine.model.behind("main", 1)}
     machine.teardown()

@@ -24,25 +24,25 @@ def path(number: int) -> str:
 @pytest.fixture
 def ids(memory: MemoryStore) -> list[str]:
     catalog = Catalog(memory, "p")
-    found = commit_some(catalog, catalog.claim("main", "run"), 8)
+    snapshots = commit_some(catalog, catalog.claim("main", "run"), 8)
     catalog.settle_hint()
-    return found
+    return snapshots
 
 
 def refusal(store: MemoryStore) -> str:
     """What everybody is told who comes now, and nobody changes anything."""
-    before = [info.path for info in store.list("p/log/")]
-    said: set[str] = set()
+    paths_before = [info.path for info in store.list("p/log/")]
+    texts: set[str] = set()
     for action in (
         lambda: Catalog(store, "p").head(),
         lambda: Catalog(store, "p").claim("main", "the next run"),
         lambda: Catalog(store, "p").tag("kept", "x"),
     ):
-        with pytest.raises((DamagedLogError, HeadraceError)) as caught:
+        with pytest.raises((DamagedLogError, HeadraceError)) as error:
             action()
-        said.add(f"{caught.value.code}: {caught.value}")
-    assert [info.path for info in store.list("p/log/")] == before
-    return next(text for text in said if text.startswith("restore.damaged_log"))
+        texts.add(f"{error.value.code}: {error.value}")
+    assert [info.path for info in store.list("p/log/")] == paths_before
+    return next(text for text in texts if text.startswith("restore.damaged_log"))
 
 
 def test_a_gap_is_no_end(memory: MemoryStore, ids: list[str]) -> None:
@@ -84,13 +84,13 @@ def test_a_damaged_newest_entry_has_a_way_out(memory: MemoryStore, ids: list[str
     assert f"`headrace rollback p --to {ids[-1]}` continues from entry {LAST + 1}" in text
     entry = Catalog(memory, "p").rollback("main", ids[-1], "given up")
     assert (entry.number, entry.base) == (LAST + 3, LAST + 3)
-    again = Catalog(memory, "p")
-    assert again.head().refs == {"main": ids[-1]}
-    assert [type(found) for found in again.history()][:3] == [type(entry), LostEntry, type(entry)]
+    catalog_again = Catalog(memory, "p")
+    assert catalog_again.head().refs == {"main": ids[-1]}
+    assert [type(found) for found in catalog_again.history()][:3] == [type(entry), LostEntry, type(entry)]
     with pytest.raises(FencedError):
         old.commit(claim, manifest_for(old, claim, ids[-1]))
     memory.delete("p/log-hint.json")
-    more = commit_some(again, again.claim("main", "the next run"), 2)
+    more = commit_some(catalog_again, catalog_again.claim("main", "the next run"), 2)
     assert Catalog(memory, "p").head().refs == {"main": more[-1]}
     check_catalog(memory, "p")
 
@@ -129,10 +129,10 @@ def test_an_old_entry_that_is_lost_does_not_end_the_history(memory: MemoryStore,
     assert catalog.head().refs == {"main": ids[-1]}
     found = list(catalog.history())
     assert [entry.number for entry in found] == list(range(LAST, -1, -1))
-    lost = {entry.number: entry.problem for entry in found if isinstance(entry, LostEntry)}
-    assert set(lost) == {1, 3}
-    assert "missing" in lost[1]
-    assert "broken" in lost[3]
+    lost_problems_by_number = {entry.number: entry.problem for entry in found if isinstance(entry, LostEntry)}
+    assert set(lost_problems_by_number) == {1, 3}
+    assert "missing" in lost_problems_by_number[1]
+    assert "broken" in lost_problems_by_number[3]
     assert [entry.number for entry in catalog.list_entries()] == [9, 8, 7, 6, 5, 4, 2, 0]
 
 

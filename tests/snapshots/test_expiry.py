@@ -51,9 +51,9 @@ def test_a_pipeline_without_anything_to_expire_is_left_alone(memory: MemoryStore
     catalog = Catalog(memory, "p")
     ids = commit_some(catalog, catalog.claim("main", "run"), 3)
     catalog.publish(ids[-1], None)
-    before = {info.path: info.etag for info in memory.list("p/")}
+    etags_by_path_before = {info.path: info.etag for info in memory.list("p/")}
     assert expire(catalog, Keep(3), NOW).kept == 3
-    assert {info.path: info.etag for info in memory.list("p/")} == before
+    assert {info.path: info.etag for info in memory.list("p/")} == etags_by_path_before
 
 
 def test_young_snapshots_are_kept_and_a_clock_alone_makes_none_old(memory: MemoryStore) -> None:
@@ -82,8 +82,8 @@ def test_tags_keep_their_snapshot_or_are_dropped(memory: MemoryStore) -> None:
     common = catalog.common_ancestor(ids[1], ids[4])
     assert common is not None
     assert common.snapshot_id == ids[1]
-    found = expire(catalog, Keep(2, tags=False), NOW)
-    assert found.tags == ("tags/old",)
+    found_expiry = expire(catalog, Keep(2, tags=False), NOW)
+    assert found_expiry.tags == ("tags/old",)
     assert {*catalog.head().refs} == {"main", "published", "tags/new"}
     assert swept(memory, Keep(2)) == {ids[4], ids[5]}
 
@@ -141,9 +141,9 @@ def test_what_readers_could_see_of_a_tag_is_known_once_the_log_is_folded(memory:
     catalog.drop("tags/seen")
     catalog.drop("tags/within")
     expire(catalog, Keep(1), NOW)
-    again = catalog.head().horizon
-    assert again is not None
-    assert again.seen == {}
+    horizon_again = catalog.head().horizon
+    assert horizon_again is not None
+    assert horizon_again.seen == {}
 
 
 def test_what_a_second_look_finds_in_use_is_kept(memory: MemoryStore) -> None:
@@ -169,8 +169,8 @@ def test_garbage_waits_for_its_writer(memory: MemoryStore) -> None:
     catalog.fork("fix", None)
     memory.write("p/data/00000000-0123456789abcdef/panes.parquet", b"rows")
     for _ in range(3):
-        found = expire(catalog, Keep(1), NOW)
-        assert (found.waiting.objects, found.writers) == (1, ("fix", "main"))
+        found_expiry = expire(catalog, Keep(1), NOW)
+        assert (found_expiry.waiting.objects, found_expiry.writers) == (1, ("fix", "main"))
     catalog.claim("main", "another run")
     assert expire(catalog, Keep(1), NOW).writers == ("fix",)
     catalog.drop("fix")
@@ -189,8 +189,8 @@ def test_a_branch_where_nothing_happens_holds_nothing_up(memory: MemoryStore) ->
         ids = commit_some(catalog, catalog.claim("main", "run"), 4)
         catalog.publish(ids[-1], published)
         published = ids[-1]
-    found = expire(catalog, Keep(1), NOW)
-    assert found.fenced == ("fix",)
+    found_expiry = expire(catalog, Keep(1), NOW)
+    assert found_expiry.fenced == ("fix",)
     catalog.claim("main", "run")
     assert expire(catalog, Keep(1), NOW).swept.objects > 0
     assert not there(memory, "data")
@@ -214,33 +214,33 @@ def test_the_log_is_folded_and_its_history_ends_there(memory: MemoryStore) -> No
 
 def commits_and_stands_still(memory: MemoryStore, branch: str, meanwhile: Callable[[], object]) -> tuple[Entry, str]:
     """A writer of ``branch`` whose entry is stored, and who goes on only after ``meanwhile``; what it has committed."""
-    held: list[Operation] = []
+    held_operations: list[Operation] = []
 
     def plan(operation: Operation) -> HoldRequest | None:
         if "/log/" in operation.path:
-            held.append(operation)
-        is_after = [each.kind for each in held[-2:]] == ["create", "list"]
-        return HoldRequest(meanwhile) if is_after and operation is held[-1] else None
+            held_operations.append(operation)
+        is_after = [each.kind for each in held_operations[-2:]] == ["create", "list"]
+        return HoldRequest(meanwhile) if is_after and operation is held_operations[-1] else None
 
     writer = Catalog(memory, "p")
     claim = writer.claim(branch, "a run that is stopped")
-    stopped = Catalog(FaultyStore(memory, plan), "p")
-    made = manifest_for(stopped, claim, claim.snapshot_id)
+    stopped_catalog = Catalog(FaultyStore(memory, plan), "p")
+    manifest = manifest_for(stopped_catalog, claim, claim.snapshot_id)
     try:
-        return stopped.commit(claim, made), made.snapshot_id
+        return stopped_catalog.commit(claim, manifest), manifest.snapshot_id
     except FencedError as error:
-        error.add_note(made.snapshot_id)
+        error.add_note(manifest.snapshot_id)
         raise
 
 
 def stands_still(memory: MemoryStore, action: Callable[[Catalog], Entry], meanwhile: Callable[[], object]) -> Entry:
     """``action`` by somebody whose entry is stored, and who goes on only after ``meanwhile``."""
-    seen: list[str] = []
+    texts: list[str] = []
 
     def plan(operation: Operation) -> HoldRequest | None:
         if "/log/" in operation.path:
-            seen.append(operation.kind)
-        is_after = seen[-2:] == ["create", "list"] and seen.count("create") == 1 and "/log/" in operation.path
+            texts.append(operation.kind)
+        is_after = texts[-2:] == ["create", "list"] and texts.count("create") == 1 and "/log/" in operation.path
         return HoldRequest(meanwhile) if is_after else None
 
     return action(Catalog(FaultyStore(memory, plan), "p"))
@@ -271,18 +271,18 @@ def test_who_was_fenced_after_its_entry_was_stored_is_told_that_it_counts(memory
         goes_on(begun, "main", keep=3)
         assert begun.head().base > head.entry, "the entry is folded away"
 
-    with pytest.raises(FencedAfterCommitError, match="counts: there is nothing to repeat") as caught:
+    with pytest.raises(FencedAfterCommitError, match="counts: there is nothing to repeat") as error:
         commits_and_stands_still(memory, "main", meanwhile)
-    (snapshot,) = caught.value.__notes__
+    (snapshot,) = error.value.__notes__
     assert begun.is_ancestor(snapshot, begun.head().refs["main"])
-    assert caught.value.code == "give_up.fenced_after_commit"
+    assert error.value.code == "give_up.fenced_after_commit"
 
 
 def test_who_stood_still_and_was_not_fenced_goes_on(memory: MemoryStore, begun: Catalog) -> None:
     """While its branch stood still too, the log was folded for main's sake."""
-    before = begun.head().entry
+    entry_before = begun.head().entry
     entry, snapshot = commits_and_stands_still(memory, "fix", lambda: goes_on(begun, "main", keep=1))
-    assert begun.head().base > entry.number > before
+    assert begun.head().base > entry.number > entry_before
     writer = Catalog(memory, "p")
     claim = Claim("fix", begun.head().generations["fix"], snapshot)
     writer.commit(claim, manifest_for(writer, claim, snapshot))
@@ -315,10 +315,10 @@ def test_what_was_given_up_after_it_was_committed_does_not_count(
             begun.rollback("main", begun.head().refs["published"], "wrong")
         goes_on(begun, "main", keep=1)
 
-    with pytest.raises(FencedError, match="nothing that it has not committed is visible") as caught:
+    with pytest.raises(FencedError, match="nothing that it has not committed is visible") as error:
         commits_and_stands_still(memory, branch, meanwhile)
-    assert type(caught.value) is FencedError
-    (snapshot,) = caught.value.__notes__
+    assert type(error.value) is FencedError
+    (snapshot,) = error.value.__notes__
     assert snapshot not in begun.head().refs.values()
 
 
@@ -338,11 +338,11 @@ def test_what_a_person_did_counts_though_the_log_was_folded_since(
         "tag": lambda catalog: catalog.tag("t", first),
         "drop": lambda catalog: catalog.drop("other"),
     }
-    before = begun.head()
+    head_before = begun.head()
 
     def meanwhile() -> None:
         goes_on(begun, "main", keep=3)
-        assert begun.head().base > before.entry + 1, "the entry is folded away"
+        assert begun.head().base > head_before.entry + 1, "the entry is folded away"
 
     stands_still(memory, actions[action], meanwhile)
     head = begun.head()
@@ -358,25 +358,25 @@ def test_what_a_person_did_counts_though_the_log_was_folded_since(
 
 
 def test_where_what_would_tell_has_expired_nobody_claims_to_know(memory: MemoryStore, begun: Catalog) -> None:
-    with pytest.raises(FencedError, match="may have been committed to branch main, and has expired since") as caught:
+    with pytest.raises(FencedError, match="may have been committed to branch main, and has expired since") as error:
         commits_and_stands_still(memory, "main", lambda: goes_on(begun, "main", expiries=2, keep=1))
-    assert type(caught.value) is FencedError
+    assert type(error.value) is FencedError
 
 
 @set_sizes(kept_entries=2)
 def test_an_entry_below_the_fold_is_void_and_its_writer_is_told(memory: MemoryStore) -> None:
     catalog = Catalog(memory, "p")
     ids = commit_some(catalog, catalog.claim("main", "run"), 2)
-    held = catalog.claim("main", "a run that is stopped")
+    held_claim = catalog.claim("main", "a run that is stopped")
 
     def meanwhile() -> None:
         more = commit_some(catalog, catalog.claim("main", "another run"), 6)
         catalog.publish(more[-1], None)
         expire(catalog, Keep(1), NOW)
 
-    stopped = Catalog(FaultyStore(memory, hold_first("create", "/log/", meanwhile)), "p")
+    stopped_catalog = Catalog(FaultyStore(memory, hold_first("create", "/log/", meanwhile)), "p")
     with pytest.raises(FencedError, match="has generation 5, not 4"):
-        stopped.commit(held, manifest_for(stopped, held, ids[-1]))
+        stopped_catalog.commit(held_claim, manifest_for(stopped_catalog, held_claim, ids[-1]))
     void = f"{5:020d}"
     assert void in there(memory, "log"), "it was created, since its number had become free"
     memory.delete("p/log-hint.json")

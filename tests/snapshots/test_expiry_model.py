@@ -101,9 +101,9 @@ class Model:
                 newer += line.index(by) - published + 1
             line = self.behind(main)
             published = self.oldest(line, then)
-            seen = len(line) if published is None else published + 1
+            seen_number = len(line) if published is None else published + 1
             if newer < last and main not in self.line("main"):
-                found.append((number, main, line[: max(seen, seen - 1 + last - newer)]))
+                found.append((number, main, line[: max(seen_number, seen_number - 1 + last - newer)]))
         return found
 
     def readers_after(self, to: str, without: Callable[[str], bool]) -> dict[str, str | None]:
@@ -238,9 +238,9 @@ class ExpiryMachine(RuleBasedStateMachine):
                 self.commit(catalog, held, self.prepared(catalog, held))
         main = self.model.refs.get("main")
         outputs = {self.output(number) for number in publish}
-        behind = [ref for ref in self.model.published if ref in outputs and self.model.refs.get(ref) != main]
-        if behind and main is not None:
-            self.publish(catalog, behind, main)
+        refs_behind = [ref for ref in self.model.published if ref in outputs and self.model.refs.get(ref) != main]
+        if refs_behind and main is not None:
+            self.publish(catalog, refs_behind, main)
 
     def output(self, number: int) -> str:
         """The ref of what readers of an output see."""
@@ -283,9 +283,9 @@ class ExpiryMachine(RuleBasedStateMachine):
     def expire(self, last: int, times: int) -> None:
         for _ in range(times):
             self.note_what_goes(last)
-            before = dict(self.catalogs[1].head().generations)
+            generations_before = dict(self.catalogs[1].head().generations)
             expire(self.catalogs[1], Keep(last), NOW)
-            self.note_who_is_fenced(before)
+            self.note_who_is_fenced(generations_before)
 
     def note_what_goes(self, last: int) -> None:
         model, kept = self.model, self.model.kept(last)
@@ -316,14 +316,14 @@ class ExpiryMachine(RuleBasedStateMachine):
                 other.drop(f"tags/x{number}")
             self.expire(last=last, times=2)
 
-        stopped = self.catalog(FaultyStore(self.store, hold_first("create", "/log/", meanwhile)))
-        manifest = self.prepared(stopped, held)
+        stopped_catalog = self.catalog(FaultyStore(self.store, hold_first("create", "/log/", meanwhile)))
+        manifest = self.prepared(stopped_catalog, held)
         self.in_flight.add(manifest.snapshot_id)
         mine = self.model.owners.get(held.claim.branch) == held.number
         if mine and self.model.refs.get(held.claim.branch) == held.head and not takes_over:
             # Fenced only if it did nothing for as long as the log is kept.
             try:
-                held.floor = stopped.commit(held.claim, manifest).floor(held.claim.branch)
+                held.floor = stopped_catalog.commit(held.claim, manifest).floor(held.claim.branch)
             except FencedError:
                 assert self.model.owners[held.claim.branch] == 0
                 return
@@ -331,23 +331,25 @@ class ExpiryMachine(RuleBasedStateMachine):
             self.note_commit(held, manifest)
         else:
             with pytest.raises(FencedError):
-                stopped.commit(held.claim, manifest)
+                stopped_catalog.commit(held.claim, manifest)
 
     @precondition(lambda self: "main" in self.model.refs)
     @rule(held=claims, last=LAST)
     def another_expiry_overtakes_one_that_sweeps(self, held: Held, last: int) -> None:
         def meanwhile() -> None:
-            self.note_who_is_fenced(before)  # what it stands still before may be deleting of what it has marked
+            self.note_who_is_fenced(
+                generations_before
+            )  # what it stands still before may be deleting of what it has marked
             self.expire(last=last, times=2)
             self.run(which=0, held=held, epochs=2, publish=(0, 1))
             self.expire(last=last, times=2)
 
-        before = dict(self.catalogs[0].head().generations)
+        generations_before = dict(self.catalogs[0].head().generations)
         slow = self.catalog(FaultyStore(self.store, hold_first("delete", "p/", meanwhile)))
         self.note_what_goes(last)
         expire(slow, Keep(last), NOW)
         self.note_what_goes(last)
-        self.note_who_is_fenced(before)
+        self.note_who_is_fenced(generations_before)
 
     @rule(held=claims, name=st.sampled_from(["data", "manifests", "index"]))
     def die(self, held: Held, name: str) -> None:
@@ -473,16 +475,16 @@ class ExpiryMachine(RuleBasedStateMachine):
         catalog = Catalog(self.store, "p")
         head = catalog.head()
         assert head.refs == self.model.refs
-        there = {info.path for info in self.store.list("p/")}
+        paths_there = {info.path for info in self.store.list("p/")}
         for ref, snapshot in head.refs.items():
             assert [link.snapshot_id for link in catalog.lineage(snapshot)] == self.model.line(ref)
             for each in self.model.line(ref):
-                assert self.model.named[each] <= there
+                assert self.model.named[each] <= paths_there
         assert [each.main for each in head.past.replaced] == [main for main, _, _ in self.model.replaced]
         for replaced in head.past.replaced:
             assert [link.snapshot_id for link in catalog.lineage(replaced.main)] == self.model.behind(replaced.main)
             for each in self.model.behind(replaced.main):
-                assert self.model.named[each] <= there
+                assert self.model.named[each] <= paths_there
 
     @invariant()
     def what_must_not_come_back_to_main_is_known(self) -> None:

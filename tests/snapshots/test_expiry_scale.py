@@ -97,9 +97,9 @@ class Figures:
 
 
 def requests_of(store: MemoryStore, action: Callable[[], object]) -> int:
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     action()
-    return sum(store.requests.since(before).values())
+    return sum(store.requests.since(requests_before).values())
 
 
 def figures(pipeline: Pipeline) -> Figures:
@@ -185,9 +185,9 @@ def test_many_epochs_leave_what_a_thousand_leave() -> None:
     assert late_run <= early_run + 10
     assert late_expiry <= early_expiry * 1.2 + 2 * input_nodes
     assert max(early.manifest, late.manifest) < 10_000
-    found = fsck(Catalog(pipeline.store, "p"), deep=True)
-    assert found.problems == ()
-    print(f"{'needed by no kept snapshot':>45} {'':>10} {found.unreferenced:>10}")
+    report = fsck(Catalog(pipeline.store, "p"), deep=True)
+    assert report.problems == ()
+    print(f"{'needed by no kept snapshot':>45} {'':>10} {report.unreferenced:>10}")
 
 
 @pytest.mark.slow
@@ -197,18 +197,18 @@ def test_an_expiry_asks_for_what_has_come_since_the_last_one_however_much_is_kep
     for _ in range(EPOCHS // 2 // EVERY):
         for _ in range(EVERY // EPOCHS_A_RUN):
             pipeline.run()
-        before = pipeline.store.requests.snapshot()
+        requests_before = pipeline.store.requests.snapshot()
         expire(Catalog(pipeline.store, "p"), Keep(1_000), NOW)
-        asked.append(pipeline.store.requests.since(before).get("get", 0))
+        asked.append(pipeline.store.requests.since(requests_before).get("get", 0))
     print(f"\nobjects read by expiries, {EVERY} epochs apart: {asked}")
     nodes = (len(OUTPUT) + 1) * (EVERY // RADIX.value + 2)
     assert max(asked[1:]) <= EVERY + nodes + 30  # the log, by bisection, and the mark
     Catalog(pipeline.store, "p").marks.write(
         DeletionList(current_mark(pipeline), ())
     )  # without facts, as before there were any
-    before = pipeline.store.requests.snapshot()
+    requests_before = pipeline.store.requests.snapshot()
     expire(Catalog(pipeline.store, "p"), Keep(1_000), NOW)
-    assert pipeline.store.requests.since(before)["get"] >= 1_000
+    assert pipeline.store.requests.since(requests_before)["get"] >= 1_000
 
 
 def current_mark(pipeline: Pipeline) -> str:

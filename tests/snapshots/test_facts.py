@@ -21,27 +21,27 @@ def tuples(of: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
 @st.composite
 def facts(draw: st.DrawFn) -> FactsIndex:
     """Facts of snapshots that share names, and of all nodes that they name."""
-    found = FactsIndex(Catalog(MemoryStore(), "p"))
-    found.nodes = {f"{number:032x}": NodeFacts(draw(tuples(NAMES)), ()) for number in range(16)}
+    index = FactsIndex(Catalog(MemoryStore(), "p"))
+    index.nodes = {f"{number:032x}": NodeFacts(draw(tuples(NAMES)), ()) for number in range(16)}
     for number in range(draw(st.integers(0, 6))):
         place = (f"s{number}", draw(st.integers(0, 3)), "main", number, None if number == 0 else f"s{number - 1}")
         at = draw(st.datetimes(timezones=st.just(UTC)))
-        found.snapshots[f"s{number}"] = SnapshotFacts(*place, at, draw(tuples(NAMES)), draw(tuples(IDS)))
-    found.notes = draw(st.dictionaries(NAMES, st.text()))
-    return found
+        index.snapshots[f"s{number}"] = SnapshotFacts(*place, at, draw(tuples(NAMES)), draw(tuples(IDS)))
+    index.notes = draw(st.dictionaries(NAMES, st.text()))
+    return index
 
 
 @given(facts())
 def test_what_is_remembered_is_what_was_known(known: FactsIndex) -> None:
-    again = FactsIndex(known.catalog)
-    again.restore_facts(known.encode_facts(known.snapshots))
-    assert again.notes == known.notes
+    index_again = FactsIndex(known.catalog)
+    index_again.restore_facts(known.encode_facts(known.snapshots))
+    assert index_again.notes == known.notes
     for name, snapshot in known.snapshots.items():
-        found = again.snapshots[name]
+        found = index_again.snapshots[name]
         assert found.created_at == snapshot.created_at
         assert {*found.files} == {*snapshot.files}
         assert {*found.nodes} == {*snapshot.nodes}
-    for name, node in again.nodes.items():
+    for name, node in index_again.nodes.items():
         assert {*node.files} == {*known.nodes[name].files}
 
 

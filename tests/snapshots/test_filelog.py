@@ -133,9 +133,9 @@ def test_a_node_that_is_another_is_noticed() -> None:
     one, two = IndexNode((one_file(1),), ()), IndexNode((one_file(2),), ())
     store = MemoryStore()
     Catalog(store, "p").write_nodes([one])
-    (stored,) = store.list("")
-    path = stored.path.replace(one.id, two.id)
-    store.write(path, store.read(stored.path))
+    (stored_text,) = store.list("")
+    path = stored_text.path.replace(one.id, two.id)
+    store.write(path, store.read(stored_text.path))
     with pytest.raises(BrokenObjectError, match=rf"{path} is another node \({one.id}\)"):
         Catalog(store, "p").read_node(two.id)
 

@@ -65,9 +65,9 @@ def test_an_entry_is_read_as_it_was_written(entry: Entry) -> None:
 
 @given(st.data())
 def test_any_changed_byte_is_noticed(data: st.DataObject) -> None:
-    stored = SAMPLE.to_bytes()
-    position = data.draw(st.integers(0, len(stored) - 1))
-    changed = bytearray(stored)
+    stored_bytes = SAMPLE.to_bytes()
+    position = data.draw(st.integers(0, len(stored_bytes) - 1))
+    changed = bytearray(stored_bytes)
     changed[position] ^= data.draw(st.integers(1, 255))
     try:
         assert Manifest.from_bytes(bytes(changed), "the/object.json") == SAMPLE  # a byte of white space
@@ -126,14 +126,14 @@ def test_a_packed_manifest_is_read_as_it_was_written(manifest: Manifest) -> None
 
 def test_a_manifest_is_packed_once_it_is_long() -> None:
     assert json.loads(SAMPLE.to_bytes())["format"] == 1
-    stored = LONG.to_bytes()
-    assert len(stored) * 3 < len(encode_object("manifest", LONG.to_json()))
-    assert Manifest.from_bytes(stored, "x") == LONG
+    stored_bytes = LONG.to_bytes()
+    assert len(stored_bytes) * 3 < len(encode_object("manifest", LONG.to_json()))
+    assert Manifest.from_bytes(stored_bytes, "x") == LONG
     with (
         set_sizes(newest_format=4),
         pytest.raises(NewerFormatError, match="x has format 5, this Headrace reads up to 4: upgrade it"),
     ):
-        Manifest.from_bytes(stored, "x")
+        Manifest.from_bytes(stored_bytes, "x")
 
 
 @given(st.data())
@@ -161,11 +161,11 @@ def test_what_is_wrong_with_a_packed_manifest_is_said() -> None:
 
 def test_what_is_stored_today_is_readable_for_ever() -> None:
     """The bytes of format 1, written down: this test changes only when a new format is added beside it."""
-    stored = (
+    stored_content = (
         b'{"format":1,"kind":"manifest","sha256":"%s","content":{"branch":"main","code":{},"counts":{"rows":7},'
         b'"created_at":"2026-01-01T00:00:00Z","epoch":3,"fingerprint":"f","generation":2,"logs":{},"parent":"s0",'
         b'"pipeline":"p","progress":{"watermark":null},"requests":{},"schema":{},"snapshot_id":"s1","tables":{},'
         b'"timings":{}}}\n'
     ) % b"4ca6038de167f3db40b29d13fafd11e2bdcc70d9bdc34c9c2a9232402dc53e80"
-    assert stored == SAMPLE.to_bytes()
-    assert Manifest.from_bytes(stored, "x") == SAMPLE
+    assert stored_content == SAMPLE.to_bytes()
+    assert Manifest.from_bytes(stored_content, "x") == SAMPLE

@@ -32,10 +32,12 @@ def commit(catalog: Catalog, store: MemoryStore, parent: Manifest | None, claim:
     """An epoch with a file of each kind; 33 names of one pane file, so that every second epoch completes a node."""
     manifest = manifest_for(catalog, claim, None if parent is None else parent.snapshot_id)  # type: ignore[arg-type]
     epoch, prefix = manifest.epoch, catalog.data_prefix(manifest.epoch, manifest.snapshot_id)
-    made = {name: file(store, f"{prefix}/{name}.parquet", epoch) for name in ("state", "current", "panes", "late")}
-    logs = {"panes": (made["panes"],) * 33, "late": (made["late"],)}
+    made_by_name = {
+        name: file(store, f"{prefix}/{name}.parquet", epoch) for name in ("state", "current", "panes", "late")
+    }
+    logs = {"panes": (made_by_name["panes"],) * 33, "late": (made_by_name["late"],)}
     manifest = manifest.replace(
-        tables={name: (Layer.from_files((made[name],), epoch, epoch),) for name in ("state", "current")},
+        tables={name: (Layer.from_files((made_by_name[name],), epoch, epoch),) for name in ("state", "current")},
         logs={
             name: catalog.append_record(parent.logs[name] if parent else FileLog.empty(), FileRecord(epoch, files))
             for name, files in logs.items()
@@ -49,12 +51,12 @@ def commit(catalog: Catalog, store: MemoryStore, parent: Manifest | None, claim:
 def snapshots(memory: MemoryStore) -> list[Manifest]:
     catalog = Catalog(memory, "p")
     claim = catalog.claim("main", "run")
-    found: list[Manifest] = []
+    manifests: list[Manifest] = []
     for number in range(EPOCHS):
-        found.append(commit(catalog, memory, found[-1] if found else None, claim))
-        catalog.publish(found[-1].snapshot_id, found[-2].snapshot_id if number else None)
+        manifests.append(commit(catalog, memory, manifests[-1] if manifests else None, claim))
+        catalog.publish(manifests[-1].snapshot_id, manifests[-2].snapshot_id if number else None)
     expire(catalog, Keep(EPOCHS - 1), datetime(2026, 1, 1, tzinfo=UTC))
-    return found
+    return manifests
 
 
 def paths(store: MemoryStore, snapshots: list[Manifest]) -> dict[str, tuple[str, str]]:
@@ -83,31 +85,31 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def _noting(seen: list[Operation]) -> FaultPlan:
+def _noting(operations: list[Operation]) -> FaultPlan:
     def plan(operation: Operation) -> None:
-        seen.append(operation)
+        operations.append(operation)
 
     return plan
 
 
 def checked(store: MemoryStore, path: str) -> FsckReport:
-    found = fsck(Catalog(store, "p"), deep=True)
-    assert path in {problem.path for problem in found.damage}, [problem.path for problem in found.problems]
-    problem = next(problem for problem in found.damage if problem.path == path)
+    report = fsck(Catalog(store, "p"), deep=True)
+    assert path in {problem.path for problem in report.damage}, [problem.path for problem in report.problems]
+    problem = next(problem for problem in report.damage if problem.path == path)
     assert problem.problem
     assert problem.needed_by
     assert problem.remedy
-    return found
+    return report
 
 
 def test_what_is_whole_has_no_problem(memory: MemoryStore, snapshots: list[Manifest]) -> None:
     memory.write("p/data/00000099-0123456789abcdef/panes.parquet", b"of a run that was killed")
     memory.write("p/somebody-elses", b"?")
-    found = fsck(Catalog(memory, "p"), deep=True)
-    assert found.problems == ()
-    assert found.snapshots == EPOCHS - 1
-    assert found.unknown == ("p/somebody-elses",)
-    assert found.unreferenced == 1 + 1 + 2, "that, the expired manifest, and its state and current"
+    report = fsck(Catalog(memory, "p"), deep=True)
+    assert report.problems == ()
+    assert report.snapshots == EPOCHS - 1
+    assert report.unknown == ("p/somebody-elses",)
+    assert report.unreferenced == 1 + 1 + 2, "that, the expired manifest, and its state and current"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -144,17 +146,17 @@ def test_an_older_mark_is_named_and_made_again_and_a_late_hint_is_none_of_its_bu
     claim = catalog.claim("main", "another run")
     parent = snapshots[-1]
     for _ in range(4):
-        before, parent = parent, commit(catalog, memory, parent, claim)
-        catalog.publish(parent.snapshot_id, before.snapshot_id)
+        parent_before, parent = parent, commit(catalog, memory, parent, claim)
+        catalog.publish(parent.snapshot_id, parent_before.snapshot_id)
     expire(catalog, Keep(2), datetime(2026, 1, 1, tzinfo=UTC))
     horizon = catalog.head().horizon
     assert horizon is not None
     memory.write("p/log-hint.json", hint)
     memory.write(catalog.marks.path(horizon.mark), mark)
-    found = fsck(Catalog(memory, "p"))
-    assert {problem.path for problem in found.damage} == {catalog.marks.path(horizon.mark)}
-    mended = fsck(Catalog(memory, "p"), repair=True)
-    assert [problem.is_repaired for problem in mended.problems] == [True]
+    report = fsck(Catalog(memory, "p"))
+    assert {problem.path for problem in report.damage} == {catalog.marks.path(horizon.mark)}
+    mended_report = fsck(Catalog(memory, "p"), repair=True)
+    assert [problem.is_repaired for problem in mended_report.problems] == [True]
     assert memory.read("p/log-hint.json") != hint
     assert fsck(Catalog(memory, "p")).problems == ()
 
@@ -162,8 +164,8 @@ def test_an_older_mark_is_named_and_made_again_and_a_late_hint_is_none_of_its_bu
 def test_the_hint_is_repaired_and_nothing_else_is_touched(memory: MemoryStore, snapshots: list[Manifest]) -> None:
     before = {info.path: memory.read(info.path) for info in memory.list("p/")}
     memory.write("p/log-hint.json", b"?")
-    found = fsck(Catalog(memory, "p"), repair=True)
-    assert [(problem.path, problem.is_repaired) for problem in found.problems] == [("p/log-hint.json", True)]
+    report = fsck(Catalog(memory, "p"), repair=True)
+    assert [(problem.path, problem.is_repaired) for problem in report.problems] == [("p/log-hint.json", True)]
     assert fsck(Catalog(memory, "p")).problems == ()
     after = {info.path: memory.read(info.path) for info in memory.list("p/")}
     assert {path for path in before if before[path] != after[path]} <= {"p/log-hint.json"}
@@ -191,8 +193,8 @@ def test_a_file_of_which_there_is_a_copy_is_stored_again(
     wrong = {path: whole[::-1]}
     assert fsck(Catalog(memory, "p"), deep=True, repair=True, copies=lambda f: wrong.get(f.path)).damage
     copies = {path: whole, older: b"never looked at"}
-    found = fsck(Catalog(memory, "p"), deep=True, repair=True, copies=lambda f: copies.get(f.path))
-    assert [(problem.path, problem.is_repaired) for problem in found.problems] == [(path, True)]
+    report = fsck(Catalog(memory, "p"), deep=True, repair=True, copies=lambda f: copies.get(f.path))
+    assert [(problem.path, problem.is_repaired) for problem in report.problems] == [(path, True)]
     assert memory.read(path) == whole
     assert fsck(Catalog(memory, "p"), deep=True).problems == ()
 
@@ -200,47 +202,50 @@ def test_a_file_of_which_there_is_a_copy_is_stored_again(
 def test_garbage_goes_once_its_writers_are_fenced_and_what_readers_may_read_stays(
     memory: MemoryStore, snapshots: list[Manifest]
 ) -> None:
-    killed = "p/data/00000099-0123456789abcdef/panes.parquet"
-    memory.write(killed, b"of a run that was killed")
-    before = {info.path for info in memory.list("p/")}
+    killed_text = "p/data/00000099-0123456789abcdef/panes.parquet"
+    memory.write(killed_text, b"of a run that was killed")
+    paths_before = {info.path for info in memory.list("p/")}
 
     def repaired() -> Expired:
         found = fsck(Catalog(memory, "p"), repair=True).collected
         assert found is not None
         return found
 
-    assert (repaired().waiting, repaired().waiting) == (Total.from_sizes({killed: 24}), Total.from_sizes({killed: 24}))
+    assert (repaired().waiting, repaired().waiting) == (
+        Total.from_sizes({killed_text: 24}),
+        Total.from_sizes({killed_text: 24}),
+    )
     Catalog(memory, "p").claim("main", "another run")
-    assert repaired().swept == Total.from_sizes({killed: 24})
-    gone = {path for path in before - {info.path for info in memory.list("p/")} if "/marks/" not in path}
-    assert gone == {killed}, "what has expired is left to the next expiry"
+    assert repaired().swept == Total.from_sizes({killed_text: 24})
+    gone_paths = {path for path in paths_before - {info.path for info in memory.list("p/")} if "/marks/" not in path}
+    assert gone_paths == {killed_text}, "what has expired is left to the next expiry"
     assert expire(Catalog(memory, "p"), Keep(EPOCHS - 1), datetime(2026, 1, 1, tzinfo=UTC)).swept.snapshots == 1
 
 
 def test_nothing_is_collected_while_something_is_damaged(memory: MemoryStore, snapshots: list[Manifest]) -> None:
     memory.delete(paths(memory, snapshots)["panes"][0])
-    found = fsck(Catalog(memory, "p"), repair=True)
-    assert found.damage
-    assert found.collected is None
+    report = fsck(Catalog(memory, "p"), repair=True)
+    assert report.damage
+    assert report.collected is None
 
 
 def test_a_size_is_compared_without_reading(memory: MemoryStore, snapshots: list[Manifest]) -> None:
     path, _ = paths(memory, snapshots)["state"]
     memory.write(path, memory.read(path)[:-1])
-    seen: list[Operation] = []
-    found = fsck(Catalog(FaultyStore(memory, _noting(seen)), "p"))
-    assert [problem.path for problem in found.problems] == [path]
-    assert "its manifest says" in found.problems[0].problem
-    assert not [operation for operation in seen if operation.path.startswith("p/data/")]
+    operations: list[Operation] = []
+    report = fsck(Catalog(FaultyStore(memory, _noting(operations)), "p"))
+    assert [problem.path for problem in report.problems] == [path]
+    assert "its manifest says" in report.problems[0].problem
+    assert not [operation for operation in operations if operation.path.startswith("p/data/")]
 
 
 def test_the_way_out_is_the_newest_whole_snapshot(memory: MemoryStore, snapshots: list[Manifest]) -> None:
     state, _ = paths(memory, snapshots)["state"]
     memory.delete(state)
     memory.delete(f"p/manifests/{snapshots[-2].snapshot_id}.json")
-    found = fsck(Catalog(memory, "p"))
-    assert len(found.problems) == 2
-    for problem in found.problems:
+    report = fsck(Catalog(memory, "p"))
+    assert len(report.problems) == 2
+    for problem in report.problems:
         assert f"`headrace rollback p --to {snapshots[-3].snapshot_id}`" in problem.remedy
 
 
@@ -257,8 +262,8 @@ def test_the_way_out_depends_on_who_needs_it(memory: MemoryStore, snapshots: lis
     (older,) = fsck(catalog).problems
     assert "main goes on, only older snapshots miss it, until they expire" in older.remedy
     catalog.rollback("main", snapshots[-3].snapshot_id, "back")
-    (tagged,) = fsck(catalog).problems
-    assert "`headrace drop p tags/june`" in tagged.remedy
+    (tagged_problem,) = fsck(catalog).problems
+    assert "`headrace drop p tags/june`" in tagged_problem.remedy
 
 
 def test_nothing_is_expired_while_something_kept_cannot_be_read(memory: MemoryStore, snapshots: list[Manifest]) -> None:
@@ -269,11 +274,11 @@ def test_nothing_is_expired_while_something_kept_cannot_be_read(memory: MemorySt
     assert horizon is not None
     marks = Catalog(memory, "p").marks
     marks.write(marks.read(horizon.mark).replace(facts=None))  # nothing is known of it from earlier expiries
-    before = {info.path for info in memory.list("p/")}
-    with pytest.raises(Exception, match="is broken") as caught:
+    paths_before = {info.path for info in memory.list("p/")}
+    with pytest.raises(Exception, match="is broken") as error:
         expire(Catalog(memory, "p"), Keep(1), datetime(2026, 1, 1, tzinfo=UTC))
-    assert getattr(caught.value, "code", "") == "restore.broken_object"
-    assert {info.path for info in memory.list("p/")} == before
+    assert getattr(error.value, "code", "") == "restore.broken_object"
+    assert {info.path for info in memory.list("p/")} == paths_before
     memory.write(path, data)
     assert expire(Catalog(memory, "p"), Keep(1), datetime(2026, 1, 1, tzinfo=UTC)).marked.snapshots
 
@@ -282,11 +287,11 @@ def test_nothing_is_expired_while_something_kept_cannot_be_read(memory: MemorySt
 def test_what_an_expiry_has_folded_and_not_seen_is_not_lost(memory: MemoryStore, snapshots: list[Manifest]) -> None:
     """It listed before a branch came and went, and folded the entries that say so: what is left is for the next."""
     catalog = Catalog(memory, "p")
-    lost: list[Manifest] = []
+    lost_manifests: list[Manifest] = []
 
     def meanwhile() -> None:
         claim = catalog.claim("trial", "run")
-        lost.append(commit(catalog, memory, None, claim))
+        lost_manifests.append(commit(catalog, memory, None, claim))
         catalog.drop("trial")
         claim, main, published = catalog.claim("main", "run"), snapshots[-1], catalog.head().refs["published"]
         for _ in range(3):
@@ -295,8 +300,8 @@ def test_what_an_expiry_has_folded_and_not_seen_is_not_lost(memory: MemoryStore,
 
     slow = Catalog(FaultyStore(memory, hold_first("list", "p/data/", meanwhile)), "p")
     expire(slow, Keep(1), datetime.now(UTC))
-    (trial,) = lost
+    (trial,) = lost_manifests
     assert catalog.is_stored(trial.snapshot_id)
-    assert trial.snapshot_id not in {shown for entry in catalog.entries() for shown in entry.refs.values()}
-    told = Witness("p/runs/one.json", frozenset({trial.snapshot_id}))
-    assert fsck(catalog, witnesses=lambda *_: [told]).problems == ()
+    assert trial.snapshot_id not in {shown_value for entry in catalog.entries() for shown_value in entry.refs.values()}
+    witness = Witness("p/runs/one.json", frozenset({trial.snapshot_id}))
+    assert fsck(catalog, witnesses=lambda *_: [witness]).problems == ()

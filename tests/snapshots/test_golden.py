@@ -26,20 +26,20 @@ RECORDS: dict[str, type[StoredObject]] = {record.KIND: record for record in (Man
 
 def test_nothing_that_was_written_is_ever_changed() -> None:
     """SHA256SUMS gets a line for a new file; none is ever changed."""
-    there = [path for path in GOLDEN.rglob("*") if path.is_file() and path.parent != GOLDEN]
-    found = {str(path.relative_to(GOLDEN)): hashlib.sha256(path.read_bytes()).hexdigest() for path in there}
+    paths_there = [path for path in GOLDEN.rglob("*") if path.is_file() and path.parent != GOLDEN]
+    digests = {str(path.relative_to(GOLDEN)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths_there}
     lines = (GOLDEN / "SHA256SUMS").read_text().splitlines()
-    assert found == {name: digest for digest, name in (line.split("  ") for line in lines)}
+    assert digests == {name: digest for digest, name in (line.split("  ") for line in lines)}
 
 
 @pytest.mark.parametrize("path", CONTROL, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_every_object_is_written_as_it_was_read(path: Path) -> None:
     """Packed is what the content says, not how zlib spells it; and what was stored in one piece may be packed now."""
-    stored = path.read_bytes()
-    record = RECORDS[json.loads(stored)["kind"]].from_bytes(stored, path.name)
+    stored_content = path.read_bytes()
+    record = RECORDS[json.loads(stored_content)["kind"]].from_bytes(stored_content, path.name)
     assert type(record).from_bytes(record.to_bytes(), path.name) == record
-    if json.loads(stored)["format"] < 5:
-        assert codec.encode_object(record.KIND, record.to_json(), record.format) == stored
+    if json.loads(stored_content)["format"] < 5:
+        assert codec.encode_object(record.KIND, record.to_json(), record.format) == stored_content
 
 
 def test_a_node_is_read() -> None:
@@ -126,8 +126,8 @@ def test_a_packed_manifest_is_read_and_refused_by_what_does_not_know_it() -> Non
 
 def test_a_manifest_that_names_nodes_of_layers_is_read_with_them_and_refused_by_what_does_not_know_them() -> None:
     folder = GOLDEN / "format-6" / "objects"
-    stored = (folder / "manifest-with-nodes.json").read_bytes()
-    manifest = Manifest.from_bytes(stored, "x")
+    stored_content = (folder / "manifest-with-nodes.json").read_bytes()
+    manifest = Manifest.from_bytes(stored_content, "x")
     assert (manifest.pipeline, manifest.epoch, manifest.format) == ("clicks", 6, 6)
     of_layer, of_merge = (
         IndexNode.from_bytes((folder / f"node-of-a-{what}.json").read_bytes(), what) for what in ("layer", "merge")
@@ -144,4 +144,4 @@ def test_a_manifest_that_names_nodes_of_layers_is_read_with_them_and_refused_by_
         set_sizes(newest_format=5),
         pytest.raises(NewerFormatError, match="has format 6, this Headrace reads up to 5: upgrade it"),
     ):
-        Manifest.from_bytes(stored, "x")
+        Manifest.from_bytes(stored_content, "x")

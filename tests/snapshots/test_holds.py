@@ -46,8 +46,8 @@ def swept(catalog: Catalog) -> Expired:
     """Three expiries that keep the newest, each after a run, so that nothing waits for a writer."""
     for _ in range(3):
         catalog.claim("main", "test")
-        expired = expire(catalog, Keep(1), NOW)
-    return expired
+        expiry = expire(catalog, Keep(1), NOW)
+    return expiry
 
 
 def far_behind(catalog: Catalog) -> list[tuple[str, int, str | None]]:

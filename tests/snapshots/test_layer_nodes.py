@@ -147,9 +147,9 @@ def test_a_long_node_is_packed(line: Line) -> None:
 
 def test_another_process_gets_the_files_with_a_layer(line: Line) -> None:
     (layer,) = line.commit(MANY.value + 1).tables["state"]
-    there = pickle.loads(pickle.dumps(layer))
+    copy_there = pickle.loads(pickle.dumps(layer))
     line.store.delete(line.nodes[0])
-    assert (there, there.files) == (layer, line.layers[0].files)
+    assert (copy_there, copy_there.files) == (layer, line.layers[0].files)
 
 
 def test_an_older_version_says_that_it_must_be_upgraded(line: Line) -> None:
@@ -184,12 +184,12 @@ def test_two_writers_share_no_node(line: Line) -> None:
     line.claim = line.catalog.claim("main", "another")
     with pytest.raises(FencedError):
         line.catalog.commit(late, manifest)
-    (lost,) = line.nodes
+    (lost_node,) = line.nodes
     line.layers = ()
     line.catalog.commit(line.claim, line.prepared(MANY.value + 1))
     assert len(line.nodes) == 2
     collect_all(line)
-    assert lost not in line.nodes
+    assert lost_node not in line.nodes
     assert len(line.nodes) == 1
     check_catalog(line.store, "p")
 
@@ -201,10 +201,10 @@ def test_what_a_crash_leaves_is_garbage(line: Line, effect: str, fault: Fault) -
     faulty = FaultyStore(line.store, lambda one: fault if one.kind == "put" and effect in one.path else None)
     with pytest.raises(StoreUnavailableError, match="on purpose"):
         Catalog(faulty, "p").commit(line.claim, line.prepared(MANY.value + 1))
-    restarted = Line(line.store)
-    restarted.head = restarted.catalog.manifest(restarted.claim.snapshot_id or "")
-    restarted.layers = restarted.head.tables["state"]
-    restarted.commit(MANY.value + 1)
+    restarted_line = Line(line.store)
+    restarted_line.head = restarted_line.catalog.manifest(restarted_line.claim.snapshot_id or "")
+    restarted_line.layers = restarted_line.head.tables["state"]
+    restarted_line.commit(MANY.value + 1)
     collect_all(line)
     head = line.reader().manifest(line.reader().head().refs["main"])
     assert {*line.nodes} == {f"{INDEX}{node.id}.json" for node in head.nodes}
@@ -234,8 +234,8 @@ def test_a_branch_names_the_nodes_of_main_and_keeps_them(line: Line) -> None:
     for _ in range(2):
         expire(line.catalog, Keep(1), NOW)
     claim = line.catalog.claim("fix", "run")
-    fixed = line.catalog.manifest(at)
-    manifest = manifest_for(line.catalog, claim, at).replace(tables=fixed.tables)
+    fixed_manifest = line.catalog.manifest(at)
+    manifest = manifest_for(line.catalog, claim, at).replace(tables=fixed_manifest.tables)
     line.catalog.commit(claim, manifest)
     (layer,) = line.reader().manifest(manifest.snapshot_id).tables["state"]
     assert len(layer.files) == MANY.value + 1
@@ -262,20 +262,20 @@ def parts(line: Line, count: int, begin: int = 0) -> tuple[tuple[DataFile, ...],
 def test_parts_of_a_merge_are_stored_once_and_go_on(line: Line) -> None:
     line.commit(1, 1)
     merge = UnfinishedMerge.from_layers(line.layers, 100, is_lowest=True)
-    stored: list[UnfinishedMerge] = []
+    stored_unfinished_merges: list[UnfinishedMerge] = []
     for step in (10, 20, 5, 30):
         merge = merge.with_next(parts(line, step, merge.done))
         line.head = line.prepared(1).replace(merges={"state": (merge,)})
         line.catalog.commit(line.claim, line.head)
-        stored += line.reader().manifest(line.head.snapshot_id).merges["state"]
-    assert [len(one.nodes) for one in stored] == [0, 1, 1, 2]
-    assert [len(one.own) for one in stored] == [10, 0, 5, 0]
-    assert [(one.done, one.left, one.rows) for one in stored] == [
+        stored_unfinished_merges += line.reader().manifest(line.head.snapshot_id).merges["state"]
+    assert [len(one.nodes) for one in stored_unfinished_merges] == [0, 1, 1, 2]
+    assert [len(one.own) for one in stored_unfinished_merges] == [10, 0, 5, 0]
+    assert [(one.done, one.left, one.rows) for one in stored_unfinished_merges] == [
         (done, range(done, 100), 4 * done) for done in (10, 30, 35, 65)
     ]
-    assert stored[-1].files == merge.files
-    assert stored[-1].nodes[:1] == stored[1].nodes
-    going_on = stored[-1].with_next(parts(line, 1, 65))
+    assert stored_unfinished_merges[-1].files == merge.files
+    assert stored_unfinished_merges[-1].nodes[:1] == stored_unfinished_merges[1].nodes
+    going_on = stored_unfinished_merges[-1].with_next(parts(line, 1, 65))
     assert (going_on.done, going_on.files[:65]) == (66, merge.files)
     assert fsck(line.reader(), deep=True).problems == ()
 
@@ -286,8 +286,8 @@ def test_a_merge_that_begins_again_has_none_of_its_nodes(line: Line) -> None:
     for begin in (0, 50):
         line.head = line.prepared(1).replace(merges={"state": (merge.with_next(parts(line, 20, begin)),)})
         line.catalog.commit(line.claim, line.head)
-    (again,) = line.reader().manifest(line.head.snapshot_id).merges["state"]
-    assert again.files == parts(line, 20, 50)
+    (state_again,) = line.reader().manifest(line.head.snapshot_id).merges["state"]
+    assert state_again.files == parts(line, 20, 50)
     assert len(line.nodes) == 2
 
 

@@ -19,8 +19,8 @@ def simulate(arrivals: list[int]) -> tuple[int, int]:
         layers.append((rows, 0))
         start = plan_merge([r for r, _ in layers])
         if start is not None:
-            merged = layers[start:]
-            layers = [*layers[:start], (sum(r for r, _ in merged), max(n for _, n in merged) + 1)]
+            merged_layers = layers[start:]
+            layers = [*layers[:start], (sum(r for r, _ in merged_layers), max(n for _, n in merged_layers) + 1)]
         most, rewrites = max(most, len(layers)), max(rewrites, *(n for _, n in layers))
     return most, rewrites
 

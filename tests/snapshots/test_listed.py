@@ -53,13 +53,13 @@ class Line:
         """What the next run goes on from, and what it asks of the store after its claim."""
         catalog = Catalog(self.store, "p")
         claim = catalog.claim("main", "next")
-        before = self.store.requests.snapshot()
+        requests_before = self.store.requests.snapshot()
 
         def verify(_: Manifest, __: str, file: DataFile, info: ObjectInfo | None) -> None:
             check_size(self.store, file, info)
 
         run = restore_head(catalog, claim, lambda manifest: manifest, verify, lambda *_: [])
-        return run, self.store.requests.since(before)
+        return run, self.store.requests.since(requests_before)
 
 
 @pytest.mark.parametrize(("files", "lists"), [(1_000, 1), (10_000, 10)])

@@ -29,25 +29,25 @@ def run(memory: MemoryStore, other: Catalog) -> Catalog:
 def test_one_look_answers_every_question_until_something_is_stored(
     memory: MemoryStore, run: Catalog, other: Catalog
 ) -> None:
-    seen, before = run.head(), memory.requests.snapshot()
-    other.tag("t", seen.refs["main"])
-    assert (run.head(), run.known_head()) == (seen, seen)
-    run.is_kept(seen.refs["main"])
+    head, requests_before = run.head(), memory.requests.snapshot()
+    other.tag("t", head.refs["main"])
+    assert (run.head(), run.known_head()) == (head, head)
+    run.is_kept(head.refs["main"])
     run.list_entries(limit=1)
-    asked = memory.requests.since(before)
+    asked = memory.requests.since(requests_before)
     assert asked["list"] <= 2, "those of the tag alone"
     run.claim("main", "run")
     assert "tags/t" in run.head().refs, "an entry follows what others have stored"
 
 
 def test_a_run_of_one_epoch_lists_the_log_once_for_each_entry(memory: MemoryStore, other: Catalog) -> None:
-    before = memory.requests.snapshot()
+    requests_before = memory.requests.snapshot()
     run = Catalog(memory, "p", looks_once=True)
     claim = run.claim("main", "run")
     (snapshot,) = commit_some(run, claim, 1)
     run.publish(snapshot, run.head().refs.get("published"))
     run.settle_hint()
-    asked = memory.requests.since(before)
+    asked = memory.requests.since(requests_before)
     assert (asked["create"], asked["list"]) == (3, 4), "the look, and what follows each entry"
     check_catalog(memory, "p")
 

@@ -92,13 +92,15 @@ def test_what_some_output_sees_of_a_manifest_is_the_same_epoch() -> None:
 
 
 def test_product_code_makes_manifests_in_one_way() -> None:
-    made = [(path.name, call) for path, call in calls() if called(call) in ("Manifest", "EpochFields")]
-    writers = {name for name, call in made if called(call) == "EpochFields"}
+    pairs = [(path.name, call) for path, call in calls() if called(call) in ("Manifest", "EpochFields")]
+    writers = {name for name, call in pairs if called(call) == "EpochFields"}
     assert writers == {"commits.py", "progress.py"}
-    assert {name for name, call in made if called(call) == "Manifest"} <= {"strategies.py"}, "Manifest.next_of"
-    for name, call in made:
-        said = {keyword.arg for keyword in call.keywords}
-        assert called(call) == "Manifest" or said == fields_of(EpochFields), f"{name} forgets what it says of its epoch"
+    assert {name for name, call in pairs if called(call) == "Manifest"} <= {"strategies.py"}, "Manifest.next_of"
+    for name, call in pairs:
+        said_args = {keyword.arg for keyword in call.keywords}
+        assert called(call) == "Manifest" or said_args == fields_of(EpochFields), (
+            f"{name} forgets what it says of its epoch"
+        )
 
 
 def calls() -> Iterator[tuple[Path, ast.Call]]:

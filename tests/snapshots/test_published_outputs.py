@@ -113,11 +113,11 @@ def test_a_rollback_takes_back_each_output_that_is_newer(catalog: Catalog, ids: 
 def test_a_rollback_leaves_no_reader_with_what_nobody_let_them_see(catalog: Catalog, ids: list[str]) -> None:
     """Epochs 0 to 4 were published at once, so nobody saw one within: only a person can say that readers may."""
     catalog.publish_outputs({"x": ids[4], "y": ids[2]}, {})
-    before = catalog.head()
+    head_before = catalog.head()
     for act in (catalog.would_roll_back, lambda *to: catalog.rollback(*to, "back")):
         with pytest.raises(RefusedError, match=f"readers of x would see nothing.*`headrace release p.x {ids[2]}`"):
             act("main", ids[2])
-    assert catalog.head() == before
+    assert catalog.head() == head_before
     assert catalog.release(ids[2], "looked at by hand", ["x"]).moves == {}
     assert seen(catalog) == {"published/x": ids[4], "published/y": ids[2]}
     assert catalog.rollback("main", ids[3], "back").moves == {
@@ -143,39 +143,39 @@ def test_what_an_earlier_rollback_let_readers_see_is_no_evidence(catalog: Catalo
     moved = {"main": (ids[4], ids[3]), "published": (ids[4], ids[3])}
     path = next(info.path for info in store.list("p/log/") if info.path.endswith(f"{entry.number:020d}.json"))
     store.write(path, entry.replace(moves=moved, refs={**entry.refs, "published": ids[3]}).to_bytes())
-    again = Catalog(store, "p")
-    assert seen(again) == {"published": ids[3]}
-    again.rollback("main", ids[2], "further")
-    assert seen(again) == {"published": ids[1]}
+    catalog_again = Catalog(store, "p")
+    assert seen(catalog_again) == {"published": ids[3]}
+    catalog_again.rollback("main", ids[2], "further")
+    assert seen(catalog_again) == {"published": ids[1]}
 
 
 def test_a_rollback_to_before_an_output_came_leaves_nothing_of_it_published(catalog: Catalog) -> None:
     claim = catalog.claim("main", "test")
-    before = commit_some(catalog, claim, 2, ("x",))
-    catalog.publish_outputs({"x": before[1]}, {})
-    after = commit_some(catalog, claim, 2, BOTH)
-    catalog.publish_outputs({"x": after[1], "y": after[1]}, {})
-    catalog.rollback("main", before[1], "without y")
-    assert seen(catalog) == {"published/x": before[1]}
+    snapshots_before = commit_some(catalog, claim, 2, ("x",))
+    catalog.publish_outputs({"x": snapshots_before[1]}, {})
+    snapshots_after = commit_some(catalog, claim, 2, BOTH)
+    catalog.publish_outputs({"x": snapshots_after[1], "y": snapshots_after[1]}, {})
+    catalog.rollback("main", snapshots_before[1], "without y")
+    assert seen(catalog) == {"published/x": snapshots_before[1]}
 
 
 def test_a_rollback_to_before_an_output_was_removed_gives_its_readers_what_they_saw(catalog: Catalog) -> None:
     claim = catalog.claim("main", "test")
-    before = commit_some(catalog, claim, 2, BOTH)
-    catalog.publish_outputs(dict.fromkeys(BOTH, before[0]), {})
-    after = commit_some(catalog, claim, 1, ("x",))
-    catalog.publish_outputs({"x": after[0], "y": None}, dict.fromkeys(BOTH, before[0]))
-    catalog.rollback("main", before[1], "with y")
-    assert seen(catalog) == dict.fromkeys(("published/x", "published/y"), before[0])
+    snapshots_before = commit_some(catalog, claim, 2, BOTH)
+    catalog.publish_outputs(dict.fromkeys(BOTH, snapshots_before[0]), {})
+    snapshots_after = commit_some(catalog, claim, 1, ("x",))
+    catalog.publish_outputs({"x": snapshots_after[0], "y": None}, dict.fromkeys(BOTH, snapshots_before[0]))
+    catalog.rollback("main", snapshots_before[1], "with y")
+    assert seen(catalog) == dict.fromkeys(("published/x", "published/y"), snapshots_before[0])
 
 
 def test_a_publish_says_that_an_output_is_gone(catalog: Catalog) -> None:
     claim = catalog.claim("main", "test")
-    before = commit_some(catalog, claim, 1, BOTH)
-    catalog.publish_outputs(dict.fromkeys(BOTH, before[0]), {})
-    after = commit_some(catalog, claim, 1, ("x",))
-    entry = catalog.publish_outputs({"x": after[0], "y": None}, dict.fromkeys(BOTH, before[0]))
-    assert seen(catalog) == {"published/x": after[0]}
+    snapshots_before = commit_some(catalog, claim, 1, BOTH)
+    catalog.publish_outputs(dict.fromkeys(BOTH, snapshots_before[0]), {})
+    snapshots_after = commit_some(catalog, claim, 1, ("x",))
+    entry = catalog.publish_outputs({"x": snapshots_after[0], "y": None}, dict.fromkeys(BOTH, snapshots_before[0]))
+    assert seen(catalog) == {"published/x": snapshots_after[0]}
     assert entry.message == "published epoch 1 of x"
 
 
@@ -192,22 +192,22 @@ def test_a_promotion_publishes_all_outputs_of_the_branch_and_no_other(catalog: C
 
 def test_names_come_and_go_by_a_promotion(catalog: Catalog, store: ObjectStore) -> None:
     """From one output without a name to two, and back."""
-    before = commit_some(catalog, catalog.claim("main", "test"), 2)
-    catalog.publish(before[0], None)
+    snapshots_before = commit_some(catalog, catalog.claim("main", "test"), 2)
+    catalog.publish(snapshots_before[0], None)
     catalog.fork("named", None)
-    named = commit_some(catalog, catalog.claim("named", "test"), 1, BOTH)
-    catalog.promote("named", expected_main=before[1])
-    assert seen(catalog) == {"published/x": named[0], "published/y": named[0]}
-    entry = catalog.rollback("main", before[1], "taken back")
-    assert seen(catalog) == {"published": before[0]}
+    named_snapshots = commit_some(catalog, catalog.claim("named", "test"), 1, BOTH)
+    catalog.promote("named", expected_main=snapshots_before[1])
+    assert seen(catalog) == {"published/x": named_snapshots[0], "published/y": named_snapshots[0]}
+    entry = catalog.rollback("main", snapshots_before[1], "taken back")
+    assert seen(catalog) == {"published": snapshots_before[0]}
     assert Entry.from_bytes(entry.to_bytes(), "it").past == entry.past
     catalog.fork("again", None)
     commit_some(catalog, catalog.claim("again", "test"), 1, BOTH)
-    catalog.promote("again", expected_main=before[1])
+    catalog.promote("again", expected_main=snapshots_before[1])
     catalog.fork("unnamed", None)
-    unnamed = commit_some(catalog, catalog.claim("unnamed", "test"), 1)
+    unnamed_snapshots = commit_some(catalog, catalog.claim("unnamed", "test"), 1)
     last = catalog.promote("unnamed", expected_main=catalog.head().refs["main"])
-    assert seen(catalog) == {"published": unnamed[0]}
+    assert seen(catalog) == {"published": unnamed_snapshots[0]}
     assert last.format == 3, "it says what was published of x and y before"
     check_catalog(store, "p")
 
@@ -252,11 +252,11 @@ def test_expiry_keeps_what_an_output_has_not_published_and_names_it(catalog: Cat
     never = expire(catalog, Keep(1), NOW)
     assert (never.kept, never.first_epoch, never.held_by) == (5, 0, ("y",))
     catalog.publish_outputs({"y": ids[1]}, {})
-    behind = expire(catalog, Keep(1), NOW)
-    assert (behind.kept, behind.first_epoch, behind.held_by) == (4, 1, ("y",))
+    expiry_behind = expire(catalog, Keep(1), NOW)
+    assert (expiry_behind.kept, expiry_behind.first_epoch, expiry_behind.held_by) == (4, 1, ("y",))
     catalog.publish_outputs({"y": ids[4]}, {})
-    together = expire(catalog, Keep(1), NOW)
-    assert (together.kept, together.first_epoch, together.held_by) == (1, 4, ())
+    together_expiry = expire(catalog, Keep(1), NOW)
+    assert (together_expiry.kept, together_expiry.first_epoch, together_expiry.held_by) == (1, 4, ())
 
 
 def named(catalog: Catalog, claim: Claim, outputs: dict[str, list[str]]) -> str:

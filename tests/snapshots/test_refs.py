@@ -73,9 +73,9 @@ def test_what_could_mean_another_thing_names_nothing(memory: MemoryStore, name: 
 
 def test_every_snapshot_has_such_an_id(memory: MemoryStore) -> None:
     for _ in range(100):
-        found = Catalog(memory, "p").new_snapshot_id()
-        assert kind_of_name(found) is NameKind.SNAPSHOT
-        assert kind_of("p", manifest_path("p", found)) is not None
+        snapshot_id = Catalog(memory, "p").new_snapshot_id()
+        assert kind_of_name(snapshot_id) is NameKind.SNAPSHOT
+        assert kind_of("p", manifest_path("p", snapshot_id)) is not None
 
 
 def test_a_branch_and_a_tag_share_no_name(memory: MemoryStore) -> None:

@@ -133,9 +133,9 @@ def test_a_store_that_stays_down_is_unavailable(proxy: Proxy, s3: ObjectStore) -
 def test_commits_happen_once_when_answers_are_lost(proxy: Proxy, s3: ObjectStore) -> None:
     catalog = Catalog(s3, "p")
     claim = catalog.claim("main", "run")
-    spoiled = [(n, what) for n in range(5) for what in ("lose", 503, Answer(400, TIMEOUT))]
+    spoiled_pairs = [(n, what) for n in range(5) for what in ("lose", 503, Answer(400, TIMEOUT))]
     ids: list[str] = []
-    for good, spoil in spoiled:
+    for good, spoil in spoiled_pairs:
         proxy.spoil = [*["pass"] * good, spoil]
         ids += commit_some(catalog, claim, 1)
         proxy.spoil = []

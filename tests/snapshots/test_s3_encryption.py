@@ -89,17 +89,17 @@ def test_a_service_that_cannot_encrypt_says_so(
     monkeypatch.setenv(KEY, key)
     store = open_store("s3://tests/plain")
     for put in (store.write, store.create):
-        with pytest.raises(FixConfigError, match="asks to encrypt it") as caught:
+        with pytest.raises(FixConfigError, match="asks to encrypt it") as error:
             put("x", b"1")
-        assert caught.value.code == "config.encryption"
+        assert error.value.code == "config.encryption"
 
 
 def test_a_key_that_the_service_does_not_know(encrypting: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ALGORITHM, "aws:kms")
     monkeypatch.setenv(KEY, "nobodys")
-    with pytest.raises(FixConfigError, match="aws:kms with key nobodys") as caught:
+    with pytest.raises(FixConfigError, match="aws:kms with key nobodys") as error:
         open_store("s3://demanding/x").write("x", b"1")
-    assert caught.value.code == "config.encryption"
+    assert error.value.code == "config.encryption"
 
 
 @pytest.mark.parametrize(

@@ -31,11 +31,11 @@ TOKEN = "token-of-nobody-4711"
 @pytest.fixture
 def bare(minio: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mapping[str, str]:
     """An environment without keys; gives those that were there."""
-    kept = {name: os.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
-    for name in kept:
+    kept_by_name = {name: os.environ[name] for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+    for name in kept_by_name:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    return kept
+    return kept_by_name
 
 
 @contextmanager
@@ -120,9 +120,9 @@ def test_what_is_wrong_with_a_profile_is_said_without_its_lines(
     with pytest.raises(FixConfigError, match="profile sales has no aws_access_key_id"):
         open_store("s3://tests/x")
     (tmp_path / ".aws" / "credentials").write_text(f"[sales]\n{TOKEN}\n")
-    with pytest.raises(FixConfigError, match="no file of AWS profiles") as caught:
+    with pytest.raises(FixConfigError, match="no file of AWS profiles") as error:
         open_store("s3://tests/x")
-    assert TOKEN not in repr(caught.getrepr(style="long"))
+    assert TOKEN not in repr(error.getrepr(style="long"))
 
 
 def test_keys_of_a_role_that_is_assumed(minio: str, bare: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,24 +132,24 @@ def test_keys_of_a_role_that_is_assumed(minio: str, bare: Mapping[str, str], mon
         works()
     with reached_by({**os.environ, **bare, "AWS_SECRET_ACCESS_KEY": TOKEN}):
         wrong = open_store("s3://tests/x")
-    with pytest.raises(FixConfigError, match=r"role/loader gives no keys for S3 \(HTTP 40") as caught:
+    with pytest.raises(FixConfigError, match=r"role/loader gives no keys for S3 \(HTTP 40") as error:
         wrong.read("x")
-    assert TOKEN not in str(caught.getrepr(style="long"))
+    assert TOKEN not in str(error.getrepr(style="long"))
 
 
 def test_keys_of_a_container_are_renewed(minio: str, bare: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    asked_texts: list[str] = []
 
     def answers(method: str, path: str, body: str) -> tuple[int, str]:
-        asked.append(path)
-        lasts = timedelta(seconds=1) if len(asked) == 1 else timedelta(hours=1)
+        asked_texts.append(path)
+        lasts = timedelta(seconds=1) if len(asked_texts) == 1 else timedelta(hours=1)
         return 200, json.dumps(temporary(minio, bare, lasts))
 
     with serving(answers) as address:
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{address}/keys")
         works()
         works()
-    assert asked == ["/keys"] * 3  # the first had expired at once
+    assert asked_texts == ["/keys"] * 3  # the first had expired at once
 
 
 def test_keys_of_a_machine(minio: str, bare: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,12 +179,12 @@ def test_keys_of_a_web_identity(
         asked.append((path, parse_qs(body)))
         keys = temporary(minio, bare)
         keys["SessionToken"] = keys.pop("Token")
-        inside = "".join(f"<{name}>{value}</{name}>" for name, value in keys.items())
-        wrapped = (
-            f"<AssumeRoleWithWebIdentityResult><Credentials>{inside}</Credentials></AssumeRoleWithWebIdentityResult>"
+        fields = "".join(f"<{name}>{value}</{name}>" for name, value in keys.items())
+        wrapper = (
+            f"<AssumeRoleWithWebIdentityResult><Credentials>{fields}</Credentials></AssumeRoleWithWebIdentityResult>"
         )
-        said = wrapped if status == 200 else f"<Error>{TOKEN}</Error>"
-        return status, f'<Answer xmlns="https://sts.amazonaws.com/doc/2011-06-15/">{said}</Answer>'
+        text = wrapper if status == 200 else f"<Error>{TOKEN}</Error>"
+        return status, f'<Answer xmlns="https://sts.amazonaws.com/doc/2011-06-15/">{text}</Answer>'
 
     token = tmp_path / "token"
     token.write_text(f"{TOKEN}\n")
@@ -214,24 +214,24 @@ def test_what_the_environment_has_for_other_programs_does_not_count(
     """Keys, region and endpoint are in variables: profiles, roles, bundles and proxies stand behind them."""
     (tmp_path / "config").write_text("[profile theirs]\nregion = eu-north-9\nendpoint_url = http://127.0.0.1:1\n")
     (tmp_path / "keys").write_text("[theirs]\naws_access_key_id = somebody\naws_secret_access_key = else\n")
-    nowhere = "http://127.0.0.1:1"
+    nowhere_text = "http://127.0.0.1:1"
     for name, value in {
         "AWS_PROFILE": "theirs",
         "AWS_DEFAULT_PROFILE": "theirs",
         "AWS_CONFIG_FILE": str(tmp_path / "config"),
         "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "keys"),
         "AWS_DEFAULT_REGION": "eu-north-9",
-        "AWS_ENDPOINT_URL_STS": nowhere,
+        "AWS_ENDPOINT_URL_STS": nowhere_text,
         "AWS_CA_BUNDLE": "/nowhere.pem",
         "AWS_ROLE_ARN": "arn:aws:iam::1:role/theirs",
         "AWS_WEB_IDENTITY_TOKEN_FILE": "/nowhere",
-        "AWS_CONTAINER_CREDENTIALS_FULL_URI": nowhere,
-        "AWS_EC2_METADATA_SERVICE_ENDPOINT": nowhere,
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI": nowhere_text,
+        "AWS_EC2_METADATA_SERVICE_ENDPOINT": nowhere_text,
         "AWS_USE_FIPS_ENDPOINT": "true",
         "AWS_USE_DUALSTACK_ENDPOINT": "true",
         "AWS_SKIP_SIGNATURE": "true",
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true",
-        **dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"), nowhere),
+        **dict.fromkeys(("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"), nowhere_text),
         "REQUESTS_CA_BUNDLE": "/nowhere.pem",
         "MINIO_ACCESS_KEY": "somebody",
         "MINIO_ROOT_USER": "somebody",

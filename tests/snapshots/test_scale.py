@@ -35,28 +35,28 @@ def next_manifest(catalog: Catalog, claim: Claim, parent: Manifest | None) -> Ma
 def costs(store: MemoryStore) -> dict[str, int]:
     """What a newcomer pays, in requests, and what is in the manifest it finds."""
     catalog, figures = Catalog(store, "p"), {}
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     head = catalog.head()
-    figures["requests for the head"] = sum(store.requests.since(before).values())
-    before = store.requests.snapshot()
+    figures["requests for the head"] = sum(store.requests.since(requests_before).values())
+    requests_before = store.requests.snapshot()
     manifest = catalog.manifest(head.refs["main"])
-    figures["requests for the manifest"] = sum(store.requests.since(before).values())
-    before = store.requests.snapshot()
+    figures["requests for the manifest"] = sum(store.requests.since(requests_before).values())
+    requests_before = store.requests.snapshot()
     assert len(catalog.list_entries(limit=20)) == 20
-    figures["requests for a page of the log"] = sum(store.requests.since(before).values())
-    before = store.requests.snapshot()
+    figures["requests for a page of the log"] = sum(store.requests.since(requests_before).values())
+    requests_before = store.requests.snapshot()
     assert [r.epoch for r in catalog.file_records(manifest.logs["panes"], manifest.epoch - 10)] == [
         *range(manifest.epoch - 9, manifest.epoch + 1)
     ]
-    figures["requests for the panes of ten epochs"] = sum(store.requests.since(before).values())
+    figures["requests for the panes of ten epochs"] = sum(store.requests.since(requests_before).values())
     figures["layers of current"] = len(manifest.tables["current"])
     figures["references and records of file logs"] = sum(
         len(log.tail) + len([*log.refs]) for log in manifest.logs.values()
     )
     figures["bytes of the manifest"] = len(manifest.to_bytes())
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     catalog.claim("probe", "probe")
-    figures["requests for a claim"] = sum(store.requests.since(before).values())
+    figures["requests for a claim"] = sum(store.requests.since(requests_before).values())
     catalog.drop("probe")
     return figures
 
@@ -70,10 +70,10 @@ def test_ten_thousand_epochs_cost_what_a_hundred_cost() -> None:
     found: dict[int, dict[str, int]] = {}
     per_commit: list[int] = []
     for epoch in range(10_000):
-        before = store.requests.snapshot()
+        requests_before = store.requests.snapshot()
         manifest = next_manifest(catalog, claim, manifest)
         catalog.commit(claim, manifest)
-        per_commit.append(sum(store.requests.since(before).values()))
+        per_commit.append(sum(store.requests.since(requests_before).values()))
         if epoch + 1 in {100, 10_000}:
             found[epoch + 1] = costs(store)
     few, many = found[100], found[10_000]

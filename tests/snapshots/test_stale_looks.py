@@ -60,8 +60,8 @@ def test_a_line_is_walked_past_what_expires_meanwhile(
     other.tag("old", ids[2])
     run = looked(memory, looks_once=looks_once)
     expired(memory, 5, times=3)
-    found = [manifest.snapshot_id for manifest in walk(run, ids[-1])]
-    assert found == [manifest.snapshot_id for manifest in walk(Catalog(memory, "p"), ids[-1])]
+    snapshot_ids = [manifest.snapshot_id for manifest in walk(run, ids[-1])]
+    assert snapshot_ids == [manifest.snapshot_id for manifest in walk(Catalog(memory, "p"), ids[-1])]
 
 
 @pytest.fixture
@@ -125,10 +125,10 @@ def test_no_thread_makes_the_log_older_than_what_another_has_stored(
     reader = threading.Thread(target=run.head)
     reader.start()
     assert listing.wait(60)
-    committed = commit_some(run, claim, 2)
+    committed_snapshots = commit_some(run, claim, 2)
     go_on.set()
     reader.join()
-    assert run.head().refs["main"] == committed[-1]
+    assert run.head().refs["main"] == committed_snapshots[-1]
 
 
 @pytest.mark.parametrize("order", ["cab", "abc", "bca"])

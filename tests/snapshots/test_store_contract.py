@@ -45,9 +45,9 @@ def test_what_was_written_is_read_back_under_any_name(store: ObjectStore) -> Non
 
 def test_a_part_of_an_object_is_read_with_one_request(store: ObjectStore) -> None:
     store.write("x", b"0123456789")
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     assert store.read_range("x", 2, 3) == b"234"
-    assert sum(store.requests.since(before).values()) == 1
+    assert sum(store.requests.since(requests_before).values()) == 1
     assert store.read_range("x", 8, 5) == b"89", "it ends before"
     assert store.read_range("x", 20, 5) == b""
     with pytest.raises(ObjectNotFoundError):
@@ -66,9 +66,9 @@ def test_what_was_looked_at_is_read_or_nothing(store: ObjectStore) -> None:
     looks = (store.stat, lambda path: store.digested(path) or store.stat(path), lambda path: next(store.list(path)))
     for look in looks:
         seen = look("x")
-        before = store.requests.snapshot()
+        requests_before = store.requests.snapshot()
         assert store.read_same(seen) == b"1"
-        assert sum(store.requests.since(before).values()) == 1
+        assert sum(store.requests.since(requests_before).values()) == 1
         store.write("x", b"22")
         with pytest.raises(ObjectChangedError, match="x"):
             store.read_same(seen)
@@ -96,10 +96,10 @@ def test_a_local_file_is_told_by_its_content_once_that_was_looked_at(tmp_path: P
 
 def test_empty_and_large_objects(store: ObjectStore) -> None:
     large = bytes(range(256)) * 4 * 6 * 1024  # 6 MiB: more than one part of a multipart upload
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     store.write("empty", b"")
     store.write("large", large)
-    assert store.requests.since(before)["put"] == 2
+    assert store.requests.since(requests_before)["put"] == 2
     assert store.read("empty") == b""
     assert store.read("large") == large
 
@@ -150,10 +150,10 @@ def test_one_store_serves_many_threads(store: ObjectStore) -> None:
         store.write(f"t/{number:03d}", str(number).encode())
         return store.read(f"t/{number:03d}") == str(number).encode()
 
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(round_trip, range(64)))
-    made = store.requests.since(before)
+    made = store.requests.since(requests_before)
     assert (made["put"], made["get"]) == (64, 64)
     assert len(paths(store, "t/")) == 64
 
@@ -225,9 +225,9 @@ def test_what_is_no_root_is_refused(uri: str) -> None:
 
 @pytest.mark.parametrize("uri", ["s3://AKIA:hush/hush@tests/x", "https://AKIA:hush@host/x", "file://AKIA:hush@host/x"])
 def test_what_is_refused_is_told_without_its_secret(uri: str) -> None:
-    with pytest.raises(FixConfigError) as caught:
+    with pytest.raises(FixConfigError) as error:
         open_store(uri)
-    assert "hush" not in str(caught.value)
+    assert "hush" not in str(error.value)
 
 
 @pytest.mark.s3
@@ -235,9 +235,9 @@ def test_long_listings_cost_one_request_per_page(minio: str) -> None:
     store = open_store("s3://tests/long")
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(lambda n: store.write(f"{n:05d}", b""), range(2_100)))
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     assert len(paths(store, "")) == 2_100
-    assert store.requests.since(before)["list"] == 3
+    assert store.requests.since(requests_before)["list"] == 3
 
 
 @pytest.mark.s3
@@ -250,9 +250,9 @@ def test_s3_says_what_is_missing(minio: str, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(FixConfigError, match="no-such-bucket does not exist"):
         list(absent.list(""))
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret-value")
-    with pytest.raises(FixConfigError, match="SignatureDoesNotMatch") as caught:
+    with pytest.raises(FixConfigError, match="SignatureDoesNotMatch") as error:
         open_store("s3://tests/x").write("x", b"")
-    assert "wrong-secret-value" not in repr(caught.value)
+    assert "wrong-secret-value" not in repr(error.value)
 
 
 def test_s3_needs_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,9 +271,9 @@ def test_s3_needs_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     assert "hush" not in repr(vars(open_store("s3://bucket/x")))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://user:pass@127.0.0.1:1")
-    with pytest.raises(FixConfigError, match="without user") as caught:
+    with pytest.raises(FixConfigError, match="without user") as error:
         open_store("s3://bucket/x")
-    assert "pass@" not in str(caught.value)
+    assert "pass@" not in str(error.value)
 
 
 @set_sizes(s3_attempts=2)
@@ -300,9 +300,9 @@ def test_a_local_root_must_be_usable(tmp_path: Path) -> None:
 def test_a_local_file_without_a_name_is_not_listed(tmp_path: Path) -> None:
     store = open_store(tmp_path.as_uri())
     store.write("x", b"1")
-    unnamed = next(folder for folder in tmp_path.iterdir() if folder.is_dir())
-    assert list(unnamed.iterdir()) == []
-    (unnamed / "of-a-killed-process").write_bytes(b"half")
+    unnamed_folders = next(folder for folder in tmp_path.iterdir() if folder.is_dir())
+    assert list(unnamed_folders.iterdir()) == []
+    (unnamed_folders / "of-a-killed-process").write_bytes(b"half")
     assert paths(store, "") == ["x"]
 
 
@@ -321,8 +321,8 @@ open_store(sys.argv[1]).create("killed", b"half of it")
 def test_what_a_killed_process_left_goes_with_the_next_put(tmp_path: Path, step: str) -> None:
     open_store(tmp_path.as_uri()).write("before", b"")
     for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", KILLED.format(step=step), tmp_path.as_uri()], check=False)
-        assert done.returncode == -signal.SIGKILL
+        result = subprocess.run([sys.executable, "-c", KILLED.format(step=step), tmp_path.as_uri()], check=False)
+        assert result.returncode == -signal.SIGKILL
     left = list((tmp_path / UNNAMED).iterdir())
     assert left
     open_store(tmp_path.as_uri()).write("after", b"")
@@ -370,7 +370,7 @@ def test_what_names_an_object_is_flushed_before_the_put_returns(
     def noted(descriptor: int) -> None:
         fsync(descriptor)
         folder = Path(f"/proc/self/fd/{descriptor}").readlink()
-        flushed.append((folder, [below.name for below in folder.iterdir()] if folder.is_dir() else []))
+        flushed.append((folder, [path_below.name for path_below in folder.iterdir()] if folder.is_dir() else []))
 
     monkeypatch.setattr(os, "fsync", noted)
     root = tmp_path / "new" / "root"
@@ -384,9 +384,9 @@ def test_what_names_an_object_is_flushed_before_the_put_returns(
         for name, folder in names:
             assert any(where == folder and name in there for where, there in flushed), f"{folder} before {name}"
         store.create(f"p/log/{len(flushed)}", b"entry")
-        once = len(flushed)
+        number_once = len(flushed)
         store.write("p/data/1/b", b"rows")
-        assert len(flushed) == once + 2, "a folder above was flushed again"
+        assert len(flushed) == number_once + 2, "a folder above was flushed again"
 
 
 def test_folders_are_told_apart_from_objects(store: ObjectStore) -> None:

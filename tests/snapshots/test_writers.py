@@ -60,9 +60,9 @@ def claim_at_barrier(root: str, name: str, barrier: Barrier, said: Any) -> None:
     report(said, name, lambda: catalog.claim("main", name))
 
 
-def commit_when_released(job: Job, held: Event, go_on: Event, said: Any) -> None:
+def commit_when_released(job: Job, held_event: Event, go_on: Event, said: Any) -> None:
     def wait() -> None:
-        held.set()
+        held_event.set()
         assert go_on.wait(SECONDS)
 
     job.run(wait, said)
@@ -81,14 +81,14 @@ def test_of_two_commits_at_the_same_put_one_is_fenced(shared_root: str) -> None:
     catalog = Catalog(open_store(shared_root), "p")
     claim = catalog.claim("main", "run")
     parent = commit_some(catalog, claim, 3)[-1]
-    barrier, said = spawn.Barrier(2), spawn.Queue()
+    barrier, queue = spawn.Barrier(2), spawn.Queue()
     processes = [
-        spawn.Process(target=commit_at_barrier, args=(Job(shared_root, claim, parent, name), barrier, said))
+        spawn.Process(target=commit_at_barrier, args=(Job(shared_root, claim, parent, name), barrier, queue))
         for name in ("one", "two")
     ]
     for process in processes:
         process.start()
-    found = finished(processes, said)
+    found = finished(processes, queue)
     winner, loser = sorted(found, key=lambda name: found[name] != "done")
     assert found[winner] == "done"
     assert found[loser].startswith("give_up.fenced: ")
@@ -103,14 +103,14 @@ def test_a_commit_and_a_claim_at_the_same_put_are_ordered(shared_root: str) -> N
     catalog = Catalog(open_store(shared_root), "p")
     claim = catalog.claim("main", "run")
     parent = commit_some(catalog, claim, 1)[-1]
-    barrier, said = spawn.Barrier(2), spawn.Queue()
+    barrier, queue = spawn.Barrier(2), spawn.Queue()
     processes = [
-        spawn.Process(target=commit_at_barrier, args=(Job(shared_root, claim, parent, "commit"), barrier, said)),
-        spawn.Process(target=claim_at_barrier, args=(shared_root, "claim", barrier, said)),
+        spawn.Process(target=commit_at_barrier, args=(Job(shared_root, claim, parent, "commit"), barrier, queue)),
+        spawn.Process(target=claim_at_barrier, args=(shared_root, "claim", barrier, queue)),
     ]
     for process in processes:
         process.start()
-    found = finished(processes, said)
+    found = finished(processes, queue)
     assert found["claim"] == "done"
     if found["commit"] == "done":
         assert catalog.head().refs == {"main": "commit"}
@@ -126,18 +126,18 @@ def test_a_writer_that_was_stopped_and_fenced_changes_nothing(shared_root: str) 
     catalog = Catalog(open_store(shared_root), "p")
     claim = catalog.claim("main", "run 1")
     parent = commit_some(catalog, claim, 2)[-1]
-    held, go_on, said = spawn.Event(), spawn.Event(), spawn.Queue()
+    held_event, go_on, queue = spawn.Event(), spawn.Event(), spawn.Queue()
     job = Job(shared_root, claim, parent, "stopped")
-    process = spawn.Process(target=commit_when_released, args=(job, held, go_on, said))
+    process = spawn.Process(target=commit_when_released, args=(job, held_event, go_on, queue))
     process.start()
-    assert held.wait(SECONDS)
+    assert held_event.wait(SECONDS)
     commit_some(catalog, catalog.claim("main", "run 2"), 3)
-    before = catalog.head()
+    head_before = catalog.head()
     go_on.set()
-    found = finished([process], said)
+    found = finished([process], queue)
     assert found["stopped"].startswith("give_up.fenced: ")
     assert "claimed by run 2" in found["stopped"]
-    assert Catalog(open_store(shared_root), "p").head() == before
+    assert Catalog(open_store(shared_root), "p").head() == head_before
     check_catalog(catalog.store, "p")
 
 
