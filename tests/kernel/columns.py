@@ -67,12 +67,12 @@ def python(column: pa.Array) -> list[Any]:
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
 
 
-def alike(found: Any, wanted: Any) -> bool:
+def alike(found: Any, expected: Any) -> bool:
     """Whether two values are the same in type and every bit, but for which NaN it is."""
-    if isinstance(wanted, float) and isinstance(found, float):
-        both = math.isnan(found) and math.isnan(wanted)
-        return both or (found == wanted and math.copysign(1, found) == math.copysign(1, wanted))
-    return type(found) is type(wanted) and bool(found == wanted)
+    if isinstance(expected, float) and isinstance(found, float):
+        both = math.isnan(found) and math.isnan(expected)
+        return both or (found == expected and math.copysign(1, found) == math.copysign(1, expected))
+    return type(found) is type(expected) and bool(found == expected)
 
 
 def numbering_all_keys() -> AbstractContextManager[None]:

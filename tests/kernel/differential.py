@@ -32,9 +32,9 @@ def run_on_kernel(pipeline: Pipeline, epochs: Sequence[Epoch]) -> list[Found]:
     clock, results = MIN_INSTANT, []
     for number, epoch in enumerate(epochs):
         clock = Instant(max(clock, epoch.processing_time))
-        timed = [(r, evaluate(expr, r, pipeline.schema)) for r in epoch.records if expr is not None]
-        accepted = [(record, at, 1) for record, at in timed if at is not None]
-        bundle = first.take_in(element_rows(pipeline.schema, accepted)) if accepted else NOTHING
+        timed_pairs = [(r, evaluate(expr, r, pipeline.schema)) for r in epoch.records if expr is not None]
+        accepted_rows = [(record, at, 1) for record, at in timed_pairs if at is not None]
+        bundle = first.take_in(element_rows(pipeline.schema, accepted_rows)) if accepted_rows else NOTHING
         intake.take(OWN, epoch.records, clock, {"": Taken()})
         intake.advance(clock, epoch.is_last)
         stages = run_stages(

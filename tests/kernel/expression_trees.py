@@ -165,14 +165,14 @@ def _between(value: Expr, low: Expr, high: Expr) -> Expr:
 def _bools(depth: int) -> list[Trees]:
     texts, both = trees(DataType.STRING, depth), trees(DataType.BOOL, depth)
     some = st.sampled_from([text for text in _TEXTS if text])
-    compared: list[Trees] = []
+    compared_trees: list[Trees] = []
     for kind in KINDS:
         left = _number(depth) if kind in (DataType.INT, DataType.FLOAT) else trees(kind, depth)
         left = _money(depth) if kind is DataType.DECIMAL else left
-        compared += [st.builds(compare, left, left) for compare in _COMPARISONS]
-        compared += [st.builds(_between, left, left, left), left.map(Expr.is_null), left.map(Expr.is_not_null)]
+        compared_trees += [st.builds(compare, left, left) for compare in _COMPARISONS]
+        compared_trees += [st.builds(_between, left, left, left), left.map(Expr.is_null), left.map(Expr.is_not_null)]
     return [
-        *compared,
+        *compared_trees,
         st.builds(lambda a, b: a & b, both, both),
         st.builds(lambda a, b: a | b, both, both),
         both.map(lambda a: ~a),

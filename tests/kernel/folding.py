@@ -68,20 +68,20 @@ def accumulator(aggregate: Aggregate, *, withdrawable: bool = False, all_kept: b
 
 def elements(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdrawable: bool) -> tuple[Elements, Groups]:
     """Elements for ``part``, arranged."""
-    arranged = sorted(rows, key=lambda row: row.group)
+    arranged_rows = sorted(rows, key=lambda row: row.group)
     value = None
     if part.input is not None:
-        read = {name: _column(name, arranged) for name in columns_of(part.input)}
-        value = evaluate_column(part.input, read, SCHEMA, len(arranged))
-    at = pa.array([row.at for row in arranged], pa.int64())
-    sign = pa.array([row.sign for row in arranged], pa.int64()) if withdrawable else None
-    return Elements(value, at, sign), of_ids(np.array([row.group for row in arranged], np.int64), groups)
+        read = {name: _column(name, arranged_rows) for name in columns_of(part.input)}
+        value = evaluate_column(part.input, read, SCHEMA, len(arranged_rows))
+    at = pa.array([row.at for row in arranged_rows], pa.int64())
+    sign = pa.array([row.sign for row in arranged_rows], pa.int64()) if withdrawable else None
+    return Elements(value, at, sign), of_ids(np.array([row.group for row in arranged_rows], np.int64), groups)
 
 
 def _column(name: str, rows: Sequence[Row]) -> pa.Array:
     kind = ARROW_TYPES[SCHEMA[name]]
-    found = [row.record.get(name) for row in rows]
-    return pa.array(found, pa.int64()).cast(kind) if kind == TIMESTAMP else pa.array(found, kind)
+    found_values = [row.record.get(name) for row in rows]
+    return pa.array(found_values, pa.int64()).cast(kind) if kind == TIMESTAMP else pa.array(found_values, kind)
 
 
 def folded(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdrawable: bool = False) -> pa.Array:
@@ -121,16 +121,16 @@ def over_bundles(
     return bundles[0]
 
 
-def results(made: Accumulator, parts: Mapping[str, pa.Array]) -> list[Any]:
+def results(made_accumulator: Accumulator, parts: Mapping[str, pa.Array]) -> list[Any]:
     """The result of each group: a value, or an error."""
     try:
-        return plain(made.result(parts))
+        return plain(made_accumulator.result(parts))
     except ValueOverflowError as error:
         groups = len(next(iter(parts.values())))
         if groups == 1:
             return [error]
         alone = [{name: part.slice(i, 1) for name, part in parts.items()} for i in range(groups)]
-        return [result for one in alone for result in results(made, one)]
+        return [result for one in alone for result in results(made_accumulator, one)]
 
 
 def plain(column: pa.Array) -> list[Any]:

@@ -101,8 +101,8 @@ def hot_values(engine: TasksEngine) -> list[int]:
     files = engine.landing.new_files({})[OWN]
     panes: list[DataFile] = []
     for file in files:
-        computed = engine.compute({OWN: [file]}, Instant(START), is_last=file is files[-1])
-        panes += computed.written.logs[UNNAMED.panes]
+        computed_epoch = engine.compute({OWN: [file]}, Instant(START), is_last=file is files[-1])
+        panes += computed_epoch.written.logs[UNNAMED.panes]
     rows = read_rows(engine.store, panes, engine.work.chains[0].stages[0].pane_schema)
     hot = rows.filter(pc.equal(rows.column("user"), "hot"))
     if "total" in hot.schema.names:
@@ -112,8 +112,10 @@ def hot_values(engine: TasksEngine) -> list[int]:
 
 
 def main(case: str, root: str) -> None:
-    made, store = pipeline(case), open_store(root)
-    engine = LocalEngine(made, store, Landing(made, store), attempts_of(Catalog(store, made.name)))
+    own_pipeline, store = pipeline(case), open_store(root)
+    engine = LocalEngine(
+        own_pipeline, store, Landing(own_pipeline, store), attempts_of(Catalog(store, own_pipeline.name))
+    )
     before = most_bytes()
     values = hot_values(engine)
     print(json.dumps({"values": values, "bytes": most_bytes() - before}))

@@ -68,9 +68,9 @@ class Operator:
 
     def take_in(self, rows: Columns) -> AggregatedBundle:
         """Judge, aggregate and count rows of ``Stage.schema`` under the watermark that the last epoch left."""
-        judged = judge_rows(self.compiled, rows)
-        behind = self.output_watermark if self.compiled.stamps_elements else MIN_INSTANT
-        return aggregate_rows(self.compiled, judged, self.watermark, behind)
+        judgements = judge_rows(self.compiled, rows)
+        output_watermark_behind = self.output_watermark if self.compiled.stamps_elements else MIN_INSTANT
+        return aggregate_rows(self.compiled, judgements, self.watermark, output_watermark_behind)
 
     def step(
         self,
@@ -87,23 +87,25 @@ class Operator:
         ``watermark``. ``is_batch``: it is all there is, and each window gives one pane, in that step. Clocks never go
         back.
         """
-        behind = self.output_watermark if self.compiled.stamps_merged else MIN_INSTANT
+        output_watermark_behind = self.output_watermark if self.compiled.stamps_merged else MIN_INSTANT
         clocks, self.clocks = self.clocks.advance_to(self.compiled, processing_time, watermark, percentiles or {})
-        touched = np.zeros(0, np.uint64) if bundle.delta is None else bundle.delta.column(c.HASH).to_numpy()
-        state = self.layers.affected_rows(touched, clocks, signals)
+        touched_numpy = np.zeros(0, np.uint64) if bundle.delta is None else bundle.delta.column(c.HASH).to_numpy()
+        state = self.layers.affected_rows(touched_numpy, clocks, signals)
         result = step_stage(
             self.compiled,
             state,
             bundle.delta,
             clocks,
             epoch,
-            output_watermark=behind,
+            output_watermark=output_watermark_behind,
             signals=signals,
             is_batch=is_batch,
         )
         left = tuple(dropwhile(lambda layer: self.watermark > layer.expires, self.layers.layers))
-        below = Layers(self.compiled, left)
-        self.layers = below.with_layer([SortedFile(below.changes_to_keep(result.changes))] if result else [], epoch)
+        layers_below = Layers(self.compiled, left)
+        self.layers = layers_below.with_layer(
+            [SortedFile(layers_below.changes_to_keep(result.changes))] if result else [], epoch
+        )
         self._output_watermark = None
         return Stepped(clocks, bundle.accounting, result)
 
@@ -138,10 +140,10 @@ def run_stages(
     done: list[Stepped] = []
     for operator in operators:
         if done:
-            above = done[-1].result
+            result_above = done[-1].result
             bundle = NOTHING
-            if above is not None and len(above.emission.row):
-                bundle = operator.take_in(in_emitted_order([above.emitted_elements()]).elements)
+            if result_above is not None and len(result_above.emission.row):
+                bundle = operator.take_in(in_emitted_order([result_above.emitted_elements()]).elements)
             watermark = operators[len(done) - 1].output_watermark
         source = None if done else percentiles
         stepped = operator.step(epoch, bundle, processing_time, watermark, source, signals=signals, is_batch=is_batch)
@@ -155,14 +157,16 @@ def emitted(result: StageResult | None) -> list[Pane]:
     """
     if result is None:
         return []
-    found = result.emission
-    keys = [result.rows[name].take(pa.array(found.row)).to_pylist() for name in result.stage.keys]
-    own = [result.rows[name].to_numpy()[found.row].tolist() for name in (c.WINDOW_END, c.WINDOW_START)]
-    panes = found.panes.to_pylist()
+    emission = result.emission
+    keys = [result.rows[name].take(pa.array(emission.row)).to_pylist() for name in result.stage.keys]
+    own = [result.rows[name].to_numpy()[emission.row].tolist() for name in (c.WINDOW_END, c.WINDOW_START)]
+    panes = emission.panes.to_pylist()
     names = list(result.stage.stage.value_types)
-    rows = zip(*own, zip(*keys, strict=True), found.sequence.tolist(), panes, found.is_retraction.tolist(), strict=True)
-    ordered = sorted(rows, key=lambda row: (*row[:2], [(part is None, part) for part in row[2]], row[3]))
-    return [_pane(key, names, pane, withdrawn) for _, _, key, _, pane, withdrawn in ordered]
+    rows = zip(
+        *own, zip(*keys, strict=True), emission.sequence.tolist(), panes, emission.is_retraction.tolist(), strict=True
+    )
+    ordered_rows = sorted(rows, key=lambda row: (*row[:2], [(part is None, part) for part in row[2]], row[3]))
+    return [_pane(key, names, pane, withdrawn) for _, _, key, _, pane, withdrawn in ordered_rows]
 
 
 def _value(value: Any) -> Any:

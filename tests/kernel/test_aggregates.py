@@ -114,11 +114,11 @@ def random_rows(rng: Random, *, withdrawable: bool, floats: list[Any] = EVERY_FL
 
 
 def check(aggregate: Aggregate, rows: list[Row], rng: Random, *, withdrawable: bool) -> None:
-    made = accumulator(aggregate, withdrawable=withdrawable)
-    parts = {p.name: over_bundles(p, rows, GROUPS, rng, withdrawable=withdrawable) for p in made.parts}
+    made_accumulator = accumulator(aggregate, withdrawable=withdrawable)
+    parts = {p.name: over_bundles(p, rows, GROUPS, rng, withdrawable=withdrawable) for p in made_accumulator.parts}
     scale = sum(abs(row.record["x"]) for row in rows if math.isfinite(row.record["x"] or 0.0) and row.record["x"])
     wanted = expected(aggregate, rows, GROUPS)
-    for found, value in zip(results(made, parts), wanted, strict=True):
+    for found, value in zip(results(made_accumulator, parts), wanted, strict=True):
         assert same(found, value, scale), (aggregate, found, value)
 
 
@@ -139,9 +139,9 @@ def test_values_can_be_withdrawn_also_before_they_come(seed: int) -> None:
     rng = Random(seed)
     rows = random_rows(rng, withdrawable=True)
     # an element of a join has a value on one side
-    joined = [Row(row.group, {**row.record, rng.choice("st"): None}, row.at, row.sign) for row in rows]
+    joined_rows = [Row(row.group, {**row.record, rng.choice("st"): None}, row.at, row.sign) for row in rows]
     for aggregate in WHAT.values():
-        check(aggregate, joined if aggregate.combiner is Combiner.PAIRS else rows, rng, withdrawable=True)
+        check(aggregate, joined_rows if aggregate.combiner is Combiner.PAIRS else rows, rng, withdrawable=True)
 
 
 @given(seed=st.integers(0, 2**32), withdrawable=st.booleans())
@@ -160,39 +160,41 @@ def test_users_combiners_of_floats(seed: int, withdrawable: bool) -> None:
 def test_of_the_last_elements(seed: int, name: str) -> None:
     rng, aggregate = Random(seed), WHAT[name]
     rows, number = random_rows(rng, withdrawable=False), rng.randint(1, 6)
-    made = accumulator(aggregate, all_kept=True)
-    inputs = {str(part.input): part.input for part in made.parts if part.input is not None}
+    made_accumulator = accumulator(aggregate, all_kept=True)
+    inputs = {str(part.input): part.input for part in made_accumulator.parts if part.input is not None}
     types = [(read, arrow_type_of(expr, SCHEMA)) for read, expr in inputs.items()]
     fields = [("_", pa.bool_()), *types, (KEPT_AT, pa.int64())]
-    kept = KeptPart("kept", pa.list_(pa.struct(fields)), None, number)
+    kept_part = KeptPart("kept", pa.list_(pa.struct(fields)), None, number)
 
     def bundle(rows: list[Row]) -> pa.Array:
         columns: dict[str, pa.Array] = {}
         for read, expr in inputs.items():
             found, groups = elements(CountPart.from_value("", expr), rows, GROUPS, withdrawable=False)
             columns[read] = found.value
-        found, groups = elements(kept, rows, GROUPS, withdrawable=False)
+        found, groups = elements(kept_part, rows, GROUPS, withdrawable=False)
         columns = {"_": pa.repeat(pa.scalar(True), len(found.at)), **columns, KEPT_AT: found.at}
         value = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
-        return kept.fold(Elements(value, found.at, None), groups)
+        return kept_part.fold(Elements(value, found.at, None), groups)
 
     cut = rng.randint(0, len(rows))
-    stored = gathered(kept, [bundle(rows[:cut]), bundle(rows[cut:])], GROUPS)
+    stored = gathered(kept_part, [bundle(rows[:cut]), bundle(rows[cut:])], GROUPS)
 
     def field_of(expr: Any) -> str:
         return str(expr)
 
     last = [row for group in range(GROUPS) for row in [r for r in rows if r.group == group][-number:]]
     wanted = expected(aggregate, last, GROUPS)
-    for found, value in zip(results(made, unpack_parts(stored, made.parts, field_of)), wanted, strict=True):
+    for found, value in zip(
+        results(made_accumulator, unpack_parts(stored, made_accumulator.parts, field_of)), wanted, strict=True
+    ):
         assert same(found, value, 1e4), (found, value)
 
 
 def test_the_last_elements_do_not_stand_behind_retractions() -> None:
-    kept = KeptPart("kept", pa.list_(pa.struct([("_", pa.bool_())])), None, 2)
+    kept_part = KeptPart("kept", pa.list_(pa.struct([("_", pa.bool_())])), None, 2)
     value, at = pa.array([{"_": True}]), pa.array([0])
     with pytest.raises(PipelineError, match="retractions"):
-        kept.fold(Elements(value, at, pa.array([1])), Groups(np.array([0, 1])))
+        kept_part.fold(Elements(value, at, pa.array([1])), Groups(np.array([0, 1])))
 
 
 # --- written out
@@ -203,12 +205,12 @@ def one(aggregate: Aggregate, values: list[Any], *, signs: list[int] | None = No
     assert isinstance(aggregate.input, Column)
     name, withdrawable = aggregate.input.name, signs is not None
     rows = [Row(0, {name: value}, 0, sign) for value, sign in zip(values, signs or [1] * len(values), strict=True)]
-    made = accumulator(aggregate, withdrawable=withdrawable)
+    made_accumulator = accumulator(aggregate, withdrawable=withdrawable)
     parts = {}
-    for part in made.parts:
+    for part in made_accumulator.parts:
         bundles = [folded(part, some, 1, withdrawable=withdrawable) for some in (rows[:cut], rows[cut:])]
         parts[part.name] = gathered(part, bundles, 1)
-    (found,) = results(made, parts)
+    (found,) = results(made_accumulator, parts)
     return found
 
 
@@ -228,10 +230,10 @@ def test_only_a_final_total_that_leaves_64_bits_is_an_error() -> None:
 @pytest.mark.parametrize("base", [0, 3, 2**31, 2**53, 2**62, -(2**62), 2**63 - 8, -(2**63)])
 def test_variance_of_integers_is_exact_where_the_mean_is_large(base: int, signs: list[int] | None) -> None:
     values = [base + i for i in (1, 4, 0, 6, 6, 2, 4, 6)]
-    there = values if signs is None else [base + i for i in (1, 0, 6, 2)]
-    mean = sum(v - base for v in there) / len(there)
-    wanted = sum((v - base - mean) ** 2 for v in there) / len(there)
-    assert one(col("i").variance(), values, signs=signs, cut=5) == pytest.approx(wanted, rel=1e-9)
+    values_there = values if signs is None else [base + i for i in (1, 0, 6, 2)]
+    mean = sum(v - base for v in values_there) / len(values_there)
+    wanted_total = sum((v - base - mean) ** 2 for v in values_there) / len(values_there)
+    assert one(col("i").variance(), values, signs=signs, cut=5) == pytest.approx(wanted_total, rel=1e-9)
 
 
 def test_variance_of_integers_over_all_64_bits() -> None:
@@ -258,9 +260,9 @@ def test_variance(seed: int, withdrawable: bool, base: float) -> None:
     floats = [base + rng.random() for _ in range(9)]
     rows = random_rows(rng, withdrawable=withdrawable, floats=[*floats, None])
     for aggregate in (col("x").variance(), col("j").variance()):
-        made = accumulator(aggregate, withdrawable=withdrawable)
-        parts = {p.name: over_bundles(p, rows, GROUPS, rng, withdrawable=withdrawable) for p in made.parts}
-        for found, value in zip(results(made, parts), expected(aggregate, rows, GROUPS), strict=True):
+        made_accumulator = accumulator(aggregate, withdrawable=withdrawable)
+        parts = {p.name: over_bundles(p, rows, GROUPS, rng, withdrawable=withdrawable) for p in made_accumulator.parts}
+        for found, value in zip(results(made_accumulator, parts), expected(aggregate, rows, GROUPS), strict=True):
             assert (found is None) == (value is None)
             assert found is None or found == pytest.approx(value, rel=1e-6, abs=1e-9)
 
@@ -297,11 +299,11 @@ def test_a_quantile_is_the_decimal_as_it_is_written(signs: list[int] | None) -> 
 def test_an_aggregate_of_nothing_is_its_identity() -> None:
     for aggregate in [*WHAT.values(), col("i").variance(), col("x").variance()]:
         for withdrawable in (False, True):
-            made = accumulator(aggregate, withdrawable=withdrawable)
-            nothing = {part.name: pa.nulls(2, part.type) for part in made.parts}
+            made_accumulator = accumulator(aggregate, withdrawable=withdrawable)
+            nothing = {part.name: pa.nulls(2, part.type) for part in made_accumulator.parts}
             wanted = expected(aggregate, [], 2)
-            assert all(map(same, results(made, nothing), wanted))
-            for part in made.parts:
+            assert all(map(same, results(made_accumulator, nothing), wanted))
+            for part in made_accumulator.parts:
                 assert folded(part, [], 2, withdrawable=withdrawable).null_count == 2
                 assert gathered(part, [pa.nulls(2, part.type)] * 2, 2).null_count == 2
                 assert len(part.gather(pa.nulls(0, part.type), Groups(np.array([0])))) == 0
@@ -327,16 +329,16 @@ def test_parts_are_named_after_the_place_of_their_aggregate() -> None:
 
 def test_parts_of_several_rows_of_sliced_columns() -> None:
     for aggregate in WHAT.values():
-        made = accumulator(aggregate)
+        made_accumulator = accumulator(aggregate)
         rows = [
             Row(g, {"i": g, "x": g / 2, "s": str(g), "b": True, "t": g, "j": g}) for g in range(4) for _ in range(2)
         ]
         parts = {}
-        for part in made.parts:
+        for part in made_accumulator.parts:
             found = gathered(part, [folded(part, rows, 4)] * 2, 4)
             parts[part.name] = part.gather(found.slice(1, 2), Groups(np.array([0, 1, 2])))
         wanted = expected(aggregate, [*rows, *rows], 4)[1:3]
-        assert all(map(same, results(made, parts), wanted))
+        assert all(map(same, results(made_accumulator, parts), wanted))
 
 
 @pytest.mark.slow

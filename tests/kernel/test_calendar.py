@@ -48,7 +48,7 @@ def moments(zone: str) -> list[Instant]:
     def offset(at: int) -> timedelta | None:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)).astimezone(tz).utcoffset()
 
-    found = [Instant(rng.randrange(low, end)) for _ in range(200)]
+    found_moments = [Instant(rng.randrange(low, end)) for _ in range(200)]
     for at in range(low, high, 7 * day):
         if offset(at) == offset(at + 7 * day):
             continue
@@ -57,8 +57,8 @@ def moments(zone: str) -> list[Instant]:
             middle = (before + after) // 2
             before, after = (middle, after) if offset(middle) == offset(at) else (before, middle)
         near = [after + minutes * 60_000_000 + shift for minutes in (-61, -31, 0, 1, 31, 61) for shift in (-1, 0)]
-        found += [Instant(moment) for moment in [*near, after - day, after + day, after + rng.randrange(day)]]
-    return found
+        found_moments += [Instant(moment) for moment in [*near, after - day, after + day, after + rng.randrange(day)]]
+    return found_moments
 
 
 def plain(zone: str) -> list[CalendarWindows]:
@@ -75,10 +75,10 @@ def test_windows_of_a_calendar(zone: str) -> None:
     times = moments(zone)
     for where in [*plain(zone), *others(zone)]:
         windows = assign_windows(where, pa.array(times, pa.int64()), {}, {})
-        found = list(zip(windows.start.tolist(), windows.end.tolist(), strict=True))
-        wrong = [(at, one) for at, one in zip(times, found, strict=True) if one != calendar_window(where, at)]
+        pairs = list(zip(windows.start.tolist(), windows.end.tolist(), strict=True))
+        wrong = [(at, one) for at, one in zip(times, pairs, strict=True) if one != calendar_window(where, at)]
         assert wrong == []
-        assert all(start <= at < end for at, (start, end) in zip(times, found, strict=True))
+        assert all(start <= at < end for at, (start, end) in zip(times, pairs, strict=True))
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -92,12 +92,12 @@ def test_the_last_window_of_a_calendar_ends_with_time(
     far = [END_OF_CALENDAR + shift for shift in (-400 * day, -2 * day, -day, -1, 0, 1, day, 10**6 * day)]
     times = [Instant(at) for at in [*far, GLOBAL_WINDOW_END - 1, GLOBAL_WINDOW_END, GLOBAL_WINDOW_END + 7]]
     windows = assign_windows(where, pa.array(times, pa.int64()), {}, {})
-    found = list(zip(windows.start.tolist(), windows.end.tolist(), strict=True))
-    assert found == [calendar_window(where, at) for at in times]
-    assert all(start <= at < end for at, (start, end) in zip(times[:-2], found, strict=False))
+    pairs = list(zip(windows.start.tolist(), windows.end.tolist(), strict=True))
+    assert pairs == [calendar_window(where, at) for at in times]
+    assert all(start <= at < end for at, (start, end) in zip(times[:-2], pairs, strict=False))
     # what panes of a global window are dated beyond it is in the last one, too
-    assert found[-3][1] == GLOBAL_WINDOW_END
-    assert found[-3] == found[-2] == found[-1]
+    assert pairs[-3][1] == GLOBAL_WINDOW_END
+    assert pairs[-3] == pairs[-2] == pairs[-1]
     assert [assign_windows(where, pa.array([at], pa.int64()), {}, {}).start[0] for at in times] == [
-        start for start, _ in found
+        start for start, _ in pairs
     ]

@@ -143,12 +143,14 @@ FORMATS: dict[str, Callable[[pa.Table], bytes]] = {
 }
 
 
-def calls_of(tested: Pipeline, rows: int, epochs: int = 3) -> int:
+def calls_of(tested_pipeline: Pipeline, rows: int, epochs: int = 3) -> int:
     """Calls of functions from Python that the last of some epochs makes, reading and storing included."""
     store = MemoryStore()
-    engine = LocalEngine(tested, store, Landing(tested, store), attempts_of(Catalog(store, tested.name)))
+    engine = LocalEngine(
+        tested_pipeline, store, Landing(tested_pipeline, store), attempts_of(Catalog(store, tested_pipeline.name))
+    )
     for epoch in range(epochs):
-        content = FORMATS[tested.source.format](table(rows, epoch))
+        content = FORMATS[tested_pipeline.source.format](table(rows, epoch))
         info = store.write(f"landing/{epoch}", content)
         files = {OWN: [SourceSplit(info.path, info.size, info.etag)]}
         if epoch < epochs - 1:
@@ -159,17 +161,17 @@ def calls_of(tested: Pipeline, rows: int, epochs: int = 3) -> int:
         nonlocal called
         called += event in ("call", "c_call")
 
-    before = sys.getprofile()
+    profile_before = sys.getprofile()
     gc.collect()  # else finalizers of what other tests left are called, and counted, whenever it is collected
     gc.disable()
     sys.setprofile(count_calls)
     try:
-        computed = engine.compute(files, Instant(START))
+        computed_epoch = engine.compute(files, Instant(START))
     finally:
-        sys.setprofile(before)
+        sys.setprofile(profile_before)
         gc.enable()
-    assert computed.counts["accepted"] > 0.9 * rows
-    counts = computed.stages[0].counts
+    assert computed_epoch.counts["accepted"] > 0.9 * rows
+    counts = computed_epoch.stages[0].counts
     assert counts is not None
     assert counts.early + counts.on_time + counts.late > 0.9 * rows * KEYS
     return called
@@ -221,8 +223,8 @@ def test_calls_do_not_grow_with_rows(name: str) -> None:
     calls_of(PIPELINES[name], ROWS)  # what is made once
     few, many = (calls_of(PIPELINES[name], rows) for rows in (ROWS, 8 * ROWS))
     if many > few + 200:
-        again = calls_of(PIPELINES[name], 8 * ROWS)  # what is made once, for as many rows as that
-        assert again <= few + 200, (few, many, again)
+        calls_again = calls_of(PIPELINES[name], 8 * ROWS)  # what is made once, for as many rows as that
+        assert calls_again <= few + 200, (few, many, calls_again)
 
 
 @pytest.mark.slow

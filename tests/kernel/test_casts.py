@@ -63,9 +63,9 @@ def assert_as_the_reference(values: list[Any], source: DataType, to: DataType) -
         assert f"a {source} cannot be cast to {to}" in str(error)
         return
     found = casted(values, source, to)
-    wanted = [evaluate_record(col("v").cast(to), {"v": value}, {"v": source}) for value in values]
-    assert all(map(alike, found, wanted)), [x for x in zip(values, found, wanted, strict=True) if not alike(*x[1:])]
-    assert len(found) == len(wanted)
+    expected = [evaluate_record(col("v").cast(to), {"v": value}, {"v": source}) for value in values]
+    assert all(map(alike, found, expected)), [x for x in zip(values, found, expected, strict=True) if not alike(*x[1:])]
+    assert len(found) == len(expected)
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def computed(expr: Expr, at: Sequence[int | None]) -> list[int | None]:
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_clocks_show_what_the_reference_shows(zone: str) -> None:
-    at = instants(zone)
+    moments = instants(zone)
     for part in (
         AT.year(zone),
         AT.month(zone),
@@ -69,18 +69,18 @@ def test_clocks_show_what_the_reference_shows(zone: str) -> None:
         AT.minute(zone),
         AT.second(zone),
     ):
-        assert computed(part, at) == [evaluate(part, {"at": each}, SCHEMA) for each in at]
+        assert computed(part, moments) == [evaluate(part, {"at": each}, SCHEMA) for each in moments]
 
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("unit", list(TimeUnit))
 def test_truncation_is_that_of_the_reference(unit: TimeUnit, zone: str) -> None:
-    at = instants(zone)
-    start = computed(AT.truncate(unit, zone), at)
-    assert start == [evaluate(AT.truncate(unit, zone), {"at": each}, SCHEMA) for each in at]
-    begun = np.array(start)
-    assert (begun <= at).all()
-    assert (np.diff(begun) >= 0).all()
+    moments = instants(zone)
+    start = computed(AT.truncate(unit, zone), moments)
+    assert start == [evaluate(AT.truncate(unit, zone), {"at": each}, SCHEMA) for each in moments]
+    begun_array = np.array(start)
+    assert (begun_array <= moments).all()
+    assert (np.diff(begun_array) >= 0).all()
     assert computed(AT.truncate(unit, zone), start) == start
 
 
@@ -106,14 +106,14 @@ WINDOWS = {
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize(("unit", "begins"), BEGINNINGS, ids=str)
 def test_what_begins_elsewhere_begins_as_windows_do(unit: TimeUnit, begins: dict[str, Any], zone: str) -> None:
-    at = instants(zone)[::5]
+    moments = instants(zone)[::5]
     truncated = AT.truncate(unit, zone, **begins)
-    start = computed(truncated, at)
-    assert start == [evaluate(truncated, {"at": each}, SCHEMA) for each in at]
+    start = computed(truncated, moments)
+    assert start == [evaluate(truncated, {"at": each}, SCHEMA) for each in moments]
     name, count = WINDOWS[unit]
-    starts, _ = calendar_windows(CalendarWindows(name, zone, count, **begins), np.array(at))
+    starts, _ = calendar_windows(CalendarWindows(name, zone, count, **begins), np.array(moments))
     assert start == starts.tolist()
-    assert start != computed(AT.truncate(unit, zone), at)
+    assert start != computed(AT.truncate(unit, zone), moments)
 
 
 def test_what_begins_as_ever_is_written_as_ever() -> None:
@@ -138,17 +138,17 @@ def test_a_beginning_that_says_nothing_of_a_unit_is_refused(unit: str, begins: d
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_local_times_are_moments_as_the_reference_says(zone: str) -> None:
-    shown = instants(zone)
+    shown_moments = instants(zone)
     for twice, skipped in (("first", "later"), ("second", "null"), ("null", "later")):
         moments = AT.local_to_utc(zone, twice, skipped)
-        found = computed(moments, shown)
-        assert found == [evaluate(moments, {"at": each}, SCHEMA) for each in shown]
+        found = computed(moments, shown_moments)
+        assert found == [evaluate(moments, {"at": each}, SCHEMA) for each in shown_moments]
 
 
 def test_what_clocks_show_twice_or_never_is_what_was_asked_for() -> None:
     def utc(text: str, **options: str) -> str | None:
-        at = to_instant(datetime.fromisoformat(f"{text}+00:00"))
-        (found,) = computed(AT.local_to_utc("Europe/Berlin", **options), [at])
+        moment = to_instant(datetime.fromisoformat(f"{text}+00:00"))
+        (found,) = computed(AT.local_to_utc("Europe/Berlin", **options), [moment])
         return None if found is None else rendered(Instant(found))
 
     assert utc("2025-07-01T12:00:00") == "2025-07-01T10:00:00Z"

@@ -108,12 +108,12 @@ def epochs(seed: int) -> list[Epoch]:
     return made
 
 
-def assert_same(found: list[Pane], expected: list[Pane]) -> None:
+def assert_same(panes: list[Pane], expected: list[Pane]) -> None:
     def key(pane: Pane) -> Any:
         return pane.key, pane.window, pane.index, pane.is_retraction
 
-    assert sorted(map(key, found)) == sorted(map(key, expected))
-    for left, right in zip(sorted(found, key=key), sorted(expected, key=key), strict=True):
+    assert sorted(map(key, panes)) == sorted(map(key, expected))
+    for left, right in zip(sorted(panes, key=key), sorted(expected, key=key), strict=True):
         different = [i for i, (a, b) in enumerate(zip(left.values, right.values, strict=True)) if not same(a, b, 1e-6)]
         assert not different, (left, right, different)
 
@@ -145,16 +145,16 @@ STAGES = {
 def test_combiners_equal_the_reference(name: str) -> None:
     tested, given = STAGES[name], epochs(len(name))
     expected = run_pipeline(tested, given)
-    found = run_on_kernel(tested, given)
+    results = run_on_kernel(tested, given)
     assert sum(len(result.panes) for result in expected) > 50
-    assert_all_same(found, expected)
+    assert_all_same(results, expected)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_can_be_withdrawn(value: float) -> None:
     what = {"x": col("x").sum(), "v": col("v").max()}
     totals = {"weight": col("x").sum(), "mean": col("x").mean()}
-    tested = pipeline(
+    tested_pipeline = pipeline(
         FixedWindows("5us"),
         what,
         Aggregation(key={"v": col("v")}, where=FixedWindows("20us"), when=EARLY, how=retracting("40us"), what=totals),
@@ -165,14 +165,14 @@ def test_what_is_not_finite_can_be_withdrawn(value: float) -> None:
 
     # the second epoch withdraws the pane of u, which goes on in another group
     rounds = [[element("u", value, 1), element("w", 2.5, 1)], [element("u", 1.0, 2)], [element("w", 4.0, 1)]]
-    given = [Epoch(Instant(number), records) for number, records in enumerate(rounds)]
-    expected = run_pipeline(tested, given)
+    given_epochs = [Epoch(Instant(number), records) for number, records in enumerate(rounds)]
+    expected = run_pipeline(tested_pipeline, given_epochs)
     assert [pane.values for pane in expected[2].panes if not pane.is_retraction] == [(6.5, 6.5)]
-    found = run_on_kernel(tested, given)
-    assert_all_same(found[2:], expected[2:])
+    results = run_on_kernel(tested_pipeline, given_epochs)
+    assert_all_same(results[2:], expected[2:])
 
 
 def test_timestamps_are_instants_to_a_users_combiner() -> None:
-    tested = pipeline(FixedWindows("200us"), {"until": col("at").combine(Until(100))})
-    given = [Epoch(Instant(0), [{"user": "u", "at": Instant(at)} for at in (7, 40, 12)], is_last=True)]
-    assert [pane.values for pane in run_on_kernel(tested, given)[0].panes] == [(60,)]
+    tested_pipeline = pipeline(FixedWindows("200us"), {"until": col("at").combine(Until(100))})
+    given_epochs = [Epoch(Instant(0), [{"user": "u", "at": Instant(at)} for at in (7, 40, 12)], is_last=True)]
+    assert [pane.values for pane in run_on_kernel(tested_pipeline, given_epochs)[0].panes] == [(60,)]

@@ -144,9 +144,9 @@ def test_windows_of_a_user_that_break_their_contract_are_refused() -> None:
 def test_sums_that_leave_64_bits_are_errors_of_the_data() -> None:
     pipeline = build(*further.SCENARIOS["data_fixed"])
     records = [{"user": "u1", "at": Instant(1), "value": 2**62} for _ in range(2)]
-    with pytest.raises(IntegerOverflowError, match="64 bits") as caught:
+    with pytest.raises(IntegerOverflowError, match="64 bits") as error:
         run_on_kernel(pipeline, [Epoch(Instant(0), records)])
-    assert caught.value.remedy == "fix_data"
+    assert error.value.remedy == "fix_data"
 
 
 def test_a_pane_that_is_nan_again_is_elided() -> None:
@@ -155,7 +155,7 @@ def test_a_pane_that_is_nan_again_is_elided() -> None:
     shares = [math.nan, 1.0]
     epochs = [Epoch(Instant(0), [{"user": "ann", "at": Instant(1), "share": share}]) for share in shares]
     compare(pipeline, epochs)
-    assert [len(found.panes) for found in run_on_kernel(pipeline, epochs)] == [1, 0]
+    assert [len(result.panes) for result in run_on_kernel(pipeline, epochs)] == [1, 0]
 
 
 def test_a_list_of_other_values_is_not_elided() -> None:
@@ -165,5 +165,5 @@ def test_a_list_of_other_values_is_not_elided() -> None:
     pipeline = build(FixedWindows("15us"), now, retracting("25us"), then=(then,))
     epochs = [Epoch(Instant(0), [{"user": "ann", "at": Instant(1), "value": value}]) for value in (1, 2)]
     compare(pipeline, epochs)
-    values = [[pane.values for pane in found.panes] for found in run_on_kernel(pipeline, epochs)]
+    values = [[pane.values for pane in result.panes] for result in run_on_kernel(pipeline, epochs)]
     assert values == [[((1,),)], [((1,),), ((3,),)]]

@@ -54,8 +54,8 @@ class Parts:
     ) -> list[StageResult]:
         deltas, place = [], 0
         for share in shares:
-            judged = judge_rows(self.compiled, share)
-            bundle = aggregate_rows(self.compiled, judged, self.watermark, self.output_watermark, place=place)
+            judgements = judge_rows(self.compiled, share)
+            bundle = aggregate_rows(self.compiled, judgements, self.watermark, self.output_watermark, place=place)
             place += len(share[c.EVENT_TIME])
             if bundle.delta is not None:
                 deltas.append(bundle.delta)
@@ -89,13 +89,13 @@ class Parts:
         return (delta.column(c.HASH).to_numpy() >> np.uint64(32)) * np.uint64(self.number) >> np.uint64(32)
 
     def clocks(self, watermark: Instant, now: Instant, percentiles: dict[float, Instant]) -> FiringClocks:
-        after, passed = Instant(max(self.watermark, watermark)), {}
+        moment_after, passed = Instant(max(self.watermark, watermark)), {}
         for q in sorted(self.compiled.trigger.percentiles):
             old = self.percentiles.get(q, MIN_INSTANT)
             self.percentiles[q] = Instant(max(old, percentiles.get(q, old)))
-            passed[q] = (Instant(max(old, self.watermark)), Instant(max(self.percentiles[q], after)))
+            passed[q] = (Instant(max(old, self.watermark)), Instant(max(self.percentiles[q], moment_after)))
         return FiringClocks(
-            self.watermark, after, self.processing_time, Instant(max(self.processing_time, now)), passed
+            self.watermark, moment_after, self.processing_time, Instant(max(self.processing_time, now)), passed
         )
 
 
@@ -116,8 +116,8 @@ def run_in_parts(scenario: Scenario, number: int, places: Sequence[int]) -> list
     clock, found = MIN_INSTANT, []
     for epoch, given_epoch in enumerate(scenario.epochs):
         clock = Instant(max(clock, given_epoch.processing_time))
-        timed = [(record, evaluate(expr, record, pipeline.schema)) for record in given_epoch.records]
-        rows = element_rows(pipeline.schema, [(record, at, 1) for record, at in timed if at is not None])
+        timed_pairs = [(record, evaluate(expr, record, pipeline.schema)) for record in given_epoch.records]
+        rows = element_rows(pipeline.schema, [(record, at, 1) for record, at in timed_pairs if at is not None])
         intake.take(OWN, given_epoch.records, clock, {"": Taken()})
         intake.advance(clock, given_epoch.is_last)
         watermark, percentiles = intake.watermark, intake.percentiles

@@ -54,10 +54,14 @@ def test_what_is_withdrawn_leaves_nothing(values: list[float], others: list[floa
     mixed = [*rows, *passing]
     rng.shuffle(mixed)
     for aggregate in (col("x").sum(), col("x").mean()):
-        made = accumulator(aggregate, withdrawable=True)
-        found = {part.name: over_bundles(part, mixed, 1, rng, withdrawable=True) for part in made.parts}
-        alone = {part.name: folded(part, rows, 1, withdrawable=True) for part in made.parts}
-        assert list(map(repr, results(made, found))) == list(map(repr, results(made, alone)))
+        made_accumulator = accumulator(aggregate, withdrawable=True)
+        found_by_name = {
+            part.name: over_bundles(part, mixed, 1, rng, withdrawable=True) for part in made_accumulator.parts
+        }
+        alone = {part.name: folded(part, rows, 1, withdrawable=True) for part in made_accumulator.parts}
+        assert list(map(repr, results(made_accumulator, found_by_name))) == list(
+            map(repr, results(made_accumulator, alone))
+        )
 
 
 @pytest.mark.parametrize(
@@ -66,18 +70,20 @@ def test_what_is_withdrawn_leaves_nothing(values: list[float], others: list[floa
     ids=["beside a larger one", "too large for a while", "fractions"],
 )
 def test_the_first_one_is_withdrawn(before: list[float], left: float) -> None:
-    made = accumulator(col("x").sum(), withdrawable=True)
-    (part,) = made.parts
+    made_accumulator = accumulator(col("x").sum(), withdrawable=True)
+    (part,) = made_accumulator.parts
     came = folded(part, [Row(0, {"x": value}) for value in before], 1, withdrawable=True)
     goes = folded(part, [Row(0, {"x": before[0]}, sign=-1)], 1, withdrawable=True)
-    assert results(made, {part.name: gathered(part, [came, goes], 1)}) == [left]
+    assert results(made_accumulator, {part.name: gathered(part, [came, goes], 1)}) == [left]
 
 
 @pytest.mark.parametrize("finite", [0.75, math.inf])
 def test_a_sum_that_was_stored_before_sums_were_exact_goes_on(finite: float) -> None:
-    made = accumulator(col("x").sum(), withdrawable=True)
-    (part,) = made.parts
-    stored = pa.table({part.name: [{"finite": finite, "nan": 0, "above": 0, "below": 0}]})
-    now = as_now(stored, pa.schema([(part.name, part.type)]), {})
+    made_accumulator = accumulator(col("x").sum(), withdrawable=True)
+    (part,) = made_accumulator.parts
+    stored_table = pa.table({part.name: [{"finite": finite, "nan": 0, "above": 0, "below": 0}]})
+    now = as_now(stored_table, pa.schema([(part.name, part.type)]), {})
     more = folded(part, [Row(0, {"x": 0.5})], 1, withdrawable=True)
-    assert results(made, {part.name: gathered(part, [now.column(0).combine_chunks(), more], 1)}) == [finite + 0.5]
+    assert results(made_accumulator, {part.name: gathered(part, [now.column(0).combine_chunks(), more], 1)}) == [
+        finite + 0.5
+    ]

@@ -193,14 +193,14 @@ def _columns(records: list[dict[str, Any]]) -> dict[str, pa.Array]:
     return {name: arrow([record[name] for record in records], SCHEMA[name]) for name in names}
 
 
-def assert_overflows_as_the_reference(expr: Expr, records: list[dict[str, Any]], wanted: list[Any]) -> None:
+def assert_overflows_as_the_reference(expr: Expr, records: list[dict[str, Any]], expected: list[Any]) -> None:
     """All records at once: NULL, and why, where one is an error to the reference; of the others its values."""
     try:
         values, overflows = column_apart(expr, _columns(records), SCHEMA, len(records))
     except ValueOverflowError:  # constants alone
-        assert all(isinstance(value, ValueOverflowError) for value in wanted)
+        assert all(isinstance(value, ValueOverflowError) for value in expected)
         return
-    for row, (value, want) in enumerate(zip(python(values), wanted, strict=True)):
+    for row, (value, want) in enumerate(zip(python(values), expected, strict=True)):
         why = [(overflow.why, overflow.error) for overflow in overflows if overflow.rows[row]]
         if isinstance(want, ValueOverflowError):
             assert (why[0], value) == ((str(want).removesuffix(OPERANDS), type(want)), None)
@@ -211,21 +211,23 @@ def assert_overflows_as_the_reference(expr: Expr, records: list[dict[str, Any]],
 
 def assert_as_the_reference(expr: Expr, records: list[dict[str, Any]]) -> None:
     """Where a record is an error to the reference, it is one; the others give the same values, in one column."""
-    wanted = [_values(expr, record) for record in records]
+    expected = [_values(expr, record) for record in records]
     if records:
-        assert_overflows_as_the_reference(expr, records, wanted)
-    is_good = [not isinstance(value, ValueOverflowError) for value in wanted]
+        assert_overflows_as_the_reference(expr, records, expected)
+    is_good = [not isinstance(value, ValueOverflowError) for value in expected]
     good = list(compress(records, is_good))
-    bad = [each for each, good_one in zip(zip(records, wanted, strict=True), is_good, strict=True) if not good_one]
+    bad = [each for each, good_one in zip(zip(records, expected, strict=True), is_good, strict=True) if not good_one]
     for record, error in bad[:3]:
         with pytest.raises(
             type(error), match=r"leaves (64 bits|38 digits.*); cast its operands to float|leaves the years 1 to 9999"
         ):
             evaluate_column(expr, _columns([record]), SCHEMA, 1)
     if good:
-        found = python(evaluate_column(expr, _columns(good), SCHEMA, len(good)))
-        wanted = list(compress(wanted, is_good))
-        assert all(map(alike, found, wanted)), [x for x in zip(good, found, wanted, strict=True) if not alike(*x[1:])]
+        result = python(evaluate_column(expr, _columns(good), SCHEMA, len(good)))
+        expected = list(compress(expected, is_good))
+        assert all(map(alike, result, expected)), [
+            x for x in zip(good, result, expected, strict=True) if not alike(*x[1:])
+        ]
     for record in good[:2]:  # constants stay scalars
         scalars = {name: values[0] for name, values in _columns([record]).items()}
         (one,) = python(evaluate_column(expr, scalars, SCHEMA, 1))
@@ -305,8 +307,8 @@ def test_a_text_of_every_character_has_a_case(every_character: list[str]) -> Non
 )
 def test_floats_beside_the_middle_of_two_numbers_are_rounded_as_python_does(digits: int, numbers: list[float]) -> None:
     beside = [near for number in numbers for near in (number, math.nextafter(number, math.inf), -number)]
-    found = evaluate_columns(X.round(digits), {"float0": pa.array(beside, pa.float64())}).to_pylist()
-    assert all(map(alike, found, [round(number, digits) for number in beside]))
+    values = evaluate_columns(X.round(digits), {"float0": pa.array(beside, pa.float64())}).to_pylist()
+    assert all(map(alike, values, [round(number, digits) for number in beside]))
 
 
 def test_integers_that_leave_64_bits_are_errors() -> None:
@@ -337,16 +339,16 @@ def test_a_constant_condition_takes_its_branch_as_it_is() -> None:
 def test_a_part_of_the_rows_gives_a_part_of_the_values(expr: Expr) -> None:
     small = {DataType.INT: [None, 3, 7, -1, 0]}
     rows = {n: arrow((10 * [*small.get(kind, SPECIAL[kind][:5])])[:10], kind) for n, kind in SCHEMA.items()}
-    found = python(evaluate_column(expr, rows, SCHEMA, len(rows["int0"])))
+    result = python(evaluate_column(expr, rows, SCHEMA, len(rows["int0"])))
     for start, end in ((2, 5), (1, 1), (0, 0)):
         part = {name: values[start:end] for name, values in rows.items()}
-        assert all(map(alike, python(evaluate_column(expr, part, SCHEMA, end - start)), found[start:end]))
+        assert all(map(alike, python(evaluate_column(expr, part, SCHEMA, end - start)), result[start:end]))
 
 
 def test_slices_of_columns_are_columns() -> None:
     texts = pa.array(["left out", "12", None, "a longer text than that", ""])[1:4]
-    wanted = [None if text is None else zlib.crc32(text.encode()) for text in texts.to_pylist()]
-    assert evaluate_columns(S.crc32(), {"string0": texts}).to_pylist() == wanted
+    expected = [None if text is None else zlib.crc32(text.encode()) for text in texts.to_pylist()]
+    assert evaluate_columns(S.crc32(), {"string0": texts}).to_pylist() == expected
     assert evaluate_column(S.cast(DataType.INT), {"string0": texts}, SCHEMA, 3).to_pylist() == [12, None, None]
 
 
@@ -360,15 +362,15 @@ def test_a_pattern_walks_over_the_codes_of_every_row(pattern: str, found: list[t
     transitions = compile_pattern(pattern, letters).transitions
     width = len(transitions[0])
     starts = [start % len(transitions) for start, _ in found]
-    seen = [None if codes is None else [code % width for code in codes] for _, codes in found]
-    wanted = [
+    seen_values = [None if codes is None else [code % width for code in codes] for _, codes in found]
+    expected = [
         reduce(lambda at, code: transitions[at][code], codes or (), start)
-        for start, codes in zip(starts, seen, strict=True)
+        for start, codes in zip(starts, seen_values, strict=True)
     ]
     moves = Literal(",".join(str(to) for row in transitions for to in row))
     walk = Function("walk", (col("at"), col("codes"), moves, Literal(width)))
-    rows = {"at": pa.array(starts, pa.int64()), "codes": pa.array(seen, pa.list_(pa.int64()))}
-    assert evaluate_columns(walk, rows).to_pylist() == wanted
+    rows = {"at": pa.array(starts, pa.int64()), "codes": pa.array(seen_values, pa.list_(pa.int64()))}
+    assert evaluate_columns(walk, rows).to_pylist() == expected
 
 
 @dataclass(frozen=True)
@@ -395,8 +397,8 @@ def test_users_triggers_are_called_with_whole_columns_and_their_fields_are_colum
     rows = {"n": pa.array([1, 2, 3]), "called": pa.array([True, False, True]), "elements": elements}
     ready = Call("ready", (col("called"), *window, Literal(False), col("n")), Doubling())
     assert evaluate_columns(ready, rows).to_pylist() == [False, False, False]
-    heard = Call("on_element", (col("called"), *window, Literal(False), col("n"), col("elements")), Doubling())
-    state = Function("field", (heard, Literal("s0")))
+    heard_call = Call("on_element", (col("called"), *window, Literal(False), col("n"), col("elements")), Doubling())
+    state = Function("field", (heard_call, Literal("s0")))
     assert evaluate_columns(state, rows).to_pylist() == [8, None, 3]
 
 
@@ -428,7 +430,7 @@ def test_each_row_in_which_integers_overflow_is_found(op: str) -> None:
 
 def test_a_million_rows_that_overflow_take_no_time_each() -> None:
     rows = {"int0": pa.array(np.full(1_000_000, 2**40)), "int1": pa.array(np.arange(1_000_000) + 2**30)}
-    before = time.perf_counter()
+    moment_before = time.perf_counter()
     values, (overflow,) = column_apart(N * M + 1, rows, SCHEMA, 1_000_000)
     assert (values.null_count, overflow.rows.sum()) == (1_000_000, 1_000_000)
-    assert time.perf_counter() - before < 5
+    assert time.perf_counter() - moment_before < 5

@@ -32,11 +32,15 @@ def read(expr: Expr, texts: Sequence[str | None]) -> list[Any]:
 
 def assert_as_the_oracle(expr: Expr, texts: Sequence[str | None]) -> None:
     """All at once, and each alone."""
-    wanted = [evaluate(expr, {"s": text}, SCHEMA) for text in texts]
+    expected = [evaluate(expr, {"s": text}, SCHEMA) for text in texts]
     found = read(expr, texts)
-    assert all(map(alike, found, wanted)), [row for row in zip(texts, found, wanted, strict=True) if row[1] != row[2]]
+    assert all(map(alike, found, expected)), [
+        row for row in zip(texts, found, expected, strict=True) if row[1] != row[2]
+    ]
     alone = [read(expr, [text])[0] for text in texts]
-    assert all(map(alike, alone, wanted)), [row for row in zip(texts, alone, wanted, strict=True) if row[1] != row[2]]
+    assert all(map(alike, alone, expected)), [
+        row for row in zip(texts, alone, expected, strict=True) if row[1] != row[2]
+    ]
 
 
 VALUES = [
@@ -114,19 +118,19 @@ def test_texts_that_are_nearly_objects_stay_apart(texts: list[str]) -> None:
 
 
 def test_clean_objects_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    asked_texts: list[str] = []
 
     def loads(text: str, **options: Any) -> Any:
-        asked.append(text)
+        asked_texts.append(text)
         return json.loads(text, **options)
 
     monkeypatch.setattr(string_bytes, "loads", loads)
     texts = [json.dumps({"user": {"id": number}, "tags": [1, "x"], "note": "\u00e9 {"}) for number in range(5_000)]
     assert read(S.json_field("user.id", int), texts) == list(range(5_000))
-    assert not asked
+    assert not asked_texts
     texts[1234] = '{"user": {"id": "a text"}}'
     assert read(S.json_field("user.id", int), texts)[1233:1236] == [1233, None, 1235]
-    assert len(asked) <= 256
+    assert len(asked_texts) <= 256
 
 
 def test_it_is_written_as_fields_of_sources_are() -> None:

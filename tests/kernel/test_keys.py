@@ -130,15 +130,15 @@ def test_groups_are_exact_whatever_the_hash(data: st.DataObject) -> None:
     groups = group_by_key(found, columns, *numbers)
     order = np.arange(len(rows)) if groups.order is None else groups.order
     several = [order[a:b].tolist() for a, b in zip(groups.offsets[:-1], groups.offsets[1:], strict=True)]
-    wanted = in_python(rows, kinds, cut, within)
-    assert sorted(several) == sorted(wanted)  # keys of one hash may stand in any order
+    expected = in_python(rows, kinds, cut, within)
+    assert sorted(several) == sorted(expected)  # keys of one hash may stand in any order
     by = [(int(found[rows[0]]), *(some[rows[0]] for some in within)) for rows in several]
     assert by == sorted(by)
-    again = group_by_key(
+    groups_again = group_by_key(
         found[order], [column.take(pa.array(order)) for column in columns], *[some[order] for some in numbers]
     )
-    assert again.order is None or cut < 2**64
-    assert again.sizes.tolist() == groups.sizes.tolist()
+    assert groups_again.order is None or cut < 2**64
+    assert groups_again.sizes.tolist() == groups.sizes.tolist()
 
 
 def test_keys_of_one_hash_stand_in_an_order_of_their_own() -> None:
@@ -151,19 +151,19 @@ def test_keys_of_one_hash_stand_in_an_order_of_their_own() -> None:
 
 def test_many_rows_with_hashes_that_share_their_upper_bits() -> None:
     """Packed beside row numbers, hashes lose lower bits: the order is right all the same."""
-    found = np.array([5, 3, 4, 3, 5] * 1000, np.uint64) + np.uint64(2**63)
-    groups = group_by_key(found, [pa.array(found.view(np.int64))])
+    array = np.array([5, 3, 4, 3, 5] * 1000, np.uint64) + np.uint64(2**63)
+    groups = group_by_key(array, [pa.array(array.view(np.int64))])
     assert groups.sizes.tolist() == [2000, 1000, 2000]
-    assert found[groups.order].tolist() == sorted(found.tolist())
+    assert array[groups.order].tolist() == sorted(array.tolist())
     assert groups.order[:4].tolist() == [1, 3, 6, 8]
     numbers = np.arange(5000, dtype=np.int64) * 2**40
-    assert len(group_by_key(found, [], numbers)) == 5000
+    assert len(group_by_key(array, [], numbers)) == 5000
 
 
 def test_rows_that_stand_in_order_stay_where_they_are() -> None:
-    found = np.array([1, 1, 2, 2], np.uint64)
+    array = np.array([1, 1, 2, 2], np.uint64)
     starts = np.array([0, 0, -5, 7], np.int64)
-    groups = group_by_key(found, [pa.array([1, 1, 2, 2])], starts, starts + 3)
+    groups = group_by_key(array, [pa.array([1, 1, 2, 2])], starts, starts + 3)
     assert groups.order is None
     assert groups.offsets.tolist() == [0, 2, 3, 4]
     assert len(group_by_key(np.zeros(0, np.uint64), [pa.array([], pa.int64())], starts[:0])) == 0
@@ -171,11 +171,11 @@ def test_rows_that_stand_in_order_stay_where_they_are() -> None:
 
 def test_stages_with_the_same_key_of_the_same_rows_have_its_hashes_in_common() -> None:
     users, days = pa.array(["a", "b", None, "a"]), pa.array([1, 2, 3, 4])
-    known, rows = KeyHashes(), np.array([0, 2, 3])
-    taken = known.keys_of_rows([users], rows, everything=False)
-    assert taken.columns[0].to_pylist() == ["a", None, "a"]
-    assert taken.hashed.tolist() == hash_keys([users]).take([0, 2, 3]).tolist()
-    assert known.keys_of_rows([users], rows.copy(), everything=False) is taken
+    known_key_hashes, rows = KeyHashes(), np.array([0, 2, 3])
+    taken_keys = known_key_hashes.keys_of_rows([users], rows, everything=False)
+    assert taken_keys.columns[0].to_pylist() == ["a", None, "a"]
+    assert taken_keys.hashed.tolist() == hash_keys([users]).take([0, 2, 3]).tolist()
+    assert known_key_hashes.keys_of_rows([users], rows.copy(), everything=False) is taken_keys
     others: list[tuple[list[pa.Array], list[int]]] = [
         ([users], [0, 1, 3]),
         ([users], [0, 2]),
@@ -185,10 +185,10 @@ def test_stages_with_the_same_key_of_the_same_rows_have_its_hashes_in_common() -
         ([pa.array(["b", "b", "b", "b"])], [0, 2, 3]),
     ]
     for columns, chosen in others:
-        own = known.keys_of_rows(columns, np.array(chosen), everything=False)
+        own = known_key_hashes.keys_of_rows(columns, np.array(chosen), everything=False)
         assert [column.to_pylist() for column in own.columns] == [column.take(chosen).to_pylist() for column in columns]
         assert own.hashed.tolist() == hash_keys(own.columns, len(chosen)).tolist()
-    whole = known.keys_of_rows([users], np.arange(4), everything=True)
+    whole = known_key_hashes.keys_of_rows([users], np.arange(4), everything=True)
     assert whole.columns[0] is users
     assert whole.hashed.tolist() == hash_keys([users]).tolist()
 

@@ -26,12 +26,12 @@ V = col("v")
 
 def lists(values: list[list[Any] | None], kind: DataType, hidden: list[list[Any]]) -> pa.Array:
     """A column of lists, in which a NULL hides items."""
-    stored = [hidden[row] if value is None else value for row, value in enumerate(values)]
+    stored_values = [hidden[row] if value is None else value for row, value in enumerate(values)]
     offsets = [0]
-    for items in stored:
+    for items in stored_values:
         offsets.append(offsets[-1] + len(items))
     mask = pa.array([value is None for value in values], pa.bool_())
-    items = arrow([item for part in stored for item in part], kind)
+    items = arrow([item for part in stored_values for item in part], kind)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, mask=mask)
 
 
@@ -57,14 +57,14 @@ def test_what_reads_a_list(kind: DataType, data: st.DataObject) -> None:
 
 
 def test_constants_of_a_number_beside_lists_of_another() -> None:
-    stored = pa.array([[1.0], [2.5], [None], None], pa.list_(pa.float64()))
+    stored_array = pa.array([[1.0], [2.5], [None], None], pa.list_(pa.float64()))
     schema = {"v": ListType(DataType.FLOAT)}
-    assert evaluate_column(V.contains(1), {"v": stored}, schema, 4).to_pylist() == [True, False, False, None]
+    assert evaluate_column(V.contains(1), {"v": stored_array}, schema, 4).to_pylist() == [True, False, False, None]
 
 
 def test_a_list_is_null_once_an_item_becomes_it() -> None:
-    stored = pa.array([["a", None], ["", "b"], [], None, ["c"]])
-    made = with_items(stored, lambda items: pc.if_else(pc.equal(items, ""), None, items))
+    stored_array = pa.array([["a", None], ["", "b"], [], None, ["c"]])
+    made = with_items(stored_array, lambda items: pc.if_else(pc.equal(items, ""), None, items))
     assert made.to_pylist() == [["a", None], None, [], None, ["c"]]
     assert made.type == arrow_type(ListType(DataType.STRING))
 

@@ -22,10 +22,12 @@ WINDOWS = [(0, 10), (10, 20)]
 
 def compiled(kind: type, loop: hr.Loop) -> CompiledLoop:
     links = hr.json("landing/links", {"a": kind, "b": kind, "w": int, "at": datetime}).event_time("at", bound="0s")
-    made = hr.Pipeline("links", links, key=["a", "b"], loop=loop, where=hr.FixedWindows("10s"), when=hr.on_update())
-    assert made.loop is not None
-    assert made.edges is not None
-    return CompiledLoop.from_loop(made.loop, made.edges, CompiledStage(made.stages[0]))
+    own_pipeline = hr.Pipeline(
+        "links", links, key=["a", "b"], loop=loop, where=hr.FixedWindows("10s"), when=hr.on_update()
+    )
+    assert own_pipeline.loop is not None
+    assert own_pipeline.edges is not None
+    return CompiledLoop.from_loop(own_pipeline.loop, own_pipeline.edges, CompiledStage(own_pipeline.stages[0]))
 
 
 def delta(loop: CompiledLoop, edges: Iterable[tuple[Any, Any, int, int]]) -> pa.RecordBatch:
@@ -90,16 +92,21 @@ def test_vertices_with_one_hash_are_told_apart(kind: type, bits: int) -> None:
     with set_sizes(hash_bits=(2**bits - 1) << (64 - bits), loop_slice_rows=3):
         start = hr.if_else(col("vertex") == kind(0), 0, None)
         loop = compiled(kind, hr.Loop(start=start, step=col("value") + col("w"), combine="least"))
-        rolled = random.Random(f"{kind} {bits}")
+        rolled_generator = random.Random(f"{kind} {bits}")
         for _ in range(20):
             store, every = Store(loop), []
             for _ in range(4):
                 new = [
-                    (kind(rolled.randrange(12)), kind(rolled.randrange(12)), rolled.randrange(9), rolled.randrange(2))
-                    for _ in range(rolled.randrange(8))
+                    (
+                        kind(rolled_generator.randrange(12)),
+                        kind(rolled_generator.randrange(12)),
+                        rolled_generator.randrange(9),
+                        rolled_generator.randrange(2),
+                    )
+                    for _ in range(rolled_generator.randrange(8))
                 ]
                 every += new
-                store.epoch(delta(loop, new), rolled.choice([1, 2, None]))
+                store.epoch(delta(loop, new), rolled_generator.choice([1, 2, None]))
             while store.in_flight.num_rows:
                 store.epoch(delta(loop, []), 1)
             assert store.known() == nearest(every, kind(0))

@@ -19,7 +19,7 @@ TIMES = 14
 def test_memory_of_a_key_with_half_of_all_rows(tmp_path: Path, case: str) -> None:
     size, values = land(tmp_path, ROWS)
     program = [sys.executable, "-m", "tests.kernel.hot_key", case, tmp_path.as_uri()]
-    done = subprocess.run(program, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
-    assert told["values"] == values
-    assert told["bytes"] <= TIMES * size
+    result = subprocess.run(program, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True)
+    document = json.loads(result.stdout)
+    assert document["values"] == values
+    assert document["bytes"] <= TIMES * size

@@ -16,9 +16,9 @@ def test_a_piece_of_a_column_is_what_arrow_gives(kind: pa.DataType, values: list
     begin, end = sorted(data.draw(st.tuples(*[st.integers(0, len(values))] * 2)))
     column = pa.array(values, pa.int8()).cast(kind).slice(begin, end - begin)
     for shape in (column, pa.chunked_array([column, column], kind), pa.chunked_array([], kind)):
-        seen, expected = as_numpy(shape), shape.to_numpy(*[False] * isinstance(shape, pa.Array))
-        assert seen.dtype == expected.dtype
-        assert seen.tolist() == expected.tolist()
+        numbers, expected = as_numpy(shape), shape.to_numpy(*[False] * isinstance(shape, pa.Array))
+        assert numbers.dtype == expected.dtype
+        assert numbers.tolist() == expected.tolist()
 
 
 def test_others_look_at_the_same_memory() -> None:

@@ -41,11 +41,11 @@ VALUES: dict[str, tuple[Any, Sequence[Any]]] = {
 
 def sketch(aggregate: hr.Aggregate, values: Sequence[Any], kind: Any = None) -> bytes | None:
     """That of all ``values``."""
-    made = accumulator(aggregate)
-    (part,) = made.parts
+    made_accumulator = accumulator(aggregate)
+    (part,) = made_accumulator.parts
     array = pa.array(values, kind)
-    (found,) = made.result({part.name: fold(part, array, Groups(np.array([0, len(array)])))}).to_pylist()
-    return found
+    (value,) = made_accumulator.result({part.name: fold(part, array, Groups(np.array([0, len(array)])))}).to_pylist()
+    return value
 
 
 KINDS = {"m": pa.decimal128(38, 9)}

@@ -33,10 +33,10 @@ def fold(part: AccumulatorPart, values: Any, groups: Groups | None = None) -> pa
 
 
 def one_after_another(part: AccumulatorPart, bundles: list[pa.Array]) -> pa.Array:
-    found = bundles[0]
+    found_bundle = bundles[0]
     for bundle in bundles[1:]:
-        found = gathered(part, [found, bundle], 1)
-    return found
+        found_bundle = gathered(part, [found_bundle, bundle], 1)
+    return found_bundle
 
 
 def two_by_two(part: AccumulatorPart, bundles: list[pa.Array]) -> pa.Array:
@@ -49,25 +49,25 @@ def two_by_two(part: AccumulatorPart, bundles: list[pa.Array]) -> pa.Array:
 @pytest.mark.parametrize("merged", [one_after_another, two_by_two])
 def test_quantiles_are_right_to_their_rank_error(order: str, merged: Any) -> None:
     values = ORDERS[order]
-    made = accumulator(col("x").quantile(0.5))
-    (part,) = made.parts
+    made_accumulator = accumulator(col("x").quantile(0.5))
+    (part,) = made_accumulator.parts
     sketch = merged(part, [fold(part, bundle) for bundle in np.array_split(values, 80)])
     assert len(sketch[0]) < CAPACITY * (1 + math.log2(N / CAPACITY))
     assert sum(2 ** item["level"] for item in sketch[0].as_py()) == N  # no value is lost
     ascending = np.sort(values)
     for q in (0.0, 0.01, 0.25, 0.5, 0.9, 0.99, 1.0):
-        (found,) = accumulator(col("x").quantile(q)).result({part.name: sketch}).to_pylist()
-        least, most = np.searchsorted(ascending, found, "left"), np.searchsorted(ascending, found, "right")
-        assert least - RANK_ERROR * N <= q * N <= most + RANK_ERROR * N, (q, found)
+        (value,) = accumulator(col("x").quantile(q)).result({part.name: sketch}).to_pylist()
+        least, most = np.searchsorted(ascending, value, "left"), np.searchsorted(ascending, value, "right")
+        assert least - RANK_ERROR * N <= q * N <= most + RANK_ERROR * N, (q, value)
 
 
 def test_quantiles_of_as_many_values_as_are_kept_are_exact() -> None:
     values = np.random.default_rng(3).permutation(CAPACITY)
     for q in (0.0, 0.123, 0.5, 1.0):
-        made = accumulator(col("i").quantile(q))
-        (part,) = made.parts
+        made_accumulator = accumulator(col("i").quantile(q))
+        (part,) = made_accumulator.parts
         sketch = one_after_another(part, [fold(part, some) for some in np.array_split(values, 4)])
-        assert made.result({part.name: sketch}).to_pylist() == [max(math.ceil(q * CAPACITY), 1) - 1]
+        assert made_accumulator.result({part.name: sketch}).to_pylist() == [max(math.ceil(q * CAPACITY), 1) - 1]
 
 
 def test_sketches_of_many_groups_are_those_of_each() -> None:
@@ -84,13 +84,13 @@ def test_sketches_of_many_groups_are_those_of_each() -> None:
 @pytest.mark.parametrize("number", [1, 10, HASHES, HASHES + 1, 1000, 5000, 12_000, 40_000])
 @pytest.mark.parametrize("make", [int, float, str])
 def test_distinct_counts_are_right_to_their_error(number: int, make: Any) -> None:
-    made = accumulator(col({int: "i", float: "x", str: "s"}[make]).approx_distinct())
-    (part,) = made.parts
+    made_accumulator = accumulator(col({int: "i", float: "x", str: "s"}[make]).approx_distinct())
+    (part,) = made_accumulator.parts
     values = [make(i) for i in range(number)]
     Random(5).shuffle(values)
     bundles = [fold(part, values[i : i + 4000] * 2) for i in range(0, number, 4000)]
     sketch = one_after_another(part, bundles)
     assert sketch.equals(fold(part, values))  # nothing depends on the bundles
-    (found,) = made.result({part.name: sketch}).to_pylist()
+    (value,) = made_accumulator.result({part.name: sketch}).to_pylist()
     assert len(sketch[0]) <= REGISTERS
-    assert abs(found - number) <= (DISTINCT_ERROR * number if number > HASHES else 0)
+    assert abs(value - number) <= (DISTINCT_ERROR * number if number > HASHES else 0)

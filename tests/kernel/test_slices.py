@@ -73,17 +73,17 @@ OVERLAPPING = SlidingWindows("10us", "5us")
 PIPELINE = replace(build(OVERLAPPING, *HOWS["plain"]), what=SMALL)
 
 
-def both(made: Pipeline, rows: list[Any], watermark: int, behind: int, number: int = 0) -> list[AggregatedBundle]:
+def both(pipeline: Pipeline, rows: list[Any], watermark: int, behind: int, number: int = 0) -> list[AggregatedBundle]:
     """What ``rows`` are as a bundle of a stage, by slice and one by one."""
     found = []
     for by_slice in (True, False):
-        stage = CompiledStage(made.stages[number])
+        stage = CompiledStage(pipeline.stages[number])
         if by_slice:
             assert stage.slides is not None
         else:
             vars(stage)["slides"] = None
-        judged = judge_rows(stage, element_rows(stage.stage.schema, rows))
-        found.append(aggregate_rows(stage, judged, Instant(watermark), Instant(behind)))
+        judgements = judge_rows(stage, element_rows(stage.stage.schema, rows))
+        found.append(aggregate_rows(stage, judgements, Instant(watermark), Instant(behind)))
     return found
 
 

@@ -208,9 +208,9 @@ FORMATS = {
 def test_times_in_a_format(written: str) -> None:
     texts, schema = [*FORMATS[written], None], {"s": DataType.STRING}
     expr = col("s").strptime(written)
-    wanted = [*FORMATS[written].values(), None]
-    assert [evaluate(expr, {"s": text}, schema) for text in texts] == wanted
-    assert evaluate_column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == wanted
+    expected = [*FORMATS[written].values(), None]
+    assert [evaluate(expr, {"s": text}, schema) for text in texts] == expected
+    assert evaluate_column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == expected
 
 
 _FIELDS = st.one_of(
@@ -232,8 +232,8 @@ def test_random_formats_read_what_the_reference_reads(
     parts = ["%Y", *parts[:5]]
     texts = [mark.join(["2012", *fields[:4]]) + mark + zone for fields, zone in found]
     expr, schema = col("s").strptime(mark.join(parts)), {"s": DataType.STRING}
-    wanted = [evaluate(expr, {"s": text}, schema) for text in texts]
-    assert evaluate_column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == wanted
+    expected = [evaluate(expr, {"s": text}, schema) for text in texts]
+    assert evaluate_column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == expected
 
 
 def test_times_are_written_in_a_format() -> None:
@@ -241,13 +241,13 @@ def test_times_are_written_in_a_format() -> None:
         pa.array([NOON + 5_000_007, None, 2**61], pa.int64()).cast(pa.timestamp("us", "UTC")),
         {"t": DataType.TIMESTAMP},
     )
-    for written, zone, wanted in (
+    for written, zone, expected in (
         ("%d/%b/%Y:%H:%M:%S", "UTC", "01/Jan/2013:12:00:05"),
         ("%Y-%m-%dT%H:%M:%S.%f", "Asia/Kathmandu", "2013-01-01T17:45:05.000007"),
         ("100%% é", "UTC", "100% é"),
     ):
         assert evaluate_column(col("t").strftime(written, zone), {"t": times}, schema, 3).to_pylist() == [
-            wanted,
+            expected,
             None,
             None,
         ]

@@ -53,10 +53,10 @@ class Validity(CustomWindows):
         return [Window(Instant(timestamp + shift), Instant(timestamp + shift + self.size)) for shift in shifts]
 
     def merge(self, windows: Collection[Window]) -> list[MergeGroup]:
-        ordered = sorted(windows)
+        ordered_windows = sorted(windows)
         cut = [
             (one, Window(one.start, min(one.end, other.start)))
-            for one, other in pairwise(ordered)
+            for one, other in pairwise(ordered_windows)
             if one.start < other.start
         ]
         return [MergeGroup(frozenset([one]), result) for one, result in cut if result not in windows]
@@ -156,8 +156,10 @@ def test_calendar_windows_are_those_of_the_reference(where: WindowFn, moments: l
     ],
 )
 def test_windows_at_changes_of_clocks(unit: str, zone: str, change: datetime) -> None:
-    at = to_instant(change)
-    times: list[Any] = [at + shift for h in range(-26, 27) for shift in (h * HOUR - 1, h * HOUR, h * HOUR + HOUR // 2)]
+    moment = to_instant(change)
+    times: list[Any] = [
+        moment + shift for h in range(-26, 27) for shift in (h * HOUR - 1, h * HOUR, h * HOUR + HOUR // 2)
+    ]
     nothing = [{} for _ in times]
     where = CalendarWindows(unit, zone)
     assert on_columns(where, times, times, nothing) == in_python(where, times, times, nothing)
@@ -177,13 +179,13 @@ def test_chosen_windows_and_stamps() -> None:
     assert found.row.tolist() == [0, 0, 2, 2]
     last = found.where(~found.is_first)
     assert [x.tolist() for x in (last.row, last.start, last.end, last.stamp)] == [[0, 2], [4, 6], [8, 10], [15, 17]]
-    for where, wanted in (
+    for where, expected in (
         (Validity(4), [8, 9]),
         (ShiftedOutputTime(Validity(4), "2us"), [10, 11]),
         (Sessions("4us"), [5, 7]),
     ):
         stamps = output_times(where, np.array([5, 7]), np.array([0, 0]), np.array([9, 9]))
-        assert stamps.tolist() == wanted
+        assert stamps.tolist() == expected
 
 
 def merged_in_python(where: WindowFn, rows: list[tuple[int, Window, bool]]) -> list[Window]:
