@@ -94,14 +94,18 @@ class Deployment:
         epoch = 0 if self.head is None else self.head.epoch + 1
         snapshot = self.catalog.new_snapshot_id()
         prefix = self.catalog.data_prefix(epoch, snapshot)
-        added = {name: self.write(f"{prefix}/{name}-0.parquet", name, rows[name], epoch) for name in rows}
+        added_by_name = {name: self.write(f"{prefix}/{name}-0.parquet", name, rows[name], epoch) for name in rows}
         logs = {} if self.head is None else dict(self.head.logs)
         for name in ("panes", "late", "rejected", "inputs"):
             log = logs.get(name, FileLog.empty())
-            logs[name] = self.catalog.append_record(log, FileRecord(epoch, (added[name],))) if name in added else log
+            logs[name] = (
+                self.catalog.append_record(log, FileRecord(epoch, (added_by_name[name],)))
+                if name in added_by_name
+                else log
+            )
         layers = () if self.head is None else self.head.tables["current"]
-        if "panes" in added:
-            layers = (*layers, Layer.from_files((added["panes"],), epoch, epoch))
+        if "panes" in added_by_name:
+            layers = (*layers, Layer.from_files((added_by_name["panes"],), epoch, epoch))
         at = hour(epoch)
         claim = self.claim = self.claim or self.catalog.claim(MAIN, "test")
         manifest = new_manifest(

@@ -29,10 +29,10 @@ from tests.cli.test_replay_late import late, raw
 
 @pytest.fixture
 def deployment(tmp_path: Path) -> Deployment:
-    found = Deployment(tmp_path)
-    found.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 1500)])
-    found.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
-    return found
+    made_deployment = Deployment(tmp_path)
+    made_deployment.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 1500)])
+    made_deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
+    return made_deployment
 
 
 def headrace(deployment: Deployment, *arguments: str) -> Result:
@@ -94,13 +94,13 @@ def test_read_takes_a_condition_an_order_and_a_limit(deployment: Deployment) -> 
 @pytest.mark.parametrize("output", ["text", "json"])
 def test_a_definition_that_has_changed_since_is_told_beside_the_rows(deployment: Deployment, output: str) -> None:
     common = ("read", deployment.reference, "--at", "main", "--format", output)
-    before = headrace(deployment, *common)
+    result_before = headrace(deployment, *common)
     file = Path(deployment.reference)
     file.write_text(file.read_text().replace("what={", 'what={"most": hr.count(), '))
-    after = headrace(deployment, *common)
-    assert (after.exit_code, after.stdout) == (0, before.stdout)
-    assert "clicks has changed since snapshot" in after.stderr
-    assert "changed" not in before.stderr
+    result_after = headrace(deployment, *common)
+    assert (result_after.exit_code, result_after.stdout) == (0, result_before.stdout)
+    assert "clicks has changed since snapshot" in result_after.stderr
+    assert "changed" not in result_before.stderr
     assert "clicks has changed" in headrace(deployment, "files", deployment.reference, "--at", "main").stderr
 
 
@@ -109,9 +109,9 @@ def test_a_damaged_file_leaves_by_the_way_that_its_error_names(deployment: Deplo
     path = f"{deployment.catalog.data_prefix(1, head)}/panes-0.parquet"
     deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
     common = ("read", deployment.reference, "--at", "main", "--format", "json")
-    refused = headrace(deployment, *common)
-    assert refused.exit_code == 40
-    error = json.loads(refused.stdout)["error"]
+    refused_result = headrace(deployment, *common)
+    assert refused_result.exit_code == 40
+    error = json.loads(refused_result.stdout)["error"]
     assert (error["code"], error["remedy"]) == ("restore.broken_object", "restore")
     assert path in error["message"]
     found = re.search(r"`headrace rollback clicks --to (\w+)`", error["message"])
@@ -149,15 +149,15 @@ def test_files_are_verified_if_that_is_asked_for(deployment: Deployment) -> None
     asked = ("files", deployment.reference, "--at", "main")
     whole = headrace(deployment, *asked)
     assert headrace(deployment, *asked, "--verify").stdout == whole.stdout
-    damaged = Path(whole.stdout.splitlines()[-1])
-    content = bytearray(damaged.read_bytes())
+    damaged_path = Path(whole.stdout.splitlines()[-1])
+    content = bytearray(damaged_path.read_bytes())
     content[len(content) // 2] ^= 1
-    damaged.write_bytes(content)
+    damaged_path.write_bytes(content)
     assert headrace(deployment, *asked).stdout == whole.stdout
     result = headrace(deployment, *asked, "--verify")
     assert result.exit_code == 40
     assert result.stdout == ""
-    assert f"{damaged.name} does not have the checksum in its manifest" in result.stderr
+    assert f"{damaged_path.name} does not have the checksum in its manifest" in result.stderr
 
 
 def test_log_and_show_tell_the_story_of_a_snapshot(deployment: Deployment) -> None:
@@ -193,11 +193,11 @@ def test_a_damaged_log_is_told_and_the_command_that_is_named_gets_out_of_it(depl
         entry.write_bytes(entry.read_bytes()[:-9])
     first = deployment.catalog.list_entries()[0].refs["main"]
     for command, option in (("read", "--at"), ("run", "--branch")):
-        refused = headrace(deployment, command, deployment.reference, option, "main")
-        assert refused.exit_code == 40
-        assert f"{3:020d}.json is broken" in refused.stderr
-        assert f"`headrace rollback {deployment.reference} --to {first}`" in refused.stderr
-        assert "restore.damaged_log" in refused.stderr
+        refused_result = headrace(deployment, command, deployment.reference, option, "main")
+        assert refused_result.exit_code == 40
+        assert f"{3:020d}.json is broken" in refused_result.stderr
+        assert f"`headrace rollback {deployment.reference} --to {first}`" in refused_result.stderr
+        assert "restore.damaged_log" in refused_result.stderr
     entries = parsed(headrace(deployment, "log", deployment.reference, "--format", "json"))
     assert [(entry["number"], entry["kind"]) for entry in entries] == [
         (3, "lost"),
@@ -214,9 +214,9 @@ def test_a_damaged_log_is_told_and_the_command_that_is_named_gets_out_of_it(depl
 
 
 def test_release_publishes_with_a_reason_and_not_without(deployment: Deployment) -> None:
-    refused = headrace(deployment, "release", deployment.reference, "main", "--message", " ")
-    assert refused.exit_code == 10
-    assert "who decided it and why" in refused.stderr
+    refused_result = headrace(deployment, "release", deployment.reference, "main", "--message", " ")
+    assert refused_result.exit_code == 10
+    assert "who decided it and why" in refused_result.stderr
     assert headrace(deployment, "release", deployment.reference, "main", "--message", "Ann: known gap").exit_code == 0
     refs = deployment.catalog.head().refs
     assert refs["published"] == refs["main"]
@@ -277,9 +277,9 @@ def test_plot_sums_up_lateness_and_draws(deployment: Deployment, tmp_path: Path)
     assert wrong.exit_code == 10
     assert "name a .png, .svg or .pdf file" in wrong.stderr
     for unwritable in (tmp_path / "nowhere" / "x.png", tmp_path / "clicks.py" / "x.png"):
-        refused = headrace(deployment, "plot", deployment.reference, "--out", str(unwritable))
-        assert refused.exit_code == 10
-        assert f"{unwritable} cannot be written" in refused.stderr.replace("\n", "")
+        refused_result = headrace(deployment, "plot", deployment.reference, "--out", str(unwritable))
+        assert refused_result.exit_code == 10
+        assert f"{unwritable} cannot be written" in refused_result.stderr.replace("\n", "")
     assert headrace(deployment, "plot", deployment.reference, "--out", str(tmp_path)).exit_code == 10
 
 
@@ -290,15 +290,17 @@ def test_plot_gives_the_quantiles_that_bound_and_allowed_lateness_are_chosen_by(
     for epoch in range(5):
         rows = [late(raw(n), window=window) for n, window in enumerate(windows.get(epoch, []))]
         deployment.commit(**({"late": rows} if rows else {}))
-    told = headrace(deployment, "plot", deployment.reference)
-    assert told.exit_code == 0, told.output
-    found = parsed(headrace(deployment, "plot", deployment.reference, "--format", "json"))["lateness_seconds"]
-    assert found["behind"] == {"50%": 0, "90%": 0, "99%": 0, "100%": 0}
+    result = headrace(deployment, "plot", deployment.reference)
+    assert result.exit_code == 0, result.output
+    lateness_seconds = parsed(headrace(deployment, "plot", deployment.reference, "--format", "json"))[
+        "lateness_seconds"
+    ]
+    assert lateness_seconds["behind"] == {"50%": 0, "90%": 0, "99%": 0, "100%": 0}
     # at 2:50 three rows of the window that ended at 1:00 and one of the next were late, at 3:50 one of the first
     rows_of_the_third, row_of_the_fourth = 6600.000001, 10200.000001
-    assert found["too_late"]["50%"] == rows_of_the_third
-    assert found["too_late"]["90%"] == found["too_late"]["100%"] == row_of_the_fourth
-    assert "1:50:00.000001" in told.stdout
+    assert lateness_seconds["too_late"]["50%"] == rows_of_the_third
+    assert lateness_seconds["too_late"]["90%"] == lateness_seconds["too_late"]["100%"] == row_of_the_fourth
+    assert "1:50:00.000001" in result.stdout
 
 
 def test_how_far_behind_counts_the_elements_of_all_epochs() -> None:
@@ -306,24 +308,24 @@ def test_how_far_behind_counts_the_elements_of_all_epochs() -> None:
         lags = {Duration(lag): count for lag, count in elements.items()}
         return EpochFigures(0, "s", Instant(0), Instant(0), None, None, counts={}, behind=lags)
 
-    found = count_by_lag([epoch({}), epoch({0: 40, 7: 9}), epoch({0: 20, 5: 30, 60: 1})])
-    assert found == {0: 60, 5: 30, 7: 9, 60: 1}
-    assert quantiles_of_counts(found) == {50: 0, 90: 5, 99: 7, 100: 60}
+    found_by_lag = count_by_lag([epoch({}), epoch({0: 40, 7: 9}), epoch({0: 20, 5: 30, 60: 1})])
+    assert found_by_lag == {0: 60, 5: 30, 7: 9, 60: 1}
+    assert quantiles_of_counts(found_by_lag) == {50: 0, 90: 5, 99: 7, 100: 60}
     assert quantiles_of_counts({}) == {}
 
 
 def test_lags_are_counted_by_their_first_two_digits_and_never_too_small() -> None:
-    told = lags_of(np.array([-5, 0, 1, 9, 10, 99, 100, 101, 60_000_000, 60_000_001, 2**62]))
-    assert told.tolist()[:10] == [0, 0, 1, 9, 10, 99, 100, 110, 60_000_000, 61_000_000]
-    assert 2**62 <= told[10] <= 1.1 * 2**62
+    lags = lags_of(np.array([-5, 0, 1, 9, 10, 99, 100, 101, 60_000_000, 60_000_001, 2**62]))
+    assert lags.tolist()[:10] == [0, 0, 1, 9, 10, 99, 100, 110, 60_000_000, 61_000_000]
+    assert 2**62 <= lags[10] <= 1.1 * 2**62
 
 
 @pytest.mark.parametrize("mode", ["micro-batch", "replay"])
 def test_published_is_no_branch_to_run_on(deployment: Deployment, mode: str) -> None:
     options = ("--branch", "published", "--mode", mode, "--no-publish")
-    refused = headrace(deployment, "run", deployment.reference, *options)
-    assert refused.exit_code == 10
-    assert "branch 'published' is what readers see" in refused.stderr
+    refused_result = headrace(deployment, "run", deployment.reference, *options)
+    assert refused_result.exit_code == 10
+    assert "branch 'published' is what readers see" in refused_result.stderr
 
 
 @pytest.mark.parametrize(
@@ -340,14 +342,14 @@ def test_published_is_no_branch_to_run_on(deployment: Deployment, mode: str) -> 
 )
 def test_expectations_that_do_not_exist_stop_a_run_before_it_commits(tmp_path: Path, written: str, said: str) -> None:
     file = write_pipeline(tmp_path, "clicks")
-    known = 'hr.expect("column_values_to_be_between", column="clicks", min_value=1, max_value=100)'
-    assert known in file.read_text()
-    file.write_text(file.read_text().replace(known, written))
+    known_text = 'hr.expect("column_values_to_be_between", column="clicks", min_value=1, max_value=100)'
+    assert known_text in file.read_text()
+    file.write_text(file.read_text().replace(known_text, written))
     (tmp_path / "landing" / "clicks").mkdir(parents=True)
     (tmp_path / "landing" / "clicks" / "a.json").write_text('{"user": "u", "at": "2026-01-01T00:00:00Z"}')
-    refused = CliRunner().invoke(app, ["run", str(file), "--root", tmp_path.as_uri(), "--executor", "local"])
-    assert refused.exit_code == 10, refused.output
-    assert said in refused.stderr
+    refused_result = CliRunner().invoke(app, ["run", str(file), "--root", tmp_path.as_uri(), "--executor", "local"])
+    assert refused_result.exit_code == 10, refused_result.output
+    assert said in refused_result.stderr
     assert "main" not in Catalog(open_store(tmp_path.as_uri()), "clicks").head().refs, "nothing was committed"
 
 
@@ -400,12 +402,12 @@ def test_the_root_can_come_from_the_environment_and_must_come(
 @pytest.mark.slow
 def test_the_command_is_installed(deployment: Deployment) -> None:
     command = Path(sys.executable).with_name("headrace")
-    done = subprocess.run(
+    result = subprocess.run(
         [command, "read", deployment.reference, "--root", deployment.root, "--at", "nowhere"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 10
-    assert "has no branch, tag or snapshot 'nowhere'" in done.stderr
-    assert done.stdout == ""
+    assert result.returncode == 10
+    assert "has no branch, tag or snapshot 'nowhere'" in result.stderr
+    assert result.stdout == ""

@@ -33,9 +33,9 @@ UNDER_A_ROOT = [name for name in COMMANDS if name not in (*ROOTLESS, OF_ALL)]
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
-    found = Deployment(tmp_path_factory.mktemp("deployment"))
-    found.commit(panes=[pane("ann", 1, 2)])
-    return found
+    made_deployment = Deployment(tmp_path_factory.mktemp("deployment"))
+    made_deployment.commit(panes=[pane("ann", 1, 2)])
+    return made_deployment
 
 
 def modules_after(*arguments: str) -> set[str]:
@@ -45,8 +45,8 @@ def modules_after(*arguments: str) -> set[str]:
         f"try:\n    app({list(arguments)!r})\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
         "print(*sys.modules, sep='\\n', file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stderr.splitlines())
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(result.stderr.splitlines())
 
 
 @pytest.mark.slow
@@ -101,8 +101,8 @@ def test_what_looks_at_snapshots_imports_only_libraries_that_it_needs(deployment
         "    assert not app(words, standalone_mode=False), words\n"
         "    print('modules', *sys.modules, file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    modules = [{*line.split()[1:]} for line in done.stderr.splitlines() if line.startswith("modules ")]
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = [{*line.split()[1:]} for line in result.stderr.splitlines() if line.startswith("modules ")]
     for (libraries, command), found in zip(LIBRARIES, modules, strict=True):
         assert found & {*HEAVY.split()} <= libraries, command
         assert found.isdisjoint({"headrace.kernel.keys", "headrace.distribute.tasks", _VALUES}), command
@@ -152,20 +152,20 @@ def test_a_small_run_makes_few_dataclasses(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_that_ends_with_an_example_that_parses(name: str) -> None:
-    told = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
-    assert told.exit_code == 0
-    assert "--format" in told.stdout, "for machines too"
-    example = told.stdout.rstrip().splitlines()[-1]
-    assert told.stdout.rstrip().splitlines()[-2].strip() == "Example:"
+    result = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    assert "--format" in result.stdout, "for machines too"
+    example = result.stdout.rstrip().splitlines()[-1]
+    assert result.stdout.rstrip().splitlines()[-2].strip() == "Example:"
     program, command, *arguments = shlex.split(example)
     assert (program, command) == ("headrace", name)
     {**app.commands, **ADDED}[command].make_context(command, arguments)
 
 
 def test_the_list_of_commands_has_whole_sentences() -> None:
-    told = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
-    assert "..." not in told.split("Exit codes")[0].split("Commands:")[1]
-    assert "--show-completion" in told
+    text = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
+    assert "..." not in text.split("Exit codes")[0].split("Commands:")[1]
+    assert "--show-completion" in text
 
 
 def test_the_exit_codes_that_help_lists_are_those_of_the_tree_of_errors() -> None:
@@ -322,26 +322,26 @@ def required(name: str) -> list[str]:
 
 def said(arguments: list[str]) -> str:
     """What a command says that must fail, in one message without a traceback, whose exit code is on the list."""
-    done = CliRunner().invoke(app, arguments, env={"COLUMNS": "10000"})
-    assert isinstance(done.exception, SystemExit), done.exception
-    assert done.exit_code in {code for code, _ in exit_code_meanings()} - {DONE, FAILED_CASES}, done.output
-    assert done.stdout == ""
-    assert "Traceback" not in done.stderr
-    assert done.stderr.strip()
-    return done.stderr
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "10000"})
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code in {code for code, _ in exit_code_meanings()} - {DONE, FAILED_CASES}, result.output
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert result.stderr.strip()
+    return result.stderr
 
 
 def completed(line: str, **environment: str) -> list[str]:
     """What bash is offered for the last word of ``line``."""
     variables = {"_HEADRACE_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-    done = subprocess.run(
+    result = subprocess.run(
         [Path(sys.executable).with_name("headrace")],
         env={**os.environ, **variables, **environment},
         capture_output=True,
         text=True,
         check=True,
     )
-    return [word.removeprefix("plain,") for word in done.stdout.split()]
+    return [word.removeprefix("plain,") for word in result.stdout.split()]
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -349,9 +349,11 @@ def test_the_version_is_that_of_the_package() -> None:
 
 
 def test_a_shell_gets_its_script() -> None:
-    told = {shell: CliRunner().invoke(app, ["--show-completion", shell]).stdout for shell in ("zsh", "fish")}
-    assert told["zsh"].startswith("#compdef headrace")
-    assert "_HEADRACE_COMPLETE=fish_complete" in told["fish"]
+    stdouts_by_shell = {
+        shell: CliRunner().invoke(app, ["--show-completion", shell]).stdout for shell in ("zsh", "fish")
+    }
+    assert stdouts_by_shell["zsh"].startswith("#compdef headrace")
+    assert "_HEADRACE_COMPLETE=fish_complete" in stdouts_by_shell["fish"]
 
 
 @pytest.mark.slow
@@ -369,6 +371,8 @@ def test_a_shell_is_offered_names(deployment: Deployment) -> None:
 
 
 def test_machines_get_json(deployment: Deployment) -> None:
-    done = CliRunner().invoke(app, ["tag", deployment.reference, "json", "--root", deployment.root, "--format", "json"])
-    entry: Any = json.loads(done.stdout)
+    result = CliRunner().invoke(
+        app, ["tag", deployment.reference, "json", "--root", deployment.root, "--format", "json"]
+    )
+    entry: Any = json.loads(result.stdout)
     assert entry["moves"] == {"tags/json": [None, deployment.catalog.head().refs["main"]]}

@@ -14,10 +14,10 @@ from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
 @pytest.fixture
 def written(tmp_path: Path) -> Deployment:
-    found = Deployment(tmp_path)
-    found.commit(panes=[pane("ann", 1, 2)])
-    found.commit(panes=[pane("bob", 1, 3)])
-    return found
+    made_deployment = Deployment(tmp_path)
+    made_deployment.commit(panes=[pane("ann", 1, 2)])
+    made_deployment.commit(panes=[pane("bob", 1, 3)])
+    return made_deployment
 
 
 def headrace(deployment: Deployment, command: str, *arguments: str) -> Result:
@@ -26,9 +26,9 @@ def headrace(deployment: Deployment, command: str, *arguments: str) -> Result:
 
 def test_log_draws_the_snapshots(written: Deployment) -> None:
     head, parent = written.head.snapshot_id, written.head.parent  # type: ignore[union-attr]
-    told = headrace(written, "log", "--graph")
-    assert told.exit_code == 0, told.output
-    first, second = told.stdout.splitlines()
+    result = headrace(written, "log", "--graph")
+    assert result.exit_code == 0, result.output
+    first, second = result.stdout.splitlines()
     assert first.startswith(f"* {head} (main) 20")
     assert first.endswith("epoch 1 on main")
     assert second.startswith(f"* {parent} 20")
@@ -44,11 +44,11 @@ def test_log_draws_the_snapshots(written: Deployment) -> None:
 def live(tmp_path: Path) -> Live:
     """A click at 10:10 that fired early, and one of each of two users at 12:05; main ends after them."""
     (tmp_path / "clicks.py").write_text(PIPELINE_FILE)
-    found, clicks = Live(tmp_path / "root"), runpy.run_path(str(tmp_path / "clicks.py"))["clicks"]
+    deployment, clicks = Live(tmp_path / "root"), runpy.run_path(str(tmp_path / "clicks.py"))["clicks"]
     for records in ([("ann", "10:10")], [("ann", "12:05"), ("bob", "12:05")]):
-        found.land(clicks, *({"user": user, "at": f"2026-03-01T{at}:00Z", "amount": 1} for user, at in records))
-        found.run(clicks, at="2026-03-01T13:00:00Z")
-    return found
+        deployment.land(clicks, *({"user": user, "at": f"2026-03-01T{at}:00Z", "amount": 1} for user, at in records))
+        deployment.run(clicks, at="2026-03-01T13:00:00Z")
+    return deployment
 
 
 def shown(live: Live, command: str, *arguments: str) -> Result:
@@ -58,10 +58,10 @@ def shown(live: Live, command: str, *arguments: str) -> Result:
 
 @pytest.mark.slow
 def test_read_shows_the_state_of_open_windows_and_says_what_it_is(live: Live) -> None:
-    told = shown(live, "read", "--view", "state", "--where", "\"user\" = 'bob'")
-    assert told.exit_code == 0, told.output
-    assert "early: 1 more element (0 of 1 so far)" in told.stdout
-    assert "None of it is a result" in told.stderr
+    result = shown(live, "read", "--view", "state", "--where", "\"user\" = 'bob'")
+    assert result.exit_code == 0, result.output
+    assert "early: 1 more element (0 of 1 so far)" in result.stdout
+    assert "None of it is a result" in result.stderr
     rows = json.loads(shown(live, "read", "--view", "state", "--format", "json").stdout)
     assert [(row["user"], row["window_start"], row["_panes"]) for row in rows] == [
         ("ann", "2026-03-01T10:00:00Z", 2),
@@ -75,11 +75,11 @@ def test_read_shows_the_state_of_open_windows_and_says_what_it_is(live: Live) ->
 
 @pytest.mark.slow
 def test_explain_says_what_a_window_waits_for(live: Live) -> None:
-    told = shown(live, "explain", "--key", "bob", "--window", "2026-03-01T12:00:00Z")
-    assert told.exit_code == 0, told.output
-    assert "window [2026-03-01T12:00:00Z, 2026-03-01T13:00:00Z): open, has fired 1 pane" in told.stdout
+    result = shown(live, "explain", "--key", "bob", "--window", "2026-03-01T12:00:00Z")
+    assert result.exit_code == 0, result.output
+    assert "window [2026-03-01T12:00:00Z, 2026-03-01T13:00:00Z): open, has fired 1 pane" in result.stdout
     assert (
-        "waits for the watermark to pass 2026-03-01T13:00:00Z (it stands at 2026-03-01T11:55:00Z, held" in told.stdout
+        "waits for the watermark to pass 2026-03-01T13:00:00Z (it stands at 2026-03-01T11:55:00Z, held" in result.stdout
     )
     (window,) = json.loads(shown(live, "explain", "--key", "bob", "--format", "json").stdout)["windows"]
     assert window["waits_for"].startswith("early: 1 more element (0 of 1 so far); or on time: the watermark to pass")
@@ -93,12 +93,12 @@ def test_explain_says_what_a_window_waits_for(live: Live) -> None:
 
 
 def test_plan_says_what_a_run_would_do_and_does_nothing(live: Live) -> None:
-    kept = shown(live, "plan")
-    assert kept.exit_code == 0, kept.output
-    assert kept.stdout.splitlines()[1:] == ["aggregation 1: keep", "headrace run continues from this snapshot"]
+    kept_result = shown(live, "plan")
+    assert kept_result.exit_code == 0, kept_result.output
+    assert kept_result.stdout.splitlines()[1:] == ["aggregation 1: keep", "headrace run continues from this snapshot"]
     stages = shown(live, "run", "--dry-run").stdout.splitlines()
     assert stages
-    assert shown(live, "plan", "--stages").stdout.splitlines() == [*kept.stdout.splitlines(), *stages]
+    assert shown(live, "plan", "--stages").stdout.splitlines() == [*kept_result.stdout.splitlines(), *stages]
     with_run = json.loads(shown(live, "plan", "--stages", "--format", "json").stdout)
     assert with_run["action"] == "keep"
     assert [stage["does"] for stage in with_run["run"]["stages"]] == stages
@@ -106,17 +106,17 @@ def test_plan_says_what_a_run_would_do_and_does_nothing(live: Live) -> None:
     file = live.folder.parent / "clicks.py"
     file.write_text(PIPELINE_FILE.replace("hr.AfterCount(1), late", "hr.AfterCount(2), late"))
     files = sorted(path for path in live.folder.rglob("*") if path.is_file())
-    told = shown(live, "plan").stdout.splitlines()
-    assert told[1:3] == [
+    lines = shown(live, "plan").stdout.splitlines()
+    assert lines[1:3] == [
         "  aggregation 1: when (trigger) has changed",
         "aggregation 1: replay (when (trigger) has changed)",
     ]
-    assert told[3].startswith(f"headrace run refuses (config.changed_pipeline). `headrace backfill {file} --promote`")
-    found = json.loads(shown(live, "plan", "--format", "json").stdout)
-    assert (found["action"], found["epoch"]) == ("replay", 1)
-    assert found["changes"] == [{"part": "when (trigger)", "change": "has changed", "stage": 1, "action": "replay"}]
+    assert lines[3].startswith(f"headrace run refuses (config.changed_pipeline). `headrace backfill {file} --promote`")
+    document = json.loads(shown(live, "plan", "--format", "json").stdout)
+    assert (document["action"], document["epoch"]) == ("replay", 1)
+    assert document["changes"] == [{"part": "when (trigger)", "change": "has changed", "stage": 1, "action": "replay"}]
     assert files == sorted(path for path in live.folder.rglob("*") if path.is_file())
     for command in (("run", "--executor", "local"), ("plan", "--stages")):
-        refused = shown(live, *command)
-        assert refused.exit_code == 10
-        assert "when (trigger) has changed (aggregation 1)" in refused.stderr
+        refused_result = shown(live, *command)
+        assert refused_result.exit_code == 10
+        assert "when (trigger) has changed (aggregation 1)" in refused_result.stderr

@@ -76,17 +76,17 @@ class Folder:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
-    found = Folder(tmp_path_factory.mktemp("far"))
-    (found.root / "far.py").write_text(FILE)
-    (found.root / "landing").mkdir()
+    found_folder = Folder(tmp_path_factory.mktemp("far"))
+    (found_folder.root / "far.py").write_text(FILE)
+    (found_folder.root / "landing").mkdir()
     times = ["2026-01-01T00:00:00Z", "9998-12-31T23:59:59Z", "1900-01-01T00:00:00Z"]
     lines = [json.dumps({"user": "ann", "at": at}) for at in times]
     for number, line in enumerate(lines):
-        (found.root / "landing" / f"{number}.json").write_text(line + "\n")
+        (found_folder.root / "landing" / f"{number}.json").write_text(line + "\n")
     for name in NAMES:
-        found.said("run", f"{found.root}/far.py:{name}", "--publish", "--max-epochs", "1")
-        found.said("run", f"{found.root}/far.py:{name}", "--no-publish")
-    return found
+        found_folder.said("run", f"{found_folder.root}/far.py:{name}", "--publish", "--max-epochs", "1")
+        found_folder.said("run", f"{found_folder.root}/far.py:{name}", "--no-publish")
+    return found_folder
 
 
 COMMANDS = [
@@ -204,7 +204,7 @@ def test_each_command_prints_any_time(tmp_path: Path) -> None:
         (tmp_path / "landing" / f"{number}.json").write_text("".join(lines))
         folder.said("run", far)
         folder.said("tag", far, f"run{number}", "main")
-    written = [iso_8601(us) for us in FARTHEST if us != -1]
+    written_values = [iso_8601(us) for us in FARTHEST if us != -1]
     for words in (
         ("read", far),
         ("read", far, "--order", "last desc"),
@@ -213,8 +213,8 @@ def test_each_command_prints_any_time(tmp_path: Path) -> None:
     ):
         for form in ("text", "json"):
             output = folder.said(*words, "--format", form)
-            assert all(time in output for time in written), (words, form)
-    for time in written:
+            assert all(time in output for time in written_values), (words, form)
+    for time in written_values:
         assert f"at = {time}" in folder.said("explain", far, f"--key={time}")
     assert [row["last"] for row in hr.open(tmp_path.as_uri())["extremes"].current().head(20)]
 
@@ -223,7 +223,7 @@ def test_each_command_prints_any_time(tmp_path: Path) -> None:
 def test_unit_tests_show_any_time(executor: Any) -> None:
     scope: dict[str, Any] = {}
     exec(EXTREMES, scope)
-    given = hr.testing.rows(*[{"id": 1, "us": us} for us in FARTHEST])
-    result = hr.testing.run(scope["extremes"], [given], executor=executor)
-    shown = {str(row["last"]).replace(" ", "T").replace("+00:00", "Z") for row in result.current}
-    assert shown == {iso_8601(us) for us in FARTHEST}
+    rows = hr.testing.rows(*[{"id": 1, "us": us} for us in FARTHEST])
+    result = hr.testing.run(scope["extremes"], [rows], executor=executor)
+    shown_values = {str(row["last"]).replace(" ", "T").replace("+00:00", "Z") for row in result.current}
+    assert shown_values == {iso_8601(us) for us in FARTHEST}

@@ -54,9 +54,9 @@ def sales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> hr.types.PipelineH
 
 def printed(*words: str) -> Any:
     """What a command prints as JSON."""
-    done = CliRunner().invoke(app, [*words, "--format", "json"])
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
+    result = CliRunner().invoke(app, [*words, "--format", "json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
 
 
 @pytest.mark.parametrize("view", ["current", "panes", "late", "rejected", "state"])

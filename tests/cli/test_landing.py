@@ -29,28 +29,28 @@ def put(root: Path, *paths: str) -> None:
 def test_a_prefix_without_files_is_named_with_what_lies_around_it(reference: str, tmp_path: Path) -> None:
     root = tmp_path / "root"
     put(root, "landing/click/a.json", "landing/click/b/c.json", "landing/flights/a.json", "landing/notes.txt")
-    done = run(reference, root)
-    assert done.exit_code == 0
-    said = f"input source: nothing lies under {root.as_uri()}/landing/clicks/; "
-    assert f"{said}{root.as_uri()}/landing/ holds click/, flights/, notes.txt" in done.stderr
+    result = run(reference, root)
+    assert result.exit_code == 0
+    text = f"input source: nothing lies under {root.as_uri()}/landing/clicks/; "
+    assert f"{text}{root.as_uri()}/landing/ holds click/, flights/, notes.txt" in result.stderr
 
 
 def test_a_root_without_a_landing_is_named_with_what_it_holds(reference: str, tmp_path: Path) -> None:
     root = tmp_path / "root"
     put(root, *(f"{letter}/x/y.json" for letter in "abcdefg"))
-    done = run(reference, root)
-    assert f"{root.as_uri()}/ holds a/, b/, c/, d/, e/, ..." in done.stderr
+    result = run(reference, root)
+    assert f"{root.as_uri()}/ holds a/, b/, c/, d/, e/, ..." in result.stderr
 
 
 def test_files_that_are_no_input_are_named(reference: str, tmp_path: Path) -> None:
     names = ("_SUCCESS", ".part.json", "_temporary/a.json", "half.json.TMP", "half.json.filepart")
     put(tmp_path, *(f"landing/clicks/{name}" for name in names))
-    done = run(reference, tmp_path)
-    assert done.exit_code == 0
-    assert "no file under" in done.stderr
-    assert "_SUCCESS" in done.stderr
+    result = run(reference, tmp_path)
+    assert result.exit_code == 0
+    assert "no file under" in result.stderr
+    assert "_SUCCESS" in result.stderr
     endings = ".tmp, .part, .filepart, .crdownload or .inprogress"
-    assert f"those that begin with _ or . or end in {endings} are left out" in done.stderr
+    assert f"those that begin with _ or . or end in {endings} are left out" in result.stderr
     only_csv = str(write_pipeline(tmp_path, "other", source='suffixes=(".csv",),').rename(tmp_path / "other2.py"))
     put(tmp_path, "landing/other/a.json")
     assert "names must end in .csv" in run(only_csv, tmp_path).stderr
@@ -77,10 +77,10 @@ def test_links_in_a_circle_are_named_and_nothing_is_read_twice(
     assert plain.exit_code == 0, plain.output
     (root / link).symlink_to(to)
     (root / "landing/clicks/zzz.json").write_text("{}")
-    refused = run(reference, root, "--executor", "local")
-    assert refused.exit_code == 10, refused.output
-    assert "(config.link_loop)" in refused.stderr
-    assert "remove the link" in refused.stderr
+    refused_result = run(reference, root, "--executor", "local")
+    assert refused_result.exit_code == 10, refused_result.output
+    assert "(config.link_loop)" in refused_result.stderr
+    assert "remove the link" in refused_result.stderr
     (root / link).unlink()
     assert run(reference, root, "--executor", "local").exit_code == 0
 
@@ -88,22 +88,22 @@ def test_links_in_a_circle_are_named_and_nothing_is_read_twice(
 def test_a_pattern_is_refused_when_the_pipeline_is_built(reference: str) -> None:
     file = Path(reference)
     file.write_text(file.read_text().replace("landing/clicks", "landing/clicks/*.json"))
-    refused = CliRunner().invoke(app, ["check", reference])
-    assert refused.exit_code == 10, refused.output
-    assert "that is a pattern, and a path is a prefix" in " ".join(refused.output.split())
+    refused_result = CliRunner().invoke(app, ["check", reference])
+    assert refused_result.exit_code == 10, refused_result.output
+    assert "that is a pattern, and a path is a prefix" in " ".join(refused_result.output.split())
 
 
 def test_a_root_that_does_not_exist_is_named_and_not_made(reference: str, tmp_path: Path) -> None:
     (tmp_path / "rooot").mkdir()
-    done = run(reference, tmp_path / "root")
-    assert done.exit_code == 10
-    assert f"the root {tmp_path.as_uri()}/root does not exist: {tmp_path} holds clicks.py, rooot/" in done.stderr
+    result = run(reference, tmp_path / "root")
+    assert result.exit_code == 10
+    assert f"the root {tmp_path.as_uri()}/root does not exist: {tmp_path} holds clicks.py, rooot/" in result.stderr
     for command in ("log", "read", "files", "plot", "replay-late"):
-        found = CliRunner().invoke(app, [command, reference, "--root", f"{tmp_path.as_uri()}/root"])
-        assert (found.exit_code, "does not exist" in found.stderr) == (10, True), found.output
+        found_result = CliRunner().invoke(app, [command, reference, "--root", f"{tmp_path.as_uri()}/root"])
+        assert (found_result.exit_code, "does not exist" in found_result.stderr) == (10, True), found_result.output
     arguments = ["process", "--pipeline", reference, "--root", f"{tmp_path.as_uri()}/root", "--run-id", "r"]
-    submitted = subprocess.run([sys.executable, "-m", "headrace.application.submit", *arguments], check=False)
-    assert submitted.returncode == 10
+    submitted_result = subprocess.run([sys.executable, "-m", "headrace.application.submit", *arguments], check=False)
+    assert submitted_result.returncode == 10
     assert not (tmp_path / "root").exists()
     assert run(reference, tmp_path / "root", "--create").exit_code == 0
     assert (tmp_path / "root").is_dir()
@@ -114,6 +114,6 @@ def test_sources_outside_the_root(reference: str, tmp_path: Path) -> None:
     file = Path(reference)
     file.write_text(file.read_text().replace("landing/clicks", f"{tmp_path.as_uri()}/elsewhere/clicks"))
     (tmp_path / "root").mkdir()
-    done = run(reference, tmp_path / "root")
-    assert done.exit_code == 0
-    assert f"{tmp_path.as_uri()}/elsewhere/clicks/ does not exist; {tmp_path} holds clicks.py, root/" in done.stderr
+    result = run(reference, tmp_path / "root")
+    assert result.exit_code == 0
+    assert f"{tmp_path.as_uri()}/elsewhere/clicks/ does not exist; {tmp_path} holds clicks.py, root/" in result.stderr

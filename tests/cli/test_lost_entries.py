@@ -16,10 +16,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def live(tmp_path: Path) -> Live:
-    found = Live(tmp_path)
-    found.land_and_run(0)
-    found.land_and_run(1)
-    return found
+    deployment = Live(tmp_path)
+    deployment.land_and_run(0)
+    deployment.land_and_run(1)
+    return deployment
 
 
 def first(live: Live) -> str:
@@ -49,18 +49,18 @@ def test_the_last_entry_of_a_command_is_missed(live: Live, command: str) -> None
     if command.startswith("run"):
         landing = live.folder / "landing" / "clicks"
         (landing / "002.jsonl").write_text((landing / "001.jsonl").read_text())
-    before = live.catalog.head().entry
-    done = live.headrace(*COMMANDS[command](live))
-    assert done.exit_code == 0, done.output
+    entry_before = live.catalog.head().entry
+    result = live.headrace(*COMMANDS[command](live))
+    assert result.exit_code == 0, result.output
     last = live.catalog.head().entry
-    assert last > before
+    assert last > entry_before
     lost = entry(live, last)
     content = lost.read_bytes()
     lost.unlink()
-    for later in (["run", "--executor", "local"], ["read"], ["tag", "later"]):
-        told = live.headrace(*later)
-        assert told.exit_code == 40
-        assert "the log of clicks is damaged" in " ".join(told.stderr.split())
+    for text_later in (["run", "--executor", "local"], ["read"], ["tag", "later"]):
+        told_result = live.headrace(*text_later)
+        assert told_result.exit_code == 40
+        assert "the log of clicks is damaged" in " ".join(told_result.stderr.split())
     assert live.headrace("fsck").exit_code == 40
     lost.write_bytes(content)
     assert live.headrace("fsck").exit_code == 0
@@ -80,15 +80,15 @@ def test_fsck_knows_it_from_what_else_is_stored(live: Live, entries: int) -> Non
     for number in range(last - entries + 1, last + 1):
         entry(live, number).unlink()
     assert live.headrace("read").exit_code == 0, "nobody knows"
-    told = live.headrace("fsck")
-    assert told.exit_code == 40
-    assert re.search(rf"the log ends at entry {last - entries}, but .*(runs/|audits/|under entry)", said(told.output))
+    result = live.headrace("fsck")
+    assert result.exit_code == 40
+    assert re.search(rf"the log ends at entry {last - entries}, but .*(runs/|audits/|under entry)", said(result.output))
     assert live.headrace("fsck", "--repair").exit_code == 40, "nobody can make it again"
     live.land_and_run(2)
     for _ in range(3):
         assert live.headrace("expire").exit_code == 0
-    told = live.headrace("fsck")
-    assert told.exit_code == 0, told.output
+    result = live.headrace("fsck")
+    assert result.exit_code == 0, result.output
 
 
 def said(output: str) -> str:
@@ -115,7 +115,7 @@ def test_fsck_finds_nothing_missing_in_what_people_did(live: Live) -> None:
         ["expire", "--keep-last", "1"],
     )
     for step in steps:
-        done = live.headrace(*step)
-        assert done.exit_code == 0, (step, done.output)
-        found = hr.open(live.root)["clicks"].fsck()
-        assert found.problems == (), step
+        result = live.headrace(*step)
+        assert result.exit_code == 0, (step, result.output)
+        report = hr.open(live.root)["clicks"].fsck()
+        assert report.problems == (), step

@@ -151,11 +151,11 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def folder(ran: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of all that for a test of its own, which is the working folder."""
-    found = tmp_path / "own"
-    shutil.copytree(ran, found)
-    monkeypatch.chdir(found)
-    monkeypatch.setenv("HEADRACE_PIPELINES", str(found))
-    return found
+    path = tmp_path / "own"
+    shutil.copytree(ran, path)
+    monkeypatch.chdir(path)
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(path))
+    return path
 
 
 def headrace(folder: Path, command: str, *words: str) -> Result:
@@ -196,8 +196,8 @@ def test_a_method_gives_what_the_command_prints(
     name: str, case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for before, *words in case.before:
-        done = headrace(folder, *line(before, words, "clicks"))
-        assert done.exit_code == 0, done.output
+        result = headrace(folder, *line(before, words, "clicks"))
+        assert result.exit_code == 0, result.output
     method, given = case.method or name, list[Any]()
     original = getattr(case.owner, method)
 
@@ -206,14 +206,14 @@ def test_a_method_gives_what_the_command_prints(
         return given[-1]
 
     monkeypatch.setattr(case.owner, method, spied)
-    printed = headrace(folder, *line(name, case.words, "clicks"), "--format", Format.JSON)
-    assert printed.exit_code == 0, printed.output
+    printed_result = headrace(folder, *line(name, case.words, "clicks"), "--format", Format.JSON)
+    assert printed_result.exit_code == 0, printed_result.output
     assert given, f"headrace {name} does not call {method}"
-    found = json.loads(printed.stdout)
+    document = json.loads(printed_result.stdout)
     if name != "files":
-        assert in_json(given[-1]) == found
+        assert in_json(given[-1]) == document
     if case.again is not None:
-        assert in_json(case.again(hr.open((folder / "root").as_uri())["clicks"])) == found
+        assert in_json(case.again(hr.open((folder / "root").as_uri())["clicks"])) == document
 
 
 @pytest.mark.slow
@@ -225,15 +225,15 @@ def test_commands_that_need_no_definition_take_a_name_on_a_root_alone(
         assert headrace(folder, *line(before, words, "clicks")).exit_code == 0
     monkeypatch.delenv("HEADRACE_PIPELINES")
     (folder / "clicks.py").unlink()
-    done = headrace(folder, *line(name, case.words, "clicks"))
-    assert done.exit_code == 0, done.output
-    assert "Traceback" not in done.output
+    result = headrace(folder, *line(name, case.words, "clicks"))
+    assert result.exit_code == 0, result.output
+    assert "Traceback" not in result.output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(DEFINITION))
 def test_commands_that_need_the_definition_say_so(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADRACE_PIPELINES")
-    done = headrace(folder, *line(name, CASES[name][0].words, "clicks"))
-    assert done.exit_code == 10, done.output
-    assert "HEADRACE_PIPELINES" in done.stderr
+    result = headrace(folder, *line(name, CASES[name][0].words, "clicks"))
+    assert result.exit_code == 10, result.output
+    assert "HEADRACE_PIPELINES" in result.stderr

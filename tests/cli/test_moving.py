@@ -26,10 +26,10 @@ pytestmark = pytest.mark.slow  # whole runs
 
 @pytest.fixture
 def written(tmp_path: Path) -> Deployment:
-    found = Deployment(tmp_path)
-    found.commit(panes=[pane("ann", 1, 2)])
-    found.commit(panes=[pane("bob", 1, 3)])
-    return found
+    made_deployment = Deployment(tmp_path)
+    made_deployment.commit(panes=[pane("ann", 1, 2)])
+    made_deployment.commit(panes=[pane("bob", 1, 3)])
+    return made_deployment
 
 
 class Live:
@@ -52,9 +52,9 @@ class Live:
 
     def run(self, command: str, *arguments: str) -> Any:
         """The result of a command that runs epochs and succeeds."""
-        done = self.headrace(command, *arguments, "--executor", "local", "--format", "json")
-        assert done.exit_code == 0, done.output
-        return json.loads(done.stdout)
+        result = self.headrace(command, *arguments, "--executor", "local", "--format", "json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
 
     @property
     def refs(self) -> dict[str, str]:
@@ -64,11 +64,11 @@ class Live:
 @pytest.fixture
 def live(tmp_path: Path) -> Live:
     """Two epochs of one file each, published one by one."""
-    found = Live(tmp_path)
+    deployment = Live(tmp_path)
     for number, name in enumerate(("a.jsonl", "b.jsonl")):
-        found.land(name, number)
-        assert len(found.run("run")["epochs"]) == 1
-    return found
+        deployment.land(name, number)
+        assert len(deployment.run("run")["epochs"]) == 1
+    return deployment
 
 
 def headrace(deployment: Deployment, command: str, *arguments: str) -> Result:
@@ -81,16 +81,16 @@ def test_a_tag_names_main_or_any_snapshot_and_is_dropped_by_its_name(written: De
     assert headrace(written, "tag", "then", first).exit_code == 0
     assert headrace(written, "tag", "same", "then").exit_code == 0
     assert written.catalog.head().refs == {"main": newest, "tags/now": newest, "tags/then": first, "tags/same": first}
-    again = headrace(written, "tag", "then")
-    assert again.exit_code == 10
-    assert "there is a tag then already" in again.stderr
-    dropped = headrace(written, "drop", "then")
-    assert dropped.exit_code == 0
-    standing = dropped.stdout.split("what still stands")[1]
+    result_again = headrace(written, "tag", "then")
+    assert result_again.exit_code == 10
+    assert "there is a tag then already" in result_again.stderr
+    dropped_result = headrace(written, "drop", "then")
+    assert dropped_result.exit_code == 0
+    standing = dropped_result.stdout.split("what still stands")[1]
     assert all(name in standing for name in ("main", "tags/now", "tags/same", newest))
     assert "tags/then" not in standing
-    rehearsed = headrace(written, "rollback", "--to", "same", "--dry-run")
-    assert f"main: {newest} → {first}" in " ".join(rehearsed.stdout.split())
+    rehearsed_result = headrace(written, "rollback", "--to", "same", "--dry-run")
+    assert f"main: {newest} → {first}" in " ".join(rehearsed_result.stdout.split())
     assert written.catalog.head().refs["main"] == newest
     assert headrace(written, "rollback", "--to", "same").exit_code == 0
     assert written.catalog.head().refs["main"] == first
@@ -100,9 +100,9 @@ def test_a_tag_is_called_as_nothing_else_is(written: Deployment) -> None:
     newest, first = (manifest.snapshot_id for manifest in written.catalog.ancestry(written.catalog.head().refs["main"]))
     written.catalog.fork("trial", newest)
     for name in (first, first.upper(), "beginning", "none", "main", "published", "trial", "2026-11-21", "tags/x"):
-        refused = headrace(written, "tag", name)
-        assert refused.exit_code == 10, name
-        assert "cannot name a branch or tag" in refused.stderr or "would name" in refused.stderr
+        refused_result = headrace(written, "tag", name)
+        assert refused_result.exit_code == 10, name
+        assert "cannot name a branch or tag" in refused_result.stderr or "would name" in refused_result.stderr
     for words in (["tag", "x", "2026-11-21"], ["recover", "2026-11-21"], ["rollback", "--to", "2026-11-21"]):
         unknown = headrace(written, *words)
         assert unknown.exit_code == 10
@@ -116,22 +116,22 @@ def test_names_of_before_show_nobody_another_snapshot(written: Deployment, monke
     """What tags could be called once: they are found as tags/NAME, and dropped."""
     newest, first = (manifest.snapshot_id for manifest in written.catalog.ancestry(written.catalog.head().refs["main"]))
     names = (first, "beginning", "2026-11-21")
-    with monkeypatch.context() as patched:
-        patched.setattr(object_names, "why_not", lambda name: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(object_names, "why_not", lambda name: None)
         for name in names:
             written.catalog.tag(name, newest)
 
     def shown(at: str) -> Any:
-        told = headrace(written, "read", "--view", "panes", "--at", at, "--format", "json")
-        return len(json.loads(told.stdout)) if told.exit_code == 0 else None
+        result = headrace(written, "read", "--view", "panes", "--at", at, "--format", "json")
+        return len(json.loads(result.stdout)) if result.exit_code == 0 else None
 
     assert [shown(at) for at in names] == [1, None, None]
     for name in names:
         assert shown(f"tags/{name}") == 2
         assert headrace(written, "drop", f"tags/{name}").exit_code == 0
-    gone = headrace(written, "drop", "beginning")
-    assert gone.exit_code == 10
-    assert "there is no branch or tag beginning; those that can be dropped: none" in gone.stderr
+    gone_result = headrace(written, "drop", "beginning")
+    assert gone_result.exit_code == 10
+    assert "there is no branch or tag beginning; those that can be dropped: none" in gone_result.stderr
 
 
 def test_recover_goes_back_and_reads_the_rest_again(live: Live) -> None:
@@ -145,11 +145,11 @@ def test_recover_goes_back_and_reads_the_rest_again(live: Live) -> None:
 
 
 def test_backfill_makes_a_branch_main_and_published(live: Live) -> None:
-    before = live.refs
+    refs_before = live.refs
     text = live.headrace("backfill", "--executor", "local", "--files-per-epoch", "1")
     assert text.exit_code == 0, text.output
-    (branch,) = live.refs.keys() - before
-    assert {name: live.refs[name] for name in before} == before, "main and its readers are where they were"
+    (branch,) = live.refs.keys() - refs_before
+    assert {name: live.refs[name] for name in refs_before} == refs_before, "main and its readers are where they were"
     assert f"--branch {branch} --executor local --promote" in text.stderr
     compare = next(line for line in text.stderr.splitlines() if "headrace diff" in line)
     program, *words = shlex.split(compare.partition(": ")[2])
@@ -158,16 +158,16 @@ def test_backfill_makes_a_branch_main_and_published(live: Live) -> None:
     assert result["action"] == "cut_over"
     assert result["epochs"] == [0, 1]
     assert live.refs == dict.fromkeys(("main", "published"), result["snapshot"])
-    assert result["snapshot"] not in before.values()
+    assert result["snapshot"] not in refs_before.values()
 
 
 def test_a_backfill_of_a_range_forks_before_it(live: Live) -> None:
     first = [manifest.snapshot_id for manifest in live.catalog.ancestry(live.refs["main"])][-1]
     range_ = ("--from", "2026-01-01T01:00:00Z", "--to", "2026-01-02")
-    done = live.run("backfill", *range_, "--branch", "fix")
-    assert (done["forked_from"], done["epochs"], done["counts"]["records"]) == (first, [1], 1)
+    result = live.run("backfill", *range_, "--branch", "fix")
+    assert (result["forked_from"], result["epochs"], result["counts"]["records"]) == (first, [1], 1)
     assert live.run("backfill", *range_, "--branch", "fix", "--promote")["epochs"] == [1]
-    assert live.refs == dict.fromkeys(("main", "published"), done["snapshot"])
+    assert live.refs == dict.fromkeys(("main", "published"), result["snapshot"])
 
 
 def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,17 +194,17 @@ def test_a_backfill_that_fails_says_how_to_go_on(live: Live, monkeypatch: pytest
         raise BranchBehindError("main went on")
 
     monkeypatch.setattr(recording, "make_change", behind)
-    done = live.headrace("backfill", "--branch", "again", "--executor", "local", "--promote")
-    assert done.exit_code == 30
-    there = f"{live.reference} --root {live.root} --branch again --executor local --promote"
-    assert f"to go on where it stopped: headrace backfill {there}" in done.stderr.splitlines()
+    result = live.headrace("backfill", "--branch", "again", "--executor", "local", "--promote")
+    assert result.exit_code == 30
+    text_there = f"{live.reference} --root {live.root} --branch again --executor local --promote"
+    assert f"to go on where it stopped: headrace backfill {text_there}" in result.stderr.splitlines()
 
 
 def test_a_backfill_that_has_no_branch_yet_names_none(live: Live) -> None:
     (live.landing / "a.jsonl").unlink()
-    done = live.headrace("backfill", "--executor", "local")
-    assert "1 files are gone" in done.stderr
-    assert "to go on" not in done.stderr
+    result = live.headrace("backfill", "--executor", "local")
+    assert "1 files are gone" in result.stderr
+    assert "to go on" not in result.stderr
 
 
 @pytest.mark.parametrize("size", [("--files-per-epoch", "1"), ("--bytes-per-epoch", "1")])
@@ -218,14 +218,14 @@ def test_a_backfill_in_small_epochs_keeps_what_main_accepted(tmp_path: Path, siz
     assert live.run("run")["counts"]["late_dropped"] == 0
     live.land("c.jsonl", 1)
     assert live.run("run")["counts"]["late_dropped"] == 1
-    before = live.headrace("read", "--format", "json").stdout
+    stdout_before = live.headrace("read", "--format", "json").stdout
     result = live.run("backfill", "--promote", *size)
     assert (result["counts"]["late_dropped"], result["epochs"]) == (1, [0, 1])
-    after = [
+    pairs_after = [
         (row["window_start"], row["clicks"]) for row in json.loads(live.headrace("read", "--format", "json").stdout)
     ]
-    assert after == [(row["window_start"], row["clicks"]) for row in json.loads(before)]
-    assert len(after) == 2
+    assert pairs_after == [(row["window_start"], row["clicks"]) for row in json.loads(stdout_before)]
+    assert len(pairs_after) == 2
 
 
 def test_a_range_begins_at_what_is_kept_while_an_expiry_is_under_way(live: Live) -> None:
@@ -234,46 +234,46 @@ def test_a_range_begins_at_what_is_kept_while_an_expiry_is_under_way(live: Live)
     live.run("run")
     assert live.headrace("expire", "--keep-last", "1").exit_code == 0
     assert live.run("backfill", "--from", "2026-01-01T01:00:00Z", "--branch", "early")["forked_from"] is None
-    kept = live.refs["main"]
-    assert live.run("backfill", "--from", "2026-01-01T05:00:00Z", "--branch", "new")["forked_from"] == kept
+    kept_main = live.refs["main"]
+    assert live.run("backfill", "--from", "2026-01-01T05:00:00Z", "--branch", "new")["forked_from"] == kept_main
 
 
 def test_a_backfill_before_anything_has_landed_has_nothing_to_promote(tmp_path: Path) -> None:
     live = Live(tmp_path)
     for promote in ((), ("--promote",)):
-        done = live.headrace("backfill", "--executor", "local", *promote)
-        assert done.exit_code == 0, done.output
-        assert "there was nothing new to process" in done.stdout
-        assert "promote" not in done.stderr
+        result = live.headrace("backfill", "--executor", "local", *promote)
+        assert result.exit_code == 0, result.output
+        assert "there was nothing new to process" in result.stdout
+        assert "promote" not in result.stderr
     assert not live.refs
 
 
 def test_a_backfill_makes_no_root(tmp_path: Path) -> None:
     live = Live(tmp_path)
     live.root = (tmp_path / "mistaken").as_uri()
-    done = live.headrace("backfill", "--executor", "local")
-    assert done.exit_code == 10
+    result = live.headrace("backfill", "--executor", "local")
+    assert result.exit_code == 10
     assert not (tmp_path / "mistaken").exists()
 
 
 def test_a_clock_that_passes_the_end_of_the_calendar_is_refused(live: Live) -> None:
     clock = ("--clock", "9999-12-31T00:00:00Z", "--clock-step", "999d", "--files-per-epoch", "1")
-    done = live.headrace("run", "--mode", "replay", "--branch", "late", *clock, "--executor", "local")
-    assert done.exit_code == 10, done.output
-    assert "passes the year 9999" in done.stderr
+    result = live.headrace("run", "--mode", "replay", "--branch", "late", *clock, "--executor", "local")
+    assert result.exit_code == 10, result.output
+    assert "passes the year 9999" in result.stderr
 
 
 def test_diff_says_what_readers_would_see_change(live: Live) -> None:
     before = live.refs["published"]
     live.land("c.jsonl", 0)
     live.run("run")
-    told = live.headrace("diff", before, "published")
-    assert told.exit_code == 0, told.output
-    assert "landing/clicks/c.jsonl" in told.stdout
-    assert "1 of 1 rows that readers see change" in told.stderr
-    found = json.loads(live.headrace("diff", before, "published", "--format", "json").stdout)
-    assert found["output"]["rows"] == {**found["output"]["rows"], "added": 0, "removed": 0, "changed": 1}
-    (row,) = found["output"]["first"]
+    result = live.headrace("diff", before, "published")
+    assert result.exit_code == 0, result.output
+    assert "landing/clicks/c.jsonl" in result.stdout
+    assert "1 of 1 rows that readers see change" in result.stderr
+    document = json.loads(live.headrace("diff", before, "published", "--format", "json").stdout)
+    assert document["output"]["rows"] == {**document["output"]["rows"], "added": 0, "removed": 0, "changed": 1}
+    (row,) = document["output"]["first"]
     assert (row["kind"], row["key"]["window_start"]) == ("changed", "2026-01-01T00:00:00Z")
     assert (row["before"]["clicks"], row["after"]["clicks"]) == (1, 2)
     nothing = json.loads(live.headrace("diff", "main", "published", "--format", "json").stdout)
@@ -285,50 +285,52 @@ def test_a_fork_is_run_beside_main_and_promoted(live: Live) -> None:
     """The same by the command line and by Python: fork, look at what a promotion would do, promote."""
     first = next(m.snapshot_id for m in live.catalog.ancestry(live.refs["main"]) if m.epoch == 0)
     live.catalog.tag("start", first)
-    forked = json.loads(live.headrace("fork", "start", "trial", "--format", "json").stdout)
-    assert forked["moves"] == {"trial": [None, first]}
-    before = live.refs
+    forked_document = json.loads(live.headrace("fork", "start", "trial", "--format", "json").stdout)
+    assert forked_document["moves"] == {"trial": [None, first]}
+    refs_before = live.refs
     live.land("c.jsonl", 1)
     live.run("run", "--branch", "trial")
-    assert {name: live.refs[name] for name in ("main", "published")} == {n: before[n] for n in ("main", "published")}
+    assert {name: live.refs[name] for name in ("main", "published")} == {
+        n: refs_before[n] for n in ("main", "published")
+    }
     entries = live.catalog.head().entry
-    told = live.headrace("promote", "trial", "--dry-run")
-    assert told.exit_code == 0, told.output
-    assert "1 of 1 rows that readers see change" in told.stderr
-    assert f"it would make branch trial, at snapshot {live.refs['trial']} (epoch " in told.stderr
-    assert f"is against the promotion: headrace promote {live.reference} trial --root {live.root}" in told.stderr
+    result = live.headrace("promote", "trial", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 rows that readers see change" in result.stderr
+    assert f"it would make branch trial, at snapshot {live.refs['trial']} (epoch " in result.stderr
+    assert f"is against the promotion: headrace promote {live.reference} trial --root {live.root}" in result.stderr
     rehearsal = json.loads(live.headrace("promote", "trial", "--dry-run", "--format", "json").stdout)
     assert rehearsal["refusals"] == []
     (row,) = rehearsal["diff"]["output"]["first"]
     assert (row["kind"], row["before"]["clicks"], row["after"]["clicks"]) == ("changed", 1, 2)
     assert live.catalog.head().entry == entries, "a dry run moves nothing"
     head = live.refs["trial"]
-    done = live.headrace("promote", "trial", "--format", "json")
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout)["published"] == head
+    result_of_run = live.headrace("promote", "trial", "--format", "json")
+    assert result_of_run.exit_code == 0, result_of_run.output
+    assert json.loads(result_of_run.stdout)["published"] == head
     assert live.refs == {"main": head, "published": head, "tags/start": first}
-    again = live.headrace("promote", "trial")
-    assert again.exit_code == 0, "a promotion that was done is told again"
+    result_again = live.headrace("promote", "trial")
+    assert result_again.exit_code == 0, "a promotion that was done is told again"
 
 
 def test_a_promotion_that_is_refused_says_why_and_moves_nothing(live: Live) -> None:
     live.catalog.fork("trial", live.refs["main"])
     live.land("c.jsonl", 3)
     live.run("run")
-    before = live.catalog.head()
-    told = live.headrace("promote", "trial", "--dry-run")
-    assert told.exit_code == 0
-    assert "would be refused: branch trial of clicks has not read 1 files that main has" in told.stderr
-    assert "nothing is against it" not in told.stderr
+    head_before = live.catalog.head()
+    result = live.headrace("promote", "trial", "--dry-run")
+    assert result.exit_code == 0
+    assert "would be refused: branch trial of clicks has not read 1 files that main has" in result.stderr
+    assert "nothing is against it" not in result.stderr
     (refusal,) = json.loads(live.headrace("promote", "trial", "--dry-run", "--format", "json").stdout)["refusals"]
     assert (refusal["code"], refusal["remedy"]) == ("retry.branch_behind", "retry")
     assert live.headrace("promote", "trial").exit_code == BranchBehindError("").exit_code
-    assert live.catalog.head() == before
+    assert live.catalog.head() == head_before
     for name in ("main", "published", "nowhere"):
         for options in ((), ("--dry-run",)):
-            refused = live.headrace("promote", name, *options)
-            assert refused.exit_code == 10
-            assert "beside main; branches: trial" in refused.stderr
+            refused_result = live.headrace("promote", name, *options)
+            assert refused_result.exit_code == 10
+            assert "beside main; branches: trial" in refused_result.stderr
 
 
 def test_a_branch_patches_what_is_over_on_main(live: Live) -> None:
@@ -338,11 +340,13 @@ def test_a_branch_patches_what_is_over_on_main(live: Live) -> None:
         live.run("run", "--files-per-epoch", "1")
     live.run("backfill", "--branch", "fix")
     entries, rows = live.catalog.head().entry, hr.open(live.root)["clicks"].current().count()
-    told = live.headrace("promote", "fix", "--patch", "--dry-run")
-    assert told.exit_code == 0, told.output
-    assert "1 of 1 rows that readers see change" in told.stderr
-    assert "it would replace rows by those of branch fix where windows have expired on both, as epoch " in told.stderr
-    assert f"is against the promotion: headrace promote {live.reference} fix --root {live.root} --patch" in told.stderr
+    result = live.headrace("promote", "fix", "--patch", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert "1 of 1 rows that readers see change" in result.stderr
+    assert "it would replace rows by those of branch fix where windows have expired on both, as epoch " in result.stderr
+    assert (
+        f"is against the promotion: headrace promote {live.reference} fix --root {live.root} --patch" in result.stderr
+    )
     rehearsal = json.loads(live.headrace("promote", "fix", "--patch", "--dry-run", "--format", "json").stdout)
     assert (rehearsal["branch"], rehearsal["refusals"], rehearsal["left"]) == ("fix", [], {})
     numbers = rehearsal["output"]["rows"]
@@ -350,31 +354,31 @@ def test_a_branch_patches_what_is_over_on_main(live: Live) -> None:
     (row,) = rehearsal["output"]["first"]
     assert (row["before"]["amount"], row["after"]["amount"], row["after"]["timing"]) == (0, 100, "LATE")
     assert live.catalog.head().entry == entries, "a dry run moves nothing"
-    done = json.loads(live.headrace("promote", "fix", "--patch", "--format", "json").stdout)
-    assert (done["action"], done["epochs"], done["counts"]["panes"]) == ("patch", [4], 1)
-    assert live.refs["main"] == live.refs["published"] == done["snapshot"]
-    again = live.headrace("promote", "fix", "--patch")
-    assert again.exit_code == 0, again.output
-    assert "0 epochs: nothing differs where windows have expired" in again.output
-    shown = CliRunner().invoke(app, ["show", live.reference, "main", "--root", live.root])
-    assert f"epoch 4, by branch fix at {live.refs['fix']}" in shown.stdout
+    document = json.loads(live.headrace("promote", "fix", "--patch", "--format", "json").stdout)
+    assert (document["action"], document["epochs"], document["counts"]["panes"]) == ("patch", [4], 1)
+    assert live.refs["main"] == live.refs["published"] == document["snapshot"]
+    result_again = live.headrace("promote", "fix", "--patch")
+    assert result_again.exit_code == 0, result_again.output
+    assert "0 epochs: nothing differs where windows have expired" in result_again.output
+    shown_result = CliRunner().invoke(app, ["show", live.reference, "main", "--root", live.root])
+    assert f"epoch 4, by branch fix at {live.refs['fix']}" in shown_result.stdout
     live.headrace("fork", "main", "same")
     same = json.loads(live.headrace("promote", "same", "--patch", "--dry-run", "--format", "json").stdout)
     numbers = same["output"]["rows"]
     assert (numbers["before"], numbers["after"], numbers["changed"]) == (rows, rows, 0), "nothing differs"
-    before = live.catalog.manifest(done["snapshot"]).parent
-    lost = "the patch of epoch 4, by branch fix, is given up"
-    assert lost in live.headrace("rollback", "--to", str(before), "--dry-run").stderr
-    dry = json.loads(live.headrace("rollback", "--to", str(before), "--dry-run", "--format", "json").stdout)
+    parent_before = live.catalog.manifest(document["snapshot"]).parent
+    lost_text = "the patch of epoch 4, by branch fix, is given up"
+    assert lost_text in live.headrace("rollback", "--to", str(parent_before), "--dry-run").stderr
+    dry = json.loads(live.headrace("rollback", "--to", str(parent_before), "--dry-run", "--format", "json").stdout)
     assert [patch["branch"] for patch in dry["patches"]] == ["fix"]
-    assert live.refs["main"] == done["snapshot"], "a dry run moves nothing"
-    assert lost in live.headrace("rollback", "--to", str(before)).stderr
+    assert live.refs["main"] == document["snapshot"], "a dry run moves nothing"
+    assert lost_text in live.headrace("rollback", "--to", str(parent_before)).stderr
     assert live.headrace("promote", "fix", "--patch").exit_code == 0
     live.run("run", "--branch", "fix")
     live.land("e.jsonl", 3)
     live.run("run")
-    refused = live.headrace("promote", "fix", "--patch")
-    assert refused.exit_code == BranchBehindError("").exit_code
+    refused_result = live.headrace("promote", "fix", "--patch")
+    assert refused_result.exit_code == BranchBehindError("").exit_code
     assert "would be refused: branch fix" in live.headrace("promote", "fix", "--patch", "--dry-run").stderr
 
 
@@ -396,8 +400,8 @@ def test_python_moves_as_the_commands_do(live: Live) -> None:
         clicks.promote("trial")
     clicks.fork(first, "other")
     live.run("run", "--branch", "other")
-    rehearsal, seen = clicks.promote("other", dry_run=True), rehearse_for_readers(live.catalog, "other")
+    rehearsal, seen_rehearse = clicks.promote("other", dry_run=True), rehearse_for_readers(live.catalog, "other")
     assert rehearsal.diff.output.rows.added == 1
-    assert (seen.outputs, seen.refusals) == ({"": rehearsal.diff.output}, rehearsal.refusals)
+    assert (seen_rehearse.outputs, seen_rehearse.refusals) == ({"": rehearsal.diff.output}, rehearsal.refusals)
     assert clicks.promote("other").published == live.refs["published"] == live.refs["main"]
     assert clicks.rollback(to="beginning").refs.get("main") is None

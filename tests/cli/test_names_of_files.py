@@ -19,9 +19,9 @@ from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 def deployment(tmp_path: Path) -> Deployment:
     folder = tmp_path / "a folder"
     folder.mkdir()
-    found = Deployment(folder)
-    found.commit(panes=[pane("ann", 1, 2)])
-    return found
+    made_deployment = Deployment(folder)
+    made_deployment.commit(panes=[pane("ann", 1, 2)])
+    return made_deployment
 
 
 def headrace(*arguments: str) -> Result:
@@ -29,8 +29,8 @@ def headrace(*arguments: str) -> Result:
 
 
 def test_a_pipeline_that_has_run_under_the_root_is_listed_though_it_is_not_registered(deployment: Deployment) -> None:
-    listed = headrace("pipelines", "--root", deployment.root, "--format", "json")
-    rows: dict[str, dict[str, Any]] = {row["name"]: row for row in json.loads(listed.stdout)}
+    listed_result = headrace("pipelines", "--root", deployment.root, "--format", "json")
+    rows: dict[str, dict[str, Any]] = {row["name"]: row for row in json.loads(listed_result.stdout)}
     assert (rows["clicks"]["main"], rows["clicks"]["source"]) == (0, None)
     assert rows["aircraft_sessions"]["source"] is not None
     assert "clicks" in headrace("pipelines", "--root", deployment.root).stdout
@@ -41,23 +41,23 @@ def test_what_has_run_is_found_by_its_name_where_no_definition_is_needed(deploym
     snapshot = deployment.catalog.head().refs["main"]
     assert snapshot in headrace("log", "clicks", "--root", deployment.root).stdout
     assert "epoch" in headrace("show", "clicks", snapshot, "--root", deployment.root).stdout
-    refused = headrace("log", "clocks", "--root", deployment.root)
-    assert refused.exit_code == 10
-    assert "there is no pipeline 'clocks'" in refused.stderr
+    refused_result = headrace("log", "clocks", "--root", deployment.root)
+    assert refused_result.exit_code == 10
+    assert "there is no pipeline 'clocks'" in refused_result.stderr
 
 
 def test_plan_advises_commands_that_can_be_typed(deployment: Deployment) -> None:
     file = Path(deployment.reference)
     file.write_text(PIPELINE_FILE.replace('FixedWindows("1h")', 'FixedWindows("2h")'))
     assert file.read_text() != PIPELINE_FILE
-    told = headrace("plan", deployment.reference, "--root", deployment.root)
-    assert told.exit_code == 0, told.output
-    (advised,) = re.findall(r"`(headrace backfill [^`]*)`", told.stdout)
-    _, command, reference, *_ = shlex.split(advised)
+    result = headrace("plan", deployment.reference, "--root", deployment.root)
+    assert result.exit_code == 0, result.output
+    (advised_text,) = re.findall(r"`(headrace backfill [^`]*)`", result.stdout)
+    _, command, reference, *_ = shlex.split(advised_text)
     assert (command, reference) == ("backfill", deployment.reference)
     assert resolve_pipeline(reference).name == "clicks"
-    refused = headrace("run", deployment.reference, "--root", deployment.root, "--executor", "local")
-    assert f"headrace backfill {shlex.quote(deployment.reference)}" in refused.stderr
+    refused_result = headrace("run", deployment.reference, "--root", deployment.root, "--executor", "local")
+    assert f"headrace backfill {shlex.quote(deployment.reference)}" in refused_result.stderr
 
 
 @pytest.mark.parametrize(

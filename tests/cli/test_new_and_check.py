@@ -26,14 +26,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_what_new_writes_runs_as_its_next_steps_say(here: Path) -> None:
-    told = headrace("new", "shop")
-    assert told.exit_code == 0, told.output
-    steps = [shlex.split(line)[1:] for line in told.stdout.partition("next:")[2].splitlines() if line.strip()]
+    result = headrace("new", "shop")
+    assert result.exit_code == 0, result.output
+    steps = [shlex.split(line)[1:] for line in result.stdout.partition("next:")[2].splitlines() if line.strip()]
     assert [step[0] for step in steps] == ["check", "test", "run", "read"]
     for step in steps:
         assert "--executor" not in step, "it runs as it is, on a plain installation too"
-        done = headrace(*step)
-        assert done.exit_code == 0, done.output
+        result_of_run = headrace(*step)
+        assert result_of_run.exit_code == 0, result_of_run.output
     rows = json.loads(headrace(*steps[-1], "--format", "json").stdout)
     found = {(row["product"], row["window_start"][11:13]): (row["orders"], row["cents"]) for row in rows}
     assert found == {
@@ -59,8 +59,8 @@ def test_what_new_writes_of_rows_runs_as_its_next_steps_say(here: Path) -> None:
     steps = [shlex.split(line)[1:] for line in wrote.stdout.partition("next:")[2].splitlines() if line.strip()]
     assert [step[0] for step in steps] == ["check", "test", "run", "read"]
     for step in steps:
-        done = headrace(*step)
-        assert done.exit_code == 0, done.output
+        result = headrace(*step)
+        assert result.exit_code == 0, result.output
     rows = json.loads(headrace(*steps[-1], "--format", "json").stdout)
     assert len(rows) == 9
     tea = [(row["euros"], row["day"], row["event_time"][11:16]) for row in rows if row["product"] == "tea"]
@@ -72,9 +72,9 @@ def test_new_touches_no_file_that_is_there(here: Path) -> None:
     file = here / "a b" / "shop.py"
     file.write_text("mine")
     (here / "a b" / "data" / "landing" / "shop" / "orders-1.jsonl").unlink()
-    again = headrace("new", "shop", "--folder", "a b")
-    assert again.exit_code == 10
-    assert "nothing was written" in again.stderr
+    result_again = headrace("new", "shop", "--folder", "a b")
+    assert result_again.exit_code == 10
+    assert "nothing was written" in result_again.stderr
     assert file.read_text() == "mine"
     assert not (here / "a b" / "data" / "landing" / "shop" / "orders-1.jsonl").exists()
     (here / "file").write_text("")
@@ -83,9 +83,9 @@ def test_new_touches_no_file_that_is_there(here: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "Shop", "1st", "a-b", "../x", "class.py", "x" * 64, "a b"])
 def test_new_takes_names_of_pipelines_alone(here: Path, name: str) -> None:
-    refused = headrace("new", name)
-    assert refused.exit_code == 10, refused.output
-    assert "cannot name a pipeline" in refused.stderr
+    refused_result = headrace("new", name)
+    assert refused_result.exit_code == 10, refused_result.output
+    assert "cannot name a pipeline" in refused_result.stderr
     assert list(here.iterdir()) == []
 
 
@@ -101,17 +101,17 @@ def checked(*arguments: str) -> Any:
 
 def test_check_says_what_a_pipeline_means(here: Path) -> None:
     (here / "clicks.py").write_text(PIPELINE_FILE.replace('key="user",', 'key="user",\n    schedule="@hourly",'))
-    told = headrace("check", "clicks.py")
-    assert told.exit_code == 0, told.output
+    result = headrace("check", "clicks.py")
+    assert result.exit_code == 0, result.output
     for words in ("clicks = count()", "fixed windows of 1h", "early: whenever", "headrace_clicks_process: @hourly"):
-        assert words in told.stdout
-    (found,) = checked("clicks.py:clicks")["pipelines"]
+        assert words in result.stdout
+    (pipeline,) = checked("clicks.py:clicks")["pipelines"]
     families = {*DAG_FAMILIES.names()} - {"deliver"}  # it has no sinks
-    assert found["dags"] == {
+    assert pipeline["dags"] == {
         dag_id("clicks", family): "@hourly" if family == "process" else None for family in families
     }
-    assert list(found["meaning"]) == ["input source", "what", "where", "when", "how"]
-    assert found["problems"] == []
+    assert list(pipeline["meaning"]) == ["input source", "what", "where", "when", "how"]
+    assert pipeline["problems"] == []
 
 
 def test_check_without_a_name_looks_at_all_and_names_each_broken_file(
@@ -122,9 +122,9 @@ def test_check_without_a_name_looks_at_all_and_names_each_broken_file(
     (here / "one.py").write_text("import headrace as hr\n\nhr.FixedWindows(3600)\n")
     (here / "two.py").write_text("def f(:\n")
     monkeypatch.setenv("HEADRACE_PIPELINES", str(here))
-    told = headrace("check")
-    assert told.exit_code == 10
-    broken = told.stdout.split("WRONG: files that cannot be used")[1]
+    result = headrace("check")
+    assert result.exit_code == 10
+    broken = result.stdout.split("WRONG: files that cannot be used")[1]
     assert f"{here / 'one.py'}:3: PipelineError" in broken
     assert f"{here / 'two.py'}:1: SyntaxError" in broken
     assert len(checked()["broken"]) == 2
@@ -146,7 +146,7 @@ def test_check_finds_spark_code_that_is_not_there(here: Path) -> None:
 def test_check_of_nothing_is_an_error(here: Path, reference: str) -> None:
     (here / "clicks.py").write_text(PIPELINE_FILE)
     (here / "empty.py").write_text("")
-    done = headrace("check", reference)
-    assert done.exit_code == 10
-    assert done.stdout == ""
-    assert "config.unknown_pipeline" in done.stderr
+    result = headrace("check", reference)
+    assert result.exit_code == 10
+    assert result.stdout == ""
+    assert "config.unknown_pipeline" in result.stderr

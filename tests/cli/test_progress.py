@@ -24,14 +24,14 @@ def test_a_bar_counts_files_epochs_and_rows_and_tells_the_rate(
 ) -> None:
     seconds = iter((10.0, 11.0, 14.0))
     monkeypatch.setattr(display, "monotonic", lambda: next(seconds))
-    written = io.StringIO()
-    with Bar.show_on_console(Console(file=written, force_terminal=True, width=200, highlight=False)) as bar:
+    written_stream = io.StringIO()
+    with Bar.show_on_console(Console(file=written_stream, force_terminal=True, width=200, highlight=False)) as bar:
         bar.noted("starting [Spark]")
         bar.planned(4)
         bar.committed(manifest)
         bar.committed(manifest.replace(epoch=1))
         bar.warned("one file is [odd]")
-    text = written.getvalue()
+    text = written_stream.getvalue()
     assert "4/4" in text
     assert "2 epochs, 6,000 rows, 1,500 rows/s" in text
     assert "warning: one file is [odd]" in text

@@ -36,7 +36,7 @@ def test_the_readme_begins_as_the_front_page_does() -> None:
 def test_the_pipeline_is_one_of_about_twenty_lines(tmp_path: Path) -> None:
     file = tmp_path / "delays.py"
     file.write_text(delays())
-    assert [checked.name for checked in hr.check(file).pipelines] == ["delays"]
+    assert [checked_pipeline.name for checked_pipeline in hr.check(file).pipelines] == ["delays"]
     assert len(delays().split("flights = ")[1].splitlines()) <= 20
 
 
@@ -48,8 +48,8 @@ def test_all_of_it_runs_on_real_flights(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "delays.py").write_text(delays())
     for block in pages.blocks(README):
         reader.follow(block)
-    printed = CliRunner().invoke(app, ["read", "delays.py", "--format", "json"]).stdout
-    rows = json.loads(printed)
+    printed_stdout = CliRunner().invoke(app, ["read", "delays.py", "--format", "json"]).stdout
+    rows = json.loads(printed_stdout)
     assert {row["origin"] for row in rows} == {"EWR", "JFK", "LGA"}
     busy = sorted(row["flights"] for row in rows if row["flights"] > 30)
     assert busy

@@ -56,24 +56,24 @@ def sliding(deployment: Deployment, hours: int, every: int) -> Pipeline:
 
 
 def landed(deployment: Deployment, folder: str = "late/landing/clicks") -> dict[str, bytes]:
-    found = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
-    return {path.rpartition("/")[2]: data for path, data in found.items()}
+    rows_by_path = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
+    return {path.rpartition("/")[2]: data for path, data in rows_by_path.items()}
 
 
 def test_what_was_late_lands_once_under_a_root_of_its_own(deployment: Deployment) -> None:
     first = deployment.commit(late=[late(raw(2)), late(raw(1)), late(raw(1))])
     deployment.commit()
-    found = land(deployment)
-    assert found == hr.types.LandedLate(
+    landing = land(deployment)
+    assert landing == hr.types.LandedLate(
         f"{deployment.root}/late/landing/clicks", files=1, records=3, beside=f"{deployment.root}/late"
     )
     name = f"late-00000000-{first}.jsonl"
     assert landed(deployment) == {name: f"{raw(1)}\n{raw(1)}\n{raw(2)}\n".encode()}
     second = deployment.commit(late=[late(raw(3))])
     before = landed(deployment)
-    assert land(deployment) == replace(found, records=1, already_landed=1)
+    assert land(deployment) == replace(landing, records=1, already_landed=1)
     assert landed(deployment) == {**before, f"late-00000002-{second}.jsonl": f"{raw(3)}\n".encode()}
-    assert land(deployment) == replace(found, files=0, records=0, already_landed=2)
+    assert land(deployment) == replace(landing, files=0, records=0, already_landed=2)
 
 
 def test_a_record_that_some_windows_took_does_not_land(deployment: Deployment) -> None:
@@ -82,8 +82,8 @@ def test_a_record_that_some_windows_took_does_not_land(deployment: Deployment) -
     whole = [late(raw(1), window=window, hours=2) for window in (0, 1)]
     partly = late(raw(2), window=0, hours=2)
     deployment.commit(late=[*whole, partly, *whole, partly, partly])
-    found = land(deployment)
-    assert (found.records, found.late_in_some_windows) == (2, 3)
+    landing = land(deployment)
+    assert (landing.records, landing.late_in_some_windows) == (2, 3)
     assert [*landed(deployment).values()] == [f"{raw(1)}\n{raw(1)}\n".encode()]
 
 
@@ -118,8 +118,8 @@ def test_sliding_windows_with_gaps_have_no_late_records_between_them(deployment:
 
 def test_the_own_prefix_lands_what_was_late_only_the_first_time(deployment: Deployment) -> None:
     deployment.commit(late=[late(raw(1))])
-    found = land(deployment, to="landing/clicks/")
-    assert (found.records, found.lands_in_source) == (1, True)
+    landing = land(deployment, to="landing/clicks/")
+    assert (landing.records, landing.lands_in_source) == (1, True)
     (name,) = landed(deployment, "landing/clicks")
     deployment.commit(late=[late(raw(1), file=f"landing/clicks/{name}"), late(raw(2))])
     assert land(deployment, to=f"{deployment.root}/landing/clicks") == hr.types.LandedLate(
@@ -171,9 +171,9 @@ def test_records_whose_header_is_gone_are_left_and_the_others_land(tmp_path: Pat
     second = deployment.commit(late=[late("ann,x,4", file=names[0])])
     deployment.store.delete(names[1])
 
-    found = land(deployment, pipeline)
-    gone = f"{names[1]}, which has the header of their columns, is gone: put it back"
-    assert (found.files, found.records, found.left) == (3, 3, {gone: 2})
+    landing = land(deployment, pipeline)
+    gone_text = f"{names[1]}, which has the header of their columns, is gone: put it back"
+    assert (landing.files, landing.records, landing.left) == (3, 3, {gone_text: 2})
     before = {
         f"late-00000000-{first}-file-0.csv": heads[0] + b"ann,x,1\n",
         f"late-00000000-{first}-file-2.csv": heads[0] + b"ann,x,3\n",
@@ -181,15 +181,15 @@ def test_records_whose_header_is_gone_are_left_and_the_others_land(tmp_path: Pat
     }
     assert landed(deployment) == before
     deployment.store.delete(names[0])
-    assert land(deployment, pipeline).left == {gone: 2}, "what has landed needs no header any more"
+    assert land(deployment, pipeline).left == {gone_text: 2}, "what has landed needs no header any more"
     deployment.store.write(names[0], heads[0])
-    told = CliRunner().invoke(app, ["replay-late", deployment.reference, "--root", deployment.root, "--at", "main"])
-    assert told.exit_code == 0
-    assert f"2 cannot land: {gone}" in " ".join(told.stderr.split())
+    result = CliRunner().invoke(app, ["replay-late", deployment.reference, "--root", deployment.root, "--at", "main"])
+    assert result.exit_code == 0
+    assert f"2 cannot land: {gone_text}" in " ".join(result.stderr.split())
 
     deployment.store.write(names[1], heads[1])
-    assert (found := land(deployment, pipeline)).records == 2
-    assert (found.already_landed, found.left) == (3, {})
+    assert (landing := land(deployment, pipeline)).records == 2
+    assert (landing.already_landed, landing.left) == (3, {})
     assert landed(deployment) == {**before, f"late-00000000-{first}-file-1.csv": heads[1] + b"2,ann,x\n2,ann,x\n"}
     assert land(deployment, pipeline).records == 0
 
@@ -254,16 +254,16 @@ def test_a_file_appears_whole_or_not_at_all(deployment: Deployment) -> None:
     deployment.store.write("landing/clicks/a.csv", b"user,at,amount\n")
     deployment.store.write("landing/clicks/b.csv", b"amount,user,at\n")
     deployment.commit(late=[late("1", file=f"landing/clicks/{name}.csv") for name in "ab"])
-    created: list[str] = []
+    created_texts: list[str] = []
 
     def stop_at_the_second(operation: Operation) -> None:
-        if operation.kind == "create" and created:
+        if operation.kind == "create" and created_texts:
             raise KeyboardInterrupt
-        created.extend([operation.path] * (operation.kind == "create"))
+        created_texts.extend([operation.path] * (operation.kind == "create"))
 
     with disturb_stores(stop_at_the_second), pytest.raises(KeyboardInterrupt):
         land(deployment, pipeline)
-    assert len(created) == 1
+    assert len(created_texts) == 1
     assert len(landed(deployment)) == 1
     assert land(deployment, pipeline) == hr.types.LandedLate(
         f"{deployment.root}/late/landing/clicks", files=1, records=1, already_landed=1, beside=f"{deployment.root}/late"
@@ -278,11 +278,11 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
         common = ("replay-late", deployment.reference, "--root", deployment.root, "--at", "main")
         return CliRunner().invoke(app, [*common, *arguments])
 
-    said = run()
-    assert said.exit_code == 0, said.output
-    assert f"--root {deployment.root}/late --mode batch" in said.stderr.replace("\n", "")
-    again = json.loads(run("--format", "json").stdout)
-    assert (again["records"], again["already_landed"]) == (0, 1)
+    result = run()
+    assert result.exit_code == 0, result.output
+    assert f"--root {deployment.root}/late --mode batch" in result.stderr.replace("\n", "")
+    document_again = json.loads(run("--format", "json").stdout)
+    assert (document_again["records"], document_again["already_landed"]) == (0, 1)
     own = run("--to", "landing/clicks")
     assert "late again" in own.stderr
     assert run("--to", "landing/clicks", "--at", "mian").exit_code == 10

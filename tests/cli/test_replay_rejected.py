@@ -45,8 +45,8 @@ def land(deployment: Deployment, pipeline: Pipeline | None = None, **options: An
 
 
 def landed(deployment: Deployment, folder: str = "rejected/landing/clicks") -> dict[str, bytes]:
-    found = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
-    return {path.rpartition("/")[2]: data for path, data in found.items()}
+    rows_by_path = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
+    return {path.rpartition("/")[2]: data for path, data in rows_by_path.items()}
 
 
 def of_format(deployment: Deployment, kind: str) -> Pipeline:
@@ -54,29 +54,29 @@ def of_format(deployment: Deployment, kind: str) -> Pipeline:
 
 
 def test_dead_letters_land_once_byte_for_byte_in_the_order_of_their_file(deployment: Deployment) -> None:
-    torn, bad = '{"user": "Bjørk', b'{"user": "\xff"}'
+    torn_text, bad = '{"user": "Bjørk', b'{"user": "\xff"}'
     letters = [
         rejected("{}", 10),
-        rejected(torn, 2),
+        rejected(torn_text, 2),
         rejected(bad.decode(errors="replace"), 3, raw_bytes=bad),
         rejected("{}", 0, file="landing/clicks/b.jsonl"),
     ]
     first = deployment.commit(rejected=letters)
     deployment.commit()
-    found = land(deployment)
-    assert found == hr.types.LandedRejected(
+    landing = land(deployment)
+    assert landing == hr.types.LandedRejected(
         {"source": f"{deployment.root}/rejected/landing/clicks"},
         files=1,
         records=4,
         beside=f"{deployment.root}/rejected",
     )
     name = f"rejected-00000000-{first}-source.jsonl"
-    assert landed(deployment) == {name: b"\n".join([torn.encode(), bad, b"{}", b"{}", b""])}
+    assert landed(deployment) == {name: b"\n".join([torn_text.encode(), bad, b"{}", b"{}", b""])}
     second = deployment.commit(rejected=[rejected("x")])
-    assert land(deployment) == replace(found, records=1, already_landed=1)
+    assert land(deployment) == replace(landing, records=1, already_landed=1)
     assert landed(deployment)[f"rejected-00000002-{second}-source.jsonl"] == b"x\n"
     before = landed(deployment)
-    assert land(deployment) == replace(found, files=0, records=0, already_landed=2)
+    assert land(deployment) == replace(landing, files=0, records=0, already_landed=2)
     assert landed(deployment) == before
 
 
@@ -95,14 +95,14 @@ def test_csv_lands_with_the_header_of_each_file(deployment: Deployment) -> None:
     snapshot = deployment.commit(rejected=[rejected("ann,x", n, file=file) for n, file in enumerate(files.values())])
     content = deployment.store.read(files["b.csv"])
     deployment.store.delete(files["b.csv"])
-    found = land(deployment, pipeline)
-    gone = f"{files['b.csv']}, which has the header of their columns, is gone: put it back"
-    assert (found.records, found.left) == (2, {gone: 1})
+    landing = land(deployment, pipeline)
+    gone_text = f"{files['b.csv']}, which has the header of their columns, is gone: put it back"
+    assert (landing.records, landing.left) == (2, {gone_text: 1})
     names = [f"rejected-00000000-{snapshot}-source-{number}.csv" for number in range(3)]
     assert landed(deployment) == {names[0]: b"user,at,amount\nann,x\n", names[2]: b"user,at\nann,x\n"}
     deployment.store.write(files["b.csv"], content)
-    again = land(deployment, pipeline)
-    assert (again.records, again.already_landed, again.left) == (1, 2, {})
+    landing_again = land(deployment, pipeline)
+    assert (landing_again.records, landing_again.already_landed, landing_again.left) == (1, 2, {})
     assert landed(deployment)[names[1]] == b"amount,user,at\nann,x\n"
 
 
@@ -115,17 +115,17 @@ def test_what_cannot_land_is_counted_with_the_reason(deployment: Deployment) -> 
         rejected("{}", input="weather"),
     ]
     deployment.commit(rejected=letters)
-    found = land(deployment)
-    assert found.records == 1
-    assert found.left == {
+    landing = land(deployment)
+    assert landing.records == 1
+    assert landing.left == {
         "a file that could not be read as a whole: land a sound one under another name": 1,
         "made by a Spark function, so no bytes of a file": 1,
         "of aggregation 1, a pane, which has no file": 1,
         "of weather, an input that the pipeline does not have any more": 1,
     }
-    assert replace(land(deployment), already_landed=0, files=1, records=1) == found, "the second time, too"
-    kept = land(deployment, of_format(deployment, "parquet"), to="elsewhere")
-    assert (kept.files, kept.left["of a Parquet file, of which no bytes are kept"]) == (0, 3)
+    assert replace(land(deployment), already_landed=0, files=1, records=1) == landing, "the second time, too"
+    kept_landing = land(deployment, of_format(deployment, "parquet"), to="elsewhere")
+    assert (kept_landing.files, kept_landing.left["of a Parquet file, of which no bytes are kept"]) == (0, 3)
 
 
 def test_what_was_rejected_once_more_does_not_land_once_more(deployment: Deployment) -> None:
@@ -133,8 +133,8 @@ def test_what_was_rejected_once_more_does_not_land_once_more(deployment: Deploym
     assert land(deployment, to="landing/clicks").lands_in_source
     (name,) = landed(deployment, "landing/clicks")
     deployment.commit(rejected=[rejected("x", file=f"landing/clicks/{name}")])
-    found = land(deployment, to="landing/clicks/")
-    assert (found.files, found.already_landed, found.rejected_twice) == (0, 1, 1)
+    landing = land(deployment, to="landing/clicks/")
+    assert (landing.files, landing.already_landed, landing.rejected_twice) == (0, 1, 1)
 
 
 def test_where_the_pipeline_reads_such_files_are_no_input_and_no_obstacle(deployment: Deployment) -> None:
@@ -145,9 +145,9 @@ def test_where_the_pipeline_reads_such_files_are_no_input_and_no_obstacle(deploy
     deployment.catalog.tag("before", second)
     deployment.catalog.rollback("main", first, "why")
     assert land(deployment, to="landing/clicks/below").already_landed == 1
-    found = land(deployment, to="landing/clicks", at="before")
+    landing = land(deployment, to="landing/clicks", at="before")
     why = "rejected by a snapshot that main does not continue from, or that has expired: no run would read them"
-    assert (found.records, found.left) == (1, {why: 1})
+    assert (landing.records, landing.left) == (1, {why: 1})
 
 
 def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Deployment) -> None:
@@ -171,11 +171,11 @@ def test_each_of_several_inputs_lands_under_a_prefix_of_its_own(deployment: Depl
         land(deployment, united, input="moer")
     assert land(deployment, united, input="more", to="elsewhere").records == 1
     assert [*landed(deployment, "elsewhere").values()] == [b"y\n"]
-    found = land(deployment, united)
-    assert found.targets == {
+    landing = land(deployment, united)
+    assert landing.targets == {
         n: f"{deployment.root}/rejected/landing/{f}" for n, f in [("source", "clicks"), ("more", "more")]
     }
-    assert ([*landed(deployment).values()], found.files) == ([b"x\n"], 2)
+    assert ([*landed(deployment).values()], landing.files) == ([b"x\n"], 2)
 
 
 def test_files_from_epochs_whose_output_has_expired_are_no_obstacle(deployment: Deployment) -> None:
@@ -216,10 +216,10 @@ def test_the_command_says_that_nothing_is_left_for_the_next_run(deployment: Depl
         ("replay-rejected", "Nothing has landed now, so the next run has nothing more to read"),
         ("replay-late", "Nothing has landed now"),
     ):
-        told = CliRunner().invoke(app, [command, deployment.reference, *own])
-        assert told.exit_code == 0, told.output
-        assert words in told.stderr
-        assert ("The next run" in told.stderr) is words.startswith("all")
+        result = CliRunner().invoke(app, [command, deployment.reference, *own])
+        assert result.exit_code == 0, result.output
+        assert words in result.stderr
+        assert ("The next run" in result.stderr) is words.startswith("all")
 
 
 def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deployment) -> None:
@@ -229,11 +229,15 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
         common = ("replay-rejected", deployment.reference, "--root", deployment.root, "--at", "main")
         return CliRunner().invoke(app, [*common, *arguments])
 
-    said = run()
-    assert said.exit_code == 0, said.output
-    assert f"--root {deployment.root}/rejected --mode batch" in said.stderr
-    assert "1 cannot land: a file that could not be read as a whole" in said.stderr
-    again = json.loads(run("--format", "json").stdout)
-    assert (again["records"], again["already_landed"], [*again["left"].values()]) == (0, 1, [1])
+    result = run()
+    assert result.exit_code == 0, result.output
+    assert f"--root {deployment.root}/rejected --mode batch" in result.stderr
+    assert "1 cannot land: a file that could not be read as a whole" in result.stderr
+    document_again = json.loads(run("--format", "json").stdout)
+    assert (document_again["records"], document_again["already_landed"], [*document_again["left"].values()]) == (
+        0,
+        1,
+        [1],
+    )
     assert "ignores the copies" in run("--to", "landing/clicks").stderr
     assert run("--input", "weather").exit_code == 10

@@ -14,61 +14,61 @@ DONE, FAILED_CASES = 0, 1
 
 @pytest.mark.parametrize("protocol", ["aligned", "unaligned", "chandy-lamport", "synchronous", "at-least-once"])
 def test_the_last_line_sums_up(protocol: str) -> None:
-    done = CliRunner().invoke(app, ["simulate", "--tasks", "12", "--protocol", protocol, "--task-losses", "1"])
-    assert done.exit_code == DONE, done.output
-    last = done.stdout.splitlines()[-1]
+    result = CliRunner().invoke(app, ["simulate", "--tasks", "12", "--protocol", protocol, "--task-losses", "1"])
+    assert result.exit_code == DONE, result.output
+    last = result.stdout.splitlines()[-1]
     assert last.startswith(f"{protocol}, 12 tasks, seed 0: ")
     assert last.endswith("1 restores; all properties hold")
 
 
 def test_what_is_lost_of_what_tasks_and_coordinator_say_is_sent_again() -> None:
-    done = CliRunner().invoke(app, ["simulate", "--tasks", "40", "--lost-messages", "0.1", "--format", "json"])
-    assert done.exit_code == DONE, done.output
-    totals = json.loads(done.stdout)["totals"]
+    result = CliRunner().invoke(app, ["simulate", "--tasks", "40", "--lost-messages", "0.1", "--format", "json"])
+    assert result.exit_code == DONE, result.output
+    totals = json.loads(result.stdout)["totals"]
     assert totals["resent"] > totals["complete"] >= 3
 
 
 def test_a_property_that_fails_is_named_and_gives_exit_code_one() -> None:
-    done = CliRunner().invoke(app, ["simulate", "--tasks", "12", "--records", "60", "--without", "fifo"])
-    assert done.exit_code == FAILED_CASES
-    assert "FAILED: feasibility" in done.stdout.splitlines()[-1]
+    result = CliRunner().invoke(app, ["simulate", "--tasks", "12", "--records", "60", "--without", "fifo"])
+    assert result.exit_code == FAILED_CASES
+    assert "FAILED: feasibility" in result.stdout.splitlines()[-1]
 
 
 def test_json_of_a_graph_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "graph.json"
     file.write_text('{"tasks": ["in", "a", "b"], "channels": [["in", "a"], ["a", "b"], ["b", "a"]]}')
-    done = CliRunner().invoke(app, ["simulate", "--graph", str(file), "--seed", "3", "--format", "json"])
-    found = json.loads(done.stdout)
-    assert done.exit_code == DONE
-    assert found["holds"] is True
-    assert (found["totals"]["tasks"], found["totals"]["back_edges"]) == (3, 1)
-    assert [each["name"] for each in found["properties"]][:2] == ["termination", "feasibility"]
+    result = CliRunner().invoke(app, ["simulate", "--graph", str(file), "--seed", "3", "--format", "json"])
+    document = json.loads(result.stdout)
+    assert result.exit_code == DONE
+    assert document["holds"] is True
+    assert (document["totals"]["tasks"], document["totals"]["back_edges"]) == (3, 1)
+    assert [each["name"] for each in document["properties"]][:2] == ["termination", "feasibility"]
 
 
 @pytest.mark.parametrize("kind", ["termination", "deadlock", "token-loss"])
 def test_a_stable_property_is_detected(kind: str) -> None:
     arguments = ["simulate", "--detect", kind, "--tasks", "12", "--seed", "7"]
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == DONE, done.output
-    last = done.stdout.splitlines()[-1]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == DONE, result.output
+    last = result.stdout.splitlines()[-1]
     assert last.startswith(f"{kind}, 12 processes, seed 7: detected by ")
     assert last.endswith("at last of 12 processes; all properties hold")
-    found = json.loads(CliRunner().invoke(app, [*arguments, "--format", "json"]).stdout)
-    assert (found["detected"][-1], found["totals"]["processes"], found["holds"]) == (12, 12, True)
+    document = json.loads(CliRunner().invoke(app, [*arguments, "--format", "json"]).stdout)
+    assert (document["detected"][-1], document["totals"]["processes"], document["holds"]) == (12, 12, True)
 
 
 def test_detection_needs_channels_that_are_first_in_first_out() -> None:
     arguments = ["--detect", "token-loss", "--tasks", "9", "--without", "fifo"]
-    done = CliRunner().invoke(app, ["simulate", *arguments])
-    assert done.exit_code == FAILED_CASES
-    assert "FAILED: reachability, stability" in done.stdout.splitlines()[-1]
+    result = CliRunner().invoke(app, ["simulate", *arguments])
+    assert result.exit_code == FAILED_CASES
+    assert "FAILED: reachability, stability" in result.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
     "other", [["--protocol", "aligned"], ["--task-losses", "1"], ["--without", "back-edges"], ["--detect", "deadlocks"]]
 )
 def test_options_that_do_not_go_together_are_an_error(other: list[str]) -> None:
-    done = CliRunner().invoke(app, ["simulate", "--detect", "deadlock", *other])
-    assert done.exit_code not in {DONE, FAILED_CASES}
-    assert SimulationOptionError.code in done.output
-    assert "--detect" in done.output
+    result = CliRunner().invoke(app, ["simulate", "--detect", "deadlock", *other])
+    assert result.exit_code not in {DONE, FAILED_CASES}
+    assert SimulationOptionError.code in result.output
+    assert "--detect" in result.output

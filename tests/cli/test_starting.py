@@ -55,10 +55,10 @@ def test_a_jvm_that_is_killed_while_it_starts_is_worth_another_attempt(folder: P
     java.parent.mkdir(parents=True)
     java.write_text(KILLED.format(java=real))
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
-    done = run(folder, {"JAVA_HOME": str(folder / "java")})
-    assert done.returncode == 30, done.stderr
+    result = run(folder, {"JAVA_HOME": str(folder / "java")})
+    assert result.returncode == 30, result.stderr
     (log,) = (folder / "logs").glob("*.log")
-    assert done.stderr.splitlines() == [
+    assert result.stderr.splitlines() == [
         f"starting Spark; its messages: {log}",
         f"details: {log}",
         "error Spark's JVM ended before it ran: the kernel is looking for memory. Run again; if it is killed each "
@@ -68,27 +68,27 @@ def test_a_jvm_that_is_killed_while_it_starts_is_worth_another_attempt(folder: P
 
 
 def test_java_that_refuses_its_options_is_a_matter_of_configuration(folder: Path) -> None:
-    done = run(folder, {"HEADRACE_JAVA_OPTIONS": "-Xss1"})
-    assert done.returncode == 10, done.stderr
-    assert "The Java thread stack size specified is too small" in done.stderr.splitlines()[-1]
-    assert "(config.jvm)" in done.stderr.splitlines()[-1]
+    result = run(folder, {"HEADRACE_JAVA_OPTIONS": "-Xss1"})
+    assert result.returncode == 10, result.stderr
+    assert "The Java thread stack size specified is too small" in result.stderr.splitlines()[-1]
+    assert "(config.jvm)" in result.stderr.splitlines()[-1]
 
 
 def test_logs_that_cannot_be_written_are_told_before_spark_starts(folder: Path) -> None:
     (folder / "file").write_text("")
-    done = run(folder, {"HEADRACE_LOGS": str(folder / "file" / "logs")})
-    assert done.returncode == 10, done.stderr
-    assert "set HEADRACE_LOGS to a folder that can be written" in done.stderr
+    result = run(folder, {"HEADRACE_LOGS": str(folder / "file" / "logs")})
+    assert result.returncode == 10, result.stderr
+    assert "set HEADRACE_LOGS to a folder that can be written" in result.stderr
 
 
 @pytest.mark.spark
 def test_a_run_tells_what_it_does_and_spark_speaks_in_a_file(folder: Path) -> None:
-    done = run(folder, {})
-    assert done.returncode == 0, done.stderr
+    result = run(folder, {})
+    assert result.returncode == 0, result.stderr
     (log,) = (folder / "logs").glob("*.log")
-    told = done.stderr.splitlines()
-    assert told[:2] == [f"starting Spark; its messages: {log}", "1 new file"]
-    assert told[2].startswith("epoch 0: 3 records of 1 file, 3 panes, 1 retraction, 0 late, 1 rejected, watermark ")
-    assert len(told) == 3
+    lines = result.stderr.splitlines()
+    assert lines[:2] == [f"starting Spark; its messages: {log}", "1 new file"]
+    assert lines[2].startswith("epoch 0: 3 records of 1 file, 3 panes, 1 retraction, 0 late, 1 rejected, watermark ")
+    assert len(lines) == 3
     assert "WARN" in log.read_text()
-    assert "1 record rejected: headrace read clicks.py" in done.stdout
+    assert "1 record rejected: headrace read clicks.py" in result.stdout

@@ -33,15 +33,15 @@ WRITTEN = PIPELINE_FILE.replace('"amount": col(', f"{ODD!r}: col(").replace("Cli
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     """One whose column, key, message and description are odd."""
-    found = Deployment(tmp_path_factory.mktemp("odd"), file_text=WRITTEN.replace("\x1b", "\\x1b"))
+    made_deployment = Deployment(tmp_path_factory.mktemp("odd"), file_text=WRITTEN.replace("\x1b", "\\x1b"))
     for number in range(2):
         row = pane(ODD, 1, 2 + number, index=number)
-        found.commit(panes=[{**row, ODD: 7} | {"amount": None}])
-        found.catalog.tag(f"t{number}", found.head.snapshot_id)  # type: ignore[union-attr]
-    found.catalog.drop("tags/t0", ODD)
-    found.catalog.fork("trial", found.head.snapshot_id)  # type: ignore[union-attr]
-    found.catalog.rollback("trial", None, ODD)
-    return found
+        made_deployment.commit(panes=[{**row, ODD: 7} | {"amount": None}])
+        made_deployment.catalog.tag(f"t{number}", made_deployment.head.snapshot_id)  # type: ignore[union-attr]
+    made_deployment.catalog.drop("tags/t0", ODD)
+    made_deployment.catalog.fork("trial", made_deployment.head.snapshot_id)  # type: ignore[union-attr]
+    made_deployment.catalog.rollback("trial", None, ODD)
+    return made_deployment
 
 
 COMMANDS = {
@@ -102,9 +102,9 @@ def test_no_command_has_a_terminal_do_what_its_text_says(
     monkeypatch.setenv("HEADRACE_ROOT", deployment.root)
     monkeypatch.setenv("HEADRACE_PIPELINES", str(Path(deployment.reference).parent))
     words = [word.replace("FILE", deployment.reference) for word in COMMANDS[name]]
-    done = CliRunner().invoke(app, words)
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    text = done.output
+    result = CliRunner().invoke(app, words)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    text = result.output
     assert not [each for each in text if not each.isprintable() and each != "\n"]
     assert "😄" not in text
     assert "owned" not in text or any(form in text for form in (SHOWN, json.dumps(ODD)[1:-1], "%1B%5D0%3Bowned"))
@@ -133,23 +133,23 @@ def test_a_real_terminal_gets_colours_of_ours_and_nothing_else(deployment: Deplo
 
 def _all_of(terminal: int) -> bytes:
     """What comes until nobody has its other end open."""
-    found = b""
+    content = b""
     try:
         while some := os.read(terminal, 65_536):
-            found += some
+            content += some
     except OSError:
         pass
     os.close(terminal)
-    return found
+    return content
 
 
 def test_the_bar_shows_what_it_is_told() -> None:
-    written = io.StringIO()
-    console = Console(file=written, force_terminal=True, width=300, highlight=False)
+    written_stream = io.StringIO()
+    console = Console(file=written_stream, force_terminal=True, width=300, highlight=False)
     with Bar.show_on_console(console) as bar:
         bar.noted(f"reading {ODD}\n!")
         bar.warned(ODD)
-    text = written.getvalue()
+    text = written_stream.getvalue()
     assert text.count(SHOWN) >= 2
     assert rf"reading {SHOWN}\n!" in text
     assert not {"\x1b]", "\x07"} & {*text, *(text[at : at + 2] for at in range(len(text)))}
@@ -187,9 +187,9 @@ def test_a_column_with_nul_in_its_name_that_is_there_already_is_read(
     columns = ViewColumns({"user": DataType.STRING}, {"n\0m": DataType.INT, "n\0o": DataType.INT}, {})
     row = {**pane("ann", 1, 2), "n\0m": 2, "n\0o": 3, "epoch": 1}
     rows = pa.Table.from_pylist([row], columns.arrow_schema(View.CURRENT))
-    written = io.BytesIO()
-    pq.write_table(rows, written)
-    data = written.getvalue()
+    written_stream = io.BytesIO()
+    pq.write_table(rows, written_stream)
+    data = written_stream.getvalue()
     deployment.store.write("clicks/data/x.parquet", data)
     file = DataFile("clicks/data/x.parquet", 1, len(data), checksum(data))
     head = deployment.head
@@ -203,10 +203,10 @@ def test_a_column_with_nul_in_its_name_that_is_there_already_is_read(
         tables={**head.tables, "current": (Layer.from_files((file,), 1, 1),)},
     )
     deployment.catalog.commit(deployment.claim, later)
-    (found,) = PipelineReader(deployment.catalog).current(at="main").to_arrow().to_pylist()
-    assert (found["n\0m"], found["n\0o"]) == (2, 3)
-    assert found["window_start"] == hour(1)
+    (found_row,) = PipelineReader(deployment.catalog).current(at="main").to_arrow().to_pylist()
+    assert (found_row["n\0m"], found_row["n\0o"]) == (2, 3)
+    assert found_row["window_start"] == hour(1)
     monkeypatch.setenv("HEADRACE_ROOT", deployment.root)
-    done = CliRunner().invoke(app, ["read", deployment.reference, "--at", "main", *arguments])
-    assert done.exit_code == 0, done.output
-    assert "\0" not in done.output
+    result = CliRunner().invoke(app, ["read", deployment.reference, "--at", "main", *arguments])
+    assert result.exit_code == 0, result.output
+    assert "\0" not in result.output

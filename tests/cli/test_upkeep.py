@@ -39,9 +39,9 @@ class Live:
         return CliRunner().invoke(app, [command, self.reference, *arguments, "--root", self.root])
 
     def told(self, command: str, *arguments: str) -> Any:
-        done = self.headrace(command, *arguments, "--format", "json")
-        assert done.exit_code == 0, done.output
-        return json.loads(done.stdout)
+        result = self.headrace(command, *arguments, "--format", "json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
 
     def files(self) -> set[str]:
         return {str(path.relative_to(self.folder)) for path in (self.folder / "clicks").rglob("*") if path.is_file()}
@@ -53,10 +53,10 @@ class Live:
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Live:
     """Some runs, each of which published."""
-    found = Live(tmp_path_factory.mktemp("upkeep"))
+    deployment = Live(tmp_path_factory.mktemp("upkeep"))
     for number in range(RUNS):
-        found.land_and_run(number)
-    return found
+        deployment.land_and_run(number)
+    return deployment
 
 
 @pytest.mark.slow
@@ -67,10 +67,10 @@ def test_from_runs_to_nothing_that_is_not_needed(started: Live) -> None:
     (live.folder / "clicks" / "data" / "00000003-0123456789abcdef").mkdir()
     (live.folder / "clicks" / "data" / "00000003-0123456789abcdef" / "panes.parquet").write_bytes(b"?")
     views = {at: live.read("--view", "panes", "--at", at) for at in (ids[0], ids[-1], ids[-2])}
-    before = live.files()
+    files_before = live.files()
 
     dry = live.told("expire", "--keep-last", "2", "--dry-run")
-    assert live.files() == before
+    assert live.files() == files_before
     assert dry["dry_run"]
     assert dry["marked"]["kinds"]["manifests"]["objects"] == RUNS - 3
     assert dry["marked"]["bytes"] == sum(kind["bytes"] for kind in dry["marked"]["kinds"].values())
@@ -78,16 +78,18 @@ def test_from_runs_to_nothing_that_is_not_needed(started: Live) -> None:
     assert marked["marked"] == dry["marked"]
     one = {"objects": 1, "bytes": 1}
     assert marked["waiting"] == {**one, "kinds": {"data": one}}
-    assert before <= live.files(), "nothing is deleted at first"
+    assert files_before <= live.files(), "nothing is deleted at first"
 
-    said = live.headrace("tag", "too-late", ids[1])
-    assert said.exit_code == 10
-    assert "has expired" in said.output
+    result = live.headrace("tag", "too-late", ids[1])
+    assert result.exit_code == 10
+    assert "has expired" in result.output
     swept = live.told("expire", "--keep-last", "2")
     assert swept["swept"] == marked["marked"]
-    assert {path for path in before if any(each in path for each in ids[1:3]) and "/runs/" not in path}, "there were"
-    gone = {path for path in live.files() if "/manifests/" in path and any(each in path for each in ids[1:3])}
-    assert not gone
+    assert {path for path in files_before if any(each in path for each in ids[1:3]) and "/runs/" not in path}, (
+        "there were"
+    )
+    gone_paths = {path for path in live.files() if "/manifests/" in path and any(each in path for each in ids[1:3])}
+    assert not gone_paths
     assert {at: live.read("--view", "panes", "--at", at) for at in views} == views, "who is kept reads what it read"
     assert live.headrace("rollback", "--to", ids[1]).exit_code == 40
 
@@ -105,8 +107,8 @@ def test_from_runs_to_nothing_that_is_not_needed(started: Live) -> None:
     assert checked["problems"] == []
     assert checked["unknown"] == []
 
-    back = live.headrace("rollback", "--to", "first")
-    assert back.exit_code == 0, back.output
+    result_back = live.headrace("rollback", "--to", "first")
+    assert result_back.exit_code == 0, result_back.output
     assert live.headrace("run", "--executor", "local").exit_code == 0
     assert sum(row["clicks"] for row in live.read()) == RUNS + 3, "all input is read again"
     replay = live.headrace("run", "--mode", "replay", "--branch", "again", "--executor", "local")
@@ -120,9 +122,9 @@ def test_a_replay_of_what_has_expired_is_refused(tmp_path: Path) -> None:
         live.land_and_run(number)
     for _ in range(2):
         live.told("expire", "--keep-last", "1")
-    said = live.headrace("run", "--mode", "replay", "--branch", "again", "--executor", "local")
-    assert said.exit_code == 10
-    assert "2 of the epochs" in said.output
+    result = live.headrace("run", "--mode", "replay", "--branch", "again", "--executor", "local")
+    assert result.exit_code == 10
+    assert "2 of the epochs" in result.output
     assert live.headrace("backfill", "--executor", "local").exit_code == 0
 
 
@@ -133,15 +135,15 @@ def test_what_is_damaged_has_an_exit_code(tmp_path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     assert live.headrace("fsck").exit_code == 0, "lengths are as they were"
-    said = live.headrace("fsck", "--deep")
-    assert said.exit_code == 40
-    assert path.name in said.output
-    assert "rollback clicks" in said.output or "no snapshot of main is whole" in said.output
+    said_result = live.headrace("fsck", "--deep")
+    assert said_result.exit_code == 40
+    assert path.name in said_result.output
+    assert "rollback clicks" in said_result.output or "no snapshot of main is whole" in said_result.output
     path.write_bytes(data)
     audit = next((live.folder / "clicks" / "audits").rglob("result.json"))
     audit.unlink()
-    found = json.loads(live.headrace("fsck", "--format", "json").stdout)
-    assert [problem["path"] for problem in found["problems"]] == [str(audit.relative_to(live.folder))]
+    document = json.loads(live.headrace("fsck", "--format", "json").stdout)
+    assert [problem["path"] for problem in document["problems"]] == [str(audit.relative_to(live.folder))]
     result = next((live.folder / "clicks" / "runs").iterdir())
     result.write_text(result.read_text().replace("process", "prozess"))
     assert result.name in live.headrace("fsck").output
@@ -151,9 +153,9 @@ def test_what_is_damaged_has_an_exit_code(tmp_path: Path) -> None:
     "words", [("--keep-last", "0"), ("--keep-for", "long"), ("--keep-for", "30"), ("--keep-for", "-1d")]
 )
 def test_a_rule_that_keeps_nothing_is_refused(started: Live, words: tuple[str, str]) -> None:
-    before = started.files()
+    files_before = started.files()
     assert started.headrace("expire", *words).exit_code in {2, 10}
-    assert started.files() == before
+    assert started.files() == files_before
 
 
 def test_an_expiry_says_why_it_keeps_what_for_readers(started: Live) -> None:
@@ -161,11 +163,11 @@ def test_an_expiry_says_why_it_keeps_what_for_readers(started: Live) -> None:
     readers = {"daily": line[1::-1], "weekly": line[1:2]}
     for reader, snapshots in readers.items():
         ReaderHold("file:///elsewhere", reader, "source", "", tuple(snapshots)).put(started.catalog.store, "clicks")
-    printed = started.headrace("expire", "--keep-last", "1", "--dry-run").output
-    said = " ".join(printed.replace("│", " ").split())
-    assert "readers that are behind weekly.source (1 snapshot to read, the first of 20" in said
-    assert "what readers keep daily.source: snapshots of these were computed from it" in said
-    assert said.count("headrace drop") == 1
+    printed_output = started.headrace("expire", "--keep-last", "1", "--dry-run").output
+    text = " ".join(printed_output.replace("│", " ").split())
+    assert "readers that are behind weekly.source (1 snapshot to read, the first of 20" in text
+    assert "what readers keep daily.source: snapshots of these were computed from it" in text
+    assert text.count("headrace drop") == 1
     for reader in readers:
         drop_holds(started.catalog.store, "clicks", reader)
     assert "readers" not in started.headrace("expire", "--keep-last", "1", "--dry-run").output

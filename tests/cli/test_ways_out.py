@@ -39,21 +39,21 @@ def small_nodes() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory, small_nodes: None) -> Path:
     """The root of six published epochs, one that is not, and a file that is still to be read."""
-    found = Live(tmp_path_factory.mktemp("ways-out"))
+    deployment = Live(tmp_path_factory.mktemp("ways-out"))
     for number in range(RUNS):
-        found.land_and_run(number)
-    _land(found, RUNS)
-    assert found.headrace("run", "--executor", "local", "--no-publish").exit_code == 0
-    _land(found, RUNS + 1)
-    return found.folder
+        deployment.land_and_run(number)
+    _land(deployment, RUNS)
+    assert deployment.headrace("run", "--executor", "local", "--no-publish").exit_code == 0
+    _land(deployment, RUNS + 1)
+    return deployment.folder
 
 
 @pytest.fixture
 def live(whole: Path, tmp_path: Path) -> Live:
     """A copy of that root."""
-    found = Live(tmp_path)
-    shutil.copytree(whole, found.folder)
-    return found
+    deployment = Live(tmp_path)
+    shutil.copytree(whole, deployment.folder)
+    return deployment
 
 
 def _land(live: Live, number: int) -> None:
@@ -68,8 +68,8 @@ def _line(live: Live) -> list[str]:
 
 def _node(log: str) -> Callable[[Live], str]:
     def path(live: Live) -> str:
-        published = live.catalog.manifest(live.catalog.head().refs["published"])
-        return f"clicks/index/{published.logs[log].levels[0].refs[0].id}.json"
+        published_manifest = live.catalog.manifest(live.catalog.head().refs["published"])
+        return f"clicks/index/{published_manifest.logs[log].levels[0].refs[0].id}.json"
 
     return path
 
@@ -100,8 +100,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 
 def commands(text: str) -> Iterator[list[str]]:
-    for found in re.findall(r"`headrace ([a-z]+) [^\s`]*clicks[^\s`]*([^`]*)`", " ".join(text.split())):
-        yield [found[0], *found[1].split()]
+    for found_text in re.findall(r"`headrace ([a-z]+) [^\s`]*clicks[^\s`]*([^`]*)`", " ".join(text.split())):
+        yield [found_text[0], *found_text[1].split()]
 
 
 ONCE = {"a node of late": "cut", "a node of rejected": "swapped"}
@@ -119,12 +119,12 @@ def test_each_command_that_is_named_works(live: Live, victim: str, damage: str, 
     damaged = Damaged(live, copy)
     tried: dict[tuple[str, ...], str] = {}
     for use in USES:
-        done = damaged.as_it_was_damaged().headrace(*use)
-        if done.exit_code == 0:
+        result = damaged.as_it_was_damaged().headrace(*use)
+        if result.exit_code == 0:
             continue
-        assert done.exit_code == 40, done.output
-        named = [*commands(done.stderr)]
-        assert named, f"{use} names no command: {done.stderr}"
+        assert result.exit_code == 40, result.output
+        named = [*commands(result.stderr)]
+        assert named, f"{use} names no command: {result.stderr}"
         tried |= {tuple(command): " ".join(use) for command in named}
     for command, use in tried.items():
         _works(damaged.as_it_was_damaged(), [*command], use)
@@ -135,11 +135,11 @@ def _works(live: Live, command: list[str], use: str) -> None:
     """After ``command`` a run is right, and so are readers and an expiry."""
     if command[0] == "backfill":
         command += ["--promote", "--executor", "local"]
-    done = live.headrace(*command)
-    assert done.exit_code == 0, f"named by {use}: {command}: {done.stderr}"
+    result = live.headrace(*command)
+    assert result.exit_code == 0, f"named by {use}: {command}: {result.stderr}"
     for after in (["run", "--executor", "local"], *USES[:3]):
-        done = live.headrace(*after)
-        assert done.exit_code == 0, f"named by {use}: {after} behind {command}: {done.stderr}"
+        result = live.headrace(*after)
+        assert result.exit_code == 0, f"named by {use}: {after} behind {command}: {result.stderr}"
     hours = [row for row in live.read() if row["window_start"] >= "2026"]  # the others may be late, as epochs are cut
     assert len(hours) == RUNS + 2, "an hour of each run, and two more users"
 
@@ -147,11 +147,11 @@ def _works(live: Live, command: list[str], use: str) -> None:
 @pytest.mark.parametrize("damage", ["cut", "deleted"])
 def test_a_run_says_what_readers_will_miss(live: Live, damage: str) -> None:
     """Of what older epochs wrote, which the run itself does not read; at the latest when its turn has come."""
-    published = live.catalog.manifest(live.catalog.head().refs["published"])
-    DAMAGES[damage](live.folder / published.tables["current"][0].files[0].path)
-    done = live.headrace("run", "--executor", "local")
-    assert done.exit_code == 0
-    said = " ".join(done.stderr.split())
-    assert "warning: readers will miss this" in said
-    assert [command[0] for command in commands(said)] == ["rollback", "backfill"]
+    published_manifest = live.catalog.manifest(live.catalog.head().refs["published"])
+    DAMAGES[damage](live.folder / published_manifest.tables["current"][0].files[0].path)
+    result = live.headrace("run", "--executor", "local")
+    assert result.exit_code == 0
+    text = " ".join(result.stderr.split())
+    assert "warning: readers will miss this" in text
+    assert [command[0] for command in commands(text)] == ["rollback", "backfill"]
     assert live.headrace("read").exit_code == 40
