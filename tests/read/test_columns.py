@@ -14,6 +14,6 @@ def test_a_view_without_rows_has_columns_of_the_types_that_rows_have() -> None:
     with in_utc(duckdb.connect()) as connection:
         relation = connection.sql(no_rows(columns))
         assert [*map(str, relation.types)] == [*sql_types(columns).values()]
-        found = relation.to_arrow_table()
-    assert found.num_rows == 0
-    assert found.schema == schema_of(columns)
+        arrow_table = relation.to_arrow_table()
+    assert arrow_table.num_rows == 0
+    assert arrow_table.schema == schema_of(columns)

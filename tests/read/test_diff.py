@@ -58,9 +58,9 @@ def test_rows_are_added_removed_and_changed(deployment: Deployment) -> None:
     assert changes(diff) == [("changed", "ann", 2, 7), ("removed", "bob", 3, None), ("added", "eve", None, 1)]
     assert diff.logs["late"].rows.after == 1
     assert diff.logs["panes"].only_after == 4
-    back = reader(deployment).diff("main", first, limit=1)
-    assert back.output.rows == RowCounts(4, 4, added=1, removed=1, changed=1)
-    assert changes(back) == [("changed", "ann", 7, 2)]
+    difference_back = reader(deployment).diff("main", first, limit=1)
+    assert difference_back.output.rows == RowCounts(4, 4, added=1, removed=1, changed=1)
+    assert changes(difference_back) == [("changed", "ann", 7, 2)]
     same = reader(deployment).diff(second, "main")
     assert same.output.rows == RowCounts(4, 4)
     assert not [name for name, pair in same.clocks.items() if pair.differs]
@@ -107,22 +107,22 @@ def test_counts_are_those_of_a_comparison_row_by_row(deployment: Deployment, see
     rows = [{(row["user"], row["window_start"]): row for row in table} for table in tables]
     for _ in range(8):
         one, other = rng.randrange(8), rng.randrange(8)
-        before, after = rows[one], rows[other]
-        both = before.keys() & after.keys()
-        changed = [key for key in both if before[key]["clicks"] != after[key]["clicks"]]
-        reissued = [key for key in both if before[key] != after[key] and key not in changed]
+        row_before, row_after = rows[one], rows[other]
+        both = row_before.keys() & row_after.keys()
+        changed_keys = [key for key in both if row_before[key]["clicks"] != row_after[key]["clicks"]]
+        reissued_keys = [key for key in both if row_before[key] != row_after[key] and key not in changed_keys]
         diff = found.diff(ids[one], ids[other], limit=100).output
         assert diff.rows == RowCounts(
-            len(before),
-            len(after),
-            len(after.keys() - both),
-            len(before.keys() - both),
-            len(changed),
-            len(reissued),
+            len(row_before),
+            len(row_after),
+            len(row_after.keys() - both),
+            len(row_before.keys() - both),
+            len(changed_keys),
+            len(reissued_keys),
         )
         kinds = {(row.key["user"], row.key["window_start"]): row.kind for row in diff.first}
-        assert {key for key, kind in kinds.items() if kind is ChangeKind.CHANGED} == {*changed}
-        assert {key for key, kind in kinds.items() if kind is ChangeKind.ADDED} == after.keys() - both
+        assert {key for key, kind in kinds.items() if kind is ChangeKind.CHANGED} == {*changed_keys}
+        assert {key for key, kind in kinds.items() if kind is ChangeKind.ADDED} == row_after.keys() - both
 
 
 def test_a_broken_file_is_named(deployment: Deployment) -> None:

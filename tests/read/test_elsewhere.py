@@ -46,11 +46,9 @@ def test_an_s3_root_is_read_through_the_store_and_verified(
                 read()
     path = next(info.path for info in deployment.store.list("clicks/data/"))
     deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
-    with pytest.raises(BrokenObjectError, match=path) as raised:
+    with pytest.raises(BrokenObjectError, match=path) as error:
         view.to_arrow()
-    assert not [
-        name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if os.environ[name] in str(raised.value)
-    ]
+    assert not [name for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY") if os.environ[name] in str(error.value)]
     with pytest.raises(MissingRootError, match="does not exist"):
         hr.open(f"s3://{BUCKET}/{uuid.uuid4().hex}")
 
@@ -91,9 +89,9 @@ def test_a_spark_data_frame_of_an_s3_root_is_read_by_workers_and_verified(
         clicks.late(at="main"),
     ):
         frame = view.to_spark(spark)
-        found, wanted = frame.toArrow(), view.to_arrow()
+        found, expected = frame.toArrow(), view.to_arrow()
         assert frame.columns == view.schema.names
-        assert sorted(map(str, found.to_pylist())) == sorted(map(str, wanted.to_pylist()))
+        assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
     whole = clicks.panes(at="main").to_spark(spark)
     path = next(info.path for info in deployment.store.list("clicks/data/"))
     deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
@@ -131,8 +129,8 @@ def test_a_spark_data_frame_has_the_rows_of_the_view(spark: "SparkSession", tmp_
     ):
         frame = view.to_spark(spark)
         assert frame.columns == view.schema.names
-        found = frame.toArrow().cast(view.schema).to_pylist()
-        assert sorted(found, key=repr) == sorted(view.to_arrow().to_pylist(), key=repr)
+        values = frame.toArrow().cast(view.schema).to_pylist()
+        assert sorted(values, key=repr) == sorted(view.to_arrow().to_pylist(), key=repr)
     assert clicks.current().to_spark(spark).count() == 0
     with pytest.raises(QueryError, match="which Spark may understand otherwise"):
         clicks.current(at="main", where="clicks > 1").to_spark(spark)
@@ -151,8 +149,8 @@ def test_what_a_run_withdrew_has_no_row(tmp_path: Path, pipeline: Pipeline) -> N
         newest[row["user"], row["window_start"], row["window_end"]] = row
     live = [row for row in newest.values() if not row["is_retraction"]]
     assert any(row["is_retraction"] for row in newest.values()) == (pipeline is SESSIONS)
-    found = reader.current(at="main").to_arrow().to_pylist()
-    assert found == sorted(live, key=lambda row: (row["window_start"], row["user"], row["window_end"]))
+    rows = reader.current(at="main").to_arrow().to_pylist()
+    assert rows == sorted(live, key=lambda row: (row["window_start"], row["user"], row["window_end"]))
 
 
 MEMORY_TEST = """
@@ -179,7 +177,7 @@ def test_a_view_several_times_as_large_as_memory_is_read_in_order(tmp_path: Path
     epochs, rows, limit = 4, 240_000, 192 * 2**20
     for epoch in range(epochs):
         deployment.commit(panes=_wide(epoch, epoch * rows // 2, rows))  # the first half of them once more
-    told = subprocess.run(
+    stdout = subprocess.run(
         [sys.executable, "-c", MEMORY_TEST, deployment.root],
         env={**os.environ, "HEADRACE_READ_MEMORY": str(limit), "TMPDIR": str(tmp_path)},
         capture_output=True,
@@ -187,7 +185,7 @@ def test_a_view_several_times_as_large_as_memory_is_read_in_order(tmp_path: Path
         check=True,
         timeout=300,
     ).stdout
-    found, size, peak = map(int, told.split())  # and nothing else, such as a bar of DuckDB's
+    found, size, peak = map(int, stdout.split())  # and nothing else, such as a bar of DuckDB's
     assert found == rows // 2 * (epochs + 1)
     assert size > 3 * limit
     assert peak < size, "all of it was in memory"
@@ -212,7 +210,7 @@ def test_snapshots_several_times_as_large_as_memory_are_compared(tmp_path: Path)
     first = deployment.commit(panes=_wide(0, 0, rows))
     for epoch in (1, 2):
         deployment.commit(panes=_wide(epoch, epoch * rows // 2, rows, clicks=7))
-    told = subprocess.run(
+    stdout = subprocess.run(
         [sys.executable, "-c", DIFF_MEMORY_TEST, deployment.root, first],
         env={**os.environ, "HEADRACE_READ_MEMORY": str(limit), "TMPDIR": str(tmp_path)},
         capture_output=True,
@@ -220,7 +218,7 @@ def test_snapshots_several_times_as_large_as_memory_are_compared(tmp_path: Path)
         check=True,
         timeout=300,
     ).stdout
-    *counts, shown, peak = map(int, told.split())
+    *counts, shown, peak = map(int, stdout.split())
     assert counts == [rows, 2 * rows, rows, rows // 2]
     assert shown == 3
     assert peak < 3 * rows * 1000, "all of it was in memory"

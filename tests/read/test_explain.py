@@ -26,24 +26,26 @@ pytestmark = pytest.mark.slow  # whole runs
 EARLY = hr.AfterWatermark(early=hr.AfterCount(2), late=hr.AfterCount(1))
 
 
-def explained(folder: Path, found: Pipeline, key: Any, window: str | None = None, **more: Any) -> Explanation:
+def explained(folder: Path, found_pipeline: Pipeline, key: Any, window: str | None = None, **more: Any) -> Explanation:
     start = None if window is None else f"2026-03-01T{window}:00Z"
-    return hr.open(TemporaryDeployment(folder).root)["clicks"].explain(key, window=start, pipeline=found, **more)
+    return hr.open(TemporaryDeployment(folder).root)["clicks"].explain(
+        key, window=start, pipeline=found_pipeline, **more
+    )
 
 
-def statuses(found: Explanation) -> list[tuple[str, WindowStatus]]:
-    return [(render(window.window.start)[11:16], window.status) for window in found.windows]
+def statuses(explanation: Explanation) -> list[tuple[str, WindowStatus]]:
+    return [(render(window.window.start)[11:16], window.status) for window in explanation.windows]
 
 
 def test_a_window_that_waits_says_for_what_and_who_holds_the_watermark_back(tmp_path: Path) -> None:
-    found = pipeline(EARLY)
-    ran(tmp_path, found, [("ann", "10:10", 1), ("ann", "10:20", 2)], [("ann", "10:30", 4), ("bob", "10:30", 1)])
-    told = str(explained(tmp_path, found, "ann", "10:00")).splitlines()
-    held = "held back by input 'source'"
-    assert told[0].startswith("clicks at snapshot ")
-    assert told[0].endswith(" (epoch 1), aggregation 1: user = ann")
-    assert told[1:] == [
-        f"the watermark stands at 2026-03-01T10:20:00Z, {held}; it last moved on at 2026-03-01T12:00:00Z",
+    own_pipeline = pipeline(EARLY)
+    ran(tmp_path, own_pipeline, [("ann", "10:10", 1), ("ann", "10:20", 2)], [("ann", "10:30", 4), ("bob", "10:30", 1)])
+    lines = str(explained(tmp_path, own_pipeline, "ann", "10:00")).splitlines()
+    text = "held back by input 'source'"
+    assert lines[0].startswith("clicks at snapshot ")
+    assert lines[0].endswith(" (epoch 1), aggregation 1: user = ann")
+    assert lines[1:] == [
+        f"the watermark stands at 2026-03-01T10:20:00Z, {text}; it last moved on at 2026-03-01T12:00:00Z",
         "the newest epoch ran at 2026-03-01T12:00:00Z",
         "",
         "window [2026-03-01T10:00:00Z, 2026-03-01T11:00:00Z): open, has fired 1 pane",
@@ -53,7 +55,7 @@ def test_a_window_that_waits_says_for_what_and_who_holds_the_watermark_back(tmp_
         "        [ ] early: 2 elements have arrived",
         "            waits for 1 more element (1 of 2 so far)",
         "        [ ] on time: the watermark passes the end of the window",
-        f"            waits for the watermark to pass 2026-03-01T11:00:00Z (it stands at 2026-03-01T10:20:00Z, {held})",
+        f"            waits for the watermark to pass 2026-03-01T11:00:00Z (it stands at 2026-03-01T10:20:00Z, {text})",
         "        [ ] late: an epoch brings an element",
         "  expires once the watermark passes 2026-03-01T12:00:00Z: "
         "it gives what no pane has shown by then; elements after that are late",
@@ -63,168 +65,174 @@ def test_a_window_that_waits_says_for_what_and_who_holds_the_watermark_back(tmp_
 
 def test_the_split_that_holds_the_watermark_back_is_named(tmp_path: Path) -> None:
     source = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int})
-    found = Pipeline(
+    own_pipeline = Pipeline(
         "clicks",
         source.event_time("at", bound="10m", split=col("user")),
         key=None,
         what={"clicks": hr.count()},
         where=hr.FixedWindows("1h"),
     )
-    ran(tmp_path, found, [("ann", "10:10", 1), ("bob", "13:00", 1)])
-    told = explained(tmp_path, found, None)
-    assert told.held_back_by == "split 'ann' of input 'source'"
-    assert "no key" in str(told).splitlines()[0]
-    assert [window.status for window in told.windows] == [WindowStatus.OPEN, WindowStatus.OPEN]
+    ran(tmp_path, own_pipeline, [("ann", "10:10", 1), ("bob", "13:00", 1)])
+    explanation = explained(tmp_path, own_pipeline, None)
+    assert explanation.held_back_by == "split 'ann' of input 'source'"
+    assert "no key" in str(explanation).splitlines()[0]
+    assert [window.status for window in explanation.windows] == [WindowStatus.OPEN, WindowStatus.OPEN]
 
 
 def test_what_has_become_of_windows(tmp_path: Path) -> None:
-    found = pipeline(EARLY, how=hr.retracting(allowed_lateness="1h"))
+    own_pipeline = pipeline(EARLY, how=hr.retracting(allowed_lateness="1h"))
     first = [("ann", "08:10", 1), ("ann", "08:20", 1), ("bob", "10:30", 1)]
-    ran(tmp_path, found, first, [("ann", "10:15", 1), ("ann", "08:30", 1), ("bob", "09:05", 7)], [("bob", "11:30", 7)])
-    ann = explained(tmp_path, found, "ann")
+    ran(
+        tmp_path,
+        own_pipeline,
+        first,
+        [("ann", "10:15", 1), ("ann", "08:30", 1), ("bob", "09:05", 7)],
+        [("bob", "11:30", 7)],
+    )
+    ann = explained(tmp_path, own_pipeline, "ann")
     assert statuses(ann) == [("08:00", WindowStatus.EXPIRED), ("10:00", WindowStatus.OPEN)]
     expired = ann.windows[0]
     assert (expired.panes, expired.late) == (2, 1)
-    told = str(ann)
-    assert "window [2026-03-01T08:00:00Z, 2026-03-01T09:00:00Z): expired, has fired 2 panes" in told
-    assert "  the watermark has passed 2026-03-01T10:00:00Z: elements that still come for it are late" in told
-    assert "  pane 0, withdrawn, of epoch 0: clicks = 2, amount = 2" in told
-    assert "  1 element was dropped: too late for it (headrace read --view late)" in told
+    text = str(ann)
+    assert "window [2026-03-01T08:00:00Z, 2026-03-01T09:00:00Z): expired, has fired 2 panes" in text
+    assert "  the watermark has passed 2026-03-01T10:00:00Z: elements that still come for it are late" in text
+    assert "  pane 0, withdrawn, of epoch 0: clicks = 2, amount = 2" in text
+    assert "  1 element was dropped: too late for it (headrace read --view late)" in text
 
 
 def test_panes_and_late_elements_of_older_epochs_can_be_left_out(tmp_path: Path) -> None:
-    found = pipeline(EARLY)
+    own_pipeline = pipeline(EARLY)
     ran(
         tmp_path,
-        found,
+        own_pipeline,
         [("ann", "10:10", 1), ("ann", "10:20", 1), ("bob", "12:30", 1)],
         [("ann", "10:30", 1)],
         [("ann", "12:40", 1), ("ann", "12:50", 1)],
     )
-    every, newest = explained(tmp_path, found, "ann"), explained(tmp_path, found, "ann", epochs=1)
+    every, newest = explained(tmp_path, own_pipeline, "ann"), explained(tmp_path, own_pipeline, "ann", epochs=1)
     assert statuses(every) == [("10:00", WindowStatus.EXPIRED), ("12:00", WindowStatus.OPEN)]
     assert (every.windows[0].late, every.since) == (1, 0)
     assert (newest.windows, newest.since) == (every.windows[1:], 2)
     assert "panes and late records of epochs before 2 are left out" in str(newest)
     assert "are left out" not in str(every)
-    assert explained(tmp_path, found, "ann", epochs=3) == every
+    assert explained(tmp_path, own_pipeline, "ann", epochs=3) == every
 
 
 def test_of_other_windows_no_panes_are_read(tmp_path: Path) -> None:
-    found = pipeline(EARLY)
-    ran(tmp_path, found, *([("ann", f"{hour:02}:{minute}", 1)] for hour in range(8, 18) for minute in (10, 20)))
+    own_pipeline = pipeline(EARLY)
+    ran(tmp_path, own_pipeline, *([("ann", f"{hour:02}:{minute}", 1)] for hour in range(8, 18) for minute in (10, 20)))
     reader = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
-    reader.explain("ann", pipeline=found)  # which keeps manifests
+    reader.explain("ann", pipeline=own_pipeline)  # which keeps manifests
     requests = reader.catalog.store.requests
-    before = requests.snapshot()
-    every = reader.explain("ann", pipeline=found)
-    of_all, before = requests.since(before)["get"], requests.snapshot()
-    (one,) = reader.explain("ann", window="2026-03-01T12:30:00Z", pipeline=found).windows
-    assert requests.since(before)["get"] <= of_all - 2 * 8
+    requests_before = requests.snapshot()
+    every = reader.explain("ann", pipeline=own_pipeline)
+    of_all, requests_before = requests.since(requests_before)["get"], requests.snapshot()
+    (one,) = reader.explain("ann", window="2026-03-01T12:30:00Z", pipeline=own_pipeline).windows
+    assert requests.since(requests_before)["get"] <= of_all - 2 * 8
     assert one in every.windows
     assert one.panes == 2
 
 
 def test_a_window_of_which_nothing_came_is_told_from_one_that_came_too_late(tmp_path: Path) -> None:
-    found = pipeline(EARLY)
-    ran(tmp_path, found, [("bob", "12:30", 1)], [("ann", "08:10", 1)])
-    (late,) = explained(tmp_path, found, "ann", "08:20").windows
+    own_pipeline = pipeline(EARLY)
+    ran(tmp_path, own_pipeline, [("bob", "12:30", 1)], [("ann", "08:10", 1)])
+    (late,) = explained(tmp_path, own_pipeline, "ann", "08:20").windows
     assert (late.status, late.panes, late.late) == (WindowStatus.EXPIRED, 0, 1)
-    (never,) = explained(tmp_path, found, "ann", "12:20").windows
+    (never,) = explained(tmp_path, own_pipeline, "ann", "12:20").windows
     assert (never.status, never.panes, never.late) == (WindowStatus.ABSENT, 0, 0)
     assert "no element of this key has come into it" in "\n".join(never.lines())
-    (other,) = explained(tmp_path, found, "ann").windows
+    (other,) = explained(tmp_path, own_pipeline, "ann").windows
     assert other == late, "what was late is known without asking for it"
-    assert "no element with this key has ever come into a window" in str(explained(tmp_path, found, "zoe"))
+    assert "no element with this key has ever come into a window" in str(explained(tmp_path, own_pipeline, "zoe"))
 
 
 def test_dead_letters_are_named_where_nothing_came(tmp_path: Path) -> None:
-    found = pipeline(EARLY)
+    own_pipeline = pipeline(EARLY)
     deployment = TemporaryDeployment(tmp_path)
-    deployment.land(found, {"user": "ann", "at": "2026-03-01T10:10:00Z", "amount": 1})
+    deployment.land(own_pipeline, {"user": "ann", "at": "2026-03-01T10:10:00Z", "amount": 1})
     (tmp_path / "landing" / "clicks" / "broken.jsonl").write_text('{"user": "zoe", "at": "yesterday"}\n')
-    deployment.run(found, at=NOON)
-    assert "1 record of all keys could not be used" in str(explained(tmp_path, found, "zoe"))
-    assert "could not be used" not in str(explained(tmp_path, found, "ann"))
+    deployment.run(own_pipeline, at=NOON)
+    assert "1 record of all keys could not be used" in str(explained(tmp_path, own_pipeline, "zoe"))
+    assert "could not be used" not in str(explained(tmp_path, own_pipeline, "ann"))
 
 
 def test_a_window_whose_trigger_has_finished_is_closed(tmp_path: Path) -> None:
-    found = pipeline(hr.AfterCount(1))
-    ran(tmp_path, found, [("ann", "10:10", 1)])
-    (window,) = explained(tmp_path, found, "ann").windows
+    own_pipeline = pipeline(hr.AfterCount(1))
+    ran(tmp_path, own_pipeline, [("ann", "10:10", 1)])
+    (window,) = explained(tmp_path, own_pipeline, "ann").windows
     assert (window.status, window.panes, window.holding) == (WindowStatus.CLOSED, 1, None)
     assert "its trigger has finished: elements that still come for it are dropped" in "\n".join(window.lines())
 
 
 def test_sessions_that_became_one(tmp_path: Path) -> None:
-    found = pipeline(
+    own_pipeline = pipeline(
         hr.Repeatedly(hr.AfterCount(1)), where=hr.Sessions("20m"), how=hr.retracting(allowed_lateness="2h")
     )
-    ran(tmp_path, found, [("ann", "10:00", 1)], [("ann", "10:10", 1)])
-    session = explained(tmp_path, found, "ann", "10:25")
+    ran(tmp_path, own_pipeline, [("ann", "10:00", 1)], [("ann", "10:10", 1)])
+    session = explained(tmp_path, own_pipeline, "ann", "10:25")
     assert statuses(session) == [("10:00", WindowStatus.OPEN)], "any time in a window names it"
-    both = explained(tmp_path, found, "ann")
+    both = explained(tmp_path, own_pipeline, "ann")
     assert statuses(both) == [("10:00", WindowStatus.MERGED), ("10:00", WindowStatus.OPEN)]
     assert "part of a larger window now" in str(both)
 
 
 def test_a_chain_is_explained_aggregation_by_aggregation(tmp_path: Path) -> None:
-    then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
-    found = pipeline(hr.Default(), how=hr.retracting(allowed_lateness="1h"), then=[then])
-    ran(tmp_path, found, [("ann", "10:10", 1), ("ann", "11:20", 1)])
-    last = explained(tmp_path, found, None)
+    aggregation_then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
+    own_pipeline = pipeline(hr.Default(), how=hr.retracting(allowed_lateness="1h"), then=[aggregation_then])
+    ran(tmp_path, own_pipeline, [("ann", "10:10", 1), ("ann", "11:20", 1)])
+    last = explained(tmp_path, own_pipeline, None)
     assert last.stage == 2
     assert last.held_back_by is not None
     assert last.held_back_by.startswith("input 'source'"), "nothing waits on time above"
     (window,) = last.windows
     assert (window.panes, window.late) == (0, None)
-    first = explained(tmp_path, found, "ann", stage=1)
+    first = explained(tmp_path, own_pipeline, "ann", stage=1)
     assert statuses(first) == [("10:00", WindowStatus.OPEN), ("11:00", WindowStatus.OPEN)]
     assert [(each.panes, list(each.last_panes)) for each in first.windows] == [(1, []), (0, [])]
     with pytest.raises(ExplainError, match="leave key out"):
-        explained(tmp_path, found, "ann")
+        explained(tmp_path, own_pipeline, "ann")
     with pytest.raises(StateDefinitionError, match="counted from 1 to 2"):
-        explained(tmp_path, found, "ann", stage=0)
+        explained(tmp_path, own_pipeline, "ann", stage=0)
 
 
 def test_aggregations_above_that_wait_hold_the_watermark_back(tmp_path: Path) -> None:
     how = hr.retracting(allowed_lateness="1h", timestamp="earliest")
-    then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
-    found = pipeline(hr.Default(), how=how, then=[then])
-    ran(tmp_path, found, [("ann", "11:10", 1), ("ann", "11:50", 1)])
-    assert explained(tmp_path, found, None).held_back_by == "windows of aggregation 1 that wait"
+    aggregation_then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
+    own_pipeline = pipeline(hr.Default(), how=how, then=[aggregation_then])
+    ran(tmp_path, own_pipeline, [("ann", "11:10", 1), ("ann", "11:50", 1)])
+    assert explained(tmp_path, own_pipeline, None).held_back_by == "windows of aggregation 1 that wait"
 
 
 def test_an_older_snapshot_is_explained_as_it_was(tmp_path: Path) -> None:
-    found = pipeline(EARLY)
-    ran(tmp_path, found, [("ann", "10:10", 1)], [("ann", "10:20", 1)])
+    own_pipeline = pipeline(EARLY)
+    ran(tmp_path, own_pipeline, [("ann", "10:10", 1)], [("ann", "10:20", 1)])
     clicks = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
     first = clicks.snapshots().to_arrow()["snapshot"][0].as_py()
-    (then,) = explained(tmp_path, found, "ann", at=first).windows
-    (now,) = explained(tmp_path, found, "ann").windows
-    assert (then.panes, now.panes) == (0, 1)
+    (window_then,) = explained(tmp_path, own_pipeline, "ann", at=first).windows
+    (now,) = explained(tmp_path, own_pipeline, "ann").windows
+    assert (window_then.panes, now.panes) == (0, 1)
 
 
 def test_windows_that_are_over_are_counted_where_there_are_many(tmp_path: Path) -> None:
-    found = pipeline(EARLY, where=hr.FixedWindows("5m"), how=hr.accumulating())
+    own_pipeline = pipeline(EARLY, where=hr.FixedWindows("5m"), how=hr.accumulating())
     elements: Sequence[Element] = [("ann", f"{10 + n // 12}:{n % 12 * 5:02}", 1) for n in range(25)]
-    ran(tmp_path, found, elements, [("ann", "14:00", 1)])
-    told = explained(tmp_path, found, "ann")
-    assert (told.earlier, len(told.windows)) == (5, 21)
-    assert "5 windows before them are over" in str(told)
-    (first,) = explained(tmp_path, found, "ann", "10:00").windows
+    ran(tmp_path, own_pipeline, elements, [("ann", "14:00", 1)])
+    explanation = explained(tmp_path, own_pipeline, "ann")
+    assert (explanation.earlier, len(explanation.windows)) == (5, 21)
+    assert "5 windows before them are over" in str(explanation)
+    (first,) = explained(tmp_path, own_pipeline, "ann", "10:00").windows
     assert first.status is WindowStatus.EXPIRED
 
 
 def test_a_window_that_outlives_the_calendar(tmp_path: Path) -> None:
-    found = pipeline(hr.Default(), how=hr.accumulating(allowed_lateness="4000000d"))
-    view = ran(tmp_path, found, [("ann", "10:10", 1), ("ann", "11:20", 1)])
+    own_pipeline = pipeline(hr.Default(), how=hr.accumulating(allowed_lateness="4000000d"))
+    view = ran(tmp_path, own_pipeline, [("ann", "10:10", 1), ("ann", "11:20", 1)])
     on_time, early = view.to_arrow()["_due_watermark"].to_pylist()
     assert on_time is None, "its expiry is after the year 9999"
     assert early == datetime(2026, 3, 1, 12, tzinfo=UTC)
-    told = explained(tmp_path, found, "ann")
-    assert "expires once the watermark passes the year 9999" in str(told)
-    assert [window["expires"] for window in told.to_json()["windows"]] == [None, None]
+    explanation = explained(tmp_path, own_pipeline, "ann")
+    assert "expires once the watermark passes the year 9999" in str(explanation)
+    assert [window["expires"] for window in explanation.to_json()["windows"]] == [None, None]
 
 
 KEYS: list[tuple[type, Any, str]] = [
@@ -251,16 +259,18 @@ KEYS: list[tuple[type, Any, str]] = [
 def test_a_time_of_which_nothing_is_known_is_in_the_windows_that_an_element_would_be_in(
     tmp_path: Path, where: hr.WindowFn, starts: list[str]
 ) -> None:
-    found = pipeline(EARLY, where=where)
-    ran(tmp_path, found, [("bob", "13:40", 1)])
-    assert statuses(explained(tmp_path, found, "ann", "13:40")) == [(start, WindowStatus.ABSENT) for start in starts]
+    own_pipeline = pipeline(EARLY, where=where)
+    ran(tmp_path, own_pipeline, [("bob", "13:40", 1)])
+    assert statuses(explained(tmp_path, own_pipeline, "ann", "13:40")) == [
+        (start, WindowStatus.ABSENT) for start in starts
+    ]
 
 
 @pytest.mark.parametrize(("kind", "value", "text"), KEYS, ids=lambda value: getattr(value, "__name__", None))
 def test_keys_of_every_type_are_found_by_value_and_as_a_command_line_writes_them(
     tmp_path: Path, kind: type, value: Any, text: str
 ) -> None:
-    found = Pipeline(
+    own_pipeline = Pipeline(
         "clicks",
         hr.json("landing/clicks", {"user": str, "k": kind, "at": datetime}).event_time("at", bound="10m"),
         key=["user", "k"],
@@ -268,33 +278,33 @@ def test_keys_of_every_type_are_found_by_value_and_as_a_command_line_writes_them
         where=hr.FixedWindows("1h"),
     )
     deployment = TemporaryDeployment(tmp_path)
-    at = datetime(2026, 3, 1, 10, tzinfo=UTC) + timedelta(minutes=5)
-    deployment.land(found, {"user": "ann", "k": value, "at": at})
-    deployment.run(found, at=NOON)
-    by_value = explained(tmp_path, found, ("ann", value))
+    moment = datetime(2026, 3, 1, 10, tzinfo=UTC) + timedelta(minutes=5)
+    deployment.land(own_pipeline, {"user": "ann", "k": value, "at": moment})
+    deployment.run(own_pipeline, at=NOON)
+    by_value = explained(tmp_path, own_pipeline, ("ann", value))
     assert [window.status for window in by_value.windows] == [WindowStatus.OPEN]
-    assert explained(tmp_path, found, ["ann", text]) == by_value
-    assert explained(tmp_path, found, {"k": value, "user": "ann"}) == by_value
+    assert explained(tmp_path, own_pipeline, ["ann", text]) == by_value
+    assert explained(tmp_path, own_pipeline, {"k": value, "user": "ann"}) == by_value
     if kind is not bool:
         with pytest.raises(ExplainError, match="is not the"):
-            explained(tmp_path, found, ["ann", "x"])
+            explained(tmp_path, own_pipeline, ["ann", "x"])
 
 
 @pytest.mark.parametrize("key", [None, [], ["ann", "bob"], {"name": "ann"}, [None], 7])
 def test_what_is_no_key_of_the_pipeline_is_an_error(tmp_path: Path, key: Any) -> None:
-    found = pipeline(EARLY)
-    ran(tmp_path, found, [("ann", "10:10", 1)])
+    own_pipeline = pipeline(EARLY)
+    ran(tmp_path, own_pipeline, [("ann", "10:10", 1)])
     with pytest.raises(ExplainError, match="key"):
-        explained(tmp_path, found, key)
+        explained(tmp_path, own_pipeline, key)
 
 
 def test_what_is_no_window_is_an_error(tmp_path: Path) -> None:
-    found = pipeline(EARLY)
-    ran(tmp_path, found, [("ann", "10:10", 1)])
+    own_pipeline = pipeline(EARLY)
+    ran(tmp_path, own_pipeline, [("ann", "10:10", 1)])
     clicks = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
     for window in ("soon", "2026-03-01T10:00:00", datetime(2026, 3, 1)):
         with pytest.raises(ExplainError, match="is not a time"):
-            clicks.explain("ann", window=window, pipeline=found)
+            clicks.explain("ann", window=window, pipeline=own_pipeline)
 
 
 def test_without_a_snapshot_there_is_nothing_to_explain(tmp_path: Path) -> None:
@@ -306,9 +316,15 @@ def test_without_a_snapshot_there_is_nothing_to_explain(tmp_path: Path) -> None:
 def test_a_row_that_having_withholds_is_said_to_be_and_why(tmp_path: Path) -> None:
     what = {"clicks": hr.count(), "amount": col("amount").sum(), "each": col("amount") / col("clicks")}
     condition, when = (col("clicks") > 1) & (col("each") < 4), hr.Repeatedly(hr.AfterCount(1))
-    found = pipeline(when, what=what, having=condition, how=hr.retracting("1h"))
-    ran(tmp_path, found, [("ann", "10:10", 3), ("bob", "08:10", 1)], [("ann", "10:20", 2)], [("ann", "10:30", 40)])
-    (ann,) = explained(tmp_path, found, "ann").windows
+    own_pipeline = pipeline(when, what=what, having=condition, how=hr.retracting("1h"))
+    ran(
+        tmp_path,
+        own_pipeline,
+        [("ann", "10:10", 3), ("bob", "08:10", 1)],
+        [("ann", "10:20", 2)],
+        [("ann", "10:30", 40)],
+    )
+    (ann,) = explained(tmp_path, own_pipeline, "ann").windows
     lines = [*ann.lines()]
     why = "having ((clicks > 1) and (each < 4)) is false of clicks = 3, each = 15.0"
     assert lines[0].endswith("open, has fired 3 panes")
@@ -320,7 +336,7 @@ def test_a_row_that_having_withholds_is_said_to_be_and_why(tmp_path: Path) -> No
         "is_null": False,
         "values": {"clicks": 3, "each": 15.0},
     }
-    (bob,) = explained(tmp_path, found, "bob", "08:00").windows
+    (bob,) = explained(tmp_path, own_pipeline, "bob", "08:00").windows
     assert bob.status is WindowStatus.EXPIRED
     assert next(iter(bob.lines())).endswith(
         "expired, without a pane of which having ((clicks > 1) and (each < 4)) was true"

@@ -32,8 +32,8 @@ def forests(draw: st.DrawFn) -> dict[str, str | None]:
 def drawn(forest: dict[str, str | None]) -> list[str]:
     lanes, lines = Lanes(), []
     for name, parent in forest.items():
-        found = lanes.draw_snapshot(name, parent, "*")
-        lines += [*found.above, f"{found.beside}{name}", *found.below]
+        snapshot = lanes.draw_snapshot(name, parent, "*")
+        lines += [*snapshot.above, f"{snapshot.beside}{name}", *snapshot.below]
     return lines
 
 
@@ -72,17 +72,17 @@ def test_lanes_join_as_those_of_git_do() -> None:
 @pytest.fixture
 def catalog() -> Catalog:
     """Two epochs published, a branch of one more, main rolled back and gone on."""
-    found = Catalog(MemoryStore(), "clicks", new_id=map("{:016}".format, iter(range(1, 10**6))).__next__)
-    claim = found.claim(MAIN, "a run")
-    first, second = commit_some(found, claim, 2)
-    found.publish(second, None)
-    found.fork("mine", second)
-    commit_some(found, found.claim("mine", "somebody"), 1)
-    commit_some(found, claim, 1)
-    found.tag("good", first)
-    found.rollback(MAIN, second, "a wrong file")
-    commit_some(found, found.claim(MAIN, "a run"), 1)
-    return found
+    found_catalog = Catalog(MemoryStore(), "clicks", new_id=map("{:016}".format, iter(range(1, 10**6))).__next__)
+    claim = found_catalog.claim(MAIN, "a run")
+    first, second = commit_some(found_catalog, claim, 2)
+    found_catalog.publish(second, None)
+    found_catalog.fork("mine", second)
+    commit_some(found_catalog, found_catalog.claim("mine", "somebody"), 1)
+    commit_some(found_catalog, claim, 1)
+    found_catalog.tag("good", first)
+    found_catalog.rollback(MAIN, second, "a wrong file")
+    commit_some(found_catalog, found_catalog.claim(MAIN, "a run"), 1)
+    return found_catalog
 
 
 def test_a_graph_names_branches_tags_and_doings(catalog: Catalog) -> None:
@@ -101,30 +101,32 @@ def test_a_graph_names_branches_tags_and_doings(catalog: Catalog) -> None:
 
 
 def test_a_graph_as_json_has_its_edges(catalog: Catalog) -> None:
-    found = snapshot_graph(catalog, limit=20).to_json()
-    parents = {snapshot["snapshot"]: snapshot["parent"] for snapshot in found["snapshots"]}
+    document = snapshot_graph(catalog, limit=20).to_json()
+    parents = {snapshot["snapshot"]: snapshot["parent"] for snapshot in document["snapshots"]}
     assert len(parents) == 5
     for name, parent in parents.items():
         assert catalog.manifest(name).parent == parent
-    assert {tuple(edge) for edge in found["edges"]} == {(a, b) for a, b in parents.items() if b}
-    assert [each["reached"] for each in found["snapshots"]].count(False) == 1
-    assert found["refs"]["good"] == catalog.head().refs["tags/good"]
-    assert [entry["kind"] for entry in found["entries"]] == ["rollback", "tag", "fork"]
+    assert {tuple(edge) for edge in document["edges"]} == {(a, b) for a, b in parents.items() if b}
+    assert [each["reached"] for each in document["snapshots"]].count(False) == 1
+    assert document["refs"]["good"] == catalog.head().refs["tags/good"]
+    assert [entry["kind"] for entry in document["entries"]] == ["rollback", "tag", "fork"]
 
 
 def test_an_older_part_of_the_log_is_drawn_as_it_was_then(catalog: Catalog) -> None:
-    tagged = next(entry.number for entry in catalog.entries() if entry.kind == "tag")
-    found = snapshot_graph(catalog, limit=20, before=tagged)
+    tagged_numbers = next(entry.number for entry in catalog.entries() if entry.kind == "tag")
+    found = snapshot_graph(catalog, limit=20, before=tagged_numbers)
     assert "good" not in found.to_json()["refs"]
     assert all(snapshot["reached"] for snapshot in found.to_json()["snapshots"]), "nothing was rolled back yet"
 
 
 def test_a_graph_costs_a_request_for_each_entry_and_reads_no_manifest(catalog: Catalog) -> None:
     reader = Catalog(catalog.store, "clicks")
-    before = catalog.store.requests.snapshot()
+    requests_before = catalog.store.requests.snapshot()
     graph = snapshot_graph(reader, limit=3)
     assert len(graph.rows) == 3
-    assert catalog.store.requests.since(before)["get"] <= 3 + 3, "rows, a claim between them, the hint and the end"
+    assert catalog.store.requests.since(requests_before)["get"] <= 3 + 3, (
+        "rows, a claim between them, the hint and the end"
+    )
 
 
 def test_readers_get_the_graph_by_the_root(tmp_path: Path) -> None:

@@ -79,16 +79,16 @@ def test_lateness_and_accumulation(pipeline: hr.Pipeline) -> None:
 @pytest.mark.parametrize("pipeline", [each for each in PIPELINES if how_of(each).allowed_lateness is not None])
 @pytest.mark.parametrize("watermark", [MIN_INSTANT, 0, 7 * HOUR, END_OF_CALENDAR, MAX_INSTANT])
 def test_windows_expire_as_they_do_for_the_engine(pipeline: hr.Pipeline, watermark: int) -> None:
-    compiled = CompiledStage(pipeline.stages[-1])
+    compiled_stage = CompiledStage(pipeline.stages[-1])
     lateness = int(how_of(pipeline).allowed_lateness or 0)
-    at = Instant(watermark)
+    moment = Instant(watermark)
     around = [watermark - lateness + less for less in (-HOUR, -1, 0, 1, HOUR)]
     ends = np.array([each for each in around if each > MIN_INSTANT] + [int(GLOBAL_WINDOW_END)], np.int64)
     others = [MAX_INSTANT] * (len(pipeline.stages) - 1)
-    where = manifest(pipeline, *others, at, at) if others else manifest(pipeline, at, at)
+    where = manifest(pipeline, *others, moment, moment) if others else manifest(pipeline, moment, moment)
     until = found(pipeline).expired_until(where)
     finite = ends[ends <= GLOBAL_WINDOW_END]
-    assert list(finite <= until) == list(compiled.expired_mask(finite, at))
+    assert list(finite <= until) == list(compiled_stage.expired_mask(finite, moment))
 
 
 @pytest.mark.parametrize(

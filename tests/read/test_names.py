@@ -70,14 +70,16 @@ def test_every_reader_gives_columns_by_their_names(tmp_path: Path, part: int) ->
     reader = hr.open(tmp_path.as_uri())["names"]
     two = {first: "ann", second: 2, **{name: 20 + number for number, name in enumerate(others)}}
     for rows in rows_of(reader.current()):
-        (found,) = [row for row in rows if row[second] == 2]
-        assert {name: found[name] for name in names} == two
+        (found_row,) = [row for row in rows if row[second] == 2]
+        assert {name: found_row[name] for name in names} == two
     for name, value in [*two.items()][:: len(two) // 8]:
-        kept = reader.current(where=col(name) == value).to_arrow().to_pylist()
-        assert two in [{key: row[key] for key in names} for row in kept]
+        kept_rows = reader.current(where=col(name) == value).to_arrow().to_pylist()
+        assert two in [{key: row[key] for key in names} for row in kept_rows]
     assert reader.current(columns=[others[-1], second]).columns == (others[-1], second)
-    before, after = (snapshot for snapshot in reader.snapshots().to_arrow()["snapshot"].to_pylist()[:2])
-    diff = reader.diff(before, after)
+    snapshot_before, snapshot_after = (
+        snapshot for snapshot in reader.snapshots().to_arrow()["snapshot"].to_pylist()[:2]
+    )
+    diff = reader.diff(snapshot_before, snapshot_after)
     assert {row.key[second] for row in diff.output.first} >= {1}
     assert others[0] in next(row for row in diff.output.first if row.key[second] == 1).after
     assert reader.explain(("ann", 2), pipeline=pipeline)

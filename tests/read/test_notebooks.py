@@ -58,12 +58,12 @@ def clicks(tmp_path_factory: pytest.TempPathFactory) -> PipelineHandle:
 @pytest.mark.slow
 def test_a_view_shows_its_first_rows_as_text_how_many_there_are_and_of_which_snapshot(clicks: PipelineHandle) -> None:
     head = clicks.show("published")
-    shown = clicks.current()._repr_html_()
-    assert "&lt;b&gt;bob&lt;/b&gt;" in shown
-    assert "<b>bob" not in shown
-    assert "\x1b" not in shown
-    assert f"current of clicks at {head.snapshot_id} (epoch {HOURS - 1}): all {2 * HOURS} rows" in shown
-    assert shown.count("<tr>") == 2 * HOURS + 1
+    shown_html = clicks.current()._repr_html_()
+    assert "&lt;b&gt;bob&lt;/b&gt;" in shown_html
+    assert "<b>bob" not in shown_html
+    assert "\x1b" not in shown_html
+    assert f"current of clicks at {head.snapshot_id} (epoch {HOURS - 1}): all {2 * HOURS} rows" in shown_html
+    assert shown_html.count("<tr>") == 2 * HOURS + 1
     assert f"the first 10 of {len(clicks.panes())} rows" in clicks.panes()._repr_html_()
     assert f": the first of {len(clicks.panes())} rows>" in repr(clicks.panes().head(1))
     assert ": the first row>" in repr(clicks.current(where="n > 0").head(1))
@@ -91,20 +91,20 @@ def test_head_is_the_beginning_of_the_view_and_len_its_number_of_rows(clicks: Pi
 def test_only_files_of_the_first_rows_are_read_of_a_log(
     clicks: PipelineHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brought: list[int] = []
+    brought_numbers: list[int] = []
     bring = OutputFiles.fetch_files
 
     def counted(self: OutputFiles, folder: Path) -> list[Path]:
         found = bring(self, folder)
-        brought.append(len(found))
+        brought_numbers.append(len(found))
         return found
 
     monkeypatch.setattr(OutputFiles, "fetch_files", counted)
     clicks.panes().head(2)
     len(clicks.panes())
-    assert brought == [1], "the manifest knows the number of all"
+    assert brought_numbers == [1], "the manifest knows the number of all"
     clicks.panes().to_arrow()
-    assert brought == [1, HOURS]
+    assert brought_numbers == [1, HOURS]
 
 
 @pytest.mark.slow
@@ -116,9 +116,9 @@ def test_nobody_who_shows_a_large_view_reads_it(clicks: PipelineHandle, monkeypa
 
     monkeypatch.setattr(OutputFiles, "fetch_files", read)
     for view in (clicks.current(), clicks.panes(where="n > 1"), clicks.snapshots(), clicks.state(at="main")):
-        shown = view._repr_html_()
-        assert "ask for its rows" in shown
-        assert "<table>" not in shown
+        shown_html = view._repr_html_()
+        assert "ask for its rows" in shown_html
+        assert "<table>" not in shown_html
     assert bool(clicks.current(where="n > 1")), "without a count"
 
 
@@ -151,14 +151,14 @@ def test_an_interrupt_ends_a_run_and_the_next_one_goes_on(tmp_path: Path) -> Non
             if manifest.epoch == 1:
                 _thread.interrupt_main()
 
-    before = {*threading.enumerate()}
+    pairs_before = {*threading.enumerate()}
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
     try:
         with pytest.raises(KeyboardInterrupt):
             clicks.run(files_per_epoch=1, listener=Impatient())
     finally:
         signal.signal(signal.SIGINT, handler)
-    assert {thread for thread in threading.enumerate() if not thread.daemon} <= before
+    assert {thread for thread in threading.enumerate() if not thread.daemon} <= pairs_before
     assert clicks.show("main").epoch >= 1
     clicks.run()
     assert [row["n"] for row in clicks.current().head(99)] == [1] * 2 * HOURS

@@ -103,6 +103,6 @@ def test_explaining_a_key_of_a_million_asks_for_a_twentieth_of_the_bytes(million
     pipeline, root = million
     size = sum(file.stat().st_size for file in (root / "sales" / "data").rglob("*.parquet"))
     store, one = reader(root)
-    said = str(one.explain(KEY, pipeline=pipeline))
-    assert "user" in said
+    text = str(one.explain(KEY, pipeline=pipeline))
+    assert "user" in text
     assert store.asked * 20 < size, (store.asked, size)

@@ -230,8 +230,8 @@ def test_a_relation_lives_on_a_connection_of_ones_own(deployment: Deployment) ->
     view = results(deployment).current(at="main", where=col("user") == "bob")
     with duckdb.connect() as connection:
         connection.execute("create table names as select 'bob' as who, 'Robert' as name")
-        found = view.to_duckdb(connection)
-        connection.register("found", found.to_arrow_table())
+        found_duckdb = view.to_duckdb(connection)
+        connection.register("found", found_duckdb.to_arrow_table())
         joined = connection.sql('select name, clicks from found join names on found."user" = who')
         assert joined.fetchall() == [("Robert", 5)]
 
@@ -256,15 +256,15 @@ def test_relations_leave_nothing_more_however_many_are_asked_for(
 
         def ask() -> tuple[list[Any], int, int]:
             view = results(deployment).current(at="main", where=col("user") == "bob", columns=["clicks"])
-            found = view.to_duckdb(connection)
-            kept = [path for path in Path(tempfile.gettempdir()).rglob("*") if path.is_file()]
-            return [found, view.to_duckdb().fetchall()], number_of_functions(), len(kept)
+            found_duckdb = view.to_duckdb(connection)
+            kept_paths = [path for path in Path(tempfile.gettempdir()).rglob("*") if path.is_file()]
+            return [found_duckdb, view.to_duckdb().fetchall()], number_of_functions(), len(kept_paths)
 
-        before = number_of_functions()
-        asked = [ask() for _ in range(5)]
-        assert [row for found, _, _ in asked for row in found[0].fetchall() + found[1]] == [(5,)] * 10
-        assert {functions for _, functions, _ in asked} == {before + 1}
-        assert len({files for _, _, files in asked}) == 1
+        number_before = number_of_functions()
+        asked_values = [ask() for _ in range(5)]
+        assert [row for found, _, _ in asked_values for row in found[0].fetchall() + found[1]] == [(5,)] * 10
+        assert {functions for _, functions, _ in asked_values} == {number_before + 1}
+        assert len({files for _, _, files in asked_values}) == 1
         assert len([*temporary.iterdir()]) <= 1
 
 
@@ -377,24 +377,24 @@ def live(rows: list[Row]) -> Iterator[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_current_is_what_panes_fold_to_with_null_keys_and_windows(deployment: Deployment, seed: int) -> None:
-    chosen = random.Random(seed)
-    written: list[Row] = []
+    chosen_generator = random.Random(seed)
+    written_rows: list[Row] = []
     for epoch in range(6):
         rows = []
-        for sequence in range(chosen.randrange(40)):
-            user: Any = chosen.choice([None, "", "ann", "bob", "é", "o'x"])
-            row = pane(user, chosen.randrange(3), chosen.randrange(9), sequence=sequence)
-            row["is_retraction"] = chosen.random() < 0.4
-            if chosen.random() < 0.2:  # the global window
+        for sequence in range(chosen_generator.randrange(40)):
+            user: Any = chosen_generator.choice([None, "", "ann", "bob", "é", "o'x"])
+            row = pane(user, chosen_generator.randrange(3), chosen_generator.randrange(9), sequence=sequence)
+            row["is_retraction"] = chosen_generator.random() < 0.4
+            if chosen_generator.random() < 0.2:  # the global window
                 row |= {"window_start": None, "window_end": None}
             rows.append(row)
         deployment.commit(panes=rows)
-        written += [{**row, "epoch": epoch} for row in rows]
+        written_rows += [{**row, "epoch": epoch} for row in rows]
     view = results(deployment).current(at="main")
-    found = [
+    found_rows = [
         (row["user"], row["window_start"], row["window_end"], row["clicks"], row["epoch"])
         for row in view.to_arrow().to_pylist()
     ]
-    assert sorted(found, key=repr) == sorted(live(written), key=repr)
-    assert view.count() == len(found)
-    assert len(results(deployment).panes(at="main").to_arrow()) == len(written)
+    assert sorted(found_rows, key=repr) == sorted(live(written_rows), key=repr)
+    assert view.count() == len(found_rows)
+    assert len(results(deployment).panes(at="main").to_arrow()) == len(written_rows)

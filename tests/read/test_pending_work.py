@@ -53,16 +53,16 @@ def test_there_is_work_while_files_are_unread_and_only_then() -> None:
     store.write("landing/clicks/a.json.tmp", CLICK)
     assert watch.find_work(now()) is None
     store.write("landing/clicks/a.json", CLICK)
-    found = watch.find_work(now())
-    assert found == PendingWork(None, {"source": UnreadFiles(1, len(CLICK), "landing/clicks/a.json")})
-    assert watch.find_work(now()) == found
+    work = watch.find_work(now())
+    assert work == PendingWork(None, {"source": UnreadFiles(1, len(CLICK), "landing/clicks/a.json")})
+    assert watch.find_work(now()) == work
     first = run(store, clicks)
     assert watch.find_work(now()) is None
     for name in ("b", "c"):
         store.write(f"landing/more/{name}.json", CLICK)
-    found = watch.find_work(now())
-    assert found == PendingWork(first, {"more": UnreadFiles(2, 2 * len(CLICK), "landing/more/c.json")})
-    assert finder(store, clicks).find_work(now()) == found  # one that is started again misses nothing
+    work = watch.find_work(now())
+    assert work == PendingWork(first, {"more": UnreadFiles(2, 2 * len(CLICK), "landing/more/c.json")})
+    assert finder(store, clicks).find_work(now()) == work  # one that is started again misses nothing
     run(store, clicks)
     assert watch.find_work(now()) is None
 
@@ -81,19 +81,19 @@ def test_a_file_that_has_changed_is_work_since_a_run_says_so_where_people_look()
     store.write("landing/clicks/a.json", CLICK)
     run(store, clicks)
     store.write("landing/clicks/a.json", CLICK * 2)
-    found = finder(store, clicks).find_work(now())
-    assert found is not None
-    assert found.problem is not None
-    assert found.problem.startswith("data.changed_file: file landing/clicks/a.json has changed")
+    work = finder(store, clicks).find_work(now())
+    assert work is not None
+    assert work.problem is not None
+    assert work.problem.startswith("data.changed_file: file landing/clicks/a.json has changed")
 
 
 def test_of_many_files_it_lists_a_page() -> None:
     store, clicks = open_store("memory://pending_many"), pipeline()
     for number in range(ENOUGH + 5):
         store.write(f"landing/clicks/{number:05}.json", CLICK)
-    found = finder(store, clicks).find_work(now())
-    assert found is not None
-    assert found.files["source"].files == ENOUGH
+    work = finder(store, clicks).find_work(now())
+    assert work is not None
+    assert work.files["source"].files == ENOUGH
 
 
 def test_a_look_costs_a_listing_of_the_log_and_one_of_each_input() -> None:
@@ -102,7 +102,7 @@ def test_a_look_costs_a_listing_of_the_log_and_one_of_each_input() -> None:
     run(store, clicks)
     watch = finder(store, clicks)
     watch.find_work(now())
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     watch.find_work(now())
-    made = {kind: number for kind, number in store.requests.since(before).items() if number}
-    assert made == {"list": 3}
+    numbers_by_kind = {kind: number for kind, number in store.requests.since(requests_before).items() if number}
+    assert numbers_by_kind == {"list": 3}

@@ -55,8 +55,8 @@ def made_by(pipeline: Pipeline, **more: Any) -> Manifest:
     )
 
 
-def actions(found: Plan) -> list[str]:
-    return [stage.action.value for stage in found.stages]
+def actions(plan: Plan) -> list[str]:
+    return [stage.action.value for stage in plan.stages]
 
 
 @pytest.mark.slow
@@ -192,12 +192,12 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
 def test_what_has_changed_and_which_state_is_made_anew(
     before: Pipeline, now: Pipeline, expected: list[str], stages: list[str]
 ) -> None:
-    found = plan_definition_change(now, made_by(before))
-    assert found.action is Action.REPLAY
-    assert describe_changes(found.changes).split("; ") == expected
-    assert actions(found) == stages
-    assert "headrace run refuses" in str(found)
-    assert "`headrace backfill clicks --promote`" in found.run
+    plan = plan_definition_change(now, made_by(before))
+    assert plan.action is Action.REPLAY
+    assert describe_changes(plan.changes).split("; ") == expected
+    assert actions(plan) == stages
+    assert "headrace run refuses" in str(plan)
+    assert "`headrace backfill clicks --promote`" in plan.run
 
 
 MIGRATED: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
@@ -256,26 +256,26 @@ MIGRATED: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
 def test_what_leaves_state_right_is_migrated(
     before: Pipeline, now: Pipeline, expected: list[str], stages: list[str]
 ) -> None:
-    found = plan_definition_change(now, made_by(before))
-    assert found.action is (Action.MIGRATE if "migrate" in stages else Action.KEEP)
-    assert describe_changes(found.changes).split("; ") == expected
-    assert actions(found) == stages
-    assert found.run.startswith("headrace run continues from this snapshot")
+    plan = plan_definition_change(now, made_by(before))
+    assert plan.action is (Action.MIGRATE if "migrate" in stages else Action.KEEP)
+    assert describe_changes(plan.changes).split("; ") == expected
+    assert actions(plan) == stages
+    assert plan.run.startswith("headrace run continues from this snapshot")
 
 
 def test_an_aggregate_that_is_new_is_for_people_to_decide() -> None:
-    found = plan_definition_change(clicks(what={"clicks": hr.count(), "most": col("amount").max()}), made_by(clicks()))
-    assert (found.action, actions(found)) == (Action.MIGRATE, ["migrate"])
-    assert found.starting_empty == ["aggregate 'most' of aggregation 1"] == found.to_json()["starting_empty"]
-    assert "headrace run refuses" in found.run
-    assert "`headrace run clicks --allow-new-aggregates`" in found.run
-    assert "`headrace backfill clicks --promote`" in found.run
+    plan = plan_definition_change(clicks(what={"clicks": hr.count(), "most": col("amount").max()}), made_by(clicks()))
+    assert (plan.action, actions(plan)) == (Action.MIGRATE, ["migrate"])
+    assert plan.starting_empty == ["aggregate 'most' of aggregation 1"] == plan.to_json()["starting_empty"]
+    assert "headrace run refuses" in plan.run
+    assert "`headrace run clicks --allow-new-aggregates`" in plan.run
+    assert "`headrace backfill clicks --promote`" in plan.run
 
 
 def test_a_column_of_results_that_is_new_is_too() -> None:
-    found = plan_definition_change(clicks(what=RATED), made_by(clicks()))
-    assert (found.action, found.starting_empty) == (Action.MIGRATE, ["column 'mean' of aggregation 1"])
-    assert "NULL in older panes, as new columns of results are" in found.run
+    plan = plan_definition_change(clicks(what=RATED), made_by(clicks()))
+    assert (plan.action, plan.starting_empty) == (Action.MIGRATE, ["column 'mean' of aggregation 1"])
+    assert "NULL in older panes, as new columns of results are" in plan.run
 
 
 @pytest.mark.parametrize(
@@ -289,32 +289,32 @@ def test_a_name_that_is_declared_is_one_of_now_for_one_of_then(renamed: dict[str
 
 def test_what_does_not_count_keeps_state() -> None:
     now = clicks(description="another", schedule="@hourly", executor="local")
-    found = plan_definition_change(now, made_by(clicks()))
-    assert (found.action, actions(found), list(found.changes)) == (Action.KEEP, ["keep"], [])
-    assert found.run == "headrace run continues from this snapshot"
+    plan = plan_definition_change(now, made_by(clicks()))
+    assert (plan.action, actions(plan), list(plan.changes)) == (Action.KEEP, ["keep"], [])
+    assert plan.run == "headrace run continues from this snapshot"
 
 
 def test_own_code_that_has_changed_is_named_and_keeps_state() -> None:
     of_own = clicks(what={"longest": col("user").combine(Longest())})
-    found = plan_definition_change(of_own, made_by(of_own, code={}))
-    assert found.action is Action.KEEP
-    assert [name.endswith(":Longest") for name in found.code] == [True]
-    assert "--strict refuses" in str(found)
+    plan = plan_definition_change(of_own, made_by(of_own, code={}))
+    assert plan.action is Action.KEEP
+    assert [name.endswith(":Longest") for name in plan.code] == [True]
+    assert "--strict refuses" in str(plan)
 
 
 def test_a_snapshot_from_before_definitions_were_recorded_says_so() -> None:
     old = made_by(clicks()).replace(definition={})
     assert "definition" not in str(old.to_bytes()), "older versions wrote none"
     assert plan_definition_change(clicks(), old).action is Action.KEEP
-    found = plan_definition_change(clicks(key="at"), old)
-    assert (found.action, actions(found)) == (Action.REPLAY, ["replay"])
-    assert "is too old to say which part of it" in str(found)
+    plan = plan_definition_change(clicks(key="at"), old)
+    assert (plan.action, actions(plan)) == (Action.REPLAY, ["replay"])
+    assert "is too old to say which part of it" in str(plan)
 
 
 def test_without_a_snapshot_a_run_begins() -> None:
-    found = plan_definition_change(clicks(), None)
-    assert (found.action, actions(found)) == (Action.BEGIN, ["begin"])
-    assert "there is no snapshot yet" in str(found)
+    plan = plan_definition_change(clicks(), None)
+    assert (plan.action, actions(plan)) == (Action.BEGIN, ["begin"])
+    assert "there is no snapshot yet" in str(plan)
 
 
 def test_a_run_does_what_the_plan_says(tmp_path: Path) -> None:
@@ -384,9 +384,9 @@ BELOW: dict[str, tuple[Pipeline, str, str]] = {
 @pytest.mark.parametrize("change", BELOW)
 def test_an_output_that_reads_another_keeps_its_state_while_the_panes_mean_the_same(change: str) -> None:
     pipeline, action, why = BELOW[change]
-    found = plan_definition_change(pipeline, made_by(below(HOURLY)))
-    assert found.action.value == action
-    assert why in describe_changes(found.changes)
+    plan = plan_definition_change(pipeline, made_by(below(HOURLY)))
+    assert plan.action.value == action
+    assert why in describe_changes(plan.changes)
 
 
 def test_what_looks_at_whole_panes_is_computed_again_if_they_get_a_column() -> None:

@@ -126,19 +126,19 @@ def random_rows(source: random.Random, kind: str, epoch: int) -> list[dict[str, 
 
 def sql_of(value: Any, source: random.Random) -> str:
     """A constant, one way or another."""
-    found = f"{value:f}" if isinstance(value, Decimal) else repr(value)
+    text = f"{value:f}" if isinstance(value, Decimal) else repr(value)
     match value:
         case None:
-            found = "null"
+            text = "null"
         case bool() | int():
-            found = source.choice([str(value).lower(), f"'{str(value).lower()}'"])
+            text = source.choice([str(value).lower(), f"'{str(value).lower()}'"])
         case str():
-            found = "'" + value.replace("'", "''") + "'" if "\0" not in value else "'a' || chr(0)"
+            text = "'" + value.replace("'", "''") + "'" if "\0" not in value else "'a' || chr(0)"
         case datetime():
-            found = source.choice(["", "timestamptz ", "timestamp with time zone "]) + f"'{value.isoformat()}'"
+            text = source.choice(["", "timestamptz ", "timestamp with time zone "]) + f"'{value.isoformat()}'"
         case date():
-            found = source.choice(["", "date "]) + f"'{value.isoformat()}'"
-    return found
+            text = source.choice(["", "date "]) + f"'{value.isoformat()}'"
+    return text
 
 
 def random_sql(source: random.Random, kind: str) -> str:
@@ -229,9 +229,9 @@ def test_any_condition_finds_what_it_finds_among_all_rows(
         ]
         deployment.commit(panes=rows, late=late)
     names = {"k": "old"}
-    before = (EarlierColumns(2, names, names),) if renamed else ()
+    earlier_columns_before = (EarlierColumns(2, names, names),) if renamed else ()
     own = ViewColumns.from_pipeline(deployment.pipeline)
-    definition = ViewColumns(own.keys, own.values, own.late_keys, before)
+    definition = ViewColumns(own.keys, own.values, own.late_keys, earlier_columns_before)
     assert deployment.head is not None
     read: list[int] = []
     real = MemoryStore.read, MemoryStore.read_range

@@ -77,11 +77,11 @@ def test_panes_come_in_the_order_in_which_they_were_emitted(deployment: Deployme
 
 def test_files_that_no_manifest_names_change_nothing(deployment: Deployment) -> None:
     deployment.commit(panes=[pane("ann", 1, 2)])
-    before = read(deployment.pipeline, deployment.root, "panes", "main")
+    rows_before = read(deployment.pipeline, deployment.root, "panes", "main")
     prefix = deployment.catalog.data_prefix(1, "killed")
     deployment.write(f"{prefix}/panes-0.parquet", "panes", [pane("ann", 1, 999)], 1)
     deployment.store.write(f"{prefix}/panes-1.parquet", b"half a file")
-    assert read(deployment.pipeline, deployment.root, "panes", "main").equals(before)
+    assert read(deployment.pipeline, deployment.root, "panes", "main").equals(rows_before)
     assert len(files(deployment, "current", "main")) == 1
 
 
@@ -163,15 +163,15 @@ def test_a_damaged_file_is_named_with_the_ways_out(deployment: Deployment) -> No
     deployment.catalog.tag("kept", third)
     path = f"{deployment.catalog.data_prefix(1, second)}/panes-0.parquet"
     deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
-    back = f"`headrace rollback clicks --to {first}` goes back to before that"
+    text_back = f"`headrace rollback clicks --to {first}` goes back to before that"
     for branch in ("main", "published"):
-        with pytest.raises(BrokenObjectError, match=path) as raised:
+        with pytest.raises(BrokenObjectError, match=path) as error:
             read(deployment.pipeline, deployment.root, "current", branch)
-        assert f"Epoch 1 wrote it: {back}, and readers with it" in str(raised.value)
-        assert "run `headrace backfill clicks` (or the backfill DAG)" in str(raised.value)
-    with pytest.raises(BrokenObjectError, match=path) as raised:
+        assert f"Epoch 1 wrote it: {text_back}, and readers with it" in str(error.value)
+        assert "run `headrace backfill clicks` (or the backfill DAG)" in str(error.value)
+    with pytest.raises(BrokenObjectError, match=path) as error:
         read(deployment.pipeline, deployment.root, "current", "tags/kept")
-    assert "rollback" not in str(raised.value)  # a tag stays where it is
+    assert "rollback" not in str(error.value)  # a tag stays where it is
     deployment.catalog.rollback("main", first, "as the message says")
     assert current(deployment, "published") == current(deployment) == [("ann", 0, 1)]
 
@@ -329,9 +329,9 @@ def test_a_snapshot_is_read_as_it_was_made_and_a_change_since_is_told(
     deployment.commit(panes=[pane("bob", 1, 5), pane("ann", 1, 2)], late=[late], rejected=[rejected])
     deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
     changed = replace(deployment.pipeline, **CHANGES[change](deployment.pipeline))
-    before = read(deployment.pipeline, deployment.root, name, "main")
-    assert before.num_rows
-    assert read(changed, deployment.root, name, "main").equals(before)
+    rows_before = read(deployment.pipeline, deployment.root, name, "main")
+    assert rows_before.num_rows
+    assert read(changed, deployment.root, name, "main").equals(rows_before)
     assert deployment.head is not None
     assert changed_since(deployment.pipeline, deployment.head) is None
     told = changed_since(changed, deployment.head)
@@ -366,8 +366,8 @@ def test_a_process_that_was_forked_after_a_read_reads_and_ends_well(tmp_path: Pa
     deployment = Deployment(tmp_path)
     deployment.commit(panes=[pane("ann", 1, 2)])
     command = [sys.executable, "-c", AFTER_A_READ, deployment.root, deployment.pipeline.name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 def test_readers_in_many_threads_see_the_same(deployment: Deployment) -> None:

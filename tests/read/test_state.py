@@ -66,9 +66,9 @@ def test_open_windows_hold_what_readers_see_if_every_element_fires(
             land(tmp_path, file, file + 1)
             deployment.run(found, at="2026-01-01T12:00:00Z")
         view = hr.open(deployment.root)[found.name].state(pipeline=found)
-        shared = ["user", "clicks", "spent", "window_start", "window_end"]
+        shared_texts = ["user", "clicks", "spent", "window_start", "window_end"]
         rows = view.to_arrow()
-        assert rows.select(shared) == read(found, deployment.root, "current", "main").select(shared)
+        assert rows.select(shared_texts) == read(found, deployment.root, "current", "main").select(shared_texts)
         assert rows.num_rows > FILES
         assert set(rows["_new_elements"].to_pylist()) == {0}
         assert min(rows["_panes"].to_pylist()) >= 1
@@ -171,20 +171,20 @@ COMES: list[tuple[Trigger, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("when", "comes"), COMES, ids=lambda value: str(value)[:40])
 def test_a_window_fires_once_what_it_waits_for_has_come(tmp_path: Path, when: Trigger, comes: dict[str, Any]) -> None:
-    found = pipeline(when)
+    own_pipeline = pipeline(when)
     deployment = TemporaryDeployment(tmp_path)
 
     def land(elements: Sequence[Element]) -> None:
         for user, time, amount in elements:
-            deployment.land(found, {"user": user, "at": f"2026-03-01T{time}:00Z", "amount": amount})
+            deployment.land(own_pipeline, {"user": user, "at": f"2026-03-01T{time}:00Z", "amount": amount})
 
     land(ONE)
-    deployment.run(found, at=NOON)
+    deployment.run(own_pipeline, at=NOON)
     clicks = hr.open(deployment.root)["clicks"]
-    before = clicks.state(pipeline=found)
+    before = clicks.state(pipeline=own_pipeline)
     assert before.to_arrow()["_panes"].to_pylist() == [0]
     land(comes.get("elements", ()))
-    deployment.run(found, at=comes.get("at", NOON), signals=comes.get("signals", ()))
+    deployment.run(own_pipeline, at=comes.get("at", NOON), signals=comes.get("signals", ()))
     assert clicks.panes(where=col("user") == "ann").count() == 1, waiting(before)
 
 
@@ -206,37 +206,37 @@ def test_the_watermark_of_the_fastest_is_told_from_the_watermark(tmp_path: Path)
 
 
 def test_the_state_of_a_chain_is_read_one_aggregation_at_a_time(tmp_path: Path) -> None:
-    then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
-    found = pipeline(hr.Default(), how=hr.retracting(allowed_lateness="1h"), then=[then])
-    last = ran(tmp_path, found, [("ann", "10:10", 1), ("bob", "10:30", 1)], [("ann", "11:20", 1)])
-    first = hr.open(TemporaryDeployment(tmp_path).root)["clicks"].state(pipeline=found, stage=1)
+    aggregation_then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
+    own_pipeline = pipeline(hr.Default(), how=hr.retracting(allowed_lateness="1h"), then=[aggregation_then])
+    last = ran(tmp_path, own_pipeline, [("ann", "10:10", 1), ("bob", "10:30", 1)], [("ann", "11:20", 1)])
+    first = hr.open(TemporaryDeployment(tmp_path).root)["clicks"].state(pipeline=own_pipeline, stage=1)
     assert first.schema.names[:3] == ["user", "clicks", "amount"]
     assert set(first.to_arrow()["_stage"].to_pylist()) == {1}
     (row,) = last.to_arrow().to_pylist()
     assert (row["users"], row["_stage"], row["_new_elements"]) == (2, 2, 2)
     with pytest.raises(StateDefinitionError, match="counted from 1 to 2"):
-        hr.open(TemporaryDeployment(tmp_path).root)["clicks"].state(pipeline=found, stage=3)
+        hr.open(TemporaryDeployment(tmp_path).root)["clicks"].state(pipeline=own_pipeline, stage=3)
 
 
 def test_any_snapshot_and_any_condition(tmp_path: Path) -> None:
-    found = pipeline(hr.Repeatedly(hr.AfterCount(3)))
-    ran(tmp_path, found, ONE, [("bob", "10:20", 1), ("bob", "10:20", 1)])
+    own_pipeline = pipeline(hr.Repeatedly(hr.AfterCount(3)))
+    ran(tmp_path, own_pipeline, ONE, [("bob", "10:20", 1), ("bob", "10:20", 1)])
     clicks = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
     first = clicks.snapshots().to_arrow()["snapshot"][0].as_py()
-    assert clicks.state(pipeline=found, at=first).to_arrow()["user"].to_pylist() == ["ann"]
-    close = clicks.state(pipeline=found, where=col("_new_elements") == 2, columns=["user", "_new_elements"])
+    assert clicks.state(pipeline=own_pipeline, at=first).to_arrow()["user"].to_pylist() == ["ann"]
+    close = clicks.state(pipeline=own_pipeline, where=col("_new_elements") == 2, columns=["user", "_new_elements"])
     assert close.to_arrow().to_pylist() == [{"user": "bob", "_new_elements": 2}]
     assert close.to_duckdb().fetchall() == [("bob", 2)]
-    assert clicks.state(pipeline=found, where="_waits_for like '1 more%'").count() == 1
+    assert clicks.state(pipeline=own_pipeline, where="_waits_for like '1 more%'").count() == 1
     assert "no results" in repr(close)
 
 
 def test_state_is_read_with_the_definition_that_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = pipeline(hr.Repeatedly(hr.AfterCount(3)))
-    ran(tmp_path, found, ONE)
+    own_pipeline = pipeline(hr.Repeatedly(hr.AfterCount(3)))
+    ran(tmp_path, own_pipeline, ONE)
     clicks = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
-    changed = r"has changed since snapshot .*: when \(trigger\) has changed \(aggregation 1\)\. Its state"
-    with pytest.raises(StateDefinitionError, match=changed):
+    changed_text = r"has changed since snapshot .*: when \(trigger\) has changed \(aggregation 1\)\. Its state"
+    with pytest.raises(StateDefinitionError, match=changed_text):
         clicks.state(pipeline=pipeline(hr.Repeatedly(hr.AfterCount(4))))
     monkeypatch.setenv("HEADRACE_PIPELINES", str(tmp_path / "nowhere"))
     (tmp_path / "nowhere").mkdir()
@@ -246,18 +246,18 @@ def test_state_is_read_with_the_definition_that_made_it(tmp_path: Path, monkeypa
 
 @pytest.mark.s3
 def test_the_state_of_an_s3_root(minio: str, tmp_path: Path) -> None:
-    found = pipeline(hr.Repeatedly(hr.AfterCount(3)))
+    own_pipeline = pipeline(hr.Repeatedly(hr.AfterCount(3)))
     root = f"s3://{BUCKET}/{uuid.uuid4().hex}"
     record = {"user": "ann", "at": "2026-03-01T10:10:00Z", "amount": 1}
     open_store(root).write("landing/clicks/a.jsonl", json.dumps(record).encode())
-    hr.open(root)[found].run(executor="local", publish=False)
-    view = hr.open(root)["clicks"].state(pipeline=found, at="main")
+    hr.open(root)[own_pipeline].run(executor="local", publish=False)
+    view = hr.open(root)["clicks"].state(pipeline=own_pipeline, at="main")
     assert waiting(view) == "2 more elements (1 of 3 so far)"
 
 
 def test_a_damaged_file_of_state_is_named(tmp_path: Path) -> None:
-    found = pipeline(hr.Repeatedly(hr.AfterCount(3)))
-    view = ran(tmp_path, found, ONE)
+    own_pipeline = pipeline(hr.Repeatedly(hr.AfterCount(3)))
+    view = ran(tmp_path, own_pipeline, ONE)
     store = open_store(TemporaryDeployment(tmp_path).root)
     assert view.manifest is not None
     (file,) = [file for layer in view.manifest.tables["state"] for file in layer.files]

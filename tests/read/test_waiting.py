@@ -43,13 +43,13 @@ def rows(draw: st.DrawFn, stage: CompiledStage) -> pa.RecordBatch:
 @examples(60)
 @given(st.data(), TRIGGERS, TIMES, TIMES)
 def test_every_trigger_has_words_in_every_state(data: st.DataObject, when: Trigger, watermark: int, now: int) -> None:
-    made = hr.Aggregation(what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=when)
-    stage = CompiledStage(Stage(made, {"end": DataType.BOOL, "number": DataType.INT}))
+    aggregation = hr.Aggregation(what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=when)
+    stage = CompiledStage(Stage(aggregation, {"end": DataType.BOOL, "number": DataType.INT}))
     readiness, clocks = Readiness(stage), StageClocks(Instant(watermark), Instant(now))
     state = data.draw(rows(stage))
-    found = [readiness.trigger_condition(facts) for facts in readiness.facts_of_windows(state, clocks)]
-    assert readiness.describe_waits(state, clocks) == [waits_for(each) for each in found]
-    for each in found:
+    found_values = [readiness.trigger_condition(facts) for facts in readiness.facts_of_windows(state, clocks)]
+    assert readiness.describe_waits(state, clocks) == [waits_for(each) for each in found_values]
+    for each in found_values:
         check(each)
 
 

@@ -16,17 +16,17 @@ def how(accumulation: str) -> Any:
 
 def counts(held: Delivered) -> dict[str, int]:
     """What differs."""
-    compared = held.check().comparison
+    comparison = held.check().comparison
     names = ("only_ours", "only_theirs", "different", "twice", "unreadable", "overdrawn")
-    return {name: getattr(compared, name) for name in names if getattr(compared, name)}
+    return {name: getattr(comparison, name) for name in names if getattr(comparison, name)}
 
 
 def delivered_twice(deployment: SinkDeployment, accumulation: str) -> Delivered:
     """Ann has two changes, and in the end a third."""
-    held = delivered(deployment, how=how(accumulation))
-    held.more()
-    deployment.deliver(held.sales)
-    return held
+    held_delivery = delivered(deployment, how=how(accumulation))
+    held_delivery.more()
+    deployment.deliver(held_delivery.sales)
+    return held_delivery
 
 
 KINDS = {

@@ -25,16 +25,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def server() -> Iterator[Postgres]:
     if binaries() is None:
         lacks("no PostgreSQL (on Debian: apt install postgresql)")
-    with Postgres(secrets.token_hex(16)) as started:
-        yield started
+    with Postgres(secrets.token_hex(16)) as started_server:
+        yield started_server
 
 
 @pytest.fixture(scope="session")
 def iceberg_rest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergRest]:
     if not jars().is_dir():
         lacks("no jars of Iceberg's REST catalog (python -m scripts.iceberg_rest path)")
-    with IcebergRest(tmp_path_factory.mktemp("iceberg")) as started:
-        yield started
+    with IcebergRest(tmp_path_factory.mktemp("iceberg")) as started_server:
+        yield started_server
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def topics(broker: Kafka, monkeypatch: pytest.MonkeyPatch) -> Topics:
 
 @pytest.fixture
 def warehouse(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warehouse]:
-    made = Warehouse(server, f"s{secrets.token_hex(4)}")
-    monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", made.uri)
-    server.rows(f"create schema {made.schema}")
-    yield made
-    server.rows(f"drop schema {made.schema} cascade")
+    made_warehouse = Warehouse(server, f"s{secrets.token_hex(4)}")
+    monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", made_warehouse.uri)
+    server.rows(f"create schema {made_warehouse.schema}")
+    yield made_warehouse
+    server.rows(f"drop schema {made_warehouse.schema} cascade")

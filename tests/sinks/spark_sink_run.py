@@ -113,9 +113,9 @@ def a_database_that_does_not_answer_passes(shop: Shop) -> None:
     for port, error in ((1, SinkUnreachableError), (at.port, SinkFailedError)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("HEADRACE_CONN_REPORTS", f"postgresql://nobody:planted@{at.hostname}:{port}{at.path}")
-            with pytest.raises(error, match="connection reports") as failed:
+            with pytest.raises(error, match="connection reports") as error_info:
                 shop.deliver()
-        assert "planted" not in str(failed.value)
+        assert "planted" not in str(error_info.value)
 
 
 if __name__ == "__main__":

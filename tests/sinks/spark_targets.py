@@ -44,6 +44,6 @@ class Folder:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if self.held() != before:
                 raise SinkMovedError("another delivery came between")
-            written = self.folder / f"{version}.json"
-            written.write_text(json.dumps({"version": version, "said": after}))
-            written.replace(self.folder / "state.json")
+            written_path = self.folder / f"{version}.json"
+            written_path.write_text(json.dumps({"version": version, "said": after}))
+            written_path.replace(self.folder / "state.json")

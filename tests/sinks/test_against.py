@@ -88,14 +88,14 @@ def test_a_table_that_follows_is_equal_until_readers_see_more(table: Table) -> N
 
 @pytest.mark.parametrize("kind", [*VALUES])
 def test_values_of_every_type_are_compared(table: Table, kind: DataType) -> None:
-    made = table.deployment.values(kind)
+    own_pipeline = table.deployment.values(kind)
     table.deployment.land_values(kind, [*VALUES[kind], None])
-    table.deployment.handle(made).run()
-    table.deployment.deliver(made)
-    assert table.compare(made).is_equal
+    table.deployment.handle(own_pipeline).run()
+    table.deployment.deliver(own_pipeline)
+    assert table.compare(own_pipeline).is_equal
     table.deployment.land_values(kind, [*reversed(VALUES[kind]), None], "2")
-    table.deployment.handle(made).run()
-    assert table.compare(made).different > 0
+    table.deployment.handle(own_pipeline).run()
+    assert table.compare(own_pipeline).different > 0
 
 
 def test_tables_and_columns_that_are_not_there_are_named(table: Table) -> None:
@@ -247,19 +247,19 @@ def test_types_that_do_not_compare_are_named(tmp_path: Path, kind: DataType, our
 )
 @pytest.mark.parametrize("what", [hr.col("value").top(3), hr.col("number").pairs(hr.col("value"))])
 def test_lists_are_compared_with_lists_of_the_same(table: Table, kind: DataType, what: Any) -> None:
-    made = table.deployment.values(kind, value=what)
+    own_pipeline = table.deployment.values(kind, value=what)
     table.deployment.land_values(kind, [*VALUES[kind], None])
-    table.deployment.handle(made).run()
+    table.deployment.handle(own_pipeline).run()
     if table.name.startswith("postgres"):
         with pytest.raises((ComparedColumnsError, UndeliverableError, SinkRefusedError)):
-            table.deployment.deliver(made)
-            table.compare(made)
+            table.deployment.deliver(own_pipeline)
+            table.compare(own_pipeline)
         return
-    table.deployment.deliver(made)
-    assert table.compare(made).is_equal
+    table.deployment.deliver(own_pipeline)
+    assert table.compare(own_pipeline).is_equal
     table.deployment.land_values(kind, [*reversed(VALUES[kind])], "2")
-    table.deployment.handle(made).run()
-    assert table.compare(made).different > 0
+    table.deployment.handle(own_pipeline).run()
+    assert table.compare(own_pipeline).different > 0
 
 
 @pytest.mark.parametrize("theirs", [pa.array([[1.0]]), pa.array([[1]], pa.list_(pa.int32())), pa.array(["{1}"])])
@@ -271,13 +271,13 @@ def test_a_list_of_another_type_is_not_compared(tmp_path: Path, theirs: pa.Array
 def beside(folder: Path, kind: DataType, ours: Any, theirs: pa.Array, what: Any = None, **options: Any) -> Any:
     """A pipeline with the one value ``ours`` compared with a file of ``theirs``."""
     deployment = SinkDeployment(DeltaWorld(str(folder / "lake")), folder)
-    made = deployment.values(kind, **({} if what is None else {"value": what}))
+    own_pipeline = deployment.values(kind, **({} if what is None else {"value": what}))
     deployment.land_values(kind, [ours])
-    deployment.handle(made).run()
+    deployment.handle(own_pipeline).run()
     nothing = pa.nulls(1, pa.timestamp("us"))
     columns = {"number": pa.array([0]), "window_start": nothing, "window_end": nothing, "value": theirs}
     pq.write_table(pa.table(columns), folder / "theirs.parquet")
-    return deployment.handle(made).compare_with(f"parquet:{folder}/theirs.parquet", **options)
+    return deployment.handle(own_pipeline).compare_with(f"parquet:{folder}/theirs.parquet", **options)
 
 
 def test_the_command_ends_with_1_if_a_file_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,13 +289,13 @@ def test_the_command_ends_with_1_if_a_file_differs(tmp_path: Path, monkeypatch: 
     rows = deployment.handle(sales).current().to_arrow()
     pq.write_table(rows, file)
     words = ["diff", "sales", "--root", tmp_path.as_uri(), "--against", f"parquet:{file}"]
-    done = CliRunner().invoke(app, words)
-    assert (done.exit_code, done.stderr.splitlines()[-1]) == (0, "They are equal"), done.output
+    result = CliRunner().invoke(app, words)
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (0, "They are equal"), result.output
     pq.write_table(rows.slice(1), file)
-    done = CliRunner().invoke(app, [*words, "--format", "json"])
-    assert done.exit_code == 1
-    found = json.loads(done.stdout)
-    assert (found["only_ours"], found["is_equal"]) == (1, False)
+    result = CliRunner().invoke(app, [*words, "--format", "json"])
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert (document["only_ours"], document["is_equal"]) == (1, False)
     for wrong, words_of_error in (
         (["--against", "parquet"], "names no table"),
         (["--against", "parquet:nowhere"], "there is no file"),
@@ -304,9 +304,9 @@ def test_the_command_ends_with_1_if_a_file_differs(tmp_path: Path, monkeypatch: 
         (["--against", f"parquet:{file}", "--column", "x"], "OURS=THEIRS"),
         ([], "give two snapshots"),
     ):
-        done = CliRunner().invoke(app, ["diff", "sales", "--root", tmp_path.as_uri(), *wrong])
-        assert done.exit_code not in (0, 1), done.output
-        assert words_of_error in done.stderr.replace("\n", " "), done.output
+        result = CliRunner().invoke(app, ["diff", "sales", "--root", tmp_path.as_uri(), *wrong])
+        assert result.exit_code not in (0, 1), result.output
+        assert words_of_error in result.stderr.replace("\n", " "), result.output
     monkeypatch.delenv("HEADRACE_CONN_NOBODY", raising=False)
     with pytest.raises(MissingConnectionError):
         deployment.handle(sales).compare_with("delta:x", connection="nobody")
@@ -355,13 +355,13 @@ def test_more_rows_than_memory_has_room_for(tmp_path: Path, monkeypatch: pytest.
     }
     pq.write_table(pa.table(columns), landing / "1.parquet")
     deployment = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
-    made = deployment.values(DataType.STRING)
-    deployment.handle(made).run()
+    own_pipeline = deployment.values(DataType.STRING)
+    deployment.handle(own_pipeline).run()
     file = tmp_path / "theirs.parquet"
     with duckdb.connect() as database:
         source = landing / "1.parquet"
         query = f"select number, null::timestamp as window_start, null::timestamp as window_end, value from '{source}'"
         database.execute(f"copy ({query} where number <> 7) to '{file}' (format parquet)")
     monkeypatch.setenv("HEADRACE_READ_MEMORY", "150MB")
-    comparison = deployment.handle(made).compare_with(f"parquet:{file}")
+    comparison = deployment.handle(own_pipeline).compare_with(f"parquet:{file}")
     assert (comparison.ours, comparison.theirs, counts(comparison)) == (number, number - 1, (1, 0, 0, 0, 0))

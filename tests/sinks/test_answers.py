@@ -74,17 +74,17 @@ def test_each_class_of_sqlstate_says_whether_to_try_again(warehouse: Warehouse, 
     """As a server says it: a trigger raises each of them."""
     schema = warehouse.schema
     held.more()
-    before = held.deployment.held(held.sales)
+    rows_before = held.deployment.held(held.sales)
     for state, kind in STATES.items():
         warehouse.server.rows(
             f"create or replace function {schema}.no() returns trigger language plpgsql as "
             f"$$ begin raise exception 'no' using errcode = '{state}'; end $$; "
             f"create or replace trigger no before insert on {schema}.sales for each row execute function {schema}.no()"
         )
-        with pytest.raises(HeadraceError) as raised:
+        with pytest.raises(HeadraceError) as error:
             held.deployment.deliver(held.sales)
-        assert type(raised.value) is kind, state
-        assert held.deployment.held(held.sales) == before
+        assert type(error.value) is kind, state
+        assert held.deployment.held(held.sales) == rows_before
     warehouse.server.rows(f"drop trigger no on {schema}.sales")
     held.deployment.deliver(held.sales)
     assert held.is_right()
@@ -97,8 +97,8 @@ def test_every_sqlstate_has_an_answer() -> None:
     passing = {code[:2] for code in codes if answer_of(code, "") is SqlAnswer.PASSING}
     assert passing == {"08", "25", "40", "53", "55", "57", "58", "72"}
     by_class = {code[:2] for code in codes}
-    untested = {code for code in by_class if code not in {state[:2] for state in STATES}}
-    assert all(answer_of(f"{one}000", "") is SqlAnswer.REFUSED for one in untested), untested
+    untested_codes = {code for code in by_class if code not in {state[:2] for state in STATES}}
+    assert all(answer_of(f"{one}000", "") is SqlAnswer.REFUSED for one in untested_codes), untested_codes
 
 
 @contextmanager
@@ -114,24 +114,24 @@ def publication(warehouse: Warehouse) -> Iterator[None]:
 def test_rows_of_a_table_that_is_published_to_replicas_change(warehouse: Warehouse, tmp_path: Path) -> None:
     """Debezium makes a publication for all tables, unless it is told otherwise."""
     with publication(warehouse):
-        held = delivered(SinkDeployment(warehouse.world, tmp_path))
-        held.more()
-        held.deployment.deliver(held.sales)
-        assert held.is_right()
+        held_delivery = delivered(SinkDeployment(warehouse.world, tmp_path))
+        held_delivery.more()
+        held_delivery.deployment.deliver(held_delivery.sales)
+        assert held_delivery.is_right()
         # as an older version has made it
         warehouse.server.rows(f"alter table {warehouse.schema}.sales replica identity default")
-        held.more()
-        held.deployment.deliver(held.sales)
-        assert held.is_right()
-        held.deployment.handle(held.sales).rollback(to="beginning", message="all of it")
-        held.deployment.deliver(held.sales)
-        assert held.is_right()
-        held.more()
-        held.deployment.deliver(held.sales)
+        held_delivery.more()
+        held_delivery.deployment.deliver(held_delivery.sales)
+        assert held_delivery.is_right()
+        held_delivery.deployment.handle(held_delivery.sales).rollback(to="beginning", message="all of it")
+        held_delivery.deployment.deliver(held_delivery.sales)
+        assert held_delivery.is_right()
+        held_delivery.more()
+        held_delivery.deployment.deliver(held_delivery.sales)
         warehouse.server.rows(f"alter table {warehouse.schema}.sales replica identity nothing")
-        held.more()
+        held_delivery.more()
         with pytest.raises(SinkRefusedError, match="replica identity"):
-            held.deployment.deliver(held.sales)
+            held_delivery.deployment.deliver(held_delivery.sales)
 
 
 @pytest.mark.slow
@@ -148,11 +148,11 @@ def test_a_key_that_is_too_long_for_an_index_is_named(
         deployment.deliver(sales)
     deployment.land("1", order("x" * 5000, 5), order(long, 5), order("bob", 6))  # the first one can be compressed
     deployment.handle(sales).run()
-    before = deployment.held(sales)
+    rows_before = deployment.held(sales)
     for refill in (False, True):
         with pytest.raises(UndeliverableError, match=r"column 'user' has a key of 8,000 bytes.*2,704"):
             deployment.deliver(sales, refill=refill)
-        assert deployment.held(sales) == before
+        assert deployment.held(sales) == rows_before
     changes = deployment.sales(
         sinks=(hr.postgres(f"{warehouse.schema}.happened", connection="warehouse", changes=True),)
     )
@@ -179,9 +179,9 @@ def test_a_key_of_columns_that_are_too_long_together_is_named(warehouse: Warehou
         {**order("bob", 6), "page": "p"},
     )
     deployment.handle(sales).run()
-    with pytest.raises(UndeliverableError) as raised:
+    with pytest.raises(UndeliverableError) as error:
         deployment.deliver(sales)
-    text = str(raised.value)
+    text = str(error.value)
     assert "columns 'user' (2,000) and 'page' (2,000) have a key of 4,000 bytes together" in text
     assert half[:40] in text
     assert "2 rows that are to be delivered have keys as long" in text
@@ -212,9 +212,9 @@ def test_what_stands_against_a_connection_says_whether_to_try_again(
     ]
     for uri, kind in cases:
         monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", uri)
-        with pytest.raises(HeadraceError) as raised:
+        with pytest.raises(HeadraceError) as error:
             held.deployment.deliver(held.sales)
-        assert type(raised.value) is kind, (uri, str(raised.value))
+        assert type(error.value) is kind, (uri, str(error.value))
     # the same servers as catalogs of Iceberg
     lake = IcebergWorld("", "reports")
     on_iceberg = held.deployment.sales(sinks=(lake.sink,))
@@ -223,9 +223,9 @@ def test_what_stands_against_a_connection_says_whether_to_try_again(
         (f"{base}/nosuchdatabase?warehouse=file:///tmp/none", SinkRefusedError),
     ):
         monkeypatch.setenv("HEADRACE_CONN_LAKE", uri)
-        with pytest.raises(HeadraceError) as raised:
+        with pytest.raises(HeadraceError) as error:
             held.deployment.deliver(on_iceberg)
-        assert type(raised.value) is kind, (uri, str(raised.value))
+        assert type(error.value) is kind, (uri, str(error.value))
     warehouse.server.rows(f"drop database {full}")
     for one in (role, other):
         warehouse.server.rows(f"drop role {one}")
@@ -255,8 +255,8 @@ def test_a_store_that_says_no_for_good(minio: str, tmp_path: Path, monkeypatch: 
 
 
 def kafka_kinds() -> list[type[kafka_errors.KafkaError]]:
-    there = vars(kafka_errors).values()
-    kinds = [one for one in there if isinstance(one, type) and issubclass(one, kafka_errors.KafkaError)]
+    values_there = vars(kafka_errors).values()
+    kinds = [one for one in values_there if isinstance(one, type) and issubclass(one, kafka_errors.KafkaError)]
     return [one for one in kinds if one is not kafka_errors.BrokerResponseError]  # what the others derive from
 
 
@@ -290,6 +290,6 @@ def test_each_error_of_kafka_says_whether_to_try_again(kind: type[kafka_errors.K
     for names, error in ((FOR_GOOD, SinkRefusedError), (MOVED, SinkMovedError), (TOO_LARGE, UndeliverableError)):
         expected = error if kind.__name__ in names else expected
     at = connection("events", {"HEADRACE_CONN_EVENTS": "kafka://127.0.0.1"})
-    with pytest.raises(HeadraceError) as raised, translate_errors(at):
+    with pytest.raises(HeadraceError) as error_info, translate_errors(at):
         raise kind.__new__(kind)
-    assert type(raised.value) is expected
+    assert type(error_info.value) is expected

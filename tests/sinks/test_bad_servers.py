@@ -131,7 +131,7 @@ each_server = pytest.mark.parametrize("bad", SERVERS, indirect=True)
 @pytest.mark.s3
 @each_server
 def test_a_server_that_breaks_off_at_any_answer_has_one_state_or_the_other(bad: BadServer) -> None:
-    before = bad.deployment.held(bad.sales)
+    rows_before = bad.deployment.held(bad.sales)
     for answers in range(MOST):
         bad.wire.breaks(after=answers)
         try:
@@ -139,7 +139,7 @@ def test_a_server_that_breaks_off_at_any_answer_has_one_state_or_the_other(bad: 
         except (SinkUnreachableError, SinkMovedError) as error:
             assert "connection" in str(error)
             assert bad.wire.is_broken
-            assert bad.deployment.held(bad.sales) == before or bad.is_equal()
+            assert bad.deployment.held(bad.sales) == rows_before or bad.is_equal()
         else:
             break
     assert 1 < answers < MOST - 1

@@ -249,26 +249,30 @@ def test_columns_that_change_and_panes_that_accumulate_otherwise(deployment: Sin
         deployment.land(str(number), order("a", number, number))
         deployment.handle(sales).run()
     deployment.deliver(sales)
-    orders, spent = hr.count(), hr.col("price").sum()
+    orders, spent_total = hr.count(), hr.col("price").sum()
     how = sales.how
-    between = deployment.sales(what={"x": orders, "y": spent}, renamed={"orders": "x", "spent": "y"}, how=how)
-    swapped = deployment.sales(what={"spent": orders, "orders": spent}, renamed={"x": "spent", "y": "orders"}, how=how)
-    for number, changed in enumerate((between, swapped), 3):
+    sales_between = deployment.sales(
+        what={"x": orders, "y": spent_total}, renamed={"orders": "x", "spent": "y"}, how=how
+    )
+    swapped_sales = deployment.sales(
+        what={"spent": orders, "orders": spent_total}, renamed={"x": "spent", "y": "orders"}, how=how
+    )
+    for number, changed in enumerate((sales_between, swapped_sales), 3):
         deployment.land(str(number), order("a", number, number))
         deployment.handle(changed).run()
-    delivery = deployment.deliver(swapped)  # all that came under the other names goes, and comes again
+    delivery = deployment.deliver(swapped_sales)  # all that came under the other names goes, and comes again
     assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.PANES, 4, 2)
-    assert summed(deployment) == seen(deployment, swapped) != {}
+    assert summed(deployment) == seen(deployment, swapped_sales) != {}
 
-    retracting = deployment.sales(what={"spent": orders, "orders": spent})
+    retracting = deployment.sales(what={"spent": orders, "orders": spent_total})
     deployment.handle(retracting).backfill(promote=True)
     delivery = deployment.deliver(retracting)
     assert (delivery.source, delivery.reason) == (ChangeSource.ALL_ROWS, FillReason.ACCUMULATION)
     assert summed(deployment) == newest(deployment) == seen(deployment, retracting)
-    deployment.handle(swapped).backfill(promote=True)
-    delivery = deployment.deliver(swapped)
+    deployment.handle(swapped_sales).backfill(promote=True)
+    delivery = deployment.deliver(swapped_sales)
     assert (delivery.source, delivery.reason) == (ChangeSource.ALL_PANES, FillReason.ACCUMULATION)
-    assert summed(deployment) == seen(deployment, swapped)
+    assert summed(deployment) == seen(deployment, swapped_sales)
 
 
 def test_an_output_that_main_takes_over_from_a_branch(deployment: SinkDeployment) -> None:

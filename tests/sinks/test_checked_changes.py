@@ -22,19 +22,19 @@ def changes(warehouse: Warehouse, tmp_path: Path) -> SinkDeployment:
 
 @pytest.mark.parametrize("accumulation", MODES)
 def test_a_table_of_changes_leads_to_what_readers_see(changes: SinkDeployment, accumulation: str) -> None:
-    held = delivered_twice(changes, accumulation)
-    check = held.check()
+    held_delivery = delivered_twice(changes, accumulation)
+    check = held_delivery.check()
     assert check.is_right, check.describe()
     assert "it holds these" in check.describe()
-    changes.handle(held.sales).rollback(to="beginning", message="all of it")
-    changes.deliver(held.sales)
-    assert held.check().is_right is None  # nothing is published
-    changes.handle(held.sales).run()
-    held.more()
-    changes.deliver(held.sales, refill=True)
-    assert held.check().is_right
-    held.more()
-    assert held.check().is_right  # it is behind, and holds what was delivered
+    changes.handle(held_delivery.sales).rollback(to="beginning", message="all of it")
+    changes.deliver(held_delivery.sales)
+    assert held_delivery.check().is_right is None  # nothing is published
+    changes.handle(held_delivery.sales).run()
+    held_delivery.more()
+    changes.deliver(held_delivery.sales, refill=True)
+    assert held_delivery.check().is_right
+    held_delivery.more()
+    assert held_delivery.check().is_right  # it is behind, and holds what was delivered
 
 
 @pytest.mark.parametrize(
@@ -55,39 +55,39 @@ def test_a_table_of_changes_leads_to_what_readers_see(changes: SinkDeployment, a
 def test_what_others_did_to_changes_is_found(
     warehouse: Warehouse, changes: SinkDeployment, accumulation: str, done: str, differs: dict[str, int]
 ) -> None:
-    held = delivered_twice(changes, accumulation)
+    held_delivery = delivered_twice(changes, accumulation)
     warehouse.server.rows(done.format(warehouse.schema))
-    assert counts(held) == differs
-    assert held.check().is_right is not bool(differs)
-    changes.deliver(held.sales, refill=True)
-    assert held.check().is_right
+    assert counts(held_delivery) == differs
+    assert held_delivery.check().is_right is not bool(differs)
+    changes.deliver(held_delivery.sales, refill=True)
+    assert held_delivery.check().is_right
 
 
 @pytest.mark.parametrize(("accumulation", "differs"), [("retracting", {"twice": 1}), ("discarding", {"twice": 1})])
 def test_a_change_that_is_there_twice_is_named(
     warehouse: Warehouse, changes: SinkDeployment, accumulation: str, differs: dict[str, int]
 ) -> None:
-    held = delivered_twice(changes, accumulation)
+    held_delivery = delivered_twice(changes, accumulation)
     columns = '_sign, "user", window_start, window_end, orders, spent'
     table = f"{warehouse.schema}.sales"
     warehouse.server.rows(
         f"""insert into {table} (_change, {columns}) select 100, {columns} from {table} where _change = 2"""
     )
-    assert counts(held) == differs
-    (row,) = held.check().comparison.first
+    assert counts(held_delivery) == differs
+    (row,) = held_delivery.check().comparison.first
     assert (row["ours"]["user"], row["ours"], row["ours_times"], row["theirs_times"]) == ("bob", row["theirs"], 1, 2)
 
 
 def test_panes_that_have_expired_are_said_to_be_unknown(changes: SinkDeployment) -> None:
 
     with set_sizes(log_radix=2):
-        held = delivered(changes, how=how("discarding"))
+        held_delivery = delivered(changes, how=how("discarding"))
         for _ in range(8):
-            held.more()
+            held_delivery.more()
             for _ in range(2):
-                changes.handle(held.sales).expire(keep_last=1)
-        changes.deliver(held.sales)
-        check = held.check()
+                changes.handle(held_delivery.sales).expire(keep_last=1)
+        changes.deliver(held_delivery.sales)
+        check = held_delivery.check()
         assert (check.is_right, check.comparison) == (None, None)
         assert "have expired" in check.describe()
 

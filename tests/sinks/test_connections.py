@@ -51,9 +51,9 @@ def test_no_secret_is_in_what_programs_quote(secret: str, quoted: Callable[[str]
     ],
 )
 def test_a_uri_that_its_password_cuts_is_refused(uri: str) -> None:
-    with pytest.raises(MissingConnectionError, match="%2F for /") as refused:
+    with pytest.raises(MissingConnectionError, match="%2F for /") as error:
         connection("lake", {"HEADRACE_CONN_LAKE": uri})
-    assert "planted" not in str(refused.value)
+    assert "planted" not in str(error.value)
     whole = uri.replace("/planted", "%2Fplanted").replace("?planted", "%3Fplanted").replace("#planted", "%23planted")
     assert "planted" not in str(connection("lake", {"HEADRACE_CONN_LAKE": whole.replace("@y", "%40y")}))
 
@@ -61,9 +61,9 @@ def test_a_uri_that_its_password_cuts_is_refused(uri: str) -> None:
 def test_no_secret_is_in_an_error_that_says_what_to_do_of_it() -> None:
     at = connection("mail", {"HEADRACE_CONN_MAIL": "smtp://u:planted@mail:25/x"})
     sink = hr.final_rows("module:function", connection="mail")
-    with pytest.raises(SinkUnreachableError, match=r"535 bad login u:\*\*\*") as raised, named_failures(sink, at):
+    with pytest.raises(SinkUnreachableError, match=r"535 bad login u:\*\*\*") as error_info, named_failures(sink, at):
         try:
             raise ConnectionError("535 planted")
         except ConnectionError as error:
             raise SinkUnreachableError(f"the server says: 535 bad login u:{at.password}") from error
-    assert "planted" not in "".join(traceback.format_exception(raised.value))
+    assert "planted" not in "".join(traceback.format_exception(error_info.value))

@@ -30,14 +30,14 @@ def test_an_exception_of_a_client_stops_no_other_sink(
             raise KeyError("planted-secret is no column")
         return call.perform()
 
-    with disturb_sinks("delta", fail), pytest.raises(SinkFailedError) as raised:
+    with disturb_sinks("delta", fail), pytest.raises(SinkFailedError) as error:
         deployment.handle(sales).deliver()
-    text = str(raised.value)
+    text = str(error.value)
     assert "sink broken (delta of connection other" in text
     assert "KeyError" in text
     assert "test_deliver_all.py, line" in text
     assert "planted-secret" not in text
-    assert raised.value.__cause__ is None
+    assert error.value.__cause__ is None
     assert deployment.held(sales) == deployment.published(sales)
     files = (tmp_path / "sales" / "deliveries").glob("*.json")
     notes = {file.stem: json.loads(file.read_text()) for file in files}
@@ -53,6 +53,6 @@ def test_every_sink_that_failed_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.delenv("HEADRACE_CONN_GONE", raising=False)
     deployment.land("1", order("ann", 5))
     deployment.handle(sales).run()
-    with pytest.raises(HeadraceError) as raised:
+    with pytest.raises(HeadraceError) as error:
         deployment.handle(sales).deliver()
-    assert [note for note in raised.value.__notes__ if "another sink failed" in note]
+    assert [note for note in error.value.__notes__ if "another sink failed" in note]

@@ -52,13 +52,13 @@ def on(root: Path) -> list[str]:
 def test_two_that_deliver_to_several_sinks_at_once_both_end_well(root: Path) -> None:
     """Each sink is looked at by both before one of them changes it."""
     assert headrace("run", *on(root)).exit_code == 0
-    looked, first = threading.Barrier(2), threading.local()
+    looked_barrier, first = threading.Barrier(2), threading.local()
 
     def look_together(call: SinkCall) -> Any:
         answer = call.perform()
         if call.method == "held" and call.sink.name not in vars(first):
             setattr(first, call.sink.name, True)
-            looked.wait(60)
+            looked_barrier.wait(60)
         return answer
 
     made = hr.open(root.as_uri())
@@ -82,12 +82,12 @@ def test_two_that_deliver_to_several_sinks_at_once_both_end_well(root: Path) -> 
 
 
 def test_a_run_says_that_its_sinks_are_due(root: Path) -> None:
-    ended = headrace("run", *on(root))
-    assert f"to bring 2 sinks to what readers see: headrace deliver {root / 'sales.py'}" in ended.output
+    ended_result = headrace("run", *on(root))
+    assert f"to bring 2 sinks to what readers see: headrace deliver {root / 'sales.py'}" in ended_result.output
     assert "headrace deliver" not in headrace("run", *on(root)).output, "nothing is new"
     assert headrace("deliver", *on(root)).exit_code == 0
-    back = headrace("rollback", *on(root), "--to", "beginning", "--message", "a wrong file")
-    assert "headrace deliver" in back.output
+    result_back = headrace("rollback", *on(root), "--to", "beginning", "--message", "a wrong file")
+    assert "headrace deliver" in result_back.output
     assert "headrace deliver" not in headrace("run", *on(root), "--format", "json").stdout
 
 
@@ -95,8 +95,8 @@ def test_a_check_looks_whether_connections_are_known(root: Path, monkeypatch: py
     (root / "topic.py").write_text(
         PIPELINE.replace('hr.json("landing/sales", ', 'hr.kafka("sales", connection="events", schema=')
     )
-    known = headrace("check", str(root / "sales.py"))
-    assert "HEADRACE_CONN" not in known.output
+    known_result = headrace("check", str(root / "sales.py"))
+    assert "HEADRACE_CONN" not in known_result.output
     monkeypatch.delenv("HEADRACE_CONN_LAKE")
     unknown = headrace("check", str(root / "topic.py"))
     assert unknown.exit_code == 0, "another process delivers"
@@ -119,9 +119,9 @@ def test_a_check_looks_whether_connections_are_known(root: Path, monkeypatch: py
 )
 def test_a_connection_that_is_missing_is_advised_by_its_kind(tmp_path: Path, sink: Sink, example: str) -> None:
     deployment = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
-    with pytest.raises(MissingConnectionError) as raised:
+    with pytest.raises(MissingConnectionError) as error:
         deployment.deliver(deployment.sales(sinks=(sink,)))
-    assert f"set HEADRACE_CONN_GONE to a URI such as {example}" in str(raised.value)
+    assert f"set HEADRACE_CONN_GONE to a URI such as {example}" in str(error.value)
 
 
 def test_a_root_behind_a_link_is_the_same_owner(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -132,11 +132,11 @@ def test_a_root_behind_a_link_is_the_same_owner(root: Path, tmp_path_factory: py
     SinkDeployment(DeltaWorld(str(root / "lake")), root).land("2", order("ann", 6))
     through = [str(root / "sales.py"), "--root", link.as_uri()]
     assert headrace("run", *through).exit_code == 0
-    delivered = headrace("deliver", *through)
-    assert delivered.exit_code == 0, delivered.output
-    assert "the panes between" in delivered.output
-    checked = headrace("deliver", *through, "--check")
-    assert checked.exit_code == 0
-    assert "it holds these 2 rows" in checked.output
-    again = headrace("deliver", *on(root))
-    assert "nothing to do" in again.output
+    delivered_result = headrace("deliver", *through)
+    assert delivered_result.exit_code == 0, delivered_result.output
+    assert "the panes between" in delivered_result.output
+    checked_result = headrace("deliver", *through, "--check")
+    assert checked_result.exit_code == 0
+    assert "it holds these 2 rows" in checked_result.output
+    result_again = headrace("deliver", *on(root))
+    assert "nothing to do" in result_again.output

@@ -26,27 +26,27 @@ def test_a_note_follows_deliveries_and_names_no_connection(
     deployment.land("1", order("ann", 5))
     first = handle.run()
     deployment.deliver(sales)
-    (noted,) = read_notes(store, "sales")
-    assert (noted.sink, noted.output, noted.kind) == (sales.sinks[0].name, "", "postgres")
-    assert (noted.snapshot, noted.epoch, noted.written, noted.removed) == (first.snapshot, 0, 1, 0)
+    (note,) = read_notes(store, "sales")
+    assert (note.sink, note.output, note.kind) == (sales.sinks[0].name, "", "postgres")
+    assert (note.snapshot, note.epoch, note.written, note.removed) == (first.snapshot, 0, 1, 0)
     deployment.deliver(sales)
-    assert read_notes(store, "sales") == [noted]  # nothing to do, nothing to write
+    assert read_notes(store, "sales") == [note]  # nothing to do, nothing to write
 
     deployment.land("2", order("bob", 6))
     handle.run()
-    there = warehouse.uri
+    uri_there = warehouse.uri
     monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", "postgresql://user:secret-word@127.0.0.1:9/none")
-    with pytest.raises(HeadraceError) as failed:
+    with pytest.raises(HeadraceError) as error:
         deployment.deliver(sales)
-    (after,) = read_notes(store, "sales")
-    assert (after.snapshot, after.error_code) == (first.snapshot, failed.value.code)
-    kept = store.read(delivery_path("sales", "", sales.sinks[0].name)).decode()
-    assert not [word for word in ("secret-word", "127.0.0.1", "warehouse:") if word in kept]
+    (note_after,) = read_notes(store, "sales")
+    assert (note_after.snapshot, note_after.error_code) == (first.snapshot, error.value.code)
+    kept_text = store.read(delivery_path("sales", "", sales.sinks[0].name)).decode()
+    assert not [word for word in ("secret-word", "127.0.0.1", "warehouse:") if word in kept_text]
 
-    monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", there)
+    monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", uri_there)
     deployment.deliver(sales)
-    (mended,) = read_notes(store, "sales")
-    assert (mended.epoch, mended.error_code, mended.failed_at) == (1, None, None)
+    (mended_note,) = read_notes(store, "sales")
+    assert (mended_note.epoch, mended_note.error_code, mended_note.failed_at) == (1, None, None)
     assert not fsck(Catalog(store, "sales")).problems
 
 

@@ -111,11 +111,11 @@ def test_pairs_are_structs(deployment: SinkDeployment) -> None:
 
 def pairs(deployment: SinkDeployment) -> None:
     """Lists of pairs arrive as they are."""
-    made = deployment.values(DataType.BYTES, value=hr.col("number").pairs(hr.col("value")))
+    own_pipeline = deployment.values(DataType.BYTES, value=hr.col("number").pairs(hr.col("value")))
     deployment.land_values(DataType.BYTES, [b"\x00", b"", None])
-    deployment.handle(made).run()
-    deployment.deliver(made)
-    assert deployment.held(made) == deployment.published(made)
+    deployment.handle(own_pipeline).run()
+    deployment.deliver(own_pipeline)
+    assert deployment.held(own_pipeline) == deployment.published(own_pipeline)
 
 
 @pytest.mark.s3
@@ -133,10 +133,10 @@ def test_errors_say_what_to_do_and_no_secret(
     ]
     for uri, error in cases:
         monkeypatch.setenv("HEADRACE_CONN_LAKE", uri)
-        with pytest.raises(error) as raised:
+        with pytest.raises(error) as error_info:
             deployment.deliver(sales)
-        assert "planted-secret" not in str(raised.value)
-        assert "LAKE" in str(raised.value).upper()
+        assert "planted-secret" not in str(error_info.value)
+        assert "LAKE" in str(error_info.value).upper()
 
 
 @pytest.mark.parametrize("option", ["connect_timeout=5 parsecs", "max_retries=many", "aws_conditional_put=maybe"])
@@ -151,17 +151,17 @@ def test_an_option_that_makes_no_sense_is_not_tried_again(
 
 def test_rows_that_came_and_went_between_two_deliveries(deployment: SinkDeployment) -> None:
     """There is nothing to remove, and the table holds another snapshot all the same."""
-    once = deployment.sales(having=hr.col("orders") == 1)
+    sales_once = deployment.sales(having=hr.col("orders") == 1)
     deployment.land("1", order("ann", 5))
-    deployment.handle(once).run()
-    deployment.deliver(once)
+    deployment.handle(sales_once).run()
+    deployment.deliver(sales_once)
     for name in "23":
         deployment.land(name, order("bob", 10))
-        deployment.handle(once).run()
-    delivery = deployment.deliver(once)
+        deployment.handle(sales_once).run()
+    delivery = deployment.deliver(sales_once)
     assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.PANES, 0, 0)
-    assert deployment.held(once) == deployment.published(once)
-    assert deployment.deliver(once).source is None
+    assert deployment.held(sales_once) == deployment.published(sales_once)
+    assert deployment.deliver(sales_once).source is None
 
 
 def test_of_two_first_deliveries_the_slower_tries_again(deployment: SinkDeployment) -> None:

@@ -17,8 +17,8 @@ def test_everything_follows() -> None:
     if binaries() is None or not jars().is_dir():
         lacks("no PostgreSQL, or no jars of Kafka (python -m scripts.kafka path)")
     command = [sys.executable, "-m", "scripts.demo_reach"]
-    done = subprocess.run(
+    result = subprocess.run(
         command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False, timeout=300
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert done.stdout.count(" orders  ") == 12
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    assert result.stdout.count(" orders  ") == 12

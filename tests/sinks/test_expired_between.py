@@ -18,11 +18,11 @@ EPOCHS = 12
 
 @pytest.fixture
 def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SinkDeployment]:
-    made = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
-    for name, value in made.world.environment.items():
+    made_deployment = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
+    for name, value in made_deployment.world.environment.items():
         monkeypatch.setenv(name, value)
     with set_sizes(log_radix=4):  # panes of epochs that have expired are left out by leaves
-        yield made
+        yield made_deployment
 
 
 def run_and_expire(deployment: SinkDeployment, handle: hr.types.PipelineHandle, first: int) -> None:

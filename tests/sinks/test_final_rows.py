@@ -146,20 +146,26 @@ def test_an_output_is_not_computed_again_behind_what_was_handed_over(
     deployment: SinkDeployment, mailing: Mailing
 ) -> None:
     def with_outputs(**mailed: Any) -> hr.Pipeline:
-        made = deployment.sales()
-        of_users = {"key": made.key, "what": made.what, "where": made.where, "when": made.when, "how": hr.retracting()}
+        made_sales = deployment.sales()
+        of_users = {
+            "key": made_sales.key,
+            "what": made_sales.what,
+            "where": made_sales.where,
+            "when": made_sales.when,
+            "how": hr.retracting(),
+        }
         outputs = {
             "mailed": hr.Output(**of_users, sinks=[hr.final_rows("mailing:send")], **mailed),
             "counted": hr.Output(**of_users),
         }
-        return hr.Pipeline("sales", made.input, outputs=outputs, executor="local")
+        return hr.Pipeline("sales", made_sales.input, outputs=outputs, executor="local")
 
     sales = with_outputs()
     run(deployment, sales, "1", order("ann", 5, 10), order("bob", 10, 20), order("ann", 75, 30))
     (delivery,) = deployment.handle(sales).deliver(output="mailed")
     assert delivery.written == 2
-    changed = with_outputs(filter=hr.col("price") > 15)
-    handle = deployment.handle(changed)
+    changed_outputs = with_outputs(filter=hr.col("price") > 15)
+    handle = deployment.handle(changed_outputs)
     handle.run()
     with pytest.raises(DeliveredError, match=r"sink send, .*promote sales\.mailed BRANCH --give-up-delivered"):
         handle.backfill(output="mailed", promote=True)

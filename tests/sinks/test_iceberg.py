@@ -61,11 +61,11 @@ def test_files_of_other_days_stay(deployment: SinkDeployment, world: IcebergWorl
     sales = delivered(deployment, 1510)
     with world.catalog() as catalog:
         table = catalog.load_table("reports.sales")
-        before = paths(table)
+        paths_before = paths(table)
         deployment.deliver(sales)
-        after = paths(table.refresh())
-        assert len(before & after) == 1
-        assert "window_start_day=2026-05-01" in next(iter(before & after))
+        paths_after = paths(table.refresh())
+        assert len(paths_before & paths_after) == 1
+        assert "window_start_day=2026-05-01" in next(iter(paths_before & paths_after))
         assert deployment.held(sales) == deployment.published(sales)
 
 
@@ -73,9 +73,9 @@ def test_a_file_without_a_row_that_changes_stays(deployment: SinkDeployment, wor
     sales = delivered(deployment, 70)  # a new hour of a day that is there
     with world.catalog() as catalog:
         table = catalog.load_table("reports.sales")
-        before = paths(table)
+        paths_before = paths(table)
         deployment.deliver(sales)
-        assert before < paths(table.refresh())
+        assert paths_before < paths(table.refresh())
 
 
 def test_each_version_has_a_tag(deployment: SinkDeployment, world: IcebergWorld) -> None:
@@ -87,9 +87,9 @@ def test_each_version_has_a_tag(deployment: SinkDeployment, world: IcebergWorld)
     deployment.deliver(sales)
     with world.catalog() as catalog:
         table = catalog.load_table("reports.sales")
-        tagged = table.snapshot_by_name(f"headrace-{snapshot}")
-        assert tagged is not None
-        assert table.scan(snapshot_id=tagged.snapshot_id).to_arrow().num_rows == len(first)
+        tagged_snapshot = table.snapshot_by_name(f"headrace-{snapshot}")
+        assert tagged_snapshot is not None
+        assert table.scan(snapshot_id=tagged_snapshot.snapshot_id).to_arrow().num_rows == len(first)
         assert len([name for name in table.refs() if name.startswith("headrace-")]) == 2
         assert len(table.snapshots()) == 2  # one for each delivery
     deployment.handle(sales).rollback(to=str(snapshot), message="back")
@@ -192,11 +192,11 @@ def test_a_column_that_somebody_changed_is_named(deployment: SinkDeployment, wor
 
 def test_a_column_of_another_type(deployment: SinkDeployment) -> None:
     sales = delivered(deployment)
-    before = deployment.held(sales)
-    changed = deployment.sales(what={"orders": hr.count(), "spent": hr.col("price").mean()})
-    deployment.handle(changed).backfill(promote=True)
-    deployment.deliver(changed)
-    assert deployment.held(changed) == deployment.published(changed) != before
+    rows_before = deployment.held(sales)
+    changed_sales = deployment.sales(what={"orders": hr.count(), "spent": hr.col("price").mean()})
+    deployment.handle(changed_sales).backfill(promote=True)
+    deployment.deliver(changed_sales)
+    assert deployment.held(changed_sales) == deployment.published(changed_sales) != rows_before
 
 
 def test_a_table_that_was_taken_back_to_before_its_columns_changed(
@@ -206,14 +206,14 @@ def test_a_table_that_was_taken_back_to_before_its_columns_changed(
     delivered(deployment)
     with world.catalog() as catalog:
         old = catalog.load_table("reports.sales").metadata.current_snapshot_id
-    changed = deployment.sales(what={"orders": hr.count(), "mean": hr.col("price").mean()})
-    deployment.handle(changed).backfill(promote=True)
-    deployment.deliver(changed)
+    changed_sales = deployment.sales(what={"orders": hr.count(), "mean": hr.col("price").mean()})
+    deployment.handle(changed_sales).backfill(promote=True)
+    deployment.deliver(changed_sales)
     assert old is not None
     with world.catalog() as catalog:
         catalog.load_table("reports.sales").manage_snapshots().rollback_to_snapshot(old).commit()
-    deployment.deliver(changed)
-    assert deployment.held(changed) == deployment.published(changed)
+    deployment.deliver(changed_sales)
+    assert deployment.held(changed_sales) == deployment.published(changed_sales)
     assert [*deployment.world.rows()[0]] == ["user", "window_start", "window_end", "orders", "mean"]
 
 
@@ -292,10 +292,10 @@ def test_errors_say_what_to_do_and_no_secret(deployment: SinkDeployment, monkeyp
         ("s3://nobody:planted-secret@bucket", SinkRefusedError),
     ):
         monkeypatch.setenv("HEADRACE_CONN_LAKE", uri)
-        with pytest.raises(error) as raised:
+        with pytest.raises(error) as error_info:
             deployment.deliver(sales)
-        assert "planted-secret" not in str(raised.value)
-        assert "LAKE" in str(raised.value).upper()
+        assert "planted-secret" not in str(error_info.value)
+        assert "LAKE" in str(error_info.value).upper()
 
 
 @pytest.mark.s3
@@ -322,9 +322,9 @@ def test_a_table_in_a_bucket(tmp_path: Path, minio: str, monkeypatch: pytest.Mon
         uri = f"sqlite://{tmp_path}/catalog.db?{urlencode({**options, **wrong})}"
         monkeypatch.setenv("HEADRACE_CONN_LAKE", uri)
         handle.run()
-        with pytest.raises((SinkRefusedError, SinkUnreachableError)) as raised:
+        with pytest.raises((SinkRefusedError, SinkUnreachableError)) as error:
             deployment.deliver(sales)
-        assert "planted-secret" not in str(raised.value)
+        assert "planted-secret" not in str(error.value)
 
 
 ENVIRONMENT = {
@@ -387,14 +387,14 @@ def test_what_the_environment_says_of_another_store_does_not_count(
     (tmp_path / "config").write_text(PROFILES)
     (tmp_path / "keys").write_text("[theirs]\naws_access_key_id = somebody\naws_secret_access_key = else\n")
     files = {"AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "keys")}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", DELIVERS, world.uri, world.namespace, str(tmp_path)],
         env={**os.environ, **ENVIRONMENT, **files},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.stdout.strip(), done.returncode) == ("1", 0), done.stderr
+    assert (result.stdout.strip(), result.returncode) == ("1", 0), result.stderr
     assert deployment.held(sales) == deployment.published(sales)
 
 
@@ -403,11 +403,11 @@ def test_a_namespace_that_somebody_makes_meanwhile(deployment: SinkDeployment, m
     sales = deployment.sales()
     deployment.land("1", order("ann", 5))
     deployment.handle(sales).run()
-    looked = SqlCatalog.namespace_exists
+    looked_namespace_exists = SqlCatalog.namespace_exists
 
     def overtaken(catalog: SqlCatalog, namespace: Any) -> bool:
-        monkeypatch.setattr(SqlCatalog, "namespace_exists", looked)
-        there = looked(catalog, namespace)
+        monkeypatch.setattr(SqlCatalog, "namespace_exists", looked_namespace_exists)
+        there = looked_namespace_exists(catalog, namespace)
         catalog.create_namespace(namespace)
         return there
 
@@ -422,9 +422,9 @@ def test_requests_to_catalogs_of_aws_are_signed(user: str, monkeypatch: pytest.M
     uri = f"https://{user}glue.eu-west-1.amazonaws.com/iceberg?rest.sigv4-enabled=true&rest.signing-name=glue"
     reached = connection("lake", {"HEADRACE_CONN_LAKE": uri})
     monkeypatch.setattr("headrace.connectors.iceberg.sink.find_spec", lambda _: None)
-    with pytest.raises(SinkRefusedError, match=r"connection lake .*needs boto3: pip install") as failed:
+    with pytest.raises(SinkRefusedError, match=r"connection lake .*needs boto3: pip install") as error:
         catalog_properties(reached)
-    assert "cret" not in str(failed.value)
+    assert "cret" not in str(error.value)
     monkeypatch.undo()
     monkeypatch.setattr("headrace.connectors.iceberg.sink.find_spec", lambda _: object())
     properties = catalog_properties(reached)
@@ -450,16 +450,16 @@ def test_a_catalog_that_checks_signatures_takes_ours_and_refuses_those_of_others
         deployment.deliver(sales)
         deployment.land("late", order("cyd", 1520))
         deployment.handle(sales).run()
-        held = deployment.held(sales)
+        held_rows = deployment.held(sales)
         assert {method for method, _, _ in gate.seen} >= {"GET", "POST"}
         monkeypatch.setenv("HEADRACE_CONN_LAKE", wrong)
-        with pytest.raises(SinkRefusedError, match="HEADRACE_CONN_LAKE") as refused:
+        with pytest.raises(SinkRefusedError, match="HEADRACE_CONN_LAKE") as error:
             deployment.deliver(sales)
-        assert "another" not in str(refused.value)
-        assert deployment.held(sales) == held
+        assert "another" not in str(error.value)
+        assert deployment.held(sales) == held_rows
         monkeypatch.setenv("HEADRACE_CONN_LAKE", right)
         deployment.deliver(sales)
-        assert deployment.held(sales) == deployment.published(sales) != held
+        assert deployment.held(sales) == deployment.published(sales) != held_rows
 
 
 @pytest.mark.parametrize("tables", [1, 2])

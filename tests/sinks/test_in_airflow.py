@@ -101,8 +101,8 @@ class Followed:
     def rows(self) -> list[tuple[object, ...]]:
         """What the sink has."""
         table = f"{self.warehouse.schema}.clicks"
-        there = self.warehouse.server.rows(f"select to_regclass('{table}') is not null") == [(True,)]
-        return self.warehouse.rows('"user", clicks', "clicks") if there else []
+        is_there = self.warehouse.server.rows(f"select to_regclass('{table}') is not null") == [(True,)]
+        return self.warehouse.rows('"user", clicks', "clicks") if is_there else []
 
     def reports(self) -> list[str]:
         """What the DAG of the windows has written, in whatever order its runs came."""

@@ -32,8 +32,8 @@ def topic_of(held: Delivered) -> str:
 
 def of_user(topics: Topics, held: Delivered, user: str) -> tuple[bytes, bytes]:
     """The newest record about somebody."""
-    found = [(key, value) for _, key, value in topics.committed(topic_of(held)) if key and f'"{user}"'.encode() in key]
-    key, value = found[-1]
+    pairs = [(key, value) for _, key, value in topics.committed(topic_of(held)) if key and f'"{user}"'.encode() in key]
+    key, value = pairs[-1]
     assert key is not None
     assert value is not None
     return key, value
@@ -41,16 +41,16 @@ def of_user(topics: Topics, held: Delivered, user: str) -> tuple[bytes, bytes]:
 
 @pytest.mark.parametrize("accumulation", MODES)
 def test_a_topic_leads_to_what_readers_see(topics: Topics, tmp_path: Path, accumulation: str) -> None:
-    held = in_topic(topics, tmp_path, accumulation)
-    assert counts(held) == {}
-    assert held.check().is_right
-    held.deployment.deliver(held.sales, refill=True)
-    assert held.check().is_right
-    topics.divide(topic_of(held), 5)
-    held.deployment.deliver(held.sales, refill=True)
-    held.more()
-    held.deployment.deliver(held.sales)
-    assert held.check().is_right
+    held_rows = in_topic(topics, tmp_path, accumulation)
+    assert counts(held_rows) == {}
+    assert held_rows.check().is_right
+    held_rows.deployment.deliver(held_rows.sales, refill=True)
+    assert held_rows.check().is_right
+    topics.divide(topic_of(held_rows), 5)
+    held_rows.deployment.deliver(held_rows.sales, refill=True)
+    held_rows.more()
+    held_rows.deployment.deliver(held_rows.sales)
+    assert held_rows.check().is_right
 
 
 @pytest.mark.parametrize(
@@ -60,40 +60,40 @@ def test_a_topic_leads_to_what_readers_see(topics: Topics, tmp_path: Path, accum
 def test_a_record_that_is_sent_again_is_named(
     topics: Topics, tmp_path: Path, accumulation: str, differs: dict[str, int]
 ) -> None:
-    held = in_topic(topics, tmp_path, accumulation, partitions=1)
-    topics.send(topic_of(held), [of_user(topics, held, "bob")])
-    assert counts(held) == differs
-    assert held.check().is_right is False
-    assert "1 are there twice" in held.check().describe()
+    held_rows = in_topic(topics, tmp_path, accumulation, partitions=1)
+    topics.send(topic_of(held_rows), [of_user(topics, held_rows, "bob")])
+    assert counts(held_rows) == differs
+    assert held_rows.check().is_right is False
+    assert "1 are there twice" in held_rows.check().describe()
 
 
 @pytest.mark.parametrize(("accumulation", "differs"), [("accumulating", "different"), ("retracting", "only_theirs")])
 def test_what_others_send_is_named(topics: Topics, tmp_path: Path, accumulation: str, differs: str) -> None:
-    held = in_topic(topics, tmp_path, accumulation, partitions=1)
-    key, value = of_user(topics, held, "bob")
+    held_rows = in_topic(topics, tmp_path, accumulation, partitions=1)
+    key, value = of_user(topics, held_rows, "bob")
     other = {**json.loads(value), "_change": 99, "spent": 1}
-    topics.send(topic_of(held), [(key, json.dumps(other).encode()), (b"x", b"\xff{"), (key, b"[1]")])
-    assert counts(held) == {differs: 1, "unreadable": 2}
-    assert "2 cannot be read" in held.check().describe()
-    held.deployment.deliver(held.sales, refill=True)
-    assert held.check().is_right
+    topics.send(topic_of(held_rows), [(key, json.dumps(other).encode()), (b"x", b"\xff{"), (key, b"[1]")])
+    assert counts(held_rows) == {differs: 1, "unreadable": 2}
+    assert "2 cannot be read" in held_rows.check().describe()
+    held_rows.deployment.deliver(held_rows.sales, refill=True)
+    assert held_rows.check().is_right
 
 
 @pytest.mark.parametrize("accumulation", MODES)
 def test_a_topic_whose_retention_has_removed_what_its_rows_need_is_not_compared(
     topics: Topics, tmp_path: Path, accumulation: str
 ) -> None:
-    held = in_topic(topics, tmp_path, accumulation, partitions=1)
-    topics.delete_before(topic_of(held), 0, 2)
-    check = held.check()
+    held_rows = in_topic(topics, tmp_path, accumulation, partitions=1)
+    topics.delete_before(topic_of(held_rows), 0, 2)
+    check = held_rows.check()
     assert (check.is_right, check.comparison) == (None, None), check.to_json()
     assert "its retention has removed" in check.describe()
     assert "partition 0 begins at offset 2" in check.describe()
-    held.deployment.deliver(held.sales, refill=True)
-    assert held.check().is_right  # all that is gone was void
-    key, value = of_user(topics, held, "bob")
-    topics.send(topic_of(held), [(key, json.dumps({**json.loads(value), "_change": 99, "orders": 5}).encode())])
-    assert held.check().is_right is False
+    held_rows.deployment.deliver(held_rows.sales, refill=True)
+    assert held_rows.check().is_right  # all that is gone was void
+    key, value = of_user(topics, held_rows, "bob")
+    topics.send(topic_of(held_rows), [(key, json.dumps({**json.loads(value), "_change": 99, "orders": 5}).encode())])
+    assert held_rows.check().is_right is False
 
 
 def test_a_topic_of_many_records_is_read_in_parts(

@@ -46,13 +46,13 @@ def test_a_topic_that_was_made_anew_gets_all_rows(topics: Topics, of_kafka: Deli
 def test_where_the_topic_of_what_is_held_is_lost_all_before_is_void(topics: Topics, of_kafka: Delivered) -> None:
     world = of_kafka.deployment.world
     assert isinstance(world, KafkaWorld)
-    before = [number for number, _ in signs(of_kafka)]
+    numbers_before = [number for number, _ in signs(of_kafka)]
     topics.remove(f"headrace.deliveries.{world.topic}")
     delivery = of_kafka.deployment.deliver(of_kafka.sales)
     assert delivery.source is ChangeSource.ALL_ROWS
-    (number, sign), *rows = signs(of_kafka)[len(before) :]
+    (number, sign), *rows = signs(of_kafka)[len(numbers_before) :]
     assert sign == 0
-    assert number > max(before)
+    assert number > max(numbers_before)
     assert rows == [(number + n, 1) for n in (1, 2, 3)]
     assert of_kafka.deployment.deliver(of_kafka.sales).source is None
 
@@ -94,8 +94,8 @@ def test_deliveries_that_were_killed_have_left_no_records(topics: Topics, tmp_pa
             await producer.abort_transaction()
 
     topics.produce(aborted, transactional_id="somebody")
-    held = delivered(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
-    assert signs(held) == [(1, 1), (2, 1), (3, 1)]
+    held_delivery = delivered(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
+    assert signs(held_delivery) == [(1, 1), (2, 1), (3, 1)]
 
 
 def test_records_of_others_are_void_for_who_reads_ours(topics: Topics, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_what_an_older_version_noted_gets_an_identity_with_the_next_delivery(
     assert isinstance(world, KafkaWorld)
     deliveries = f"headrace.deliveries.{world.topic}"
     newest = json.loads(topics.committed(deliveries)[-1][2] or b"")
-    known = {name: newest.pop(name) for name in ("identity", "at", "partitions")}
+    known_by_name = {name: newest.pop(name) for name in ("identity", "at", "partitions")}
     topics.send(deliveries, [(world.topic.encode(), json.dumps(newest).encode())])
     delivery = of_kafka.deployment.deliver(of_kafka.sales)
     assert (delivery.source, delivery.at) == (None, None)
@@ -124,7 +124,7 @@ def test_what_an_older_version_noted_gets_an_identity_with_the_next_delivery(
     assert of_kafka.deployment.deliver(of_kafka.sales).source is ChangeSource.PANES
     assert of_kafka.is_right()
     newest = json.loads(topics.committed(deliveries)[-1][2] or b"")
-    assert (newest["identity"], newest["partitions"]) == (known["identity"], known["partitions"])
+    assert (newest["identity"], newest["partitions"]) == (known_by_name["identity"], known_by_name["partitions"])
 
 
 def test_two_deliveries_at_once_both_end_well(of_kafka: Delivered) -> None:

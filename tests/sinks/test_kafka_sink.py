@@ -89,8 +89,8 @@ def messages(topic: str) -> list[tuple[int, Any, Any]]:
     """Partition, key and value of each committed record."""
     address = connection("events")
     committed = Topics(f"{address.host}:{address.port}").committed(topic)
-    found = [(number, json.loads(key or b""), json.loads(value or b"")) for number, key, value in committed]
-    return sorted(found, key=lambda one: (one[2]["_change"], one[0]))
+    rows = [(number, json.loads(key or b""), json.loads(value or b"")) for number, key, value in committed]
+    return sorted(rows, key=lambda one: (one[2]["_change"], one[0]))
 
 
 def test_a_record_says_what_its_row_is(topic: str, tmp_path: Path) -> None:
@@ -121,19 +121,19 @@ def test_numbers_that_json_has_no_word_for_are_text() -> None:
     """In records: rows of what was computed have no NaN that JSON could land."""
     floats = pa.array([0.5, float("nan"), float("inf"), float("-inf"), None])
     lists = pa.array([[1.0, float("nan")], None, [], [None], [2.0]])
-    told = [json.loads(row) for row in as_json({"f": floats, "l": lists}, np.arange(5), for_all=True).to_pylist()]
-    assert [row["f"] for row in told] == [0.5, "NaN", "Infinity", "-Infinity", None]
-    assert [row["l"] for row in told] == [[1.0, "NaN"], None, [], [None], [2.0]]
+    documents = [json.loads(row) for row in as_json({"f": floats, "l": lists}, np.arange(5), for_all=True).to_pylist()]
+    assert [row["f"] for row in documents] == [0.5, "NaN", "Infinity", "-Infinity", None]
+    assert [row["l"] for row in documents] == [[1.0, "NaN"], None, [], [None], [2.0]]
 
 
 def test_pairs_are_objects_whose_values_are_those_of_columns() -> None:
     pair = pa.struct([("left", pa.float64()), ("right", pa.timestamp("us", "UTC"))])
     pairs = pa.array([[{"left": float("nan"), "right": 0}, {"left": None, "right": None}], None], pa.list_(pair))
     octets = pa.array([[{"left": b"a", "right": Decimal("1.5")}], []], pa.list_(OCTETS))
-    told = [json.loads(row) for row in as_json({"p": pairs, "o": octets}, np.arange(2), for_all=True).to_pylist()]
-    assert told[0]["p"] == [{"left": "NaN", "right": "1970-01-01T00:00:00Z"}, {"left": None, "right": None}]
-    assert [row["o"] for row in told] == [[{"left": "YQ==", "right": "1.5"}], []]
-    assert told[1]["p"] is None
+    documents = [json.loads(row) for row in as_json({"p": pairs, "o": octets}, np.arange(2), for_all=True).to_pylist()]
+    assert documents[0]["p"] == [{"left": "NaN", "right": "1970-01-01T00:00:00Z"}, {"left": None, "right": None}]
+    assert [row["o"] for row in documents] == [[{"left": "YQ==", "right": "1.5"}], []]
+    assert documents[1]["p"] is None
 
 
 def test_what_is_void_is_said_in_every_partition(topic: str, tmp_path: Path) -> None:
@@ -195,12 +195,12 @@ def test_a_delivery_to_another_topic_that_did_not_end_hides_nothing(
     for handle in (others, own := handle_of(tmp_path, topic)):
         handle.run()
     own.deliver()
-    with monkeypatch.context() as broken:
+    with monkeypatch.context() as broken_patch:
 
         async def lost(_: AIOKafkaProducer) -> None:
             raise kafka_errors.KafkaConnectionError("the commit is lost")
 
-        broken.setattr(AIOKafkaProducer, "commit_transaction", lost)
+        broken_patch.setattr(AIOKafkaProducer, "commit_transaction", lost)
         with pytest.raises(SinkUnreachableError, match="the commit is lost"):
             others.deliver()
     for name in "23":
@@ -236,10 +236,10 @@ def test_what_stands_against_it_is_told(
 
 
 def refused(handle: PipelineHandle, code: str) -> None:
-    with pytest.raises(HeadraceError) as failed:
+    with pytest.raises(HeadraceError) as error:
         handle.deliver()
-    assert failed.value.code == code
-    assert "opensesame" not in str(failed.value)
+    assert error.value.code == code
+    assert "opensesame" not in str(error.value)
 
 
 def test_a_topic_of_changes_is_read_as_signed_input(topic: str, tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_topic_of_changes_is_read_as_signed_input(topic: str, tmp_path: Path) 
         handle.run()
         handle.deliver()
     source = hr.kafka(topic, {"shop": str, "n": int, "sign": hr.field("_sign", int)}, connection="events")
-    again = hr.Pipeline(
+    pipeline_again = hr.Pipeline(
         "again",
         source.arrival_time(),
         key="shop",
@@ -259,7 +259,7 @@ def test_a_topic_of_changes_is_read_as_signed_input(topic: str, tmp_path: Path) 
         when=hr.on_update(),
         executor="local",
     )
-    copy = hr.open(tmp_path.as_uri())[again]
+    copy = hr.open(tmp_path.as_uri())[pipeline_again]
     copy.run()
     rows = [{row["shop"]: row["n"] for row in one.read("current", at="main").to_json()} for one in (handle, copy)]
     assert rows[0] == rows[1] == {"a": 11, "b": 2}

@@ -89,9 +89,9 @@ def test_columns_of_folders_have_names_of_their_own(sales: hr.types.PipelineHand
 
 def test_what_folders_do_not_say_is_an_error(sales: hr.types.PipelineHandle, tmp_path: Path) -> None:
     table = hive(sales, tmp_path / "hive", "spent")
-    (only,) = table.iterdir()
+    (only_path,) = table.iterdir()
     (table / "spent=1.5").mkdir()
-    (file,) = only.iterdir()
+    (file,) = only_path.iterdir()
     whole = pq.read_table(file, partitioning=None)
     pq.write_table(whole.slice(0, 1), table / "spent=1.5" / "1.parquet")
     assert sales.compare_with(f"parquet:{table}").twice == 1  # a number, if no whole one

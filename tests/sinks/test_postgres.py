@@ -28,13 +28,13 @@ def test_rows_whose_values_stay_are_not_touched(warehouse: Warehouse, deployment
     deployment.land("1", order("ann", 5), order("bob", 10))
     deployment.handle(sales).run()
     deployment.deliver(sales)
-    before = dict(warehouse.rows('"user", xmin'))
+    rows_before = dict(warehouse.rows('"user", xmin'))
     deployment.land("2", order("bob", 15))
     deployment.handle(sales).run()
     deployment.deliver(sales)
-    after = dict(warehouse.rows('"user", xmin'))
-    assert after["ann"] == before["ann"]
-    assert after["bob"] != before["bob"]
+    rows_after = dict(warehouse.rows('"user", xmin'))
+    assert rows_after["ann"] == rows_before["ann"]
+    assert rows_after["bob"] != rows_before["bob"]
 
 
 def test_columns_of_others_stay_where_ours_change(warehouse: Warehouse, deployment: SinkDeployment) -> None:
@@ -43,10 +43,10 @@ def test_columns_of_others_stay_where_ours_change(warehouse: Warehouse, deployme
     deployment.handle(sales).run()
     deployment.deliver(sales)
     warehouse.server.rows(f"alter table {warehouse.schema}.sales add column note text default 'theirs'")
-    changed = deployment.sales(what={"spent": hr.col("price").sum(), "most": hr.col("price").max()})
-    deployment.handle(changed).backfill(promote=True)
-    assert deployment.deliver(changed).source is ChangeSource.ALL_ROWS
-    assert deployment.held(changed) == deployment.published(changed)
+    changed_sales = deployment.sales(what={"spent": hr.col("price").sum(), "most": hr.col("price").max()})
+    deployment.handle(changed_sales).backfill(promote=True)
+    assert deployment.deliver(changed_sales).source is ChangeSource.ALL_ROWS
+    assert deployment.held(changed_sales) == deployment.published(changed_sales)
     assert warehouse.rows("note") == [("theirs",), ("theirs",)]
 
 
@@ -63,10 +63,10 @@ def test_a_table_that_no_delivery_made(warehouse: Warehouse, deployment: SinkDep
 
 def test_pairs_are_json(warehouse: Warehouse, deployment: SinkDeployment) -> None:
     nasty = ['"', "\\", "\x00", "\U0001f409", None]
-    made = deployment.values(DataType.STRING, value=hr.col("number").pairs(hr.col("value")))
+    own_pipeline = deployment.values(DataType.STRING, value=hr.col("number").pairs(hr.col("value")))
     deployment.land_values(DataType.STRING, nasty)
-    deployment.handle(made).run()
-    deployment.deliver(made)
+    deployment.handle(own_pipeline).run()
+    deployment.deliver(own_pipeline)
     (rows,) = zip(*warehouse.server.rows(f"select value from {warehouse.schema}.sales order by number"), strict=True)
     assert [json.loads(text) for text in rows] == [
         [{"left": number, "right": text}] if text is not None else [] for number, text in enumerate(nasty)
@@ -101,16 +101,16 @@ def test_columns_that_others_have_changed_are_named(
 
 
 def test_what_postgresql_cannot_hold_is_refused_and_nothing_changes(deployment: SinkDeployment) -> None:
-    made = deployment.values(DataType.STRING)
+    own_pipeline = deployment.values(DataType.STRING)
     deployment.land_values(DataType.STRING, ["a", "b"])
-    deployment.handle(made).run()
-    deployment.deliver(made)
-    before = deployment.held(made)
+    deployment.handle(own_pipeline).run()
+    deployment.deliver(own_pipeline)
+    rows_before = deployment.held(own_pipeline)
     deployment.land_values(DataType.STRING, ["z\x00", "y"], "2")
-    deployment.handle(made).run()
+    deployment.handle(own_pipeline).run()
     with pytest.raises(UndeliverableError, match="0x00"):
-        deployment.deliver(made)
-    assert deployment.held(made) == before
+        deployment.deliver(own_pipeline)
+    assert deployment.held(own_pipeline) == rows_before
 
 
 def test_a_server_that_breaks_off_in_the_middle(
@@ -121,7 +121,7 @@ def test_a_server_that_breaks_off_in_the_middle(
     deployment.land("1", order("ann", 5))
     handle.run()
     deployment.deliver(sales)
-    before = deployment.held(sales)
+    rows_before = deployment.held(sales)
     deployment.land("2", order("ann", 6), order("cyd", 70))
     handle.run()
     query = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'headrace'"
@@ -137,7 +137,7 @@ def test_a_server_that_breaks_off_in_the_middle(
         deployment.deliver(sales)
     monkeypatch.undo()
     monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", warehouse.uri)
-    assert deployment.held(sales) == before
+    assert deployment.held(sales) == rows_before
     deployment.deliver(sales)
     assert deployment.held(sales) == deployment.published(sales)
 
@@ -163,9 +163,9 @@ def test_errors_say_what_to_do_and_no_secret(
         ("s3://ann:planted-secret@bucket", SinkRefusedError),
     ):
         monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", uri)
-        with pytest.raises(error) as raised:
+        with pytest.raises(error) as error_info:
             deployment.deliver(sales)
-        assert "planted-secret" not in str(raised.value)
+        assert "planted-secret" not in str(error_info.value)
 
 
 def test_deliveries_that_an_older_version_noted(warehouse: Warehouse, deployment: SinkDeployment) -> None:

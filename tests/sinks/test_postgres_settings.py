@@ -68,9 +68,9 @@ def run(deployment: SinkDeployment, made: hr.Pipeline) -> None:
 
 def land_texts(deployment: SinkDeployment, *texts: str | None) -> hr.Pipeline:
     deployment.land_values(DataType.STRING, texts)
-    made = deployment.values(DataType.STRING)
-    run(deployment, made)
-    return made
+    own_pipeline = deployment.values(DataType.STRING)
+    run(deployment, own_pipeline)
+    return own_pipeline
 
 
 @pytest.mark.parametrize("said", ["LATIN1", "SQL_ASCII", "EUC_JP", "no such encoding"])
@@ -78,28 +78,28 @@ def test_texts_are_what_they_are_whatever_the_environment_calls_them(
     warehouse: Warehouse, deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", said)
-    made = land_texts(deployment, "Tromsø", "東京")
-    deployment.deliver(made)
+    own_pipeline = land_texts(deployment, "Tromsø", "東京")
+    deployment.deliver(own_pipeline)
     table = f"postgres:{warehouse.schema}.sales"
-    assert deployment.handle(made).compare_with(table, connection="warehouse").is_equal
+    assert deployment.handle(own_pipeline).compare_with(table, connection="warehouse").is_equal
     monkeypatch.delenv("PGCLIENTENCODING")
     assert [value for (value,) in warehouse.rows("value")] == ["Tromsø", "東京"]
     warehouse.server.rows(f"update {warehouse.schema}.sales set value = 'Troms\u00c3\u00b8' where value = 'Tromsø'")
     monkeypatch.setenv("PGCLIENTENCODING", said)
-    assert not deployment.handle(made).compare_with(table, connection="warehouse").is_equal
+    assert not deployment.handle(own_pipeline).compare_with(table, connection="warehouse").is_equal
     monkeypatch.delenv("PGCLIENTENCODING")  # of the test's own clients
 
 
 @pytest.mark.parametrize("database", ["SQL_ASCII"], indirect=True)
 def test_a_text_that_is_not_utf_8_is_no_text_of_ours(database: SinkDeployment) -> None:
     """A database that keeps any bytes has got some from somebody else."""
-    made = land_texts(database, "Tromsø")
-    database.deliver(made)
+    own_pipeline = land_texts(database, "Tromsø")
+    database.deliver(own_pipeline)
     with psycopg.connect(database.world.environment["HEADRACE_CONN_WAREHOUSE"]) as connection:
         connection.execute(b"set client_encoding to 'SQL_ASCII'")
         connection.execute(b"update reports.sales set value = 'Troms\xf8'")
     with pytest.raises(SinkRefusedError, match="not UTF-8"):
-        database.handle(made).compare_with("postgres:reports.sales", connection="warehouse")
+        database.handle(own_pipeline).compare_with("postgres:reports.sales", connection="warehouse")
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_a_text_that_is_not_utf_8_is_no_text_of_ours(database: SinkDeployment) -
 def test_a_database_of_another_encoding_holds_what_it_has_characters_for(
     database: SinkDeployment, texts: list[str]
 ) -> None:
-    made = land_texts(database, *texts, None)
-    database.deliver(made)
-    assert database.held(made) == database.published(made)
-    assert database.handle(made).compare_with("postgres:reports.sales", connection="warehouse").is_equal
+    own_pipeline = land_texts(database, *texts, None)
+    database.deliver(own_pipeline)
+    assert database.held(own_pipeline) == database.published(own_pipeline)
+    assert database.handle(own_pipeline).compare_with("postgres:reports.sales", connection="warehouse").is_equal
 
 
 @pytest.mark.parametrize(
@@ -122,18 +122,18 @@ def test_a_database_of_another_encoding_holds_what_it_has_characters_for(
     indirect=["database"],
 )
 def test_what_a_database_has_no_character_for_is_refused_with_its_column(database: SinkDeployment, text: str) -> None:
-    made = land_texts(database, "plain")
-    database.deliver(made)
+    own_pipeline = land_texts(database, "plain")
+    database.deliver(own_pipeline)
     database.land_values(DataType.STRING, ["plain", *(str(n) for n in range(50)), text, "other"], "2")
-    run(database, made)
-    before = database.held(made)
+    run(database, own_pipeline)
+    rows_before = database.held(own_pipeline)
     with pytest.raises(UndeliverableError, match=f"column 'value' has '{text}'.*its encoding is "):
-        database.deliver(made)
-    assert database.held(made) == before
-    listed = database.values(DataType.STRING, value=hr.col("value").collect())
+        database.deliver(own_pipeline)
+    assert database.held(own_pipeline) == rows_before
+    listed_pipeline = database.values(DataType.STRING, value=hr.col("value").collect())
     with pytest.raises(UndeliverableError, match=f"column 'value' has '{text}'"):
-        database.handle(listed).backfill(promote=True)
-        database.deliver(listed)
+        database.handle(listed_pipeline).backfill(promote=True)
+        database.deliver(listed_pipeline)
 
 
 @pytest.mark.parametrize("database", ["LATIN1"], indirect=True)
@@ -150,9 +150,9 @@ def test_a_name_that_a_database_has_no_character_for_is_refused(database: SinkDe
 
 
 def test_text_with_nothing_in_it_is_refused_with_its_column(deployment: SinkDeployment) -> None:
-    made = land_texts(deployment, "a\x00b")
+    own_pipeline = land_texts(deployment, "a\x00b")
     with pytest.raises(UndeliverableError, match=r"column 'value' has 'a\\x00b'"):
-        deployment.deliver(made)
+        deployment.deliver(own_pipeline)
 
 
 @pytest.mark.parametrize("kind", [DataType.STRING, DataType.FLOAT, DataType.TIMESTAMP, DataType.BYTES])
@@ -172,17 +172,17 @@ def test_what_a_role_has_set_changes_no_value(
     time.tzset()
     try:
         deployment = SinkDeployment(warehouse.world, tmp_path)
-        made = deployment.values(
+        own_pipeline = deployment.values(
             kind,
             value=hr.col("value").max(),
             all=hr.col("value").collect() if kind is not DataType.BOOL else hr.count(),
         )
         for name, values in enumerate((VALUES[kind], [*reversed(VALUES[kind])])):
             deployment.land_values(kind, [*values, None], str(name))
-            run(deployment, made)
-            deployment.deliver(made)
-            assert deployment.held(made) == deployment.published(made)
-            compared = deployment.handle(made).compare_with(
+            run(deployment, own_pipeline)
+            deployment.deliver(own_pipeline)
+            assert deployment.held(own_pipeline) == deployment.published(own_pipeline)
+            compared = deployment.handle(own_pipeline).compare_with(
                 f"postgres:{schema}.sales", connection="warehouse", without=["all"]
             )
             assert compared.is_equal

@@ -14,10 +14,10 @@ from tests.sinks.worlds import DeltaWorld
 
 @pytest.fixture
 def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkDeployment:
-    made = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
-    for name, value in made.world.environment.items():
+    made_deployment = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
+    for name, value in made_deployment.world.environment.items():
         monkeypatch.setenv(name, value)
-    return made
+    return made_deployment
 
 
 def with_outputs(deployment: SinkDeployment, **outputs: hr.Output) -> hr.Pipeline:
@@ -38,15 +38,15 @@ def output_of(deployment: SinkDeployment) -> hr.Output:
 @pytest.mark.parametrize("is_there", [True, False], ids=["there", "expired"])
 def test_a_renamed_output_goes_on_with_its_table(deployment: SinkDeployment, is_there: bool) -> None:
     hourly = output_of(deployment)
-    named = with_outputs(deployment, hourly=hourly)
+    named_outputs = with_outputs(deployment, hourly=hourly)
     deployment.land("1", order("ann", 5, 10), order("bob", 65, 20))
-    deployment.handle(named).run()
-    assert deployment.deliver(named).source is ChangeSource.ALL_ROWS
+    deployment.handle(named_outputs).run()
+    assert deployment.deliver(named_outputs).source is ChangeSource.ALL_ROWS
     if not is_there:
         deployment.land("1b", order("bob", 66, 0))
-        deployment.handle(named).run()
+        deployment.handle(named_outputs).run()
         for _ in range(2):  # what one expiry marks the next deletes
-            deployment.handle(named).expire(keep_last=1)
+            deployment.handle(named_outputs).expire(keep_last=1)
     hours = with_outputs(deployment, hours=replace(hourly, formerly="hourly"))
     deployment.land("2", order("ann", 6, 1))
     deployment.handle(hours).run()

@@ -40,13 +40,13 @@ class TestSpark(SinkConformance):
         super().test_a_key_arrives_as_it_is_or_is_refused(deployment, DataType.STRING)
 
     def test_rows_that_the_class_reads_are_checked(self, deployment: SinkDeployment, world: SparkWorld) -> None:
-        held = delivered(deployment)
-        assert held.check().is_right
+        held_delivery = delivered(deployment)
+        assert held_delivery.check().is_right
         state = state_of(world.folder)
         assert state is not None
         (file,) = (world.folder / state["version"]).glob("*.parquet")
         rows = pq.read_table(file, coerce_int96_timestamp_unit="us")
         (world.folder / state["version"] / f".{file.name}.crc").unlink()  # of the file as Spark wrote it
         pq.write_table(rows.filter(pc.field("user") != "bob"), file)
-        check = held.check()
+        check = held_delivery.check()
         assert (check.is_right, check.comparison.only_ours) == (False, 1)

@@ -21,7 +21,7 @@ def test_a_jdbc_database_follows(server: Postgres, tmp_path: Path) -> None:
 def test_a_text_that_an_older_version_stored_is_compared_as_it_is() -> None:
     """It has no time: a target of a user's compares texts."""
     older = '{"columns": {}, "number": null, "output": "", "pipeline": "p", "root": "file:///r", "snapshot": "s"}'
-    held = SinkState(**json.loads(older))
-    assert _state_text(held) == older
-    newer = _state_text(replace(held, at="2026-05-01T00:00:00Z"))
+    held_state = SinkState(**json.loads(older))
+    assert _state_text(held_state) == older
+    newer = _state_text(replace(held_state, at="2026-05-01T00:00:00Z"))
     assert _state_text(SinkState(**json.loads(newer))) == newer

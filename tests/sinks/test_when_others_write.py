@@ -79,8 +79,12 @@ def test_what_others_do_to_rows_of_postgresql_is_not_called_what_readers_see(
     assert " holds " not in text
     check = of_postgres.check()
     assert (check.is_right, check.comparison.only_ours, check.at) == (False, 1, delivery.at)
-    refilled = of_postgres.deployment.deliver(of_postgres.sales, refill=True)
-    assert (refilled.source, refilled.reason, refilled.written) == (ChangeSource.ALL_ROWS, FillReason.REFILL, 3)
+    refilled_delivery = of_postgres.deployment.deliver(of_postgres.sales, refill=True)
+    assert (refilled_delivery.source, refilled_delivery.reason, refilled_delivery.written) == (
+        ChangeSource.ALL_ROWS,
+        FillReason.REFILL,
+        3,
+    )
     assert of_postgres.is_right()
     assert of_postgres.check().is_right
 
@@ -99,12 +103,12 @@ def test_a_table_of_changes_that_was_made_anew_says_that_all_before_is_void(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:
     changes = hr.postgres(f"{warehouse.schema}.sales", connection="warehouse", changes=True)
-    held = delivered(SinkDeployment(warehouse.world, tmp_path), sinks=(changes,))
+    held_delivery = delivered(SinkDeployment(warehouse.world, tmp_path), sinks=(changes,))
     warehouse.server.rows(f"truncate {warehouse.schema}.sales")
-    delivery = held.deployment.deliver(held.sales)
+    delivery = held_delivery.deployment.deliver(held_delivery.sales)
     assert delivery.reason is FillReason.CHANGED
     assert [*warehouse.rows("_change, _sign")] == [(4, 0), (5, 1), (6, 1), (7, 1)]
-    assert held.deployment.deliver(held.sales).source is None
+    assert held_delivery.deployment.deliver(held_delivery.sales).source is None
 
 
 @pytest.mark.parametrize("changes", [False, True])
@@ -112,11 +116,11 @@ def test_what_an_older_version_noted_gets_an_identity_with_the_next_delivery(
     warehouse: Warehouse, tmp_path: Path, changes: bool
 ) -> None:
     sink = hr.postgres(f"{warehouse.schema}.sales", connection="warehouse", changes=changes)
-    held = delivered(SinkDeployment(warehouse.world, tmp_path), sinks=(sink,))
+    held_delivery = delivered(SinkDeployment(warehouse.world, tmp_path), sinks=(sink,))
     warehouse.server.rows(f"alter table {warehouse.schema}.headrace_deliveries drop column identity")
-    assert held.deployment.deliver(held.sales).source is None
-    held.more()
-    assert held.deployment.deliver(held.sales).source is ChangeSource.PANES
+    assert held_delivery.deployment.deliver(held_delivery.sales).source is None
+    held_delivery.more()
+    assert held_delivery.deployment.deliver(held_delivery.sales).source is ChangeSource.PANES
     ((identity,),) = warehouse.rows("identity", "headrace_deliveries")
     ((now,),) = warehouse.server.rows(
         f"select oid || '/' || pg_relation_filenode(oid) from pg_class where oid = '{warehouse.schema}.sales'::regclass"
@@ -225,9 +229,9 @@ def test_the_command_checks_and_fills_again(of_delta: Delivered, tmp_path: Path)
     table_of(of_delta).delete("user = 'bob'")
     wrong = CliRunner().invoke(app, ["deliver", *command, "--check", "--format", "json"])
     assert wrong.exit_code == 1
-    (said,) = json.loads(wrong.output)
-    assert (said["is_right"], said["comparison"]["only_ours"]) == (False, 1)
-    assert "DELETE" in said["others"]
+    (document,) = json.loads(wrong.output)
+    assert (document["is_right"], document["comparison"]["only_ours"]) == (False, 1)
+    assert "DELETE" in document["others"]
     assert "1 rows are missing" in CliRunner().invoke(app, ["deliver", *command, "--check"]).output
     assert CliRunner().invoke(app, ["deliver", *command, "--check", "--refill"]).exit_code == 2
     assert CliRunner().invoke(app, ["deliver", *command, "--refill"]).exit_code == 0

@@ -110,13 +110,13 @@ class KafkaWorld(ChangeLogWorld):
 
     def records(self) -> list[dict[str, Any]]:
         """As a consumer reads them that sees no transaction which was not committed."""
-        found = [
+        documents = [
             json.loads(value)
             for _, _, value in Topics(self.address).committed(self.topic, patience=1)
             if value is not None
         ]
-        by_number = {record["_change"]: record for record in found}
-        assert all(record["_sign"] == 0 for record in found if record is not by_number[record["_change"]])
+        by_number = {record["_change"]: record for record in documents}
+        assert all(record["_sign"] == 0 for record in documents if record is not by_number[record["_change"]])
         return [_typed(by_number[number]) for number in sorted(by_number)]
 
     def before_each_request(self, act: Callable[[], None]) -> None:
@@ -125,8 +125,8 @@ class KafkaWorld(ChangeLogWorld):
 
 def _typed(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record with times where its window is and its event time, its columns by name."""
-    named = ("window_start", "window_end", "event_time")
-    times = {name: record[name] for name in named if record.get(name) is not None}
+    named_texts = ("window_start", "window_end", "event_time")
+    times = {name: record[name] for name in named_texts if record.get(name) is not None}
     typed = {**record, **{name: datetime.fromisoformat(at) for name, at in times.items()}}
     return dict(sorted(typed.items()))  # an object has no order
 
