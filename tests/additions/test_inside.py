@@ -74,36 +74,36 @@ def patched(tmp_path: Path, kind: str) -> Path:
         shutil.copytree(ROOT / folder, tmp_path / folder)  # with bytecode, which is right for what is not patched
     patch = INSIDE / f"{kind}.patch"
     outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
-    done = subprocess.run(
+    result = subprocess.run(
         ["git", "apply", str(patch)], cwd=tmp_path, env=outside, capture_output=True, text=True, check=False
     )
-    if done.returncode:
-        pytest.fail(STALE.format(patch=patch, why=done.stderr, most=MOST_FILES))
+    if result.returncode:
+        pytest.fail(STALE.format(patch=patch, why=result.stderr, most=MOST_FILES))
     return tmp_path
 
 
 def used(copy: Path, addition: Addition) -> Any:
     """What ``use.py`` says of ``addition`` in a process that imports the copy."""
     path = [*(str(copy / Path(folder).parent) for folder in PRODUCT), str(ROOT)]
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, str(INSIDE / "use.py"), json.dumps(asdict(addition))],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["place"].startswith(str(copy))
-    return found
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert document["place"].startswith(str(copy))
+    return document
 
 
 @pytest.mark.parametrize("addition", [TRIGGER, WINDOWS, COMBINER, FUNCTION], ids=lambda addition: addition.kind)
 def test_an_addition_touches_three_files_and_the_oracle(addition: Addition) -> None:
-    touched = re.findall(r"^\+\+\+ b/(.*)$", (INSIDE / f"{addition.kind}.patch").read_text(), re.MULTILINE)
-    oracle = [file for file in touched if file.startswith(ORACLE)]
+    touched_texts = re.findall(r"^\+\+\+ b/(.*)$", (INSIDE / f"{addition.kind}.patch").read_text(), re.MULTILINE)
+    oracle = [file for file in touched_texts if file.startswith(ORACLE)]
     assert oracle
-    assert len(touched) - len(oracle) <= MOST_FILES, touched
+    assert len(touched_texts) - len(oracle) <= MOST_FILES, touched_texts
 
 
 SAID = {

@@ -64,11 +64,11 @@ def python(folder: Path, *arguments: str) -> str:
     """What a process that imports the copies in ``folder`` prints last."""
     path = [*(str(folder / Path(package).parent) for package in PACKAGES), str(folder)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "AIRFLOW_HOME": str(folder / "airflow")}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()[-1]
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()[-1]
 
 
 @pytest.mark.slow
@@ -106,13 +106,13 @@ def test_methods_have_the_options_that_are_declared() -> None:
 def test_a_signature_that_lacks_an_option_or_has_one_too_many_is_named_and_written_again(tmp_path: Path) -> None:
     shutil.copytree(ROOT / CLIENT, tmp_path / CLIENT)
     handle = tmp_path / CLIENT / "handle.py"
-    declared = handle.read_text()
-    assert "        full_sweep: bool = False,\n" in declared
-    handle.write_text(declared.replace("        full_sweep: bool = False,\n", "        gone: str = '',\n"))
+    declared_text = handle.read_text()
+    assert "        full_sweep: bool = False,\n" in declared_text
+    handle.write_text(declared_text.replace("        full_sweep: bool = False,\n", "        gone: str = '',\n"))
     (problem,) = stale_signatures(tmp_path)
     assert problem.startswith(f"{CLIENT}/handle.py:")
     write_signatures(tmp_path)
-    assert handle.read_text() == declared
+    assert handle.read_text() == declared_text
 
 
 def test_every_option_that_people_may_give_says_what_it_is_for() -> None:

@@ -55,9 +55,9 @@ class Installation:
     def headrace(self, command: str, *arguments: str, root: str | None = None) -> Any:
         """What the command prints as JSON."""
         words = [command, str(LEVELS), *arguments, "--root", root or self.root, "--format", "json"]
-        done = self.python(HEADRACE, *words)
-        assert done.returncode == 0, done.stderr + done.stdout
-        return json.loads(done.stdout)
+        result = self.python(HEADRACE, *words)
+        assert result.returncode == 0, result.stderr + result.stdout
+        return json.loads(result.stdout)
 
     def land(self, name: str, *lines: str) -> None:
         self.store.write(f"landing/levels/{name}", "".join([HEADER, *lines]).encode())
@@ -68,8 +68,8 @@ class Installation:
         return self.headrace("run")
 
     def rows(self, root: str | None = None) -> set[tuple[str, str, int]]:
-        found = self.headrace("read", root=root)
-        rows = found["rows"] if isinstance(found, dict) else found
+        result = self.headrace("read", root=root)
+        rows = result["rows"] if isinstance(result, dict) else result
         return {(row["station"], row["window_start"][11:16], row["highest"]) for row in rows}
 
 
@@ -101,19 +101,19 @@ def test_files_of_a_format_from_outside_are_run_to_rows_and_land_again(outside: 
     assert outside.run(d=late)["counts"]["late_dropped"] == 1
     assert outside.rows() == {("Worms", "10:00", 230), ("Mainz", "10:00", 301)}
 
-    landed = outside.headrace("replay-late")
-    assert (landed["files"], landed["records"], landed["left"]) == (1, 1, {})
-    beside = open_store(f"{outside.root}/late")
-    (copy,) = beside.list("landing/levels/")
-    assert beside.read(copy.path).decode() == HEADER + late
+    landed_result = outside.headrace("replay-late")
+    assert (landed_result["files"], landed_result["records"], landed_result["left"]) == (1, 1, {})
+    store_beside = open_store(f"{outside.root}/late")
+    (copy,) = store_beside.list("landing/levels/")
+    assert store_beside.read(copy.path).decode() == HEADER + late
     outside.headrace("run", "--mode", "batch", root=f"{outside.root}/late")
     assert outside.rows(root=f"{outside.root}/late") == {("Mainz", "10:00", 999)}
 
-    landed = outside.headrace("replay-rejected")
-    assert (landed["files"], landed["records"], landed["left"]) == (1, 1, {})
-    beside = open_store(f"{outside.root}/rejected")
-    (copy,) = beside.list("landing/levels/")
-    assert beside.read(copy.path).decode() == HEADER + torn
+    landed_result = outside.headrace("replay-rejected")
+    assert (landed_result["files"], landed_result["records"], landed_result["left"]) == (1, 1, {})
+    store_beside = open_store(f"{outside.root}/rejected")
+    (copy,) = store_beside.list("landing/levels/")
+    assert store_beside.read(copy.path).decode() == HEADER + torn
 
 
 @pytest.mark.slow
@@ -127,51 +127,51 @@ print(run(pipeline, [rows(told[0]), watermark("12:00")]).panes)
 print([row["reason"] for row in run(pipeline, [rows(told[1])]).rejected])
 run(pipeline, [rows(told[2])])
 """
-    done = outside.python("-c", code)
-    assert done.stdout.splitlines() == [
+    result = outside.python("-c", code)
+    assert result.stdout.splitlines() == [
         "[<ON_TIME #0 [10:00, 11:00) station='Worms' highest=7 readings=1>]",
         "['event time is null']",
-    ], done.stderr
-    assert "UnitTestError: input source, 'xxxxxxxxxx" in done.stderr
-    assert "is wider than 30 characters" in done.stderr
+    ], result.stderr
+    assert "UnitTestError: input source, 'xxxxxxxxxx" in result.stderr
+    assert "is wider than 30 characters" in result.stderr
 
 
 def test_a_format_that_nobody_has_is_refused_with_the_names_of_all(path: str) -> None:
-    with pytest.raises(PipelineError) as refused:
+    with pytest.raises(PipelineError) as error:
         hr.FileSource("landing/levels", "fixed_with", {"level": int})
-    wanted = 'FileSource(format=\'fixed_with\'): write one of "json", "csv", "parquet", "fixed_width"'
-    assert str(refused.value) == wanted
+    expected = 'FileSource(format=\'fixed_with\'): write one of "json", "csv", "parquet", "fixed_width"'
+    assert str(error.value) == expected
 
 
 def test_a_scheme_that_nobody_has_is_refused_with_the_forms_of_all(path: str) -> None:
-    with pytest.raises(FixConfigError) as refused:
+    with pytest.raises(FixConfigError) as error:
         open_store("memdri://ann:secret@folder")
-    wanted = "use file:///folder, s3://bucket/prefix, memory://name or memdir:///folder"
-    assert str(refused.value) == f"'memdri://...@folder' is not a root of a store: {wanted}"
+    expected = "use file:///folder, s3://bucket/prefix, memory://name or memdir:///folder"
+    assert str(error.value) == f"'memdri://...@folder' is not a root of a store: {expected}"
 
 
 @pytest.mark.slow
 def test_an_executor_from_outside_computes_a_run(path: str, tmp_path: Path) -> None:
-    outside = Installation(tmp_path.as_uri(), path)
-    outside.land("a.txt", line("Worms", 212, "10:00:00"), line("Worms", 180, "12:00:00"))
-    words = ["run", str(LEVELS), "--root", outside.root, "--executor"]
-    done = outside.python(HEADRACE, *words, "announced", "--format", "json")
-    assert json.loads(done.stdout)["executor"] == {"name": "announced", "reason": "asked for"}, done.stderr
-    assert "Acme computes this" in done.stderr
-    assert outside.rows() == {("Worms", "10:00", 212)}
-    refused = outside.python(HEADRACE, *words, "anounced")
-    assert refused.returncode == 2
-    assert "'anounced' is not one of 'spark', 'local', 'auto', 'announced'" in refused.stderr
+    installation_outside = Installation(tmp_path.as_uri(), path)
+    installation_outside.land("a.txt", line("Worms", 212, "10:00:00"), line("Worms", 180, "12:00:00"))
+    words = ["run", str(LEVELS), "--root", installation_outside.root, "--executor"]
+    result = installation_outside.python(HEADRACE, *words, "announced", "--format", "json")
+    assert json.loads(result.stdout)["executor"] == {"name": "announced", "reason": "asked for"}, result.stderr
+    assert "Acme computes this" in result.stderr
+    assert installation_outside.rows() == {("Worms", "10:00", 212)}
+    refused_result = installation_outside.python(HEADRACE, *words, "anounced")
+    assert refused_result.returncode == 2
+    assert "'anounced' is not one of 'spark', 'local', 'auto', 'announced'" in refused_result.stderr
 
 
 def test_a_pipeline_names_an_executor_from_outside(path: str) -> None:
     source = hr.json("landing/clicks", {"at": datetime}).arrival_time()
     counted = partial(hr.Pipeline, "clicks", source, what={"clicks": hr.count()}, where=hr.FixedWindows("1h"))
     assert counted(executor="announced").executor == "announced"
-    with pytest.raises(PipelineError) as refused:
+    with pytest.raises(PipelineError) as error:
         counted(executor="anounced")
-    wanted = 'write one of "spark", "local", "announced", "auto"'
-    assert str(refused.value) == f"Pipeline clicks(executor='anounced'): {wanted}"
+    expected = 'write one of "spark", "local", "announced", "auto"'
+    assert str(error.value) == f"Pipeline clicks(executor='anounced'): {expected}"
 
 
 PROMISES = [
@@ -220,9 +220,9 @@ def test_a_source_from_outside_is_read_by_both_executors(outside: Installation, 
         connection.executemany("INSERT INTO said VALUES (?, ?, ?)", [(*one, f"{one[0]}T00:00:00Z") for one in days])
 
     def headrace(command: str, *words: str) -> Any:
-        done = outside.python(HEADRACE, command, str(file), *words, "--root", outside.root, "--format", "json")
-        assert done.returncode == 0, done.stderr + done.stdout
-        return json.loads(done.stdout)
+        result = outside.python(HEADRACE, command, str(file), *words, "--root", outside.root, "--format", "json")
+        assert result.returncode == 0, result.stderr + result.stdout
+        return json.loads(result.stdout)
 
     counts = headrace("run", "--executor", "spark", "--files-per-epoch", "1")["counts"]
     assert (counts["input_files"], counts["rejected"]) == (2, 1)

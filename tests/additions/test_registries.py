@@ -79,10 +79,10 @@ USED = {
 @pytest.mark.parametrize("kind", USED)
 def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str, tmp_path: Path) -> None:
     patch = PATCHES / f"{kind}.patch"
-    touched = {line.split(" b/")[1] for line in patch.read_text().splitlines() if line.startswith("diff --git ")}
-    assert 1 <= len(touched - {"pyproject.toml"}) <= 3
-    changed = {file for file in touched if (ROOT / file).exists()}
-    assert TABLE in changed
+    touched_values = {line.split(" b/")[1] for line in patch.read_text().splitlines() if line.startswith("diff --git ")}
+    assert 1 <= len(touched_values - {"pyproject.toml"}) <= 3
+    changed_files = {file for file in touched_values if (ROOT / file).exists()}
+    assert TABLE in changed_files
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -96,10 +96,10 @@ def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str
         "HEADRACE_PIPELINES": str(ROOT / "jobs/pipelines"),
     }
     environment["PYTHONPATH"] = os.pathsep.join(str(tmp_path / Path(package).parent) for package in PACKAGES)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.stdout.splitlines()[-1:] == [printed], done.stderr
+    assert result.stdout.splitlines()[-1:] == [printed], result.stderr
 
 
 def test_a_sink_touches_its_folder_and_the_table() -> None:

@@ -66,9 +66,9 @@ def printed(copied: Path, code: str, *arguments: str) -> object:
     path = os.pathsep.join(str(copied / each) for each in ("jobs", "snapshots", "lab", "plugins", ""))
     command = [sys.executable, "-c", code, *arguments]
     environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(command, cwd=copied, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    result = subprocess.run(command, cwd=copied, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
 
 
 @pytest.mark.slow

@@ -23,43 +23,43 @@ from headrace_lab.reference import Epoch, run_pipeline
 
 
 def chain(operators: int) -> Expr:
-    found: Expr = col("x")
+    expr: Expr = col("x")
     for number in range(operators):
-        found = found + number
-    return found
+        expr = expr + number
+    return expr
 
 
 def choices(levels: int) -> Expr:
-    found: Expr = col("x")
+    expr: Expr = col("x")
     for number in range(levels):
-        found = hr.if_else(col("x") == number, number, found)
-    return found
+        expr = hr.if_else(col("x") == number, number, expr)
+    return expr
 
 
 def doubled(times: int) -> Expr:
-    found: Expr = col("x")
+    expr: Expr = col("x")
     for _ in range(times):
-        found = found + found
-    return found
+        expr = expr + expr
+    return expr
 
 
 def nested(levels: int) -> Trigger:
-    found: Trigger = hr.AfterCount(1)
+    after_count: Trigger = hr.AfterCount(1)
     for _ in range(levels):
-        found = hr.Repeatedly(found)
-    return found
+        after_count = hr.Repeatedly(after_count)
+    return after_count
 
 
 def totals(**parts: Any) -> Pipeline:
     schema = {"user": str, "at": datetime, "x": int, "ok": bool}
-    given = hr.json("landing", schema).event_time(parts.pop("at", "at"), bound="0s")
+    given_input = hr.json("landing", schema).event_time(parts.pop("at", "at"), bound="0s")
     plain: dict[str, Any] = {
         "key": "user",
         "what": {"n": col("x").sum()},
         "where": hr.FixedWindows("1h"),
         "executor": "local",
     }
-    return Pipeline("totals", given, **{**plain, **parts})
+    return Pipeline("totals", given_input, **{**plain, **parts})
 
 
 def below(number: int) -> list[hr.Aggregation]:
@@ -139,9 +139,9 @@ def test_what_is_as_large_as_it_may_be_runs(tmp_path: Path, large: Callable[[], 
     assert all(pipeline_notes(pipeline))
     land(tmp_path)
     process(pipeline, tmp_path.as_uri(), RunOptions("run", mode=Mode.BATCH))
-    (found,) = hr.open(tmp_path.as_uri())["totals"].current(at="main").to_arrow()["n"].to_pylist()
+    (row,) = hr.open(tmp_path.as_uri())["totals"].current(at="main").to_arrow()["n"].to_pylist()
     (pane,) = run_pipeline(pipeline, [Epoch(0, [{"user": "ann", "at": 0, "x": 0}], is_last=True)])[0].panes  # type: ignore[arg-type]
-    assert (found,) == pane.values
+    assert (row,) == pane.values
 
 
 def test_the_extent_of_a_tree() -> None:

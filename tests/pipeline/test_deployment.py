@@ -39,30 +39,30 @@ def outputs(backfill: hr.Backfill) -> hr.Pipeline:
     ],
 )
 def test_a_schedule_is_told_as_it_is_meant(schedule: Any, said: str) -> None:
-    found = pipeline(schedule=schedule)
-    assert str(found.schedule) == said
-    (checked,) = hr.check(found).pipelines
-    assert checked.dags["headrace_clicks_process"] == said
+    own_pipeline = pipeline(schedule=schedule)
+    assert str(own_pipeline.schedule) == said
+    (checked_pipeline,) = hr.check(own_pipeline).pipelines
+    assert checked_pipeline.dags["headrace_clicks_process"] == said
 
 
 def test_backfills_and_retention_have_schedules_in_zones_too() -> None:
     zoned = hr.cron("0 3 * * *", zone="Europe/Berlin")
-    found = pipeline(
+    own_pipeline = pipeline(
         backfill=hr.Backfill(zoned, last="7d"), retention=hr.Retention(schedule=timedelta(hours=6), keep_last=5)
     )
-    assert found.backfill is not None
-    assert found.backfill.schedule == zoned
-    (checked,) = hr.check(found).pipelines
-    assert checked.dags["headrace_clicks_backfill"] == "0 3 * * * in Europe/Berlin"
-    assert [each for each in checked.dags.items() if "maintain" in each[0]] == [
+    assert own_pipeline.backfill is not None
+    assert own_pipeline.backfill.schedule == zoned
+    (checked_pipeline,) = hr.check(own_pipeline).pipelines
+    assert checked_pipeline.dags["headrace_clicks_backfill"] == "0 3 * * * in Europe/Berlin"
+    assert [each for each in checked_pipeline.dags.items() if "maintain" in each[0]] == [
         (retention_dag_id(timedelta(hours=6)), "6:00:00")
     ]
 
 
 def test_a_scheduled_patch_is_of_one_output() -> None:
-    found = outputs(hr.Backfill("@daily", last="7d", patch=True, output="b")).backfill
-    assert found is not None
-    assert found.output == "b"
+    backfill = outputs(hr.Backfill("@daily", last="7d", patch=True, output="b")).backfill
+    assert backfill is not None
+    assert backfill.output == "b"
 
 
 def test_retentions_of_different_schedules_have_different_dags_and_of_equal_ones_the_same() -> None:
@@ -115,9 +115,9 @@ def test_retentions_of_different_schedules_have_different_dags_and_of_equal_ones
     ],
 )
 def test_a_mistake_is_told_with_what_to_write(call: Any, said: str) -> None:
-    with pytest.raises(PipelineError) as raised:
+    with pytest.raises(PipelineError) as error:
         call()
-    assert said in str(raised.value)
+    assert said in str(error.value)
 
 
 def test_neither_schedules_nor_options_change_a_fingerprint() -> None:
@@ -129,8 +129,8 @@ def test_neither_schedules_nor_options_change_a_fingerprint() -> None:
 def test_options_of_a_pipeline_stand_over_the_defaults() -> None:
     defaults = hr.airflow(owner="data", tags=["all"], retries=1, env={"A": "1", "B": "1"}, start_date=date(2026, 1, 1))
     own = hr.airflow(owner="sales", tags=["sales", "all"], retries=0, env={"B": "2"})
-    found = own.with_defaults(defaults)
-    assert (found.owner, found.tags, found.retries) == ("sales", ("all", "sales"), 0)
-    assert found.env == {"A": "1", "B": "2"}
-    assert found.start_date == datetime(2026, 1, 1, tzinfo=UTC)
+    found_defaults = own.with_defaults(defaults)
+    assert (found_defaults.owner, found_defaults.tags, found_defaults.retries) == ("sales", ("all", "sales"), 0)
+    assert found_defaults.env == {"A": "1", "B": "2"}
+    assert found_defaults.start_date == datetime(2026, 1, 1, tzinfo=UTC)
     assert AirflowOptions().with_defaults(defaults) == defaults

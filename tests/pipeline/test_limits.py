@@ -66,9 +66,9 @@ def test_shares_are_exact(share: str, count: int, records: int, more: bool) -> N
     ],
 )
 def test_mistakes_say_what_to_write(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(PipelineError) as refused:
+    with pytest.raises(PipelineError) as error:
         hr.Limits(**given)
-    assert said in str(refused.value)
+    assert said in str(error.value)
 
 
 def test_a_limit_without_bounds_and_other_things_than_limits_are_refused() -> None:

@@ -30,21 +30,21 @@ def pipeline(made: hr.Loop | None = None, **parts: Any) -> hr.Pipeline:
 
 
 def test_panes_are_of_vertices_and_records_of_edges() -> None:
-    made = pipeline(loop(step=VALUE + W), what={"far": VALUE * 2}, filter=W > 1)
-    assert dict(made.key_types) == {"vertex": hr.DataType.INT}
-    assert dict(made.value_types) == {"value": hr.DataType.INT, "far": hr.DataType.INT}
-    assert [*made.key] == [*made.record_key_types] == ["a", "b"]
-    assert made.stages[0].aggregation.filter is None
+    own_pipeline = pipeline(loop(step=VALUE + W), what={"far": VALUE * 2}, filter=W > 1)
+    assert dict(own_pipeline.key_types) == {"vertex": hr.DataType.INT}
+    assert dict(own_pipeline.value_types) == {"value": hr.DataType.INT, "far": hr.DataType.INT}
+    assert [*own_pipeline.key] == [*own_pipeline.record_key_types] == ["a", "b"]
+    assert own_pipeline.stages[0].aggregation.filter is None
 
 
 def test_parts_can_be_replaced() -> None:
-    made = pipeline(loop(step=VALUE + W), what={"far": VALUE * 2}, filter=W > 1)
-    assert fingerprint(replace(made, description="another")) == fingerprint(made)
+    own_pipeline = pipeline(loop(step=VALUE + W), what={"far": VALUE * 2}, filter=W > 1)
+    assert fingerprint(replace(own_pipeline, description="another")) == fingerprint(own_pipeline)
 
 
 def test_each_output_may_have_its_own() -> None:
     parts: dict[str, Any] = {"key": ["a", "b"], "where": hr.GlobalWindows(), "when": hr.on_update()}
-    made = hr.Pipeline(
+    own_pipeline = hr.Pipeline(
         "links",
         LINKS,
         outputs={
@@ -53,10 +53,16 @@ def test_each_output_may_have_its_own() -> None:
             "plain": hr.Output(key="a", what={"n": hr.count()}, where=hr.FixedWindows("1h")),
         },
     )
-    near = made.by_output["near"]
+    near = own_pipeline.by_output["near"]
     assert near.loop is not None
     assert [*near.value_types] == ["value", "far"]
-    assert [*made.by_output["sizes"].stages[0].schema] == ["vertex", "value", "far", "window_start", "window_end"]
+    assert [*own_pipeline.by_output["sizes"].stages[0].schema] == [
+        "vertex",
+        "value",
+        "far",
+        "window_start",
+        "window_end",
+    ]
 
 
 STEPS: dict[str, tuple[hr.Expr, str]] = {
@@ -77,9 +83,9 @@ STEPS: dict[str, tuple[hr.Expr, str]] = {
 @pytest.mark.parametrize("name", STEPS)
 def test_a_step_that_is_not_monotone_is_refused(name: str) -> None:
     step, why = STEPS[name]
-    with pytest.raises(LoopError, match=why) as refused:
+    with pytest.raises(LoopError, match=why) as error:
         loop(step=step)
-    assert refused.value.code == "config.loop"
+    assert error.value.code == "config.loop"
 
 
 @pytest.mark.parametrize(
@@ -137,9 +143,9 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_what_has_no_result_is_refused(name: str) -> None:
     make, why = WRONG[name]
-    with pytest.raises(LoopError, match=why) as refused:
+    with pytest.raises(LoopError, match=why) as error:
         make()
-    assert refused.value.code == "config.loop"
+    assert error.value.code == "config.loop"
 
 
 def test_an_output_says_which_it_is() -> None:
@@ -165,7 +171,7 @@ def test_a_column_called_value_is_refused() -> None:
     ids=str,
 )
 def test_rounds_may_change_and_what_they_compute_may_not(parts: dict[str, Any], action: Action) -> None:
-    before, now = pipeline(), pipeline(loop(**parts))
-    changed = definition_changes(now, with_declared_names(now, recorded_definition(before)))
-    assert max((change.action for change in changed), key=[*Action].index) is action
-    assert any("loop" in str(change) for change in changed)
+    pipeline_before, now = pipeline(), pipeline(loop(**parts))
+    changes = definition_changes(now, with_declared_names(now, recorded_definition(pipeline_before)))
+    assert max((change.action for change in changes), key=[*Action].index) is action
+    assert any("loop" in str(change) for change in changes)

@@ -293,18 +293,18 @@ def test_what_is_right_is_taken(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_what_is_wrong_is_one_error_that_names_the_argument(case: Case) -> None:
     for value in WRONG:
-        written = f"{case}={value!r}"
+        written_text = f"{case}={value!r}"
         try:
             case(value)
         except HeadraceError as error:
             text = str(error)
             names = {case.parameter, f"{case.name}(", *([short_repr(value)] if case.name in OPERANDS else [])}
-            assert any(name in text for name in names), f"{written} is refused without naming it: {text}"
-            assert "\n" not in text, written
+            assert any(name in text for name in names), f"{written_text} is refused without naming it: {text}"
+            assert "\n" not in text, written_text
         except Exception as error:
-            raise AssertionError(f"{written} raises {error!r} from the inside") from error
+            raise AssertionError(f"{written_text} raises {error!r} from the inside") from error
         else:
-            assert allowed(case.annotation, value), f"{written} is taken, which {case.annotation} does not allow"
+            assert allowed(case.annotation, value), f"{written_text} is taken, which {case.annotation} does not allow"
 
 
 def allowed(annotation: Any, value: Any) -> bool:  # noqa: PLR0911

@@ -53,14 +53,14 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
-    made = Folder(tmp_path / "pipelines", tmp_path / "cache")
-    made.path.mkdir()
-    monkeypatch.setenv("HEADRACE_PIPELINES", str(made.path))
-    monkeypatch.setenv("HEADRACE_CACHE", str(made.cache))
-    monkeypatch.setattr(registry, "load_module", made.load)
+    made_folder = Folder(tmp_path / "pipelines", tmp_path / "cache")
+    made_folder.path.mkdir()
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(made_folder.path))
+    monkeypatch.setenv("HEADRACE_CACHE", str(made_folder.cache))
+    monkeypatch.setattr(registry, "load_module", made_folder.load)
     for name in ("clicks", "daily", "views"):
-        write_pipeline(made.path, name)
-    return made
+        write_pipeline(made_folder.path, name)
+    return made_folder
 
 
 ALL = ["clicks", "daily", "views"]

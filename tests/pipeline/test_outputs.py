@@ -117,9 +117,9 @@ def test_mistakes_of_one_output_are_told_where_it_is_written(parts: dict[str, An
 
 def test_an_output_of_another_is_the_next_aggregation_of_its_chain() -> None:
     last = Aggregation(key="user", what={"n": col("clicks").sum()}, where=FixedWindows("1d"), how=hr.discarding("1h"))
-    below = Output(of="hourly", key="user", what=last.what, where=last.where, when=None, how=last.how)
+    output_below = Output(of="hourly", key="user", what=last.what, where=last.where, when=None, how=last.how)
     chain = Pipeline("shop", CLICKS.input, outputs={"daily": replace(HOURLY, then=(last,))})
-    cut = Pipeline("shop", CLICKS.input, filter=col("price") > 0, outputs={"daily": below, "hourly": HOURLY})
+    cut = Pipeline("shop", CLICKS.input, filter=col("price") > 0, outputs={"daily": output_below, "hourly": HOURLY})
     (stage,), (_, second) = cut.by_output["daily"].stages, chain.by_output["daily"].stages
     assert (stage.when, stage.aggregation.how, stage.schema) == (second.when, second.aggregation.how, second.schema)
     assert stage.withdrawable is second.withdrawable is True
@@ -159,18 +159,18 @@ def test_the_fingerprint_of_an_output_goes_by_what_it_reads_not_by_its_name() ->
     ]
     assert len({fingerprint(pipeline) for pipeline in (own, *differing)}) == 1 + len(differing)
     shop = Pipeline("shop", CLICKS.input, outputs={"hourly": HOURLY, "daily": daily})
-    said = recorded_definition(shop)
-    assert {"format": 1, "inputs": said["inputs"], **said["outputs"]["daily"]} == recorded_definition(own)
-    assert said["outputs"]["hourly"] == recorded_definition(SHOP)["outputs"]["hourly"]
+    definition = recorded_definition(shop)
+    assert {"format": 1, "inputs": definition["inputs"], **definition["outputs"]["daily"]} == recorded_definition(own)
+    assert definition["outputs"]["hourly"] == recorded_definition(SHOP)["outputs"]["hourly"]
 
 
 def test_check_draws_which_output_reads_which() -> None:
     daily, both = Output(of="hourly", **PER_DAY), Output(of=("hourly", "daily"), what={"n": count()}, **AN_HOUR)
     shop = Pipeline("shop", CLICKS.input, outputs={"both": both, "daily": daily, "hourly": HOURLY})
     lines = [line.strip() for line in hr.check(shop).lines()]
-    drawn = [line for line in lines if line.startswith(("├─▶", "panes of"))]
-    at = drawn.index("├─▶ hourly")
-    assert drawn[at : at + 5] == [
+    drawn_lines = [line for line in lines if line.startswith(("├─▶", "panes of"))]
+    at = drawn_lines.index("├─▶ hourly")
+    assert drawn_lines[at : at + 5] == [
         "├─▶ hourly",
         "panes of hourly",
         "├─▶ daily",
@@ -192,11 +192,11 @@ def test_mistakes_are_told(mistake: str) -> None:
 
 def test_an_output_alone_is_the_pipeline_that_has_only_this_one() -> None:
     filtered = replace(SHOP, filter=col("price") < 9)
-    alone = Pipeline(
+    pipeline_alone = Pipeline(
         "shop", CLICKS.input, what=DAILY.what, where=DAILY.where, then=DAILY.then,
         filter=(col("price") < 9) & (col("price") > 3),
     )  # fmt: skip
-    assert fingerprint(filtered.by_output["daily"]) == fingerprint(alone)
+    assert fingerprint(filtered.by_output["daily"]) == fingerprint(pipeline_alone)
     assert fingerprint(SHOP.by_output["hourly"]) == fingerprint(replace(CLICKS, name="other"))
     assert {*CLICKS.by_output} == {""}
     assert CLICKS.by_output[""] is CLICKS
@@ -213,9 +213,9 @@ def test_fingerprints_of_several_outputs_stay_as_they_are() -> None:
     }
     assert {name: fingerprint(pipeline) for name, pipeline in made.items()} == json.loads(GOLDEN.read_text())
     assert len({fingerprint(pipeline) for pipeline in (CLICKS, *made.values())}) == 1 + len(made)
-    said = recorded_definition(SHOP)
-    assert said["format"] == 2
-    assert {"format": 1, "inputs": said["inputs"], **said["outputs"]["hourly"]} == recorded_definition(
+    definition = recorded_definition(SHOP)
+    assert definition["format"] == 2
+    assert {"format": 1, "inputs": definition["inputs"], **definition["outputs"]["hourly"]} == recorded_definition(
         SHOP.by_output["hourly"]
     )
 
@@ -226,9 +226,9 @@ def test_a_description_or_an_expectation_of_an_output_changes_no_fingerprint() -
 
 
 def test_a_file_must_have_what_any_output_reads() -> None:
-    counted = Output(what={"n": count()}, where=FixedWindows("1h"))
-    only = Pipeline("shop", CLICKS.input, outputs={"a": counted, "b": VISITS})
-    assert {*columns_read(only, only.input)} == {"at", "user", "price"}
+    counted_output = Output(what={"n": count()}, where=FixedWindows("1h"))
+    only_pipeline = Pipeline("shop", CLICKS.input, outputs={"a": counted_output, "b": VISITS})
+    assert {*columns_read(only_pipeline, only_pipeline.input)} == {"at", "user", "price"}
     assert {*required_by(SHOP, SHOP.input).identities} == {"event time"}, "others take records without a key of one"
     assert {*required_by(CLICKS, CLICKS.input).identities} == {"event time", "key user"}
 

@@ -42,36 +42,38 @@ def touches(window: Window, span: Window) -> bool:
 
 @given(windows, spans)
 def test_every_element_of_a_window_that_touches_the_range_is_within_reach(where: WindowFn, span: Window) -> None:
-    found = needed_event_times(clicks(where), span)
-    assert found is not None
+    found_span = needed_event_times(clicks(where), span)
+    assert found_span is not None
     for at in range(-80, 80):
         if any(touches(window, span) for window in assign(where, Instant(at))):
-            assert found.start <= at < found.end
+            assert found_span.start <= at < found_span.end
 
 
 @given(
     st.one_of(st.builds(FixedWindows, lengths, lengths), st.builds(SlidingWindows, lengths, lengths, lengths)), spans
 )
 def test_the_reach_ends_where_windows_that_touch_the_range_do(where: WindowFn, span: Window) -> None:
-    found = needed_event_times(clicks(where), span)
+    found_span = needed_event_times(clicks(where), span)
     touching = {w for at in range(-80, 80) for w in assign(where, Instant(at)) if touches(w, span)}
     if touching:
-        assert found == Window(min(w.start for w in touching), max(w.end for w in touching))
+        assert found_span == Window(min(w.start for w in touching), max(w.end for w in touching))
 
 
 @given(windows, windows, spans, st.integers(0, 9))
 def test_panes_of_a_first_stage_are_elements_of_the_second(
     first: WindowFn, second: WindowFn, span: Window, shift: int
 ) -> None:
-    then = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=second)
-    shifted = ShiftedOutputTime(first, Duration(shift))
-    found = needed_event_times(changed(clicks(shifted), how=discarding(), then=[then]), span)
-    assert found is not None
+    aggregation_then = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=second)
+    shifted_output_time = ShiftedOutputTime(first, Duration(shift))
+    found_span = needed_event_times(
+        changed(clicks(shifted_output_time), how=discarding(), then=[aggregation_then]), span
+    )
+    assert found_span is not None
     inside = {at for at in range(-120, 120) if any(touches(w, span) for w in assign(second, Instant(at)))}
     for at in range(-80, 80):
         for window in assign(first, Instant(at)):
             if inside.intersection(range(window.start, window.end + shift)):  # whatever its panes are stamped with
-                assert found.start <= at < found.end
+                assert found_span.start <= at < found_span.end
 
 
 def test_outputs_of_several_reach_as_far_as_the_one_that_reaches_furthest() -> None:
@@ -104,10 +106,10 @@ def test_a_window_whose_start_depends_on_the_key_may_be_any_that_is_near() -> No
 
 def test_days_of_a_calendar_are_whole() -> None:
     span = Window(to_instant(datetime(2026, 3, 29, 5, tzinfo=UTC)), to_instant(datetime(2026, 3, 29, 6, tzinfo=UTC)))
-    found = needed_event_times(clicks(CalendarWindows("day", "Europe/Berlin")), span)
-    assert found is not None
-    assert found.start == to_instant(datetime(2026, 3, 28, 23, tzinfo=UTC))
-    assert found.end - found.start == 23 * HOUR, "clocks are set forward"
+    found_span = needed_event_times(clicks(CalendarWindows("day", "Europe/Berlin")), span)
+    assert found_span is not None
+    assert found_span.start == to_instant(datetime(2026, 3, 28, 23, tzinfo=UTC))
+    assert found_span.end - found_span.start == 23 * HOUR, "clocks are set forward"
 
 
 def test_a_range_may_be_open() -> None:
@@ -120,5 +122,8 @@ def test_a_range_may_be_open() -> None:
 @pytest.mark.parametrize("then", [False, True])
 def test_windows_of_a_users_own_reach_nobody_knows_where(then: bool) -> None:
     own = clicks(Validity(5))
-    later = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=FixedWindows("1h"))
-    assert needed_event_times(changed(own, then=[later]) if then else own, Window(Instant(0), Instant(1))) is None
+    aggregation_later = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=FixedWindows("1h"))
+    assert (
+        needed_event_times(changed(own, then=[aggregation_later]) if then else own, Window(Instant(0), Instant(1)))
+        is None
+    )

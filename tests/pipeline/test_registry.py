@@ -55,10 +55,10 @@ def test_a_bad_file_fails_alone_with_file_and_line(folder: Path, name: str) -> N
     with pytest.raises(PipelineFileError) as of_file:
         resolve_pipeline(str(file))
     assert said in str(of_file.value)
-    listed = CliRunner().invoke(app, ["pipelines"])
-    assert listed.exit_code == 0
-    assert "clicks" in listed.stdout
-    assert said in listed.stderr
+    listed_result = CliRunner().invoke(app, ["pipelines"])
+    assert listed_result.exit_code == 0
+    assert "clicks" in listed_result.stdout
+    assert said in listed_result.stderr
 
 
 STRANGE = {
@@ -111,7 +111,7 @@ def test_a_limit_set_outside_leaves_time_for_the_others_and_holds_afterwards(fol
     def end(*_: object) -> None:
         raise TimeoutError("all of them")
 
-    before = signal.signal(signal.SIGALRM, end)
+    handler_before = signal.signal(signal.SIGALRM, end)
     outer = signal.setitimer(signal.ITIMER_REAL, 4)
     try:
         found = registered_files()
@@ -120,7 +120,7 @@ def test_a_limit_set_outside_leaves_time_for_the_others_and_holds_afterwards(fol
         with pytest.raises(TimeoutError, match="all of them"):
             signal.pause()
     finally:
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler_before)
         signal.setitimer(signal.ITIMER_REAL, *outer)
 
 
@@ -128,17 +128,17 @@ def test_a_limit_set_outside_leaves_time_for_the_others_and_holds_afterwards(fol
 def test_a_file_that_is_named_may_take_its_time_and_a_person_may_end_that(folder: Path) -> None:
     file = folder / "clicks.py"
     file.write_text("import os, signal, time\ntime.sleep(1.5)\n" + file.read_text())
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("HEADRACE_IMPORT_LIMIT", "1s")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_IMPORT_LIMIT", "1s")
         assert resolve_pipeline(str(file)).name == "clicks"
         assert list(registered_files().broken) == [file]
     file.write_text(file.read_text().replace("time.sleep(1.5)", "os.kill(os.getpid(), signal.SIGINT)"))
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
+    handler_before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
     try:
         with pytest.raises(KeyboardInterrupt):
             registered_files()
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, handler_before)
 
 
 def test_beside_the_main_thread_files_are_loaded_without_a_limit(folder: Path) -> None:
@@ -158,9 +158,11 @@ def test_a_limit_that_is_no_length_of_time_is_refused(
 def test_one_pipeline_is_found_without_what_need_not_be_loaded(folder: Path) -> None:
     (folder / "a_bad_one.py").write_text("raise AssertionError('not this one')\n")
     assert find_registered("clicks").file == folder / "clicks.py"
-    computed = write_pipeline(folder, "computed")
-    computed.write_text(computed.read_text().replace('"computed"', '"com" + "puted"').replace("computed =", "it ="))
-    assert find_registered("computed").file == computed
+    computed_pipeline = write_pipeline(folder, "computed")
+    computed_pipeline.write_text(
+        computed_pipeline.read_text().replace('"computed"', '"com" + "puted"').replace("computed =", "it =")
+    )
+    assert find_registered("computed").file == computed_pipeline
     with pytest.raises(UnknownPipelineError, match=r"(?s)no pipeline 'typo'.*a_bad_one\.py:1: AssertionError"):
         find_registered("typo")
 
@@ -300,15 +302,15 @@ def test_what_counts_as_code_of_ones_own(folder: Path, changed: dict[str, object
 
 
 def test_a_file_that_another_thread_is_executing_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go = Event(), Event()
+    begun_event, go = Event(), Event()
     gate = ModuleType("gate")
-    vars(gate).update(begun=begun, go=go)
+    vars(gate).update(begun=begun_event, go=go)
     monkeypatch.setitem(sys.modules, "gate", gate)
     file = folder / "clicks.py"
     file.write_text(f"import gate\ngate.begun.set()\nassert gate.go.wait(60)\n{file.read_text()}")
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(resolve_pipeline, str(file))
-        assert begun.wait(60)
+        assert begun_event.wait(60)
         second = threads.submit(resolve_pipeline, str(file))
         assert wait([second], timeout=0.2).not_done, "it must not see half of the module"
         go.set()

@@ -34,8 +34,8 @@ def test_columns_stand_behind_the_aggregates_with_their_types() -> None:
         "who": hr.concat(col("carrier"), "!"),
         "since": col("window_start"),
     }
-    made = carriers(what=what, then=[DAILY])
-    assert [*made.stages[0].value_types.items()] == [
+    own_pipeline = carriers(what=what, then=[DAILY])
+    assert [*own_pipeline.stages[0].value_types.items()] == [
         ("late", DataType.INT),
         ("flights", DataType.INT),
         ("bad", DataType.BOOL),
@@ -43,7 +43,7 @@ def test_columns_stand_behind_the_aggregates_with_their_types() -> None:
         ("who", DataType.STRING),
         ("since", DataType.TIMESTAMP),
     ]
-    assert made.value_types == {"worst": DataType.FLOAT}, "the aggregation below reads them"
+    assert own_pipeline.value_types == {"worst": DataType.FLOAT}, "the aggregation below reads them"
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
@@ -116,10 +116,10 @@ def test_mistakes_are_found_when_the_pipeline_is_built(parts: dict[str, Any], me
 
 def test_an_output_has_them_too_and_says_whose_mistake_it_is() -> None:
     own = {"key": "carrier", "what": {**WHAT, "rate": RATE}, "where": hr.FixedWindows("1h")}
-    made = Pipeline("carriers", FLIGHTS, outputs={"hourly": Output(**own, having=col("rate") > 0.5)})
-    alone = made.by_output["hourly"]
-    assert alone.having is not None
-    assert [*alone.value_types] == ["late", "flights", "rate"]
+    own_pipeline = Pipeline("carriers", FLIGHTS, outputs={"hourly": Output(**own, having=col("rate") > 0.5)})
+    hourly_alone = own_pipeline.by_output["hourly"]
+    assert hourly_alone.having is not None
+    assert [*hourly_alone.value_types] == ["late", "flights", "rate"]
     with pytest.raises(PipelineError, match=r"output hourly of pipeline carriers: having: the condition is float"):
         Pipeline("carriers", FLIGHTS, outputs={"hourly": Output(**own, having=col("rate"))})
     with pytest.raises(PipelineError, match="a pipeline with outputs= has it in each of them"):
@@ -127,38 +127,46 @@ def test_an_output_has_them_too_and_says_whose_mistake_it_is() -> None:
 
 
 def test_windows_that_can_have_only_one_pane_withdraw_nothing() -> None:
-    once = carriers(how=hr.accumulating(), when=hr.on_window_close(), having=col("late") > 1, where=hr.Sessions("1h"))
-    again = carriers(how=hr.accumulating("1d"), having=col("late") > 1)
-    apart = carriers(how=hr.discarding("1d"), having=col("late") > 1)
-    assert [made.stages[0].withdraws for made in (once, again, apart)] == [False, True, False]
+    pipeline_once = carriers(
+        how=hr.accumulating(), when=hr.on_window_close(), having=col("late") > 1, where=hr.Sessions("1h")
+    )
+    pipeline_again = carriers(how=hr.accumulating("1d"), having=col("late") > 1)
+    apart_pipeline = carriers(how=hr.discarding("1d"), having=col("late") > 1)
+    assert [made.stages[0].withdraws for made in (pipeline_once, pipeline_again, apart_pipeline)] == [
+        False,
+        True,
+        False,
+    ]
     assert not carriers(how=hr.accumulating("1d")).stages[0].withdraws
 
 
 def test_a_definition_has_them_only_where_there_are_some() -> None:
-    plain, rated = carriers(), carriers(what={**WHAT, "rate": RATE})
+    plain, rated_pipeline = carriers(), carriers(what={**WHAT, "rate": RATE})
     (stage,) = pipeline_meaning(plain)["stages"]
     assert not {"results", "having"} & {*stage}
-    (stage,) = pipeline_meaning(rated)["stages"]
+    (stage,) = pipeline_meaning(rated_pipeline)["stages"]
     assert stage["results"] == [["rate", ["binary", "/", ["column", "late"], ["column", "flights"]]]]
     others = [
         plain,
-        rated,
+        rated_pipeline,
         carriers(what={**WHAT, "rate": RATE * 100}),
         carriers(what={**WHAT, "share": RATE}),
         carriers(having=col("late") > 1),
         carriers(having=col("late") > 2),
     ]
-    assert len({fingerprint(made) for made in others}) == len(others)
-    assert fingerprint(carriers(what={"rate": RATE, **WHAT})) == fingerprint(rated), "panes have the aggregates first"
+    assert len({fingerprint(made_other) for made_other in others}) == len(others)
+    assert fingerprint(carriers(what={"rate": RATE, **WHAT})) == fingerprint(rated_pipeline), (
+        "panes have the aggregates first"
+    )
 
 
 def test_check_says_them_in_words() -> None:
-    made = carriers(what={**WHAT, "rate": RATE}, having=col("rate") > 0.5)
-    (what,) = [section.lines for section in pipeline_sections(made) if section.heading == "what"]
+    own_pipeline = carriers(what={**WHAT, "rate": RATE}, having=col("rate") > 0.5)
+    (what,) = [section.lines for section in pipeline_sections(own_pipeline) if section.heading == "what"]
     assert "rate = (late / flights), of each row of these" in what
     assert "only rows leave of which (rate > 0.5) is true; one that no longer is so is withdrawn" in what
-    assert "late, flights, rate per carrier: fixed windows of 1h" in "\n".join(draw_graph(made))
-    assert "having (rate > 0.5)" in draw_graph(made)
+    assert "late, flights, rate per carrier: fixed windows of 1h" in "\n".join(draw_graph(own_pipeline))
+    assert "having (rate > 0.5)" in draw_graph(own_pipeline)
 
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
@@ -185,12 +193,12 @@ def test_an_aggregate_of_some_elements_alone_is_followed_when_they_change(execut
         rows(order("a", 1, 1), order("b", 2, 2), order("c", 3, 3), order("d", None, 4)),
         rows(order("c", 3, 3, -1)),
     ]
-    before, after = (step.current for step in run(pipeline, steps, executor=executor).steps)
-    assert before.only(*what) == [
+    current_before, current_after = (step.current for step in run(pipeline, steps, executor=executor).steps)
+    assert current_before.only(*what) == [
         {"all": 4, "dear": 2, "total": 5, "last": "c", "dearest": "b", "ids": ["b", "c"],
          "sizes": ["large", "middle", "small", "small"]},
     ]  # fmt: skip
-    assert after.only(*what) == [
+    assert current_after.only(*what) == [
         {"all": 3, "dear": 1, "total": 2, "last": "b", "dearest": "b", "ids": ["b"],
          "sizes": ["middle", "small", "small"]},
     ]  # fmt: skip

@@ -14,9 +14,9 @@ CLICKS = hr.json("landing/clicks", {"shop": str, "amount": int, "at": datetime})
 
 
 def pipeline(split: str = "shop", **parts: object) -> hr.Pipeline:
-    given = CLICKS.event_time("at", bound="1h", split=split)
+    given_input = CLICKS.event_time("at", bound="1h", split=split)
     made = {"key": "shop", "what": {"n": hr.count()}, "where": hr.FixedWindows("1h"), **parts}
-    return hr.Pipeline("sales", given, **made)  # type: ignore[arg-type]
+    return hr.Pipeline("sales", given_input, **made)  # type: ignore[arg-type]
 
 
 MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
@@ -147,9 +147,9 @@ def test_every_public_name_refuses_a_keyword_that_it_does_not_have(name: str, pu
     assert takes
     if takes == "no argument by name":
         return
-    for known in takes.split(", "):
-        with pytest.raises(PipelineError, match=rf"^{name}\({known}x=\): .* did you mean '\w+'\? it takes "):
-            public(**{f"{known}x": 1})
+    for known_part in takes.split(", "):
+        with pytest.raises(PipelineError, match=rf"^{name}\({known_part}x=\): .* did you mean '\w+'\? it takes "):
+            public(**{f"{known_part}x": 1})
 
 
 def test_what_the_message_about_aggregates_says_can_be_written() -> None:
@@ -162,6 +162,6 @@ def test_what_the_message_about_aggregates_says_can_be_written() -> None:
 @pytest.mark.parametrize("name", MISTYPED)
 def test_the_whole_message(name: str) -> None:
     call, message = MISTYPED[name]
-    with pytest.raises((PipelineError, AttributeError)) as caught:
+    with pytest.raises((PipelineError, AttributeError)) as error:
         call()
-    assert str(caught.value) == message
+    assert str(error.value) == message

@@ -52,6 +52,6 @@ versions, from 5 versions and 30 rows on
     ],
 )
 def test_mistakes_say_what_to_write(made: Callable[[], Any], said: str) -> None:
-    with pytest.raises(PipelineError) as caught:
+    with pytest.raises(PipelineError) as error:
         made()
-    assert said in str(caught.value)
+    assert said in str(error.value)

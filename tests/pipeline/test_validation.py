@@ -219,13 +219,13 @@ def test_retractions_may_not_reach_windows_that_merge() -> None:
 
 
 def test_accumulating_panes_may_not_be_counted_again_and_again() -> None:
-    refined = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
+    refined_after_watermark = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
     with pytest.raises(PipelineError, match="count a pane and its refinements"):
-        build(when=refined, how=accumulating("0s"), then=(second(),))
+        build(when=refined_after_watermark, how=accumulating("0s"), then=(second(),))
     with pytest.raises(PipelineError, match="aggregation 1 accumulates"):
         build(how=accumulating("10us"), then=(second(),))
-    build(when=refined, how=accumulating("0s"), then=(second(),), allow_double_counting=True)
-    build(when=refined, how=accumulating("0s"))
+    build(when=refined_after_watermark, how=accumulating("0s"), then=(second(),), allow_double_counting=True)
+    build(when=refined_after_watermark, how=accumulating("0s"))
     build(how=accumulating("0s"), then=(second(),)), "one pane per window: nothing is counted twice"
 
 

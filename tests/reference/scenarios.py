@@ -255,8 +255,8 @@ def scenarios(draw: st.DrawFn, stages: int = 2) -> Scenario:
         "allow_double_counting": True,
     }
     try:
-        made = pipeline(**parts)
+        own_pipeline = pipeline(**parts)
     except PipelineError:
         assume(False)
         raise
-    return Scenario(made, draw(epochs()))
+    return Scenario(own_pipeline, draw(epochs()))

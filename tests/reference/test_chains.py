@@ -190,8 +190,8 @@ def inputs(draw: st.DrawFn) -> list[Epoch]:
     return [Epoch(Instant(i), part, is_last=i == len(parts) - 1) for i, part in enumerate(parts)]
 
 
-def two_stages(where: WindowFn, when: Trigger, below: WindowFn, then: Trigger | None, how: How) -> Pipeline:
-    second = Aggregation(key=USERS_PER_TOTAL.key, where=below, when=then, how=how, what=USERS_PER_TOTAL.what)
+def two_stages(where: WindowFn, when: Trigger, window_fn_below: WindowFn, then: Trigger | None, how: How) -> Pipeline:
+    second = Aggregation(key=USERS_PER_TOTAL.key, where=window_fn_below, when=then, how=how, what=USERS_PER_TOTAL.what)
     return build(second, where=where, when=when)
 
 
@@ -213,13 +213,13 @@ def overlaps(where: Sessions, window: Window, at: int) -> bool:
     return at < window.end or (where.touching_merges and at == window.end)
 
 
-def expected(where: WindowFn, below: WindowFn, epochs: Sequence[Epoch]) -> dict[Any, tuple[Any, ...]]:
+def expected(where: WindowFn, window_fn_below: WindowFn, epochs: Sequence[Epoch]) -> dict[Any, tuple[Any, ...]]:
     """The second aggregation over the final totals of the first."""
     rows = [dict(record) for epoch in epochs for record in epoch.records]
     users: dict[Any, list[str]] = defaultdict(list)
     for (user, window), own in groups(where, rows).items():
         total = sum(r["amount"] or 0 for r in own)
-        for lower in assign(below, window.max_timestamp):
+        for lower in assign(window_fn_below, window.max_timestamp):
             users[(total,), lower].append(user)
     return {place: (len(names), tuple(sorted(names))) for place, names in users.items()}
 
@@ -235,8 +235,8 @@ EMITS_ALL: st.SearchStrategy[Trigger] = st.one_of(
 CHAINS = (FIXED_LIKE | SESSIONS, EMITS_ALL, FIXED_LIKE, st.none() | EMITS_ALL)
 
 
-def allowed(below: WindowFn, trigger: Trigger | None) -> bool:
-    return not isinstance(below, GlobalWindows) or trigger not in (None, Default())
+def allowed(window_fn_below: WindowFn, trigger: Trigger | None) -> bool:
+    return not isinstance(window_fn_below, GlobalWindows) or trigger not in (None, Default())
 
 
 @examples(150)

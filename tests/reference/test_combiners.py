@@ -27,10 +27,10 @@ SCHEMA = {"x": DataType.INT, "word": DataType.STRING, "part": DataType.FLOAT}
 
 def over(aggregate: Aggregate, *values: Any, withdrawn: tuple[Any, ...] = ()) -> Any:
     """``aggregate`` over ``values`` at times 0, 1, 2 ...; ``withdrawn`` ones are retracted at the time they came."""
-    kept = [read(aggregate, {"x": value}, SCHEMA, Instant(at)) for at, value in enumerate(values)]
-    bag = Contents([(value, 1) for value in kept])
+    kept_values = [read(aggregate, {"x": value}, SCHEMA, Instant(at)) for at, value in enumerate(values)]
+    bag = Contents([(value, 1) for value in kept_values])
     for value in withdrawn:
-        bag.add(kept[values.index(value)], -1)
+        bag.add(kept_values[values.index(value)], -1)
     return combine(aggregate, bag.net)
 
 
@@ -118,18 +118,18 @@ PAIRED = (Combiner.FIRST, Combiner.LAST, Combiner.PAIRS, Combiner.MAP_AGG, *BY_A
 
 def test_what_is_withdrawn_before_it_comes_is_owed_to_sums_and_not_there_for_others() -> None:
     owed = [(5, 1), (1, -2), (7, 2)]
-    found = {a.combiner.value: combine(a, owed) for a in ALL if a.combiner not in PAIRED}
-    assert (found["count"], found["sum"]) == (1, 17)
-    assert (found["min"], found["max"], found["distinct"]) == (5, 7, 2)
-    assert (found["collect"], found["top"], found["quantile"]) == ((5, 7, 7), (7, 7), 5)
-    assert (found["mode"], found["quantiles"]) == (7, (5, 7))
+    found_by_value = {a.combiner.value: combine(a, owed) for a in ALL if a.combiner not in PAIRED}
+    assert (found_by_value["count"], found_by_value["sum"]) == (1, 17)
+    assert (found_by_value["min"], found_by_value["max"], found_by_value["distinct"]) == (5, 7, 2)
+    assert (found_by_value["collect"], found_by_value["top"], found_by_value["quantile"]) == ((5, 7, 7), (7, 7), 5)
+    assert (found_by_value["mode"], found_by_value["quantiles"]) == (7, (5, 7))
 
 
 def test_what_goes_by_another_breaks_ties_by_value_and_leaves_out_what_lacks_either() -> None:
     def of(aggregate: Aggregate, *pairs: tuple[int | None, int | None]) -> Any:
         kinds = {"x": DataType.INT, "by": DataType.INT}
-        kept = [read(aggregate, {"x": value, "by": by}, kinds, Instant(0)) for value, by in pairs]
-        return combine(aggregate, [(value, 1) for value in kept])
+        kept_values = [read(aggregate, {"x": value, "by": by}, kinds, Instant(0)) for value, by in pairs]
+        return combine(aggregate, [(value, 1) for value in kept_values])
 
     pairs = ((4, 2), (9, 2), (7, 1), (3, 1), (None, 0), (1, None), (None, 5))
     by = col("by")
@@ -141,8 +141,8 @@ def test_what_goes_by_another_breaks_ties_by_value_and_leaves_out_what_lacks_eit
 
 def test_first_and_last_go_by_event_time_and_break_ties_by_value() -> None:
     def at(aggregate: Aggregate, *pairs: tuple[int, int | None]) -> Any:
-        kept = [read(aggregate, {"x": value}, SCHEMA, Instant(time)) for time, value in pairs]
-        return combine(aggregate, [(value, 1) for value in kept])
+        kept_values = [read(aggregate, {"x": value}, SCHEMA, Instant(time)) for time, value in pairs]
+        return combine(aggregate, [(value, 1) for value in kept_values])
 
     assert at(X.first(), (5, 1), (2, 9), (2, 8), (0, None)) == 8
     assert at(X.last(), (2, 9), (5, 1), (5, 3), (5, 2), (9, None)) == 3

@@ -153,11 +153,11 @@ def build(combiner: CustomCombiner) -> Pipeline:
 
 
 def test_a_fingerprint_tells_its_fields_and_its_accumulators_apart() -> None:
-    before, same_again = fingerprint(build(Bins(2))), fingerprint(build(Bins(2)))
+    fingerprint_before, same_again = fingerprint(build(Bins(2))), fingerprint(build(Bins(2)))
     alike, other = (
         written_again(Bins, accumulator_types={**Bins.accumulator_types, "values": kind})
         for kind in (int, DataType.FLOAT)
     )
-    assert (before == same_again, before == fingerprint(build(other(2)))) == (True, False)
-    assert fingerprint(build(alike(2))) == before, "a class goes by its name"
+    assert (fingerprint_before == same_again, fingerprint_before == fingerprint(build(other(2)))) == (True, False)
+    assert fingerprint(build(alike(2))) == fingerprint_before, "a class goes by its name"
     assert len({fingerprint(build(combiner)) for combiner in (Bins(2), Bins(3), Span(), Until(3))}) == 4

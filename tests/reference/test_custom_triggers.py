@@ -117,14 +117,14 @@ def test_a_signal_may_set_a_deadline() -> None:
 
 
 def test_a_pipeline_knows_the_signals_of_all_its_triggers() -> None:
-    behind = Aggregation(
+    aggregation_behind = Aggregation(
         key={"all": col("n")},
         where=FixedWindows("1000us"),
         when=Repeatedly(AfterAny(Poll(1), AfterSignal("ask"))),
         how=discarding("0s"),
         what=N,
     )
-    assert build(AfterWatermark(early=AfterSignal("early")), what=N, then=(behind,)).signals == [
+    assert build(AfterWatermark(early=AfterSignal("early")), what=N, then=(aggregation_behind,)).signals == [
         "ask",
         "early",
         "go",
@@ -251,11 +251,13 @@ def test_it_may_finish_or_not_and_what_stands_behind_it_counts_panes() -> None:
 
 
 def test_a_fingerprint_tells_its_fields_and_its_state_apart() -> None:
-    found: Sequence[str] = [fingerprint(build(Repeatedly(t))) for t in (Jump(1), Jump(2), Jump(1, "x"), Reminder(1))]
-    assert len(set(found)) == 4
-    assert fingerprint(build(Repeatedly(Jump(1)))) == found[0]
+    fingerprints: Sequence[str] = [
+        fingerprint(build(Repeatedly(t))) for t in (Jump(1), Jump(2), Jump(1, "x"), Reminder(1))
+    ]
+    assert len(set(fingerprints)) == 4
+    assert fingerprint(build(Repeatedly(Jump(1)))) == fingerprints[0]
     asking = written_again(Poll, signals=("go", "ask"))
     assert fingerprint(build(Repeatedly(asking(1)))) != fingerprint(build(Repeatedly(Poll(1))))
     backwards = written_again(Jump, state_types=dict(reversed(Jump.state_types.items())))
-    assert fingerprint(build(Repeatedly(backwards(1)))) != found[0]
-    assert fingerprint(build(Repeatedly(written_again(Jump)(1)))) == found[0], "a class goes by its name"
+    assert fingerprint(build(Repeatedly(backwards(1)))) != fingerprints[0]
+    assert fingerprint(build(Repeatedly(written_again(Jump)(1)))) == fingerprints[0], "a class goes by its name"

@@ -65,9 +65,16 @@ def pipeline(where: WindowFn, when: Trigger, how: How) -> Pipeline:
 
 
 def naive(values: Sequence[int | None]) -> tuple[Any, ...]:
-    known = [v for v in values if v is not None]
-    mean = sum(known) / len(known) if known else None
-    return len(values), len(known), sum(known), min(known, default=None), max(known, default=None), mean
+    known_values = [v for v in values if v is not None]
+    mean = sum(known_values) / len(known_values) if known_values else None
+    return (
+        len(values),
+        len(known_values),
+        sum(known_values),
+        min(known_values, default=None),
+        max(known_values, default=None),
+        mean,
+    )
 
 
 @dataclass(frozen=True)
@@ -84,9 +91,9 @@ def _scan(width: int, starts_at: Callable[[int], bool]) -> Callable[[list[Row]],
     def windows(rows: list[Row]) -> dict[Window, list[Row]]:
         found = {}
         for start in filter(starts_at, range(-100, 200)):
-            inside = [row for row in rows if start <= row["at"] < start + width]
-            if inside:
-                found[Window(Instant(start), Instant(start + width))] = inside
+            rows_inside = [row for row in rows if start <= row["at"] < start + width]
+            if rows_inside:
+                found[Window(Instant(start), Instant(start + width))] = rows_inside
         return found
 
     return windows
@@ -98,8 +105,8 @@ def _sessions(gap: int) -> Callable[[list[Row]], dict[Window, list[Row]]]:
         cuts = [times[0], *(later for earlier, later in pairwise(times) if later - earlier >= gap)]
         found = {}
         for start, following in zip(cuts, [*cuts[1:], 10**6], strict=True):
-            inside = [row for row in rows if start <= row["at"] < following]
-            found[Window(Instant(start), Instant(max(row["at"] for row in inside) + gap))] = inside
+            rows_inside = [row for row in rows if start <= row["at"] < following]
+            found[Window(Instant(start), Instant(max(row["at"] for row in rows_inside) + gap))] = rows_inside
         return found
 
     return windows
@@ -134,9 +141,9 @@ DELAYED = st.lists(st.tuples(ROWS, st.integers(0, BOUND)), max_size=12)
 def arrivals(draw: st.DrawFn) -> list[Epoch]:
     """Rows that arrive at most BOUND late, cut into epochs anywhere; the last epoch ends the input."""
     rows = draw(DELAYED)
-    ordered = [r for r, _ in sorted(rows, key=lambda pair: pair[0]["at"] + pair[1])]
-    cuts = sorted(draw(st.lists(st.integers(0, len(ordered)), max_size=6)))
-    parts = [ordered[a:b] for a, b in pairwise([0, *cuts, len(ordered)])]
+    ordered_values = [r for r, _ in sorted(rows, key=lambda pair: pair[0]["at"] + pair[1])]
+    cuts = sorted(draw(st.lists(st.integers(0, len(ordered_values)), max_size=6)))
+    parts = [ordered_values[a:b] for a, b in pairwise([0, *cuts, len(ordered_values)])]
     return [Epoch(Instant(i), part, is_last=i == len(parts) - 1) for i, part in enumerate(parts)]
 
 

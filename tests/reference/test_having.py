@@ -30,9 +30,9 @@ def test_having_filters_what_leaves_and_nothing_else_knows_of_it(scenario: Scena
     pipeline = scenario.pipeline
     assume(pipeline.having is not None)
     (stage,) = pipeline.stages
-    without = panes_of(replace(pipeline, having=None), scenario)
+    without_panes = panes_of(replace(pipeline, having=None), scenario)
     left = panes_of(pipeline, scenario)
-    fulfil = [pane for pane in without if lets_out(stage, pane)]
+    fulfil = [pane for pane in without_panes if lets_out(stage, pane)]
     if pipeline.how.accumulation is Accumulation.ACCUMULATING:
         assert repr(kept(left)) == repr(fulfil), "as text, in which NaN equals itself"
     else:

@@ -187,8 +187,8 @@ def test_at_the_end_the_survivors_are_the_batch_result_of_what_was_accepted(
     for output in outputs:
         for record in output.panes:
             live.apply(record)
-    found = {place: pane.values[0] for place, pane in live.panes.items()}
-    assert found == sums(without(placed(where, steps), outputs)), "I3"
+    found_by_place = {place: pane.values[0] for place, pane in live.panes.items()}
+    assert found_by_place == sums(without(placed(where, steps), outputs)), "I3"
 
 
 @examples(60)
@@ -219,8 +219,8 @@ def test_at_the_end_sessions_are_those_of_a_batch(where: Sessions, when: Trigger
 def naive_sessions(where: Sessions, elements: Iterable[Element]) -> dict[Place, int]:
     """Sort by key and time and cut at the gaps."""
     totals: dict[Place, int] = {}
-    ordered = sorted(elements, key=lambda e: (e.key, e.timestamp))
-    for key, own in groupby(ordered, key=lambda e: e.key):
+    ordered_elements = sorted(elements, key=lambda e: (e.key, e.timestamp))
+    for key, own in groupby(ordered_elements, key=lambda e: e.key):
         session: list[Element] = []
         for element in [*own, None]:
             if session and (element is None or is_apart(where, session[-1], element)):
@@ -232,8 +232,8 @@ def naive_sessions(where: Sessions, elements: Iterable[Element]) -> dict[Place, 
     return totals
 
 
-def is_apart(where: Sessions, before: Element, after: Element) -> bool:
-    distance = after.timestamp - before.timestamp
+def is_apart(where: Sessions, element_before: Element, element_after: Element) -> bool:
+    distance = element_after.timestamp - element_before.timestamp
     return distance > where.gap or (distance == where.gap and not where.touching_merges)
 
 
@@ -270,7 +270,7 @@ def test_output_watermark_is_monotone_and_on_time_panes_are_ahead_of_it(
     """7.2: a pane that was held for comes no later than the watermark that it held."""
     on = operator(where, when, Accumulation.DISCARDING, {**behaviour, "on_time": Firing.IF_NON_EMPTY})
     for step in steps:
-        before = on.output_watermark
+        output_watermark_before = on.output_watermark
         for pane in step(on).panes:
-            assert pane.timing is not Timing.ON_TIME or pane.timestamp >= before
-        assert before <= on.output_watermark <= max(on.clocks.watermark, before)
+            assert pane.timing is not Timing.ON_TIME or pane.timestamp >= output_watermark_before
+        assert output_watermark_before <= on.output_watermark <= max(on.clocks.watermark, output_watermark_before)

@@ -169,14 +169,14 @@ def test_a_signal_before_its_turn_is_not_heard_where_windows_do_not_merge() -> N
 
 
 def test_every_aggregation_hears_signals_behind_its_bundle() -> None:
-    behind = Aggregation(
+    aggregation_behind = Aggregation(
         key={"all": col("n")},
         where=FixedWindows("1000us"),
         when=Repeatedly(GO),
         how=discarding("0s"),
         what={"users": count()},
     )
-    run = PipelineRun(build(AfterWatermark(early=GO), what={"n": count()}, then=(behind,)))
+    run = PipelineRun(build(AfterWatermark(early=GO), what={"n": count()}, then=(aggregation_behind,)))
     rows = [{"user": user, "at": 1, "x": 0} for user in "abc"]
     result = run.run(Epoch(Instant(0), rows, signals=(Signal("go"),)))
     assert [(pane.key, pane.values) for pane in result.panes] == [((1,), (3,))]

@@ -128,9 +128,9 @@ def test_pane_counters_go_on_if_the_result_is_one_of_the_merged_windows() -> Non
     on = operator(Absorbing(), Repeatedly(AfterCount(1)), retracting("0s"))
     assert [pane.index for pane in on.step([element(5)]).panes] == [0]
     assert [pane.index for pane in on.step([element(30)]).panes] == [0]
-    *withdrawn, again = on.step([element(50)]).panes
+    *withdrawn, pane_again = on.step([element(50)]).panes
     assert [(pane.window, pane.is_retraction) for pane in withdrawn] == [(window(5, 15), True), (window(30, 40), True)]
-    assert (again.window, again.index, again.values) == (window(5, 15), 1, ((5, 30, 50),))
+    assert (pane_again.window, pane_again.index, pane_again.values) == (window(5, 15), 1, ((5, 30, 50),))
 
 
 @dataclass(frozen=True)
@@ -175,12 +175,12 @@ def test_custom_windows_may_read_the_record() -> None:
 @pytest.mark.parametrize("inner", [FixedWindows("10us"), Sessions("10us"), PerKind()])
 def test_a_shifted_output_time_moves_panes_and_nothing_else(inner: WindowFn) -> None:
     how = discarding("0s", timestamp=TimestampCombiner.EARLIEST)
-    shifted = operator(ShiftedOutputTime(inner, "4us"), Default(), how)
+    shifted_operator = operator(ShiftedOutputTime(inner, "4us"), Default(), how)
     plain = operator(inner, Default(), how)
-    for on in (plain, shifted):
+    for on in (plain, shifted_operator):
         on.step([element(at, record={"kind": "hour"}) for at in (13, 11, 25)], watermark=Instant(5))
-    before, after = (on.step(watermark=Instant(200)).panes for on in (plain, shifted))
-    assert [replace(pane, timestamp=pane.timestamp + 4) for pane in before] == list(after)
+    pane_before, pane_after = (on.step(watermark=Instant(200)).panes for on in (plain, shifted_operator))
+    assert [replace(pane, timestamp=pane.timestamp + 4) for pane in pane_before] == list(pane_after)
 
 
 def test_an_output_time_is_not_shifted_back() -> None:

@@ -76,16 +76,16 @@ def test_every_record_is_accounted_for(scenario: Scenario) -> None:
         return
     results = run_pipeline(pipeline, scenario.epochs)
     rows = [row for epoch in scenario.epochs for row in epoch.records]
-    counted = sum(pane.values[0] for result in results for pane in result.panes)
+    counted_total = sum(pane.values[0] for result in results for pane in result.panes)
     drops = [drop for result in results for drop in result.drops]
-    unplaced = sum(drop.window is None for drop in drops)
-    rejected = sum(len(result.rejected) for result in results)
+    unplaced_total = sum(drop.window is None for drop in drops)
+    rejected_total = sum(len(result.rejected) for result in results)
     needed = ["at", *(() if pipeline.null_keys else pipeline.key)]
-    accepted = [row for row in rows if None not in map(row.get, needed)]
-    assert rejected == len(rows) - len(accepted)
+    accepted_rows = [row for row in rows if None not in map(row.get, needed)]
+    assert rejected_total == len(rows) - len(accepted_rows)
     assert all(drop.window is None for drop in drops if drop.cause is DropCause.DUPLICATE)
-    windows = _windows_per_element(pipeline.where, accepted, drops)
-    assert counted + len(drops) - unplaced == windows
+    windows = _windows_per_element(pipeline.where, accepted_rows, drops)
+    assert counted_total + len(drops) - unplaced_total == windows
 
 
 def _windows_per_element(where: WindowFn, rows: list[Record], drops: list[DroppedElement]) -> int:

@@ -71,13 +71,15 @@ DAY = Duration(86_400_000_000)
 
 
 def test_a_record_far_ahead_is_accepted_and_moves_no_watermark() -> None:
-    bounded = EventTime(col("at"), BoundedOutOfOrderness("10us"))
+    bounded_event_time = EventTime(col("at"), BoundedOutOfOrderness("10us"))
     wild = row(300 * 365 * DAY)
-    results = run_pipeline(build(bounded), [epoch(0, row(5), wild), epoch(1, row(15), row(DAY + 2)), epoch(2, row(31))])
+    results = run_pipeline(
+        build(bounded_event_time), [epoch(0, row(5), wild), epoch(1, row(15), row(DAY + 2)), epoch(2, row(31))]
+    )
     assert [result.watermark for result in results] == [-5, 5, 21]
     assert [result.ahead for result in results] == [(wild,), (row(DAY + 2),), ()]
     assert not any(result.drops or result.rejected for result in results)
-    (last,) = run_pipeline(build(bounded), [Epoch(Instant(0), [row(5), wild], is_last=True)])
+    (last,) = run_pipeline(build(bounded_event_time), [Epoch(Instant(0), [row(5), wild], is_last=True)])
     assert [pane.values for pane in last.panes] == [(1,), (1,)]
 
 
@@ -138,11 +140,11 @@ def test_a_percentile_pane_comes_before_the_watermark_and_the_stragglers_later()
             epoch(3, row(120)),
         ],
     )
-    found = [[(p.window.start, p.values[0], p.timing.value, p.is_retraction) for p in r.panes] for r in results]
-    assert found[:3] == [[], [(0, 1, "EARLY", False)], []], (
+    found_values = [[(p.window.start, p.values[0], p.timing.value, p.is_retraction) for p in r.panes] for r in results]
+    assert found_values[:3] == [[], [(0, 1, "EARLY", False)], []], (
         "W_75 is at 20 when 21 is the mark: three of four had no lag"
     )
-    assert found[3] == [
+    assert found_values[3] == [
         (0, 1, "EARLY", True),
         (0, 1, "ON_TIME", False),
         (20, 6, "EARLY", False),
@@ -155,8 +157,8 @@ def test_the_lag_of_a_record_is_how_far_it_is_behind_the_mark_before_its_epoch()
     results = run_pipeline(
         pipeline, [epoch(0, row(20)), epoch(1, row(20), row(20), row(10), row(0)), epoch(2, row(21))]
     )
-    found = [[(pane.window.start, pane.values) for pane in result.panes] for result in results]
-    assert found == [[], [], [(0, (1,))]], "W_75 is 20 - 11, then 21 - 11"
+    found_values = [[(pane.window.start, pane.values) for pane in result.panes] for result in results]
+    assert found_values == [[], [], [(0, (1,))]], "W_75 is 20 - 11, then 21 - 11"
 
 
 @pytest.mark.parametrize(

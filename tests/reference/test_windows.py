@@ -215,8 +215,8 @@ def build(**changes: Any) -> Pipeline:
 
 @pytest.mark.parametrize("shifted", [False, True])
 def test_a_phase_shifts_the_windows_of_each_key(shifted: bool) -> None:
-    fixed = FixedWindows("10us", "1us", phase=col("shift") + 1)
-    pipeline = build(where=ShiftedOutputTime(fixed, "1us") if shifted else fixed)
+    fixed_windows = FixedWindows("10us", "1us", phase=col("shift") + 1)
+    pipeline = build(where=ShiftedOutputTime(fixed_windows, "1us") if shifted else fixed_windows)
     rows = [{"user": "ann", "number": number, "at": at} for number in (0, 1, 3) for at in (4, 6, 13)]
     (result,) = run_pipeline(pipeline, [Epoch(Instant(0), rows, is_last=True)])
     assert {(pane.key[1], tuple(pane.window)): pane.values[0] for pane in result.panes} == {
@@ -260,7 +260,7 @@ def test_the_last_elements_are_those_of_a_window_with_an_order_of_arrival() -> N
         build(where=Sessions("5us"), how=discarding("0s", keep_last=3))
     with pytest.raises(PipelineError, match="at least 1"):
         discarding("0s", keep_last=0)
-    behind = Aggregation(
+    aggregation_behind = Aggregation(
         key={"user": col("user")},
         where=FixedWindows("10us"),
         when=None,
@@ -268,7 +268,7 @@ def test_the_last_elements_are_those_of_a_window_with_an_order_of_arrival() -> N
         what={"n": count()},
     )
     with pytest.raises(PipelineError, match="may have forgotten these panes"):
-        build(how=retracting(), then=(behind,))
+        build(how=retracting(), then=(aggregation_behind,))
 
 
 def test_count_windows_hold_n_elements_or_what_a_bundle_adds_to_them() -> None:

@@ -96,8 +96,8 @@ def many(first: int, last: int, step: int = 1, epoch: int = 0) -> pa.RecordBatch
     }
     order = np.argsort(known[c.HASH])
     columns = {name: pa.array(values[order]) for name, values in known.items()}
-    filled = pa.array(keys[order])
-    others = {f.name: filled.cast(f.type) for f in COUNTS.state_schema if f.type != pa.bool_()}
+    filled_array = pa.array(keys[order])
+    others = {f.name: filled_array.cast(f.type) for f in COUNTS.state_schema if f.type != pa.bool_()}
     schema = COUNTS.state_schema
     nothing = {f.name: pa.nulls(len(keys), f.type) for f in schema}
     return pa.RecordBatch.from_arrays([{**nothing, **others, **columns}[f.name] for f in schema], schema=schema)

@@ -43,9 +43,9 @@ def put(store: ObjectStore, cache: LayerCache, rows: pa.RecordBatch = ROWS, name
 
 
 def gets(store: ObjectStore, action: Callable[[], object]) -> int:
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     action()
-    return store.requests.since(before)["get"]
+    return store.requests.since(requests_before)["get"]
 
 
 def files(cache: LayerCache) -> list[Path]:
@@ -59,8 +59,8 @@ def again(cache: LayerCache) -> LayerCache:
 
 def same(run: SortedFile) -> bool:
     """Whether it is what was stored, deadlines too."""
-    found, expected = run.deadlines, SortedFile(ROWS).deadlines
-    indexes = [(found.event, expected.event), (found.time, expected.time), (found.hold, expected.hold)]
+    deadlines, expected = run.deadlines, SortedFile(ROWS).deadlines
+    indexes = [(deadlines.event, expected.event), (deadlines.time, expected.time), (deadlines.hold, expected.hold)]
     return run.rows.equals(ROWS) and all((a.times == b.times).all() and (a.rows == b.rows).all() for a, b in indexes)
 
 
@@ -127,31 +127,31 @@ def test_the_rows_of_another_file_are_not_taken(store: MemoryStore, cache: Layer
 
 
 def test_the_least_recently_used_go_first_and_stay_readable_while_mapped(store: MemoryStore, cache: LayerCache) -> None:
-    stored = [put(store, cache, ROWS.slice(number, 50), str(number)) for number in range(6)]
+    stored_values = [put(store, cache, ROWS.slice(number, 50), str(number)) for number in range(6)]
     sizes = [path.stat().st_size for path in files(cache)]
-    held = [cache.load_file(store, file, SCHEMA) for file in stored]
-    for age, file in enumerate([*stored[1:], stored[0]]):
+    held_files = [cache.load_file(store, file, SCHEMA) for file in stored_values]
+    for age, file in enumerate([*stored_values[1:], stored_values[0]]):
         (path,) = (path for path in files(cache) if file.sha256 in path.name)
         os.utime(path, ns=(age, age))
     small = LayerCache(cache.folder, sum(sizes) * 7 // 12)
     put(store, small, ROWS.slice(40, 50), "one more")
     left = {path.name.split("-")[0] for path in files(cache)}
     assert len(left) == 4
-    assert stored[0].sha256 in left  # used last
-    assert not left & {file.sha256 for file in stored[1:4]}
-    assert all(run.rows.equals(ROWS.slice(number, 50)) for number, run in enumerate(held))
-    assert gets(store, lambda: small.load_file(store, stored[1], SCHEMA)) == 1
+    assert stored_values[0].sha256 in left  # used last
+    assert not left & {file.sha256 for file in stored_values[1:4]}
+    assert all(run.rows.equals(ROWS.slice(number, 50)) for number, run in enumerate(held_files))
+    assert gets(store, lambda: small.load_file(store, stored_values[1], SCHEMA)) == 1
 
 
 @pytest.mark.slow
 def test_what_others_removed_is_let_go(store: MemoryStore, cache: LayerCache) -> None:
     """A file that is mapped takes room on the disk whether it has a name or not."""
     put(store, cache)
-    (gone,) = files(cache)
-    gone.unlink()
+    (gone_file,) = files(cache)
+    gone_file.unlink()
 
     def mapped() -> bool:
-        return str(gone) in Path("/proc/self/maps").read_text()
+        return str(gone_file) in Path("/proc/self/maps").read_text()
 
     assert mapped()
     cache.limit_bytes = 0
@@ -164,11 +164,11 @@ def test_a_folder_that_is_removed_is_made_again(
     store: MemoryStore, cache: LayerCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = put(store, cache)
-    held = cache.load_file(store, file, SCHEMA)
+    held_file = cache.load_file(store, file, SCHEMA)
     shutil.rmtree(cache.folder)
     other = put(store, cache, ROWS.slice(0, 10), "other")
     assert len(files(cache)) == 1
-    assert same(held)
+    assert same(held_file)
     assert same(cache.load_file(store, file, SCHEMA))
     assert same(again(cache).load_file(store, file, SCHEMA))
     assert gets(store, lambda: again(cache).load_file(store, other, SCHEMA)) == 0
@@ -206,11 +206,13 @@ def test_its_size_is_bounded_however_much_enters(store: MemoryStore, cache: Laye
 
 @pytest.mark.slow
 def test_no_file_stays_open(store: MemoryStore, cache: LayerCache) -> None:
-    before = len(list(Path("/proc/self/fd").iterdir()))
-    held = [cache.load_file(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)]
-    held += [again(cache).load_file(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)]
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
-    assert all(run.rows.num_rows == 5 for run in held)
+    number_before = len(list(Path("/proc/self/fd").iterdir()))
+    held_files = [cache.load_file(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)]
+    held_files += [
+        again(cache).load_file(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)
+    ]
+    assert len(list(Path("/proc/self/fd").iterdir())) == number_before
+    assert all(run.rows.num_rows == 5 for run in held_files)
 
 
 # --- objects that are checked before a run continues from them
@@ -222,9 +224,9 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
 
 
 def requests(store: ObjectStore, action: Callable[[], object]) -> dict[str, int]:
-    before = store.requests.snapshot()
+    requests_before = store.requests.snapshot()
     action()
-    return {kind: count for kind, count in store.requests.since(before).items() if count}
+    return {kind: count for kind, count in store.requests.since(requests_before).items() if count}
 
 
 def test_an_object_that_is_as_it_was_written_or_verified_costs_a_stat(
@@ -324,8 +326,8 @@ put(MemoryStore(), caches.LayerCache(Path(sys.argv[1]), LARGE))
 
 @pytest.mark.slow
 def test_what_a_process_left_that_died_goes(store: MemoryStore, cache: LayerCache) -> None:
-    done = subprocess.run([sys.executable, "-c", DYING, str(cache.folder)], check=False, timeout=120)
-    assert done.returncode == 9
+    result = subprocess.run([sys.executable, "-c", DYING, str(cache.folder)], check=False, timeout=120)
+    assert result.returncode == 9
     assert len(list((cache.folder / "unnamed").iterdir())) == 1
     put(store, cache)
     assert list((cache.folder / "unnamed").iterdir()) == []
@@ -383,11 +385,11 @@ def test_columns_of_one_value_are_what_they_were(store: MemoryStore, cache: Laye
     for reader in (cache, again(cache), LayerCache(cache.folder.parent / "empty", LARGE)):
         run = reader.load_file(store, file, rows.schema)
         assert {*run.constant} == {"same", "none", "truth", "at"}
-        wanted = np.array([0, 1, 2, 600, 601, 3998, 5000], np.uint64)
+        wanted_array = np.array([0, 1, 2, 600, 601, 3998, 5000], np.uint64)
         expected = rows.take(pa.array([0, 1, 300, 1999]))
-        assert run.rows_of(wanted).equals(expected)
-        assert str(run.rows_of(wanted, ["_h", "zeros"]).to_pylist()) == str(
+        assert run.rows_of(wanted_array).equals(expected)
+        assert str(run.rows_of(wanted_array, ["_h", "zeros"]).to_pylist()) == str(
             expected.select(["_h", "zeros"]).to_pylist()
         )
         begun = dataclasses.replace(run, rows=run.rows.slice(300, 10))
-        assert begun.rows_of(wanted, ["_h", "same", "at"]).equals(rows.select(["_h", "same", "at"]).slice(300, 1))
+        assert begun.rows_of(wanted_array, ["_h", "same", "at"]).equals(rows.select(["_h", "same", "at"]).slice(300, 1))

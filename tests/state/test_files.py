@@ -79,8 +79,8 @@ def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path, damage: Ca
 
 @pytest.mark.slow
 def test_pages_have_checksums_for_readers_that_do_not_ask_the_manifest() -> None:
-    rolled = random.Random(1)
-    numbers = pa.array([rolled.randrange(10**9) for _ in range(1000)], pa.int64())
+    rolled_generator = random.Random(1)
+    numbers = pa.array([rolled_generator.randrange(10**9) for _ in range(1000)], pa.int64())
     content = bytearray(encode_parquet(pa.RecordBatch.from_pydict({"n": numbers})).data)
     whole = pq.read_table(io.BytesIO(content))
     chunk = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0)
@@ -102,10 +102,10 @@ def test_times_of_which_few_differ_have_a_dictionary() -> None:
     )
     few, many = encode_parquet(rows[:1000]), encode_parquet(rows)
     for content, coded in ((few, set()), (many, {"end"})):
-        opened = pq.ParquetFile(pa.BufferReader(content.data))
-        chunks = [opened.metadata.row_group(0).column(number) for number in range(3)]
+        opened_parquet_file = pq.ParquetFile(pa.BufferReader(content.data))
+        chunks = [opened_parquet_file.metadata.row_group(0).column(number) for number in range(3)]
         assert {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page} == coded
-        assert opened.read().equals(pa.Table.from_batches([rows[: content.rows]]))
+        assert opened_parquet_file.read().equals(pa.Table.from_batches([rows[: content.rows]]))
     assert len(encode_parquet(rows.select(["end"])).data) < len(encode_parquet(rows.select(["number"])).data)
     store = MemoryStore()
     path = put_rows(store, "rows", [rows])

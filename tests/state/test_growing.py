@@ -64,9 +64,9 @@ class Table:
             self.steps = {step: self._merged(step, epoch) for step in self.merges.next_steps(self.stored)}
         left = self.stored[expired_prefix(self.stored, watermark) :]
         layers = Layers(STAGE, self._opened(left))
-        grown = layers.with_layer([SortedFile(layers.changes_to_keep(changes))], epoch)
-        if len(grown.layers) > len(layers.layers):
-            top = grown.layers[-1]
+        grown_layer = layers.with_layer([SortedFile(layers.changes_to_keep(changes))], epoch)
+        if len(grown_layer.layers) > len(layers.layers):
+            top = grown_layer.layers[-1]
             files = self._put(f"state-{epoch}", [run.rows for run in top.runs])
             left = (*left, Layer(files, top.row_count, epoch, epoch, int(top.expires)))
         self.stored = left
@@ -124,19 +124,21 @@ def test_layers_hold_the_newest_rows_whenever_they_are_merged(
                 table.restore()
             spans = [epoch for layer in table.stored for epoch in (layer.first_epoch, layer.last_epoch)]
             assert spans == sorted(spans)
-            expired = {window for window in expected if watermark > (window[1] + 1) * HOUR + DAY - 1}
+            expired_windows = {window for window in expected if watermark > (window[1] + 1) * HOUR + DAY - 1}
             found = table.content()
-            assert {key: value for key, value in expected.items() if key not in expired}.items() <= found.items()
+            assert {
+                key: value for key, value in expected.items() if key not in expired_windows
+            }.items() <= found.items()
             assert found.keys() <= expected.keys()
 
 
 def test_a_merge_that_leaves_nothing_leaves_no_layer(tmp_path: Path) -> None:
     rows = [Row("key 1", 0), Row("key 2", 0)]
-    gone = [Row("key 1", 0, status=c.DELETED), Row("key 2", 0, status=c.DELETED)]
+    gone_rows = [Row("key 1", 0, status=c.DELETED), Row("key 2", 0, status=c.DELETED)]
     with set_sizes(fanout=2):
         table = Table(tmp_path)
         table.grow(batch(rows, 0), 0, Instant(0))
-        table.grow(batch(gone, 1), 1, Instant(0))
+        table.grow(batch(gone_rows, 1), 1, Instant(0))
         table.grow(batch(rows, 2), 2, Instant(0))
         table.adopt()
     assert [(layer.first_epoch, layer.rows) for layer in table.stored] == [(2, 2)]

@@ -63,7 +63,7 @@ def test_fates_are_those_of_the_first_of_each_id(
 ) -> None:
     with set_sizes(fanout=fanout), tempfile.TemporaryDirectory() as folder:
         store, cache = MemoryStore(), LayerCache(Path(folder), 10**9)
-        stored: tuple[Layer, ...] = ()
+        stored_layers: tuple[Layer, ...] = ()
         first: dict[str, list[int]] = {}
         watermark = 0
 
@@ -71,23 +71,23 @@ def test_fates_are_those_of_the_first_of_each_id(
             return tuple(each.file for each in put_runs(store, cache, name, rows))
 
         for epoch, (records, moved, is_merged) in enumerate(epochs):
-            layers = tuple(open_rows(cache, store, EMPTY.schema, layer) for layer in stored)
+            layers = tuple(open_rows(cache, store, EMPTY.schema, layer) for layer in stored_layers)
             ids = replace(EMPTY, layers=layers, watermark=Instant(watermark))
-            if is_merged and (start := plan_merge([layer.rows for layer in stored])) is not None:
-                merge = UnfinishedMerge.from_layers(stored[start:], 1, is_lowest=start == 0)
+            if is_merged and (start := plan_merge([layer.rows for layer in stored_layers])) is not None:
+                merge = UnfinishedMerge.from_layers(stored_layers[start:], 1, is_lowest=start == 0)
                 merged = put(f"merged-{epoch}", merge_ids(EMPTY.schema, layers[start:], ids.unexpired_mask))
-                stored = merge.with_next((merged,)).apply_to(stored)
+                stored_layers = merge.with_next((merged,)).apply_to(stored_layers)
             columns = judged(records)
             columns[c.SEEN] = ids.find_duplicates(columns)
             assert columns[c.SEEN].to_pylist() == expected(first, records, watermark)
             watermark += moved
             new = ids.new_rows(columns, epoch)
-            stored = stored[expired_prefix(stored, Instant(watermark)) :]
+            stored_layers = stored_layers[expired_prefix(stored_layers, Instant(watermark)) :]
             if new.num_rows:
                 top = Layer(put(f"ids-{epoch}", [new]), new.num_rows, epoch, epoch, int(ids.expiry_watermark(new)))
-                stored = (*stored, top)
+                stored_layers = (*stored_layers, top)
             cut = [
                 [open_rows(cache, store, ids.schema, each, part) for part in key_group_ranges(number)]
-                for each in stored
+                for each in stored_layers
             ]
-            assert [sum(part.row_count for part in each) for each in cut] == [each.rows for each in stored]
+            assert [sum(part.row_count for part in each) for each in cut] == [each.rows for each in stored_layers]

@@ -222,9 +222,9 @@ def run(program: str, folder: Path, *arguments: int) -> str:
     threads = {"OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     environment = {**os.environ, **malloc, **threads}
     command = [sys.executable, "-c", program, str(folder), *map(str, arguments)]
-    done = subprocess.run(command, check=False, timeout=600, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-4000:]
-    return done.stdout
+    result = subprocess.run(command, check=False, timeout=600, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr[-4000:]
+    return result.stdout
 
 
 def test_a_state_of_ten_times_what_may_be_allocated_is_opened_looked_up_and_merged(tmp_path: Path) -> None:

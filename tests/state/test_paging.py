@@ -78,7 +78,7 @@ def test_where_a_process_has_room_files_stay_up_to_a_limit(tmp_path: Path, monke
     assert min(again) > sizes[1]
 
     size = sum(run.file.size for run in runs[:3] if run.file is not None)
-    kept = resident.kept_bytes
+    kept_bytes = resident.kept_bytes
     del runs, cache
     gc.collect()
-    assert resident.kept_bytes < kept - size * 9 // 10
+    assert resident.kept_bytes < kept_bytes - size * 9 // 10

@@ -34,9 +34,9 @@ def delta(keys: Sequence[int], at: int) -> pa.RecordBatch:
         "price": pa.array(keys, pa.int64()),
         c.EVENT_TIME: pa.array([at] * len(keys), pa.int64()),
     }
-    made = aggregate_rows(STAGE, judge_rows(STAGE, rows), MIN_INSTANT).delta
-    assert made is not None
-    return made
+    made_delta = aggregate_rows(STAGE, judge_rows(STAGE, rows), MIN_INSTANT).delta
+    assert made_delta is not None
+    return made_delta
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def content(results: Sequence[StageResult]) -> tuple[pa.RecordBatch, pa.Table, C
 
 
 def test_an_epoch_computed_again_or_in_slices_is_the_same(epoch: StageEpoch) -> None:
-    (whole,), (again,) = epoch.compute_results(), epoch.compute_results()
-    assert content([whole]) == content([again])
+    (whole,), (result_again,) = epoch.compute_results(), epoch.compute_results()
+    assert content([whole]) == content([result_again])
     with set_sizes(slice_rows=50):
         slices = [*epoch.compute_results()]
         assert len(slices) > 5
@@ -110,12 +110,12 @@ def test_a_writer_stores_files_while_rows_come() -> None:
     rows = many(0, 1000)
     with set_sizes(run_bytes=rows.nbytes // 4):
         store = MemoryStore()
-        given = RunWriter(store, RowsInMemory(), "p/state")
+        run_writer = RunWriter(store, RowsInMemory(), "p/state")
         counts = []
         for begin in range(0, 1000, 100):
-            given.add(rows[begin : begin + 100])
+            run_writer.add(rows[begin : begin + 100])
             counts.append(len([*store.list("p/")]))
-        stored = given.finish()
+        stored = run_writer.finish()
         assert (counts[0], counts[-1] + 1) == (0, len(stored))
         assert pa.concat_batches([one.run.rows for one in stored]) == rows
         assert RunWriter(store, RowsInMemory(), "p/none").finish() == ()

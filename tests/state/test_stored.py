@@ -46,32 +46,32 @@ def test_parts_are_the_whole(rows: list[Row], number: int, run_bytes: int, bits:
     with tempfile.TemporaryDirectory() as folder:
         store, cache = MemoryStore(), LayerCache(Path(folder), 10**9)
         layer = stored(store, cache, written, run_bytes)
-        opened = [open_rows(cache, store, STAGE.state_schema, layer, part) for part in key_group_ranges(number)]
-        assert together([piece for each in opened for piece in rows_of(each)]).equals(written)
-        assert sum(each.row_count for each in opened) == written.num_rows
-        assert {(each.first_epoch, each.last_epoch, each.expires) for each in opened} == {(3, 5, 77)}
+        opened_rows = [open_rows(cache, store, STAGE.state_schema, layer, part) for part in key_group_ranges(number)]
+        assert together([piece for each in opened_rows for piece in rows_of(each)]).equals(written)
+        assert sum(each.row_count for each in opened_rows) == written.num_rows
+        assert {(each.first_epoch, each.last_epoch, each.expires) for each in opened_rows} == {(3, 5, 77)}
 
         whole = Layers(STAGE, (open_rows(cache, store, STAGE.state_schema, layer),))
-        alone = [Layers(STAGE, (each,)) for each in opened]
-        due = together([each.affected_rows(NOBODY, clocks) for each in alone])
+        layers_alone = [Layers(STAGE, (each,)) for each in opened_rows]
+        due = together([each.affected_rows(NOBODY, clocks) for each in layers_alone])
         assert due.equals(whole.affected_rows(NOBODY, clocks))
-        assert min(each.earliest_hold(Instant(after)) for each in alone) == whole.earliest_hold(Instant(after))
-        nexts = [each.next_due(Instant(before), Instant(after)) for each in alone]
+        assert min(each.earliest_hold(Instant(after)) for each in layers_alone) == whole.earliest_hold(Instant(after))
+        nexts = [each.next_due(Instant(before), Instant(after)) for each in layers_alone]
         assert tuple(map(min, zip(*nexts, strict=True))) == whole.next_due(Instant(before), Instant(after))
 
 
 @given(BATCHES, st.tuples(INSTANTS, INSTANTS), st.tuples(INSTANTS, INSTANTS))
 @settings(examples(200))
 def test_due_rows_are_those_whose_time_has_come(rows: list[Row], event: tuple[int, int], time: tuple[int, int]) -> None:
-    before, after = sorted(event)
+    event_before, event_after = sorted(event)
     previous, now = sorted(time)
-    clocks = FiringClocks(Instant(before), Instant(after), Instant(previous), Instant(now))
+    clocks = FiringClocks(Instant(event_before), Instant(event_after), Instant(previous), Instant(now))
     layers = Layers(STAGE, (StateLayer((file_cache.SortedFile(batch(rows)),), 0, 0),))
-    found = {key["user"] for key in layers.affected_rows(NOBODY, clocks).to_pylist()}
-    due = {row.key for row in rows if before <= row.due_event < after or previous < row.due_time <= now}
-    assert found == {row.key for row in rows if row.key in due and row.status != 2}
-    waiting = [row.due_event for row in rows if row.due_event >= before]
-    assert layers.next_due(Instant(before), Instant(now))[0] == min(waiting, default=NEVER)
+    users = {key["user"] for key in layers.affected_rows(NOBODY, clocks).to_pylist()}
+    due = {row.key for row in rows if event_before <= row.due_event < event_after or previous < row.due_time <= now}
+    assert users == {row.key for row in rows if row.key in due and row.status != 2}
+    waiting = [row.due_event for row in rows if row.due_event >= event_before]
+    assert layers.next_due(Instant(event_before), Instant(now))[0] == min(waiting, default=NEVER)
 
 
 @given(st.lists(BATCHES, max_size=5), st.integers(0, 11), st.sampled_from([1, 3, 64]), st.sampled_from([2, 64]))
@@ -92,10 +92,12 @@ def test_a_part_looks_only_at_its_own_files(tmp_path: Path) -> None:
     store, cache = MemoryStore(), LayerCache(tmp_path / "written", 10**9)
     layer = stored(store, cache, batch([Row(f"key {number}", 0) for number in range(4000)]), 10_000)
     assert len(layer.files) > 20
-    before = store.requests.snapshot()
-    opened = open_rows(LayerCache(tmp_path / "empty", 10**9), store, STAGE.state_schema, layer, key_group_ranges(8)[3])
-    assert len(opened.runs) <= len(layer.files) // 8 + 2
-    assert store.requests.since(before)["get"] == len(opened.runs)
+    requests_before = store.requests.snapshot()
+    opened_rows = open_rows(
+        LayerCache(tmp_path / "empty", 10**9), store, STAGE.state_schema, layer, key_group_ranges(8)[3]
+    )
+    assert len(opened_rows.runs) <= len(layer.files) // 8 + 2
+    assert store.requests.since(requests_before)["get"] == len(opened_rows.runs)
 
 
 @pytest.mark.parametrize("number", [1, 3])
@@ -104,6 +106,6 @@ def test_files_of_unknown_groups_are_cut_by_their_rows(tmp_path: Path, number: i
     rows = batch([Row(f"key {number}", 0) for number in range(100)])
     layer = stored(store, cache, rows, 10**9)
     old = Layer(tuple(file_cache.DataFile(f.path, f.rows, f.bytes, f.sha256) for f in layer.files), 100, 0, 0, None)
-    opened = [open_rows(cache, store, STAGE.state_schema, old, part) for part in key_group_ranges(number)]
-    assert together([piece for each in opened for piece in rows_of(each)]).equals(rows)
-    assert opened[0].expires == NEVER
+    opened_rows = [open_rows(cache, store, STAGE.state_schema, old, part) for part in key_group_ranges(number)]
+    assert together([piece for each in opened_rows for piece in rows_of(each)]).equals(rows)
+    assert opened_rows[0].expires == NEVER

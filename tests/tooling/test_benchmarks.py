@@ -24,9 +24,9 @@ def run(module: str, *arguments: str, folder: Path) -> str:
     """Standard output of a benchmark."""
     common = ["--repeats", "1", "--cores", "1", "--memory", "1g", "--folder", str(folder)]
     command = [sys.executable, "-m", f"benchmarks.{module}", *arguments, *common]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, env=dict(os.environ))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 @pytest.mark.slow
@@ -84,9 +84,9 @@ def test_a_restart_goes_on_from_what_the_process_before_left(tmp_path: Path) -> 
     assert entry["compared"]["ours"]["results"] == 300
     assert entry["compared"]["ours"]["sum_of_payments"] == "320"
     assert len(entry["ours"]["epochs"][0]) == len(entry["peer"]["epochs"][0]) == 1
-    (told,) = entry["ours"]["extra"]
-    assert 0 < told["claim_to_restored_seconds"] < told["start_to_restored_seconds"]
-    assert told["start_to_restored_seconds"] < entry["ours"]["first_commit_seconds"][0]
+    (told_extra,) = entry["ours"]["extra"]
+    assert 0 < told_extra["claim_to_restored_seconds"] < told_extra["start_to_restored_seconds"]
+    assert told_extra["start_to_restored_seconds"] < entry["ours"]["first_commit_seconds"][0]
     assert len(entry["ours"]["first_commit_seconds"]) == len(entry["peer"]["first_commit_seconds"]) == 1
 
 
@@ -106,9 +106,9 @@ def test_what_snapshots_cost_is_told_of_the_same_results(tmp_path: Path) -> None
 @pytest.mark.slow
 def test_epochs_of_different_sizes_are_an_error(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.abs", "--files", "10", "--epochs", "1", "4", "--folder", str(tmp_path)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, env=dict(os.environ))
-    assert done.returncode == 2
-    assert "10 files cannot be cut into 4 epochs" in done.stderr
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert result.returncode == 2
+    assert "10 files cannot be cut into 4 epochs" in result.stderr
 
 
 @pytest.mark.slow
@@ -156,11 +156,11 @@ def test_the_command_from_its_start_to_its_commit(tmp_path: Path) -> None:
 def test_the_command_reads_its_live_keys_from_minio(tmp_path: Path) -> None:
     shape = ["--executors", "local", "--rows", "50", "--keys", "20000", "--store", "minio"]
     report = json.loads(run("cold_start", *shape, "--format", "json", folder=tmp_path))
-    (moved,) = report["results"][0]["traffic"]
+    (moved_traffic,) = report["results"][0]["traffic"]
     assert report["agrees"] is True
-    assert moved["requests"]["GetObject"] > 0
-    assert moved["requests"]["PutObject"] > 0
-    assert moved["read_bytes"] > 20_000 * 4 > moved["written_bytes"] > 50 * 4
+    assert moved_traffic["requests"]["GetObject"] > 0
+    assert moved_traffic["requests"]["PutObject"] > 0
+    assert moved_traffic["read_bytes"] > 20_000 * 4 > moved_traffic["written_bytes"] > 50 * 4
 
 
 @pytest.mark.slow
@@ -182,8 +182,8 @@ def test_the_top_rows_of_each_hour_are_those_of_structured_streaming(tmp_path: P
 def test_a_look_for_new_names_among_many(tmp_path: Path) -> None:
     shape = ["--names", "2100", "--new", "7", "--stores", "local", "--folder", str(tmp_path)]
     command = [sys.executable, "-m", "benchmarks.names", *shape]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    looks = [json.loads(line) for line in done.stdout.splitlines()]
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    looks = [json.loads(line) for line in result.stdout.splitlines()]
     found = {look["how"]: look["new"] for look in looks}
     assert found == {"first": 2_107, "any": 7, "old": 7, "ordered": 0}
     assert all(10 < look["peak_mb"] < 1_000 for look in looks)
@@ -192,11 +192,11 @@ def test_a_look_for_new_names_among_many(tmp_path: Path) -> None:
 def test_runs_with_seals_and_without(tmp_path: Path) -> None:
     shape = ["--runs", "1", "--messages", "1200", "--stores", "local", "--folder", str(tmp_path)]
     command = [sys.executable, "-m", "benchmarks.seals", *shape]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    taken = json.loads(done.stdout)
-    assert taken["sealed"]["create"] == taken["unsealed"]["create"] + 1
-    assert taken["sealed"]["get"] > taken["unsealed"]["get"]
-    assert taken["sealed"]["list"] == taken["unsealed"]["list"]
+    result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    taken_document = json.loads(result.stdout)
+    assert taken_document["sealed"]["create"] == taken_document["unsealed"]["create"] + 1
+    assert taken_document["sealed"]["get"] > taken_document["unsealed"]["get"]
+    assert taken_document["sealed"]["list"] == taken_document["unsealed"]["list"]
 
 
 @pytest.mark.slow
@@ -247,13 +247,13 @@ def test_a_run_costs_what_its_requests_and_its_task_cost() -> None:
 
 def test_repeated_events_are_the_same_events_later(tmp_path: Path) -> None:
     parameters = data.Events(rows=2000, keys=20, files=2)
-    once, more = paths(data.events(tmp_path, parameters)), paths(data.repeated(tmp_path, parameters, 3))
+    paths_once, more = paths(data.events(tmp_path, parameters)), paths(data.repeated(tmp_path, parameters, 3))
     assert len(more) == 6
-    first, second = (pq.read_table(file) for file in (once[0], more[2]))
+    first, second = (pq.read_table(file) for file in (paths_once[0], more[2]))
     assert first.drop_columns("at").equals(second.drop_columns("at"))
     later = {after - before for before, after in zip(first["at"].to_pylist(), second["at"].to_pylist(), strict=True)}
     (span,) = later
-    assert max(row for file in once for row in pq.read_table(file)["at"].to_pylist()) - data_start() <= span
+    assert max(row for file in paths_once for row in pq.read_table(file)["at"].to_pylist()) - data_start() <= span
 
 
 def data_start() -> datetime:

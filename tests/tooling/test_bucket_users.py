@@ -38,11 +38,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     need_minio()
     server = minio_server.start(tmp_path_factory.mktemp("bucket") / "minio")
     try:
-        for said in ("made bucket headrace", "bucket headrace is there"):
-            done = make_bucket(server)
-            assert done.returncode == 0, done.stderr
-            assert said in done.stdout
-            assert not [password for password in PASSWORDS.values() if password in done.stdout + done.stderr]
+        for text in ("made bucket headrace", "bucket headrace is there"):
+            bucket = make_bucket(server)
+            assert bucket.returncode == 0, bucket.stderr
+            assert text in bucket.stdout
+            assert not [password for password in PASSWORDS.values() if password in bucket.stdout + bucket.stderr]
         minio_server.client(server).make_bucket("elsewhere")
         yield server
     finally:
@@ -58,9 +58,9 @@ def run(server: Server, user: str, *command: str, stdin: bytes = b"") -> "subpro
 
 def headrace(server: Server, user: str, *words: str) -> str:
     """What a command of ``headrace`` prints that must not fail."""
-    done = run(server, user, str(Path(sys.executable).with_name("headrace")), *words)
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+    result = run(server, user, str(Path(sys.executable).with_name("headrace")), *words)
+    assert result.returncode == 0, result.stderr.decode()
+    return result.stdout.decode()
 
 
 def land(server: Server, path: str, data: bytes) -> "subprocess.CompletedProcess[bytes]":
@@ -79,19 +79,19 @@ def test_a_pipeline_lands_runs_publishes_and_expires_with_the_user_and_is_read_w
     files = sorted((data / "landing" / "sales").iterdir())
     assert len(files) > 2
     for file in files:
-        landed = str(file.relative_to(data))
-        done = land(server, landed, file.read_bytes())
-        assert done.returncode == 0, done.stderr.decode()
+        landed_text = str(file.relative_to(data))
+        landing = land(server, landed_text, file.read_bytes())
+        assert landing.returncode == 0, landing.stderr.decode()
         headrace(server, "headrace", "run", str(SALES), "--executor", "local")
-    again = land(server, landed, b"something else")
-    assert again.returncode == 1
-    assert b"has landed already" in again.stderr
+    landing_again = land(server, landed_text, b"something else")
+    assert landing_again.returncode == 1
+    assert b"has landed already" in landing_again.stderr
     for user in USERS.values():
         assert json.loads(headrace(server, user, "read", str(SALES), "--format", "json"))
 
     def manifests() -> int:
-        listed = client(server, "headrace-reader").list_objects(BUCKET, "root/sales/manifests/")
-        return len(list(listed))
+        listed_objects = client(server, "headrace-reader").list_objects(BUCKET, "root/sales/manifests/")
+        return len(list(listed_objects))
 
     before = manifests()
     assert before == len(files)
@@ -124,8 +124,11 @@ def test_nobody_touches_another_bucket_or_what_has_landed_or_makes_buckets(serve
             one.remove_bucket(bucket)
     with pytest.raises(S3Error, match="Access Denied"):
         one.make_bucket("mine")
-    listed = {bucket.name for bucket in owner.list_buckets()}
-    assert listed - {minio_server.PROBE} == {BUCKET, "elsewhere"}  # a busy MinIO may still list what its start removed
+    listed_names = {bucket.name for bucket in owner.list_buckets()}
+    assert listed_names - {minio_server.PROBE} == {
+        BUCKET,
+        "elsewhere",
+    }  # a busy MinIO may still list what its start removed
 
 
 def test_the_reader_writes_nothing(server: Server) -> None:
@@ -136,6 +139,6 @@ def test_the_reader_writes_nothing(server: Server) -> None:
 
 
 def test_the_user_is_not_the_root_of_the_server(server: Server) -> None:
-    done = make_bucket(server, BUCKET_USER=server.access_key)
-    assert done.returncode != 0
-    assert "another name" in done.stderr
+    bucket = make_bucket(server, BUCKET_USER=server.access_key)
+    assert bucket.returncode != 0
+    assert "another name" in bucket.stderr

@@ -28,8 +28,8 @@ def text() -> str:
 
 @pytest.fixture(scope="module")
 def services(text: str) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
-    return found
+    found_services: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
+    return found_services
 
 
 def test_it_is_what_the_compose_specification_describes(text: str) -> None:
@@ -68,10 +68,10 @@ def test_the_images_have_the_uv_that_set_up_has() -> None:
 
 
 def test_no_secret_has_a_default_and_compose_refuses_to_start_without(text: str) -> None:
-    asked = VARIABLE.findall(text)
-    secrets = {name for name, _, _ in asked if SECRET.search(name)}
+    asked_texts = VARIABLE.findall(text)
+    secrets = {name for name, _, _ in asked_texts if SECRET.search(name)}
     assert len(secrets) > 5
-    for name, operator, what in asked:
+    for name, operator, what in asked_texts:
         if name in secrets:
             assert operator == ":?", name
             assert ".env.example" in what
@@ -136,22 +136,22 @@ def test_own_pipelines_and_dags_are_folders_that_all_who_load_them_mount(service
 def test_every_lasting_service_says_whether_it_is_healthy_and_who_needs_it_waits(
     services: dict[str, dict[str, Any]],
 ) -> None:
-    once = {name for name, service in services.items() if service["restart"] == "no"}
-    assert once == {"bucket", "airflow-migration"}
+    names_once = {name for name, service in services.items() if service["restart"] == "no"}
+    assert names_once == {"bucket", "airflow-migration"}
     for name, service in services.items():
-        assert ("healthcheck" in service) == (name not in once), name
+        assert ("healthcheck" in service) == (name not in names_once), name
         for needed, how in service.get("depends_on", {}).items():
-            wanted = "service_completed_successfully" if needed in once else "service_healthy"
-            assert how["condition"] == wanted, f"{name} needs {needed}"
+            expected = "service_completed_successfully" if needed in names_once else "service_healthy"
+            assert how["condition"] == expected, f"{name} needs {needed}"
 
 
 @pytest.mark.slow  # reads all code
 def test_every_setting_of_headrace_is_told_and_none_that_is_not_there() -> None:
-    told = set(NAME.findall((REPOSITORY / "docs" / "settings.md").read_text()))
+    texts = set(NAME.findall((REPOSITORY / "docs" / "settings.md").read_text()))
     read = {name for file in python_files() for name in names_in(file)}
-    deployed = {name for file in DOCKER.iterdir() if file.is_file() for name in NAME.findall(file.read_text())}
+    deployed_names = {name for file in DOCKER.iterdir() if file.is_file() for name in NAME.findall(file.read_text())}
     makefile = set(NAME.findall((REPOSITORY / "Makefile").read_text()))
-    assert read | deployed | makefile == told
+    assert read | deployed_names | makefile == texts
 
 
 def python_files() -> Iterator[Path]:

@@ -41,9 +41,9 @@ class Machine:
 
     def started(self, *arguments: str, **variables: str) -> str:
         """What a start prints that must not fail."""
-        done = self.start(*arguments, **variables)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        result = self.start(*arguments, **variables)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     def says(self, what: str, value: str) -> None:
         (self.stub / what).write_text(value)
@@ -51,8 +51,8 @@ class Machine:
     def asked(self) -> list[str]:
         """What compose was asked to do, without where its files are."""
         words = f"compose --project-directory {self.folder} --file {self.folder}/compose.yaml "
-        asked = (self.stub / "asked").read_text().splitlines()
-        return [each.removeprefix(words) for each in asked if each.startswith(words)]
+        asked_lines = (self.stub / "asked").read_text().splitlines()
+        return [each.removeprefix(words) for each in asked_lines if each.startswith(words)]
 
     @property
     def env_file(self) -> Path:
@@ -97,9 +97,9 @@ def test_it_writes_secrets_builds_starts_waits_and_says_where_airflow_is(machine
 
 def test_no_secret_is_an_argument_or_in_the_environment_of_what_it_starts(machine: Machine) -> None:
     machine.started(POSTGRES_PASSWORD="of this shell")  # which compose would prefer to the file's
-    asked, environment = ((machine.stub / name).read_text() for name in ("asked", "environment"))
+    asked_text, environment = ((machine.stub / name).read_text() for name in ("asked", "environment"))
     for name, value in machine.secrets().items():
-        assert value not in asked + environment
+        assert value not in asked_text + environment
         assert f"{name}=" not in environment
 
 
@@ -122,10 +122,10 @@ def test_the_second_time_secrets_and_settings_stay(machine: Machine) -> None:
 def test_a_lost_file_of_secrets_is_not_replaced_beside_an_old_database(machine: Machine) -> None:
     machine.started()
     machine.env_file.unlink()
-    done = machine.start()
-    assert done.returncode == 1
-    assert "POSTGRES_PASSWORD" in done.stderr
-    assert "docker volume rm headrace_postgres" in done.stderr
+    result = machine.start()
+    assert result.returncode == 1
+    assert "POSTGRES_PASSWORD" in result.stderr
+    assert "docker volume rm headrace_postgres" in result.stderr
     assert not machine.env_file.exists()
 
 
@@ -141,9 +141,9 @@ def test_a_secret_that_came_later_is_added(machine: Machine) -> None:
 
 
 def test_images_of_a_registry_are_pulled_and_not_built(machine: Machine) -> None:
-    done = machine.start("--pull")
-    assert done.returncode == 1
-    assert "IMAGES=" in done.stderr
+    result = machine.start("--pull")
+    assert result.returncode == 1
+    assert "IMAGES=" in result.stderr
     with machine.env_file.open("a") as file:
         file.write("IMAGES=registry.example.com/team/\n")
     machine.started("--pull")
@@ -152,12 +152,12 @@ def test_images_of_a_registry_are_pulled_and_not_built(machine: Machine) -> None
 
 def test_what_never_becomes_healthy_is_shown_and_no_password_is(machine: Machine) -> None:
     machine.says("up", "1")
-    done = machine.start(START_SECONDS="5")
-    assert done.returncode == 1
+    result = machine.start(START_SECONDS="5")
+    assert result.returncode == 1
     assert "--wait-timeout 5" in machine.asked()[-2]
-    assert "airflow-scheduler unhealthy" in done.stderr
-    assert "logs SERVICE" in done.stderr
-    assert not [value for value in machine.secrets().values() if value in done.stdout + done.stderr]
+    assert "airflow-scheduler unhealthy" in result.stderr
+    assert "logs SERVICE" in result.stderr
+    assert not [value for value in machine.secrets().values() if value in result.stdout + result.stderr]
 
 
 @pytest.mark.parametrize(
@@ -168,9 +168,9 @@ def test_an_engine_that_cannot_do_it_is_refused_before_anything_is_written(
     machine: Machine, what: str, value: str, message: str
 ) -> None:
     machine.says(what, value)
-    done = machine.start()
-    assert done.returncode == 1
-    assert message in done.stderr
+    result = machine.start()
+    assert result.returncode == 1
+    assert message in result.stderr
     assert not machine.env_file.exists()
 
 
@@ -180,6 +180,6 @@ def test_no_engine_and_unknown_arguments_are_refused(machine: Machine) -> None:
     tools.mkdir()
     for tool in ("bash", "env", "dirname", "sed", "tail"):
         (tools / tool).symlink_to(str(shutil.which(tool)))
-    done = machine.start(PATH=str(tools))
-    assert done.returncode == 1
-    assert "no docker on PATH" in done.stderr
+    result = machine.start(PATH=str(tools))
+    assert result.returncode == 1
+    assert "no docker on PATH" in result.stderr

@@ -22,8 +22,8 @@ def test_the_files_of_pyspark_are_its_own(name: str) -> None:
     file = next(file for file in files if str(file) == name)
     assert file.hash is not None
     assert file.hash.mode == "sha256"
-    found = base64.urlsafe_b64encode(hashlib.sha256(file.read_binary()).digest()).rstrip(b"=").decode()
-    assert found == file.hash.value
+    text = base64.urlsafe_b64encode(hashlib.sha256(file.read_binary()).digest()).rstrip(b"=").decode()
+    assert text == file.hash.value
 
 
 @pytest.mark.slow  # asks every distribution

@@ -22,9 +22,9 @@ def test_the_tree_is_drawn_and_all_that_was_released_is_there() -> None:
 
 def printed_by(script: str) -> list[str]:
     """The lines that ``script`` prints in a process of its own."""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
 
 
 AS_CLASSES = """
@@ -39,10 +39,10 @@ for name in dir(hr.errors):
 @pytest.mark.slow
 def test_classes_are_what_was_released() -> None:
     """The classes themselves, whatever their sources say, in a process without the tests' filters of warnings."""
-    printed = subprocess.run(
+    printed_result = subprocess.run(
         [sys.executable, "-c", AS_CLASSES], capture_output=True, text=True, check=True, timeout=120
     )
-    classes = {name: codes for name, *codes in (line.split() for line in printed.stdout.splitlines())}
+    classes = {name: codes for name, *codes in (line.split() for line in printed_result.stdout.splitlines())}
     for line in released().values():
         assert classes[line.error][:3] == [line.code, line.remedy, str(line.exit_code)]
         assert not line.below or line.below in classes[line.error][3:]
@@ -149,8 +149,8 @@ def test_without_any_extra_all_errors_but_airflows_are_reached() -> None:
     """An ``except`` that names an error works wherever Headrace runs, and says what is missing where it cannot."""
     libraries = {module.partition(".")[0] for modules in EXTRAS.values() for module in modules} - {"pandas", "pytest"}
     script = WITHOUT_EXTRAS.format(blocked=sorted({*libraries, "headrace_lab"}))
-    unreached = dict(line.split(": ", 1) for line in printed_by(script))
+    unreached_parts = dict(line.split(": ", 1) for line in printed_by(script))
     others = {"headrace_airflow": "pip install 'headrace[airflow]'", "headrace_lab": "headrace_lab is not installed"}
-    assert unreached.keys() == {e.name for e in CLASSES.values() if e.module.partition(".")[0] in others}
-    for name, message in unreached.items():
+    assert unreached_parts.keys() == {e.name for e in CLASSES.values() if e.module.partition(".")[0] in others}
+    for name, message in unreached_parts.items():
         assert others[CLASSES[name].module.partition(".")[0]] in message

@@ -77,11 +77,11 @@ def test_a_jvm_ignores_an_archive_that_does_not_fit_and_says_nothing(
     (tmp_path / "spark.jsa").write_bytes(b"not an archive" * 1000)
     monkeypatch.setenv("HEADRACE_SPARK_ARCHIVE", str(tmp_path / "spark.jsa"))
     command = [java, *driver_java_options().split(), "-version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0
-    assert done.stdout == ""
-    assert "version" in done.stderr
-    assert "spark.jsa" not in done.stderr
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0
+    assert result.stdout == ""
+    assert "version" in result.stderr
+    assert "spark.jsa" not in result.stderr
 
 
 def test_airflow_may_import_it_while_parsing() -> None:

@@ -20,9 +20,9 @@ def test_help_lists_every_target() -> None:
     phony = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)
     assert phony is not None
     targets = phony.group(1).split()
-    listed = [line.split()[0] for line in make("help").stdout.splitlines()]
-    assert sorted(listed) == sorted(targets)
-    assert {"help", "setup", "demo", "test", "check", "up", "down", "fmt", "minio"} <= set(listed)
+    listed_values = [line.split()[0] for line in make("help").stdout.splitlines()]
+    assert sorted(listed_values) == sorted(targets)
+    assert {"help", "setup", "demo", "test", "check", "up", "down", "fmt", "minio"} <= set(listed_values)
 
 
 def test_the_files_that_take_long_are_there() -> None:
@@ -75,24 +75,24 @@ def java(machine: Path, version: str) -> None:
 
 
 def test_setup_says_that_java_is_missing(machine: Path) -> None:
-    done = setup(machine)
-    assert done.returncode == 1
-    assert "no Java: Spark needs a JDK or JRE 17 or newer" in done.stderr
+    result = setup(machine)
+    assert result.returncode == 1
+    assert "no Java: Spark needs a JDK or JRE 17 or newer" in result.stderr
 
 
 @pytest.mark.parametrize(("version", "major"), [("11.0.2", "11"), ("1.8.0_392", "1")])
 def test_setup_says_that_java_is_too_old(machine: Path, version: str, major: str) -> None:
     java(machine, version)
-    done = setup(machine)
-    assert done.returncode == 1
-    assert f"is Java {major}: Spark needs 17 or newer" in done.stderr
+    result = setup(machine)
+    assert result.returncode == 1
+    assert f"is Java {major}: Spark needs 17 or newer" in result.stderr
 
 
 def test_setup_says_that_python_is_missing(machine: Path) -> None:
     (machine / "python3").unlink()
-    done = setup(machine)
-    assert done.returncode == 1
-    assert "no Python 3.11 or newer" in done.stderr
+    result = setup(machine)
+    assert result.returncode == 1
+    assert "no Python 3.11 or newer" in result.stderr
 
 
 def chromium(programs: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -113,9 +113,9 @@ def program(file: Path, *lines: str) -> None:
 
 
 def test_without_chromium_the_tests_in_a_browser_say_how_to_get_it(tmp_path: Path) -> None:
-    said = chromium(tmp_path)
-    assert said.returncode == 1
-    assert "on Debian `apt-get install chromium chromium-driver`" in said.stderr
+    result = chromium(tmp_path)
+    assert result.returncode == 1
+    assert "on Debian `apt-get install chromium chromium-driver`" in result.stderr
     program(tmp_path / "chromium")
     assert chromium(tmp_path).returncode == 1, "its driver is missing"
     program(tmp_path / "chromedriver")
@@ -126,12 +126,12 @@ def test_without_chromium_the_tests_in_a_browser_say_how_to_get_it(tmp_path: Pat
 def test_ci_installs_chromium(tmp_path: Path) -> None:
     touch = shutil.which("touch")
     files = [tmp_path / name for name in ("chromium", "chromedriver")]
-    made = [f"{touch} {file} && {shutil.which('chmod')} +x {file}" for file in files]
-    program(tmp_path / "apt-get", f'echo "$@" >> {tmp_path / "asked"}', '[ "$1" = update ] && exit 0', *made)
+    made_values = [f"{touch} {file} && {shutil.which('chmod')} +x {file}" for file in files]
+    program(tmp_path / "apt-get", f'echo "$@" >> {tmp_path / "asked"}', '[ "$1" = update ] && exit 0', *made_values)
     assert chromium(tmp_path).returncode == 1
     assert not (tmp_path / "asked").exists()
-    done = chromium(tmp_path, CI="true")
-    assert done.returncode == 0, done.stderr
+    result = chromium(tmp_path, CI="true")
+    assert result.returncode == 0, result.stderr
     assert (tmp_path / "asked").read_text().splitlines() == [
         "update", "install --yes --no-install-recommends chromium chromium-driver",
     ]  # fmt: skip

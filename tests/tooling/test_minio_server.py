@@ -85,9 +85,9 @@ def server(tmp_path: Path) -> Iterator[Server]:
         if os.environ.get("CI") == "true":
             pytest.fail(message)
         pytest.skip(message)
-    made = start(tmp_path / "data")
-    yield made
-    stop(made)
+    result = start(tmp_path / "data")
+    yield result
+    stop(result)
 
 
 @pytest.mark.s3
@@ -110,10 +110,10 @@ def test_every_server_has_its_own_secret_that_neither_its_name_nor_its_command_l
 
 def test_a_process_that_only_has_the_pid_is_left_alone() -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
-        named = Server("http://127.0.0.1:1", "key", "secret", other.pid, psutil.Process(other.pid).create_time())
-        stop(replace(named, started=named.started - 100))
+        named_server = Server("http://127.0.0.1:1", "key", "secret", other.pid, psutil.Process(other.pid).create_time())
+        stop(replace(named_server, started=named_server.started - 100))
         assert other.poll() is None
-        stop(named)
+        stop(named_server)
         assert other.wait(timeout=5) is not None
 
 

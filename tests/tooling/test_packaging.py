@@ -25,9 +25,9 @@ pytestmark = pytest.mark.slow  # builds the distribution, and installs it from P
 def uv(*arguments: str | Path) -> str:
     """What uv says: that on PATH, or the one that setup has installed."""
     found = shutil.which("uv") or str(REPOSITORY / ".headrace/uv/bin/uv")
-    done = subprocess.run([found, *map(str, arguments)], capture_output=True, text=True, check=False, env=plain())
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    result = subprocess.run([found, *map(str, arguments)], capture_output=True, text=True, check=False, env=plain())
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def plain(**more: str) -> dict[str, str]:
@@ -63,11 +63,11 @@ class Installed:
 
     def refused(self, *arguments: str, **variables: str) -> str:
         """The one message of a command that lacks an extra."""
-        done = self.headrace(*arguments, **variables)
-        assert done.returncode == 10, done.stderr
-        assert "(config.not_installed)" in done.stderr
-        assert "Traceback" not in done.stderr
-        return done.stderr
+        result = self.headrace(*arguments, **variables)
+        assert result.returncode == 10, result.stderr
+        assert "(config.not_installed)" in result.stderr
+        assert "Traceback" not in result.stderr
+        return result.stderr
 
 
 @pytest.fixture(scope="module", params=["highest", "lowest-direct"])
@@ -81,8 +81,8 @@ def installed(
     uv("venv", "--quiet", environment)
     uv("pip", "install", "--quiet", "--python", environment, "--resolution", request.param, wheel)
     made = Installed(environment, folder)
-    done = made.headrace("new", "shop")
-    assert done.returncode == 0, done.stderr
+    result = made.headrace("new", "shop")
+    assert result.returncode == 0, result.stderr
     yield made
     shutil.rmtree(environment)
 
@@ -113,11 +113,11 @@ def test_the_sdist_holds_what_the_wheel_is_built_from(dist: Path) -> None:
 
 
 def test_nothing_is_installed_that_was_not_asked_for(installed: Installed) -> None:
-    there = {
+    names_there = {
         each["name"] for each in json.loads(uv("pip", "list", "--format", "json", "--python", installed.environment))
     }
-    assert "headrace" in there
-    assert there.isdisjoint(NOT_ASKED_FOR)
+    assert "headrace" in names_there
+    assert names_there.isdisjoint(NOT_ASKED_FOR)
 
 
 def test_a_new_pipeline_runs_without_extras(installed: Installed) -> None:
@@ -128,10 +128,10 @@ def test_a_new_pipeline_runs_without_extras(installed: Installed) -> None:
         ("log", *where),
         ("pipelines",),
     ):
-        done = installed.headrace(*arguments)
-        assert done.returncode == 0, done.stderr
-    done = installed.headrace("read", *where, "--where", "product = 'tea'", "--format", "json")
-    rows = json.loads(done.stdout)
+        result = installed.headrace(*arguments)
+        assert result.returncode == 0, result.stderr
+    result = installed.headrace("read", *where, "--where", "product = 'tea'", "--format", "json")
+    rows = json.loads(result.stdout)
     assert {(row["window_start"], row["orders"], row["cents"]) for row in rows} == {
         ("2025-01-01T09:00:00Z", 2, 1260),
         ("2025-01-01T10:00:00Z", 2, 1680),
@@ -162,8 +162,8 @@ def test_each_extra_that_is_missing_is_named_with_the_command(installed: Install
     expecting.write_text(text.replace("description=", expects))
     delivering = tmp_path / "delivering.py"
     sinks = {"postgres": "postgresql://x:y@127.0.0.1:1/z", "delta": "file:///x", "iceberg": "sqlite:///x"}
-    called = ", ".join(f'hr.{kind}("shop.sales", connection="{kind}", name="{kind}")' for kind in sinks)
-    delivering.write_text(text.replace("description=", f"sinks=[{called}],\n    description="))
+    called_text = ", ".join(f'hr.{kind}("shop.sales", connection="{kind}", name="{kind}")' for kind in sinks)
+    delivering.write_text(text.replace("description=", f"sinks=[{called_text}],\n    description="))
     connections = {f"HEADRACE_CONN_{kind.upper()}": uri for kind, uri in sinks.items()}
     streaming = tmp_path / "streaming.py"
     streaming.write_text(TOPIC)
@@ -197,11 +197,13 @@ def test_a_command_of_the_lab_names_the_package_that_brings_it(installed: Instal
 def test_the_oracle_is_of_the_lab_and_tests_that_ask_for_it_go_on(installed: Installed) -> None:
     python = installed.environment / "bin" / "python"
     code = "from importlib.util import find_spec; print(find_spec('headrace_lab'), find_spec('headrace.reference'))"
-    done = subprocess.run([python, "-c", code], env=plain(), capture_output=True, text=True, check=True)
-    assert done.stdout == "None None\n"
-    tested = installed.headrace("test", "shop/tests/shop.yaml", "--executor", "reference")
-    assert (tested.returncode, "3 passed" in tested.stderr) == (0, True), tested.stdout + tested.stderr
-    assert "headrace-lab since 0.3, which is not installed" in tested.stderr
+    result = subprocess.run([python, "-c", code], env=plain(), capture_output=True, text=True, check=True)
+    assert result.stdout == "None None\n"
+    tested_result = installed.headrace("test", "shop/tests/shop.yaml", "--executor", "reference")
+    assert (tested_result.returncode, "3 passed" in tested_result.stderr) == (0, True), (
+        tested_result.stdout + tested_result.stderr
+    )
+    assert "headrace-lab since 0.3, which is not installed" in tested_result.stderr
 
 
 def test_the_lab_is_a_package_of_its_own(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -217,27 +219,29 @@ def test_the_lab_is_a_package_of_its_own(dist: Path, tmp_path_factory: pytest.Te
     with_lab = Installed(folder / "venv", folder)
     assert with_lab.headrace("simulate", "--records", "1").returncode == 0
     assert with_lab.headrace("new", "shop").returncode == 0
-    tested = with_lab.headrace("test", "shop/tests/shop.yaml", "--executor", "reference")
-    assert (tested.returncode, tested.stderr) == (0, "3 passed\n"), tested.stdout + tested.stderr
+    tested_result = with_lab.headrace("test", "shop/tests/shop.yaml", "--executor", "reference")
+    assert (tested_result.returncode, tested_result.stderr) == (0, "3 passed\n"), (
+        tested_result.stdout + tested_result.stderr
+    )
     cases = str(REPOSITORY / "tests/conformance/cases/bundling.json")
-    done = with_lab.headrace("conformance", cases, "--executor", "local")
-    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "28 passed, 0 failed, 1 skipped")
+    result = with_lab.headrace("conformance", cases, "--executor", "local")
+    assert (result.returncode, result.stdout.splitlines()[-1]) == (0, "28 passed, 0 failed, 1 skipped")
     assert "headrace[spark]" in with_lab.refused("conformance", cases, "--executor", "spark")
 
 
 def airflow_error(installed: Installed) -> str:
     """What a file of DAGs meets where Airflow is not installed."""
     command = [installed.environment / "bin" / "python", "-c", "import headrace_airflow.dags"]
-    done = subprocess.run(command, env=plain(), capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    return done.stderr
+    result = subprocess.run(command, env=plain(), capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    return result.stderr
 
 
 def test_what_a_task_of_airflow_runs_is_in_the_wheel(installed: Installed) -> None:
     place = "from headrace import application; print(application.__path__[0])"
     python = installed.environment / "bin" / "python"
-    done = subprocess.run([python, "-c", place], env=plain(), capture_output=True, text=True, check=True)
-    program = Path(done.stdout.strip()) / "submit.py"
+    result = subprocess.run([python, "-c", place], env=plain(), capture_output=True, text=True, check=True)
+    program = Path(result.stdout.strip()) / "submit.py"
     arguments = ["process", "--pipeline", "shop/shop.py", "--root", (installed.folder / "shop/data").as_uri()]
     run = subprocess.run(
         [python, program, *arguments, "--run-id", "r1", "--executor", "local"],

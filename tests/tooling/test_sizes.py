@@ -16,12 +16,12 @@ _DECLARED = re.compile(r"^([A-Z][A-Z0-9_]*): Final = Size\(", re.MULTILINE)
 
 def declared_places() -> list[str]:
     """The places of all sizes in the code."""
-    found: list[str] = []
+    texts: list[str] = []
     for top in (ROOT / "jobs", ROOT / "snapshots", ROOT / "lab"):
         for file in sorted(top.rglob("*.py")):
             module = ".".join(file.relative_to(top).with_suffix("").parts)
-            found += (f"{module}:{name}" for name in _DECLARED.findall(file.read_text(encoding="utf-8")))
-    return sorted(found)
+            texts += (f"{module}:{name}" for name in _DECLARED.findall(file.read_text(encoding="utf-8")))
+    return sorted(texts)
 
 
 def test_each_size_has_one_name() -> None:
@@ -36,16 +36,16 @@ def test_a_size_has_the_type_that_is_said(name: str) -> None:
 
 def test_a_size_is_set_inside_and_what_it_was_afterwards() -> None:
     size = find_size("slice_rows")
-    before = size.value
+    value_before = size.value
     with set_sizes(slice_rows=50, kept_entries=2):
         assert (size.value, find_size("kept_entries").value) == (50, 2)
         with set_sizes(slice_rows=5):
             assert size.value == 5
         assert size.value == 50
-    assert size.value == before
+    assert size.value == value_before
     with pytest.raises(ZeroDivisionError), set_sizes(slice_rows=50):
         _ = 1 // 0
-    assert size.value == before
+    assert size.value == value_before
 
 
 def test_a_function_may_have_sizes_and_be_called_again() -> None:

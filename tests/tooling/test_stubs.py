@@ -71,12 +71,12 @@ def test_a_users_file_is_checked_by_mypy(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text("import headrace as hr\n" + "\n".join(WRONG) + "\n")
     mypy = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "right.py", "wrong.py"]
     options = ["--config-file", str(ROOT / "pyproject.toml"), "--cache-dir", str(ROOT / ".mypy_cache")]
-    done = subprocess.run([*mypy, *options], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
-    lines = done.stdout.splitlines()
-    assert [line for line in lines if not line.startswith("wrong.py:")] == [], done.stderr
+    result = subprocess.run([*mypy, *options], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
+    lines = result.stdout.splitlines()
+    assert [line for line in lines if not line.startswith("wrong.py:")] == [], result.stderr
     for number, message in enumerate(WRONG.values(), start=2):
-        (said,) = (line for line in lines if line.startswith(f"wrong.py:{number}:") and ": error:" in line)
-        assert message in said
+        (said_line,) = (line for line in lines if line.startswith(f"wrong.py:{number}:") and ": error:" in line)
+        assert message in said_line
 
 
 def test_every_stub_is_as_it_would_be_written() -> None:
@@ -99,9 +99,9 @@ def test_a_name_stands_once_in_order_and_is_there(package: str) -> None:
     assert [*vars(module)["_HOMES"]] == sorted(vars(module)["_HOMES"])
     body = ast.parse(stubs()[LAZY[package]]).body
     imports = [name for node in body if isinstance(node, ast.ImportFrom) for name in node.names]
-    exported = [name.name for name in imports if name.asname == name.name]  # others are for annotations alone
+    exported_names = [name.name for name in imports if name.asname == name.name]  # others are for annotations alone
     functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
-    assert sorted([*exported, *functions]) == module.__all__ == dir(module)
+    assert sorted([*exported_names, *functions]) == module.__all__ == dir(module)
     for name in module.__all__:
         assert getattr(module, name) is not None
 
@@ -122,17 +122,17 @@ OPTIONS = {
 @pytest.mark.parametrize("name", OPTIONS)
 def test_editors_and_help_know_each_option_and_its_default(name: str) -> None:
     of_class = inspect.signature(OPTIONS[name]).parameters
-    written = inspect.signature(getattr(hr, name)).parameters
-    assert len(written.keys() & of_class.keys()) > 4
-    assert {one.kind for one in written.values()} <= {
+    written_parameters = inspect.signature(getattr(hr, name)).parameters
+    assert len(written_parameters.keys() & of_class.keys()) > 4
+    assert {one.kind for one in written_parameters.values()} <= {
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
         inspect.Parameter.KEYWORD_ONLY,
     }
-    for shared in written.keys() & of_class.keys() - {"schema", "connection", "name"}:
-        assert written[shared].default == of_class[shared].default, shared
+    for shared_name in written_parameters.keys() & of_class.keys() - {"schema", "connection", "name"}:
+        assert written_parameters[shared_name].default == of_class[shared_name].default, shared_name
     text = (ROOT / LAZY["headrace"]).read_text(encoding="utf-8")
     (stub,) = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == name)
-    assert [one.arg for one in (*stub.args.args, *stub.args.kwonlyargs)] == [*written]
+    assert [one.arg for one in (*stub.args.args, *stub.args.kwonlyargs)] == [*written_parameters]
     assert ast.get_docstring(stub) == inspect.getdoc(getattr(hr, name))
 
 

@@ -45,8 +45,8 @@ def test_it_serves_the_root_that_the_shell_has(
 @pytest.mark.parametrize("is_killed", [True, False])
 def test_what_a_killed_scheduler_left_is_ended_and_nothing_else(tmp_path: Path, *, is_killed: bool) -> None:
     mark = f"test-{os.getpid()}-{is_killed}"
-    with ExitStack() as held:
-        scheduler, task = (held.enter_context(_process(mark)) for _ in range(2))
+    with ExitStack() as held_exit_stack:
+        scheduler, task = (held_exit_stack.enter_context(_process(mark)) for _ in range(2))
         state = Running("http://127.0.0.1:1", "file:///root", mark, scheduler.pid)
         (tmp_path / "up.json").write_text(json.dumps(vars(state)))
         if is_killed:

@@ -31,11 +31,13 @@ FORGOT = {
 
 def built(sample: Any, parts: dict[str, str]) -> hr.Pipeline:
     """A pipeline over notes with these ``parts``."""
-    given = hr.json("landing/notes", {"shop": str, "at": datetime, "n": int, "note": str}).event_time("at", bound="0s")
+    given_input = hr.json("landing/notes", {"shop": str, "at": datetime, "n": int, "note": str}).event_time(
+        "at", bound="0s"
+    )
     names = {"hr": hr, "sample": sample}
     usual = {"key": "'shop'", "what": "{'n': hr.count()}", "where": "hr.FixedWindows('1d')"}
-    found = {name: eval(text, names) for name, text in (usual | parts).items()}
-    return hr.Pipeline("added", given, **found)
+    found_by_name = {name: eval(text, names) for name, text in (usual | parts).items()}
+    return hr.Pipeline("added", given_input, **found_by_name)
 
 
 def panes(pipeline: hr.Pipeline, executor: Any) -> list[Any]:

@@ -63,11 +63,11 @@ class Days(SplitEnumerator):
         return position.passed(splits[-1].path, splits) if splits else position
 
     def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
-        there = {split.path: split for split in self.unread(SourcePosition())}
+        splits_by_path_there = {split.path: split for split in self.unread(SourcePosition())}
         for split in splits:
-            if split.path not in there:
+            if split.path not in splits_by_path_there:
                 yield split, "is gone"
-            elif not self.is_same(split, there[split.path]):
+            elif not self.is_same(split, splits_by_path_there[split.path]):
                 yield split, "has changed"
 
     def explain(self) -> str:

@@ -43,16 +43,16 @@ class FixedWidth(TextFormat):
             columns = _columns(header.decode())
         except UnicodeDecodeError as error:
             raise UnreadableFileError(path, "its header is not UTF-8") from error
-        filled = [name for name, field in fields.items() if field.place in columns]
-        required.check([*columns], filled, path, "header")
+        filled_names = [name for name, field in fields.items() if field.place in columns]
+        required.check([*columns], filled_names, path, "header")
         lines = lines.where(pc.not_equal(lines.text, header).to_numpy(zero_copy_only=False))
         if not len(lines):
             return nothing(fields)
-        known = pa.array(lines.is_utf8)
-        text = pc.if_else(known, lines.text, pa.scalar(b"")).cast(pa.string())
+        known_array = pa.array(lines.is_utf8)
+        text = pc.if_else(known_array, lines.text, pa.scalar(b"")).cast(pa.string())
         places = {name: columns.get(field.place) for name, field in fields.items()}
         texts = {name: pa.nulls(len(text)) if at is None else _field(text, at) for name, at in places.items()}
-        unparsed = pc.if_else(known, pa.scalar(None, pa.string()), NOT_UTF8)
+        unparsed = pc.if_else(known_array, pa.scalar(None, pa.string()), NOT_UTF8)
         found, unparsed = typed({n: t.cast(pa.string()) for n, t in texts.items()}, unparsed, fields, [*DataType])
         return ScannedRecords(found, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 

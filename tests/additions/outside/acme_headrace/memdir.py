@@ -92,9 +92,9 @@ class MemDirStore:
     def _unnamed(self, path: str, data: bytes) -> Path:
         check_path(path)
         self._folder.mkdir(parents=True, exist_ok=True)
-        unnamed = self._folder / f"{_UNNAMED}{uuid.uuid4().hex}"
-        unnamed.write_bytes(data)
-        return unnamed
+        unnamed_path = self._folder / f"{_UNNAMED}{uuid.uuid4().hex}"
+        unnamed_path.write_bytes(data)
+        return unnamed_path
 
     def _content(self, path: str) -> bytes:
         try:

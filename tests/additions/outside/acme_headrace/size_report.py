@@ -20,10 +20,10 @@ class SizeOperator(BaseOperator):
             return sum(found.size for found in open_store(self.rooted.root.uri).list(f"{self.rooted.name}/"))
 
 
-def _dag(rooted: RootedPipeline) -> DAG:
+def _dag(rooted_pipeline: RootedPipeline) -> DAG:
     """Say how many bytes the pipeline stores."""
-    with new_dag(rooted, "size_report", _dag.__doc__, schedule=None, params={}) as dag:
-        SizeOperator(rooted=rooted, task_id="size")
+    with new_dag(rooted_pipeline, "size_report", _dag.__doc__, schedule=None, params={}) as dag:
+        SizeOperator(rooted=rooted_pipeline, task_id="size")
     return dag
 
 
