@@ -66,9 +66,9 @@ def store() -> MemoryStore:
 
 @pytest.mark.parametrize("since", [None, "s1"])
 def test_an_audit_is_read_back_as_it_was(store: MemoryStore, since: str | None) -> None:
-    kept = outcome(POSITIVE, MEAN, NULLS, since=since)
-    write_audit(store, kept)
-    assert read_audit(store, "flights", since, "s2") == kept
+    kept_outcome = outcome(POSITIVE, MEAN, NULLS, since=since)
+    write_audit(store, kept_outcome)
+    assert read_audit(store, "flights", since, "s2") == kept_outcome
 
 
 def test_the_stored_document_is_the_one_that_the_architecture_promises(store: MemoryStore) -> None:
@@ -156,12 +156,12 @@ STALE = age_finding("newest_file", Limit(warn=HOUR), AgeMeasurement(Instant(0), 
 
 
 def test_limits_are_kept_with_the_audit_and_decide_with_the_expectations(store: MemoryStore) -> None:
-    held = with_limits(store, outcome(POSITIVE), (REJECTED, STALE))
-    assert not held.success
-    assert held.exceeded == (REJECTED,)
-    assert read_audit(store, "flights", "s1", "s2") == held
-    assert isinstance(audit_error(held), LimitExceededError)
-    assert with_limits(store, held, (STALE,)).success
+    held_limits = with_limits(store, outcome(POSITIVE), (REJECTED, STALE))
+    assert not held_limits.success
+    assert held_limits.exceeded == (REJECTED,)
+    assert read_audit(store, "flights", "s1", "s2") == held_limits
+    assert isinstance(audit_error(held_limits), LimitExceededError)
+    assert with_limits(store, held_limits, (STALE,)).success
     assert not with_limits(store, outcome(MEAN), (STALE,)).success
 
 
@@ -170,8 +170,8 @@ def test_the_message_names_expectations_and_limits_that_fail() -> None:
     assert type(audit_error(both)) is AuditFailedError
     message = failure_message(both)
     assert "1 of 2 expectations failed and 1 of 2 limits are exceeded on (s1, s2]" in message
-    said = "dead letters: 1 of 2 records (50.00%) (without the records that log entry 7 released); the limit is 1%"
-    assert f"\n  {said}\n" in message
+    text = "dead letters: 1 of 2 records (50.00%) (without the records that log entry 7 released); the limit is 1%"
+    assert f"\n  {text}\n" in message
     assert "Data docs" not in failure_message(replace(both, findings=()))
 
 
@@ -181,15 +181,15 @@ UNUSUAL = UsualFinding(USUAL, Severity.FAIL, 0.5, 0.0, 5, "half is NULL", failin
 
 def test_what_is_not_as_usual_is_kept_and_decides_with_the_expectations(store: MemoryStore) -> None:
     rows = {ExpectationView.CURRENT: ViewMeasure(7, {"delay": ColumnMeasure(3, quantiles=(1.0, 2.5))})}
-    found = UsualOutcome("s0", VersionMeasure("s2", 12, 60, rows), (UNUSUAL,))
-    held = replace(outcome(POSITIVE), usual=found, success=is_publishable((POSITIVE,), (), found))
+    usual_outcome = UsualOutcome("s0", VersionMeasure("s2", 12, 60, rows), (UNUSUAL,))
+    held = replace(outcome(POSITIVE), usual=usual_outcome, success=is_publishable((POSITIVE,), (), usual_outcome))
     assert not held.success
     write_audit(store, held)
     assert read_audit(store, "flights", "s1", "s2") == held
     assert isinstance(audit_error(held), UnusualDataError)
     assert type(audit_error(replace(held, findings=(MEAN,)))) is AuditFailedError
-    said = "1 of 1 figures are not as usual on (s1, s2]"
-    assert said in failure_message(held)
+    text = "1 of 1 figures are not as usual on (s1, s2]"
+    assert text in failure_message(held)
     assert "\n  half is NULL (without what log entry 7 released)\n" in failure_message(held)
     assert "EWR" not in failure_message(held)
     assert not with_limits(store, held, (STALE,)).success
@@ -202,9 +202,9 @@ def test_what_is_not_as_usual_is_kept_and_decides_with_the_expectations(store: M
 def test_an_audit_from_before_there_were_checks_against_history_is_read(store: MemoryStore) -> None:
     write_audit(store, outcome(POSITIVE))
     assert "usual" not in json.loads(store.read("flights/audits/s1--s2/result.json"))
-    kept = read_audit(store, "flights", "s1", "s2")
-    assert kept is not None
-    assert (kept.usual, kept.unusual) == (None, ())
+    kept_audit = read_audit(store, "flights", "s1", "s2")
+    assert kept_audit is not None
+    assert (kept_audit.usual, kept_audit.unusual) == (None, ())
 
 
 def test_an_age_goes_on_while_nothing_comes() -> None:
@@ -216,22 +216,22 @@ def test_an_age_goes_on_while_nothing_comes() -> None:
 
 
 def test_an_audit_covers_the_expectations_that_it_was_made_with_and_no_others() -> None:
-    made = outcome(POSITIVE, NULLS)
+    made_outcome = outcome(POSITIVE, NULLS)
     declared = expect("column_values_to_be_between", column="flights", min_value=0)
     nulls = expect("column_values_to_not_be_null", column="delay")
-    assert made.covers([declared, nulls])
-    assert not made.covers([declared])
-    assert not made.covers([declared, expect("column_values_to_not_be_null", view="panes", column="delay")])
-    assert not made.covers([expect("column_values_to_be_between", column="flights", min_value=1), nulls])
+    assert made_outcome.covers([declared, nulls])
+    assert not made_outcome.covers([declared])
+    assert not made_outcome.covers([declared, expect("column_values_to_not_be_null", view="panes", column="delay")])
+    assert not made_outcome.covers([expect("column_values_to_be_between", column="flights", min_value=1), nulls])
 
 
 def test_arguments_are_compared_as_they_are_kept(store: MemoryStore) -> None:
     declared = expect("column_values_to_be_in_set", column="airport", value_set=("JFK", "LGA"))  # type: ignore[arg-type]
     finding = Finding(declared.name, declared.arguments, declared.view, success=True)
     write_audit(store, AuditOutcome("flights", None, "s1", True, (finding,), "2026-01-01T00:00:00Z"))
-    kept = read_audit(store, "flights", None, "s1")
-    assert kept is not None
-    assert kept.covers([declared])
+    kept_audit = read_audit(store, "flights", None, "s1")
+    assert kept_audit is not None
+    assert kept_audit.covers([declared])
     with pytest.raises(PipelineError, match="datetime"):
         expect("column_values_to_be_between", column="at", min_value=datetime(2026, 1, 1))  # type: ignore[arg-type]
 

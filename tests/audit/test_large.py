@@ -71,9 +71,9 @@ def audited(root: Path, spark: SparkSession, pipeline: Pipeline = PIPELINE) -> d
     store = open_store(root.as_uri())
     for found in list(store.list("audited/audits/")):
         store.delete(found.path)
-    done: RunResult = audit(pipeline, root.as_uri(), RunOptions("audit", executor="spark"), spark=spark)
-    assert done.audit is not None
-    document = unseal_fields(json.loads(store.read(f"{done.audit.path}/result.json")))
+    run_result: RunResult = audit(pipeline, root.as_uri(), RunOptions("audit", executor="spark"), spark=spark)
+    assert run_result.audit is not None
+    document = unseal_fields(json.loads(store.read(f"{run_result.audit.path}/result.json")))
     for finding in document["expectations"]:  # Spark meets them in another order
         finding["failing"] = len(finding["failing"])
     return {name: value for name, value in document.items() if name != "finished_at"}

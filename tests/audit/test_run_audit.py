@@ -224,10 +224,10 @@ def test_the_result_is_written_last(panes: Frame, current: Frame) -> None:
             self.written.append(path)
             return super().write(path, data)
 
-    watched = Watched()
-    audit(watched, panes, current, expect("table_row_count_to_be_between", min_value=1))
-    assert watched.written == ["delays/audits/none--s1/docs/current.html", "delays/audits/none--s1/result.json"]
-    assert json.loads(watched.read(watched.written[-1]))["success"] is True
+    watched_source = Watched()
+    audit(watched_source, panes, current, expect("table_row_count_to_be_between", min_value=1))
+    assert watched_source.written == ["delays/audits/none--s1/docs/current.html", "delays/audits/none--s1/result.json"]
+    assert json.loads(watched_source.read(watched_source.written[-1]))["success"] is True
 
 
 @on_spark
@@ -294,5 +294,5 @@ for expectation in (plain, alike):
     print(finding.success, "scipy.stats" in sys.modules, "altair" in sys.modules)
 print([name for name in ("pyspark", "sqlalchemy") if name in sys.modules])
 """
-    said = subprocess.check_output([sys.executable, "-c", program], text=True).splitlines()
-    assert said == ["True False False", "True True True", "[]"]  # altair draws what was found of it
+    lines = subprocess.check_output([sys.executable, "-c", program], text=True).splitlines()
+    assert lines == ["True False False", "True True True", "[]"]  # altair draws what was found of it

@@ -53,9 +53,9 @@ def random_rows(seed: int, number: int) -> list[dict[str, Any]]:
             return random.choice(REALS) if random.random() < 0.4 else random.gauss(0, 10)
         return random.randint(-9, 9) if random.random() < 0.8 else random.choice([2**63 - 1, -(2**63), 2**53 + 1])
 
-    at = datetime(2026, 1, 1, tzinfo=UTC)
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [{name: value(SCHEMA.field(name).type) for name in SCHEMA.names} for _ in range(number)]
-    return [{**row, "id": number if number % 7 else None, "at": at} for number, row in enumerate(rows)]
+    return [{**row, "id": number if number % 7 else None, "at": moment} for number, row in enumerate(rows)]
 
 
 def expected(rows: list[dict[str, Any]]) -> ViewMeasure:

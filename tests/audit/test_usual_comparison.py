@@ -39,8 +39,8 @@ def numbers(quantiles: list[float]) -> VersionMeasure:
 
 
 def is_far(check: UsualCheck, version: VersionMeasure, *history: VersionMeasure) -> bool | str:
-    found = compare_with_history(check, version, history).finding
-    return found.severity is not None if found.is_judged else "not judged"
+    finding = compare_with_history(check, version, history).finding
+    return finding.severity is not None if finding.is_judged else "not judged"
 
 
 @pytest.mark.parametrize(
@@ -117,12 +117,12 @@ def test_distances_are_those_of_plain_python_on_random_versions() -> None:
         shares.append(observed)
         *old, new = [sorted(random.gauss(0, 1) for _ in range(19)) for _ in range(6)]
         usual = [median(values) for values in zip(*old, strict=True)]
-        moved = sum(abs(a - b) for a, b in zip(new, usual, strict=True)) / 19 / (usual[14] - usual[4])
+        moved_total = sum(abs(a - b) for a, b in zip(new, usual, strict=True)) / 19 / (usual[14] - usual[4])
         *history, last = map(numbers, (*old, new))
-        found = compare_with_history(hr.usual_distribution("c", distance=0.5), last, history).finding
-        assert found.observed == pytest.approx(moved)
-        assert (found.severity is not None) == (moved > 0.5)
-        moves.append(found.observed)
+        finding = compare_with_history(hr.usual_distribution("c", distance=0.5), last, history).finding
+        assert finding.observed == pytest.approx(moved_total)
+        assert (finding.severity is not None) == (moved_total > 0.5)
+        moves.append(finding.observed)
     assert len({*shares}) > 10
     assert all(math.isfinite(value) for value in moves)
     assert any(a != b for a, b in pairwise(moves))

@@ -87,7 +87,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 def test_a_run_on_a_connect_server(server: str, tmp_path: Path) -> None:
     land(tmp_path)
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", PROGRAM, server, tmp_path.as_uri()],
         cwd=REPOSITORY,
         capture_output=True,
@@ -95,7 +95,7 @@ def test_a_run_on_a_connect_server(server: str, tmp_path: Path) -> None:
         check=False,
         timeout=300,
     )
-    assert done.returncode == 0, done.stderr[-6000:]
-    assert done.stdout.splitlines()[-1] == "(0, 1, 2, 3, 4)"
+    assert result.returncode == 0, result.stderr[-6000:]
+    assert result.stdout.splitlines()[-1] == "(0, 1, 2, 3, 4)"
     rows = read(CLICKS, tmp_path.as_uri(), "current", "main").to_pylist()
     assert {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows} == truth()

@@ -65,12 +65,12 @@ numbers = hr.Pipeline(
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A MinIO with a bucket."""
     find_or_build()
-    made = start(tmp_path_factory.mktemp("cluster") / "minio")
-    client(made).make_bucket("tests")
+    result = start(tmp_path_factory.mktemp("cluster") / "minio")
+    client(result).make_bucket("tests")
     try:
-        yield made
+        yield result
     finally:
-        stop(made)
+        stop(result)
 
 
 @pytest.fixture(scope="module")
@@ -78,12 +78,12 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """A cluster with two workers, which are started without the keys of the store and have a cache each."""
     with (
         pytest.MonkeyPatch.context() as patch,
-        SparkCluster(tmp_path_factory.mktemp("cluster") / "cluster") as started,
+        SparkCluster(tmp_path_factory.mktemp("cluster") / "cluster") as started_cluster,
     ):
         for name in _of_this_process():
             patch.delenv(name)
-        started.add_workers(2)
-        yield started
+        started_cluster.add_workers(2)
+        yield started_cluster
 
 
 @pytest.fixture
@@ -133,11 +133,11 @@ def driver(
 
 def finished(job: "subprocess.Popen[str]") -> str:
     try:
-        said, _ = job.communicate(timeout=300)
+        text, _ = job.communicate(timeout=300)
     finally:
         job.kill()
-    assert job.returncode == 0, said[-8000:]
-    return said
+    assert job.returncode == 0, text[-8000:]
+    return text
 
 
 def epoch(root: str) -> int:
@@ -162,8 +162,8 @@ def test_workers_land_what_a_source_reads_with_code_that_they_do_not_have(
     assert server.secret_key not in finished(job)
     rows = hr.open(root)["numbers"].read("current", at="main").to_json()
     assert {row["is"]: row["n"] for row in rows} == {"even": 500, "odd": 500}
-    written = [info.path for info in open_store(root).list("numbers/landed/source/_written/")]
-    assert len(written) == 3
+    written_paths = [info.path for info in open_store(root).list("numbers/landed/source/_written/")]
+    assert len(written_paths) == 3
     check_catalog(open_store(root), "numbers")
 
 

@@ -51,8 +51,8 @@ sys.stdin.read()
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
-    with SparkCluster(tmp_path / "cluster") as started:
-        yield started
+    with SparkCluster(tmp_path / "cluster") as started_cluster:
+        yield started_cluster
 
 
 @pytest.fixture
@@ -150,8 +150,10 @@ def test_who_does_not_know_the_secret_is_turned_away(cluster: SparkCluster, task
     job = driver(cluster, tasks)
     try:
         assert job.stderr is not None
-        said = next((line for line in job.stderr if "Authentication failed" in line or "SaslException" in line), None)
-        assert said is not None
+        said_lines = next(
+            (line for line in job.stderr if "Authentication failed" in line or "SaslException" in line), None
+        )
+        assert said_lines is not None
         assert not cluster.state()["activeapps"]
     finally:
         job.kill()

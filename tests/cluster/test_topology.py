@@ -41,8 +41,8 @@ def minio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     find_or_build()
     server = start(tmp_path / "minio")
     try:
-        made = make_bucket(server)
-        assert made.returncode == 0, made.stderr
+        bucket = make_bucket(server)
+        assert bucket.returncode == 0, bucket.stderr
         for name, value in server.environment().items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", USERS["BUCKET_USER"])
@@ -54,9 +54,9 @@ def minio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 @pytest.fixture
 def cluster(tmp_path: Path, minio: Server) -> Iterator[SparkCluster]:
-    with SparkCluster(tmp_path / "cluster") as started:
-        started.add_workers(2)
-        yield started
+    with SparkCluster(tmp_path / "cluster") as started_cluster:
+        started_cluster.add_workers(2)
+        yield started_cluster
 
 
 @pytest.fixture
@@ -99,14 +99,14 @@ def test_a_dag_run_commits_and_publishes(
 
     dag = "headrace_clicks_process"
     airflow.api.wait_for_dag(dag, 120)
-    ended = airflow.api.wait_for_run(dag, airflow.api.trigger(dag), 600)
-    log = "\n".join(airflow.api.log(dag, ended.run_id, "process"))
-    assert set(ended.tasks.values()) == {"success"}, log
+    ended_wait = airflow.api.wait_for_run(dag, airflow.api.trigger(dag), 600)
+    log = "\n".join(airflow.api.log(dag, ended_wait.run_id, "process"))
+    assert set(ended_wait.tasks.values()) == {"success"}, log
 
     catalog = hr.open(ROOT)["clicks"].catalog
     refs = catalog.head().refs
     assert refs["published"] == refs["main"]
-    (event,) = airflow.api.asset_events(dag, ended.run_id)
+    (event,) = airflow.api.asset_events(dag, ended_wait.run_id)
     assert event["snapshot"] == refs["published"]
     clicks = runpy.run_path(str(tmp_path / "pipelines" / "clicks.py"))["clicks"]
     rows = read(clicks, ROOT).to_pylist()

@@ -85,8 +85,8 @@ def test_a_figure_shows_the_papers_numbers(number: int, documents: dict[int, str
 
 @pytest.mark.parametrize("number", VALUES)
 def test_the_committed_figure_is_what_the_pipelines_give(number: int, documents: dict[int, str]) -> None:
-    committed = (FOLDER / file_name(number)).read_text(encoding="utf-8")
-    assert documents[number] == committed, "make figures"
+    committed_text = (FOLDER / file_name(number)).read_text(encoding="utf-8")
+    assert documents[number] == committed_text, "make figures"
 
 
 @pytest.mark.spark
@@ -94,16 +94,18 @@ def test_the_committed_figure_is_what_the_pipelines_give(number: int, documents:
 def test_figures_on_spark_are_the_same(spark: SparkSession) -> None:
     from headrace_lab.conformance.on_spark import SparkExecutor
 
-    found = {number: svg(picture) for number, picture in pictures(SparkExecutor(spark)).items()}
-    assert {number: numbers(document) for number, document in found.items()} == VALUES
-    assert [n for n, document in found.items() if document != (FOLDER / file_name(n)).read_text("utf-8")] == []
+    found_by_number = {number: svg(picture) for number, picture in pictures(SparkExecutor(spark)).items()}
+    assert {number: numbers(document) for number, document in found_by_number.items()} == VALUES
+    assert [
+        n for n, document in found_by_number.items() if document != (FOLDER / file_name(n)).read_text("utf-8")
+    ] == []
 
 
 @pytest.mark.parametrize("number", PANES_FIGURES)
 def test_panes_end_where_the_paper_draws_it(number: int, drawn: dict[int, Picture]) -> None:
-    found = [box.until for box in boxes(POINTS, drawn[number].emissions)]
+    found_values = [box.until for box in boxes(POINTS, drawn[number].emissions)]
     expected = [clock(top) for top in TOPS[number]]
-    assert [abs(a - b) <= 2_000_000 for a, b in zip(found, expected, strict=True)] == [True] * len(expected)
+    assert [abs(a - b) <= 2_000_000 for a, b in zip(found_values, expected, strict=True)] == [True] * len(expected)
 
 
 @pytest.mark.parametrize("number", sorted(LATE))
@@ -128,9 +130,9 @@ def test_rectangles_hold_the_elements_that_their_values_sum(number: int, drawn: 
     picture = drawn[number]
     values = [emission.pane.values[0] for emission in picture.emissions if not emission.pane.is_retraction]
     found = boxes(POINTS, picture.emissions)
-    held = [inside(POINTS, box, found[:at]) for at, box in enumerate(found)]
-    assert sorted(p.arrival for points in held for p in points) == sorted(p.arrival for p in POINTS)
-    for box, value, points in zip(found, values, held, strict=True):
+    held_values = [inside(POINTS, box, found[:at]) for at, box in enumerate(found)]
+    assert sorted(p.arrival for points in held_values for p in points) == sorted(p.arrival for p in POINTS)
+    for box, value, points in zip(found, values, held_values, strict=True):
         within = [p for p in POINTS if box.window.start <= p.event_time < box.window.end and p.arrival <= box.until]
         assert sum(p.value for p in (points if number in DISCARDING else within)) == value
 
@@ -161,5 +163,5 @@ def test_a_pipeline_that_does_not_run_is_named() -> None:
 
 
 def test_the_page_of_the_figures_shows_them_all() -> None:
-    shown = re.findall(r"!\[[^\]]+\]\((\w+\.svg)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
-    assert shown == [file_name(number) for number in VALUES]
+    shown_texts = re.findall(r"!\[[^\]]+\]\((\w+\.svg)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
+    assert shown_texts == [file_name(number) for number in VALUES]

@@ -127,9 +127,9 @@ def test_a_missing_pane_stands_beside_the_one_that_is_most_like_it(write: Callab
 
 
 def test_output_may_appear_only_directly_before_an_expect(write: Callable[..., Path]) -> None:
-    without = [step for step in CASE["steps"] if step["op"] != "expect"]
+    without_steps = [step for step in CASE["steps"] if step["op"] != "expect"]
     strict, at_end = run_file(
-        write(case(steps=without), case(name="e", steps=without, collect="at_end")), ReferenceExecutor()
+        write(case(steps=without_steps), case(name="e", steps=without_steps, collect="at_end")), ReferenceExecutor()
     )
     assert "Unexpected output" in strict.reason
     assert "end of the case" in at_end.reason
@@ -366,11 +366,11 @@ def test_what_is_not_of_the_schema_is_told_with_its_place(changes: Any, place: s
 def test_a_field_that_the_schema_does_not_have_is_told(write: Callable[..., Path]) -> None:
     early = {"type": "after_watermark", "erly": {"type": "always"}}
     fails = case(name="fails", alowed_lateness=9, trigger=early)
-    passes, failed = run_file(write(case(steps=steps(1, orderd=True)), fails), ReferenceExecutor())
+    passes, failed_file = run_file(write(case(steps=steps(1, orderd=True)), fails), ReferenceExecutor())
     assert passes.status is CaseStatus.PASSED
     assert passes.reason == "the schema has no field 'orderd' of step 2 (expect): not read"
-    assert "no field 'alowed_lateness' of the case, 'erly' of a trigger: not read" in failed.reason
-    assert "Unmatched output" in failed.reason
+    assert "no field 'alowed_lateness' of the case, 'erly' of a trigger: not read" in failed_file.reason
+    assert "Unmatched output" in failed_file.reason
 
 
 @pytest.mark.parametrize(("same", "other"), [("NaN", "1.0"), ("Infinity", "-Infinity"), ("-Infinity", "NaN")])

@@ -24,9 +24,9 @@ class Written:
     value: Any
 
 
-def number(written: str, value: str | object) -> Written:
+def number(written_text: str, value: str | object) -> Written:
     """A decimal that is a number in JSON."""
-    return Written(written, written, Decimal(value) if isinstance(value, str) else value)
+    return Written(written_text, written_text, Decimal(value) if isinstance(value, str) else value)
 
 
 def text(written: str, value: Any) -> Written:
@@ -45,8 +45,8 @@ TEXTS: Mapping[DataType, tuple[Written, ...]] = {
         text("2012-02-29", date(2012, 2, 29)),
         *(text(f"2013-0{month}-28", date(2013, month, 28)) for month in range(1, 10)),
         *(
-            text(written, BAD)
-            for written in (
+            text(written_text, BAD)
+            for written_text in (
                 "2013-02-29",
                 "0000-01-01",
                 "10000-01-01",
@@ -80,8 +80,8 @@ TEXTS: Mapping[DataType, tuple[Written, ...]] = {
         text("AAAAAAAA", bytes(6)),
         *(text(base64.b64encode(bytes(range(n))).decode(), bytes(range(n))) for n in range(1, 40)),
         *(
-            text(written, BAD)
-            for written in (
+            text(written_text, BAD)
+            for written_text in (
                 "YQ",
                 "YQ=",
                 "YR==",
@@ -122,12 +122,18 @@ TEXTS: Mapping[DataType, tuple[Written, ...]] = {
         number("-99999999999999999999999999999.999999999", "-99999999999999999999999999999.999999999"),
         number(f"0.{'0' * 50}15e49", "0.015"),
         number("9007199254740993", "9007199254740993"),
-        *(number(written, BAD) for written in ("100000000000000000000000000000", "1e29", "-1e29", "1e400", "1e-10")),
-        *(number(written, BAD) for written in ("0.1234567891", "1.0000000001", "-0.0000000005", "9e-1000000000000")),
+        *(
+            number(written_text, BAD)
+            for written_text in ("100000000000000000000000000000", "1e29", "-1e29", "1e400", "1e-10")
+        ),
+        *(
+            number(written_text, BAD)
+            for written_text in ("0.1234567891", "1.0000000001", "-0.0000000005", "9e-1000000000000")
+        ),
         *(number("9" * digits, BAD) for digits in (*range(30, 60), 76, 77, 78, 100, 300)),
         *(number(f"{first}e{power}", BAD) for first in (1, 3, 7, 17, 99) for power in range(29, 80, 3)),
         *(number(f"1{'0' * digits}.5", BAD) for digits in range(29, 60)),
-        *(Written(f'"{escaped}"', None, BAD) for escaped in (r"\u0039" * 42, r"\u0031\u0065\u0034\u0032")),
+        *(Written(f'"{escaped_text}"', None, BAD) for escaped_text in (r"\u0039" * 42, r"\u0031\u0065\u0034\u0032")),
         Written(r'"1\u00309.5"', None, Decimal("109.5")),
         text("19.99", Decimal("19.99")),
         text(" 19.99 ", Decimal("19.99")),
@@ -135,8 +141,11 @@ TEXTS: Mapping[DataType, tuple[Written, ...]] = {
         text(".5", Decimal("0.5")),
         text("5.", Decimal(5)),
         text("007", Decimal(7)),
-        *(text(written, BAD) for written in ("nan", "inf", "1_0", "0x1", "1e", "e1", ".", "-", "1.2.3", "12 EUR")),
-        *(text(written, BAD) for written in ("\u0661", "--1", "1e1.5", "100000000000000000000000000000")),
+        *(
+            text(written_text, BAD)
+            for written_text in ("nan", "inf", "1_0", "0x1", "1e", "e1", ".", "-", "1.2.3", "12 EUR")
+        ),
+        *(text(written_text, BAD) for written_text in ("\u0661", "--1", "1e1.5", "100000000000000000000000000000")),
         Written('"1,5"', '"1,5"', BAD),
         Written('""', None, BAD),
         Written("true", None, BAD),

@@ -114,23 +114,25 @@ def pipeline(**more: object) -> hr.Pipeline:
 
 
 def test_a_pipeline_in_the_order_of_the_models_questions() -> None:
-    found = {part.heading: " / ".join(part.lines) for part in pipeline_sections(pipeline(filter=col("cents") > 0))}
-    assert list(found) == ["input source", "what", "where", "when", "how"]
-    assert "watermark: 10m behind the latest event time" in found["input source"]
-    assert "splits: by shop" in found["input source"]
-    assert found["what"] == "orders = count() / most = max(cents) / of what passes (cents > 0) / per shop"
-    assert found["how"].startswith("retracting: ")
+    texts_by_heading = {
+        part.heading: " / ".join(part.lines) for part in pipeline_sections(pipeline(filter=col("cents") > 0))
+    }
+    assert list(texts_by_heading) == ["input source", "what", "where", "when", "how"]
+    assert "watermark: 10m behind the latest event time" in texts_by_heading["input source"]
+    assert "splits: by shop" in texts_by_heading["input source"]
+    assert texts_by_heading["what"] == "orders = count() / most = max(cents) / of what passes (cents > 0) / per shop"
+    assert texts_by_heading["how"].startswith("retracting: ")
 
 
 def test_the_graph_shows_every_step_in_order() -> None:
     refunds = hr.csv("landing/refunds", {"at": datetime, "shop": str, "id": str}).event_time("at", bound="0s")
-    made = pipeline(
+    own_pipeline = pipeline(
         union=[refunds.named("refunds")],
         deduplicate=hr.Deduplicate("id", "1d"),
         filter=col("shop").is_not_null(),
         then=[hr.Aggregation(key="shop", what={"busiest": col("orders").max()}, where=hr.FixedWindows("1d"))],
     )
-    lines = [line for line in draw_graph(made) if line.strip() not in "│▼"]
+    lines = [line for line in draw_graph(own_pipeline) if line.strip() not in "│▼"]
     assert lines == [
         "source: landing/orders (json)",
         "refunds: landing/refunds (csv)",
@@ -181,10 +183,10 @@ def test_a_loop_says_what_goes_round() -> None:
         start=hr.if_else(col("vertex") == "oslo", 0, None), step=col("value") + col("cents"), combine="least"
     )
     parts = {"key": {"shop": col("shop"), "to": col("id")}, "loop": loop, "what": {}, "how": hr.retracting("1d")}
-    made = pipeline(filter=col("cents") > 0, **parts)
-    found = {part.heading: part.lines for part in pipeline_sections(made)}
-    assert list(found) == ["input source", "loop", "what", "where", "when", "how"]
-    assert found["loop"] == [
+    own_pipeline = pipeline(filter=col("cents") > 0, **parts)
+    lines_by_heading = {part.heading: part.lines for part in pipeline_sections(own_pipeline)}
+    assert list(lines_by_heading) == ["input source", "loop", "what", "where", "when", "how"]
+    assert lines_by_heading["loop"] == [
         "a record is an edge from shop to to = id",
         "of what passes (cents > 0)",
         "a vertex has by itself: if_else((vertex == 'oslo'), 0, None)",
@@ -193,13 +195,13 @@ def test_a_loop_says_what_goes_round() -> None:
         "of several values it keeps the least",
         "an epoch turns at most 64 rounds; what is in flight then goes on in the next epoch",
     ]
-    lines = [line for line in draw_graph(made) if line.strip() not in "│▼"]
+    lines = [line for line in draw_graph(own_pipeline) if line.strip() not in "│▼"]
     assert lines[1:4] == [
         "filter (cents > 0)",
         "loop over shop -> to: the least of (value + cents)",
         "value per vertex: fixed windows of 1h",
     ]
     both = hr.Loop(start=col("vertex"), step=col("value"), combine="least", both_ways=True, rounds=None)
-    found = {part.heading: part.lines for part in pipeline_sections(pipeline(**{**parts, "loop": both}))}
-    assert found["loop"][0] == "a record is an edge between shop and to = id, in both directions"
-    assert found["loop"][-1] == "an epoch turns rounds until nothing changes"
+    lines_by_heading = {part.heading: part.lines for part in pipeline_sections(pipeline(**{**parts, "loop": both}))}
+    assert lines_by_heading["loop"][0] == "a record is an edge between shop and to = id, in both directions"
+    assert lines_by_heading["loop"][-1] == "an epoch turns rounds until nothing changes"

@@ -64,9 +64,9 @@ OUTPUTS: dict[str, TaskOutput] = {
 def test_equal_values_have_one_digest_whichever_objects_they_share(kind: str) -> None:
     """A sum of two files that name one string, and of two that name equal ones: what a pickle tells apart."""
     output = OUTPUTS[kind]
-    unpickled = pickle.loads(pickle.dumps(output))  # its strings are others than those of the constants
+    unpickled_copy = pickle.loads(pickle.dumps(output))  # its strings are others than those of the constants
     own = TaskResult(output, received_digest=b"above").content
-    assert TaskResult(unpickled, received_digest=b"above").content == own
+    assert TaskResult(unpickled_copy, received_digest=b"above").content == own
     assert TaskResult(_unshared(output), received_digest=b"above").content == own
 
 
@@ -75,8 +75,8 @@ def _unshared(value: Any) -> Any:
     if isinstance(value, DataFile):
         return value.replace(sha256="".join(list(value.sha256)))
     if isinstance(value, msgspec.Struct):
-        unshared = {name: _unshared(getattr(value, name)) for name in value.__struct_fields__}
-        return msgspec.structs.replace(value, **unshared)
+        unshared_by_name = {name: _unshared(getattr(value, name)) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **unshared_by_name)
     if isinstance(value, tuple):
         return tuple(_unshared(each) for each in value)
     if hasattr(value, "__dataclass_fields__"):
@@ -96,8 +96,8 @@ def test_every_process_gives_the_same_digest() -> None:
 
     def ran(seed: str) -> str:
         environment = {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)}
-        ended = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
-        return ended.stdout.decode().strip()
+        ended_result = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, check=True)
+        return ended_result.stdout.decode().strip()
 
     assert len({ran("1"), ran("2"), canonical_digest([frozenset("abcdefgh"), {"y": None, "x": 1.5}]).hex()}) == 1
 

@@ -68,8 +68,10 @@ class TwoRuns(Blobs):
         type(self).runs += 1
         shares = numbers(0, len(plan.shares))
         once = list(map_level(self.work, plan, shares))
-        twice = self._over_other_input(plan) if self.runs <= self.times else plan  # the same, with files of other names
-        again = list(map_level(self.work, twice, shares))
+        plan_twice = (
+            self._over_other_input(plan) if self.runs <= self.times else plan
+        )  # the same, with files of other names
+        again = list(map_level(self.work, plan_twice, shares))
         (number,) = plan.parts
         heard = [*for_part(once, 0), *(row for part in range(1, number) for row in for_part(again, part))]
         assert [len(chain.stages) for chain in self.work.chains] == [1]
@@ -100,27 +102,27 @@ def runs() -> Iterable[type[TwoRuns]]:
 
 def test_parts_that_heard_different_runs_of_a_task_fail_the_epoch(tmp_path: Path, runs: type[TwoRuns]) -> None:
     land(tmp_path, 0, 1)
-    made = engine(tmp_path, runs)
-    with pytest.raises(DisagreementError) as raised:
-        made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
-    assert isinstance(raised.value, RetryError)
-    assert (runs.runs, made.epoch) == (MAX_RUNS, -1)
+    made_engine = engine(tmp_path, runs)
+    with pytest.raises(DisagreementError) as error:
+        made_engine.compute({OWN: made_engine.landing.new_files({})[OWN]}, NOON)
+    assert isinstance(error.value, RetryError)
+    assert (runs.runs, made_engine.epoch) == (MAX_RUNS, -1)
 
 
 def test_an_epoch_is_run_again_until_its_tasks_agree(tmp_path: Path, runs: type[TwoRuns]) -> None:
     land(tmp_path, 0, 1)
     runs.times = 1
-    made = engine(tmp_path, runs)
-    computed = made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
-    assert (runs.runs, computed.counts["accepted"]) == (2, 80)
+    made_engine = engine(tmp_path, runs)
+    computed_epoch = made_engine.compute({OWN: made_engine.landing.new_files({})[OWN]}, NOON)
+    assert (runs.runs, computed_epoch.counts["accepted"]) == (2, 80)
 
 
 def test_a_task_that_runs_twice_and_says_the_same_changes_nothing(tmp_path: Path, runs: type[TwoRuns]) -> None:
     land(tmp_path, 0, 1)
     runs.times = 0
-    made = engine(tmp_path, runs)
-    computed = made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
-    assert (runs.runs, computed.counts["accepted"]) == (1, 80)
+    made_engine = engine(tmp_path, runs)
+    computed_epoch = made_engine.compute({OWN: made_engine.landing.new_files({})[OWN]}, NOON)
+    assert (runs.runs, computed_epoch.counts["accepted"]) == (1, 80)
 
 
 class Forgetful(Blobs):
@@ -135,16 +137,16 @@ class Forgetful(Blobs):
 def test_a_level_acknowledges_an_epoch_when_all_of_its_tasks_did(tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     for runner, acknowledged in ((Blobs, {0, 1}), (Forgetful, {1})):
-        made = engine(tmp_path, runner)
-        computed = made.compute({OWN: made.landing.new_files({})[OWN]}, NOON)
-        assert (made.levels, computed.acknowledged) == (2, acknowledged)
+        made_engine = engine(tmp_path, runner)
+        computed_epoch = made_engine.compute({OWN: made_engine.landing.new_files({})[OWN]}, NOON)
+        assert (made_engine.levels, computed_epoch.acknowledged) == (2, acknowledged)
 
 
 def test_a_typed_error_of_a_task_is_raised_where_the_epoch_is_driven(tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
-    made = engine(tmp_path, Blobs, parts=3)
-    files = made.landing.new_files({})[OWN]
+    made_engine = engine(tmp_path, Blobs, parts=3)
+    files = made_engine.landing.new_files({})[OWN]
     (tmp_path / files[0].path).unlink()
     with pytest.raises(VanishedFileError, match=files[0].path):
-        made.compute({OWN: files}, NOON)
-    assert made.epoch == -1
+        made_engine.compute({OWN: files}, NOON)
+    assert made_engine.epoch == -1

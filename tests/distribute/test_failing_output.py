@@ -52,12 +52,12 @@ def engine_of(pipeline: Pipeline, root: Path, tasks: int = 1) -> OverBlobs:
     )
 
 
-def contents(computed: ComputedEpoch, output: str) -> dict[str, object]:
+def contents(computed_epoch: ComputedEpoch, output: str) -> dict[str, object]:
     """What an epoch stored of an ``output``, by checksums."""
-    logs = {name: [f.sha256 for f in files] for name, files in computed.written.logs.items()}
+    logs = {name: [f.sha256 for f in files] for name, files in computed_epoch.written.logs.items()}
     tables = {
         name: [[file.sha256 for file in layer.files] for layer in layers]
-        for name, layers in computed.written.tables.items()
+        for name, layers in computed_epoch.written.tables.items()
     }
     return {name: there for name, there in {**logs, **tables}.items() if name.startswith(f"{output}/") or name == IDS}
 
@@ -76,31 +76,35 @@ def test_an_output_that_fails_is_as_it_was_and_others_are_as_without_it(
     failing, sound = (engine_of(shop, tmp_path, tasks) for shop in (pipeline, without))
     parked_at: int | None = None
     for number, file in enumerate(failing.landing.new_files({})[OWN]):
-        before = {name: layers for name, layers in failing.tables.items() if name.startswith("bad/")}
-        computed = failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
+        layers_by_name_before = {name: layers for name, layers in failing.tables.items() if name.startswith("bad/")}
+        computed_epoch = failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
         other = sound.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
         for name in ("hourly", "daily"):
             if tasks == 1:  # the state of all outputs decides how tasks are shared out, which cut files
-                assert contents(computed, name) == contents(other, name)
-            counts = [{n: count for n, count in c.counts.items() if n.startswith(name)} for c in (computed, other)]
+                assert contents(computed_epoch, name) == contents(other, name)
+            counts = [
+                {n: count for n, count in c.counts.items() if n.startswith(name)} for c in (computed_epoch, other)
+            ]
             assert counts[0] == counts[1]
-        assert computed.acknowledged == {*range(failing.levels)}
-        assert computed.progress.watermark == other.progress.watermark
-        if computed.parked:
+        assert computed_epoch.acknowledged == {*range(failing.levels)}
+        assert computed_epoch.progress.watermark == other.progress.watermark
+        if computed_epoch.parked:
             parked_at = number if parked_at is None else parked_at
-            assert computed.parked == ("bad",)
-            assert {name: layers for name, layers in failing.tables.items() if name.startswith("bad/")} == before
-            assert computed.counts["bad/records"] == 0
-            parked = computed.progress.parked["bad"]
-            assert parked.epoch == parked_at - 1
-            assert parked.snapshot == (None if parked_at == 0 else f"snapshot-{parked_at - 1}")
-            assert parked.code in ("config.pipeline", "data.integer_overflow")
+            assert computed_epoch.parked == ("bad",)
+            assert {
+                name: layers for name, layers in failing.tables.items() if name.startswith("bad/")
+            } == layers_by_name_before
+            assert computed_epoch.counts["bad/records"] == 0
+            parked_bad = computed_epoch.progress.parked["bad"]
+            assert parked_bad.epoch == parked_at - 1
+            assert parked_bad.snapshot == (None if parked_at == 0 else f"snapshot-{parked_at - 1}")
+            assert parked_bad.code in ("config.pipeline", "data.integer_overflow")
     assert parked_at is not None
     assert failing.progress.due_time == sound.progress.due_time
     with pytest.raises(HeadraceError, match=r"too much|overflow|64 bits"):
-        again = engine_of(pipeline, tmp_path)
-        for number, file in enumerate(again.landing.new_files({})[OWN]):
-            again.compute({OWN: [file]}, Instant(NOW + number))
+        engine_again = engine_of(pipeline, tmp_path)
+        for number, file in enumerate(engine_again.landing.new_files({})[OWN]):
+            engine_again.compute({OWN: [file]}, Instant(NOW + number))
 
 
 def test_the_last_output_that_fails_ends_the_epoch(tmp_path: Path) -> None:
@@ -116,25 +120,25 @@ def test_the_last_output_that_fails_ends_the_epoch(tmp_path: Path) -> None:
 @pytest.mark.parametrize("telling", [False, True], ids=["all", "deduplicated"])
 def test_a_parked_output_is_computed_again_alone(telling: bool, tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)
-    mended = tmp_path / "mended"
-    pipeline = shop(fragile(Fragile(str(mended), "add", least=1)), telling=telling)
-    sound, failing, again = (engine_of(pipeline, tmp_path) for _ in range(3))
+    mended_path = tmp_path / "mended"
+    pipeline = shop(fragile(Fragile(str(mended_path), "add", least=1)), telling=telling)
+    sound, failing, engine_again = (engine_of(pipeline, tmp_path) for _ in range(3))
     files = failing.landing.new_files({})[OWN]
     ids = []
     for number, file in enumerate(files):
         ids.append(failing.ids)
         assert failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True).parked == ("bad",)
     ids.append(failing.ids)
-    mended.touch()
+    mended_path.touch()
     for number, file in enumerate(files):
-        once = sound.compute({OWN: [file]}, Instant(NOW + number))
+        epoch_once = sound.compute({OWN: [file]}, Instant(NOW + number))
         past = RecomputedEpoch(frozenset({"bad"}), ids[number], ids[number + 1])
-        only = again.compute({OWN: [file]}, Instant(NOW + number), again=past)
-        assert contents(only, "bad") | {IDS: None} == contents(once, "bad") | {IDS: None}
-        assert {log for log, files in only.written.logs.items() if files} <= {"bad/panes", "bad/late", "rejected"}
-        assert only.progress.watermark == once.progress.watermark
-        assert {n: c for n, c in only.counts.items() if n.startswith("bad/")} == {
-            n: c for n, c in once.counts.items() if n.startswith("bad/")
+        only_epoch = engine_again.compute({OWN: [file]}, Instant(NOW + number), again=past)
+        assert contents(only_epoch, "bad") | {IDS: None} == contents(epoch_once, "bad") | {IDS: None}
+        assert {log for log, files in only_epoch.written.logs.items() if files} <= {"bad/panes", "bad/late", "rejected"}
+        assert only_epoch.progress.watermark == epoch_once.progress.watermark
+        assert {n: c for n, c in only_epoch.counts.items() if n.startswith("bad/")} == {
+            n: c for n, c in epoch_once.counts.items() if n.startswith("bad/")
         }
 
 
@@ -152,33 +156,37 @@ def test_what_reads_an_output_that_fails_is_parked_with_it(how: str, tasks: int,
     failing, sound = (engine_of(shop, tmp_path, tasks) for shop in (pipeline, without))
     parked: list[tuple[str, ...]] = []
     for number, file in enumerate(failing.landing.new_files({})[OWN]):
-        computed = failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
+        computed_epoch = failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
         other = sound.compute({OWN: [file]}, Instant(NOW + number))
-        parked.append(computed.parked)
-        assert computed.acknowledged == {*range(failing.levels)}
+        parked.append(computed_epoch.parked)
+        assert computed_epoch.acknowledged == {*range(failing.levels)}
         for name in without.outputs:
-            counts = [{n: count for n, count in c.counts.items() if n.startswith(name)} for c in (computed, other)]
+            counts = [
+                {n: count for n, count in c.counts.items() if n.startswith(name)} for c in (computed_epoch, other)
+            ]
             assert counts[0] == counts[1]
     assert {*parked[-1]} == {"bad", "both"}
-    reasons = computed.progress.parked
+    reasons = computed_epoch.progress.parked
     assert reasons["both"].message == f"output bad, which it reads, has failed: {reasons['bad'].message}"
     assert reasons["both"].epoch == reasons["bad"].epoch
 
 
 def test_an_output_that_reads_others_is_computed_again_alone(tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)
-    mended = tmp_path / "mended"
-    fails = replace(BELOW, of="hourly", what={"clicks": col("clicks").combine(Fragile(str(mended)))})
+    mended_path = tmp_path / "mended"
+    fails = replace(BELOW, of="hourly", what={"clicks": col("clicks").combine(Fragile(str(mended_path)))})
     pipeline = replace(SHOP, outputs={"hourly": HOURLY, "bad": fails, "below": BELOW})
-    sound, failing, again = (engine_of(pipeline, tmp_path) for _ in range(3))
+    sound, failing, engine_again = (engine_of(pipeline, tmp_path) for _ in range(3))
     files = failing.landing.new_files({})[OWN]
     for number, file in enumerate(files):
         assert {*failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True).parked} == {"bad", "below"}
-    mended.touch()
+    mended_path.touch()
     for number, file in enumerate(files):
-        once = sound.compute({OWN: [file]}, Instant(NOW + number))
-        only = again.compute({OWN: [file]}, Instant(NOW + number), again=RecomputedEpoch(frozenset({"bad", "below"})))
+        epoch_once = sound.compute({OWN: [file]}, Instant(NOW + number))
+        only_epoch = engine_again.compute(
+            {OWN: [file]}, Instant(NOW + number), again=RecomputedEpoch(frozenset({"bad", "below"}))
+        )
         for name in ("bad", "below"):
-            assert contents(only, name) == contents(once, name)
-        assert not any(files for log, files in only.written.logs.items() if log.startswith("hourly/"))
-        assert only.parked == ("hourly",)
+            assert contents(only_epoch, name) == contents(epoch_once, name)
+        assert not any(files for log, files in only_epoch.written.logs.items() if log.startswith("hourly/"))
+        assert only_epoch.parked == ("hourly",)

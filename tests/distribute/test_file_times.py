@@ -73,11 +73,11 @@ def test_epochs_count_what_one_epoch_counts(files: list[list[int]], ends: list[b
         if ends_here:
             epochs.append({})
     so_far: dict[str, Instant] = {}
-    summed: Counter[int] = Counter()
+    summed_counts: Counter[int] = Counter()
     for epoch in filter(None, epochs):
         so_far, own = count_behind({"source": epoch}, so_far)
-        summed.update(own)
-    assert (so_far, summed) == (newest, Counter(counts))
+        summed_counts.update(own)
+    assert (so_far, summed_counts) == (newest, Counter(counts))
 
 
 def test_what_is_too_far_ahead_makes_nothing_late() -> None:

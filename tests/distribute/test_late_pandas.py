@@ -60,9 +60,9 @@ def show(*values):
 
 def output_of(program: str) -> str:
     """What a process of its own prints; its warnings are errors."""
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
+    result = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,10 @@ def plain() -> Mapping[str, str]:
         for name, use in USES.items()
     )
     texts = "print(json.dumps({name: text.getvalue() for name, text in shown.items()}))"
-    found: Mapping[str, str] = json.loads(output_of(f"import contextlib, io, json\n{SHOW}shown = {{}}\n{uses}{texts}"))
-    return found
+    document: Mapping[str, str] = json.loads(
+        output_of(f"import contextlib, io, json\n{SHOW}shown = {{}}\n{uses}{texts}")
+    )
+    return document
 
 
 @pytest.mark.parametrize("use", USES)

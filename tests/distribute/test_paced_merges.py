@@ -74,12 +74,12 @@ def test_epochs_on_many_live_keys_merge_a_little_each() -> None:
     table, changed = Table(), 200_000
     for _ in range(10):
         table.epoch(1_000_000)
-    begun = len(table.merged_rows)
+    begun_number = len(table.merged_rows)
     for _ in range(600):
         table.epoch(changed)
     assert table.rows == 10 * 1_000_000 + 600 * changed
     most_of_a_part = 2 * STEP_ROWS.value
-    longest = max(table.merged_rows[begun + 16 :])
+    longest = max(table.merged_rows[begun_number + 16 :])
     assert longest <= 2 * PACE.value * changed + most_of_a_part, "no epoch waits for a merge of everything"
     assert max(table.counts) <= most_layers()
     assert sum(table.merged_rows) <= 4 * table.rows, "a row is written once for each tier"

@@ -104,10 +104,10 @@ class Reader:
 
     def _python(self, block: Block) -> None:
         code = compile("\n" * (block.line - 1) + block.text, str(block.page), "exec")
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
+        printed_stream = io.StringIO()
+        with contextlib.redirect_stdout(printed_stream):
             exec(code, self.names)
-        self.printed = printed.getvalue()
+        self.printed = printed_stream.getvalue()
 
     def _console(self, block: Block, command: Command) -> None:
         exported = _EXPORT.fullmatch(command.text.partition(" #")[0].strip())

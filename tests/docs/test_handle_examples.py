@@ -91,13 +91,13 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "pipelines" / "flights.py").write_text(PIPELINES)
     landing = folder / "root" / "landing" / "flights"
     landing.mkdir(parents=True)
-    defined = run_path(str(folder / "pipelines" / "flights.py"))
+    defined_path = run_path(str(folder / "pipelines" / "flights.py"))
     opened = hr.open((folder / "root").as_uri())
     for number, records in enumerate(LANDED):
         (landing / f"{number}.json").write_text(records)
-        opened[defined["delays"]].run()
-        opened[defined["traffic"]].run()
-    opened[defined["airports"]].run()
+        opened[defined_path["delays"]].run()
+        opened[defined_path["traffic"]].run()
+    opened[defined_path["airports"]].run()
     (landing / "2.json").write_text(LANDED_SINCE)
     (folder / "root").rename(folder / "before")
     return folder
@@ -120,8 +120,8 @@ def _restored(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
 
     It keeps its place, since what ``airports`` has read says under which root that lay.
     """
-    for changed in ("root", "lake"):
-        rmtree(deployment / changed, ignore_errors=True)
+    for changed_text in ("root", "lake"):
+        rmtree(deployment / changed_text, ignore_errors=True)
     copytree(deployment / "before", deployment / "root")
     monkeypatch.setenv("HEADRACE_PIPELINES", str(deployment / "pipelines"))
     monkeypatch.setenv("HEADRACE_CONN_LAKE", (deployment / "lake").as_uri())
@@ -137,6 +137,6 @@ def _restored(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
 def _run_example(name: str, names: dict[str, Any]) -> None:
     examples = DocTestParser().get_doctest(DOCUMENTED[name].__doc__ or "", names, name, None, 0)
     assert examples.examples, f"{name}: its docstring has no example; write one that begins with >>>"
-    said: list[str] = []
-    DocTestRunner(verbose=False, optionflags=ELLIPSIS).run(examples, out=said.append)
-    assert not said, "".join(said)
+    texts: list[str] = []
+    DocTestRunner(verbose=False, optionflags=ELLIPSIS).run(examples, out=texts.append)
+    assert not texts, "".join(texts)

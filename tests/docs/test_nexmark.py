@@ -220,10 +220,12 @@ def test_some_queries_on_spark(spark: SparkSession, tmp_path: Path, name: str, q
 def test_of_fifty_events_one_is_a_person_and_three_are_auctions() -> None:
     events = [*GENERATOR["arriving"](range(5000), PARTS[0].start)]
     assert Counter(stream for stream, _ in events) == {"persons": 100, "auctions": 300, "bids": 4600}
-    known = {stream: {event["id"] for of, event in events if of == stream} for stream in ("persons", "auctions")}
-    assert {event["bidder"] for stream, event in events if stream == "bids"} <= known["persons"]
-    assert {event["auction"] for stream, event in events if stream == "bids"} <= known["auctions"]
-    assert {event["seller"] for stream, event in events if stream == "auctions"} <= known["persons"]
+    known_by_stream = {
+        stream: {event["id"] for of, event in events if of == stream} for stream in ("persons", "auctions")
+    }
+    assert {event["bidder"] for stream, event in events if stream == "bids"} <= known_by_stream["persons"]
+    assert {event["auction"] for stream, event in events if stream == "bids"} <= known_by_stream["auctions"]
+    assert {event["seller"] for stream, event in events if stream == "auctions"} <= known_by_stream["persons"]
 
 
 def test_bids_go_to_hot_auctions_and_come_from_hot_bidders() -> None:

@@ -63,12 +63,12 @@ def test_the_tree_of_the_architecture_draws_what_is_there() -> None:
         indent = len(line) - len(line.lstrip())
         above = [(at, folder) for at, folder in above if at < indent]
         folder = above[-1][1] if above else ""
-        drawn = re.split(r"  +", line.strip())[0].split()
-        there = [name for name in drawn if name.endswith(("/", ".py"))]
-        assert there, f"nothing is drawn in {line!r}"
-        missing += [f"{folder}{name}" for name in there if not (ROOT / f"{folder}{name}").exists()]
-        if there[0].endswith("/"):
-            above.append((indent, f"{folder}{there[0]}"))
+        drawn_parts = re.split(r"  +", line.strip())[0].split()
+        names_there = [name for name in drawn_parts if name.endswith(("/", ".py"))]
+        assert names_there, f"nothing is drawn in {line!r}"
+        missing += [f"{folder}{name}" for name in names_there if not (ROOT / f"{folder}{name}").exists()]
+        if names_there[0].endswith("/"):
+            above.append((indent, f"{folder}{names_there[0]}"))
     assert not missing
 
 

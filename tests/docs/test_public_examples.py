@@ -16,6 +16,6 @@ def test_the_example_in_the_docstring_runs(name: str, tmp_path: Path) -> None:
     names = {**imported, "root": tmp_path.as_uri(), "__name__": "examples"}
     examples = DocTestParser().get_doctest(getattr(hr, name).__doc__ or "", names, name, None, 0)
     assert examples.examples, f"hr.{name}: its docstring has no example; write one that begins with >>>"
-    said: list[str] = []
-    DocTestRunner(verbose=False).run(examples, out=said.append)
-    assert not said, "".join(said)
+    texts: list[str] = []
+    DocTestRunner(verbose=False).run(examples, out=texts.append)
+    assert not texts, "".join(texts)

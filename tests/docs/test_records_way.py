@@ -34,13 +34,13 @@ def traced(functions: set[Function]) -> Iterator[list[Function]]:
             if function in functions:
                 calls.append(function)
 
-    before = sys.getprofile()
+    profile_before = sys.getprofile()
     threading.setprofile(note)
     sys.setprofile(note)
     try:
         yield calls
     finally:
-        sys.setprofile(before)
+        sys.setprofile(profile_before)
         threading.setprofile(None)  # type: ignore[arg-type]
 
 

@@ -13,8 +13,8 @@ from tests.docs.pages import DOCS, ROOT
 
 def test_every_error_has_a_code_of_its_own_in_the_branch_of_its_base() -> None:
     classes = error_classes()
-    twice = [code for code, number in Counter(error.code for error in classes.values()).items() if number > 1]
-    assert not twice
+    codes_twice = [code for code, number in Counter(error.code for error in classes.values()).items() if number > 1]
+    assert not codes_twice
     for error in classes.values():
         if error.base in classes and error.base != "HeadraceError":
             branch = classes[error.base].code.partition(".")[0]
@@ -70,8 +70,18 @@ def test_the_picture_of_the_front_page_shows_what_its_pipeline_gives() -> None:
 
 def test_the_words_that_people_search_for_are_entries_of_one_page_each() -> None:
     words = [word.lower() for page in SEARCH_WORDS.values() for word in page]
-    asked = {"upsert", "dedupe", "scd 2", "watermark stuck", "backfill", "exactly once", "replay", "late data", "cdc"}
-    assert asked <= {*words}
+    asked_texts = {
+        "upsert",
+        "dedupe",
+        "scd 2",
+        "watermark stuck",
+        "backfill",
+        "exactly once",
+        "replay",
+        "late data",
+        "cdc",
+    }
+    assert asked_texts <= {*words}
     assert len(words) == len({*words})
     for page in SEARCH_WORDS:
         source = [(DOCS / f"{page}.md").read_text(encoding="utf-8")]
@@ -81,7 +91,7 @@ def test_the_words_that_people_search_for_are_entries_of_one_page_each() -> None
 
 def test_the_places_that_contributing_names_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    named = set(re.findall(r"`((?:[a-z_]+/)*[\w]+\.(?:py|md)|(?:[a-z_]+/)+[a-z_]*)`", text))
-    assert len(named) > 20
+    named_texts = set(re.findall(r"`((?:[a-z_]+/)*[\w]+\.(?:py|md)|(?:[a-z_]+/)+[a-z_]*)`", text))
+    assert len(named_texts) > 20
     folders = (ROOT, ROOT / "jobs" / "headrace", ROOT / "lab" / "headrace_lab")
-    assert {name for name in named if not any((folder / name).exists() for folder in folders)} == set()
+    assert {name for name in named_texts if not any((folder / name).exists() for folder in folders)} == set()

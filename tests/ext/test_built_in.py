@@ -129,9 +129,9 @@ def test_nobody_takes_over_the_name_of_an_own_part(tmp_path: Path, monkeypatch: 
     monkeypatch.syspath_prepend(str(tmp_path))
     own = FORMATS["csv"]
     for looked in (FORMATS.names, lambda: FORMATS["excel"], lambda: "excel" in FORMATS):
-        with pytest.raises(BrokenEntryPointError) as refused:
+        with pytest.raises(BrokenEntryPointError) as error:
             looked()
-        assert str(refused.value) == (
+        assert str(error.value) == (
             "the file format 'csv' is Headrace's own, and nobody can take it over (as does the entry point csv = "
             "acme_csv:CSV in headrace.formats of acme-csv 1.2); give that another name, or uninstall the package"
         )
@@ -155,7 +155,7 @@ def test_own_parts_are_found_in_an_archive_without_metadata(tmp_path: Path) -> N
                     zipped.write(file, file.relative_to(ROOT / folder))
     assert find_spec("headrace") is not None
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", USE_ARCHIVE.format(archive=str(archive), airflow=AIRFLOW)],
         cwd=tmp_path,
         env=environment,
@@ -164,4 +164,4 @@ def test_own_parts_are_found_in_an_archive_without_metadata(tmp_path: Path) -> N
         check=False,
     )
     own = [name for group, name in PLACES if group != AIRFLOW]
-    assert done.stdout == f"{len(own)} False\n", done.stderr
+    assert result.stdout == f"{len(own)} False\n", result.stderr

@@ -85,14 +85,14 @@ def test_a_released_name_goes_on_and_says_where_it_is(old: str) -> None:
     module, _, name = old.partition(":")
     new_module, _, new = MOVED[old].partition(":")
     import_module(module)  # which may import Airflow, which shows warnings its own way from then on
-    with pytest.warns(DeprecationWarning) as told:
+    with pytest.warns(DeprecationWarning) as warnings:
         namespace: dict[str, object] = {}
         exec(f"from {module} import {name}", namespace)
     assert namespace[name] is getattr(import_module(new_module), new)
-    assert {str(warning.message) for warning in told} == {
+    assert {str(warning.message) for warning in warnings} == {
         f"{module}.{name} is {new_module}.{new} since 0.3: import it from there; the old place goes with 0.4"
     }
-    assert {warning.filename for warning in told} == {"<string>"}, "it names the line that imports"
+    assert {warning.filename for warning in warnings} == {"<string>"}, "it names the line that imports"
 
 
 @pytest.mark.parametrize("old", [pytest.param(old, marks=_IN_AIRFLOW if "airflow" in old else []) for old in STAYING])
@@ -103,9 +103,9 @@ def test_a_released_name_that_stays_is_there(old: str) -> None:
 
 def test_a_source_is_made_again_from_where_its_class_was() -> None:
     kept = {"topic": "orders", "connection": "events", "land": "never", "on_lost": "skip"}
-    watched = WatchedSource("headrace.pipeline.systems.kafka:KafkaSource", kept, ("events",))
+    watched_source = WatchedSource("headrace.pipeline.systems.kafka:KafkaSource", kept, ("events",))
     with pytest.warns(DeprecationWarning):
-        source = watched.build_source()
+        source = watched_source.build_source()
     assert (source.place, source.watched_fields()) == ("events/orders", kept)
     assert WatchedSource.from_source(source).build_source() == source
 

@@ -79,11 +79,11 @@ def test_the_example_of_a_sink_holds_what_readers_see(tmp_path: Path, monkeypatc
         (landing / f"{number}.json").write_text(lines)
         handle.run()
         handle.deliver()
-        _, held = names["TARGETS"]["sales"]
-        assert sorted((row["shop"], row["amount"]) for row in held.values()) == sorted(
+        _, held_sale = names["TARGETS"]["sales"]
+        assert sorted((row["shop"], row["amount"]) for row in held_sale.values()) == sorted(
             (row["shop"], row["amount"]) for row in handle.current().to_arrow().to_pylist()
         )
-    assert sorted(row["amount"] for row in held.values()) == [3, 5]
+    assert sorted(row["amount"] for row in held_sale.values()) == [3, 5]
 
 
 def functions(role: str) -> Iterator[tuple[str, Any]]:
@@ -110,8 +110,10 @@ def unsaid(name: str, function: Any) -> Iterator[str]:
     for parameter in inspect.signature(function).parameters:
         if parameter not in ("self", "cls") and not re.search(rf"^:param {parameter}: \S", text, re.MULTILINE):
             yield f"{name}: parameter {parameter}"
-    returned = inspect.signature(function).return_annotation
-    if returned not in (None, "None", inspect.Signature.empty) and not re.search(r"^:returns: \S", text, re.MULTILINE):
+    return_annotation = inspect.signature(function).return_annotation
+    if return_annotation not in (None, "None", inspect.Signature.empty) and not re.search(
+        r"^:returns: \S", text, re.MULTILINE
+    ):
         yield f"{name}: what is returned"
     if not re.search(r"^:raises \w+: \S", text, re.MULTILINE) and not re.search(r"[Ii]t\s+raises\s+nothing", text):
         yield f"{name}: what is raised"
@@ -119,9 +121,9 @@ def unsaid(name: str, function: Any) -> Iterator[str]:
 
 @roles
 def test_every_port_method_says_what_it_takes_gives_and_raises(role: str) -> None:
-    known = {name: function for name, function in functions(role) if name not in USERS}
-    assert len(known) >= 3
-    assert [problem for name, function in known.items() for problem in unsaid(name, function)] == []
+    known_functions_by_name = {name: function for name, function in functions(role) if name not in USERS}
+    assert len(known_functions_by_name) >= 3
+    assert [problem for name, function in known_functions_by_name.items() for problem in unsaid(name, function)] == []
 
 
 def test_what_is_not_said_is_found() -> None:
@@ -144,15 +146,17 @@ def test_what_is_not_said_is_found() -> None:
 def test_a_port_brings_no_library_along(role: str) -> None:
     heavy = ("pyarrow", "numpy", "duckdb", "pandas", "pyspark", "msgspec", "headrace_snapshots", "headrace.kernel")
     code = f"import sys, headrace.ext.{role}; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ["stores", "sources", "sinks"])
 def test_a_port_loads_no_library_and_nothing_that_calls_it(role: str) -> None:
     code = f"import headrace.ext.{role}, sys; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded_parts = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     heavy = {"pyarrow", "pandas", "numpy", "duckdb", "pyspark", "airflow", "minio", "headrace_snapshots"}
     callers = {"headrace.formats", "headrace.kernel", "headrace.sources", "headrace.sinks"}
-    assert not (heavy | callers) & {*loaded}
+    assert not (heavy | callers) & {*loaded_parts}

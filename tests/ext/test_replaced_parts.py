@@ -33,13 +33,13 @@ def test_stores_that_are_opened_inside_do_what_the_plan_says(tmp_path: Path) -> 
         asked.append((operation.kind, operation.path))
         return Fault.FAIL if operation.kind == "get" else None
 
-    before = open_store(tmp_path.as_uri())
+    store_before = open_store(tmp_path.as_uri())
     with disturb_stores(plan):
         store = open_store(tmp_path.as_uri())
         store.write("a", b"1")
         with pytest.raises(StoreUnavailableError, match="on purpose"):
             store.read("a")
-        assert before.read("a") == b"1", "it was opened before"
+        assert store_before.read("a") == b"1", "it was opened before"
         assert open_store("memory://other").uri == "memory://other"
     assert asked == [("put", "a"), ("get", "a")]
     assert SCHEMES["file"] is own

@@ -25,9 +25,9 @@ def reference_arrival(record: dict[str, object], zone: ZoneInfo) -> datetime:
     departed = scheduled + timedelta(minutes=int(str(record["dep_delay"])))
     if record["arr_time"] is None:
         return departed + timedelta(hours=12)
-    wanted = int(str(record["arr_time"])) % 2400
+    expected = int(str(record["arr_time"])) % 2400
     landed = departed + timedelta(minutes=1)
-    while landed.astimezone(zone).hour * 100 + landed.astimezone(zone).minute != wanted:
+    while landed.astimezone(zone).hour * 100 + landed.astimezone(zone).minute != expected:
         landed += timedelta(minutes=1)
     return landed
 
@@ -88,9 +88,9 @@ def test_instalments_are_the_year_in_order(land_flights: ModuleType, year: pd.Da
     assert cancelled["air_time"] is None
     assert list(cancelled) == list(week.columns)
 
-    before = store.stat(paths[0])
+    info_before = store.stat(paths[0])
     assert land_flights.land(root, 1, 3, 7, week) == paths[:2]
-    assert store.stat(paths[0]) == before
+    assert store.stat(paths[0]) == info_before
     with pytest.raises(FixConfigError, match="another number of files"):
         land_flights.land(root, 1, 3, 8, week)
 

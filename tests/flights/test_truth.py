@@ -30,8 +30,10 @@ FEBRUARY = (2,)
 
 def name_of(value: object) -> str:
     """For the ids of tests."""
-    named = value[0] if isinstance(value, tuple) else value
-    return named.name if isinstance(named, Pipeline) else named if isinstance(named, str) else ""
+    named_value = value[0] if isinstance(value, tuple) else value
+    return (
+        named_value.name if isinstance(named_value, Pipeline) else named_value if isinstance(named_value, str) else ""
+    )
 
 
 def run(pipeline: Pipeline, root: str, files_per_epoch: int, executor: Executed) -> hr.types.RunResult:
@@ -73,8 +75,8 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
             return int(connection.sql(f"select count(*) from ({query})").fetchall()[0][0])
 
         window = f"{key}, window_start, window_end"
-        twice = f"select 1 from panes group by {window}, pane_index, is_retraction having count(*) > 1"
-        unmatched = f"""
+        text_twice = f"select 1 from panes group by {window}, pane_index, is_retraction having count(*) > 1"
+        unmatched_text = f"""
             select 1 from (from panes where is_retraction) r
             anti join (from panes where not is_retraction) p
             on r.{key} = p.{key} and r.window_start = p.window_start and r.window_end = p.window_end
@@ -83,8 +85,8 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
             f"select 1 from panes where timing = 'ON_TIME' and not is_retraction group by {window} having count(*) > 1"
         )
         assert number("from panes") > 0
-        assert number(twice) == 0
-        assert number(unmatched) == 0
+        assert number(text_twice) == 0
+        assert number(unmatched_text) == 0
         # A session that grows after its on-time pane owes a new one, in a window of its own: still one per window.
         assert number(on_time) == 0
 

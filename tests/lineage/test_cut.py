@@ -27,7 +27,8 @@ class Deployment:
         self.chance = random.Random(seed)
         self.heads = {name: Head(0) for name in range(self.chance.randint(2, 7))}
         self.reads = {
-            name: [above for above in self.heads if above > name and self.chance.random() < 0.5] for name in self.heads
+            name: [head_above for head_above in self.heads if head_above > name and self.chance.random() < 0.5]
+            for name in self.heads
         }
         self.go_on(20)
 
@@ -35,8 +36,8 @@ class Deployment:
         """Some pipelines commit, each with what the others have published by then."""
         for _ in range(steps):
             name = self.chance.choice([*self.heads])
-            consumed = {above: self.heads[above].epoch for above in self.reads[name]}
-            self.heads[name] = Head(self.heads[name].epoch + 1, consumed)
+            consumed_epochs = {above: self.heads[above].epoch for above in self.reads[name]}
+            self.heads[name] = Head(self.heads[name].epoch + 1, consumed_epochs)
 
     def read_some(self, names: Sequence[int]) -> list[Head]:
         """The heads of pipelines, read in any order."""

@@ -71,8 +71,8 @@ def in_flight(root: Path, *definitions: hr.Pipeline) -> set[tuple[str, str]]:
 
 
 def lags(root: Path, *definitions: hr.Pipeline) -> dict[tuple[str, str], str]:
-    seen = hr.open(root.as_uri()).lineage(definitions)
-    return {(one.reader.name, one.upstream.name): one.lag for one in seen.readings}
+    lineage = hr.open(root.as_uri()).lineage(definitions)
+    return {(one.reader.name, one.upstream.name): one.lag for one in lineage.readings}
 
 
 def test_what_nobody_has_read_yet_is_in_flight_until_it_is_read(root: Path) -> None:
@@ -95,9 +95,9 @@ def test_what_a_definition_reads_no_more_is_waited_for_no_more(root: Path) -> No
     run(root, P)
     land(root, "q")
     run(root, Q)
-    alone = hr.Pipeline("p", files("p"), **HOURLY)
-    assert in_flight(root, alone) == set()
-    assert lags(root, alone) == {}
+    pipeline_alone = hr.Pipeline("p", files("p"), **HOURLY)
+    assert in_flight(root, pipeline_alone) == set()
+    assert lags(root, pipeline_alone) == {}
     assert lags(root, P) == {("p", "q"): "1 epoch behind"}
 
 
@@ -115,10 +115,10 @@ def test_a_circle_of_definitions_is_named(root: Path) -> None:
         with pytest.raises(UpstreamCycleError, match=r"x reads y reads x|y reads x reads y"):
             look(root, *circle)
     run(root, P)
-    turned = hr.Pipeline("q", of("p"), **HOURLY)
+    turned_pipeline = hr.Pipeline("q", of("p"), **HOURLY)
     with pytest.raises(UpstreamCycleError, match="reads"):
-        lags(root, P, turned)
-    assert lags(root, hr.Pipeline("p", files("p"), **HOURLY), turned) == {("q", "p"): "2 epochs behind"}
+        lags(root, P, turned_pipeline)
+    assert lags(root, hr.Pipeline("p", files("p"), **HOURLY), turned_pipeline) == {("q", "p"): "2 epochs behind"}
 
 
 FILE = """
@@ -140,8 +140,8 @@ def test_the_command_goes_by_the_registered_definitions(root: Path, monkeypatch:
     waits = json.loads(stuck.stdout)
     assert {one["pipeline"] for one in waits["waits"] if one["kind"] == "published"} == {"p", "r"}
     assert waits["unlooked"] == []
-    shown = json.loads(headrace("lineage", "--root", root.as_uri(), "--format", "json").stdout)
-    assert {(one["reader"], one["upstream"], one["consumed"]) for one in shown["readings"]} == {
+    shown_document = json.loads(headrace("lineage", "--root", root.as_uri(), "--format", "json").stdout)
+    assert {(one["reader"], one["upstream"], one["consumed"]) for one in shown_document["readings"]} == {
         ("p", "q", None),
         ("r", "q", None),
     }

@@ -92,8 +92,8 @@ def test_what_depends_on_a_snapshot_is_named_with_the_first_that_does(tmp_path: 
     assert find_dependents(store, ["third", "second", "first"], first, new).readers == ()
     chain.handles[1].run()
     chain.handles[2].run()
-    named = find_dependents(store, ["third"], first, new).readers
-    assert [one.reader for one in named] == [PlacedPipeline("", "second"), PlacedPipeline("", "third")]
-    assert all(isinstance(one, Dependent) and one.since not in old.values() for one in named)
+    named_readers = find_dependents(store, ["third"], first, new).readers
+    assert [one.reader for one in named_readers] == [PlacedPipeline("", "second"), PlacedPipeline("", "third")]
+    assert all(isinstance(one, Dependent) and one.since not in old.values() for one in named_readers)
     line = [link.snapshot_id for link in chain.handles[1]._catalog.lineage(str(head(chain, 1)))]
-    assert line[line.index(named[0].since) + 1] == old[1], "the one before it is the newest that does not"
+    assert line[line.index(named_readers[0].since) + 1] == old[1], "the one before it is the newest that does not"

@@ -65,14 +65,14 @@ def test_what_cannot_be_read_hides_nothing_else(chain: Chain) -> None:
 
 
 def test_head_and_manifest_of_a_pipeline_are_read_once(chain: Chain) -> None:
-    listed: Counter[str] = Counter()
+    listed_counts: Counter[str] = Counter()
     manifests: Counter[str] = Counter()
 
     def count(operation: Operation) -> None:
-        listed[operation.path] += operation.kind == "list" and operation.path.endswith("/log/")
+        listed_counts[operation.path] += operation.kind == "list" and operation.path.endswith("/log/")
         manifests[operation.path] += operation.kind == "get" and "/manifests/" in operation.path
 
     with disturb_stores(count):
         seen(chain)
-    assert +listed == {"first/log/": 1, "second/log/": 1, "third/log/": 1}
+    assert +listed_counts == {"first/log/": 1, "second/log/": 1, "third/log/": 1}
     assert set(manifests.values()) == {0, 1}

@@ -19,12 +19,12 @@ def chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Chain:
     """The first pipeline in one root, read by the second in another, which has read what may be given up."""
     monkeypatch.delenv("HEADRACE_READER_ROOTS", raising=False)
     monkeypatch.delenv("HEADRACE_ROOTS", raising=False)
-    made = chain_in(tmp_path, roots=3)
+    made_chain = chain_in(tmp_path, roots=3)
     for _ in range(2):
-        made.land()
-        for handle in made.handles[:2]:
+        made_chain.land()
+        for handle in made_chain.handles[:2]:
             handle.run(files_per_epoch=100)
-    return made
+    return made_chain
 
 
 def moving(chain: Chain, **options: Any) -> list[str]:
@@ -47,8 +47,8 @@ def test_a_reader_without_a_hold_is_found_where_its_root_is_named(
     assert moving(chain, reader_roots=[root, chain.folders[0].as_uri()]) == ["first", "second"]
     with pytest.raises(MissingRootError):
         moving(chain, reader_roots=[(tmp_path / "typo").as_uri()])
-    with monkeypatch.context() as patched:
-        patched.setenv("HEADRACE_READER_ROOTS", f"{chain.folders[2].as_uri()} {root} {(tmp_path / 'gone').as_uri()}")
+    with monkeypatch.context() as patch:
+        patch.setenv("HEADRACE_READER_ROOTS", f"{chain.folders[2].as_uri()} {root} {(tmp_path / 'gone').as_uri()}")
         assert moving(chain) == ["first", "second"]
         limits = first.recovery_cut(line(first)[1]).searched.limits
         assert root in limits[0]
@@ -57,14 +57,14 @@ def test_a_reader_without_a_hold_is_found_where_its_root_is_named(
         deployment = hr.open(chain.folders[0].as_uri())
         assert next(row["pipeline"] for row in deployment.lineage().rows()).endswith("/second")
         assert [one.reader.name for one in deployment.dependents("first", "main").readers] == ["second"]
-    served = tmp_path / "roots.toml"
-    monkeypatch.setenv("HEADRACE_ROOTS", str(served))
-    served.write_text(f'[[root]]\nname = "sales"\nuri = "{root}"\npipelines = ["sales"]\n')
+    served_path = tmp_path / "roots.toml"
+    monkeypatch.setenv("HEADRACE_ROOTS", str(served_path))
+    served_path.write_text(f'[[root]]\nname = "sales"\nuri = "{root}"\npipelines = ["sales"]\n')
     assert moving(chain) == ["first", "second"]
-    served.write_text(f'[[root]]\nname = "sales"\nuri = "{root}"\nstore = "sales_store"\n')
+    served_path.write_text(f'[[root]]\nname = "sales"\nuri = "{root}"\nstore = "sales_store"\n')
     assert moving(chain) == ["first"], "its keys are Airflow's"
     assert "a way of its own" in first.recovery_cut(line(first)[1]).searched.limits[1]
-    served.write_text("[[root]\n")
+    served_path.write_text("[[root]\n")
     with pytest.raises(ReaderRootsError, match=r"roots\.toml.*cannot be read"):
         moving(chain)
 
@@ -74,9 +74,9 @@ def test_a_reader_that_holds_something_and_cannot_be_looked_at_stops_a_recovery(
     head = first.catalog.head().refs["main"]
     chain.folders[1].rename(chain.folders[1].with_name("elsewhere"))
     deployment = hr.open(chain.folders[0].as_uri())
-    (hidden,) = [row for row in deployment.lineage().rows() if row["reads"] is not None]
-    assert hidden["reads"] == "first"
-    assert "seen from here" in hidden["lag"]
+    (hidden_row,) = [row for row in deployment.lineage().rows() if row["reads"] is not None]
+    assert hidden_row["reads"] == "first"
+    assert "seen from here" in hidden_row["lag"]
     with pytest.raises(ReadersCannotFollowError, match=r"second cannot follow: nothing of it is there.*has moved"):
         first.recover(to, with_readers=True)
     assert first.catalog.head().refs["main"] == head

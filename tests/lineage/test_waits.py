@@ -50,10 +50,10 @@ def test_what_is_in_flight_goes_down_the_chain_until_all_is_quiet(roots: int, tm
     third.run()
     assert waits_of(chain).is_quiet
     first.rollback(to="beginning")
-    moved = waits_of(chain)
-    assert ("second", "published") in told(moved)
-    assert any("nothing is published any more" in wait.why for wait in moved.waits)
-    assert moved.to_json()["is_quiet"] is False
+    moved_waits = waits_of(chain)
+    assert ("second", "published") in told(moved_waits)
+    assert any("nothing is published any more" in wait.why for wait in moved_waits.waits)
+    assert moved_waits.to_json()["is_quiet"] is False
 
 
 def test_a_schedule_that_is_lacking_is_named(tmp_path: Path) -> None:
@@ -72,23 +72,23 @@ def test_a_parked_output_is_in_flight(tmp_path: Path) -> None:
     own: dict[str, Any] = {"key": "k", "where": hr.FixedWindows("10m"), "when": FINE, "how": hr.retracting("1h")}
     fragile = {"s": col("v").combine(Fragile(str(tmp_path / "mended")))}
     outputs = {"good": hr.Output(what={"n": hr.count()}, **own), "bad": hr.Output(what=fragile, **own)}
-    made = hr.Pipeline("first", CLICKS, outputs=outputs, executor="local")
-    handle = hr.open(tmp_path.as_uri(), create=True)[made]
+    own_pipeline = hr.Pipeline("first", CLICKS, outputs=outputs, executor="local")
+    handle = hr.open(tmp_path.as_uri(), create=True)[own_pipeline]
     (tmp_path / "landing" / "clicks").mkdir(parents=True)
     (tmp_path / "landing" / "clicks" / "1.jsonl").write_text('{"k": "a", "v": 3, "at": "2026-01-01T00:01:00Z"}\n')
     handle.run()
-    waits = hr.open(tmp_path.as_uri()).waits([made], now=NOW)
+    waits = hr.open(tmp_path.as_uri()).waits([own_pipeline], now=NOW)
     assert {wait.kind for wait in waits.waits} >= {"parked", "publish"}
-    (parked,) = [wait for wait in waits.waits if wait.kind == "parked"]
-    assert "output bad stands" in parked.why
-    assert "3 is too much" in parked.why
+    (parked_wait,) = [wait for wait in waits.waits if wait.kind == "parked"]
+    assert "output bad stands" in parked_wait.why
+    assert "3 is too much" in parked_wait.why
     (tmp_path / "mended").touch()
     handle.run()
-    assert hr.open(tmp_path.as_uri()).waits([made], now=NOW).is_quiet
+    assert hr.open(tmp_path.as_uri()).waits([own_pipeline], now=NOW).is_quiet
 
 
 def test_a_timer_is_in_flight_until_it_was_heard(tmp_path: Path) -> None:
-    made = hr.Pipeline(
+    own_pipeline = hr.Pipeline(
         "first",
         CLICKS,
         key="k",
@@ -98,13 +98,13 @@ def test_a_timer_is_in_flight_until_it_was_heard(tmp_path: Path) -> None:
         how=hr.retracting("1h"),
         executor="local",
     )
-    handle = hr.open(tmp_path.as_uri(), create=True)[made]
+    handle = hr.open(tmp_path.as_uri(), create=True)[own_pipeline]
     (tmp_path / "landing" / "clicks").mkdir(parents=True)
     (tmp_path / "landing" / "clicks" / "1.jsonl").write_text('{"k": "a", "v": 3, "at": "2026-01-01T00:01:00Z"}\n')
     handle.run()
     kinds: dict[str, str] = {}
     for name, later in (("before", timedelta()), ("after", timedelta(hours=2))):
-        waits = hr.open(tmp_path.as_uri()).waits([made], now=datetime.now(UTC) + later)
+        waits = hr.open(tmp_path.as_uri()).waits([own_pipeline], now=datetime.now(UTC) + later)
         assert not waits.is_quiet
         kinds[name] = next(wait.why for wait in waits.waits if wait.kind == "timer")
     assert kinds["before"].startswith("for 2")

@@ -30,7 +30,7 @@ from headrace.errors import (
 )
 def test_an_error_is_pickled_as_it_is(error: HeadraceError) -> None:
     error.add_note("seen in share 3")
-    found = pickle.loads(pickle.dumps(error))
-    assert type(found) is type(error)
-    assert (str(found), found.args, vars(found)) == (str(error), error.args, vars(error))
-    assert (found.code, found.__notes__) == (error.code, ["seen in share 3"])
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is type(error)
+    assert (str(copy), copy.args, vars(copy)) == (str(error), error.args, vars(error))
+    assert (copy.code, copy.__notes__) == (error.code, ["seen in share 3"])

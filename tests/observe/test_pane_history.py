@@ -72,8 +72,8 @@ def drawn(panes: KeyPanes) -> list[tuple[str, int, int, str, int]]:
 
 
 def test_panes_stand_between_the_epochs_that_took_in_and_emitted(tmp_path: Path) -> None:
-    found = history(tmp_path, clicks(), *EPOCHS).of_key("ann", 100)
-    assert drawn(found) == [
+    key = history(tmp_path, clicks(), *EPOCHS).of_key("ann", 100)
+    assert drawn(key) == [
         ("10:00", -1, 0, "EARLY", 5),
         ("10:00", 0, 1, "RETRACTED", -5),
         ("10:00", 0, 1, "ON_TIME", 5),
@@ -83,9 +83,9 @@ def test_panes_stand_between_the_epochs_that_took_in_and_emitted(tmp_path: Path)
         ("11:00", 1, 3, "RETRACTED", -3),
         ("11:00", 1, 3, "ON_TIME", 3),
     ]
-    watermarks = [clock["watermark"][11:16] for clock in found.to_json()["epochs"]]
+    watermarks = [clock["watermark"][11:16] for clock in key.to_json()["epochs"]]
     assert watermarks == ["10:00", "11:05", "11:05", "12:50"]
-    assert not found.has_more
+    assert not key.has_more
 
 
 def test_keys_are_those_of_the_panes_as_text_to_ask_with(tmp_path: Path) -> None:
@@ -100,21 +100,21 @@ def test_keys_are_those_of_the_panes_as_text_to_ask_with(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_too_many_rows_leave_out_older_windows_whole(tmp_path: Path, most: int) -> None:
-    found = history(tmp_path, clicks(), *EPOCHS).of_key("ann", most)
+    key = history(tmp_path, clicks(), *EPOCHS).of_key("ann", most)
     shown = {1: [("11:00", 0, 3, "ON_TIME", 3)]}
     newest = [("11:00", 0, 1, "EARLY", 3), ("11:00", 1, 3, "RETRACTED", -3), ("11:00", 1, 3, "ON_TIME", 3)]
-    assert len(drawn(found)) == min(most, 3)
-    assert drawn(found)[-1][4] == 3
-    assert most < 5 or drawn(found) == newest
-    assert most > 1 or {pane[0] for pane in drawn(found)} == {pane[0] for pane in shown[1]}
-    assert found.has_more
+    assert len(drawn(key)) == min(most, 3)
+    assert drawn(key)[-1][4] == 3
+    assert most < 5 or drawn(key) == newest
+    assert most > 1 or {pane[0] for pane in drawn(key)} == {pane[0] for pane in shown[1]}
+    assert key.has_more
 
 
 def test_a_merged_session_stands_on_the_sessions_that_it_took_in(tmp_path: Path) -> None:
     epochs = [[("ann", "10:05", 5)], [("ann", "10:45", 3)], [("ann", "10:25", 2)]]
     pipeline = clicks(hr.Sessions("30m"))
-    found = history(tmp_path, pipeline, *epochs).of_key({"user": "ann"}, 100)
-    assert ("10:05", 1, 2, "EARLY", 10) in drawn(found)
+    key = history(tmp_path, pipeline, *epochs).of_key({"user": "ann"}, 100)
+    assert ("10:05", 1, 2, "EARLY", 10) in drawn(key)
 
 
 def test_without_a_key_and_in_the_global_window_there_is_one_picture(tmp_path: Path) -> None:
@@ -129,9 +129,9 @@ def test_the_watermark_of_a_chain_is_that_which_its_last_aggregation_goes_by(tmp
         key=None, what={"amount": col("amount").sum()}, where=hr.FixedWindows("1d"), when=hr.on_update()
     )
     chain = clicks(then=[total], when=hr.on_window_close(), how=hr.retracting("1d", timestamp="earliest"))
-    found = history(tmp_path, chain, [("ann", "10:05", 5)], [("ann", "10:50", 3)]).of_key(None, 10).to_json()
+    document = history(tmp_path, chain, [("ann", "10:05", 5)], [("ann", "10:50", 3)]).of_key(None, 10).to_json()
     # that of the input is 10:40 after the second; the first element of the window that is open holds the chain's back
-    assert [clock["watermark"][11:16] for clock in found["epochs"]] == ["09:55", "10:05"]
+    assert [clock["watermark"][11:16] for clock in document["epochs"]] == ["09:55", "10:05"]
 
 
 def test_a_key_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ Found = Sequence[Mapping[str, Any]]
 
 @pytest.fixture(scope="module")
 def numbers() -> dict[str, Found]:
-    found: dict[str, Found] = json.loads((FOLDER / SIMULATED).read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Found] = json.loads((FOLDER / SIMULATED).read_text(encoding="utf-8"))
+    return document
 
 
 def overheads(found: Found, base: float, protocol: str) -> list[float]:
@@ -39,7 +39,7 @@ def test_page_and_pictures_are_those_of_the_numbers(tmp_path: Path) -> None:
 def test_the_page_shows_every_picture_and_every_number(numbers: dict[str, Found]) -> None:
     text = page(numbers, None)
     assert re.findall(r"!\[[^\]]+\]\((\w+\.svg)\)", text) == [*PICTURES]
-    assert all(f"{run['seconds']:.1f} s" in text for found in numbers.values() for run in found)
+    assert all(f"{run['seconds']:.1f} s" in text for value in numbers.values() for run in value)
     assert "`make bench-abs` does" in text
 
 
@@ -56,11 +56,11 @@ def test_what_the_engine_took_stands_beside() -> None:
 
 
 def test_synchronous_snapshots_cost_more_the_more_often_and_abs_hardly_anything(numbers: dict[str, Found]) -> None:
-    base, *found = numbers["intervals"]
-    synchronous = overheads(found, base["seconds"], "synchronous")
+    base, *intervals = numbers["intervals"]
+    synchronous = overheads(intervals, base["seconds"], "synchronous")
     assert synchronous == sorted(synchronous, reverse=True)
     assert synchronous[0] > 1
-    assert max(overheads(found, base["seconds"], "aligned")) < 0.03
+    assert max(overheads(intervals, base["seconds"], "aligned")) < 0.03
 
 
 def test_run_time_halves_with_twice_the_nodes(numbers: dict[str, Found]) -> None:
@@ -84,12 +84,12 @@ def test_the_simulator_gives_the_committed_numbers(figure: str, place: int, numb
 @pytest.mark.slow
 def test_runs_are_measured_in_their_order() -> None:
     small = [Run(nodes, Protocol.SYNCHRONOUS, 1, 2_000_000) for nodes in (2, 1)]
-    found = [measured for _, measured in evaluated({"some": small}, 2)]
-    assert [(each.nodes, each.protocol, each.interval) for each in found] == [
+    found_values = [measured for _, measured in evaluated({"some": small}, 2)]
+    assert [(each.nodes, each.protocol, each.interval) for each in found_values] == [
         (2, "synchronous", 1),
         (1, "synchronous", 1),
     ]
-    assert all(each.snapshots for each in found)
+    assert all(each.snapshots for each in found_values)
 
 
 @pytest.mark.slow

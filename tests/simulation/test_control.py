@@ -40,8 +40,8 @@ def test_a_message_of_which_every_try_is_lost_never_comes(lost: float, tries: in
 
 def test_one_whose_confirmation_is_lost_comes_twice() -> None:
     found, _ = arrivals(0.1, 2)
-    twice = sum(count == 2 for count in Counter(found).values())
-    assert twice / 4_000 == pytest.approx(0.9 * 0.1 * 0.9, abs=0.02)
+    total_twice = sum(count == 2 for count in Counter(found).values())
+    assert total_twice / 4_000 == pytest.approx(0.9 * 0.1 * 0.9, abs=0.02)
 
 
 def test_the_first_of_each_come_in_the_order_in_which_they_were_said() -> None:

@@ -17,8 +17,8 @@ from headrace_lab.simulation.processes import GlobalState, ProcessBehaviour, Pro
 EVERY = pytest.mark.parametrize("kind", [*StableProperty])
 
 
-def failed(found: Detection) -> dict[str, str]:
-    return {each.name: each.problems[0] for each in found.properties if not each.holds}
+def failed(found_detection: Detection) -> dict[str, str]:
+    return {each.name: each.problems[0] for each in found_detection.properties if not each.holds}
 
 
 def failures(kind: StableProperty, *, is_fifo: bool) -> dict[str, str]:

@@ -13,9 +13,9 @@ from headrace_lab.simulation.graphs import Graph, GraphError
 from headrace_lab.simulation.workload import Workload
 
 
-def has_loop(graph: Graph, without: frozenset[int]) -> bool:
+def has_loop(graph: Graph, without_numbers: frozenset[int]) -> bool:
     """Whether tasks are left when those without inputs are taken away again and again."""
-    left = {number: ends for number, ends in enumerate(graph.channels) if number not in without}
+    left = {number: ends for number, ends in enumerate(graph.channels) if number not in without_numbers}
     while True:
         ends = {end for _, end in left.values()}
         fewer = {number: channel for number, channel in left.items() if channel[0] in ends}

@@ -74,8 +74,8 @@ def test_what_is_lost_is_sent_again_so_snapshots_of_many_tasks_complete(protocol
     assert not failed(report)
     assert report.totals["complete"] >= 3
     assert report.totals["resent"] > 40
-    once = simulate(replace(settings, tries=1, timeout=100_000)).totals
-    assert (once["resent"], once["complete"] < once["abandoned"]) == (0, True)
+    totals_once = simulate(replace(settings, tries=1, timeout=100_000)).totals
+    assert (totals_once["resent"], totals_once["complete"] < totals_once["abandoned"]) == (0, True)
 
 
 def test_the_same_seed_gives_the_same_run() -> None:

@@ -233,8 +233,8 @@ def test_every_row_of_both_tables_is_used_by_runs_with_losses(monkeypatch: pytes
         role = Coordinator([0])
         for event in events:
             role.receive(event)
-    unused = [row for table in (TASK_TABLE, COORDINATOR_TABLE) for row in table.rows if id(row) not in used]
-    assert not unused
+    unused_rows = [row for table in (TASK_TABLE, COORDINATOR_TABLE) for row in table.rows if id(row) not in used]
+    assert not unused_rows
 
 
 @pytest.mark.slow
@@ -247,5 +247,5 @@ def test_the_page_of_the_protocol_is_that_of_its_tables() -> None:
 @pytest.mark.slow
 def test_every_state_has_its_place_in_a_diagram() -> None:
     states = {state.value for table in (TASK_TABLE, COORDINATOR_TABLE) for row in table.rows for state in row.states}
-    shown = {text for diagram in drawn().values() for text in re.findall(r">([^<>]+)</text>", diagram)}
-    assert states <= shown
+    shown_texts = {text for diagram in drawn().values() for text in re.findall(r">([^<>]+)</text>", diagram)}
+    assert states <= shown_texts

@@ -27,17 +27,21 @@ def main(small: str, large: str) -> None:
         values_of(spark, case, small)
         before = {worker.pid: begin(worker) for worker in workers()}
         values = values_of(spark, case, large)
-        grown = {worker.pid: most_bytes(worker.pid) for worker in workers()}
-        if not before.keys() <= grown.keys():
+        grown_by_pid = {worker.pid: most_bytes(worker.pid) for worker in workers()}
+        if not before.keys() <= grown_by_pid.keys():
             raise RuntimeError("a worker has ended, and what it had with it")
-        told[case] = {"values": values, "bytes": max(most - before.get(pid, 0) for pid, most in grown.items())}
+        told[case] = {"values": values, "bytes": max(most - before.get(pid, 0) for pid, most in grown_by_pid.items())}
     spark.stop()
     print(json.dumps(told))
 
 
 def values_of(spark: SparkSession, case: str, root: str) -> list[int]:
-    made, store = pipeline(case), open_store(root)
-    return hot_values(SparkEngine(spark, made, store, Landing(made, store), attempts_of(Catalog(store, made.name))))
+    own_pipeline, store = pipeline(case), open_store(root)
+    return hot_values(
+        SparkEngine(
+            spark, own_pipeline, store, Landing(own_pipeline, store), attempts_of(Catalog(store, own_pipeline.name))
+        )
+    )
 
 
 def workers() -> list[psutil.Process]:

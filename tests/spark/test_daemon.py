@@ -27,8 +27,8 @@ print(sorted(set(sys.modules) - loaded), "pandas" in loaded)
 
 
 def test_the_daemon_has_what_tasks_import() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[] False"
+    result = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[] False"
 
 
 def test_workers_share_what_the_daemon_has(spark: SparkSession) -> None:

@@ -38,10 +38,10 @@ from headrace_snapshots.store import StoreUnavailableError
 def test_arithmetic_that_does_not_fit_is_the_datas_fault(
     spark: SparkSession, expression: str, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(ArithmeticDataError, match=message) as caught, spark_errors():
+    with pytest.raises(ArithmeticDataError, match=message) as error, spark_errors():
         spark.range(3).selectExpr(expression).collect()
-    assert caught.value.remedy == "fix_data"
-    assert len(str(caught.value).splitlines()) == 1
+    assert error.value.remedy == "fix_data"
+    assert len(str(error.value).splitlines()) == 1
     assert "SQLQueryContextLogger" not in capfd.readouterr().err  # nor PySpark's own report of it
 
 
@@ -60,10 +60,10 @@ def test_a_missing_path_names_it(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_a_torn_file_names_itself_and_its_cause(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a b.parquet").write_bytes(b"PAR1 this is no footer PAR1")
-    with pytest.raises(UnreadableFileError) as caught, spark_errors():
+    with pytest.raises(UnreadableFileError) as error, spark_errors():
         spark.read.schema("a int").parquet(str(tmp_path)).collect()
-    assert caught.value.path == f"file://{tmp_path}/a b.parquet"
-    assert "Exception" in caught.value.reason
+    assert error.value.path == f"file://{tmp_path}/a b.parquet"
+    assert "Exception" in error.value.reason
 
 
 def raising(error: Callable[[], Exception]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -97,9 +97,9 @@ def raising(error: Callable[[], Exception]) -> Callable[[Iterator[pa.RecordBatch
 def test_what_python_raises_in_a_worker_keeps_its_kind_and_cause(
     spark: SparkSession, error: Callable[[], Exception], kind: type[HeadraceError], message: str
 ) -> None:
-    with pytest.raises(HeadraceError, match=message) as caught, spark_errors():
+    with pytest.raises(HeadraceError, match=message) as error_info, spark_errors():
         spark.range(1).mapInArrow(raising(error), "x long").collect()
-    assert type(caught.value) is kind
+    assert type(error_info.value) is kind
 
 
 def test_what_cannot_be_provoked_here_is_told_by_its_text() -> None:

@@ -49,8 +49,8 @@ class Plan:
         root = rows._jdf.queryExecution().executedPlan()
         nodes = list(nodes_of(root))
         exchanges = [node for node in nodes if "Exchange" in node.nodeName()]
-        carried = [StructType.fromJson(json.loads(node.schema().json())) for node in exchanges]
-        return cls(root.toString(), [node.nodeName() for node in nodes], carried)
+        carried_values = [StructType.fromJson(json.loads(node.schema().json())) for node in exchanges]
+        return cls(root.toString(), [node.nodeName() for node in nodes], carried_values)
 
 
 def nodes_of(plan: Any) -> Iterator[Any]:
@@ -62,15 +62,15 @@ def nodes_of(plan: Any) -> Iterator[Any]:
 @pytest.fixture
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The physical plans of all jobs from now on."""
-    seen: list[Plan] = []
+    seen_plans: list[Plan] = []
     received = engine._collect_messages
 
     def remember(rows: DataFrame, tasks: int) -> Any:
-        seen.append(Plan.of(rows))
+        seen_plans.append(Plan.of(rows))
         return received(rows, tasks)
 
     monkeypatch.setattr(engine, "_collect_messages", remember)
-    return seen
+    return seen_plans
 
 
 def shape(plan: Plan) -> list[str]:

@@ -21,10 +21,10 @@ def test_memory_of_workers_where_a_key_has_half_of_all_rows(tmp_path: Path) -> N
     size, values = land(tmp_path / "large", ROWS)
     roots = [(tmp_path / name).as_uri() for name in ("small", "large")]
     program = [sys.executable, "-m", "tests.spark.hot_keys", *roots]
-    done = subprocess.run(program, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    told = json.loads(done.stdout)
-    assert told.keys() == CASES.keys()
-    for case, found in told.items():
+    result = subprocess.run(program, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr[-4000:]
+    document = json.loads(result.stdout)
+    assert document.keys() == CASES.keys()
+    for case, found in document.items():
         assert found["values"] == values, case
         assert found["bytes"] <= TIMES * size, (case, found["bytes"] / size)

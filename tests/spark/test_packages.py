@@ -32,5 +32,5 @@ def test_what_other_machines_import_is_compiled_already(tmp_path: Path, zone: st
     write_packages(archive)
     environment = {**os.environ, "PYTHONPATH": str(archive), "TZ": zone}
     command = [sys.executable, "-c", PROGRAM]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == "True True []\n"
+    result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert result.stdout == "True True []\n"

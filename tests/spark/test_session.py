@@ -38,10 +38,10 @@ session.stop()
 def test_what_the_defaults_of_a_machine_say_of_partitions_holds(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text("spark.sql.shuffle.partitions 3\n")
     environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", _PARTITIONS], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines()[-1] == "3"
+    assert result.stdout.splitlines()[-1] == "3"
 
 
 @pytest.mark.spark

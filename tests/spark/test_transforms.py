@@ -103,8 +103,8 @@ def test_a_list_in_an_object_is_exploded(spark: SparkSession, tmp_path: Path) ->
     run(spark, tagged, tmp_path)
     rows = read(tagged, tmp_path.as_uri(), "current", "main").to_pylist()
     assert sorted((row["word"], row["n"]) for row in rows) == [("a", 2), ("b", 1)]
-    rejected = read(tagged, tmp_path.as_uri(), "rejected", "main").to_pylist()
-    assert sorted(row["reason"] for row in rejected) == [
+    rejected_values = read(tagged, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    assert sorted(row["reason"] for row in rejected_values) == [
         "column tags (about.tags): about is not an object",
         "column tags (about.tags): not a list of string",
         "key is null: word",
@@ -206,18 +206,18 @@ def test_what_comes_out_otherwise_every_time_is_kept_as_it_came_out_first(spark:
 @pytest.mark.spark
 def test_panes_go_through_a_function_and_are_withdrawn_from_what_it_gave(spark: SparkSession, tmp_path: Path) -> None:
     returns = {"word": STRING, "n": DataType.INT, "times": STRING}
-    doubled = SparkFunction(f"{MODULE}:doubled", returns, deterministic=True)
-    behind = Aggregation(
+    doubled_spark_function = SparkFunction(f"{MODULE}:doubled", returns, deterministic=True)
+    aggregation_behind = Aggregation(
         key={"times": col("times")},
         where=GlobalWindows(),
         when=EARLY_AND_LATE,
         how=retracting(),
         what={"words": col("word").collect(), "total": col("n").sum()},
-        transform=doubled,
+        transform=doubled_spark_function,
     )
     land(tmp_path, 1, said("to be", 1))
     land(tmp_path, 2, said("be", 2))
-    pipeline = build(WORDS, then=(behind,))
+    pipeline = build(WORDS, then=(aggregation_behind,))
     run(spark, pipeline, tmp_path)
     rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
     assert {row["times"]: (row["words"], row["total"]) for row in rows} == {
@@ -233,7 +233,7 @@ def test_panes_of_several_outputs_go_through_functions_side_by_side(spark: Spark
     counted |= {"when": EARLY_AND_LATE, "how": retracting()}
     totals: dict[str, Any] = {"key": "word", "what": {"n": col("n").sum()}, "where": FixedWindows("20s"), "when": None}
     returns = {"word": STRING, "n": DataType.INT, "times": STRING}
-    behind = Aggregation(
+    aggregation_behind = Aggregation(
         key="times",
         where=GlobalWindows(),
         when=EARLY_AND_LATE,
@@ -243,25 +243,28 @@ def test_panes_of_several_outputs_go_through_functions_side_by_side(spark: Spark
     )
     source = FileSource("landing", "json", {"word": STRING, "at": DataType.TIMESTAMP}).event_time("at", bound="0s")
     outputs = {
-        "below": Output(of="plain", **totals, how=retracting(), then=(behind,)),  # the third job, and the second
-        "words": Output(**counted, then=(behind,)),
+        # the third job, and the second
+            "below": Output(of="plain", **totals, how=retracting(), then=(aggregation_behind,)),
+        "words": Output(**counted, then=(aggregation_behind,)),
         "plain": Output(**counted),
         "last": Output(of=("words", "below"), key="times", what={"total": col("total").sum()}, where=GlobalWindows(),
                        when=EARLY_AND_LATE, how=retracting()),
     }  # fmt: skip
     whole = Pipeline("whole", source, outputs=outputs)
-    words = Pipeline("words", source, **counted, then=(behind,))
-    below = Pipeline("below", source, **counted, then=(Aggregation(**totals, how=retracting()), behind))
+    words = Pipeline("words", source, **counted, then=(aggregation_behind,))
+    pipeline_below = Pipeline(
+        "below", source, **counted, then=(Aggregation(**totals, how=retracting()), aggregation_behind)
+    )
     for second, word in enumerate(("a", "b", "a", None)):
         land(tmp_path, second, *[json.dumps({"word": word, "at": f"2026-01-01T00:00:{8 * second:02}Z"})] * 2)
-    for made in (whole, words, below):
+    for made in (whole, words, pipeline_below):
         run(spark, made, tmp_path)
 
     def panes(made: Pipeline, output: str = "") -> list[str]:
         return sorted(map(str, read(made, tmp_path.as_uri(), "panes", "main", output).to_pylist()))
 
     assert len(panes(words)) > 6
-    assert (panes(whole, "words"), panes(whole, "below")) == (panes(words), panes(below))
+    assert (panes(whole, "words"), panes(whole, "below")) == (panes(words), panes(pipeline_below))
     last = read(whole, tmp_path.as_uri(), "current", "main", "last").to_pylist()
     assert {row["times"]: row["total"] for row in last} == {"once": 12, "again": 12}
 
@@ -298,7 +301,7 @@ def test_what_is_wrong_with_a_function_when_it_is_named() -> None:
 
 def test_what_cannot_be_found_again_does_not_stand_behind_retractions() -> None:
     returns = {"word": STRING, "n": DataType.INT}
-    behind = Aggregation(
+    aggregation_behind = Aggregation(
         key={"word": col("word")},
         where=FixedWindows("10us"),
         when=None,
@@ -307,8 +310,8 @@ def test_what_cannot_be_found_again_does_not_stand_behind_retractions() -> None:
         transform=SparkFunction("a:b", returns, deterministic=False),
     )
     with pytest.raises(PipelineError, match="not deterministic"):
-        build(WORDS, then=(behind,))
-    build(WORDS, how=discarding(), then=(behind,))
+        build(WORDS, then=(aggregation_behind,))
+    build(WORDS, how=discarding(), then=(aggregation_behind,))
 
 
 def test_functions_are_told_by_fingerprints_and_refused_by_the_reference() -> None:

@@ -63,6 +63,8 @@ def test_what_cannot_land_says_why(deployment: TemporaryDeployment, tmp_path: Pa
 def test_the_plugin_costs_nothing_until_it_is_used() -> None:
     mine = "m for m in sys.modules if m.startswith(('headrace', 'pyarrow', 'click'))"
     code = f"import sys, headrace.testing.plugin; print(*sorted({mine}))"
-    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    loaded_parts = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.split()
     tables = ["headrace.built_in", "headrace.own_parts"]  # which import nothing
-    assert loaded == ["headrace", *tables, "headrace.testing", "headrace.testing.plugin"]
+    assert loaded_parts == ["headrace", *tables, "headrace.testing", "headrace.testing.plugin"]

@@ -68,22 +68,22 @@ def refuse(call: Callable[..., Any], good: dict[str, Any]) -> Iterator[str]:
     except NameError:
         hints = {}
     for parameter in good:
-        known = inspect.signature(call).parameters
-        annotation = hints.get(parameter, Any) if parameter in known else Any
+        known_parameters = inspect.signature(call).parameters
+        annotation = hints.get(parameter, Any) if parameter in known_parameters else Any
         for value in WRONG:
-            written = f"{name}({parameter}={short_repr(value)})"
+            written_text = f"{name}({parameter}={short_repr(value)})"
             try:
                 call(**{**good, parameter: value})
             except HeadraceError as error:
                 if not any(part in str(error) for part in (parameter, f"{name}(", short_repr(value), str(value))):
-                    yield f"{written} is refused without naming it: {error}"
+                    yield f"{written_text} is refused without naming it: {error}"
             except AssertionError:
                 continue  # an expectation that does not hold
             except Exception as error:
-                yield f"{written} raises {error!r} from the inside"
+                yield f"{written_text} raises {error!r} from the inside"
             else:
                 if not allowed(annotation, value):
-                    yield f"{written} is taken, which {annotation} does not allow"
+                    yield f"{written_text} is taken, which {annotation} does not allow"
 
 
 @pytest.mark.slow

@@ -27,13 +27,13 @@ def moment(at: int) -> datetime:
 
 def as_rows(records: Iterable[Record], schema: Mapping[str, Any], format_: str) -> tuple[dict[str, Any], ...]:
     """Records as users write them."""
-    told = records if format_ == "parquet" else map(finite, records)
+    told_records = records if format_ == "parquet" else map(finite, records)
     return tuple(
         {
             name: moment(value) if value is not None and schema[name] is DataType.TIMESTAMP else value
             for name, value in row.items()
         }
-        for row in told
+        for row in told_records
     )
 
 
@@ -74,9 +74,9 @@ def _plain(value: Any) -> Any:
 
 def accounts(outcome: StepResults) -> tuple[Any, ...]:
     late = [{name: value for name, value in row.items() if name not in ("input", "raw")} for row in outcome.late]
-    rejected = [{name: value for name, value in row.items() if name != "raw"} for row in outcome.rejected]
+    rejected_values = [{name: value for name, value in row.items() if name != "raw"} for row in outcome.rejected]
     order = repr
-    return (outcome.watermark, outcome.ahead, sorted(late, key=order), sorted(rejected, key=order))
+    return (outcome.watermark, outcome.ahead, sorted(late, key=order), sorted(rejected_values, key=order))
 
 
 @pytest.mark.slow
@@ -88,8 +88,8 @@ def test_the_kernel_gives_what_the_reference_gives(scenario: Scenario, passed: l
         step = min(place, len(steps) - 1)
         steps[step] = together(steps[step], watermark(moment(to)))
     note(f"{scenario.pipeline!r} {steps!r}")
-    found, expected = (run(scenario.pipeline, steps, executor=name) for name in ("local", "reference"))
-    for one, other in zip(found.steps, expected.steps, strict=True):
+    result, expected = (run(scenario.pipeline, steps, executor=name) for name in ("local", "reference"))
+    for one, other in zip(result.steps, expected.steps, strict=True):
         assert same(by_window(one), by_window(other)), (one.panes, other.panes)
         assert accounts(one) == accounts(other)
         assert [(p.key, p.window) for p in one.current] == [(p.key, p.window) for p in other.current]

@@ -39,10 +39,12 @@ def test_edges_of_a_loop_that_are_late() -> None:
 
 
 def test_edges_that_no_loop_can_go_over() -> None:
-    given = rows(edge("x", "y", -1), edge("x", "y", None), edge(None, "y"), edge("x", "y"))
-    found = [[(r["position"], r["reason"]) for r in run(paths(), [given], executor=e).rejected] for e in EXECUTORS]
-    assert found[0] == found[1]
-    assert [reason for _, reason in found[0]] == [
+    given_rows = rows(edge("x", "y", -1), edge("x", "y", None), edge(None, "y"), edge("x", "y"))
+    found_values = [
+        [(r["position"], r["reason"]) for r in run(paths(), [given_rows], executor=e).rejected] for e in EXECUTORS
+    ]
+    assert found_values[0] == found_values[1]
+    assert [reason for _, reason in found_values[0]] == [
         "the step of the loop descends: weight",
         "the step of the loop is null: weight",
         "key is null: a",
@@ -59,10 +61,10 @@ def test_what_a_loop_reads_of_an_edge_and_overflows_is_a_dead_letter(executor: A
 
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_a_path_that_overflows_names_columns_as_the_definition_does(executor: Any) -> None:
-    given = rows(edge("x", "y", 2**62), edge("y", "z", 2**62))
-    with pytest.raises(IntegerOverflowError, match=r"\(value \+ weight\).* leaves 64 bits") as caught:
-        run(paths(), [given, end()], executor=executor)
-    assert "_e0" not in str(caught.value)
+    given_rows = rows(edge("x", "y", 2**62), edge("y", "z", 2**62))
+    with pytest.raises(IntegerOverflowError, match=r"\(value \+ weight\).* leaves 64 bits") as error:
+        run(paths(), [given_rows, end()], executor=executor)
+    assert "_e0" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +113,6 @@ BIG = hr.Repeatedly(hr.DataDriven({"t": col("s").sum()}, col("t") > 10))
     ],
 )
 def test_check_says_that_a_trigger_counts_withdrawn_panes(when: hr.Trigger, how: hr.How, is_said: bool) -> None:
-    (checked,) = hr.check(chain(when, how)).pipelines
-    notes = [note for note in checked.notes if "DataDriven looks at what elements hold" in note]
+    (checked_pipeline,) = hr.check(chain(when, how)).pipelines
+    notes = [note for note in checked_pipeline.notes if "DataDriven looks at what elements hold" in note]
     assert bool(notes) is is_said

@@ -201,10 +201,10 @@ def test_windows_of_arrival_go_by_the_clock(executor: Any) -> None:
 
 def test_signals_fire_the_windows_that_wait_for_them(executor: Any) -> None:
     pipeline = delays(when=hr.AfterWatermark(early=hr.AfterSignal("go"), late=hr.AfterCount(1)))
-    given = rows(flight("13:05"), flight("13:05", origin="LGA"))
-    assert_panes(run(pipeline, [given, signal("go", key="LGA")], executor=executor), [{"origin": "LGA"}])
-    assert len(run(pipeline, [given, signal("go")], executor=executor).panes) == 2
-    assert len(run(pipeline, [together(given, signal("go"))], executor=executor).panes) == 2
+    given_rows = rows(flight("13:05"), flight("13:05", origin="LGA"))
+    assert_panes(run(pipeline, [given_rows, signal("go", key="LGA")], executor=executor), [{"origin": "LGA"}])
+    assert len(run(pipeline, [given_rows, signal("go")], executor=executor).panes) == 2
+    assert len(run(pipeline, [together(given_rows, signal("go"))], executor=executor).panes) == 2
     with pytest.raises(UnitTestError, match="step 0: no trigger of delays waits for 'stop', but for go"):
         run(pipeline, [signal("stop")], executor=executor)
 
@@ -212,9 +212,9 @@ def test_signals_fire_the_windows_that_wait_for_them(executor: Any) -> None:
 def test_the_input_ends_only_where_a_step_says_so(executor: Any) -> None:
     open_ = run(delays(when=hr.Default()), [rows(flight("13:05"))], executor=executor)
     assert not open_.panes
-    closed = run(delays(when=hr.Default()), [rows(flight("13:05")), end()], executor=executor)
-    assert_panes(closed, [{"timing": "ON_TIME", "is_last": True}])
-    assert closed.watermark == datetime.max.replace(tzinfo=UTC)
+    closed_result = run(delays(when=hr.Default()), [rows(flight("13:05")), end()], executor=executor)
+    assert_panes(closed_result, [{"timing": "ON_TIME", "is_last": True}])
+    assert closed_result.watermark == datetime.max.replace(tzinfo=UTC)
 
 
 def test_all_input_in_one_epoch_is_a_batch(executor: Any) -> None:
@@ -353,11 +353,11 @@ def test_spark_code_is_for_the_fixture_that_starts_spark() -> None:
 def test_a_run_leaves_no_files(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     cache = Path(os.environ["HEADRACE_CACHE"])
-    cached = {*cache.rglob("*")}
+    cached_paths = {*cache.rglob("*")}
     pipeline = delays(input=hr.json("s3://nowhere/flights", SCHEMA).event_time("at", bound="1h"))
     assert run(pipeline, [rows(flight("13:05")), rows(flight("13:06")), end()]).current
     assert not list(tmp_path.iterdir())
-    assert {*cache.rglob("*")} == cached, "rows of state went to the disk"
+    assert {*cache.rglob("*")} == cached_paths, "rows of state went to the disk"
 
 
 def test_testing_is_reached_from_headrace() -> None:

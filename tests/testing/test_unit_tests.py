@@ -220,8 +220,8 @@ pipline: ../delays.py
 
 def test_a_malformed_test_tells_all_of_its_mistakes_and_the_others_run(folder: Path) -> None:
     file = written(folder, MALFORMED)
-    found = [(each.name, each.verdict, each.message) for each in run_tests(find_tests(file))]
-    verdicts = [(name, verdict) for name, verdict, _ in found]
+    rows = [(each.name, each.verdict, each.message) for each in run_tests(find_tests(file))]
+    verdicts = [(name, verdict) for name, verdict, _ in rows]
     assert verdicts == [
         ("delays.yaml", Verdict.ERROR),
         ("it holds", Verdict.PASSED),
@@ -231,11 +231,11 @@ def test_a_malformed_test_tells_all_of_its_mistakes_and_the_others_run(folder: P
         ("it holds", Verdict.ERROR),
         ("it holds too", Verdict.PASSED),
     ]
-    told = [[re.sub(r"^.*delays\.yaml:", "", line) for line in message.splitlines()] for *_, message in found]
-    said = [[(int(line.partition(":")[0]), line.partition(": ")[2]) for line in lines] for lines in told]
-    lines = [[line for line, _ in each] for each in said]
+    told_values = [[re.sub(r"^.*delays\.yaml:", "", line) for line in message.splitlines()] for *_, message in rows]
+    said_values = [[(int(line.partition(":")[0]), line.partition(": ")[2]) for line in lines] for lines in told_values]
+    lines = [[line for line, _ in each] for each in said_values]
     assert lines == [[28], [], [7, 9, 10, 10, 11], [14, 16], [20, 20], [23, 21], []]
-    text = "\n".join(text for each in said for _, text in each)
+    text = "\n".join(text for each in said_values for _, text in each)
     words = ["givn", "'row'", "rows: 7", "noon", "'pane'", "dely", "'stop'", "'none'", "watermark is 7", "twice"]
     assert [word for word in words if word not in text] == []
 
@@ -254,9 +254,9 @@ def test_tests_are_found_in_folders(folder: Path) -> None:
         written(folder, "a: b", name)
     (folder / ".venv").mkdir()
     written(folder, "", ".venv/test_a.py")
-    found = find_tests(folder)
-    assert {str(file.relative_to(folder)) for file in (*found.unit_tests, *found.python)} == {*names}
-    assert found.others == (folder / "tests/data.yaml",)
+    tests = find_tests(folder)
+    assert {str(file.relative_to(folder)) for file in (*tests.unit_tests, *tests.python)} == {*names}
+    assert tests.others == (folder / "tests/data.yaml",)
     (folder / "empty").mkdir()
     with pytest.raises(UnitTestError, match="there are no tests in"):
         find_tests(folder / "empty")
@@ -264,20 +264,20 @@ def test_tests_are_found_in_folders(folder: Path) -> None:
 
 def test_the_command_prints_a_line_for_each_test(folder: Path) -> None:
     written(folder, PASSES)
-    done = call(folder)
-    assert done.exit_code == 0
-    assert done.stdout.startswith(f"passed  {folder}/tests/delays.yaml:3 on time (")
-    assert "1 passed" in done.stderr
-    done = call(folder, "--executor", "reference")
-    assert done.exit_code == 0
-    assert "headrace-lab" not in done.stderr
+    result = call(folder)
+    assert result.exit_code == 0
+    assert result.stdout.startswith(f"passed  {folder}/tests/delays.yaml:3 on time (")
+    assert "1 passed" in result.stderr
+    result = call(folder, "--executor", "reference")
+    assert result.exit_code == 0
+    assert "headrace-lab" not in result.stderr
 
 
 def test_a_failure_ends_with_1_and_a_mistake_with_10(folder: Path) -> None:
     file = written(folder, PASSES.replace("worst: 5}", "worst: 6}"))
-    done = call(file)
-    assert done.exit_code == 1
-    assert "worst: 6 expected, 5 found" in done.stdout
+    result = call(file)
+    assert result.exit_code == 1
+    assert "worst: 6 expected, 5 found" in result.stdout
     written(folder, PASSES.replace("given", "giben"), "tests/wrong.test.yaml")
     both = call(folder)
     assert both.exit_code == 10
@@ -292,11 +292,11 @@ def test_a_failure_ends_with_1_and_a_mistake_with_10(folder: Path) -> None:
 def test_machines_get_json(folder: Path) -> None:
     file = written(folder, PASSES)
     (folder / "delays.py").write_text(PIPELINE.replace("hr.count()", "hr.cout()"))
-    done = call(file, "--format", "json")
-    assert done.exit_code == 10
-    told = json.loads(done.stdout)
-    assert told["counts"] == {"error": 1}
-    (test,) = told["tests"]
+    result = call(file, "--format", "json")
+    assert result.exit_code == 10
+    document = json.loads(result.stdout)
+    assert document["counts"] == {"error": 1}
+    (test,) = document["tests"]
     assert {"file", "line", "name", "verdict", "message", "seconds"} == {*test}
     assert f"{folder}/delays.py:11" in test["message"]
     assert f"{file}:1 names that pipeline" in test["message"]
@@ -325,11 +325,11 @@ def test_tests_in_python_run_with_pytest(folder: Path) -> None:
         """,
         "tests/test_delays.py",
     )
-    on_time, wrong, later = run_tests(find_tests(file))
+    on_time, wrong, result_later = run_tests(find_tests(file))
     assert (on_time.verdict, on_time.name) == (Verdict.PASSED, "test_on_time")
     assert wrong.verdict is Verdict.FAILED
     assert "panes: 1 expected, none found" in wrong.message
-    assert later.verdict is Verdict.SKIPPED
+    assert result_later.verdict is Verdict.SKIPPED
 
 
 @pytest.mark.slow
@@ -368,9 +368,9 @@ def test_a_mistake_in_a_python_test_shows_its_line_and_no_frame_of_headrace(fold
         """,
         "tests/test_delays.py",
     )
-    found = [*run_tests(find_tests(file))]
-    assert {each.verdict for each in found} == {Verdict.FAILED}
-    for each in found:
+    results = [*run_tests(find_tests(file))]
+    assert {each.verdict for each in results} == {Verdict.FAILED}
+    for each in results:
         assert "# here" in each.message, each.message
         assert "headrace/testing/" not in each.message
         assert "headrace/pipeline/" not in each.message
@@ -465,11 +465,11 @@ def test_pytest_that_is_missing_is_named(folder: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
 def test_the_shipped_pipelines_pass_their_tests(executor: Any) -> None:
-    shipped = ROOT / "jobs" / "pipelines"
-    done = list(run_tests(find_tests(shipped), executor))
-    assert {tested.verdict for tested in done} == {Verdict.PASSED}, done
-    files = {Path(tested.file).stem for tested in done}
-    assert files >= {file.stem for file in shipped.glob("[!_]*.py")}
+    shipped_path = ROOT / "jobs" / "pipelines"
+    results = list(run_tests(find_tests(shipped_path), executor))
+    assert {tested.verdict for tested in results} == {Verdict.PASSED}, results
+    files = {Path(tested.file).stem for tested in results}
+    assert files >= {file.stem for file in shipped_path.glob("[!_]*.py")}
 
 
 def test_columns_of_results_and_rows_that_having_withholds(folder: Path) -> None:
