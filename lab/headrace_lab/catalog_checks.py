@@ -68,14 +68,14 @@ def _follows(head: Head, entry: Entry) -> Iterator[str]:
 def _manifests(catalog: Catalog, head: Head, entry: Entry) -> Iterator[str]:
     """Whether every snapshot that is named exists, and each branch and ``published`` are where they may be."""
     try:
-        named = {ref: catalog.manifest(snapshot) for ref, snapshot in entry.refs.items()}
+        named_manifests_by_ref = {ref: catalog.manifest(snapshot) for ref, snapshot in entry.refs.items()}
     except MissingSnapshotError as error:
         yield f"entry {entry.number}: {error}"
         return
     if entry.kind is Kind.COMMIT and entry.branch:
-        yield from _commits(catalog, head, entry, named[entry.branch])
+        yield from _commits(catalog, head, entry, named_manifests_by_ref[entry.branch])
     main = entry.refs.get(MAIN)
-    for ref in filter(is_published, named):
+    for ref in filter(is_published, named_manifests_by_ref):
         if main is None or not catalog.is_ancestor(entry.refs[ref], main):
             yield f"entry {entry.number} leaves {ref} at {entry.refs[ref]}, which is not on main ({main})"
 

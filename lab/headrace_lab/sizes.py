@@ -113,11 +113,11 @@ def set_sizes(**values: Unpack[Sizes]) -> Iterator[None]:
     A decorator, too. Raises AttributeError for a name of no size, before any is set.
     """
     sizes = {name: find_size(name) for name in values}
-    before = {name: size.value for name, size in sizes.items()}
+    values_by_name_before = {name: size.value for name, size in sizes.items()}
     try:
         for name, value in values.items():
             sizes[name].value = value
         yield
     finally:
-        for name, value in before.items():
+        for name, value in values_by_name_before.items():
             sizes[name].value = value

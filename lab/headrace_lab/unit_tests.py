@@ -36,14 +36,14 @@ class ReferenceTestExecutor:
 
     def compute(self, epoch: GivenEpoch) -> StepOutput:
         """The next epoch."""
-        rejected: list[Row] = []
+        rejected_rows: list[Row] = []
         origins: dict[int, tuple[str, ReadRecord]] = {}
         taken: dict[str, list[Mapping[str, Any]]] = {}
         for name, file in epoch.files.items():
             for record in file.records:
                 why = record.unparsed or _outside(file.input, record)
                 if why is not None:
-                    rejected.append(_dead_letter(name, record, why))
+                    rejected_rows.append(_dead_letter(name, record, why))
                     continue
                 origins[id(record.values)] = (name, record)
                 taken.setdefault(name, []).append(record.values)
@@ -51,30 +51,30 @@ class ReferenceTestExecutor:
         own = taken.pop(OWN, [])
         outcomes = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=taken))
         outcome = outcomes[self._output]
-        rejected = [] if self._alone.upstream else rejected
+        rejected_rows = [] if self._alone.upstream else rejected_rows
         for rejection in outcome.rejected:
             origin = origins.get(id(rejection.record))
-            rejected.append(
+            rejected_rows.append(
                 _dead_pane(rejection) if origin is None else _dead_letter(*origin, self._reason(origin[0], rejection))
             )
-        rejected.sort(key=self._place)
-        self._check_budgets(epoch.number, rejected)
+        rejected_rows.sort(key=self._place)
+        self._check_budgets(epoch.number, rejected_rows)
         return StepOutput(
             panes=[self._pane(epoch.number, pane) for pane in outcome.panes],
             late=[self._late(drop) for drop in outcome.drops if self._is_late_record(drop)],
-            rejected=rejected,
+            rejected=rejected_rows,
             watermark=outcome.watermark,
             ahead=len(outcome.ahead),
         )
 
     def _reason(self, name: str, rejection: Rejected) -> str:
         """The reason that the kernel gives (docs/judging.md)."""
-        sources = {given.name: given.source for given in self._pipeline.inputs}
+        sources = {given_input.name: given_input.source for given_input in self._pipeline.inputs}
         changelog = sources[name].changelog
         return changelog.wrong if changelog is not None and rejection.column == SIGN else _reason(rejection)
 
     def _place(self, row: Row) -> tuple[int, int]:
-        names = [given.name for given in self._pipeline.inputs]
+        names = [given_input.name for given_input in self._pipeline.inputs]
         return (names.index(row["input"]), row["position"]) if row["input"] in names else (len(names), 0)
 
     def _check_budgets(self, number: int, rejected: Iterable[Row]) -> None:
@@ -152,9 +152,9 @@ def _plain(value: Any, kind: ValueType) -> Any:
     return (datetime_or_none(Instant(value)) or iso_8601(value)) if kind is DataType.TIMESTAMP else value
 
 
-def _outside(given: Input, record: ReadRecord) -> str | None:
+def _outside(given_input: Input, record: ReadRecord) -> str | None:
     """Why a record has no time that can be meant (docs/judging.md)."""
-    event_time, schema = given.event_time, given.source.columns
+    event_time, schema = given_input.event_time, given_input.source.columns
 
     def is_outside(expr: Expr) -> bool:
         with suppress(ValueOverflowError):  # which the interpreter says itself
@@ -187,6 +187,6 @@ def _dead_letter(name: str, record: ReadRecord, reason: str) -> Row:
 
 
 def _dead_pane(pane: Rejected) -> Row:
-    above = f"output {pane.of}" if pane.of else f"aggregation {pane.stage}"
-    above = JOINED if pane.of == JOINED else above
-    return {"input": above, "position": None, "reason": _reason(pane), "raw": None}
+    text_above = f"output {pane.of}" if pane.of else f"aggregation {pane.stage}"
+    text_above = JOINED if pane.of == JOINED else text_above
+    return {"input": text_above, "position": None, "reason": _reason(pane), "raw": None}

@@ -176,6 +176,6 @@ def _print(totals: Mapping[str, int], properties: Sequence["Property"], title: s
                 *(f"    {problem}" for problem in property_.problems),
             ]
         )
-    failed = [property_.name for property_ in properties if not property_.holds]
-    verdict = f"FAILED: {', '.join(failed)}" if failed else "all properties hold"
+    failed_names = [property_.name for property_ in properties if not property_.holds]
+    verdict = f"FAILED: {', '.join(failed_names)}" if failed_names else "all properties hold"
     print_lines([f"{title}: {outcome}; {verdict}"])

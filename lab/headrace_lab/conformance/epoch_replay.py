@@ -185,16 +185,16 @@ def _pipeline(case: Case) -> Pipeline:
 def _with_outputs(case: Case) -> Pipeline:
     """The outputs of a case over an input that stands for its elements, with a changelog if it withdraws some."""
     readers = [stage for stage, output in zip(case.stages, case.outputs, strict=True) if not output.of]
-    given = [element for step in case.steps if isinstance(step, BundleStep) for element in step.elements]
-    values = [element.value for element in given]
-    is_signed = any(element.is_retraction for element in given)
+    given_elements = [element for step in case.steps if isinstance(step, BundleStep) for element in step.elements]
+    values = [element.value for element in given_elements]
+    is_signed = any(element.is_retraction for element in given_elements)
     attributes = {name: kind for stage in readers for name, kind in stage.schema.items()}
     attributes |= {output.only: DataType.BOOL for output in case.outputs if output.only is not None}
     numeric = next((stage.combine for stage in readers if stage.combine is not Combiner.COUNT), Combiner.COUNT)
     attributes |= {_SIGN: DataType.INT} if is_signed else {}
     columns: Schema = {KEY: DataType.STRING, VALUE: _value_type(numeric, values), **attributes}
-    landed = source("elements", {**columns, "at": DataType.TIMESTAMP}, changelog=_SIGN if is_signed else None)
-    elements = landed.event_time("at", bound="0s")
+    landed_source = source("elements", {**columns, "at": DataType.TIMESTAMP}, changelog=_SIGN if is_signed else None)
+    elements = landed_source.event_time("at", bound="0s")
     outputs: dict[str, Output] = {}
     for stage, own in zip(case.stages, case.outputs, strict=True):
         aggregation = _aggregation(stage, {KEY: col(KEY)}, col(RESULT if own.of else VALUE))
@@ -222,11 +222,11 @@ def _stages(case: Case) -> list[Stage]:
     key: dict[str, Expr] = {KEY: col(KEY)}
     stages = [Stage(_aggregation(first, key, col(VALUE)), schema, any(e.is_retraction for e in elements))]
     for stage in rest:
-        above = stages[-1]
+        stage_above = stages[-1]
         between = case.between or Between(key_is_value=False, value_is_one=False)
         key = {KEY: col(RESULT).cast(DataType.STRING) if between.key_is_value else lit(DEFAULT_KEY)}
         value = lit(1) if between.value_is_one else col(between.column)
-        stages.append(Stage(_aggregation(stage, key, value), above.pane_schema, above.withdraws))
+        stages.append(Stage(_aggregation(stage, key, value), stage_above.pane_schema, stage_above.withdraws))
     return stages
 
 

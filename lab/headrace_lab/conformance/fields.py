@@ -74,8 +74,8 @@ def one_of(*allowed: str) -> Callable[[Any], str]:
 
 
 def member_of(of: type[_Enum]) -> Callable[[Any], _Enum]:
-    allowed = [str(member.value) for member in of]
-    return lambda raw: of(one_of(*allowed)(raw))
+    allowed_texts = [str(member.value) for member in of]
+    return lambda raw: of(one_of(*allowed_texts)(raw))
 
 
 def an_object(raw: Any) -> Json:

@@ -62,14 +62,16 @@ class _Run:
 
     def __post_init__(self) -> None:
         first = self.case.stages[0]
-        between = [] if self.case.between is None else [_to_elements(self.case.between, first.names)]
+        elements_between = [] if self.case.between is None else [_to_elements(self.case.between, first.names)]
         groupings = [_grouping(stage) for stage in _with_lateness(self.case)]
         if first.rows is not None:
             self.chain = _Rows(self.case)
         elif first.loop is not None:
             self.chain = _looped(looped(first))
         else:
-            self.chain = _Outputs(groupings, self.case.outputs) if self.case.outputs else Chain(groupings, between)
+            self.chain = (
+                _Outputs(groupings, self.case.outputs) if self.case.outputs else Chain(groupings, elements_between)
+            )
 
     def outcomes(self) -> Iterator[StepOutcome]:
         initial = self.case
@@ -123,7 +125,7 @@ class _Outputs:
         is_batch: bool = False,
     ) -> Output:
         """One epoch of all outputs (12.18); the panes are those of the last one."""
-        arrived = [*elements]
+        arrived_elements = [*elements]
         steps: list[Output] = []
         for own, operator in zip(self._outputs, self.operators, strict=True):
             if own.of:
@@ -133,10 +135,12 @@ class _Outputs:
                 mark = min(self.operators[above].output_watermark for above in own.of)
                 steps.append(operator.step(bundle, processing_time=processing_time, watermark=mark, is_batch=is_batch))
                 continue
-            taken = [element for element in arrived if own.only is None or element.record.get(own.only) is True]
+            taken_elements = [
+                element for element in arrived_elements if own.only is None or element.record.get(own.only) is True
+            ]
             steps.append(
                 operator.step(
-                    taken,
+                    taken_elements,
                     processing_time=processing_time,
                     watermark=watermark,
                     percentiles=percentiles,
@@ -175,7 +179,7 @@ class _Rows:
         if is_batch:
             self._run = OutputsRun(self._pipeline)
         elif watermark is not None:
-            self._run.pass_watermark({given.name: watermark for given in self._pipeline.inputs})
+            self._run.pass_watermark({given_input.name: watermark for given_input in self._pipeline.inputs})
         sides = by_input((element.record for element in elements), self._pipeline)
         results = [*self._run.run(Epoch(self._clock, sides.pop(OWN, []), is_last=is_batch, union=sides)).values()]
         self.output_watermarks = [*results[-1].output_watermarks]
@@ -242,10 +246,10 @@ def _compute(stage: CaseStage) -> Callable[[tuple[Any, ...], Window, tuple[Any, 
 
 
 def _combined(combiner: Combiner, contents: Contents) -> Any:
-    kept = contents.net
+    kept_net = contents.net
     if combiner is Combiner.COUNT:  # of elements, whatever their value: null too
-        kept = tuple((True, times) for _, times in kept)
-    return combine(Aggregate(combiner), kept)
+        kept_net = tuple((True, times) for _, times in kept_net)
+    return combine(Aggregate(combiner), kept_net)
 
 
 def _element(element: CaseElement) -> Element:

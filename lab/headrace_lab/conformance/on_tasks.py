@@ -57,14 +57,14 @@ def _map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:
     bundles: dict[int, pa.RecordBatch] = {}
     for own in task.for_each_reader():
         first = own.chain.of_records
-        judged = judge_rows(first, element_rows(first.stage.schema, rows, [element.size for element in elements]))
+        judgements = judge_rows(first, element_rows(first.stage.schema, rows, [element.size for element in elements]))
         watermark = own.state.clocks[0].watermark
         parts = parts_at(plan, own.job, 0, own.of_chain)
-        made = build_shuffle_input(
-            first, judged, None, watermark, own.output_watermark(), share=own.number, number=parts
+        shuffle_input = build_shuffle_input(
+            first, judgements, None, watermark, own.output_watermark(), share=own.number, number=parts
         )
-        chains[own.of_chain] = BundleOutput(made.aggregated.accounting)
-        bundles |= address_bundles(plan, own.job, 0, own.of_chain, made.parts)
+        chains[own.of_chain] = BundleOutput(shuffle_input.aggregated.accounting)
+        bundles |= address_bundles(plan, own.job, 0, own.of_chain, shuffle_input.parts)
     return ShareOutput(chains=chains), bundles
 
 
@@ -97,8 +97,8 @@ class OnTasks:
             engine.restore(-1, engine.progress, {})
         else:
             self._pass(watermark, percentiles)
-        computed = engine.compute(self._landed(epoch, elements), processing_time, is_last=is_batch)
-        stages = [stage for chain in computed.chains.values() for stage in chain]
+        computed_epoch = engine.compute(self._landed(epoch, elements), processing_time, is_last=is_batch)
+        stages = [stage for chain in computed_epoch.chains.values() for stage in chain]
         dropped = {
             "late": sum(
                 stage.accounting.late + stage.accounting.rows.get(Disposition.FORGOTTEN, 0) for stage in stages
@@ -107,7 +107,7 @@ class OnTasks:
             "retraction": sum(stage.dropped_retractions for stage in stages),
         }
         panes = read_tables(
-            engine.store, computed.written.logs[self._names.panes], self._columns.arrow_schema(View.PANES)
+            engine.store, computed_epoch.written.logs[self._names.panes], self._columns.arrow_schema(View.PANES)
         )
         rows = stored_rows(panes, self._last) if self._last.rows else stored_panes(panes, self._columns)
         return StagesOutcome(rows, dropped)
@@ -121,7 +121,7 @@ class OnTasks:
         return tuple(stage.output_watermark for stage in stages)
 
     def _pass(self, watermark: Instant, percentiles: Mapping[float, Instant]) -> None:
-        self._engine.pass_watermark({given.name: watermark for given in self._pipeline.inputs})
+        self._engine.pass_watermark({given_input.name: watermark for given_input in self._pipeline.inputs})
         progress = self._engine.inputs[OWN]
         passed = {q: max(at, progress.percentiles.get(q, MIN_INSTANT)) for q, at in percentiles.items()}
         self._engine.inputs[OWN] = replace(progress, percentiles={**progress.percentiles, **passed})

@@ -63,8 +63,8 @@ class _Panes:
 
     def both(self, column: str, expected: Mapping[str, Any], actual: Pane) -> tuple[str, str]:
         """Both values of an attribute."""
-        there = actual.timing if column == "timing_in" else self._attributes(actual)[column]
-        return _written(column, expected.get(column, False)), _written(column, there)
+        timing_there = actual.timing if column == "timing_in" else self._attributes(actual)[column]
+        return _written(column, expected.get(column, False)), _written(column, timing_there)
 
     def expected(self, row: Mapping[str, Any]) -> str:
         """The attributes that a case lists."""
@@ -97,34 +97,34 @@ class _Panes:
         }
 
 
-def _equal(name: str, wanted: Any, attributes: Mapping[str, Any]) -> bool:
+def _equal(name: str, expected: Any, attributes: Mapping[str, Any]) -> bool:
     if name == "timing_in":
-        return attributes["timing"] in wanted
+        return attributes["timing"] in expected
     actual = attributes[name]
     if name == "window":
-        return bool(read_window(wanted) == actual)
+        return bool(read_window(expected) == actual)
     if name == "key":
-        return str(wanted) == str(actual)
+        return str(expected) == str(actual)
     if name == "values":
-        return _equal_bags(wanted, actual)
-    if name == "timestamp" and isinstance(wanted, str):
-        return bool(actual >= GLOBAL_WINDOW_END - 1 if wanted == "+inf" else actual <= MIN_INSTANT)
-    return equal_values(wanted, actual)
+        return _equal_bags(expected, actual)
+    if name == "timestamp" and isinstance(expected, str):
+        return bool(actual >= GLOBAL_WINDOW_END - 1 if expected == "+inf" else actual <= MIN_INSTANT)
+    return equal_values(expected, actual)
 
 
-def equal_values(wanted: Any, actual: Any) -> bool:
+def equal_values(expected: Any, actual: Any) -> bool:
     """Whether a value is the expected one; floats to an error, of columns those that are expected."""
-    if isinstance(wanted, Mapping):
-        return all(equal_values(value, actual[column]) for column, value in wanted.items())
+    if isinstance(expected, Mapping):
+        return all(equal_values(value, actual[column]) for column, value in expected.items())
     numbers = (int, float)
-    if isinstance(wanted, float) or isinstance(actual, float):
-        return isinstance(wanted, numbers) and isinstance(actual, numbers) and equal_numbers(wanted, actual)
-    return bool(wanted == actual)
+    if isinstance(expected, float) or isinstance(actual, float):
+        return isinstance(expected, numbers) and isinstance(actual, numbers) and equal_numbers(expected, actual)
+    return bool(expected == actual)
 
 
-def _equal_bags(wanted: Sequence[Any], actual: Sequence[Any]) -> bool:
+def _equal_bags(expected: Sequence[Any], actual: Sequence[Any]) -> bool:
     left = list(actual)
-    for value in wanted:
+    for value in expected:
         at = next((i for i, other in enumerate(left) if equal_values(value, other)), None)
         if at is None:
             return False

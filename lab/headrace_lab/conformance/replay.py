@@ -60,26 +60,26 @@ class CaseExecutor(Protocol):
 
 def check(case: Case, outcomes: Sequence[StepOutcome]) -> str | None:
     """What is wrong with ``outcomes``, at the first step where something is; None if they are as the case expects."""
-    unclaimed: list[Pane] = []
+    unclaimed_panes: list[Pane] = []
     for number, (step, outcome) in enumerate(zip(case.steps, outcomes, strict=True), start=1):
         if isinstance(step, Expect):
-            problem = compare_panes(step, unclaimed, case.names)
-            unclaimed = []
+            problem = compare_panes(step, unclaimed_panes, case.names)
+            unclaimed_panes = []
         else:
-            problem = _unexpected(unclaimed, case.names) if case.strict else None
+            problem = _unexpected(unclaimed_panes, case.names) if case.strict else None
             problem = problem or _check_answer(step, outcome)
         if problem:
             return f"{_script(case, number)}\n{problem}"
-        unclaimed += outcome.panes
-    problem = _unexpected(unclaimed, case.names)
+        unclaimed_panes += outcome.panes
+    problem = _unexpected(unclaimed_panes, case.names)
     return f"{_script(case, len(case.steps) + 1)}\n{problem}" if problem else None
 
 
 def _check_answer(step: Step, outcome: StepOutcome) -> str | None:
     match step:
         case ExpectDropped(counts):
-            dropped = {cause: outcome.dropped.get(cause, 0) for cause in counts}
-            return None if dropped == counts else f"expected drops {dict(counts)}, found {dropped}"
+            dropped_by_cause = {cause: outcome.dropped.get(cause, 0) for cause in counts}
+            return None if dropped_by_cause == counts else f"expected drops {dict(counts)}, found {dropped_by_cause}"
         case ExpectOutputWatermark(stages):
             marks = {stage: mark for stage, mark in enumerate(outcome.output_watermarks) if stage in stages}
             return None if marks == stages else f"expected output watermarks {dict(stages)}, found {marks}"

@@ -157,8 +157,8 @@ def rows_pipeline(case: Case) -> Pipeline:
     def landed(name: str) -> Input:
         """Elements of a side; with a changelog if some withdraw others."""
         is_signed = any(element.is_retraction for element in elements if are_outputs or element.input == name)
-        made = source(f"elements/{name}", columns, changelog=col(_SIGN) if is_signed else None)
-        return made.event_time(_AT, bound=_BOUND)
+        made_source = source(f"elements/{name}", columns, changelog=col(_SIGN) if is_signed else None)
+        return made_source.event_time(_AT, bound=_BOUND)
 
     parts: dict[str, Any] = {} if made.take is None else {"when": stage.when, "how": stage.how}
     if is_of_groups := made.take not in (None, Every()):
@@ -242,12 +242,12 @@ def _with_instants(rows: pa.Table) -> pa.Table:
 
 
 def _pane(row: Mapping[str, Any]) -> Pane:
-    at = Instant(row[EVENT_TIME])
+    moment = Instant(row[EVENT_TIME])
     return Pane(
         key=(),
-        window=Window(at, Instant(at + 1)),
+        window=Window(moment, Instant(moment + 1)),
         values=(),
-        timestamp=at,
+        timestamp=moment,
         timing=Timing(row["timing"]),
         index=0,
         nonspeculative_index=0,
@@ -264,5 +264,5 @@ def _row(values: Mapping[str, Any], pane: Pane, pipeline: Pipeline) -> Pane:
         window = Window(
             MIN_INSTANT if start is None else Instant(start), GLOBAL_WINDOW_END if end is None else Instant(end)
         )
-    met = [values[MET]] if MET in values else []
-    return replace(pane, key=(values[KEY],), values=(values[VALUE], *met), window=window)
+    met_values = [values[MET]] if MET in values else []
+    return replace(pane, key=(values[KEY],), values=(values[VALUE], *met_values), window=window)

@@ -107,15 +107,15 @@ def results_of(
 
     Raises CaseFormatError if the file is not a file of cases, or none matches.
     """
-    named = {number: (_name(number, raw), raw) for number, raw in enumerate(_load(path), start=1)}
-    wanted = [number for number, (name, _) in named.items() if only is None or fnmatchcase(name, only)]
-    if not wanted:
-        names = shorten(", ".join(name for name, _ in named.values()), 200, placeholder=" ...")
+    named_by_number = {number: (_name(number, raw), raw) for number, raw in enumerate(_load(path), start=1)}
+    expected = [number for number, (name, _) in named_by_number.items() if only is None or fnmatchcase(name, only)]
+    if not expected:
+        names = shorten(", ".join(name for name, _ in named_by_number.values()), 200, placeholder=" ...")
         raise CaseFormatError(f"{path} has no case whose name matches {only!r}; its names are {names}")
     first: dict[str, int] = {}
-    for number, (name, _) in named.items():
+    for number, (name, _) in named_by_number.items():
         first.setdefault(name, number)
-    read = [_read(*named[number], number, first[named[number][0]]) for number in wanted]
+    read = [_read(*named_by_number[number], number, first[named_by_number[number][0]]) for number in expected]
     cases = [case for case in read if isinstance(case, Case)]
     replays = iter(watch(executor.replay(cases), len(cases)))
     for case in read:

@@ -166,10 +166,10 @@ def _outputs(raw: Any) -> tuple[tuple[CaseStage, ...], tuple[CaseOutput, ...]]:
     for own in list_of(an_object, "output")(raw):
         name = field(own, "name", text)
         with at(f"output {name}"):
-            known = [output.name for output in outputs]
-            if name in known:
+            known_names = [output.name for output in outputs]
+            if name in known_names:
                 raise CaseFormatError("another output has that name")
-            names = list_of(one_of(*known), "name")
+            names = list_of(one_of(*known_names), "name")
             of, minus = field(own, "of", names, ()), field(own, "minus", names, ())
             if not {*minus} <= {*of}:
                 raise CaseFormatError(f"minus names {', '.join({*minus} - {*of})}, of which it is not")
@@ -180,7 +180,9 @@ def _outputs(raw: Any) -> tuple[tuple[CaseStage, ...], tuple[CaseOutput, ...]]:
             if of and only is not None:
                 raise CaseFormatError("panes have no attributes: only is of outputs that read elements")
         stages.append(stage)
-        outputs.append(CaseOutput(name, tuple(map(known.index, of)), frozenset(map(known.index, minus)), only))
+        outputs.append(
+            CaseOutput(name, tuple(map(known_names.index, of)), frozenset(map(known_names.index, minus)), only)
+        )
     if not outputs:
         raise CaseFormatError("there is no output")
     return tuple(stages), tuple(outputs)

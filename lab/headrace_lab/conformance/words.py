@@ -129,11 +129,13 @@ def _reader(kind: type[_T], parts: Mapping[str, _Read]) -> Callable[[Json], _T]:
 
     def read(raw: Json) -> _T:
         left_out = WORDS[kind].parts
-        given = {name: field(raw, name, parts[name]) for name in parts if left_out[name] is REQUIRED or _has(raw, name)}
-        for name in parts.keys() - given.keys():
-            given[name] = None if left_out[name] is None else parts[name](left_out[name])
-        several = given.pop("triggers", ())
-        return kind(*several, **given)
+        given_by_name = {
+            name: field(raw, name, parts[name]) for name in parts if left_out[name] is REQUIRED or _has(raw, name)
+        }
+        for name in parts.keys() - given_by_name.keys():
+            given_by_name[name] = None if left_out[name] is None else parts[name](left_out[name])
+        several = given_by_name.pop("triggers", ())
+        return kind(*several, **given_by_name)
 
     return read
 

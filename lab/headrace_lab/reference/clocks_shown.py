@@ -28,9 +28,9 @@ def local_time(moment: Instant, zone: str) -> datetime | None:
         return None
 
 
-def moment_shown(shown: Instant, zone: str, twice: str, skipped: str) -> Instant | None:
+def moment_shown(shown_instant: Instant, zone: str, text_twice: str, skipped_text: str) -> Instant | None:
     """When clocks in ``zone`` show what UTC shows at ``shown``; None outside the years 1 to 9999."""
-    in_utc = to_datetime(shown) if BEGIN_OF_CALENDAR <= shown <= END_OF_CALENDAR else None
+    in_utc = to_datetime(shown_instant) if BEGIN_OF_CALENDAR <= shown_instant <= END_OF_CALENDAR else None
     if in_utc is None:
         return None
     clock = in_utc.replace(tzinfo=None)
@@ -39,9 +39,9 @@ def moment_shown(shown: Instant, zone: str, twice: str, skipped: str) -> Instant
         if first == second:
             moment: Instant | None = first
         elif _local(first, _zone(zone)) == clock:
-            moment = {Twice.FIRST: first, Twice.SECOND: second}.get(Twice(twice))
+            moment = {Twice.FIRST: first, Twice.SECOND: second}.get(Twice(text_twice))
         else:  # with the offset before, which shows it as much later as clocks are set forward
-            moment = first if skipped == Skipped.LATER else None
+            moment = first if skipped_text == Skipped.LATER else None
     except OverflowError:
         return None
     return moment if moment is not None and BEGIN_OF_CALENDAR <= moment <= END_OF_CALENDAR else None

@@ -88,24 +88,24 @@ def combine(  # noqa: PLR0911, PLR0912 (one line for each combiner)
     The combiners that order values leave out what was retracted before it came; approximate ones are exact here.
     Raises IntegerOverflowError when an integer sum leaves 64 bits, PipelineError when a user's own combiner fails.
     """
-    known = [(value, times) for value, times in values if value is not None]
+    known_pairs = [(value, times) for value, times in values if value is not None]
     if aggregate.combiner is Combiner.PAIRS:
-        return _pairs(known, aggregate.outer)
+        return _pairs(known_pairs, aggregate.outer)
     if aggregate.combiner is Combiner.CUSTOM:
-        return _custom(aggregate.custom, known)
-    ascending = _ascending(known)
+        return _custom(aggregate.custom, known_pairs)
+    ascending = _ascending(known_pairs)
     match aggregate.combiner:
         case Combiner.COUNT:
-            return sum(times for _, times in known)
+            return sum(times for _, times in known_pairs)
         case Combiner.SUM:
-            if _are_decimal(known):
-                return fitting(_total(known), "a sum", "")
-            total = sum(value * times for value, times in known)
+            if _are_decimal(known_pairs):
+                return fitting(_total(known_pairs), "a sum", "")
+            total = sum(value * times for value, times in known_pairs)
             return total if isinstance(total, float) else whole(total, "a sum")
         case Combiner.MEAN:
-            return _mean(known)
+            return _mean(known_pairs)
         case Combiner.VARIANCE:
-            return _variance(known)
+            return _variance(known_pairs)
         case Combiner.MIN:
             return ascending[0] if ascending else None
         case Combiner.MAX:

@@ -48,8 +48,8 @@ class OwnNode(Node):
 
     def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
         with user_code(self._trigger, "merge"):
-            known = [Progress(source._state, source.finished) for source in sources]
-            self._continue(self._trigger.on_merge(known, _visible(moment)))
+            known_progress = [Progress(source._state, source.finished) for source in sources]
+            self._continue(self._trigger.on_merge(known_progress, _visible(moment)))
 
     def _continue(self, progress: Progress) -> None:
         self._state, self.finished = checked_progress(self._trigger, progress)

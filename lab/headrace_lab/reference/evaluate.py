@@ -234,8 +234,8 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 def _of_known(pick: Callable[..., Any]) -> Callable[..., Any]:
     def over(*values: Any) -> Any:
-        known = [v for v in values if v is not None]
-        return pick(known, key=ordered) if known else None
+        known_values = [v for v in values if v is not None]
+        return pick(known_values, key=ordered) if known_values else None
 
     return over
 
@@ -340,10 +340,10 @@ def _compiled(regex: str) -> re.Pattern[str]:
         return re.compile(_END.sub(lambda part: r"\Z" if part[0] == "$" else part[0], regex), re.ASCII)
 
 
-def _contains(value: str | list[Any] | Mapping[str, Any], wanted: Any) -> bool:
+def _contains(value: str | list[Any] | Mapping[str, Any], expected: Any) -> bool:
     if isinstance(value, str | Mapping):
-        return wanted in value
-    return any(_is_in(item, wanted) for item in value if item is not None)
+        return expected in value
+    return any(_is_in(item, expected) for item in value if item is not None)
 
 
 def _is_in(*operands: Any) -> bool:
@@ -388,8 +388,8 @@ def _log(value: float | Decimal, to: float | Decimal) -> float | None:
         return None
     if base in (2, 10):
         return math.log2(number) if base == 2 else math.log10(number)
-    over, under = math.log(number), math.log(base)
-    return over / under
+    over, under_entries = math.log(number), math.log(base)
+    return over / under_entries
 
 
 def _hexadecimal(algorithm: Callable[..., Any], value: str | bytes) -> str:
@@ -399,8 +399,8 @@ def _hexadecimal(algorithm: Callable[..., Any], value: str | bytes) -> str:
 
 def _part(name: str) -> Callable[[Instant | date, str], int | None]:
     def of(time: Instant | date, zone: str) -> int | None:
-        shown = time if isinstance(time, date) else local_time(time, zone)
-        component = getattr(shown, name, None)
+        shown_time = time if isinstance(time, date) else local_time(time, zone)
+        component = getattr(shown_time, name, None)
         return component() if callable(component) else component
 
     return of
@@ -418,8 +418,8 @@ def _strftime(time: Instant | date, text: str, zone: str) -> str | None:
     return "".join(values.get(part, part) for part in format_parts(text))
 
 
-def _strptime(text: str, written: str) -> Instant | None:
-    pattern = "".join(_DIRECTIVES.get(part, re.escape(part)) for part in format_parts(written))
+def _strptime(text: str, written_text: str) -> Instant | None:
+    pattern = "".join(_DIRECTIVES.get(part, re.escape(part)) for part in format_parts(written_text))
     where = re.fullmatch(pattern, text, re.ASCII)
     if where is None:
         return None
@@ -443,13 +443,13 @@ def _strptime(text: str, written: str) -> Instant | None:
     )
     sign, hours, minutes = re.fullmatch(r"(?:Z|([+-])(\d\d):?(\d\d))", read["z"]).groups("0")  # type: ignore[union-attr]
     try:
-        shown = datetime(int(read["Y"]), month, int(read["d"]), hour, minute, second, micros, UTC)
+        shown_moment = datetime(int(read["Y"]), month, int(read["d"]), hour, minute, second, micros, UTC)
     except ValueError:
         return None
     if int(hours) > 23 or int(minutes) > 59:
         return None
     offset = (int(hours) * 60 + int(minutes)) * 60_000_000
-    moment = Instant(to_instant(shown) + (offset if sign == "-" else -offset))
+    moment = Instant(to_instant(shown_moment) + (offset if sign == "-" else -offset))
     return None if local_time(moment, "UTC") is None else moment
 
 
@@ -559,8 +559,8 @@ def _nearest_decimal(value: float) -> Decimal | None:
     """The decimal nearest to the number that ``value`` is written as."""
     if not math.isfinite(value):
         return None
-    written = Fraction(repr(value)) * ONE
-    number = rounded(written.numerator, written.denominator)
+    written_fraction = Fraction(repr(value)) * ONE
+    number = rounded(written_fraction.numerator, written_fraction.denominator)
     return of_billionths(number) if data_types.fits_decimal(number) else None
 
 
@@ -601,15 +601,15 @@ def _parse_decimal(text: str) -> Decimal | None:
         return None
     sign, whole, fraction, power = parts.groups("")
     digits = (whole + fraction).lstrip("0")
-    kept = digits.rstrip("0")
-    if not kept:
+    kept_text = digits.rstrip("0")
+    if not kept_text:
         return Decimal(0)
     if len(power.lstrip("+-0")) > 9:
         return None
-    exponent = int(power or "0") - len(fraction) + len(digits) - len(kept)
-    if exponent < -data_types.SCALE or len(kept) + exponent > data_types.PRECISION - data_types.SCALE:
+    exponent = int(power or "0") - len(fraction) + len(digits) - len(kept_text)
+    if exponent < -data_types.SCALE or len(kept_text) + exponent > data_types.PRECISION - data_types.SCALE:
         return None
-    return of_billionths(int(sign + kept) * 10 ** (exponent + data_types.SCALE))
+    return of_billionths(int(sign + kept_text) * 10 ** (exponent + data_types.SCALE))
 
 
 def _parse_date(text: str) -> date | None:

@@ -69,19 +69,19 @@ class Intake:
             if not alone.join
         }
         self._joins = {output: alone.join for output, alone in pipeline.of_records.items() if alone.join}
-        self._left = [given.name for given in pipeline.left_inputs]
+        self._left = [given_left_input.name for given_left_input in pipeline.left_inputs]
         own: dict[str, dict[str, Expr]] = {
             join.name: {name: Column(name) for name in join.right.source.columns} for join in pipeline.joins_of_inputs
         }
-        wanted = list(percentiles)
+        expected = list(percentiles)
         self._inputs = {
-            given.name: _Reader(
-                SourceClock(given.event_time, given.source.columns, wanted),
-                own.get(given.name) or given.expressions(pipeline.schema),
-                given.source,
-                given.name,
+            given_input.name: _Reader(
+                SourceClock(given_input.event_time, given_input.source.columns, expected),
+                own.get(given_input.name) or given_input.expressions(pipeline.schema),
+                given_input.source,
+                given_input.name,
             )
-            for given in pipeline.inputs
+            for given_input in pipeline.inputs
         }
         self._ids: dict[object, Instant] = {}
         self.watermark = MIN_INSTANT
@@ -120,8 +120,8 @@ class Intake:
             if reader.name in self._left:
                 self._check_id(record)
         except OverflowsInRecordError as error:
-            for taken in into.values():
-                taken.rejected.append(Rejected(raw, error.what, why=str(error)))
+            for taken_value in into.values():
+                taken_value.rejected.append(Rejected(raw, error.what, why=str(error)))
             return
         if reader.clock.is_control(raw):
             self._observe(reader, raw, processing_time, into)
@@ -207,8 +207,8 @@ class Intake:
 
     def _observe(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Mapping[str, Taken]) -> None:
         if not reader.clock.observe(raw, processing_time):
-            for taken in into.values():
-                taken.ahead.append(raw)
+            for taken_value in into.values():
+                taken_value.ahead.append(raw)
 
     def _check_id(self, record: Record) -> None:
         deduplicate = self._pipeline.deduplicate

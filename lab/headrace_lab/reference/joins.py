@@ -193,12 +193,12 @@ class JoinRun:
             at = max(ends) if self.join.meets is Meets.LAST else min(ends)
             chosen = max((right for right, _ in partners if right.timestamp == at), key=lambda right: right.rank)
             partners = [] if chosen.is_deleted else [(chosen, 1)]
-        met: Counter[Values] = Counter()
+        met_counts: Counter[Values] = Counter()
         for right, times in partners:
-            met[(*values, *right.carried)] += count * times
+            met_counts[(*values, *right.carried)] += count * times
         if not partners and self.join.outer:
-            met[(*values, *(None for _ in self.join.columns))] += count
-        return +met
+            met_counts[(*values, *(None for _ in self.join.columns))] += count
+        return +met_counts
 
     def _lies_in(self, right: Instant, left: Instant) -> bool:
         if self.join.window is not None:

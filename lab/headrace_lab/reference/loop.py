@@ -59,30 +59,30 @@ class Graph:
 
     def epoch(self, edges: Iterable[Edge], rounds: int | None) -> Mapping[Vertex, Value]:
         """Add ``edges``, and turn so many ``rounds`` at most, or without a bound; the vertices whose value changed."""
-        before = dict(self.values)
+        values_before = dict(self.values)
         messages = [*self.in_flight.items()]
         for edge in edges:
             self.edges.setdefault(edge.of, set()).add(edge)
             messages += [(vertex, self.functions.start(vertex)) for vertex in (edge.of, edge.to)]
-            if edge.of in before:
-                messages.append((edge.to, self.functions.step(before[edge.of], edge)))
+            if edge.of in values_before:
+                messages.append((edge.to, self.functions.step(values_before[edge.of], edge)))
         self.in_flight = self._better(messages)
         turned = 0
         while self.in_flight and (rounds is None or turned < rounds):
             self._turn()
             turned += 1
-        return {vertex: value for vertex, value in self.values.items() if before.get(vertex) != value}
+        return {vertex: value for vertex, value in self.values.items() if values_before.get(vertex) != value}
 
     def _turn(self) -> None:
         """One round (13.3): what is on the back-edge is delivered; vertices that it changed send along all edges."""
-        changed = self.in_flight
-        self.values |= changed
-        sent = [
+        changed_in_flight = self.in_flight
+        self.values |= changed_in_flight
+        sent_pairs = [
             (edge.to, self.functions.step(self.values[vertex], edge))
-            for vertex in changed
+            for vertex in changed_in_flight
             for edge in self.edges.get(vertex, ())
         ]
-        self.in_flight = self._better(sent)
+        self.in_flight = self._better(sent_pairs)
 
     def _better(self, messages: Iterable[tuple[Vertex, Value]]) -> dict[Vertex, Value]:
         """The best of ``messages`` for each vertex, if it is better than the vertex's value."""
@@ -110,19 +110,19 @@ class LoopRun:
         """The rounds of an epoch (13.3, 13.4). They give an element for each vertex and window whose value changed, and
         the edges that were late under the last epoch's ``watermark``.
         """
-        accepted: dict[Window, list[Edge]] = {window: [] for window in self._graphs}
+        accepted_by_window: dict[Window, list[Edge]] = {window: [] for window in self._graphs}
         drops: Drops = ()
         for edge in edges:
             (window,) = self._grouping.assign(edge)
             if watermark > self._grouping.expiry(window):
                 drops += (DroppedElement(edge, window, DropCause.LATE, is_late=True),)
             else:
-                accepted.setdefault(window, []).extend(self._directions(edge))
+                accepted_by_window.setdefault(window, []).extend(self._directions(edge))
         rounds = None if is_last else self._loop.rounds
         elements: list[Element] = []
-        for window in sorted(accepted):
+        for window in sorted(accepted_by_window):
             graph = self._graphs.setdefault(window, Graph(self._functions))
-            for vertex, value in graph.epoch(accepted[window], rounds).items():
+            for vertex, value in graph.epoch(accepted_by_window[window], rounds).items():
                 elements.append(self._first.element({VERTEX: vertex, VALUE: value}, window.max_timestamp))
         return elements, drops
 

@@ -106,14 +106,14 @@ class Operator:
         its one pane in the watermark step, whatever its trigger waits for (12.1). Raises PipelineError when a
         retraction reaches merging windows, which would have to split (12.6).
         """
-        before = self.clocks
+        clocks_before = self.clocks
         if processing_time is not None:
-            self.clocks = replace(before, processing_time=max(before.processing_time, processing_time))
+            self.clocks = replace(clocks_before, processing_time=max(clocks_before.processing_time, processing_time))
         touched, drops = self._add(elements)
         panes: list[Pane] = []
         if not is_batch:
             panes += self._evaluate(touched)
-            panes += self._evaluate(self._due(before.processing_time, set(touched)))
+            panes += self._evaluate(self._due(clocks_before.processing_time, set(touched)))
         heard = self._signalled(signals)
         if not is_batch:
             panes += self._evaluate(heard)
@@ -127,7 +127,7 @@ class Operator:
     def _add(self, elements: Iterable[Element]) -> tuple[list[Place], list[DroppedElement]]:
         """Drop, merge and add; returns the touched open windows in order of evaluation."""
         accepted: dict[Key, list[tuple[Element, Window]]] = {}
-        touched: set[Place] = set()
+        touched_places: set[Place] = set()
         drops: list[DroppedElement] = []
         for element in elements:
             self._check_retraction(element)
@@ -145,8 +145,8 @@ class Operator:
                     drops.append(_drop(element, window, DropCause.CLOSED))
                 else:
                     self._add_element(per_key, window, element)
-                    touched.add((key, window))
-        return sorted(touched, key=_order), drops
+                    touched_places.add((key, window))
+        return sorted(touched_places, key=_order), drops
 
     def _check_retraction(self, element: Element) -> None:
         if element.is_retraction and self.grouping.where.merges:
@@ -270,19 +270,24 @@ class Operator:
         """The watermark step (3.2): each open window has at most one activation, decided on the new clocks; exactly one
         if it is that of a batch.
         """
-        before = self.clocks
+        clocks_before = self.clocks
         self.clocks = replace(
-            before,
-            watermark=before.watermark if watermark is None else max(before.watermark, watermark),
-            percentiles={**before.percentiles, **{q: max(before.percentile(q), t) for q, t in percentiles.items()}},
+            clocks_before,
+            watermark=clocks_before.watermark if watermark is None else max(clocks_before.watermark, watermark),
+            percentiles={
+                **clocks_before.percentiles,
+                **{q: max(clocks_before.percentile(q), t) for q, t in percentiles.items()},
+            },
         )
         panes: list[Pane] = []
         for place, state in self._states():
             _, window = place
             if self._is_expired(window):
-                panes += self._fire(place, before.watermark, closing=True)
-            elif is_batch or (self._crossed(window, state, before) and state.trigger.ready(self._moment(window))):
-                panes += self._fire(place, before.watermark)
+                panes += self._fire(place, clocks_before.watermark, closing=True)
+            elif is_batch or (
+                self._crossed(window, state, clocks_before) and state.trigger.ready(self._moment(window))
+            ):
+                panes += self._fire(place, clocks_before.watermark)
         for per_key in self._keys.values():
             per_key.closed = {window for window in per_key.closed if not self._is_expired(window)}
         self._keys = {key: per_key for key, per_key in self._keys.items() if per_key.open or per_key.closed}

@@ -78,12 +78,14 @@ class OutputsRun:
     def __init__(self, pipeline: Pipeline, functions: Functions = NO_FUNCTIONS) -> None:
         if pipeline.spark_functions:
             raise PipelineError(f"pipeline {pipeline.name} calls Spark functions, which the reference does not run")
-        between = [stage.aggregation.transform for own in pipeline.by_output.values() for stage in own.stages]
-        for function in between:
+        transforms_between = [
+            stage.aggregation.transform for own in pipeline.by_output.values() for stage in own.stages
+        ]
+        for function in transforms_between:
             if function is not None and function.name not in functions:
                 raise PipelineError(f"pipeline {pipeline.name}: the reference is not told what {function.name} gives")
         self.pipeline = pipeline
-        stages = [alone.stages[0] for alone in pipeline.of_records.values()]
+        stages = [value_alone.stages[0] for value_alone in pipeline.of_records.values()]
         self._intake = Intake(pipeline, set[float]().union(*(_percentiles(stage.when) for stage in stages)))
         self._processing_time = MIN_INSTANT
         self._is_new = True
@@ -101,16 +103,18 @@ class OutputsRun:
         """
         is_first, self._is_new = self._is_new, False
         now = self._processing_time = max(self._processing_time, epoch.processing_time)
-        taken = {output: Taken() for output in self._outputs}
-        for given in self.pipeline.inputs:
-            records = epoch.records if given.name == OWN else epoch.union.get(given.name, ())
-            self._intake.take(given.name, records, now, taken)
+        taken_by_output = {output: Taken() for output in self._outputs}
+        for given_input in self.pipeline.inputs:
+            records = epoch.records if given_input.name == OWN else epoch.union.get(given_input.name, ())
+            self._intake.take(given_input.name, records, now, taken_by_output)
         self._intake.advance(now, epoch.is_last)
         is_batch = is_first and epoch.is_last
         results: dict[str, EpochResult] = {}
         for output, run in self._outputs.items():
-            run.take(taken[output], self._intake, results)
-            results[output] = run.run(taken[output], now, epoch.signals, is_batch=is_batch, is_last=epoch.is_last)
+            run.take(taken_by_output[output], self._intake, results)
+            results[output] = run.run(
+                taken_by_output[output], now, epoch.signals, is_batch=is_batch, is_last=epoch.is_last
+            )
         return {output: results[output] for output in self.pipeline.by_output}
 
 
@@ -141,11 +145,11 @@ class _OutputRun:
         outputs ``above`` gave, which are added to it, at the least of their output watermarks.
         """
         if not self._upstream:
-            wanted = _percentiles(self._stages[0].when)
+            expected = _percentiles(self._stages[0].when)
             self._watermark = intake.watermark
             if self._joins is not None:
                 self._take_joined(self._joins, taken)
-            self._percentiles = {q: at for q, at in intake.percentiles.items() if q in wanted}
+            self._percentiles = {q: at for q, at in intake.percentiles.items() if q in expected}
             return
         for upstream in self._upstream:
             for pane in above[upstream.output].panes:
@@ -240,16 +244,16 @@ class _OutputRun:
         """A pane of the aggregation before ``stage`` as elements of it."""
         record = pane_record(self._stages[stage - 1], pane)
         entrance, function = self._entrances[stage], self._stages[stage].aggregation.transform
-        for made in [record] if function is None else self._functions[function.name](record):
+        for made_record in [record] if function is None else self._functions[function.name](record):
             try:
-                missing = entrance.missing(made)
+                missing = entrance.missing(made_record)
             except OverflowsInRecordError as error:
-                self._rejected.append(Rejected(made, error.what, stage, why=str(error)))
+                self._rejected.append(Rejected(made_record, error.what, stage, why=str(error)))
                 continue
             if missing is not None:
-                self._rejected.append(Rejected(made, missing, stage))
-            elif entrance.admits(made):
-                yield entrance.element(made, pane.timestamp, pane.is_retraction)
+                self._rejected.append(Rejected(made_record, missing, stage))
+            elif entrance.admits(made_record):
+                yield entrance.element(made_record, pane.timestamp, pane.is_retraction)
 
 
 class PipelineRun:

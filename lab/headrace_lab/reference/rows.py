@@ -87,23 +87,23 @@ def _value(expr: Any, record: Any, stage: Stage) -> Any:
 
 def kept(stage: Stage, record: Record, timestamp: Instant) -> tuple[Any, ...]:
     """What a group keeps of an element: what its row goes by, its event time, whether it is deleted, its columns."""
-    by, unless = stage.aggregation.taken_by, stage.aggregation.taken_unless
+    taken_by, unless = stage.aggregation.taken_by, stage.aggregation.taken_unless
     columns = tuple(known(_value(expr, record, stage)) for expr in stage.row_columns.values())
     is_deleted = None if unless is None else _value(unless, record, stage)
-    return tuple(known(_value(one, record, stage)) for one in by), timestamp, is_deleted, columns
+    return tuple(known(_value(one, record, stage)) for one in taken_by), timestamp, is_deleted, columns
 
 
 def take_rows(aggregation: GroupRows) -> Callable[[Contents], tuple[Any, ...]]:
     """The value of a pane: the rows of a window that leave, each its event time and its columns."""
 
     def extract(contents: Contents) -> tuple[Any, ...]:
-        there = [(row, times) for row, times in contents.net if times > 0]
+        pairs_there = [(row, times) for row, times in contents.net if times > 0]
         if isinstance(aggregation.take, Distinct):
             first: dict[tuple[Any, ...], Instant] = {}
-            for (_, at, _, columns), _ in there:
+            for (_, at, _, columns), _ in pairs_there:
                 first[columns] = min(at, first.get(columns, at))
             return (tuple((at, columns) for columns, at in first.items()),)
-        copies = [row for row, times in there for _ in range(times)]
+        copies = [row for row, times in pairs_there for _ in range(times)]
         copies.sort(key=_order, reverse=True)
         number = len(copies) if isinstance(aggregation.take, Every) else 1
         number = aggregation.take.number if isinstance(aggregation.take, Top) else number
@@ -123,9 +123,9 @@ def compute_rows(stage: Stage, take: GroupFunction | GroupQuery) -> Callable[[Co
         with duckdb.connect(config={"threads": "1"}) as connection:
             connection.execute("set TimeZone = 'UTC'")
             _fill(connection, stage, copies)
-            made = [dict(row) for row in _made(connection, stage, take)]
+            rows = [dict(row) for row in _made(connection, stage, take)]
         keys = dict(zip(stage.row_columns, copies[0][3], strict=True))
-        return (tuple((row.get(EVENT_TIME), _columns({**keys, **row}, stage)) for row in made),)
+        return (tuple((row.get(EVENT_TIME), _columns({**keys, **row}, stage)) for row in rows),)
 
     return extract
 
@@ -133,8 +133,8 @@ def compute_rows(stage: Stage, take: GroupFunction | GroupQuery) -> Callable[[Co
 def _fill(connection: duckdb.DuckDBPyConnection, stage: Stage, rows: Sequence[tuple[Any, ...]]) -> None:
     """Give the database the table ``rows``."""
     kinds = stage.given_types
-    declared = ", ".join(f'"{name}" {sql_type(kind)}' for name, kind in kinds.items())
-    connection.execute(f"create table rows ({declared})")
+    declared_text = ", ".join(f'"{name}" {sql_type(kind)}' for name, kind in kinds.items())
+    connection.execute(f"create table rows ({declared_text})")
     for _, at, _, columns in rows:
         event_time = at if at < GLOBAL_WINDOW_END - 1 else None
         values: list[Any] = []
@@ -243,8 +243,8 @@ class GroupRowsRun(Chain):
         last: dict[Any, Pane] = {}
         for pane in panes:
             for given, columns in pane.values[0]:
-                at = Instant(pane.window.end - 1) if given is None else given
-                row = (pane.key, pane.window, at, columns)
+                moment = Instant(pane.window.end - 1) if given is None else given
+                row = (pane.key, pane.window, moment, columns)
                 net[row] += -1 if pane.is_retraction else 1
                 last[row, pane.is_retraction] = pane
         return [self._row(row, last[row, number < 0]) for row, number in net.items() for _ in range(abs(number))]

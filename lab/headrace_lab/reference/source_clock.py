@@ -57,8 +57,8 @@ class SourceClock:
         strategy, expr = self._event_time.watermark, self._event_time.expr
         if expr is None or not isinstance(strategy, Punctuated):
             return False
-        asserted = evaluate(strategy.asserted, record, self.schema)
-        return asserted is not None and evaluate(expr, record, self.schema) is None
+        asserted_value = evaluate(strategy.asserted, record, self.schema)
+        return asserted_value is not None and evaluate(expr, record, self.schema) is None
 
     def observe(self, record: Record, processing_time: Instant) -> bool:
         """A record that is accepted, or a control record. False if it lies too far ahead to say anything (12.14)."""
@@ -74,9 +74,9 @@ class SourceClock:
         marks = self._marks.setdefault(name, [])
         if mark is not None:
             marks.append(mark)
-        before = self.splits[name].mark if name in self.splits else None
-        if before is not None and isinstance(strategy, BoundedOutOfOrderness):
-            self._lags.setdefault(name, Counter())[strategy.lag_bucket(before - mark)] += 1
+        mark_before = self.splits[name].mark if name in self.splits else None
+        if mark_before is not None and isinstance(strategy, BoundedOutOfOrderness):
+            self._lags.setdefault(name, Counter())[strategy.lag_bucket(mark_before - mark)] += 1
         return True
 
     def advance(self, processing_time: Instant, is_last: bool) -> None:

@@ -31,8 +31,8 @@ class Entrance:
         a, stage = self.stage.aggregation, self.stage
         extract = extract_with(list(a.aggregates.values()), stage.schema)
         if isinstance(a, GroupRows):
-            taken = compute_rows(stage, a.take) if isinstance(a.take, GroupFunction | GroupQuery) else take_rows(a)
-            parts = (taken, stage.schema, stage.key_types)
+            taken_rows = compute_rows(stage, a.take) if isinstance(a.take, GroupFunction | GroupQuery) else take_rows(a)
+            parts = (taken_rows, stage.schema, stage.key_types)
             return Grouping(a.where, stage.when, a.how, *parts, takes_each=a.takes_each)
         compute, having = partial(computed, stage), partial(lets_out, stage)
         return Grouping(a.where, stage.when, a.how, extract, stage.schema, stage.key_types, compute, having)

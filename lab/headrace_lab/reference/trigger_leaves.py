@@ -270,12 +270,14 @@ class OnceMatched(Node):
         self._matched = False
 
     def on_element(self, moment: Moment, element: Arrival) -> None:
-        satisfied = frozenset(
+        satisfied_letters = frozenset(
             letter
             for letter, predicate in self._predicates.items()
             if evaluate(predicate, element.record, moment.schema) is True
         )
-        self._left = frozenset(after for regex in self._left | {self._regex} for after in advance(regex, satisfied))
+        self._left = frozenset(
+            after for regex in self._left | {self._regex} for after in advance(regex, satisfied_letters)
+        )
         self._matched = self._matched or any(is_nullable(regex) for regex in self._left)
 
     def ready(self, moment: Moment) -> bool:
@@ -297,18 +299,18 @@ def _(trigger: AfterPattern, merging: bool) -> Node:
     return OnceMatched(trigger)
 
 
-def advance(regex: EventRegex, satisfied: frozenset[str]) -> frozenset[EventRegex]:
+def advance(regex: EventRegex, satisfied_texts: frozenset[str]) -> frozenset[EventRegex]:
     """What may be left of ``regex`` after an element that satisfies just ``satisfied`` (Antimirov's derivatives)."""
     match regex:
         case Symbol():
-            return frozenset({Empty()}) if regex.matches(satisfied) else frozenset()
+            return frozenset({Empty()}) if regex.matches(satisfied_texts) else frozenset()
         case Then(first, second):
-            left: frozenset[EventRegex] = frozenset(Then(after, second) for after in advance(first, satisfied))
-            return left | advance(second, satisfied) if is_nullable(first) else left
+            left: frozenset[EventRegex] = frozenset(Then(after, second) for after in advance(first, satisfied_texts))
+            return left | advance(second, satisfied_texts) if is_nullable(first) else left
         case Either(left_one, right_one):
-            return advance(left_one, satisfied) | advance(right_one, satisfied)
+            return advance(left_one, satisfied_texts) | advance(right_one, satisfied_texts)
         case Star(inner):
-            return frozenset(Then(after, regex) for after in advance(inner, satisfied))
+            return frozenset(Then(after, regex) for after in advance(inner, satisfied_texts))
     return frozenset()
 
 

@@ -64,8 +64,8 @@ class Waiting(NamedTuple):
 
 def both_ways(graph: Graph) -> Graph:
     """``graph`` and, behind its channels and in their order, one back for each of them."""
-    back = tuple((end, start) for start, end in graph.channels)
-    return Graph(graph.tasks, graph.channels + back, graph.starts)
+    pairs_back = tuple((end, start) for start, end in graph.channels)
+    return Graph(graph.tasks, graph.channels + pairs_back, graph.starts)
 
 
 @dataclass(frozen=True)

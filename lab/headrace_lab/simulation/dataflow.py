@@ -221,9 +221,9 @@ class Dataflow:
         self._process(task, sent.record, sent.laps)
 
     def _part(self, task: int) -> SnapshotPart:
-        received = {channel: self._received[channel] for channel in self._graph.inputs[task]}
-        sent = {channel: self._sent[channel] for channel in self._graph.outputs[task]}
-        return SnapshotPart(TaskState(**vars(self.states[task])), received, sent)
+        received_by_channel = {channel: self._received[channel] for channel in self._graph.inputs[task]}
+        sent_by_channel = {channel: self._sent[channel] for channel in self._graph.outputs[task]}
+        return SnapshotPart(TaskState(**vars(self.states[task])), received_by_channel, sent_by_channel)
 
     def _forward(self, task: int, snapshot: SnapshotId) -> None:
         for channel in self._graph.outputs[task]:

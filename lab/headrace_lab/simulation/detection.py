@@ -60,17 +60,17 @@ def detect(processes: Processes) -> Detection:
     """Run, and judge what every snapshot recorded."""
     processes.run()
     judgements = [_judged(processes.behaviour, snapshot) for snapshot in processes.snapshots]
-    detected = [len(judged.recorded) for judged in judgements]
+    detected_numbers = [len(judgement.recorded) for judgement in judgements]
     return Detection(
-        detected,
+        detected_numbers,
         {
             "processes": processes.graph.tasks,
             "channels": len(processes.graph.channels),
             "events": len(processes.events),
             "begun": processes.begun,
             "complete": len(judgements),
-            "detected": sum(map(bool, detected)),
-            "processes_at_last": detected[-1] if detected else 0,
+            "detected": sum(map(bool, detected_numbers)),
+            "processes_at_last": detected_numbers[-1] if detected_numbers else 0,
             "logged": sum(len(log) for snapshot in processes.snapshots for log in snapshot.recorded.channels),
         },
         [
@@ -104,8 +104,8 @@ class _Judged:
 
     def missed(self) -> Iterator[str]:
         """What held at the beginning is found in the recorded state."""
-        if missed := sorted(self.start - self.recorded):
-            yield f"{self._name} did not find it of processes {missed[:SHOWN]}, of which it held at its beginning"
+        if missed_start := sorted(self.start - self.recorded):
+            yield f"{self._name} did not find it of processes {missed_start[:SHOWN]}, of which it held at its beginning"
 
 
 def _judged(behaviour: ProcessBehaviour, snapshot: RecordedSnapshot) -> _Judged:
@@ -125,14 +125,18 @@ def _unreachable(snapshot: RecordedSnapshot) -> Iterator[str]:
     """The events before their processes recorded, then the others: a run from start to end through the recorded state
     (Chandy and Lamport, theorem 1).
     """
-    before = [event for number, event in enumerate(snapshot.events) if number < snapshot.recorded_at[event.process]]
-    behind = [event for number, event in enumerate(snapshot.events) if number >= snapshot.recorded_at[event.process]]
+    events_before = [
+        event for number, event in enumerate(snapshot.events) if number < snapshot.recorded_at[event.process]
+    ]
+    events_behind = [
+        event for number, event in enumerate(snapshot.events) if number >= snapshot.recorded_at[event.process]
+    ]
     name = f"the snapshot begun after event {snapshot.begun_at}"
     try:
-        if _after(snapshot.start, before) != snapshot.recorded:
-            yield f"{name}: what it recorded is not what is there after the {len(before)} events before it"
-        elif _after(snapshot.recorded, behind) != snapshot.end:
-            yield f"{name}: the {len(behind)} events behind what it recorded do not lead to its end"
+        if _after(snapshot.start, events_before) != snapshot.recorded:
+            yield f"{name}: what it recorded is not what is there after the {len(events_before)} events before it"
+        elif _after(snapshot.recorded, events_behind) != snapshot.end:
+            yield f"{name}: the {len(events_behind)} events behind what it recorded do not lead to its end"
     except _ImpossibleError as problem:
         yield f"{name}: {problem}"
 

@@ -39,8 +39,8 @@ class Graph:
             raise GraphError(f"a snapshot starts at {self.starts}: the graph has tasks 0 to {self.tasks - 1}")
         if not self.starts:
             object.__setattr__(self, "starts", tuple(t for t in range(self.tasks) if not self.inputs[t]))
-        reached = {task for task, _ in _visits(self)}
-        if lost := sorted({*range(self.tasks)} - reached):
+        reached_tasks = {task for task, _ in _visits(self)}
+        if lost := sorted({*range(self.tasks)} - reached_tasks):
             raise GraphError(
                 f"no barrier reaches task {lost[0]} ({len(lost)} in all): name a task to start at, from which "
                 "channels lead there"
@@ -75,11 +75,11 @@ class Graph:
 def _visits(graph: Graph) -> Iterator[tuple[int, int | None]]:
     """Every task that is reached, each once, and beside the task on the path every channel that leads back to it."""
     path: set[int] = set()
-    visited: set[int] = set()
+    visited_numbers: set[int] = set()
     for start in graph.starts:
-        if start in visited:
+        if start in visited_numbers:
             continue
-        visited.add(start)
+        visited_numbers.add(start)
         path.add(start)
         yield start, None
         stack = [(start, iter(graph.outputs[start]))]
@@ -93,8 +93,8 @@ def _visits(graph: Graph) -> Iterator[tuple[int, int | None]]:
             _, to = graph.channels[channel]
             if to in path:
                 yield to, channel
-            elif to not in visited:
-                visited.add(to)
+            elif to not in visited_numbers:
+                visited_numbers.add(to)
                 path.add(to)
                 yield to, None
                 stack.append((to, iter(graph.outputs[to])))

@@ -226,11 +226,13 @@ class Processes:
     def _complete(self, beginning: _Beginning) -> RecordedSnapshot:
         parts: Mapping[int, _Part] = beginning.parts
         logs = (parts[to].log.get(channel, ()) for channel, (_, to) in enumerate(self.graph.channels))
-        recorded = GlobalState(tuple(parts[p].state for p in range(self.graph.tasks)), tuple(map(tuple, logs)))
+        recorded_global_state = GlobalState(
+            tuple(parts[p].state for p in range(self.graph.tasks)), tuple(map(tuple, logs))
+        )
         return RecordedSnapshot(
             begun_at=beginning.at,
             start=beginning.state,
-            recorded=recorded,
+            recorded=recorded_global_state,
             end=self.state,
             events=self.events[beginning.at :],
             recorded_at=[parts[process].at - beginning.at for process in range(self.graph.tasks)],

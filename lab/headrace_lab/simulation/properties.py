@@ -40,8 +40,8 @@ def properties(world: World) -> list[Property]:
 
 
 def _property(name: str, problems: Iterator[str]) -> Property:
-    shown = [problem for _, problem in zip(range(SHOWN), problems, strict=False)]
-    return Property(name, shown)
+    shown_problems = [problem for _, problem in zip(range(SHOWN), problems, strict=False)]
+    return Property(name, shown_problems)
 
 
 def _unfinished(world: World) -> Iterator[str]:
@@ -60,12 +60,12 @@ def _infeasible(world: World, once: bool) -> Iterator[str]:
     for snapshot, parts in world.complete.items():
         for number, (start, end) in enumerate(world.graph.channels):
             sent, received = parts[start].sent[number], parts[end].received[number]
-            logged = [record.number for record in parts[end].log.get(number, ())]
+            logged_numbers = [record.number for record in parts[end].log.get(number, ())]
             missing = [*range(received, sent)]
-            if logged != missing if once else not {*missing} <= {*logged}:
+            if logged_numbers != missing if once else not {*missing} <= {*logged_numbers}:
                 yield (
                     f"snapshot {_name(snapshot)}, channel {number} from task {start} to {end}: sent {sent}, received "
-                    f"{received}, logged {_some(logged)}"
+                    f"{received}, logged {_some(logged_numbers)}"
                 )
 
 

@@ -74,22 +74,24 @@ class Workload:
 
     def process(self, task: int, state: TaskState, record: int, laps: int) -> tuple[int, int] | None:
         """Count a record, and say over which channel it goes on, and its laps then; None: it ends here."""
-        mixed = (record * 0x9E3779B97F4A7C15 + task * 0xBF58476D1CE4E5B9 + laps * 0x94D049BB133111EB) & _MASK
-        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK  # else low bits, which choose, are uneven
-        mixed ^= mixed >> 31
+        mixed_record = (record * 0x9E3779B97F4A7C15 + task * 0xBF58476D1CE4E5B9 + laps * 0x94D049BB133111EB) & _MASK
+        mixed_record = (
+            (mixed_record ^ (mixed_record >> 30)) * 0xBF58476D1CE4E5B9
+        ) & _MASK  # else low bits, which choose, are uneven
+        mixed_record ^= mixed_record >> 31
         state.count += 1
-        state.total = (state.total + mixed) & _MASK
+        state.total = (state.total + mixed_record) & _MASK
         outputs: Sequence[int] = self.graph.outputs[task]
         if not outputs:
             return None
-        channel = outputs[mixed % len(outputs)]
+        channel = outputs[mixed_record % len(outputs)]
         counting, most = self._limit
         if channel not in counting:
             return channel, laps
         if laps < most:
             return channel, laps + 1
         outputs = [channel for channel in outputs if channel not in counting]
-        return (outputs[mixed % len(outputs)], laps) if outputs else None
+        return (outputs[mixed_record % len(outputs)], laps) if outputs else None
 
     def finish(self, parts: Sequence[SnapshotPart] | None = None) -> list[tuple[int, int]]:
         """Counts and sums of all tasks when the work is done from ``parts`` (None: from the beginning) on.
