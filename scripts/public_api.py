@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import chain
 from types import ModuleType
@@ -115,9 +115,9 @@ def released() -> dict[str, str]:
         return dict(rows)
 
 
-def gone() -> list[str]:
-    """Names each thing that was released and is not there any more."""
-    there = {*public_api()}
+def gone(names: Iterable[str] | None = None) -> list[str]:
+    """Names each thing that was released and is not among the ``names`` that are there, by default all."""
+    there = {*(public_api() if names is None else names)}
     return [
         f"{name} was released in {since} and is gone; docs/versions.md says how a name goes"
         for name, since in released().items()

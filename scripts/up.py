@@ -10,20 +10,20 @@ from scripts.airflow_env import ADMIN, HOME, REPOSITORY, LocalAirflow, LocalAirf
 ROOT = REPOSITORY / ".headrace" / "root"
 
 
-def main(arguments: list[str]) -> int:
-    """Exit code 0 when every component is healthy."""
+def main(arguments: list[str], airflow_of: type[LocalAirflow] = LocalAirflow, own_root: Path = ROOT) -> int:
+    """Exit code 0 when every component is healthy. ``own_root`` is served where nobody names another."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--home", type=Path, default=HOME, help="AIRFLOW_HOME (default: %(default)s)")
-    root = os.environ.get("HEADRACE_ROOT") or ROOT.as_uri()  # what commands of the same shell work with
+    root = os.environ.get("HEADRACE_ROOT") or own_root.as_uri()  # what commands of the same shell work with
     parser.add_argument(
         "--root", default=root, help="HEADRACE_ROOT (default: the variable, else a folder that is made)"
     )
     given = parser.parse_args(arguments)
-    if given.root == ROOT.as_uri():
-        ROOT.mkdir(parents=True, exist_ok=True)  # a run that finds no input makes no root
+    if given.root == own_root.as_uri():
+        own_root.mkdir(parents=True, exist_ok=True)  # a run that finds no input makes no root
     if end_orphans(given.home):
         print("Ended what a scheduler that was killed had left: it held locks, by which runs are skipped")
-    airflow = LocalAirflow(given.home, given.root, triggerer=True)
+    airflow = airflow_of(given.home, given.root, triggerer=True)
     try:
         airflow.start()
     except LocalAirflowError as error:

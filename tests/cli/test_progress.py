@@ -5,7 +5,6 @@ import io
 import pytest
 from rich.console import Console
 
-from headrace.cli import display
 from headrace.cli.display import Bar
 from headrace_snapshots.format.manifest import Manifest
 from tests.cli.deployments import Deployment, pane
@@ -20,12 +19,13 @@ def manifest(tmp_path_factory: pytest.TempPathFactory) -> Manifest:
 
 
 def test_a_bar_counts_files_epochs_and_rows_and_tells_the_rate(
-    manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+    manifest: Manifest,
 ) -> None:
     seconds = iter((10.0, 11.0, 14.0))
-    monkeypatch.setattr(display, "monotonic", lambda: next(seconds))
     written_stream = io.StringIO()
-    with Bar.show_on_console(Console(file=written_stream, force_terminal=True, width=200, highlight=False)) as bar:
+    with Bar.show_on_console(
+        Console(file=written_stream, force_terminal=True, width=200, highlight=False), seconds.__next__
+    ) as bar:
         bar.noted("starting [Spark]")
         bar.planned(4)
         bar.committed(manifest)

@@ -277,7 +277,7 @@ class CutOff:
 def test_a_run_that_is_cut_off_has_said_what_it_knows(
     write: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "EXECUTORS", {"reference": CutOff})
+    monkeypatch.setitem(runner.EXECUTORS, "reference", CutOff)
     with pytest.raises(KeyboardInterrupt):
         conformance(write(CASE, case(name="again")))
     assert capsys.readouterr().out == f"PASSED  {CASE['name']}\n"

@@ -4,7 +4,9 @@ import os
 import secrets
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from urllib.parse import quote, urlencode
 from uuid import UUID
@@ -356,7 +358,9 @@ s3 =
   addressing_style = virtual
 """
 DELIVERS = """import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from headrace.testing.connectors.worlds import SinkDeployment
 from tests.sinks.worlds import IcebergWorld
 deployment = SinkDeployment(IcebergWorld(sys.argv[1], sys.argv[2]), Path(sys.argv[3]))
@@ -421,12 +425,13 @@ def test_requests_to_catalogs_of_aws_are_signed(user: str, monkeypatch: pytest.M
     """What pyiceberg signs with is the user and the password, and nobody asks for a token."""
     uri = f"https://{user}glue.eu-west-1.amazonaws.com/iceberg?rest.sigv4-enabled=true&rest.signing-name=glue"
     reached = connection("lake", {"HEADRACE_CONN_LAKE": uri})
-    monkeypatch.setattr("headrace.connectors.iceberg.sink.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(SinkRefusedError, match=r"connection lake .*needs boto3: pip install") as error:
         catalog_properties(reached)
     assert "cret" not in str(error.value)
-    monkeypatch.undo()
-    monkeypatch.setattr("headrace.connectors.iceberg.sink.find_spec", lambda _: object())
+    installed = ModuleType("boto3")
+    installed.__spec__ = ModuleSpec("boto3", None)
+    monkeypatch.setitem(sys.modules, "boto3", installed)
     properties = catalog_properties(reached)
     key = {"client.access-key-id": "AKID", "client.secret-access-key": "se/cret"} if user else {}
     assert {name: value for name, value in properties.items() if name.startswith("client.")} == key

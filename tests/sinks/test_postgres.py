@@ -7,10 +7,8 @@ import pytest
 
 import headrace as hr
 from headrace import DataType
-from headrace.connections import MissingConnectionError
-from headrace.connectors.postgres.tables import PostgresTable
+from headrace.errors import MissingConnectionError, UnknownSinkError
 from headrace.ext.sinks import ChangeSource, SinkRefusedError, SinkUnreachableError, UndeliverableError
-from headrace.runs.delivering.deliver import UnknownSinkError
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from tests.sinks.warehouse import Warehouse
 
@@ -113,9 +111,7 @@ def test_what_postgresql_cannot_hold_is_refused_and_nothing_changes(deployment: 
     assert deployment.held(own_pipeline) == rows_before
 
 
-def test_a_server_that_breaks_off_in_the_middle(
-    warehouse: Warehouse, deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_that_breaks_off_in_the_middle(warehouse: Warehouse, deployment: SinkDeployment) -> None:
     sales = deployment.sales()
     handle = deployment.handle(sales)
     deployment.land("1", order("ann", 5))
@@ -124,19 +120,13 @@ def test_a_server_that_breaks_off_in_the_middle(
     rows_before = deployment.held(sales)
     deployment.land("2", order("ann", 6), order("cyd", 70))
     handle.run()
-    query = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'headrace'"
-    change = PostgresTable._change_rows
-
-    def broken_off(table: PostgresTable, *given: object) -> object:
-        change(table, *given)  # type: ignore[arg-type]
-        warehouse.server.rows(query)
-        return table._stored_state()
-
-    monkeypatch.setattr(PostgresTable, "_change_rows", broken_off)
+    table = f"{warehouse.schema}.sales"
+    end = "begin perform pg_terminate_backend(pg_backend_pid()); return null; end"
+    warehouse.server.rows(f"create function {warehouse.schema}.end_it() returns trigger language plpgsql as $${end}$$")
+    warehouse.server.rows(f"create trigger end_it after insert on {table} execute function {warehouse.schema}.end_it()")
     with pytest.raises(SinkUnreachableError, match="the next delivery tries again"):
         deployment.deliver(sales)
-    monkeypatch.undo()
-    monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", warehouse.uri)
+    warehouse.server.rows(f"drop trigger end_it on {table}")
     assert deployment.held(sales) == rows_before
     deployment.deliver(sales)
     assert deployment.held(sales) == deployment.published(sales)

@@ -1,11 +1,14 @@
 """A catalog that looks at its log once: what it goes by, and what it does where others have gone on meanwhile."""
 
+from collections.abc import Callable
+
 import pytest
 from catalog_helpers import commit_some, manifest_for
 
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import DamagedLogError, FencedError, PublishConflictError, RefusedError
+from headrace_snapshots.store import ObjectInfo
 from headrace_snapshots.store.local import MemoryStore
 
 
@@ -98,18 +101,25 @@ def test_an_entry_in_the_place_of_one_that_was_lost_is_told(memory: MemoryStore,
         run.claim("main", "run")
 
 
-def test_an_entry_right_before_that_of_another_is_no_damage(
-    memory: MemoryStore, run: Catalog, other: Catalog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    create, main = memory.create, other.head().refs["main"]
+class LettingOthersGoOn(MemoryStore):
+    """A store in which something else happens once, right after an object was created."""
 
-    def create_and_let_others_go_on(path: str, data: bytes) -> object:
-        monkeypatch.undo()
-        info = create(path, data)
-        other.tag("quick", main)
+    happens: Callable[[], object] | None = None
+
+    def create(self, path: str, data: bytes) -> ObjectInfo:
+        info = super().create(path, data)
+        happens, self.happens = self.happens, None
+        if happens is not None:
+            happens()
         return info
 
-    monkeypatch.setattr(memory, "create", create_and_let_others_go_on)
+
+@pytest.mark.parametrize("memory", [LettingOthersGoOn("others")], ids=["others"])
+def test_an_entry_right_before_that_of_another_is_no_damage(
+    memory: LettingOthersGoOn, run: Catalog, other: Catalog
+) -> None:
+    main = other.head().refs["main"]
+    memory.happens = lambda: other.tag("quick", main)
     claim = run.claim("main", "run")
     assert "tags/quick" in run.head().refs
     commit_some(run, claim, 1)

@@ -105,28 +105,33 @@ def test_a_broken_entry_in_the_middle_ends_no_run(memory: MemoryStore, looks_onc
     assert {"tags/a", "tags/b"} < run.head().refs.keys()
 
 
-def test_no_thread_makes_the_log_older_than_what_another_has_stored(
-    memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class SlowListing(MemoryStore):
+    """A store whose listings are held back in the thread ``reader`` once they have been made."""
+
+    def __init__(self) -> None:
+        super().__init__("slow")
+        self.reader: threading.Thread | None = None
+        self.listing, self.go_on = threading.Event(), threading.Event()
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[Any]:
+        infos = [*super().list(prefix, start_after)]
+        if threading.current_thread() is self.reader:
+            self.listing.set()
+            assert self.go_on.wait(60)
+        return iter(infos)
+
+
+def test_no_thread_makes_the_log_older_than_what_another_has_stored() -> None:
+    memory = SlowListing()
     begun(memory, 3)
     run = Catalog(memory, "p", looks_once=True)
     claim = run.claim("main", "run")
     run.look_again()
-    listing, go_on, listed = threading.Event(), threading.Event(), memory.list
-
-    def slow(prefix: str, start_after: str = "") -> Any:
-        infos = [*listed(prefix, start_after)]
-        if threading.current_thread() is reader:
-            listing.set()
-            assert go_on.wait(60)
-        return iter(infos)
-
-    monkeypatch.setattr(memory, "list", slow)
-    reader = threading.Thread(target=run.head)
+    memory.reader = reader = threading.Thread(target=run.head)
     reader.start()
-    assert listing.wait(60)
+    assert memory.listing.wait(60)
     committed_snapshots = commit_some(run, claim, 2)
-    go_on.set()
+    memory.go_on.set()
     reader.join()
     assert run.head().refs["main"] == committed_snapshots[-1]
 

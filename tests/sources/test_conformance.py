@@ -4,7 +4,7 @@ import json
 import socket
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from inspect import signature
@@ -16,7 +16,9 @@ import pytest
 import headrace as hr
 from headrace.describe.pipeline import pipeline_sections
 from headrace.errors import PipelineError
-from headrace.formats.file_format import ScannedRecords
+from headrace.ext.formats import ScannedRecords
+from headrace.ext.sources import SOURCES, OpenSource, SourceConnector, SourcePosition, SourceSplit
+from headrace.ext.stores import ObjectStore
 from headrace.installed import NotRegisteredError
 from headrace.model.time import MAX_INSTANT
 from headrace.pipeline.endpoints import Source
@@ -25,6 +27,7 @@ from headrace.read.pending_work import watched_inputs
 from headrace.runs.relanding import LandingAgainError
 from headrace.testing import at, end, rows, run
 from headrace.testing.connectors import SourceConformance, SourceWorld
+from tests.building import written_again
 from tests.distributions import installed
 
 OUTSIDE = Path(__file__).parents[1] / "additions" / "outside"
@@ -154,6 +157,21 @@ class TestDailyTable(SourceConformance):
         return daily
 
 
+class KeptWorld(OutboxWorld):
+    """One that keeps its records, and cuts them as it likes."""
+
+    @property
+    def source(self) -> Source:
+        kept: Source = written_again(type(super().source), is_durable=True, plans_alike=False)(
+            str(self.database), COLUMNS
+        )
+        return kept
+
+
+kept_outbox = pytest.mark.parametrize("outbox", [KeptWorld], indirect=True, ids=["kept"])
+"""The outbox of the test keeps its records."""
+
+
 class TestOutbox(SourceConformance):
     executors = ("local",)
 
@@ -162,55 +180,74 @@ class TestOutbox(SourceConformance):
         return outbox
 
 
-def ahead(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
-    monkeypatch.setattr("acme_headrace.daily_table.Days.watermarks", lambda _days, _split: {"": MAX_INSTANT})
+class Changed(SourceConnector):
+    """The daily tables, of which a test has changed what is open."""
+
+    def __init__(self, change: Callable[[OpenSource], OpenSource]) -> None:
+        self._own, self._change = SOURCES["daily_table"], change
+
+    def open(self, source: Source, root: ObjectStore) -> OpenSource:
+        return self._change(self._own.open(source, root))
 
 
-def small(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
-    from acme_headrace.daily_table import Days
+def ahead(daily: OpenSource) -> OpenSource:
+    days = written_again(type(daily.enumerator), watermarks=lambda _days, _split: {"": MAX_INSTANT})
+    return replace(daily, enumerator=days(**vars(daily.enumerator)))
 
-    unread = Days.unread
-    monkeypatch.setattr(
-        Days, "unread", lambda days, position, read=None: (replace(one, size=1) for one in unread(days, position, read))
+
+def small(daily: OpenSource) -> OpenSource:
+    unread, read = daily.enumerator.unread, daily.reader.read
+
+    def read_own(_: object, split: SourceSplit, *given: Any) -> ScannedRecords:
+        (own,) = (own for own in unread(SourcePosition()) if own.path == split.path)
+        return read(own, *given)
+
+    days = written_again(
+        type(daily.enumerator),
+        unread=lambda _, position, read=None: (replace(split, size=1) for split in unread(position, read)),
     )
+    rows = written_again(type(daily.reader), read=read_own)
+    return OpenSource(days(**vars(daily.enumerator)), rows(**vars(daily.reader)))
 
 
-def calling(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
-    def place(_: Source) -> str:
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", 9))
-        return "x"
+def all_at_0(daily: OpenSource) -> OpenSource:
+    read = daily.reader.read
 
-    monkeypatch.setattr("acme_headrace.daily_table.DailyTable.place", property(place))
-
-
-def calling_when_imported(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    (folder / "calling_home.py").write_text(
-        "import socket\nfrom contextlib import suppress\nfrom acme_headrace.daily_table import DailyTable\n"
-        "with suppress(OSError):\n    socket.create_connection(('127.0.0.1', 9))\nclass Table(DailyTable):\n    pass\n"
-    )
-    monkeypatch.syspath_prepend(str(folder))
-    given = DailyWorld.source.fget  # type: ignore[attr-defined]
-
-    def source(world: DailyWorld) -> Source:
-        from calling_home import Table
-
-        made = given(world)
-        return Table(made.database, made.table, made.schema)
-
-    monkeypatch.setattr(DailyWorld, "source", property(source))
-
-
-def all_at_0(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
-    from acme_headrace.daily_table import Rows
-
-    read = Rows.read
-
-    def at_0(rows: Rows, *given: Any) -> ScannedRecords:
-        scanned_records = read(rows, *given)
+    def read_at_0(_: object, *given: Any) -> ScannedRecords:
+        scanned_records = read(*given)
         return replace(scanned_records, position=scanned_records.position * 0)
 
-    monkeypatch.setattr(Rows, "read", at_0)
+    return replace(daily, reader=written_again(type(daily.reader), read=read_at_0)(**vars(daily.reader)))
+
+
+class Calling(DailyWorld):
+    """A definition that calls somebody when it is asked for its place."""
+
+    @property
+    def source(self) -> Source:
+        def place(_: Source) -> str:
+            with suppress(OSError):
+                socket.create_connection(("127.0.0.1", 9))
+            return "x"
+
+        calling: Source = written_again(type(super().source), place=property(place))(**vars(super().source))
+        return calling
+
+
+class CallingWhenImported(DailyWorld):
+    """A definition whose module calls somebody when it is imported."""
+
+    @property
+    def source(self) -> Source:
+        (self.database.parent / "calling_home.py").write_text(
+            "import socket\nfrom contextlib import suppress\nfrom acme_headrace.daily_table import DailyTable\n"
+            "with suppress(OSError):\n    socket.create_connection(('127.0.0.1', 9))\n"
+            "class Table(DailyTable):\n    pass\n"
+        )
+        from calling_home import Table
+
+        calling: Source = Table(**vars(super().source))
+        return calling
 
 
 @pytest.mark.parametrize(
@@ -218,28 +255,28 @@ def all_at_0(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
     [
         (ahead, "test_a_watermark_is_never_ahead_of_what_is_unread"),
         (small, "test_an_epoch_takes_no_more_than_its_limits"),
-        (calling, "test_a_definition_is_built_checked_and_opened_without_a_connection"),
-        (calling_when_imported, "test_its_modules_are_imported_without_a_connection"),
+        (Calling, "test_a_definition_is_built_checked_and_opened_without_a_connection"),
+        (CallingWhenImported, "test_its_modules_are_imported_without_a_connection"),
         (all_at_0, "test_a_record_that_does_not_parse_is_one_with_a_reason"),
     ],
 )
 def test_the_kit_finds_mistakes(
-    mistake: Callable[[pytest.MonkeyPatch, Path], None],
-    case: str,
-    daily: DailyWorld,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    mistake: Any, case: str, daily: DailyWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = getattr(TestDailyTable(), case)
-    given = {"world": daily, "monkeypatch": monkeypatch}
-    mistake(monkeypatch, tmp_path)
-    with pytest.raises(AssertionError):
+    is_world = isinstance(mistake, type)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    world = mistake(tmp_path / "another.db") if is_world else daily
+    given = {"world": world, "monkeypatch": monkeypatch}
+    connector = nullcontext() if is_world else SOURCES.replace_part("daily_table", Changed(mistake))
+    with connector, pytest.raises(AssertionError):
         check(**{name: given[name] for name in signature(check).parameters})
 
 
 @pytest.fixture
-def outbox(daily: DailyWorld, tmp_path: Path) -> OutboxWorld:
-    return OutboxWorld(tmp_path / "outbox.db")  # of the same distribution
+def outbox(request: pytest.FixtureRequest, daily: DailyWorld, tmp_path: Path) -> OutboxWorld:
+    world: OutboxWorld = getattr(request, "param", OutboxWorld)(tmp_path / "outbox.db")  # of the same distribution
+    return world
 
 
 @pytest.fixture
@@ -256,18 +293,16 @@ def counting(source: Source, **parts: Any) -> hr.Pipeline:
     return hr.Pipeline("counting", source.event_time("at", bound="1h"), key="text", what=what, where=where, **parts)
 
 
-def test_what_is_about_files_is_refused_of_others(
-    daily: DailyWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_about_files_is_refused_of_others(daily: DailyWorld, tmp_path: Path) -> None:
     pipeline = counting(daily.source, executor="local")
     handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
     daily.append_unreadable()
     handle.run()
     with pytest.raises(LandingAgainError, match=r"it reads daily_table .*said\.db/said, and no files"):
         handle.replay_rejected()
-    monkeypatch.setattr("acme_headrace.daily_table.DailyTable.is_watched", False)
+    unwatched = written_again(type(daily.source), is_watched=False)(**vars(daily.source))
     with pytest.raises(PipelineError, match=r"watches files, topics and sources .* and input source reads daily"):
-        counting(daily.source, schedule=hr.on_files())
+        counting(unwatched, schedule=hr.on_files())
     assert watched_inputs(pipeline) == {}
 
 

@@ -24,7 +24,7 @@ from headrace.testing.connectors.worlds import records
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import FaultyStore, Operation
-from tests.sources.test_conformance import OutboxWorld, counting, daily, outbox
+from tests.sources.test_conformance import OutboxWorld, counting, daily, kept_outbox, outbox
 
 __all__ = ["daily", "outbox"]
 
@@ -210,11 +210,10 @@ def test_what_has_expired_is_missed_and_never_left_out_in_silence(
     assert replayed_result.warnings == (warning,)
 
 
+@kept_outbox
 def test_claimed_splits_that_the_source_has_lost_refuse_whoever_would_read_them_again(
-    outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore
 ) -> None:
-    monkeypatch.setattr(type(outbox.source), "is_durable", True)  # it keeps its records, and cuts them as it likes
-    monkeypatch.setattr(type(outbox.source), "plans_alike", False)
     outbox.append(records(0, 8))
     first = str(handle.run().snapshot)
     outbox.append(records(8, 8))

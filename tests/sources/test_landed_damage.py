@@ -21,7 +21,7 @@ from headrace.sources.landing import Landing
 from headrace.testing.connectors.worlds import records
 from headrace_snapshots.format.codec import encode_object
 from headrace_snapshots.store import ObjectStore
-from tests.sources.test_conformance import OutboxWorld, counting, daily, outbox
+from tests.sources.test_conformance import OutboxWorld, counting, daily, kept_outbox, outbox
 from tests.sources.test_landed import LANDED, handle, root, store
 
 __all__ = ["daily", "handle", "outbox", "root", "store"]
@@ -141,11 +141,10 @@ CLAIMED = [case for case in ALL if case.what == "claim" or (case.what == "seal" 
 
 @pytest.mark.hypothesis
 @pytest.mark.parametrize("case", CLAIMED if "HEADRACE_EXAMPLES" in os.environ else CLAIMED[::7], ids=str)
+@kept_outbox
 def test_so_it_does_where_a_source_keeps_its_records_and_is_claimed_alone(
-    case: Case, outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    case: Case, outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore
 ) -> None:
-    monkeypatch.setattr(type(outbox.source), "is_durable", True)
-    monkeypatch.setattr(type(outbox.source), "plans_alike", False)
     check_damage(case, outbox, handle, store)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -456,7 +457,7 @@ def test_a_run_that_must_raise_gives_no_results(folder: Path) -> None:
 
 def test_pytest_that_is_missing_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(folder, "", "tests/test_delays.py")
-    monkeypatch.setattr("headrace.installed.find_spec", lambda _: None)
+    monkeypatch.setitem(sys.modules, "pytest", None)
     with pytest.raises(
         NotInstalledError, match=re.escape("needs pytest, which is not installed: pip install 'headrace[test]'")
     ):

@@ -40,13 +40,11 @@ def test_the_list_is_in_order() -> None:
     assert names == sorted({*names})
 
 
-def test_a_name_that_goes_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    import headrace as hr
-
-    monkeypatch.setattr(hr, "__all__", [name for name in hr.__all__ if name not in ("FixedWindows", "testing")])
-    lines = gone()
+def test_a_name_that_goes_is_named() -> None:
+    left = [name for name in public_api() if not name.startswith(("hr.FixedWindows", "hr.testing."))]
+    lines = gone(left)
     assert "hr.FixedWindows(offset=) was released in 0.1.0 and is gone; docs/versions.md says how a name goes" in lines
     assert {line.partition(" ")[0].split("(")[0] for line in lines if not line.startswith("hr.testing")} == {
         "hr.FixedWindows"
     }
-    assert not {*public_api()} & {"hr.FixedWindows", "hr.testing.run"}
+    assert {*public_api()} > {"hr.FixedWindows", "hr.testing.run"}

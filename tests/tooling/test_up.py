@@ -27,17 +27,22 @@ def _process(mark: str) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
+class NeverStarted(LocalAirflow):
+    """One that says that it runs."""
+
+    def start(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize("exported", ["file:///exported", None, ""])
 def test_it_serves_the_root_that_the_shell_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], exported: str | None
 ) -> None:
     own = tmp_path / "own"
-    monkeypatch.setattr(up, "ROOT", own)
     monkeypatch.delenv("HEADRACE_ROOT", raising=False)
     if exported is not None:
         monkeypatch.setenv("HEADRACE_ROOT", exported)
-    monkeypatch.setattr(LocalAirflow, "start", lambda _: None)
-    assert up.main(["--home", str(tmp_path / "home")]) == 0
+    assert up.main(["--home", str(tmp_path / "home")], NeverStarted, own) == 0
     assert f"root   {exported or own.as_uri()}\n" in capsys.readouterr().out
     assert own.exists() == (not exported)
 
@@ -63,26 +68,34 @@ def test_nothing_is_ended_where_nothing_was_started(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_tasks_that_wait_for_a_scheduler_find_the_api_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, again: bool
-) -> None:
+def test_tasks_that_wait_for_a_scheduler_find_the_api_server(tmp_path: Path, *, again: bool) -> None:
     """Where Airflow has run before, tasks may wait: they would use up their retries while the API server starts."""
     did: list[str] = []
 
-    def health(_: AirflowApi) -> dict[str, Any]:
-        did.append("asked")
-        if did.count("asked") == 1:
-            raise NotReadyError("not yet")
-        return {}
+    class Api(AirflowApi):
+        def health(self) -> dict[str, Any]:
+            did.append("asked")
+            if did.count("asked") == 1:
+                raise NotReadyError("not yet")
+            return {}
 
-    monkeypatch.setattr(AirflowApi, "health", health)
-    monkeypatch.setattr(AirflowApi, "check_health", lambda *_: None)
-    monkeypatch.setattr(LocalAirflow, "_make_database", lambda _: None)
-    monkeypatch.setattr(LocalAirflow, "_spawn", lambda _, component, __: did.append(component))
+        def check_health(self, *_: object) -> None:
+            pass
+
+    class Airflow(LocalAirflow):
+        def api_as(self, user: str) -> AirflowApi:
+            return Api(self.url, user, self.passwords[user])
+
+        def _make_database(self) -> None:
+            pass
+
+        def _spawn(self, component: str, _: object) -> None:
+            did.append(component)
+
     if again:
         (tmp_path / "logs").mkdir()
         (tmp_path / "logs" / "scheduler.log").touch()
-    airflow = LocalAirflow(tmp_path, "file:///root")
+    airflow = Airflow(tmp_path, "file:///root")
     airflow.start()
     airflow.api.close()
     waits = ["asked", "asked"] if again else []

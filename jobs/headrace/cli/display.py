@@ -1,7 +1,7 @@
 """What a terminal shows while a run lasts, how it ended and how to go on, and what a difference looks like."""
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -35,7 +35,8 @@ class Bar:
     is that of all rows since the first epoch began.
     """
 
-    def __init__(self, bar: "Progress") -> None:
+    def __init__(self, bar: "Progress", clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._bar = bar
         self._task = bar.add_task("looking for new files", total=None, figures="")
         self._lines = LineListener(self._print_line)
@@ -44,8 +45,10 @@ class Bar:
 
     @classmethod
     @contextmanager
-    def show_on_console(cls, console: "Console | None" = None) -> Iterator[Self]:
-        """A bar on ``console``, by default stderr, until the block ends."""
+    def show_on_console(
+        cls, console: "Console | None" = None, clock: Callable[[], float] = monotonic
+    ) -> Iterator[Self]:
+        """A bar on ``console``, by default stderr, until the block ends. The rate goes by the seconds of ``clock``."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -57,7 +60,7 @@ class Bar:
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=console or Console(stderr=True, highlight=False)) as bar:
-            yield cls(bar)
+            yield cls(bar, clock)
 
     def noted(self, what: str) -> None:
         """What the run is doing now stands before the bar."""
@@ -65,7 +68,7 @@ class Bar:
 
     def planned(self, files: int) -> None:
         """``files`` new files were found."""
-        self._began = self._began or monotonic()
+        self._began = self._began or self._clock()
         self._bar.update(self._task, total=files, completed=0, description=number_of(files, "new file"))
 
     def committed(self, manifest: Manifest) -> None:
@@ -85,7 +88,7 @@ class Bar:
         self._lines.warned(warning)
 
     def _format_rate(self) -> str:
-        seconds = 0.0 if self._began is None else monotonic() - self._began
+        seconds = 0.0 if self._began is None else self._clock() - self._began
         return f", {self._rows / seconds:,.0f} rows/s" if seconds > 0 else ""
 
     def _print_line(self, line: str) -> None:

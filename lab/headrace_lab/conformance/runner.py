@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -50,7 +50,7 @@ def _local() -> CaseExecutor:
     return LocalExecutor()
 
 
-EXECUTORS: Mapping[str, Callable[[], CaseExecutor]] = {"reference": ReferenceExecutor, "local": _local, "spark": _spark}
+EXECUTORS: dict[str, Callable[[], CaseExecutor]] = {"reference": ReferenceExecutor, "local": _local, "spark": _spark}
 """How to make an executor, by the name that ``--executor`` gives it."""
 
 
