@@ -182,21 +182,23 @@ UNUSUAL = UsualFinding(USUAL, Severity.FAIL, 0.5, 0.0, 5, "half is NULL", failin
 def test_what_is_not_as_usual_is_kept_and_decides_with_the_expectations(store: MemoryStore) -> None:
     rows = {ExpectationView.CURRENT: ViewMeasure(7, {"delay": ColumnMeasure(3, quantiles=(1.0, 2.5))})}
     usual_outcome = UsualOutcome("s0", VersionMeasure("s2", 12, 60, rows), (UNUSUAL,))
-    held = replace(outcome(POSITIVE), usual=usual_outcome, success=is_publishable((POSITIVE,), (), usual_outcome))
-    assert not held.success
-    write_audit(store, held)
-    assert read_audit(store, "flights", "s1", "s2") == held
-    assert isinstance(audit_error(held), UnusualDataError)
-    assert type(audit_error(replace(held, findings=(MEAN,)))) is AuditFailedError
+    held_outcome = replace(
+        outcome(POSITIVE), usual=usual_outcome, success=is_publishable((POSITIVE,), (), usual_outcome)
+    )
+    assert not held_outcome.success
+    write_audit(store, held_outcome)
+    assert read_audit(store, "flights", "s1", "s2") == held_outcome
+    assert isinstance(audit_error(held_outcome), UnusualDataError)
+    assert type(audit_error(replace(held_outcome, findings=(MEAN,)))) is AuditFailedError
     text = "1 of 1 figures are not as usual on (s1, s2]"
-    assert text in failure_message(held)
-    assert "\n  half is NULL (without what log entry 7 released)\n" in failure_message(held)
-    assert "EWR" not in failure_message(held)
-    assert not with_limits(store, held, (STALE,)).success
-    declared = [expect("column_values_to_be_between", column="flights", min_value=0)]
-    assert held.covers(declared, [USUAL])
-    assert not held.covers(declared)
-    assert not held.covers(declared, [usual_nulls("delay", points=6)])
+    assert text in failure_message(held_outcome)
+    assert "\n  half is NULL (without what log entry 7 released)\n" in failure_message(held_outcome)
+    assert "EWR" not in failure_message(held_outcome)
+    assert not with_limits(store, held_outcome, (STALE,)).success
+    declared_values = [expect("column_values_to_be_between", column="flights", min_value=0)]
+    assert held_outcome.covers(declared_values, [USUAL])
+    assert not held_outcome.covers(declared_values)
+    assert not held_outcome.covers(declared_values, [usual_nulls("delay", points=6)])
 
 
 def test_an_audit_from_before_there_were_checks_against_history_is_read(store: MemoryStore) -> None:

@@ -52,10 +52,10 @@ def modules_after(*arguments: str) -> set[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("--help",), ("log", "--help"), ("run", "--help")])
 def test_help_imports_no_library_that_it_does_not_need(arguments: tuple[str, ...]) -> None:
-    found = modules_after(*arguments)
-    assert found.isdisjoint(HEAVY.split())
-    assert found.isdisjoint({"headrace.model", _VALUES, "headrace_snapshots.store"})
-    assert len(found) < 300, "each module takes time to import"
+    modules = modules_after(*arguments)
+    assert modules.isdisjoint(HEAVY.split())
+    assert modules.isdisjoint({"headrace.model", _VALUES, "headrace_snapshots.store"})
+    assert len(modules) < 300, "each module takes time to import"
 
 
 TABLES = {"rich"}
@@ -126,9 +126,9 @@ def test_a_small_run_imports_what_it_needs(tmp_path: Path, executor: str, monkey
     monkeypatch.chdir(tmp_path)
     modules_after("new", "shop")
     root = (tmp_path / "shop/data").as_uri()
-    found = modules_after("run", "shop/shop.py", "--root", root, "--executor", executor)
-    assert found & NOT_OF_A_PLAIN_RUN == {"numpy", "pyarrow"}
-    assert len([name for name in found if name.startswith("headrace")]) < 213, "each module takes time to import"
+    modules = modules_after("run", "shop/shop.py", "--root", root, "--executor", executor)
+    assert modules & NOT_OF_A_PLAIN_RUN == {"numpy", "pyarrow"}
+    assert len([name for name in modules if name.startswith("headrace")]) < 213, "each module takes time to import"
 
 
 @pytest.mark.slow

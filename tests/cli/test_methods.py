@@ -201,11 +201,11 @@ def test_a_method_gives_what_the_command_prints(
     method, given = case.method or name, list[Any]()
     original = getattr(case.owner, method)
 
-    def spied(*args: Any, **kwargs: Any) -> Any:
+    def spy_on_call(*args: Any, **kwargs: Any) -> Any:
         given.append(original(*args, **kwargs))
         return given[-1]
 
-    monkeypatch.setattr(case.owner, method, spied)
+    monkeypatch.setattr(case.owner, method, spy_on_call)
     printed_result = headrace(folder, *line(name, case.words, "clicks"), "--format", Format.JSON)
     assert printed_result.exit_code == 0, printed_result.output
     assert given, f"headrace {name} does not call {method}"

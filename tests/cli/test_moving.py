@@ -173,7 +173,7 @@ def test_a_backfill_of_a_range_forks_before_it(live: Live) -> None:
 def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     make_change, tries = recording.make_change, list[BranchBehindError]()
 
-    def meanwhile(catalog: Catalog, asked: CutOver, *, run_id: str, message: str) -> RunResult:
+    def act_meanwhile(catalog: Catalog, asked: CutOver, *, run_id: str, message: str) -> RunResult:
         if not tries:
             live.land("c.jsonl", 5)
             live.run("run")
@@ -183,7 +183,7 @@ def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live, monkeypatch:
             tries.append(error)
             raise
 
-    monkeypatch.setattr(recording, "make_change", meanwhile)
+    monkeypatch.setattr(recording, "make_change", act_meanwhile)
     result = live.run("backfill", "--promote")
     assert len(tries) == 1
     assert result["counts"]["records"] == 3

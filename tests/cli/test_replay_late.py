@@ -70,9 +70,9 @@ def test_what_was_late_lands_once_under_a_root_of_its_own(deployment: Deployment
     name = f"late-00000000-{first}.jsonl"
     assert landed(deployment) == {name: f"{raw(1)}\n{raw(1)}\n{raw(2)}\n".encode()}
     second = deployment.commit(late=[late(raw(3))])
-    before = landed(deployment)
+    files_before = landed(deployment)
     assert land(deployment) == replace(landing, records=1, already_landed=1)
-    assert landed(deployment) == {**before, f"late-00000002-{second}.jsonl": f"{raw(3)}\n".encode()}
+    assert landed(deployment) == {**files_before, f"late-00000002-{second}.jsonl": f"{raw(3)}\n".encode()}
     assert land(deployment) == replace(landing, files=0, records=0, already_landed=2)
 
 

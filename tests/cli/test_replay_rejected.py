@@ -75,9 +75,9 @@ def test_dead_letters_land_once_byte_for_byte_in_the_order_of_their_file(deploym
     second = deployment.commit(rejected=[rejected("x")])
     assert land(deployment) == replace(landing, records=1, already_landed=1)
     assert landed(deployment)[f"rejected-00000002-{second}-source.jsonl"] == b"x\n"
-    before = landed(deployment)
+    files_before = landed(deployment)
     assert land(deployment) == replace(landing, files=0, records=0, already_landed=2)
-    assert landed(deployment) == before
+    assert landed(deployment) == files_before
 
 
 def test_the_definition_may_have_changed(deployment: Deployment) -> None:

@@ -123,9 +123,9 @@ def test_each_command_that_is_named_works(live: Live, victim: str, damage: str, 
         if result.exit_code == 0:
             continue
         assert result.exit_code == 40, result.output
-        named = [*commands(result.stderr)]
-        assert named, f"{use} names no command: {result.stderr}"
-        tried |= {tuple(command): " ".join(use) for command in named}
+        named_values = [*commands(result.stderr)]
+        assert named_values, f"{use} names no command: {result.stderr}"
+        tried |= {tuple(command): " ".join(use) for command in named_values}
     for command, use in tried.items():
         _works(damaged.as_it_was_damaged(), [*command], use)
     assert tried

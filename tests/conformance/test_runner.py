@@ -248,8 +248,8 @@ def test_a_lie_about_rows_fails(lie: str, write: Callable[..., Path]) -> None:
 
 
 def test_an_error_of_the_executor_is_the_failure_of_its_case_alone(write: Callable[..., Path]) -> None:
-    retracted = [{"op": "input", "elements": [{"value": 1, "ts": 1, "retraction": True}]}]
-    sessions = case(window={"type": "sessions", "gap": 5}, steps=retracted)
+    retracted_values = [{"op": "input", "elements": [{"value": 1, "ts": 1, "retraction": True}]}]
+    sessions = case(window={"type": "sessions", "gap": 5}, steps=retracted_values)
     bad, good = run_file(write(sessions, case(name="good")), ReferenceExecutor())
     assert (bad.status, good.status) == (CaseStatus.FAILED, CaseStatus.PASSED)
     assert "sessions never split" in bad.reason
@@ -375,12 +375,12 @@ def test_a_field_that_the_schema_does_not_have_is_told(write: Callable[..., Path
 
 @pytest.mark.parametrize(("same", "other"), [("NaN", "1.0"), ("Infinity", "-Infinity"), ("-Infinity", "NaN")])
 def test_floats_that_are_no_numbers(same: str, other: str, tmp_path: Path) -> None:
-    given = {"op": "input", "elements": [{"value": float(same), "ts": 1}]}
+    parts = {"op": "input", "elements": [{"value": float(same), "ts": 1}]}
     raws = []
     for wanted in (float(same), float(other)):
         for combine, seen in (("sum", {"result": wanted}), ("collect", {"values": [wanted]})):
             expected = {"op": "expect", "panes": [{"window": [0, 10], **seen}]}
-            raws.append(case(name=f"{combine} is {wanted}", combine=combine, steps=[given, expected]))
+            raws.append(case(name=f"{combine} is {wanted}", combine=combine, steps=[parts, expected]))
     file = tmp_path / "cases.json"
     file.write_text(json.dumps({"schema_version": 1, "cases": raws}))
     statuses = [result.status for result in run_file(file, ReferenceExecutor())]
@@ -484,12 +484,12 @@ def test_a_second_stage_sees_no_attributes(write: Callable[..., Path]) -> None:
     stage = {"window": {"type": "global"}, "trigger": {"type": "always"}, "accumulation": "DISCARDING"}
     nested = {"type": "or_finally", "main": {"type": "repeatedly", "trigger": marked}, "until": {"type": "after_any"}}
     nested["until"]["triggers"] = [marked, {"type": "after_bytes", "bytes": 1}, {"type": "after_count", "count": 2}]  # type: ignore[index]
-    given = {"op": "input", "elements": [{"value": 1, "ts": 1, "end": True}]}
+    parts = {"op": "input", "elements": [{"value": 1, "ts": 1, "end": True}]}
     raw = case(
         kind="pipeline",
         stages=[{**stage, "combine": "sum"}, {**stage, "combine": "sum", "trigger": nested}],
         between={"key": "constant", "value": "sum"},
-        steps=[given, given, {"op": "expect", "panes": [{"window": ["-inf", "+inf"], "result": 2}]}],
+        steps=[parts, parts, {"op": "expect", "panes": [{"window": ["-inf", "+inf"], "result": 2}]}],
     )
     (result,) = run_file(write(raw), ReferenceExecutor())
     assert result.status is CaseStatus.PASSED, result.reason

@@ -73,9 +73,9 @@ class TwoRuns(Blobs):
         )  # the same, with files of other names
         again = list(map_level(self.work, plan_twice, shares))
         (number,) = plan.parts
-        heard = [*for_part(once, 0), *(row for part in range(1, number) for row in for_part(again, part))]
+        heard_values = [*for_part(once, 0), *(row for part in range(1, number) for row in for_part(again, part))]
         assert [len(chain.stages) for chain in self.work.chains] == [1]
-        parts = [for_part(heard, part) for part in range(number)]
+        parts = [for_part(heard_values, part) for part in range(number)]
         return receive_messages([row for part in parts for row in level_below(self.work, plan, 0, part)], number)
 
     def _over_other_input(self, plan: EpochPlan) -> EpochPlan:

@@ -72,8 +72,8 @@ def test_an_output_that_fails_is_as_it_was_and_others_are_as_without_it(
 ) -> None:
     land(tmp_path, 0, EPOCHS)
     pipeline = shop(FAILING[how], telling=telling)
-    without = replace(pipeline, outputs={name: pipeline.outputs[name] for name in ("hourly", "daily")})
-    failing, sound = (engine_of(shop, tmp_path, tasks) for shop in (pipeline, without))
+    without_pipeline = replace(pipeline, outputs={name: pipeline.outputs[name] for name in ("hourly", "daily")})
+    failing, sound = (engine_of(shop, tmp_path, tasks) for shop in (pipeline, without_pipeline))
     parked_at: int | None = None
     for number, file in enumerate(failing.landing.new_files({})[OWN]):
         layers_by_name_before = {name: layers for name, layers in failing.tables.items() if name.startswith("bad/")}
@@ -154,18 +154,18 @@ def test_what_reads_an_output_that_fails_is_parked_with_it(how: str, tasks: int,
     pipeline = replace(SHOP, outputs=outputs)
     without = replace(SHOP, outputs={name: outputs[name] for name in ("hourly", "per_hour")})
     failing, sound = (engine_of(shop, tmp_path, tasks) for shop in (pipeline, without))
-    parked: list[tuple[str, ...]] = []
+    parked_values: list[tuple[str, ...]] = []
     for number, file in enumerate(failing.landing.new_files({})[OWN]):
         computed_epoch = failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
         other = sound.compute({OWN: [file]}, Instant(NOW + number))
-        parked.append(computed_epoch.parked)
+        parked_values.append(computed_epoch.parked)
         assert computed_epoch.acknowledged == {*range(failing.levels)}
         for name in without.outputs:
             counts = [
                 {n: count for n, count in c.counts.items() if n.startswith(name)} for c in (computed_epoch, other)
             ]
             assert counts[0] == counts[1]
-    assert {*parked[-1]} == {"bad", "both"}
+    assert {*parked_values[-1]} == {"bad", "both"}
     reasons = computed_epoch.progress.parked
     assert reasons["both"].message == f"output bad, which it reads, has failed: {reasons['bad'].message}"
     assert reasons["both"].epoch == reasons["bad"].epoch

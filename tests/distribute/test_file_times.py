@@ -56,9 +56,9 @@ def test_lags_are_never_too_small_and_too_large_by_less_than_a_bin(before: list[
     _, counts = count_behind({"source": {"a": first, "b": second}}, {})
     reached = max(before)
     exact = sorted(max(0, reached - time) for time in times)
-    told = sorted(Counter(counts).elements())
-    assert len(told) == len(exact), "the first file stands behind nothing"
-    for lag, upper in zip(exact, told, strict=True):
+    elements = sorted(Counter(counts).elements())
+    assert len(elements) == len(exact), "the first file stands behind nothing"
+    for lag, upper in zip(exact, elements, strict=True):
         assert lag <= upper <= int(lags_of(np.array([lag + 2**second.width]))[0])
 
 

@@ -89,7 +89,7 @@ def _looped(parts: Mapping[str, Any]) -> LoopedChain:
 
 def step(operator: Operator | LoopedChain, happens: str) -> list[str]:
     """One epoch of ``operator``, and what comes out of it."""
-    given: dict[str, Any] = {}
+    parts: dict[str, Any] = {}
     elements: list[Element] = []
     for part in happens.split(","):
         word, *rest = part.split() or ["nothing"]
@@ -98,16 +98,16 @@ def step(operator: Operator | LoopedChain, happens: str) -> list[str]:
                 pass
             case "add" | "withdraw":
                 signed = (replace(_element(text), is_retraction=word == "withdraw") for text in rest)
-                given["elements"] = elements = [*elements, *signed]
+                parts["elements"] = elements = [*elements, *signed]
             case "watermark":
-                given["watermark"] = _instant(rest[0])
+                parts["watermark"] = _instant(rest[0])
             case "clock":
-                given["processing_time"] = _instant(rest[0])
+                parts["processing_time"] = _instant(rest[0])
             case "signal":
-                given["signals"] = [Signal(name) for name in rest]
+                parts["signals"] = [Signal(name) for name in rest]
             case _:
                 raise AssertionError(f"{part!r} is not something that can happen")
-    output = operator.step(**given)
+    output = operator.step(**parts)
     left = operator.in_flight if isinstance(operator, LoopedChain) else {}
     return [
         *(_pane(pane) for pane in output.panes),

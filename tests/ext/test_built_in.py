@@ -90,21 +90,21 @@ def _declare(site: Path, version: str, name: str) -> None:
 
 
 def test_a_place_that_changes_is_looked_at_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[list[str]] = []
+    looked_values: list[list[str]] = []
     distributions = metadata.distributions
 
-    def counted(path: list[str]) -> object:
-        looked.append(path)
+    def count_call(path: list[str]) -> object:
+        looked_values.append(path)
         return distributions(path=path)
 
     monkeypatch.syspath_prepend(str(tmp_path))
     FORMATS.names()
-    monkeypatch.setattr("importlib.metadata.distributions", counted)
+    monkeypatch.setattr("importlib.metadata.distributions", count_call)
     FORMATS.names()
-    assert looked == []
+    assert looked_values == []
     _declare(tmp_path, "1.0", "excel")
     assert "excel" in FORMATS.names()
-    assert looked == [[str(tmp_path)]]
+    assert looked_values == [[str(tmp_path)]]
 
 
 def test_of_two_distributions_of_one_name_the_first_on_the_path_counts(

@@ -116,9 +116,9 @@ def main(case: str, root: str) -> None:
     engine = LocalEngine(
         own_pipeline, store, Landing(own_pipeline, store), attempts_of(Catalog(store, own_pipeline.name))
     )
-    before = most_bytes()
+    bytes_before = most_bytes()
     values = hot_values(engine)
-    print(json.dumps({"values": values, "bytes": most_bytes() - before}))
+    print(json.dumps({"values": values, "bytes": most_bytes() - bytes_before}))
 
 
 def most_bytes(pid: int | str = "self") -> int:

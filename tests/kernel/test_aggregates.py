@@ -169,12 +169,12 @@ def test_of_the_last_elements(seed: int, name: str) -> None:
     def bundle(rows: list[Row]) -> pa.Array:
         columns: dict[str, pa.Array] = {}
         for read, expr in inputs.items():
-            found, groups = elements(CountPart.from_value("", expr), rows, GROUPS, withdrawable=False)
-            columns[read] = found.value
-        found, groups = elements(kept_part, rows, GROUPS, withdrawable=False)
-        columns = {"_": pa.repeat(pa.scalar(True), len(found.at)), **columns, KEPT_AT: found.at}
+            element, groups = elements(CountPart.from_value("", expr), rows, GROUPS, withdrawable=False)
+            columns[read] = element.value
+        element, groups = elements(kept_part, rows, GROUPS, withdrawable=False)
+        columns = {"_": pa.repeat(pa.scalar(True), len(element.at)), **columns, KEPT_AT: element.at}
         value = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
-        return kept_part.fold(Elements(value, found.at, None), groups)
+        return kept_part.fold(Elements(value, element.at, None), groups)
 
     cut = rng.randint(0, len(rows))
     stored = gathered(kept_part, [bundle(rows[:cut]), bundle(rows[cut:])], GROUPS)
@@ -319,10 +319,10 @@ def test_the_types_of_results() -> None:
 
 
 def test_parts_are_named_after_the_place_of_their_aggregate() -> None:
-    made = compile_aggregates(
+    aggregates = compile_aggregates(
         {"m": col("i").mean(), "p": col("s").pairs(col("t"))}, SCHEMA, withdrawable=False, all_kept=False
     )
-    assert [part.name for one in made.values() for part in one.parts] == [
+    assert [part.name for one in aggregates.values() for part in one.parts] == [
         "_a0_sum", "_a0_count", "_a1_left", "_a1_right",
     ]  # fmt: skip
 

@@ -94,7 +94,7 @@ def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation, ke
 
 def epochs(seed: int) -> list[Epoch]:
     rng = random.Random(seed)
-    made = []
+    made_values = []
     for number in range(5):
         records: list[dict[str, Any]] = []
         for _ in range(60):
@@ -103,9 +103,9 @@ def epochs(seed: int) -> list[Epoch]:
             record["x"] = rng.choice([None, 0.25, 1e9 + rng.random(), -3.5])
             record["s"] = rng.choice([None, "a", "bc", "ü"])
             records.append(record)
-        made.append(Epoch(Instant(number), records))
-    made.append(Epoch(Instant(9), (), is_last=True))
-    return made
+        made_values.append(Epoch(Instant(number), records))
+    made_values.append(Epoch(Instant(9), (), is_last=True))
+    return made_values
 
 
 def assert_same(panes: list[Pane], expected: list[Pane]) -> None:

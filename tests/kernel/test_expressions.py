@@ -291,8 +291,8 @@ def test_every_character_is_what_python_says(
 def test_a_text_of_every_character_has_a_case(every_character: list[str]) -> None:
     text = "".join(every_character)
     texts = ["É", text, "É", None]
-    lowered = ["é", text.lower(), "é", None]
-    assert evaluate_columns(S.lower(), {"string0": pa.array(texts)}).to_pylist() == lowered
+    lowered_values = ["é", text.lower(), "é", None]
+    assert evaluate_columns(S.lower(), {"string0": pa.array(texts)}).to_pylist() == lowered_values
 
 
 @examples(60)
@@ -323,9 +323,9 @@ def test_a_column_that_rows_lack_is_an_error() -> None:
 
 
 def test_constants_stay_scalars_until_a_column_meets_them() -> None:
-    found = evaluate_columns(if_else(lit(3) % 2 == 1, concat("a", "b"), lit("c").crc32()), {})
-    assert isinstance(found, pa.Scalar)
-    assert found.as_py() == "ab"
+    values = evaluate_columns(if_else(lit(3) % 2 == 1, concat("a", "b"), lit("c").crc32()), {})
+    assert isinstance(values, pa.Scalar)
+    assert values.as_py() == "ab"
     assert evaluate_column(lit(2) + 1, {}, {}, 3).to_pylist() == [3, 3, 3]
     assert evaluate_column(NULL, {}, {}, 2).to_pylist() == [None, None]
 

@@ -99,10 +99,10 @@ def test_the_hash_of_a_key_never_changes() -> None:
 def test_zeros_are_one_key_and_so_are_nans() -> None:
     payload = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000001))[0]
     floats = pa.array(np.array([0.0, -0.0, math.nan, payload, 1.0]))
-    found = hash_keys([floats])
-    assert len(set(found.tolist())) == 3
-    assert group_by_key(found, [floats]).sizes.tolist() == [
-        n for _, n in sorted(zip(found[[0, 2, 4]], [2, 2, 1], strict=True))
+    hashes = hash_keys([floats])
+    assert len(set(hashes.tolist())) == 3
+    assert group_by_key(hashes, [floats]).sizes.tolist() == [
+        n for _, n in sorted(zip(hashes[[0, 2, 4]], [2, 2, 1], strict=True))
     ]
 
 
@@ -124,18 +124,18 @@ def test_groups_are_exact_whatever_the_hash(data: st.DataObject) -> None:
     within = data.draw(st.lists(starts, max_size=2))
     cut = data.draw(st.sampled_from([2**64, 8, 1]))
     columns = columns_of(rows, kinds)
-    found = hash_keys(columns)
-    found = found if cut == 2**64 else found % np.uint64(cut)
+    hashes = hash_keys(columns)
+    hashes = hashes if cut == 2**64 else hashes % np.uint64(cut)
     numbers = [np.array(numbers, np.int64) for numbers in within]
-    groups = group_by_key(found, columns, *numbers)
+    groups = group_by_key(hashes, columns, *numbers)
     order = np.arange(len(rows)) if groups.order is None else groups.order
     several = [order[a:b].tolist() for a, b in zip(groups.offsets[:-1], groups.offsets[1:], strict=True)]
     expected = in_python(rows, kinds, cut, within)
     assert sorted(several) == sorted(expected)  # keys of one hash may stand in any order
-    by = [(int(found[rows[0]]), *(some[rows[0]] for some in within)) for rows in several]
+    by = [(int(hashes[rows[0]]), *(some[rows[0]] for some in within)) for rows in several]
     assert by == sorted(by)
     groups_again = group_by_key(
-        found[order], [column.take(pa.array(order)) for column in columns], *[some[order] for some in numbers]
+        hashes[order], [column.take(pa.array(order)) for column in columns], *[some[order] for some in numbers]
     )
     assert groups_again.order is None or cut < 2**64
     assert groups_again.sizes.tolist() == groups.sizes.tolist()

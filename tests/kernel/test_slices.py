@@ -75,7 +75,7 @@ PIPELINE = replace(build(OVERLAPPING, *HOWS["plain"]), what=SMALL)
 
 def both(pipeline: Pipeline, rows: list[Any], watermark: int, behind: int, number: int = 0) -> list[AggregatedBundle]:
     """What ``rows`` are as a bundle of a stage, by slice and one by one."""
-    found = []
+    found_values = []
     for by_slice in (True, False):
         stage = CompiledStage(pipeline.stages[number])
         if by_slice:
@@ -83,8 +83,8 @@ def both(pipeline: Pipeline, rows: list[Any], watermark: int, behind: int, numbe
         else:
             vars(stage)["slides"] = None
         judgements = judge_rows(stage, element_rows(stage.stage.schema, rows))
-        found.append(aggregate_rows(stage, judgements, Instant(watermark), Instant(behind)))
-    return found
+        found_values.append(aggregate_rows(stage, judgements, Instant(watermark), Instant(behind)))
+    return found_values
 
 
 def check_same(by_slice: AggregatedBundle, one_by_one: AggregatedBundle) -> None:
@@ -184,15 +184,15 @@ def test_the_span_of_what_is_accepted_leaves_out_what_is_filtered() -> None:
 def test_random_sliding_windows_give_what_the_reference_gives(
     scenario: Scenario, where: SlidingWindows, bundles: list[list[Any]]
 ) -> None:
-    made = replace(scenario.pipeline, where=where, deduplicate=None)
-    note(f"{made!r}")
+    pipeline = replace(scenario.pipeline, where=where, deduplicate=None)
+    note(f"{pipeline!r}")
     old = scenario.epochs[0]
     epochs = [
         replace(old, processing_time=Instant(old.processing_time + i), records=rows, is_last=i == len(bundles) - 1)
         for i, rows in enumerate(bundles)
     ]
-    expected = run_pipeline(made, epochs)
-    for found, reference in zip(run_on_kernel(made, epochs), expected, strict=True):
+    expected = run_pipeline(pipeline, epochs)
+    for found, reference in zip(run_on_kernel(pipeline, epochs), expected, strict=True):
         check(found, reference)
 
 

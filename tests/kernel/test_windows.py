@@ -93,21 +93,21 @@ ANY = FIXED | st.builds(ShiftedOutputTime, FIXED, lengths(0, 9))
 
 
 def in_python(where: WindowFn, times: list[Any], keys: list[Any], records: list[Any]) -> list[tuple[Any, ...]]:
-    found = []
+    found_values = []
     for row, (at, key) in enumerate(zip(times, keys, strict=True)):
         phase = reference.phase_of(where, {"k": key}, {"k": DataType.INT})
         windows = [] if at is None else reference.assign(where, at, records[row], phase)
         for i, window in enumerate(windows):
-            found.append((row, *window, i == 0, reference.output_time(where, at, window)))
-    return found
+            found_values.append((row, *window, i == 0, reference.output_time(where, at, window)))
+    return found_values
 
 
 def on_columns(where: WindowFn, times: list[Any], keys: list[Any], records: list[Any]) -> list[tuple[Any, ...]]:
     column = pa.array(times, pa.int64())
     structs = pa.array(records, pa.struct([("step", pa.int64())]))
-    found = assign_windows(where, column, {"k": pa.array(keys, pa.int64())}, {"k": DataType.INT}, structs)
-    stamp = column.fill_null(0).to_numpy()[found.row] if found.stamp is None else found.stamp
-    columns = (found.row, found.start, found.end, found.is_first, stamp)
+    windows = assign_windows(where, column, {"k": pa.array(keys, pa.int64())}, {"k": DataType.INT}, structs)
+    stamp = column.fill_null(0).to_numpy()[windows.row] if windows.stamp is None else windows.stamp
+    columns = (windows.row, windows.start, windows.end, windows.is_first, stamp)
     return list(zip(*(values.tolist() for values in columns), strict=True))
 
 
@@ -175,9 +175,9 @@ def test_days_at_both_ends_of_the_calendar() -> None:
 
 
 def test_chosen_windows_and_stamps() -> None:
-    found = assign_windows(ShiftedOutputTime(SlidingWindows("4us", "2us"), "10us"), pa.array([5, None, 7]), {}, {})
-    assert found.row.tolist() == [0, 0, 2, 2]
-    last = found.where(~found.is_first)
+    windows = assign_windows(ShiftedOutputTime(SlidingWindows("4us", "2us"), "10us"), pa.array([5, None, 7]), {}, {})
+    assert windows.row.tolist() == [0, 0, 2, 2]
+    last = windows.where(~windows.is_first)
     assert [x.tolist() for x in (last.row, last.start, last.end, last.stamp)] == [[0, 2], [4, 6], [8, 10], [15, 17]]
     for where, expected in (
         (Validity(4), [8, 9]),

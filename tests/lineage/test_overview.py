@@ -51,12 +51,12 @@ def test_readers_in_other_roots_are_seen_with_their_lag(chain: Chain) -> None:
 
 
 def test_what_cannot_be_read_hides_nothing_else(chain: Chain) -> None:
-    def opened(uri: str) -> LocalStore:
+    def open_object(uri: str) -> LocalStore:
         if uri.endswith("root2"):
             raise RetryError(f"nobody may read {uri}")
         return open_store(uri)  # type: ignore[return-value]
 
-    graph = seen(chain, opened)
+    graph = seen(chain, open_object)
     assert [(one.reader.name, one.lag) for one in graph.readings] == [("second", "1 epoch behind")]
     (unseen,) = graph.unseen
     assert (unseen.reader.name, unseen.upstream.name) == ("third", "second")

@@ -31,7 +31,7 @@ EPOCHS = (
 def clicks(where: Any = None, **more: Any) -> Pipeline:
     """Amounts per user and hour, with every update."""
     source = hr.json("landing/clicks", {"user": str, "at": hr.DataType.TIMESTAMP, "amount": int})
-    given: dict[str, Any] = {
+    parts: dict[str, Any] = {
         "key": "user",
         "when": hr.on_update(),
         "how": hr.retracting(allowed_lateness="1d"),
@@ -42,7 +42,7 @@ def clicks(where: Any = None, **more: Any) -> Pipeline:
         source.event_time("at", bound="10m"),
         what={"amount": col("amount").sum()},
         where=where or hr.FixedWindows("1h"),
-        **given,
+        **parts,
     )
 
 

@@ -63,8 +63,8 @@ def totals(**parts: Any) -> Pipeline:
 
 
 def below(number: int) -> list[hr.Aggregation]:
-    made = {"key": "user", "what": {"n": col("n").sum()}, "where": hr.FixedWindows("1h"), "how": hr.discarding()}
-    return [hr.Aggregation(**made) for _ in range(number)]
+    parts = {"key": "user", "what": {"n": col("n").sum()}, "where": hr.FixedWindows("1h"), "how": hr.discarding()}
+    return [hr.Aggregation(**parts) for _ in range(number)]
 
 
 def land(root: Path) -> None:

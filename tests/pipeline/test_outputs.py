@@ -146,8 +146,8 @@ def test_the_fingerprint_of_an_output_goes_by_what_it_reads_not_by_its_name() ->
     daily = Output(of="hourly", **PER_DAY)
 
     def made(above: Output, name: str = "hourly", **parts: Any) -> Pipeline:
-        below = replace(daily, of=(name,), **parts)
-        return Pipeline("shop", CLICKS.input, outputs={name: above, "daily": below}).by_output["daily"]
+        daily_below = replace(daily, of=(name,), **parts)
+        return Pipeline("shop", CLICKS.input, outputs={name: above, "daily": daily_below}).by_output["daily"]
 
     own = made(HOURLY)
     assert fingerprint(own) == fingerprint(made(HOURLY, "per_hour"))
@@ -205,14 +205,14 @@ def test_an_output_alone_is_the_pipeline_that_has_only_this_one() -> None:
 
 
 def test_fingerprints_of_several_outputs_stay_as_they_are() -> None:
-    made = {
+    parts = {
         "three": SHOP,
         "one with a name": replace(SHOP, outputs={"hourly": HOURLY}),
         "filtered": replace(SHOP, filter=col("price") > 0),
         "deduplicated": replace(SHOP, deduplicate=hr.Deduplicate("user", "1d")),
     }
-    assert {name: fingerprint(pipeline) for name, pipeline in made.items()} == json.loads(GOLDEN.read_text())
-    assert len({fingerprint(pipeline) for pipeline in (CLICKS, *made.values())}) == 1 + len(made)
+    assert {name: fingerprint(pipeline) for name, pipeline in parts.items()} == json.loads(GOLDEN.read_text())
+    assert len({fingerprint(pipeline) for pipeline in (CLICKS, *parts.values())}) == 1 + len(parts)
     definition = recorded_definition(SHOP)
     assert definition["format"] == 2
     assert {"format": 1, "inputs": definition["inputs"], **definition["outputs"]["hourly"]} == recorded_definition(

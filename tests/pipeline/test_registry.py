@@ -89,9 +89,9 @@ def test_a_file_that_blocks_or_raises_what_is_no_exception_fails_alone(
     text, said = STRANGE[name]
     file = folder / "a_bad_one.py"
     file.write_text(text)
-    found = registered_files()
-    assert "clicks" in found.pipelines
-    assert found.broken[file].startswith(said.format(file=file))
+    files = registered_files()
+    assert "clicks" in files.pipelines
+    assert files.broken[file].startswith(said.format(file=file))
 
 
 def test_what_a_file_holds_is_not_asked_what_it_is(folder: Path) -> None:
@@ -114,9 +114,9 @@ def test_a_limit_set_outside_leaves_time_for_the_others_and_holds_afterwards(fol
     handler_before = signal.signal(signal.SIGALRM, end)
     outer = signal.setitimer(signal.ITIMER_REAL, 4)
     try:
-        found = registered_files()
-        assert len(found.broken) == 3
-        assert "clicks" in found.pipelines
+        files = registered_files()
+        assert len(files.broken) == 3
+        assert "clicks" in files.pipelines
         with pytest.raises(TimeoutError, match="all of them"):
             signal.pause()
     finally:
@@ -171,9 +171,9 @@ def test_of_a_name_that_two_files_define_the_same_counts_whoever_asks(folder: Pa
     text = (folder / "clicks.py").read_text()
     (folder / "a_copy.py").write_text(text.replace('"clicks"', '"cli" + "cks"', 1).replace("/clicks", "/else"))
     (folder / "zz_copy.py").write_text(text)
-    found = registered_files()
-    assert found.pipelines["clicks"].file == find_registered("clicks").file
-    assert {file.name for file in found.broken} | {find_registered("clicks").file.name} == {
+    files = registered_files()
+    assert files.pipelines["clicks"].file == find_registered("clicks").file
+    assert {file.name for file in files.broken} | {find_registered("clicks").file.name} == {
         "a_copy.py", "clicks.py", "zz_copy.py",
     }  # fmt: skip
 

@@ -22,8 +22,8 @@ DAILY = Aggregation(what={"worst": col("rate").max()}, where=hr.FixedWindows("1d
 
 
 def carriers(**parts: Any) -> Pipeline:
-    given = {"key": "carrier", "what": WHAT, "where": hr.FixedWindows("1h"), "when": hr.on_update()}
-    return Pipeline("carriers", FLIGHTS, **{**given, "how": hr.retracting("1d"), **parts})
+    given_parts = {"key": "carrier", "what": WHAT, "where": hr.FixedWindows("1h"), "when": hr.on_update()}
+    return Pipeline("carriers", FLIGHTS, **{**given_parts, "how": hr.retracting("1d"), **parts})
 
 
 def test_columns_stand_behind_the_aggregates_with_their_types() -> None:

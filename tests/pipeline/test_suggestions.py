@@ -15,8 +15,8 @@ CLICKS = hr.json("landing/clicks", {"shop": str, "amount": int, "at": datetime})
 
 def pipeline(split: str = "shop", **parts: object) -> hr.Pipeline:
     given_input = CLICKS.event_time("at", bound="1h", split=split)
-    made = {"key": "shop", "what": {"n": hr.count()}, "where": hr.FixedWindows("1h"), **parts}
-    return hr.Pipeline("sales", given_input, **made)  # type: ignore[arg-type]
+    made_parts = {"key": "shop", "what": {"n": hr.count()}, "where": hr.FixedWindows("1h"), **parts}
+    return hr.Pipeline("sales", given_input, **made_parts)  # type: ignore[arg-type]
 
 
 MISTYPED: dict[str, tuple[Callable[[], object], str]] = {

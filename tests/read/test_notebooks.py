@@ -94,12 +94,12 @@ def test_only_files_of_the_first_rows_are_read_of_a_log(
     brought_numbers: list[int] = []
     bring = OutputFiles.fetch_files
 
-    def counted(self: OutputFiles, folder: Path) -> list[Path]:
+    def count_call(self: OutputFiles, folder: Path) -> list[Path]:
         found = bring(self, folder)
         brought_numbers.append(len(found))
         return found
 
-    monkeypatch.setattr(OutputFiles, "fetch_files", counted)
+    monkeypatch.setattr(OutputFiles, "fetch_files", count_call)
     clicks.panes().head(2)
     len(clicks.panes())
     assert brought_numbers == [1], "the manifest knows the number of all"

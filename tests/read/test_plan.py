@@ -29,14 +29,14 @@ USERS = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindo
 
 
 def clicks(source: hr.Input | None = None, **parts: Any) -> Pipeline:
-    given: dict[str, Any] = {
+    given_parts: dict[str, Any] = {
         "key": "user",
         "what": {"clicks": hr.count(), "amount": col("amount").sum()},
         "where": hr.FixedWindows("1h"),
         "how": hr.retracting("1h"),
         **parts,
     }
-    return Pipeline("clicks", source or SOURCE.event_time("at", bound="10m"), **given)
+    return Pipeline("clicks", source or SOURCE.event_time("at", bound="10m"), **given_parts)
 
 
 def made_by(pipeline: Pipeline, **more: Any) -> Manifest:
@@ -319,19 +319,19 @@ def test_without_a_snapshot_a_run_begins() -> None:
 
 def test_a_run_does_what_the_plan_says(tmp_path: Path) -> None:
     deployment = TemporaryDeployment(tmp_path)
-    before = clicks()
-    deployment.land(before, {"user": "ann", "at": "2026-03-01T10:05:00Z", "amount": 1})
-    deployment.run(before)
+    pipeline_before = clicks()
+    deployment.land(pipeline_before, {"user": "ann", "at": "2026-03-01T10:05:00Z", "amount": 1})
+    deployment.run(pipeline_before)
     reader = hr.open(deployment.root)["clicks"]
-    kept = clicks(description="another")
-    assert reader.plan(kept).action is Action.KEEP
-    deployment.land(before, {"user": "ann", "at": "2026-03-01T10:06:00Z", "amount": 1})
-    assert deployment.run(kept).epochs == (1,)
+    kept_pipeline = clicks(description="another")
+    assert reader.plan(kept_pipeline).action is Action.KEEP
+    deployment.land(pipeline_before, {"user": "ann", "at": "2026-03-01T10:06:00Z", "amount": 1})
+    assert deployment.run(kept_pipeline).epochs == (1,)
     other = clicks(where=hr.FixedWindows("2h"))
     assert reader.plan(other).action is Action.REPLAY
     with pytest.raises(ChangedPipelineError, match=r"epoch 1\): where \(windows\) has changed \(aggregation 1\)\. Its"):
         deployment.run(other)
-    assert reader.plan(before).action is Action.KEEP
+    assert reader.plan(pipeline_before).action is Action.KEEP
 
 
 HOURLY = hr.Output(key="user", what=COUNTED, where=hr.FixedWindows("1h"), how=hr.retracting("1h"))

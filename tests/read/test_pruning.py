@@ -110,7 +110,7 @@ def small() -> Iterator[None]:
 
 def random_rows(source: random.Random, kind: str, epoch: int) -> list[dict[str, Any]]:
     """Panes and retractions of some keys, in order; some windows have no ends."""
-    found = []
+    found_values = []
     for sequence in range(source.randrange(1, 25)):
         first = source.randrange(6)
         row = pane("", first, source.randrange(9), retraction=source.random() < 0.3, sequence=sequence)
@@ -120,8 +120,8 @@ def random_rows(source: random.Random, kind: str, epoch: int) -> list[dict[str, 
             row |= {"window_start": None, "window_end": None}
         elif source.random() < 0.1:
             row |= {"window_end": None}
-        found.append(row)
-    return found
+        found_values.append(row)
+    return found_values
 
 
 def sql_of(value: Any, source: random.Random) -> str:
@@ -176,7 +176,7 @@ def random_expression(source: random.Random, kind: str) -> Expr:
     compare = [lambda a, b: a == b, lambda a, b: a == b, lambda a, b: a < b, lambda a, b: a >= b, lambda a, b: b == a]
 
     def one() -> Expr:
-        found: list[Any] = [
+        found_values: list[Any] = [
             lambda: source.choice(compare)(col("k"), source.choice(own)),
             lambda: col("k").is_in([source.choice(own), source.choice(own)]),
             lambda: (col("k") == source.choice(own)) | (col("k") == source.choice(own)),
@@ -188,7 +188,7 @@ def random_expression(source: random.Random, kind: str) -> Expr:
             lambda: source.choice(compare)(col("window_end"), hour(source.randrange(-1, 9))),
             lambda: source.choice(compare)(col("epoch"), source.randrange(-1, 7)),
         ]
-        expr: Expr = source.choice(found)()
+        expr: Expr = source.choice(found_values)()
         return expr
 
     expr = one()

@@ -328,21 +328,21 @@ def test_a_snapshot_is_read_as_it_was_made_and_a_change_since_is_told(
     rejected = {"input": "source", "file": "f", "position": 1, "reason": "r", "raw": "{}"}
     deployment.commit(panes=[pane("bob", 1, 5), pane("ann", 1, 2)], late=[late], rejected=[rejected])
     deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
-    changed = replace(deployment.pipeline, **CHANGES[change](deployment.pipeline))
+    changed_pipeline = replace(deployment.pipeline, **CHANGES[change](deployment.pipeline))
     rows_before = read(deployment.pipeline, deployment.root, name, "main")
     assert rows_before.num_rows
-    assert read(changed, deployment.root, name, "main").equals(rows_before)
+    assert read(changed_pipeline, deployment.root, name, "main").equals(rows_before)
     assert deployment.head is not None
     assert changed_since(deployment.pipeline, deployment.head) is None
-    told = changed_since(changed, deployment.head)
+    told = changed_since(changed_pipeline, deployment.head)
     assert told is not None
     assert f"clicks has changed since snapshot {deployment.head.snapshot_id} (epoch 1)" in told
 
 
 def test_an_empty_view_has_the_columns_of_its_snapshot(deployment: Deployment) -> None:
     deployment.commit(panes=[])
-    changed = replace(deployment.pipeline, what={"most": col("amount").max()})
-    rows = read(changed, deployment.root, "current", "main")
+    changed_pipeline = replace(deployment.pipeline, what={"most": col("amount").max()})
+    rows = read(changed_pipeline, deployment.root, "current", "main")
     assert (rows.num_rows, rows.schema) == (0, schema(deployment.pipeline, "current"))
 
 

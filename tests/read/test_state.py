@@ -28,14 +28,14 @@ Element = tuple[str, str, int]
 def pipeline(when: Trigger, **more: Any) -> Pipeline:
     """Amounts per user and hour."""
     source = hr.json("landing/clicks", {"user": str, "at": hr.DataType.TIMESTAMP, "amount": int})
-    given: dict[str, Any] = {
+    parts: dict[str, Any] = {
         "what": {"clicks": hr.count(), "amount": col("amount").sum()},
         "where": hr.FixedWindows("1h"),
         "how": hr.accumulating(allowed_lateness="1h"),
         "allow_finishing": True,
         **more,
     }
-    return Pipeline("clicks", source.event_time("at", bound="10m"), key="user", when=when, **given)
+    return Pipeline("clicks", source.event_time("at", bound="10m"), key="user", when=when, **parts)
 
 
 def ran(folder: Path, found: Pipeline, *epochs: Sequence[Element], at: str = NOON, **options: Any) -> hr.types.LazyView:
@@ -181,11 +181,11 @@ def test_a_window_fires_once_what_it_waits_for_has_come(tmp_path: Path, when: Tr
     land(ONE)
     deployment.run(own_pipeline, at=NOON)
     clicks = hr.open(deployment.root)["clicks"]
-    before = clicks.state(pipeline=own_pipeline)
-    assert before.to_arrow()["_panes"].to_pylist() == [0]
+    state_before = clicks.state(pipeline=own_pipeline)
+    assert state_before.to_arrow()["_panes"].to_pylist() == [0]
     land(comes.get("elements", ()))
     deployment.run(own_pipeline, at=comes.get("at", NOON), signals=comes.get("signals", ()))
-    assert clicks.panes(where=col("user") == "ann").count() == 1, waiting(before)
+    assert clicks.panes(where=col("user") == "ann").count() == 1, waiting(state_before)
 
 
 def test_a_window_that_was_on_time_waits_for_late_elements(tmp_path: Path) -> None:

@@ -155,11 +155,11 @@ def _expression(expr: Expr, names: Mapping[str, str]) -> Expr:
 
 
 def _with_parts(value: Any, names: Mapping[str, str]) -> Any:
-    made = copy.copy(value)
+    made_copy = copy.copy(value)
     for name, part in _parts(value):
         is_name = isinstance(value, CustomTrigger) and isinstance(part, str)
-        object.__setattr__(made, name, names.get(part, part) if is_name else _renamed(part, names))
-    return made
+        object.__setattr__(made_copy, name, names.get(part, part) if is_name else _renamed(part, names))
+    return made_copy
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:

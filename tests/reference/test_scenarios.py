@@ -80,8 +80,8 @@ def test_every_record_is_accounted_for(scenario: Scenario) -> None:
     drops = [drop for result in results for drop in result.drops]
     unplaced_total = sum(drop.window is None for drop in drops)
     rejected_total = sum(len(result.rejected) for result in results)
-    needed = ["at", *(() if pipeline.null_keys else pipeline.key)]
-    accepted_rows = [row for row in rows if None not in map(row.get, needed)]
+    needed_values = ["at", *(() if pipeline.null_keys else pipeline.key)]
+    accepted_rows = [row for row in rows if None not in map(row.get, needed_values)]
     assert rejected_total == len(rows) - len(accepted_rows)
     assert all(drop.window is None for drop in drops if drop.cause is DropCause.DUPLICATE)
     windows = _windows_per_element(pipeline.where, accepted_rows, drops)
@@ -97,7 +97,7 @@ def _windows_per_element(where: WindowFn, rows: list[Record], drops: list[Droppe
 @examples(30)
 @given(scenarios())
 def test_a_pipeline_is_a_value(scenario: Scenario) -> None:
-    again = replace(scenario.pipeline, description="again")
-    assert fingerprint(again) == fingerprint(scenario.pipeline)
+    pipeline_again = replace(scenario.pipeline, description="again")
+    assert fingerprint(pipeline_again) == fingerprint(scenario.pipeline)
     # as text, in which NaN equals itself
-    assert repr(run_pipeline(again, scenario.epochs)) == repr(run_pipeline(scenario.pipeline, scenario.epochs))
+    assert repr(run_pipeline(pipeline_again, scenario.epochs)) == repr(run_pipeline(scenario.pipeline, scenario.epochs))

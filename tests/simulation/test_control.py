@@ -25,28 +25,28 @@ def arrivals(lost: float, tries: int, messages: int = 4_000, *, is_sure: bool = 
 
 
 def test_without_losses_each_comes_once_and_nothing_is_sent_again() -> None:
-    found, control = arrivals(0.0, 10)
-    assert (found, control.resent) == ([*range(4_000)], 0)
+    arrival, control = arrivals(0.0, 10)
+    assert (arrival, control.resent) == ([*range(4_000)], 0)
 
 
 @pytest.mark.parametrize(("lost", "tries"), [(0.1, 1), (0.3, 2), (0.5, 3)])
 def test_a_message_of_which_every_try_is_lost_never_comes(lost: float, tries: int) -> None:
-    found, control = arrivals(lost, tries)
-    missing = 1 - len({*found}) / 4_000
+    arrival, control = arrivals(lost, tries)
+    missing = 1 - len({*arrival}) / 4_000
     assert missing == pytest.approx(lost**tries, abs=0.02)
     assert (control.resent > 0) is (tries > 1)
-    assert max(Counter(found).values()) <= tries
+    assert max(Counter(arrival).values()) <= tries
 
 
 def test_one_whose_confirmation_is_lost_comes_twice() -> None:
-    found, _ = arrivals(0.1, 2)
-    total_twice = sum(count == 2 for count in Counter(found).values())
+    arrival, _ = arrivals(0.1, 2)
+    total_twice = sum(count == 2 for count in Counter(arrival).values())
     assert total_twice / 4_000 == pytest.approx(0.9 * 0.1 * 0.9, abs=0.02)
 
 
 def test_the_first_of_each_come_in_the_order_in_which_they_were_said() -> None:
-    found, _ = arrivals(0.5, 10)
-    first = [*dict.fromkeys(found)]
+    arrival, _ = arrivals(0.5, 10)
+    first = [*dict.fromkeys(arrival)]
     assert first == sorted(first)
     assert len(first) > 3_900
 

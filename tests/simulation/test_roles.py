@@ -215,12 +215,12 @@ def test_every_row_of_both_tables_is_used_by_runs_with_losses(monkeypatch: pytes
     used: set[int] = set()
     step = Table.step
 
-    def noted(table: Table[Any, Any], state: Any, event: Any, context: Any) -> Any:
+    def note_call(table: Table[Any, Any], state: Any, event: Any, context: Any) -> Any:
         row = next(r for r in table.rows if state in r.states and r.event == event and (not r.when or r.when(context)))
         used.add(id(row))
         return step(table, state, event, context)
 
-    monkeypatch.setattr(Table, "step", noted)
+    monkeypatch.setattr(Table, "step", note_call)
     base = Settings(random_dataflow(8, 2, Random(1)), records=20, interval=2_000, most_in_flight=3, lost_messages=0.02)
     for seed in range(12):
         for protocol in Protocol:

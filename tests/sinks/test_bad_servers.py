@@ -194,7 +194,7 @@ def test_a_server_that_works_long_is_waited_for(
     looks: list[bool] = []
     answers = watch._is_answering
 
-    def counted(connect: Callable[[], object]) -> bool:
+    def count_call(connect: Callable[[], object]) -> bool:
         looks.append(answers(connect))  # type: ignore[arg-type]
         if len(looks) == 5:
             blocking.rollback()
@@ -203,7 +203,7 @@ def test_a_server_that_works_long_is_waited_for(
     import psycopg
 
     with set_sizes(postgres_look_seconds=0.1):
-        monkeypatch.setattr(watch, "_is_answering", counted)
+        monkeypatch.setattr(watch, "_is_answering", count_call)
         with psycopg.connect(warehouse.uri) as blocking:
             blocking.execute(f"lock table {warehouse.schema}.headrace_deliveries in access exclusive mode")
             bad.deliver()

@@ -292,9 +292,9 @@ def test_an_output_that_main_takes_over_from_a_branch(deployment: SinkDeployment
         deployment.land(str(number), order("a", number, number))
         handle.run()
     deployment.deliver(sales)
-    doubled = replace(hourly, what={"spent": (2 * hr.col("price")).sum()})
-    changed = replace(sales, outputs={**outputs, "hourly": doubled})
-    deployment.handle(changed).backfill(output="hourly", promote=True)
-    delivery = deployment.deliver(changed)
+    doubled_hourly = replace(hourly, what={"spent": (2 * hr.col("price")).sum()})
+    changed_sales = replace(sales, outputs={**outputs, "hourly": doubled_hourly})
+    deployment.handle(changed_sales).backfill(output="hourly", promote=True)
+    delivery = deployment.deliver(changed_sales)
     assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.PANES, 2, 2)
     assert [record[::3] for record in shown(deployment, 2)] == [(-1, 2), (-1, 1), (1, 2), (1, 4)]

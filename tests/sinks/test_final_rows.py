@@ -189,13 +189,13 @@ def test_a_row_has_the_same_id_whatever_its_output_is_called(
     plain = billed(deployment)
     of_users = {"key": plain.key, "what": plain.what, "where": plain.where, "when": plain.when, "how": plain.how}
 
-    def called(name: str, formerly: str) -> hr.Pipeline:
+    def note_call(name: str, formerly: str) -> hr.Pipeline:
         output = hr.Output(**of_users, sinks=plain.sinks, formerly=formerly)
         return hr.Pipeline("sales", plain.input, outputs={name: output}, executor="local")
 
     run(deployment, plain, "1", order("ann", 5, 10), order("ann", 75))
     assert deployment.deliver(plain).written == 1
-    for number, named in enumerate((called("hourly", ""), called("hours", "hourly")), start=2):
+    for number, named in enumerate((note_call("hourly", ""), note_call("hours", "hourly")), start=2):
         assert deployment.deliver(named).written == 0, "no run has given it its name"
         deployment.land(str(number), order("ann", 60 * number + 15))
         if promoted:
@@ -206,12 +206,12 @@ def test_a_row_has_the_same_id_whatever_its_output_is_called(
             deployment.handle(named).run()
         assert deployment.deliver(named).written == 1
     assert {*refs(deployment)} == {"delivering/hours/send", "delivered/hours/send"}
-    sent = [*mailing.sent]
-    assert [row[2] for row in sent] == [1, 2, 3]
+    sent_values = [*mailing.sent]
+    assert [row[2] for row in sent_values] == [1, 2, 3]
     deployment.handle(named).rollback(to="beginning", message="all of it", give_up_delivered=True)
     deployment.handle(named).run()
     assert deployment.deliver(named).written == 3
-    assert mailing.sent == [*sent, *sent]
+    assert mailing.sent == [*sent_values, *sent_values]
 
 
 def test_sinks_of_two_outputs_are_called_otherwise(deployment: SinkDeployment) -> None:

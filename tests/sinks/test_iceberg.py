@@ -271,12 +271,12 @@ def test_an_answer_that_was_lost_removes_no_file(
     sales = delivered(deployment, 70)
     commit = SqlCatalog.commit_table
 
-    def lost(*given: Any) -> Any:
+    def lose_answer(*given: Any) -> Any:
         commit(*given)
         raise CommitStateUnknownException("no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr(SqlCatalog, "commit_table", lost)
+        patch.setattr(SqlCatalog, "commit_table", lose_answer)
         with pytest.raises(SinkUnreachableError):
             deployment.deliver(sales)
     assert deployment.held(sales) == deployment.published(sales)
@@ -474,16 +474,16 @@ def test_a_catalog_that_another_begins_meanwhile_is_opened(tables: int, deployme
     metadata = SqlCatalogBaseTable.metadata
     others = [metadata.sorted_tables[number] for number in range(tables)]
 
-    def created(*_: object, **__: object) -> None:
+    def create_object(*_: object, **__: object) -> None:
         if others:
             engine = create_engine(properties["uri"])
             others.pop(0).create(engine)
             engine.dispose()
 
-    event.listen(metadata, "before_create", created)
+    event.listen(metadata, "before_create", create_object)
     try:
         with ICEBERG.open(hr.iceberg("reports.sales", connection="lake"), connection("lake")) as target:
             assert target.held() is None
     finally:
-        event.remove(metadata, "before_create", created)
+        event.remove(metadata, "before_create", create_object)
     assert not others, "each came in between"

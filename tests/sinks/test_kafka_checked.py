@@ -104,11 +104,11 @@ def test_a_topic_of_many_records_is_read_in_parts(
     read: list[int] = []
     typed = target._run_query
 
-    def counted(connection: Any, fetched: Any, query: str) -> Any:
+    def count_call(connection: Any, fetched: Any, query: str) -> Any:
         read.append(fetched.num_rows)
         return typed(connection, fetched, query)
 
-    monkeypatch.setattr(target, "_run_query", counted)
+    monkeypatch.setattr(target, "_run_query", count_call)
     with set_sizes(kafka_target_offsets=500):
         topic = f"sales.{secrets.token_hex(4)}"
         topics.make(topic, 1)

@@ -67,15 +67,15 @@ def test_keys_stay_in_their_partitions_where_a_topic_gets_more(topics: Topics, o
             by_key.setdefault(bytes(key or b""), set()).add(number)
         return by_key
 
-    before = places()
+    places_before = places()
     topics.divide(world.topic, 7)
     deployment.land("2", *(order(user, 10) for user in ("ann", "bob", "cyd", "dee", "eve", "fay", "gus")))
     deployment.handle(of_kafka.sales).run()
     deployment.deliver(of_kafka.sales)
-    after = places()
-    assert all(len(numbers) == 1 for numbers in after.values())
-    assert {key: after[key] for key in before} == before
-    assert {number for numbers in after.values() for number in numbers} <= {0, 1}
+    places_after = places()
+    assert all(len(numbers) == 1 for numbers in places_after.values())
+    assert {key: places_after[key] for key in places_before} == places_before
+    assert {number for numbers in places_after.values() for number in numbers} <= {0, 1}
     deployment.deliver(of_kafka.sales, refill=True)  # all before is void, in each partition: keys may go elsewhere
     assert {number for key, numbers in places().items() if key != b"{}" for number in numbers} - {0, 1}
     assert of_kafka.is_right()
@@ -86,14 +86,14 @@ def test_deliveries_that_were_killed_have_left_no_records(topics: Topics, tmp_pa
     topic = f"sales.{secrets.token_hex(4)}"
     topics.make(topic, 2)
 
-    async def aborted(producer: AIOKafkaProducer) -> None:
+    async def abort_call(producer: AIOKafkaProducer) -> None:
         for _ in range(2):
             await producer.begin_transaction()
             for number in range(20):
                 await producer.send_and_wait(topic, b"{}", str(number).encode())
             await producer.abort_transaction()
 
-    topics.produce(aborted, transactional_id="somebody")
+    topics.produce(abort_call, transactional_id="somebody")
     held_delivery = delivered(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
     assert signs(held_delivery) == [(1, 1), (2, 1), (3, 1)]
 

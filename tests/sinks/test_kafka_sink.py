@@ -197,10 +197,10 @@ def test_a_delivery_to_another_topic_that_did_not_end_hides_nothing(
     own.deliver()
     with monkeypatch.context() as broken_patch:
 
-        async def lost(_: AIOKafkaProducer) -> None:
+        async def lose_answer(_: AIOKafkaProducer) -> None:
             raise kafka_errors.KafkaConnectionError("the commit is lost")
 
-        broken_patch.setattr(AIOKafkaProducer, "commit_transaction", lost)
+        broken_patch.setattr(AIOKafkaProducer, "commit_transaction", lose_answer)
         with pytest.raises(SinkUnreachableError, match="the commit is lost"):
             others.deliver()
     for name in "23":

@@ -143,12 +143,12 @@ def test_errors_say_what_to_do_and_no_secret(
     monkeypatch.delenv("HEADRACE_CONN_WAREHOUSE")
     with pytest.raises(MissingConnectionError, match="HEADRACE_CONN_WAREHOUSE"):
         deployment.deliver(sales)
-    refused = warehouse.uri.replace("airflow:", "airflow:planted-secret")
+    refused_text = warehouse.uri.replace("airflow:", "airflow:planted-secret")
     for uri, error in (
         ("postgresql//planted-secret", MissingConnectionError),
         ("file:planted-secret", MissingConnectionError),
         ("postgresql://ann:planted-secret@127.0.0.1:1/reports", SinkUnreachableError),
-        (refused, SinkRefusedError),
+        (refused_text, SinkRefusedError),
         (f"{warehouse.uri}?nonsense=planted-secret", SinkRefusedError),
         ("s3://ann:planted-secret@bucket", SinkRefusedError),
     ):

@@ -86,8 +86,10 @@ def test_a_backfill_from_nothing_knows_what_its_outputs_were_called(deployment: 
     deployment.land("1", order("ann", 5, 10))
     first = deployment.handle(with_outputs(deployment, hourly=hourly)).run().snapshot
     deployment.deliver(with_outputs(deployment, hourly=hourly))
-    doubled = replace(hourly, what={"orders": hr.count(), "spent": (2 * hr.col("price")).sum()}, formerly="hourly")
-    hours = with_outputs(deployment, hours=doubled)
+    doubled_hourly = replace(
+        hourly, what={"orders": hr.count(), "spent": (2 * hr.col("price")).sum()}, formerly="hourly"
+    )
+    hours = with_outputs(deployment, hours=doubled_hourly)
     handle = deployment.handle(hours)
     handle.backfill(promote=True)
     delivery = deployment.deliver(hours)

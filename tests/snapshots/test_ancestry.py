@@ -54,17 +54,17 @@ def forests(draw: st.DrawFn) -> dict[str, Link]:
     """Snapshots with one beginning or two, most in long lines; the oldest were written before there were skips, and
     some are broken.
     """
-    made = [BEGINNING]
+    made_values = [BEGINNING]
     first_with_skips = draw(st.integers(0, 40))
     for number in range(1, draw(st.integers(2, 120))):
         if number == 60 and draw(st.booleans()):
-            made.append(BEGINNING.replace(snapshot_id="60"))
+            made_values.append(BEGINNING.replace(snapshot_id="60"))
             continue
-        parent = made[-1 if draw(st.integers(0, 9)) else draw(st.integers(0, len(made) - 1))]
+        parent = made_values[-1 if draw(st.integers(0, 9)) else draw(st.integers(0, len(made_values) - 1))]
         new = child(parent, str(number))
-        made.append(new if new.epoch >= first_with_skips else new.replace(skips=()))
-    broken = draw(st.sets(st.integers(0, len(made) - 1), max_size=10))
-    return {each.snapshot_id: link_of(each, is_broken=number in broken) for number, each in enumerate(made)}
+        made_values.append(new if new.epoch >= first_with_skips else new.replace(skips=()))
+    broken = draw(st.sets(st.integers(0, len(made_values) - 1), max_size=10))
+    return {each.snapshot_id: link_of(each, is_broken=number in broken) for number, each in enumerate(made_values)}
 
 
 @given(forests(), st.data())
@@ -139,9 +139,9 @@ def test_rollback_and_publish_cost_a_logarithm_of_the_epochs_between(long: tuple
     Catalog(store, "p").publish(ids[-1], ids[3])
     Catalog(store, "p").rollback("main", ids[3], "far back")
     assert Catalog(store, "p").head().refs["published"] == ids[3]
-    made = store.requests.since(requests_before)
-    assert made["get"] <= 3 * (LOGARITHMIC + the_log)
-    assert made["create"] == 2
+    requests = store.requests.since(requests_before)
+    assert requests["get"] <= 3 * (LOGARITHMIC + the_log)
+    assert requests["create"] == 2
     with pytest.raises(RefusedError, match="not an ancestor"):
         Catalog(store, "p").rollback("main", ids[-1], "forward")
 

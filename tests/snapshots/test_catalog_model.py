@@ -43,11 +43,11 @@ class Model:
     may_see: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def chain(self, snapshot: str | None) -> list[str]:
-        found = []
+        found_values = []
         while snapshot is not None:
-            found.append(snapshot)
+            found_values.append(snapshot)
             snapshot = self.parents[snapshot]
-        return found
+        return found_values
 
     def behind(self, branch: str, back: int) -> str | None:
         """The snapshot ``back`` epochs before the branch's head; None before its beginning."""

@@ -205,9 +205,9 @@ def test_the_log_is_folded_and_its_history_ends_there(memory: MemoryStore) -> No
     catalog.publish(ids[-1], None)
     assert expire(catalog, Keep(3), NOW).folded > 10
     for reader in (catalog, Catalog(memory, "p")):
-        found = [*reader.history()]
-        assert not [entry for entry in found if isinstance(entry, LostEntry)]
-        assert found[-1].number == min(int(name) for name in there(memory, "log"))
+        found_values = [*reader.history()]
+        assert not [entry for entry in found_values if isinstance(entry, LostEntry)]
+        assert found_values[-1].number == min(int(name) for name in there(memory, "log"))
     memory.delete("p/log-hint.json")
     assert Catalog(memory, "p").head().refs["main"] == ids[-1]
 
@@ -266,13 +266,13 @@ def begun(memory: MemoryStore) -> Iterator[Catalog]:
 
 
 def test_who_was_fenced_after_its_entry_was_stored_is_told_that_it_counts(memory: MemoryStore, begun: Catalog) -> None:
-    def meanwhile() -> None:
+    def act_meanwhile() -> None:
         head = begun.head()
         goes_on(begun, "main", keep=3)
         assert begun.head().base > head.entry, "the entry is folded away"
 
     with pytest.raises(FencedAfterCommitError, match="counts: there is nothing to repeat") as error:
-        commits_and_stands_still(memory, "main", meanwhile)
+        commits_and_stands_still(memory, "main", act_meanwhile)
     (snapshot,) = error.value.__notes__
     assert begun.is_ancestor(snapshot, begun.head().refs["main"])
     assert error.value.code == "give_up.fenced_after_commit"
@@ -292,14 +292,14 @@ def test_who_stood_still_and_was_not_fenced_goes_on(memory: MemoryStore, begun: 
 def test_a_commit_to_a_branch_that_was_promoted_counts_though_another_has_its_name(
     memory: MemoryStore, begun: Catalog
 ) -> None:
-    def meanwhile() -> None:
+    def act_meanwhile() -> None:
         begun.promote("fix", expected_main=begun.head().refs["main"])
         begun.fork("fix", None)
         commit_some(begun, begun.claim("fix", "another branch"), 3)
         goes_on(begun, "main", keep=3)
 
     with pytest.raises(FencedAfterCommitError, match="counts: there is nothing to repeat"):
-        commits_and_stands_still(memory, "fix", meanwhile)
+        commits_and_stands_still(memory, "fix", act_meanwhile)
 
 
 @pytest.mark.parametrize("action", ["rollback", "drop"])
@@ -308,7 +308,7 @@ def test_what_was_given_up_after_it_was_committed_does_not_count(
 ) -> None:
     branch = "main" if action == "rollback" else "fix"
 
-    def meanwhile() -> None:
+    def act_meanwhile() -> None:
         if action == "drop":
             begun.drop("fix")
         else:
@@ -316,7 +316,7 @@ def test_what_was_given_up_after_it_was_committed_does_not_count(
         goes_on(begun, "main", keep=1)
 
     with pytest.raises(FencedError, match="nothing that it has not committed is visible") as error:
-        commits_and_stands_still(memory, branch, meanwhile)
+        commits_and_stands_still(memory, branch, act_meanwhile)
     assert type(error.value) is FencedError
     (snapshot,) = error.value.__notes__
     assert snapshot not in begun.head().refs.values()
@@ -340,11 +340,11 @@ def test_what_a_person_did_counts_though_the_log_was_folded_since(
     }
     head_before = begun.head()
 
-    def meanwhile() -> None:
+    def act_meanwhile() -> None:
         goes_on(begun, "main", keep=3)
         assert begun.head().base > head_before.entry + 1, "the entry is folded away"
 
-    stands_still(memory, actions[action], meanwhile)
+    stands_still(memory, actions[action], act_meanwhile)
     head = begun.head()
     line = {begun.ancestor_at(head.refs["main"], epoch) for epoch in range(3)}
     assert {
@@ -369,12 +369,12 @@ def test_an_entry_below_the_fold_is_void_and_its_writer_is_told(memory: MemorySt
     ids = commit_some(catalog, catalog.claim("main", "run"), 2)
     held_claim = catalog.claim("main", "a run that is stopped")
 
-    def meanwhile() -> None:
+    def act_meanwhile() -> None:
         more = commit_some(catalog, catalog.claim("main", "another run"), 6)
         catalog.publish(more[-1], None)
         expire(catalog, Keep(1), NOW)
 
-    stopped_catalog = Catalog(FaultyStore(memory, hold_first("create", "/log/", meanwhile)), "p")
+    stopped_catalog = Catalog(FaultyStore(memory, hold_first("create", "/log/", act_meanwhile)), "p")
     with pytest.raises(FencedError, match="has generation 5, not 4"):
         stopped_catalog.commit(held_claim, manifest_for(stopped_catalog, held_claim, ids[-1]))
     void = f"{5:020d}"

@@ -58,12 +58,12 @@ class Model:
 
     def behind(self, snapshot: str | None) -> list[str]:
         """``snapshot`` and what came before it, over what is gone."""
-        found, at = [], snapshot
+        found_values, at = [], snapshot
         while at is not None:
             if at not in self.gone:
-                found.append(at)
+                found_values.append(at)
             at = self.parents[at]
-        return found
+        return found_values
 
     def seen(self) -> dict[str, str | None]:
         """What readers see."""
@@ -80,20 +80,20 @@ class Model:
         main = self.line("main")
         published = self.oldest(main, self.seen())
         end = len(main) if published is None else published + last
-        found = {*main[:end], *self.refs.values()}
+        found_values = {*main[:end], *self.refs.values()}
         for _, _, some in self.returns(last):
-            found |= {*some}
+            found_values |= {*some}
         for branch in {*self.owners} - {"main"}:
             line = self.line(branch)
             own = next((n for n, snapshot in enumerate(line) if snapshot in self.mains), len(line))
-            found |= {*line[: max(own + 1, last)]}
-        return found
+            found_values |= {*line[: max(own + 1, last)]}
+        return found_values
 
     def returns(self, last: int) -> list[tuple[int, str, list[str]]]:
         """Of the promotions that can be taken back when so many published snapshots are kept: their number, what main
         was, and what is kept of that.
         """
-        found = []
+        found_values = []
         newer, line = 0, self.line("main")
         published = self.oldest(line, self.seen())
         for number, (main, then, by) in reversed([*enumerate(self.replaced)]):
@@ -103,8 +103,8 @@ class Model:
             published = self.oldest(line, then)
             seen_number = len(line) if published is None else published + 1
             if newer < last and main not in self.line("main"):
-                found.append((number, main, line[: max(seen_number, seen_number - 1 + last - newer)]))
-        return found
+                found_values.append((number, main, line[: max(seen_number, seen_number - 1 + last - newer)]))
+        return found_values
 
     def readers_after(self, to: str, without: Callable[[str], bool]) -> dict[str, str | None]:
         """What readers see once main is at ``to``: "nothing" if they could see nothing of what is kept at or before it.
@@ -305,7 +305,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         if held.head is not None and held.head in self.model.gone:
             return
 
-        def meanwhile() -> None:
+        def act_meanwhile() -> None:
             other = self.catalog()
             if takes_over:
                 self.claimed += 1
@@ -316,7 +316,7 @@ class ExpiryMachine(RuleBasedStateMachine):
                 other.drop(f"tags/x{number}")
             self.expire(last=last, times=2)
 
-        stopped_catalog = self.catalog(FaultyStore(self.store, hold_first("create", "/log/", meanwhile)))
+        stopped_catalog = self.catalog(FaultyStore(self.store, hold_first("create", "/log/", act_meanwhile)))
         manifest = self.prepared(stopped_catalog, held)
         self.in_flight.add(manifest.snapshot_id)
         mine = self.model.owners.get(held.claim.branch) == held.number
@@ -336,7 +336,7 @@ class ExpiryMachine(RuleBasedStateMachine):
     @precondition(lambda self: "main" in self.model.refs)
     @rule(held=claims, last=LAST)
     def another_expiry_overtakes_one_that_sweeps(self, held: Held, last: int) -> None:
-        def meanwhile() -> None:
+        def act_meanwhile() -> None:
             self.note_who_is_fenced(
                 generations_before
             )  # what it stands still before may be deleting of what it has marked
@@ -345,7 +345,7 @@ class ExpiryMachine(RuleBasedStateMachine):
             self.expire(last=last, times=2)
 
         generations_before = dict(self.catalogs[0].head().generations)
-        slow = self.catalog(FaultyStore(self.store, hold_first("delete", "p/", meanwhile)))
+        slow = self.catalog(FaultyStore(self.store, hold_first("delete", "p/", act_meanwhile)))
         self.note_what_goes(last)
         expire(slow, Keep(last), NOW)
         self.note_what_goes(last)

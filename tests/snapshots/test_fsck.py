@@ -206,17 +206,17 @@ def test_garbage_goes_once_its_writers_are_fenced_and_what_readers_may_read_stay
     memory.write(killed_text, b"of a run that was killed")
     paths_before = {info.path for info in memory.list("p/")}
 
-    def repaired() -> Expired:
+    def repair_all() -> Expired:
         found = fsck(Catalog(memory, "p"), repair=True).collected
         assert found is not None
         return found
 
-    assert (repaired().waiting, repaired().waiting) == (
+    assert (repair_all().waiting, repair_all().waiting) == (
         Total.from_sizes({killed_text: 24}),
         Total.from_sizes({killed_text: 24}),
     )
     Catalog(memory, "p").claim("main", "another run")
-    assert repaired().swept == Total.from_sizes({killed_text: 24})
+    assert repair_all().swept == Total.from_sizes({killed_text: 24})
     gone_paths = {path for path in paths_before - {info.path for info in memory.list("p/")} if "/marks/" not in path}
     assert gone_paths == {killed_text}, "what has expired is left to the next expiry"
     assert expire(Catalog(memory, "p"), Keep(EPOCHS - 1), datetime(2026, 1, 1, tzinfo=UTC)).swept.snapshots == 1
@@ -289,7 +289,7 @@ def test_what_an_expiry_has_folded_and_not_seen_is_not_lost(memory: MemoryStore,
     catalog = Catalog(memory, "p")
     lost_manifests: list[Manifest] = []
 
-    def meanwhile() -> None:
+    def act_meanwhile() -> None:
         claim = catalog.claim("trial", "run")
         lost_manifests.append(commit(catalog, memory, None, claim))
         catalog.drop("trial")
@@ -298,7 +298,7 @@ def test_what_an_expiry_has_folded_and_not_seen_is_not_lost(memory: MemoryStore,
             main = commit(catalog, memory, main, claim)
         catalog.publish(main.snapshot_id, published)
 
-    slow = Catalog(FaultyStore(memory, hold_first("list", "p/data/", meanwhile)), "p")
+    slow = Catalog(FaultyStore(memory, hold_first("list", "p/data/", act_meanwhile)), "p")
     expire(slow, Keep(1), datetime.now(UTC))
     (trial,) = lost_manifests
     assert catalog.is_stored(trial.snapshot_id)

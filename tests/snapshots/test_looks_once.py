@@ -37,8 +37,8 @@ def test_one_look_answers_every_question_until_something_is_stored(
     assert (run.head(), run.known_head()) == (head, head)
     run.is_kept(head.refs["main"])
     run.list_entries(limit=1)
-    asked = memory.requests.since(requests_before)
-    assert asked["list"] <= 2, "those of the tag alone"
+    asked_requests = memory.requests.since(requests_before)
+    assert asked_requests["list"] <= 2, "those of the tag alone"
     run.claim("main", "run")
     assert "tags/t" in run.head().refs, "an entry follows what others have stored"
 
@@ -50,8 +50,8 @@ def test_a_run_of_one_epoch_lists_the_log_once_for_each_entry(memory: MemoryStor
     (snapshot,) = commit_some(run, claim, 1)
     run.publish(snapshot, run.head().refs.get("published"))
     run.settle_hint()
-    asked = memory.requests.since(requests_before)
-    assert (asked["create"], asked["list"]) == (3, 4), "the look, and what follows each entry"
+    asked_requests = memory.requests.since(requests_before)
+    assert (asked_requests["create"], asked_requests["list"]) == (3, 4), "the look, and what follows each entry"
     check_catalog(memory, "p")
 
 

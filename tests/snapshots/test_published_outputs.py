@@ -219,17 +219,17 @@ def test_nobody_drops_what_readers_see(catalog: Catalog, ids: list[str]) -> None
 
 
 def test_readers_of_all_outputs_see_the_oldest(catalog: Catalog, ids: list[str]) -> None:
-    def published() -> tuple[str | None, str | None]:
+    def publish_snapshot() -> tuple[str | None, str | None]:
         refs = catalog.head().refs
         return catalog.published_by_all(refs), catalog.published_by_any(refs)
 
-    assert published() == (None, None)
+    assert publish_snapshot() == (None, None)
     catalog.publish_outputs({"x": ids[3]}, {})
-    assert published() == (None, ids[3])
+    assert publish_snapshot() == (None, ids[3])
     catalog.publish_outputs({"y": ids[1]}, {})
-    assert published() == (ids[1], ids[3])
+    assert publish_snapshot() == (ids[1], ids[3])
     catalog.publish_outputs({"x": ids[4], "y": ids[4]}, {})
-    assert published() == (ids[4], ids[4])
+    assert publish_snapshot() == (ids[4], ids[4])
 
 
 def test_an_output_has_a_catalog_of_its_own(catalog: Catalog, ids: list[str]) -> None:

@@ -172,11 +172,11 @@ def test_a_machine_without_a_role_says_what_to_set(bare: Mapping[str, str], monk
 def test_keys_of_a_web_identity(
     minio: str, bare: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked: list[tuple[str, dict[str, list[str]]]] = []
+    asked_values: list[tuple[str, dict[str, list[str]]]] = []
     status = 200
 
     def answers(method: str, path: str, body: str) -> tuple[int, str]:
-        asked.append((path, parse_qs(body)))
+        asked_values.append((path, parse_qs(body)))
         keys = temporary(minio, bare)
         keys["SessionToken"] = keys.pop("Token")
         fields = "".join(f"<{name}>{value}</{name}>" for name, value in keys.items())
@@ -195,7 +195,7 @@ def test_keys_of_a_web_identity(
     with serving(answers) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", address)
         works()
-        path, form = asked[0]
+        path, form = asked_values[0]
         assert path == "/"  # no token in an address
         assert (form["WebIdentityToken"], form["RoleArn"]) == ([TOKEN], ["arn:aws:iam::1:role/pod"])
         for status, error in ((403, FixConfigError), (503, RetryError)):

@@ -36,10 +36,10 @@ def paths(store: ObjectStore, prefix: str, start_after: str = "") -> list[str]:
 
 def test_what_was_written_is_read_back_under_any_name(store: ObjectStore) -> None:
     for name in NAMES:
-        written = store.write(name, name.encode())
+        written_info = store.write(name, name.encode())
         assert store.read(name) == name.encode()
-        assert store.stat(name) == written
-        assert (written.path, written.size) == (name, len(name.encode()))
+        assert store.stat(name) == written_info
+        assert (written_info.path, written_info.size) == (name, len(name.encode()))
     assert list(store.list("")) == [store.stat(name) for name in sorted(NAMES, key=str.encode)]
 
 
@@ -55,10 +55,10 @@ def test_a_part_of_an_object_is_read_with_one_request(store: ObjectStore) -> Non
 
 
 def test_a_write_replaces_and_changes_the_etag(store: ObjectStore) -> None:
-    before = store.write("x", b"1")
-    after = store.write("x", b"22")
+    info_before = store.write("x", b"1")
+    info_after = store.write("x", b"22")
     assert store.read("x") == b"22"
-    assert before.etag != after.etag
+    assert info_before.etag != info_after.etag
 
 
 def test_what_was_looked_at_is_read_or_nothing(store: ObjectStore) -> None:
@@ -153,8 +153,8 @@ def test_one_store_serves_many_threads(store: ObjectStore) -> None:
     requests_before = store.requests.snapshot()
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(round_trip, range(64)))
-    made = store.requests.since(requests_before)
-    assert (made["put"], made["get"]) == (64, 64)
+    requests = store.requests.since(requests_before)
+    assert (requests["put"], requests["get"]) == (64, 64)
     assert len(paths(store, "t/")) == 64
 
 
@@ -331,16 +331,16 @@ def test_what_a_killed_process_left_goes_with_the_next_put(tmp_path: Path, step:
 
 
 def test_what_another_is_about_to_name_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    link, seen = os.link, []
+    link, seen_values = os.link, []
 
     def slow(unnamed: Path, target: Path) -> None:
         open_store(tmp_path.as_uri()).write("in-between", b"")
-        seen.append(unnamed.exists())
+        seen_values.append(unnamed.exists())
         link(unnamed, target)
 
     monkeypatch.setattr(os, "link", slow)
     open_store(tmp_path.as_uri()).create("slow", b"whole")
-    assert seen == [True]
+    assert seen_values == [True]
     assert open_store(tmp_path.as_uri()).read("slow") == b"whole"
 
 
@@ -365,28 +365,28 @@ def test_a_file_that_was_swept_before_it_was_locked_is_written_again(
 def test_what_names_an_object_is_flushed_before_the_put_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fsync, flushed = os.fsync, []
+    fsync, flushed_values = os.fsync, []
 
-    def noted(descriptor: int) -> None:
+    def note_call(descriptor: int) -> None:
         fsync(descriptor)
         folder = Path(f"/proc/self/fd/{descriptor}").readlink()
-        flushed.append((folder, [path_below.name for path_below in folder.iterdir()] if folder.is_dir() else []))
+        flushed_values.append((folder, [path_below.name for path_below in folder.iterdir()] if folder.is_dir() else []))
 
-    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(os, "fsync", note_call)
     root = tmp_path / "new" / "root"
     for store in (open_store(root.as_uri()), open_store(root.as_uri())):  # the second finds all folders made
-        flushed.clear()
+        flushed_values.clear()
         (root / "p/data/1/a").unlink(missing_ok=True)
         store.create("p/data/1/a", b"rows")
         names = [("p", root), ("data", root / "p"), ("1", root / "p/data"), ("a", root / "p/data/1")]
         if not (root / "p/log").exists():
             names += [("new", tmp_path), ("root", tmp_path / "new")]
         for name, folder in names:
-            assert any(where == folder and name in there for where, there in flushed), f"{folder} before {name}"
-        store.create(f"p/log/{len(flushed)}", b"entry")
-        number_once = len(flushed)
+            assert any(where == folder and name in there for where, there in flushed_values), f"{folder} before {name}"
+        store.create(f"p/log/{len(flushed_values)}", b"entry")
+        number_once = len(flushed_values)
         store.write("p/data/1/b", b"rows")
-        assert len(flushed) == number_once + 2, "a folder above was flushed again"
+        assert len(flushed_values) == number_once + 2, "a folder above was flushed again"
 
 
 def test_folders_are_told_apart_from_objects(store: ObjectStore) -> None:

@@ -394,9 +394,9 @@ def test_records_are_structs_and_maps_are_maps() -> None:
         {"id": "2", "a": None, "m": {}},
         {"id": "3", "a": {"city": None, "n": 1}, "m": {"c": 5}},
     ]
-    twice = written(schema, {"id": "4", "a": None, "m": {"x": 1, "y": 2}}).replace(b"y", b"x")
+    text_twice = written(schema, {"id": "4", "a": None, "m": {"x": 1, "y": 2}}).replace(b"y", b"x")
     fields = columns(id=str, a={"city": str, "q": str}, m=dict[str, int])
-    records = scanned([*(written(schema, value) for value in values), twice], schema, fields)
+    records = scanned([*(written(schema, value) for value in values), text_twice], schema, fields)
     assert records.columns["a"].to_pylist() == [{"city": "Oslo", "q": None}, None, {"city": None, "q": None}, None]
     assert records.columns["m"].to_pylist() == [[("a", None), ("b", 1)], [], [("c", 5)], None]
     assert records.unparsed.to_pylist() == [None] * 3 + ["column m: not a map of string to int that has each key once"]

@@ -162,10 +162,10 @@ class KeptWorld(OutboxWorld):
 
     @property
     def source(self) -> Source:
-        kept: Source = written_again(type(super().source), is_durable=True, plans_alike=False)(
+        kept_source: Source = written_again(type(super().source), is_durable=True, plans_alike=False)(
             str(self.database), COLUMNS
         )
-        return kept
+        return kept_source
 
 
 kept_outbox = pytest.mark.parametrize("outbox", [KeptWorld], indirect=True, ids=["kept"])
@@ -267,10 +267,10 @@ def test_the_kit_finds_mistakes(
     is_world = isinstance(mistake, type)
     monkeypatch.syspath_prepend(str(tmp_path))
     world = mistake(tmp_path / "another.db") if is_world else daily
-    given = {"world": world, "monkeypatch": monkeypatch}
+    parts = {"world": world, "monkeypatch": monkeypatch}
     connector = nullcontext() if is_world else SOURCES.replace_part("daily_table", Changed(mistake))
     with connector, pytest.raises(AssertionError):
-        check(**{name: given[name] for name in signature(check).parameters})
+        check(**{name: parts[name] for name in signature(check).parameters})
 
 
 @pytest.fixture

@@ -235,15 +235,15 @@ def test_what_an_aborted_transaction_sent_counts_for_nothing(topics: Topics, nam
 def test_records_of_a_transaction_that_is_not_over_wait(topics: Topics, name: str) -> None:
     topics.make(name)
     topics.send(name, as_json(1))
-    seen = []
+    seen_values = []
 
     async def send(producer: AIOKafkaProducer) -> None:
         async with producer.transaction():
             await producer.send_and_wait(name, as_json(2)[0][1])
-            seen.append(await asyncio.to_thread(numbers, source(name)))
+            seen_values.append(await asyncio.to_thread(numbers, source(name)))
 
     topics.produce(send, transactional_id=name)
-    assert seen == [[1]]
+    assert seen_values == [[1]]
     assert numbers(source(name)) == [1, 2]
 
 
@@ -744,7 +744,7 @@ def test_a_run_lands_as_much_at_once_as_an_epoch_takes(topics: Topics, name: str
     handle = hr.open(tmp_path.as_uri(), create=True)[pipeline]
     landed_path = tmp_path / "numbers" / "landed" / "source"
 
-    def claimed() -> int:
+    def claim_branch() -> int:
         return sum(
             len(json.loads(one.read_text())["content"]["splits"]) for one in landed_path.glob("_ranges/*[0-9].json")
         )
@@ -753,12 +753,12 @@ def test_a_run_lands_as_much_at_once_as_an_epoch_takes(topics: Topics, name: str
 
     class Seen(Silent):
         def committed(self, manifest: Manifest) -> None:
-            ahead.append(claimed() - 3 * (manifest.epoch + 1))
+            ahead.append(claim_branch() - 3 * (manifest.epoch + 1))
 
     result = handle.run(max_epochs=1)
-    assert (len(result.epochs), claimed()) == (1, 3), "what the next runs read is not landed"
+    assert (len(result.epochs), claim_branch()) == (1, 3), "what the next runs read is not landed"
     result = handle.run(listener=Seen())
-    assert (len(result.epochs), claimed()) == (4, 13), "all that was there when it began"
+    assert (len(result.epochs), claim_branch()) == (4, 13), "all that was there when it began"
     assert {*ahead} <= {*range(-2, 4)}, "no more than what the epoch being computed reads"
     (row,) = handle.read("current", at="main").to_json()
     assert (row["n"], row["sum"]) == (120, 2 * sum(range(60)))

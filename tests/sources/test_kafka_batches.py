@@ -77,8 +77,8 @@ def test_batches_are_as_aiokafka_reads_them(codec: int) -> None:
     draw = random.Random(codec)
     plain, data, base = b"", b"", 5
     for count in (3, 1, 40, 7, 90, 1):
-        made = batch(draw, base, count, headers=codec % 2 == 0)
-        plain, data = plain + made, data + (compressed(made, codec) if codec else made)
+        made_batch = batch(draw, base, count, headers=codec % 2 == 0)
+        plain, data = plain + made_batch, data + (compressed(made_batch, codec) if codec else made_batch)
         base += count
     batches = batches_of(data + data[:40], "here")  # the last one is cut, as brokers do
     rows = rows_of(as_table(batches, 3, 0, base, "here"))
@@ -98,8 +98,8 @@ def test_a_name_of_a_header_that_is_no_text_stops_nobody() -> None:
     builder = DefaultRecordBatchBuilder(2, 0, 0, 7, 1, 0, 1 << 20)
     for number, header in enumerate(("kind", "NAME", "ende")):
         builder.append(number, 5, None, b"{}", [(header, b"%d" % number)])
-    made = bytes(builder.build()).replace(b"NAME", b"\xff\xfeok")
-    data = made[:_SUM] + struct.pack(">I", calc_crc32c(made[_ATTRIBUTES:])) + made[_ATTRIBUTES:]
+    text = bytes(builder.build()).replace(b"NAME", b"\xff\xfeok")
+    data = text[:_SUM] + struct.pack(">I", calc_crc32c(text[_ATTRIBUTES:])) + text[_ATTRIBUTES:]
     table = as_table(batches_of(data, "here"), 0, 0, 3, "here")
     assert [header["name"] for (header,) in table["headers"].to_pylist()] == [
         "kind",
@@ -118,13 +118,13 @@ def test_batches_that_are_too_large_at_once_are_read_one_after_the_other() -> No
 
 
 def test_a_batch_that_is_not_what_it_was_is_refused() -> None:
-    made = batch(random.Random(1), 0, 10, headers=True)
-    for at in np.linspace(_ATTRIBUTES, len(made) - 1, 40).astype(int):
-        wrong = bytearray(made)
+    made_batch = batch(random.Random(1), 0, 10, headers=True)
+    for at in np.linspace(_ATTRIBUTES, len(made_batch) - 1, 40).astype(int):
+        wrong = bytearray(made_batch)
         wrong[at] ^= 1
         with pytest.raises(UnreadableBatchError, match=r"here, offset 0: .*checksum"):
             batches_of(bytes(wrong), "here")
-    old = bytearray(made)
+    old = bytearray(made_batch)
     old[16] = 1
     with pytest.raises(UnreadableBatchError, match=r"its format is 1, older than Kafka 0\.11"):
         batches_of(bytes(old), "here")

@@ -23,12 +23,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     transports: list[Any] = []
     connect = BaseEventLoop.create_connection
 
-    async def counted(self: BaseEventLoop, *given: Any, **more: Any) -> Any:
+    async def count_call(self: BaseEventLoop, *given: Any, **more: Any) -> Any:
         transport, protocol = await connect(self, *given, **more)  # type: ignore[misc]
         transports.append(transport)
         return transport, protocol
 
-    monkeypatch.setattr(BaseEventLoop, "create_connection", counted)
+    monkeypatch.setattr(BaseEventLoop, "create_connection", count_call)
     with set_sizes(kafka_split_offsets=10):
         yield transports
 

@@ -307,21 +307,21 @@ def test_envelopes_in_avro_are_versions(topics: Topics, topic: str, tmp_path: Pa
     values = hr.avro(schema=ENVELOPE)
     handle = customers(tmp_path, topic, versions, schema, values=values, at="changed_at", land="never")
 
-    def sent(op: str, before: Any, after: Any, at: int | None = 1_777_626_000_000_001) -> bytes:
+    def send_message(op: str, before: Any, after: Any, at: int | None = 1_777_626_000_000_001) -> bytes:
         out = io.BytesIO()
         value = {"before": before, "after": after, "source": {"ts_us": at}, "op": op}
         fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(ENVELOPE))), value)
         return out.getvalue()
 
     one, two = {"id": 1, "city": "oslo"}, {"id": 2, "city": "rome"}
-    told = [
-        sent("c", None, one),
-        sent("c", None, two),
-        sent("u", None, two, None),
-        sent("d", one, None),
-        sent("u", one, None),
+    told_values = [
+        send_message("c", None, one),
+        send_message("c", None, two),
+        send_message("u", None, two, None),
+        send_message("d", one, None),
+        send_message("u", one, None),
     ]
-    topics.send(topic, [(b'{"id": 1}', value) for value in told], 0)
+    topics.send(topic, [(b'{"id": 1}', value) for value in told_values], 0)
     handle.run()
     (row,) = handle["customers"].current(columns=["id", "city", "event_time"]).to_json()
     assert row == {"id": 2, "city": "rome", "event_time": "2026-05-01T09:00:00.000001Z"}
@@ -342,8 +342,8 @@ def test_rows_are_deleted_on_spark(topics: Topics, topic: str, tmp_path: Path) -
 def test_a_field_of_the_envelope_may_order_versions_of_a_topic(topics: Topics, topic: str, tmp_path: Path) -> None:
     versions = hr.debezium_versions("source.ts_ms", key="id", within="payload", order="source.lsn")
     handle = customers(tmp_path, topic, versions, {"id": int, "city": str}, at="changed_at")
-    sent = [envelope("u", 1, "bern", 4), envelope("c", 1, "oslo", 1), envelope("d", 2, None, 7), None]
-    topics.send(topic, [(b"any", value) for value in sent], 0)
+    sent_values = [envelope("u", 1, "bern", 4), envelope("c", 1, "oslo", 1), envelope("d", 2, None, 7), None]
+    topics.send(topic, [(b"any", value) for value in sent_values], 0)
     topics.send(topic, [(b"any", envelope("c", 2, "rome", 2))], 1)
     handle.run()
     assert standing(handle) == [{"id": 1, "city": "bern"}]

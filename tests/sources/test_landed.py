@@ -65,15 +65,15 @@ def test_what_was_landed_is_read_again_when_the_source_has_lost_it(outbox: Outbo
         outbox.append(records(first, 8))
         snapshots.append(str(handle.run().snapshot))
     prune(outbox)
-    before = counts(handle)
+    counts_before = counts(handle)
     handle.run(mode="replay", from_branch="main", branch="again")
     difference = handle.diff("main", "again").output.rows.to_json()
     assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
     handle.recover(snapshots[0])
-    assert counts(handle) == before
+    assert counts(handle) == counts_before
     handle.backfill(promote=True, branch="all")
-    assert counts(handle) == before
-    assert sum(before.values()) == 24
+    assert counts(handle) == counts_before
+    assert sum(counts_before.values()) == 24
 
 
 def planned(source: OutboxWorld, store: ObjectStore, **options: Any) -> tuple[RunStage, ...]:
@@ -136,9 +136,9 @@ def test_what_was_landed_expires_with_the_snapshots_that_would_read_it(
         f"_ranges/{3:020d}.seal.json",
     ]
     assert handle.fsck().damage == ()
-    before = counts(handle)
+    counts_before = counts(handle)
     handle.recover(snapshots[2])
-    assert counts(handle) == before
+    assert counts(handle) == counts_before
     outbox.append(records(32, 8))
     handle.run()
     assert sum(counts(handle).values()) == 40

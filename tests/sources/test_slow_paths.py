@@ -263,7 +263,7 @@ def test_lines_with_maps_are_read_as_a_block(judged: list[bytes]) -> None:
         repr([("a", {"x": 1, "m": [("b", 0.0)]}), ("b", None)]),
         repr({"m": [("a", True)], "x": None}),
     )
-    assert found[5][6:] == (
+    assert found_maps[5][6:] == (
         repr([{"x": 1, "m": [("a", 2.0)], "l": ["{}", None]}, None, {"x": None, "m": None, "l": None}]),
         repr([("a", [[("y", 2), ("z", 1)], None, []]), ("b", None)]),
         repr([[{"m": [("a", "]")]}, None], None, []]),

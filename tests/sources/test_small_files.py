@@ -282,7 +282,7 @@ def test_a_small_file_is_fetched_once(kind: str, tmp_path: Path, monkeypatch: py
     fetched_texts: list[str] = []
     content = file_planning.read_content
 
-    def counted(store: ObjectStore, file: SourceSplit) -> bytes:
+    def count_call(store: ObjectStore, file: SourceSplit) -> bytes:
         fetched_texts.append(file.path)
         return content(store, file)
 
@@ -290,7 +290,7 @@ def test_a_small_file_is_fetched_once(kind: str, tmp_path: Path, monkeypatch: py
     names = [f"{number}{source.suffixes[0] if source.suffixes else source.file_format.suffix}" for number in range(3)]
     for name in names:
         landed.write(name, HEAD + CSV_LINES[7] if kind == "quoted" else body)
-    monkeypatch.setattr(file_planning, "read_content", counted)
+    monkeypatch.setattr(file_planning, "read_content", count_call)
     rows = found(tested_pipeline, landed, names)
     assert [row["file"] for row in rows] == fetched_texts == [f"landing/{name}" for name in names]
     assert [row["position"] for row in rows] == [0 if kind in ("json", "parquet") else 1] * 3

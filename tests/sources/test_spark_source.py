@@ -241,12 +241,12 @@ def test_where_nothing_is_new_spark_is_not_asked(told: type[Told], root: str, sp
     spark_world.append(records(0, 3))
     handle = hr.open(root, create=True)[counting()]
     handle.run()
-    before, asked = landed(root), []
-    told.said_ends = lambda _, begin: asked.append(begin) or [begin]
+    files_before, asked_values = landed(root), []
+    told.said_ends = lambda _, begin: asked_values.append(begin) or [begin]
     told.said_read = lambda *_: pytest.fail("it was asked for a range")
     assert handle.run().epochs == ()
-    assert asked == ["0001.parquet"]
-    assert landed(root) == before
+    assert asked_values == ["0001.parquet"]
+    assert landed(root) == files_before
 
 
 def test_a_range_without_records_leaves_nothing(told: type[Told], root: str, spark_world: SparkWorld) -> None:

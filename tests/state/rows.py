@@ -57,8 +57,8 @@ BATCHES = st.lists(ROWS, max_size=40, unique_by=lambda row: (row.key, row.start)
 def batch(rows: Sequence[Row], epoch: int = 0, bits: int = 64) -> pa.RecordBatch:
     """``rows`` as an epoch writes them; only the top ``bits`` of their hashes are not zero."""
     keys = pa.array([row.key for row in rows], pa.string())
-    hashed = hash_keys([keys]) >> np.uint64(64 - bits) << np.uint64(64 - bits)
-    return _batch(STAGE, keys, hashed, rows, epoch)
+    hashes = hash_keys([keys]) >> np.uint64(64 - bits) << np.uint64(64 - bits)
+    return _batch(STAGE, keys, hashes, rows, epoch)
 
 
 def _batch(stage: CompiledStage, keys: pa.Array, hashed: Any, rows: Sequence[Row], epoch: int) -> pa.RecordBatch:

@@ -172,17 +172,17 @@ def test_a_folder_that_is_removed_is_made_again(
     assert same(cache.load_file(store, file, SCHEMA))
     assert same(again(cache).load_file(store, file, SCHEMA))
     assert gets(store, lambda: again(cache).load_file(store, other, SCHEMA)) == 0
-    removed = []
+    removed_values = []
 
     def written(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
         write_run(path, run, notes)
-        if not removed:
+        if not removed_values:
             shutil.rmtree(cache.folder)
-            removed.append(path)
+            removed_values.append(path)
 
     monkeypatch.setattr("headrace.state.file_cache.write_run", written)
     put(store, cache, ROWS.slice(0, 20), "another")
-    assert removed
+    assert removed_values
     assert len(files(cache)) == 1
 
 

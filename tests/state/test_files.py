@@ -60,10 +60,10 @@ def cut(file: Path) -> None:
 @set_sizes(file_bytes=1, file_batch_rows=2)
 def test_what_is_written_is_read_back() -> None:
     store = MemoryStore()
-    written = put_rows(store, "p/data/0/state", [batch()])
-    assert [file.rows for file in written] == [2, 1]
-    assert read_rows(store, written, SCHEMA).equals(batch())
-    assert store.requests.snapshot()["get"] == len(written)
+    written_files = put_rows(store, "p/data/0/state", [batch()])
+    assert [file.rows for file in written_files] == [2, 1]
+    assert read_rows(store, written_files, SCHEMA).equals(batch())
+    assert store.requests.snapshot()["get"] == len(written_files)
     assert read_rows(store, [], SCHEMA).num_rows == 0
     assert put_rows(store, "p/data/0/none", [batch().slice(0, 0)]) == ()
 

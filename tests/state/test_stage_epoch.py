@@ -94,11 +94,11 @@ def test_a_result_that_is_let_go_is_gone_before_the_next_one_is_computed(
     last: list[weakref.ref[StageResult]] = []
     were_gone = []
 
-    def watched(*given: object, **more: object) -> StageResult | None:
+    def watch_call(*given: object, **more: object) -> StageResult | None:
         were_gone.extend(one() is None for one in last[-1:])
         return step_stage(*given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(layers, "step_stage", watched)
+    monkeypatch.setattr(layers, "step_stage", watch_call)
     for result in epoch.compute_results():
         last.append(weakref.ref(result))
         del result

@@ -40,15 +40,15 @@ def rows_of(layer: StateLayer) -> list[pa.RecordBatch]:
 @given(BATCHES, st.integers(1, 7), st.sampled_from([1, 2000, 10**9]), st.sampled_from([2, 64]), st.data())
 @settings(examples(100))
 def test_parts_are_the_whole(rows: list[Row], number: int, run_bytes: int, bits: int, data: st.DataObject) -> None:
-    written = batch(rows, bits=bits)
+    written_batch = batch(rows, bits=bits)
     before, after = sorted(data.draw(st.tuples(INSTANTS, INSTANTS)))
     clocks = FiringClocks(Instant(before), Instant(after), Instant(before), Instant(after))
     with tempfile.TemporaryDirectory() as folder:
         store, cache = MemoryStore(), LayerCache(Path(folder), 10**9)
-        layer = stored(store, cache, written, run_bytes)
+        layer = stored(store, cache, written_batch, run_bytes)
         opened_rows = [open_rows(cache, store, STAGE.state_schema, layer, part) for part in key_group_ranges(number)]
-        assert together([piece for each in opened_rows for piece in rows_of(each)]).equals(written)
-        assert sum(each.row_count for each in opened_rows) == written.num_rows
+        assert together([piece for each in opened_rows for piece in rows_of(each)]).equals(written_batch)
+        assert sum(each.row_count for each in opened_rows) == written_batch.num_rows
         assert {(each.first_epoch, each.last_epoch, each.expires) for each in opened_rows} == {(3, 5, 77)}
 
         whole = Layers(STAGE, (open_rows(cache, store, STAGE.state_schema, layer),))

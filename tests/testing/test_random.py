@@ -45,9 +45,9 @@ def as_steps(scenario: Scenario) -> list[Step]:
 
 def as_step(scenario: Scenario, epoch: Epoch, now: Instant) -> Step:
     sources = {each.name: each.source for each in scenario.pipeline.inputs}
-    given = {"source": epoch.records, **epoch.union}
+    parts = {"source": epoch.records, **epoch.union}
     return Step(
-        {name: as_rows(records, sources[name].types, sources[name].format) for name, records in given.items()},
+        {name: as_rows(records, sources[name].types, sources[name].format) for name, records in parts.items()},
         processing_time=now,
         signals=tuple(each for each in epoch.signals if each.name in scenario.pipeline.signals),
         is_last=epoch.is_last,

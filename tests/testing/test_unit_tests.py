@@ -468,8 +468,8 @@ def test_pytest_that_is_missing_is_named(folder: Path, monkeypatch: pytest.Monke
 def test_the_shipped_pipelines_pass_their_tests(executor: Any) -> None:
     shipped_path = ROOT / "jobs" / "pipelines"
     results = list(run_tests(find_tests(shipped_path), executor))
-    assert {tested.verdict for tested in results} == {Verdict.PASSED}, results
-    files = {Path(tested.file).stem for tested in results}
+    assert {tested_result.verdict for tested_result in results} == {Verdict.PASSED}, results
+    files = {Path(tested_result.file).stem for tested_result in results}
     assert files >= {file.stem for file in shipped_path.glob("[!_]*.py")}
 
 

@@ -27,9 +27,9 @@ SALES = DOCKER.parent / "examples" / "shop_sales" / "sales.py"
 
 def make_bucket(server: Server, **variables: str) -> "subprocess.CompletedProcess[str]":
     """What the service `bucket` of the compose file does."""
-    given = {**os.environ, **server.environment(), "BUCKET": BUCKET, **USERS, **PASSWORDS, **variables}
+    parts = {**os.environ, **server.environment(), "BUCKET": BUCKET, **USERS, **PASSWORDS, **variables}
     command = [sys.executable, DOCKER / "make_bucket.py"]
-    return subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=parts, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +52,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def run(server: Server, user: str, *command: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
     """A command with the keys of ``user``."""
     keys = {"AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": f"password-of-{user}"}
-    given = {**os.environ, **server.environment(), **keys, "HEADRACE_ROOT": f"s3://{BUCKET}/root"}
-    return subprocess.run(command, env=given, input=stdin, capture_output=True, check=False)
+    parts = {**os.environ, **server.environment(), **keys, "HEADRACE_ROOT": f"s3://{BUCKET}/root"}
+    return subprocess.run(command, env=parts, input=stdin, capture_output=True, check=False)
 
 
 def headrace(server: Server, user: str, *words: str) -> str:

@@ -50,11 +50,11 @@ def _by_window(panes: pa.Table) -> list[list[Row]]:
     for name in ("window_start", "window_end", "pane_time"):
         panes = panes.set_column(panes.schema.get_field_index(name), name, panes.column(name).cast(pa.int64()))
     begun = 0
-    numbered = []
+    numbered_values = []
     for row in panes.to_pylist():
         begun += row["sequence"] == 0
-        numbered.append((begun, row))
-    return [[row for _, row in rows] for _, rows in groupby(numbered, key=lambda numbered_row: numbered_row[0])]
+        numbered_values.append((begun, row))
+    return [[row for _, row in rows] for _, rows in groupby(numbered_values, key=lambda numbered_row: numbered_row[0])]
 
 
 def _pane(row: Row, columns: ViewColumns) -> Pane:
