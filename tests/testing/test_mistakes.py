@@ -54,6 +54,7 @@ def calls_of_tests() -> Iterator[tuple[Callable[..., Any], dict[str, Any]]]:
     yield lambda record, of="source": ht.run(PIPELINE, [ht.rows(record, of=of)]), {"record": ROW, "of": "source"}
     yield ht.watermark, {"to": "13:00", "of": None}
     yield ht.processing_time, {"to": "13:00"}
+    yield ht.fingerprint, {"pipeline": PIPELINE}
     yield ht.signal, {"name": "go", "key": ["ann"]}
     yield lambda step: ht.together(ht.end(), step), {"step": ht.end()}
     for holds in (ht.assert_panes, ht.assert_current, ht.assert_late, ht.assert_rejected):

@@ -452,11 +452,18 @@ def read_file(
     *,
     rules: int | None = None,
 ) -> ScannedRecords:
-    """The records in the ``span`` of a file with the content ``data``, which must have what is ``required``. ``rules``:
-    the number of those by which it was read before.
+    """Read records of a file, as a run does.
 
-    Raises UnreadableFileError if it is not a whole file of its format, and LargeFileError for more text than
-    MOST_BYTES. Raises FileColumnsError for a column that is missing or does not fit.
+    :param data: its whole content.
+    :param source: the files that it is one of: its format, and columns.
+    :param required: what must be there.
+    :param path: what errors call it.
+    :param span: the part to read.
+    :param rules: the number of those by which it was read before; None: the newest.
+    :returns: its records; none of a file that is empty.
+    :raises UnreadableFileError: it is not a whole file of its format.
+    :raises FileColumnsError: a column is missing or does not fit.
+    :raises LargeFileError: it has more text than MOST_BYTES.
     """
     form = source.file_format
     if rules is not None and rules < form.rules:
