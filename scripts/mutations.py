@@ -555,7 +555,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a version is hidden from rows that still meet it",
-        "kernel/joins/step.py",
+        "kernel/joins/merge.py",
         "holds = np.where((counts > 0) & (times < join.held_from(watermark)), times, int(MIN_INSTANT))",
         "holds = times",
         Test("tests.joins.test_step", "test_what_leaves_is_what_the_reference_says"),

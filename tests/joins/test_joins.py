@@ -342,7 +342,7 @@ def test_a_changed_join_is_a_changed_pipeline(trades: Trades) -> None:
         trades.run(rated(as_of(max_age="1h")))
 
 
-@set_sizes(task_bytes=1)
+@set_sizes(task_bytes=1, join_part_bytes=256)
 def test_a_key_that_is_spread_meets_the_same_in_any_number_of_tasks(
     trades: Trades, monkeypatch: pytest.MonkeyPatch
 ) -> None:

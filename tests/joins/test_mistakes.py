@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.kernel.joins import step
+from headrace.kernel.joins import merge
 from headrace.kernel.joins.sides import CompiledJoin, Times
 from headrace.kernel.joins.step import _Epoch, _Matches, _Side
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT
@@ -46,9 +46,9 @@ def without_stored(epoch: _Epoch, first_open: int) -> Times:
     return _FOUND(epoch, int(MAX_INSTANT))
 
 
-def always_settled(matches: _Matches, bounds: Any) -> Any:
+def always_settled(matches: _Matches, bounds_before: Any, bounds_after: Any) -> Any:
     """The few versions that are read first are taken for all."""
-    return np.zeros(len(bounds), np.bool_)
+    return np.zeros(len(bounds_after), np.bool_)
 
 
 def without_deleted(matches: _Matches, *args: Any) -> Any:
@@ -109,7 +109,7 @@ MISTAKES: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "rows are let go too early": (CompiledJoin, "late_mask", kept_too_short),
     "versions are let go without history": (CompiledJoin, "held_from", without_history),
     "what was let go is withdrawn": (CompiledJoin, "late_right", withdrawn_for_ever),
-    "all but the newest version is forgotten": (step, "newest_kept", keeping_newest),
+    "all but the newest version is forgotten": (merge, "newest_kept", keeping_newest),
 }
 
 
@@ -119,7 +119,7 @@ def test_a_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, mistake = MISTAKES[name]
     monkeypatch.setattr(owner, attribute, mistake)
     with set_sizes(join_anchor_rows=2):  # histories are short
-        if owner is step:
+        if owner is merge:
             monkeypatch.setattr("tests.joins.test_step.newest_kept", mistake)
         with pytest.raises(AssertionError):
             for seed in range(HISTORIES):

@@ -1,6 +1,4 @@
-"""Memory does not grow with state, nor with what an epoch sends: what may be allocated is limited, and these are some
-ten times that.
-"""
+"""Memory does not grow with state, nor with what an epoch sends or copies: what may be allocated is limited."""
 
 import os
 import shutil
@@ -108,7 +106,7 @@ import numpy as np
 import pyarrow as pa
 import headrace as hr
 from headrace.kernel.joins.sides import CompiledJoin, in_order
-from headrace.kernel.joins.step import merge_side
+from headrace.kernel.joins.merge import merge_side
 from headrace.model.expressions.data_types import DataType
 from headrace.model.time import Instant
 from headrace.program import columns as c
@@ -215,12 +213,63 @@ assert len(counts) == rows and (counts == 16).all()
 """Each of sixteen files has all keys, so that an epoch sends sixteen times what it keeps."""
 
 
+JOINED = """
+import resource, sys
+from datetime import datetime
+from pathlib import Path
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import headrace as hr
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+
+folder, rows, allowed = Path(sys.argv[1]), *map(int, sys.argv[2:])
+HOUR = 3_600_000_000
+
+
+def land(side, name, count):
+    (folder / side).mkdir(parents=True, exist_ok=True)
+    numbers = np.arange(count)
+    at = pa.array(numbers * HOUR // max(count, 1)).cast(pa.timestamp("us", "UTC"))
+    table = pa.table({"k": numbers % 1000 + 1000 * (count > 1000), "at": at, "v": numbers})
+    pq.write_table(table, folder / side / name, row_group_size=1 << 16)
+
+
+columns = {"k": int, "at": datetime, "v": int}
+both = (hr.parquet(f"file://{folder}/{side}", columns) for side in ("left", "right"))
+left, right = (side.event_time("at", bound="0s") for side in both)
+join = hr.within(right.named("right"), "k", between=("0s", "0s"), columns={"w": "v"}, lateness="2h")
+pipeline = hr.Pipeline("pairs", left, join=[join], rows=["v", "w"])
+run = lambda: process(pipeline, (folder / "root").as_uri(), RunOptions("run", executor="local", publish=True))
+
+
+def allocated():
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["VmData"].split()[0]) * 1024
+
+
+for side in ("left", "right"):  # what libraries allocate once
+    land(side, "0.parquet", 1000)
+run()
+land("right", "1.parquet", rows)
+before = allocated()
+resource.setrlimit(resource.RLIMIT_DATA, (before + allowed, before + allowed))
+run()
+land("left", "2.parquet", rows)
+assert run().counts["panes"] == rows, "a left row meets one right row"
+print("done")
+"""
+"""An epoch of right rows, then one of left rows that each meet one. What came is let go once it is in order."""
+
+
 def run(program: str, folder: Path, *arguments: int) -> str:
     # what is free is given back, so that the limit is on what is in use
     malloc = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536", "ARROW_DEFAULT_MEMORY_POOL": "system"}
     # a thread that starts late takes 8 MB for its stack: one of each kind, which what is done first has started
     threads = {"OMP_NUM_THREADS": "1", "ARROW_IO_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    environment = {**os.environ, **malloc, **threads}
+    ours = {"HEADRACE_TASKS": "2", "HEADRACE_CACHE": str(folder / "cache")}
+    environment = {**os.environ, **malloc, **threads, **ours}
     command = [sys.executable, "-c", program, str(folder), *map(str, arguments)]
     result = subprocess.run(command, check=False, timeout=600, env=environment, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr[-4000:]
@@ -246,5 +295,12 @@ def test_a_key_with_more_rows_than_may_be_allocated_is_merged(tmp_path: Path) ->
 def test_an_epoch_sends_more_between_its_tasks_than_may_be_allocated(tmp_path: Path) -> None:
     try:
         run(EPOCH, tmp_path, 400_000, 60 * MEGABYTE)
+    finally:
+        shutil.rmtree(tmp_path)
+
+
+def test_an_epoch_of_a_join_takes_no_copies_of_its_rows(tmp_path: Path) -> None:
+    try:
+        run(JOINED, tmp_path, 400_000, 108 * MEGABYTE)
     finally:
         shutil.rmtree(tmp_path)

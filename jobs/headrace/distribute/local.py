@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.process import Stop, stated_tasks
+from headrace.distribute.process import Stop, give_back, stated_tasks
 from headrace.distribute.tasks.background import FoldPlan, MergePlan, fold_task, merge_task
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.exchange import ReceivedMessage, as_stream
@@ -112,18 +112,25 @@ class Threads:
         tasks = [partial(share_task, work, plan, share) for share in range(tasks_of_first_level(work, plan))]
         try:
             messages = self._run_level(plan, 0, tasks)
+            is_large = len(tasks) > 1
             for level in range(levels_below(work, plan)):
                 parts = range(tasks_at(work, plan, level))
-                tasks = [partial(self._run_part, plan, level, part, messages) for part in parts]
-                messages = self._run_level(plan, level + 1, tasks)
+                sizes = [sum(_count_bytes(message, part) for message in messages) for part in parts]
+                senders = {part: [_sender(message, part) for message in messages] for part in parts}
+                messages.clear()
+                tasks = [partial(self._run_part, plan, level, part, senders) for part in parts]
+                messages = self._run_level(plan, level + 1, tasks, sizes)
         finally:
             self._under_way = None
+        if is_large:  # what is free among rows in use never goes by itself: it was twice as much as these
+            give_back()
         return [message.received_by(0) for message in messages]
 
     def _run_part(
-        self, plan: EpochPlan, level: int, part: int, messages: "Sequence[Message | _SpilledMessage]"
+        self, plan: EpochPlan, level: int, part: int, senders: dict[int, list[Callable[[], ReceivedMessage]]]
     ) -> Message:
-        return part_task(self.work, plan, level, part, [message.received_by(part) for message in messages])
+        # nobody but the task holds what it has received, and it lets rows go that it has in another form
+        return part_task(self.work, plan, level, part, [send() for send in senders.pop(part)])
 
     def find_level(self) -> LevelProgress | None:
         """The level whose tasks run now."""
@@ -143,8 +150,9 @@ class Threads:
         return [fold_task(self.work, plan, number, stop).received_by(0) for number in range(len(plan.numbers))]
 
     def _run_level(
-        self, plan: EpochPlan, number: int, tasks: Sequence[Callable[[], Message]]
+        self, plan: EpochPlan, number: int, tasks: Sequence[Callable[[], Message]], sizes: Sequence[int] = ()
     ) -> "list[Message | _SpilledMessage]":
+        """What ``tasks`` say, in their order; those begin first that have most to do by their ``sizes``."""
         level = self._under_way = _Level(plan, number, len(tasks))
         if len(tasks) == 1:
             return [tasks[0]()]
@@ -155,8 +163,27 @@ class Threads:
             level.ended += 1
             return message
 
+        order = sorted(range(len(tasks)), key=sizes.__getitem__, reverse=True) if sizes else range(len(tasks))
         with ThreadPoolExecutor(self.most, thread_name_prefix="task") as threads:
-            return list(threads.map(run_task, tasks))
+            messages = dict(zip(order, threads.map(run_task, [tasks[place] for place in order]), strict=True))
+        return [messages[place] for place in range(len(tasks))]
+
+
+def _count_bytes(message: Message | _SpilledMessage, part: int) -> int:
+    if isinstance(message, _SpilledMessage):
+        span = message.spans.get(part, slice(0, 0))
+        return int(span.stop - span.start)
+    return int(message.bundles[part].nbytes) if part in message.bundles else 0
+
+
+def _sender(message: Message | _SpilledMessage, part: int) -> Callable[[], ReceivedMessage]:
+    """Gives ``message`` to ``part``. What is in memory is held for that part alone; what is not is read when its task
+    begins.
+    """
+    if isinstance(message, _SpilledMessage):
+        return partial(message.received_by, part)
+    received_message = message.received_by(part)
+    return lambda: received_message
 
 
 P = ParamSpec("P")

@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 from headrace.kernel.aggregates.ordering import to_comparable
 from headrace.kernel.columns import Ints, arrow_type, as_numpy
 from headrace.kernel.expressions.evaluation import column_apart
+from headrace.kernel.joins.merge import newest_kept
 from headrace.kernel.joins.sides import CompiledJoin, CompiledJoins, Words
-from headrace.kernel.joins.step import LEFT_ROW, MET_AT, find_partners, newest_kept
+from headrace.kernel.joins.step import LEFT_ROW, MET_AT, find_partners
 from headrace.kernel.keys import hash_keys
 from headrace.model.expressions.typing import columns_of
 from headrace.model.time import END_OF_CALENDAR, MIN_INSTANT, NEVER, Instant, is_finite, render
@@ -307,11 +308,21 @@ class _Kept:
         return rows.slice(span.start, span.stop - span.start)
 
     def _with_partners(self, rows: pa.RecordBatch) -> list[LeftRow]:
-        """``rows`` with what each meets; right rows are read by their keys."""
+        """``rows`` with what each meets. Right rows are read by their keys; those are held that ``rows`` may meet by
+        their times.
+        """
         hashes = as_numpy(rows.column(c.HASH))
+        first, last = self.join.right_interval(as_numpy(rows.column(c.EVENT_TIME)))
+        begin, end = int(MIN_INSTANT) if first is None else first.min(), last.max()
+
+        def select_near_rows(right: pa.RecordBatch) -> pa.RecordBatch:
+            times = as_numpy(right.column(c.EVENT_TIME))
+            is_near = (times >= begin) & (times <= end) & np.isin(as_numpy(right.column(c.HASH)), hashes)
+            return right.filter(pa.array(is_near))
+
         schema, layers = self.join.right_schema, self._layers(UNNAMED.join_right(self.join.number))
         files = [
-            _File(self._within(part, right))
+            _File(select_near_rows(self._within(part, right)))
             for part in {_groups_of(hashes[[place]]) for place in range(len(hashes))}
             for right in some_of(self.state.catalog.store, schema, layers, part)
         ]

@@ -252,7 +252,7 @@ def _merge(work: TaskEnvironment, plan: MergePlan, merging: MergePart, stop: Sto
         layers = open_layers(work, stored_layers, loop.edge_schema, part, merge.parts)
         batches = merge_rows(layers, partial(loop.distinct_edges, watermark=plan.watermark))
     elif (side := work.chain_of(name).side_in(name)) is not None:
-        from headrace.kernel.joins.step import merge_side  # which few pipelines need
+        from headrace.kernel.joins.merge import merge_side  # which few pipelines need
 
         join, is_left = side
         layers = open_layers(work, stored_layers, join.left_schema if is_left else join.right_schema, part, merge.parts)

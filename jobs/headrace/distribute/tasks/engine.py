@@ -19,6 +19,7 @@ from headrace.distribute.tasks.plan import (
     EpochPlan,
     TaskEnvironment,
     count_parts,
+    divide_for_joins,
     divide_into_shares,
     job_of,
     shared_out,
@@ -178,13 +179,14 @@ class TasksEngine:
         def plan_epoch(files: ByInput) -> EpochPlan:
             size = sum(file.size for splits in files.values() for file in splits)
             id_parts = count_parts(self.runner.task_count(size + _total_bytes(self.tables)), size)
+            parts = shared_out(id_parts, [_total_bytes(state.tables) for state in self.states])
             return EpochPlan(
                 prefix=attempt.prefix,
                 epoch=self.epoch + 1,
                 # processing time does not go back, whatever this machine's clock says
                 processing_time=Instant(max(self.progress.processing_time, processing_time)),
                 shares=divide_into_shares(self.pipeline, self.landing, files, self.runner.task_count(size)),
-                parts=shared_out(id_parts, [_total_bytes(state.tables) for state in self.states]),
+                parts=parts if self.runner.is_elsewhere else divide_for_joins(self.work.chains, parts, size),
                 id_parts=id_parts,
                 clocks=source_clocks(self.pipeline, self.inputs),
                 ids=self.ids,

@@ -214,12 +214,14 @@ def sides_by_part(rows: Mapping[int, pa.RecordBatch], number: int) -> dict[int, 
     """``rows`` of each side of joins for each of so many parts of their keys."""
     bundles: dict[int, dict[str, pa.Array]] = {}
     for side, of_side in rows.items():
-        part = part_of(as_numpy(of_side.column(c.HASH)), number)
+        # there are no more parts than groups of keys; numpy orders such short numbers by their digits
+        part = part_of(as_numpy(of_side.column(c.HASH)), number).astype(np.uint16)
         order = np.argsort(part, kind="stable")
-        ends = np.searchsorted(part[order], np.arange(number + 1))
-        rows_by_part = of_side.take(pa.array(order)).to_struct_array()
+        ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(part, minlength=number))])
         for part_number in np.flatnonzero(np.diff(ends)).tolist():
-            own = rows_by_part[int(ends[part_number]) : int(ends[part_number + 1])]
+            # rows of its own, which the part lets go whatever others do
+            places = order[ends[part_number] : ends[part_number + 1]]
+            own = of_side.take(pa.array(places)).to_struct_array()
             bundles.setdefault(part_number, {})[_SIDE.format(side)] = pa.ListArray.from_arrays(
                 pa.array([0, len(own)], pa.int32()), own
             )

@@ -24,7 +24,6 @@ from headrace.kernel.joins.sides import CompiledJoin, CompiledJoins, has_key, in
 from headrace.kernel.joins.step import JoinResult, step_join
 from headrace.kernel.rows import LeavingRows, select_rows
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import concat_rows
 from headrace.kernel.step import Counts
 from headrace.kernel.windows import folded
 from headrace.model.time import Instant
@@ -33,6 +32,9 @@ from headrace.this_process import Size
 from headrace_snapshots.format.manifest import REJECTED
 
 LEFT = 0
+
+Delta = tuple[list[pa.RecordBatch], list[pa.RecordBatch]]
+"""Left and right rows that come, in pieces."""
 
 FOLD_ROWS: Final = Size(1 << 17)
 """A delta that has grown by so many rows is folded, if that is twice what it was."""
@@ -62,9 +64,11 @@ class JoinPart:
         return self.task.job.step_of(self.task.of_chain, self.number - len(self.joins))
 
     def run(
-        self, upstream: task_results.UpstreamResults, bundles: Sequence[pa.RecordBatch]
+        self, upstream: task_results.UpstreamResults, bundles: list[pa.RecordBatch]
     ) -> tuple[task_results.JoinOutput, Bundles]:
-        """Compute and store its epoch; the level above passed on ``upstream`` and sent ``bundles``."""
+        """Compute and store its epoch; the level above passed on ``upstream`` and sent ``bundles``, which are taken out
+        of their list: once they are in order they take no more memory.
+        """
         plan, old_watermark = self.task.plan, self.task.watermark_before
         watermark = plan.watermarks.get(self.task.of_chain)
         if watermark is None:  # records come to it
@@ -75,26 +79,26 @@ class JoinPart:
         )
         sides = _StoredSides(self)
         target = _ToNextJoin(self, bundles) if self.number + 1 < len(self.joins) else _ToStage(self)
-        for result in self._join_results(bundles, old_watermark, new_watermark):
+        for result in self._join_results(self._take_delta(bundles), old_watermark, new_watermark):
             sides.add(result)
             if result.elements is not None:
                 target.add(result.elements)
             del result  # so that it takes no memory while the next one is computed
         return target.finish(sides.finish())
 
-    def _join_results(
-        self, bundles: Sequence[pa.RecordBatch], old_watermark: Instant, new_watermark: Instant
-    ) -> Iterator[JoinResult]:
-        """Compute it, piece by piece."""
-        schemas = (self.join.left_schema, self.join.right_schema)
-        left, right = (
-            concat_rows(schema, sides_of(bundles, side))
-            for side, schema in zip((LEFT, self.number + 1), schemas, strict=True)
-        )
-        if not left.num_rows and not right.num_rows:
-            return
+    def _take_delta(self, bundles: list[pa.RecordBatch]) -> Delta:
+        """The left and right rows out of ``bundles``, which are empty then."""
+        left, right = sides_of(bundles, LEFT), sides_of(bundles, self.number + 1)
+        bundles.clear()
         if self.join.join.by_arrival:
-            right = in_epoch(right, self.task.plan.epoch)
+            right = [in_epoch(rows, self.task.plan.epoch) for rows in right]
+        return left, right
+
+    def _join_results(self, delta: Delta, old_watermark: Instant, new_watermark: Instant) -> Iterator[JoinResult]:
+        """Compute it, piece by piece."""
+        if not any(rows.num_rows for side in delta for rows in side):
+            return
+        schemas = (self.join.left_schema, self.join.right_schema)
         files = [
             [
                 run
@@ -103,7 +107,9 @@ class JoinPart:
             ]
             for name, schema in zip(self.task.chain.sides[self.number], schemas, strict=True)
         ]
-        for result in step_join(self.join, (files[0], files[1]), (left, right), old_watermark, new_watermark):
+        results = step_join(self.join, (files[0], files[1]), delta, old_watermark, new_watermark)
+        del delta  # which the step lets go
+        for result in results:
             yield result
             for run in (run for of_side in files for run in of_side):
                 run.let_go()
@@ -143,8 +149,9 @@ class _ToNextJoin:
     """Joined rows as left rows of the next join, and right rows that pass through."""
 
     def __init__(self, part: JoinPart, bundles: Sequence[pa.RecordBatch]) -> None:
-        self._part, self._bundles = part, bundles
+        self._part = part
         self._following = part.joins.joins[part.number + 1]
+        self._passing = {side: sides_of(bundles, side) for side in range(part.number + 2, len(part.joins) + 1)}
         self._rows: list[pa.RecordBatch] = []
         self._dead = part.task.pane_writer(f"{REJECTED}-join{part.number}", keyed=False)
         self._dead_rows = 0
@@ -177,8 +184,7 @@ class _ToNextJoin:
     def finish(self, output: task_results.JoinOutput) -> tuple[task_results.JoinOutput, Bundles]:
         """What goes to which part of the next join."""
         part, task = self._part, self._part.task
-        rows = {LEFT: self._rows}
-        rows |= {side: sides_of(self._bundles, side) for side in range(part.number + 2, len(part.joins) + 1)}
+        rows = {LEFT: self._rows, **self._passing}
         nonempty_sides = {
             side: pa.concat_batches(own) for side, own in rows.items() if any(piece.num_rows for piece in own)
         }

@@ -140,9 +140,12 @@ def part_task(
     number: int,
     messages: Sequence[ReceivedMessage],
 ) -> task_results.Message:
-    """What task ``number`` of the level number ``level`` below the map side says of the ``messages`` to it."""
+    """What task ``number`` of the level number ``level`` below the map side says of the ``messages`` to it. A task that
+    lets go of their rows frees them, unless the caller holds the messages.
+    """
     upstream = task_results.UpstreamResults.from_messages(messages)
     rows = [message.rows for message in messages if message.rows is not None]
+    del messages
     tells_ids = _tells_ids(work, plan)
     if tells_ids and level == 0:
         return run_task(
@@ -238,9 +241,9 @@ def level_below(
     blobs = [batch for batch in batches if batch.num_rows]
     if blobs:  # every part is told of every task: there is none without rows
         part = blobs[0].column("part")[0].as_py()
-        messages = receive_messages(blobs, tasks_above(work, plan, level))
+        messages = [receive_messages(blobs, tasks_above(work, plan, level))]
         del blobs  # which are as large as the messages
-        yield from part_task(work, plan, level, part, messages).to_blobs(parts_below(work, plan, level))
+        yield from part_task(work, plan, level, part, messages.pop()).to_blobs(parts_below(work, plan, level))
 
 
 def merge_level(work: task_plan.TaskEnvironment, plan: MergePlan, numbers: RowBatches) -> Iterator[pa.RecordBatch]:

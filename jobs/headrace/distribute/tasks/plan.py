@@ -56,6 +56,9 @@ MOST_OF_A_PART: Final = Size(2**25)
 MOST_PARTS: Final = 2**8
 """In more parts, what tasks say to each other would be many small things."""
 
+JOIN_PART_BYTES: Final = Size(2**23)
+"""A part of a join gets so many bytes of input at least, where there are more parts than run at once."""
+
 
 class PaneFiles(msgspec.Struct, frozen=True):
     """Files with panes of the chain of that number, which one task reads."""
@@ -191,6 +194,16 @@ def shared_out(parts: int, sizes: Sequence[int]) -> tuple[int, ...]:
     """``parts`` shared out among chains by the ``sizes`` of their tables: each has one at least."""
     total = sum(sizes)
     return tuple(max(1, -(-parts * size // total) if total else -(-parts // len(sizes))) for size in sizes)
+
+
+def divide_for_joins(chains: Sequence[Chain], parts: Sequence[int], size: int) -> tuple[int, ...]:
+    """``parts`` of each of the ``chains``, and more where a chain joins so many bytes of input: a part holds all of its
+    rows, and one of a key that many rows share is computed beside several others.
+    """
+    return tuple(
+        number if chain.joins is None else max(number, min(number + size // JOIN_PART_BYTES.value, MOST_PARTS))
+        for chain, number in zip(chains, parts, strict=True)
+    )
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ that it could reach is (semantics 16.3 to 16.5).
 Stored rows are in the order of (hash, event time), and found by both.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import Ints, arrow_type, as_numpy, is_nested, of_ids, run_begins, true_mask
+from headrace.kernel.columns import Ints, arrow_type, as_numpy, is_nested, run_begins, true_mask
 from headrace.kernel.delta import Accounting, Columns, Disposition, fates_of, reject_overflows
 from headrace.kernel.expressions.evaluation import Overflow, column_apart
 from headrace.kernel.keys import group_by_key, hash_keys
@@ -34,6 +34,7 @@ from headrace.model.windows import WindowFn
 from headrace.pipeline.joins import Join, joined_schema
 from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
+from headrace.this_process import Size
 
 Words = NDArray[np.uint64]
 
@@ -45,6 +46,11 @@ PLACE: Final = "_place"
 
 ORDER: Final = "_order"
 DELETED: Final = "_deleted"
+
+LONG_PART: Final = Size(1 << 8)
+"""A part of so many values is searched by itself, if as many as ``SHARED_BY`` are looked up in it."""
+
+SHARED_BY: Final = Size(1 << 6)
 
 _LONG, _BOOL = pa.int64(), pa.bool_()
 
@@ -347,7 +353,7 @@ class CompiledJoins:
 
     def _judge_rows(self, side: int, rows: Columns, rejects: pa.Array, *, is_left: bool) -> dict[str, pa.Array]:
         length = len(rows[c.EVENT_TIME])
-        columns = {name: pa.nulls(length, kind) for name, kind in self._kinds.items()}
+        columns: dict[str, pa.Array] = {}
         judged: dict[str, pa.Array] = {SIDE: pa.array(np.full(length, side, np.int8))}
         if side:
             rejects, admitted = self._judge_right_rows(side, rows, rejects, columns)
@@ -355,13 +361,16 @@ class CompiledJoins:
             admitted = np.zeros(length, np.bool_)
         else:
             first = self.joins[0]
-            own, overflows = first.with_computed(rows, length)
-            rejects, columns = reject_overflows(rejects, first.condition, overflows), columns | own
+            columns, overflows = first.with_computed(rows, length)
+            rejects = reject_overflows(rejects, first.condition, overflows)
             admitted = np.ones(length, np.bool_)
             if not first.join.outer:
-                admitted = has_key([own[name] for name in first.join.on], length)
+                admitted = has_key([columns[name] for name in first.join.on], length)
         judged |= {c.REJECT: rejects, c.EVENT_TIME: rows[c.EVENT_TIME], c.ADMITTED: pa.array(admitted)}
-        return {**judged, **columns}
+        nulls = _Nulls(length)
+        return judged | {
+            name: columns[name] if name in columns else nulls.make_column(kind) for name, kind in self._kinds.items()
+        }
 
     def _judge_right_rows(
         self, side: int, rows: Columns, rejects: pa.Array, columns: dict[str, pa.Array]
@@ -394,9 +403,9 @@ class CompiledJoins:
         is_late, ones = np.zeros(len(fates), np.bool_), np.ones(len(fates), np.int64)
         signs = as_numpy(judged[c.SIGN]) if c.SIGN in judged else ones
         for number in range(len(self.joins) + 1):
-            rows = np.flatnonzero((fates == Disposition.ACCEPTED) & (side == number))
-            if len(rows):
-                times = as_numpy(judged[c.EVENT_TIME].take(pa.array(rows)))
+            rows = _slice_adjacent(np.flatnonzero((fates == Disposition.ACCEPTED) & (side == number)))
+            times = as_numpy(_take_rows(judged[c.EVENT_TIME], rows))
+            if len(times):
                 join, old_watermark = self.join_of(number), self.watermark_of(number, watermark)
                 if number:
                     is_late[rows] = join.late_right(times, signs[rows], old_watermark)
@@ -409,16 +418,47 @@ class CompiledJoins:
         side = as_numpy(judged[SIDE])
         rows: dict[int, pa.RecordBatch] = {}
         for number in range(len(self.joins) + 1):
-            places = pa.array(np.flatnonzero(taken & (side == number)))
-            if not len(places):
+            places = _slice_adjacent(np.flatnonzero(taken & (side == number)))
+            times = _take_rows(judged[c.EVENT_TIME], places)
+            if not len(times):
                 continue
             join = self.join_of(number)
             names = join.right_columns if number else join.left_columns
-            own = {name: judged[_right_column_name(number, name) if number else name].take(places) for name in names}
-            sign = judged[c.SIGN].take(places) if c.SIGN in judged else pa.array(np.ones(len(places), np.int64))
+            own = {
+                name: _take_rows(judged[_right_column_name(number, name) if number else name], places) for name in names
+            }
+            sign = _take_rows(judged[c.SIGN], places) if c.SIGN in judged else pa.array(np.ones(len(times), np.int64))
             of_side = join.right_rows if number else join.left_rows
-            rows[number] = of_side(judged[c.EVENT_TIME].take(places), own, sign)
+            rows[number] = of_side(times, own, sign)
         return rows
+
+
+def _slice_adjacent(places: Ints) -> Ints | slice:
+    """``places``, which ascend, as a slice if they follow one another: its rows are no copy."""
+    first, end = (int(places[0]), int(places[-1]) + 1) if len(places) else (0, 0)
+    return slice(first, end) if end - first == len(places) else places
+
+
+def _take_rows(column: pa.Array, places: Ints | slice) -> pa.Array:
+    return column[places] if isinstance(places, slice) else column.take(pa.array(places))
+
+
+class _Nulls:
+    """Columns of ``length`` rows that are all NULL. Those of one width share their memory: each is as long as the rows
+    of the side that another one is on.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._shared: dict[int, list[pa.Buffer]] = {}
+
+    def make_column(self, kind: pa.DataType) -> pa.Array:
+        """A column of that type."""
+        if not pa.types.is_primitive(kind):
+            return pa.nulls(self._length, kind)
+        if kind.bit_width not in self._shared:
+            self._shared[kind.bit_width] = pa.nulls(self._length, kind).buffers()
+        return pa.Array.from_buffers(kind, self._length, self._shared[kind.bit_width], self._length)
 
 
 def _right_column_name(side: int, name: str) -> str:
@@ -510,15 +550,17 @@ class Times:
     @classmethod
     def of(cls, hashed: Words, first: Ints, last: Ints) -> "Times":
         """Makes one of those that overlap."""
-        order = np.flatnonzero(first <= last)
-        order = order[in_order(hashed[order], first[order])]
-        hashed, first, last = hashed[order], first[order], last[order]
-        if not len(order):
+        is_nonempty = first <= last
+        if not is_nonempty.all():
+            hashed, first, last = hashed[is_nonempty], first[is_nonempty], last[is_nonempty]
+        order = group_by_key(hashed, (), first).order
+        if order is not None:
+            hashed, first, last = hashed[order], first[order], last[order]
+        if not len(hashed):
             return cls(hashed, first, last)
-        group = of_ids(np.cumsum(run_begins(hashed)) - 1, int(run_begins(hashed).sum()))
-        begins = run_begins(group.of_row)
+        begins = run_begins(hashed)
         ascend = (last[1:] >= last[:-1]) | begins[1:]
-        greatest_so_far = last if ascend.all() else _running_greatest(last, group.of_row)
+        greatest_so_far = last if ascend.all() else _running_greatest(last, np.cumsum(begins))
         begins[1:] |= first[1:] > greatest_so_far[:-1]
         starts = np.flatnonzero(begins)
         return cls(hashed[starts], first[starts], np.maximum.reduceat(last, starts))
@@ -590,10 +632,26 @@ def _span_of_keys(file: SideFile, hashes: Words) -> tuple[Ints, Ints]:
     return begin.astype(np.int64), end.astype(np.int64)
 
 
+def _find_long_parts(begin: Ints, end: Ints) -> Iterator[Ints]:
+    """The rows of each long part that many share, as those of a key do that half of all rows have."""
+    long_rows = np.flatnonzero(end - begin >= LONG_PART.value)
+    if len(long_rows) < SHARED_BY.value:
+        return
+    long_rows = long_rows[np.argsort(begin[long_rows], kind="stable")]
+    starts = np.flatnonzero(run_begins(begin[long_rows]) | run_begins(end[long_rows]))
+    stops = np.append(starts[1:], len(long_rows))
+    for number in np.flatnonzero(stops - starts >= SHARED_BY.value).tolist():
+        yield long_rows[starts[number] : stops[number]]
+
+
 def search_within(values: Ints, begin: Ints, end: Ints, wanted: Ints, *, after: bool) -> Ints:
     """Where each of ``wanted`` belongs in a part of ``values``, which ascend there: before equal ones, or ``after``."""
     # numpy searches one ascending array, and here each part ascends for itself
     low, high = begin.copy(), end.copy()
+    for rows in _find_long_parts(begin, end):
+        part = slice(int(begin[rows[0]]), int(end[rows[0]]))
+        low[rows] = part.start + np.searchsorted(values[part], wanted[rows], "right" if after else "left")
+        high[rows] = low[rows]
     open_ = np.flatnonzero(low < high)
     while len(open_):
         middle = (low[open_] + high[open_]) >> 1
@@ -609,5 +667,6 @@ def expand_ranges(first: Ints, after: Ints) -> Ints:
     """The places from each ``first`` to before its ``after``, one range behind the other."""
     sizes = np.maximum(after - first, 0)
     begins = np.cumsum(sizes) - sizes
-    places: Ints = np.arange(int(sizes.sum())) + np.repeat(first - begins, sizes)
+    places: Ints = np.repeat(first - begins, sizes)
+    places += np.arange(len(places))
     return places

@@ -11,7 +11,7 @@ of a lot is cut again.
 Where rows of neither side can be withdrawn, equal ones need not be told from each other: what each gives adds up.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.aggregates.ordering import code_values, rank_rows, to_comparable
-from headrace.kernel.columns import Ints, arrow_type, as_numpy, is_nested, run_begins, true_mask, valid_mask
+from headrace.kernel.aggregates.ordering import code_values, to_comparable
+from headrace.kernel.columns import Ints, arrow_type, as_numpy, run_begins, true_mask, valid_mask
 from headrace.kernel.joins import sides
 from headrace.kernel.keys import group_by_key, hash_keys, is_shared
 from headrace.model.expressions.data_types import DataType
@@ -64,15 +64,21 @@ class JoinResult:
 def step_join(
     join: sides.CompiledJoin,
     files: tuple[Sequence[sides.SideFile], Sequence[sides.SideFile]],
-    delta: tuple[pa.RecordBatch, pa.RecordBatch],
+    delta: tuple[Sequence[pa.RecordBatch], Sequence[pa.RecordBatch]],
     watermark: Instant,
     after: Instant,
 ) -> Iterator[JoinResult]:
-    """One epoch of ``join``, whose left and right rows so far are in ``files``; ``delta`` are those that come, none of
-    them late. ``watermark`` is that which the last epoch left, ``after`` the one that this leaves: rows that count no
-    more then are not kept. A piece that is let go takes no memory while the next one is computed.
+    """One epoch of ``join``, whose left and right rows so far are in ``files``; ``delta`` are the pieces of those that
+    come, none of them late. ``watermark`` is that which the last epoch left, ``after`` the one that this leaves: rows
+    that count no more then are not kept. A piece that is let go takes no memory while the next one is computed. Nor do
+    those of ``delta`` once the first one is asked for, unless somebody else holds them.
     """
-    left, right = (_Sorted.of(rows) for rows in delta)
+    left_pieces, right_pieces = delta
+    del delta
+    left = _Sorted.of(join.left_schema, left_pieces)
+    del left_pieces
+    right = _Sorted.of(join.right_schema, right_pieces)
+    del right_pieces
     epoch = _Epoch(join, files, left, right, join.first_open(watermark))
     for elements in epoch.emitted_changes():
         yield JoinResult(elements)
@@ -106,11 +112,16 @@ class _Sorted:
     hashes: sides.Words
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch) -> "_Sorted":
-        """Puts ``rows`` in order."""
-        hashes, times = as_numpy(rows.column(c.HASH)), as_numpy(rows.column(c.EVENT_TIME))
-        order = sides.in_order(hashes, times)
-        return cls(rows.take(pa.array(order)), hashes[order])
+    def of(cls, schema: pa.Schema, pieces: Sequence[pa.RecordBatch]) -> "_Sorted":
+        """Puts the rows of ``pieces`` in order, column by column: nothing but one column is there three times."""
+        nothing = pa.RecordBatch.from_pylist([], schema=schema)
+
+        def join_column(name: str) -> pa.Array:
+            return pa.concat_arrays([rows.column(name) for rows in (nothing, *pieces)])
+
+        order = pa.array(sides.in_order(as_numpy(join_column(c.HASH)), as_numpy(join_column(c.EVENT_TIME))))
+        rows = pa.RecordBatch.from_arrays([join_column(name).take(order) for name in schema.names], schema=schema)
+        return cls(rows, as_numpy(rows.column(c.HASH)))
 
     def between(self, begin: sides.SidePlace | None, end: sides.SidePlace | None) -> pa.RecordBatch:
         """The rows from ``begin`` to before ``end``, places in their order; None: no such bound."""
@@ -121,62 +132,6 @@ class _Sorted:
         low, high = (np.searchsorted(self.hashes, place[0], side) for side in ("left", "right"))
         times = as_numpy(self.rows.column(c.EVENT_TIME))[low:high]
         return int(low) + int(np.searchsorted(times, place[1], "left"))
-
-
-def newest_kept(join: sides.CompiledJoin, rows: pa.RecordBatch, watermark: Instant) -> pa.RecordBatch:
-    """``rows`` of a side, all that there are of some hashes, in the order of (hash, event time), with equal ones added
-    up; of versions those are left out that a newer one, which nothing can withdraw any more, hides from every left row
-    that may come.
-    """
-    names = [name for name in rows.schema.names if name not in (c.HASH, c.COUNT)]
-    rows = _added_up(rows, names)
-    if _are_hidden(join, rows):
-        groups = group_by_key(as_numpy(rows.column(c.HASH)), [rows.column(name) for name in join.right_keys])
-        times, counts = (as_numpy(rows.column(name)) for name in (c.EVENT_TIME, c.COUNT))
-        # a withdrawal whose row has not come hides nothing
-        holds = np.where((counts > 0) & (times < join.held_from(watermark)), times, int(MIN_INSTANT))
-        holds_in_order = holds if groups.order is None else holds[groups.order]
-        oldest_needed = groups.reduce(np.maximum, holds_in_order, 0)[groups.of_each]
-        rows = rows.take(pa.array(np.flatnonzero(times >= oldest_needed)))
-    return rows.take(pa.array(_settled_order(rows, names)))
-
-
-def _settled_order(rows: pa.RecordBatch, names: Sequence[str]) -> Ints:
-    """The order of (hash, event time) of ``rows``, and of those of one place one that the others have no part in."""
-    hashes, times = (as_numpy(rows.column(name)) for name in (c.HASH, c.EVENT_TIME))
-    columns = [rows.column(name) for name in names]
-    if not any(is_nested(column.type) for column in columns):  # they are in the order of their hashes
-        return sides.in_order(hashes, times)
-    order: Ints = np.lexsort((rank_rows(columns, rows.num_rows), times, hashes))
-    return order
-
-
-def _are_hidden(join: sides.CompiledJoin, rows: pa.RecordBatch) -> bool:
-    """Whether newer ones of ``rows`` may hide older ones for good: versions without an age."""
-    return join.join.begin is None and join.join.window is None and rows.schema.equals(join.right_schema)
-
-
-def merge_side(
-    join: sides.CompiledJoin, ranges: Iterable[pa.RecordBatch], watermark: Instant
-) -> Iterator[pa.RecordBatch]:
-    """Yields ``newest_kept`` of rows of a side that come in ``ranges`` of the order of (hash, event time), of which
-    none cuts rows of one hash and moment. Of a key that goes on in the next range only the version waits that holds.
-    """
-    waiting: pa.RecordBatch | None = None
-    for rows in ranges:
-        hashed, times = (as_numpy(rows.column(name)) for name in (c.HASH, c.EVENT_TIME))
-        last = hashed.max()
-        kept_part = newest_kept(join, rows if waiting is None else pa.concat_batches([waiting, rows]), watermark)
-        # later ones of the last hash may hide what is before the moment from which on versions can be withdrawn
-        goes_on = _are_hidden(join, rows) and times[hashed == last].max() < join.held_from(watermark)
-        settled_count = (
-            int(np.searchsorted(as_numpy(kept_part.column(c.HASH)), last)) if goes_on else kept_part.num_rows
-        )
-        waiting = kept_part.slice(settled_count) if settled_count < kept_part.num_rows else None
-        if settled_count:
-            yield kept_part.slice(0, settled_count)
-    if waiting is not None:
-        yield waiting
 
 
 LEFT_ROW: Final = "_left_row"
@@ -206,8 +161,13 @@ def find_partners(join: sides.CompiledJoin, left: pa.RecordBatch, right: Sequenc
         [numbered_columns[name] for name in traced_join.left_schema.names], schema=traced_join.left_schema
     )
     # the left rows come as new ones and the right rows stay as they are, so what leaves is exactly what they meet
-    nothing = pa.RecordBatch.from_pylist([], schema=join.right_schema)
-    epoch = _Epoch(traced_join, ((), right), _Sorted.of(rows), _Sorted.of(nothing), int(MIN_INSTANT))
+    epoch = _Epoch(
+        traced_join,
+        ((), right),
+        _Sorted.of(traced_join.left_schema, [rows]),
+        _Sorted.of(join.right_schema, []),
+        int(MIN_INSTANT),
+    )
     return pa.concat_batches([_no_elements(traced_join), *epoch.emitted_changes()])
 
 
@@ -215,17 +175,6 @@ def _no_elements(join: sides.CompiledJoin) -> pa.RecordBatch:
     columns = {name: arrow_type(kind) for name, kind in join.left.items()}
     columns |= {name: join.right_schema.field(column).type for column, name in join.carried.items()}
     return pa.RecordBatch.from_pylist([], schema=pa.schema({**columns, c.EVENT_TIME: pa.int64(), c.SIGN: pa.int64()}))
-
-
-def _added_up(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-    """``rows`` with how often each is there: those that are not there are left out."""
-    columns = [to_comparable(rows.column(name)) for name in names]
-    groups = group_by_key(hash_keys(columns, rows.num_rows), columns)
-    counts = as_numpy(rows.column(c.COUNT))
-    total = groups.reduce(np.add, counts if groups.order is None else counts[groups.order], 0)
-    present = np.flatnonzero(total)
-    rows_present = rows.take(pa.array(groups.first_rows[present]))
-    return rows_present.set_column(rows_present.schema.get_field_index(c.COUNT), c.COUNT, pa.array(total[present]))
 
 
 @dataclass(frozen=True)
@@ -281,6 +230,8 @@ class _Epoch:
 
     def _affected_left_rows(self, first_open: int) -> sides.Times:
         """When stored left rows are that right rows of the epoch reach, and those that left ones may withdraw."""
+        if not any(file.rows.num_rows for file in self.left_files):
+            return sides.Times(np.zeros(0, np.uint64), np.zeros(0, np.int64), np.zeros(0, np.int64))
         hashes, times = self.right_delta.hashes, as_numpy(self.right_delta.rows.column(c.EVENT_TIME))
         first, last = self.join.left_interval(times)
         parts = [(hashes, np.maximum(first, first_open), last)]
@@ -340,6 +291,8 @@ class _Epoch:
         together, or are of one key and moment. The first ones are ``old``.
         """
         hashes, times = (as_numpy(left.column(name)) for name in (c.HASH, c.EVENT_TIME))
+        if self._count_near_rows(hashes) <= RIGHT_ROWS.value:  # whatever their keys and times
+            return None
         first, last = self.join.right_interval(times)
         if first is None:
             keys = _each_key(hashes, self.join.version_times(times))
@@ -359,6 +312,15 @@ class _Epoch:
         if not halves.any():  # it stands among the first ones
             halves = (hashes == hashes[middle]) & (times == times[middle])
         return None if halves.all() else halves
+
+    def _count_near_rows(self, hashes: sides.Words) -> int:
+        """How many right rows have a hash between the least and the greatest of ``hashes``."""
+        low, high = hashes.min(), hashes.max()
+        ends = (
+            (np.searchsorted(file.hashes, low, "left"), np.searchsorted(file.hashes, high, "right"))
+            for file in (*self.right_files, self.right_delta)
+        )
+        return sum(int(end) - int(begin) for begin, end in ends)
 
     @property
     def _is_of_changes(self) -> bool:
@@ -394,10 +356,13 @@ class _Epoch:
         most = np.full(len(wanted_keys.hashed), ANCHOR_ROWS.value)
         while True:
             versions = [sides.find_versions(file, wanted_keys, most) for file in (*self.right_files, self.right_delta)]
-            bounds = np.maximum.reduce([bound for _, bound in versions])
             *stored_rows, new = (rows for rows, _ in versions)
+            *stored_bounds, bound_after = (bound for _, bound in versions)
+            # what comes was not there before: whatever of it was not read, rows then met stored ones
+            bound_before = np.maximum.reduce([*stored_bounds, np.full(len(most), int(MIN_INSTANT))])
+            bounds = bound_before[place], np.maximum(bound_before, bound_after)[place]
             matches = self._with_right(left, stored_rows, new)
-            is_unsettled = matches.unsettled_left_rows(bounds[place])
+            is_unsettled = matches.unsettled_left_rows(*bounds)
             if not is_unsettled.any():
                 return matches
             # several times as many at once: a key whose newest rows were all withdrawn is found in few rounds
@@ -610,11 +575,17 @@ class _Matches:
         chosen_rows: Ints = self.order[present[last]]
         return chosen_rows
 
-    def unsettled_left_rows(self, bounds: Ints) -> Flags:
-        """Which left rows may have met, or may meet, a version that was not read: older ones than at ``bounds``."""
-        is_unsettled = np.zeros(len(bounds), np.bool_)
-        may_be_older = np.flatnonzero((bounds > int(MIN_INSTANT)) & self.has_key)
-        for counts in (self.right.before, self.right.after) if len(may_be_older) else ():
+    def unsettled_left_rows(self, bounds_before: Ints, bounds_after: Ints) -> Flags:
+        """Which left rows may have met, or may meet, a version that was not read: older ones than at these bounds."""
+        is_unsettled = np.zeros(len(bounds_after), np.bool_)
+        of_time = (
+            (self.left.before, self.right.before, bounds_before),
+            (self.left.after, self.right.after, bounds_after),
+        )
+        for left_counts, counts, bounds in of_time:
+            may_be_older = np.flatnonzero((left_counts > 0) & (bounds > int(MIN_INSTANT)) & self.has_key)
+            if not len(may_be_older):
+                continue
             present, first, end = self._match_ranges(may_be_older, counts)
             chosen_rows = self._choose_right_rows(first, end, present)
             times = (
@@ -679,7 +650,7 @@ def _are_mixed(
 
 def _added_up_pairs(left: Ints, right_rows: Ints, number: Ints) -> tuple[Ints, Ints]:
     """One place of each pair that is there, or is missing, and how often it is."""
-    order = np.lexsort((right_rows, left))
+    order = sides.in_order(left.view(np.uint64), right_rows)
     starts = np.flatnonzero(run_begins(left[order]) | run_begins(right_rows[order]))
     totals = np.add.reduceat(number[order], starts) if len(starts) else number[order]
     is_kept = totals != 0
