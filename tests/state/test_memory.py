@@ -190,7 +190,7 @@ COUNT, EACH = {"n": hr.count()}, hr.Repeatedly(hr.AfterCount(1))
 
 def counted(source, output):
     clicks = hr.parquet(source, {"k": int, "at": datetime}, max_files=100).event_time("at", bound="0s")
-    return hr.Pipeline(output, clicks, key="k", where=hr.FixedWindows("1h"), what=COUNT, when=EACH)
+    return hr.Pipeline(output, clicks, key="k", where=hr.FixedWindows("1h"), what=COUNT, when=EACH, executor="local")
 
 
 def allocated():
@@ -294,7 +294,7 @@ def test_a_key_with_more_rows_than_may_be_allocated_is_merged(tmp_path: Path) ->
 
 def test_an_epoch_sends_more_between_its_tasks_than_may_be_allocated(tmp_path: Path) -> None:
     try:
-        run(EPOCH, tmp_path, 400_000, 60 * MEGABYTE)
+        run(EPOCH, tmp_path, 100_000, 40 * MEGABYTE)
     finally:
         shutil.rmtree(tmp_path)
 
