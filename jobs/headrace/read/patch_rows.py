@@ -415,7 +415,9 @@ class RowsPatch(PatchRows):
             patched_ids = f"select distinct {sql_columns(self._unit)} from {self._records_sql(self._of_patches)}"
             self.connection.execute(f"create temp table of_patches as {patched_ids}")
         identity = sql_columns(self._identity)
-        main, branch = (signs_of(self._records_sql(files), self._identity, self.columns) for files in self._apart)
+        main, branch = (
+            signs_of(self._records_sql(files), self._identity, self.columns) for files in self._files_of_one_side
+        )
         both = f"select {identity}, -{SIGN} as {SIGN} from ({main}) union all select {identity}, {SIGN} from ({branch})"
         sums = (
             f"select {identity}, sum({SIGN})::bigint as {_MORE} from ({both}) group by {identity} having {_MORE} <> 0"
@@ -471,7 +473,7 @@ class RowsPatch(PatchRows):
         return [*self._keys, WINDOW_START, WINDOW_END] if is_grouped else [EVENT_TIME]
 
     @property
-    def _apart(self) -> tuple[list[NamedFile], list[NamedFile]]:
+    def _files_of_one_side(self) -> tuple[list[NamedFile], list[NamedFile]]:
         """The files of ``current`` that only main has, and those that only the branch has."""
         main, branch = (self._current_files(side) for side in (self.compared.main, self.compared.branch))
         return sorted({*main} - {*branch}, key=str), sorted({*branch} - {*main}, key=str)
@@ -544,7 +546,7 @@ class RowsPatch(PatchRows):
         identity = ", ".join(f"f.{sql_identifier(name)}" for name in self._identity)
         newest = f"row_number() over (partition by {identity} order by f.epoch desc, f.sequence desc) as {_RANK}"
         rows_gone = f"(select * from differing where {_IS_PATCHED} and {_MORE} < 0)"
-        main, _ = self._apart
+        main, _ = self._files_of_one_side
         ranked_records = (
             f"select f.epoch, f.sequence, {newest}, -d.{_MORE} as {_MORE} from {self._records_sql(main)} f "
             f"join {rows_gone} d on {same_identity('f', 'd', self._identity)}"

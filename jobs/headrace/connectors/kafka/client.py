@@ -68,7 +68,7 @@ OVERTAKEN: Final = (
 )
 """A newer producer of the same transactional id has begun."""
 
-UNANSWERED: Final = (kafka_errors.UnknownError,)
+UNANSWERED_ERRORS: Final = (kafka_errors.UnknownError,)
 """A broker that is asked to end one transaction by two producers at once may not know how it ended."""
 
 TOO_LARGE: Final = (

@@ -38,7 +38,7 @@ def translate_errors(connection: Connection) -> Iterator[None]:
     """Errors of Kafka become those of sinks, by what the caller should do, without secrets."""
     from aiokafka import errors as kafka_errors
 
-    from headrace.connectors.kafka.client import OVERTAKEN, TOO_LARGE, UNANSWERED, is_retriable
+    from headrace.connectors.kafka.client import OVERTAKEN, TOO_LARGE, UNANSWERED_ERRORS, is_retriable
 
     try:
         yield
@@ -53,7 +53,7 @@ def translate_errors(connection: Connection) -> Iterator[None]:
             raise sink_ports.SinkMovedError(
                 f"{text}. Another delivery has begun; the next one continues from there"
             ) from None
-        if isinstance(cause, UNANSWERED):
+        if isinstance(cause, UNANSWERED_ERRORS):
             raise sink_ports.SinkMovedError(
                 f"{text}. It is not known whether the rows arrived; the next delivery looks, and continues from there"
             ) from None

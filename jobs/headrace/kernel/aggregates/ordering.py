@@ -149,8 +149,8 @@ def _rank_values(column: pa.Array) -> Ints:
     if pa.types.is_map(column.type):
         column = kernel_columns.entries_of(column)
     if pa.types.is_struct(column.type):
-        known = valid_mask(column)
-        column = pa.array(rank_rows(column.flatten(), len(column)), mask=~known)
+        has_value = valid_mask(column)
+        column = pa.array(rank_rows(column.flatten(), len(column)), mask=~has_value)
     if pa.types.is_list(column.type):
         column = _sortable_bytes(column)
     if not column.null_count:

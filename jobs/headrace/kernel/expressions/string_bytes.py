@@ -417,8 +417,8 @@ class _Marks(msgspec.Struct, frozen=True):
         inner = np.flatnonzero((self.depth == self.depth[opens[0]] + 1) & _is_open(self.octet))
         begins = level[_is_open(self.octet[level])]
         outer = begins[np.searchsorted(begins, inner) - 1]
-        within: Ints = inner[np.isin(outer, opens)]
-        return within
+        inner_opens: Ints = inner[np.isin(outer, opens)]
+        return inner_opens
 
     def keys(self, members: Ints) -> Ints:
         """The ``members`` that are strings with a colon behind them."""

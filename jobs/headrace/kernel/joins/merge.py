@@ -54,11 +54,11 @@ def merge_side(
     """
     waiting: pa.RecordBatch | None = None
     for rows in ranges:
-        hashed, times = (as_numpy(rows.column(name)) for name in (c.HASH, c.EVENT_TIME))
-        last = hashed.max()
+        hashes, times = (as_numpy(rows.column(name)) for name in (c.HASH, c.EVENT_TIME))
+        last = hashes.max()
         kept_part = newest_kept(join, rows if waiting is None else pa.concat_batches([waiting, rows]), watermark)
         # later ones of the last hash may hide what is before the moment from which on versions can be withdrawn
-        goes_on = _are_hidden(join, rows) and times[hashed == last].max() < join.held_from(watermark)
+        goes_on = _are_hidden(join, rows) and times[hashes == last].max() < join.held_from(watermark)
         settled_count = (
             int(np.searchsorted(as_numpy(kept_part.column(c.HASH)), last)) if goes_on else kept_part.num_rows
         )

@@ -588,10 +588,10 @@ def _running_greatest(values: Ints, group: Ints) -> Ints:
     return greatest
 
 
-def in_order(hashed: Words, times: Ints) -> Ints:
+def in_order(hashes: Words, times: Ints) -> Ints:
     """The places of rows in the order of (hash, time, row)."""
-    order = group_by_key(hashed, (), times).order
-    return np.arange(len(hashed)) if order is None else order
+    order = group_by_key(hashes, (), times).order
+    return np.arange(len(hashes)) if order is None else order
 
 
 def find_times(file: SideFile, times: Times) -> pa.RecordBatch:

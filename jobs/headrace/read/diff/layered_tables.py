@@ -401,17 +401,17 @@ class RowSets:
         for table, (own, other) in sides.items():
             files = [*own] if is_summed else sorted({*own} - {*other}, key=str)
             connection.execute(
-                f"create temp table {table} as {self._standing_query(files or differing_files, there=bool(files))}"
+                f"create temp table {table} as {self._standing_query(files or differing_files, has_files=bool(files))}"
             )
         return True
 
-    def _standing_query(self, files: Sequence[row_files.NamedFile], *, there: bool) -> str:
+    def _standing_query(self, files: Sequence[row_files.NamedFile], *, has_files: bool) -> str:
         rows = self.fold.records_sql(files)
         if self.columns.folding is Folding.SUMMED:
             same = row_files.same_identity("f", "t", self.columns.identity)
             rows = f"(select f.* from {rows} f semi join {_ROWS_TOUCHED} t on {same})"
         names = dict.fromkeys((*self.columns.identity, *row_files.PLACE))
-        return f"{row_files.standing_of(rows, [*names], self.columns)}{'' if there else f' {_NO_ROWS}'}"
+        return f"{row_files.standing_of(rows, [*names], self.columns)}{'' if has_files else f' {_NO_ROWS}'}"
 
     def changes_query(self, shown: Sequence[str], gone: str) -> str:
         """A query of the changes to a table that is known by ``ViewColumns.known_by``, once they are compared. It has

@@ -406,16 +406,16 @@ class DeliveryNote(msgspec.Struct, frozen=True):
 
 
 def update_note(
-    store: ObjectStore, pipeline: str, output: str, sink: Sink, renewed: Callable[[DeliveryNote], DeliveryNote]
+    store: ObjectStore, pipeline: str, output: str, sink: Sink, renew_note: Callable[[DeliveryNote], DeliveryNote]
 ) -> None:
-    """Keep what ``renewed`` makes of the note of a sink, if that is another one.
+    """Keep what ``renew_note`` makes of the note of a sink, if that is another one.
 
     A get and a put. What was delivered is delivered: if the store refuses, a warning says so.
     """
     path = delivery_path(pipeline, output, sink.name)
     try:
         old_note = _read_note(store, path) or DeliveryNote(output, sink.name, sink.kind)
-        new_note = renewed(old_note)
+        new_note = renew_note(old_note)
         if new_note != old_note:
             store.write(path, seal_fields({"format": NOTE_FORMAT, **msgspec.to_builtins(new_note)}))
     except HeadraceError as error:
