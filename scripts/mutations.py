@@ -320,14 +320,14 @@ MUTATIONS = (
     ),
     Mutation(
         "NaN is not NaN",
-        "kernel/firing.py",
+        "kernel/columns.py",
         "equal = equal | true_mask(pc.and_(pc.is_nan(left), pc.is_nan(right)))",
         "pass",
         Test("tests.kernel.test_differential", "test_a_pane_that_is_nan_again_is_elided"),
     ),
     Mutation(
         "lists of one length are equal",
-        "kernel/firing.py",
+        "kernel/columns.py",
         "equal[rows] = groups.reduce(np.minimum, equal_mask(items, others).astype(np.int8), 1) > 0",
         "pass",
         Test("tests.kernel.test_differential", "test_a_list_of_other_values_is_not_elided"),
