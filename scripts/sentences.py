@@ -21,9 +21,9 @@ from scripts.house_arrows import parse_text
 
 MOST_WORDS = 45
 LONG_WORDS = 25
-MOST_LONG = 30
+MOST_LONG = 3
 """Sentences of documents that may have more than ``LONG_WORDS`` words. Only ever made smaller."""
-MOST_CLUMSY = 10
+MOST_CLUMSY = 0
 """Sentences of docstrings that may be clumsy. Only ever made smaller."""
 MOST_LONG_MESSAGES = 0
 """Sentences of messages that may have more than ``LONG_WORDS`` words. Only ever made smaller."""

@@ -1,5 +1,5 @@
-"""This process: its garbage, what stays in it, what its terminal shows, how it ends, sizes as people write them, and
-those of code that a test sets.
+"""This process: its garbage, what stays in it, what its terminal shows and how it ends. Sizes, too: as people write
+them, and those of code that a test sets.
 """
 
 import atexit

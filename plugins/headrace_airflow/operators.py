@@ -139,7 +139,7 @@ class HeadraceOperator(BaseOperator):
     """Run one action of a pipeline: as a Spark application, or in a process of the task's own. The executor that the
     form names, else the pipeline's, decides.
 
-    It calls spark-submit by the hook of Airflow's ``SparkSubmitOperator`` and is none itself: Airflow would need twice
+    It calls spark-submit by the hook of Airflow's ``SparkSubmitOperator`` and is none itself. Airflow would need twice
     the time for each task when it parses DAGs.
 
     ``flags`` maps options of submit.py to names of the DAG run's params; a param that is None or False is left out, one

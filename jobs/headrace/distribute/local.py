@@ -152,7 +152,7 @@ class Threads:
     def _run_level(
         self, plan: EpochPlan, number: int, tasks: Sequence[Callable[[], Message]], sizes: Sequence[int] = ()
     ) -> "list[Message | _SpilledMessage]":
-        """What ``tasks`` say, in their order; those begin first that have most to do by their ``sizes``."""
+        """What ``tasks`` say, in their order. The largest by their ``sizes`` begin first."""
         level = self._under_way = _Level(plan, number, len(tasks))
         if len(tasks) == 1:
             return [tasks[0]()]

@@ -308,8 +308,8 @@ class _Kept:
         return rows.slice(span.start, span.stop - span.start)
 
     def _with_partners(self, rows: pa.RecordBatch) -> list[LeftRow]:
-        """``rows`` with what each meets. Right rows are read by their keys; those are held that ``rows`` may meet by
-        their times.
+        """``rows`` with what each meets. Right rows are read by their keys, and held if ``rows`` may meet them by their
+        times.
         """
         hashes = as_numpy(rows.column(c.HASH))
         first, last = self.join.right_interval(as_numpy(rows.column(c.EVENT_TIME)))

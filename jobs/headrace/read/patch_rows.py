@@ -1,12 +1,12 @@
-"""The rows of ``current`` that differ between main and a branch, and the records of an output patch that replaces those
-of main (``runs/publishing/patch`` has the theory). DuckDB finds them, in bounded memory.
+"""The rows of ``current`` that differ between main and a branch, and the records of an output patch that replaces them.
+
+``runs/publishing/patch`` has the theory. DuckDB finds the rows, in bounded memory.
 
 ``RowsPatch`` is for results that are rows: a multiset, so that what differs is how often each row is there. Signs add
 up: a row is given, or withdrawn, as often as the branch has it more often, or less often, than main. Where rows can be
 withdrawn anyway the records of the patch are a further layer of ``current``, as those of any epoch. Where they cannot,
-all records of ``current`` stand: files of main are written again there without the rows that the patch withdraws, and
-those that it gives are added. So no reader has to add anything up after a patch. The log of panes has both, with their
-signs.
+all records of ``current`` stand: files of main are written again there without the rows that the patch withdraws. Rows
+that it gives are added. So no reader has to add anything up after a patch. The log of panes has both, with their signs.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

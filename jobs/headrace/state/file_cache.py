@@ -2,8 +2,8 @@
 
 The working form is uncompressed Arrow on the local disk, mapped into memory where it is looked at. A file in the format
 of Arrow IPC has one record batch of one row: the rows of the run as a list of structs. Beside them are sorted columns
-of what is dear to compute from many rows: when they want activations, and what they hold. Of a column that has one
-value in all rows the value alone is there (``state.sorted_file``).
+of what is dear to compute from many rows: when they want activations, and what they hold. A column that has one value
+in all rows is there as that value alone (``state.sorted_file``).
 
 ``LayerCache`` may lose anything: the truth is the store. A file of the cache is named by the checksum of the content
 that it was made of, so it is never stale; what enters was verified, or has just been written. Any number of processes

@@ -210,8 +210,8 @@ def decode_parquet(data: bytes, schema: pa.Schema, names: Names = _OWN_NAMES) ->
 
 
 def decode_state(data: bytes, schema: pa.Schema) -> tuple[pa.RecordBatch, Mapping[str, pa.Scalar]]:
-    """The rows of a Parquet file that was verified, as ``schema`` says, and the values of those columns of which it is
-    stated that all rows have one: they are not decoded.
+    """The rows of a Parquet file that was verified, as ``schema`` says, and what ``stated_constants`` says of its
+    columns. Columns with one value are not decoded.
     """
     parquet_file = pq.ParquetFile(pa.BufferReader(data))
     constant = stated_constants(parquet_file, schema)
@@ -235,8 +235,8 @@ def decode_table(data: bytes) -> pa.Table:
 
 
 def stated_constants(parquet_file: pq.ParquetFile, schema: pa.Schema) -> dict[str, pa.Scalar]:
-    """The values of those columns that have one in all rows, as the statistics of a file say that was verified; of
-    whole numbers and truths that are stored as ``schema`` says.
+    """The values of columns that have one in all rows, as the statistics of a file say that was verified. Only whole
+    numbers and truths are looked at, if they are stored as ``schema`` says.
     """
     metadata, stored_schema = parquet_file.metadata, parquet_file.schema_arrow
     # a column of structs or lists is several of Parquet's

@@ -122,8 +122,8 @@ _SHARED_BYTES = 64 * 2**20
 
 
 class _SharedArrays:
-    """Arrays of one value each, of which files have slices. Those that were not asked for longest are forgotten here,
-    and stay as long as a file has them. Safe for many threads.
+    """Arrays of one value each, of which files have slices. What nobody asked for longest is forgotten here, and stays
+    as long as a file has it. Safe for many threads.
     """
 
     def __init__(self, limit_bytes: int) -> None:

@@ -66,7 +66,7 @@ class JoinPart:
     def run(
         self, upstream: task_results.UpstreamResults, bundles: list[pa.RecordBatch]
     ) -> tuple[task_results.JoinOutput, Bundles]:
-        """Compute and store its epoch; the level above passed on ``upstream`` and sent ``bundles``, which are taken out
+        """Compute and store its epoch; the level above passed on ``upstream`` and sent ``bundles``. They are taken out
         of their list: once they are in order they take no more memory.
         """
         plan, old_watermark = self.task.plan, self.task.watermark_before

@@ -51,7 +51,9 @@ grow with the epoch.
 """
 
 MOST_OF_A_PART: Final = Size(2**25)
-"""Nor does the memory of a task that gets rows of so many bytes of input for its part of the keys, or of the ids."""
+"""A part of the keys, or of the ids, is that of so many bytes of input, while ``MOST_PARTS`` suffice. So the memory of
+its task does not grow either.
+"""
 
 MOST_PARTS: Final = 2**8
 """In more parts, what tasks say to each other would be many small things."""
@@ -143,8 +145,8 @@ def divide_into_shares(pipeline: Pipeline, landing: Landing, files: ByInput, num
 
 
 def count_parts(tasks: int, size: int) -> int:
-    """In how many parts the keys are, or the ids, in an epoch over ``size`` bytes of input: as many as ``tasks``, or
-    more where there is much to read.
+    """In how many parts the keys are, or the ids, in an epoch over ``size`` bytes of input. They are as many as
+    ``tasks``, or more where there is much to read.
     """
     return max(tasks, min(size // MOST_OF_A_PART.value, MOST_PARTS))
 
@@ -197,8 +199,9 @@ def shared_out(parts: int, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def divide_for_joins(chains: Sequence[Chain], parts: Sequence[int], size: int) -> tuple[int, ...]:
-    """``parts`` of each of the ``chains``, and more where a chain joins so many bytes of input: a part holds all of its
-    rows, and one of a key that many rows share is computed beside several others.
+    """``parts`` of each of the ``chains``, and more where a chain joins: one for each ``JOIN_PART_BYTES`` of an input
+    of ``size`` bytes. A part holds all of its rows. One with a key that many rows share is computed beside several
+    others.
     """
     return tuple(
         number if chain.joins is None else max(number, min(number + size // JOIN_PART_BYTES.value, MOST_PARTS))

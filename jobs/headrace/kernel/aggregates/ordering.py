@@ -138,13 +138,13 @@ def rank_rows(columns: Sequence[pa.Array], length: int) -> Ints:
 
 
 def to_comparable(column: pa.Array) -> pa.Array:
-    """``column``; of what is nested integers, which are equal where these are."""
+    """``column``, or if its values are nested, integers that are equal where these are."""
     return pa.array(_rank_values(column)) if kernel_columns.is_nested(column.type) else column
 
 
 def _rank_values(column: pa.Array) -> Ints:
-    """Integers in the order of values: of lists by their first items, of structs by their first fields, of maps as of
-    lists of keys with their values; NULL is below all of them.
+    """Integers in the order of values. Lists go by their first items, structs by their first fields, and maps as lists
+    of keys with their values; NULL is below all of them.
     """
     if pa.types.is_map(column.type):
         column = kernel_columns.entries_of(column)

@@ -263,7 +263,7 @@ Comparison = Callable[[casts.Datum, casts.Datum], casts.Datum]
 
 
 def _or_of_nested(function: Comparison, of_nested: Comparison) -> Comparison:
-    """``function`` of two values; of two columns of structs, maps or lists another one."""
+    """``function`` of two values; if they are columns of structs, maps or lists, ``of_nested``."""
 
     def apply_either(left: casts.Datum, right: casts.Datum) -> casts.Datum:
         if not (is_nested(left.type) or is_nested(right.type)):

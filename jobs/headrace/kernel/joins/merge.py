@@ -15,8 +15,8 @@ from headrace.program import columns as c
 
 def newest_kept(join: sides.CompiledJoin, rows: pa.RecordBatch, watermark: Instant) -> pa.RecordBatch:
     """``rows`` of a side, all that there are of some hashes, in the order of (hash, event time), with equal ones added
-    up; of versions those are left out that a newer one, which nothing can withdraw any more, hides from every left row
-    that may come.
+    up. A version is left out if a newer one hides it from every left row that may come, and nothing can withdraw the
+    newer.
     """
     names = [name for name in rows.schema.names if name not in (c.HASH, c.COUNT)]
     rows = _added_up(rows, names)
@@ -49,8 +49,8 @@ def _are_hidden(join: sides.CompiledJoin, rows: pa.RecordBatch) -> bool:
 def merge_side(
     join: sides.CompiledJoin, ranges: Iterable[pa.RecordBatch], watermark: Instant
 ) -> Iterator[pa.RecordBatch]:
-    """Yields ``newest_kept`` of rows of a side that come in ``ranges`` of the order of (hash, event time), of which
-    none cuts rows of one hash and moment. Of a key that goes on in the next range only the version waits that holds.
+    """Yields ``newest_kept`` of rows of a side that come in ``ranges`` of the order of (hash, event time). No range
+    cuts rows of one hash and moment. Where a key goes on in the next range, only the version waits that holds.
     """
     waiting: pa.RecordBatch | None = None
     for rows in ranges:

@@ -444,8 +444,8 @@ def _take_rows(column: pa.Array, places: Ints | slice) -> pa.Array:
 
 
 class _Nulls:
-    """Columns of ``length`` rows that are all NULL. Those of one width share their memory: each is as long as the rows
-    of the side that another one is on.
+    """Columns of ``length`` rows that are all NULL. Columns of one width share their memory: each is as long as the
+    rows of the side that another one is on.
     """
 
     def __init__(self, length: int) -> None:

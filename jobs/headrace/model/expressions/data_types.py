@@ -316,7 +316,7 @@ def stored_type(arguments: Arguments, name: str, kind: object) -> DataType | Lis
 
 
 WrittenType = StoredType | StructType | MapType | Mapping[str, Any]
-"""The type of a column of records as users write it: a struct is a dict of its fields, a map ``dict[str, int]``, a list
+"""The type of a column of records as users write it. A struct is a dict of its fields, a map ``dict[str, int]``, a list
 ``list[str]`` or ``list[{"sku": str}]``.
 """
 

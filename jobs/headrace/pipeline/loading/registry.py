@@ -1,7 +1,7 @@
 """Finding pipelines: those that ship, those of ``HEADRACE_PIPELINES``, and one named by a path.
 
 Importing a pipeline file runs it, nothing else: no Spark, no storage. A file that cannot be used takes nothing away
-from the others: each has a limit of its own, and whatever it raises is its own.
+from the others. Each has a limit of its own, and whatever it raises is its own.
 
 ``NameIndex`` keeps between processes which pipelines each file of a folder defines: so a name leads to its file alone.
 An entry holds as long as all code is what it was that the file ran when it was loaded. What is kept is a cache: a part

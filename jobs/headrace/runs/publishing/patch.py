@@ -14,10 +14,10 @@ window were read after the fork. Otherwise the branch has, in part or whole, wha
 aggregation, a join, or panes of another output nobody can tell so simply, and all of that stays. Where windows merge,
 such a branch is refused.) A branch that began with nothing computed everything.
 
-*Rows* (semantics 15.7) are multisets (``read/patch_rows``). Those of groups are over with their window. Those of
-records have no state, and none is late: main may give a row again of whatever it reads yet. So the branch is taken as
-far as main has read too, and what main refused and could still take is in the way. Where duplicates are told, a record
-is dropped that is older than the ids which are remembered: then rows are over with those.
+*Rows* (semantics 15.7) are multisets (``read/patch_rows``). Rows of groups are over with their window. Rows of records
+have no state, and none is late: main may give a row again of whatever it reads yet. So the branch is taken as far as
+main has read too, and what main refused and could still take is in the way. Where duplicates are told, a record is
+dropped that is older than the ids which are remembered: then rows are over with those.
 
 Joined rows (16) are over once they stand for good: by their event time alone, behind the watermark and the lateness of
 the last join. What main still keeps for its joins belongs to later rows. All rows of one moment are replaced together.
