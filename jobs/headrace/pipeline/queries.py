@@ -399,7 +399,7 @@ def _levels_of(kind: Any) -> int:
     """How many levels deep DuckDB's type ``kind`` is, as ``data_types.levels_of`` counts."""
     if kind.id not in ("list", "struct", "map"):
         return 1
-    deepest = max(_levels_of(own) for _, own in kind.children)
+    deepest = max((_levels_of(own) for _, own in kind.children), default=0)
     return deepest if kind.id == "list" and deepest == 1 else 1 + deepest
 
 
