@@ -19,7 +19,7 @@ ROOM = Path("jobs/headrace/room")
             "jobs/headrace/room/a.py:1, jobs/headrace/room/b.py:1: class Part means 2 things",
         ),
         (
-            {"a.py": '"""What a is."""\n\ndef f():\n    """Those of a."""\n'},
+            {"a.py": '"""What a is."""\n\ndef f():\n    """That of a."""\n'},
             "jobs/headrace/room/a.py:3: a docstring begins",
         ),
         ({"a.py": '"""It is a module."""\n'}, "jobs/headrace/room/a.py:1: a docstring begins"),
@@ -29,7 +29,7 @@ ROOM = Path("jobs/headrace/room")
         ),
         ({"a.py": "f = lambda told: told\n"}, "jobs/headrace/room/a.py:1: 'told' says nothing"),
         ({"a.py": '\nraise ValueError(f"decide {1} anew")\n'}, "jobs/headrace/room/a.py:2: 'anew' (write: again)"),
-        ({"a.py": f'"""{"word " * 46}."""\n'}, "jobs/headrace/room/a.py:1: a sentence of 47 words"),
+        ({"../../../docs/a.md": f"{'word ' * 46}.\n"}, "docs/a.md:1: a sentence of 47 words"),
         (
             {"a.py": f'"""What a is.{" Of that." * (MOST_CLUMSY + 1)}"""\n'},
             f"{MOST_CLUMSY + 1} sentences of docstrings are clumsy",
