@@ -94,3 +94,19 @@ def test_a_column_of_one_value_takes_no_room(tmp_path: Path) -> None:
     put_runs(store, cache, "state", [rows])
     (path,) = tmp_path.glob("*.arrow")
     assert path.stat().st_size < rows.nbytes / 10
+
+
+def test_a_field_of_a_struct_is_not_the_column_that_is_called_as_it_is(tmp_path: Path) -> None:
+    rows = pa.RecordBatch.from_pydict(
+        {
+            c.HASH: pa.array([1, 2, 3], pa.uint64()),
+            "user.id": pa.array([1, 2, 3]),
+            "user": pa.array([{"id": 5}] * 3),
+            "same": pa.array([7, 7, 7]),
+        }
+    )
+    store = MemoryStore()
+    (stored,) = put_runs(store, LayerCache(tmp_path / "a", LARGE), "state", [rows])
+    run = LayerCache(tmp_path / "b", LARGE).load_file(store, stored.file, rows.schema)
+    assert run.rows == rows
+    assert {*run.constant} == {"same"}

@@ -239,8 +239,9 @@ def stated_constants(parquet_file: pq.ParquetFile, schema: pa.Schema) -> dict[st
     numbers and truths are looked at, if they are stored as ``schema`` says.
     """
     metadata, stored_schema = parquet_file.metadata, parquet_file.schema_arrow
-    # a column of structs or lists is several of Parquet's
-    places = {metadata.schema.column(place).path: place for place in range(metadata.num_columns)}
+    # a column of structs or lists is several of Parquet's; the field b of a struct a is called as a column "a.b"
+    paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
+    places = {path: place for place, path in enumerate(paths) if paths.count(path) == 1}
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     values: dict[str, pa.Scalar] = {}
     for name, kind in zip(schema.names, schema.types, strict=True):
