@@ -269,7 +269,10 @@ class CatalogLog:
     def _numbers_after(self, number: int, write_id: str) -> list[int]:
         """The numbers of the entries after entry ``number``, which counted when it was seen with its ``write_id``."""
         numbers = self._asked_numbers(number, write_id)
-        return self._list_numbers(number + 1) if numbers is None else numbers
+        # whoever knows of later entries has written so, unless the log is damaged
+        if numbers is None or (not numbers and (hint := self._usable_hint()) is not None and hint.entry > number):
+            return self._list_numbers(number + 1)
+        return numbers
 
     def _asked_numbers(self, number: int, write_id: str) -> list[int] | None:
         """The same where the store can be asked which objects are there; None if only a listing tells."""
@@ -510,9 +513,14 @@ class CatalogLog:
             _logger.warning("%s was not written, the next one will be: %s", self._hint, error)
 
     def _usable_hint(self) -> _Hint | None:
-        """The hint, if there is one. A broken one costs a longer listing, nothing else."""
+        """The hint, if there is one. A broken one costs a longer listing, nothing else. The ``write_id`` is left out if
+        names of entries have come or gone since: only a listing tells whether some of them are lost.
+        """
+        has_changed_since = getattr(self._store, "has_changed_since", None)
         try:
-            return self._read_hint()
+            is_old = has_changed_since is not None and has_changed_since(self._folder.rstrip("/"), self._hint)
+            hint = self._read_hint()
+            return msgspec.structs.replace(hint, write_id=None) if is_old else hint
         except object_stores.ObjectNotFoundError:
             return None
         except BrokenObjectError as error:

@@ -108,7 +108,7 @@ def test_a_run_asks_for_no_more_than_it_needs(root: Path) -> None:
     assert finder.find_work(now()) is None
     counted_before = store.requests.snapshot()
     assert finder.find_work(now()) is None
-    assert store.requests.since(counted_before)["get"] == 1, "the newest entry of the log: a watcher reads names once"
+    assert store.requests.since(counted_before)["get"] <= 2, "of names nothing: the log's last entry, and its hint"
 
 
 @pytest.mark.parametrize("damage", ["lost", "cut", "changed"])

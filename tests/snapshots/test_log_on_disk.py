@@ -2,6 +2,7 @@
 log meanwhile.
 """
 
+import os
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -126,3 +127,44 @@ def test_a_hint_of_an_older_version_is_as_good(tmp_path: Path) -> None:
     CatalogLog(store, "p").write_hint(1)
     assert b"write_id" not in (tmp_path / "p" / "log-hint.json").read_bytes()
     assert end_parts(CatalogLog(store, "p").find_end()) == (2, "w-2", True)
+
+
+def lose_entries_behind_hint(root: Path, catalog: Catalog) -> Catalog:
+    """Lose 40 entries behind that which the hint names. What others have stored behind those is there. Gives a catalog
+    that knew of none of them.
+    """
+    (snapshot, *_) = commit_some(catalog, catalog.claim("main", "run"), 2)
+    catalog.settle_hint()
+    hint_path, last = root / "p" / "log-hint.json", catalog.head().entry
+    hint, hint_times = hint_path.read_bytes(), hint_path.stat()
+    open_catalog = Catalog(LocalStore(root), "p")
+    assert open_catalog.head() == catalog.head()
+    for number in range(45):
+        catalog.tag(f"tag-{number}", snapshot)
+    assert b"write_id" in hint_path.read_bytes()
+    for number in range(last + 1, last + 41):
+        path_of(root, number).unlink()
+    newest_hint = hint_path.read_bytes()
+    hint_path.write_bytes(hint)
+    os.utime(hint_path, ns=(hint_times.st_atime_ns, hint_times.st_mtime_ns))
+    (root / "newest-hint.json").write_bytes(newest_hint)
+    return open_catalog
+
+
+def test_many_lost_entries_behind_an_old_hint_stop_what_comes(tmp_path: Path) -> None:
+    catalog = Catalog(LocalStore(tmp_path), "p")
+    lose_entries_behind_hint(tmp_path, catalog)
+    with pytest.raises(DamagedLogError, match="is missing, and later entries exist"):
+        Catalog(LocalStore(tmp_path), "p").head()
+    run = Catalog(LocalStore(tmp_path), "p", looks_once=True)
+    with pytest.raises(DamagedLogError, match="is missing, and later entries exist"):
+        run.claim("main", "another")
+
+
+def test_many_lost_entries_behind_a_known_one_stop_what_comes(tmp_path: Path) -> None:
+    catalog = Catalog(LocalStore(tmp_path), "p")
+    open_catalog = lose_entries_behind_hint(tmp_path, catalog)
+    (tmp_path / "newest-hint.json").replace(tmp_path / "p" / "log-hint.json")
+    for look in (open_catalog.head, lambda: open_catalog.claim("main", "another")):
+        with pytest.raises(DamagedLogError, match="is missing, and later entries exist"):
+            look()

@@ -169,6 +169,17 @@ class LocalStore:
                 present.append(path)
         return tuple(present)
 
+    def has_changed_since(self, folder: str, path: str) -> bool:
+        """Whether a name in ``folder`` has come or gone since the object ``path`` was written; True if either is not
+        there.
+        """
+        with _store_errors(self.root):
+            try:
+                folder_status = self._file_path(folder).stat()
+                return folder_status.st_mtime_ns > self._file_path(path).stat().st_mtime_ns
+            except (FileNotFoundError, NotADirectoryError):
+                return True
+
     def delete(self, path: str) -> None:
         target = self._file_path(path)
         self.requests.add("delete")
