@@ -49,9 +49,9 @@ def stored_rows(draw: st.DrawFn) -> pa.RecordBatch:
 
 
 def put(store: MemoryStore, cache: LayerCache, rows: pa.RecordBatch) -> DataFile:
-    (stored,) = put_runs(store, cache, "state", [rows])
-    assert has_rows(stored.run, rows)
-    return stored.file
+    (stored_run,) = put_runs(store, cache, "state", [rows])
+    assert has_rows(stored_run.run, rows)
+    return stored_run.file
 
 
 def has_rows(run: SortedFile, rows: pa.RecordBatch) -> bool:
@@ -106,7 +106,7 @@ def test_a_field_of_a_struct_is_not_the_column_that_is_called_as_it_is(tmp_path:
         }
     )
     store = MemoryStore()
-    (stored,) = put_runs(store, LayerCache(tmp_path / "a", LARGE), "state", [rows])
-    run = LayerCache(tmp_path / "b", LARGE).load_file(store, stored.file, rows.schema)
+    (stored_run,) = put_runs(store, LayerCache(tmp_path / "a", LARGE), "state", [rows])
+    run = LayerCache(tmp_path / "b", LARGE).load_file(store, stored_run.file, rows.schema)
     assert run.rows == rows
     assert {*run.constant} == {"same"}
