@@ -1,6 +1,7 @@
 """Runs whose epochs are computed in their own process: the same snapshots for readers, and no Spark anywhere."""
 
 import mmap
+import resource
 import struct
 import subprocess
 import sys
@@ -13,18 +14,21 @@ import pytest
 
 from headrace import FileSource, Pipeline, SparkFunction
 from headrace.distribute.process import LargeEpochError, columns_fit
+from headrace.errors import CacheFolderError
 from headrace.model.event_time import EventTime, Punctuated
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, clicks, land, truth
 from tests.reading import read
 
+MANY_USERS = 3000
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
@@ -78,6 +82,27 @@ def test_layers_of_current_are_folded(tmp_path: Path) -> None:
     layers = catalog.manifest(catalog.head().refs["main"]).tables["current"]
     assert len(layers) < 16
     assert current(CLICKS, tmp_path) == truth(20)
+
+
+@pytest.mark.slow
+@set_sizes(task_bytes=1, held_bytes=0)
+def test_an_epoch_that_finds_the_disk_full_leaves_nothing_and_is_computed_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_TASKS", "3")
+    land(tmp_path, 0, 1, MANY_USERS)
+    process(CLICKS, tmp_path.as_uri(), local("first"))
+    land(tmp_path, 1, FILES, MANY_USERS)
+    limit_before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**15, limit_before[1]))
+    try:
+        with pytest.raises(CacheFolderError, match="set HEADRACE_CACHE to a folder"):
+            process(CLICKS, tmp_path.as_uri(), local("full"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit_before)
+    assert current(CLICKS, tmp_path) == truth(1, MANY_USERS)
+    process(CLICKS, tmp_path.as_uri(), local("second"))
+    assert current(CLICKS, tmp_path) == truth(users=MANY_USERS)
 
 
 @pytest.mark.slow

@@ -3,10 +3,12 @@
 import dataclasses
 import gc
 import os
+import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -213,6 +215,43 @@ def test_no_file_stays_open(store: MemoryStore, cache: LayerCache) -> None:
     ]
     assert len(list(Path("/proc/self/fd").iterdir())) == number_before
     assert all(run.rows.num_rows == 5 for run in held_files)
+
+
+# --- room for what tasks send each other
+
+
+@contextmanager
+def limited(resource_: int, most: int) -> Iterator[None]:
+    """Inside, this process may have no more of a resource."""
+    before = resource.getrlimit(resource_)
+    resource.setrlimit(resource_, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource_, before)
+
+
+def test_more_spans_are_read_than_files_may_be_open(cache: LayerCache) -> None:
+    file = cache.scratch_file()
+    spans = [file.append(pa.py_buffer(b"%d" % number * 9)) for number in range(300)]
+    with limited(resource.RLIMIT_NOFILE, len(list(Path("/proc/self/fd").iterdir())) + 20):
+        contents = [file.read_span(span) for span in spans]
+    assert [content.to_pybytes() for content in contents] == [b"%d" % number * 9 for number in range(300)]
+
+
+def test_what_a_full_disk_did_not_take_is_told_and_the_rest_stays(cache: LayerCache) -> None:
+    failed: list[sys.UnraisableHookArgs] = []
+    with pytest.MonkeyPatch.context() as patch, limited(resource.RLIMIT_FSIZE, 10_000):
+        patch.setattr("sys.unraisablehook", failed.append)
+        file = cache.scratch_file()
+        spans = [file.append(pa.py_buffer(b"x" * 9_001))]
+        for _ in range(2):
+            with pytest.raises(FixConfigError, match="set HEADRACE_CACHE to a folder"):
+                file.append(pa.py_buffer(b"y" * 5_000))
+        assert [file.read_span(span).to_pybytes() for span in spans] == [b"x" * 9_001]
+        del file
+        gc.collect()
+    assert not failed
 
 
 # --- objects that are checked before a run continues from them

@@ -64,7 +64,7 @@ class _SpilledMessage(msgspec.Struct, frozen=True):
         message = self.message.received_by(part)
         if part not in self.spans:
             return message
-        with pa.ipc.open_stream(self.file.map_span(self.spans[part])) as reader:
+        with pa.ipc.open_stream(self.file.read_span(self.spans[part])) as reader:
             return replace(message, rows=reader.read_next_batch())
 
 

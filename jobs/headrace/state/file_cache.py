@@ -20,6 +20,7 @@ A cache also gives room for what an epoch sends between its tasks and memory sho
 ``put_run`` and ``put_runs`` put rows of a layer piece by piece, as files that any number of tasks can cut up again.
 """
 
+import errno
 import json
 import mmap
 import os
@@ -204,30 +205,40 @@ class RowCache(Protocol):
 
 
 class ScratchFile:
-    """A file without a name in ``folder``, for threads of this process. It is gone once nobody holds it and what was
-    mapped of it, or with the process. What it appends and maps are spans of bytes.
+    """A file without a name in ``folder``, for threads of this process. It is gone once nobody holds it, or with the
+    process. What it appends and reads are spans of bytes.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock, self._end = folder, threading.Lock(), 0
         with _folder_errors(folder):
-            self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (it lives as long as this does)
+            # what a full disk does not take is not tried once more when the file is closed
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115 (it lives as long as this does)
         weakref.finalize(self, self._file.close)
 
     def append(self, content: pa.Buffer) -> slice:
         """Where ``content`` stands from now on. Raises CacheFolderError if the disk has no room."""
-        with self._lock, _folder_errors(self._folder):
-            begin = self._end
-            self._file.seek(begin)
-            self._file.write(content)
-            self._file.flush()
-            self._end = -(-self._file.tell() // mmap.ALLOCATIONGRANULARITY) * mmap.ALLOCATIONGRANULARITY
-        return slice(begin, begin + content.size)
+        with self._lock:
+            span = slice(self._end, self._end + content.size)
+            self._end = span.stop
+        rest = memoryview(content)
+        with _folder_errors(self._folder):
+            while rest:
+                rest = rest[os.pwrite(self._file.fileno(), rest, span.stop - len(rest)) :]
+        return span
 
-    def map_span(self, span: slice) -> pa.Buffer:
-        """What was appended there, mapped: the system reads it when somebody looks at it."""
-        length = span.stop - span.start
-        return pa.py_buffer(mmap.mmap(self._file.fileno(), length, access=mmap.ACCESS_READ, offset=span.start))
+    def read_span(self, span: slice) -> pa.Buffer:
+        """What was appended there, in memory that goes back to the system with it. Raises CacheFolderError."""
+        # a mapping of the file has a descriptor of its own: a task reads more spans than a process may have open files
+        memory = mmap.mmap(-1, span.stop - span.start, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        rest = memoryview(memory)
+        with _folder_errors(self._folder):
+            while rest:
+                count = os.preadv(self._file.fileno(), [rest], span.stop - len(rest))
+                if not count:
+                    raise OSError(errno.EIO, os.strerror(errno.EIO))
+                rest = rest[count:]
+        return pa.py_buffer(memory)
 
 
 class RowsInMemory:
