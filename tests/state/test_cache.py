@@ -223,12 +223,12 @@ def test_no_file_stays_open(store: MemoryStore, cache: LayerCache) -> None:
 @contextmanager
 def limited(resource_: int, most: int) -> Iterator[None]:
     """Inside, this process may have no more of a resource."""
-    before = resource.getrlimit(resource_)
-    resource.setrlimit(resource_, (most, before[1]))
+    limits_before = resource.getrlimit(resource_)
+    resource.setrlimit(resource_, (most, limits_before[1]))
     try:
         yield
     finally:
-        resource.setrlimit(resource_, before)
+        resource.setrlimit(resource_, limits_before)
 
 
 def test_more_spans_are_read_than_files_may_be_open(cache: LayerCache) -> None:
@@ -240,9 +240,9 @@ def test_more_spans_are_read_than_files_may_be_open(cache: LayerCache) -> None:
 
 
 def test_what_a_full_disk_did_not_take_is_told_and_the_rest_stays(cache: LayerCache) -> None:
-    failed: list[sys.UnraisableHookArgs] = []
+    unraisable_errors: list[sys.UnraisableHookArgs] = []
     with pytest.MonkeyPatch.context() as patch, limited(resource.RLIMIT_FSIZE, 10_000):
-        patch.setattr("sys.unraisablehook", failed.append)
+        patch.setattr("sys.unraisablehook", unraisable_errors.append)
         file = cache.scratch_file()
         spans = [file.append(pa.py_buffer(b"x" * 9_001))]
         for _ in range(2):
@@ -251,7 +251,7 @@ def test_what_a_full_disk_did_not_take_is_told_and_the_rest_stays(cache: LayerCa
         assert [file.read_span(span).to_pybytes() for span in spans] == [b"x" * 9_001]
         del file
         gc.collect()
-    assert not failed
+    assert not unraisable_errors
 
 
 # --- objects that are checked before a run continues from them
