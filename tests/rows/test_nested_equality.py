@@ -1,6 +1,7 @@
 """Whole structs, maps and lists are compared by ``==`` and ``!=`` as the reference and DuckDB compare them."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,34 @@ def test_a_filter_an_aggregate_and_a_reader_compare_them(tmp_path: Path) -> None
     parts = col("address").field("place") == col("other_address").field("place")
     assert [row["id"] for row in handle.current(where=parts).to_json()] == []
     assert handle.current(where=(col("tags") == lit(None)).is_null()).count() == 3
+
+
+LISTS = hr.json("landing/orders", {"id": str, "at": datetime, "tags": list[str]}).event_time("at", bound="1h")
+
+
+def split(text: str) -> hr.Expr:
+    """A list of constants."""
+    return lit(text).split(",")
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (split("a,b") == col("tags"), [True, False, False, None]),
+        (col("tags") == split("a,b"), [True, False, False, None]),
+        (col("tags") != split("a,b"), [False, True, True, None]),
+        (split("a,b") == split("a,b"), [True] * 4),
+        (split("a,b") != split("b"), [True] * 4),
+        (split("a,b") == lit(None), [None] * 4),
+    ],
+)
+def test_a_list_of_constants_is_compared(condition: hr.Expr, expected: list[bool | None]) -> None:
+    lists = [["a", "b"], ["a"], [], None]
+    records = [{"id": str(i), "at": "2026-01-01T00:00:00Z", "tags": one} for i, one in enumerate(lists)]
+    pipeline = hr.Pipeline("orders", LISTS, rows={"id": col("id"), "same": condition}, executor="local")
+    for executor in ("local", "reference"):
+        current = run(pipeline, [rows(*records)], executor=executor).current.only("id", "same")
+        assert [row["same"] for row in sorted(current, key=lambda row: str(row["id"]))] == expected
 
 
 @pytest.mark.spark

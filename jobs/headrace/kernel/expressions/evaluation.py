@@ -503,9 +503,10 @@ _OPERATORS: dict[str, Callable[[casts.Datum, casts.Datum], casts.Datum]] = {
     "*": _make_arithmetic(pc.multiply_checked, casts.accept_scalars(decimals.multiply)),
     "/": _divide,
     "%": _make_arithmetic(casts.accept_scalars(_floor_mod), casts.accept_scalars(decimals.remainder)),
-    "==": _or_of_nested(_with_unified_types(_is_equal), _are_nested_equal),
+    "==": _or_of_nested(_with_unified_types(_is_equal), casts.accept_scalars(_are_nested_equal)),
     "!=": _or_of_nested(
-        _with_unified_types(_is_unequal), lambda left, right: pc.invert(_are_nested_equal(left, right))
+        _with_unified_types(_is_unequal),
+        casts.accept_scalars(lambda left, right: pc.invert(_are_nested_equal(left, right))),
     ),
     "<": _with_unified_types(_is_less),
     "<=": _with_unified_types(_less_equal),
