@@ -24,6 +24,7 @@ from headrace.formats.avro_messages import NO_SCHEMA, AvroSchemaError, read_avro
 from headrace.formats.file_format import RequiredColumns, ScannedRecords
 from headrace.model.expressions.columns import fields_of
 from headrace.model.expressions.data_types import in_words
+from headrace.read.views.arrow_types import python_rows
 
 
 def record(**fields: Any) -> dict[str, Any]:
@@ -60,7 +61,8 @@ def scanned(
 
 
 def rows(found: ScannedRecords) -> list[dict[str, Any]]:
-    return pa.table(dict(found.columns)).to_pylist()
+    """Rows as readers have them: a time outside of the years 1 to 9999 is text, for Python has none."""
+    return python_rows(pa.table(dict(found.columns)))
 
 
 # --- values
@@ -179,6 +181,23 @@ def test_a_datum_that_is_damaged_is_a_dead_letter_and_no_other_one(value: dict[s
     assert {**first, "price": first["price"].quantize(Decimal("0.0001"))} == expected(value)
     if reasons[1] is not None:
         assert {*second.values()} == {None}
+
+
+def test_a_timestamp_outside_of_the_years_of_a_calendar_is_a_value_and_such_a_date_is_a_dead_letter() -> None:
+    """Times are what 64 bits hold, as in files; days are those of the years 1 to 9999."""
+    kinds = {"day": "date", "at": "timestamp-millis", "since": "timestamp-micros"}
+    schema = record(
+        **{name: {"type": "long" if name != "day" else "int", "logicalType": kinds[name]} for name in kinds}
+    )
+    numbers = [(0, 10**15, -(10**18)), (10**7, 0, 0), (0, 2**62, 0), (0, 0, 2**63 - 2)]
+    plain_schema = record(day="int", at="long", since="long")
+    messages = [written(plain_schema, dict(zip(kinds, one, strict=True))) for one in numbers]
+    records = scanned(messages, schema, columns(day=date, at=datetime, since=datetime))
+    assert [reason is None for reason in records.unparsed.to_pylist()] == [True, False, False, True]
+    first, day, at, last = rows(records)
+    assert first == {"day": date(1970, 1, 1), "at": "+33658-09-27T01:46:40Z", "since": "-29719-04-05T22:13:20Z"}
+    assert {*day.values(), *at.values()} == {None}
+    assert last["since"] == "+294247-01-10T04:00:54.775806Z"
 
 
 def test_an_array_in_blocks_with_their_sizes_and_one_without_end() -> None:
