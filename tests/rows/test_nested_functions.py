@@ -1,7 +1,7 @@
 """Functions and queries of groups, and functions of batches, that take and give lists, structs and maps."""
 
 from collections import Counter
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from types import GenericAlias
 from typing import Any
@@ -237,3 +237,26 @@ def test_on_spark_it_gives_the_same(tmp_path: Path, spark: Any) -> None:
 def test_a_map_with_a_key_twice_is_an_error_of_the_function(tmp_path: Path) -> None:
     with pytest.raises(BatchFunctionError, match="gave a map in which a key stands twice in column tags"):
         Orders(tmp_path).run(by_batch("with_key_twice"), *LANDED_ORDERS)
+
+
+def with_day(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A day of a year that no calendar has."""
+    return batch.append_column("day", pa.array([10**7] * batch.num_rows, pa.int32()).cast(pa.date32()))
+
+
+def with_days(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A list of such days."""
+    batch = with_day(batch)
+    lists = pa.ListArray.from_arrays(pa.array(range(batch.num_rows + 1), pa.int32()), batch.column("day"))
+    return batch.drop_columns(["day"]).append_column("days", lists)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("day", date), ("days", list[date])])
+def test_a_day_of_no_calendar_is_an_error_of_the_function(name: str, kind: Any, tmp_path: Path) -> None:
+    """Readers could not show it: Python has no such date."""
+    columns = {"id": str, "at": datetime, name: kind}
+    function = hr.BatchFunction(f"tests.rows.test_nested_functions:with_{name}", columns, deterministic=True)
+    source = hr.json("landing/orders", {"id": str, "at": datetime}, transform=function).event_time("at", bound="1h")
+    pipeline = hr.Pipeline("orders", source, rows=["id", name], executor="local")
+    with pytest.raises(BatchFunctionError, match=f"gave a time outside of the years 1 to 9999 in column {name}"):
+        Orders(tmp_path).run(pipeline, {"id": "a", "at": "2026-01-01T00:00:00Z"})

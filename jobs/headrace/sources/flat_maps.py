@@ -23,7 +23,7 @@ from headrace.kernel.columns import (
     take_rows,
     valid_mask,
 )
-from headrace.model.expressions.data_types import NestedType, in_words, is_list_of_values
+from headrace.model.expressions.data_types import DataType, NestedType, in_words, is_list_of_values, parts_of
 from headrace.pipeline.endpoints import BatchFunction, Source
 from headrace.pipeline.loading.code_digests import load_function
 from headrace.pipeline.sources import IS_RETRACTION
@@ -196,7 +196,7 @@ class _BatchCall:
         schema = _schema_of(self.function)
         columns = {name: result.column(name) for name in schema.names}
         for name, kind in self.function.returns.items():
-            if isinstance(kind, NestedType) and not is_list_of_values(kind):
+            if DataType.DATE in parts_of(kind) or (isinstance(kind, NestedType) and not is_list_of_values(kind)):
                 columns[name], foreign_row = checked_values(columns[name], kind)
                 if foreign_row is not None:
                     raise wrong(f"gave {foreign_row[1]} in column {name}")
