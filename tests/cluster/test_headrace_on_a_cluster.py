@@ -142,7 +142,7 @@ def finished(job: "subprocess.Popen[str]") -> str:
 
 def epoch(root: str) -> int:
     """The last that is committed, -1 if none is."""
-    catalog = hr.open(root)[CLICKS.name].catalog
+    catalog = hr.open(root, create=True)[CLICKS].catalog
     head = catalog.head().refs.get("main")
     return -1 if head is None else catalog.manifest(head).epoch
 
