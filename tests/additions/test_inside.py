@@ -68,11 +68,10 @@ COMBINER = Addition(
 FUNCTION = Addition("function", "hr.col('note').reverse()", {"what": "{'x': sample.max()}"}, None)
 
 
-def patched(tmp_path: Path, kind: str) -> Path:
-    """A copy of the code with the patch for ``kind``."""
+def patched(tmp_path: Path, patch: Path) -> Path:
+    """A copy of the code with a patch."""
     for folder in PRODUCT:
         shutil.copytree(ROOT / folder, tmp_path / folder)  # with bytecode, which is right for what is not patched
-    patch = INSIDE / f"{kind}.patch"
     outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
     result = subprocess.run(
         ["git", "apply", str(patch)], cwd=tmp_path, env=outside, capture_output=True, text=True, check=False
@@ -118,7 +117,7 @@ SAID = {
 @pytest.mark.slow
 @pytest.mark.parametrize("addition", [TRIGGER, WINDOWS, COMBINER, FUNCTION], ids=lambda addition: addition.kind)
 def test_an_addition_works_everywhere(addition: Addition, tmp_path: Path) -> None:
-    found = used(patched(tmp_path, addition.kind), addition)
+    found = used(patched(tmp_path, INSIDE / f"{addition.kind}.patch"), addition)
     described, defined = SAID[addition.kind]
     assert found["forgotten"] == []
     assert found["local"] == found["reference"]
@@ -130,9 +129,8 @@ def test_an_addition_works_everywhere(addition: Addition, tmp_path: Path) -> Non
         assert [each["status"] for each in results] == ["passed"], (executor, results)
 
 
-def test_a_patch_that_does_not_apply_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_patch_that_does_not_apply_says_what_to_do(tmp_path: Path) -> None:
     stale = tmp_path / "stale.patch"
     stale.write_text((INSIDE / "function.patch").read_text().replace("lower", "no such line"))
-    monkeypatch.setattr(f"{__name__}.INSIDE", tmp_path)
     with pytest.raises(pytest.fail.Exception, match="no longer applies"):
-        patched(tmp_path / "copy", "stale")
+        patched(tmp_path / "copy", stale)

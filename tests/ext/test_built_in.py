@@ -6,7 +6,10 @@ import ast
 import os
 import subprocess
 import sys
-from importlib import import_module, metadata
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import Distribution, DistributionFinder
 from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
@@ -64,16 +67,44 @@ def test_code_asks_for_extras_that_the_table_has() -> None:
     assert names == {*EXTRAS}
 
 
+class Watcher(DistributionFinder):
+    """A finder that Python asks for metadata beside its own: it has none, and is told of each look."""
+
+    def __init__(self, note_look: Callable[[list[str]], None]) -> None:
+        self._note_look = note_look
+
+    def find_spec(self, *_: object) -> None:
+        return None
+
+    def find_distributions(
+        self,
+        context: DistributionFinder.Context = DistributionFinder.Context(),  # noqa: B008
+    ) -> Iterator[Distribution]:
+        self._note_look(context.path)
+        return iter(())
+
+
+@contextmanager
+def watch_looks(note_look: Callable[[list[str]], None]) -> Iterator[None]:
+    """Inside, each look at metadata is noted before it is made."""
+    watcher = Watcher(note_look)
+    sys.meta_path.insert(0, watcher)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(watcher)
+
+
 def test_own_parts_are_found_without_a_look_at_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
-    def scanned(path: list[str]) -> None:
+    def refuse_look(path: list[str]) -> None:
         raise AssertionError(f"metadata in {path} were looked for")
 
-    monkeypatch.setattr("importlib.metadata.distributions", scanned)
     monkeypatch.syspath_prepend("/nowhere/before")
-    assert [FORMATS[name].name for name in FORMATS.built_in] == ["JSON", "CSV", "Parquet"]
-    assert "csv" in FORMATS
-    with pytest.raises(AssertionError, match="were looked for"):
-        FORMATS.names()
+    with watch_looks(refuse_look):
+        assert [FORMATS[name].name for name in FORMATS.built_in] == ["JSON", "CSV", "Parquet"]
+        assert "csv" in FORMATS
+        with pytest.raises(AssertionError, match="were looked for"):
+            FORMATS.names()
 
 
 def _declare(site: Path, version: str, name: str) -> None:
@@ -91,19 +122,13 @@ def _declare(site: Path, version: str, name: str) -> None:
 
 def test_a_place_that_changes_is_looked_at_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_values: list[list[str]] = []
-    distributions = metadata.distributions
-
-    def count_call(path: list[str]) -> object:
-        looked_values.append(path)
-        return distributions(path=path)
-
     monkeypatch.syspath_prepend(str(tmp_path))
     FORMATS.names()
-    monkeypatch.setattr("importlib.metadata.distributions", count_call)
-    FORMATS.names()
-    assert looked_values == []
-    _declare(tmp_path, "1.0", "excel")
-    assert "excel" in FORMATS.names()
+    with watch_looks(looked_values.append):
+        FORMATS.names()
+        assert looked_values == []
+        _declare(tmp_path, "1.0", "excel")
+        assert "excel" in FORMATS.names()
     assert looked_values == [[str(tmp_path)]]
 
 
