@@ -14,12 +14,13 @@ import headrace as hr
 from headrace.errors import FixConfigError
 from headrace.pipeline.loading.registry import UnknownPipelineError
 from headrace.read.pipeline_reader import MissingRootError
-from headrace.read.views.sources import OutputFiles
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.reporting.listener import Silent
 from headrace.testing import TemporaryDeployment
+from headrace_lab.fault_plans import Fault, Operation, disturb_stores
 from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.store import StoreUnavailableError
 
 LANDED = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int}).event_time("at", bound="0s")
 CLICKS = hr.Pipeline(
@@ -88,38 +89,40 @@ def test_head_is_the_beginning_of_the_view_and_len_its_number_of_rows(clicks: Pi
 
 
 @pytest.mark.slow
-def test_only_files_of_the_first_rows_are_read_of_a_log(
-    clicks: PipelineHandle, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    brought_numbers: list[int] = []
-    bring = OutputFiles.fetch_files
+def test_only_files_of_the_first_rows_are_read_of_a_log(clicks: PipelineHandle) -> None:
+    read_paths: list[str] = []
 
-    def count_call(self: OutputFiles, folder: Path) -> list[Path]:
-        found = bring(self, folder)
-        brought_numbers.append(len(found))
-        return found
+    def note_read(operation: Operation) -> None:
+        if operation.kind == "get" and "/data/" in operation.path:
+            read_paths.append(operation.path)
 
-    monkeypatch.setattr(OutputFiles, "fetch_files", count_call)
-    clicks.panes().head(2)
-    len(clicks.panes())
-    assert brought_numbers == [1], "the manifest knows the number of all"
-    clicks.panes().to_arrow()
-    assert brought_numbers == [1, HOURS]
+    with disturb_stores(note_read):
+        panes = hr.open(clicks.root)[CLICKS].panes()
+        panes.head(2)
+        assert len({*read_paths}) == 1
+        read_paths.clear()
+        len(panes)
+        assert read_paths == [], "the manifest knows the number of all"
+        panes.to_arrow()
+        assert len({*read_paths}) == HOURS
 
 
 @pytest.mark.slow
 @set_sizes(html_bytes=1)
-def test_nobody_who_shows_a_large_view_reads_it(clicks: PipelineHandle, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_who_shows_a_large_view_reads_it(clicks: PipelineHandle) -> None:
+    def refuse_read(operation: Operation) -> Fault | None:
+        return Fault.FAIL if operation.kind == "get" and "/data/" in operation.path else None
 
-    def read(self: OutputFiles, folder: Path) -> list[Path]:
-        raise AssertionError("it is read")
-
-    monkeypatch.setattr(OutputFiles, "fetch_files", read)
-    for view in (clicks.current(), clicks.panes(where="n > 1"), clicks.snapshots(), clicks.state(at="main")):
-        shown_html = view._repr_html_()
-        assert "ask for its rows" in shown_html
-        assert "<table>" not in shown_html
-    assert bool(clicks.current(where="n > 1")), "without a count"
+    with disturb_stores(refuse_read):
+        opened_clicks = hr.open(clicks.root)[CLICKS]
+        current, panes = opened_clicks.current(where="n > 1"), opened_clicks.panes(where="n > 1")
+        for view in (opened_clicks.current(), panes, opened_clicks.snapshots(), opened_clicks.state(at="main")):
+            shown_html = view._repr_html_()
+            assert "ask for its rows" in shown_html
+            assert "<table>" not in shown_html
+        assert bool(current), "without a count"
+        with pytest.raises(StoreUnavailableError, match="on purpose"):
+            current.to_arrow()
 
 
 @pytest.mark.slow

@@ -25,7 +25,8 @@ from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store.local import MemoryStore
+from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.testing import FaultyStore
 from tests.cli.deployments import Deployment, hour, pane
 from tests.reading import schema
 
@@ -99,6 +100,24 @@ class Chunked(Deployment):
 
         (file,) = put_rows(self.store, path.removesuffix("-0.parquet"), [batch], hashed if view != "rejected" else None)
         return file
+
+
+class Counted(FaultyStore):
+    """A store that notes how many bytes each look at an object gave."""
+
+    def __init__(self, inner: ObjectStore, read: list[int]) -> None:
+        super().__init__(inner, lambda _: None)
+        self._read = read
+
+    def read(self, path: str) -> bytes:
+        return self._note_size(super().read(path))
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        return self._note_size(super().read_range(path, start, length))
+
+    def _note_size(self, data: bytes) -> bytes:
+        self._read.append(len(data))
+        return data
 
 
 @pytest.fixture
@@ -234,16 +253,14 @@ def test_any_condition_finds_what_it_finds_among_all_rows(
     definition = ViewColumns(own.keys, own.values, own.late_keys, earlier_columns_before)
     assert deployment.head is not None
     read: list[int] = []
-    real = MemoryStore.read, MemoryStore.read_range
-    monkeypatch.setattr(MemoryStore, "read", lambda self, path: _counted(read, real[0](self, path)))
-    monkeypatch.setattr(MemoryStore, "read_range", lambda self, *part: _counted(read, real[1](self, *part)))
+    catalog = Catalog(Counted(deployment.store, read), "clicks")
     less = found = 0
     for number in range(CONDITIONS):
         where = random_sql(source, kind) if number % 3 else random_expression(source, kind)
         view = source.choice([View.CURRENT, View.CURRENT, View.PANES, View.LATE])
         if view is View.LATE and "clicks" in str(where):
             continue
-        files_of_it = OutputFiles(deployment.catalog, deployment.head, view, definition, None)
+        files_of_it = OutputFiles(catalog, deployment.head, view, definition, None)
         try:
             lazy = LazyView(view, files_of_it, deployment.head, where=where)
         except Exception:
@@ -258,11 +275,6 @@ def test_any_condition_finds_what_it_finds_among_all_rows(
         found += bool(pruned)
     assert found > LEAST
     assert less > LEAST, "conditions that leave something out"
-
-
-def _counted(read: list[int], data: bytes) -> bytes:
-    read.append(len(data))
-    return data
 
 
 @pytest.fixture
