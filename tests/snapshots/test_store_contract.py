@@ -1,6 +1,5 @@
 """What every store promises, on memory, local files and a real MinIO."""
 
-import fcntl
 import os
 import signal
 import subprocess
@@ -9,7 +8,6 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -330,36 +328,35 @@ def test_what_a_killed_process_left_goes_with_the_next_put(tmp_path: Path, step:
     assert paths(open_store(tmp_path.as_uri()), "") == ["after", "before"]
 
 
-def test_what_another_is_about_to_name_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    link, seen_values = os.link, []
+INTERRUPTED = """
+import fcntl, sys
+from pathlib import Path
+from headrace_snapshots.store import open_store
+from headrace_snapshots.store.local import UNNAMED
+step, root = sys.argv[1:]
+seen = []
+def pause(event, arguments):
+    if not seen and event == step and (event != "fcntl.flock" or arguments[1] == fcntl.LOCK_EX):
+        seen.append(event)
+        open_store(root).write("in-between", b"")
+        print(len([*Path(root.removeprefix("file://"), UNNAMED).iterdir()]))
+sys.addaudithook(pause)
+open_store(root).create("slow", b"whole")
+"""
+"""Python tells its auditors of a step before it is made; they stay as long as the process."""
 
-    def slow(unnamed: Path, target: Path) -> None:
-        open_store(tmp_path.as_uri()).write("in-between", b"")
-        seen_values.append(unnamed.exists())
-        link(unnamed, target)
 
-    monkeypatch.setattr(os, "link", slow)
-    open_store(tmp_path.as_uri()).create("slow", b"whole")
-    assert seen_values == [True]
-    assert open_store(tmp_path.as_uri()).read("slow") == b"whole"
-
-
-def test_a_file_that_was_swept_before_it_was_locked_is_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("step", "left"), [("os.link", 1), ("fcntl.flock", 0)])
+def test_a_file_is_whole_though_another_sweeps_before_it_is_named_or_locked(
+    tmp_path: Path, step: str, left: int
 ) -> None:
-    flock, swept = fcntl.flock, []
-
-    def late(file: IO[bytes], operation: int) -> None:
-        if operation == fcntl.LOCK_EX and not swept:
-            swept.append(file.name)
-            open_store(tmp_path.as_uri()).write("in-between", b"")
-            assert not Path(file.name).exists()
-        flock(file, operation)
-
-    monkeypatch.setattr(fcntl, "flock", late)
-    open_store(tmp_path.as_uri()).create("late", b"whole")
-    assert swept
-    assert open_store(tmp_path.as_uri()).read("late") == b"whole"
+    """What is locked stays until it has its name. What was swept before is written again."""
+    arguments = [sys.executable, "-c", INTERRUPTED, step, tmp_path.as_uri()]
+    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{left}\n", "files without a name, once another has swept"
+    assert open_store(tmp_path.as_uri()).read("slow") == b"whole"
+    assert paths(open_store(tmp_path.as_uri()), "") == ["in-between", "slow"]
 
 
 def test_what_names_an_object_is_flushed_before_the_put_returns(
