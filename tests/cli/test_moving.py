@@ -2,6 +2,8 @@
 
 import json
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,8 @@ from click.testing import CliRunner, Result
 import headrace as hr
 from headrace.cli.main import app
 from headrace.read.snapshots.snapshot_refs import NoSnapshotError
-from headrace.runs.client import recording
-from headrace.runs.plan import CutOver
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, rehearse_for_readers
-from headrace.runs.reporting.results import RunResult
+from headrace_lab.fault_plans import HoldRequest, Operation, disturb_stores
 from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
@@ -170,31 +170,41 @@ def test_a_backfill_of_a_range_forks_before_it(live: Live) -> None:
     assert live.refs == dict.fromkeys(("main", "published"), result["snapshot"])
 
 
-def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_change, tries = recording.make_change, list[BranchBehindError]()
+@contextmanager
+def main_goes_on(live: Live, times: int) -> Iterator[None]:
+    """Inside, so many times main reads a file more while the result of a backfill is stored, before its cut-over."""
+    landed_names: list[str] = []
+    is_running = False
 
-    def act_meanwhile(catalog: Catalog, asked: CutOver, *, run_id: str, message: str) -> RunResult:
-        if not tries:
-            live.land("c.jsonl", 5)
-            live.run("run")
-        try:
-            return make_change(catalog, asked, run_id=run_id, message=message)
-        except BranchBehindError as error:
-            tries.append(error)
-            raise
+    def go_on() -> None:
+        nonlocal is_running
+        is_running = True
+        name = f"meanwhile-{len(landed_names)}.jsonl"
+        live.land(name, 5 + len(landed_names))
+        live.run("run")
+        landed_names.append(name)
+        is_running = False
 
-    monkeypatch.setattr(recording, "make_change", act_meanwhile)
-    result = live.run("backfill", "--promote")
-    assert len(tries) == 1
-    assert result["counts"]["records"] == 3
+    def plan(operation: Operation) -> HoldRequest | None:
+        is_due = operation.path.startswith("clicks/runs/") and operation.kind in {"put", "create"}
+        return HoldRequest(go_on) if is_due and not is_running and len(landed_names) < times else None
+
+    with disturb_stores(plan):
+        yield
+    assert len(landed_names) == times
 
 
-def test_a_backfill_that_fails_says_how_to_go_on(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    def behind(*_: object, **__: object) -> RunResult:
-        raise BranchBehindError("main went on")
+def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live) -> None:
+    with main_goes_on(live, 1):
+        result = live.headrace("backfill", "--executor", "local", "--promote", "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("catching up") == 1
+    assert json.loads(result.stdout)["counts"]["records"] == 3
 
-    monkeypatch.setattr(recording, "make_change", behind)
-    result = live.headrace("backfill", "--branch", "again", "--executor", "local", "--promote")
+
+def test_a_backfill_that_fails_says_how_to_go_on(live: Live) -> None:
+    with main_goes_on(live, 2):
+        result = live.headrace("backfill", "--branch", "again", "--executor", "local", "--promote")
     assert result.exit_code == 30
     text_there = f"{live.reference} --root {live.root} --branch again --executor local --promote"
     assert f"to go on where it stopped: headrace backfill {text_there}" in result.stderr.splitlines()
