@@ -10,14 +10,15 @@ from catalog_helpers import commit_some, manifest_for
 
 from headrace.pipeline.validation import UpstreamCycleError
 from headrace.read.lineage.cut import consistent_cut
-from headrace.runs import restore as restoring
 from headrace.runs.plan import MoveBack
 from headrace.runs.recovery_target import move_back
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.summary import keep_result, read_summary, renew_summary
+from headrace.runs.restore import BelowPublishedError, restore_head
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import expire
-from headrace_snapshots.format.manifest import Patch
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.manifest import Manifest, Patch
 from headrace_snapshots.gc_roots import Keep
 from headrace_snapshots.store.local import MemoryStore
 
@@ -157,24 +158,19 @@ def test_a_patch_that_comes_while_a_recovery_is_planned_is_told(memory: MemorySt
 
 
 @both
-def test_a_fall_back_takes_no_readers_back_who_came_meanwhile(
-    memory: MemoryStore, looks_once: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fall_back_takes_no_readers_back_who_came_meanwhile(memory: MemoryStore, looks_once: bool) -> None:
     other, ids = begun(memory, 3, publish=(1,))
     run = Catalog(memory, "p", looks_once=looks_once)
     claim = run.claim("main", "run")
 
-    def problems(_: object, manifest: Any) -> list[str]:
-        if manifest.snapshot_id != ids[2]:
-            return []
-        if other.head().refs["published"] == ids[1]:  # by the task of the run before, which nothing fences
-            other.publish(ids[2], ids[1])
-        return ["file x is broken"]
+    def read_progress(manifest: Manifest) -> None:
+        if manifest.snapshot_id == ids[2]:
+            if other.head().refs["published"] == ids[1]:  # by the task of the run before, which nothing fences
+                other.publish(ids[2], ids[1])
+            raise BrokenObjectError("file x is broken")
 
-    monkeypatch.setattr(restoring._Restorable, "problems", problems)
-    monkeypatch.setattr(restoring, "_check_input", lambda *_: True)
-    with pytest.raises(restoring.BelowPublishedError):
-        restoring.restore_head(run, claim, lambda manifest: manifest, lambda *_: None, lambda *_: [])
+    with pytest.raises(BelowPublishedError, match="file x is broken"):
+        restore_head(run, claim, lambda manifest: manifest, lambda *_: None, lambda *_: [], progress=read_progress)
     assert other.head().refs["published"] == ids[2]
 
 
