@@ -11,15 +11,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace import Pipeline
 from headrace.cli.main import app
 from headrace.distribute.watermark_inputs import lags_of
 from headrace.model.time import Duration, Instant
 from headrace.observe.lateness import count_by_lag, quantiles_of_counts
 from headrace.read.snapshots.epoch_history import EpochFigures
-from headrace.runs.client import recording
-from headrace.runs.options import RunOptions
-from headrace.runs.reporting.results import RunResult, now
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.airflow.subprocesses import write_pipeline
@@ -221,17 +217,6 @@ def test_release_publishes_with_a_reason_and_not_without(deployment: Deployment)
     refs = deployment.catalog.head().refs
     assert refs["published"] == refs["main"]
     assert deployment.catalog.list_entries(limit=1)[0].message == "Ann: known gap"
-
-
-def test_a_run_that_fell_back_says_so(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = "clicks: snapshot abc (epoch 3) cannot be restored: state-0.parquet is missing"
-
-    def fell_back(_: str, pipeline: Pipeline, root: str, options: RunOptions, *_listener: object) -> RunResult:
-        return RunResult(options.run_id, pipeline.name, "process", "succeeded", now(), now(), warnings=(words,))
-
-    monkeypatch.setattr(recording, "run_recorded", fell_back)
-    assert words in headrace(deployment, "run", deployment.reference).stdout
-    assert parsed(headrace(deployment, "run", deployment.reference, "--format", "json"))["warnings"] == [words]
 
 
 @pytest.mark.slow

@@ -161,6 +161,27 @@ def test_backfill_makes_a_branch_main_and_published(live: Live) -> None:
     assert result["snapshot"] not in refs_before.values()
 
 
+def test_a_run_that_fell_back_says_so(tmp_path: Path) -> None:
+    """A file of state is lost, twice, while readers see nothing of it."""
+    live = Live(tmp_path)
+    live.land("a.jsonl", 0)
+    live.run("run", "--no-publish")
+    for number, format_ in enumerate(("text", "json"), 1):
+        head = live.catalog.manifest(live.refs["main"])
+        lost_path = head.tables["state"][-1].files[0].path
+        (tmp_path / "root" / lost_path).unlink()
+        live.land(f"{number}.jsonl", number)
+        result = live.headrace("run", "--executor", "local", "--no-publish", "--format", format_)
+        assert result.exit_code == 0, result.output
+        warnings = result.stdout.splitlines()[-1:] if format_ == "text" else json.loads(result.stdout)["warnings"]
+        (warning,) = (text.removeprefix("warning: ") for text in warnings)
+        lost = (
+            f"snapshot {head.snapshot_id} (epoch {head.epoch}) cannot be restored: {live.root}/{lost_path} is missing"
+        )
+        assert warning.startswith(f"clicks: {lost}")
+        assert "Branch main fell back to" in warning
+
+
 def test_a_backfill_of_a_range_forks_before_it(live: Live) -> None:
     first = [manifest.snapshot_id for manifest in live.catalog.ancestry(live.refs["main"])][-1]
     range_ = ("--from", "2026-01-01T01:00:00Z", "--to", "2026-01-02")
