@@ -1,19 +1,19 @@
 """What a run tells people: a line for each epoch, and at the end where to look for what it dropped."""
 
+import json
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from headrace import Pipeline
 from headrace.cli.main import app
 from headrace.model.time import parse_instant
-from headrace.runs.client import recording
-from headrace.runs.options import RunOptions
-from headrace.runs.reporting.listener import LineListener, Listener, Where, epoch_line, result_lines
-from headrace.runs.reporting.results import RunAction, RunResult
+from headrace.runs.reporting.listener import LineListener, Where, epoch_line, result_lines
+from headrace.runs.reporting.results import RunResult, from_json
 from headrace.sources.progress import PipelineProgress
+from tests.cli.deployments import Deployment
 from tests.manifests import new_manifest
 from tests.stored_progress import written
 
@@ -101,14 +101,21 @@ def test_warnings_come_last() -> None:
     assert list(result_lines(result, WHERE))[-2:] == ["warning: a clock is ahead", "warning: much came late"]
 
 
-def test_the_command_line_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ran(action: RunAction, pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:
-        listener.noted("starting Spark")
-        listener.committed(EPOCH)
-        return replace(RESULT, warnings=("a clock is ahead",))
-
-    monkeypatch.setattr(recording, "run_recorded", ran)
-    result = CliRunner().invoke(app, ["run", "aircraft_sessions", "--root", "memory://x"])
-    assert result.stderr.splitlines() == ["starting Spark", epoch_line(EPOCH)]
-    where = Where("aircraft_sessions", "memory://x")
-    assert result.stdout.splitlines() == list(result_lines(replace(RESULT, warnings=("a clock is ahead",)), where))
+@pytest.mark.slow
+def test_the_command_line_tells_the_same(tmp_path: Path) -> None:
+    """What is stored of a run is told as the lines above: on stderr meanwhile, on stdout at the end."""
+    deployment = Deployment(tmp_path)
+    landing = tmp_path / "root" / "landing" / "clicks"
+    landing.mkdir(parents=True)
+    for number in range(2):
+        row = {"user": "ann", "at": f"2026-01-01T0{number}:00:00Z", "amount": 1}
+        (landing / f"{number}.jsonl").write_text(f"{json.dumps(row)}\nno record\n")
+    arguments = ["run", deployment.reference, "--root", deployment.root, "--executor", "local"]
+    told = CliRunner().invoke(app, [*arguments, "--files-per-epoch", "1"])
+    assert told.exit_code == 0, told.output
+    manifests = [*deployment.catalog.ancestry(deployment.catalog.head().refs["main"])][::-1]
+    assert told.stderr.splitlines() == ["2 new files", *map(epoch_line, manifests)]
+    (info,) = deployment.store.list("clicks/runs/")
+    result = from_json(deployment.store.read(info.path))
+    assert told.stdout.splitlines() == list(result_lines(result, Where(deployment.reference, deployment.root)))
+    assert len(manifests) == len(result.epochs) == 2
