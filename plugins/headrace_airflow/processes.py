@@ -142,13 +142,13 @@ class OwnProcess:
             if self._took is None and (memory_taken := memory_of(pid)) > self._memory:
                 self._took = memory_taken
                 _kill_group(pid)
-            more_output = os.read(output, _READ_BYTES) if is_ready else b""
-            is_open = is_open and (bool(more_output) or not is_ready)
-            *lines, rest = (rest + more_output).split(b"\n")
+            new_bytes = os.read(output, _READ_BYTES) if is_ready else b""
+            is_open = is_open and (bool(new_bytes) or not is_ready)
+            *lines, rest = (rest + new_bytes).split(b"\n")
             for line in lines:
                 last_line = line.decode(errors="backslashreplace")
                 tell(last_line)
-            if has_ended and not more_output:
+            if has_ended and not new_bytes:
                 break
         if rest:
             last_line = rest.decode(errors="backslashreplace")

@@ -307,17 +307,17 @@ def test_no_answer_to_a_viewer_has_a_value_of_a_row(answers: Answers) -> None:
 
 
 def test_figures_beside_history_are_for_all_and_rows_to_blame_for_editors(answers: Answers) -> None:
-    seen_audits, edited_audits = answers["vic", f"{DAG}/audits"][1], answers["ada", f"{DAG}/audits"][1]
-    assert [[one["observed"] for one in audit["usual"]] for audit in seen_audits] == [
-        [one["observed"] for one in audit["usual"]] for audit in edited_audits
+    audits_of_viewer, audits_of_editor = answers["vic", f"{DAG}/audits"][1], answers["ada", f"{DAG}/audits"][1]
+    assert [[one["observed"] for one in audit["usual"]] for audit in audits_of_viewer] == [
+        [one["observed"] for one in audit["usual"]] for audit in audits_of_editor
     ]
-    volume, users, clicks = edited_audits[0]["usual"]
+    volume, users, clicks = audits_of_editor[0]["usual"]
     assert (volume["kind"], users["check"]) == ("volume", "usual_distribution('user', distance=0.2) on panes")
     assert (clicks["severity"], clicks["is_judged"], clicks["versions"]) == ("warn", True, 1)
     assert clicks["said"].startswith("distribution of clicks (current): ")
     assert {row["user"] for row in clicks["failing"]} == {"ada"}
-    assert all(one["failing"] == [] for audit in seen_audits for one in audit["usual"])
-    assert (seen_audits[0]["docs"], edited_audits[0]["docs"]) == ([], ["current"])
+    assert all(one["failing"] == [] for audit in audits_of_viewer for one in audit["usual"])
+    assert (audits_of_viewer[0]["docs"], audits_of_editor[0]["docs"]) == ([], ["current"])
 
 
 def test_decisions_say_what_readers_see_before_and_after(answers: Answers) -> None:

@@ -100,13 +100,13 @@ def test_late_changes_are_dropped_and_shown_whatever_their_sign(executor: Execut
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_ids_are_told_apart_by_sign(executor: Executor) -> None:
     schema = {**SCHEMA, "lsn": hr.field("source.lsn", int)}
-    first_pipeline = build(hr.debezium_envelope(shared=["lsn"]), schema, deduplicate=hr.Deduplicate("lsn", "1d"))
+    deduplicated_pipeline = build(hr.debezium_envelope(shared=["lsn"]), schema, deduplicate=hr.Deduplicate("lsn", "1d"))
     steps = [
         rows({"op": "c", "after": row(1, "a", 5), "source": {"lsn": 1}}),
         rows(*[{"op": "u", "before": row(1, "a", 5), "after": row(1, "a", 6), "source": {"lsn": 2}}] * 2),
         rows({"op": "c", "after": row(1, "a", 5), "source": {"lsn": 1}}),
     ]
-    assert current(run(first_pipeline, steps, executor=executor)) == {"a": (1, 6)}
+    assert current(run(deduplicated_pipeline, steps, executor=executor)) == {"a": (1, 6)}
 
 
 @pytest.mark.parametrize("executor", EXECUTORS)

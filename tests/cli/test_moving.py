@@ -336,9 +336,9 @@ def test_a_fork_is_run_beside_main_and_promoted(live: Live) -> None:
     assert (row["kind"], row["before"]["clicks"], row["after"]["clicks"]) == ("changed", 1, 2)
     assert live.catalog.head().entry == entries, "a dry run moves nothing"
     head = live.refs["trial"]
-    result_of_run = live.headrace("promote", "trial", "--format", "json")
-    assert result_of_run.exit_code == 0, result_of_run.output
-    assert json.loads(result_of_run.stdout)["published"] == head
+    result = live.headrace("promote", "trial", "--format", "json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["published"] == head
     assert live.refs == {"main": head, "published": head, "tags/start": first}
     result_again = live.headrace("promote", "trial")
     assert result_again.exit_code == 0, "a promotion that was done is told again"

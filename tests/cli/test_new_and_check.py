@@ -32,8 +32,8 @@ def test_what_new_writes_runs_as_its_next_steps_say(here: Path) -> None:
     assert [step[0] for step in steps] == ["check", "test", "run", "read"]
     for step in steps:
         assert "--executor" not in step, "it runs as it is, on a plain installation too"
-        result_of_run = headrace(*step)
-        assert result_of_run.exit_code == 0, result_of_run.output
+        result = headrace(*step)
+        assert result.exit_code == 0, result.output
     rows = json.loads(headrace(*steps[-1], "--format", "json").stdout)
     found = {(row["product"], row["window_start"][11:13]): (row["orders"], row["cents"]) for row in rows}
     assert found == {

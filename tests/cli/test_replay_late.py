@@ -56,8 +56,8 @@ def sliding(deployment: Deployment, hours: int, every: int) -> Pipeline:
 
 
 def landed(deployment: Deployment, folder: str = "late/landing/clicks") -> dict[str, bytes]:
-    rows_by_path = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
-    return {path.rpartition("/")[2]: data for path, data in rows_by_path.items()}
+    data_by_path = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
+    return {path.rpartition("/")[2]: data for path, data in data_by_path.items()}
 
 
 def test_what_was_late_lands_once_under_a_root_of_its_own(deployment: Deployment) -> None:

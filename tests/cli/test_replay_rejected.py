@@ -45,8 +45,8 @@ def land(deployment: Deployment, pipeline: Pipeline | None = None, **options: An
 
 
 def landed(deployment: Deployment, folder: str = "rejected/landing/clicks") -> dict[str, bytes]:
-    rows_by_path = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
-    return {path.rpartition("/")[2]: data for path, data in rows_by_path.items()}
+    data_by_path = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
+    return {path.rpartition("/")[2]: data for path, data in data_by_path.items()}
 
 
 def of_format(deployment: Deployment, kind: str) -> Pipeline:

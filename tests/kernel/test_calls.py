@@ -99,10 +99,10 @@ def pipeline(
 
 def table(rows: int, epoch: int) -> pa.Table:
     """Records of one epoch; the keys are those of the epoch before, and times go on."""
-    keys, found_values = int(rows * KEYS), []
+    keys, records = int(rows * KEYS), []
     for i in range(rows):
         at = START + epoch * 20 * SECOND + i * 20 * SECOND // rows
-        found_values.append(
+        records.append(
             {
                 "id": epoch * rows + i if i % 50 else epoch * rows,
                 "user": f"user {i * 7919 % keys:08}",
@@ -113,7 +113,7 @@ def table(rows: int, epoch: int) -> pa.Table:
                 "ok": i % 5 > 0,
             }
         )
-    columns = {name: [row[name] for row in found_values] for name in SCHEMA}
+    columns = {name: [row[name] for row in records] for name in SCHEMA}
     columns["at"] = pa.array(columns["at"], pa.int64()).cast(pa.timestamp("us", "UTC"))
     return pa.table(columns)
 

@@ -63,10 +63,10 @@ def test_the_reach_ends_where_windows_that_touch_the_range_do(where: WindowFn, s
 def test_panes_of_a_first_stage_are_elements_of_the_second(
     first: WindowFn, second: WindowFn, span: Window, shift: int
 ) -> None:
-    aggregation_then = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=second)
+    second_aggregation = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=second)
     shifted_output_time = ShiftedOutputTime(first, Duration(shift))
     found_span = needed_event_times(
-        changed(clicks(shifted_output_time), how=discarding(), then=[aggregation_then]), span
+        changed(clicks(shifted_output_time), how=discarding(), then=[second_aggregation]), span
     )
     assert found_span is not None
     inside = {at for at in range(-120, 120) if any(touches(w, span) for w in assign(second, Instant(at)))}

@@ -167,9 +167,9 @@ def test_a_changed_output_comes_back_with_what_reads_it(executor: Executed, root
     head = adopted(executor, root, HOURLY, "hourly")
     assert parked_in(head) == {}
     assert published_of(catalog_of(root).head().refs) == seen_refs, "readers see nothing of it yet"
-    for new_tables, old_tables in ((head.tables, manifest_before.tables), (head.logs, manifest_before.logs)):
-        others = {name: value for name, value in old_tables.items() if name.startswith(("visits/", "daily/"))}
-        assert {name: new_tables[name] for name in others} == others
+    for new_by_name, old_by_name in ((head.tables, manifest_before.tables), (head.logs, manifest_before.logs)):
+        others = {name: value for name, value in old_by_name.items() if name.startswith(("visits/", "daily/"))}
+        assert {name: new_by_name[name] for name in others} == others
         assert (head.tables["ids"], head.logs["inputs"]) == (
             manifest_before.tables["ids"],
             manifest_before.logs["inputs"],

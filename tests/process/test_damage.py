@@ -54,10 +54,10 @@ def flip_unnoticed(file: Path) -> None:
     for place in range(len(data) * 8):
         data[place // 8] ^= 1 << place % 8
         try:
-            stored_table = pq.read_table(io.BytesIO(data), columns=["clicks", "spent"])
+            damaged_table = pq.read_table(io.BytesIO(data), columns=["clicks", "spent"])
         except (pa.ArrowException, OSError, UnicodeDecodeError):
-            stored_table = None
-        if stored_table is not None and stored_table.schema.equals(right.schema) and not stored_table.equals(right):
+            damaged_table = None
+        if damaged_table is not None and damaged_table.schema.equals(right.schema) and not damaged_table.equals(right):
             file.write_bytes(data)
             return
         data[place // 8] ^= 1 << place % 8
@@ -112,14 +112,14 @@ def test_an_audit_passes_nothing_that_was_damaged(
     executor: Executed, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     land(tmp_path, 0, 1)
-    published_result = run(tmp_path, "published", executor, AUDITED, publish=True).published
+    published_snapshot = run(tmp_path, "published", executor, AUDITED, publish=True).published
     land(tmp_path, 1, 2)
     run(tmp_path, "unaudited", executor)
     damaged_path = newest_of(tmp_path, "current")
     damage(damaged_path)
     with pytest.raises(BrokenObjectError, match=damaged_path.name) as refusal:
         run(tmp_path, "audited", executor, AUDITED, publish=True)
-    assert catalog_of(tmp_path).head().refs["published"] == published_result == advised(refusal.value)
+    assert catalog_of(tmp_path).head().refs["published"] == published_snapshot == advised(refusal.value)
     assert "readers with it" not in str(refusal.value)
 
 

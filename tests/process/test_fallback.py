@@ -45,7 +45,7 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
 ) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 2)
-    published_result = executor.process(CLICKS, root, RunOptions("published", publish=True)).published
+    published_snapshot = executor.process(CLICKS, root, RunOptions("published", publish=True)).published
     land(tmp_path, 2, 4)
     executor.process(CLICKS, root, RunOptions("unpublished"))
     broken_path = newest_state_file(tmp_path)
@@ -70,8 +70,8 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
     assert broken_path.relative_to(tmp_path).as_posix() in warning
     assert "fell back to snapshot" in warning
     assert read_result(open_store(root), CLICKS.name, "after") == result
-    assert readers.seen == [published_result, published_result]
-    assert result.published == result.snapshot != published_result
+    assert readers.seen == [published_snapshot, published_snapshot]
+    assert result.published == result.snapshot != published_snapshot
     assert current(CLICKS, tmp_path, "published") == truth()
     assert panes_twice(CLICKS, tmp_path) == []
     assert any(broken_path.name in entry.message for entry in catalog.list_entries() if entry.kind == "rollback")

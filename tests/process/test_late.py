@@ -108,10 +108,10 @@ def test_records_land_under_the_header_that_they_were_read_under_or_not_at_all(
     for file in folder.iterdir():
         file.write_bytes(file.read_bytes().replace(b"at,user,price", b"at,price,user"))
     handle = hr.open(tmp_path.as_uri())[pipeline]
-    late, rejected_landing = handle.replay_late(), handle.replay_rejected()
-    assert (late.records, rejected_landing.records) == (0, 0)
-    assert (sum(late.left.values()), sum(rejected_landing.left.values())) == (4, 3)
-    assert all("has changed" in why for why in (*late.left, *rejected_landing.left))
+    landed_late, landed_rejected = handle.replay_late(), handle.replay_rejected()
+    assert (landed_late.records, landed_rejected.records) == (0, 0)
+    assert (sum(landed_late.left.values()), sum(landed_rejected.left.values())) == (4, 3)
+    assert all("has changed" in why for why in (*landed_late.left, *landed_rejected.left))
     for file in folder.iterdir():
         file.write_bytes(file.read_bytes().replace(b"at,price,user", b"at,user,price"))
     assert handle.replay_late().records == 4

@@ -140,8 +140,8 @@ def test_what_a_person_is_asked_about_stays_until_there_is_an_answer(nights: Nig
 def test_people_are_told_how_long_a_branch_stays_as_it_does(nights: Nights) -> None:
     """As its skipped task says it, and the form before."""
     by_hand = f"backfill-manual__2026-05-01T04-00-00-00-00-{5:08x}"
-    ages = {name: how_long(name) for name in (branch(0), by_hand, "trial")}
-    assert ages == {
+    stays_by_branch = {name: how_long(name) for name in (branch(0), by_hand, "trial")}
+    assert stays_by_branch == {
         branch(0): f"until the schedule has {KEPT_BRANCHES} newer ones",
         by_hand: f"until it has not changed for {UNUSED_TIME.days} days",
         "trial": "until it is dropped",

@@ -36,13 +36,13 @@ def test_what_came_too_late_is_patched_in(late: Live) -> None:
     assert (result.action, result.epochs, result.counts["panes"], result.counts["retractions"]) == ("patch", (3,), 2, 1)
     assert late.refs() == {**refs_before, "main": result.snapshot, "published": result.snapshot}
     assert late.current() == late.current("fix")
-    place = {"user": "ann", "window_start": START, "window_end": START + timedelta(hours=1)}
+    key_and_window = {"user": "ann", "window_start": START, "window_end": START + timedelta(hours=1)}
     added_rows = [pane for pane in late.panes() if pane["epoch"] == 3]
     withdrawn, ann, cyd = sorted(added_rows, key=lambda pane: (pane["user"], pane["sequence"]))
     (standing_pane,) = (p for p in panes if p["user"] == "ann" and p["pane_index"] == 1 and p["window_start"] == START)
     assert withdrawn == {**standing_pane, "is_retraction": True, "epoch": 3, "sequence": 0}
     assert ann == {
-        **place,
+        **key_and_window,
         "clicks": 2,
         "spent": 101,
         "pane_time": standing_pane["pane_time"],

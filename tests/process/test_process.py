@@ -204,21 +204,21 @@ def test_nothing_to_do_starts_no_executor(executor: Executed, tmp_path: Path) ->
 def test_a_failed_audit_is_a_quarantine_that_a_correction_ends(executor: Executed, tmp_path: Path) -> None:
     pipeline, root = clicks(expectations=MODEST), tmp_path.as_uri()
     land(tmp_path, 0, 2)
-    published_result = executor.process(pipeline, root, RunOptions("good", publish=True)).published
+    published_snapshot = executor.process(pipeline, root, RunOptions("good", publish=True)).published
     folder = tmp_path / "landing" / "clicks"
     bad = {**records(1)[0], "price": 5000}
     (folder / "part-00002.jsonl").write_text(str(bad).replace("'", '"') + "\n")
     with pytest.raises(AuditFailedError, match="spent"):
         executor.process(pipeline, root, RunOptions("bad", publish=True))
     catalog = Catalog(open_store(root), pipeline.name)
-    assert catalog.head().refs["published"] == published_result
+    assert catalog.head().refs["published"] == published_snapshot
     assert catalog.manifest(catalog.head().refs["main"]).epoch == 2
     assert current(pipeline, tmp_path, "published") == truth(2)
 
     (folder / "part-00003.jsonl").write_text(str({**bad, "price": -5000}).replace("'", '"') + "\n")
     result = executor.process(pipeline, root, RunOptions("corrected", publish=True))
     assert result.audit is not None
-    assert (result.audit.success, result.audit.from_snapshot) == (True, published_result)
+    assert (result.audit.success, result.audit.from_snapshot) == (True, published_snapshot)
     assert result.published == result.snapshot == catalog.head().refs["main"]
 
 

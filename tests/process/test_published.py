@@ -548,9 +548,9 @@ def test_one_of_several_outputs_is_read(tmp_path: Path) -> None:
     pair.upstream.backfill(output="sums", promote=True)
     pair.upstream.run()
     assert pair.read() == [(0, 7, 2)]
-    own_pipeline = hr.Pipeline("alone", hr.published("first", {"s": int}), how=hr.retracting("1h"), **HOURLY)
+    reader_of_all = hr.Pipeline("alone", hr.published("first", {"s": int}), how=hr.retracting("1h"), **HOURLY)
     with pytest.raises(UnknownOutputError, match="has the outputs counts, sums"):
-        hr.open(tmp_path.as_uri())[own_pipeline].run()
+        hr.open(tmp_path.as_uri())[reader_of_all].run()
 
 
 def test_several_pipelines_are_united(pair: Pair) -> None:

@@ -130,13 +130,13 @@ def test_one_with_records_ahead_of_the_clock_is_the_last_of_its_own() -> None:
 
 
 def test_where_duplicates_are_told_epochs_stay_as_they_are_also_those_without_input() -> None:
-    first_pipeline = changed(CLICKS, deduplicate=Deduplicate("user", "1h"))
+    deduplicated_pipeline = changed(CLICKS, deduplicate=Deduplicate("user", "1h"))
     recorded_epochs = [epoch("a", 10), epoch("", 15), epoch("b", 20), epoch("", 25)]
-    assert summary(plan_rereading(first_pipeline, recorded_epochs, unread("abc"), max_files=9)) == [
+    assert summary(plan_rereading(deduplicated_pipeline, recorded_epochs, unread("abc"), max_files=9)) == [
         ("a", 10, 0), ("", 15, 0), ("b", 20, 0), ("", 25, 0), ("c", -1, 0)
     ]  # fmt: skip
     begun_progress = ReplayProgress(Instant(20))
-    assert summary(plan_rereading(first_pipeline, recorded_epochs, unread("c"), begun_progress)) == [
+    assert summary(plan_rereading(deduplicated_pipeline, recorded_epochs, unread("c"), begun_progress)) == [
         ("", 25, 0),
         ("c", -1, 0),
     ]

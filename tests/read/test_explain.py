@@ -177,8 +177,8 @@ def test_sessions_that_became_one(tmp_path: Path) -> None:
 
 
 def test_a_chain_is_explained_aggregation_by_aggregation(tmp_path: Path) -> None:
-    aggregation_then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
-    own_pipeline = pipeline(hr.Default(), how=hr.retracting(allowed_lateness="1h"), then=[aggregation_then])
+    second_aggregation = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
+    own_pipeline = pipeline(hr.Default(), how=hr.retracting(allowed_lateness="1h"), then=[second_aggregation])
     ran(tmp_path, own_pipeline, [("ann", "10:10", 1), ("ann", "11:20", 1)])
     last = explained(tmp_path, own_pipeline, None)
     assert last.stage == 2
@@ -197,8 +197,8 @@ def test_a_chain_is_explained_aggregation_by_aggregation(tmp_path: Path) -> None
 
 def test_aggregations_above_that_wait_hold_the_watermark_back(tmp_path: Path) -> None:
     how = hr.retracting(allowed_lateness="1h", timestamp="earliest")
-    aggregation_then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
-    own_pipeline = pipeline(hr.Default(), how=how, then=[aggregation_then])
+    second_aggregation = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
+    own_pipeline = pipeline(hr.Default(), how=how, then=[second_aggregation])
     ran(tmp_path, own_pipeline, [("ann", "11:10", 1), ("ann", "11:50", 1)])
     assert explained(tmp_path, own_pipeline, None).held_back_by == "windows of aggregation 1 that wait"
 

@@ -206,8 +206,8 @@ def test_the_watermark_of_the_fastest_is_told_from_the_watermark(tmp_path: Path)
 
 
 def test_the_state_of_a_chain_is_read_one_aggregation_at_a_time(tmp_path: Path) -> None:
-    aggregation_then = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
-    own_pipeline = pipeline(hr.Default(), how=hr.retracting(allowed_lateness="1h"), then=[aggregation_then])
+    second_aggregation = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
+    own_pipeline = pipeline(hr.Default(), how=hr.retracting(allowed_lateness="1h"), then=[second_aggregation])
     last = ran(tmp_path, own_pipeline, [("ann", "10:10", 1), ("bob", "10:30", 1)], [("ann", "11:20", 1)])
     first = hr.open(TemporaryDeployment(tmp_path).root)["clicks"].state(pipeline=own_pipeline, stage=1)
     assert first.schema.names[:3] == ["user", "clicks", "amount"]

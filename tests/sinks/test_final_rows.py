@@ -164,8 +164,8 @@ def test_an_output_is_not_computed_again_behind_what_was_handed_over(
     run(deployment, sales, "1", order("ann", 5, 10), order("bob", 10, 20), order("ann", 75, 30))
     (delivery,) = deployment.handle(sales).deliver(output="mailed")
     assert delivery.written == 2
-    changed_outputs = with_outputs(filter=hr.col("price") > 15)
-    handle = deployment.handle(changed_outputs)
+    changed_sales = with_outputs(filter=hr.col("price") > 15)
+    handle = deployment.handle(changed_sales)
     handle.run()
     with pytest.raises(DeliveredError, match=r"sink send, .*promote sales\.mailed BRANCH --give-up-delivered"):
         handle.backfill(output="mailed", promote=True)

@@ -38,15 +38,15 @@ def output_of(deployment: SinkDeployment) -> hr.Output:
 @pytest.mark.parametrize("is_there", [True, False], ids=["there", "expired"])
 def test_a_renamed_output_goes_on_with_its_table(deployment: SinkDeployment, is_there: bool) -> None:
     hourly = output_of(deployment)
-    named_outputs = with_outputs(deployment, hourly=hourly)
+    pipeline_with_hourly = with_outputs(deployment, hourly=hourly)
     deployment.land("1", order("ann", 5, 10), order("bob", 65, 20))
-    deployment.handle(named_outputs).run()
-    assert deployment.deliver(named_outputs).source is ChangeSource.ALL_ROWS
+    deployment.handle(pipeline_with_hourly).run()
+    assert deployment.deliver(pipeline_with_hourly).source is ChangeSource.ALL_ROWS
     if not is_there:
         deployment.land("1b", order("bob", 66, 0))
-        deployment.handle(named_outputs).run()
+        deployment.handle(pipeline_with_hourly).run()
         for _ in range(2):  # what one expiry marks the next deletes
-            deployment.handle(named_outputs).expire(keep_last=1)
+            deployment.handle(pipeline_with_hourly).expire(keep_last=1)
     hours = with_outputs(deployment, hours=replace(hourly, formerly="hourly"))
     deployment.land("2", order("ann", 6, 1))
     deployment.handle(hours).run()

@@ -43,11 +43,11 @@ class Model:
     may_see: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def chain(self, snapshot: str | None) -> list[str]:
-        found_values = []
+        ancestors = []
         while snapshot is not None:
-            found_values.append(snapshot)
+            ancestors.append(snapshot)
             snapshot = self.parents[snapshot]
-        return found_values
+        return ancestors
 
     def behind(self, branch: str, back: int) -> str | None:
         """The snapshot ``back`` epochs before the branch's head; None before its beginning."""

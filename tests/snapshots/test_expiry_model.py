@@ -58,12 +58,12 @@ class Model:
 
     def behind(self, snapshot: str | None) -> list[str]:
         """``snapshot`` and what came before it, over what is gone."""
-        found_values, at = [], snapshot
+        ancestors, at = [], snapshot
         while at is not None:
             if at not in self.gone:
-                found_values.append(at)
+                ancestors.append(at)
             at = self.parents[at]
-        return found_values
+        return ancestors
 
     def seen(self) -> dict[str, str | None]:
         """What readers see."""
@@ -80,20 +80,20 @@ class Model:
         main = self.line("main")
         published = self.oldest(main, self.seen())
         end = len(main) if published is None else published + last
-        found_values = {*main[:end], *self.refs.values()}
+        kept_snapshots = {*main[:end], *self.refs.values()}
         for _, _, some in self.returns(last):
-            found_values |= {*some}
+            kept_snapshots |= {*some}
         for branch in {*self.owners} - {"main"}:
             line = self.line(branch)
             own = next((n for n, snapshot in enumerate(line) if snapshot in self.mains), len(line))
-            found_values |= {*line[: max(own + 1, last)]}
-        return found_values
+            kept_snapshots |= {*line[: max(own + 1, last)]}
+        return kept_snapshots
 
     def returns(self, last: int) -> list[tuple[int, str, list[str]]]:
         """Of the promotions that can be taken back when so many published snapshots are kept: their number, what main
         was, and what is kept of that.
         """
-        found_values = []
+        returns = []
         newer, line = 0, self.line("main")
         published = self.oldest(line, self.seen())
         for number, (main, then, by) in reversed([*enumerate(self.replaced)]):
@@ -103,8 +103,8 @@ class Model:
             published = self.oldest(line, then)
             seen_number = len(line) if published is None else published + 1
             if newer < last and main not in self.line("main"):
-                found_values.append((number, main, line[: max(seen_number, seen_number - 1 + last - newer)]))
-        return found_values
+                returns.append((number, main, line[: max(seen_number, seen_number - 1 + last - newer)]))
+        return returns
 
     def readers_after(self, to: str, without: Callable[[str], bool]) -> dict[str, str | None]:
         """What readers see once main is at ``to``: "nothing" if they could see nothing of what is kept at or before it.

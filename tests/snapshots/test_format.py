@@ -161,11 +161,11 @@ def test_what_is_wrong_with_a_packed_manifest_is_said() -> None:
 
 def test_what_is_stored_today_is_readable_for_ever() -> None:
     """The bytes of format 1, written down: this test changes only when a new format is added beside it."""
-    stored_content = (
+    stored_bytes = (
         b'{"format":1,"kind":"manifest","sha256":"%s","content":{"branch":"main","code":{},"counts":{"rows":7},'
         b'"created_at":"2026-01-01T00:00:00Z","epoch":3,"fingerprint":"f","generation":2,"logs":{},"parent":"s0",'
         b'"pipeline":"p","progress":{"watermark":null},"requests":{},"schema":{},"snapshot_id":"s1","tables":{},'
         b'"timings":{}}}\n'
     ) % b"4ca6038de167f3db40b29d13fafd11e2bdcc70d9bdc34c9c2a9232402dc53e80"
-    assert stored_content == SAMPLE.to_bytes()
-    assert Manifest.from_bytes(stored_content, "x") == SAMPLE
+    assert stored_bytes == SAMPLE.to_bytes()
+    assert Manifest.from_bytes(stored_bytes, "x") == SAMPLE

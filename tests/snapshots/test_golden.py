@@ -35,11 +35,11 @@ def test_nothing_that_was_written_is_ever_changed() -> None:
 @pytest.mark.parametrize("path", CONTROL, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_every_object_is_written_as_it_was_read(path: Path) -> None:
     """Packed is what the content says, not how zlib spells it; and what was stored in one piece may be packed now."""
-    stored_content = path.read_bytes()
-    record = RECORDS[json.loads(stored_content)["kind"]].from_bytes(stored_content, path.name)
+    stored_bytes = path.read_bytes()
+    record = RECORDS[json.loads(stored_bytes)["kind"]].from_bytes(stored_bytes, path.name)
     assert type(record).from_bytes(record.to_bytes(), path.name) == record
-    if json.loads(stored_content)["format"] < 5:
-        assert codec.encode_object(record.KIND, record.to_json(), record.format) == stored_content
+    if json.loads(stored_bytes)["format"] < 5:
+        assert codec.encode_object(record.KIND, record.to_json(), record.format) == stored_bytes
 
 
 def test_a_node_is_read() -> None:
@@ -126,8 +126,8 @@ def test_a_packed_manifest_is_read_and_refused_by_what_does_not_know_it() -> Non
 
 def test_a_manifest_that_names_nodes_of_layers_is_read_with_them_and_refused_by_what_does_not_know_them() -> None:
     folder = GOLDEN / "format-6" / "objects"
-    stored_content = (folder / "manifest-with-nodes.json").read_bytes()
-    manifest = Manifest.from_bytes(stored_content, "x")
+    stored_bytes = (folder / "manifest-with-nodes.json").read_bytes()
+    manifest = Manifest.from_bytes(stored_bytes, "x")
     assert (manifest.pipeline, manifest.epoch, manifest.format) == ("clicks", 6, 6)
     of_layer, of_merge = (
         IndexNode.from_bytes((folder / f"node-of-a-{what}.json").read_bytes(), what) for what in ("layer", "merge")
@@ -144,4 +144,4 @@ def test_a_manifest_that_names_nodes_of_layers_is_read_with_them_and_refused_by_
         set_sizes(newest_format=5),
         pytest.raises(NewerFormatError, match="has format 6, this Headrace reads up to 5: upgrade it"),
     ):
-        Manifest.from_bytes(stored_content, "x")
+        Manifest.from_bytes(stored_bytes, "x")

@@ -20,7 +20,7 @@ from headrace_snapshots.store import LocalStore, ObjectInfo
 from headrace_snapshots.testing import FaultyStore
 
 
-def without_asking(store: LocalStore) -> FaultyStore:
+def store_that_lists(store: LocalStore) -> FaultyStore:
     """The same objects, of which only a listing tells which are there."""
     return FaultyStore(store, lambda _: None)
 
@@ -86,7 +86,7 @@ def test_each_look_finds_what_a_listing_finds(tmp_path: Path, seed: int) -> None
             path_of(tmp_path, draw.randrange(base, next_number)).unlink(missing_ok=True)
             is_lost = True
         fresh_log = CatalogLog(store, "p")
-        listed_end = CatalogLog(without_asking(store), "p").find_end()
+        listed_end = CatalogLog(store_that_lists(store), "p").find_end()
         assert end_parts(fresh_log.find_end()) == end_parts(listed_end), step
         if is_lost:
             return

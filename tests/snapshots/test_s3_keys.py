@@ -138,18 +138,18 @@ def test_keys_of_a_role_that_is_assumed(minio: str, bare: Mapping[str, str], mon
 
 
 def test_keys_of_a_container_are_renewed(minio: str, bare: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    asked_texts: list[str] = []
+    requested_paths: list[str] = []
 
     def answers(method: str, path: str, body: str) -> tuple[int, str]:
-        asked_texts.append(path)
-        lasts = timedelta(seconds=1) if len(asked_texts) == 1 else timedelta(hours=1)
+        requested_paths.append(path)
+        lasts = timedelta(seconds=1) if len(requested_paths) == 1 else timedelta(hours=1)
         return 200, json.dumps(temporary(minio, bare, lasts))
 
     with serving(answers) as address:
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{address}/keys")
         works()
         works()
-    assert asked_texts == ["/keys"] * 3  # the first had expired at once
+    assert requested_paths == ["/keys"] * 3  # the first had expired at once
 
 
 def test_keys_of_a_machine(minio: str, bare: Mapping[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,11 +172,11 @@ def test_a_machine_without_a_role_says_what_to_set(bare: Mapping[str, str], monk
 def test_keys_of_a_web_identity(
     minio: str, bare: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    asked_values: list[tuple[str, dict[str, list[str]]]] = []
+    requests: list[tuple[str, dict[str, list[str]]]] = []
     status = 200
 
     def answers(method: str, path: str, body: str) -> tuple[int, str]:
-        asked_values.append((path, parse_qs(body)))
+        requests.append((path, parse_qs(body)))
         keys = temporary(minio, bare)
         keys["SessionToken"] = keys.pop("Token")
         fields = "".join(f"<{name}>{value}</{name}>" for name, value in keys.items())
@@ -195,7 +195,7 @@ def test_keys_of_a_web_identity(
     with serving(answers) as address:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", address)
         works()
-        path, form = asked_values[0]
+        path, form = requests[0]
         assert path == "/"  # no token in an address
         assert (form["WebIdentityToken"], form["RoleArn"]) == ([TOKEN], ["arn:aws:iam::1:role/pod"])
         for status, error in ((403, FixConfigError), (503, RetryError)):

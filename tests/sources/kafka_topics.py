@@ -40,8 +40,8 @@ class Topics:
 
     def delete_before(self, name: str, partition: int, offset: int) -> None:
         """Delete records, as retention does."""
-        expected = {TopicPartition(name, partition): RecordsToDelete(before_offset=offset)}
-        self._admin(lambda admin: admin.delete_records(expected))
+        deletions = {TopicPartition(name, partition): RecordsToDelete(before_offset=offset)}
+        self._admin(lambda admin: admin.delete_records(deletions))
 
     def send(self, name: str, messages: Sequence[Message], partition: int | None = None, **more: Any) -> None:
         """Send messages in order; ``more`` goes to the producer (``compression_type``)."""

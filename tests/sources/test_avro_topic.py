@@ -283,11 +283,11 @@ ANSWERS: Mapping[str, tuple[int, str, type[HeadraceError], str]] = {
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_an_answer_that_is_wrong_is_told(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     status, body, error, why = ANSWERS[answer]
-    asked_values: list[str | None] = []
+    authorizations: list[str | None] = []
 
     class Wrong(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked_values.append(self.headers["Authorization"])
+            authorizations.append(self.headers["Authorization"])
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -307,4 +307,4 @@ def test_an_answer_that_is_wrong_is_told(answer: str, monkeypatch: pytest.Monkey
         server.shutdown()
         server.server_close()
     assert "sesame" not in str(error_info.value)
-    assert {*asked_values} == {"Basic YWRhOm9wZW4gc2VzYW1l"}
+    assert {*authorizations} == {"Basic YWRhOm9wZW4gc2VzYW1l"}

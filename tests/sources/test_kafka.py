@@ -744,7 +744,7 @@ def test_a_run_lands_as_much_at_once_as_an_epoch_takes(topics: Topics, name: str
     handle = hr.open(tmp_path.as_uri(), create=True)[pipeline]
     landed_path = tmp_path / "numbers" / "landed" / "source"
 
-    def claim_branch() -> int:
+    def count_claimed_splits() -> int:
         return sum(
             len(json.loads(one.read_text())["content"]["splits"]) for one in landed_path.glob("_ranges/*[0-9].json")
         )
@@ -753,12 +753,12 @@ def test_a_run_lands_as_much_at_once_as_an_epoch_takes(topics: Topics, name: str
 
     class Seen(Silent):
         def committed(self, manifest: Manifest) -> None:
-            ahead.append(claim_branch() - 3 * (manifest.epoch + 1))
+            ahead.append(count_claimed_splits() - 3 * (manifest.epoch + 1))
 
     result = handle.run(max_epochs=1)
-    assert (len(result.epochs), claim_branch()) == (1, 3), "what the next runs read is not landed"
+    assert (len(result.epochs), count_claimed_splits()) == (1, 3), "what the next runs read is not landed"
     result = handle.run(listener=Seen())
-    assert (len(result.epochs), claim_branch()) == (4, 13), "all that was there when it began"
+    assert (len(result.epochs), count_claimed_splits()) == (4, 13), "all that was there when it began"
     assert {*ahead} <= {*range(-2, 4)}, "no more than what the epoch being computed reads"
     (row,) = handle.read("current", at="main").to_json()
     assert (row["n"], row["sum"]) == (120, 2 * sum(range(60)))

@@ -193,10 +193,10 @@ def test_runs_with_seals_and_without(tmp_path: Path) -> None:
     shape = ["--runs", "1", "--messages", "1200", "--stores", "local", "--folder", str(tmp_path)]
     command = [sys.executable, "-m", "benchmarks.seals", *shape]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    taken_document = json.loads(result.stdout)
-    assert taken_document["sealed"]["create"] == taken_document["unsealed"]["create"] + 1
-    assert taken_document["sealed"]["get"] > taken_document["unsealed"]["get"]
-    assert taken_document["sealed"]["list"] == taken_document["unsealed"]["list"]
+    requests = json.loads(result.stdout)
+    assert requests["sealed"]["create"] == requests["unsealed"]["create"] + 1
+    assert requests["sealed"]["get"] > requests["unsealed"]["get"]
+    assert requests["sealed"]["list"] == requests["unsealed"]["list"]
 
 
 @pytest.mark.slow

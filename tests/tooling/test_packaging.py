@@ -162,8 +162,8 @@ def test_each_extra_that_is_missing_is_named_with_the_command(installed: Install
     expecting.write_text(text.replace("description=", expects))
     delivering = tmp_path / "delivering.py"
     sinks = {"postgres": "postgresql://x:y@127.0.0.1:1/z", "delta": "file:///x", "iceberg": "sqlite:///x"}
-    called_text = ", ".join(f'hr.{kind}("shop.sales", connection="{kind}", name="{kind}")' for kind in sinks)
-    delivering.write_text(text.replace("description=", f"sinks=[{called_text}],\n    description="))
+    sink_calls = ", ".join(f'hr.{kind}("shop.sales", connection="{kind}", name="{kind}")' for kind in sinks)
+    delivering.write_text(text.replace("description=", f"sinks=[{sink_calls}],\n    description="))
     connections = {f"HEADRACE_CONN_{kind.upper()}": uri for kind, uri in sinks.items()}
     streaming = tmp_path / "streaming.py"
     streaming.write_text(TOPIC)
