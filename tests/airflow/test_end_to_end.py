@@ -285,10 +285,10 @@ def test_a_pipeline_that_comes_while_airflow_is_up_runs(airflow: LocalAirflow) -
 
 
 def test_a_form_that_names_a_flag_as_branch_is_refused(airflow: LocalAirflow) -> None:
-    with pytest.raises(httpx.HTTPStatusError) as refusal:
+    with pytest.raises(httpx.HTTPStatusError) as error:
         airflow.api.trigger("headrace_clicks_process", {"branch": "--full-sweep"})
-    assert refusal.value.response.is_client_error
-    assert "--full-sweep" in refusal.value.response.text
+    assert error.value.response.is_client_error
+    assert "--full-sweep" in error.value.response.text
 
 
 def test_nobody_gets_in_without_a_password_or_beyond_a_role(airflow: LocalAirflow) -> None:

@@ -129,9 +129,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_take_back_is_refused(name: str) -> None:
     wrong, why = REFUSED[name]
-    with pytest.raises(PipelineError) as refusal:
+    with pytest.raises(PipelineError) as error:
         wrong()
-    assert why in str(refusal.value)
+    assert why in str(error.value)
 
 
 @pytest.mark.parametrize(

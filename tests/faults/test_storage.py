@@ -76,9 +76,9 @@ def test_a_store_that_goes_away_ends_the_run_with_a_clear_error(proxy: Proxy, tm
     expected = undisturbed(name, tmp_path / "local")
     for good in (5, 15, 30):
         proxy.spoil = [*["pass"] * good, *[fault] * REQUESTS]
-        with pytest.raises((StoreUnavailableError, UnknownOutcomeError)) as refusal:
+        with pytest.raises((StoreUnavailableError, UnknownOutcomeError)) as error:
             run(name, root)
-        assert "s3://" in str(refusal.value)
+        assert "s3://" in str(error.value)
     proxy.spoil = []
     run(name, root)
     check(name, root, expected)

@@ -300,10 +300,10 @@ def test_what_is_wrong_stops_the_run(executor: Executed, tmp_path: Path, name: s
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str) -> None:
     functions.forget_calls()
     land(tmp_path, "1", "{torn", said("a"), said("b"), said("c"))
-    with pytest.raises(BatchFunctionError, match=WRONG[name]) as refusal:
+    with pytest.raises(BatchFunctionError, match=WRONG[name]) as error:
         Executed("local").process(rows(name), tmp_path.as_uri(), RunOptions("run"))
-    assert refusal.value.code == "config.batch_function"
-    assert "(file landing/1.json, positions " in str(refusal.value)
+    assert error.value.code == "config.batch_function"
+    assert "(file landing/1.json, positions " in str(error.value)
 
 
 @on_spark

@@ -446,9 +446,9 @@ def joined(*joins: Any, **options: Any) -> hr.Pipeline:
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_to_write(make: Any, says: str) -> None:
-    with pytest.raises(PipelineError) as refusal:
+    with pytest.raises(PipelineError) as error:
         make()
-    assert says in str(refusal.value)
+    assert says in str(error.value)
 
 
 def test_versions_that_are_kept_for_good_are_a_note() -> None:

@@ -87,12 +87,12 @@ def test_a_fold_does_not_copy_what_was_damaged(executor: Executed, tmp_path: Pat
     damaged_path = tmp_path / head_of(tmp_path).tables["current"][FANOUT.value - 4].files[0].path
     flip_unnoticed(damaged_path)
     land(tmp_path, FANOUT.value - 1, FANOUT.value + 1)
-    with pytest.raises(BrokenObjectError, match=damaged_path.name) as refusal:
+    with pytest.raises(BrokenObjectError, match=damaged_path.name) as error:
         run(tmp_path, "folding", executor)
     assert head_of(tmp_path).epoch == FANOUT.value - 1, "the next one would have taken the fold over"
-    assert "run `headrace backfill clicks` (or the backfill DAG)" in str(refusal.value)
+    assert "run `headrace backfill clicks` (or the backfill DAG)" in str(error.value)
 
-    catalog_of(tmp_path).rollback("main", advised(refusal.value), "as the message says")
+    catalog_of(tmp_path).rollback("main", advised(error.value), "as the message says")
     assert head_of(tmp_path).epoch == FANOUT.value - 5
     run(tmp_path, "after", executor)
     assert current(CLICKS, tmp_path) == truth(FANOUT.value + 1)
@@ -100,9 +100,9 @@ def test_a_fold_does_not_copy_what_was_damaged(executor: Executed, tmp_path: Pat
     folded_path = tmp_path / head_of(tmp_path).tables["current"][0].files[0].path
     assert folded_path.name.startswith("current-")
     flip(folded_path)
-    with pytest.raises(BrokenObjectError, match=folded_path.name) as refusal:
+    with pytest.raises(BrokenObjectError, match=folded_path.name) as error:
         executor.audit(AUDITED, tmp_path.as_uri(), RunOptions("audit"))
-    assert catalog_of(tmp_path).manifest(advised(refusal.value)).epoch == FANOUT.value - 2, (
+    assert catalog_of(tmp_path).manifest(advised(error.value)).epoch == FANOUT.value - 2, (
         "it was begun beside the next one"
     )
 
@@ -117,10 +117,10 @@ def test_an_audit_passes_nothing_that_was_damaged(
     run(tmp_path, "unaudited", executor)
     damaged_path = newest_of(tmp_path, "current")
     damage(damaged_path)
-    with pytest.raises(BrokenObjectError, match=damaged_path.name) as refusal:
+    with pytest.raises(BrokenObjectError, match=damaged_path.name) as error:
         run(tmp_path, "audited", executor, AUDITED, publish=True)
-    assert catalog_of(tmp_path).head().refs["published"] == published_snapshot == advised(refusal.value)
-    assert "readers with it" not in str(refusal.value)
+    assert catalog_of(tmp_path).head().refs["published"] == published_snapshot == advised(error.value)
+    assert "readers with it" not in str(error.value)
 
 
 def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(executor: Executed, tmp_path: Path) -> None:

@@ -86,11 +86,11 @@ def test_what_stands_against_the_run_is_raised_without_it(tmp_path: Path) -> Non
     root = hr.open(tmp_path.as_uri())
     root[CLICKS].run(executor="local")
     other = root[clicks(hr.FixedWindows("2h"))]
-    with pytest.raises(ChangedPipelineError) as refusal:
+    with pytest.raises(ChangedPipelineError) as rehearsal_error:
         other.run(executor="local", dry_run=True)
     with pytest.raises(ChangedPipelineError) as ran:
         other.run(executor="local")
-    assert str(refusal.value) == str(ran.value)
+    assert str(rehearsal_error.value) == str(ran.value)
 
 
 def test_the_command_prints_each_stage_on_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

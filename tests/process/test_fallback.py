@@ -86,9 +86,9 @@ def test_below_what_readers_see_a_person_decides(executor: Executed, tmp_path: P
     whole = head_of(tmp_path).parent
     broken_path.unlink()
     land(tmp_path, 2, 3)
-    with pytest.raises(BelowPublishedError, match=broken_path.name) as refusal:
+    with pytest.raises(BelowPublishedError, match=broken_path.name) as error:
         executor.process(CLICKS, root, RunOptions("refused", publish=True))
-    assert f"`headrace release clicks {whole} --message WHY` and `headrace rollback" in str(refusal.value)
+    assert f"`headrace release clicks {whole} --message WHY` and `headrace rollback" in str(error.value)
     assert current(CLICKS, tmp_path, "published") == truth(2)
     recovery_options = RunOptions("recovery", snapshot=whole, publish=True)
     with pytest.raises(RefusedError, match=f"`headrace release clicks {whole}`"):

@@ -110,10 +110,10 @@ def _rated(**parts: Any) -> Pipeline:
 def test_a_value_that_leaves_its_type_says_of_which_column_and_row(tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     huge = _rated(what={**COUNTED, "huge": col("spent") * 2**61}, having=col("huge") < 0)
-    with pytest.raises(IntegerOverflowError) as refusal:
+    with pytest.raises(IntegerOverflowError) as error:
         LOCAL.run(huge, tmp_path.as_uri(), publish=False)
-    assert str(refusal.value).startswith("column 'huge' of key user='u")
-    assert "(spent * 2305843009213693952) leaves 64 bits" in str(refusal.value)
+    assert str(error.value).startswith("column 'huge' of key user='u")
+    assert "(spent * 2305843009213693952) leaves 64 bits" in str(error.value)
     condition = _rated(having=col("spent") * 2**61 < 0)
     with pytest.raises(IntegerOverflowError, match=r"having of key user='u"):
         LOCAL.run(condition, tmp_path.as_uri(), publish=False)

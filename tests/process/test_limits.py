@@ -102,10 +102,10 @@ def test_a_run_whose_every_record_is_rejected_is_not_published(deployed: Deploye
     deployed.land("2.json", bad=3)
     with pytest.raises(
         LimitExceededError, match=r"dead letters: 3 of 3 records \(100.00%\); the limit is 20%"
-    ) as refusal:
+    ) as error:
         deployed.run(TOLERANT)
-    assert (refusal.value.code, refusal.value.exit_code) == ("data.limit_exceeded", 20)
-    assert "headrace release clicks" in str(refusal.value)
+    assert (error.value.code, error.value.exit_code) == ("data.limit_exceeded", 20)
+    assert "headrace release clicks" in str(error.value)
     assert not deployed.is_published()
 
 

@@ -72,10 +72,10 @@ def test_a_column_that_the_pipeline_reads_and_a_header_lacks_stops_the_run_befor
     tmp_path: Path, kind: str
 ) -> None:
     land(tmp_path, f"1.{kind}", content(kind, "user", "at", "Amout", "kind"))
-    with pytest.raises(MissingColumnError) as refusal:
+    with pytest.raises(MissingColumnError) as error:
         run(sales(kind), tmp_path)
-    assert refusal.value.code == "data.missing_column"
-    message = str(refusal.value)
+    assert error.value.code == "data.missing_column"
+    message = str(error.value)
     for part in (f"landing/1.{kind}", "lacks column amount, which aggregate total reads", "'Amout'", 'missing="null"'):
         assert part in message
     assert Catalog(open_store(tmp_path.as_uri()), "sales").head().refs.get("main") is None

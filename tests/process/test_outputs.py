@@ -153,9 +153,9 @@ def test_one_output_without_a_name_is_stored_as_ever(executor: Executed, tmp_pat
 def test_an_expectation_of_one_output_holds_back_that_one_alone(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     shop = expecting("visits", expect("column_values_to_be_between", column="spent", max_value=1))
-    with pytest.raises(AuditFailedError, match=r"pipeline shop\.visits: 1 of 1") as refusal:
+    with pytest.raises(AuditFailedError, match=r"pipeline shop\.visits: 1 of 1") as error:
         executor.process(shop, tmp_path.as_uri(), RunOptions("run", publish=True))
-    assert "headrace release shop.visits " in str(refusal.value)
+    assert "headrace release shop.visits " in str(error.value)
     catalog = catalog_of(tmp_path)
     main = catalog.head().refs["main"]
     assert published_of(catalog.head().refs) == {"hourly": main, "daily": main}
@@ -250,9 +250,9 @@ def test_limits_of_an_output_hold_back_that_one_alone(executor: Executed, tmp_pa
         "daily": DAILY,
     }
     shop = replace(SHOP, outputs=limited_output, limits=hr.Limits(rejected="10%", newest_file="999999d"))
-    with pytest.raises(LimitExceededError, match=r"shop\.visits: 1 of 2 limits are exceeded") as refusal:
+    with pytest.raises(LimitExceededError, match=r"shop\.visits: 1 of 2 limits are exceeded") as error:
         executor.process(shop, tmp_path.as_uri(), RunOptions("run", publish=True))
-    assert "shop.hourly" not in str(refusal.value), "whose own limit counts"
+    assert "shop.hourly" not in str(error.value), "whose own limit counts"
     assert {*published_of(catalog_of(tmp_path).head().refs)} == {"hourly", "daily"}
     with pytest.raises(PipelineError, match="ages are of input that all outputs read"):
         replace(HOURLY, limits=hr.Limits(newest_file="1h"))
@@ -417,9 +417,9 @@ def test_what_is_computed_of_an_output_is_published_with_it(executor: Executed, 
     executor.process(shop, tmp_path.as_uri(), RunOptions("first", publish=True))
     first = catalog.head().refs["main"]
     land(tmp_path, 1, 2)
-    with pytest.raises(AuditFailedError, match=r"pipeline shop\.hourly: ") as refusal:
+    with pytest.raises(AuditFailedError, match=r"pipeline shop\.hourly: ") as error:
         executor.process(strict, tmp_path.as_uri(), RunOptions("second", publish=True))
-    assert "shop.days" not in str(refusal.value)
+    assert "shop.days" not in str(error.value)
     second = catalog.head().refs["main"]
     assert published_of(catalog.head().refs) == {"visits": second, "days": first, "hourly": first}
     handle = hr.open(tmp_path.as_uri())[strict]

@@ -67,9 +67,9 @@ CASES: dict[str, tuple[Callable[[], hr.Aggregate], type[HeadraceError], str]] = 
 def test_it_says_which_result_and_what_to_do(tmp_path: Path, kind: str) -> None:
     what, error, value = CASES[kind]
     land(tmp_path, "a.jsonl", WRONG)
-    with pytest.raises(error) as refusal:
+    with pytest.raises(error) as error_info:
         run(pipeline(what()), tmp_path, "first")
-    message = str(refusal.value)
+    message = str(error_info.value)
     assert message.startswith(
         "aggregate 'total' of key user='ann', shop='Oslo' in the window from 2026-01-01T10:00:00Z"
     )

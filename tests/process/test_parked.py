@@ -188,9 +188,9 @@ def test_an_output_that_reads_another_fails_again_and_the_other_goes_on(
 def test_others_go_on_only_for_so_long(executor: Executed, tmp_path: Path, mended: Path) -> None:
     shop = breaking(mended)
     land_with_ids(tmp_path, 0, 9)
-    with pytest.raises(OutputHeldError, match=r"visits since epoch 5: .*too much to add.*--without visits") as refusal:
+    with pytest.raises(OutputHeldError, match=r"visits since epoch 5: .*too much to add.*--without visits") as error:
         executor.run(shop, tmp_path.as_uri(), publish=False)
-    assert refusal.value.code == "data.output_held"
+    assert error.value.code == "data.output_held"
     catalog = catalog_of(tmp_path)
     assert line(catalog)[-1].epoch == FIRST + 1, "what was computed is committed"
     with pytest.raises(OutputHeldError):

@@ -92,9 +92,9 @@ def test_what_is_advised_where_main_was_patched_since_can_be_done(tmp_path: Path
     assert "range" not in live.catalog.head().generations
     assert ("`headrace promote clicks range --patch`" in str(new.value)) == (not is_merging)
     live.backfill("range", since=5)
-    with pytest.raises(PatchedSinceError, match=r"branch range of clicks continues from snapshot") as refusal:
+    with pytest.raises(PatchedSinceError, match=r"branch range of clicks continues from snapshot") as error:
         live.history.promote("range")
-    assert ("`headrace promote clicks range --patch`" in str(refusal.value)) == (not is_merging)
+    assert ("`headrace promote clicks range --patch`" in str(error.value)) == (not is_merging)
     if is_merging:
         live.write(1, ("ann", 0.1, 50))
         promotes(live, "again")

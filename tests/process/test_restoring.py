@@ -204,14 +204,14 @@ def test_without_a_whole_snapshot_it_begins_again(line: Line) -> None:
 def test_readers_are_never_moved_back(line: Line, published_epoch: int) -> None:
     line.catalog.publish(line.ids[published_epoch], None)
     flip(line.store, line.states[1].path)
-    with pytest.raises(BelowPublishedError) as refusal:
+    with pytest.raises(BelowPublishedError) as error:
         line.restore()
     for words in (
         line.states[1].path,
         f"Readers see snapshot {line.ids[published_epoch]}",
         f"rollback p --to {line.ids[0]}",
     ):
-        assert words in str(refusal.value)
+        assert words in str(error.value)
     assert line.main() == line.ids[3]
     assert Catalog(line.store, "p").head().refs["published"] == line.ids[published_epoch]
 
@@ -234,9 +234,9 @@ def test_a_branch_beside_main_has_no_readers(line: Line) -> None:
 def test_input_that_could_not_be_read_again_is_not_given_up(line: Line, changed_source: SourceSplit | None) -> None:
     flip(line.store, line.states[2].path)
     line.inputs[2:3] = [] if changed_source is None else [changed_source]
-    with pytest.raises(InputGoneError, match="landing/2") as refusal:
+    with pytest.raises(InputGoneError, match="landing/2") as error:
         line.restore()
-    assert line.states[2].path in str(refusal.value)
+    assert line.states[2].path in str(error.value)
     assert line.main() == line.ids[3]
 
 

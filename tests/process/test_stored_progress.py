@@ -161,10 +161,10 @@ def test_what_is_damaged_is_named(
     catalog: Catalog, read: Callable[[Catalog, Manifest], object], progress: dict[str, Any], problem: str
 ) -> None:
     manifest = committed(catalog, progress)
-    with pytest.raises(RestoreError, match=problem) as refusal:
+    with pytest.raises(RestoreError, match=problem) as error:
         read(catalog, manifest)
     where = f"snapshot {manifest.snapshot_id} of p (epoch 0) does not say how far it has come: "
-    assert str(refusal.value).startswith(where)
+    assert str(error.value).startswith(where)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ def late(tmp_path: Path) -> Live:
 def test_a_batch_does_not_become_main_but_patches_it(late: Live) -> None:
     late.process(branch="batch", mode="batch", publish=False)
     head_before = late.catalog.head()
-    (refusal,) = late.history.promote("batch", dry_run=True).refusals
-    assert isinstance(refusal, InputEndedError)
+    (error,) = late.history.promote("batch", dry_run=True).refusals
+    assert isinstance(error, InputEndedError)
     with pytest.raises(InputEndedError, match="`headrace promote clicks batch --patch` takes its results"):
         late.history.promote("batch")
     assert late.catalog.head() == head_before
@@ -33,9 +33,9 @@ def test_a_batch_does_not_begin_a_main(tmp_path: Path) -> None:
     live = Live(tmp_path, pipeline())
     live.land(("ann", 0.1, 1))
     live.process(branch="batch", mode="batch", publish=False)
-    with pytest.raises(InputEndedError, match="`headrace backfill clicks --promote`") as refusal:
+    with pytest.raises(InputEndedError, match="`headrace backfill clicks --promote`") as error:
         live.history.promote("batch")
-    assert "--patch" not in str(refusal.value)
+    assert "--patch" not in str(error.value)
 
 
 def test_a_main_whose_input_has_ended_may_become_another_batch(tmp_path: Path) -> None:

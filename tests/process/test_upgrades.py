@@ -261,9 +261,9 @@ def test_what_is_not_told_or_cannot_be_migrated_is_refused(
 ) -> None:
     deployment = deployed(tmp_path, old)
     state_before = rows(deployment, old), main(deployment)
-    with pytest.raises(ChangedPipelineError, match=message) as refusal:
+    with pytest.raises(ChangedPipelineError, match=message) as error:
         run(deployment, new, 1)
-    assert "headrace backfill clicks" in str(refusal.value)
+    assert "headrace backfill clicks" in str(error.value)
     assert (rows(deployment, old), main(deployment)) == state_before
 
 

@@ -114,11 +114,11 @@ class Deployed:
 
     def held_back(self, pipeline: hr.Pipeline = ORDERS) -> str:
         """What is said of a run that is held back."""
-        with pytest.raises(UnusualDataError) as refusal:
+        with pytest.raises(UnusualDataError) as error:
             self.run(pipeline)
-        assert (refusal.value.code, refusal.value.exit_code) == ("data.unusual", 20)
+        assert (error.value.code, error.value.exit_code) == ("data.unusual", 20)
         assert self.refs[PUBLISHED] != self.refs[MAIN]
-        return str(refusal.value)
+        return str(error.value)
 
 
 @pytest.fixture
@@ -409,9 +409,9 @@ def test_of_several_outputs_each_has_a_history_of_its_own(deployed: Deployed) ->
     assert len(read_history(deployed.catalog.store, "orders", good, "strict") or ()) == 3
     assert read_history(deployed.catalog.store, "orders", good) is None
     deployed.land(amount=None)
-    with pytest.raises(UnusualDataError, match="share of NULL in amount") as refusal:
+    with pytest.raises(UnusualDataError, match="share of NULL in amount") as error:
         deployed.run(pipeline)
-    assert "orders.strict" in str(refusal.value)
+    assert "orders.strict" in str(error.value)
     assert (deployed.refs["published/strict"], deployed.refs["published/lax"]) == (good, deployed.refs[MAIN])
     assert not check(deployed.catalog).problems
     deployed.catalog.release(deployed.refs[MAIN], "ada: a strike", ["strict"])

@@ -348,9 +348,9 @@ def test_a_plan_of_rows_says_rows(orders: Orders) -> None:
     more = str(orders.handle(rows(rows={**COLUMNS, "price": col("price")})).plan())
     assert "\n  rows: column 'price' is new\nrows: migrate (column 'price' is new)\n" in more
     assert "for column 'price' of rows: (a) `headrace run orders --allow-new-aggregates`: rows that stand have" in more
-    with pytest.raises(ChangedPipelineError, match=r"filter is new \(rows\)") as refusal:
+    with pytest.raises(ChangedPipelineError, match=r"filter is new \(rows\)") as error:
         orders.run(rows(filter=col("price") > 1))
-    assert "aggregation" not in f"{more} {refusal.value}"
+    assert "aggregation" not in f"{more} {error.value}"
 
 
 def test_ids_that_rows_share_hold_a_run_back(orders: Orders) -> None:

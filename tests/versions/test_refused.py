@@ -164,9 +164,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_take_versions_for_rows_is_refused(name: str) -> None:
     wrong, why = REFUSED[name]
-    with pytest.raises(PipelineError) as refusal:
+    with pytest.raises(PipelineError) as error:
         wrong()
-    assert why in str(refusal.value)
+    assert why in str(error.value)
 
 
 @pytest.mark.parametrize(
