@@ -99,10 +99,10 @@ def used(copy: Path, addition: Addition) -> Any:
 
 @pytest.mark.parametrize("addition", [TRIGGER, WINDOWS, COMBINER, FUNCTION], ids=lambda addition: addition.kind)
 def test_an_addition_touches_three_files_and_the_oracle(addition: Addition) -> None:
-    touched_texts = re.findall(r"^\+\+\+ b/(.*)$", (INSIDE / f"{addition.kind}.patch").read_text(), re.MULTILINE)
-    oracle = [file for file in touched_texts if file.startswith(ORACLE)]
+    touched_files = re.findall(r"^\+\+\+ b/(.*)$", (INSIDE / f"{addition.kind}.patch").read_text(), re.MULTILINE)
+    oracle = [file for file in touched_files if file.startswith(ORACLE)]
     assert oracle
-    assert len(touched_texts) - len(oracle) <= MOST_FILES, touched_texts
+    assert len(touched_files) - len(oracle) <= MOST_FILES, touched_files
 
 
 SAID = {

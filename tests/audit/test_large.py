@@ -55,15 +55,15 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[type]:
     """The kinds of frames that are evaluated from now on."""
     from headrace.audit import gx_runner  # four seconds that the quick tests need not wait for
 
-    seen_values: list[type] = []
+    frame_types: list[type] = []
     evaluate = gx_runner.evaluate_expectations
 
     def watch_call(view: Any, expectations: Any, frame: Any, identity: Any) -> Any:
-        seen_values.append(type(frame))
+        frame_types.append(type(frame))
         return evaluate(view, expectations, frame, identity)
 
     monkeypatch.setattr(gx_runner, "evaluate_expectations", watch_call)
-    return seen_values
+    return frame_types
 
 
 def audited(root: Path, spark: SparkSession, pipeline: Pipeline = PIPELINE) -> dict[str, Any]:

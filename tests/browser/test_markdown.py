@@ -49,8 +49,8 @@ def renderer(driver: WebDriver) -> Iterator[MarkdownRenderer]:
 
 def test_the_renderer_is_that_of_pages(renderer: MarkdownRenderer) -> None:
     """Else the tests below say nothing."""
-    drawn_texts = renderer.draw(["a **b** ![p](http://x.y/z)", "www.x.y", "| a |\n|---|\n| b |", "~~x~~", "<b>y</b>"])
-    tags = [{element.tag for element in page.all()} - {"page", "p"} for page in drawn_texts]
+    pages = renderer.draw(["a **b** ![p](http://x.y/z)", "www.x.y", "| a |\n|---|\n| b |", "~~x~~", "<b>y</b>"])
+    tags = [{element.tag for element in page.all()} - {"page", "p"} for page in pages]
     assert tags == [{"strong", "img"}, {"a"}, {"table", "thead", "tbody", "tr", "th", "td"}, {"del"}, set()]
 
 

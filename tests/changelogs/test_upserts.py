@@ -69,7 +69,7 @@ def test_the_recipe_keeps_rows_together(recipe: hr.Pipeline, seed: int, executor
 
 
 def test_check_says_where_rows_may_come_apart(recipe: hr.Pipeline) -> None:
-    apart_pipeline = hr.Pipeline(
+    pipeline = hr.Pipeline(
         "apart",
         hr.json("landing/apart", {"id": int, "shop": str, "amount": int}).arrival_time(),
         key="id",
@@ -77,6 +77,6 @@ def test_check_says_where_rows_may_come_apart(recipe: hr.Pipeline) -> None:
         where=hr.GlobalWindows(),
         when=hr.on_update(),
     )
-    (note,) = [note for note in hr.check(apart_pipeline).pipelines[0].notes if "never was" in note]
+    (note,) = [note for note in hr.check(pipeline).pipelines[0].notes if "never was" in note]
     assert note.startswith("aggregates shop, amount are each the last value that is not NULL")
     assert not [note for note in hr.check(recipe).pipelines[0].notes if "never was" in note]

@@ -327,9 +327,9 @@ def test_published_is_no_branch_to_run_on(deployment: Deployment, mode: str) -> 
 )
 def test_expectations_that_do_not_exist_stop_a_run_before_it_commits(tmp_path: Path, written: str, said: str) -> None:
     file = write_pipeline(tmp_path, "clicks")
-    known_text = 'hr.expect("column_values_to_be_between", column="clicks", min_value=1, max_value=100)'
-    assert known_text in file.read_text()
-    file.write_text(file.read_text().replace(known_text, written))
+    expectation_text = 'hr.expect("column_values_to_be_between", column="clicks", min_value=1, max_value=100)'
+    assert expectation_text in file.read_text()
+    file.write_text(file.read_text().replace(expectation_text, written))
     (tmp_path / "landing" / "clicks").mkdir(parents=True)
     (tmp_path / "landing" / "clicks" / "a.json").write_text('{"user": "u", "at": "2026-01-01T00:00:00Z"}')
     refused_result = CliRunner().invoke(app, ["run", str(file), "--root", tmp_path.as_uri(), "--executor", "local"])

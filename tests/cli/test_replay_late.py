@@ -254,16 +254,16 @@ def test_a_file_appears_whole_or_not_at_all(deployment: Deployment) -> None:
     deployment.store.write("landing/clicks/a.csv", b"user,at,amount\n")
     deployment.store.write("landing/clicks/b.csv", b"amount,user,at\n")
     deployment.commit(late=[late("1", file=f"landing/clicks/{name}.csv") for name in "ab"])
-    created_texts: list[str] = []
+    created_paths: list[str] = []
 
     def stop_at_the_second(operation: Operation) -> None:
-        if operation.kind == "create" and created_texts:
+        if operation.kind == "create" and created_paths:
             raise KeyboardInterrupt
-        created_texts.extend([operation.path] * (operation.kind == "create"))
+        created_paths.extend([operation.path] * (operation.kind == "create"))
 
     with disturb_stores(stop_at_the_second), pytest.raises(KeyboardInterrupt):
         land(deployment, pipeline)
-    assert len(created_texts) == 1
+    assert len(created_paths) == 1
     assert len(landed(deployment)) == 1
     assert land(deployment, pipeline) == hr.types.LandedLate(
         f"{deployment.root}/late/landing/clicks", files=1, records=1, already_landed=1, beside=f"{deployment.root}/late"

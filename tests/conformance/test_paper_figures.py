@@ -103,9 +103,9 @@ def test_figures_on_spark_are_the_same(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("number", PANES_FIGURES)
 def test_panes_end_where_the_paper_draws_it(number: int, drawn: dict[int, Picture]) -> None:
-    found_values = [box.until for box in boxes(POINTS, drawn[number].emissions)]
+    pane_ends = [box.until for box in boxes(POINTS, drawn[number].emissions)]
     expected = [clock(top) for top in TOPS[number]]
-    assert [abs(a - b) <= 2_000_000 for a, b in zip(found_values, expected, strict=True)] == [True] * len(expected)
+    assert [abs(a - b) <= 2_000_000 for a, b in zip(pane_ends, expected, strict=True)] == [True] * len(expected)
 
 
 @pytest.mark.parametrize("number", sorted(LATE))
@@ -163,5 +163,5 @@ def test_a_pipeline_that_does_not_run_is_named() -> None:
 
 
 def test_the_page_of_the_figures_shows_them_all() -> None:
-    shown_texts = re.findall(r"!\[[^\]]+\]\((\w+\.svg)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
-    assert shown_texts == [file_name(number) for number in VALUES]
+    shown_files = re.findall(r"!\[[^\]]+\]\((\w+\.svg)\)", (FOLDER / "README.md").read_text(encoding="utf-8"))
+    assert shown_files == [file_name(number) for number in VALUES]

@@ -70,7 +70,7 @@ def test_the_picture_of_the_front_page_shows_what_its_pipeline_gives() -> None:
 
 def test_the_words_that_people_search_for_are_entries_of_one_page_each() -> None:
     words = [word.lower() for page in SEARCH_WORDS.values() for word in page]
-    asked_texts = {
+    required_words = {
         "upsert",
         "dedupe",
         "scd 2",
@@ -81,7 +81,7 @@ def test_the_words_that_people_search_for_are_entries_of_one_page_each() -> None
         "late data",
         "cdc",
     }
-    assert asked_texts <= {*words}
+    assert required_words <= {*words}
     assert len(words) == len({*words})
     for page in SEARCH_WORDS:
         source = [(DOCS / f"{page}.md").read_text(encoding="utf-8")]
@@ -91,7 +91,7 @@ def test_the_words_that_people_search_for_are_entries_of_one_page_each() -> None
 
 def test_the_places_that_contributing_names_exist() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    named_texts = set(re.findall(r"`((?:[a-z_]+/)*[\w]+\.(?:py|md)|(?:[a-z_]+/)+[a-z_]*)`", text))
-    assert len(named_texts) > 20
+    named_paths = set(re.findall(r"`((?:[a-z_]+/)*[\w]+\.(?:py|md)|(?:[a-z_]+/)+[a-z_]*)`", text))
+    assert len(named_paths) > 20
     folders = (ROOT, ROOT / "jobs" / "headrace", ROOT / "lab" / "headrace_lab")
-    assert {name for name in named_texts if not any((folder / name).exists() for folder in folders)} == set()
+    assert {name for name in named_paths if not any((folder / name).exists() for folder in folders)} == set()

@@ -38,19 +38,19 @@ def test_two_requests_are_made_at_once() -> None:
 
 
 def test_the_error_of_the_first_counts_once_both_have_ended() -> None:
-    ended_texts: list[str] = []
+    ended_calls: list[str] = []
 
     def first() -> None:
-        ended_texts.append("first")
+        ended_calls.append("first")
         raise ValueError("first")
 
     def second() -> None:
-        ended_texts.append("second")
+        ended_calls.append("second")
         raise KeyError("second")
 
     with pytest.raises(ValueError, match="first"):
         do_both(FarStore(), first, second)
-    assert sorted(ended_texts) == ["first", "second"]
+    assert sorted(ended_calls) == ["first", "second"]
 
 
 def test_many_are_made_at_once_and_answered_in_order() -> None:

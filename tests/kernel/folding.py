@@ -80,8 +80,8 @@ def elements(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdra
 
 def _column(name: str, rows: Sequence[Row]) -> pa.Array:
     kind = ARROW_TYPES[SCHEMA[name]]
-    found_values = [row.record.get(name) for row in rows]
-    return pa.array(found_values, pa.int64()).cast(kind) if kind == TIMESTAMP else pa.array(found_values, kind)
+    values = [row.record.get(name) for row in rows]
+    return pa.array(values, pa.int64()).cast(kind) if kind == TIMESTAMP else pa.array(values, kind)
 
 
 def folded(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdrawable: bool = False) -> pa.Array:

@@ -113,7 +113,7 @@ def run_in_parts(scenario: Scenario, number: int, places: Sequence[int]) -> list
     first, expr = stages[0], pipeline.event_time.expr
     assert expr is not None
     intake = Intake(pipeline, first.compiled.trigger.percentiles)
-    clock, found_values = MIN_INSTANT, []
+    clock, panes_by_epoch = MIN_INSTANT, []
     for epoch, given_epoch in enumerate(scenario.epochs):
         clock = Instant(max(clock, given_epoch.processing_time))
         timed_pairs = [(record, evaluate(expr, record, pipeline.schema)) for record in given_epoch.records]
@@ -134,8 +134,8 @@ def run_in_parts(scenario: Scenario, number: int, places: Sequence[int]) -> list
             clocks = stage.clocks(watermark, clock, percentiles)
             batch = given_epoch.is_last and epoch == 0
             results = stage.run(epoch, shares, clocks, batch, given_epoch.signals)
-        found_values.append([pane for result in results for pane in emitted(result)])
-    return found_values
+        panes_by_epoch.append([pane for result in results for pane in emitted(result)])
+    return panes_by_epoch
 
 
 def check_parts(scenario: Scenario, number: int, places: Sequence[int]) -> None:

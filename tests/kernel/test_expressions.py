@@ -362,14 +362,14 @@ def test_a_pattern_walks_over_the_codes_of_every_row(pattern: str, found: list[t
     transitions = compile_pattern(pattern, letters).transitions
     width = len(transitions[0])
     starts = [start % len(transitions) for start, _ in found]
-    seen_values = [None if codes is None else [code % width for code in codes] for _, codes in found]
+    code_lists = [None if codes is None else [code % width for code in codes] for _, codes in found]
     expected = [
         reduce(lambda at, code: transitions[at][code], codes or (), start)
-        for start, codes in zip(starts, seen_values, strict=True)
+        for start, codes in zip(starts, code_lists, strict=True)
     ]
     moves = Literal(",".join(str(to) for row in transitions for to in row))
     walk = Function("walk", (col("at"), col("codes"), moves, Literal(width)))
-    rows = {"at": pa.array(starts, pa.int64()), "codes": pa.array(seen_values, pa.list_(pa.int64()))}
+    rows = {"at": pa.array(starts, pa.int64()), "codes": pa.array(code_lists, pa.list_(pa.int64()))}
     assert evaluate_columns(walk, rows).to_pylist() == expected
 
 

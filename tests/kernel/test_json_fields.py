@@ -118,19 +118,19 @@ def test_texts_that_are_nearly_objects_stay_apart(texts: list[str]) -> None:
 
 
 def test_clean_objects_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked_texts: list[str] = []
+    loaded_texts: list[str] = []
 
     def loads(text: str, **options: Any) -> Any:
-        asked_texts.append(text)
+        loaded_texts.append(text)
         return json.loads(text, **options)
 
     monkeypatch.setattr(string_bytes, "loads", loads)
     texts = [json.dumps({"user": {"id": number}, "tags": [1, "x"], "note": "\u00e9 {"}) for number in range(5_000)]
     assert read(S.json_field("user.id", int), texts) == list(range(5_000))
-    assert not asked_texts
+    assert not loaded_texts
     texts[1234] = '{"user": {"id": "a text"}}'
     assert read(S.json_field("user.id", int), texts)[1233:1236] == [1233, None, 1235]
-    assert len(asked_texts) <= 256
+    assert len(loaded_texts) <= 256
 
 
 def test_it_is_written_as_fields_of_sources_are() -> None:

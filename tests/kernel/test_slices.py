@@ -75,7 +75,7 @@ PIPELINE = replace(build(OVERLAPPING, *HOWS["plain"]), what=SMALL)
 
 def both(pipeline: Pipeline, rows: list[Any], watermark: int, behind: int, number: int = 0) -> list[AggregatedBundle]:
     """What ``rows`` are as a bundle of a stage, by slice and one by one."""
-    found_values = []
+    bundles = []
     for by_slice in (True, False):
         stage = CompiledStage(pipeline.stages[number])
         if by_slice:
@@ -83,8 +83,8 @@ def both(pipeline: Pipeline, rows: list[Any], watermark: int, behind: int, numbe
         else:
             vars(stage)["slides"] = None
         judgements = judge_rows(stage, element_rows(stage.stage.schema, rows))
-        found_values.append(aggregate_rows(stage, judgements, Instant(watermark), Instant(behind)))
-    return found_values
+        bundles.append(aggregate_rows(stage, judgements, Instant(watermark), Instant(behind)))
+    return bundles
 
 
 def check_same(by_slice: AggregatedBundle, one_by_one: AggregatedBundle) -> None:

@@ -93,13 +93,13 @@ ANY = FIXED | st.builds(ShiftedOutputTime, FIXED, lengths(0, 9))
 
 
 def in_python(where: WindowFn, times: list[Any], keys: list[Any], records: list[Any]) -> list[tuple[Any, ...]]:
-    found_values = []
+    assignments = []
     for row, (at, key) in enumerate(zip(times, keys, strict=True)):
         phase = reference.phase_of(where, {"k": key}, {"k": DataType.INT})
         windows = [] if at is None else reference.assign(where, at, records[row], phase)
         for i, window in enumerate(windows):
-            found_values.append((row, *window, i == 0, reference.output_time(where, at, window)))
-    return found_values
+            assignments.append((row, *window, i == 0, reference.output_time(where, at, window)))
+    return assignments
 
 
 def on_columns(where: WindowFn, times: list[Any], keys: list[Any], records: list[Any]) -> list[tuple[Any, ...]]:

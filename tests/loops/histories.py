@@ -68,8 +68,8 @@ class LoopOutput:
 
     def answer(self, edges: Sequence[Edge]) -> Rows:
         """What it must come to of ``edges``."""
-        known_values = answers(LOOPS[self.kind], filter(self.takes, edges), self.width)
-        return {place: value for place, value in known_values.items() if value is not None}
+        values_by_place = answers(LOOPS[self.kind], filter(self.takes, edges), self.width)
+        return {place: value for place, value in values_by_place.items() if value is not None}
 
 
 @dataclass

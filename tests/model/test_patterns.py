@@ -32,11 +32,11 @@ PATTERNS = st.recursive(
 
 def ends(table: PatternTable, word: list[frozenset[str]]) -> list[bool]:
     """Whether a match has ended at or before each element."""
-    state, found_values = 0, []
+    state, ended_flags = 0, []
     for satisfied in word:
         state = table.transitions[state][table.element_code(satisfied)]
-        found_values.append(state == table.accepting)
-    return found_values
+        ended_flags.append(state == table.accepting)
+    return ended_flags
 
 
 def usable(pattern: str) -> bool:
@@ -57,11 +57,11 @@ def test_elements_with_one_letter_match_as_text_does(pattern: str, text: str) ->
 def test_the_table_is_what_the_reference_simulates(pattern: str, word: list[frozenset[str]]) -> None:
     node = OnceMatched(AfterPattern(f"({pattern})|abc", {letter: col(letter) for letter in LETTERS}))
     moment = Moment(FiringClocks(), Window(Instant(0), Instant(1)), {})
-    found_values = []
+    ready_flags = []
     for satisfied in word:
         node.on_element(moment, Arrival({letter: letter in satisfied for letter in LETTERS}, 0))
-        found_values.append(node.ready(moment))
-    assert found_values == ends(compile_pattern(f"({pattern})|abc", LETTERS), word)
+        ready_flags.append(node.ready(moment))
+    assert ready_flags == ends(compile_pattern(f"({pattern})|abc", LETTERS), word)
 
 
 def test_the_table_is_complete_and_keeps_a_match() -> None:

@@ -130,9 +130,9 @@ def _holds(value: Any, kind: Any) -> bool:
     return isinstance(value, kind) or (isinstance(value, dict) and any(_holds(each, kind) for each in value.values()))
 
 
-def _is_in_cases(kind: type, known_texts: Collection[str]) -> bool:
+def _is_in_cases(kind: type, case_words: Collection[str]) -> bool:
     name = WORDS[kind].name if kind in WORDS else ""
-    return name.replace(" ", "_") in known_texts or name in NOT_IN_CASES
+    return name.replace(" ", "_") in case_words or name in NOT_IN_CASES
 
 
 def forgot_windows(where: hr.WindowFn) -> Iterator[str]:

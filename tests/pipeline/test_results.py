@@ -127,12 +127,12 @@ def test_an_output_has_them_too_and_says_whose_mistake_it_is() -> None:
 
 
 def test_windows_that_can_have_only_one_pane_withdraw_nothing() -> None:
-    pipeline_once = carriers(
+    one_pane_pipeline = carriers(
         how=hr.accumulating(), when=hr.on_window_close(), having=col("late") > 1, where=hr.Sessions("1h")
     )
-    pipeline_again = carriers(how=hr.accumulating("1d"), having=col("late") > 1)
-    apart_pipeline = carriers(how=hr.discarding("1d"), having=col("late") > 1)
-    assert [made.stages[0].withdraws for made in (pipeline_once, pipeline_again, apart_pipeline)] == [
+    accumulating_pipeline = carriers(how=hr.accumulating("1d"), having=col("late") > 1)
+    discarding_pipeline = carriers(how=hr.discarding("1d"), having=col("late") > 1)
+    assert [made.stages[0].withdraws for made in (one_pane_pipeline, accumulating_pipeline, discarding_pipeline)] == [
         False,
         True,
         False,

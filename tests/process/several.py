@@ -38,18 +38,18 @@ def with_user(aggregation: Aggregation) -> Aggregation:
 @st.composite
 def _outputs_below(draw: st.DrawFn, outputs: Mapping[str, Output], least: int) -> dict[str, Output]:
     """``outputs``, and from ``least`` up to two that read some of them."""
-    known_outputs = dict(outputs)
+    outputs_so_far = dict(outputs)
     for number, first in enumerate(draw(st.lists(SECOND, min_size=least, max_size=2))):
-        upstream = draw(st.lists(st.sampled_from([*known_outputs]), min_size=1, max_size=3, unique=True))
+        upstream = draw(st.lists(st.sampled_from([*outputs_so_far]), min_size=1, max_size=3, unique=True))
         assume(len(upstream) == 1 or first.when is not None)
         columns: dict[str, Mapping[str, Expr]] = {}
         for name in upstream:
-            last = (known_outputs[name], *known_outputs[name].then)[-1]
+            last = (outputs_so_far[name], *outputs_so_far[name].then)[-1]
             columns[name] = {**draw(_COLUMNS), **({} if "user" in last.key else {"user": lit("nobody")})}
         next_stages = draw(st.lists(SECOND, max_size=1))
         more = {"columns": columns, "then": next_stages, "null_keys": draw(st.booleans())}
-        known_outputs[f"below_{number}"] = below(upstream, with_user(first), **more)
-    return known_outputs
+        outputs_so_far[f"below_{number}"] = below(upstream, with_user(first), **more)
+    return outputs_so_far
 
 
 @st.composite
@@ -91,21 +91,21 @@ def cut_chains(draw: st.DrawFn) -> tuple[Scenario, Scenario]:
     is ``LAST``.
     """
     chain = draw(scenarios(stages=1)).pipeline
-    later_outputs = [with_user(each) for each in draw(st.lists(SECOND, min_size=1, max_size=3))]
-    cuts = [draw(st.booleans()) for _ in later_outputs[1:]]
+    later_aggregations = [with_user(each) for each in draw(st.lists(SECOND, min_size=1, max_size=3))]
+    cuts = [draw(st.booleans()) for _ in later_aggregations[1:]]
     pieces: list[list[Aggregation]] = [[]]
-    for aggregation, is_cut in zip(later_outputs, draw(st.permutations([True, *cuts])), strict=True):
+    for aggregation, is_cut in zip(later_aggregations, draw(st.permutations([True, *cuts])), strict=True):
         pieces = [*pieces, [aggregation]] if is_cut else [*pieces[:-1], [*pieces[-1], aggregation]]
     first = output_of(chain)
     outputs = [replace(first, then=pieces[0])]
     for number, (head, *next_stages) in enumerate(pieces[1:]):
         outputs.append(below(f"piece_{number}", head, then=next_stages, null_keys=first.null_keys))
-    named_outputs = {f"piece_{number}": output for number, output in enumerate(outputs[:-1])} | {LAST: outputs[-1]}
+    outputs_by_name = {f"piece_{number}": output for number, output in enumerate(outputs[:-1])} | {LAST: outputs[-1]}
     drawn_epochs = draw(epochs())
     try:
         whole, cut = (
             Pipeline("cut", chain.input, deduplicate=chain.deduplicate, outputs=each, executor="local")
-            for each in ({LAST: replace(first, then=later_outputs)}, named_outputs)
+            for each in ({LAST: replace(first, then=later_aggregations)}, outputs_by_name)
         )
     except PipelineError:
         assume(False)

@@ -104,7 +104,7 @@ CUTS = st.tuples(st.integers(1, 6), st.sampled_from(["1", "2", "3"]), st.sampled
 def test_no_cut_into_epochs_shares_and_pieces_changes_a_figure(
     left: list[list[datetime]], right: list[list[datetime]], cuts: tuple[int, str, int]
 ) -> None:
-    lateness_texts = []
+    outcomes = []
     for files_per_epoch, tasks, least in ((1, "1", 2**20), cuts):
         with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             patch.setenv("HEADRACE_TASKS", tasks)
@@ -113,10 +113,10 @@ def test_no_cut_into_epochs_shares_and_pieces_changes_a_figure(
                 written(root, left, "left")
                 written(root, right, "right")
                 LOCAL.process(PAIRS, root.as_uri(), RunOptions("run", files_per_epoch=files_per_epoch))
-                lateness_texts.append(
+                outcomes.append(
                     (quantiles_of(root, PAIRS), manifests(root, "pairs")[-1].progress["newest_event_times"])
                 )
-    assert lateness_texts[0] == lateness_texts[1]
+    assert outcomes[0] == outcomes[1]
 
 
 @pytest.mark.parametrize(("golden", "pipeline"), [("format-1", CLICKS), ("format-3", SHOP), ("format-3-texts", TILLS)])

@@ -110,8 +110,8 @@ def test_what_is_in_flight_is_taken_up_first(executor: Executed, tmp_path: Path)
     land_all(tmp_path, path_graph(6))
     for epoch in range(8):
         executor.process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{epoch}", max_epochs=1))
-        known_values = values(pipeline, tmp_path)
-        assert known_values == {vertex: vertex for vertex in range(min(epoch, 6) + 1)}
+        values_by_vertex = values(pipeline, tmp_path)
+        assert values_by_vertex == {vertex: vertex for vertex in range(min(epoch, 6) + 1)}
     manifests = line(catalog_of(tmp_path, "graph"))
     assert [in_flight(manifest) for manifest in manifests] == [1] * 6 + [0]
 
@@ -161,12 +161,12 @@ def test_panes_wait_for_what_is_in_flight(executor: Executed, rounds: int | None
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
     on_time = [edge for edges in graph for edge in edges if edge is not late]
     rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
-    seen_values: dict[Any, dict[int, int]] = {}
+    values_by_hour: dict[Any, dict[int, int]] = {}
     for row in rows:
-        seen_values.setdefault(row["window_start"], {})[row["vertex"]] = row["value"]
+        values_by_hour.setdefault(row["window_start"], {})[row["vertex"]] = row["value"]
         assert row["timing"] == "ON_TIME" or row["window_start"] == START + timedelta(hours=12)
     expected = {hour: shortest(edges) for hour, edges in by_hour(on_time).items()}
-    assert seen_values == {hour: hourly_values for hour, hourly_values in expected.items() if hourly_values}
+    assert values_by_hour == {hour: hourly_values for hour, hourly_values in expected.items() if hourly_values}
     (dropped_row,) = read(pipeline, tmp_path.as_uri(), "late", "main").to_pylist()
     assert (dropped_row["a"], dropped_row["b"], dropped_row["reason"]) == (0, 29, "window expired")
     for row in read(pipeline, tmp_path.as_uri(), "panes", "main").to_pylist():

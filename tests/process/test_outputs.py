@@ -222,12 +222,12 @@ def test_a_release_holds_under_another_name(executor: Executed, tmp_path: Path) 
     with pytest.raises(AuditFailedError):
         executor.process(strict, root, RunOptions("first", publish=True))
     hr.open(root)[strict].release("main", output="visits", message="ada: they clicked")
-    named_outputs = {"hourly": HOURLY, "sessions": replace(strict.outputs["visits"], formerly="visits"), "daily": DAILY}
-    renamed_pipeline = replace(SHOP, outputs=named_outputs)
+    outputs = {"hourly": HOURLY, "sessions": replace(strict.outputs["visits"], formerly="visits"), "daily": DAILY}
+    renamed_pipeline = replace(SHOP, outputs=outputs)
     land(tmp_path, 1, 2)
     with pytest.raises(AuditFailedError):
         executor.process(renamed_pipeline, root, RunOptions("renamed", publish=True))
-    both = replace(renamed_pipeline, outputs={**named_outputs, "visits": VISITS})
+    both = replace(renamed_pipeline, outputs={**outputs, "visits": VISITS})
     land(tmp_path, 2, 3)
     with pytest.raises(AuditFailedError):
         executor.process(both, root, RunOptions("another", publish=True))

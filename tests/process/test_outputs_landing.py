@@ -159,11 +159,11 @@ def test_what_no_output_took_is_not_taken_by_one_that_catches_up(executor: Execu
     executor.process(now, root, RunOptions("landed-again", publish=True))
     counts = read(now, root, "current", "main", "visits").to_pylist()
     assert [row["clicks"] for row in counts if row["user"] == "nobody"] == []
-    parked_outputs = (
+    progress_of_visits = (
         catalog_of(tmp_path).manifest(catalog_of(tmp_path).head().refs["main"]).progress["outputs"]["visits"]
     )
-    assert parked_outputs["parked"]["code"] == "config.output_diverged"
-    assert "records of epoch 2 would count now that no output took" in parked_outputs["parked"]["message"]
+    assert progress_of_visits["parked"]["code"] == "config.output_diverged"
+    assert "records of epoch 2 would count now that no output took" in progress_of_visits["parked"]["message"]
     hr.open(root)[now].backfill(promote=True)
     (nobody,) = (row for row in read(now, root, "current", "main", "visits").to_pylist() if row["user"] == "nobody")
     assert nobody["clicks"] == 1

@@ -250,10 +250,10 @@ def test_random_pipelines_reject_what_the_reference_rejects(seed: int) -> None:
         steps.append(testing.rows(*records))
         others = [{"c": row["a"], "b": row["b"], "at": row["at"]} for row in records]
         steps.append(testing.rows(*others, of="second"))
-    shown_texts = []
+    outcomes = []
     for executor in ("local", "reference"):
         result = testing.run(definition, [*steps, testing.end()], executor=executor)  # type: ignore[arg-type]
         letters = sorted((row["input"], str(row["position"]), row["reason"]) for row in result.rejected)
         panes = [(pane.step, str(pane.key), str(pane.values), pane.is_retraction) for pane in result.panes]
-        shown_texts.append((letters, panes))
-    assert shown_texts[0] == shown_texts[1]
+        outcomes.append((letters, panes))
+    assert outcomes[0] == outcomes[1]

@@ -261,10 +261,10 @@ def test_relations_leave_nothing_more_however_many_are_asked_for(
             return [found_duckdb, view.to_duckdb().fetchall()], number_of_functions(), len(kept_paths)
 
         number_before = number_of_functions()
-        asked_values = [ask() for _ in range(5)]
-        assert [row for found, _, _ in asked_values for row in found[0].fetchall() + found[1]] == [(5,)] * 10
-        assert {functions for _, functions, _ in asked_values} == {number_before + 1}
-        assert len({files for _, _, files in asked_values}) == 1
+        answers = [ask() for _ in range(5)]
+        assert [row for found, _, _ in answers for row in found[0].fetchall() + found[1]] == [(5,)] * 10
+        assert {functions for _, functions, _ in answers} == {number_before + 1}
+        assert len({files for _, _, files in answers}) == 1
         assert len([*temporary.iterdir()]) <= 1
 
 

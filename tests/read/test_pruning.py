@@ -129,7 +129,7 @@ def small() -> Iterator[None]:
 
 def random_rows(source: random.Random, kind: str, epoch: int) -> list[dict[str, Any]]:
     """Panes and retractions of some keys, in order; some windows have no ends."""
-    found_values = []
+    rows = []
     for sequence in range(source.randrange(1, 25)):
         first = source.randrange(6)
         row = pane("", first, source.randrange(9), retraction=source.random() < 0.3, sequence=sequence)
@@ -139,8 +139,8 @@ def random_rows(source: random.Random, kind: str, epoch: int) -> list[dict[str, 
             row |= {"window_start": None, "window_end": None}
         elif source.random() < 0.1:
             row |= {"window_end": None}
-        found_values.append(row)
-    return found_values
+        rows.append(row)
+    return rows
 
 
 def sql_of(value: Any, source: random.Random) -> str:
@@ -195,7 +195,7 @@ def random_expression(source: random.Random, kind: str) -> Expr:
     compare = [lambda a, b: a == b, lambda a, b: a == b, lambda a, b: a < b, lambda a, b: a >= b, lambda a, b: b == a]
 
     def one() -> Expr:
-        found_values: list[Any] = [
+        expression_makers: list[Any] = [
             lambda: source.choice(compare)(col("k"), source.choice(own)),
             lambda: col("k").is_in([source.choice(own), source.choice(own)]),
             lambda: (col("k") == source.choice(own)) | (col("k") == source.choice(own)),
@@ -207,7 +207,7 @@ def random_expression(source: random.Random, kind: str) -> Expr:
             lambda: source.choice(compare)(col("window_end"), hour(source.randrange(-1, 9))),
             lambda: source.choice(compare)(col("epoch"), source.randrange(-1, 7)),
         ]
-        expr: Expr = source.choice(found_values)()
+        expr: Expr = source.choice(expression_makers)()
         return expr
 
     expr = one()

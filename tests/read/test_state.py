@@ -66,9 +66,9 @@ def test_open_windows_hold_what_readers_see_if_every_element_fires(
             land(tmp_path, file, file + 1)
             deployment.run(found, at="2026-01-01T12:00:00Z")
         view = hr.open(deployment.root)[found.name].state(pipeline=found)
-        shared_texts = ["user", "clicks", "spent", "window_start", "window_end"]
+        shared_columns = ["user", "clicks", "spent", "window_start", "window_end"]
         rows = view.to_arrow()
-        assert rows.select(shared_texts) == read(found, deployment.root, "current", "main").select(shared_texts)
+        assert rows.select(shared_columns) == read(found, deployment.root, "current", "main").select(shared_columns)
         assert rows.num_rows > FILES
         assert set(rows["_new_elements"].to_pylist()) == {0}
         assert min(rows["_panes"].to_pylist()) >= 1

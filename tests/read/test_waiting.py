@@ -47,9 +47,9 @@ def test_every_trigger_has_words_in_every_state(data: st.DataObject, when: Trigg
     stage = CompiledStage(Stage(aggregation, {"end": DataType.BOOL, "number": DataType.INT}))
     readiness, clocks = Readiness(stage), StageClocks(Instant(watermark), Instant(now))
     state = data.draw(rows(stage))
-    found_values = [readiness.trigger_condition(facts) for facts in readiness.facts_of_windows(state, clocks)]
-    assert readiness.describe_waits(state, clocks) == [waits_for(each) for each in found_values]
-    for each in found_values:
+    conditions = [readiness.trigger_condition(facts) for facts in readiness.facts_of_windows(state, clocks)]
+    assert readiness.describe_waits(state, clocks) == [waits_for(each) for each in conditions]
+    for each in conditions:
         check(each)
 
 

@@ -140,11 +140,13 @@ def test_a_percentile_pane_comes_before_the_watermark_and_the_stragglers_later()
             epoch(3, row(120)),
         ],
     )
-    found_values = [[(p.window.start, p.values[0], p.timing.value, p.is_retraction) for p in r.panes] for r in results]
-    assert found_values[:3] == [[], [(0, 1, "EARLY", False)], []], (
+    panes_by_epoch = [
+        [(p.window.start, p.values[0], p.timing.value, p.is_retraction) for p in r.panes] for r in results
+    ]
+    assert panes_by_epoch[:3] == [[], [(0, 1, "EARLY", False)], []], (
         "W_75 is at 20 when 21 is the mark: three of four had no lag"
     )
-    assert found_values[3] == [
+    assert panes_by_epoch[3] == [
         (0, 1, "EARLY", True),
         (0, 1, "ON_TIME", False),
         (20, 6, "EARLY", False),
@@ -157,8 +159,8 @@ def test_the_lag_of_a_record_is_how_far_it_is_behind_the_mark_before_its_epoch()
     results = run_pipeline(
         pipeline, [epoch(0, row(20)), epoch(1, row(20), row(20), row(10), row(0)), epoch(2, row(21))]
     )
-    found_values = [[(pane.window.start, pane.values) for pane in result.panes] for result in results]
-    assert found_values == [[], [], [(0, (1,))]], "W_75 is 20 - 11, then 21 - 11"
+    panes_by_epoch = [[(pane.window.start, pane.values) for pane in result.panes] for result in results]
+    assert panes_by_epoch == [[], [], [(0, (1,))]], "W_75 is 20 - 11, then 21 - 11"
 
 
 @pytest.mark.parametrize(

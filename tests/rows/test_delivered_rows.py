@@ -166,11 +166,11 @@ def test_a_row_takes_the_place_of_that_with_its_id(tmp_path: Path) -> None:
 
 def test_two_rows_of_one_id_are_not_delivered(tmp_path: Path) -> None:
     orders, table = Orders(tmp_path), Table()
-    known_pipeline = rows(sinks=[SINK], id="id")
+    pipeline_with_id = rows(sinks=[SINK], id="id")
     orders.run(rows(), order("a", 1), order("a", 2))
-    orders.run(known_pipeline, order("b"))
+    orders.run(pipeline_with_id, order("b"))
     with pytest.raises(UndeliverableError, match=r"two rows have the same id \(id='a'\)"), delivering_to(table):
-        orders.handle(known_pipeline).deliver()
+        orders.handle(pipeline_with_id).deliver()
 
 
 def test_records_of_a_row_have_its_content_or_id_in_common(tmp_path: Path) -> None:

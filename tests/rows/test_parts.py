@@ -89,7 +89,7 @@ PIPELINES: dict[str, Any] = {
 }
 
 
-def standing_texts(result: Any) -> Counter[str]:
+def count_standing_texts(result: Any) -> Counter[str]:
     """What stands: panes, or rows."""
     standing = [{**row.key, **row.values} for row in result.current]
     return Counter(as_text(row, sorted(row)) for row in standing)
@@ -101,7 +101,7 @@ def standing_texts(result: Any) -> Counter[str]:
 def test_the_kernel_reads_what_the_reference_reads(name: str, landed_orders: list[dict[str, Any]], cut: int) -> None:
     steps = [rows(*part) for part in (landed_orders[:cut], landed_orders[cut:]) if part]
     local, reference = (run(PIPELINES[name](), steps, executor=executor) for executor in ("local", "reference"))
-    assert standing_texts(local) == standing_texts(reference)
+    assert count_standing_texts(local) == count_standing_texts(reference)
     assert [row["reason"] for row in local.rejected] == [row["reason"] for row in reference.rejected]
 
 
@@ -138,8 +138,8 @@ def test_another_pipeline_reads_parts(orders: Orders) -> None:
     )  # fmt: skip
     orders.run(nested(), *STEPS[0])
     orders.run(reader_below)
-    standing_texts = {row["city"]: row["y"] for row in orders.handle(reader_below).current().to_json()}
-    assert standing_texts == {"Oslo": 1, None: 0}
+    y_by_city = {row["city"]: row["y"] for row in orders.handle(reader_below).current().to_json()}
+    assert y_by_city == {"Oslo": 1, None: 0}
 
 
 def test_an_expectation_of_a_part(orders: Orders) -> None:

@@ -354,11 +354,11 @@ def test_a_plan_of_rows_says_rows(orders: Orders) -> None:
 
 
 def test_ids_that_rows_share_hold_a_run_back(orders: Orders) -> None:
-    known_pipeline = rows(id="id")
-    orders.run(known_pipeline, order("a", 1), order("b", 1))
+    pipeline_with_id = rows(id="id")
+    orders.run(pipeline_with_id, order("a", 1), order("b", 1))
     with pytest.raises(LimitExceededError, match="1 id has more than one row; the limit is one row for each id"):
-        orders.run(known_pipeline, order("a", 2))
-    assert orders.current(known_pipeline) == Counter({("a", "ONE", 2, minute(0)): 1, ("b", "ONE", 2, minute(0)): 1})
+        orders.run(pipeline_with_id, order("a", 2))
+    assert orders.current(pipeline_with_id) == Counter({("a", "ONE", 2, minute(0)): 1, ("b", "ONE", 2, minute(0)): 1})
 
 
 RENAMED = rows(rows={"order": col("id"), "double": col("price") * 2}, renamed={"id": "order"}, id="order")
@@ -366,10 +366,10 @@ RENAMED = rows(rows={"order": col("id"), "double": col("price") * 2}, renamed={"
 
 @pytest.mark.parametrize("more", [[], [order("b")]], ids=["nothing new", "another epoch"])
 def test_an_id_that_is_renamed_holds_back_what_was_held_back(orders: Orders, more: list[dict[str, Any]]) -> None:
-    known_pipeline = rows(id="id")
-    orders.run(known_pipeline, order("a", 1))
+    pipeline_with_id = rows(id="id")
+    orders.run(pipeline_with_id, order("a", 1))
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.run(known_pipeline, order("a", 2))
+        orders.run(pipeline_with_id, order("a", 2))
     with pytest.raises(LimitExceededError, match="1 id has more than one row; the limit is one row for each order"):
         orders.run(RENAMED, *more)
     assert orders.handle(RENAMED).current().count() == 1
@@ -384,24 +384,24 @@ def test_a_renamed_id_is_found_where_it_stands(orders: Orders) -> None:
 
 def test_of_a_new_id_rows_that_stand_have_none(orders: Orders) -> None:
     orders.run(rows(rows={"double": col("price") * 2}), order("a", 1), publish=False)
-    known_pipeline = rows(id="id")
-    orders.run(known_pipeline, order("b", 1), allow_new_aggregates=True)
-    assert {row[0] for row in orders.current(known_pipeline)} == {None, "b"}
+    pipeline_with_id = rows(id="id")
+    orders.run(pipeline_with_id, order("b", 1), allow_new_aggregates=True)
+    assert {row[0] for row in orders.current(pipeline_with_id)} == {None, "b"}
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.run(known_pipeline, order(None, 1))
+        orders.run(pipeline_with_id, order(None, 1))
 
 
 def test_a_definition_that_cannot_go_on_changes_nothing_of_what_is_held_back(orders: Orders) -> None:
-    known_pipeline = rows(id="id")
-    orders.run(known_pipeline, order("a", 1))
+    pipeline_with_id = rows(id="id")
+    orders.run(pipeline_with_id, order("a", 1))
     with pytest.raises(LimitExceededError):
-        orders.run(known_pipeline, order("a", 2))
+        orders.run(pipeline_with_id, order("a", 2))
     catalog, changed_pipeline = (
-        orders.handle(known_pipeline).catalog,
+        orders.handle(pipeline_with_id).catalog,
         rows(id="shop", rows={**COLUMNS, "shop": col("shop")}),
     )
     for pipeline in (
-        known_pipeline,
+        pipeline_with_id,
         changed_pipeline,
     ):  # the second as Airflow looks at it, where a file was changed meanwhile
         findings = check_limits(pipeline, catalog, MAIN, unpublished_ranges(catalog, MAIN, [""]), datetime.now)
@@ -432,36 +432,36 @@ def test_ids_that_were_released_are_shared_again_by_the_same_rows(orders: Orders
 
 def test_ids_that_were_released_are_shared_again_after_a_recovery(orders: Orders) -> None:
     outputs: dict[str, Any] = {"all": hr.Rows(COLUMNS, id="id"), "dear": hr.Rows(["id"], filter=col("price") > 2)}
-    known_pipeline = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
-    orders.run(known_pipeline, order("a", 1))
-    good = orders.handle(known_pipeline).catalog.head().refs["main"]
+    pipeline_with_id = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
+    orders.run(pipeline_with_id, order("a", 1))
+    good = orders.handle(pipeline_with_id).catalog.head().refs["main"]
     with pytest.raises(LimitExceededError):
-        orders.run(known_pipeline, order("a", 3))
-    orders.handle(known_pipeline).release("main", message="ada: it was sold again", output="all")
-    orders.handle(known_pipeline).recover(good)
-    assert orders.current(known_pipeline, "all") == Counter(
+        orders.run(pipeline_with_id, order("a", 3))
+    orders.handle(pipeline_with_id).release("main", message="ada: it was sold again", output="all")
+    orders.handle(pipeline_with_id).recover(good)
+    assert orders.current(pipeline_with_id, "all") == Counter(
         {("a", "ONE", 2, minute(0)): 1, ("a", "ONE", 6, minute(0)): 1}
     )
 
 
 @pytest.mark.parametrize("new", [order("a", 3), order("a", 2), order("c")], ids=["other", "a copy", "another id"])
 def test_a_release_of_ids_is_of_its_rows_alone(orders: Orders, new: dict[str, Any]) -> None:
-    known_pipeline = rows(id="id")
-    release_shared(orders, known_pipeline)
-    orders.run(known_pipeline, order("c", 1))
+    pipeline_with_id = rows(id="id")
+    release_shared(orders, pipeline_with_id)
+    orders.run(pipeline_with_id, order("c", 1))
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.run(known_pipeline, new)
+        orders.run(pipeline_with_id, new)
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.handle(known_pipeline).backfill(promote=True)
-    assert orders.current(known_pipeline).total() == 3
+        orders.handle(pipeline_with_id).backfill(promote=True)
+    assert orders.current(pipeline_with_id).total() == 3
 
 
 def test_ids_that_nobody_was_asked_about_are_not_released_with_others(orders: Orders) -> None:
     orders.run(rows(), order("old", 1), order("old", 2))
-    known_pipeline = rows(id="id")
-    release_shared(orders, known_pipeline)
+    pipeline_with_id = rows(id="id")
+    release_shared(orders, pipeline_with_id)
     with pytest.raises(LimitExceededError, match=r"1 id has more than one row \(without the ids that log entry"):
-        orders.handle(known_pipeline).backfill(promote=True)
+        orders.handle(pipeline_with_id).backfill(promote=True)
 
 
 def test_a_release_of_rows_is_none_of_another_id(orders: Orders) -> None:
@@ -471,32 +471,32 @@ def test_a_release_of_rows_is_none_of_another_id(orders: Orders) -> None:
 
 
 def test_a_release_of_ids_whose_rows_are_lost_asks_again(orders: Orders) -> None:
-    known_pipeline = rows(id="id")
-    release_shared(orders, known_pipeline)
-    catalog = orders.handle(known_pipeline).catalog
+    pipeline_with_id = rows(id="id")
+    release_shared(orders, pipeline_with_id)
+    catalog = orders.handle(pipeline_with_id).catalog
     first, *_ = catalog.file_records(catalog.manifest(catalog.head().refs["published"]).logs["panes"])
     for file in first.files:
         (orders.folder / file.path).unlink()
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.handle(known_pipeline).backfill(promote=True)
+        orders.handle(pipeline_with_id).backfill(promote=True)
 
 
 def test_an_id_that_is_withdrawn_and_comes_again_is_of_one_row(orders: Orders) -> None:
-    known_pipeline = signed(id="id")
-    orders.run(known_pipeline, order("a", 1, sign=1))
-    orders.run(known_pipeline, order("a", 1, sign=-1), order("a", 2, sign=1))
-    assert orders.current(known_pipeline) == Counter({("a", "ONE", 4, minute(0)): 1})
+    pipeline_with_id = signed(id="id")
+    orders.run(pipeline_with_id, order("a", 1, sign=1))
+    orders.run(pipeline_with_id, order("a", 1, sign=-1), order("a", 2, sign=1))
+    assert orders.current(pipeline_with_id) == Counter({("a", "ONE", 4, minute(0)): 1})
 
 
 @pytest.mark.parametrize("ids", ["event_time", ["id", "event_time"]])
 def test_the_event_time_may_be_an_id(orders: Orders, ids: Any) -> None:
     source = hr.json("landing/orders", {"id": str, "event_time": datetime}).event_time("event_time", bound="1h")
-    known_pipeline = hr.Pipeline("orders", source, rows=["id", "event_time"], id=ids, executor="local")
+    pipeline_with_id = hr.Pipeline("orders", source, rows=["id", "event_time"], id=ids, executor="local")
     first, second = (order("a", event_time=f"2026-05-01T00:0{minute}:00Z") for minute in range(2))
-    orders.run(known_pipeline, first, second)
+    orders.run(pipeline_with_id, first, second)
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.run(known_pipeline, second)
-    assert orders.handle(known_pipeline).current().count() == 2
+        orders.run(pipeline_with_id, second)
+    assert orders.handle(pipeline_with_id).current().count() == 2
 
 
 def test_a_tolerance_needs_an_id(orders: Orders, tmp_path: Path) -> None:
@@ -511,9 +511,9 @@ def test_a_tolerance_needs_an_id(orders: Orders, tmp_path: Path) -> None:
         orders.handle(rows(rows=floats)).compare_with(target, tolerance=1e-9)
     assert orders.handle(rows(rows=floats)).compare_with(target).only_theirs == 1
     assert orders.handle(rows(rows=floats)).compare_with(target, without=["third"]).is_equal
-    known_pipeline = rows(rows=floats, id="id")
-    orders.run(known_pipeline, order("c", None, at=None))
-    assert orders.handle(known_pipeline).compare_with(target, tolerance=1e-9).is_equal
+    pipeline_with_id = rows(rows=floats, id="id")
+    orders.run(pipeline_with_id, order("c", None, at=None))
+    assert orders.handle(pipeline_with_id).compare_with(target, tolerance=1e-9).is_equal
 
 
 def test_names_and_expressions_stand_side_by_side() -> None:

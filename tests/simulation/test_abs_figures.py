@@ -84,12 +84,12 @@ def test_the_simulator_gives_the_committed_numbers(figure: str, place: int, numb
 @pytest.mark.slow
 def test_runs_are_measured_in_their_order() -> None:
     small = [Run(nodes, Protocol.SYNCHRONOUS, 1, 2_000_000) for nodes in (2, 1)]
-    found_values = [measured for _, measured in evaluated({"some": small}, 2)]
-    assert [(each.nodes, each.protocol, each.interval) for each in found_values] == [
+    measurements = [measured for _, measured in evaluated({"some": small}, 2)]
+    assert [(each.nodes, each.protocol, each.interval) for each in measurements] == [
         (2, "synchronous", 1),
         (1, "synchronous", 1),
     ]
-    assert all(each.snapshots for each in found_values)
+    assert all(each.snapshots for each in measurements)
 
 
 @pytest.mark.slow

@@ -247,5 +247,5 @@ def test_the_page_of_the_protocol_is_that_of_its_tables() -> None:
 @pytest.mark.slow
 def test_every_state_has_its_place_in_a_diagram() -> None:
     states = {state.value for table in (TASK_TABLE, COORDINATOR_TABLE) for row in table.rows for state in row.states}
-    shown_texts = {text for diagram in drawn().values() for text in re.findall(r">([^<>]+)</text>", diagram)}
-    assert states <= shown_texts
+    diagram_texts = {text for diagram in drawn().values() for text in re.findall(r">([^<>]+)</text>", diagram)}
+    assert states <= diagram_texts

@@ -34,7 +34,7 @@ def test_a_note_follows_deliveries_and_names_no_connection(
 
     deployment.land("2", order("bob", 6))
     handle.run()
-    uri_there = warehouse.uri
+    warehouse_uri = warehouse.uri
     monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", "postgresql://user:secret-word@127.0.0.1:9/none")
     with pytest.raises(HeadraceError) as error:
         deployment.deliver(sales)
@@ -43,7 +43,7 @@ def test_a_note_follows_deliveries_and_names_no_connection(
     kept_text = store.read(delivery_path("sales", "", sales.sinks[0].name)).decode()
     assert not [word for word in ("secret-word", "127.0.0.1", "warehouse:") if word in kept_text]
 
-    monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", uri_there)
+    monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", warehouse_uri)
     deployment.deliver(sales)
     (mended_note,) = read_notes(store, "sales")
     assert (mended_note.epoch, mended_note.error_code, mended_note.failed_at) == (1, None, None)

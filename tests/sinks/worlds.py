@@ -125,8 +125,8 @@ class KafkaWorld(ChangeLogWorld):
 
 def _typed(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record with times where its window is and its event time, its columns by name."""
-    named_texts = ("window_start", "window_end", "event_time")
-    times = {name: record[name] for name in named_texts if record.get(name) is not None}
+    time_columns = ("window_start", "window_end", "event_time")
+    times = {name: record[name] for name in time_columns if record.get(name) is not None}
     typed = {**record, **{name: datetime.fromisoformat(at) for name, at in times.items()}}
     return dict(sorted(typed.items()))  # an object has no order
 

@@ -70,9 +70,9 @@ def action_of(entry: Entry) -> str:
 
 def published_name(moves: Mapping[str, tuple[str | None, str | None]]) -> str:
     """What a publish is called, by what it shows and the refs that it moved."""
-    shown_texts = sorted({str(after) for _, after in moves.values()})
+    shown_snapshots = sorted({str(after) for _, after in moves.values()})
     outputs = sorted(name for ref in moves if (name := output_of(ref)))
-    return " ".join(("published", *shown_texts, *outputs))
+    return " ".join(("published", *shown_snapshots, *outputs))
 
 
 def catalog_over(store: ObjectStore, writer: str, *, looks_once: bool = False) -> Catalog:

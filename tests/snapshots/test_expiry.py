@@ -205,9 +205,9 @@ def test_the_log_is_folded_and_its_history_ends_there(memory: MemoryStore) -> No
     catalog.publish(ids[-1], None)
     assert expire(catalog, Keep(3), NOW).folded > 10
     for reader in (catalog, Catalog(memory, "p")):
-        found_values = [*reader.history()]
-        assert not [entry for entry in found_values if isinstance(entry, LostEntry)]
-        assert found_values[-1].number == min(int(name) for name in there(memory, "log"))
+        entries = [*reader.history()]
+        assert not [entry for entry in entries if isinstance(entry, LostEntry)]
+        assert entries[-1].number == min(int(name) for name in there(memory, "log"))
     memory.delete("p/log-hint.json")
     assert Catalog(memory, "p").head().refs["main"] == ids[-1]
 

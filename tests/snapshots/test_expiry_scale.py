@@ -193,16 +193,16 @@ def test_many_epochs_leave_what_a_thousand_leave() -> None:
 @pytest.mark.slow
 def test_an_expiry_asks_for_what_has_come_since_the_last_one_however_much_is_kept() -> None:
     pipeline = Pipeline(MemoryStore())
-    asked_values = []
+    get_counts = []
     for _ in range(EPOCHS // 2 // EVERY):
         for _ in range(EVERY // EPOCHS_A_RUN):
             pipeline.run()
         requests_before = pipeline.store.requests.snapshot()
         expire(Catalog(pipeline.store, "p"), Keep(1_000), NOW)
-        asked_values.append(pipeline.store.requests.since(requests_before).get("get", 0))
-    print(f"\nobjects read by expiries, {EVERY} epochs apart: {asked_values}")
+        get_counts.append(pipeline.store.requests.since(requests_before).get("get", 0))
+    print(f"\nobjects read by expiries, {EVERY} epochs apart: {get_counts}")
     nodes = (len(OUTPUT) + 1) * (EVERY // RADIX.value + 2)
-    assert max(asked_values[1:]) <= EVERY + nodes + 30  # the log, by bisection, and the mark
+    assert max(get_counts[1:]) <= EVERY + nodes + 30  # the log, by bisection, and the mark
     Catalog(pipeline.store, "p").marks.write(
         DeletionList(current_mark(pipeline), ())
     )  # without facts, as before there were any

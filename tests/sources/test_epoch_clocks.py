@@ -266,9 +266,9 @@ def land(store: MemoryStore, epoch: Epoch, number: int) -> list[SourceSplit]:
         times = {name: render(record[name]) for name in ("at", "until") if record.get(name) is not None}
         return {**record, **times}
 
-    found_values = []
+    splits = []
     for part, records in enumerate(epoch.files):
         text = "".join(json.dumps(written(record)) + "\n" for record in records)
         info = store.write(f"landing/{number}-{part}.jsonl", text.encode())
-        found_values.append(SourceSplit(info.path, info.size, info.etag))
-    return found_values
+        splits.append(SourceSplit(info.path, info.size, info.etag))
+    return splits

@@ -93,12 +93,12 @@ def test_lines_of_json_alone_and_together() -> None:
         assert records_alone.unparsed.to_pylist() == [reason], line
         (row,) = rows(records_alone)
         assert {name: row[name] for name in values} == dict(values), line
-    together_records = read(b"\n".join(line for line, _, _ in lines))
-    assert together_records.unparsed.to_pylist() == [reason for _, reason, _ in lines]
-    for row, (line, reason, values) in zip(rows(together_records), lines, strict=True):
+    records_together = read(b"\n".join(line for line, _, _ in lines))
+    assert records_together.unparsed.to_pylist() == [reason for _, reason, _ in lines]
+    for row, (line, reason, values) in zip(rows(records_together), lines, strict=True):
         assert {name: row[name] for name in values} == dict(values), line
         assert reason is None or {*row.values()} == {None}
-    assert together_records.raw(np.arange(len(lines))).to_pylist() == [line for line, _, _ in lines]
+    assert records_together.raw(np.arange(len(lines))).to_pylist() == [line for line, _, _ in lines]
 
 
 def test_a_column_that_no_record_has_is_looked_for_where_it_lies() -> None:
@@ -324,11 +324,11 @@ def test_a_line_of_json_reads_alike_alone_and_in_any_company(case: Case, data: s
     source = FileSource("landing", "json", case.columns)
     lines = FORMATS["json"].written(case.records, source.fields).splitlines()
     spoiled_values = [data.draw(spoil(line)) for line in lines]
-    together_records = read(b"\n".join(spoiled_values), case.columns)
+    records_together = read(b"\n".join(spoiled_values), case.columns)
     for number, line in enumerate(spoiled_values):
         records_alone = read(line, case.columns)
-        assert records_alone.unparsed[0] == together_records.unparsed[number]
-        assert rows(records_alone)[0] == rows(together_records)[number]
+        assert records_alone.unparsed[0] == records_together.unparsed[number]
+        assert rows(records_alone)[0] == rows(records_together)[number]
 
 
 def spoil(line: bytes) -> st.SearchStrategy[bytes]:

@@ -235,15 +235,15 @@ def test_what_an_aborted_transaction_sent_counts_for_nothing(topics: Topics, nam
 def test_records_of_a_transaction_that_is_not_over_wait(topics: Topics, name: str) -> None:
     topics.make(name)
     topics.send(name, as_json(1))
-    seen_values = []
+    visible_numbers = []
 
     async def send(producer: AIOKafkaProducer) -> None:
         async with producer.transaction():
             await producer.send_and_wait(name, as_json(2)[0][1])
-            seen_values.append(await asyncio.to_thread(numbers, source(name)))
+            visible_numbers.append(await asyncio.to_thread(numbers, source(name)))
 
     topics.produce(send, transactional_id=name)
-    assert seen_values == [[1]]
+    assert visible_numbers == [[1]]
     assert numbers(source(name)) == [1, 2]
 
 

@@ -69,8 +69,8 @@ def test_what_sorts_before_the_look_back_window_is_found_by_a_full_sweep_only() 
     assert offsets.mark == "landing/04"
     land(store, "03", "05", "11", "_03", "07")
     assert names(discover_splits(store, "landing", offsets, SOURCE)) == ["05", "07", "11"]
-    known_values = [f"landing/{name}" for name in read]
-    stragglers = full_sweep(store, "landing", offsets, iter(known_values), SOURCE)
+    read_paths = [f"landing/{name}" for name in read]
+    stragglers = full_sweep(store, "landing", offsets, iter(read_paths), SOURCE)
     assert names(stragglers) == ["03"]
     after = advance_position(offsets, stragglers, 2)
     assert (after.mark, after.recent, after.files) == (offsets.mark, offsets.recent, offsets.files + 1)
@@ -108,10 +108,10 @@ def test_a_changed_file_is_an_error_that_names_both_versions(tmp_path: Path) -> 
 def test_of_a_local_file_the_content_decides(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     land(store, "a.json", "b.json")
-    found_values = [taken_in(store, file) for file in discover_splits(store, "landing", SourcePosition(), SOURCE)]
-    offsets = advance_position(SourcePosition(), found_values, look_back=10)
+    splits = [taken_in(store, file) for file in discover_splits(store, "landing", SourcePosition(), SOURCE)]
+    offsets = advance_position(SourcePosition(), splits, look_back=10)
     os.utime(tmp_path / "landing/a.json", ns=(0, 0))
-    assert store.stat("landing/a.json").etag != found_values[0].etag
+    assert store.stat("landing/a.json").etag != splits[0].etag
     assert discover_splits(store, "landing", offsets, SOURCE) == []
     store.write("landing/a.json", b"A.json")
     with pytest.raises(ChangedFileError, match=r"landing/a\.json has changed"):

@@ -279,11 +279,11 @@ def test_a_small_file_is_fetched_once(kind: str, tmp_path: Path, monkeypatch: py
     landed, tested_pipeline = Landed(tmp_path), pipeline(kind.replace("quoted", "csv"))
     source = tested_pipeline.input.source
     assert isinstance(source, FileSource)
-    fetched_texts: list[str] = []
+    fetched_paths: list[str] = []
     content = file_planning.read_content
 
     def count_call(store: ObjectStore, file: SourceSplit) -> bytes:
-        fetched_texts.append(file.path)
+        fetched_paths.append(file.path)
         return content(store, file)
 
     body = source.file_format.written([ROW], source.fields)
@@ -292,7 +292,7 @@ def test_a_small_file_is_fetched_once(kind: str, tmp_path: Path, monkeypatch: py
         landed.write(name, HEAD + CSV_LINES[7] if kind == "quoted" else body)
     monkeypatch.setattr(file_planning, "read_content", count_call)
     rows = found(tested_pipeline, landed, names)
-    assert [row["file"] for row in rows] == fetched_texts == [f"landing/{name}" for name in names]
+    assert [row["file"] for row in rows] == fetched_paths == [f"landing/{name}" for name in names]
     assert [row["position"] for row in rows] == [0 if kind in ("json", "parquet") else 1] * 3
     assert [row["_reject"] for row in rows] == [None] * 3
 

@@ -241,11 +241,11 @@ def test_where_nothing_is_new_spark_is_not_asked(told: type[Told], root: str, sp
     spark_world.append(records(0, 3))
     handle = hr.open(root, create=True)[counting()]
     handle.run()
-    files_before, asked_values = landed(root), []
-    told.said_ends = lambda _, begin: asked_values.append(begin) or [begin]
+    files_before, requested_begins = landed(root), []
+    told.said_ends = lambda _, begin: requested_begins.append(begin) or [begin]
     told.said_read = lambda *_: pytest.fail("it was asked for a range")
     assert handle.run().epochs == ()
-    assert asked_values == ["0001.parquet"]
+    assert requested_begins == ["0001.parquet"]
     assert landed(root) == files_before
 
 

@@ -55,17 +55,17 @@ def test_the_driver_waits_for_nobody_beyond_this_machine(spark: SparkSession) ->
 
 @pytest.mark.spark
 def test_jobs_of_the_background_run_in_a_pool_of_their_own(spark: SparkSession) -> None:
-    seen_values: list[str | None] = []
+    pools: list[str | None] = []
 
     def run(count: int) -> int:
-        seen_values.append(spark.sparkContext.getLocalProperty("spark.scheduler.pool"))
+        pools.append(spark.sparkContext.getLocalProperty("spark.scheduler.pool"))
         return spark.range(count).count()
 
     results: list[int] = []
     thread = threading.Thread(target=lambda: results.append(in_background_pool(spark, run)(5)))
     thread.start()
     thread.join()
-    assert (seen_values, results) == ([BACKGROUND_POOL], [5])
+    assert (pools, results) == ([BACKGROUND_POOL], [5])
     assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") is None
 
 

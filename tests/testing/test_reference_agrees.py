@@ -40,11 +40,11 @@ def test_edges_of_a_loop_that_are_late() -> None:
 
 def test_edges_that_no_loop_can_go_over() -> None:
     given_rows = rows(edge("x", "y", -1), edge("x", "y", None), edge(None, "y"), edge("x", "y"))
-    found_values = [
+    rejections_by_executor = [
         [(r["position"], r["reason"]) for r in run(paths(), [given_rows], executor=e).rejected] for e in EXECUTORS
     ]
-    assert found_values[0] == found_values[1]
-    assert [reason for _, reason in found_values[0]] == [
+    assert rejections_by_executor[0] == rejections_by_executor[1]
+    assert [reason for _, reason in rejections_by_executor[0]] == [
         "the step of the loop descends: weight",
         "the step of the loop is null: weight",
         "key is null: a",

@@ -68,10 +68,10 @@ def test_the_images_have_the_uv_that_set_up_has() -> None:
 
 
 def test_no_secret_has_a_default_and_compose_refuses_to_start_without(text: str) -> None:
-    asked_texts = VARIABLE.findall(text)
-    secrets = {name for name, _, _ in asked_texts if SECRET.search(name)}
+    variables = VARIABLE.findall(text)
+    secrets = {name for name, _, _ in variables if SECRET.search(name)}
     assert len(secrets) > 5
-    for name, operator, what in asked_texts:
+    for name, operator, what in variables:
         if name in secrets:
             assert operator == ":?", name
             assert ".env.example" in what

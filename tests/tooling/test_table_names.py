@@ -32,32 +32,32 @@ def spelled(tree: ast.Module, constants: Mapping[str, str]) -> Iterator[int]:
 
 def names_given(node: ast.AST) -> list[ast.expr]:
     """What stands in ``node`` for names of tables and logs: keys of mappings by name, parts of names of files."""
-    found_values: list[ast.expr] = []
+    name_nodes: list[ast.expr] = []
     match node:
         case ast.Subscript(value=holder, slice=key) if _last(holder) in HOLDERS:
-            found_values = [key]
+            name_nodes = [key]
         case ast.Call(func=ast.Attribute(value=holder, attr="get" | "pop"), args=[key, *_]) if _last(holder) in HOLDERS:
-            found_values = [key]
+            name_nodes = [key]
         case ast.Compare(left=key, ops=[ast.In() | ast.NotIn()], comparators=[holder]) if _last(holder) in HOLDERS:
-            found_values = [key]
+            name_nodes = [key]
         case ast.comprehension(iter=ast.Call(func=ast.Attribute(value=holder)), ifs=ifs) if _last(holder) in HOLDERS:
-            found_values = [side for condition in ifs for side in ast.walk(condition) if isinstance(side, ast.expr)]
+            name_nodes = [side for condition in ifs for side in ast.walk(condition) if isinstance(side, ast.expr)]
         case ast.Compare(left=left, comparators=others) if _last(left) in {"table", "log"}:
-            found_values = others
+            name_nodes = others
         case ast.Call(func=function, args=given) if _last(function) in FILE_NAMERS:
-            found_values = given
+            name_nodes = given
         case ast.keyword(arg=name, value=ast.Dict(keys=keys)) if name in HOLDERS:
-            found_values = [key for key in keys if key is not None]
+            name_nodes = [key for key in keys if key is not None]
         case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(keys=keys)) if name in HOLDERS:
-            found_values = [key for key in keys if key is not None]
+            name_nodes = [key for key in keys if key is not None]
         case (
             ast.For(iter=ast.Tuple(elts=some) | ast.List(elts=some))
             | ast.comprehension(iter=ast.Tuple(elts=some) | ast.List(elts=some))
         ) if len(some) > 1 and all(_text(name, {}) in NAMES for name in some):
-            found_values = some
+            name_nodes = some
         case ast.Assign(value=value):
-            found_values = [value] if isinstance(value, ast.JoinedStr) else []
-    return found_values
+            name_nodes = [value] if isinstance(value, ast.JoinedStr) else []
+    return name_nodes
 
 
 def _last(node: ast.expr) -> str:

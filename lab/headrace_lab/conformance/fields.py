@@ -74,8 +74,8 @@ def one_of(*allowed: str) -> Callable[[Any], str]:
 
 
 def member_of(of: type[_Enum]) -> Callable[[Any], _Enum]:
-    allowed_texts = [str(member.value) for member in of]
-    return lambda raw: of(one_of(*allowed_texts)(raw))
+    member_values = [str(member.value) for member in of]
+    return lambda raw: of(one_of(*member_values)(raw))
 
 
 def an_object(raw: Any) -> Json:

@@ -234,8 +234,8 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 def _of_known(pick: Callable[..., Any]) -> Callable[..., Any]:
     def over(*values: Any) -> Any:
-        known_values = [v for v in values if v is not None]
-        return pick(known_values, key=ordered) if known_values else None
+        non_null_values = [v for v in values if v is not None]
+        return pick(non_null_values, key=ordered) if non_null_values else None
 
     return over
 

@@ -299,18 +299,18 @@ def _(trigger: AfterPattern, merging: bool) -> Node:
     return OnceMatched(trigger)
 
 
-def advance(regex: EventRegex, satisfied_texts: frozenset[str]) -> frozenset[EventRegex]:
-    """What may be left of ``regex`` after an element that satisfies just ``satisfied`` (Antimirov's derivatives)."""
+def advance(regex: EventRegex, satisfied_letters: frozenset[str]) -> frozenset[EventRegex]:
+    """What may be left of ``regex`` after an element that satisfies just these letters (Antimirov's derivatives)."""
     match regex:
         case Symbol():
-            return frozenset({Empty()}) if regex.matches(satisfied_texts) else frozenset()
+            return frozenset({Empty()}) if regex.matches(satisfied_letters) else frozenset()
         case Then(first, second):
-            left: frozenset[EventRegex] = frozenset(Then(after, second) for after in advance(first, satisfied_texts))
-            return left | advance(second, satisfied_texts) if is_nullable(first) else left
+            left: frozenset[EventRegex] = frozenset(Then(after, second) for after in advance(first, satisfied_letters))
+            return left | advance(second, satisfied_letters) if is_nullable(first) else left
         case Either(left_one, right_one):
-            return advance(left_one, satisfied_texts) | advance(right_one, satisfied_texts)
+            return advance(left_one, satisfied_letters) | advance(right_one, satisfied_letters)
         case Star(inner):
-            return frozenset(Then(after, regex) for after in advance(inner, satisfied_texts))
+            return frozenset(Then(after, regex) for after in advance(inner, satisfied_letters))
     return frozenset()
 
 
