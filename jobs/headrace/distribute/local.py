@@ -43,13 +43,13 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class _Level(msgspec.Struct):
-    """A level under way, number ``level`` of the job of ``plan`` from 0: of its ``tasks`` so many have ``ended``."""
+class _Level(msgspec.Struct, frozen=True):
+    """A level under way, number ``level`` of the job of ``plan`` from 0: which of its ``tasks`` have ``ended``."""
 
     plan: EpochPlan
     level: int
     tasks: int
-    ended: int = 0
+    ended: list[int] = msgspec.field(default_factory=list)
 
 
 class _SpilledMessage(msgspec.Struct, frozen=True):
@@ -138,7 +138,7 @@ class Threads:
         return (
             None
             if task_level is None
-            else progress_at(self.work, task_level.plan, task_level.level, task_level.ended, task_level.tasks)
+            else progress_at(self.work, task_level.plan, task_level.level, len(task_level.ended), task_level.tasks)
         )
 
     def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
@@ -159,9 +159,9 @@ class Threads:
         exchange = _Exchange(self.work.rows)
 
         def run_task(task: Callable[[], Message]) -> "Message | _SpilledMessage":
-            message = exchange.keep_message(task())
-            level.ended += 1
-            return message
+            message = task()
+            level.ended.append(message.task)
+            return exchange.keep_message(message)
 
         order = sorted(range(len(tasks)), key=sizes.__getitem__, reverse=True) if sizes else range(len(tasks))
         with ThreadPoolExecutor(self.most, thread_name_prefix="task") as threads:
