@@ -259,11 +259,9 @@ class CatalogLog:
         if known_entry is not None:
             return self._numbers_after(known_entry.number, known_entry.write_id)
         if hint is not None and hint.write_id is not None:
-            return (
-                [first, *following]
-                if (following := self._asked_numbers(first, hint.write_id)) is not None
-                else (self._list_numbers(first))
-            )
+            following = self._asked_numbers(first, hint.write_id)
+            if following is not None:
+                return [first, *following]
         return self._list_numbers(first)
 
     def _numbers_after(self, number: int, write_id: str) -> list[int]:
