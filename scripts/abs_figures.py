@@ -133,10 +133,10 @@ def page(numbers: Numbers, measured: Mapping[str, Any] | None) -> str:
 def _cost_rows() -> Iterator[str]:
     yield "| what | takes |\n|---|---|"
     yield f"| a source reads {COSTS.batch:,} records, which go through the graph as one | {_ms(COSTS.read)} |"
-    yield f"| any other task has them | {_ms(COSTS.work)} |"
-    yield f"| a record or a barrier is in a channel: a random time, on average | {_ms(COSTS.channel)} |"
-    yield f"| what a task and the coordinator tell each other is under way: on average | {_ms(COSTS.channel // 2)} |"
-    yield f"| a task stops to take its part of a snapshot: it copies its state in memory | {_ms(COSTS.copy)} |"
+    yield f"| any other task works on them | {_ms(COSTS.work)} |"
+    yield f"| a record or a barrier goes through a channel: a random time, on average | {_ms(COSTS.channel)} |"
+    yield f"| a message between a task and the coordinator: on average | {_ms(COSTS.channel // 2)} |"
+    yield f"| a task stops and copies its state in memory: its part of a snapshot | {_ms(COSTS.copy)} |"
     yield f"| the part is stored | {_ms(COSTS.store)} |"
 
 
@@ -187,52 +187,57 @@ _PAGE = """# What snapshots cost
 
 <!-- Made by `make figures` (scripts/abs_figures.py). -->
 
-*Lightweight Asynchronous Snapshots for Distributed Dataflows* (Carbone et al., arXiv:1506.08603), section 7, measures
-what snapshots cost while a job runs. It compares asynchronous barrier snapshots (ABS) with synchronous ones, which stop
-everything. These are its figures 6 and 7 from [the protocol](../protocol.md) in the simulator.
+The paper *Lightweight Asynchronous Snapshots for Distributed Dataflows* (Carbone et al., arXiv:1506.08603), section 7,
+measures what snapshots cost while a job runs. It compares two kinds of snapshots. Synchronous snapshots stop all tasks.
+Asynchronous barrier snapshots (ABS) do not. This page has figures 6 and 7 of the paper again, computed by a simulator
+with [our protocol](../protocol.md).
 
-The job is that of its figure 5: six operators with a task on every node, three full shuffles between them, a billion
-records. A run is simulated event by event, with the roles of tasks and coordinator that the protocol defines. A seed
-decides all that is random, and time is simulated: the same code gives the same numbers everywhere. The job takes these
-times:
+The job is that of figure 5 of the paper. It has six operators with a task on every node, three full shuffles between
+them, and a billion records. The simulator computes a run event by event, with the tasks and the coordinator of the
+protocol. A seed decides everything random, and time is simulated. So the same code gives the same numbers everywhere.
+The steps of the job take these times:
 
 {costs}
 
-Sources limit the job; other tasks have a tenth of their time to spare. Several snapshots by ABS may be in flight, but
-only one synchronous snapshot.
+The sources limit the speed of the job. Other tasks are idle for a tenth of their time. Several ABS snapshots may be
+under way at once, but only one synchronous snapshot.
+
+In all tables, *over* is the additional time against the run without snapshots.
 
 ## Figure 6: the interval
 
-Run time on {nodes_of_intervals} nodes, by how often a snapshot is begun.
+Run time on {nodes_of_intervals} nodes, by the interval at which snapshots begin.
 
 ![Run time of ABS hardly grows, that of synchronous snapshots doubles at short intervals](abs_figure_06.svg)
 
 {intervals_table}
 
-A synchronous snapshot stops all tasks until everything is stored, for a little more than a second here. That costs as
-much however long the interval, so its share grows as the interval shrinks; where one snapshot is not done when the
-next is due, the job stands still half of its time. With ABS a task stops only to copy its state, and holds back an
-input only until the barrier has come on the others; storing goes on beside the work. So its curve is flat. The paper's
-curves have the same shape.
+A synchronous snapshot stops all tasks until everything is stored, here for a little more than a second. Each snapshot
+costs the same, so shorter intervals cost more. If a snapshot is not done when the next one is due, the job stands still
+half of its time. With ABS a task stops only to copy its state. It holds back an input only until the barrier has come
+on its other inputs. It stores its part while it works. So the curve of ABS is flat. The curves of the paper have the
+same shape.
 
 ## Figure 7: nodes
 
-The same billion records on 5 to 40 nodes, a snapshot every {interval} s.
+The same billion records on 5 to 40 nodes, with a snapshot every {interval} s.
 
 ![Run time halves with twice the nodes, with ABS as without snapshots](abs_figure_07.svg)
 
 {nodes_table}
 
-Both lines fall alike: snapshots do not get in the way of scaling.
+Both lines fall alike: snapshots do not hinder scaling.
 
 ## On to 10,000 nodes
 
-More nodes than the paper's would have the billion done before the first snapshot. So here each node has the same
-work, {share} million records, however many there are: a flat line is perfect. In a shuffle a task sends to {fan_out}
-others, since a full one among 10,000 has a hundred million channels. A simulated batch is {coarser} times as large as
-above. So few batches are not spread evenly. So tasks have half of their time to spare here, sources too: they make up
-for a stop to copy. The open question is whether barriers that wait for each other across 60,000 tasks hold the job
-up. They do not.
+With more nodes than in the paper, a billion records would be done before the first snapshot. So here each node has the
+same work, {share} million records. A flat line is perfect. Three more things differ:
+
+- In a shuffle a task sends to {fan_out} others. A full shuffle of 10,000 tasks would have a hundred million channels.
+- A simulated batch is {coarser} times as large as above. There are few batches, and they are not spread evenly.
+- So all tasks, sources too, are idle for half of their time. In this time they make up for a stop.
+
+The question is whether barriers that wait for each other across 60,000 tasks delay the job. They do not.
 
 ![Run time stays the same up to 60,000 tasks](abs_more_nodes.svg)
 
@@ -240,15 +245,16 @@ up. They do not.
 
 ## The real engine
 
-Headrace's own epochs end in a snapshot each. `make bench-abs` measures what that costs. A job with three shuffles and
-per-key aggregates runs as one epoch, with one snapshot at its end. Then it is cut into more and more epochs.
+In Headrace each epoch ends in a snapshot. `make bench-abs` measures what that costs. A job has three shuffles and
+aggregates by key. First it runs as one epoch, with one snapshot at its end. Then the same records are cut into more and
+more epochs.
 
 {engine_table}
 
-What is added is only in part the cost of snapshots. An epoch looks up and updates each key that it has rows of, in
-three aggregations, and withdraws what the sums below had of it; the more epochs, the more often. `python -m
-benchmarks.snapshots --workload shuffles` runs the same epochs with snapshots and without, and `benchmarks/README.md`
-has what it found.
+Snapshots are only a part of the additional time. In each of three aggregations, an epoch looks up and updates every key
+that it has rows of. It also withdraws the old value of the key from the next aggregation. More epochs do this more
+often. `python -m benchmarks.snapshots --workload shuffles` runs the same epochs with snapshots and without.
+`benchmarks/README.md` has the result.
 """
 
 
