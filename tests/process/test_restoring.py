@@ -1,10 +1,14 @@
 """What a restore continues from, on a catalog whose state files are a few bytes: no Spark."""
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace.errors import FixConfigError
 from headrace.ext.sources import SourceSplit
 from headrace.model.triggers import Signal
@@ -175,11 +179,42 @@ def test_several_broken_things_on_the_way_back(line: Line) -> None:
     assert "cannot tell" not in restored_run.warning  # the manifest of epoch 3 names the input of all
 
 
-def test_signals_that_are_undone_are_named(line: Line) -> None:
-    flip(line.store, line.states[EPOCHS - 2].path)
+def test_signals_of_a_broken_manifest_may_be_lost(line: Line) -> None:
+    remove(line.store, line.manifest_path(EPOCHS - 1))
     warning = line.restore().warning
     assert warning is not None
-    assert f"give them again: go-{EPOCHS - 2}; go-{EPOCHS - 1}." in warning
+    assert "if signals were given to an epoch whose manifest is broken, give them again" in warning
+
+
+def test_signals_come_again_with_the_epochs_that_are_read_again(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    pipeline = hr.Pipeline(
+        "clicks",
+        hr.json("landing/clicks", {"user": str, "at": datetime}).event_time("at", bound="10m"),
+        key="user",
+        what={"clicks": hr.count()},
+        where=hr.FixedWindows("1d"),
+        when=hr.Repeatedly(hr.AfterSignal("go")),
+        executor="local",
+    )
+    (root / "landing" / "clicks").mkdir(parents=True)
+    handle = hr.open(root.as_uri(), create=True)[pipeline]
+
+    def land(minute: int) -> None:
+        record = {"user": "ada", "at": f"2026-05-01T09:0{minute}:00Z"}
+        (root / "landing" / "clicks" / f"{minute}.jsonl").write_text(f"{json.dumps(record)}\n")
+
+    for minute, signals in enumerate([(), [hr.Signal("go")], ()]):
+        land(minute)
+        handle.run(signals=signals, publish=False)
+    (state_file,) = root.glob("clicks/data/00000001-*/state-*.parquet")
+    state_file.unlink()
+    land(3)
+
+    (warning,) = handle.run().warnings
+    assert "fell back" in warning
+    assert "give them again" not in warning
+    assert handle.read().to_arrow()["clicks"].to_pylist() == [2]
 
 
 def test_no_state_file_is_read_twice(line: Line) -> None:

@@ -33,7 +33,7 @@ from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.loading.code_digests import changed_code
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import Action, Plan, describe_changes, plan_definition_change
-from headrace.read.snapshots.progress import StoredProgress, progress_of
+from headrace.read.snapshots.progress import progress_of
 from headrace_snapshots.catalog import Catalog, Claim, Link
 from headrace_snapshots.datafiles import check_size, list_objects
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -210,8 +210,8 @@ def restore_head(
         warning += (
             "; the manifest that named its input is broken, so Headrace cannot tell whether all of it is still there"
         )
-    if signals := _lost_signals(broken_links):
-        warning += f"; signals given since then are lost, give them again: {_join_first_names(signals)}"
+    if any(link.manifest is None for link in broken_links):
+        warning += "; if signals were given to an epoch whose manifest is broken, give them again"
     target_text = "its beginning" if whole is None else f"snapshot {whole.snapshot_id} (epoch {whole.epoch})"
     target_id = None if whole is None else whole.snapshot_id
     patches = patches_given_up(catalog, claim.snapshot_id, target_id)
@@ -365,16 +365,6 @@ def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[t
             with suppress(BrokenObjectError):
                 records = [*catalog.file_records(link.manifest.logs[INPUTS], since_epoch=epoch)]
                 yield link.manifest, [f for record in records for f in record.files if isinstance(f, InputFile)]
-
-
-def _lost_signals(links: list[Link]) -> list[str]:
-    """The names of the signals that the epochs of ``links`` were given, as far as that can be read; oldest first."""
-    names: list[str] = []
-    for link in reversed(links):
-        if link.manifest is not None:
-            with suppress(BrokenObjectError):
-                names += [signal.name for signal in StoredProgress.from_manifest(link.manifest).signals]
-    return list(dict.fromkeys(names))
 
 
 def _join_first_names(names: list[str]) -> str:
