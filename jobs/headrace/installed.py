@@ -12,7 +12,7 @@ of Headrace's own; nobody can take over those.
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headrace.errors import FixConfigError, NotInstalledError
+from headrace.errors import FixConfigError, HeadraceError, NotInstalledError
 from headrace.own_parts import EXTRAS, PLACES, PORTS
 
 if TYPE_CHECKING:
@@ -203,6 +203,33 @@ _LOADED_PARTS: dict[tuple[str, str], Any] = {}
 def _import_attribute(place: str) -> Any:
     module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def import_callable(place: str, what: str) -> Callable[..., Any]:
+    """Import what ``place`` ("module:name") names, for ``what``. Raises NotInstalledError, BrokenEntryPointError."""
+    try:
+        part: Callable[..., Any] = _import_attribute(place)
+    except ModuleNotFoundError as error:
+        for extra, modules in EXTRAS.items():
+            if error.name in modules:
+                require_extra(extra, what)
+        raise _broken_place(place, what, error) from error
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise _broken_place(place, what, error) from error
+    if not callable(part):
+        raise BrokenEntryPointError(
+            f"{what} is opened by {place}, which is {type(part).__name__}: name what can be called"
+        )
+    return part
+
+
+def _broken_place(place: str, what: str, error: Exception) -> BrokenEntryPointError:
+    return BrokenEntryPointError(
+        f"{what} is opened by {place}, which cannot be imported: {type(error).__name__}: {error}; mend the place or "
+        "install what it needs"
+    )
 
 
 def _group_entry_points(group: str) -> "Sequence[EntryPoint]":

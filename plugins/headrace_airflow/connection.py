@@ -24,6 +24,7 @@ from airflow.sdk.log import mask_secret
 from headrace import connections
 from headrace.connections import MissingConnectionError, is_secret, variable_name
 from headrace.errors import FixConfigError
+from headrace.ext.stores import SCHEMES, StoreScheme
 from headrace.pipeline.pipeline import Pipeline
 from headrace_airflow.failures import headrace_errors
 from headrace_airflow.roots import STORE_CONNECTION, Root
@@ -100,25 +101,32 @@ def _of_connection(root: Root) -> StoreVariables:
             f"there is no Airflow connection {name}; create it (type aws, with a key as login and its secret as "
             f"password), or name another {setting}"
         ) from error
-    return variables_of(connection)
+    return variables_of(connection, SCHEMES.get(root.location.partition("://")[0]))
 
 
-def variables_of(connection: Connection) -> StoreVariables:
-    """What ``connection`` says. Raises StoreConnectionError, which quotes no value of it."""
+def variables_of(connection: Connection, scheme: StoreScheme | None = None) -> StoreVariables:
+    """What ``connection`` says to stores of ``scheme``. Raises StoreConnectionError, which quotes no value of it.
+
+    Variables of a scheme stand in the field "extra" by name. Those of S3 stand there as Amazon calls them.
+    """
     where = f"the Airflow connection {connection.conn_id}"
+    prefixes = () if scheme is None or "AWS_" in scheme.prefixes else scheme.prefixes
     if connection.conn_type not in _CONNECTION_TYPES:
-        raise StoreConnectionError(f"{where} has the type {connection.conn_type}: make it one of type aws")
+        wanted_type = "generic" if prefixes else "aws"
+        raise StoreConnectionError(f"{where} has the type {connection.conn_type}: make it one of type {wanted_type}")
     extra = _parse_extra(connection.extra, where)
-    if unknown := sorted({*extra} - {*_EXTRA}):
+    variables = {name: name for name in extra if name.startswith(prefixes)} | _EXTRA
+    if unknown := sorted({*extra} - {*variables}):
+        names = [*_EXTRA, *(f"{prefix}..." for prefix in prefixes)]
         raise StoreConnectionError(
-            f"{where} has {', '.join(unknown)} in extra, which Headrace does not know: it takes {', '.join(_EXTRA)}"
+            f"{where} has {', '.join(unknown)} in extra, which Headrace does not know: it takes {', '.join(names)}"
         )
     if not all(isinstance(value, str) for value in extra.values()):
         raise StoreConnectionError(f"{where} has values in extra that are no text: write each in quotes")
-    values = {_EXTRA[name]: value for name, value in extra.items() if value}
+    values = {variables[name]: value for name, value in extra.items() if value}
     values |= {"AWS_ACCESS_KEY_ID": connection.login} if connection.login else {}
     values |= {"AWS_SECRET_ACCESS_KEY": connection.password} if connection.password else {}
-    for name in _SECRETS:
+    for name in (*_SECRETS, *(scheme.secrets if scheme else ())):
         if name in values:
             mask_secret(values[name])
     if ("AWS_ACCESS_KEY_ID" in values) != ("AWS_SECRET_ACCESS_KEY" in values):

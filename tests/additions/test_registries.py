@@ -26,7 +26,10 @@ found = run(hits, [rows({"page": "a", "size": 3}, "page=a size=4", "page=b size=
 print([(row["page"], row["size"]) for row in found.current], [row["reason"] for row in found.rejected])
 """
 STORE = """
-from headrace.ext.stores import open_store
+import sys
+from headrace.ext.stores import SCHEMES, open_store
+assert "ram://name" in [SCHEMES[name].form for name in SCHEMES.names()]
+assert "headrace_snapshots.store.ram" not in sys.modules
 open_store("ram://here").write("x", b"1")
 print(open_store("ram://here").read("x"), open_store("ram://here").uri)
 """

@@ -31,28 +31,39 @@ FORMS = {
     "number": {"login": "id", "password": SECRET, "extra": {"region_name": 1}},
     "text": {"login": "id", "password": SECRET, "extra": SECRET},
 }  # fmt: skip
+OTHERS = {
+    "own": {"conn_type": "generic", "extra": {"ACME_KEY": SECRET, "ACME_PLACE": "north"}},
+    "unknown": {"conn_type": "generic", "extra": {"BETA_KEY": SECRET}},
+    "type": {"conn_type": "acme", "extra": {"ACME_KEY": SECRET}},
+}
+"""Connections of a root whose store is another distribution's."""
 
 ASK = f"""
 import json, os
 from dataclasses import replace
 from airflow.sdk import Connection
 from headrace.errors import HeadraceError
+from headrace.ext.stores import StoreScheme
 from headrace_airflow.connection import store_variables, variables_of
 from headrace_airflow.roots import Root
 from headrace_airflow.connection import KeptVariables, reaching_store
 
-def asked(name, form):
+OF_OTHERS = StoreScheme("acme://bucket", "acme:Store", variables="ACME_", secrets=("ACME_KEY",))
+
+def asked(name, form, scheme=None):
     form = {{"conn_type": "aws", **form}}
     extra = form.pop("extra", None)
     text = json.dumps(extra) if isinstance(extra, dict) else extra
     try:
-        found = variables_of(Connection(conn_id=name, extra=text, **form))
+        found = variables_of(Connection(conn_id=name, extra=text, **form), scheme)
     except HeadraceError as error:
         return {{"code": error.code, "message": str(error), "chained": repr((error.__cause__, error.__context__))}}
     assert {SECRET!r} not in repr(found)
     return {{"values": dict(found.values), "without": found.without}}
 
 found = {{name: asked(name, form) for name, form in json.loads({json.dumps(FORMS)!r}).items()}}
+
+others = {{name: asked(name, form, OF_OTHERS) for name, form in json.loads({json.dumps(OTHERS)!r}).items()}}
 
 def aws():
     return {{name: value for name, value in os.environ.items() if name.startswith("AWS_")}}
@@ -94,7 +105,7 @@ os.environ["HEADRACE_STORE_CONN"] = ""
 assert not store_variables(Root.of_environment()).values
 with reaching_store(Root.of_environment()):
     assert aws() == before
-print(json.dumps({{"forms": found, "inside": inside, "failed": failed, "absent": absent,
+print(json.dumps({{"forms": found, "others": others, "inside": inside, "failed": failed, "absent": absent,
                   "endpoint": [dict(with_endpoint.values), with_endpoint.without], "two endpoints": two_endpoints}}))
 """
 
@@ -146,6 +157,15 @@ def test_a_mistake_in_a_connection_is_said_without_its_values(answers: Any, form
     assert message in form_fields["message"]
     assert f"connection {form} " in form_fields["message"]
     assert SECRET not in json.dumps(form_fields)
+
+
+def test_a_connection_has_variables_of_a_store_of_others_by_name(answers: Any) -> None:
+    others = answers["others"]
+    assert others["own"]["values"] == {"ACME_KEY": SECRET, "ACME_PLACE": "north"}
+    assert "BETA_KEY in extra, which Headrace does not know" in others["unknown"]["message"]
+    assert others["unknown"]["message"].endswith("ACME_...")
+    assert "make it one of type generic" in others["type"]["message"]
+    assert SECRET not in others["unknown"]["message"] + others["type"]["message"]
 
 
 def test_a_task_has_the_keys_while_it_runs_and_only_those(answers: Any) -> None:

@@ -6,7 +6,10 @@ To bring a store, write a class with the methods of ``ObjectStore`` and a ``Stor
 scheme under its name, and users write ``HEADRACE_ROOT=name://...``::
 
     [project.entry-points."headrace.stores"]
-    name = "my_package.my_store:SCHEME"
+    name = "my_package.my_scheme:SCHEME"
+
+Schemes are imported to list them, so the module of a scheme imports no client. If the module of the class does, the
+scheme names its place: ``StoreScheme("name://bucket", "my_package.my_store:MyStore")``.
 
 **Order of calls.** ``StoreScheme.open`` is called in each process that needs the root, and may be called often: it
 makes no request. After that any method may be called, from many threads at once, in any order. Nothing is closed.
@@ -92,7 +95,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol, TypeVar
 
 from headrace.errors import FixConfigError, GiveUpError, RestoreError, RetryError
-from headrace.installed import EntryPointGroup
+from headrace.installed import BrokenEntryPointError, EntryPointGroup, import_callable
 
 __all__ = [
     "KINDS",
@@ -314,14 +317,31 @@ class ObjectStore(Protocol):
 
 
 @dataclass(frozen=True)
+class _OpenerAt:
+    """Opens stores by what ``place`` names, which is imported when the first of them is opened."""
+
+    place: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"\w+(\.\w+)*:\w+", self.place):
+            raise BrokenEntryPointError(f"{self.place!r} is no place of what opens a store: write it as 'module:Class'")
+
+    def __call__(self, uri: str) -> ObjectStore:
+        store: ObjectStore = import_callable(self.place, shown(uri))(uri)
+        return store
+
+
+@dataclass(frozen=True, init=False)
 class StoreScheme:
     """What is to be known of a kind of store beside the port: how to open one, and from where it can be reached.
 
     ``form`` is how users write a root of it ("s3://bucket/prefix"). ``open`` gives the store of such a URI, which it
-    may refuse with a FixConfigError that does not show what stands before an @; it makes no request. ``is_shared``:
-    other processes see what this one writes. ``variables`` are the beginnings of the names of environment variables
-    that say how to reach it (one text, or several). Tasks on other machines get them, users' code that explains windows
-    does not. ``secrets``: the names of those whose values no text may show.
+    may refuse with a FixConfigError that does not show what stands before an @; it makes no request. A text
+    ("module:Class") is the place of what opens the store: it is imported when a root is opened. ``is_shared``: other
+    processes see what this one writes. ``variables`` are the beginnings of the names of environment variables that say
+    how to reach it (one text, or several). Tasks on other machines get them, users' code that explains windows does
+    not. Airflow's connection of a root may have them by name in its field "extra". ``secrets``: the names of those
+    whose values no text may show.
     """
 
     form: str
@@ -329,6 +349,19 @@ class StoreScheme:
     is_shared: bool = True
     variables: str | tuple[str, ...] | None = None
     secrets: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        form: str,
+        open: "Callable[[str], ObjectStore] | str",  # noqa: A002 - the name of the field
+        is_shared: bool = True,
+        variables: str | tuple[str, ...] | None = None,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
+        if isinstance(open, str):
+            open = _OpenerAt(open)  # noqa: A001
+        for name, value in zip(self.__match_args__, (form, open, is_shared, variables, secrets), strict=True):
+            object.__setattr__(self, name, value)
 
     @property
     def prefixes(self) -> tuple[str, ...]:

@@ -558,6 +558,16 @@ def _is_strange(kind: str, response: urllib3.BaseHTTPResponse) -> bool:
     return headers.get("content-type", "").startswith("text/html")
 
 
+def open_bucket(uri: str) -> S3Store:
+    """The store of a root in a bucket. Raises FixConfigError."""
+    bucket, _, prefix = uri.partition("://")[2].partition("/")
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
+        raise FixConfigError(
+            f"{store_ports.shown(uri)!r} has no valid bucket name: use s3://bucket/prefix, without keys"
+        )
+    return S3Store(bucket, prefix.strip("/"), S3Config.from_environment())
+
+
 def _request_kind(method: str, url: str) -> str:
     if method == "GET":
         return "list" if "list-type" in parse_qs(urlsplit(url).query) else "get"
