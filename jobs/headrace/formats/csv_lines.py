@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from headrace.formats import csv_dialect, file_format
 from headrace.formats.fields import typed
+from headrace.formats.file_format import RequiredColumns, ScannedFiles, ScannedRecords, Span
 from headrace.formats.lines import (
     UTF8,
     JoinedLines,
@@ -68,13 +69,8 @@ class CsvLines(TextFormat):
         return replace(self, dialect=dialect)
 
     def read(
-        self,
-        data: bytes,
-        fields: SourceFields,
-        required: file_format.RequiredColumns,
-        path: str,
-        span: file_format.Span,
-    ) -> file_format.ScannedRecords:
+        self, data: bytes, fields: SourceFields, required: RequiredColumns, path: str, span: Span
+    ) -> ScannedRecords:
         """The records of ``span``. Raises DialectError for a file of another dialect, too."""
         try:
             return super().read(data, fields, required, path, span)
@@ -86,13 +82,8 @@ class CsvLines(TextFormat):
             raise
 
     def read_lines(
-        self,
-        lines: TextLines,
-        header: bytes | None,
-        fields: SourceFields,
-        required: file_format.RequiredColumns,
-        path: str,
-    ) -> file_format.ScannedRecords:
+        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: RequiredColumns, path: str
+    ) -> ScannedRecords:
         """``lines`` as records. Raises FileColumnsError if the header names a column of ``fields`` twice, too."""
         assert header is not None
         if self._quotes is not None and self._quotes.are_open_behind(header):
@@ -102,8 +93,8 @@ class CsvLines(TextFormat):
         return self._scan_records(lines, columns, fields)
 
     def read_together(
-        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
-    ) -> file_format.ScannedFiles:
+        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: RequiredColumns
+    ) -> ScannedFiles:
         """Small files as one text for each header that several of them have. Alone are read those whose header is
         wrong, that leave a quote open or escape something.
         """
@@ -117,7 +108,7 @@ class CsvLines(TextFormat):
         for number, line in zip(filled.tolist(), headers, strict=True):
             by_header.setdefault(line, []).append(number)
         alone = {*range(len(files))}
-        parts: list[tuple[Sequence[int], file_format.ScannedFiles]] = []
+        parts: list[tuple[Sequence[int], ScannedFiles]] = []
         for line, numbers in by_header.items():
             header = self._find_header(line, fields, required) if len(numbers) > 1 else None
             if header is not None:
@@ -129,9 +120,7 @@ class CsvLines(TextFormat):
             parts.append((rest, super().read_together([files[number] for number in rest], fields, required)))
         return file_format.join_scanned_files(parts)
 
-    def _find_header(
-        self, line: bytes, fields: SourceFields, required: file_format.RequiredColumns
-    ) -> csv_dialect.Header | None:
+    def _find_header(self, line: bytes, fields: SourceFields, required: RequiredColumns) -> csv_dialect.Header | None:
         """The header ``line``; None where it is wrong, which each file says of itself."""
         try:
             header = csv_dialect.header_of(line, fields, self.dialect, "")
@@ -146,7 +135,7 @@ class CsvLines(TextFormat):
         joined_lines: JoinedLines,
         header: csv_dialect.Header,
         fields: SourceFields,
-    ) -> file_format.ScannedFiles:
+    ) -> ScannedFiles:
         """Files with one ``header``, of which these are names, ``texts``, and the ``joined_lines`` lines."""
         unreadable: dict[int, file_format.UnreadableFileError] = {}
         for number in np.flatnonzero(
@@ -161,15 +150,13 @@ class CsvLines(TextFormat):
         joined_lines = joined_lines.without_files(unreadable)
         joined_lines = joined_lines.where(true_mask(pc.not_equal(joined_lines.lines.text, header.line)))
         records = self._scan_records(joined_lines.lines, header, fields)
-        return file_format.ScannedFiles(records, joined_lines.lengths, (None,) * len(texts), unreadable)
+        return ScannedFiles(records, joined_lines.lengths, (None,) * len(texts), unreadable)
 
     def check_beginning(self, text: bytes, header: bytes, fields: SourceFields, path: str) -> None:
         """Raise DialectError for records of another dialect."""
         csv_dialect.check_body(text, header, self.dialect, {field.place for field in fields.values()}, path)
 
-    def _scan_records(
-        self, lines: TextLines, header: csv_dialect.Header, fields: SourceFields
-    ) -> file_format.ScannedRecords:
+    def _scan_records(self, lines: TextLines, header: csv_dialect.Header, fields: SourceFields) -> ScannedRecords:
         """Records of the lines after ``header``; a repetition of it is not a record either."""
         lines = lines.where(as_numpy(pc.not_equal(lines.text, arrow_scalar(header.line))))
         if not len(lines):
@@ -192,9 +179,7 @@ class CsvLines(TextFormat):
             parse_errors = pc.if_else(pa.array(misfits), why, parse_errors)
         texts = plain_numbers({name: reading.text_column(name) for name in fields}, fields, self.dialect)
         columns, parse_errors = typed(texts, parse_errors, fields, list(DataType), is_iso_alone=self.is_as_before)
-        return file_format.ScannedRecords(
-            columns, parse_errors, lines.position, lambda rows: lines.text.take(pa.array(rows))
-        )
+        return ScannedRecords(columns, parse_errors, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
     def stands_alone(self, record: bytes) -> bool:
         """Whether the ``record`` leaves no quote open, in which others would be, and the encoding has its letters."""

@@ -258,17 +258,9 @@ def json_texts(values: pa.Array) -> pa.Array:
 
 def _plain_for_all(values: pa.Array) -> list[Any]:
     plain = _plain_values(values)
-    return [_replace_non_finite(value) for value in plain] if _has_floats(values.type) else plain
-
-
-def _has_floats(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind):
-        return _has_floats(kind.value_type)
-    if pa.types.is_map(kind):
-        return _has_floats(kind.item_type)
-    if pa.types.is_struct(kind):
-        return any(_has_floats(field.type) for field in kind)
-    return bool(pa.types.is_floating(kind))
+    if not kernel_columns.holds_type(values.type, pa.types.is_floating):
+        return plain
+    return [_replace_non_finite(value) for value in plain]
 
 
 def _replace_non_finite(value: Any) -> Any:

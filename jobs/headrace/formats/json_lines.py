@@ -27,6 +27,7 @@ from headrace.formats import fields as formats_fields
 from headrace.formats import file_format
 from headrace.formats.compression import what_is
 from headrace.formats.fields import parse_json
+from headrace.formats.file_format import RequiredColumns, ScannedFiles, ScannedRecords
 from headrace.formats.lines import MOST_BYTES, JoinedLines, TextFormat, TextLines, cut_together
 from headrace.kernel.columns import Ints, arrow_scalar, as_numpy, true_mask
 from headrace.kernel.expressions.decimals import SHORT
@@ -187,13 +188,8 @@ class JsonLines(TextFormat):
         return replace(self, of_rules=rules)
 
     def read_lines(
-        self,
-        lines: TextLines,
-        header: bytes | None,
-        fields: SourceFields,
-        required: file_format.RequiredColumns,
-        path: str,
-    ) -> file_format.ScannedRecords:
+        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: RequiredColumns, path: str
+    ) -> ScannedRecords:
         """``lines`` as records, which say what of the ``required`` columns none of them has."""
         records = _scan_records(lines, fields, is_iso_alone=self.is_as_before)
         wanted = {name: fields[name] for name in required.columns}
@@ -201,8 +197,8 @@ class JsonLines(TextFormat):
         return replace(records, lacks=lacks)
 
     def read_together(
-        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
-    ) -> file_format.ScannedFiles:
+        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: RequiredColumns
+    ) -> ScannedFiles:
         """Small files as one text, but for those that are read as up to 0.1.2, or are large once they are unpacked."""
         texts, unreadable = (None, {}) if self.is_as_before else self.texts_of(files)
         if texts is None:
@@ -217,12 +213,10 @@ class JsonLines(TextFormat):
                     unreadable[number] = error
         joined_lines = joined_lines.without_files(unreadable)
         if not len(joined_lines.lines):
-            return file_format.ScannedFiles(
-                file_format.nothing(fields), joined_lines.lengths, (None,) * len(files), unreadable
-            )
+            return ScannedFiles(file_format.nothing(fields), joined_lines.lengths, (None,) * len(files), unreadable)
         records = _scan_records(joined_lines.lines, fields, is_iso_alone=False)
         wanted_fields = {name: fields[name] for name in required.columns}
-        return file_format.ScannedFiles(
+        return ScannedFiles(
             records, joined_lines.lengths, _missing_by_file(records, wanted_fields, joined_lines), unreadable
         )
 
@@ -242,18 +236,16 @@ class JsonLines(TextFormat):
 JSON: Final = JsonLines()
 
 
-def _scan_records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool) -> file_format.ScannedRecords:
+def _scan_records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool) -> ScannedRecords:
     read = _JsonReading(lines, fields, is_iso_alone).read_columns()
     columns, parse_errors = formats_fields.typed(
         read.columns, read.unparsed, fields, formats_fields.FROM_TEXT, is_iso_alone=is_iso_alone
     )
-    return file_format.ScannedRecords(
-        columns, parse_errors, lines.position, lambda rows: lines.text.take(pa.array(rows))
-    )
+    return ScannedRecords(columns, parse_errors, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
 
 def _missing_by_file(
-    records: file_format.ScannedRecords, wanted: SourceFields, joined: JoinedLines
+    records: ScannedRecords, wanted: SourceFields, joined: JoinedLines
 ) -> tuple[dict[str, str | None] | None, ...]:
     """The ``wanted`` columns that no record of a file has, not even as null. Each comes with the most similar name in
     the first record, in the object where it would be. None of a file of which no record parses, which says nothing.
@@ -520,11 +512,11 @@ def read_json(
     messages: pa.Array,
     position: Ints,
     fields: SourceFields,
-    required: file_format.RequiredColumns,
+    required: RequiredColumns,
     path: str,
     *,
     rules: int = JSON.rules,
-) -> file_format.ScannedRecords:
+) -> ScannedRecords:
     """Read messages, each one JSON object, as records. An empty one, or NULL, does not parse.
 
     :param messages: a binary column.

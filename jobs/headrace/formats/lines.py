@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from headrace.formats import file_format
 from headrace.formats.compression import is_packed_by_name, unpack_file, unpacked_by_name
+from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span
 from headrace.kernel.columns import Ints, arrow_scalar, as_numpy
 from headrace.model.expressions.columns import SourceFields
 from headrace.this_process import Size
@@ -79,7 +80,7 @@ class Quotes:
         marks = self.mask_escapes(data)
         return self._open_behind(marks, np.frombuffer(marks, np.uint8), 0, len(marks))
 
-    def record_bounds(self, data: bytes, span: file_format.Span) -> tuple[int, int]:
+    def record_bounds(self, data: bytes, span: Span) -> tuple[int, int]:
         """Where the records of ``span`` begin and end in ``data``: pieces end after the first newline outside quotes at
         or after their share.
         """
@@ -369,7 +370,7 @@ def _skip_lines(text: bytes, layout: TextLayout) -> bytes:
     return layout.decode_piece(text[begin:] if begin else text)
 
 
-def line_bounds(text: bytes, span: file_format.Span, layout: TextLayout) -> tuple[int, int]:
+def line_bounds(text: bytes, span: Span, layout: TextLayout) -> tuple[int, int]:
     """Where the lines of ``span`` begin and end in ``text``."""
     first_begin = layout.first_line_begin(text)
     rest = text[first_begin:] if first_begin else text
@@ -521,13 +522,8 @@ class TextFormat(file_format.FileFormat):
 
     @abstractmethod
     def read_lines(
-        self,
-        lines: TextLines,
-        header: bytes | None,
-        fields: SourceFields,
-        required: file_format.RequiredColumns,
-        path: str,
-    ) -> file_format.ScannedRecords:
+        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: RequiredColumns, path: str
+    ) -> ScannedRecords:
         """Make records of lines.
 
         :param lines: the lines of a part of a file. Lines that equal a header are no records; it may be among them.
@@ -541,13 +537,8 @@ class TextFormat(file_format.FileFormat):
         """
 
     def read(
-        self,
-        data: bytes,
-        fields: SourceFields,
-        required: file_format.RequiredColumns,
-        path: str,
-        span: file_format.Span,
-    ) -> file_format.ScannedRecords:
+        self, data: bytes, fields: SourceFields, required: RequiredColumns, path: str, span: Span
+    ) -> ScannedRecords:
         """Take a file out of its compression, cut the lines of a part, and make records of them.
 
         :param data: the whole content of the file.

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from headrace.formats import file_format
 from headrace.formats.compression import what_is
 from headrace.formats.fields import as_json, field_of, map_parsed
+from headrace.formats.file_format import RequiredColumns, ScannedFiles, ScannedRecords, Span
 from headrace.formats.parquet_pages import bounds_of_groups, check_chunks, check_table
 from headrace.kernel import columns as kernel_columns
 from headrace.kernel.expressions.casts import in_calendar
@@ -62,21 +63,16 @@ class ParquetRows(file_format.FileFormat):
         return replace(self, is_checked=False)
 
     def read(
-        self,
-        data: bytes,
-        fields: SourceFields,
-        required: file_format.RequiredColumns,
-        path: str,
-        span: file_format.Span,
-    ) -> file_format.ScannedRecords:
+        self, data: bytes, fields: SourceFields, required: RequiredColumns, path: str, span: Span
+    ) -> ScannedRecords:
         """The rows in the ``span`` of a file as records. Raises FileColumnsError also if it holds a column otherwise
         than the schema says.
         """
         return _make_records([self._read_stored(data, _Columns(fields, required), path, span)], fields)
 
     def read_together(
-        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
-    ) -> file_format.ScannedFiles:
+        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: RequiredColumns
+    ) -> ScannedFiles:
         """Small files as one table for each schema that they have, and for so many bytes."""
         columns = _Columns(fields, required)
         tables: list[_JoinedTables] = []
@@ -94,12 +90,10 @@ class ParquetRows(file_format.FileFormat):
                 joined.add(number, rows)
         parts = [joined.scan_files(fields) for joined in tables]
         others = sorted({*range(len(files))} - {number for numbers, _ in parts for number in numbers})
-        empty = file_format.ScannedFiles(
-            file_format.nothing(fields), np.zeros(len(others), np.int64), (None,) * len(others)
-        )
+        empty = ScannedFiles(file_format.nothing(fields), np.zeros(len(others), np.int64), (None,) * len(others))
         return replace(file_format.join_scanned_files([*parts, (others, empty)]), unreadable=unreadable)
 
-    def _read_stored(self, data: bytes, columns: "_Columns", path: str, span: file_format.Span) -> "_StoredRows":
+    def _read_stored(self, data: bytes, columns: "_Columns", path: str, span: Span) -> "_StoredRows":
         file = _open_file(data, path, is_checked=self.is_checked)
         stored = columns.find_stored(file.schema_arrow, path)
         try:
@@ -146,7 +140,7 @@ PARQUET: Final = ParquetRows()
 class _Columns:
     """The columns that are wanted of files, and required. What holds of one file holds of all with its schema."""
 
-    def __init__(self, fields: SourceFields, required: file_format.RequiredColumns) -> None:
+    def __init__(self, fields: SourceFields, required: RequiredColumns) -> None:
         self.fields, self.required = fields, required
         self.known: list[tuple[pa.Schema, Sequence[str]]] = []
 
@@ -195,10 +189,10 @@ class _JoinedTables:
         self.rows.append(rows)
         self.size += rows.table.nbytes
 
-    def scan_files(self, fields: SourceFields) -> tuple[list[int], file_format.ScannedFiles]:
+    def scan_files(self, fields: SourceFields) -> tuple[list[int], ScannedFiles]:
         """The numbers of the files, and their records."""
         lengths = np.array([own.table.num_rows for own in self.rows], np.int64)
-        files = file_format.ScannedFiles(_make_records(self.rows, fields), lengths, (None,) * len(lengths))
+        files = ScannedFiles(_make_records(self.rows, fields), lengths, (None,) * len(lengths))
         return self.numbers, files
 
 
@@ -209,7 +203,7 @@ def _has_dictionary(kind: pa.DataType) -> bool:
     return bool(pa.types.is_dictionary(kind))
 
 
-def _make_records(files: Sequence[_StoredRows], fields: SourceFields) -> file_format.ScannedRecords:
+def _make_records(files: Sequence[_StoredRows], fields: SourceFields) -> ScannedRecords:
     """The rows of ``files``, which are stored alike, as records."""
     position = np.concatenate([np.arange(own.first, own.first + own.table.num_rows) for own in files])
     rows = len(position)
@@ -233,13 +227,11 @@ def _make_records(files: Sequence[_StoredRows], fields: SourceFields) -> file_fo
         parses = unparsed.is_null()
         held = columns
         columns = {n: pc.if_else(parses, v, pa.scalar(None, v.type)) for n, v in columns.items()}
-        return file_format.ScannedRecords(columns, unparsed, position, lambda chosen: as_json(held, chosen))
-    return file_format.ScannedRecords(columns, unparsed, position, lambda chosen: as_json(columns, chosen))
+        return ScannedRecords(columns, unparsed, position, lambda chosen: as_json(held, chosen))
+    return ScannedRecords(columns, unparsed, position, lambda chosen: as_json(columns, chosen))
 
 
-def _read_rows(
-    data: bytes, file: pq.ParquetFile, columns: list[str], span: file_format.Span, path: str
-) -> tuple[pa.Table, int]:
+def _read_rows(data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, path: str) -> tuple[pa.Table, int]:
     """The rows of a ``span``, and the number of the first: whole row groups, if there are enough of them. Raises
     UnreadableFileError for counts that disagree.
     """
@@ -262,7 +254,7 @@ def _read_groups(data: bytes, file: pq.ParquetFile, groups: list[int], columns: 
 
 
 def _rows_as_before(
-    data: bytes, file: pq.ParquetFile, columns: list[str], span: file_format.Span, path: str
+    data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, path: str
 ) -> tuple[pa.Table, int]:
     """What ``_read_rows`` gives, by the count in the footer, with nothing checked."""
     metadata = file.metadata
@@ -273,7 +265,7 @@ def _rows_as_before(
     return table.slice(begin - first, end - begin), begin
 
 
-def _span_of(bounds: kernel_columns.Ints, total: int, span: file_format.Span) -> tuple[kernel_columns.Ints, int, int]:
+def _span_of(bounds: kernel_columns.Ints, total: int, span: Span) -> tuple[kernel_columns.Ints, int, int]:
     """The row groups of a ``span`` of ``total`` rows, and its first row and the one behind it."""
     begin, end = span.bounds(total)
     if span.is_whole or len(bounds) > span.of:

@@ -358,6 +358,17 @@ def having_items(lists: pa.Array, items: pa.Array, is_null: pa.Array) -> pa.Arra
     return pa.ListArray.from_arrays(offsets, items, mask=is_null)
 
 
+def holds_type(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Whether ``kind`` is wanted, or a type of values in it. Keys of maps are not asked about."""
+    if pa.types.is_list(kind):
+        inner_types = [kind.value_type]
+    elif pa.types.is_map(kind):
+        inner_types = [kind.item_type]
+    else:
+        inner_types = [field.type for field in kind] if pa.types.is_struct(kind) else []
+    return bool(is_wanted(kind)) or any(holds_type(inner, is_wanted) for inner in inner_types)
+
+
 def is_nested(kind: pa.DataType) -> bool:
     """Whether a column of ``kind`` holds several values: a list, a struct or a map."""
     return bool(pa.types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind))

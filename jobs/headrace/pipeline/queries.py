@@ -17,18 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.errors import PipelineError
 from headrace.model.accumulation import EVENT_TIME
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.data_types import (
-    DEEPEST_TYPE,
-    PRECISION,
-    SCALE,
-    ColumnType,
-    DataType,
-    ListType,
-    MapType,
-    PairsType,
-    StructType,
-    ValueType,
-)
+from headrace.model.expressions import data_types
+from headrace.model.expressions.data_types import ColumnType, DataType
 
 if TYPE_CHECKING:
     import duckdb
@@ -46,21 +36,21 @@ SQL_TYPES: Final = {
     DataType.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
     DataType.DATE: "DATE",
     DataType.BYTES: "BLOB",
-    DataType.DECIMAL: f"DECIMAL({PRECISION},{SCALE})",
+    DataType.DECIMAL: f"DECIMAL({data_types.PRECISION},{data_types.SCALE})",
 }
 """Types as DuckDB writes them."""
 
 
-def sql_type(kind: ValueType) -> str:
+def sql_type(kind: data_types.ValueType) -> str:
     """The type ``kind`` as DuckDB writes it."""
     match kind:
-        case ListType(item):
+        case data_types.ListType(item):
             return f"{sql_type(item)}[]"
-        case PairsType(left, right):
+        case data_types.PairsType(left, right):
             return f'STRUCT("left" {SQL_TYPES[left]}, "right" {SQL_TYPES[right]})[]'
-        case StructType(fields):
+        case data_types.StructType(fields):
             return f"STRUCT({', '.join(f'{_quote_name(name)} {sql_type(own)}' for name, own in fields)})"
-        case MapType(value):
+        case data_types.MapType(value):
             return f"MAP(VARCHAR, {sql_type(value)})"
     return SQL_TYPES[kind]
 
@@ -378,8 +368,9 @@ def _query_columns(connection: "duckdb.DuckDBPyConnection", text: str, rows: Kin
     for name, kind in zip(names, kinds, strict=True):
         if name in columns:
             raise arguments.refusal("sql", text, f"it gives column {name!r} twice; rename one of them with as")
-        if _levels_of(kind) > DEEPEST_TYPE:
-            raise arguments.refusal("sql", text, f"column {name!r} is nested deeper than {DEEPEST_TYPE} levels")
+        if _levels_of(kind) > data_types.DEEPEST_TYPE:
+            deepest = data_types.DEEPEST_TYPE
+            raise arguments.refusal("sql", text, f"column {name!r} is nested deeper than {deepest} levels")
         if (own := _column_type(kind)) is None:
             column_types = ", ".join(SQL_TYPES.values())
             raise arguments.refusal(
@@ -408,16 +399,16 @@ def _column_type(kind: Any) -> ColumnType | None:
     match kind.id:
         case "list":
             item = _column_type(kind.children[0][1])
-            return None if item is None else ListType(item)
+            return None if item is None else data_types.ListType(item)
         case "struct":
             fields = [(name, _column_type(own)) for name, own in kind.children]
             readable = tuple((name, own) for name, own in fields if own is not None)
-            return StructType(readable) if 0 < len(readable) == len(fields) else None
+            return data_types.StructType(readable) if 0 < len(readable) == len(fields) else None
         case "map":
             key, value = (_column_type(own) for _, own in kind.children)
-            return MapType(value) if key is DataType.STRING and value is not None else None
+            return data_types.MapType(value) if key is DataType.STRING and value is not None else None
     text = str(kind)
-    if text.startswith("DECIMAL(") and int(text.removesuffix(")").partition(",")[2]) <= SCALE:
+    if text.startswith("DECIMAL(") and int(text.removesuffix(")").partition(",")[2]) <= data_types.SCALE:
         return DataType.DECIMAL
     return _OURS.get(text)
 

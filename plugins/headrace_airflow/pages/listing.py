@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -228,32 +229,22 @@ def neighbours(roots: OpenedRoots, root: OpenedRoot, pipeline: str, user: BaseUs
             return {"pipeline": redact_secrets(str(other)), "has_page": False}
         return {"pipeline": roots.root_named(place[0]).root.qualified_name(place[1]), "has_page": True}
 
-    own = PlacedPipeline("", pipeline)
+    def shown_lines(known: Iterable[ReaderProgress], unseen: Iterable[UnseenReader], side: str) -> list[dict[str, Any]]:
+        """Lines of the pipelines on one ``side``: those whose lag is known, the worst first, and the others."""
+        other = attrgetter(side)
+        return [
+            *({**name_fields(other(one)), **line_of(one)} for one in worst_first(known) if may_see(other(one))),
+            *(
+                {**name_fields(other(one)), "lag": text_for_page(one.why), "is_well": False}
+                for one in unseen
+                if may_see(other(one))
+            ),
+        ]
+
+    own, unseen = PlacedPipeline("", pipeline), neighbourhood.unseen
     return {
-        "reads": [
-            *(
-                {**name_fields(one.upstream), **line_of(one)}
-                for one in worst_first(neighbourhood.reads)
-                if may_see(one.upstream)
-            ),
-            *(
-                {**name_fields(one.upstream), "lag": text_for_page(one.why), "is_well": False}
-                for one in neighbourhood.unseen
-                if one.reader == own and may_see(one.upstream)
-            ),
-        ],
-        "readers": [
-            *(
-                {**name_fields(one.reader), **line_of(one)}
-                for one in worst_first(neighbourhood.readers)
-                if may_see(one.reader)
-            ),
-            *(
-                {**name_fields(one.reader), "lag": text_for_page(one.why), "is_well": False}
-                for one in neighbourhood.unseen
-                if one.reader != own and may_see(one.reader)
-            ),
-        ],
+        "reads": shown_lines(neighbourhood.reads, [one for one in unseen if one.reader == own], "upstream"),
+        "readers": shown_lines(neighbourhood.readers, [one for one in unseen if one.reader != own], "reader"),
         "hidden": sum(not may_see(other) for other in places),
     }
 

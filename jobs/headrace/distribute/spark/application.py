@@ -40,15 +40,7 @@ from headrace.distribute.spark.jvm import is_local
 from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.errors import FixConfigError
 from headrace.kernel.aggregates.group_rows import GroupFunctionError
-from headrace.model.expressions.data_types import (
-    PRECISION,
-    SCALE,
-    ColumnType,
-    DataType,
-    ListType,
-    MapType,
-    StructType,
-)
+from headrace.model.expressions import data_types
 from headrace.pipeline.loading.code_digests import load_function, modules_of
 from headrace.pipeline.loading.modules import package_of
 from headrace.sources.flat_maps import BatchFunctionError
@@ -57,26 +49,26 @@ from headrace_snapshots.store import open_store, scheme_of
 
 __all__ = ["SPARK_TYPES", "DataFrame", "SparkColumn", "SparkSession", "spark_type"]
 
-SPARK_TYPES: dict[DataType, t.DataType] = {
-    DataType.STRING: t.StringType(),
-    DataType.INT: t.LongType(),
-    DataType.FLOAT: t.DoubleType(),
-    DataType.BOOL: t.BooleanType(),
-    DataType.TIMESTAMP: t.TimestampType(),
-    DataType.DATE: t.DateType(),
-    DataType.BYTES: t.BinaryType(),
-    DataType.DECIMAL: t.DecimalType(PRECISION, SCALE),
+SPARK_TYPES: dict[data_types.DataType, t.DataType] = {
+    data_types.DataType.STRING: t.StringType(),
+    data_types.DataType.INT: t.LongType(),
+    data_types.DataType.FLOAT: t.DoubleType(),
+    data_types.DataType.BOOL: t.BooleanType(),
+    data_types.DataType.TIMESTAMP: t.TimestampType(),
+    data_types.DataType.DATE: t.DateType(),
+    data_types.DataType.BYTES: t.BinaryType(),
+    data_types.DataType.DECIMAL: t.DecimalType(data_types.PRECISION, data_types.SCALE),
 }
 
 
-def spark_type(kind: ColumnType) -> t.DataType:
+def spark_type(kind: data_types.ColumnType) -> t.DataType:
     """The type of a column of a source."""
     match kind:
-        case ListType(item):
+        case data_types.ListType(item):
             return t.ArrayType(spark_type(item))
-        case StructType(fields):
+        case data_types.StructType(fields):
             return t.StructType([t.StructField(name, spark_type(own)) for name, own in fields])
-        case MapType(value):
+        case data_types.MapType(value):
             return t.MapType(t.StringType(), spark_type(value))
     return SPARK_TYPES[kind]
 

@@ -130,26 +130,28 @@ class SparkRunner:
         return rows
 
     def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
-        """What the tasks of a merge say, which share the cores fairly with the epoch being computed."""
-        with spark_errors(), application.interrupt_on_stop(self._spark, stop):
-            return application.in_background_pool(self._spark, self._run_merge_tasks)(plan)
-
-    def _run_merge_tasks(self, plan: MergePlan) -> Sequence[ReceivedMessage]:
-        return _collect_messages(
-            self._run_tasks("merging layers", self._task_numbers(len(plan.parts)), levels.merge_level, plan),
-            len(plan.parts),
-        )
+        """What the tasks of a merge say."""
+        return self._run_beside_epoch("merging layers", levels.merge_level, plan, len(plan.parts), stop)
 
     def run_fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
-        """What the tasks of a fold say, which share the cores fairly with the epoch being computed."""
-        with spark_errors(), application.interrupt_on_stop(self._spark, stop):
-            return application.in_background_pool(self._spark, self._run_fold_tasks)(plan)
+        """What the tasks of a fold say."""
+        return self._run_beside_epoch("folding current", levels.fold_level, plan, len(plan.numbers), stop)
 
-    def _run_fold_tasks(self, plan: FoldPlan) -> Sequence[ReceivedMessage]:
-        return _collect_messages(
-            self._run_tasks("folding current", self._task_numbers(len(plan.numbers)), levels.fold_level, plan),
-            len(plan.numbers),
-        )
+    def _run_beside_epoch(
+        self,
+        name: str,
+        level: Callable[..., Iterator[pa.RecordBatch]],
+        plan: MergePlan | FoldPlan,
+        count: int,
+        stop: Stop,
+    ) -> Sequence[ReceivedMessage]:
+        """What so many tasks say, which share the cores fairly with the epoch being computed."""
+
+        def run_tasks() -> Sequence[ReceivedMessage]:
+            return _collect_messages(self._run_tasks(name, self._task_numbers(count), level, plan), count)
+
+        with spark_errors(), application.interrupt_on_stop(self._spark, stop):
+            return application.in_background_pool(self._spark, run_tasks)()
 
     def _task_numbers(self, count: int, *, first: int = 0) -> application.DataFrame:
         return self._spark.range(first, first + count, 1, count)

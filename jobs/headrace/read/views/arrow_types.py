@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FixConfigError
-from headrace.kernel.columns import ARROW_TYPES, arrow_type, entries_of
+from headrace.kernel.columns import ARROW_TYPES, arrow_type, entries_of, holds_type
 from headrace.model.arguments import short_repr
 from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ValueType
 from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, Instant, iso_8601, parse_instant
@@ -68,15 +68,14 @@ def _python_values(values: pa.Array) -> list[Any]:
     if pa.types.is_map(kind):
         lists = _python_values(entries_of(values))
         return [None if one is None else {entry["key"]: entry["value"] for entry in one} for one in lists]
-    if pa.types.is_struct(kind) and _has_maps(kind):
+    is_plain = not holds_type(kind, lambda inner: pa.types.is_timestamp(inner) or pa.types.is_map(inner))
+    if pa.types.is_struct(kind) and not is_plain:
         return _python_structs(values)
-    if pa.types.is_list(kind) and (_has_times(kind) or _has_maps(kind)):
+    if pa.types.is_list(kind) and not is_plain:
         items, is_valid = _python_values(values.flatten()), values.is_valid().to_pylist()
         ends = np.cumsum([size or 0 for size in pc.list_value_length(values).to_pylist()]).tolist()
         spans = zip([0, *ends], ends, is_valid, strict=False)
         return [items[begin:end] if is_known else None for begin, end, is_known in spans]
-    if pa.types.is_struct(kind) and _has_times(kind):
-        return _python_structs(values)
     if not pa.types.is_timestamp(kind) or _in_calendar(values):
         return list(values.to_pylist())
     return [None if time is None else _python_time(time, kind) for time in values.cast(pa.int64()).to_pylist()]
@@ -87,24 +86,6 @@ def _python_structs(values: pa.Array) -> list[Any]:
     names = [field.name for field in values.type]
     rows = zip(fields, values.is_valid().to_pylist(), strict=True)
     return [dict(zip(names, parts, strict=True)) if is_known else None for parts, is_known in rows]
-
-
-def _has_maps(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind):
-        return _has_maps(kind.value_type)
-    if pa.types.is_struct(kind):
-        return any(_has_maps(field.type) for field in kind)
-    return bool(pa.types.is_map(kind))
-
-
-def _has_times(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind):
-        return _has_times(kind.value_type)
-    if pa.types.is_map(kind):
-        return _has_times(kind.item_type)
-    if pa.types.is_struct(kind):
-        return any(_has_times(field.type) for field in kind)
-    return bool(pa.types.is_timestamp(kind))
 
 
 def _in_calendar(values: pa.Array) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, TypeVar
 
 import msgspec
 
@@ -234,6 +234,17 @@ class FittingExecution:
             side.close(error)
 
 
+class _OfEngine(Generic[R]):
+    """An attribute that the engine of the last epoch has."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, engine: "FittingEngine", owner: type) -> R:
+        value: R = getattr(engine._engine, self._name)
+        return value
+
+
 class FittingEngine:
     """The engine of a ``FittingExecution``: that of one executor, and then of the next one, which restores what the one
     before has come to.
@@ -246,45 +257,14 @@ class FittingEngine:
         self._merges: Mapping[str, Sequence[UnfinishedMerge]] = {}
         self._snapshot: str | None = None
 
-    @property
-    def epoch(self) -> int:
-        """The last epoch."""
-        return self._engine.epoch
-
-    @property
-    def levels(self) -> int:
-        """How many levels of tasks an epoch has, on every executor."""
-        return self._engine.levels
-
-    @property
-    def executor(self) -> str:
-        """The executor of the last epoch."""
-        return self._engine.executor
-
-    @property
-    def pipeline(self) -> Pipeline:
-        """The pipeline."""
-        return self._engine.pipeline
-
-    @property
-    def store(self) -> ObjectStore:
-        """Where files are stored."""
-        return self._engine.store
-
-    @property
-    def landing(self) -> Landing:
-        """What is read."""
-        return self._engine.landing
-
-    @property
-    def progress(self) -> PipelineProgress:
-        """How far the last epoch has come."""
-        return self._engine.progress
-
-    @property
-    def tables(self) -> Mapping[str, tuple[Layer, ...]]:
-        """The state after the last epoch."""
-        return self._engine.tables
+    epoch = _OfEngine[int]()
+    levels = _OfEngine[int]()
+    executor = _OfEngine[str]()
+    pipeline = _OfEngine[Pipeline]()
+    store = _OfEngine[ObjectStore]()
+    landing = _OfEngine[Landing]()
+    progress = _OfEngine[PipelineProgress]()
+    tables = _OfEngine[Mapping[str, tuple[Layer, ...]]]()
 
     def restore(
         self,
