@@ -11,9 +11,10 @@ from headrace.distribute.spark.application import DataFrame, SparkSession
 from headrace.pipeline.loading.registry import registered_files
 from headrace.runs.executors.on_spark import AUDIT_BYTES
 from headrace.runs.options import RunOptions
-from headrace.runs.process import audit, process
+from headrace.runs.process import process
 from headrace.runs.reporting.results import RunResult
 from headrace.this_process import SizeError
+from headrace_lab.actions import audit
 from headrace_snapshots.format.codec import BrokenObjectError, unseal_fields
 from headrace_snapshots.store import open_store
 from tests.process.clicks import clicks, land

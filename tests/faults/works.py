@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import headrace as hr
 from headrace.ext.sinks import FinalRows
-from headrace.runs.backfill.backfill import backfill
 from headrace.runs.client.handle import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.listener import Silent
+from headrace_lab.actions import backfill
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
 from headrace_snapshots.format.manifest import Manifest

@@ -16,12 +16,11 @@ import headrace as hr
 from headrace import col
 from headrace.pipeline.identity import recorded_definition
 from headrace.read.snapshots.progress import LastStage
-from headrace.runs.backfill.backfill import backfill
 from headrace.runs.client.recording import make_change
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import CutOver
 from headrace.runs.process import process
-from headrace.runs.recover import recover
+from headrace_lab.actions import backfill, recover
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile

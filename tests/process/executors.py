@@ -13,12 +13,11 @@ from headrace.distribute.epoch import Attempts
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.ext.executors import EXECUTORS, Execution, ExecutorRun
-from headrace.runs.backfill.backfill import backfill
 from headrace.runs.executors.on_local import LocalExecution
 from headrace.runs.options import RunOptions
-from headrace.runs.process import audit, process
-from headrace.runs.recover import recover
+from headrace.runs.process import process
 from headrace.runs.reporting.results import RunResult
+from headrace_lab.actions import audit, backfill, recover
 from tests.distribute.blobs import OverBlobs
 
 _SPARK = pytest.param("spark", marks=pytest.mark.spark)

@@ -9,11 +9,11 @@ from typing import Any
 
 import headrace as hr
 from headrace import col
-from headrace.runs.backfill.backfill import backfill
 from headrace.runs.option_values import parse_span
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.patch import PatchRehearsal
 from headrace.runs.reporting.results import RunResult
+from headrace_lab.actions import backfill
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.fsck import fsck

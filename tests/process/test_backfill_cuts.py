@@ -21,13 +21,12 @@ import headrace as hr
 from headrace import col
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import to_datetime, to_instant
-from headrace.runs.backfill.backfill import backfill
 from headrace.runs.option_values import parse_span
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace.runs.publishing.patch import OpenWindowsError, OtherDefinitionError, UnpatchableError, UnpublishedError
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, PatchedSinceError
-from headrace.runs.recover import recover
+from headrace_lab.actions import backfill, recover
 from headrace_lab.reference.windows import assign
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.names import manifest_path

@@ -28,7 +28,6 @@ from headrace.model.time import Instant, to_instant
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.identity import fingerprint
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.runs.backfill.backfill import backfill
 from headrace.runs.backfill.branches import fork_point
 from headrace.runs.client.handle import open as open_history
 from headrace.runs.option_kinds import RunOptionsError
@@ -41,6 +40,7 @@ from headrace.runs.reporting.listener import Silent
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError
 from headrace.sources.progress import PipelineProgress
+from headrace_lab.actions import backfill
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import expire

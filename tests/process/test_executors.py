@@ -17,10 +17,11 @@ from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.read.views.columns import View
 from headrace.runs.executors.choice import Bounds, WorkEstimate, choose, fitting_executor, work_of
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.process import audit, process
+from headrace.runs.process import process
 from headrace.runs.reporting.listener import LineListener
 from headrace.runs.reporting.results import RunAction, from_json, to_json
 from headrace.this_process import SizeError, shown_size, size_in
+from headrace_lab.actions import audit
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store

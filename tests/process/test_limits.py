@@ -14,9 +14,9 @@ from headrace.audit.limits import check_limits
 from headrace.audit.store import LimitExceededError, StaleDataError, read_audit
 from headrace.pipeline.quality import Severity
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.process import audit, process
-from headrace.runs.recover import recover
+from headrace.runs.process import process
 from headrace.runs.reporting.results import RunResult, from_json, to_json
+from headrace_lab.actions import audit, recover
 from headrace_lab.fault_plans import HoldRequest, Operation, disturb_stores
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError

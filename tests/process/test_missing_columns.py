@@ -13,11 +13,11 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.formats.file_format import FileColumnsError, MissingColumnError
-from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.results import RunResult
 from headrace.sources.validation import required_by
+from headrace_lab.actions import backfill
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.own_windows import Validity

@@ -15,8 +15,8 @@ from headrace.model.time import to_instant
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.recover import recover
 from headrace.runs.restore import BelowPublishedError
+from headrace_lab.actions import recover
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Patch
 from tests.process.late_clicks import SESSIONS, START, Live, Row, hour, late_for_main, pipeline

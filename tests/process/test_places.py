@@ -9,7 +9,6 @@ import pytest
 from headrace import Pipeline
 from headrace.errors import PipelineError
 from headrace.pipeline.pipeline import Pipeline as Graph
-from headrace.runs.backfill.backfill import backfill
 from headrace.runs.client.handle import open as open_root
 from headrace.runs.dropped_records import land_late, land_rejected
 from headrace.runs.options import RunOptions
@@ -17,6 +16,7 @@ from headrace.runs.process import process
 from headrace.runs.relanding import LandingAgainError
 from headrace.runs.reporting.results import write_run_result
 from headrace.sources.landing import PlaceError
+from headrace_lab.actions import backfill
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.holds import Batch, DeletionList
 from headrace_snapshots.protocol import Horizon

@@ -16,8 +16,8 @@ from headrace.read.upstream import upstreams_of
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.publish import PlannedPublish
-from headrace.runs.recover import recover
 from headrace.runs.recovery_target import ReadersCannotFollowError
+from headrace_lab.actions import recover
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.names import MAIN, PUBLISHED
 from headrace_snapshots.protocol import BeginDelivery

@@ -10,9 +10,9 @@ from headrace import FixedWindows
 from headrace.audit.store import AuditOutcome, write_audit
 from headrace.pipeline.identity import fingerprint
 from headrace.runs.options import RunOptions
-from headrace.runs.recover import recover
 from headrace.runs.restore import ChangedPipelineError, InputGoneError
 from headrace.sources.progress import PipelineProgress
+from headrace_lab.actions import recover
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import FileLog
 from headrace_snapshots.store import open_store

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runs.backfill.backfill import backfill
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.option_values import parse_span
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.publishing.promotion import ForkGivenUpError, InputEndedError, PatchedSinceError
+from headrace_lab.actions import backfill
 from tests.process.late_clicks import SESSIONS, START, Live, late_for_main, pipeline
 
 

@@ -89,7 +89,9 @@ def test_a_plan_names_what_is_new_and_writes_nothing(tmp_path: Path) -> None:
 def test_a_run_performs_the_stages_of_its_plan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     land(tmp_path, 0, 2)
     root, given_options = tmp_path.as_uri(), options("first", publish=True)
-    stages = look_ahead(processing.prepared_process(CLICKS, root, given_options, wrap_listener(None))).stages
+    stages = look_ahead(
+        processing.prepared_process(processing.open_run(CLICKS, root, given_options, wrap_listener(None)))
+    ).stages
     assert stages == planned(tmp_path, given_options)
     with caplog.at_level(logging.INFO, logger=processing.__name__):
         process(CLICKS, root, given_options)

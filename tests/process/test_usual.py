@@ -16,8 +16,9 @@ from headrace.pipeline.quality import ExpectationView, Severity
 from headrace.runs.executors.on_spark import AUDIT_BYTES
 from headrace.runs.maintenance import check, expire_snapshots, keep_rule
 from headrace.runs.options import RunOptions
-from headrace.runs.process import audit, process
+from headrace.runs.process import process
 from headrace.runs.reporting.results import RunResult, from_json, to_json
+from headrace_lab.actions import audit
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.names import MAIN, PUBLISHED, history_path, published_of
 from headrace_snapshots.store import open_store

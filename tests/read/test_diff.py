@@ -14,9 +14,9 @@ from headrace import Pipeline, col
 from headrace.read.diff.comparison import SnapshotDiff
 from headrace.read.diff.layered_tables import ChangeKind, RowCounts
 from headrace.read.pipeline_reader import PipelineReader
-from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace_lab.actions import backfill
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import open_store

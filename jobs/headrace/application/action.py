@@ -14,6 +14,7 @@ from headrace.read.pipeline_reader import MissingRootError
 from headrace.runs.client.recording import PREPARED
 from headrace.runs.option_values import fields_of_texts
 from headrace.runs.options import RunOptions
+from headrace.runs.process import open_run
 from headrace.runs.process import perform_run as run_prepared
 from headrace.runs.reporting.listener import (
     GuardedListener,
@@ -44,7 +45,7 @@ def perform_action(given: argparse.Namespace) -> int:
     try:
         prepare, pipeline = PREPARED[given.action], resolve_pipeline(given.pipeline)
         noting = _with_progress_notes(listener, pipeline.name, given, started_at)
-        prepared_run = prepare(pipeline, given.root, _options_from(given), noting)
+        prepared_run = prepare(open_run(pipeline, given.root, _options_from(given), noting))
         result = run_prepared(prepared_run)
         catalog = prepared_run.context.catalog
         result = replace(result, warnings=(*given.warning, *result.warnings))

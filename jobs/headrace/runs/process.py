@@ -66,42 +66,32 @@ def process(
 
     Raises typed errors; what was committed before an error stays committed. A ``listener`` that fails ends nothing.
     """
-    return perform_run(prepared_process(pipeline, root, options, wrap_listener(listener), now), spark)
+    return perform_run(prepared_process(open_run(pipeline, root, options, wrap_listener(listener), now)), spark)
 
 
-def prepared_process(
+def open_run(
     pipeline: Pipeline,
     root: str,
     options: RunOptions,
     listener: GuardedListener,
     now: Callable[[], datetime] | None = None,
-) -> run_plan.PreparedRun:
+) -> RunContext:
+    """A run of any action, which is still to be prepared. ``now`` is its processing-time clock."""
+    return RunContext.from_options(pipeline, options, open_store(root), listener, now or wall_clock)
+
+
+def prepared_process(run: RunContext) -> run_plan.PreparedRun:
     """A run of ``process``, before it is planned."""
-    context = RunContext.from_options(pipeline, options, open_store(root), listener, now or wall_clock)
-    return run_plan.PreparedRun(context, run_plan.plan_run, "process")
+    return run_plan.PreparedRun(run, run_plan.plan_run, "process")
 
 
-def audit(
-    pipeline: Pipeline,
-    root: str,
-    options: RunOptions,
-    *,
-    listener: Listener | None = None,
-    spark: Any = None,
-) -> RunResult:
-    """Audit what the branch holds beyond ``published`` and keep the result, without taking in anything new.
+def prepared_audit(run: RunContext) -> run_plan.PreparedRun:
+    """An audit of what the branch holds beyond ``published``, before it is planned. It keeps its result, and takes in
+    nothing new.
 
     Nothing happens if the stored audit of exactly that range stands. A failed expectation is in the result, no error.
     """
-    return perform_run(prepared_audit(pipeline, root, options, wrap_listener(listener)), spark)
-
-
-def prepared_audit(
-    pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener
-) -> run_plan.PreparedRun:
-    """An ``audit``, before it is planned."""
-    context = RunContext.from_options(pipeline, options, open_store(root), listener, wall_clock)
-    return run_plan.PreparedRun(context, lambda run: (run_plan.AuditBranch(run.options.branch),), "audit")
+    return run_plan.PreparedRun(run, lambda run: (run_plan.AuditBranch(run.options.branch),), "audit")
 
 
 def perform_run(prepared: run_plan.PreparedRun, spark: Any = None) -> RunResult:

@@ -2,11 +2,8 @@
 publish.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Any
 
 from headrace.errors import FixConfigError
 from headrace.pipeline.pipeline import Pipeline
@@ -15,15 +12,11 @@ from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import MoveBack, PreparedRun, RunStage, TakeReadersBack, plan_from
-from headrace.runs.process import perform_run, wall_clock
 from headrace.runs.recovery_target import check_can_follow, given_up_by, gone_since, moved_back_before, recovery_of
-from headrace.runs.reporting.listener import GuardedListener, Listener, wrap_listener
-from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError, check_continues
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.store import open_store
 
 _NAMED = 3
 
@@ -32,16 +25,9 @@ class RecoverOptionsError(FixConfigError, code="config.recover_options"):
     """A recovery that does not say where to go back to."""
 
 
-def recover(
-    pipeline: Pipeline,
-    root: str,
-    options: RunOptions,
-    *,
-    listener: Listener | None = None,
-    spark: Any = None,
-) -> RunResult:
-    """Move ``options.branch`` back to ``options.snapshot``, fence its writer, and process from there. What the branch
-    had read is read as it was then (``backfill_plan``).
+def prepared_recovery(run: RunContext) -> PreparedRun:
+    """A recovery, before it is planned. It moves ``options.branch`` back to ``options.snapshot``, fences its writer,
+    and processes from there. What the branch had read is read as it was then (``backfill_plan``).
 
     If ``published`` is newer than the snapshot it moves back too, in the same entry: to what readers could see, which
     may be older. Output patches that came after it
@@ -52,21 +38,10 @@ def recover(
     before anything is replayed. Raises ReadersCannotFollowError, before anything moves: another attempt takes those
     back that can go, and warns of others.
     """
-    return perform_run(prepared_recovery(pipeline, root, options, wrap_listener(listener)), spark)
-
-
-def prepared_recovery(
-    pipeline: Pipeline,
-    root: str,
-    options: RunOptions,
-    listener: GuardedListener,
-    now: Callable[[], datetime] | None = None,
-) -> PreparedRun:
-    """A run of ``recover``, before it is planned. Raises what stands against it."""
+    options = run.options
     if options.snapshot is None:
         raise RecoverOptionsError("a recovery needs the snapshot to go back to; `headrace log` lists their ids")
-    check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
-    run = RunContext.from_options(pipeline, options, open_store(root), listener, now or wall_clock)
+    check_installed(run.pipeline, options.executor or run.pipeline.executor)  # before anything moves
     begin = _plan_beginning(run, options.snapshot)
     given_up = begin.given_up
     # What full sweeps had found since is below the mark of the snapshot.

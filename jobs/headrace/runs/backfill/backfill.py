@@ -11,11 +11,8 @@ as main has come and what has landed since: later results may depend on it. Main
 promoted.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
-from typing import Any
 
 from headrace.pipeline.output import list_upstream
 from headrace.pipeline.pipeline import Pipeline
@@ -28,14 +25,11 @@ from headrace.runs.executors.choice import check_installed
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.plan import ContinueBranch, ForkBranch, PreparedRun, RunStage, plan_from, plan_run
-from headrace.runs.process import perform_run, wall_clock
 from headrace.runs.publishing.adoption import AdoptedOutputs, NotAdoptableError
 from headrace.runs.publishing.adoption import check_before as check_adoption_before
 from headrace.runs.publishing.audits import files_main_read, files_read, lacking_paths
 from headrace.runs.publishing.patch import check_before as check_patch
 from headrace.runs.publishing.promotion import check_before as check_promotion_before
-from headrace.runs.reporting.listener import GuardedListener, Listener, wrap_listener
-from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError
 from headrace.sources.file_planning import root_exists
 from headrace.sources.landed.files import landed_as
@@ -116,36 +110,18 @@ def has_input(pipeline: Pipeline, root: str) -> bool:
     return bool(unread_files(catalog, landing, None, PipelineProgress(), full_sweep=True) or landing.to_land({}))
 
 
-def backfill(
-    pipeline: Pipeline,
-    root: str,
-    options: RunOptions,
-    *,
-    listener: Listener | None = None,
-    spark: Any = None,
-    now: Callable[[], datetime] | None = None,
-) -> RunResult:
-    """Fork a branch (or go on with it), read all input there that it has not, audit what is new. Publishes nothing.
+def prepared_backfill(run: RunContext) -> PreparedRun:
+    """A backfill, before it is planned. It forks a branch (or goes on with it), reads all input there that it has not,
+    and audits what is new. It publishes nothing.
     ``options.output``: only that output is computed, in the epochs of main; or if it ``patches``, like all of them.
 
     Before anything moves, it raises MissingRootError if there is no such root, and InputGoneError if input that main
     has read is gone. It also raises RunOptionsError for a range that the branch does not begin with, and every reason
-    against the promotion that ``options`` ask for. Later it raises what ``process`` raises.
+    against the promotion that ``options`` ask for. Performed, it raises what a run of ``process`` raises.
     """
-    return perform_run(prepared_backfill(pipeline, root, options, wrap_listener(listener), now), spark)
-
-
-def prepared_backfill(
-    pipeline: Pipeline,
-    root: str,
-    options: RunOptions,
-    listener: GuardedListener,
-    now: Callable[[], datetime] | None = None,
-) -> PreparedRun:
-    """A run of ``backfill``, before it is planned. Raises what stands against it whatever its plan is."""
-    options = replace(options, branch=branch_of(options), publish=False)
+    pipeline, options = run.pipeline, replace(run.options, branch=branch_of(run.options), publish=False)
+    run = replace(run, options=options)
     check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
-    run = RunContext.from_options(pipeline, options, open_store(root), listener, now or wall_clock)
     check_root(run.store)  # a fork would make it
     check_places(pipeline, run.store, is_first=run.catalog.head().entry < 0)
     if options.patches:

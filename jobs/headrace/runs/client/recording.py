@@ -8,15 +8,16 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import MissingRootError
+from headrace.runs.epochs import RunContext
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import CutOver, DryRun, PreparedRun, look_ahead
-from headrace.runs.process import perform_run, prepared_audit, prepared_process
+from headrace.runs.process import open_run, perform_run, prepared_audit, prepared_process
 from headrace.runs.reporting.listener import GuardedListener, LineListener, Listener, wrap_listener
 from headrace.runs.reporting.results import RunAction, RunError, RunResult, now
 from headrace.runs.reporting.summary import keep_result
@@ -33,33 +34,25 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-class Prepare(Protocol):
-    """A run of an action, before it is planned. Raises typed errors."""
-
-    def __call__(
-        self, pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener
-    ) -> PreparedRun: ...
-
-
-def _prepared_recovery(pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener) -> PreparedRun:
+def _prepared_recovery(run: RunContext) -> PreparedRun:
     from headrace.runs.recover import prepared_recovery  # here and below: what a plain run does without
 
-    return prepared_recovery(pipeline, root, options, listener)
+    return prepared_recovery(run)
 
 
-def _prepared_backfill(pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener) -> PreparedRun:
+def _prepared_backfill(run: RunContext) -> PreparedRun:
     from headrace.runs.backfill.backfill import prepared_backfill
 
-    return prepared_backfill(pipeline, root, options, listener)
+    return prepared_backfill(run)
 
 
-PREPARED: Final[Mapping[RunAction, Prepare]] = {
+PREPARED: Final[Mapping[RunAction, Callable[[RunContext], PreparedRun]]] = {
     "process": prepared_process,
     "audit": prepared_audit,
     "recover": _prepared_recovery,
     "backfill": _prepared_backfill,
 }
-"""How each action is prepared, to be performed or looked at."""
+"""How each action is prepared, to be performed or looked at. Each raises what stands against it."""
 
 
 def new_run_id(started_by: str) -> str:
@@ -82,7 +75,7 @@ def run_recorded(
     """Run ``action`` and keep the result object, of a failure too. Raises what the action raises."""
     store, started_at = open_store(root), now()
     try:
-        prepared_run = PREPARED[action](pipeline, root, options, wrap_listener(listener))
+        prepared_run = PREPARED[action](open_run(pipeline, root, options, wrap_listener(listener)))
         result = perform_run(prepared_run)
     except MissingRootError:
         raise  # the result object would make it
@@ -111,12 +104,12 @@ def look_ahead_of(action: RunAction, pipeline: Pipeline, root: str, options: Run
     seen.
     """
     if action != "backfill":
-        return look_ahead(PREPARED[action](pipeline, root, options, wrap_listener(None)))
+        return look_ahead(PREPARED[action](open_run(pipeline, root, options, wrap_listener(None))))
     from headrace.runs.backfill.backfill import branch_of
 
     options = replace(options, branch=branch_of(options))
     dry_run, cut_over = (
-        look_ahead(PREPARED[action](pipeline, root, options, wrap_listener(None))),
+        look_ahead(PREPARED[action](open_run(pipeline, root, options, wrap_listener(None)))),
         _cut_over_of(options),
     )
     return dry_run if cut_over is None else replace(dry_run, stages=(*dry_run.stages, cut_over))
