@@ -167,10 +167,10 @@ class CompiledStage:
         row = row_of([*orders, *unless, *self.stage.row_columns.values()])
         if isinstance(aggregation.take, GroupFunction | GroupQuery):
             return self._computed_rows_part(aggregation.take, row)
-        return group_rows.RowsPart.from_row(
+        return group_rows.RowsPart(
             "_a0_rows",
+            group_rows.kept_rows_type(arrow_type_of(row, self.stage.schema)),
             row,
-            arrow_type_of(row, self.stage.schema),
             number=_number_of(aggregation.take),
             orders=len(orders),
             has_unless=bool(unless),
@@ -181,11 +181,11 @@ class CompiledStage:
     def _computed_rows_part(self, take: GroupFunction | GroupQuery, row: Expr) -> group_rows.RowsPart:
         computed_types = self.stage.computed_types
         assert computed_types is not None
-        return group_rows.ComputedRowsPart.from_function(
-            take,
+        return group_rows.ComputedRowsPart(
             "_a0_rows",
+            group_rows.kept_rows_type(arrow_type_of(row, self.stage.schema)),
             row,
-            arrow_type_of(row, self.stage.schema),
+            take=take,
             columns={name: kind for name, kind in self.stage.given_types.items() if name != EVENT_TIME},
             returns=computed_types,
             keys=len(self.keys),

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import FixConfigError, HeadraceError
+from headrace.errors import FixConfigError
 from headrace.formats.file_format import ScannedRecords
 from headrace.kernel.columns import (
     Ints,
@@ -25,7 +25,7 @@ from headrace.kernel.columns import (
 )
 from headrace.model.expressions.data_types import DataType, NestedType, in_words, is_list_of_values, parts_of
 from headrace.pipeline.endpoints import BatchFunction, Source
-from headrace.pipeline.loading.code_digests import load_function
+from headrace.pipeline.loading.code_digests import call_on_rows, load_function
 from headrace.pipeline.sources import IS_RETRACTION
 from headrace.sources.changelogs import with_signs
 
@@ -183,14 +183,7 @@ class _BatchCall:
         """What it makes of the records that begin at number ``first``, in their order."""
         numbers = pa.array(np.arange(given.num_rows))
         wrong = partial(self.error, first, first + given.num_rows - 1)
-        try:
-            result = self.call(given.append_column(ROW, numbers))
-        except (HeadraceError, MemoryError):
-            raise
-        except Exception as error:
-            raise wrong(f"failed: {type(error).__name__}: {error}") from error
-        if not isinstance(result, pa.RecordBatch):
-            raise wrong(f"gave {type(result).__name__}, and must give a pyarrow.RecordBatch")
+        result = call_on_rows(self.call, given.append_column(ROW, numbers), pa.RecordBatch, wrong)
         for problem in self._result_problems(result, given.num_rows):
             raise wrong(problem)
         schema = _schema_of(self.function)

@@ -17,15 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.errors import HeadraceError, PipelineError
+from headrace.errors import PipelineError
 from headrace.kernel import columns as kernel_columns
 from headrace.kernel.aggregates.ordering import changed_rows, in_order, rank_rows
 from headrace.kernel.aggregates.sums import AccumulatorPart, Elements
 from headrace.model.accumulation import EVENT_TIME
 from headrace.model.expressions.data_types import ColumnType, DataType, NestedType, in_words
-from headrace.model.expressions.expr import Expr
 from headrace.model.time import EARLIEST, LATEST
-from headrace.pipeline.loading.code_digests import load_function
+from headrace.pipeline.loading.code_digests import call_on_rows, load_function
 from headrace.pipeline.rows import GroupFunction, GroupQuery
 
 AT: Final = "at"
@@ -34,7 +33,7 @@ TIMES: Final = "times"
 """Fields of an entry."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RowsPart(AccumulatorPart):
     """Distinct rows of a group in order, with how often each is there, never 0.
 
@@ -45,27 +44,11 @@ class RowsPart(AccumulatorPart):
 
     condenses: ClassVar[bool] = False
 
-    number: int
-    orders: int
-    has_unless: bool
-    are_distinct: bool
+    number: int = 0
+    orders: int = 0
+    has_unless: bool = False
+    are_distinct: bool = False
     withdrawable: bool
-
-    @classmethod
-    def from_row(
-        cls,
-        name: str,
-        row: Expr,
-        kind: pa.DataType,
-        *,
-        number: int,
-        orders: int,
-        has_unless: bool,
-        are_distinct: bool,
-        withdrawable: bool,
-    ) -> "RowsPart":
-        """The rows that ``row`` makes of elements, of the struct type ``kind``."""
-        return cls(name, _entries_type(kind), row, number, orders, has_unless, are_distinct, withdrawable)
 
     @property
     def leaving_type(self) -> pa.ListType:
@@ -149,7 +132,7 @@ class RowsPart(AccumulatorPart):
         return rank_rows([*columns[: self.orders], instants, *columns[self.orders :]], len(instants))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ComputedRowsPart(RowsPart):
     """Rows of a group that are all kept, and of which ``take`` makes those that leave. ``columns``: their names; the
     first ``keys`` are the key. ``returns``: the columns that it gives.
@@ -159,35 +142,6 @@ class ComputedRowsPart(RowsPart):
     columns: Mapping[str, ColumnType]
     returns: Mapping[str, ColumnType]
     keys: int
-
-    @classmethod
-    def from_function(
-        cls,
-        take: GroupFunction | GroupQuery,
-        name: str,
-        row: Expr,
-        kind: pa.DataType,
-        *,
-        columns: Mapping[str, ColumnType],
-        returns: Mapping[str, ColumnType],
-        keys: int,
-        withdrawable: bool,
-    ) -> "ComputedRowsPart":
-        """The rows that ``row`` makes of elements, of the struct type ``kind``."""
-        return cls(
-            name,
-            _entries_type(kind),
-            row,
-            number=0,
-            orders=0,
-            has_unless=False,
-            are_distinct=False,
-            withdrawable=withdrawable,
-            take=take,
-            columns=columns,
-            returns=returns,
-            keys=keys,
-        )
 
     @property
     def leaving_type(self) -> pa.ListType:
@@ -362,14 +316,7 @@ class _CheckedFunction(msgspec.Struct, frozen=True):
     def apply_to_group(self, group: int, rows: pa.Table) -> pa.Table:
         """What it makes of the ``rows`` of a ``group``. Raises GroupFailedError, and what HeadraceErrors it raises."""
         wrong = partial(GroupFailedError, group, self.function)
-        try:
-            result = self.call(rows)
-        except (HeadraceError, MemoryError):
-            raise
-        except Exception as error:
-            raise wrong(f"failed: {type(error).__name__}: {error}") from error
-        if not isinstance(result, pa.Table):
-            raise wrong(f"gave {type(result).__name__}, and must give a pyarrow.Table")
+        result = call_on_rows(self.call, rows, pa.Table, wrong)
         for problem in self._result_problems(result):
             raise wrong(problem)
         self._check_keys(result, rows, wrong)
@@ -449,7 +396,7 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return array
 
 
-def _entries_type(kind: pa.DataType) -> pa.ListType:
+def kept_rows_type(kind: pa.DataType) -> pa.ListType:
     """Rows of the struct type ``kind``, as they are kept."""
     return pa.list_(pa.struct([(AT, pa.int64()), (ROW, kind), (TIMES, pa.int64())]))
 

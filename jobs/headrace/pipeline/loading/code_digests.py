@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, lru_cache
 from importlib.util import resolve_name
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.pipeline.endpoints import OwnFunction, Source
@@ -26,6 +26,7 @@ from headrace.pipeline.loading.modules import OWN_PACKAGES, import_from_package,
 from headrace.pipeline.pipeline import Pipeline
 
 _Import = ast.Import | ast.ImportFrom
+A = TypeVar("A")
 
 
 def code_of(pipeline: Pipeline) -> dict[str, str]:
@@ -328,3 +329,18 @@ def load_function(function: OwnFunction, error: type[FixConfigError]) -> Callabl
         function.__dict__[_LOADED_ATTRIBUTE] = own.function
     call: Callable[..., Any] = function.__dict__[_LOADED_ATTRIBUTE]
     return call
+
+
+def call_on_rows(call: Callable[[Any], object], rows: Any, answer: type[A], wrong: Callable[[str], Exception]) -> A:
+    """The ``answer`` of a user's function about ``rows``. Raises HeadraceErrors that the function raises, and what
+    ``wrong`` makes of anything else that it raises or gives.
+    """
+    try:
+        result = call(rows)
+    except (HeadraceError, MemoryError):
+        raise
+    except Exception as error:
+        raise wrong(f"failed: {type(error).__name__}: {error}") from error
+    if not isinstance(result, answer):
+        raise wrong(f"gave {type(result).__name__}, and must give a pyarrow.{answer.__name__}")
+    return result
