@@ -19,8 +19,8 @@ from headrace.runs.reporting.results import RunResult
 
 
 class Act:
-    """What performs a run that was prepared so: ``listener`` is told of it, ``spark`` is a session to use instead of
-    one of its own, ``now`` its clock.
+    """An action that ``prepare`` prepares. ``listener`` is told of it, and ``now`` is its clock. ``spark`` is a
+    session to use instead of one of its own.
     """
 
     def __init__(self, prepare: Callable[[RunContext], PreparedRun]) -> None:

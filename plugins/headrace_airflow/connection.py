@@ -107,7 +107,7 @@ def _of_connection(root: Root) -> StoreVariables:
 def variables_of(connection: Connection, scheme: StoreScheme | None = None) -> StoreVariables:
     """What ``connection`` says to stores of ``scheme``. Raises StoreConnectionError, which quotes no value of it.
 
-    Variables of a scheme stand in the field "extra" by name. Those of S3 stand there as Amazon calls them.
+    Variables of a scheme stand in the field "extra" by name. The ones of S3 stand there as Amazon calls them.
     """
     where = f"the Airflow connection {connection.conn_id}"
     prefixes = () if scheme is None or "AWS_" in scheme.prefixes else scheme.prefixes
