@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from headrace.model.accumulation import Pane
+from headrace_lab.reference.elements import Pane
 
 
 def by_window(panes: Iterable[Pane]) -> dict[Any, list[Pane]]:

@@ -18,9 +18,10 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Patch, PathPatch, Rectangle
 from matplotlib.path import Path
 
-from headrace.model.accumulation import Pane, Timing
+from headrace.model.accumulation import Timing
 from headrace.model.time import UNITS, Instant, is_finite, to_datetime
 from headrace.model.windows import Window
+from headrace_lab.reference.elements import Pane
 
 _INK, _GREY, _RED, _WATERMARK = "#1f2933", "#8a94a0", "#c0292b", "#2f7d4f"
 _FILLS = {Timing.EARLY: "#dfe9f5", Timing.ON_TIME: "#a9c6e6", Timing.LATE: "#f8d9ae"}

@@ -7,7 +7,6 @@ from typing import Any
 
 from headrace.distribute.views import BEHIND_JOIN, BEYOND_HORIZON, OF_WITHDRAWAL, WINDOW_EXPIRED
 from headrace.errors import ValueOverflowError
-from headrace.model.accumulation import Pane as ModelPane
 from headrace.model.changelog import SIGN
 from headrace.model.event_time import SplitStrategy
 from headrace.model.expressions.data_types import DataType, ListType, MapType, PairsType, StructType, ValueType
@@ -21,6 +20,7 @@ from headrace.testing.pipeline_run import GivenEpoch, StepOutput
 from headrace.testing.results import OutputRow, PaneRow, Row, TimeSpan
 from headrace.testing.steps import datetime_or_none
 from headrace_lab.reference import DroppedElement, Epoch, OutputsRun, Rejected
+from headrace_lab.reference.elements import Pane as ModelPane
 from headrace_lab.reference.evaluate import evaluate
 from headrace_lab.reference.pipeline import JOINED
 from headrace_snapshots.format.manifest import UNNAMED

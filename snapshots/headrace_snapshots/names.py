@@ -222,11 +222,6 @@ def data_prefix(pipeline: str, epoch: int, attempt: str) -> str:
     return f"{pipeline}/{ObjectKind.DATA}/{epoch:08d}-{attempt}"
 
 
-def data_path(pipeline: str, epoch: int, attempt: str, table: str, name: str) -> str:
-    """The path of the data file ``name`` of ``table``."""
-    return f"{data_prefix(pipeline, epoch, attempt)}/{table}-{name}.parquet"
-
-
 def audit_folder(pipeline: str, from_snapshot: str | None, to_snapshot: str, output: str = "") -> str:
     """Where the audit of (``from_snapshot``, ``to_snapshot``] is; None: from the beginning. ``output``: whose audit, if
     it has a name.

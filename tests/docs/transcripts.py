@@ -17,7 +17,6 @@ from typing import Any
 
 from headrace import json
 from headrace.model import accumulation, windows
-from headrace.model.accumulation import Pane
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.time import MAX_INSTANT, Instant, is_finite
@@ -25,7 +24,7 @@ from headrace.model.triggers import Signal, composites, data_driven, elementary
 from headrace.pipeline.loops import Loop
 from headrace.pipeline.pipeline import Pipeline
 from headrace_lab.reference.contents import Contents
-from headrace_lab.reference.elements import DroppedElement, Element
+from headrace_lab.reference.elements import DroppedElement, Element, Pane
 from headrace_lab.reference.evaluate import evaluate
 from headrace_lab.reference.loop import LoopedChain, LoopRun
 from headrace_lab.reference.operator import Grouping, Operator

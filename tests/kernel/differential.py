@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headrace import Pipeline
-from headrace.model.accumulation import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.endpoints import OWN
 from headrace_lab.conformance.values import element_rows
 from headrace_lab.reference import Epoch, EpochResult, evaluate
+from headrace_lab.reference.elements import Pane
 from headrace_lab.reference.intake import Intake, Taken
 from tests.kernel.operators import NOTHING, Operator, emitted, run_stages
 from tests.panes import by_window, same

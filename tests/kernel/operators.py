@@ -14,7 +14,7 @@ from headrace.distribute.epoch import StageOutcome
 from headrace.kernel.delta import Accounting, AggregatedBundle, Columns, aggregate_rows, judge_rows
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult, in_emitted_order, step_stage
-from headrace.model.accumulation import Pane, Timing
+from headrace.model.accumulation import Timing
 from headrace.model.time import MIN_INSTANT, Instant, to_instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
@@ -24,6 +24,7 @@ from headrace.program.firing import FiringClocks
 from headrace.state.layers import Layers
 from headrace.state.sorted_file import SortedFile
 from headrace_lab.conformance.values import plain_value
+from headrace_lab.reference.elements import Pane
 
 NOTHING = AggregatedBundle()
 

@@ -23,11 +23,11 @@ from headrace import (
     count,
     retracting,
 )
-from headrace.model.accumulation import Pane
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import Instant
 from headrace.model.windows import WindowFn
 from headrace_lab.reference import Epoch, EpochResult, run_pipeline
+from headrace_lab.reference.elements import Pane
 from tests.kernel.differential import Found, run_on_kernel
 from tests.own_combiners import Bins, Longest, Nearness, Span, Until
 from tests.panes import same

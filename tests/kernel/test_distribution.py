@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from headrace.kernel.delta import aggregate_rows, judge_rows
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult, in_emitted_order, step_stage
-from headrace.model.accumulation import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.endpoints import OWN
 from headrace.pipeline.stages import Stage
@@ -24,6 +23,7 @@ from headrace.state.layers import Layers
 from headrace.state.sorted_file import SortedFile
 from headrace_lab.conformance.values import element_rows
 from headrace_lab.reference import evaluate, run_pipeline
+from headrace_lab.reference.elements import Pane
 from headrace_lab.reference.intake import Intake, Taken
 from tests.kernel import further_scenarios as further
 from tests.kernel.operators import emitted

@@ -13,11 +13,11 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from headrace.model.accumulation import Pane
 from headrace.model.time import Instant, to_instant
 from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.pipeline.pipeline import Pipeline
 from headrace_lab.reference import Epoch, PipelineRun, fold_current
+from headrace_lab.reference.elements import Pane
 from scripts import land_flights
 from scripts.land_history import land as land_history
 from tests.docs.pages import ROOT

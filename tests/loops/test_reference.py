@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import IntegerOverflowError
-from headrace.model.accumulation import Pane, Timing
+from headrace.model.accumulation import Timing
 from headrace.model.time import Instant, is_finite
 from headrace_lab.reference import DropCause, Epoch, EpochResult, PipelineRun, fold_current, run_pipeline
+from headrace_lab.reference.elements import Pane
 from tests.loops.graphs import Cut, Edge, cuts
 from tests.loops.pipelines import LOOPS, SECOND, answers, epochs, links, pipeline, record, scenarios
 from tests.reference.scenarios import Scenario

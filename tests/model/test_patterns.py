@@ -34,7 +34,8 @@ def ends(table: PatternTable, word: list[frozenset[str]]) -> list[bool]:
     """Whether a match has ended at or before each element."""
     state, ended_flags = 0, []
     for satisfied in word:
-        state = table.transitions[state][table.element_code(satisfied)]
+        code = sum(1 << i for i, letter in enumerate(table.letters) if letter in satisfied)
+        state = table.transitions[state][code]
         ended_flags.append(state == table.accepting)
     return ended_flags
 

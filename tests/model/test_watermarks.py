@@ -22,6 +22,7 @@ from headrace.model.event_time import (
 from headrace.model.expressions.expr import col
 from headrace.model.expressions.typing import is_same_expression
 from headrace.model.time import MIN_INSTANT, NEVER, Duration, Instant
+from headrace_lab.reference.source_clock import lag_bucket
 from tests.reference.strategies import examples
 
 
@@ -110,7 +111,7 @@ def percentile(q: float, bound: int, lags: Sequence[int], mark: int = 0) -> int:
     strategy = BoundedOutOfOrderness(Duration(bound))
     counted: dict[int, int] = {}
     for lag in lags:
-        bucket = strategy.lag_bucket(lag)
+        bucket = lag_bucket(strategy, lag)
         counted[bucket] = counted.get(bucket, 0) + 1
     return strategy.percentile_after(q, {"x": split(mark, 0, counted)}, Instant(0), MIN_INSTANT)
 

@@ -19,7 +19,6 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from headrace import FileSource, Pipeline
-from headrace.model.accumulation import Pane
 from headrace.model.changelog import SIGN, SignedBy
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, render, to_datetime, to_instant
@@ -30,6 +29,7 @@ from headrace.read.views.arrow_types import schema_of
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace_lab.reference import DropCause, DroppedElement, Epoch, EpochResult, run_outputs
+from headrace_lab.reference.elements import Pane
 from headrace_lab.reference.evaluate import Record
 from headrace_lab.reference.pipeline import NO_FUNCTIONS, Functions
 from headrace_snapshots.catalog import Catalog

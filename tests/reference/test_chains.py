@@ -31,11 +31,11 @@ from headrace import (
     discarding,
     retracting,
 )
-from headrace.model.accumulation import Pane
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.windows import Window, WindowFn
 from headrace_lab.reference import Epoch, EpochResult, Rejected, fold_current, run_pipeline
+from headrace_lab.reference.elements import Pane
 from headrace_lab.reference.windows import assign
 from tests.building import pipeline
 from tests.reference.strategies import FIXED_LIKE, SESSIONS, examples

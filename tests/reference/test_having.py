@@ -8,8 +8,9 @@ from dataclasses import replace
 from hypothesis import assume, given
 
 from headrace import Pipeline
-from headrace.model.accumulation import Accumulation, Pane
+from headrace.model.accumulation import Accumulation
 from headrace_lab.reference import run_pipeline
+from headrace_lab.reference.elements import Pane
 from headrace_lab.reference.pipeline import fold_current
 from headrace_lab.reference.stages import lets_out
 from tests.reference.scenarios import Scenario, scenarios

@@ -9,10 +9,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.model.accumulation import Accumulation, Firing, Pane, Timing
+from headrace.model.accumulation import Accumulation, Firing, Timing
 from headrace.model.triggers import Trigger
 from headrace.model.windows import Sessions, Window, WindowFn
 from headrace_lab.reference import Contents, DropCause, Element, Operator, Output
+from headrace_lab.reference.elements import Pane
 from headrace_lab.reference.windows import assign
 from tests.reference.strategies import (
     BEHAVIOURS,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import How, Pane, TimestampCombiner, discarding, retracting
+from headrace.model.accumulation import How, TimestampCombiner, discarding, retracting
 from headrace.model.time import GLOBAL_WINDOW_END, Instant
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import AfterEach, Repeatedly
@@ -23,6 +23,7 @@ from headrace.model.windows import (
     WindowFn,
 )
 from headrace_lab.reference import Chain, DropCause, Element, Grouping, Operator, collect
+from headrace_lab.reference.elements import Pane
 
 
 def window(start: int, end: int) -> Window:

@@ -21,11 +21,12 @@ from headrace import (
     discarding,
     retracting,
 )
-from headrace.model.accumulation import Pane, Timing
+from headrace.model.accumulation import Timing
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace_lab.reference import DropCause, Epoch, IntegerOverflowError, element_size, fold_current, run_pipeline
+from headrace_lab.reference.elements import Pane
 from tests.building import pipeline
 
 SCHEMA = {

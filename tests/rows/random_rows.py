@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.errors import PipelineError
-from headrace.model.accumulation import Accumulation, Pane
+from headrace.model.accumulation import Accumulation
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import GLOBAL_WINDOW_END
 from headrace.pipeline.rows import Every
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace_lab.reference import run_outputs
+from headrace_lab.reference.elements import Pane
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.output_view import seen_by
 from headrace_snapshots.store import open_store

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from headrace import DataType, Pipeline
-from headrace.model.accumulation import Pane
 from headrace.model.time import to_datetime, to_instant
 from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace_lab.reference import Epoch, EpochResult, fold_current, run_pipeline
+from headrace_lab.reference.elements import Pane
 from tests.scenarios.answers import Answer
 
 FOLDER = Path(__file__).resolve().parents[2] / "jobs/pipelines/scenarios"

@@ -2,7 +2,13 @@
 
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.names import data_prefix
 from tests.manifests import new_manifest
+
+
+def data_path(pipeline: str, epoch: int, attempt: str, table: str, name: str) -> str:
+    """The path of the data file ``name`` of ``table``."""
+    return f"{data_prefix(pipeline, epoch, attempt)}/{table}-{name}.parquet"
 
 
 def manifest_for(

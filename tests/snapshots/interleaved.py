@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import combinations, count
 
-from catalog_helpers import commit_some, manifest_for
+from catalog_helpers import commit_some, data_path, manifest_for
 from exploring import Asked, Explorer, Objects, Program, contents, stored
 
 from headrace_lab.catalog_checks import violations
@@ -25,7 +25,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.gc_roots import Keep, files_of
 from headrace_snapshots.holds import DeletionList
 from headrace_snapshots.log import Entry
-from headrace_snapshots.names import data_path, is_published, manifest_path, output_of, published_ref
+from headrace_snapshots.names import is_published, manifest_path, output_of, published_ref
 from headrace_snapshots.protocol import BeginDelivery, EndDelivery, Horizon, Kind
 from headrace_snapshots.store import ObjectStore, StoreUnavailableError, UnknownOutcomeError
 from headrace_snapshots.store.local import MemoryStore

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from catalog_helpers import commit_some, manifest_for
+from catalog_helpers import commit_some, data_path, manifest_for
 
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
@@ -17,7 +17,6 @@ from headrace_snapshots.errors import (
 )
 from headrace_snapshots.format.codec import BrokenObjectError, checksum
 from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, InputFile
-from headrace_snapshots.names import data_path
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import ObjectStore
 from headrace_snapshots.store.local import MemoryStore

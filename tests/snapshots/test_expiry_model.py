@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 import pytest
-from catalog_helpers import manifest_for
+from catalog_helpers import data_path, manifest_for
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -356,7 +356,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         """What a killed run leaves."""
         self.claimed += 1
         killed = {
-            "data": names.data_path("p", 99, f"{self.claimed:016x}", "panes", "0"),
+            "data": data_path("p", 99, f"{self.claimed:016x}", "panes", "0"),
             "manifests": names.manifest_path("p", f"{2**63 + self.claimed:016x}"),
             "index": names.node_path("p", f"{self.claimed:032x}"),
         }

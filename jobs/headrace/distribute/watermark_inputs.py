@@ -209,7 +209,8 @@ def split_facts(
 
 
 def _lag_counts(strategy: BoundedOutOfOrderness, mark: int, marks: NDArray[np.int64]) -> dict[int, int]:
-    """How many records are how far behind the mark that the epoch before left (``lag_bucket``)."""
+    """How many records are how far behind the mark that the epoch before left, by bucket: 0 of those at it
+    or ahead of it."""
     lag, bound = mark - marks, int(strategy.bound)
     bucket = np.where(lag >= bound, LAG_BUCKETS, lag * LAG_BUCKETS // max(bound, 1))
     bucket = np.where(lag <= 0, 0, bucket)

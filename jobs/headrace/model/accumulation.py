@@ -6,11 +6,10 @@ window.
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, check_keywords, register_word
-from headrace.model.time import Duration, Instant
-from headrace.model.windows import Window
+from headrace.model.time import Duration
 
 
 class Timing(StrEnum):
@@ -19,26 +18,6 @@ class Timing(StrEnum):
     EARLY = "EARLY"
     ON_TIME = "ON_TIME"
     LATE = "LATE"
-
-
-@dataclass(frozen=True)
-class Pane:
-    """One result of one (key, window). A retraction repeats the pane that it withdraws (semantics 9.1).
-
-    ``values`` are the aggregates in declared order, ``timestamp`` is event time, ``nonspeculative_index`` is -1 for
-    EARLY.
-    """
-
-    key: tuple[Any, ...]
-    window: Window
-    values: tuple[Any, ...]
-    timestamp: Instant
-    timing: Timing
-    index: int
-    nonspeculative_index: int
-    is_first: bool
-    is_last: bool
-    is_retraction: bool = False
 
 
 WINDOW_START = "window_start"

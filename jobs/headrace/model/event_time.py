@@ -168,12 +168,6 @@ class BoundedOutOfOrderness(SplitStrategy):
     def lower_bound(self, mark: Instant) -> Instant:
         return Instant(mark - self.bound)
 
-    def lag_bucket(self, lag: int) -> int:
-        """The bucket of a record that is ``lag`` behind its split's mark (negative: ahead of it)."""
-        if lag <= 0:
-            return 0
-        return LAG_BUCKETS if lag >= self.bound else lag * LAG_BUCKETS // self.bound
-
     def percentile_after(
         self, q: float, splits: Mapping[str, Split], processing_time: Instant, previous: Instant
     ) -> Instant:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from headrace import json as source
-from headrace.model.accumulation import Pane, accumulating, discarding
+from headrace.model.accumulation import accumulating, discarding
 from headrace.model.combiners import Combiner
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Aggregate, Expr, col, count, lit
@@ -41,6 +41,7 @@ from headrace_lab.conformance.cases import (
 from headrace_lab.conformance.loops import looped
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
 from headrace_lab.conformance.rows import KEY, VALUE, row_record, rows_pipeline
+from headrace_lab.reference.elements import Pane
 
 _SIGN = "sign of the element"
 

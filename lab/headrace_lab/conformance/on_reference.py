@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.model.accumulation import Pane, with_upstream_lateness
+from headrace.model.accumulation import with_upstream_lateness
 from headrace.model.combiners import Combiner
 from headrace.model.expressions.columns import in_order
 from headrace.model.expressions.data_types import DataType
@@ -34,6 +34,7 @@ from headrace_lab.conformance.loops import ENDS, looped
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
 from headrace_lab.conformance.rows import by_input, last_output, row_record, rows_of_panes, rows_pipeline
 from headrace_lab.reference import Chain, Contents, Element, Extract, Grouping, Operator, Output, collect, combine
+from headrace_lab.reference.elements import Pane
 from headrace_lab.reference.evaluate import evaluate
 from headrace_lab.reference.loop import LoopedChain, LoopRun
 from headrace_lab.reference.pipeline import Epoch, OutputsRun

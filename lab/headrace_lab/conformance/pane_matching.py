@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from headrace.model.accumulation import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace.testing.results import equal_numbers, row_difference
 from headrace_lab.conformance.cases import RESULT, Expect, Json
 from headrace_lab.conformance.schema import read_window
+from headrace_lab.reference.elements import Pane
 
 
 def compare_panes(expect: Expect, panes: Sequence[Pane], names: tuple[str, ...] = (RESULT,)) -> str | None:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from headrace.model.accumulation import Pane
 from headrace.model.time import Instant
 from headrace.model.windows import Window
 from headrace_lab.conformance.cases import (
@@ -22,6 +21,7 @@ from headrace_lab.conformance.cases import (
     Step,
 )
 from headrace_lab.conformance.pane_matching import compare_panes, equal_values, written_window
+from headrace_lab.reference.elements import Pane
 
 
 @dataclass(frozen=True)

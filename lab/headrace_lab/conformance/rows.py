@@ -29,7 +29,7 @@ import pyarrow as pa
 
 from headrace import json as source
 from headrace.errors import PipelineError
-from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Pane, Timing
+from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Timing
 from headrace.model.event_time import Deduplicate
 from headrace.model.expressions.expr import col
 from headrace.model.expressions.typing import columns_of
@@ -54,6 +54,7 @@ from headrace_lab.conformance.cases import (
 )
 from headrace_lab.conformance.fields import CaseFormatError, an_object, field, flag, integer, list_of, one_of, text
 from headrace_lab.conformance.words import read_windows, ticks
+from headrace_lab.reference.elements import Pane
 
 KEY, VALUE = "key", "value"
 _ID, _SIGN, _AT, _ORDER, _SIDE = "id of the element", "sign of the element", "at", "order", "side of the element"

@@ -7,12 +7,13 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.kernel.columns import arrow_type
-from headrace.model.accumulation import Pane, Timing
+from headrace.model.accumulation import Timing
 from headrace.model.expressions.data_types import Schema
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace.program import columns as c
 from headrace.read.views.columns import ViewColumns
+from headrace_lab.reference.elements import Pane
 
 Row = Mapping[str, Any]
 

@@ -5,11 +5,11 @@ from itertools import pairwise
 from typing import Any
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import Accumulation, Pane
+from headrace.model.accumulation import Accumulation
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace_lab.reference.elements import Element, Output
+from headrace_lab.reference.elements import Element, Output, Pane
 from headrace_lab.reference.operator import Grouping, Operator
 
 Between = Callable[[Pane], Iterable[Element]]

@@ -5,11 +5,31 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from headrace.model.accumulation import Pane
+from headrace.model.accumulation import Timing
 from headrace.model.time import Instant
 from headrace.model.windows import Window
 
 Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Pane:
+    """One result of one (key, window). A retraction repeats the pane that it withdraws (semantics 9.1).
+
+    ``values`` are the aggregates in declared order, ``timestamp`` is event time, ``nonspeculative_index`` is -1 for
+    EARLY.
+    """
+
+    key: tuple[Any, ...]
+    window: Window
+    values: tuple[Any, ...]
+    timestamp: Instant
+    timing: Timing
+    index: int
+    nonspeculative_index: int
+    is_first: bool
+    is_last: bool
+    is_retraction: bool = False
 
 
 @dataclass(frozen=True)

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import Accumulation, Firing, How, Pane, TimestampCombiner, Timing
+from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, Timing
 from headrace.model.expressions.data_types import Schema
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal, Trigger
 from headrace.model.windows import Window, WindowFn
 from headrace_lab.reference import windows as windowing
 from headrace_lab.reference.contents import Contents, Extract
-from headrace_lab.reference.elements import DropCause, DroppedElement, Element, Key, Output
+from headrace_lab.reference.elements import DropCause, DroppedElement, Element, Key, Output, Pane
 from headrace_lab.reference.evaluate import same
 from headrace_lab.reference.trigger_node import Arrival, FiringClocks, Moment, Node
 from headrace_lab.reference.triggers import start

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal, Trigger
 from headrace.model.triggers.elementary import AfterPercentileWatermark
@@ -16,7 +15,7 @@ from headrace.pipeline.output import upstream_first
 from headrace.pipeline.parts import Upstream
 from headrace.pipeline.pipeline import Pipeline
 from headrace_lab.reference.chain import Chain
-from headrace_lab.reference.elements import DropCause, DroppedElement, Element
+from headrace_lab.reference.elements import DropCause, DroppedElement, Element, Pane
 from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate_of
 from headrace_lab.reference.intake import Intake, Rejected, Taken
 from headrace_lab.reference.joins import LEFT, JoinsRun, Row, check_key

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Pane, Timing
+from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Timing
 from headrace.model.expressions.data_types import ColumnType, DataType, ListType, MapType, StructType
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, is_finite, to_instant
 from headrace.model.triggers import Signal
@@ -26,7 +26,7 @@ from headrace.pipeline.rows import Distinct, Every, GroupFunction, GroupQuery, G
 from headrace.pipeline.stages import Stage
 from headrace_lab.reference.chain import Chain
 from headrace_lab.reference.contents import Contents
-from headrace_lab.reference.elements import Element, Output
+from headrace_lab.reference.elements import Element, Output, Pane
 from headrace_lab.reference.evaluate import Record, evaluate, known, nulls_first
 from headrace_lab.reference.operator import Grouping
 

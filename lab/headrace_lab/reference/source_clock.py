@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from headrace.model.changelog import TOMBSTONE_AT
 from headrace.model.event_time import (
+    LAG_BUCKETS,
     BoundedOutOfOrderness,
     EventTime,
     Punctuated,
@@ -16,6 +17,13 @@ from headrace.model.event_time import (
 from headrace.model.expressions.data_types import Schema
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace_lab.reference.evaluate import Record, evaluate, evaluate_of
+
+
+def lag_bucket(strategy: BoundedOutOfOrderness, lag: int) -> int:
+    """The bucket of a record that is ``lag`` behind its split's mark (negative: ahead of it)."""
+    if lag <= 0:
+        return 0
+    return LAG_BUCKETS if lag >= strategy.bound else lag * LAG_BUCKETS // strategy.bound
 
 
 class SourceClock:
@@ -76,7 +84,7 @@ class SourceClock:
             marks.append(mark)
         mark_before = self.splits[name].mark if name in self.splits else None
         if mark_before is not None and isinstance(strategy, BoundedOutOfOrderness):
-            self._lags.setdefault(name, Counter())[strategy.lag_bucket(mark_before - mark)] += 1
+            self._lags.setdefault(name, Counter())[lag_bucket(strategy, mark_before - mark)] += 1
         return True
 
     def advance(self, processing_time: Instant, is_last: bool) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from headrace.model.accumulation import EVENT_TIME, Pane
+from headrace.model.accumulation import EVENT_TIME
 from headrace.model.expressions.columns import in_order
 from headrace.model.expressions.data_types import ColumnType, DataType, ListType, MapType, Schema, StructType
 from headrace.model.time import GLOBAL_WINDOW_END, Instant
@@ -13,7 +13,7 @@ from headrace.model.windows import Window
 from headrace.pipeline.rows import BUCKET, GroupFunction, GroupQuery, GroupRows
 from headrace.pipeline.stages import Stage
 from headrace_lab.reference.contents import extract_with, read
-from headrace_lab.reference.elements import Element, Key
+from headrace_lab.reference.elements import Element, Key, Pane
 from headrace_lab.reference.evaluate import Record, evaluate, evaluate_of
 from headrace_lab.reference.operator import Grouping
 from headrace_lab.reference.rows import compute_rows, kept, take_rows, window_record

@@ -115,24 +115,13 @@ PYTHON_TYPES: Mapping[type, DataType] = {
 }
 
 
-def schema_of(arguments: Arguments, name: str, value: object) -> dict[str, DataType]:
-    """The columns of ``value``, in order. Raises PipelineError."""
-    kinds = _named_kinds(arguments, name, value)
-    return {column: data_type(arguments, f"{name}[{column!r}]", kind) for column, kind in kinds.items()}
-
-
 def nested_schema(arguments: Arguments, name: str, value: object) -> dict[str, "ColumnType"]:
     """The columns of ``value``, some of which may be nested, in order. Raises PipelineError."""
-    kinds = _named_kinds(arguments, name, value)
-    return {column: column_type(arguments, f"{name}[{column!r}]", kind) for column, kind in kinds.items()}
-
-
-def _named_kinds(arguments: Arguments, name: str, value: object) -> Mapping[str, object]:
     if not isinstance(value, Mapping) or not value:
         raise arguments.refusal(name, value, 'name the columns and their types, such as {"origin": str, "delay": int}')
     for column, kind in value.items():
         column_name(arguments, name, column, kind)
-    return value
+    return {column: column_type(arguments, f"{name}[{column!r}]", kind) for column, kind in value.items()}
 
 
 def column_name(arguments: Arguments, name: str, column: object, kind: object, instead: str = "") -> str:

@@ -209,10 +209,6 @@ class PatternTable:
     transitions: tuple[tuple[int, ...], ...]
     accepting: int
 
-    def element_code(self, satisfied: frozenset[str]) -> int:
-        """The code of an element that satisfies just ``satisfied``."""
-        return sum(1 << i for i, letter in enumerate(self.letters) if letter in satisfied)
-
 
 def compile_pattern(pattern: str, letters: Sequence[str]) -> PatternTable:
     """The automaton of ``pattern``: its states are sets of places that the last element may have matched.
