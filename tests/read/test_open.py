@@ -94,6 +94,12 @@ def test_an_unknown_pipeline_is_a_key_error_that_names_those_there_are(deploymen
     assert hr.open(deployment.root).get("delays") is None
 
 
+def test_the_name_of_an_output_is_answered_with_how_it_is_opened(deployment: Deployment) -> None:
+    deployment.commit(panes=[])
+    with pytest.raises(UnknownResultsError, match=r"write hr\.open\(\.\.\.\)\['clicks'\]\['hourly'\]$"):
+        hr.open(deployment.root)["clicks.hourly"]
+
+
 def test_a_root_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MissingRootError, match="does not exist"):
         hr.open((tmp_path / "nowhere").as_uri())

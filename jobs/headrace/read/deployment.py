@@ -222,10 +222,15 @@ class Deployment(Suggesting, Mapping[str, PipelineReader]):
         if isinstance(name, Pipeline):
             return Catalog(self._store, name.name), name
         if name not in self:
+            pipeline, dot, output = name.partition(".")
+            if dot and pipeline in self:
+                raise UnknownResultsError(
+                    f"no pipeline is called {name!r}; if {output!r} is an output of pipeline {pipeline}, write "
+                    f"hr.open(...)[{pipeline!r}][{output!r}]"
+                )
             names_text = ", ".join(self) or "none"
             raise UnknownResultsError(
                 f"no pipeline {name!r} has run under {self._store.uri}; there are {names_text}. For a first run give "
-                "the "
-                "pipeline itself instead of its name"
+                "the pipeline itself instead of its name"
             )
         return Catalog(self._store, name), None
