@@ -48,7 +48,7 @@ from headrace.read.snapshots.progress import StoredProgress, progress_of
 from headrace.read.snapshots.snapshot_refs import ways_out
 from headrace.read.views.columns import STATE
 from headrace.read.views.conditions import QueryError
-from headrace.read.views.database import sql_literal
+from headrace.read.views.row_files import parquet_rows_sql
 from headrace.sources.source_clock import SourceClock
 from headrace.state.chunks import KeyGroupRange, key_group_ranges
 from headrace.state.file_cache import LayerCache, RowCache
@@ -608,7 +608,7 @@ class OpenWindows:
         """The rows, as ``fetch_files`` wrote them."""
         if not files:
             return self.no_rows(connection)
-        return connection.sql(f"select * from read_parquet([{', '.join(sql_literal(str(file)) for file in files)}])")
+        return connection.sql(f"select * from {parquet_rows_sql(files)}")
 
     def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
         """An empty batch with the types of the view."""

@@ -133,6 +133,7 @@ class _Parquet:
             first.schema,
             compression="zstd",
             write_page_checksum=True,
+            write_statistics=_bounded_columns(first.schema),
             **_column_encodings(first[: CHUNK_ROWS.value]),
         )
 
@@ -166,6 +167,19 @@ class _Parquet:
         footer = Footer(len(data) - end, checksum(memoryview(data)[end:])) if len(chunks) > 1 else None
         groups = enclosing_range(chunk.groups for chunk in chunks)
         return EncodedFile(data, self._rows, groups, enclosing_range(chunk.windows for chunk in chunks), footer)
+
+
+def _bounded_columns(schema: pa.Schema) -> bool | list[str]:
+    """The columns of which files state the least and the greatest value. Floats are none: these leave out NaN, which
+    readers that hold it for above every number would miss.
+    """
+    if not any(_may_hold_nan(field.type) for field in schema):
+        return True
+    return [field.name for field in schema if not _may_hold_nan(field.type)]
+
+
+def _may_hold_nan(kind: pa.DataType) -> bool:
+    return pa.types.is_floating(kind) or any(_may_hold_nan(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _column_encodings(rows: pa.RecordBatch) -> dict[str, Any]:
