@@ -170,8 +170,9 @@ class _Parquet:
 
 
 def _bounded_columns(schema: pa.Schema) -> bool | list[str]:
-    """The columns of which files state the least and the greatest value. Floats are none: these leave out NaN, which
-    readers that hold it for above every number would miss.
+    """The columns of which files state the least and the greatest value.
+
+    Floats are none: NaN would be left out, and readers go by the greatest value.
     """
     if not any(_may_hold_nan(field.type) for field in schema):
         return True

@@ -68,8 +68,9 @@ _LITERALLY = str.maketrans({character: f"[{character}]" for character in "[*?"})
 
 
 def parquet_rows_sql(files: Sequence[Path]) -> str:
-    """The rows of ``files``, of which there is one at least (SQL). Statistics of Parquet say nothing of NaN, and DuckDB
-    holds it for above every number: it must be told that they do not bound a column.
+    """The rows of ``files``, of which there is one at least (SQL).
+
+    DuckDB takes NaN for the greatest number, and statistics of Parquet leave it out. So they must not bound floats.
     """
     names = ", ".join(sql_literal(escape_pattern(str(file))) for file in files)
     return f"read_parquet([{names}], can_have_nan = true)"
