@@ -134,6 +134,10 @@ def test_a_rollback_takes_published_along_only_when_it_is_newer(catalog: Catalog
         catalog.rollback("nowhere", ids[1], "x")
     catalog.rollback("main", None, "to the beginning")
     assert catalog.head().refs == {}
+    with pytest.raises(RefusedError, match="branch main is at its beginning already"):
+        catalog.rollback("main", None, "again")
+    with pytest.raises(RefusedError, match=f"at its beginning, and nothing is before that: it cannot go to {ids[1]}"):
+        catalog.rollback("main", ids[1], "forward")
     claim_again = catalog.claim("main", "run")
     assert (claim_again.snapshot_id, catalog.manifest(commit_some(catalog, claim_again, 1)[0]).epoch) == (None, 0)
 

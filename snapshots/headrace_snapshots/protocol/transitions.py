@@ -403,7 +403,10 @@ def _decide_rollback(
     generation = head.generations[branch]
     if intent.generation is not None and generation != intent.generation:
         return _fenced_by_newer(branch, generation, intent.generation)
-    if head.is_whole and (current == target_id or current is None):
+    if head.is_whole and current is None:
+        reason = " already" if target_id is None else f", and nothing is before that: it cannot go to {target_id}"
+        return protocol_moves.Refused(f"branch {branch} is at its beginning{reason}")
+    if head.is_whole and current == target_id:
         return protocol_moves.Refused(f"branch {branch} is at {current} already")
     if branch != object_names.MAIN:
         if obstacle := protocol_moves.unless_ancestor(head, target_id, current, branch, facts):
