@@ -166,6 +166,32 @@ def test_a_time_is_what_was_published_then(tmp_path: Path) -> None:
         delays.current(at=when[0][0] - timedelta(microseconds=1))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead", [4, 8, 14])
+def test_an_entry_of_a_clock_that_is_ahead_hides_no_later_one(tmp_path: Path, ahead: int) -> None:
+    """Any one of some entries was written on a machine whose clock is a year ahead."""
+    deployment = Deployment(tmp_path)
+    number = iter(range(60))
+
+    def now() -> datetime:
+        minute = next(number)
+        return datetime(2026, 3, 1, 12, minute, tzinfo=UTC) + timedelta(days=365 if minute == ahead else 0)
+
+    deployment.catalog = Catalog(deployment.store, "clicks", now=now)
+    published: str | None = None
+    for n in range(1, 8):
+        snapshot = deployment.commit(panes=[pane("ann", 1, n, index=n - 1)])
+        deployment.catalog.publish(snapshot, published)
+        published = snapshot
+    entries = [*deployment.catalog.entries()][::-1]
+    for entry in entries:
+        seen = entry.refs.get("published")
+        if entry.number != ahead and seen is not None:
+            manifest = results(deployment).current(at=entry.at).manifest
+            assert manifest is not None
+            assert manifest.snapshot_id == seen
+
+
 @pytest.mark.parametrize("at", [datetime(2026, 3, 1), "2026-03-01T00:00:00", "2026-03-01", "2026-03-99T00:00Z", 7, ""])
 def test_what_says_no_snapshot_is_an_error(deployment: Deployment, at: Any) -> None:
     deployment.commit(panes=[])

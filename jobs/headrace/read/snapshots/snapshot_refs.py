@@ -352,12 +352,41 @@ def _published_at(catalog: Catalog, when: datetime, time_text: str) -> ResolvedS
 
 
 def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:
-    """The newest entry of the log that was written by ``when``: by bisection, as entries come one after another.
+    """The newest entry of the log that says it was written by ``when``.
+
+    It is found by bisection, as entries come one after another. Their times need not: clocks differ from machine to
+    machine, and are set. One entry of a clock that was ahead would end a bisection long before the newest. So entries
+    behind its end are looked at, too, at distances that double, and the last one of all.
 
     Raises DamagedLogError if one that is lost may be it.
     """
     head = catalog.head()
-    low, high = head.base, head.entry + 1
+    newest, high = _bisect_entries(catalog, when, head.base, head.entry + 1)
+    distance = 1
+    while high < head.entry:
+        place = min(high + distance, head.entry)
+        later = next(catalog.entries(place + 1), None)
+        if later is not None and later.number > high and datetime.fromisoformat(later.at) <= when:
+            following, high = _bisect_entries(catalog, when, later.number + 1, head.entry + 1)
+            newest, distance = following or later, 1
+        elif place == head.entry:
+            break
+        else:
+            distance *= 2
+    lost_entry = next(catalog.history(high), None) if high > head.base else None
+    if isinstance(lost_entry, LostEntry):
+        raise DamagedLogError(
+            f"what readers of {catalog.pipeline} saw at {when.isoformat()} may stand in entry {lost_entry.number} of "
+            "its "
+            f"log, and {lost_entry.problem}. Bring it back from a backup, or name a snapshot or a tag"
+        )
+    return newest
+
+
+def _bisect_entries(catalog: Catalog, when: datetime, low: int, high: int) -> tuple[Entry | None, int]:
+    """The last entry from number ``low`` on that was written by ``when``, and the number of the first that was not, or
+    ``high``.
+    """
     newest: Entry | None = None
     while low < high:
         middle = (low + high) // 2
@@ -368,11 +397,4 @@ def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:
             newest, low = entry, middle + 1
         else:
             high = entry.number
-    lost_entry = next(catalog.history(high), None) if high > head.base else None
-    if isinstance(lost_entry, LostEntry):
-        raise DamagedLogError(
-            f"what readers of {catalog.pipeline} saw at {when.isoformat()} may stand in entry {lost_entry.number} of "
-            "its "
-            f"log, and {lost_entry.problem}. Bring it back from a backup, or name a snapshot or a tag"
-        )
-    return newest
+    return newest, high
