@@ -136,7 +136,7 @@ class Pair:
     @property
     def at(self) -> UpstreamPosition:
         catalog = self.reader._catalog
-        return upstreams_of(catalog.manifest(catalog.head().refs[MAIN]))["source"]
+        return upstreams_of(catalog.manifest(catalog.head().refs[MAIN]), catalog.store.uri)["source"]
 
     @property
     def read_as(self) -> list[StepKind]:

@@ -42,7 +42,7 @@ def consumed(handle: PipelineHandle) -> dict[str, str | None]:
     """The snapshots of others that the head has consumed, by input."""
     catalog = handle._catalog
     manifest = catalog.manifest(catalog.head().refs[MAIN])
-    return {name: snapshot.snapshot for name, snapshot in upstreams_of(manifest).items()}
+    return {name: snapshot.snapshot for name, snapshot in upstreams_of(manifest, catalog.store.uri).items()}
 
 
 def is_one_cut(handles: list[PipelineHandle]) -> bool:
@@ -231,7 +231,7 @@ def line_before(handle: PipelineHandle, newest: str | None, to: str | None) -> l
 
 
 def fits(first: PipelineHandle, second: PipelineHandle, last: PipelineHandle, snapshot: str, cut: Any) -> bool:
-    positions = upstreams_of(last._catalog.manifest(snapshot))
+    positions = upstreams_of(last._catalog.manifest(snapshot), last._catalog.store.uri)
     sides = {"source": (first, cut.moves[0].to), "sums": (second, cut.moves[1].to)}
     return all(sides[name][0]._catalog.is_ancestor(str(at.snapshot), sides[name][1]) for name, at in positions.items())
 

@@ -108,9 +108,20 @@ class UpstreamPosition:
         )
 
 
-def upstreams_of(manifest: Manifest) -> dict[str, UpstreamPosition]:
-    """What a snapshot has consumed of other pipelines, by input. Raises BrokenObjectError."""
+def stored_places(manifest: Manifest) -> dict[str, str]:
+    """Where a snapshot's definition says that other pipelines are, by input: their names, below roots that it names."""
+    inputs = manifest.definition.get("inputs", ())
+    return {input_["name"]: input_["path"] for input_ in inputs if input_.get("kind") == PUBLISHED_KIND}
+
+
+def upstreams_of(manifest: Manifest, root: str) -> dict[str, UpstreamPosition]:
+    """What a snapshot that lies under ``root`` has consumed of other pipelines, by input. Raises BrokenObjectError.
+
+    A position says the root that it was read under. One whose definition names none is always under ``root``, which
+    may have another name since: somebody has moved it, or brought it back from a backup.
+    """
     inputs: Mapping[str, Mapping[str, object]] = manifest.progress.get("inputs", {})
+    is_beside = {name: "/" not in place for name, place in stored_places(manifest).items()}
     positions: dict[str, UpstreamPosition] = {}
     try:
         for name, read in inputs.items():
@@ -119,7 +130,7 @@ def upstreams_of(manifest: Manifest) -> dict[str, UpstreamPosition]:
             offsets = SourcePosition.from_json(Fields(dict(read), f"progress.inputs.{name}"))
             position = UpstreamPosition.from_mark(offsets.mark) if offsets.kind == PUBLISHED_KIND else None
             if position is not None:
-                positions[name] = position
+                positions[name] = replace(position, root=root) if is_beside.get(name) else position
     except MalformedError as error:
         raise BrokenObjectError(
             f"snapshot {manifest.snapshot_id} of {manifest.pipeline} does not say what it has read of others: {error}"

@@ -424,7 +424,7 @@ def _consumed_before(catalog: Catalog, head: str, name: str) -> "Iterator[tuple[
     from headrace.read.upstream import upstreams_of
 
     for manifest in catalog.readable_manifests(head):
-        yield manifest.snapshot_id, upstreams_of(manifest).get(name)
+        yield manifest.snapshot_id, upstreams_of(manifest, catalog.store.uri).get(name)
 
 
 def _is_plain_continuation(upstream: "ReadPipeline", position: "UpstreamPosition", published_id: str) -> bool:

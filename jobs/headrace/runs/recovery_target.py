@@ -433,16 +433,18 @@ class _Choice:
         """Snapshots that fit, newest first."""
         for link in catalog.lineage(head):
             manifest = link.manifest
-            if manifest is not None and self._fits_upstreams(manifest):
+            if manifest is not None and self._fits_upstreams(manifest, catalog.store.uri):
                 with suppress(TargetBrokenError):  # an older one may be whole
                     # where it stays at its head nothing is restored
                     if link.snapshot_id != head:
                         check_there(catalog, link.snapshot_id)
                     yield link.snapshot_id
 
-    def _fits_upstreams(self, manifest: Manifest) -> bool:
-        """Whether the snapshot has consumed only what the planned pipelines publish once they have moved."""
-        return all(map(self._is_published, upstreams_of(manifest).values()))
+    def _fits_upstreams(self, manifest: Manifest, root: str) -> bool:
+        """Whether the snapshot, under ``root``, has consumed only what the planned pipelines publish once they have
+        moved.
+        """
+        return all(map(self._is_published, upstreams_of(manifest, root).values()))
 
     def _is_published(self, position: UpstreamPosition) -> bool:
         upstream = self.stores.place_pipeline(position.root, position.pipeline)

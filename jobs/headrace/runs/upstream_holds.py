@@ -120,7 +120,8 @@ def _consumed_snapshots(catalog: Catalog) -> Mapping[tuple[str, str, str, str], 
         if info.path in marked_paths or kind_of(catalog.pipeline, info.path) is not ObjectKind.MANIFESTS:
             continue
         with suppress(MissingSnapshotError, BrokenObjectError):  # nothing goes back to it
-            for name, position in upstreams_of(catalog.manifest(PurePosixPath(info.path).stem)).items():
+            manifest = catalog.manifest(PurePosixPath(info.path).stem)
+            for name, position in upstreams_of(manifest, catalog.store.uri).items():
                 if position.snapshot is not None:
                     epochs_by_upstream.setdefault((position.root, position.pipeline, name, position.output), {})[
                         position.snapshot

@@ -5,7 +5,7 @@ Its elements are panes of the upstream with their signs, in the order in which t
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -308,7 +308,8 @@ class StepEnumerator(source_ports.SplitEnumerator):
             return position
         source = self.read.source
         start_position = upstream.UpstreamPosition.from_beginning(self.read.store.uri, source.pipeline, source.output)
-        upstream_position = upstream.UpstreamPosition.from_mark(position.mark) or start_position
+        read_position = upstream.UpstreamPosition.from_mark(position.mark) or start_position
+        upstream_position = replace(read_position, root=start_position.root)  # its root may have been moved
         for split in splits:
             step = upstream.UpstreamStep.from_split(split)
             upstream_position = upstream_position.with_consumed(

@@ -25,10 +25,10 @@ from typing import Any, Final, Self, TypeVar
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.ext.stores import shown
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import PUBLISHED_KIND, upstream_sources
+from headrace.pipeline.sources import upstream_sources
 from headrace.pipeline.validation import UpstreamCycleError
 from headrace.read.pipeline_reader import PIPELINES_AT_ONCE, check_root, has_run, pipelines_under
-from headrace.read.upstream import UpstreamPosition, upstreams_of
+from headrace.read.upstream import UpstreamPosition, stored_places, upstreams_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.holds import DamagedHold, holds_of
@@ -152,9 +152,9 @@ def positions_of(
     consumed nothing have the position where they begin. Inputs are those of the ``definition``, which may read others
     by now; None: as the snapshot says. Raises BrokenObjectError.
     """
-    consumed_positions = {} if manifest is None else upstreams_of(manifest)
+    consumed_positions = {} if manifest is None else upstreams_of(manifest, stores.store_of(at.root).uri)
     if definition is None:
-        places = {} if manifest is None else _stored_places(manifest)
+        places = {} if manifest is None else stored_places(manifest)
         start_positions = {
             name: _start_position(stores, at, place) for name, place in places.items() if name not in consumed_positions
         }
@@ -164,11 +164,6 @@ def positions_of(
     }
     read = {name: one for name, one in consumed_positions.items() if name in positions}
     return positions | {name: one for name, one in read.items() if one.upstream == positions[name].upstream}
-
-
-def _stored_places(manifest: Manifest) -> dict[str, str]:
-    inputs = manifest.definition.get("inputs", ())
-    return {input_["name"]: input_["path"] for input_ in inputs if input_.get("kind") == PUBLISHED_KIND}
 
 
 def _start_position(stores: RootStores, reader: PlacedPipeline, place: str) -> UpstreamPosition:

@@ -232,7 +232,8 @@ def heads_of(
 
 def head_of(stores: lineage_cut.RootStores, at: lineage_cut.PlacedPipeline) -> PipelineHead:
     """The head of one pipeline. Raises BrokenObjectError."""
-    return _read_head(stores, at, lambda main: {} if main is None else upstreams_of(main))
+    root = stores.store_of(at.root).uri
+    return _read_head(stores, at, lambda main: {} if main is None else upstreams_of(main, root))
 
 
 def head_as_defined(
@@ -329,7 +330,7 @@ def _first_dependent(
         manifest = link.manifest
         if manifest is None:
             break
-        positions = upstreams_of(manifest).values()
+        positions = upstreams_of(manifest, stores.store_of(reader.root).uri).values()
         if not any(_has_consumed(stores, position, first) for position in positions):
             break
         first_dependent = Dependent(reader, link.snapshot_id, manifest.epoch)
