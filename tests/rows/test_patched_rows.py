@@ -512,3 +512,19 @@ def test_rows_of_groups_behind_a_join_are_patched(tmp_path: Path) -> None:
     handle.promote("fix", patch=True)
     standing = handle.current(columns=["id", "rate"]).to_json()
     assert sorted((found["id"], found["rate"]) for found in standing) == [("b", 2), ("end", 7)]
+
+
+def test_rows_of_a_pipeline_that_is_behind_what_it_was_are_replaced_too(orders: Orders) -> None:
+    """Once it has gone back, a branch never hears how far it had come; both have consumed the same of it."""
+    pipeline_above = signed()
+    read = hr.published("orders", {"id": str, "double": int})
+    pipeline_below = hr.Pipeline("below", read, rows=["id", "double"], executor="local")
+    orders.run(pipeline_above, order("a", sign=1))
+    orders.handle(pipeline_above).tag("first")
+    orders.run(pipeline_above, order("b", minute=600, sign=1))
+    orders.run(pipeline_below)
+    orders.handle(pipeline_above).rollback(to="first", message="a wrong file")
+    orders.run(pipeline_below)
+    orders.handle(pipeline_below).backfill(branch="fix")
+    assert patch(orders, pipeline_below).epochs == (), "both are the same"
+    check(orders, pipeline_below)

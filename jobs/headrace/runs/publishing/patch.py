@@ -55,6 +55,7 @@ from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import Expectation
 from headrace.read.snapshots.progress import LastStage, RowOrigin, StoredProgress, epoch_without_reading
+from headrace.read.upstream import upstreams_of
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.plan import CutOver
 from headrace.runs.publishing.audits import (
@@ -278,10 +279,8 @@ class PatchOutput:
         )
         repeating = {*self._repeating}
         differing_paths = sorted(path for input_ in repeating for path in main_read[input_] ^ branch_read[input_])
-        main, branch_marks = (StoredProgress.from_manifest(side).marks for side in (self.whole, self.branch))
-        elsewhere = sorted(
-            input_ for input_ in branch_marks.keys() - repeating if main.get(input_) != branch_marks[input_]
-        )
+        main, of_branch = (_positions_read(side, catalog.store.uri) for side in (self.whole, self.branch))
+        elsewhere = sorted(input_ for input_ in of_branch.keys() - repeating if main.get(input_) != of_branch[input_])
         if differing_paths or elsewhere:
             what = f"file {differing_paths[0]}" if differing_paths else f"input {elsewhere[0]}"
             raise BranchAheadError(
@@ -391,6 +390,15 @@ class PatchOutput:
                 f"are at {self.published or 'nothing'}: the patch would show them more than itself. Run the "
                 "pipeline, which audits and publishes main, then patch it"
             )
+
+
+def _positions_read(manifest: Manifest, root: str) -> dict[str, object]:
+    """How far a snapshot under ``root`` has read its inputs. Of another pipeline only the snapshot counts that was
+    consumed: how far that pipeline has ever come says nothing of the rows.
+    """
+    upstreams = upstreams_of(manifest, root).items()
+    consumed = {name: (position.upstream, position.snapshot) for name, position in upstreams}
+    return {**StoredProgress.from_manifest(manifest).marks, **consumed}
 
 
 class OtherDefinitionError(FixConfigError, code="config.other_definition"):
