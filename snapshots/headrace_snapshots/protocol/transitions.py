@@ -403,11 +403,11 @@ def _decide_rollback(
     generation = head.generations[branch]
     if intent.generation is not None and generation != intent.generation:
         return _fenced_by_newer(branch, generation, intent.generation)
-    if head.is_whole and current is None:
-        reason = " already" if target_id is None else f", and nothing is before that: it cannot go to {target_id}"
-        return protocol_moves.Refused(f"branch {branch} is at its beginning{reason}")
-    if head.is_whole and current == target_id:
-        return protocol_moves.Refused(f"branch {branch} is at {current} already")
+    if head.is_whole and (current == target_id or current is None):
+        place = "its beginning" if current is None else current
+        is_elsewhere = current != target_id
+        reason = f", and nothing is before that: it cannot go to {target_id}" if is_elsewhere else " already"
+        return protocol_moves.Refused(f"branch {branch} is at {place}{reason}")
     if branch != object_names.MAIN:
         if obstacle := protocol_moves.unless_ancestor(head, target_id, current, branch, facts):
             return obstacle
