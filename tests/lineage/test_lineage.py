@@ -66,25 +66,27 @@ def test_readers_in_a_root_that_was_moved_stay_readers(tmp_path: Path) -> None:
     chain = chain_in(tmp_path, roots=1)
     chain.run_all()
     chain.drain()
-    moved = chain.folders[0].rename(tmp_path / "moved")
-    chain.folders = [moved] * 3
+    moved_folder = chain.folders[0].rename(tmp_path / "moved")
+    chain.folders = [moved_folder] * 3
     assert [one.lag for one in seen(chain).readings] == ["up to date", "up to date"]
-    old = [head(chain, number) for number in range(3)]
+    old_heads = [head(chain, number) for number in range(3)]
     first, second, _ = chain.handles
     for reader, upstream in (("second", first), ("third", second)):
         assert len(upstream.drop_reader(reader)) == 1
     chain.now += 300
     chain.run_all()
     chain.drain()
-    new = seen(chain)
-    assert [(one.upstream.root, one.lag) for one in new.readings] == [("", "up to date")] * 2
-    dependents = find_dependents(open_store(moved.as_uri()), ["third"], first._catalog, str(head(chain, 0))).readers
+    lineage_after = seen(chain)
+    assert [(one.upstream.root, one.lag) for one in lineage_after.readings] == [("", "up to date")] * 2
+    dependents = find_dependents(
+        open_store(moved_folder.as_uri()), ["third"], first._catalog, str(head(chain, 0))
+    ).readers
     assert [one.reader.name for one in dependents] == ["second", "third"]
-    first.recover(str(old[0]), with_readers=True, publish=False)
-    assert [head(chain, number) for number in (1, 2)] == old[1:]
+    first.recover(str(old_heads[0]), with_readers=True, publish=False)
+    assert [head(chain, number) for number in (1, 2)] == old_heads[1:]
     for upstream in (first, second):
         upstream.expire(keep_last=100)
-    readers = [path.name for path in (moved / "first" / "readers").iterdir()]
+    readers = [path.name for path in (moved_folder / "first" / "readers").iterdir()]
     assert len(readers) == 1, "the one under the root that there is now"
 
 

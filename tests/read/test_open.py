@@ -167,29 +167,29 @@ def test_a_time_is_what_was_published_then(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ahead", [4, 8, 14])
-def test_an_entry_of_a_clock_that_is_ahead_hides_no_later_one(tmp_path: Path, ahead: int) -> None:
+@pytest.mark.parametrize("fast_entry", [4, 8, 14])
+def test_an_entry_of_a_clock_that_is_ahead_hides_no_later_one(tmp_path: Path, fast_entry: int) -> None:
     """Any one of some entries was written on a machine whose clock is a year ahead."""
     deployment = Deployment(tmp_path)
-    number = iter(range(60))
+    minutes = iter(range(60))
 
     def now() -> datetime:
-        minute = next(number)
-        return datetime(2026, 3, 1, 12, minute, tzinfo=UTC) + timedelta(days=365 if minute == ahead else 0)
+        minute = next(minutes)
+        return datetime(2026, 3, 1, 12, minute, tzinfo=UTC) + timedelta(days=365 if minute == fast_entry else 0)
 
     deployment.catalog = Catalog(deployment.store, "clicks", now=now)
-    published: str | None = None
+    published_id: str | None = None
     for n in range(1, 8):
         snapshot = deployment.commit(panes=[pane("ann", 1, n, index=n - 1)])
-        deployment.catalog.publish(snapshot, published)
-        published = snapshot
+        deployment.catalog.publish(snapshot, published_id)
+        published_id = snapshot
     entries = [*deployment.catalog.entries()][::-1]
     for entry in entries:
-        seen = entry.refs.get("published")
-        if entry.number != ahead and seen is not None:
+        snapshot_seen = entry.refs.get("published")
+        if entry.number != fast_entry and snapshot_seen is not None:
             manifest = results(deployment).current(at=entry.at).manifest
             assert manifest is not None
-            assert manifest.snapshot_id == seen
+            assert manifest.snapshot_id == snapshot_seen
 
 
 @pytest.mark.parametrize("at", [datetime(2026, 3, 1), "2026-03-01T00:00:00", "2026-03-01", "2026-03-99T00:00Z", 7, ""])

@@ -117,8 +117,8 @@ def stored_places(manifest: Manifest) -> dict[str, str]:
 def upstreams_of(manifest: Manifest, root: str) -> dict[str, UpstreamPosition]:
     """What a snapshot that lies under ``root`` has consumed of other pipelines, by input. Raises BrokenObjectError.
 
-    A position says the root that it was read under. One whose definition names none is always under ``root``, which
-    may have another name since: somebody has moved it, or brought it back from a backup.
+    A position says the root that it was read under. One whose definition names none is under ``root``, which may
+    have another name since. Somebody may have moved it, or brought it back from a backup.
     """
     inputs: Mapping[str, Mapping[str, object]] = manifest.progress.get("inputs", {})
     is_beside = {name: "/" not in place for name, place in stored_places(manifest).items()}

@@ -365,10 +365,10 @@ def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:
     distance = 1
     while high < head.entry:
         place = min(high + distance, head.entry)
-        later = next(catalog.entries(place + 1), None)
-        if later is not None and later.number > high and datetime.fromisoformat(later.at) <= when:
-            following, high = _bisect_entries(catalog, when, later.number + 1, head.entry + 1)
-            newest, distance = following or later, 1
+        later_entry = next(catalog.entries(place + 1), None)
+        if later_entry is not None and later_entry.number > high and datetime.fromisoformat(later_entry.at) <= when:
+            following, high = _bisect_entries(catalog, when, later_entry.number + 1, head.entry + 1)
+            newest, distance = following or later_entry, 1
         elif place == head.entry:
             break
         else:

@@ -393,12 +393,12 @@ class PatchOutput:
 
 
 def _positions_read(manifest: Manifest, root: str) -> dict[str, object]:
-    """How far a snapshot under ``root`` has read its inputs. Of another pipeline only the snapshot counts that was
-    consumed: how far that pipeline has ever come says nothing of the rows.
+    """How far a snapshot under ``root`` has read its inputs. Another pipeline counts by the snapshot that
+    was consumed. How far it had ever come says nothing of the rows.
     """
     upstreams = upstreams_of(manifest, root).items()
-    consumed = {name: (position.upstream, position.snapshot) for name, position in upstreams}
-    return {**StoredProgress.from_manifest(manifest).marks, **consumed}
+    consumed_snapshots = {name: (position.upstream, position.snapshot) for name, position in upstreams}
+    return {**StoredProgress.from_manifest(manifest).marks, **consumed_snapshots}
 
 
 class OtherDefinitionError(FixConfigError, code="config.other_definition"):
