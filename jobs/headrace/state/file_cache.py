@@ -2,8 +2,9 @@
 
 The working form is uncompressed Arrow on the local disk, mapped into memory where it is looked at. A file in the format
 of Arrow IPC has one record batch of one row: the rows of the run as a list of structs. Beside them are sorted columns
-of what is dear to compute from many rows: when they want activations, and what they hold. A column that has one value
-in all rows is there as that value alone (``state.sorted_file``).
+of what is dear to compute from many rows: when they want activations, and what they hold. Prefixes of hashes say which
+keys the file does not have. A column that has one value in all rows is there as that value alone
+(``state.sorted_file``).
 
 ``LayerCache`` may lose anything: the truth is the store. A file of the cache is named by the checksum of the content
 that it was made of, so it is never stale; what enters was verified, or has just been written. Any number of processes
@@ -43,11 +44,13 @@ import pyarrow.compute as pc
 from headrace.errors import FixConfigError
 from headrace.kernel.columns import as_numpy
 from headrace.program import columns as c
+from headrace.state.chunks import Hashes
 from headrace.state.files import decode_parquet, decode_state, encode_parquet
 from headrace.state.sorted_file import (
     DEADLINE_COLUMNS,
     DeadlineIndex,
     Deadlines,
+    HashPrefixes,
     SortedFile,
     release_pages,
     repeat_value,
@@ -61,7 +64,11 @@ from headrace_snapshots.store.local import sweep_folder, unnamed_file
 FORM = 3
 """Changes with whatever would be read as something else."""
 
-_ROWS, _NAMES, _VALUE = "rows", "names", "value of "
+_ROWS, _NAMES, _VALUE, _PREFIXES = "rows", "names", "value of ", "hash_prefixes"
+_SHIFT = "prefix_shift"
+
+PREFIX_ROWS: Final = Size(1 << 12)
+"""A file with fewer rows has no prefixes of its hashes: to search its rows takes no longer."""
 
 
 def write_run(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
@@ -82,10 +89,18 @@ def write_run(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
                     f"{name}_times": _as_single_row(pa.array(index.times)),
                     f"{name}_rows": _as_single_row(pa.array(index.rows)),
                 }
+    if c.HASH in rows.schema.names and rows.num_rows >= PREFIX_ROWS.value and _is_ascending(run.hashes):
+        prefixes = HashPrefixes.from_hashes(run.hashes)
+        columns |= {_PREFIXES: _as_single_row(pa.array(prefixes.bits)), _SHIFT: pa.array([prefixes.shift])}
     metadata = {**notes, _NAMES: json.dumps(rows.schema.names)}
     batch = pa.RecordBatch.from_pydict(columns).replace_schema_metadata(metadata)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
+
+
+def _is_ascending(hashes: Hashes) -> bool:
+    """Whether rows can be looked up; those that are only read as a whole may stand in another order."""
+    return bool((hashes[1:] >= hashes[:-1]).all())
 
 
 def open_run(path: Path, schema: pa.Schema) -> tuple[SortedFile, Mapping[str, str]] | None:
@@ -100,6 +115,8 @@ def open_run(path: Path, schema: pa.Schema) -> tuple[SortedFile, Mapping[str, st
         rows, constant = _rows_of_batch(batch, json.loads(notes.pop(_NAMES)))
         if rows.schema == schema:
             run = _sorted_file_from_batch(batch, rows, constant, file)
+            if c.HASH in rows.schema.names:
+                _ = run.hash_bounds  # read once, before the pages go
             release_pages(file)
             return run, notes
     return None
@@ -126,15 +143,20 @@ def _rows_of_batch(batch: pa.RecordBatch, names: Sequence[str]) -> tuple[pa.Reco
 def _sorted_file_from_batch(
     batch: pa.RecordBatch, rows: pa.RecordBatch, constant: Mapping[str, pa.Scalar], file: pa.Buffer
 ) -> SortedFile:
-    if c.DUE_EVENT not in rows.schema.names:
-        return SortedFile(rows, None, file, constant)
-    indexes = (
-        DeadlineIndex.from_value(constant[column].as_py(), rows.num_rows)
-        if column in constant
-        else _deadline_index(batch, name, rows.num_rows)
-        for name, column in DEADLINE_COLUMNS.items()
-    )
-    return SortedFile(rows, Deadlines(*indexes), file, constant)
+    known, prefixes = None, None
+    if _PREFIXES in batch.schema.names:
+        first, shift = rows.column(c.HASH)[0].as_py(), batch.column(_SHIFT)[0].as_py()
+        bits = as_numpy(batch.column(_PREFIXES).values)
+        prefixes = HashPrefixes(np.uint64(first), np.uint64(shift), bits)
+    if c.DUE_EVENT in rows.schema.names:
+        indexes = (
+            DeadlineIndex.from_value(constant[column].as_py(), rows.num_rows)
+            if column in constant
+            else _deadline_index(batch, name, rows.num_rows)
+            for name, column in DEADLINE_COLUMNS.items()
+        )
+        known = Deadlines(*indexes)
+    return SortedFile(rows, known, file, constant, prefixes)
 
 
 def _deadline_index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIndex:

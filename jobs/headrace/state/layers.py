@@ -37,7 +37,7 @@ from headrace.program.firing import FiringClocks
 from headrace.state.chunks import WHOLE, KeyGroupRange, in_part, some_rows
 from headrace.state.file_cache import RowCache
 from headrace.state.files import as_stored, decode_parquet
-from headrace.state.sorted_file import SortedFile, StateLayer, in_turn
+from headrace.state.sorted_file import SortedFile, StateLayer, by_deadlines, in_turn
 from headrace.this_process import Size
 from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.files import DataFile, Layer
@@ -107,8 +107,8 @@ class RememberedIds:
 
     def _unexpired_rows(self, wanted_hashes: NDArray[np.uint64]) -> pa.RecordBatch:
         """The rows of some hashes that are not forgotten."""
-        batches = [run.rows_of(wanted_hashes) for layer in self.layers for run in in_turn(layer.runs)]
-        rows = kernel_state.concat_rows(self.schema, batches)
+        batches = _rows_of([run for layer in self.layers for run in layer.runs], wanted_hashes)
+        rows = kernel_state.concat_rows(self.schema, [*batches])
         return rows.filter(pa.array(self.unexpired_mask(rows)))
 
     def unexpired_mask(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
@@ -233,27 +233,31 @@ class Layers:
         relevant_signals = self._relevant_signals(signals)
         if not self.runs:
             return kernel_state.remaining_rows(self.stage, ())
-        wanted_hashes = [touched, *(run.due_hashes(clocks) for run in in_turn(self.runs) if run.most_due(clocks))]
+        due_runs = [run for run in by_deadlines(self.runs) if run.most_due(clocks)]
+        wanted_hashes = [touched, *(run.due_hashes(clocks) for run in in_turn(due_runs))]
         if relevant_signals:
             wanted_hashes += [
                 kernel_state.hashes_of(run.rows, kernel_state.rows_with_signal(self.stage, run.rows, relevant_signals))
                 for run in in_turn(self.runs)
             ]
         hashes = kernel_state.distinct_hashes(wanted_hashes)
-        return kernel_state.remaining_rows(self.stage, (run.rows_of(hashes) for run in in_turn(self.runs)))
+        return kernel_state.remaining_rows(self.stage, _rows_of(self.runs, hashes))
 
     def most_found(self, clocks: FiringClocks, signals: Sequence[Signal] = ()) -> int:
         """An upper bound of how many rows ``affected_rows`` would find besides those of keys that are touched."""
         if self._relevant_signals(signals):
             return sum(layer.row_count for layer in self.layers)
-        return sum(run.most_due(clocks) for run in in_turn(self.runs))
+        return sum(run.most_due(clocks) for run in by_deadlines(self.runs))
 
     def _relevant_signals(self, signals: Sequence[Signal]) -> list[Signal]:
         return [signal for signal in signals if signal.name in self.stage.trigger.signals]
 
     def slice_keys(self, part: KeyGroupRange) -> "Layers":
         """The rows of a part of the keys."""
-        cut = (tuple(run.slice_keys(part) for run in in_turn(layer.runs)) for layer in self.layers)
+        cut = (
+            tuple(run.slice_keys(part) for run in in_turn(run for run in layer.runs if run.overlaps(part)))
+            for layer in self.layers
+        )
         nonempty_runs = (tuple(run for run in runs if run.rows.num_rows) for runs in cut)
         return replace(
             self,
@@ -266,7 +270,7 @@ class Layers:
         """
         steps = [
             (run.deadlines.event.next_from(watermark), run.deadlines.time.next_from(now + 1))
-            for run in in_turn(self.runs)
+            for run in by_deadlines(self.runs)
         ]
         return min((event for event, _ in steps), default=NEVER), min((time for _, time in steps), default=NEVER)
 
@@ -274,7 +278,7 @@ class Layers:
         """The earliest hold of an open window, or ``watermark`` if none is earlier (semantics 7.1)."""
         looked_at = [c.HASH, *self.stage.identity, c.STATUS, c.HOLD]
         for bound, hashes in _by_hold(self.runs, watermark):
-            rows = kernel_state.newest_rows(self.stage, [run.rows_of(hashes, looked_at) for run in in_turn(self.runs)])
+            rows = kernel_state.newest_rows(self.stage, [*_rows_of(self.runs, hashes, looked_at)])
             holds = pc.min(rows.column(c.HOLD).filter(pc.equal(rows.column(c.STATUS), arrow_scalar(c.OPEN)))).as_py()
             if holds is not None and holds <= bound:
                 return Instant(holds)
@@ -296,6 +300,15 @@ class Layers:
         return replace(self, layers=(*self.layers, StateLayer(nonempty_runs, epoch, epoch, expires)))
 
 
+def _rows_of(
+    runs: Iterable[SortedFile], wanted: kernel_state.Hashes, names: Sequence[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of each of ``runs`` whose hash is one of ``wanted``, which ascend: of the columns ``names``, or all.
+    Files that cannot have any are not looked at.
+    """
+    return (run.rows_of(wanted, names) for run in in_turn(run for run in runs if run.may_have(wanted)))
+
+
 def _latest_end(rows: pa.RecordBatch) -> int | None:
     """The latest end of a window that is there."""
     is_there = pc.not_equal(rows.column(c.STATUS), arrow_scalar(c.DELETED))
@@ -308,7 +321,7 @@ def _by_hold(runs: Sequence[SortedFile], watermark: Instant) -> Iterator[tuple[i
     whose hold is before a bound. Newer rows may supersede all of them, so ever more follow, up to the next bound.
     """
     indexes, few = [run.deadlines.hold for run in runs], FEW.value
-    last = [int(np.searchsorted(run.deadlines.hold.times, watermark)) for run in in_turn(runs)]
+    last = [int(np.searchsorted(run.deadlines.hold.times, watermark)) for run in by_deadlines(runs)]
     begins = [0] * len(runs)
     while begins != last:
         ends = [min(begin + few, end) for begin, end in zip(begins, last, strict=True)]

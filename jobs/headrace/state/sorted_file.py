@@ -27,7 +27,7 @@ from headrace.kernel.state import rows_of
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.state.chunks import Hashes, KeyGroupRange
+from headrace.state.chunks import Hashes, KeyGroupRange, groups_of
 
 LOCAL_BYTES: Final = 512 * 2**20
 """The limit where one process does all work."""
@@ -223,6 +223,42 @@ class DeadlineIndex(msgspec.Struct, frozen=True):
         return Instant(first) if first < GLOBAL_WINDOW_END else NEVER
 
 
+_PREFIXES_A_ROW: Final = 8
+"""There are so many prefixes for each row at least, and at most twice as many. So of hashes that no row has one in
+eight is searched for in vain, or fewer.
+"""
+
+
+class HashPrefixes(msgspec.Struct, frozen=True):
+    """Which prefixes the hashes of rows have, a bit for each. A prefix is what lies beyond ``first``, the least hash,
+    without its last ``shift`` bits.
+
+    Most layers lack most of the keys that an epoch touches. To see that here takes a tenth of a search among the rows.
+    """
+
+    first: np.uint64
+    shift: np.uint64
+    bits: NDArray[np.uint8]
+
+    @classmethod
+    def from_hashes(cls, hashes: Hashes) -> "HashPrefixes":
+        """Notes the prefixes of ``hashes``, which ascend; there are some."""
+        span = int(hashes[-1]) - int(hashes[0])
+        shift = np.uint64(max((span // (_PREFIXES_A_ROW * len(hashes))).bit_length() - 1, 0))
+        places = (hashes - hashes[0]) >> shift
+        has_prefix = np.zeros(int(places[-1]) + 1, np.bool_)
+        has_prefix[places.view(np.int64)] = True
+        return cls(hashes[0], shift, np.packbits(has_prefix, bitorder="little"))
+
+    def filter_hashes(self, wanted: Hashes) -> Hashes:
+        """Leaves out of ``wanted`` what no row has. All are between the least hash and the greatest."""
+        places = (wanted - self.first) >> self.shift
+        bytes_of_places = self.bits[(places >> np.uint64(3)).view(np.int64)]
+        is_set = (bytes_of_places >> (places & np.uint64(7)).astype(np.uint8)) & np.uint8(1)
+        possible: Hashes = wanted[is_set.view(np.bool_)]
+        return possible
+
+
 DEADLINE_COLUMNS: Final = {"event": c.DUE_EVENT, "time": c.DUE_TIME, "hold": c.HOLD}
 """The column of which each index of ``Deadlines`` is made."""
 
@@ -249,13 +285,14 @@ class Deadlines(msgspec.Struct, frozen=True):
 class SortedFile:
     """Rows in the order of (hash, window). ``known``: their deadlines, where these were worked out before.
     ``file``: the mapped file that both are in, if they are in one. ``constant``: what is known to have one value in all
-    rows.
+    rows. ``prefixes`` are of its hashes, and maybe of others, where they were worked out before.
     """
 
     rows: pa.RecordBatch
     known: Deadlines | None = None
     file: pa.Buffer | None = None
     constant: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    prefixes: HashPrefixes | None = None
 
     @cached_property
     def deadlines(self) -> Deadlines:
@@ -268,8 +305,33 @@ class SortedFile:
         values: Hashes = as_numpy(self.rows.column(c.HASH))
         return values
 
+    @cached_property
+    def hash_bounds(self) -> tuple[np.uint64, np.uint64] | None:
+        """The first and the last hash; None if there are no rows. Once known, they tell without a look at the file
+        which keys it cannot have.
+        """
+        return (self.hashes[0], self.hashes[-1]) if self.rows.num_rows else None
+
+    @cached_property
+    def _groups(self) -> tuple[int, int] | None:
+        return None if self.hash_bounds is None else groups_of(np.array(self.hash_bounds))
+
+    def overlaps(self, part: KeyGroupRange) -> bool:
+        """Whether it may have rows of ``part``."""
+        return self._groups is not None and part.overlaps(self._groups)
+
+    def may_have(self, wanted: Hashes) -> bool:
+        """Whether the hash of some row may be one of ``wanted``, which ascend."""
+        if self.hash_bounds is None:
+            return False
+        first, last = self.hash_bounds
+        place = int(wanted.searchsorted(first))
+        return place < len(wanted) and bool(wanted[place] <= last)
+
     def slice_keys(self, part: KeyGroupRange) -> "SortedFile":
         """Its rows of ``part``, without a copy."""
+        if self._groups is None or part.contains(self._groups):
+            return self
         span = part.row_slice(self.hashes)
         begin, length = span.start, span.stop - span.start
         known_index = self.known and self.known.slice_rows(begin, length)
@@ -277,7 +339,24 @@ class SortedFile:
 
     def rows_of(self, wanted: Hashes, names: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows whose hash is one of ``wanted``, which ascend: of the columns ``names``, or all."""
-        return rows_of(self.rows if names is None else self.rows.select(names), wanted, self.constant)
+        rows = self.rows if names is None else self.rows.select(names)
+        if self.hash_bounds is None:
+            return rows
+        first, last = self.hash_bounds
+        wanted = wanted[wanted.searchsorted(first) : wanted.searchsorted(last, "right")]
+        # where more hashes are wanted than there are rows, these are searched for in them
+        if self.prefixes is not None and len(wanted) < self.rows.num_rows:
+            wanted = self.prefixes.filter_hashes(wanted)
+        return rows_of(rows, wanted, self.constant)
+
+    @property
+    def _has_deadlines_in_file(self) -> bool:
+        return not all(column in self.constant for column in DEADLINE_COLUMNS.values())
+
+    def let_go_of_deadlines(self) -> None:
+        """Say the same where only its deadlines were looked at. If all rows have the same ones, nothing was read."""
+        if self._has_deadlines_in_file:
+            self.let_go()
 
     def let_go(self) -> None:
         """Say that a mapped file is not used for now: pages that were read may go, as far as ``RESIDENT`` has no room.
@@ -316,6 +395,13 @@ def in_turn(runs: Iterable[SortedFile]) -> Iterator[SortedFile]:
     for run in runs:
         yield run
         run.let_go()
+
+
+def by_deadlines(runs: Iterable[SortedFile]) -> Iterator[SortedFile]:
+    """The ``runs``, of which only deadlines are looked at, each let go once the next one is asked for."""
+    for run in runs:
+        yield run
+        run.let_go_of_deadlines()
 
 
 def _stable_argsort(values: Ints) -> Ints:
