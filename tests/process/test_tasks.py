@@ -72,9 +72,15 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
         return local_engine
 
     # layers are merged all the time, folds have several parts, files of a few records are cut into pieces, and few keys
-    # into parts
+    # into parts; a file of few rows has prefixes of their hashes
     small = set_sizes(
-        fanout=2, fold_bytes=4000, merge_slice_rows=4, least_of_a_file=64, most_of_a_share=256, most_of_a_part=300
+        fanout=2,
+        fold_bytes=4000,
+        merge_slice_rows=4,
+        least_of_a_file=64,
+        most_of_a_share=256,
+        most_of_a_part=300,
+        prefix_rows=1,
     )
     with computing(engine), small, ExitStack() as cuts_of_runs:
         check(scenario, schedule, ["local"])

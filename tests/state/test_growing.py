@@ -107,7 +107,10 @@ class Table:
 def test_layers_hold_the_newest_rows_whenever_they_are_merged(
     epochs: list[tuple[list[Row], int, str]], fanout: int, step_rows: int
 ) -> None:
-    with set_sizes(fanout=fanout, merge_step_rows=step_rows, merge_pace=1), tempfile.TemporaryDirectory() as folder:
+    with (
+        set_sizes(fanout=fanout, merge_step_rows=step_rows, merge_pace=1, prefix_rows=1),
+        tempfile.TemporaryDirectory() as folder,
+    ):
         table = Table(Path(folder))
         expected: dict[tuple[str, int], int] = {}
         watermark = 0
