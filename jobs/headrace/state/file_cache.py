@@ -99,7 +99,7 @@ def write_run(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
 
 
 def _is_ascending(hashes: Hashes) -> bool:
-    """Whether rows can be looked up; those that are only read as a whole may stand in another order."""
+    """Whether rows can be looked up. What is only read as a whole may stand in another order."""
     return bool((hashes[1:] >= hashes[:-1]).all())
 
 
@@ -143,7 +143,7 @@ def _rows_of_batch(batch: pa.RecordBatch, names: Sequence[str]) -> tuple[pa.Reco
 def _sorted_file_from_batch(
     batch: pa.RecordBatch, rows: pa.RecordBatch, constant: Mapping[str, pa.Scalar], file: pa.Buffer
 ) -> SortedFile:
-    known, prefixes = None, None
+    deadlines, prefixes = None, None
     if _PREFIXES in batch.schema.names:
         first, shift = rows.column(c.HASH)[0].as_py(), batch.column(_SHIFT)[0].as_py()
         bits = as_numpy(batch.column(_PREFIXES).values)
@@ -155,8 +155,8 @@ def _sorted_file_from_batch(
             else _deadline_index(batch, name, rows.num_rows)
             for name, column in DEADLINE_COLUMNS.items()
         )
-        known = Deadlines(*indexes)
-    return SortedFile(rows, known, file, constant, prefixes)
+        deadlines = Deadlines(*indexes)
+    return SortedFile(rows, deadlines, file, constant, prefixes)
 
 
 def _deadline_index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIndex:

@@ -301,12 +301,12 @@ class Layers:
 
 
 def _rows_of(
-    runs: Iterable[SortedFile], wanted: kernel_state.Hashes, names: Sequence[str] | None = None
+    runs: Iterable[SortedFile], hashes: kernel_state.Hashes, names: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of each of ``runs`` whose hash is one of ``wanted``, which ascend: of the columns ``names``, or all.
+    """The rows of each of ``runs`` whose hash is one of ``hashes``, which ascend: of the columns ``names``, or all.
     Files that cannot have any are not looked at.
     """
-    return (run.rows_of(wanted, names) for run in in_turn(run for run in runs if run.may_have(wanted)))
+    return (run.rows_of(hashes, names) for run in in_turn(run for run in runs if run.may_have(hashes)))
 
 
 def _latest_end(rows: pa.RecordBatch) -> int | None:

@@ -250,12 +250,12 @@ class HashPrefixes(msgspec.Struct, frozen=True):
         has_prefix[places.view(np.int64)] = True
         return cls(hashes[0], shift, np.packbits(has_prefix, bitorder="little"))
 
-    def filter_hashes(self, wanted: Hashes) -> Hashes:
-        """Leaves out of ``wanted`` what no row has. All are between the least hash and the greatest."""
-        places = (wanted - self.first) >> self.shift
+    def filter_hashes(self, hashes: Hashes) -> Hashes:
+        """Leaves out of ``hashes`` what no row has. All are between the least hash and the greatest."""
+        places = (hashes - self.first) >> self.shift
         bytes_of_places = self.bits[(places >> np.uint64(3)).view(np.int64)]
         is_set = (bytes_of_places >> (places & np.uint64(7)).astype(np.uint8)) & np.uint8(1)
-        possible: Hashes = wanted[is_set.view(np.bool_)]
+        possible: Hashes = hashes[is_set.view(np.bool_)]
         return possible
 
 
@@ -320,13 +320,13 @@ class SortedFile:
         """Whether it may have rows of ``part``."""
         return self._groups is not None and part.overlaps(self._groups)
 
-    def may_have(self, wanted: Hashes) -> bool:
-        """Whether the hash of some row may be one of ``wanted``, which ascend."""
+    def may_have(self, hashes: Hashes) -> bool:
+        """Whether the hash of some row may be one of ``hashes``, which ascend."""
         if self.hash_bounds is None:
             return False
         first, last = self.hash_bounds
-        place = int(wanted.searchsorted(first))
-        return place < len(wanted) and bool(wanted[place] <= last)
+        place = int(hashes.searchsorted(first))
+        return place < len(hashes) and bool(hashes[place] <= last)
 
     def slice_keys(self, part: KeyGroupRange) -> "SortedFile":
         """Its rows of ``part``, without a copy."""
