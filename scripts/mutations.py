@@ -139,8 +139,8 @@ MUTATIONS = (
     Mutation(
         "a closed marker is lost",
         "program/firing.py",
-        "choose(marker, c.CLOSED, c.OPEN)",
-        "choose(marker, c.DELETED, c.OPEN)",
+        "choose(marker, c.CLOSED_MARKER, c.OPEN)",
+        "choose(marker, c.TOMBSTONE, c.OPEN)",
         Case("own_triggers", "own_or_finally_keeps_until_progress"),
     ),
     Mutation(
@@ -272,7 +272,7 @@ MUTATIONS = (
     Mutation(
         "a slice ends where a window begins alone",
         "kernel/windows.py",
-        "return at - time_since_start + np.where(time_since_start < rest, 0, rest)",
+        "return times - time_since_start + np.where(time_since_start < rest, 0, rest)",
         "return at - time_since_start",
         Test("tests.kernel.test_differential", "test_plain", ("sliding_accumulating",)),
     ),
@@ -440,7 +440,7 @@ MUTATIONS = (
     Mutation(
         "a union allows no more lateness than its own",
         "pipeline/parts.py",
-        "            how = with_upstream_lateness(above.stage.aggregation.how, how)\n",
+        "            how = with_upstream_lateness(upstream_output.stage.aggregation.how, how)\n",
         "            pass\n",
         Case("own_outputs", "own_outputs_longest_lateness"),
     ),
@@ -514,7 +514,7 @@ MUTATIONS = (
     Mutation(
         "a join leaves out a right row at the end of the interval",
         "kernel/joins/step.py",
-        "self.after = sides.search_within(self.times, begin, end, last, after=True)",
+        "self.after = sides.search_within(self.times, begin, end, last, is_after=True)",
         "self.after = sides.search_within(self.times, begin, end, last, after=False)",
         Case("own_joins", "own_joins_as_of"),
     ),

@@ -33,7 +33,7 @@ _WITHOUT_HOST: Final = ("file", "sqlite")
 
 
 _NO_CONNECTIONS: Mapping[str, "Connection"] = {}
-_KNOWN: ContextVar[Mapping[str, "Connection"]] = ContextVar(
+_KNOWN_CONNECTIONS: ContextVar[Mapping[str, "Connection"]] = ContextVar(
     "connections that this context knows", default=_NO_CONNECTIONS
 )
 
@@ -118,21 +118,21 @@ def use_connections(connections: "Iterable[Connection]") -> Iterator[None]:
     """While this lasts this context knows ``connections``, whatever its environment says: for a process in which
     several things go on.
     """
-    token = _KNOWN.set(
-        {**_KNOWN.get(), **{known_connection.name: known_connection for known_connection in connections}}
+    token = _KNOWN_CONNECTIONS.set(
+        {**_KNOWN_CONNECTIONS.get(), **{known_connection.name: known_connection for known_connection in connections}}
     )
     try:
         yield
     finally:
-        _KNOWN.reset(token)
+        _KNOWN_CONNECTIONS.reset(token)
 
 
 def connection(name: str, environment: Mapping[str, str] = os.environ, *, kind: str = "") -> Connection:
     """The connection ``name`` of a ``kind`` of system, as this context knows it (``use_connections``) or the
     ``environment`` says it. Raises MissingConnectionError.
     """
-    if environment is os.environ and name in _KNOWN.get():
-        return _KNOWN.get()[name]
+    if environment is os.environ and name in _KNOWN_CONNECTIONS.get():
+        return _KNOWN_CONNECTIONS.get()[name]
     uri = environment.get(variable_name(name))
     if not uri:
         raise MissingConnectionError(

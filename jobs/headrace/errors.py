@@ -102,7 +102,7 @@ def __getattr__(name: str) -> type[HeadraceError]:
     """The class ``name``. Raises NotInstalledError for one that only what is not installed can raise."""
     module = None if name.startswith("_") else _modules().get(name)  # Python itself asks for these
     if module is None:
-        raise AttributeError(f"{__name__} has no {name!r}{_meant(name)}")
+        raise AttributeError(f"{__name__} has no {name!r}{_did_you_mean(name)}")
     try:
         error: type[HeadraceError] = getattr(import_module(module), name)
     except ModuleNotFoundError as missing:
@@ -122,7 +122,7 @@ def _modules() -> dict[str, str]:
     return {name: module for _, _, name, module in (line.split() for line in tree_text.splitlines() if line)}
 
 
-def _meant(name: str) -> str:
+def _did_you_mean(name: str) -> str:
     from difflib import get_close_matches  # who asks for a name that is there does not wait for it
 
     near_names = [] if name.startswith("_") else get_close_matches(name, _modules(), 1)

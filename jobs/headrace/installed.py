@@ -32,11 +32,11 @@ class PysparkClientError(FixConfigError, code="config.pyspark_client"):
     """``pyspark-client`` was installed over the files of ``pyspark``: what runs is neither."""
 
 
-def require_extra(extra: str, what: str, instead: str = "") -> None:
-    """Raise NotInstalledError unless ``extra`` is installed, which ``what`` needs; ``instead``: what does without."""
+def require_extra(extra: str, what: str, advice: str = "") -> None:
+    """Raise NotInstalledError unless ``extra`` is installed, which ``what`` needs; ``advice``: what does without."""
     if missing := [module for module in EXTRAS[extra] if not _is_there(module)]:
         are = "which is not installed" if len(missing) == 1 else "which are not installed"
-        hint = f"; or {instead}" if instead else ""
+        hint = f"; or {advice}" if advice else ""
         raise NotInstalledError(f"{what} needs {' and '.join(missing)}, {are}: pip install 'headrace[{extra}]'{hint}")
     if (
         extra == "spark"

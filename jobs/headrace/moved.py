@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from headrace.own_parts import TABLES
 
-SINCE, UNTIL = "0.3", "0.4"
+SINCE_VERSION, UNTIL_VERSION = "0.3", "0.4"
 
-_RENAMED: Final[Mapping[str, str]] = {
+_NEW_NAMES: Final[Mapping[str, str]] = {
     "Applied": "AppliedCounts",
     "Held": "SinkState",
     "Offsets": "SourcePosition",
@@ -38,9 +38,10 @@ def redirect_names(old: str) -> Callable[[str], Any]:
         places = {name: new for new, former in former_places.items() for name in former.get(old, ())}
         if name not in places:
             raise AttributeError(f"module {old!r} has no attribute {name!r}")
-        new, now = places[name], _RENAMED.get(name, name)
+        new, now = places[name], _NEW_NAMES.get(name, name)
         warnings.warn(
-            f"{old}.{name} is {new}.{now} since {SINCE}: import it from there; the old place goes with {UNTIL}",
+            f"{old}.{name} is {new}.{now} since {SINCE_VERSION}: import it from there; "
+            f"the old place goes with {UNTIL_VERSION}",
             DeprecationWarning,
             stacklevel=2,
         )

@@ -104,19 +104,20 @@ def escape_invisible(text: str) -> str:
     """``text`` with all characters that cannot be seen written as Python writes them. They are ESC, NUL, marks that
     turn the direction of text round, halves of surrogate pairs. Ends of lines and tabs stay.
     """
-    return _escape_unprintable(text, kept="\n\t")
+    return _escape_unprintable(text, kept_characters="\n\t")
 
 
 def in_one_line(text: str) -> str:
     """``escape_invisible``, and ends of lines and tabs are written as Python writes them, too."""
-    return _escape_unprintable(text, kept="")
+    return _escape_unprintable(text, kept_characters="")
 
 
-def _escape_unprintable(text: str, kept: str) -> str:
+def _escape_unprintable(text: str, kept_characters: str) -> str:
     if text.isprintable():
         return text
     return "".join(
-        character if character.isprintable() or character in kept else repr(character)[1:-1] for character in text
+        character if character.isprintable() or character in kept_characters else repr(character)[1:-1]
+        for character in text
     )
 
 

@@ -73,7 +73,7 @@ class MaintainOperator(BaseOperator):
         form = {**_RETENTION, **context["params"]} if self.retention else context["params"]
         with headrace_errors():
             check_names(context, self.names)
-            maintenance, pipelines = _asked(form), self._chosen_pipelines(form)
+            maintenance, pipelines = _maintenance_of_form(form), self._chosen_pipelines(form)
         try:
             with reaching_store(self.root):
                 report = self._run_maintenance(maintenance, pipelines)
@@ -121,7 +121,7 @@ class MaintainOperator(BaseOperator):
         """What the process leaves. Raises TypedTaskError if it ends without that, and what OwnProcess raises."""
         from headrace.application.maintain import MaintenanceReport
 
-        self._own = OwnProcess(local_memory(), otherwise=_LESS)
+        self._own = OwnProcess(local_memory(), advice=_LESS)
         with TemporaryDirectory() as folder:
             outcome = Path(folder) / "outcome.json"
             options = [f"--root={self.root.uri}", f"--form={json.dumps(asdict(maintenance))}", f"--outcome={outcome}"]
@@ -143,7 +143,7 @@ def _retention_of(rooted_pipeline: RootedPipeline) -> str:
     return "" if retention is None or retention.schedule is None else retention_dag_name(retention.schedule)
 
 
-def _asked(form: FormValues) -> "Maintenance":
+def _maintenance_of_form(form: FormValues) -> "Maintenance":
     """What the form says. Raises FormError if something is wrong with it, before anything is done."""
     from headrace.application.maintain import Maintenance
     from headrace.runs.maintenance import keep_rule
@@ -190,7 +190,7 @@ def maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
             description="Empty: all. Of those without a retention nothing expires then, unless you say what to keep.",
             **choice,
         ),
-        "expire": decisions.switch_param("Expire", "Let old snapshots go.", on=True),
+        "expire": decisions.switch_param("Expire", "Let old snapshots go.", default=True),
         "keep_last": Param(
             None,
             type=["null", "integer"],
@@ -212,7 +212,7 @@ def maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
             title="Keep tags",
             description="Whether tagged snapshots stay; else the tags of those that expire are dropped.",
         ),
-        "check": decisions.switch_param("Check", "Look whether everything is there.", on=True),
+        "check": decisions.switch_param("Check", "Look whether everything is there.", default=True),
         "deep": decisions.switch_param("Deep", "When checking, read data files, too, and compare their checksums."),
         "repair": decisions.switch_param(
             "Repair", "When checking, make again what can be; have what no snapshot ever named deleted."
@@ -258,9 +258,9 @@ def retention_dag(root: Root, name: str, schedule: ScheduleTimes | None = None, 
     return dag
 
 
-def retention_schedule(rooted: RootedPipeline) -> ScheduleTimes | None:
+def retention_schedule(rooted_pipeline: RootedPipeline) -> ScheduleTimes | None:
     """When the retention of a pipeline is applied; None if only people apply it, or it has none."""
-    retention = rooted.pipeline.retention
+    retention = rooted_pipeline.pipeline.retention
     return None if retention is None else retention.schedule
 
 
@@ -271,7 +271,7 @@ _ROOT_DAG_NAMES: Final = (*_DECISION_OF_NAME, PROMOTE, MAINTAIN)
 
 def decision_dags(root: Root, pipelines: Sequence[str]) -> dict[str, DAG]:
     """The DAGs of all kinds for ``root`` by DAG id, with ``pipelines`` to choose from; none without any."""
-    dags = [_built(root, name, pipelines) for name in _ROOT_DAG_NAMES] if pipelines else []
+    dags = [_root_dag(root, name, pipelines) for name in _ROOT_DAG_NAMES] if pipelines else []
     return {dag.dag_id: dag for dag in dags}
 
 
@@ -283,10 +283,10 @@ def decision_of(dag_id: str) -> tuple[str, str] | None:
 
 def decision_dag(root: Root, name: str) -> DAG:
     """The DAG of that kind for one of its tasks, for which the form has been checked."""
-    return retention_dag(root, name) if is_retention(name) else _built(root, name, None)
+    return retention_dag(root, name) if is_retention(name) else _root_dag(root, name, None)
 
 
-def _built(root: Root, name: str, pipelines: Sequence[str] | None) -> DAG:
+def _root_dag(root: Root, name: str, pipelines: Sequence[str] | None) -> DAG:
     own = {PROMOTE: _promote_dag, MAINTAIN: maintain_dag}.get(name)
     dag = _decision_dag(root, _DECISION_OF_NAME[name], pipelines) if own is None else own(root, pipelines)
     dag.validate()  # type: ignore[no-untyped-call]
@@ -294,7 +294,7 @@ def _built(root: Root, name: str, pipelines: Sequence[str] | None) -> DAG:
 
 
 def _decision_dag(root: Root, kind: decisions.Decision, pipelines: Sequence[str] | None) -> DAG:
-    params = {"pipeline": _pipeline(pipelines), **kind.params(), REASON: reason_field(required=kind.needs_reason)}
+    params = {"pipeline": _pipeline(pipelines), **kind.params(), REASON: reason_field(is_required=kind.needs_reason)}
     with decisions.new_root_dag(root, kind.name, kind.about, params, command=f"`headrace {kind.name}`") as dag:
         decisions.DecisionOperator(task_id=kind.name, root=root, decision=kind, names=tuple(params))
     return dag
@@ -312,7 +312,7 @@ def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
         "pipeline": _pipeline(pipelines),
         "branch": Param(type="string", minLength=1, title="Branch", description="A branch whose audit succeeded."),
         **{name: fields.pop(name) for name in ("patch", "output")},
-        "approve": decisions.switch_param("Ask before", asks, on=True),
+        "approve": decisions.switch_param("Ask before", asks, default=True),
         **fields,
         REASON: reason_field(),
     }
@@ -352,7 +352,7 @@ class DagFile:
     beside: Sequence[str]
 
     @classmethod
-    def of(cls, file: str) -> "DagFile":
+    def from_file(cls, file: str) -> "DagFile":
         """What the module attribute ``__file__`` names. Raises DagFilesError if the first of all does not share."""
         path = Path(file)
         sibling_files = sorted(path.parent.glob(f"{_SHARED_STEM}*.py"))
@@ -391,7 +391,7 @@ class BuiltDags:
     broken: Mapping[Path, str]
 
 
-def built(root: Root, file: DagFile = _ONLY_FILE) -> BuiltDags:
+def build_dags(root: Root, file: DagFile = _ONLY_FILE) -> BuiltDags:
     """The DAGs that ``file`` has of the registered pipelines of ``root``, if there can be some. One of Headrace's own
     that cannot be built leaves its pipeline none; a family of others, only itself.
     """
@@ -406,7 +406,7 @@ def built(root: Root, file: DagFile = _ONLY_FILE) -> BuiltDags:
                 dags |= dags_of(rooted_pipeline, families)
                 names.add(rooted_pipeline.name)
             except Exception as error:  # whatever Airflow says of this one, the others stay
-                problems[rooted_pipeline.file] = _said(rooted_pipeline, error)
+                problems[rooted_pipeline.file] = _error_text(rooted_pipeline, error)
     retentions, refused_files = _retention_dags(root, files) if file.is_first else ({}, {})
     problems |= refused_files
     for broken_file in problems.keys() - files.broken.keys():
@@ -433,18 +433,18 @@ def _refused_by_airflow(root: Root, files: RegisteredFiles) -> Mapping[Path, str
     own, *others = _families()
     for rooted_pipeline in root.rooted_pipelines(files):
         try:
-            settings = DagSettings.of(rooted_pipeline)
+            settings = DagSettings.from_pipeline(rooted_pipeline)
             if settings is None or settings not in accepted_settings:
                 dags_of(rooted_pipeline, own)
             if settings is not None and settings not in accepted_settings:
                 accepted_settings.append(settings)
         except Exception as error:  # as above
-            problems[rooted_pipeline.file] = _said(rooted_pipeline, error)
+            problems[rooted_pipeline.file] = _error_text(rooted_pipeline, error)
         for families in others:
             try:
                 dags_of(rooted_pipeline, families)
             except Exception as error:  # as above
-                problems[rooted_pipeline.file] = _said(rooted_pipeline, error)
+                problems[rooted_pipeline.file] = _error_text(rooted_pipeline, error)
     return problems | _retention_dags(root, files)[1]
 
 
@@ -457,7 +457,7 @@ def _retention_dags(root: Root, files: RegisteredFiles) -> tuple[dict[str, DAG],
     for rooted_pipeline in pipelines:
         schedule = retention_schedule(rooted_pipeline)
         if schedule is not None and isinstance(error := dags_by_schedule[schedule], Exception):
-            refused_files[rooted_pipeline.file] = _said(rooted_pipeline, error)
+            refused_files[rooted_pipeline.file] = _error_text(rooted_pipeline, error)
     return dags, refused_files
 
 
@@ -474,9 +474,9 @@ class DagSettings:
     sinks: Sequence[tuple[str, str]]
 
     @classmethod
-    def of(cls, rooted: RootedPipeline) -> "DagSettings | None":
+    def from_pipeline(cls, rooted_pipeline: RootedPipeline) -> "DagSettings | None":
         """None for a pipeline with arguments of tasks that Headrace does not know. Raises AirflowDefaultsError."""
-        options, pipeline = options_of(rooted), rooted.pipeline
+        options, pipeline = options_of(rooted_pipeline), rooted_pipeline.pipeline
         if options.default_args:
             return None
         sinks = [
@@ -501,7 +501,7 @@ def _families() -> list[list[str]]:
     return [[*DAG_FAMILIES.built_in], *others]
 
 
-def _said(rooted_pipeline: RootedPipeline, error: Exception) -> str:
+def _error_text(rooted_pipeline: RootedPipeline, error: Exception) -> str:
     return f"{rooted_pipeline.file}: {type(error).__name__}: {error}"
 
 
@@ -513,11 +513,11 @@ def built_for(root: Root, pipeline: str, family: str) -> DAG | None:
     return _dag_of(root.pipeline(pipeline), family)
 
 
-def dags_of(rooted: RootedPipeline, families: Iterable[str]) -> dict[str, DAG]:
+def dags_of(rooted_pipeline: RootedPipeline, families: Iterable[str]) -> dict[str, DAG]:
     """The DAGs of a pipeline by DAG id. Raises what Airflow raises if it does not take one of them, and
     BrokenEntryPointError.
     """
-    dags = [_dag_of(rooted, family) for family in families]
+    dags = [_dag_of(rooted_pipeline, family) for family in families]
     return {dag.dag_id: dag for dag in dags if dag is not None}
 
 
@@ -544,10 +544,10 @@ def asked_for(file: str | None = None) -> Mapping[str, DAG]:
         dag = _asked_for_by_a_task(dag_id, roots_served)
         return {} if dag is None else {dag_id: dag}
     dags: dict[str, DAG] = {}
-    dag_file = _ONLY_FILE if file is None else DagFile.of(file)
+    dag_file = _ONLY_FILE if file is None else DagFile.from_file(file)
     with without_connections(roots_served.roots), without_collection():
         for root in roots_served.roots:
-            of_root = built(root, dag_file)
+            of_root = build_dags(root, dag_file)
             dags |= {**of_root.dags, **decision_dags(root, of_root.pipelines)}
     collect_seldom()  # Airflow makes of all of them what it stores, and then this process ends
     return dags

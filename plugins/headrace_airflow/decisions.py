@@ -74,7 +74,7 @@ _START_DATE: Final = datetime(2026, 1, 1, tzinfo=UTC)
 def new_root_dag(
     root: Root,
     name: str,
-    about: str,
+    description: str,
     params: dict[str, Any],
     *,
     command: str,
@@ -87,8 +87,8 @@ def new_root_dag(
     at_once: dict[str, Any] = {} if schedule is None else {"max_active_runs": 1}
     dag = DAG(
         dag_id=root.airflow_name(name),
-        description=about,
-        doc_md=f"{about}\n\nThe same on the command line: {command}.",
+        description=description,
+        doc_md=f"{description}\n\nThe same on the command line: {command}.",
         schedule=schedule if schedule is None or isinstance(schedule, str) else timetable_by_time(schedule),
         start_date=_START_DATE,
         catchup=False,
@@ -102,9 +102,9 @@ def new_root_dag(
         yield dag
 
 
-def switch_param(title: str, description: str, *, on: bool = False) -> Param:
+def switch_param(title: str, description: str, *, default: bool = False) -> Param:
     """A field that is on or off."""
-    return Param(on, type="boolean", title=title, description=description)
+    return Param(default, type="boolean", title=title, description=description)
 
 
 def dry_run_switch() -> Param:
@@ -131,8 +131,8 @@ class Decision:
     needs_reason: bool = False
 
 
-def _text_param(title: str, description: str, default: str | None = None, *, required: bool = False) -> Param:
-    if required:
+def _text_param(title: str, description: str, default: str | None = None, *, is_required: bool = False) -> Param:
+    if is_required:
         return Param(type="string", minLength=1, title=title, description=description)
     return Param(default, type=["null", "string"], title=title, description=description)
 
@@ -224,7 +224,7 @@ KINDS: Final = (
         "Move a branch back to a snapshot. What readers see moves with main if it is newer; the next run reads again "
         "what came after. Nothing is deleted.",
         lambda: {
-            "to": _text_param("To", f"{_SNAPSHOT_HELP}, or {BEGINNING!r}.", required=True),
+            "to": _text_param("To", f"{_SNAPSHOT_HELP}, or {BEGINNING!r}.", is_required=True),
             "branch": _text_param("Branch", "Empty: main."),
             "dry_run": dry_run_switch(),
             **forms.option_fields("rollback"),
@@ -235,14 +235,14 @@ KINDS: Final = (
     Decision(
         "drop",
         "Drop a branch or a tag. Its snapshots stay in the store until they expire.",
-        lambda: {"name": _text_param("Branch or tag", "Which one is dropped.", required=True)},
+        lambda: {"name": _text_param("Branch or tag", "Which one is dropped.", is_required=True)},
         _drop_branch,
     ),
     Decision(
         "tag",
         "Give a snapshot a name that stays, and keeps it from expiring.",
         lambda: {
-            "name": _text_param("Tag", "The new name.", required=True),
+            "name": _text_param("Tag", "The new name.", is_required=True),
             "snapshot": _text_param("Snapshot", f"{_SNAPSHOT_HELP}. Empty: the newest of main."),
         },
         _tag_snapshot,
@@ -251,7 +251,7 @@ KINDS: Final = (
         "fork",
         "Make a branch at a snapshot, for runs beside main. Readers see nothing of it.",
         lambda: {
-            "name": _text_param("Branch", "The new name.", required=True),
+            "name": _text_param("Branch", "The new name.", is_required=True),
             "snapshot": _text_param("Snapshot", f"{_SNAPSHOT_HELP}. Empty: the newest of main."),
         },
         _fork_branch,
@@ -286,7 +286,7 @@ KINDS: Final = (
 REHEARSE: Final = "rehearse"
 """The task that says what a promotion would change."""
 
-REHEARSED: Final = "branch"
+REHEARSED_BRANCH: Final = "branch"
 """Under this key the task leaves the snapshot of the branch that it spoke of."""
 
 LINES: Final = "lines"
@@ -342,14 +342,14 @@ class RehearsalOperator(BaseOperator):
             entry_before = forms.earlier_try(handle.catalog, context)
             output = form.get("output") or None
             # before it is read: whatever comes to the branch from here on, this run does not promote
-            context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(form["branch"]))
+            context["ti"].xcom_push(key=REHEARSED_BRANCH, value=handle.catalog.head().refs.get(form["branch"]))
             proposal = (
                 rehearse_promotion(
                     handle,
                     form["branch"],
                     output=output,
                     patch=form["patch"],
-                    asked=forms.asked_in_form("promote", form),
+                    options_given=forms.asked_in_form("promote", form),
                 )
                 if entry_before is None
                 else Proposal.from_parts([Sentence(forms.done_already(entry_before))])
@@ -400,8 +400,8 @@ class PromoteOperator(BaseOperator):
             else:
                 message = forms.decision_message(context, asks=form["approve"])
                 if form["approve"]:
-                    rehearsed = context["ti"].xcom_pull(REHEARSE, key=REHEARSED)
-                    check_shown(handle.catalog, form["branch"], rehearsed, REHEARSE)
+                    rehearsed_id = context["ti"].xcom_pull(REHEARSE, key=REHEARSED_BRANCH)
+                    check_shown(handle.catalog, form["branch"], rehearsed_id, REHEARSE)
                 result = handle.promote(
                     form["branch"],
                     output=output,
@@ -416,16 +416,16 @@ class PromoteOperator(BaseOperator):
             return {"said": lines, "published": announce_changes(self.root, handle, context, published_before)}
 
 
-def check_shown(catalog: "Catalog", branch: str, shown: str | None, task: str, *, goes_on: bool = False) -> None:
+def check_shown(catalog: "Catalog", branch: str, shown_id: str | None, task: str, *, goes_on: bool = False) -> None:
     """Raise NotRehearsedError if nobody can have seen the branch, RehearsalOutdatedError unless it is as it was
-    ``shown`` by ``task``; or, if it ``goes_on`` by catching up with main, as that was said there, continues from it.
+    ``shown_id`` by ``task``; or, if it ``goes_on`` by catching up with main, as that was said there, continues from it.
     """
-    if shown is None:
+    if shown_id is None:
         raise forms.NotRehearsedError(f"clear the task {task}, which says what would change; then approve that")
     now = catalog.head().refs.get(branch)
-    if now != shown and not (goes_on and now is not None and _is_continuation(catalog, shown, now)):
+    if now != shown_id and not (goes_on and now is not None and _is_continuation(catalog, shown_id, now)):
         raise forms.RehearsalOutdatedError(
-            f"branch {branch} was at {shown} when the task {task} said what readers would see change, and that was "
+            f"branch {branch} was at {shown_id} when the task {task} said what readers would see change, and that was "
             f"approved; it is at {now or 'nothing'} now. If that is to be promoted, clear {task}, which looks again"
         )
 
@@ -456,17 +456,17 @@ def rehearse_promotion(
     *,
     output: str | None = None,
     patch: bool,
-    later: tuple[type[HeadraceError], ...] = (),
-    asked: Mapping[str, Any] | None = None,
+    later_errors: tuple[type[HeadraceError], ...] = (),
+    options_given: Mapping[str, Any] | None = None,
 ) -> Proposal:
     """What readers would see change by a promotion of ``branch``. Raises why it would be refused; what is put right
-    ``later``, before the promotion, is only said. ``asked`` are options of the promotion.
+    ``later_errors``, before the promotion, is only said. ``options_given`` are options of the promotion.
     """
-    options: dict[str, Any] = {"dry_run": True, "limit": _TEXT_ROWS, "patch": patch, **(asked or {})}
+    options: dict[str, Any] = {"dry_run": True, "limit": _TEXT_ROWS, "patch": patch, **(options_given or {})}
     rehearsal: Rehearsal | PatchRehearsal = handle.promote(branch, output=output, **options)
     refusals = rehearsal.refusals
     for refusal in refusals:
-        if not isinstance(refusal, later):
+        if not isinstance(refusal, later_errors):
             raise refusal
     parts: list[Sentence | ChangedRows] = [Sentence(f"It would {rehearsal.change}.")]
     for name, difference in rehearsal.outputs.items():
@@ -481,9 +481,9 @@ def rehearse_promotion(
 
 
 def finish_promotion(
-    handle: "PipelineHandle", done: "Entry", branch: str, *, output: str | None = None, patch: bool
+    handle: "PipelineHandle", entry: "Entry", branch: str, *, output: str | None = None, patch: bool
 ) -> None:
-    """Do what is left of what ``done`` has committed, if that try ended before it could: publish the patch, if main is
+    """Do what is left of what ``entry`` has committed, if that try ended before it could: publish the patch, if main is
     still there; drop the branch whose ``output`` main has adopted.
     """
     head = handle.catalog.head()
@@ -494,31 +494,31 @@ def finish_promotion(
     published_id = (
         handle.catalog.published_by_all(head.refs) if output is None else head.refs.get(published_ref(output))
     )
-    if done.refs.get(MAIN) == head.refs.get(MAIN) != published_id:
+    if entry.refs.get(MAIN) == head.refs.get(MAIN) != published_id:
         handle.promote(branch, output=output, patch=True)
 
 
-def seen_before(handle: "PipelineHandle", done: "Entry | None") -> dict[str, str | None]:
+def seen_before(handle: "PipelineHandle", entry: "Entry | None") -> dict[str, str | None]:
     """What readers saw before this run moved it, or what they see if it has not; it has the form of
     ``_seen_snapshots``.
     """
     catalog = handle.catalog
-    is_commit = done is not None and done.kind is Kind.COMMIT and MAIN in done.moves  # a patch, or an adoption
-    if done is not None and (is_commit or any(map(is_published, done.moves))):
-        return _seen_snapshots(catalog, done.refs_before)
+    is_commit = entry is not None and entry.kind is Kind.COMMIT and MAIN in entry.moves  # a patch, or an adoption
+    if entry is not None and (is_commit or any(map(is_published, entry.moves))):
+        return _seen_snapshots(catalog, entry.refs_before)
     return _seen_snapshots(catalog, catalog.known_head().refs)
 
 
 def announce_changes(
-    root: Root, handle: "PipelineHandle", context: Context, before: Mapping[str, str | None]
+    root: Root, handle: "PipelineHandle", context: Context, old_ids: Mapping[str, str | None]
 ) -> str | None:
-    """What readers of all outputs may see now, after events have told it. Each asset that is not as ``before`` gets
+    """What readers of all outputs may see now, after events have told it. Each asset that is not as ``old_ids`` gets
     one: the pipeline's, and those of its outputs.
     """
     catalog = handle.catalog
     now = _seen_snapshots(catalog, catalog.head().refs)
-    for output in {**before, **now}:
-        if (published_id := now.get(output)) != before.get(output):
+    for output in {**old_ids, **now}:
+        if (published_id := now.get(output)) != old_ids.get(output):
             published_event = PublishedEvent(root, handle.name, output)
             extra = published_event.event_extra(readers_see(seen_catalog(catalog, output), published_id))
             context["outlet_events"][moved_asset_alias(root)].add(published_event.asset, extra=extra)
@@ -530,11 +530,11 @@ def _seen_snapshots(catalog: "Catalog", refs: Mapping[str, str]) -> dict[str, st
     return {**published_of(refs), "": catalog.published_by_all(refs)}
 
 
-def readers_see(catalog: "Catalog", published: str | None) -> dict[str, Any]:
+def readers_see(catalog: "Catalog", published_id: str | None) -> dict[str, Any]:
     """What an event says of the snapshot that readers see; it says none where they see nothing any more."""
-    if published is None:
+    if published_id is None:
         return {"epoch": None, "snapshot": None, "counts": {}, "watermark": None}
-    manifest = catalog.manifest(published)
+    manifest = catalog.manifest(published_id)
     return {
         "epoch": manifest.epoch,
         "snapshot": manifest.snapshot_id,

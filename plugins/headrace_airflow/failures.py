@@ -30,7 +30,7 @@ _REMEDIES = {
 PROBLEM: Final = "problem"
 """Under this key a decision leaves why it was refused."""
 
-_KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+_KILLED_CODES = (-signal.SIGKILL, 128 + signal.SIGKILL)
 
 
 class TypedTaskError(AirflowException):
@@ -80,7 +80,7 @@ def error_of_exit_code(exit_code: int, detail: str) -> RunError:
     """
     remedy = _REMEDIES.get(exit_code, RetryError.remedy)
     how = f"exit code {exit_code}" if exit_code >= 0 else f"signal {signal.Signals(-exit_code).name}"
-    killer = "" if exit_code not in _KILLED else " (the operating system ends processes so when memory runs out)"
+    killer = "" if exit_code not in _KILLED_CODES else " (the operating system ends processes so when memory runs out)"
     message = f"the application ended with {how}{killer} and no result; its last output: {detail}"
     return RunError("no_result", remedy, message)
 

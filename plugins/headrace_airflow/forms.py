@@ -108,9 +108,9 @@ def option_fields(form: str, pipeline: Pipeline | None = None, **values: Any) ->
     return {name: Param(**{**field}) for name, field in _field_schemas(form, asking, tuple(values.items())).items()}
 
 
-def option_flags(form: str, pipeline: Pipeline, *, without: Collection[str] = ()) -> dict[str, str]:
-    """Fields of a form of ``pipeline`` by the arguments of the process that a task runs; ``without`` those options."""
-    left_out = {*_HANDED_ON, *without}
+def option_flags(form: str, pipeline: Pipeline, *, skipped_options: Collection[str] = ()) -> dict[str, str]:
+    """Fields of a form of ``pipeline``, but the ``skipped_options``, by the arguments of the process of a task."""
+    left_out = {*_HANDED_ON, *skipped_options}
     return {option.argument: option.in_form for option in _form_options(form, pipeline) if option.name not in left_out}
 
 
@@ -197,14 +197,14 @@ REASON: Final = "reason"
 NOT_GIVEN: Final = "no reason given"
 """What the log of a pipeline has instead."""
 
-WANTED: Final = (
+REASON_WANTED: Final = (
     f"This run gives no reason, and the log of the pipeline has {NOT_GIVEN!r}. From 0.4.0 on its form requires one: "
     f"who decided it, and why (the field {REASON!r})"
 )
 """What people are told who gave none: released forms take an empty one, and that stays until then."""
 
 _log = logging.getLogger("airflow.task")
-_APPROVED: Final = ["Approve"]
+_APPROVAL: Final = ["Approve"]
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
 
 
@@ -220,10 +220,10 @@ class RehearsalOutdatedError(FixConfigError, code="config.rehearsal_outdated"):
     """What was said to change is no longer so: what it was said of has moved since."""
 
 
-def reason_field(*, required: bool = False) -> Param:
-    """The field of each form of a decision. ``required``: it cannot be submitted without one."""
+def reason_field(*, is_required: bool = False) -> Param:
+    """The field of each form of a decision. ``is_required``: it cannot be submitted without one."""
     description = "Who decided it and why, for those who read the log of the pipeline later."
-    if required:
+    if is_required:
         return Param(type="string", minLength=3, title="Reason", description=description)
     long_description = f"{description} Please give one: a run without one warns, and from 0.4.0 on it is required."
     return Param(None, type=["null", "string"], title="Reason", description=long_description)
@@ -231,7 +231,7 @@ def reason_field(*, required: bool = False) -> Param:
 
 def missing_reason_warnings(context: Context) -> list[str]:
     """``WANTED`` if a person began this run and gave no reason; else nothing. It belongs into the run's result."""
-    return [] if _given_reason(context) or not _is_by_a_person(context) else [WANTED]
+    return [] if _given_reason(context) or not _is_by_a_person(context) else [REASON_WANTED]
 
 
 def told_if_unreasoned(context: Context) -> list[str]:
@@ -258,7 +258,7 @@ def decision_message(context: Context, *, asks: bool) -> str:
     if not asks:
         return reason_of(context)
     answer = context["ti"].xcom_pull(task_ids=APPROVE) or {}
-    if answer.get("chosen_options") != _APPROVED:
+    if answer.get("chosen_options") != _APPROVAL:
         raise NotApprovedError(
             f"the form says that a person is asked first, and nobody has approved it: clear the task {APPROVE}, which "
             "asks again"

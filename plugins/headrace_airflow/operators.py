@@ -63,7 +63,7 @@ _log = logging.getLogger("airflow.task")
 
 
 @contextmanager
-def epochs_measured(rooted: RootedPipeline, branch: str) -> Iterator[None]:
+def epochs_measured(rooted_pipeline: RootedPipeline, branch: str) -> Iterator[None]:
     """Send the metrics of each epoch that was committed to a branch inside, also if what is inside fails then.
 
     It asks the catalog and each new manifest, and only if Airflow has a channel. What goes wrong with that is in the
@@ -72,14 +72,14 @@ def epochs_measured(rooted: RootedPipeline, branch: str) -> Iterator[None]:
     if not any(conf.getboolean("metrics", channel, fallback=False) for channel in _CHANNELS):
         yield
         return
-    catalog = rooted.catalog()
+    catalog = rooted_pipeline.catalog()
     generation_before = _branch_generation(catalog, branch)
     try:
         yield
     finally:
         try:
             for manifest in _epochs_since(catalog, branch, generation_before):
-                _send_metrics(manifest, rooted.root)
+                _send_metrics(manifest, rooted_pipeline.root)
         except Exception:  # whatever it is, the run is what it is
             _log.exception("no metrics of these epochs were sent")
 
@@ -404,12 +404,12 @@ def is_dry_run(context: Context) -> bool:
 
 
 def skip_after_telling(
-    rooted: RootedPipeline, look: "Callable[[PipelineHandle], DryRun]", *, create: bool = False
+    rooted_pipeline: RootedPipeline, look: "Callable[[PipelineHandle], DryRun]", *, create: bool = False
 ) -> NoReturn:
     """Have the log say what a run would do, and skip it, and so what comes after it. Raises what stands against it."""
     from headrace.runs.client.handle import PipelineHandle
 
-    dry_run = look(PipelineHandle(rooted.catalog(), rooted.pipeline, create=create))
+    dry_run = look(PipelineHandle(rooted_pipeline.catalog(), rooted_pipeline.pipeline, create=create))
     for line in dry_run.lines():
         _logger.info("%s", in_one_line(line))
     for warning in dry_run.warnings:

@@ -87,7 +87,7 @@ _PARSING: Final = "dag-processor"
 _FORKING: Final = ("scheduler", "dag-processor", "celery", "standalone")
 """The commands of Airflow whose processes do."""
 
-_IMPORTED: Final = (
+_IMPORTED_MODULES: Final = (
     "headrace_airflow.dags",
     "headrace_airflow.families.own",
     "headrace.runs.executors.own",
@@ -95,7 +95,7 @@ _IMPORTED: Final = (
 )
 
 
-_SERIALIZED: Final = (
+_PARSING_MODULES: Final = (
     "airflow.providers.standard.operators.trigger_dagrun",
     "airflow.providers.standard.sensors.external_task",
     "airflow.timetables.trigger",
@@ -106,10 +106,10 @@ _SERIALIZED: Final = (
 def preload_modules() -> None:
     """Import it if this is such a process; in the one that stores what was parsed, mind files that go meanwhile."""
     if sys.argv[1:2] and sys.argv[1] in _FORKING:
-        for module in _IMPORTED:
+        for module in _IMPORTED_MODULES:
             import_module(module)
     if sys.argv[1:2] == [_PARSING]:
-        for module in _SERIALIZED:
+        for module in _PARSING_MODULES:
             import_module(module)
         outlive_removal()
 

@@ -44,7 +44,7 @@ _LESS_INPUT: Final = (
     "let an epoch take less input (bytes per epoch at most), or choose the executor spark, whose state spills to disk. "
     "What the run committed stays"
 )
-_ORPHANED: Final = "the process that supervises this task was killed: the run is ended with it"
+_ORPHAN_MESSAGE: Final = "the process that supervises this task was killed: the run is ended with it"
 
 
 class MemoryLimitError(FixConfigError, code="config.local_memory"):
@@ -65,14 +65,14 @@ class ProcessEnd:
 
 
 class OwnProcess:
-    """One process, the first of a group; ``memory`` is what the group may take, in bytes, and ``otherwise`` what people
+    """One process, the first of a group; ``memory`` is what the group may take, in bytes, and ``advice`` what people
     can do about it beside allowing more.
 
     Its standard input ends when this process does, however hard that is killed.
     """
 
-    def __init__(self, memory: int, otherwise: str = _LESS_INPUT) -> None:
-        self._memory, self._otherwise = memory, otherwise
+    def __init__(self, memory: int, advice: str = _LESS_INPUT) -> None:
+        self._memory, self._otherwise = memory, advice
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
         self._took: int | None = None
@@ -136,7 +136,7 @@ class OwnProcess:
         last_line, rest, is_open = "", b"", True
         while True:
             if os.getppid() != self._supervisor:
-                raise OrphanedError(_ORPHANED)
+                raise OrphanedError(_ORPHAN_MESSAGE)
             has_ended = _has_ended(pid)  # what it has said until then is there to be read
             is_ready = bool(select.select([output] if is_open else [], [], [], _LOOK_SECONDS)[0])
             if self._took is None and (memory_taken := memory_of(pid)) > self._memory:
@@ -174,7 +174,7 @@ class ParentWatch:
         self._done.set()
         self._watch.join()
         if self._orphaned:
-            raise OrphanedError(_ORPHANED)
+            raise OrphanedError(_ORPHAN_MESSAGE)
 
     def _watch_supervisor(self) -> None:
         while not self._done.wait(_LOOK_SECONDS):

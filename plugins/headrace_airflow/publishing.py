@@ -234,7 +234,7 @@ def check_audits(audits: Sequence[tuple[BranchAudit, AuditOutcome | None]]) -> N
             raise stale_error(audit.pipeline.name, stale)
 
 
-_Audited = tuple[BranchAudit, AuditOutcome | None]
+_AuditOfBranch = tuple[BranchAudit, AuditOutcome | None]
 
 
 class AuditOperator(HeadraceOperator):
@@ -290,7 +290,7 @@ class AuditOperator(HeadraceOperator):
         return ranges if pipeline.has_names and output is None else ranges.get(output or "", {})
 
     def _leave_result(
-        self, error: RunError, audits_made: Sequence[_Audited], context: Context, started_at: str
+        self, error: RunError, audits_made: Sequence[_AuditOfBranch], context: Context, started_at: str
     ) -> None:
         """Say in a result object, and in the summary, what failed."""
         from headrace.runs.publishing.publish import audit_reference

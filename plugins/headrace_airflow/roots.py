@@ -118,13 +118,13 @@ class Root:
         """What Airflow calls the ``name`` of this root, be it a pipeline's pool or the DAG of a decision."""
         return f"headrace_{self.qualified_name(name)}"
 
-    def registered_files(self, wanted: Callable[[str], bool] | None = None) -> registry.RegisteredFiles:
-        """The pipelines that can be loaded, and what is wrong with other files. ``wanted``: only pipelines whose
+    def registered_files(self, is_wanted: Callable[[str], bool] | None = None) -> registry.RegisteredFiles:
+        """The pipelines that can be loaded, and what is wrong with other files. ``is_wanted``: only pipelines whose
         qualified names it takes. Raises ImportLimitError.
         """
-        if wanted is None:
+        if is_wanted is None:
             return registry.registered_files(self.folders)
-        return registry.registered_files(self.folders, lambda name: wanted(self.qualified_name(name)))
+        return registry.registered_files(self.folders, lambda name: is_wanted(self.qualified_name(name)))
 
     def pipeline(self, name: str) -> "RootedPipeline":
         """The pipeline of that name. Raises UnknownPipelineError, ImportLimitError."""

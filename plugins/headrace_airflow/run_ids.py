@@ -23,19 +23,19 @@ _WHERE_AIRFLOW_IS: Final = "http://localhost:8080/"
 """Airflow's own default."""
 
 
-def page_of(rooted: RootedPipeline, view: str) -> str:
+def page_of(rooted_pipeline: RootedPipeline, view: str) -> str:
     """Where a view of the page of a pipeline is."""
     airflow = conf.get("api", "base_url", fallback=_WHERE_AIRFLOW_IS)
-    return f"{airflow.rstrip('/')}/dags/{rooted.dag_id('process')}/plugin/headrace_dag?view={view}"
+    return f"{airflow.rstrip('/')}/dags/{rooted_pipeline.dag_id('process')}/plugin/headrace_dag?view={view}"
 
 
 @contextmanager
-def told_where(rooted: RootedPipeline, view: str) -> Iterator[None]:
+def told_where(rooted_pipeline: RootedPipeline, view: str) -> Iterator[None]:
     """What is raised inside for people ends with the address of the page that shows it."""
     try:
         yield
     except TypedTaskError as error:
-        raise error.seen_at(page_of(rooted, view)) from None
+        raise error.seen_at(page_of(rooted_pipeline, view)) from None
 
 
 def published_asset(qualified: str) -> Asset:
@@ -155,7 +155,7 @@ class PublishedEvent:
         return extra
 
 
-def landed_asset(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
+def landed_asset(rooted_pipeline: RootedPipeline, poll_interval: Duration) -> Asset:
     """What has landed for a pipeline: a watcher gives it an event when a run would find something to do."""
     from headrace.read.pending_work import (
         watched_inputs,
@@ -164,20 +164,20 @@ def landed_asset(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
     from headrace_airflow.watching.trigger import PendingWorkTrigger, landed_name
 
     trigger = PendingWorkTrigger(
-        root=rooted.root.name,
-        pipeline=rooted.name,
+        root=rooted_pipeline.root.name,
+        pipeline=rooted_pipeline.name,
         inputs={
             name: [one.path, [*one.suffixes], *([True] if one.is_ordered else [])]
-            for name, one in watched_inputs(rooted.pipeline).items()
+            for name, one in watched_inputs(rooted_pipeline.pipeline).items()
         },
         sources={
             name: [one.source_type, dict(one.arguments), [*one.connections]]
-            for name, one in watched_sources(rooted.pipeline).items()
+            for name, one in watched_sources(rooted_pipeline.pipeline).items()
         },
         poll_seconds=poll_interval / 1_000_000,
     )
     return Asset(
-        name=landed_name(rooted.root, rooted.name),
-        uri=f"headrace://{rooted.qualified}/landed",
+        name=landed_name(rooted_pipeline.root, rooted_pipeline.name),
+        uri=f"headrace://{rooted_pipeline.qualified}/landed",
         watchers=[AssetWatcher(name="headrace", trigger=trigger)],
     )

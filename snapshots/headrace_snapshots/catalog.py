@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 
 from headrace.errors import HeadraceError
 from headrace_snapshots import errors, protocol
-from headrace_snapshots.catalog_reader import RELEASED, CatalogReader, Link, names_in, newest_seen
+from headrace_snapshots.catalog_reader import RELEASED_REFS, CatalogReader, Link, names_in, newest_seen
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest, Patch, Skip, skips_after
 from headrace_snapshots.format.output_view import all_names_before, called_before, called_on, output_names, outputs_of
@@ -180,8 +180,8 @@ def published_message(catalog: CatalogReader, snapshots: Mapping[str, str | None
 __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
 
 _FENCE_SEARCH = 20
-_REPLAYED: dict[str, JSON] = {"replayed": True}
-_FOLLOWED = frozenset({protocol.Kind.INIT, protocol.Kind.CLAIM, protocol.Kind.COMMIT})
+_REPLAY_DETAIL: dict[str, JSON] = {"replayed": True}
+_NEVER_LAST = frozenset({protocol.Kind.INIT, protocol.Kind.CLAIM, protocol.Kind.COMMIT})
 """Entries that others of the same command follow: the command that stores them calls ``settle_hint`` at its end."""
 
 
@@ -292,7 +292,7 @@ class Catalog(CatalogReader):
         refs = self.head().refs
         moves = {published_ref(output): snapshot_id for output in outputs}
         intent = protocol.Publish(moves, {ref: refs.get(ref) for ref in moves}, protocol.Kind.RELEASE)
-        return self._append_entry(intent, message, {RELEASED: moves})
+        return self._append_entry(intent, message, {RELEASED_REFS: moves})
 
     def rollback(
         self,
@@ -314,7 +314,7 @@ class Catalog(CatalogReader):
         Also the way out of a damaged log: continues from the newest entry that can be read, and gives up what is lost.
         Raises RefusedError when ``to`` is not an ancestor of the branch's head, or readers would be left with nothing.
         """
-        detail = {**(_REPLAYED if replayed else {}), **_given_up(patches)}
+        detail = {**(_REPLAY_DETAIL if replayed else {}), **_given_up(patches)}
         intent = protocol.Rollback(branch, to, give_up_delivered=give_up_delivered)
         return self._append_entry(intent, message, detail or None, head=self.known_head)
 
@@ -345,7 +345,7 @@ class Catalog(CatalogReader):
 
         Raises FencedError when another writer claimed or moved the branch, RefusedError as ``rollback`` does.
         """
-        detail = {**_REPLAYED, **_given_up(patches)}
+        detail = {**_REPLAY_DETAIL, **_given_up(patches)}
         entry = self._append_entry(protocol.Rollback(claim.branch, to, claim.generation), message, detail)
         return Claim(claim.branch, entry.generations[claim.branch], to)
 
@@ -472,10 +472,10 @@ class Catalog(CatalogReader):
                     text = f"began {self.pipeline}" if beginning else message
                     time_text = self._now().astimezone(UTC).isoformat().replace("+00:00", "Z")
                     entry_detail = None if beginning else detail
-                    entry = Entry.of(
+                    entry = Entry.from_append(
                         next_, last.entry + 1, self._new_id(), time_text, message=text, detail=entry_detail
                     )
-                    result = self._log.append(entry, is_last=next_.kind not in _FOLLOWED)
+                    result = self._log.append(entry, is_last=next_.kind not in _NEVER_LAST)
                     if result is AppendResult.APPENDED and not beginning:
                         return entry
                     last = look()

@@ -66,9 +66,10 @@ def walk_lineage(look: Look, snapshot_id: str) -> Iterator[Link]:
         current = link.parent
 
 
-def gather_manifests(read: Callable[[str], Manifest | None], snapshot_id: str, after: int) -> dict[str, Manifest]:
-    """The manifests of ``snapshot_id`` and of what came before it in epochs behind ``after``, by id; each is read once,
-    as soon as one that names it has been. ``read`` gives None for one that is not to be had, and raises what ends all.
+def gather_manifests(read: Callable[[str], Manifest | None], snapshot_id: str, after_epoch: int) -> dict[str, Manifest]:
+    """The manifests of ``snapshot_id`` and of what came before it in epochs behind ``after_epoch``, by id; each is read
+    once, as soon as one that names it has been. ``read`` gives None for one that is not to be had, and raises what ends
+    all.
     """
     manifests: dict[str, Manifest] = {}
     requested_ids = {snapshot_id}
@@ -80,7 +81,7 @@ def gather_manifests(read: Callable[[str], Manifest | None], snapshot_id: str, a
             for manifest in filter(None, (future.result() for future in finished_futures)):
                 manifests[manifest.snapshot_id] = manifest
                 ancestors = Link(manifest.snapshot_id, manifest.epoch, manifest.parent, manifest).ancestors
-                new = {ancestor for epoch, ancestor in ancestors.items() if epoch > after} - requested_ids
+                new = {ancestor for epoch, ancestor in ancestors.items() if epoch > after_epoch} - requested_ids
                 requested_ids |= new
                 waiting |= {pool.submit(read, ancestor) for ancestor in new}
     finally:
@@ -369,7 +370,7 @@ class CatalogReader(Objects):
         return self._log.hint_problem()
 
 
-RELEASED: Final = "released"
+RELEASED_REFS: Final = "released"
 """The field of the ``detail`` of a release that has what it is about: snapshots by ref, also where nothing moves."""
 
 _LETS_SEE = frozenset({Kind.PUBLISH, Kind.RELEASE, Kind.PROMOTE})
@@ -377,33 +378,33 @@ _READERS = 16
 _UNREADABLE = (BrokenObjectError, MissingSnapshotError)
 
 
-def newest_entries(catalog: CatalogReader, oldest: int = 0, before: int | None = None) -> Iterator[Entry]:
+def newest_entries(catalog: CatalogReader, oldest: int = 0, before_entry: int | None = None) -> Iterator[Entry]:
     """The entries of the log that can be read, newest first, down to number ``oldest``; several are read at once.
-    ``before``: only those with a lower number.
+    ``before_entry``: only those with a lower number.
     """
     head = catalog.known_head()
     first = max(head.base, oldest)
-    entries = catalog.entries(head.entry + 1 if before is None else before, _READERS)
+    entries = catalog.entries(head.entry + 1 if before_entry is None else before_entry, _READERS)
     return takewhile(lambda entry: entry.number >= first, entries)
 
 
-def names_in(catalog: CatalogReader, to: str, main: str) -> dict[str, str | None] | None:
-    """What each output of ``to`` is called in ``main``, which has come from it: where that cannot be read, what it is
-    called in ``to``. None if that cannot be read either.
+def names_in(catalog: CatalogReader, target: str, main: str) -> dict[str, str | None] | None:
+    """What each output of ``target`` is called in ``main``, which has come from it: where that cannot be read, what it
+    is called in ``target``. None if that cannot be read either.
     """
     with suppress(*_UNREADABLE):
-        target_manifest = catalog.manifest(to)
+        target_manifest = catalog.manifest(target)
         with suppress(*_UNREADABLE):
             return output_view.called_since(target_manifest, next(catalog.readable_manifests(main)))
         return {output: output for output in output_view.output_names(target_manifest)}
     return None
 
 
-def newest_seen(catalog: CatalogReader, to: str, output: str, main: str | None) -> str | None:
-    """The newest snapshot at or before ``to`` that readers of its ``output`` could see, or that was released, when main
-    went on to ``main``; None if none is kept.
+def newest_seen(catalog: CatalogReader, target: str, output: str, main: str | None) -> str | None:
+    """The newest snapshot at or before ``target`` that readers of its ``output`` could see, or that was released, when
+    main went on to ``main``; None if none is kept.
     """
-    line = _OutputLine.from_catalog(catalog, to, output, main)
+    line = _OutputLine.from_catalog(catalog, target, output, main)
     oldest: Entry | None = None
     for entry in newest_entries(catalog):
         for ref, snapshot in lets_see(entry).items():
@@ -425,15 +426,20 @@ def _seen_before(catalog: CatalogReader, oldest: Entry) -> Iterator[tuple[str, s
         yield from ((ref, snapshot) for snapshot in snapshots)
 
 
-def seen_until(catalog: CatalogReader, head: Head, first_entry: int, kept: Collection[str]) -> dict[str, list[str]]:
-    """Tell which ``kept`` snapshots readers could see, as entries below ``first_entry`` say, which are to be
+def seen_until(
+    catalog: CatalogReader, head: Head, first_entry: int, kept_snapshots: Collection[str]
+) -> dict[str, list[str]]:
+    """Tell which of ``kept_snapshots`` readers could see, as entries below ``first_entry`` say, which are to be
     deleted, and those that are deleted already; by ref.
     """
     seen_by_ref = {} if head.horizon is None else {ref: dict.fromkeys(ids) for ref, ids in head.horizon.seen.items()}
-    for entry in newest_entries(catalog, before=first_entry) if kept else ():
+    for entry in newest_entries(catalog, before_entry=first_entry) if kept_snapshots else ():
         for ref, snapshot in lets_see(entry).items():
             seen_by_ref.setdefault(ref, {})[snapshot] = None
-    of_kept = {ref: [snapshot for snapshot in snapshots if snapshot in kept] for ref, snapshots in seen_by_ref.items()}
+    of_kept = {
+        ref: [snapshot for snapshot in snapshots if snapshot in kept_snapshots]
+        for ref, snapshots in seen_by_ref.items()
+    }
     return {ref: snapshots for ref, snapshots in of_kept.items() if snapshots}
 
 
@@ -442,7 +448,9 @@ def lets_see(entry: Entry) -> dict[str, str]:
     if entry.kind not in _LETS_SEE:
         return {}
     moved_refs = {ref: new_id for ref, (_, new_id) in entry.moves.items() if is_published(ref) and new_id is not None}
-    released_refs: Mapping[str, JSON] = (entry.detail or {}).get(RELEASED, {}) if entry.kind is Kind.RELEASE else {}
+    released_refs: Mapping[str, JSON] = (
+        (entry.detail or {}).get(RELEASED_REFS, {}) if entry.kind is Kind.RELEASE else {}
+    )
     return {**released_refs, **moved_refs}
 
 
@@ -450,23 +458,29 @@ class _OutputLine:
     """The snapshots of an output up to one of them, and under which names it had them."""
 
     def __init__(
-        self, catalog: CatalogReader, to: str, manifest: Manifest | None, output: str, since: set[str]
+        self, catalog: CatalogReader, target: str, manifest: Manifest | None, output: str, names_since: set[str]
     ) -> None:
-        self._catalog, self._to, self._manifest, self._output, self._since = catalog, to, manifest, output, since
+        self._catalog, self._to, self._manifest, self._output, self._since = (
+            catalog,
+            target,
+            manifest,
+            output,
+            names_since,
+        )
 
     @classmethod
-    def from_catalog(cls, catalog: CatalogReader, to: str, output: str, main: str | None) -> "_OutputLine":
-        """The line of ``output``, as ``to`` calls it, which has other names on the way to ``main``."""
+    def from_catalog(cls, catalog: CatalogReader, target: str, output: str, main: str | None) -> "_OutputLine":
+        """The line of ``output``, as ``target`` calls it, which has other names on the way to ``main``."""
         target_manifest: Manifest | None = None
         names_since = {output}
         with suppress(*_UNREADABLE):
-            target_manifest = catalog.manifest(to)
+            target_manifest = catalog.manifest(target)
             now = None if main is None else next(catalog.readable_manifests(main), None)
             name_now = None if now is None else output_view.called_since(target_manifest, now).get(output)
             names_since |= (
                 set() if now is None or name_now is None else {name_now, *output_view.all_names_before(now, name_now)}
             )
-        return cls(catalog, to, target_manifest, output, names_since)
+        return cls(catalog, target, target_manifest, output, names_since)
 
     def keeps(self, ref: str, snapshot: str) -> bool:
         """Whether ``snapshot``, which readers by ``ref`` could see, is kept, and one of these."""

@@ -70,16 +70,16 @@ Witnesses = Callable[[Catalog, Collection[str]], Iterable[Witness]]
 def told_of_more(
     catalog: Catalog,
     entries: Sequence[Entry],
-    stored: Collection[str],
-    kept: Collection[str],
+    stored_paths: Collection[str],
+    kept_snapshots: Collection[str],
     witnesses: Iterable[Witness],
 ) -> list[str]:
     """What a log should say that looks whole, and does not: in words, by each object that proves it.
 
-    ``entries``: those that are there, newest first. ``stored``: paths that were listed before they were read; ``kept``:
-    ids of snapshots that refs lead to.
+    ``entries``: those that are there, newest first. ``stored_paths``: paths that were listed before they were read;
+    ``kept_snapshots``: ids of snapshots that refs lead to.
     """
-    return [*_LogShape(catalog, entries).told_of_more(stored, kept, witnesses)]
+    return [*_LogShape(catalog, entries).told_of_more(stored_paths, kept_snapshots, witnesses)]
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,12 @@ class _LogShape:
     entries: Sequence[Entry]
 
     def told_of_more(
-        self, stored: Collection[str], kept: Collection[str], witnesses: Iterable[Witness]
+        self, stored_paths: Collection[str], kept_snapshots: Collection[str], witnesses: Iterable[Witness]
     ) -> Iterator[str]:
         marked_paths = self._marked_paths()
         if marked_paths is None or not self.entries:
             return
-        loose = [path for path in stored if self._is_loose(path, kept, marked_paths)]
+        loose = [path for path in stored_paths if self._is_loose(path, kept_snapshots, marked_paths)]
         manifests = [manifest for path in loose if (manifest := self._read_manifest(path)) is not None]
         last, first = self.entries[0].number, self.entries[-1].number
         given_up = max((entry.number for entry in self.entries if entry.base == entry.number), default=-1)
@@ -111,7 +111,7 @@ class _LogShape:
             for snapshot in sorted(committed_ids & by_id.keys() - led_to):
                 yield f"{witness.path} names snapshot {snapshot}, which no entry does"
         for witness in every:
-            if witness.published in kept and self._was_never_published(witness.published, witness.at):
+            if witness.published in kept_snapshots and self._was_never_published(witness.published, witness.at):
                 yield f"{witness.path} says that snapshot {witness.published} was published, which no entry does"
 
     @staticmethod
@@ -302,12 +302,12 @@ class _Log:
         yield from self._mark_problems()
 
     def lost_unnoticed(
-        self, stored: Collection[str], kept: Collection[str], witnesses: Iterable[Witness]
+        self, stored_paths: Collection[str], kept_snapshots: Collection[str], witnesses: Iterable[Witness]
     ) -> Iterator[Problem]:
         """Entries behind the last one, of a log that looks whole."""
         if self._lost or not self._head.is_whole:
             return
-        testimonies = told_of_more(self._catalog, self.entries, stored, kept, witnesses)
+        testimonies = told_of_more(self._catalog, self.entries, stored_paths, kept_snapshots, witnesses)
         if testimonies:
             more = f", and {len(testimonies) - 1} more like that" if len(testimonies) > 1 else ""
             yield Problem(
@@ -373,8 +373,10 @@ class _BrokenObject:
 class _Tree:
     """Kept snapshots, newest of a line first, and all that they name. What is shared is looked at once."""
 
-    def __init__(self, catalog: Catalog, listed: Mapping[str, ObjectInfo], deep: bool, copies: Copies | None) -> None:
-        self._catalog, self._listed, self._deep, self._copies = catalog, listed, deep, copies
+    def __init__(
+        self, catalog: Catalog, infos_by_path: Mapping[str, ObjectInfo], deep: bool, copies: Copies | None
+    ) -> None:
+        self._catalog, self._listed, self._deep, self._copies = catalog, infos_by_path, deep, copies
         self.links: dict[str, Link] = {}
         self.named: set[str] = set()
         self._spare: dict[str, str] = {}
@@ -398,9 +400,9 @@ class _Tree:
                 self._spare |= {file.path: _NO_NAMES for file in names_of(link.manifest)}
                 merge_files = [*self._merge_files(link, link.manifest)]
                 self._spare |= {file.path: _NOT_MERGED for file in merge_files}
-                of_layers = [*self._layer_files(link, link.manifest, known=self.named)]
+                of_layers = [*self._layer_files(link, link.manifest, known_paths=self.named)]
                 layer_paths |= {file.path for file in of_layers}
-                for file in (*merge_files, *of_layers, *self._log_files(link, link.manifest, known=self.named)):
+                for file in (*merge_files, *of_layers, *self._log_files(link, link.manifest, known_paths=self.named)):
                     files.setdefault(file.path, (file, link))
         self.named |= files.keys()
         # once a merge is done its files are those of a layer, which needs them
@@ -459,26 +461,26 @@ class _Tree:
         for node in nodes:
             self._spare[object_names.node_path(self._catalog.pipeline, node.id)] = _NODE_NOT_MERGED
         yield from merged_of(manifest)
-        yield from self._files_below(link, nodes, known=self.named)
+        yield from self._files_below(link, nodes, known_paths=self.named)
 
-    def _layer_files(self, link: Link, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
-        """The data files of the tables of ``link``, without those of nodes that are ``known``, which become more."""
+    def _layer_files(self, link: Link, manifest: Manifest, known_paths: set[str]) -> Iterator[DataFile]:
+        """The data files of the tables of ``link``, without those of nodes in ``known_paths``, which become more."""
         yield from layered_of(manifest)
-        yield from self._files_below(link, manifest.layer_nodes, known)
+        yield from self._files_below(link, manifest.layer_nodes, known_paths)
 
-    def _log_files(self, link: Link, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
+    def _log_files(self, link: Link, manifest: Manifest, known_paths: set[str]) -> Iterator[DataFile]:
         """The same of its logs, and of names."""
         yield from logged_of(manifest)
-        yield from self._files_below(link, (ref for log in manifest.logs.values() for ref in log.refs), known)
+        yield from self._files_below(link, (ref for log in manifest.logs.values() for ref in log.refs), known_paths)
 
-    def _files_below(self, link: Link, nodes: Iterable[IndexRef], known: set[str]) -> Iterator[DataFile]:
+    def _files_below(self, link: Link, nodes: Iterable[IndexRef], known_paths: set[str]) -> Iterator[DataFile]:
         refs = [*nodes]
         while refs:
             ref = refs.pop()
             path = object_names.node_path(self._catalog.pipeline, ref.id)
-            if path in known:
+            if path in known_paths:
                 continue
-            known.add(path)
+            known_paths.add(path)
             try:
                 node = self._catalog.read_node(ref.id)
             except BrokenObjectError as error:

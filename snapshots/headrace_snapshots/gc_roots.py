@@ -325,10 +325,15 @@ class Lineages:
         self._known: dict[str, SnapshotPosition] = {}
 
     def compute_kept(
-        self, head: Head, keep: Keep, now: datetime, holds: Sequence[ReaderHold] = (), there: Collection[str] = ()
+        self,
+        head: Head,
+        keep: Keep,
+        now: datetime,
+        holds: Sequence[ReaderHold] = (),
+        snapshots_there: Collection[str] = (),
     ) -> KeptSnapshots:
-        """What ``keep`` keeps at ``head``, and besides what readers hold of the snapshots that are ``there``: of main
-        all from the oldest of that on. ``now`` only says what is young.
+        """What ``keep`` keeps at ``head``, and besides what readers hold of ``snapshots_there``: of main all from the
+        oldest of that on. ``now`` only says what is young.
 
         Raises BrokenObjectError, MissingSnapshotError.
         """
@@ -345,7 +350,9 @@ class Lineages:
             )
         ]
         aside = {
-            one: self._snapshot_position(head, one) for one in held_snapshots(holds) if one not in ages and one in there
+            one: self._snapshot_position(head, one)
+            for one in held_snapshots(holds)
+            if one not in ages and one in snapshots_there
         }
         lines = self._kept_replaced_lines(head, main, seen_range.oldest, keep, cutoff)
         replaced_promotions = tuple(promotion for promotion, line_positions in lines if line_positions)

@@ -60,9 +60,9 @@ class Entry(StoredObject, frozen=True, omit_defaults=True):
     horizon: Horizon | None = None
 
     @classmethod
-    def of(cls, decided: Append, number: int, write_id: str, at: str, *, message: str, detail: JSON) -> "Entry":
+    def from_append(cls, append: Append, number: int, write_id: str, at: str, *, message: str, detail: JSON) -> "Entry":
         """Entry ``number``, as the protocol decided it."""
-        return cls(number=number, write_id=write_id, at=at, message=message, detail=detail, **vars(decided))
+        return cls(number=number, write_id=write_id, at=at, message=message, detail=detail, **vars(append))
 
     def to_json(self) -> JSON:
         """A JSON object; the inverse of ``from_json``. A horizon without ``seen`` is as those of before had it."""
@@ -109,7 +109,7 @@ _ASKED_FOR = 2 * HINT_EVERY
 """Numbers that are asked for on a disk: a lost entry shows by those after it. No command leaves as many unhinted."""
 
 _APPEND_ATTEMPTS = 8
-_NAMED = 3
+_MOST_NAMED = 3
 _READERS = 16
 _FIRST_DIGITS = "0000"
 """With which the numbers of all entries begin."""
@@ -369,9 +369,9 @@ class CatalogLog:
         else:
             self.write_hint(self._stored)
 
-    def fold(self, below: int) -> int:
-        """Delete the entries below ``below``, which an entry has for its base; how many there were."""
-        numbers = self._list_numbers(0, below)
+    def fold(self, first_kept: int) -> int:
+        """Delete the entries below ``first_kept``, which an entry has for its base; how many there were."""
+        numbers = self._list_numbers(0, first_kept)
         for number in numbers:
             self._store.delete(self._entry_path(number))
         return len(numbers)
@@ -432,8 +432,8 @@ class CatalogLog:
             except BrokenObjectError as error:
                 losses = [*losses, str(error)]
         losses = list(dict.fromkeys(losses))
-        more = f"; and {len(losses) - _NAMED} more" if len(losses) > _NAMED else ""
-        return End(number, newest, "; ".join(losses[:_NAMED]) + more)
+        more = f"; and {len(losses) - _MOST_NAMED} more" if len(losses) > _MOST_NAMED else ""
+        return End(number, newest, "; ".join(losses[:_MOST_NAMED]) + more)
 
     def _create_surely(self, entry: Entry) -> bool:
         in_doubt = False

@@ -41,8 +41,8 @@ NAME = "[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
 """A regular expression of what can name a branch or a tag, also for forms; ``why_not`` says the rest."""
 
 _OF_OUTPUT = f"{PUBLISHED}/"
-_DELIVERING, _DELIVERED = "delivering/", "delivered/"
-_RESERVED = frozenset({BEGINNING, NOTHING, PUBLISHED, "tags"})
+_DELIVERING, _DELIVERED_PREFIX = "delivering/", "delivered/"
+_RESERVED_NAMES = frozenset({BEGINNING, NOTHING, PUBLISHED, "tags"})
 _SNAPSHOT, _NAME = re.compile(SNAPSHOT), re.compile(NAME)
 _TIME_PATTERN = re.compile(r"\d{4}-\d\d-\d\d.*")
 
@@ -64,12 +64,12 @@ def delivering_ref(output: str, sink: str) -> str:
 
 def delivered_ref(output: str, sink: str) -> str:
     """The ref up to which all rows were handed over to a ``sink`` of ``output``."""
-    return _DELIVERED + delivering_ref(output, sink).removeprefix(_DELIVERING)
+    return _DELIVERED_PREFIX + delivering_ref(output, sink).removeprefix(_DELIVERING)
 
 
 def is_delivery(ref: str) -> bool:
     """Whether ``ref`` says what was handed over to a sink that cannot take back."""
-    return ref.startswith((_DELIVERING, _DELIVERED))
+    return ref.startswith((_DELIVERING, _DELIVERED_PREFIX))
 
 
 def delivery_of(ref: str) -> tuple[str, str]:
@@ -124,7 +124,7 @@ def why_not(name: str) -> str | None:
     """Why ``name`` cannot name a new branch or tag; None if it can."""
     if not _NAME.fullmatch(name):
         return "use up to 100 letters, digits, _, . and -, beginning with a letter or a digit"
-    if name.lower() in _RESERVED:
+    if name.lower() in _RESERVED_NAMES:
         return "commands mean something else by that word"
     kind = kind_of_name(name)
     return None if kind is NameKind.REF else f"it would be read as {kind.value}"
@@ -159,7 +159,7 @@ class ObjectKind(StrEnum):
     READERS = "readers"
 
 
-_BELOW: Mapping[ObjectKind, str] = {
+_PATTERNS_BELOW: Mapping[ObjectKind, str] = {
     ObjectKind.LOG: rf"/{_NUMBER_PATTERN}\.json",
     ObjectKind.HINT: "",
     ObjectKind.MANIFESTS: rf"/{SNAPSHOT}\.json",
@@ -179,7 +179,7 @@ _BELOW: Mapping[ObjectKind, str] = {
     ),
     ObjectKind.READERS: rf"/(?P<reader>{_OUTPUT})-[0-9a-f]{{16}}\.json",
 }
-_PATTERNS = {kind: re.compile(f"{re.escape(kind.value)}{pattern}") for kind, pattern in _BELOW.items()}
+_PATTERNS = {kind: re.compile(f"{re.escape(kind.value)}{pattern}") for kind, pattern in _PATTERNS_BELOW.items()}
 _KINDS = {kind.value: kind for kind in ObjectKind}
 
 
@@ -302,12 +302,12 @@ def landed_path(pipeline: str, input_name: str, file: LandedFile, label: str) ->
     return landed_folder(pipeline, input_name) + name
 
 
-AGAIN = "again-"
+AGAIN_PREFIX = "again-"
 """How names of files of records that land again begin where the pipeline reads. Elsewhere they are the only files of
 their records.
 """
 
-_RELANDED = re.compile(rf"({AGAIN})?(?P<view>late|rejected)-(?P<dropped>\d{{8}}-{SNAPSHOT})")
+_RELANDED_NAME = re.compile(rf"({AGAIN_PREFIX})?(?P<view>late|rejected)-(?P<dropped>\d{{8}}-{SNAPSHOT})")
 
 
 class RelandedFile(msgspec.Struct, frozen=True):
@@ -321,7 +321,7 @@ class RelandedFile(msgspec.Struct, frozen=True):
 
 def relanded_file(path: str) -> RelandedFile | None:
     """What a file of input with that name holds, if its records landed again."""
-    match = _RELANDED.match(path.rpartition("/")[2])
+    match = _RELANDED_NAME.match(path.rpartition("/")[2])
     return None if match is None else RelandedFile(match["view"], match["dropped"])
 
 

@@ -182,28 +182,35 @@ class GivenUp:
 _UNREADABLE = (BrokenObjectError, DamagedLogError, MissingSnapshotError)
 
 
-def would_give_up(catalog: Catalog, branch: str, to: str | None, *, give_up_delivered: bool = False) -> GivenUp:
-    """What a rollback of ``branch`` to ``to`` would do; nothing is done. Raises RefusedError, as the rollback would."""
-    moves = catalog.would_roll_back(branch, to, give_up_delivered=give_up_delivered)
-    patches = patches_given_up(catalog, moves[branch][0], to) if branch == object_names.MAIN else []
+def would_give_up(catalog: Catalog, branch: str, target_id: str | None, *, give_up_delivered: bool = False) -> GivenUp:
+    """What a rollback of ``branch`` to ``target_id`` would do; nothing is done. Raises RefusedError, as the rollback
+    would.
+    """
+    moves = catalog.would_roll_back(branch, target_id, give_up_delivered=give_up_delivered)
+    patches = patches_given_up(catalog, moves[branch][0], target_id) if branch == object_names.MAIN else []
     sinks = sorted({object_names.delivery_of(ref)[1] for ref in moves if object_names.is_delivery(ref)})
     stays = (f"what sink {sink} got stays there, and rows that become final again go to it again" for sink in sinks)
     return GivenUp(
-        to, moves, tuple(patches), (*short_of(catalog, moves, to), *describe_given_up(catalog, patches, to), *stays)
+        target_id,
+        moves,
+        tuple(patches),
+        (*short_of(catalog, moves, target_id), *describe_given_up(catalog, patches, target_id), *stays),
     )
 
 
-def short_of(catalog: Catalog, moves: Mapping[str, tuple[str | None, str | None]], to: str | None) -> Iterator[str]:
-    """For people: which readers ``moves`` take to what is older than the target ``to``, as they could not see that."""
+def short_of(
+    catalog: Catalog, moves: Mapping[str, tuple[str | None, str | None]], target_id: str | None
+) -> Iterator[str]:
+    """For people: which readers ``moves`` take to what is older than ``target_id``, as they could not see that."""
     for ref, (_, new_id) in moves.items():
-        if object_names.is_published(ref) and new_id not in {None, to}:
+        if object_names.is_published(ref) and new_id not in {None, target_id}:
             output = object_names.output_of(ref)
             output_text, name = (f" of {output}", f"{catalog.pipeline}.{output}") if output else ("", catalog.pipeline)
             yield (
                 f"readers{output_text} go back to {new_id}{_epoch_in_brackets(catalog, new_id)}: "
-                f"{to}{_epoch_in_brackets(catalog, to)} was never "
-                f"published. The next run audits what lies between; or `headrace release {name} {to}` lets readers see "
-                "it"
+                f"{target_id}{_epoch_in_brackets(catalog, target_id)} was never "
+                f"published. The next run audits what lies between; or `headrace release {name} {target_id}` "
+                "lets readers see it"
             )
 
 
@@ -214,27 +221,27 @@ def _epoch_in_brackets(catalog: Catalog, snapshot: str | None) -> str:
     return ""
 
 
-def how_back(catalog: Catalog, to: str | None) -> str:
-    """The commands by which a person takes main back to ``to`` (None: the beginning), in backticks; a release comes
-    first where readers could see nothing of it.
+def how_back(catalog: Catalog, target_id: str | None) -> str:
+    """The commands by which a person takes main back to ``target_id`` (None: the beginning), in backticks; a release
+    comes first where readers could see nothing of it.
     """
-    rollback_command = f"`headrace rollback {catalog.pipeline} --to {to or object_names.BEGINNING}`"
+    rollback_command = f"`headrace rollback {catalog.pipeline} --to {target_id or object_names.BEGINNING}`"
     try:
-        catalog.would_roll_back(object_names.MAIN, to, give_up_delivered=True)
+        catalog.would_roll_back(object_names.MAIN, target_id, give_up_delivered=True)
     except RefusedError:
-        return f"`headrace release {catalog.pipeline} {to} --message WHY` and {rollback_command}"
+        return f"`headrace release {catalog.pipeline} {target_id} --message WHY` and {rollback_command}"
     return rollback_command
 
 
-def patches_given_up(catalog: Catalog, head: str | None, to: str | None) -> list[Patch]:
-    """The patches that the line of ``head`` has and that of ``to`` (None: nothing) has not, newest first. Only
+def patches_given_up(catalog: Catalog, head: str | None, target_id: str | None) -> list[Patch]:
+    """The patches that the line of ``head`` has and that of ``target_id`` (None: nothing) has not, newest first. Only
     manifests that can be read count.
     """
     patches: list[Patch] = []
     if head is None:
         return patches
     with suppress(*_UNREADABLE):
-        common = None if to is None else catalog.common_ancestor(head, to)
+        common = None if target_id is None else catalog.common_ancestor(head, target_id)
         after_epoch = -1 if common is None else common.epoch
         newest = _newest_readable(catalog, head)
         while newest is not None and newest.patch is not None and newest.patch.epoch > after_epoch:
@@ -244,18 +251,20 @@ def patches_given_up(catalog: Catalog, head: str | None, to: str | None) -> list
     return patches
 
 
-def describe_given_up(catalog: Catalog, patches: Collection[Patch], to: str | None) -> Iterator[str]:
-    """For people: that these ``patches`` are given up by going back to ``to``, and what makes each again."""
+def describe_given_up(catalog: Catalog, patches: Collection[Patch], target_id: str | None) -> Iterator[str]:
+    """For people: that these ``patches`` are given up by going back to ``target_id``, and what makes each again."""
     for patch in patches:
         yield (
             f"the patch of epoch {patch.epoch}, by branch {patch.branch}, is given up: once the run has read again "
-            f"what came after, {_how_to_patch_again(catalog, patch, to)}"
+            f"what came after, {_how_to_patch_again(catalog, patch, target_id)}"
         )
 
 
-def given_up_warning(catalog: Catalog, head: str | None, to: str | None) -> str:
-    """``told`` as the end of a message that advises to go from ``head`` back to ``to``; empty if there is nothing."""
-    lines = [*describe_given_up(catalog, patches_given_up(catalog, head, to), to)]
+def given_up_warning(catalog: Catalog, head: str | None, target_id: str | None) -> str:
+    """``told`` as the end of a message that advises to go from ``head`` back to ``target_id``; empty if there is
+    nothing.
+    """
+    lines = [*describe_given_up(catalog, patches_given_up(catalog, head, target_id), target_id)]
     return f". This gives up output patches: {'; '.join(lines)}" if lines else ""
 
 

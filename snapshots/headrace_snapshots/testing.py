@@ -124,6 +124,6 @@ def _without_answer(request: Callable[[], object]) -> None:
 def disturb_stores(plan: FaultPlan, scheme: str = "file") -> Iterator[None]:
     """Inside, each store of a ``scheme`` that this process opens does what ``plan`` says."""
     own = store_ports.SCHEMES[scheme]
-    disturbed = replace(own, open=lambda uri: FaultyStore(own.open(uri), plan))
-    with store_ports.SCHEMES.replace_part(scheme, disturbed):
+    faulty_scheme = replace(own, open=lambda uri: FaultyStore(own.open(uri), plan))
+    with store_ports.SCHEMES.replace_part(scheme, faulty_scheme):
         yield

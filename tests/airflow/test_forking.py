@@ -204,7 +204,7 @@ _IMPORTS = """
 import sys
 from importlib import import_module
 from headrace_airflow.pages import explanation
-for name in explanation.PRELOADED:
+for name in explanation.PRELOADED_MODULES:
     import_module(name)
 known = {*sys.modules}
 explanation.answer(sys.stdin.readline())

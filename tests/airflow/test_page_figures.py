@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 from click.testing import CliRunner
 
-from headrace.cli.app import DONE
+from headrace.cli.app import EXIT_DONE
 from headrace.cli.main import app
 from headrace.errors import FixDataError
 from headrace_snapshots.catalog import Catalog
@@ -98,7 +98,7 @@ class _Deployed:
     def run(self) -> None:
         """Run; the audit may fail."""
         result = CliRunner().invoke(app, ["run", str(self.file), "--root", self.root.as_uri()])
-        assert result.exit_code in (DONE, FixDataError.exit_code), result.output
+        assert result.exit_code in (EXIT_DONE, FixDataError.exit_code), result.output
 
 
 def _drawn(draw: random.Random) -> str:

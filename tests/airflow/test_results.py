@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import GiveUpError
-from headrace.runs.client.recording import PREPARED
+from headrace.runs.client.recording import PREPARERS
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import (
@@ -144,7 +144,7 @@ def test_submit_leaves_a_result_of_an_error_nobody_expected(
     def breaks(*_: object, **named: object) -> RunResult:
         raise ValueError("GET https://x?sig=hunter2hunter2 failed")
 
-    monkeypatch.setitem(PREPARED, "process", breaks)
+    monkeypatch.setitem(PREPARERS, "process", breaks)
     program = runpy.run_path(str(REPOSITORY / "jobs/headrace/application/submit.py"))
     name = "busy_aircraft"
     exit_code = program["main"](["process", "--pipeline", name, "--root", tmp_path.as_uri(), "--run-id", "r1"])

@@ -86,7 +86,7 @@ def audit(store: ObjectStore, panes: Frame, current: Frame, *expectations: Expec
         pipeline=pipeline().name,
         from_snapshot=None,
         to_snapshot="s1",
-        audited=AuditSubject(
+        subject=AuditSubject(
             pipeline(*expectations).expectations,
             lambda view, released: {ExpectationView.PANES: panes, ExpectationView.CURRENT: current}[view],
             identity=["origin"],

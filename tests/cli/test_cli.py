@@ -340,7 +340,7 @@ def test_expectations_that_do_not_exist_stop_a_run_before_it_commits(tmp_path: P
 
 def test_where_there_are_no_pipelines_their_place_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_PIPELINES", str(tmp_path))
-    monkeypatch.setattr("headrace.pipeline.loading.registry.SHIPPED", tmp_path / "nowhere")
+    monkeypatch.setattr("headrace.pipeline.loading.registry.SHIPPED_FOLDER", tmp_path / "nowhere")
     assert "HEADRACE_PIPELINES names the folders" in CliRunner().invoke(app, ["pipelines"]).stderr
 
 

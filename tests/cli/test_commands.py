@@ -17,7 +17,7 @@ import headrace
 import headrace_snapshots
 from headrace import errors
 from headrace.cli.app import COMMANDS as ADDED_COMMANDS
-from headrace.cli.app import DONE, FAILED_CASES, INTERRUPTED, LAB, USAGE, exit_code_meanings
+from headrace.cli.app import EXIT_DONE, EXIT_INTERRUPTED, FAILED_CASES, LAB, USAGE, exit_code_meanings
 from headrace.cli.main import app
 from headrace.errors import HeadraceError
 from tests.cli.deployments import Deployment, pane
@@ -173,7 +173,7 @@ def test_the_exit_codes_that_help_lists_are_those_of_the_tree_of_errors() -> Non
     codes = [int(line.split()[0]) for line in told.strip().partition("\n\n")[0].splitlines()]
     assert codes == [code for code, _ in exit_code_meanings()]
     branches = [kind for kind in vars(errors).values() if isinstance(kind, type) and "exit_code" in vars(kind)]
-    assert set(codes) == {DONE, USAGE, INTERRUPTED} | {kind.exit_code for kind in branches}
+    assert set(codes) == {EXIT_DONE, USAGE, EXIT_INTERRUPTED} | {kind.exit_code for kind in branches}
     assert HeadraceError.exit_code == FAILED_CASES, "that of no branch, which nothing raises"
 
 
@@ -324,7 +324,7 @@ def said(arguments: list[str]) -> str:
     """What a command says that must fail, in one message without a traceback, whose exit code is on the list."""
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "10000"})
     assert isinstance(result.exception, SystemExit), result.exception
-    assert result.exit_code in {code for code, _ in exit_code_meanings()} - {DONE, FAILED_CASES}, result.output
+    assert result.exit_code in {code for code, _ in exit_code_meanings()} - {EXIT_DONE, FAILED_CASES}, result.output
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
     assert result.stderr.strip()

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import SHIPPED, resolve_pipeline
+from headrace.pipeline.loading.registry import SHIPPED_FOLDER, resolve_pipeline
 from headrace.pipeline.scheduling import DAG_FAMILIES, dag_id
 from tests.cli.deployments import PIPELINE_FILE
 
@@ -118,7 +118,7 @@ def test_check_without_a_name_looks_at_all_and_names_each_broken_file(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert headrace("check").exit_code == 0, "what ships is right"
-    assert {each["name"] for each in checked()["pipelines"]} == {file.stem for file in SHIPPED.glob("[!_]*.py")}
+    assert {each["name"] for each in checked()["pipelines"]} == {file.stem for file in SHIPPED_FOLDER.glob("[!_]*.py")}
     (here / "one.py").write_text("import headrace as hr\n\nhr.FixedWindows(3600)\n")
     (here / "two.py").write_text("def f(:\n")
     monkeypatch.setenv("HEADRACE_PIPELINES", str(here))

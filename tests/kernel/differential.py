@@ -50,7 +50,9 @@ def run_on_kernel(pipeline: Pipeline, epochs: Sequence[Epoch]) -> list[Found]:
         drops: Counter[str] = Counter()
         for stage in stages:
             outcome = stage.outcome
-            drops.update(late=stage.accounting.late, closed=outcome.closed, retraction=outcome.dropped_retractions)
+            drops.update(
+                late=stage.accounting.late, closed=outcome.dropped_elements, retraction=outcome.dropped_retractions
+            )
         marks = [operator.output_watermark for operator in operators]
         results.append(Found(emitted(stages[-1].result), +drops, marks))
     return results

@@ -174,7 +174,7 @@ def test_stages_with_the_same_key_of_the_same_rows_have_its_hashes_in_common() -
     known_key_hashes, rows = KeyHashes(), np.array([0, 2, 3])
     taken_keys = known_key_hashes.keys_of_rows([users], rows, everything=False)
     assert taken_keys.columns[0].to_pylist() == ["a", None, "a"]
-    assert taken_keys.hashed.tolist() == hash_keys([users]).take([0, 2, 3]).tolist()
+    assert taken_keys.key_hashes.tolist() == hash_keys([users]).take([0, 2, 3]).tolist()
     assert known_key_hashes.keys_of_rows([users], rows.copy(), everything=False) is taken_keys
     others: list[tuple[list[pa.Array], list[int]]] = [
         ([users], [0, 1, 3]),
@@ -187,10 +187,10 @@ def test_stages_with_the_same_key_of_the_same_rows_have_its_hashes_in_common() -
     for columns, chosen in others:
         own = known_key_hashes.keys_of_rows(columns, np.array(chosen), everything=False)
         assert [column.to_pylist() for column in own.columns] == [column.take(chosen).to_pylist() for column in columns]
-        assert own.hashed.tolist() == hash_keys(own.columns, len(chosen)).tolist()
+        assert own.key_hashes.tolist() == hash_keys(own.columns, len(chosen)).tolist()
     whole = known_key_hashes.keys_of_rows([users], np.arange(4), everything=True)
     assert whole.columns[0] is users
-    assert whole.hashed.tolist() == hash_keys([users]).tolist()
+    assert whole.key_hashes.tolist() == hash_keys([users]).tolist()
 
 
 def rows_of(groups: Groups, length: int) -> list[list[int]]:
@@ -214,7 +214,7 @@ def test_groups_by_the_number_of_a_key_are_those_by_its_hash(data: st.DataObject
     ordered = Keys(columns, len(rows)).group_rows(*within)
     assert ordered.numbered is None
     assert rows_of(numbered.groups, len(rows)) == rows_of(ordered.groups, len(rows))
-    assert numbered.numbered.arranged.sizes.tolist() == ordered.groups.sizes.tolist()
+    assert numbered.numbered.arranged_groups.sizes.tolist() == ordered.groups.sizes.tolist()
     assert numbered.hashes.tolist() == ordered.hashes.tolist()
     assert all(own.equals(other) for own, other in zip(numbered.keys, ordered.keys, strict=True))
     assert [some[numbered.rows].tolist() for some in within] == [some[ordered.rows].tolist() for some in within]

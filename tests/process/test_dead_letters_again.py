@@ -74,11 +74,11 @@ def test_a_schema_that_is_mended_reads_what_was_rejected(executor: Executed, tmp
     land(tmp_path, kind)
     assert executor.process(broken_pipeline, root, RunOptions("first", publish=True)).counts["rejected"] == 2
 
-    found_landing = land_rejected(mended_pipeline, root, to=CLICKS.source.path)
+    found_landing = land_rejected(mended_pipeline, root, destination=CLICKS.source.path)
     assert (found_landing.records, found_landing.left) == (2, {})
     assert executor.process(mended_pipeline, root, RunOptions("second", publish=True)).counts["accepted"] == 2
     assert counted(mended_pipeline, root) == TRUTH
-    assert land_rejected(mended_pipeline, root, to=CLICKS.source.path).records == 0
+    assert land_rejected(mended_pipeline, root, destination=CLICKS.source.path).records == 0
     assert not executor.process(mended_pipeline, root, RunOptions("third", publish=True)).epochs
     assert counted(mended_pipeline, root) == TRUTH
 
@@ -107,7 +107,7 @@ def test_where_names_have_gone_on_a_full_sweep_finds_them(executor: Executed, tm
     for file in (tmp_path / "landing" / "clicks").iterdir():
         file.rename(file.with_name(f"visits-{file.name}"))
     executor.process(broken_pipeline, root, RunOptions("first", publish=True))
-    found_landing = land_rejected(mended_pipeline, root, to=CLICKS.source.path)
+    found_landing = land_rejected(mended_pipeline, root, destination=CLICKS.source.path)
     assert (found_landing.records, found_landing.needs_full_sweep) == (2, True)
     assert not executor.process(mended_pipeline, root, RunOptions("second")).epochs
     executor.process(mended_pipeline, root, RunOptions("third", full_sweep=True))
@@ -125,7 +125,7 @@ def corrected(executor: Executed, tmp_path: Path) -> str:
     root = tmp_path.as_uri()
     land(tmp_path, "json")
     executor.process(CLICKS_ALONE, root, ALL)
-    land_rejected(MENDED, root, to=CLICKS.source.path)
+    land_rejected(MENDED, root, destination=CLICKS.source.path)
     executor.process(MENDED, root, ALL)
     assert counted(MENDED, root) == TRUTH
     return root
@@ -139,7 +139,7 @@ def test_a_backfill_counts_them_once(executor: Executed, corrected: str) -> None
         make_change(Catalog(open_store(corrected), "clicks"), CutOver("anew"), run_id="promote")
         assert counted(MENDED, corrected) == TRUTH
         assert not executor.process(MENDED, corrected, replace(ALL, full_sweep=True)).epochs
-    assert land_rejected(MENDED, corrected, to=CLICKS.source.path).records == 0
+    assert land_rejected(MENDED, corrected, destination=CLICKS.source.path).records == 0
 
 
 def test_a_backfill_from_behind_the_dead_letters_reads_them_where_they_landed(
@@ -191,7 +191,7 @@ def test_a_run_that_falls_back_leaves_out_what_it_reads_again(executor: Executed
     land(tmp_path, "json")
     executor.process(CLICKS_ALONE, root, RunOptions("first", publish=True, max_epochs=1))
     executor.process(CLICKS_ALONE, root, RunOptions("second"))
-    assert land_rejected(MENDED, root, to=CLICKS.source.path, at="main").files == 2
+    assert land_rejected(MENDED, root, destination=CLICKS.source.path, ref="main").files == 2
     executor.process(MENDED, root, RunOptions("third"))
     assert counted(MENDED, root) == TRUTH
     for file in (tmp_path / "clicks" / "data").glob("0000000[1-9]-*/state-*"):
@@ -214,7 +214,7 @@ def test_what_landed_again_is_read_after_its_dead_letters_have_expired(executor:
         line = LINES["json"]("ann", (START + timedelta(seconds=number)).isoformat(), '"four"')
         (folder / f"{number:03}.txt").write_text(line)
     executor.process(CLICKS_ALONE, root, replace(ALL, files_per_epoch=1))
-    assert land_rejected(MENDED, root, to=CLICKS.source.path).records == files
+    assert land_rejected(MENDED, root, destination=CLICKS.source.path).records == files
     catalog = Catalog(open_store(root), "clicks")
     few = RunOptions("few", publish=True, files_per_epoch=20, max_epochs=1, full_sweep=True)
     expire(catalog, Keep(1), LATER)
@@ -241,12 +241,12 @@ def test_a_record_whose_quote_is_never_closed_takes_no_other_with_it(executor: E
     for file in (tmp_path / "landing" / "clicks").iterdir():
         file.write_text(file.read_text() + f'1,"dan,{START.isoformat()}\n2,eve,{START.isoformat()}\n')
     assert executor.process(tested_pipeline, root, RunOptions("first", publish=True)).counts["rejected"] == 4
-    found_landing = land_rejected(tested_pipeline, root, to=CLICKS.source.path)
+    found_landing = land_rejected(tested_pipeline, root, destination=CLICKS.source.path)
     assert (found_landing.files, found_landing.records, sum(found_landing.left.values())) == (2, 2, 2)
     (reason,) = found_landing.left
     assert "a quote that is not closed" in reason
     assert executor.process(tested_pipeline, root, RunOptions("second", publish=True)).counts["rejected"] == 2
-    assert land_rejected(tested_pipeline, root, to=CLICKS.source.path).already_landed == 2
+    assert land_rejected(tested_pipeline, root, destination=CLICKS.source.path).already_landed == 2
 
 
 GOOD_LINES = "".join(f"{number},ann,{START.isoformat()},fine\n" for number in range(100)).encode()
@@ -269,12 +269,12 @@ def test_many_records_of_another_dialect_never_stop_who_reads_them_again(
     (folder / "1.csv").write_bytes(b"price,user,at,note\n" + GOOD_LINES + lines.encode(other.encoding))
     assert executor.process(tested_pipeline, root, RunOptions("first", publish=True)).counts["rejected"] == 30
 
-    found_landing = land_rejected(tested_pipeline, root, to=None if lands_beside else CLICKS.source.path)
+    found_landing = land_rejected(tested_pipeline, root, destination=None if lands_beside else CLICKS.source.path)
     assert (found_landing.records, found_landing.left) == (30, {})
     landing_root = f"{root}/rejected" if lands_beside else root
     counts = executor.process(tested_pipeline, landing_root, RunOptions("second", publish=True)).counts
     assert (counts["accepted"], counts["rejected"]) == (0, 30)
-    assert land_rejected(tested_pipeline, root, to=None if lands_beside else CLICKS.source.path).records == 0
+    assert land_rejected(tested_pipeline, root, destination=None if lands_beside else CLICKS.source.path).records == 0
     if lands_beside and other.delimiter == ",":  # else the header that they landed with is in the first dialect
         mended_pipeline = changed(tested_pipeline, source=replace(tested_pipeline.source, dialect=other))
         batch_options = RunOptions("third", mode=Mode.BATCH, branch="anew")

@@ -114,7 +114,7 @@ def test_a_graph_as_json_has_its_edges(catalog: Catalog) -> None:
 
 def test_an_older_part_of_the_log_is_drawn_as_it_was_then(catalog: Catalog) -> None:
     tagged_numbers = next(entry.number for entry in catalog.entries() if entry.kind == "tag")
-    found = snapshot_graph(catalog, limit=20, before=tagged_numbers)
+    found = snapshot_graph(catalog, limit=20, before_entry=tagged_numbers)
     assert "good" not in found.to_json()["refs"]
     assert all(snapshot["reached"] for snapshot in found.to_json()["snapshots"]), "nothing was rolled back yet"
 

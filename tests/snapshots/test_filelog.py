@@ -11,7 +11,7 @@ from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import (
-    AHEAD,
+    NODES_AHEAD,
     RADIX,
     DataFile,
     FileLog,
@@ -92,7 +92,7 @@ def test_ten_thousand_records_are_a_few_references_and_a_short_walk() -> None:
     assert len(nodes.reads) <= math.ceil(100 / RADIX.value) + 2
     nodes.rounds = 0
     assert sum(1 for _ in iterate_records(log, nodes.read_all)) == 10_000
-    assert nodes.rounds <= len(nodes.stored) / AHEAD + 10
+    assert nodes.rounds <= len(nodes.stored) / NODES_AHEAD + 10
 
 
 def test_a_log_that_an_older_version_wrote_with_more_records_a_level_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

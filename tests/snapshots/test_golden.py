@@ -138,7 +138,7 @@ def test_a_manifest_that_names_nodes_of_layers_is_read_with_them_and_refused_by_
     assert [(node.id, node.files, node.rows) for node in merge.nodes] == [
         (of_merge.id, of_merge.ref.files, of_merge.ref.rows)
     ]
-    assert merge.done == len(of_merge.records) == 36
+    assert merge.parts_done == len(of_merge.records) == 36
     assert merge.layers == tuple(at.identity for at in manifest.tables["state"][:4])
     with (
         set_sizes(newest_format=5),

@@ -264,19 +264,19 @@ def test_parts_of_a_merge_are_stored_once_and_go_on(line: Line) -> None:
     merge = UnfinishedMerge.from_layers(line.layers, 100, is_lowest=True)
     stored_unfinished_merges: list[UnfinishedMerge] = []
     for step in (10, 20, 5, 30):
-        merge = merge.with_next(parts(line, step, merge.done))
+        merge = merge.with_next(parts(line, step, merge.parts_done))
         line.head = line.prepared(1).replace(merges={"state": (merge,)})
         line.catalog.commit(line.claim, line.head)
         stored_unfinished_merges += line.reader().manifest(line.head.snapshot_id).merges["state"]
     assert [len(one.nodes) for one in stored_unfinished_merges] == [0, 1, 1, 2]
     assert [len(one.own) for one in stored_unfinished_merges] == [10, 0, 5, 0]
-    assert [(one.done, one.left, one.rows) for one in stored_unfinished_merges] == [
+    assert [(one.parts_done, one.left, one.rows) for one in stored_unfinished_merges] == [
         (done, range(done, 100), 4 * done) for done in (10, 30, 35, 65)
     ]
     assert stored_unfinished_merges[-1].files == merge.files
     assert stored_unfinished_merges[-1].nodes[:1] == stored_unfinished_merges[1].nodes
     going_on = stored_unfinished_merges[-1].with_next(parts(line, 1, 65))
-    assert (going_on.done, going_on.files[:65]) == (66, merge.files)
+    assert (going_on.parts_done, going_on.files[:65]) == (66, merge.files)
     assert fsck(line.reader(), deep=True).problems == ()
 
 

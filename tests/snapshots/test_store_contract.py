@@ -23,7 +23,7 @@ from headrace_snapshots.store import (
     folders_in,
     open_store,
 )
-from headrace_snapshots.store.local import UNNAMED
+from headrace_snapshots.store.local import UNNAMED_FOLDER
 
 NAMES = ["plain", "with space", "a[1].json", "grüße/ü.json", "100%/50%25.txt", "a+b&c=d?e#f", "日本/データ", "k=v/*.x"]
 
@@ -321,10 +321,10 @@ def test_what_a_killed_process_left_goes_with_the_next_put(tmp_path: Path, step:
     for _ in range(2):
         result = subprocess.run([sys.executable, "-c", KILLED.format(step=step), tmp_path.as_uri()], check=False)
         assert result.returncode == -signal.SIGKILL
-    left = list((tmp_path / UNNAMED).iterdir())
+    left = list((tmp_path / UNNAMED_FOLDER).iterdir())
     assert left
     open_store(tmp_path.as_uri()).write("after", b"")
-    assert list((tmp_path / UNNAMED).iterdir()) == []
+    assert list((tmp_path / UNNAMED_FOLDER).iterdir()) == []
     assert paths(open_store(tmp_path.as_uri()), "") == ["after", "before"]
 
 
@@ -332,14 +332,14 @@ INTERRUPTED = """
 import fcntl, sys
 from pathlib import Path
 from headrace_snapshots.store import open_store
-from headrace_snapshots.store.local import UNNAMED
+from headrace_snapshots.store.local import UNNAMED_FOLDER
 step, root = sys.argv[1:]
 seen = []
 def pause(event, arguments):
     if not seen and event == step and (event != "fcntl.flock" or arguments[1] == fcntl.LOCK_EX):
         seen.append(event)
         open_store(root).write("in-between", b"")
-        print(len([*Path(root.removeprefix("file://"), UNNAMED).iterdir()]))
+        print(len([*Path(root.removeprefix("file://"), UNNAMED_FOLDER).iterdir()]))
 sys.addaudithook(pause)
 open_store(root).create("slow", b"whole")
 """

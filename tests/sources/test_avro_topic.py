@@ -146,7 +146,7 @@ def test_a_schema_grows_and_what_has_landed_needs_no_registry(
     assert reasons == ["key is null: user", "no Avro message of a schema registry"]
     monkeypatch.delenv("HEADRACE_CONN_SCHEMAS")
     monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", f"http://127.0.0.1:{free_port()}")
-    reading._known.clear()
+    reading._known_schemas.clear()
     handle.run(mode="replay", from_branch="main", branch="again")
     assert read(handle, "again") == read(handle)
 
@@ -158,7 +158,7 @@ def test_a_registry_that_does_not_answer_loses_nothing(
     first = schemas.register(f"{name}-value", FIRST)
     topics.send(name, [(None, order(first, "ada"))])
     handle = orders(tmp_path, name)
-    reading._known.clear()
+    reading._known_schemas.clear()
     with monkeypatch.context() as away:
         away.setenv("HEADRACE_CONN_SCHEMAS", f"http://ada:opensesame@127.0.0.1:{free_port()}")
         with pytest.raises(RegistryUnreachableError, match=r"connection schemas .* does not answer") as error:
@@ -172,7 +172,7 @@ def test_a_registry_that_does_not_answer_loses_nothing(
     (letter,) = handle.read("rejected", at="main").to_json()
     assert letter["reason"] == "schema 999999, which the registry does not have"
     assert read(handle) == {"ada": (1, 0)}
-    reading._known.clear()
+    reading._known_schemas.clear()
     topics.send(name, [(None, order(first, "bob"))])
     monkeypatch.delenv("HEADRACE_CONN_SCHEMAS")
     with pytest.raises(HeadraceError, match="HEADRACE_CONN_SCHEMAS"):
@@ -256,7 +256,7 @@ def test_a_registry_that_is_bad_at_any_answer_loses_and_doubles_nothing(
         with wired(schemas.uri) as wire:
             monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", wire.instead_of(schemas.uri))
             for how in BROKEN:
-                reading._known.clear()
+                reading._known_schemas.clear()
                 wire.breaks(**how)
                 with pytest.raises(RegistryUnreachableError, match="connection schemas"):
                     handle.run()

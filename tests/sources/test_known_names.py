@@ -44,7 +44,7 @@ def test_news_are_what_has_no_known_name_and_what_is_listed_otherwise(stored, re
             assert {path for path, version in news.items() if version is None} == listed.keys() - was.keys()
             changed_paths = {path for path in listed.keys() & was.keys() if listed[path] != was[path]}
             assert {path for path, version in news.items() if version is not None} == changed_paths
-            assert all(news[path] == KnownVersion.of(*splits({path: was[path]})) for path in changed_paths)
+            assert all(news[path] == KnownVersion.from_file(*splits({path: was[path]})) for path in changed_paths)
 
 
 @examples(200)

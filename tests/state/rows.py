@@ -45,7 +45,7 @@ ROWS = st.builds(
     Row,
     key=st.sampled_from([f"key {number}" for number in range(12)]),
     start=st.integers(0, 4),
-    status=st.sampled_from([c.OPEN, c.OPEN, c.CLOSED, c.DELETED]),
+    status=st.sampled_from([c.OPEN, c.OPEN, c.CLOSED_MARKER, c.TOMBSTONE]),
     due_event=DUES,
     due_time=DUES,
     hold=st.none() | st.integers(0, 9),

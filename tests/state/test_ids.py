@@ -36,7 +36,7 @@ def judged(records: list[tuple[str, int]]) -> dict[str, pa.Array]:
     count = len(records)
     return {
         c.REJECT: pa.nulls(count, pa.string()),
-        c.ADMITTED: pa.array([True] * count, pa.bool_()),
+        c.IS_ADMITTED: pa.array([True] * count, pa.bool_()),
         c.EVENT_TIME: pa.array([at for _, at in records], pa.int64()),
         c.ID: pa.array([name for name, _ in records], pa.string()),
     }
@@ -78,8 +78,8 @@ def test_fates_are_those_of_the_first_of_each_id(
                 merged = put(f"merged-{epoch}", merge_ids(EMPTY.schema, layers[start:], ids.unexpired_mask))
                 stored_layers = merge.with_next((merged,)).apply_to(stored_layers)
             columns = judged(records)
-            columns[c.SEEN] = ids.find_duplicates(columns)
-            assert columns[c.SEEN].to_pylist() == expected(first, records, watermark)
+            columns[c.ID_FATE] = ids.find_duplicates(columns)
+            assert columns[c.ID_FATE].to_pylist() == expected(first, records, watermark)
             watermark += moved
             new = ids.new_rows(columns, epoch)
             stored_layers = stored_layers[expired_prefix(stored_layers, Instant(watermark)) :]

@@ -41,7 +41,7 @@ def test_ranges_give_the_newest_rows_of_all(
     batches = [batch(rows, epoch, bits) for epoch, rows in enumerate(layers)]
     expected = newest_rows(STAGE, batches)
     if is_lowest:
-        expected = expected.filter(pc.not_equal(expected.column(c.STATUS), c.DELETED))
+        expected = expected.filter(pc.not_equal(expected.column(c.STATUS), c.TOMBSTONE))
     pieces = merged([layer(rows, epoch, files) for epoch, rows in enumerate(batches)], range_bytes, is_lowest=is_lowest)
     found = together(pieces)
     assert found.sort_by(ORDER).equals(expected.sort_by(ORDER))

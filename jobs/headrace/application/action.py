@@ -11,7 +11,7 @@ from headrace.ext.executors import EXECUTORS
 from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.pipeline.scheduling import LOCAL, SPARK
 from headrace.read.pipeline_reader import MissingRootError
-from headrace.runs.client.recording import PREPARED
+from headrace.runs.client.recording import PREPARERS
 from headrace.runs.option_values import fields_of_texts
 from headrace.runs.options import RunOptions
 from headrace.runs.process import open_run
@@ -32,42 +32,42 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
 
-def perform_action(given: argparse.Namespace) -> int:
+def perform_action(arguments: argparse.Namespace) -> int:
     """Do it; the exit code is 0 or that of the error's branch (headrace.errors)."""
     started_at, listener = now(), wrap_listener(LineListener(write_log_line))
-    executor = EXECUTORS.get(given.executor or SPARK)
-    if given.executor == LOCAL:
+    executor = EXECUTORS.get(arguments.executor or SPARK)
+    if arguments.executor == LOCAL:
         leave_out_spark()
     if executor is None or executor.is_submitted:
         listener.noted("::endgroup::")  # the task folds what Spark says while it starts
     failure: Exception | None = None
     catalog: Catalog | None = None
     try:
-        prepare, pipeline = PREPARED[given.action], resolve_pipeline(given.pipeline)
-        noting = _with_progress_notes(listener, pipeline.name, given, started_at)
-        prepared_run = prepare(open_run(pipeline, given.root, _options_from(given), noting))
+        prepare, pipeline = PREPARERS[arguments.action], resolve_pipeline(arguments.pipeline)
+        noting = _with_progress_notes(listener, pipeline.name, arguments, started_at)
+        prepared_run = prepare(open_run(pipeline, arguments.root, _options_from(arguments), noting))
         result = run_prepared(prepared_run)
         catalog = prepared_run.context.catalog
-        result = replace(result, warnings=(*given.warning, *result.warnings))
-        for line in result_lines(replace(result, warnings=()), Where(given.pipeline, given.root)):
+        result = replace(result, warnings=(*arguments.warning, *result.warnings))
+        for line in result_lines(replace(result, warnings=()), Where(arguments.pipeline, arguments.root)):
             listener.noted(line)  # and the task logs the warnings as such
     except MissingRootError as error:
         return _report_error(error, listener)  # the result object would make the root
     except Exception as error:
         failure = error
         result = RunResult(
-            run_id=given.run_id,
-            pipeline=_pipeline_name(given.pipeline),
-            action=given.action,
+            run_id=arguments.run_id,
+            pipeline=_pipeline_name(arguments.pipeline),
+            action=arguments.action,
             status="failed",
             error=RunError.of(error),
-            branch=given.branch,
+            branch=arguments.branch,
             started_at=started_at,
             finished_at=now(),
-            warnings=tuple(given.warning),
+            warnings=tuple(arguments.warning),
         )
     try:
-        keep_result(catalog or Catalog(open_store(given.root), result.pipeline), result)
+        keep_result(catalog or Catalog(open_store(arguments.root), result.pipeline), result)
     except HeadraceError as error:
         failure = failure or error
     code = 0 if failure is None else _report_error(failure, listener)

@@ -62,7 +62,7 @@ def arrow_frame(
         panes = pa.concat_tables(
             [_audited_rows(store, release.columns, ExpectationView.PANES, release.files) for release in released]
         )
-        rows = rows_without(rows, panes, columns.decided)
+        rows = rows_without(rows, panes, columns.decided_columns)
     return ArrowFrame(rows)
 
 
@@ -104,8 +104,8 @@ class ArrowColumns:
         """The finite numbers at ``places`` (from 1 on) when they are sorted."""
         values = self.table.column(column)
         finite = values.filter(pc.invert(_is_missing(values)))
-        ordered = finite.take(pc.array_sort_indices(finite.combine_chunks()))
-        return {place: float(ordered[place - 1].as_py()) + 0.0 for place in places}  # no negative zero
+        ordered_numbers = finite.take(pc.array_sort_indices(finite.combine_chunks()))
+        return {place: float(ordered_numbers[place - 1].as_py()) + 0.0 for place in places}  # no negative zero
 
     def first_rows(self, condition: BlamedRows, order: Sequence[str], number: int) -> pa.Table:
         """The first rows in ``order`` that fulfil ``condition``: the columns of both."""

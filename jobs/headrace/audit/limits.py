@@ -118,11 +118,13 @@ _COUNTS: Final = {"rejected": "rejected", "late": "late_dropped"}
 """What an epoch calls the count that a limit is about."""
 
 
-def share_findings(limits: Limits, counts: Mapping[str, int], released: Iterable[int] = ()) -> list[LimitFinding]:
+def share_findings(
+    limits: Limits, counts: Mapping[str, int], released_counts: Iterable[int] = ()
+) -> list[LimitFinding]:
     """What ``counts`` of epochs together say beside the limits of records."""
     records = counts.get("records", 0)
     return [
-        _share_finding(name, limit, counts.get(_COUNTS[name], 0), records, tuple(released))
+        _share_finding(name, limit, counts.get(_COUNTS[name], 0), records, tuple(released_counts))
         for name, limit in limits.given()
         if name in _COUNTS
     ]
@@ -152,18 +154,18 @@ class AgeMeasurement(msgspec.Struct, frozen=True):
     what: str
 
 
-def age_finding(name: str, limit: Limit[Any], measured: AgeMeasurement, now: model_time.Instant) -> LimitFinding:
+def age_finding(name: str, limit: Limit[Any], measurement: AgeMeasurement, now: model_time.Instant) -> LimitFinding:
     """How old something is at ``now``. What was never is older than any bound."""
-    is_never, is_over = measured.since <= model_time.MIN_INSTANT, measured.since >= model_time.MAX_INSTANT
-    age = model_time.Duration(0 if is_over else max(0, now - measured.since))
+    is_never, is_over = measurement.since <= model_time.MIN_INSTANT, measurement.since >= model_time.MAX_INSTANT
+    age = model_time.Duration(0 if is_over else max(0, now - measurement.since))
     severity = next((level for level, bound in limit.bounds() if is_never or age > bound), None)
     return LimitFinding(
         name=name,
         bounds=_bound_texts(limit),
         severity=severity,
         observed=None if is_never else age / _SECOND_MICROSECONDS,
-        said=f"there is none yet {measured.what}" if is_never else measured.what,
-        since=None if is_never or is_over else model_time.render(measured.since),
+        said=f"there is none yet {measurement.what}" if is_never else measurement.what,
+        since=None if is_never or is_over else model_time.render(measurement.since),
     )
 
 
@@ -179,11 +181,11 @@ def check_limits(
     pipeline: Pipeline,
     catalog: Catalog,
     branch: str,
-    unpublished: Mapping[str, UnpublishedRange | None],
+    unpublished_ranges: Mapping[str, UnpublishedRange | None],
     now: Callable[[], datetime],
 ) -> dict[str, tuple[LimitFinding, ...]]:
-    """What a run on ``branch`` shows beside each limit, by output. Records have findings only if something is
-    ``unpublished``.
+    """What a run on ``branch`` shows beside each limit, by output. Records have findings only if there are
+    ``unpublished_ranges``.
 
     ``now`` is asked for ages alone: a replay has no wall clock. Raises BrokenObjectError, MissingSnapshotError, and
     what listing the landing prefix raises.
@@ -191,7 +193,7 @@ def check_limits(
     ages = tuple(_age_findings(pipeline, catalog, now)) if branch == MAIN and pipeline.limits is not None else ()
     limits = {output: output_pipeline.limits for output, output_pipeline in pipeline.by_output.items()}
     findings: dict[str, tuple[LimitFinding, ...]] = {}
-    for output, epochs in unpublished.items():
+    for output, epochs in unpublished_ranges.items():
         output_catalog = seen_catalog(catalog, output)
         ids = _id_findings(pipeline.by_output[output], output_catalog, epochs)
         findings[output] = (*_record_share_findings(limits[output], output_catalog, epochs), *ids, *ages)
@@ -238,12 +240,12 @@ def _id_findings(
 
 
 def find_shared_ids(
-    catalog: Catalog, unpublished: UnpublishedRange, manifest: Manifest, columns: ViewColumns
+    catalog: Catalog, unpublished_range: UnpublishedRange, manifest: Manifest, columns: ViewColumns
 ) -> LimitFinding:
-    """Whether ids that rows of ``unpublished`` epochs have, the last of which is that of ``manifest``, are of one row
-    each.
+    """Whether ids that rows of the epochs of ``unpublished_range`` have, the last of which is that of ``manifest``, are
+    of one row each.
     """
-    number, entries = _shared_ids(catalog, unpublished, manifest, columns)
+    number, entries = _shared_ids(catalog, unpublished_range, manifest, columns)
     return LimitFinding(
         name=IDS_OF_ROWS,
         bounds={Severity.FAIL: f"one row for each {' and '.join(columns.id)}"},

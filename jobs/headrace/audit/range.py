@@ -136,11 +136,11 @@ def going_on(catalog: Catalog, branch: str, outputs: Iterable[str]) -> list[str]
     return [output for output in outputs if output in present_outputs]
 
 
-def last_published(catalog: Catalog, head: str, published: str | None) -> str | None:
-    """The newest snapshot in the line of ``head`` that readers of ``published`` have seen; None: nothing of it. None
+def last_published(catalog: Catalog, head: str, published_id: str | None) -> str | None:
+    """The newest snapshot in the line of ``head`` that readers of ``published_id`` have seen; None: nothing of it. None
     also if it has expired: nobody can tell any more what came after it, and all that is left counts as unseen.
     """
-    common = None if published is None else catalog.common_ancestor(published, head)
+    common = None if published_id is None else catalog.common_ancestor(published_id, head)
     return None if common is None or isinstance(common.problem, MissingSnapshotError) else common.snapshot_id
 
 
@@ -168,11 +168,11 @@ class AuditedFiles:
         }
 
 
-def audited_files(catalog: Catalog, published: str | None, head: Manifest) -> AuditedFiles:
-    """What an audit of (``published``, ``head``] may look at. An output that was parked brings new rows from epochs
+def audited_files(catalog: Catalog, published_id: str | None, head: Manifest) -> AuditedFiles:
+    """What an audit of (``published_id``, ``head``] may look at. An output that was parked brings new rows from epochs
     that readers have seen, once it has caught up. So does an output that was computed again, with all epochs.
     """
-    published_manifest = None if published is None else catalog.manifest(published)
+    published_manifest = None if published_id is None else catalog.manifest(published_id)
     since_epoch = news_since(published_manifest, head, head.schema.get("output", ""))
     records = catalog.file_records(head.logs[UNNAMED.panes], since_epoch=since_epoch)
     panes = [(file, record.epoch) for record in records for file in record.files if isinstance(file, DataFile)]
@@ -221,10 +221,10 @@ def releases_that_hold(catalog: Catalog) -> list[AuditRelease]:
     return releases
 
 
-def ended_by(catalog: Catalog, published: str | None) -> Iterator[str]:
-    """For people: the releases that end when a person takes readers back to ``published`` (None: nothing)."""
+def ended_by(catalog: Catalog, published_id: str | None) -> Iterator[str]:
+    """For people: the releases that end when a person takes readers back to ``published_id`` (None: nothing)."""
     for release in releases_that_hold(catalog):
-        if not _is_below_all(catalog, release.snapshot, [published]):
+        if not _is_below_all(catalog, release.snapshot, [published_id]):
             yield (
                 f"the release by log {release} ends: if its rows are computed again, an audit decides on them, or "
                 "another `headrace release`"
@@ -269,8 +269,8 @@ class ReleasedEpochs(msgspec.Struct, frozen=True):
     passed: int | None
 
 
-def released_again(catalog: Catalog, unpublished: UnpublishedRange) -> Iterator[ReleasedEpochs]:
-    """The releases that hold and whose files the ``unpublished`` epochs have all read again."""
+def released_again(catalog: Catalog, unpublished_range: UnpublishedRange) -> Iterator[ReleasedEpochs]:
+    """The releases that hold and whose files the epochs of ``unpublished_range`` have all read again."""
     files_taken: set[tuple[str, str]] = set()
     files_audited: frozenset[tuple[str, str]] | None = None
     for release in releases_that_hold(catalog):
@@ -278,7 +278,7 @@ def released_again(catalog: Catalog, unpublished: UnpublishedRange) -> Iterator[
         # it has expired, or is lost, or had other outputs: nobody knows its records
         with suppress(MissingSnapshotError, BrokenObjectError, UnknownOutputError):
             counts, files = counts_of(catalog, released_range), _files_read(catalog, released_range)
-            files_audited = _files_read(catalog, unpublished) if files_audited is None else files_audited
+            files_audited = _files_read(catalog, unpublished_range) if files_audited is None else files_audited
             if files and files <= files_audited - files_taken:
                 files_taken |= files
                 yield ReleasedEpochs(release.entry, counts, watermark_advance(catalog, released_range))

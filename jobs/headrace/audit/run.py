@@ -83,7 +83,7 @@ def run_audit(
     pipeline: str,
     from_snapshot: str | None,
     to_snapshot: str,
-    audited: AuditSubject,
+    subject: AuditSubject,
     limits: tuple[LimitFinding, ...] = (),
     usual: "UsualAudit | None" = None,
     output: str = "",
@@ -97,7 +97,7 @@ def run_audit(
     Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
     """
     docs = f"{audit_folder(pipeline, from_snapshot, to_snapshot, output)}/docs"
-    looked_at = _LookedAt.audit_views(store, docs, audited, usual)
+    looked_at = _LookedAt.audit_views(store, docs, subject, usual)
     usual_outcome = None if usual is None else usual.outcome(looked_at.beside_history)
     outcome = AuditOutcome(
         pipeline=pipeline,
@@ -126,32 +126,32 @@ class _LookedAt(msgspec.Struct, frozen=True):
 
     @classmethod
     def audit_views(
-        cls, store: ObjectStore, docs: str, audited: AuditSubject, usual: "UsualAudit | None"
+        cls, store: ObjectStore, docs: str, subject: AuditSubject, usual: "UsualAudit | None"
     ) -> "_LookedAt":
         """Audits each view, and keeps pages of what was found in the folder ``docs``."""
         by_view: dict[ExpectationView, tuple[Finding, ...]] = {}
         beside_history: dict[ExpectationView, ViewFindings] = {}
         rows: dict[str, int] = {}
         for view in ExpectationView:
-            expected = [expectation for expectation in audited.expectations if expectation.view == view]
+            expected = [expectation for expectation in subject.expectations if expectation.view == view]
             usual_of_view = usual if usual is not None and view in usual.views else None
             if not expected and usual_of_view is None:
                 continue
-            with _keep_persisted(audited.frame(view, ())) as looked_at:
+            with _keep_persisted(subject.frame(view, ())) as looked_at:
                 rows[view] = looked_at.count()
                 if usual_of_view is not None:
-                    beside_history[view] = usual_of_view.look_at(view, looked_at, rows[view], audited.identity)
+                    beside_history[view] = usual_of_view.look_at(view, looked_at, rows[view], subject.identity)
                 if expected:
                     from headrace.audit.gx_runner import evaluate_expectations
 
-                    report = evaluate_expectations(view, expected, looked_at, audited.identity)
+                    report = evaluate_expectations(view, expected, looked_at, subject.identity)
             if usual_of_view is not None:
                 with_all_rows = beside_history[view]
-                beside_history[view] = _usual_without_released(view, usual_of_view, with_all_rows, rows[view], audited)
+                beside_history[view] = _usual_without_released(view, usual_of_view, with_all_rows, rows[view], subject)
             if expected:
-                by_view[view] = _without_released(view, report.findings, rows[view], audited)
+                by_view[view] = _without_released(view, report.findings, rows[view], subject)
                 store.write(f"{docs}/{view}.html", report.page)
-        return cls(_as_declared(audited.expectations, by_view), beside_history, rows)
+        return cls(_as_declared(subject.expectations, by_view), beside_history, rows)
 
 
 @contextmanager

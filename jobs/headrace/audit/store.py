@@ -260,7 +260,7 @@ class UsualOutcome(JsonRecord, frozen=True):
         return tuple(finding.replace(failing=()) for finding in self.findings)
 
 
-_ANEW = "run the pipeline again, which audits the range again"
+_ADVICE = "run the pipeline again, which audits the range again"
 
 
 @dataclass(frozen=True)
@@ -399,7 +399,7 @@ def read_audit(
         return None
     outcome = _from_json(data, pipeline, path)
     if (outcome.from_snapshot, outcome.to_snapshot, outcome.output) != (from_snapshot, to_snapshot, output):
-        raise AuditDamagedError(f"{path} is the audit of another range: {_ANEW}")
+        raise AuditDamagedError(f"{path} is the audit of another range: {_ADVICE}")
     return outcome
 
 
@@ -536,7 +536,7 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
             output=document.get("output", ""),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise AuditDamagedError(f"{path} is not what was written ({error!r}): {_ANEW}") from error
+        raise AuditDamagedError(f"{path} is not what was written ({error!r}): {_ADVICE}") from error
 
 
 def _finding_to_json(finding: Finding) -> dict[str, Any]:

@@ -278,10 +278,11 @@ class ViewFindings:
     measure: audit_store.ViewMeasure
     findings: Mapping[UsualCheck, audit_store.UsualFinding]
 
-    def where_far(self, again: Callable[[UsualCheck], audit_store.UsualFinding]) -> "ViewFindings":
+    def where_far(self, find_again: Callable[[UsualCheck], audit_store.UsualFinding]) -> "ViewFindings":
         """The same, with other findings where the version is not as usual."""
         new_findings = {
-            check: finding if finding.severity is None else again(check) for check, finding in self.findings.items()
+            check: finding if finding.severity is None else find_again(check)
+            for check, finding in self.findings.items()
         }
         return replace(self, findings=new_findings)
 
@@ -302,22 +303,26 @@ class UsualAudit:
         cls,
         checks: Sequence[UsualCheck],
         catalog: Catalog,
-        unpublished: audit_range.UnpublishedRange,
-        before: audit_store.UsualOutcome | None,
+        unpublished_range: audit_range.UnpublishedRange,
+        earlier_outcome: audit_store.UsualOutcome | None,
         warn: Callable[[str], None],
     ) -> "UsualAudit | None":
-        """The audit of ``unpublished``; None if nothing is to be checked. ``before`` is what an earlier audit of the
-        same range found: this one goes by the same history.
+        """The audit of ``unpublished_range``; None if nothing is to be checked. ``earlier_outcome`` is what an earlier
+        audit of the same range found: this one goes by the same history.
         """
         if not checks:
             return None
-        begin = unpublished.after or catalog.head().refs.get(PUBLISHED)
-        history = audit_store.history_before(catalog, begin if before is None else before.against, warn)
-        records = audit_range.counts_of(catalog, unpublished)["records"]
-        version = audit_store.VersionMeasure(
-            unpublished.until, records, audit_range.watermark_advance(catalog, _watermark_range(catalog, unpublished))
+        begin = unpublished_range.after or catalog.head().refs.get(PUBLISHED)
+        history = audit_store.history_before(
+            catalog, begin if earlier_outcome is None else earlier_outcome.against, warn
         )
-        return cls(tuple(checks), history, version, lambda: [*audit_range.released_again(catalog, unpublished)])
+        records = audit_range.counts_of(catalog, unpublished_range)["records"]
+        version = audit_store.VersionMeasure(
+            unpublished_range.until,
+            records,
+            audit_range.watermark_advance(catalog, _watermark_range(catalog, unpublished_range)),
+        )
+        return cls(tuple(checks), history, version, lambda: [*audit_range.released_again(catalog, unpublished_range)])
 
     @property
     def views(self) -> set[ExpectationView]:
@@ -354,16 +359,16 @@ class UsualAudit:
 
     def _volume_finding(self, check: UsualCheck) -> audit_store.UsualFinding:
         finding = compare_with_history(check, self.version, self.history.versions).finding
-        if finding.severity is None or not self._released:
+        if finding.severity is None or not self._released_epochs:
             return finding
-        entries = tuple(epochs.entry for epochs in self._released)
-        records = self.version.records - sum(epochs.counts["records"] for epochs in self._released)
-        time = (self.version.passed or 0) - sum(epochs.passed or 0 for epochs in self._released)
+        entries = tuple(epochs.entry for epochs in self._released_epochs)
+        records = self.version.records - sum(epochs.counts["records"] for epochs in self._released_epochs)
+        time = (self.version.passed or 0) - sum(epochs.passed or 0 for epochs in self._released_epochs)
         left = self.version.replace(records=max(0, records), passed=time if records > 0 and time > 0 else None)
         return compare_with_history(check, left, self.history.versions).finding.replace(released=entries)
 
     @cached_property
-    def _released(self) -> Sequence[audit_range.ReleasedEpochs]:
+    def _released_epochs(self) -> Sequence[audit_range.ReleasedEpochs]:
         return self.find_released()
 
     def keep_figures(

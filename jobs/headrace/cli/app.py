@@ -78,13 +78,13 @@ class Option(msgspec.Struct, frozen=True):
 
 
 def click_parameters(
-    function: Callable[..., object], options: Iterable[click.Option] = (), *, before: str = ""
+    function: Callable[..., object], options: Iterable[click.Option] = (), *, next_parameter: str = ""
 ) -> Iterator[click.Parameter]:
     """The parameters of Click's that give ``function`` what it takes; ``options``, which it takes as keywords, come
-    ``before`` one of its own.
+    before ``next_parameter``, one of its own.
     """
     for name, parameter in signature(function).parameters.items():
-        if name == before:
+        if name == next_parameter:
             yield from options
         if parameter.kind is not Parameter.VAR_KEYWORD:
             kind, declaration = get_args(parameter.annotation)
@@ -130,23 +130,21 @@ def _click_argument(name: str, declaration: Argument, kind: Any, parameter: Para
     )
 
 
-def click_option(name: str, declared: Option, kind: Any, default: Any) -> click.Option:
+def click_option(name: str, option: Option, kind: Any, default: Any) -> click.Option:
     """The option of Click's that gives a ``kind`` as the argument ``name``."""
     is_list = get_origin(_without_none(kind)) is list
     return click.Option(
-        [name, declared.name or f"--{name.replace('_', '-')}"],
-        help=declared.help,
-        metavar=declared.metavar,
-        type=_click_type(kind, declared.min, declared.max)
-        if declared.group is None
-        else _Name(declared.words, declared.group),
+        [name, option.name or f"--{name.replace('_', '-')}"],
+        help=option.help,
+        metavar=option.metavar,
+        type=_click_type(kind, option.min, option.max) if option.group is None else _Name(option.words, option.group),
         is_flag=_without_none(kind) is bool,
         multiple=is_list,
         callback=_list_or_none if is_list else None,
-        envvar=declared.envvar,
-        show_envvar=declared.envvar is not None,
-        show_default=declared.default_text or default != "",
-        shell_complete=declared.complete,
+        envvar=option.envvar,
+        show_envvar=option.envvar is not None,
+        show_default=option.default_text or default != "",
+        shell_complete=option.complete,
         **_default_keywords(default),
     )
 
@@ -235,7 +233,7 @@ def _to_cli_option(option: "RunOption") -> Option:
 _RECENT = 20
 """Entries of the log whose snapshots are offered."""
 
-_FIXED = {MAIN, PUBLISHED}
+_FIXED_REFS = {MAIN, PUBLISHED}
 
 _SHELLS = ("bash", "zsh", "fish")
 
@@ -247,17 +245,17 @@ def complete_pipeline(_ctx: click.Context, _param: click.Parameter, incomplete: 
 
 def complete_branch(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Branches and tags of the pipeline that the line names."""
-    return _completions(lambda: [*_FIXED, *_ref_names(ctx)], incomplete)
+    return _completions(lambda: [*_FIXED_REFS, *_ref_names(ctx)], incomplete)
 
 
 def complete_at(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Branches, tags, and the newest snapshots of the pipeline that the line names."""
-    return _completions(lambda: [*_FIXED, *_ref_names(ctx), *_recent_snapshots(ctx)], incomplete)
+    return _completions(lambda: [*_FIXED_REFS, *_ref_names(ctx), *_recent_snapshots(ctx)], incomplete)
 
 
 def complete_droppable(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of branches and tags that can be dropped."""
-    return _completions(lambda: _ref_names(ctx) - _FIXED, incomplete)
+    return _completions(lambda: _ref_names(ctx) - _FIXED_REFS, incomplete)
 
 
 def complete_snapshot(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -318,10 +316,10 @@ def _open_catalog(ctx: click.Context) -> "Catalog":
     return handle_of(ctx.params.get("pipeline") or ctx.args[0], ctx.params["root"]).catalog
 
 
-DONE: Final = 0
+EXIT_DONE: Final = 0
 FAILED_CASES: Final = 1
 USAGE: Final = 2
-INTERRUPTED: Final = 130
+EXIT_INTERRUPTED: Final = 130
 
 _OF_BRANCHES: Final[dict[type[HeadraceError], str]] = {
     FixConfigError: "fix the pipeline, the command or the environment; trying again does not help",
@@ -331,11 +329,11 @@ _OF_BRANCHES: Final[dict[type[HeadraceError], str]] = {
     GiveUpError: "do not try again as it is: another writer has the branch, or an invariant broke",
 }
 _OTHER_EXIT_CODES: Final = {
-    DONE: "done",
+    EXIT_DONE: "done",
     FAILED_CASES: "test, conformance, simulate: one failed; diff --against, deliver --check: they differ; any other "
     "command: a mistake in Headrace, with a traceback",
     USAGE: "the command line is wrong: see headrace COMMAND --help",
-    INTERRUPTED: "interrupted by Ctrl-C; what was committed stays",
+    EXIT_INTERRUPTED: "interrupted by Ctrl-C; what was committed stays",
 }
 
 
@@ -374,7 +372,7 @@ class CommandGroup(click.Group):
             with _visible_errors():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
+            ctx.exit(EXIT_INTERRUPTED)
 
 
 @contextmanager
@@ -459,16 +457,16 @@ RefArgument = Annotated[
 
 
 def command(
-    example: str, *, options: str = "", before: str = "output"
+    example: str, *, options: str = "", next_parameter: str = "output"
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register the function as the command of its name; errors are reported in its ``output`` format, and its help
-    ends with ``example``. ``options``: it takes what ``COMMANDS`` of ``headrace.runs.options`` says of a command of
-    that name, as keywords; help has them ``before`` another of its options.
+    """Register the function as the command of its name; errors are reported in its ``output`` format, and its help ends
+    with ``example``. ``options``: it takes what ``COMMANDS`` of ``headrace.runs.options`` says of a command of that
+    name, as keywords; help has them before ``next_parameter``, another of its options.
     """
 
     def register(function: Callable[P, None]) -> Callable[P, None]:
         guarded_function = _guard_command(function)
-        app.add_command(_DeclaredCommand(function, guarded_function, example, options, before))
+        app.add_command(_DeclaredCommand(function, guarded_function, example, options, next_parameter))
         return guarded_function
 
     return register
@@ -481,11 +479,11 @@ def separate_command(example: str) -> Callable[[Callable[P, None]], click.Comman
 
 def _guard_command(function: Callable[P, None]) -> Callable[P, None]:
     @wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+    def call_guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         with report_errors(Format(str(kwargs["output"]))):
             function(*args, **kwargs)
 
-    return guarded
+    return call_guarded
 
 
 class _DeclaredCommand(click.Command):
@@ -497,7 +495,7 @@ class _DeclaredCommand(click.Command):
         callback: Callable[..., None],
         example: str,
         options: str = "",
-        before: str = "",
+        next_parameter: str = "",
     ) -> None:
         text = cleandoc(function.__doc__ or "")
         super().__init__(
@@ -509,11 +507,11 @@ class _DeclaredCommand(click.Command):
         )
         # so that ``__getattr__`` is asked for them
         del self.params
-        self._declared = (function, options, before)
+        self._declared = (function, options, next_parameter)
 
     def __getattr__(self, name: str) -> list[click.Parameter]:
         if name != "params":
             raise AttributeError(f"{type(self).__name__} has no {name}")
         function, options, help_before = self._declared
-        self.params = [*click_parameters(function, run_options(options), before=help_before)]
+        self.params = [*click_parameters(function, run_options(options), next_parameter=help_before)]
         return self.params

@@ -181,13 +181,13 @@ def print_ending(
             say_what_is_due(handle, reference, root, output)
 
 
-def print_dry_run(looked: "DryRun", output: cli_output.Format) -> None:
+def print_dry_run(dry_run: "DryRun", output: cli_output.Format) -> None:
     """Print what a run would do: each stage on its line."""
     if output is cli_output.Format.JSON:
-        cli_output.print_json(looked.to_json())
+        cli_output.print_json(dry_run.to_json())
         return
-    cli_output.print_lines(looked.lines())
-    for warning in looked.warnings:
+    cli_output.print_lines(dry_run.lines())
+    for warning in dry_run.warnings:
         cli_output.print_notice(f"warning: {warning}")
 
 

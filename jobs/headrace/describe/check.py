@@ -152,7 +152,8 @@ def _checked_files(
 ) -> list[CheckedPipeline]:
     all_pipelines = [one.pipeline for one in known_pipelines]
     return [
-        check_pipeline(one.pipeline, one.file, beside=all_pipelines, environment=os.environ) for one in chosen_pipelines
+        check_pipeline(one.pipeline, one.file, other_pipelines=all_pipelines, environment=os.environ)
+        for one in chosen_pipelines
     ]
 
 
@@ -160,15 +161,15 @@ def check_pipeline(
     pipeline: Pipeline,
     file: Path | None = None,
     root: str = "",
-    beside: Iterable[Pipeline] = (),
+    other_pipelines: Iterable[Pipeline] = (),
     environment: Mapping[str, str] | None = None,
 ) -> CheckedPipeline:
-    """What there is to say of a pipeline under a ``root`` of that name, where those ``beside`` it are known; with an
-    ``environment`` also which connections that does not know. One that cannot be described does not keep the others
-    from being checked.
+    """What there is to say of a pipeline under a ``root`` of that name, where those ``other_pipelines`` it are known;
+    with an ``environment`` also which connections that does not know. One that cannot be described does not keep the
+    others from being checked.
     """
     try:
-        checked_pipeline = _describe_pipeline(pipeline, file, root, beside)
+        checked_pipeline = _describe_pipeline(pipeline, file, root, other_pipelines)
         unknown = [] if environment is None else [*_unknown_connections(pipeline, environment)]
         return replace(checked_pipeline, notes=[*checked_pipeline.notes, *unknown])
     except Exception as error:  # objects of a user's own may raise anything when they are asked what they are
@@ -182,7 +183,7 @@ def _describe_pipeline(
 ) -> CheckedPipeline:
     backfill = None if pipeline.backfill is None else pipeline.backfill.schedule
     has_sinks = any(output_pipeline.sinks for output_pipeline in pipeline.by_output.values())
-    regular = {"process": pipeline.schedule, "backfill": backfill, "deliver": _MOVED if has_sinks else None}
+    regular = {"process": pipeline.schedule, "backfill": backfill, "deliver": _WHEN_MOVED if has_sinks else None}
     schedules = {family: str(schedule) for family, schedule in regular.items() if schedule is not None}
     families = [family for family in DAG_FAMILIES.names() if family != "deliver" or has_sinks]
     retention = None if pipeline.retention is None else pipeline.retention.schedule
@@ -218,7 +219,7 @@ def _unknown_connections(pipeline: Pipeline, environment: Mapping[str, str]) -> 
             yield f"{user}: {error}"
 
 
-_MOVED: Final = "whenever what readers see moves"
+_WHEN_MOVED: Final = "whenever what readers see moves"
 
 
 def _pipeline_problems(pipeline: Pipeline, all_pipelines: Iterable[Pipeline]) -> Iterator[str]:

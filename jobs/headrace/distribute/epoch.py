@@ -58,7 +58,7 @@ class StageOutcome:
     joined_rejected: int = 0
 
     @property
-    def closed(self) -> int:
+    def dropped_elements(self) -> int:
         """Elements dropped because their window was closed."""
         return 0 if self.counts is None else self.counts.dropped - self.counts.dropped_retractions
 
@@ -107,12 +107,12 @@ class ComputedEpoch:
         """
         own = {output: _output_counts(self.files, stages) for output, stages in self.chains.items()}
         if not own:  # all outputs that were computed again have failed again
-            return dict.fromkeys((*READ, *SUMMED, "rejected"), 0)
+            return dict.fromkeys((*READ, *SUMMED_COUNTS, "rejected"), 0)
         if [*own] == [UNNAMED.output]:
             return own[UNNAMED.output]
         of_records = (own[output] for output, stages in self.chains.items() if not stages[0].takes_panes)
         first = next(of_records, next(iter(own.values())))
-        sums = {name: sum(counts[name] for counts in own.values()) for name in SUMMED}
+        sums = {name: sum(counts[name] for counts in own.values()) for name in SUMMED_COUNTS}
         letters = sum(file.rows for file in self.written.logs[REJECTED])
         sums |= {"rejected": letters - sums["rejected_panes"]}
         own |= {output: dict.fromkeys(first, 0) for output in self.parked}
@@ -135,7 +135,7 @@ def counts_with(epoch: ComputedEpoch, past: Sequence[ComputedEpoch]) -> dict[str
             for name in own
             if name.startswith(OutputTables(output).qualified_name(""))
         }
-        for name in {*names, *SUMMED, "rejected"}:
+        for name in {*names, *SUMMED_COUNTS, "rejected"}:
             counts[name] += own[name]
     return counts
 
@@ -143,7 +143,7 @@ def counts_with(epoch: ComputedEpoch, past: Sequence[ComputedEpoch]) -> dict[str
 READ = ("input_files", "input_bytes", "records")
 """Counts that are the same for all outputs."""
 
-SUMMED = (
+SUMMED_COUNTS = (
     "late_dropped",
     "late_panes_dropped",
     "rejected_panes",
@@ -179,7 +179,7 @@ def _output_counts(files: ByInput, stages: Sequence[StageOutcome]) -> dict[str, 
         "late_panes_dropped": sum(stage.late for stage in of_panes),
         "rejected_panes": sum(stage.accounting.rows.get(Disposition.REJECTED, 0) for stage in of_panes)
         + stages[0].joined_rejected,
-        "closed_dropped": sum(stage.closed for stage in stages),
+        "closed_dropped": sum(stage.dropped_elements for stage in stages),
         "retractions_dropped": sum(stage.dropped_retractions for stage in stages) - late_withdrawals,
         "panes": sum(panes.values()),
         **panes,

@@ -260,11 +260,11 @@ def read_records(
     pieces: Sequence[Piece],
     processing_time: Instant,
     *,
-    apart: ParkedChains = NOT_APART,
+    parked_chains: ParkedChains = NOT_APART,
 ) -> ReadShare:
-    """The records of ``pieces``, judged for the first ``stages`` of chains, some of them ``apart``. An input that goes
-    through a user's own Spark code gives only records that do not parse. Raises UnreadableFileError where a source says
-    FAIL, and what ``flat_mapped`` raises.
+    """The records of ``pieces``, judged for the first ``stages`` of chains, but for the ``parked_chains``. An input
+    that goes through a user's own Spark code gives only records that do not parse. Raises UnreadableFileError where a
+    source says FAIL, and what ``flat_mapped`` raises.
     """
     inputs = {input_.name: input_ for input_ in pipeline.inputs}
     read: list[ReadFiles] = []
@@ -278,7 +278,9 @@ def read_records(
                 block = _made_of(block, block.records, input_, landing)  # noqa: PLW2901
             read.append(block)  # if it is empty, too: whoever says where a record is from says the number of its piece
             if len(block) or any(lacks is not None for lacks in block.lacks):
-                parts.append(_judge_block(pipeline, stages, input_, block, processing_time, apart=apart))
+                parts.append(
+                    _judge_block(pipeline, stages, input_, block, processing_time, parked_chains=parked_chains)
+                )
     if not parts:
         return ReadShare(None, handed_on)
     return ReadShare(FileRecords(tuple(read), _join_judged(parts)), handed_on)
@@ -383,12 +385,12 @@ def input_named(pipeline: Pipeline, name: str) -> Input:
     return next(input_ for input_ in pipeline.inputs if input_.name == name)
 
 
-def divide_file(landing: Landing, piece: Piece, of: int) -> list[Piece]:
+def divide_file(landing: Landing, piece: Piece, span_count: int) -> list[Piece]:
     """A file in so many pieces, or more if it is very large, where it can be read in pieces."""
     if not landing.readers[piece.input].is_divisible(piece.file):
         return [piece]
-    of = max(of, 1 + piece.file.size // MOST_OF_A_FILE)
-    return [replace(piece, span=Span(number, number + 1, of)) for number in range(of)]
+    span_count = max(span_count, 1 + piece.file.size // MOST_OF_A_FILE)
+    return [replace(piece, span=Span(number, number + 1, span_count)) for number in range(span_count)]
 
 
 def read_one(pipeline: Pipeline, landing: Landing, input_: Input, piece: Piece) -> ReadFiles:
@@ -452,7 +454,7 @@ def _judge_block(
     block: ReadFiles,
     processing_time: Instant,
     *,
-    apart: ParkedChains,
+    parked_chains: ParkedChains,
 ) -> JudgedRecords:
     records = block.records
     if records is None:
@@ -462,4 +464,6 @@ def _judge_block(
             position=np.zeros(1, np.int64),
             raw=lambda _: pa.nulls(1, pa.binary()),
         )
-    return judge_records(pipeline, stages, input_, records, processing_time, path_of=block.path_of, apart=apart)
+    return judge_records(
+        pipeline, stages, input_, records, processing_time, path_of=block.path_of, parked_chains=parked_chains
+    )

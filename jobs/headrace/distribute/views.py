@@ -116,15 +116,15 @@ def _last_rows(groups: Groups, epoch: Ints, sequence: Ints) -> Ints:
 
 
 def late_rows(
-    stage: CompiledStage, records: Records, judged: Columns, late: AssignedRows | None, epoch: int
+    stage: CompiledStage, records: Records, judged_rows: Columns, late: AssignedRows | None, epoch: int
 ) -> pa.RecordBatch | None:
-    """Dropped (record, window) pairs of ``records``, which were ``judged`` for ``stage``: keys, event time, window, the
-    reason, input, file, the raw record and the epoch.
+    """Dropped (record, window) pairs of ``records``, which are ``judged_rows`` of ``stage``: keys, event time, window,
+    the reason, input, file, the raw record and the epoch.
 
     The window of a record that is too late to be told from a duplicate is NULL.
     """
     rows, start, end = (np.zeros(0, np.int64),) * 3 if late is None else (late.row, late.start, late.end)
-    forgotten = _forgotten_rows(judged)
+    forgotten = _forgotten_rows(judged_rows)
     dropped_rows = np.concatenate([rows, forgotten])
     if not len(dropped_rows):
         return None
@@ -133,36 +133,36 @@ def late_rows(
     no_window = np.zeros(len(forgotten), np.int64)
     windows = [pa.array(np.concatenate([ends, no_window])[order], mask=~has_window) for ends in (start, end)]
     origins = records.origins(dropped_rows[order])
-    columns = {name: judged[name].take(indices) for name in stage.record_keys}
-    columns["event_time"] = judged[c.EVENT_TIME].take(indices).cast(TIMESTAMP)
+    columns = {name: judged_rows[name].take(indices) for name in stage.record_keys}
+    columns["event_time"] = judged_rows[c.EVENT_TIME].take(indices).cast(TIMESTAMP)
     ends = [to_timestamps(granules) for granules in windows]
     if stage.stage.aggregation.takes_each:  # whose windows nobody knows
         ends = [pa.nulls(len(order), TIMESTAMP)] * 2
     columns["window_start"], columns["window_end"] = ends
-    columns["reason"] = _why_late(judged, indices, pa.array(has_window))
+    columns["reason"] = _why_late(judged_rows, indices, pa.array(has_window))
     columns |= {"input": origins["input"], "file": origins["file"], "raw": _decode_text(origins["raw"])[0]}
     columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), len(order))
     return pa.RecordBatch.from_pydict(columns)
 
 
-def late_sides(records: Records, judged: Columns, late: NDArray[np.bool_], epoch: int) -> pa.RecordBatch | None:
+def late_sides(records: Records, judged_rows: Columns, late: NDArray[np.bool_], epoch: int) -> pa.RecordBatch | None:
     """The ``records`` that are ``late`` for a join, or to be told from duplicates, as ``late_rows`` has them. They have
     come to no key and no window; their input says which side they are of.
     """
-    forgotten = _forgotten_rows(judged)
+    forgotten = _forgotten_rows(judged_rows)
     dropped_rows = np.union1d(np.flatnonzero(late), forgotten)
     if not len(dropped_rows):
         return None
     indices, origins = pa.array(dropped_rows), records.origins(dropped_rows)
     is_late = pa.array(late[dropped_rows])
     reason: pa.Array = pc.if_else(is_late, arrow_scalar(BEHIND_JOIN), arrow_scalar(BEYOND_HORIZON))
-    if c.SIGN in judged:
-        withdraws = pc.less(judged[c.SIGN].take(indices), arrow_scalar(0))
+    if c.SIGN in judged_rows:
+        withdraws = pc.less(judged_rows[c.SIGN].take(indices), arrow_scalar(0))
         of_withdrawal = pc.binary_join_element_wise(arrow_scalar(OF_WITHDRAWAL), reason, arrow_scalar(""))
         reason = pc.if_else(withdraws, of_withdrawal, reason)
     return pa.RecordBatch.from_pydict(
         {
-            "event_time": judged[c.EVENT_TIME].take(indices).cast(TIMESTAMP),
+            "event_time": judged_rows[c.EVENT_TIME].take(indices).cast(TIMESTAMP),
             "window_start": pa.nulls(len(dropped_rows), TIMESTAMP),
             "window_end": pa.nulls(len(dropped_rows), TIMESTAMP),
             "reason": reason,
@@ -189,9 +189,9 @@ def _why_late(judged_rows: Columns, rows: pa.Array, has_window: pa.Array) -> pa.
 
 
 def _forgotten_rows(judged_rows: Columns) -> Ints:
-    if c.SEEN not in judged_rows:
+    if c.ID_FATE not in judged_rows:
         return np.zeros(0, np.int64)
-    forgotten = pc.equal(judged_rows[c.SEEN], arrow_scalar(int(Disposition.FORGOTTEN))).fill_null(False)
+    forgotten = pc.equal(judged_rows[c.ID_FATE], arrow_scalar(int(Disposition.FORGOTTEN))).fill_null(False)
     return np.flatnonzero(as_numpy(forgotten) & takes_part(judged_rows))
 
 
@@ -200,11 +200,11 @@ def rejected_rows(
     epoch: int,
     *,
     output: str | None,
-    judged: Columns | None = None,
+    judged_rows: Columns | None = None,
     by_none: NDArray[np.bool_] | None = None,
 ) -> pa.RecordBatch | None:
     """The dead letters that nobody can take: ``input``, ``file``, ``position``, ``reason``, ``raw``, ``raw_bytes``,
-    ``epoch``; with what is ``judged`` for one ``output`` those that others can take and it cannot. ``by_none``: those
+    ``epoch``; with the ``judged_rows`` of one ``output`` those that others can take and it cannot. ``by_none``: those
     that nobody can take, where that is not what is judged now. None if all is well.
 
     ``position`` and ``raw`` are NULL for a file that cannot be read at all. ``raw_bytes`` are those of a record that is
@@ -212,8 +212,8 @@ def rejected_rows(
     nobody can take the record.
     """
     by_none = records.is_rejected if by_none is None else by_none
-    reasons = records.columns[c.REJECT] if judged is None else judged[c.REJECT]
-    rows = np.flatnonzero(by_none if judged is None else valid_mask(reasons) & ~by_none)
+    reasons = records.columns[c.REJECT] if judged_rows is None else judged_rows[c.REJECT]
+    rows = np.flatnonzero(by_none if judged_rows is None else valid_mask(reasons) & ~by_none)
     if not len(rows):
         return None
     return _dead_letters(records.origins(rows), reasons.take(pa.array(rows)), epoch, output)
@@ -235,37 +235,37 @@ def dead_letters_of_none(store: ObjectStore, files: Iterable[DataFile]) -> dict[
 
 def dead_panes(
     stage: CompiledStage,
-    above: str,
+    origin: str,
     panes: Mapping[str, pa.Array],
-    judged: Mapping[str, pa.Array],
+    judged_rows: Mapping[str, pa.Array],
     epoch: int,
     *,
     output: str,
 ) -> pa.RecordBatch | None:
-    """The ``panes`` of what is ``above`` ("aggregation 1") that ``stage`` of an ``output`` cannot take (``judged`` says
+    """The ``panes`` of ``origin`` ("aggregation 1") that ``stage`` of an ``output`` cannot take (``judged_rows`` says
     why); None if it takes all.
     """
-    reasons = judged[c.REJECT]
+    reasons = judged_rows[c.REJECT]
     if reasons.null_count == len(reasons):
         return None
     shown_columns = {name: panes[name] for name in stage.stage.schema}
     shown_columns["pane_time"] = panes[c.EVENT_TIME].cast(TIMESTAMP)
     if stage.stage.withdrawable:
         shown_columns["is_retraction"] = pc.less(panes[c.SIGN], arrow_scalar(0))
-    return rejected_panes(above, reasons, shown_columns, epoch, output)
+    return rejected_panes(origin, reasons, shown_columns, epoch, output)
 
 
 def rejected_panes(
-    above: str, reasons: pa.Array, shown: Mapping[str, pa.Array], epoch: int, output: str
+    origin: str, reasons: pa.Array, shown_columns: Mapping[str, pa.Array], epoch: int, output: str
 ) -> pa.RecordBatch:
-    """Panes of what is ``above`` that what is below it cannot take, where there are ``reasons``, as ``rejected_rows``
-    gives them. They have no file.
+    """Panes of ``origin`` that what is below it cannot take, where there are ``reasons``, as ``rejected_rows`` gives
+    them. They have no file.
     """
     dead = np.flatnonzero(valid_mask(reasons))
-    raw, reasons = as_json(shown, dead), reasons.take(pa.array(dead))
+    raw, reasons = as_json(shown_columns, dead), reasons.take(pa.array(dead))
     length = len(reasons)
     places = {
-        "input": pa.repeat(arrow_scalar(above), length),
+        "input": pa.repeat(arrow_scalar(origin), length),
         "file": pa.nulls(length, pa.string()),
         "position": pa.nulls(length, pa.int64()),
         "raw": raw,

@@ -173,10 +173,10 @@ def split_facts(
     columns: Mapping[str, pa.Array],
     rows: Ints,
     processing_time: Instant,
-    wanted: Iterable[float],
+    percentiles: Iterable[float],
 ) -> SplitStats:
     """What those ``rows`` of judged records, all accepted and of the input of ``clock``, say at ``processing_time``;
-    ``wanted`` are the percentile watermarks that triggers look at.
+    ``percentiles`` are the percentile watermarks that triggers look at.
     """
     strategy = clock.event_time.watermark
     if not isinstance(strategy, SplitStrategy):
@@ -186,7 +186,7 @@ def split_facts(
     rows_ahead = np.flatnonzero(as_numpy(is_ahead))
     if len(rows_ahead):
         marks, split_names = marks.filter(pc.invert(is_ahead)), split_names.filter(pc.invert(is_ahead))
-    counts_lags = isinstance(strategy, BoundedOutOfOrderness) and bool(list(wanted)) and bool(clock.splits)
+    counts_lags = isinstance(strategy, BoundedOutOfOrderness) and bool(list(percentiles)) and bool(clock.splits)
     facts: dict[str, SplitFacts] = {}
     split = as_numpy(split_names.indices)
     for number, name in enumerate(split_names.dictionary.to_pylist()):

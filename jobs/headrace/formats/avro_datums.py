@@ -22,13 +22,13 @@ UInt8s = NDArray[np.uint8]
 _MOST_SHIFT = 63
 
 
-def read_varints(octets: UInt8s, at: Ints) -> tuple[Ints, Ints]:
-    """The numbers ``at`` those places (zigzag, seven bits a byte), and where each ends. One has ten bytes at most: of a
-    longer one, which nobody writes, the rest is left.
+def read_varints(octets: UInt8s, positions: Ints) -> tuple[Ints, Ints]:
+    """The numbers ``positions`` those places (zigzag, seven bits a byte), and where each ends. One has ten bytes at
+    most: of a longer one, which nobody writes, the rest is left.
     """
-    octet = octets[at]
+    octet = octets[positions]
     number = (octet & 0x7F).astype(np.uint64)
-    end = at + 1
+    end = positions + 1
     more = np.flatnonzero(octet & 0x80)
     shift = 7
     while len(more) and shift <= _MOST_SHIFT:
@@ -52,7 +52,7 @@ def slice_bytes(data: bytes, begin: Ints, length: Ints) -> pa.Array:
     return every.take(pa.array(places, mask=is_null) if is_null.any() else pa.array(places))
 
 
-Wanted = Mapping[str, "Wanted"]
+WantedFields = Mapping[str, "WantedFields"]
 """The fields of a record that are wanted, and of each what is wanted in it; a field with none is wanted as a whole."""
 
 _PADDING = 32
@@ -77,36 +77,36 @@ class Data:
         """Note that those of ``rows`` are bad."""
         self.is_bad[rows[which]] = True
 
-    def clamp_positions(self, rows: Ints, at: Ints) -> Ints:
+    def clamp_positions(self, rows: Ints, positions: Ints) -> Ints:
         """Where ``rows`` have come to: those that are beyond their end are bad, and stay there."""
-        is_beyond = at > self.limits[rows]
+        is_beyond = positions > self.limits[rows]
         if is_beyond.any():
             self.mark_bad(rows, is_beyond)
-            at = np.where(is_beyond, self.limits[rows], at)
-        return at
+            positions = np.where(is_beyond, self.limits[rows], positions)
+        return positions
 
-    def read_integers(self, rows: Ints, at: Ints) -> tuple[Ints, Ints]:
+    def read_integers(self, rows: Ints, positions: Ints) -> tuple[Ints, Ints]:
         """An integer of each of ``rows``, 0 of those that are cut."""
-        numbers, end = read_varints(self.octets, at)
-        is_long = end - at == _MOST_OF_NUMBER
+        numbers, end = read_varints(self.octets, positions)
+        is_long = end - positions == _MOST_OF_NUMBER
         if is_long.any():
             self.mark_bad(rows, is_long & (self.octets[end - 1] > 1))  # more than 64 bits
-        clamped = self.clamp_positions(rows, end)
-        return (numbers if clamped is end else np.where(clamped == end, numbers, 0)), clamped
+        clamped_end = self.clamp_positions(rows, end)
+        return (numbers if clamped_end is end else np.where(clamped_end == end, numbers, 0)), clamped_end
 
-    def read_spans(self, rows: Ints, at: Ints) -> tuple[Ints, Ints, Ints]:
+    def read_spans(self, rows: Ints, positions: Ints) -> tuple[Ints, Ints, Ints]:
         """Bytes behind their length: begin, length, and where they end."""
-        length, begin = self.read_integers(rows, at)
+        length, begin = self.read_integers(rows, positions)
         is_wrong = (length < 0) | (length > self.limits[rows] - begin)
         if is_wrong.any():
             self.mark_bad(rows, is_wrong)
             length = np.where(is_wrong, 0, length)
         return begin, length, begin + length
 
-    def read_fixed_bytes(self, rows: Ints, at: Ints, size: int) -> tuple[NDArray[np.uint8], Ints]:
+    def read_fixed_bytes(self, rows: Ints, positions: Ints, size: int) -> tuple[NDArray[np.uint8], Ints]:
         """``size`` bytes of each of ``rows``, a row of them each."""
-        end = self.clamp_positions(rows, at + size)
-        begin = np.minimum(at, len(self.octets) - max(size, 1))
+        end = self.clamp_positions(rows, positions + size)
+        begin = np.minimum(positions, len(self.octets) - max(size, 1))
         return self.octets[begin[:, None] + np.arange(size)], end
 
 
@@ -124,9 +124,11 @@ class AvroType(ABC):
         return 1
 
     @abstractmethod
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        """The values of ``rows``, which have come to ``at``, and where they are then. What nobody has ``wanted`` (None)
-        is only passed: its values are NULL.
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
+        """The values of ``rows``, which have come to ``positions``, and where they are then. Where ``wanted_fields`` is
+        None, a value is only passed: its values are NULL.
         """
 
 
@@ -142,8 +144,10 @@ class NullType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.null()
 
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        return pa.nulls(len(rows)), at
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
+        return pa.nulls(len(rows)), positions
 
 
 @dataclass(frozen=True)
@@ -154,8 +158,10 @@ class BooleanType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.bool_()
 
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        octets, end = data.read_fixed_bytes(rows, at, 1)
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
+        octets, end = data.read_fixed_bytes(rows, positions, 1)
         data.mark_bad(rows, octets[:, 0] > 1)
         return pa.array(octets[:, 0] == 1), end
 
@@ -170,8 +176,10 @@ class IntegerType(AvroType):
     def arrow(self) -> pa.DataType:
         return self.arrow_type
 
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        numbers, end = data.read_integers(rows, at)
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
+        numbers, end = data.read_integers(rows, positions)
         if pa.types.is_date32(self.arrow_type):
             days = numbers.astype(np.int32)
             data.mark_bad(rows, days != numbers)
@@ -189,8 +197,10 @@ class FloatType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.float32() if self.size == 4 else pa.float64()
 
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        octets, end = data.read_fixed_bytes(rows, at, self.size)
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
+        octets, end = data.read_fixed_bytes(rows, positions, self.size)
         return pa.array(np.ascontiguousarray(octets).view(f"<f{self.size}")[:, 0]), end
 
 
@@ -204,9 +214,11 @@ class BytesType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.string() if self.is_text else pa.binary()
 
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        begin, length, end = data.read_spans(rows, at)
-        if wanted is None:
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
+        begin, length, end = data.read_spans(rows, positions)
+        if wanted_fields is None:
             return pa.nulls(len(rows)), end
         values = slice_bytes(data.data, begin, length)
         return (values.view(pa.string()) if self.is_text else values), end
@@ -226,9 +238,13 @@ class FixedType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.binary()
 
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        end = data.clamp_positions(rows, at + self.size)
-        return (pa.nulls(len(rows)) if wanted is None else slice_bytes(data.data, at, end - at)), end
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
+        end = data.clamp_positions(rows, positions + self.size)
+        return (
+            pa.nulls(len(rows)) if wanted_fields is None else slice_bytes(data.data, positions, end - positions)
+        ), end
 
 
 @dataclass(frozen=True)
@@ -243,13 +259,15 @@ class DecimalType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.decimal128(self.precision, self.scale)
 
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
         if self.size is None:
-            begin, length, end = data.read_spans(rows, at)
+            begin, length, end = data.read_spans(rows, positions)
         else:
-            end = data.clamp_positions(rows, at + self.size)
-            begin, length = at, end - at
-        if wanted is None:
+            end = data.clamp_positions(rows, positions + self.size)
+            begin, length = positions, end - positions
+        if wanted_fields is None:
             return pa.nulls(len(rows)), end
         sign = np.where((length > 0) & (data.octets[begin] >= 0x80), 0xFF, 0).astype(np.uint8)[:, None]
         most = max(_DECIMAL_BYTES, int(length.max(initial=0)))
@@ -274,8 +292,10 @@ class EnumType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.string()
 
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        numbers, end = data.read_integers(rows, at)
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
+        numbers, end = data.read_integers(rows, positions)
         is_wrong = (numbers < 0) | (numbers >= len(self.symbols))
         data.mark_bad(rows, is_wrong)
         symbols = pa.array(self.symbols, pa.string())
@@ -296,17 +316,19 @@ class RecordType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.struct([(name, kind.arrow) for name, kind in self.fields.items()])
 
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
         values: dict[str, pa.Array] = {}
         for name, kind in self.fields.items():
-            is_wanted = wanted is not None and (not wanted or name in wanted)
-            wanted_members = wanted.get(name, {}) if is_wanted and wanted is not None else None
-            read, at = kind.read(data, rows, at, wanted_members)
+            is_wanted = wanted_fields is not None and (not wanted_fields or name in wanted_fields)
+            wanted_members = wanted_fields.get(name, {}) if is_wanted and wanted_fields is not None else None
+            read, positions = kind.read(data, rows, positions, wanted_members)
             if is_wanted:
                 values[name] = read
         if not values:
-            return pa.nulls(len(rows)), at
-        return pa.StructArray.from_arrays([*values.values()], names=[*values]), at
+            return pa.nulls(len(rows)), positions
+        return pa.StructArray.from_arrays([*values.values()], names=[*values]), positions
 
 
 @dataclass(frozen=True)
@@ -325,8 +347,10 @@ class UnionType(AvroType):
             return pa.null()
         return self._values[0].arrow if len(self._values) == 1 else _NO_COLUMN
 
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        numbers, at = data.read_integers(rows, at)
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
+        numbers, positions = data.read_integers(rows, positions)
         is_wrong = (numbers < 0) | (numbers >= len(self.branches))
         data.mark_bad(rows, is_wrong)
         only_branch = self._values[0] if len(self._values) == 1 else None
@@ -335,14 +359,16 @@ class UnionType(AvroType):
             chosen_rows = np.flatnonzero(numbers == number)
             if not len(chosen_rows):
                 continue
-            read, end = branch.read(data, rows[chosen_rows], at[chosen_rows], wanted if branch is only_branch else None)
-            at = at.copy()
-            at[chosen_rows] = end
-            if branch is only_branch and wanted is not None:
+            read, end = branch.read(
+                data, rows[chosen_rows], positions[chosen_rows], wanted_fields if branch is only_branch else None
+            )
+            positions = positions.copy()
+            positions[chosen_rows] = end
+            if branch is only_branch and wanted_fields is not None:
                 place = np.full(len(rows), -1, np.int64)
                 place[chosen_rows] = np.arange(len(chosen_rows))
                 values = read.take(pa.array(place, mask=place < 0)) if len(chosen_rows) < len(rows) else read
-        return values, at
+        return values, positions
 
 
 @dataclass(frozen=True)
@@ -364,19 +390,21 @@ class ItemsType(AvroType):
             return pa.map_(pa.string(), self.item.arrow)
         return pa.list_(self.item.arrow)
 
-    def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        left, at = self._read_block_count(data, rows, at)
-        at, sizes = at.copy(), np.zeros(len(rows), np.int64)
+    def read(
+        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
+    ) -> tuple[pa.Array, Ints]:
+        left, positions = self._read_block_count(data, rows, positions)
+        positions, sizes = positions.copy(), np.zeros(len(rows), np.int64)
         of_row: list[Ints] = []
         items: list[pa.Array] = []
         keys: list[pa.Array] = []
         parts, turn = self._parts, np.flatnonzero(left > 0)
         while len(turn):
             for part in parts:
-                read, at[turn] = part.read(data, rows[turn], at[turn], wanted)
-                if part is not self.item and wanted is not None:
+                read, positions[turn] = part.read(data, rows[turn], positions[turn], wanted_fields)
+                if part is not self.item and wanted_fields is not None:
                     keys.append(read)
-            if wanted is not None:
+            if wanted_fields is not None:
                 of_row.append(turn)
                 items.append(read)
             sizes[turn] += 1
@@ -384,37 +412,41 @@ class ItemsType(AvroType):
             is_whole = ~data.is_bad[rows[turn]]
             ended_rows = turn[(left[turn] == 0) & is_whole]
             if len(ended_rows):
-                left[ended_rows], at[ended_rows] = self._read_block_count(data, rows[ended_rows], at[ended_rows])
+                left[ended_rows], positions[ended_rows] = self._read_block_count(
+                    data, rows[ended_rows], positions[ended_rows]
+                )
             turn = turn[(left[turn] > 0) & is_whole]
-        if wanted is None:
-            return pa.nulls(len(rows)), at
+        if wanted_fields is None:
+            return pa.nulls(len(rows)), positions
         offsets = pa.array(np.append(0, np.cumsum(sizes)), pa.int32())
         if not items:
             of_row, items, keys = [np.zeros(0, np.int64)], [pa.nulls(0)], [pa.nulls(0, pa.string())]
         # items came in turns, one of each row at a time
         order = np.argsort(np.concatenate(of_row), kind="stable")
-        kind = _wanted_type(self.item.arrow, wanted)
-        made = pa.concat_arrays([_with_type(one, kind) for one in items]).take(pa.array(order))
+        kind = _wanted_type(self.item.arrow, wanted_fields)
+        ordered_items = pa.concat_arrays([_with_type(one, kind) for one in items]).take(pa.array(order))
         if self.is_map:
-            return pa.MapArray.from_arrays(offsets, pa.concat_arrays(keys).take(pa.array(order)), made), at
-        return pa.ListArray.from_arrays(offsets, made), at
+            return pa.MapArray.from_arrays(
+                offsets, pa.concat_arrays(keys).take(pa.array(order)), ordered_items
+            ), positions
+        return pa.ListArray.from_arrays(offsets, ordered_items), positions
 
-    def _read_block_count(self, data: Data, rows: Ints, at: Ints) -> tuple[Ints, Ints]:
+    def _read_block_count(self, data: Data, rows: Ints, positions: Ints) -> tuple[Ints, Ints]:
         """How many items come next; 0: that was all. An item has a byte at least, unless it is nothing at all."""
-        number, at = data.read_integers(rows, at)
+        number, positions = data.read_integers(rows, positions)
         is_sized = np.flatnonzero(number < 0)  # its length in bytes comes behind its number
         if len(is_sized):
-            at = at.copy()
-            _, at[is_sized] = data.read_integers(rows[is_sized], at[is_sized])
+            positions = positions.copy()
+            _, positions[is_sized] = data.read_integers(rows[is_sized], positions[is_sized])
             number = np.abs(number)
         has_bytes = self.is_map or self.item.least_bytes > 0
-        room = np.maximum(data.limits[rows] - at, 0 if has_bytes else _EMPTY_ITEMS)
+        room = np.maximum(data.limits[rows] - positions, 0 if has_bytes else _EMPTY_ITEMS)
         is_wrong = (number < 0) | (number > room)
         data.mark_bad(rows, is_wrong)
-        return np.where(is_wrong | data.is_bad[rows], 0, number), at
+        return np.where(is_wrong | data.is_bad[rows], 0, number), positions
 
 
-def _wanted_type(kind: pa.DataType, wanted_fields: Wanted) -> pa.DataType:
+def _wanted_type(kind: pa.DataType, wanted_fields: WantedFields) -> pa.DataType:
     """The type of what is read of a type ``kind`` of which these are the ``wanted_fields``."""
     if pa.types.is_struct(kind):
         fields = [field for field in kind if not wanted_fields or field.name in wanted_fields]

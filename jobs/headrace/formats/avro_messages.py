@@ -139,7 +139,7 @@ def read_avro(
     messages: pa.Array,
     position: Ints,
     fields: SourceFields,
-    required: file_format.RequiredColumns,
+    required_columns: file_format.RequiredColumns,
     schemas: Mapping[int, avro_datums.RecordType | None] | avro_datums.RecordType,
 ) -> file_format.ScannedRecords:
     """``messages``, a binary column, as records of ``fields``; ``position`` numbers them. ``schemas``: those of a
@@ -169,7 +169,7 @@ def read_avro(
     if parse_errors.null_count < len(parse_errors):
         parses = parse_errors.is_null()
         columns = {name: pc.if_else(parses, column, pa.scalar(None, column.type)) for name, column in columns.items()}
-    lacks = None if not known_records else _missing_columns(required, fields, known_records)
+    lacks = None if not known_records else _missing_columns(required_columns, fields, known_records)
     return file_format.ScannedRecords(
         columns, parse_errors, position, lambda rows: messages.take(pa.array(rows)), lacks
     )
@@ -197,13 +197,13 @@ class _Data(_Messages):
     """``messages``, those of ``rows``, which have the schema ``record``."""
 
     def __init__(
-        self, messages: pa.Array, rows: Ints, skipped: int, record: avro_datums.RecordType, fields: SourceFields
+        self, messages: pa.Array, rows: Ints, skipped_bytes: int, record: avro_datums.RecordType, fields: SourceFields
     ) -> None:
         super().__init__(rows, fields)
         octets, begin, end = _message_bounds(messages)
         data = avro_datums.Data(octets.tobytes(), end)
         every = np.arange(len(rows))
-        values, ends = record.read(data, every, np.minimum(begin + skipped, end), _wanted_fields(fields))
+        values, ends = record.read(data, every, np.minimum(begin + skipped_bytes, end), _wanted_fields(fields))
         data.mark_bad(every, ends != end)
         self._refuse_rows(pa.array(data.is_bad), _NOT_AVRO)
         schema = pa.schema([*record.arrow])
@@ -253,7 +253,7 @@ def _message_bounds(messages: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uin
     return octets, bounds[:-1], bounds[1:]
 
 
-def _wanted_fields(fields: SourceFields) -> avro_datums.Wanted:
+def _wanted_fields(fields: SourceFields) -> avro_datums.WantedFields:
     """What ``fields`` read of a record."""
     wanted_fields: dict[str, Any] = {}
     for field in fields.values():

@@ -103,28 +103,30 @@ class CsvLines(TextFormat):
             return super().read_together(files, fields, required)
         records = cut_together([text if can_cut_together(text, self.layout) else b"" for text in texts], self.layout)
         by_header: dict[bytes, list[int]] = {}
-        filled = np.flatnonzero(records.lengths)
-        headers = records.lines.text.take(pa.array(records.starts[filled])).to_pylist()
-        for number, line in zip(filled.tolist(), headers, strict=True):
+        nonempty_files = np.flatnonzero(records.lengths)
+        headers = records.lines.text.take(pa.array(records.starts[nonempty_files])).to_pylist()
+        for number, line in zip(nonempty_files.tolist(), headers, strict=True):
             by_header.setdefault(line, []).append(number)
-        alone = {*range(len(files))}
+        lone_files = {*range(len(files))}
         parts: list[tuple[Sequence[int], ScannedFiles]] = []
         for line, numbers in by_header.items():
             header = self._find_header(line, fields, required) if len(numbers) > 1 else None
             if header is not None:
                 own = [(files[number][0], texts[number]) for number in numbers]
                 parts.append((numbers, self._scan_joined(own, records.select_files(numbers), header, fields)))
-                alone.difference_update(numbers)
-        rest = sorted(alone)
+                lone_files.difference_update(numbers)
+        rest = sorted(lone_files)
         if rest:
             parts.append((rest, super().read_together([files[number] for number in rest], fields, required)))
         return file_format.join_scanned_files(parts)
 
-    def _find_header(self, line: bytes, fields: SourceFields, required: RequiredColumns) -> csv_dialect.Header | None:
+    def _find_header(
+        self, line: bytes, fields: SourceFields, required_columns: RequiredColumns
+    ) -> csv_dialect.Header | None:
         """The header ``line``; None where it is wrong, which each file says of itself."""
         try:
             header = csv_dialect.header_of(line, fields, self.dialect, "")
-            required.check(header.names, header.stored, "", "header")
+            required_columns.check(header.names, header.stored, "", "header")
         except file_format.UnreadableFileError:
             return None
         return header

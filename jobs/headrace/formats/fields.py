@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from headrace.formats.file_format import misfit
 from headrace.kernel import columns as kernel_columns
 from headrace.kernel.expressions.casts import read_text
-from headrace.kernel.expressions.decimals import spelled
+from headrace.kernel.expressions.decimals import spell_decimals
 from headrace.model.expressions.columns import ColumnType, SourceField, SourceFields
 from headrace.model.expressions.data_types import DataType, ListType, MapType, NestedType, StructType
 from headrace.model.time import iso_8601
@@ -35,7 +35,7 @@ FROM_TEXT = (DataType.TIMESTAMP, DataType.DATE, DataType.BYTES)
 DEEPEST = 600
 """How deep a record may be nested: its parser takes more, others do not."""
 
-_STORED = {**kernel_columns.ARROW_TYPES, **dict.fromkeys(FROM_TEXT, pa.string())}
+_STORED_TYPES = {**kernel_columns.ARROW_TYPES, **dict.fromkeys(FROM_TEXT, pa.string())}
 _INT_LIMIT = 2**63
 _LONGEST_INTEGER = 300
 """So many characters are an integer that a double can be near to."""
@@ -47,7 +47,7 @@ _STRING = re.compile(rb'"(\\.|[^"\\])*"')
 
 def stored_type(kind: ColumnType) -> pa.DataType:
     """The Arrow type of a column as JSON has it: what it has no form for is text."""
-    return kernel_columns.arrow_type(kind, _STORED)
+    return kernel_columns.arrow_type(kind, _STORED_TYPES)
 
 
 def field_of(values: pa.Array, field: SourceField) -> pa.Array:
@@ -285,10 +285,10 @@ def _plain_values(values: pa.Array) -> list[Any]:  # noqa: PLR0911 (a line for e
     if pa.types.is_struct(values.type):
         names = [field.name for field in values.type]
         rows = zip(*map(_plain_values, values.flatten()), strict=True)
-        known = values.is_valid().to_pylist()
+        validity = values.is_valid().to_pylist()
         return [
             dict(zip(names, parts, strict=True)) if is_there else None
-            for parts, is_there in zip(rows, known, strict=True)
+            for parts, is_there in zip(rows, validity, strict=True)
         ]
     if pa.types.is_map(values.type):
         return [
@@ -300,7 +300,7 @@ def _plain_values(values: pa.Array) -> list[Any]:  # noqa: PLR0911 (a line for e
     if values.type == kernel_columns.DATE:
         return list(values.cast(pa.string()).to_pylist())
     if values.type == kernel_columns.DECIMAL:
-        return list(spelled(values).to_pylist())
+        return list(spell_decimals(values).to_pylist())
     if values.type == pa.binary():
         return [None if octets is None else b64encode(octets).decode() for octets in values.to_pylist()]
     return list(values.to_pylist())

@@ -130,13 +130,13 @@ class ScannedRecords:
         :param rows: their numbers.
         :returns: the records.
         """
-        taken = pa.array(rows)
+        indices = pa.array(rows)
         return replace(
             self,
-            columns={name: values.take(taken) for name, values in self.columns.items()},
-            unparsed=self.unparsed.take(taken),
+            columns={name: values.take(indices) for name, values in self.columns.items()},
+            unparsed=self.unparsed.take(indices),
             position=self.position[rows],
-            raw=lambda chosen: self.raw(rows[chosen]),
+            raw=lambda places: self.raw(rows[places]),
         )
 
 
@@ -208,8 +208,8 @@ def misfit(name: str, field: SourceField) -> str:
     :returns: the reason, for ``ScannedRecords.unparsed``.
     """
     kind = field.type
-    once = " that has each key once" if isinstance(kind, MapType) else ""
-    what = f"a {in_words(kind)}{once}" if isinstance(kind, NestedType) else NOUNS[kind]
+    each_key_once = " that has each key once" if isinstance(kind, MapType) else ""
+    what = f"a {in_words(kind)}{each_key_once}" if isinstance(kind, NestedType) else NOUNS[kind]
     return f"column {field.named(name)}: not {what}"
 
 
@@ -446,7 +446,7 @@ class FileFormat(ABC):
 def read_file(
     data: bytes,
     source: "FilesSource",
-    required: RequiredColumns,
+    required_columns: RequiredColumns,
     path: str,
     span: Span = WHOLE_FILE,
     *,
@@ -468,4 +468,4 @@ def read_file(
     form = source.file_format
     if rules is not None and rules < form.rules:
         form = form.by_rules(rules)
-    return form.read(data, source.fields, required, path, span) if data else nothing(source.fields)
+    return form.read(data, source.fields, required_columns, path, span) if data else nothing(source.fields)

@@ -41,7 +41,7 @@ from headrace_snapshots.names import relanded_file
 _ONE_A_LINE: Final = "land each record on a line of its own (jq -c {})"
 _ARRAY_OF_OBJECTS: Final = re.compile(rb"\s*\[\s*\{")
 _BEHIND_EACH_OTHER: Final = re.compile(rb"\}[ \t,]*\{")
-_BETWEEN: Final = re.compile(r"[ \t\r,]*")
+_BLANKS_AND_COMMAS: Final = re.compile(r"[ \t\r,]*")
 _STRING: Final = re.compile(rb'"(?:\\.|[^"\\])*"')
 _LONG_LINE_BYTES: Final = 65536
 """A line that begins as an array of records and is so long is one of several."""
@@ -139,7 +139,7 @@ def _objects_in_line(line: bytes) -> Iterator[Any]:
     try:
         text = line.decode()
         while position < len(text):
-            value, position = decoder.raw_decode(text, _BETWEEN.match(text, position).end())  # type: ignore[union-attr]
+            value, position = decoder.raw_decode(text, _BLANKS_AND_COMMAS.match(text, position).end())  # type: ignore[union-attr]
             if isinstance(value, dict):
                 yield value
     except (ValueError, RecursionError):
@@ -192,8 +192,8 @@ class JsonLines(TextFormat):
     ) -> ScannedRecords:
         """``lines`` as records, which say what of the ``required`` columns none of them has."""
         records = _scan_records(lines, fields, is_iso_alone=self.is_as_before)
-        wanted = {name: fields[name] for name in required.columns}
-        (lacks,) = _missing_by_file(records, wanted, JoinedLines(lines, np.array([len(lines)])))
+        wanted_fields = {name: fields[name] for name in required.columns}
+        (lacks,) = _missing_by_file(records, wanted_fields, JoinedLines(lines, np.array([len(lines)])))
         return replace(records, lacks=lacks)
 
     def read_together(
@@ -245,33 +245,34 @@ def _scan_records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool)
 
 
 def _missing_by_file(
-    records: ScannedRecords, wanted: SourceFields, joined: JoinedLines
+    records: ScannedRecords, wanted_fields: SourceFields, joined_lines: JoinedLines
 ) -> tuple[dict[str, str | None] | None, ...]:
-    """The ``wanted`` columns that no record of a file has, not even as null. Each comes with the most similar name in
-    the first record, in the object where it would be. None of a file of which no record parses, which says nothing.
-    ``records`` were parsed from the ``joined`` lines, of which there are some.
+    """The ``wanted_fields`` that no record of a file has, not even as null. Each comes with the most similar name
+    in the first record, in the object where it would be. None of a file of which no record parses, which says nothing.
+    ``records`` were parsed from ``joined_lines``, of which there are some.
     """
-    filled = np.flatnonzero(joined.lengths)
-    starts = joined.starts[filled]
+    nonempty_files = np.flatnonzero(joined_lines.lengths)
+    starts = joined_lines.starts[nonempty_files]
     parses = true_mask(records.unparsed.is_null())
     some_parse = np.logical_or.reduceat(parses, starts)
     missing: dict[int, list[str]] = {place: [] for place in np.flatnonzero(some_parse).tolist()}
-    for name, field in wanted.items():
+    for name, field in wanted_fields.items():
         if not records.columns[name].null_count:  # a column with values everywhere need not be looked for
             continue
         is_empty = some_parse & ~np.logical_or.reduceat(true_mask(records.columns[name].is_valid()), starts)
         for part in field.path if is_empty.any() else ():
-            is_written = np.logical_or.reduceat(_has_name(joined.lines.text, part), starts)
+            is_written = np.logical_or.reduceat(_has_name(joined_lines.lines.text, part), starts)
             for place in np.flatnonzero(is_empty & ~is_written).tolist():
                 missing[place].append(name)
             is_empty &= is_written
-    lacks: list[dict[str, str | None] | None] = [None] * len(joined.lengths)
+    lacks: list[dict[str, str | None] | None] = [None] * len(joined_lines.lengths)
     for place, names in missing.items():
-        number = int(filled[place])
+        number = int(nonempty_files[place])
         row = int(starts[place]) + int(np.argmax(parses[starts[place] :]))
-        first = json.loads(joined.lines.text[row].as_py()) if names else {}
+        first = json.loads(joined_lines.lines.text[row].as_py()) if names else {}
         lacks[number] = {
-            name: file_format.nearest_name(wanted[name].path[-1], _object_of(wanted[name], first)) for name in names
+            name: file_format.nearest_name(wanted_fields[name].path[-1], _object_of(wanted_fields[name], first))
+            for name in names
         }
     return tuple(lacks)
 
@@ -286,9 +287,9 @@ def _object_of(field: SourceField, record: Mapping[str, Any]) -> Mapping[str, An
 
 def _has_name(texts: pa.Array, name: str) -> NDArray[np.bool_]:
     """In which of ``texts`` a ``name`` stands in quotes."""
-    spelled = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
+    spellings = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
     has_name: NDArray[np.bool_] = np.logical_or.reduce(
-        [true_mask(pc.match_substring(texts, text.encode())) for text in spelled]
+        [true_mask(pc.match_substring(texts, text.encode())) for text in spellings]
     )
     return has_name
 
@@ -322,7 +323,7 @@ def _nested_schema(fields: SourceFields) -> pa.Schema:
     return pa.schema(member_fields(objects, ()))
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _ReadColumns(msgspec.Struct, frozen=True):
     columns: dict[str, pa.Array]
     unparsed: pa.Array
 
@@ -340,7 +341,7 @@ class _JsonReading:
         self.rows: list[Ints] = []
         self.alone: list[int] = []
 
-    def read_columns(self) -> _Found:
+    def read_columns(self) -> _ReadColumns:
         may_be_whole = self._may_be_whole()
         if any(may_hold_map(kind) for kind in self.nested.types) and may_be_whole.any():
             self.text, is_certain = with_entries(self.lines.text, self.nested, MOST_BYTES.value)
@@ -361,7 +362,7 @@ class _JsonReading:
                 [*(formats_fields.field_of(chunk, field) for chunk in self._field_chunks(field)), lone_values]
             )
             columns[name] = whole if in_order is None else whole.take(in_order)
-        return _Found(columns, parse_errors if in_order is None else parse_errors.take(in_order))
+        return _ReadColumns(columns, parse_errors if in_order is None else parse_errors.take(in_order))
 
     def _field_chunks(self, field: SourceField) -> Iterator[pa.Array]:
         kind = self.nested.field(field.path[0]).type

@@ -336,10 +336,10 @@ class JoinedLines(msgspec.Struct, frozen=True):
             return self
         return JoinedLines(self.lines.where(np.repeat(is_kept, self.lengths)), self.lengths[is_kept])
 
-    def where(self, chosen: NDArray[np.bool_]) -> "JoinedLines":
+    def where(self, is_chosen: NDArray[np.bool_]) -> "JoinedLines":
         """Some of the lines."""
-        file = np.repeat(np.arange(len(self.lengths)), self.lengths)[chosen]
-        return JoinedLines(self.lines.where(chosen), np.bincount(file, minlength=len(self.lengths)))
+        file = np.repeat(np.arange(len(self.lengths)), self.lengths)[is_chosen]
+        return JoinedLines(self.lines.where(is_chosen), np.bincount(file, minlength=len(self.lengths)))
 
 
 def can_cut_together(text: bytes, layout: TextLayout) -> bool:
@@ -354,14 +354,14 @@ def can_cut_together(text: bytes, layout: TextLayout) -> bool:
 
 def cut_together(texts: Sequence[bytes], layout: TextLayout = LINES) -> JoinedLines:
     """The lines of whole ``texts``, as ``decode_file`` gives them, cut at once; each of them ``can_cut_together``."""
-    skipped = np.array([_count_lines(text, layout.first_line_begin(text)) for text in texts], np.int64)
+    skipped_lines = np.array([_count_lines(text, layout.first_line_begin(text)) for text in texts], np.int64)
     rests = (_skip_lines(text, layout) for text in texts)
     ended_texts = [rest if not rest or rest.endswith(b"\n") else rest + b"\n" for rest in rests]
     lines = _lines_from_bytes(b"".join(ended_texts), 0, layout)
     first = np.cumsum([0, *(_count_lines(text, len(text)) for text in ended_texts)])
     lengths = np.diff(np.searchsorted(lines.position, first))
-    before = np.repeat(first[:-1] - skipped, lengths)
-    return JoinedLines(replace(lines, position=lines.position - before), lengths)
+    lines_before = np.repeat(first[:-1] - skipped_lines, lengths)
+    return JoinedLines(replace(lines, position=lines.position - lines_before), lengths)
 
 
 def _skip_lines(text: bytes, layout: TextLayout) -> bytes:
@@ -453,16 +453,18 @@ def _lines_from_bytes(data: bytes, first: int, layout: TextLayout) -> TextLines:
 
 def _with_escaped_ends(text: pa.Array, data: bytes, marks: bytes, starts: Ints, ends: Ints) -> pa.Array:
     """``text`` where a line ends with a line break that is escaped, and was trimmed with its own."""
-    octets, masked = (np.frombuffer(content, np.uint8) for content in (data, marks))
-    before = np.maximum(ends - 1, 0)
-    stops = ends - ((masked[np.minimum(ends, len(masked) - 1)] == _NEWLINE) & (masked[before] == _RETURN))
+    octets, mask_octets = (np.frombuffer(content, np.uint8) for content in (data, marks))
+    last_place = np.maximum(ends - 1, 0)
+    stops = ends - (
+        (mask_octets[np.minimum(ends, len(mask_octets) - 1)] == _NEWLINE) & (mask_octets[last_place] == _RETURN)
+    )
     last = np.maximum(stops - 1, 0)
-    ends_escaped = (stops > starts) & (masked[last] == _OTHER) & np.isin(octets[last], (_NEWLINE, _RETURN))
+    ends_escaped = (stops > starts) & (mask_octets[last] == _OTHER) & np.isin(octets[last], (_NEWLINE, _RETURN))
     if not ends_escaped.any():
         return text
     values = [data[starts[line] : stops[line]] for line in np.flatnonzero(ends_escaped)]
-    replaced = pc.replace_with_mask(text.cast(pa.binary()), pa.array(ends_escaped), pa.array(values, pa.binary()))
-    return replaced.view(pa.string())
+    full_lines = pc.replace_with_mask(text.cast(pa.binary()), pa.array(ends_escaped), pa.array(values, pa.binary()))
+    return full_lines.view(pa.string())
 
 
 def _is_filled(text: pa.Array, blanks: str) -> NDArray[np.bool_]:

@@ -84,25 +84,25 @@ class ParquetRows(file_format.FileFormat):
                 except file_format.UnreadableFileError as error:
                     unreadable[number] = error
                     continue
-                joined = next((joined for joined in tables if joined.can_take(rows)), None)
-                if joined is None:
-                    tables.append(joined := _JoinedTables(rows))
-                joined.add(number, rows)
-        parts = [joined.scan_files(fields) for joined in tables]
+                joined_tables = next((joined_tables for joined_tables in tables if joined_tables.can_take(rows)), None)
+                if joined_tables is None:
+                    tables.append(joined_tables := _JoinedTables(rows))
+                joined_tables.add(number, rows)
+        parts = [joined_tables.scan_files(fields) for joined_tables in tables]
         others = sorted({*range(len(files))} - {number for numbers, _ in parts for number in numbers})
         empty = ScannedFiles(file_format.nothing(fields), np.zeros(len(others), np.int64), (None,) * len(others))
         return replace(file_format.join_scanned_files([*parts, (others, empty)]), unreadable=unreadable)
 
     def _read_stored(self, data: bytes, columns: "_Columns", path: str, span: Span) -> "_StoredRows":
         file = _open_file(data, path, is_checked=self.is_checked)
-        stored = columns.find_stored(file.schema_arrow, path)
+        stored_names = columns.find_stored(file.schema_arrow, path)
         try:
-            columns_there = [*dict.fromkeys(_read_at(columns.fields[name]) for name in stored)]
+            columns_there = [*dict.fromkeys(_read_at(columns.fields[name]) for name in stored_names)]
             read = _read_rows if self.is_checked else _rows_as_before
             table, first = read(data, file, columns_there, span, path)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             raise file_format.UnreadableFileError(path, f"its pages are broken ({error})") from error
-        return _StoredRows(table, stored, first)
+        return _StoredRows(table, stored_names, first)
 
     def is_divisible(self, path: str) -> bool:
         """Always: a piece has row groups of its own, or rows."""
@@ -140,19 +140,19 @@ PARQUET: Final = ParquetRows()
 class _Columns:
     """The columns that are wanted of files, and required. What holds of one file holds of all with its schema."""
 
-    def __init__(self, fields: SourceFields, required: RequiredColumns) -> None:
-        self.fields, self.required = fields, required
+    def __init__(self, fields: SourceFields, required_columns: RequiredColumns) -> None:
+        self.fields, self.required = fields, required_columns
         self.known: list[tuple[pa.Schema, Sequence[str]]] = []
 
     def find_stored(self, file_schema: pa.Schema, path: str) -> Sequence[str]:
         """The columns that a file has. Raises FileColumnsError for what does not fit, or is missing."""
-        for schema, stored in self.known:
+        for schema, stored_names in self.known:
             if schema.equals(file_schema):
-                return stored
-        stored = stored_columns(file_schema, self.fields, path)
-        self.required.check([*column_places(file_schema, self.fields)], stored, path, "schema")
-        self.known.append((file_schema, stored))
-        return stored
+                return stored_names
+        stored_names = stored_columns(file_schema, self.fields, path)
+        self.required.check([*column_places(file_schema, self.fields)], stored_names, path, "schema")
+        self.known.append((file_schema, stored_names))
+        return stored_names
 
 
 @dataclass(frozen=True)
@@ -207,28 +207,28 @@ def _make_records(files: Sequence[_StoredRows], fields: SourceFields) -> Scanned
     """The rows of ``files``, which are stored alike, as records."""
     position = np.concatenate([np.arange(own.first, own.first + own.table.num_rows) for own in files])
     rows = len(position)
-    columns, unparsed = {}, pa.nulls(rows, pa.string())
+    columns, reasons = {}, pa.nulls(rows, pa.string())
     for name, field in fields.items():
         if name not in files[0].stored:
             columns[name] = pa.nulls(rows, kernel_columns.arrow_type(field.type))
             continue
-        stored = [own.table.column(field.path[0]) for own in files]
-        chunks = [chunk for column in stored for chunk in column.chunks]
-        values = pa.concat_arrays(chunks) if rows else pa.nulls(0, stored[0].type)
+        stored_columns = [own.table.column(field.path[0]) for own in files]
+        chunks = [chunk for column in stored_columns for chunk in column.chunks]
+        values = pa.concat_arrays(chunks) if rows else pa.nulls(0, stored_columns[0].type)
         values, bad = values_as(field_of(values, field), field.type)
         if bad is not None:
             is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
             reason = (
                 f"column {field.named(name)}: {file_format.NOT_UTF8}" if is_text else file_format.misfit(name, field)
             )
-            unparsed = pc.if_else(pc.and_(bad, unparsed.is_null()), reason, unparsed)
+            reasons = pc.if_else(pc.and_(bad, reasons.is_null()), reason, reasons)
         columns[name] = values
-    if unparsed.null_count < rows:
-        parses = unparsed.is_null()
-        held = columns
+    if reasons.null_count < rows:
+        parses = reasons.is_null()
+        held_columns = columns
         columns = {n: pc.if_else(parses, v, pa.scalar(None, v.type)) for n, v in columns.items()}
-        return ScannedRecords(columns, unparsed, position, lambda chosen: as_json(held, chosen))
-    return ScannedRecords(columns, unparsed, position, lambda chosen: as_json(columns, chosen))
+        return ScannedRecords(columns, reasons, position, lambda places: as_json(held_columns, places))
+    return ScannedRecords(columns, reasons, position, lambda places: as_json(columns, places))
 
 
 def _read_rows(data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, path: str) -> tuple[pa.Table, int]:
@@ -380,9 +380,9 @@ def is_read(own: pa.DataType, kind: ColumnType) -> bool:
 def _reads_fields(own: pa.StructType, kind: StructType) -> bool:
     """Whether a stored struct has fields of ``kind``: one at least, each once, in its type. Others are NULL."""
     kinds = dict(kind.fields)
-    there = [part.name for part in own if part.name in kinds]
+    names_there = [part.name for part in own if part.name in kinds]
     fits = all(_reads_part(part.type, kinds[part.name]) for part in own if part.name in kinds)
-    return fits and 0 < len(there) == len({*there})
+    return fits and 0 < len(names_there) == len({*names_there})
 
 
 def _reads_part(own: pa.DataType, kind: ColumnType) -> bool:
@@ -397,8 +397,8 @@ def values_as(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, pa.Array | 
     """
     if isinstance(kind, DataType):
         return _to_scalars(values, kind)
-    made = kernel_columns.canonical_values(_nested_values(values, kind), kind)
-    return _as_far_as(values, made)
+    canonical_array = kernel_columns.canonical_values(_nested_values(values, kind), kind)
+    return _as_far_as(values, canonical_array)
 
 
 def _nested_values(values: pa.Array, kind: ColumnType) -> pa.Array:

@@ -35,18 +35,20 @@ class DataPage:
 
 def data_pages(data: bytes, begin: int, end: int) -> Iterator[DataPage]:
     """The data pages between two places, as far as there are headers. Raises ValueError where there is none."""
-    at = begin
-    while at < end:
-        begin_of_header = at
+    position = begin
+    while position < end:
+        begin_of_header = position
         try:
-            header, at = _read_struct(data, at)
+            header, position = _read_struct(data, position)
             size, kind = _field_number(header, 3), _field_number(header, 1)
             page = header[5 if kind == _DATA_PAGE else 8] if kind in (_DATA_PAGE, _DATA_PAGE_V2) else None
-            at += size
-            if size < 0 or at > len(data):
-                raise ValueError(f"a page of {size} bytes ends at byte {at}")
+            position += size
+            if size < 0 or position > len(data):
+                raise ValueError(f"a page of {size} bytes ends at byte {position}")
             if page is not None:
-                yield DataPage(_field_number(page, 1), _field_number(page, 3) if kind == _DATA_PAGE_V2 else None, at)
+                yield DataPage(
+                    _field_number(page, 1), _field_number(page, 3) if kind == _DATA_PAGE_V2 else None, position
+                )
         except (IndexError, KeyError, TypeError, RecursionError) as error:
             raise ValueError(f"no page header at byte {begin_of_header}") from error
 
@@ -58,65 +60,65 @@ def _field_number(fields: dict[int, Any], name: int) -> int:
     return number
 
 
-def _read_struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
+def _read_struct(data: bytes, position: int) -> tuple[dict[int, Any], int]:
     fields: dict[int, Any] = {}
     number = 0
-    while (head := data[at]) & 0xF != _STOP:
-        at += 1
+    while (head := data[position]) & 0xF != _STOP:
+        position += 1
         if head >> 4:
             number += head >> 4
         else:
-            number, at = _read_zigzag(data, at)
-        fields[number], at = _read_value(data, at, head & 0xF)
-    return fields, at + 1
+            number, position = _read_zigzag(data, position)
+        fields[number], position = _read_value(data, position, head & 0xF)
+    return fields, position + 1
 
 
-def _read_value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+def _read_value(data: bytes, position: int, kind: int) -> tuple[Any, int]:
     if kind in (_TRUE, _FALSE):
-        return kind == _TRUE, at
+        return kind == _TRUE, position
     if kind in (_I16, _I32, _I64):
-        return _read_zigzag(data, at)
+        return _read_zigzag(data, position)
     if kind == _STRUCT:
-        return _read_struct(data, at)
+        return _read_struct(data, position)
     if kind == _BINARY:
-        length, at = _read_varint(data, at)
+        length, position = _read_varint(data, position)
         if length > _MOST_HEADER:
             raise IndexError
-        return None, at + length
+        return None, position + length
     if kind in (_BYTE, _DOUBLE):
-        return None, at + (1 if kind == _BYTE else 8)
+        return None, position + (1 if kind == _BYTE else 8)
     raise KeyError(kind)  # no header has lists or maps
 
 
-def _read_zigzag(data: bytes, at: int) -> tuple[int, int]:
-    number = data[at]
+def _read_zigzag(data: bytes, position: int) -> tuple[int, int]:
+    number = data[position]
     if number & 0x80:  # most have one byte
-        number, at = _read_varint(data, at)
+        number, position = _read_varint(data, position)
     else:
-        at += 1
-    return (number >> 1) ^ -(number & 1), at
+        position += 1
+    return (number >> 1) ^ -(number & 1), position
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
     number = shift = 0
-    while (octet := data[at]) & 0x80:
+    while (octet := data[position]) & 0x80:
         number |= (octet & 0x7F) << shift
-        shift, at = shift + 7, at + 1
+        shift, position = shift + 7, position + 1
         if shift > 63:
             raise IndexError
-    return number | octet << shift, at + 1
+    return number | octet << shift, position + 1
 
 
 def bounds_of_groups(file: pq.ParquetFile, path: str) -> Ints:
     """The first row of each row group, and behind them the number of all rows. Raises UnreadableFileError if the footer
     has another number.
     """
-    stored = file.metadata
-    counts = [stored.row_group(number).num_rows for number in range(stored.num_row_groups)]
+    metadata = file.metadata
+    counts = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     bounds = np.array([0, *accumulate(counts)], np.int64)
-    if stored.num_rows != bounds[-1] or min(counts, default=0) < 0:
+    if metadata.num_rows != bounds[-1] or min(counts, default=0) < 0:
         raise file_format.UnreadableFileError(
-            path, f"its footer says that it has {stored.num_rows} rows, and its row groups have {bounds[-1]}"
+            path, f"its footer says that it has {metadata.num_rows} rows, and its row groups have {bounds[-1]}"
         )
     return bounds
 
@@ -131,15 +133,15 @@ def check_chunks(data: bytes, file: pq.ParquetFile, groups: Iterable[int], colum
     starts = tuple(f"{place}." for place in columns)
     read = [number for number, leaf in enumerate(leaves) if f"{leaf.path}.".startswith(starts)]
     for group in groups:
-        stored = file.metadata.row_group(group)
+        group_metadata = file.metadata.row_group(group)
         for number in read:
-            chunk, leaf = stored.column(number), leaves[number]
+            chunk, leaf = group_metadata.column(number), leaves[number]
             values = chunk.num_values
-            if values < stored.num_rows or (values > stored.num_rows and not leaf.max_repetition_level):
+            if values < group_metadata.num_rows or (values > group_metadata.num_rows and not leaf.max_repetition_level):
                 raise file_format.UnreadableFileError(
-                    path, f"its column {leaf.path} has {values} values in a row group of {stored.num_rows} rows"
+                    path, f"its column {leaf.path} has {values} values in a row group of {group_metadata.num_rows} rows"
                 )
-            if (wrong := _wrong_pages(data, chunk, stored.num_rows)) is not None:
+            if (wrong := _wrong_pages(data, chunk, group_metadata.num_rows)) is not None:
                 raise file_format.UnreadableFileError(path, f"the pages of its column {leaf.path} have {wrong}")
 
 
@@ -150,17 +152,19 @@ def _wrong_pages(data: bytes, chunk: pq.ColumnChunkMetaData, rows: int) -> str |
     begin = chunk.data_page_offset
     if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < begin:
         begin = chunk.dictionary_page_offset
-    values, counted, is_whole, has_rows = 0, 0, True, True
+    values, counted_rows, is_whole, has_rows = 0, 0, True, True
     try:
         for page in data_pages(data, begin, begin + chunk.total_compressed_size):
             values += page.values
-            counted += page.rows or 0
+            counted_rows += page.rows or 0
             has_rows = has_rows and page.rows is not None
     except ValueError:
         is_whole = False
     if values > chunk.num_values or (is_whole and values < chunk.num_values):
         return f"{values} values, and its footer says {chunk.num_values}"
-    return f"{counted} rows, and its footer says {rows}" if is_whole and has_rows and counted != rows else None
+    return (
+        f"{counted_rows} rows, and its footer says {rows}" if is_whole and has_rows and counted_rows != rows else None
+    )
 
 
 def check_table(table: pa.Table, rows: int, path: str) -> None:

@@ -171,10 +171,10 @@ class Groups:
             return column, self if self.order is None else Groups(self.offsets)
         return column.drop_null(), self.filter_rows(valid_mask(column))
 
-    def filter_rows(self, chosen: NDArray[np.bool_]) -> "Groups":
-        """The groups of the ``chosen`` of the arranged rows."""
-        ends = np.zeros(len(chosen) + 1, np.int64)
-        np.cumsum(chosen, out=ends[1:])
+    def filter_rows(self, is_chosen: NDArray[np.bool_]) -> "Groups":
+        """The groups of those arranged rows that ``is_chosen`` marks."""
+        ends = np.zeros(len(is_chosen) + 1, np.int64)
+        np.cumsum(is_chosen, out=ends[1:])
         return Groups(ends[self.offsets])
 
     def end_rows(self, k: int, *, are_last: bool) -> "tuple[Ints, Groups]":
@@ -210,7 +210,7 @@ class NumberedGroups:
         return np.flatnonzero(self._counts)
 
     @cached_property
-    def arranged(self) -> Groups:
+    def arranged_groups(self) -> Groups:
         """The groups of rows that stand in their order."""
         return Groups(np.append(np.int64(0), np.cumsum(self._counts[self.numbers])))
 
@@ -222,7 +222,7 @@ class NumberedGroups:
         for shift in range(_DIGIT_BITS, self.limit.bit_length(), _DIGIT_BITS):
             digit = (self.number >> shift).astype(np.uint16)
             order = order[np.argsort(digit[order], kind="stable")]
-        return Groups(self.arranged.offsets, order)
+        return Groups(self.arranged_groups.offsets, order)
 
     def reduce(self, fold: np.ufunc, values: Ints) -> Ints:
         """A ``fold`` (add, minimum or maximum) over the ``values`` of each group, which stand as the rows do."""
@@ -446,11 +446,11 @@ def with_fields(
     """``structs`` with what ``read`` makes of the ``parts``, one for each field; NULL if a value becomes NULL that was
     not.
     """
-    made = [read(part, own) for part, (_, own) in zip(parts, kind.fields, strict=True)]
+    new_parts = [read(part, own) for part, (_, own) in zip(parts, kind.fields, strict=True)]
     is_lost = as_numpy(structs.is_null())
-    for old, new in zip(parts, made, strict=True):
+    for old, new in zip(parts, new_parts, strict=True):
         is_lost = is_lost | (valid_mask(old) & ~valid_mask(new))
-    return pa.StructArray.from_arrays(made, names=[name for name, _ in kind.fields], mask=pa.array(is_lost))
+    return pa.StructArray.from_arrays(new_parts, names=[name for name, _ in kind.fields], mask=pa.array(is_lost))
 
 
 def with_entries(
@@ -460,8 +460,8 @@ def with_entries(
     lists = entries_of(maps)
     keys, values = pc.list_flatten(lists).flatten()
     new_keys, new_values = read_keys(keys), read_values(values)
-    lost = ~valid_mask(new_keys) | (valid_mask(values) & ~valid_mask(new_values))
-    return to_maps(lists, new_keys, new_values, lost)
+    is_lost = ~valid_mask(new_keys) | (valid_mask(values) & ~valid_mask(new_values))
+    return to_maps(lists, new_keys, new_values, is_lost)
 
 
 def canonical_values(values: pa.Array, kind: ColumnType) -> pa.Array:
@@ -523,21 +523,23 @@ def _in_order_of_keys(values: pa.Array, kind: ColumnType) -> pa.Array:
                     pa.table({"row": numbers, "key": keys}), sort_keys=[("row", "ascending"), ("key", "ascending")]
                 )
             ).astype(np.int64)
-            ordered = keys.take(pa.array(order))
-            again = np.zeros(len(order), np.bool_)
+            ordered_keys = keys.take(pa.array(order))
+            is_doubtful = np.zeros(len(order), np.bool_)
             if len(order) > 1:
-                again[1:] = true_mask(pc.equal(ordered[1:], ordered[:-1])) & (numbers[1:] == numbers[:-1])
-            again |= (valid_mask(items) & ~valid_mask(inner))[order]
-            return to_maps(lists, ordered, inner.take(pa.array(order)), again)
+                is_doubtful[1:] = true_mask(pc.equal(ordered_keys[1:], ordered_keys[:-1])) & (
+                    numbers[1:] == numbers[:-1]
+                )
+            is_doubtful |= (valid_mask(items) & ~valid_mask(inner))[order]
+            return to_maps(lists, ordered_keys, inner.take(pa.array(order)), is_doubtful)
     return values
 
 
-def to_maps(lists: pa.Array, keys: pa.Array, items: pa.Array, lost: NDArray[np.bool_]) -> pa.Array:
-    """Maps of ``keys`` and ``items``, in the place of what ``lists`` hold; NULL where one of them is ``lost``."""
+def to_maps(lists: pa.Array, keys: pa.Array, items: pa.Array, is_lost: NDArray[np.bool_]) -> pa.Array:
+    """Maps of ``keys`` and ``items``, in the place of what ``lists`` hold; NULL where ``is_lost``."""
     numbers, is_null = list_numbers(lists), ~valid_mask(lists)
-    is_null[numbers[lost]] = True
-    if (kept := ~is_null[numbers]).sum() < len(kept):
-        keys, items = keys.filter(pa.array(kept)), items.filter(pa.array(kept))
+    is_null[numbers[is_lost]] = True
+    if (is_kept := ~is_null[numbers]).sum() < len(is_kept):
+        keys, items = keys.filter(pa.array(is_kept)), items.filter(pa.array(is_kept))
     offsets = pa.array(np.append(0, np.cumsum(np.where(is_null, 0, _list_lengths(lists)))), pa.int32())
     return pa.MapArray.from_arrays(offsets, keys, items, mask=pa.array(is_null))
 

@@ -23,7 +23,7 @@ from headrace.model.arguments import user_code
 from headrace.model.time import Instant
 from headrace.model.triggers import custom
 from headrace.model.windows import CustomWindows, MergeGroup, Window
-from headrace.program.triggers.leaves import AT, DEADLINE, FINISHED, RECORD, state_field
+from headrace.program.triggers.leaves import DEADLINE, HAS_FINISHED, RECORD, TIME_FIELD, state_field
 
 
 def assigned_windows(where: CustomWindows, times: pa.Array, records: pa.Array | None) -> tuple[Ints, Ints, Ints, Ints]:
@@ -103,7 +103,7 @@ class TriggerBatches(msgspec.Struct, frozen=True):
         ) -> custom.Progress:
             state, has_finished = progress
             for element in elements:
-                trigger_element = custom.TriggerElement(element[RECORD], Instant(element[AT]))
+                trigger_element = custom.TriggerElement(element[RECORD], Instant(element[TIME_FIELD]))
                 state = self.trigger.on_element(state, trigger_element, moment)
             return custom.Progress(custom.checked_state(self.trigger, state), has_finished)
 
@@ -146,7 +146,7 @@ class TriggerBatches(msgspec.Struct, frozen=True):
             progress: custom.Progress, moment: custom.TriggerMoment, sources: list[dict[str, Any]]
         ) -> custom.Progress:
             progresses = [
-                custom.Progress(self._named_state([s[n] for n in self._fields]), s[FINISHED]) for s in sources
+                custom.Progress(self._named_state([s[n] for n in self._fields]), s[HAS_FINISHED]) for s in sources
             ]
             return custom.checked_progress(self.trigger, self.trigger.on_merge(progresses, moment))
 
@@ -168,11 +168,11 @@ class TriggerBatches(msgspec.Struct, frozen=True):
             states = [self._state_row(change(*call)) if call else None for call in self._call_arguments(columns)]
             kinds = [own_arrow_type(kind) for kind in custom.state_types(self.trigger).values()]
             fields = list(zip(self._fields, kinds, strict=True))
-            return pa.array(states, pa.struct([*fields, (FINISHED, pa.bool_()), (DEADLINE, pa.int64())]))
+            return pa.array(states, pa.struct([*fields, (HAS_FINISHED, pa.bool_()), (DEADLINE, pa.int64())]))
 
     def _state_row(self, progress: custom.Progress) -> dict[str, Any]:
         values = {state_field(i): progress.state[name] for i, name in enumerate(self.trigger.state_types)}
-        return {**values, FINISHED: progress.finished, DEADLINE: self.trigger.deadline(progress.state)}
+        return {**values, HAS_FINISHED: progress.finished, DEADLINE: self.trigger.deadline(progress.state)}
 
     def _call_arguments(self, columns: tuple[pa.Array, ...]) -> Iterator[tuple[Any, ...]]:
         """The arguments of the call for each row; nothing where there is none."""

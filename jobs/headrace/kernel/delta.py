@@ -36,7 +36,7 @@ from headrace.kernel.columns import (
 )
 from headrace.kernel.expressions.evaluation import Overflow, RowOverflowsError, column_apart
 from headrace.kernel.keys import Keys
-from headrace.kernel.stage import LISTED, PLACE, CompiledStage
+from headrace.kernel.stage import LISTED_ITEM, PLACE, CompiledStage
 from headrace.kernel.windows import AssignedRows, InSlices, InWindows, assign_windows, in_windows
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.expressions.data_types import ColumnType, DataType, ListType, MapType, Schema, StructType
@@ -46,7 +46,7 @@ from headrace.model.windows import Sessions
 from headrace.pipeline.loops import StepTerm
 from headrace.program import columns as c
 from headrace.program.triggers import ColumnMerge, Measure
-from headrace.program.triggers.leaves import AT, RECORD
+from headrace.program.triggers.leaves import RECORD, TIME_FIELD
 
 Columns = Mapping[str, pa.Array]
 
@@ -81,25 +81,26 @@ def decide_participation(stage: CompiledStage, rows: Columns, rejects: pa.Array 
     participation = {c.REJECT: reject, c.EVENT_TIME: rows[c.EVENT_TIME]}
     is_admitted, overflows = _evaluate_filter(aggregation.filter, rows, column_types, length)
     _check_overflows("its filter", overflows, reject.is_null(), {**participation, **keys})
-    participation[c.ADMITTED] = is_admitted
+    participation[c.IS_ADMITTED] = is_admitted
     for term in stage.stage.terms:
         values, of_term = key_columns[term.name]
         participation[c.REJECT] = reject_overflows(
-            participation[c.REJECT], "value of the edge", of_term, among=is_admitted
+            participation[c.REJECT], "value of the edge", of_term, is_wanted=is_admitted
         )
         participation[c.REJECT] = _wrong_term(term, values, participation)
     columns: dict[str, pa.Array] = {}
     for name, expr in stage.stage.row_columns.items():
         columns[name], overflows = column_apart(expr, rows, column_types, length)
         participation[c.REJECT] = reject_overflows(
-            participation[c.REJECT], f"column {name}", overflows, among=is_admitted
+            participation[c.REJECT], f"column {name}", overflows, is_wanted=is_admitted
         )
     return {**participation, **keys, **columns}
 
 
-def inputs_of(stage: CompiledStage, rows: Columns, decided: Columns) -> dict[str, pa.Array]:
+def inputs_of(stage: CompiledStage, rows: Columns, judged_rows: Columns) -> dict[str, pa.Array]:
     """What aggregates, triggers and users' own objects read of ``rows`` (``with_size``), and whether each of them
-    withdraws another one. It may be NULL for rows that take no part, as ``decide_participation`` has ``decided``.
+    withdraws another one. It may be NULL for rows that take no part, as ``decide_participation`` has judged them
+    (``judged_rows``).
 
     Raises RowOverflowsError for the first row that takes part and has a value that its type does not hold.
     """
@@ -111,17 +112,19 @@ def inputs_of(stage: CompiledStage, rows: Columns, decided: Columns) -> dict[str
         element_inputs[c.RECORD] = _record_structs(stage, rows)
     for name, expr in stage.inputs:
         element_inputs[name], overflows = column_apart(expr, rows, column_types, length)
-        _check_overflows("what is aggregated of it", overflows, pa.array(takes_part(decided)), decided)
+        _check_overflows("what is aggregated of it", overflows, pa.array(takes_part(judged_rows)), judged_rows)
     return element_inputs
 
 
 def reject_overflows(
-    reason: pa.Array, what: str, overflows: Iterable[Overflow], among: pa.Array | None = None
+    reason: pa.Array, what: str, overflows: Iterable[Overflow], is_wanted: pa.Array | None = None
 ) -> pa.Array:
-    """``reason``, or where there is none yet and an expression overflows (in rows ``among`` these), which one does."""
+    """``reason``, or where there is none yet and an expression overflows (in rows that ``is_wanted`` marks), which one
+    does.
+    """
     for overflow in overflows:
         wrong = pc.and_(pa.array(overflow.rows), reason.is_null())
-        wrong = wrong if among is None else pc.and_(wrong, among)
+        wrong = wrong if is_wanted is None else pc.and_(wrong, is_wanted)
         reason = pc.if_else(wrong, arrow_scalar(f"{what}: {overflow.why}"), reason)
     return reason
 
@@ -168,7 +171,7 @@ def _null_key(name: str, values: pa.Array, reason: pa.Array) -> pa.Array:
 
 def _wrong_term(term: StepTerm, values: pa.Array, judged_rows: Columns) -> pa.Array:
     """Why a row takes no part: what the step of a loop reads of it is NULL, or makes values better on the way."""
-    reason, is_admitted = judged_rows[c.REJECT], judged_rows[c.ADMITTED]
+    reason, is_admitted = judged_rows[c.REJECT], judged_rows[c.IS_ADMITTED]
     if values.null_count:
         reason = pc.if_else(pc.and_(pc.and_(values.is_null(), is_admitted), reason.is_null()), term.of_null, reason)
     if term.sign:
@@ -184,9 +187,11 @@ def _record_structs(stage: CompiledStage, rows: Columns) -> pa.Array:
     return pa.StructArray.from_arrays(values, fields=list(stage.record_type))
 
 
-def takes_part(judged: Columns) -> NDArray[np.bool_]:
+def takes_part(judged_rows: Columns) -> NDArray[np.bool_]:
     """Which judged rows are neither rejected nor filtered, and have an event time."""
-    takes = pc.and_(pc.and_(judged[c.REJECT].is_null(), judged[c.ADMITTED]), judged[c.EVENT_TIME].is_valid())
+    takes = pc.and_(
+        pc.and_(judged_rows[c.REJECT].is_null(), judged_rows[c.IS_ADMITTED]), judged_rows[c.EVENT_TIME].is_valid()
+    )
     takes_part_mask: NDArray[np.bool_] = as_numpy(takes)
     return takes_part_mask
 
@@ -288,12 +293,12 @@ class AggregatedBundle(msgspec.Struct, frozen=True):
 
 def aggregate_rows(
     stage: CompiledStage,
-    judged: Columns,
+    judged_rows: Columns,
     watermark: Instant,
     output_watermark: Instant = MIN_INSTANT,
     *,
     place: int = 0,
-    hashed: "KeyHashes | None" = None,
+    key_hashes: "KeyHashes | None" = None,
 ) -> AggregatedBundle:
     """Judged rows (``elements``) as the delta of an epoch, under the watermark that the last epoch left. ``place`` is
     that of the first row in the order of arrival. An epoch may be aggregated in shares, whose deltas stand one below
@@ -301,42 +306,46 @@ def aggregate_rows(
 
     The delta has a row for each (key, window), or for each gap-aligned part of a session, in the order of (hash,
     window). Its columns are ``_h``, keys, ``_ws``, ``_we``, ``_n``, parts of accumulators, and
-    ``CompiledStage.carried``. Late is judged by the own window of an element (semantics 3.1a). ``hashed``: those of
-    keys of the same rows, for other stages.
-    """
-    hashed = KeyHashes() if hashed is None else hashed
-    fates = fates_of(judged)
-    window_rows = _place_in_windows(stage, judged, fates)
+    ``CompiledStage.carried_columns``. Late is judged by the own window of an element (semantics 3.1a). ``key_hashes``:
+    those of keys of the same rows, for other stages."""
+    key_hashes = KeyHashes() if key_hashes is None else key_hashes
+    fates = fates_of(judged_rows)
+    window_rows = _place_in_windows(stage, judged_rows, fates)
     windows = window_rows.windows
     is_late = stage.expired_mask(windows.end, watermark)
     is_accepted = ~is_late
-    accounting = _accounting_of_rows(judged, fates, window_rows, is_late)
+    accounting = _accounting_of_rows(judged_rows, fates, window_rows, is_late)
     late = window_rows.select_windows(is_late) if is_late.any() else None
     if not is_accepted.any():
         return AggregatedBundle(None, accounting, late)
     if isinstance(window_rows, InSlices):
         of_slices = _Bundle(
-            stage, judged, window_rows.in_one_each(is_accepted), output_watermark, place=place, known=hashed
+            stage,
+            judged_rows,
+            window_rows.in_one_each(is_accepted),
+            output_watermark,
+            place=place,
+            key_hashes=key_hashes,
         ).to_delta()
         return AggregatedBundle(in_windows(stage, of_slices, watermark), accounting, late)
     accepted_windows = windows if is_accepted.all() else windows.where(is_accepted)
     return AggregatedBundle(
-        _Bundle(stage, judged, accepted_windows, output_watermark, place=place, known=hashed).to_delta(),
+        _Bundle(stage, judged_rows, accepted_windows, output_watermark, place=place, key_hashes=key_hashes).to_delta(),
         accounting,
         late,
     )
 
 
-def fates_of(judged: Columns) -> NDArray[np.int8]:
+def fates_of(judged_rows: Columns) -> NDArray[np.int8]:
     """What became of each record before it has windows."""
-    fates = np.zeros(len(judged[c.EVENT_TIME]), np.int8)
-    if c.SEEN in judged:
-        fates = as_numpy(judged[c.SEEN].fill_null(int(Disposition.ACCEPTED))).astype(np.int8)
-    is_filtered = pc.or_(pc.invert(judged[c.ADMITTED]), judged[c.EVENT_TIME].is_null())
+    fates = np.zeros(len(judged_rows[c.EVENT_TIME]), np.int8)
+    if c.ID_FATE in judged_rows:
+        fates = as_numpy(judged_rows[c.ID_FATE].fill_null(int(Disposition.ACCEPTED))).astype(np.int8)
+    is_filtered = pc.or_(pc.invert(judged_rows[c.IS_ADMITTED]), judged_rows[c.EVENT_TIME].is_null())
     # the last verdict counts: a record that is rejected is neither filtered nor a duplicate
     fates[as_numpy(is_filtered)] = Disposition.FILTERED
-    if judged[c.REJECT].null_count < len(fates):
-        fates[valid_mask(judged[c.REJECT])] = Disposition.REJECTED
+    if judged_rows[c.REJECT].null_count < len(fates):
+        fates[valid_mask(judged_rows[c.REJECT])] = Disposition.REJECTED
     return fates
 
 
@@ -391,12 +400,12 @@ def _accounting_of_rows(
     )
 
 
-def account_of_rows(judged: Columns, fates: NDArray[np.int8], accepted: Ints) -> Accounting:
-    """What became of elements, by their ``fates``, where those that are ``accepted`` leave as rows."""
+def account_of_rows(judged_rows: Columns, fates: NDArray[np.int8], accepted_rows: Ints) -> Accounting:
+    """What became of elements, by their ``fates``, where ``accepted_rows`` leave."""
     rows = {Disposition(code): int(number) for code, number in enumerate(np.bincount(fates)) if number}
-    times = judged[c.EVENT_TIME]
+    times = judged_rows[c.EVENT_TIME]
     latest = pc.max(times.filter(pa.array(fates != Disposition.REJECTED))).as_py()
-    ends = pc.min_max(times if len(accepted) == len(fates) else times.take(pa.array(accepted))).as_py()
+    ends = pc.min_max(times if len(accepted_rows) == len(fates) else times.take(pa.array(accepted_rows))).as_py()
     low, high = (None if ends[end] is None else Instant(ends[end]) for end in ("min", "max"))
     return Accounting(rows, 0, 0, None if latest is None else Instant(latest), low, high)
 
@@ -426,17 +435,17 @@ class _Bundle:
     def __init__(
         self,
         stage: CompiledStage,
-        judged: Columns,
+        judged_rows: Columns,
         windows: AssignedRows,
         output_watermark: Instant,
         *,
         place: int,
-        known: KeyHashes,
+        key_hashes: KeyHashes,
     ) -> None:
         self.stage, self.windows, self.behind, self.place = stage, windows, output_watermark, place
-        everything = len(windows.row) == len(judged[c.EVENT_TIME]) and bool((np.diff(windows.row) == 1).all())
+        everything = len(windows.row) == len(judged_rows[c.EVENT_TIME]) and bool((np.diff(windows.row) == 1).all())
         self._rows = None if everything else pa.array(windows.row)
-        self._judged, self._in_groups = judged, dict[str, pa.Array]()
+        self._judged, self._in_groups = judged_rows, dict[str, pa.Array]()
         start, end = windows.start, windows.end
         if isinstance(stage.where, Sessions):
             # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
@@ -445,7 +454,7 @@ class _Bundle:
                 self._element_column(c.EVENT_TIME)
             )  # NULL where a record was rejected, and no window has that
             start = end = instants // gap * gap
-        keys = known.keys_of_rows([judged[name] for name in stage.keys], windows.row, everything=everything)
+        keys = key_hashes.keys_of_rows([judged_rows[name] for name in stage.keys], windows.row, everything=everything)
         self.keyed = keys.group_rows(start, end)
 
     @cached_property
@@ -456,7 +465,7 @@ class _Bundle:
     @cached_property
     def _sizes(self) -> Ints:
         numbered_keys = self.keyed.numbered
-        return self.groups.sizes if numbered_keys is None else numbered_keys.arranged.sizes
+        return self.groups.sizes if numbered_keys is None else numbered_keys.arranged_groups.sizes
 
     def to_delta(self) -> pa.RecordBatch:
         stage, keyed_rows = self.stage, self.keyed
@@ -471,7 +480,7 @@ class _Bundle:
         columns |= self._stamp_columns()
         if stage.stage.withdrawable:
             withdrawn = (as_numpy(self._arranged_column(c.SIGN)) < 0).astype(np.int64)
-            columns[c.RETRACTED] = pa.array(self.groups.reduce(np.add, withdrawn, 0))
+            columns[c.RETRACTION_COUNT] = pa.array(self.groups.reduce(np.add, withdrawn, 0))
         return pa.RecordBatch.from_pydict(columns, schema=stage.delta_schema)
 
     def _element_column(self, name: str) -> pa.Array:
@@ -533,7 +542,7 @@ class _Bundle:
     def _measure_column(self, measure: Measure) -> pa.Array:
         if measure.input is None:
             instants, record = self._arranged_column(c.EVENT_TIME), self._arranged_column(c.RECORD)
-            value = pa.StructArray.from_arrays([instants, record], names=[AT, RECORD])
+            value = pa.StructArray.from_arrays([instants, record], names=[TIME_FIELD, RECORD])
         else:
             value = self._arranged_column(self.stage.input_column(measure.input))
         if measure.fold is not ColumnMerge.LIST:
@@ -542,7 +551,7 @@ class _Bundle:
             order = self.groups.order
             place = np.arange(len(value), dtype=np.int64) if order is None else order
             places = pa.array(self.windows.row[place] + self.place)
-            value = pa.StructArray.from_arrays([places, value], names=[PLACE, LISTED])
+            value = pa.StructArray.from_arrays([places, value], names=[PLACE, LISTED_ITEM])
         return to_lists(value, self.groups)
 
     def _stamp_columns(self) -> dict[str, pa.Array]:
@@ -560,4 +569,6 @@ class _Bundle:
         pane_times = pc.if_else(
             pc.greater_equal(stamps, arrow_scalar(int(self.behind))), stamps, pa.scalar(None, stamps.type)
         )
-        return {c.HELD: extreme_value(pane_times, self.groups, latest=stage.how.timestamp is TimestampCombiner.LATEST)}
+        return {
+            c.HELD_TIME: extreme_value(pane_times, self.groups, latest=stage.how.timestamp is TimestampCombiner.LATEST)
+        }

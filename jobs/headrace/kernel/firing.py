@@ -159,12 +159,12 @@ class _ResultRows(msgspec.Struct, frozen=True):
 
 
 def aggregate_results(
-    stage: CompiledStage, rows: Mapping[str, pa.Array], which: Ints, cleared: NDArray[np.bool_]
+    stage: CompiledStage, rows: Mapping[str, pa.Array], which: Ints, is_cleared: NDArray[np.bool_]
 ) -> dict[str, pa.Array]:
-    """The aggregates of those windows of ``rows`` that ``which`` names; contents are empty where ``cleared``."""
+    """The aggregates of those windows of ``rows`` that ``which`` names; they are of nothing where ``is_cleared``."""
     # ``which`` ascends, so as many as there are windows are all of them, and nothing is copied
     indices = None if len(which) == len(rows[c.WINDOW_START]) else pa.array(which)
-    empty = pa.array(cleared) if cleared.any() else None
+    empty = pa.array(is_cleared) if is_cleared.any() else None
     contents = {}
     for part in stage.parts:
         stored_part = rows[part.name] if indices is None else rows[part.name].take(indices)
@@ -172,7 +172,7 @@ def aggregate_results(
             stored_part if empty is None else pc.if_else(empty, pa.scalar(None, stored_part.type), stored_part)
         )
     if stage.how.keep_last is not None:
-        contents = unpack_parts(contents[c.KEPT], stage.aggregated, stage.input_column)
+        contents = unpack_parts(contents[c.LAST_ELEMENTS], stage.result_parts, stage.input_column)
     identity_columns = {column: rows[column] for column in stage.identity if column in rows}
     values = {
         name: result_of(name, accumulator, contents, identity_columns, which)
@@ -210,11 +210,11 @@ class FiringProgram(msgspec.Struct, frozen=True):
     stage: CompiledStage
     outcome: FiringPlan
 
-    def run(self, rows: Mapping[str, pa.Array], clocks: FiringClocks, heard: Mapping[str, Datum]) -> "FiringResult":
-        """The program over ``rows``; ``heard`` says of each signal of the trigger which windows it is for."""
+    def run(self, rows: Mapping[str, pa.Array], clocks: FiringClocks, signals: Mapping[str, Datum]) -> "FiringResult":
+        """The program over ``rows``; ``signals`` says of each signal of the trigger which windows it is for."""
         columns: dict[str, Datum] = {**rows, **_clock_values(clocks)}
-        columns |= {f"{c.HEARD}{i}": heard[name] for i, name in enumerate(sorted(self.stage.trigger.signals))}
-        for name, expr, last_reads in self.outcome.needed:
+        columns |= {f"{c.SIGNAL_PREFIX}{i}": signals[name] for i, name in enumerate(sorted(self.stage.trigger.signals))}
+        for name, expr, last_reads in self.outcome.steps_to_run:
             columns[name] = evaluate(expr, columns)
             # nothing reads these again, so their memory goes before the next column is made
             for read in last_reads:
@@ -278,19 +278,19 @@ class Emission(msgspec.Struct, frozen=True):
     counts: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
-def emit_panes(stage: CompiledStage, rows: Mapping[str, pa.Array], fired: FiringResult) -> Emission:
+def emit_panes(stage: CompiledStage, rows: Mapping[str, pa.Array], firing: FiringResult) -> Emission:
     """What the windows of ``rows`` emit."""
-    return _Emitting(stage, rows, fired).make_emission()
+    return _Emitting(stage, rows, firing).make_emission()
 
 
 class _Emitting:
     """Records of one moment after the other."""
 
-    def __init__(self, stage: CompiledStage, rows: Mapping[str, pa.Array], fired: FiringResult) -> None:
-        self.stage, self.rows, self.fired = stage, rows, fired
+    def __init__(self, stage: CompiledStage, rows: Mapping[str, pa.Array], firing: FiringResult) -> None:
+        self.stage, self.rows, self.fired = stage, rows, firing
         self.emitted: list[_Records] = []
         self.panes: list[_Records] = []
-        self.live_at = np.full(fired.length, _LIVE_IN_STATE, np.int64)
+        self.live_at = np.full(firing.length, _LIVE_IN_STATE, np.int64)
 
     def make_emission(self) -> Emission:
         for moment, pane in enumerate(self.fired.panes):
@@ -316,7 +316,7 @@ class _Emitting:
             live=self._live_panes() if self.stage.remembers else None,
         )
 
-    def _leaving_records(self, records: "_Joined") -> NDArray[np.bool_]:
+    def _leaving_records(self, records: "_JoinedRecords") -> NDArray[np.bool_]:
         """Which records leave: those that ``having`` lets out. Where a pane does not withdraw the one that it replaces,
         that one is withdrawn if the pane stays (semantics 9.10).
         """
@@ -391,7 +391,7 @@ class _Records(msgspec.Struct, frozen=True):
     is_retraction: bool
 
 
-class _Joined(msgspec.Struct, frozen=True):
+class _JoinedRecords(msgspec.Struct, frozen=True):
     row: Ints
     moment: Ints
     place: Ints
@@ -399,9 +399,9 @@ class _Joined(msgspec.Struct, frozen=True):
     panes: pa.StructArray
 
 
-def _join_records(records: "list[_Records]", stage: CompiledStage) -> _Joined:
+def _join_records(records: "list[_Records]", stage: CompiledStage) -> _JoinedRecords:
     sizes = [len(part.row) for part in records]
-    return _Joined(
+    return _JoinedRecords(
         row=np.concatenate([part.row for part in records]),
         moment=np.repeat([part.moment for part in records], sizes),
         place=np.concatenate([part.place for part in records]),

@@ -229,17 +229,17 @@ def _laid_out(fixed_words: list[Words], texts: list[Octets], length: int) -> tup
 # --- grouping
 
 
-def group_by_key(hashed: Words, columns: Sequence[pa.Array], *within: Any) -> kernel_columns.Groups:
-    """Rows by key, which has the ``hashed`` and these ``columns``, and by the integers ``within``; groups in the order
-    of (hash, within, key), rows of a group in their own order.
+def group_by_key(hashes: Words, columns: Sequence[pa.Array], *numbers_within: Any) -> kernel_columns.Groups:
+    """Rows by key, which has the ``hashes`` and these ``columns``, and by ``numbers_within``; groups in the order of
+    (hash, numbers, key), rows of a group in their own order.
     """
-    numbers = _drop_dependent([np.asarray(numbers) for numbers in within])
-    order, begins = None, _group_begins(hashed, numbers)
+    numbers = _drop_dependent([np.asarray(numbers) for numbers in numbers_within])
+    order, begins = None, _group_begins(hashes, numbers)
     if begins is None:
-        order, begins = _order_rows(hashed, numbers)
+        order, begins = _order_rows(hashes, numbers)
     if is_shared(columns, order, begins):
         ranks = [kernel_columns.as_numpy(pc.rank(_to_rankable(column), tiebreaker="dense")) for column in columns]
-        sort_columns = [hashed, *numbers, *ranks]
+        sort_columns = [hashes, *numbers, *ranks]
         order = np.lexsort(sort_columns[::-1])
         begins = np.logical_or.reduce([kernel_columns.run_begins(numbers[order]) for numbers in sort_columns])
     return kernel_columns.of_sorted(begins, order)
@@ -315,19 +315,19 @@ def _reorder_runs(
     return True
 
 
-def in_order_of_hashes(hashed: Words) -> kernel_columns.Ints:
+def in_order_of_hashes(hashes: Words) -> kernel_columns.Ints:
     """The rows in ascending order of their hashes, those of one hash in their own."""
-    bits = np.uint64(len(hashed).bit_length())
-    rows = np.arange(len(hashed), dtype=np.uint64)
+    bits = np.uint64(len(hashes).bit_length())
+    rows = np.arange(len(hashes), dtype=np.uint64)
     # small numbers leave room for the row, and lose no bit to it
-    small = not (hashed >> (np.uint64(64) - bits)).any()
-    sort_words = ((hashed << bits) if small else ((hashed >> bits) << bits)) | rows
+    small = not (hashes >> (np.uint64(64) - bits)).any()
+    sort_words = ((hashes << bits) if small else ((hashes >> bits) << bits)) | rows
     sort_words.sort()
     order = _low_bits(sort_words, bits)
-    hashes_in_order = hashed[order]
+    hashes_in_order = hashes[order]
     if (hashes_in_order[1:] >= hashes_in_order[:-1]).all():
         return order
-    return np.argsort(hashed, kind="stable")  # hashes that differ in what the row numbers took the place of
+    return np.argsort(hashes, kind="stable")  # hashes that differ in what the row numbers took the place of
 
 
 def _distinct_numbers(numbers: kernel_columns.Ints) -> kernel_columns.Ints:
@@ -411,10 +411,12 @@ class _DifferentKeys(msgspec.Struct, frozen=True):
     order: kernel_columns.Ints
     of_row: NDArray[np.int32]
 
-    def group_by_number(self, within: list[kernel_columns.Ints]) -> KeyGroups | None:
-        """Rows by key and by the integers ``within``, as ``grouped`` orders them; None if it takes too many numbers."""
+    def group_by_number(self, number_columns: list[kernel_columns.Ints]) -> KeyGroups | None:
+        """Rows by key and by the integers ``number_columns``, as ``grouped`` orders them; None if it takes too many
+        numbers.
+        """
         numbers, count = np.zeros(len(self.of_row), np.int64), 1
-        for column in within:
+        for column in number_columns:
             if not _is_few(column):
                 return None
             codes, values = _encode_numbers(column)
@@ -441,21 +443,21 @@ class Keys:
         self.columns, self._rows = columns, rows
 
     @cached_property
-    def hashed(self) -> Words:
+    def key_hashes(self) -> Words:
         """The hash of each row's key."""
         return hash_keys(self.columns, self._rows)
 
-    def group_rows(self, *within: Any) -> KeyGroups:
+    def group_rows(self, *number_columns: Any) -> KeyGroups:
         """The groups of ``grouped``."""
         numbered_groups = self._different and self._different.group_by_number(
-            _drop_dependent([np.asarray(column) for column in within])
+            _drop_dependent([np.asarray(column) for column in number_columns])
         )
         if numbered_groups:
             return numbered_groups
-        groups = group_by_key(self.hashed, self.columns, *within)
+        groups = group_by_key(self.key_hashes, self.columns, *number_columns)
         first = groups.first_rows
         return KeyGroups(
-            self.hashed[first], [column.take(pa.array(first)) for column in self.columns], first, None, groups
+            self.key_hashes[first], [column.take(pa.array(first)) for column in self.columns], first, None, groups
         )
 
     @cached_property

@@ -42,7 +42,7 @@ from headrace.pipeline.stages import Stage
 from headrace.program import columns as c
 from headrace.this_process import Size
 
-NOWHERE = -1
+NO_PLACE = -1
 """The place of a vertex that is not in memory."""
 
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -73,12 +73,12 @@ class PlacedVertices:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
-    def places_of(self, hashed: pa.Array, vertices: pa.Array, start: pa.Array, end: pa.Array) -> Ints:
+    def places_of(self, hashes: pa.Array, vertices: pa.Array, start: pa.Array, end: pa.Array) -> Ints:
         """The place of each, ``NOWHERE`` for those that have none. Vertices of one hash are told apart."""
-        places = np.full(len(hashed), NOWHERE, np.int64)
+        places = np.full(len(hashes), NO_PLACE, np.int64)
         if not len(self):
             return places
-        codes = self._codes_of(hashed, start)
+        codes = self._codes_of(hashes, start)
         low = np.empty(len(codes), np.int64)
         order = _ascending_order(codes)  # a search in order takes a tenth of the time
         low[order] = np.searchsorted(self._codes, codes[order], "left")
@@ -198,15 +198,15 @@ class EdgesByPlace:
     """The edges out of some vertices, those of one together."""
 
     def __init__(self, no_terms: pa.RecordBatch) -> None:
-        self._begin, self._end = np.full(0, NOWHERE, np.int64), np.full(0, NOWHERE, np.int64)
+        self._begin, self._end = np.full(0, NO_PLACE, np.int64), np.full(0, NO_PLACE, np.int64)
         self._to = np.zeros(0, np.int64)
         self._terms = no_terms
 
     def places_without_edges(self, places: Ints, number: int) -> Ints:
         """The ``places``, of which there are ``number`` in all, whose edges are not known."""
-        unknown = np.full(number - len(self._begin), NOWHERE, np.int64)
+        unknown = np.full(number - len(self._begin), NO_PLACE, np.int64)
         self._begin, self._end = (np.concatenate([bounds, unknown]) for bounds in (self._begin, self._end))
-        lacking: Ints = places[self._begin[places] == NOWHERE]
+        lacking: Ints = places[self._begin[places] == NO_PLACE]
         return lacking
 
     def add(self, places: Ints, parts: Sequence[Part]) -> None:
@@ -235,7 +235,7 @@ class EdgesByPlace:
         return self._to[numbers], terms
 
 
-FROM, TO = "from", "to"
+FROM_VERTEX, TO_VERTEX = "from", "to"
 HASH_OF_TO = "_h_to"
 """The hash of the other end of an edge, of which it has the hash in ``_h``."""
 
@@ -291,7 +291,7 @@ class CompiledLoop:
         """A stored edge, which stands in the order of the hash of its first end."""
         vertex = arrow_type(self.stage.stage.schema[VERTEX])
         terms = [(name, arrow_type(kind)) for name, kind in self.terms.items()]
-        ends = [(c.HASH, pa.uint64()), (HASH_OF_TO, pa.uint64()), (FROM, vertex), (TO, vertex)]
+        ends = [(c.HASH, pa.uint64()), (HASH_OF_TO, pa.uint64()), (FROM_VERTEX, vertex), (TO_VERTEX, vertex)]
         return pa.schema([*ends, *terms, *_WINDOW_FIELDS])
 
     @cached_property
@@ -314,7 +314,13 @@ class CompiledLoop:
         rest = {name: delta.column(name) for name in (*self.terms, c.WINDOW_START, c.WINDOW_END)}
         edges = pa.concat_batches(
             pa.RecordBatch.from_pydict(
-                {c.HASH: hashes[a], HASH_OF_TO: hashes[b], FROM: delta.column(a), TO: delta.column(b), **rest},
+                {
+                    c.HASH: hashes[a],
+                    HASH_OF_TO: hashes[b],
+                    FROM_VERTEX: delta.column(a),
+                    TO_VERTEX: delta.column(b),
+                    **rest,
+                },
                 schema=self.edge_schema,
             )
             for a, b in ways
@@ -324,11 +330,11 @@ class CompiledLoop:
 
     def sources_of(self, edges: pa.RecordBatch) -> pa.RecordBatch:
         """The vertices at the first ends of ``edges``: messages without a value."""
-        return self._vertex_rows(edges, c.HASH, FROM)
+        return self._vertex_rows(edges, c.HASH, FROM_VERTEX)
 
     def targets_of(self, edges: pa.RecordBatch) -> pa.RecordBatch:
         """The vertices at the other ends of ``edges``."""
-        return self._vertex_rows(edges, HASH_OF_TO, TO)
+        return self._vertex_rows(edges, HASH_OF_TO, TO_VERTEX)
 
     def _vertex_rows(self, edges: pa.RecordBatch, hash_column: str, vertex: str) -> pa.RecordBatch:
         columns = [edges.column(name) for name in (hash_column, vertex, c.WINDOW_START, c.WINDOW_END)]
@@ -399,7 +405,7 @@ class CompiledLoop:
         rows = edges.filter(pa.array(~is_over)) if is_over.any() else edges
         if not rows.num_rows:
             return rows
-        columns = [rows.column(name) for name in (FROM, TO, *self.terms)]
+        columns = [rows.column(name) for name in (FROM_VERTEX, TO_VERTEX, *self.terms)]
         window = (as_numpy(rows.column(name)) for name, _ in _WINDOW_FIELDS)
         return rows.take(pa.array(group_by_key(as_numpy(rows.column(c.HASH)), columns, *window).first_rows))
 
@@ -436,10 +442,10 @@ class Messages:
 
 
 class Rounds:
-    """The values of vertices in an epoch of ``loop``, given what is ``stored`` of values, and all ``edges``."""
+    """The values of vertices in an epoch of ``loop``, given the ``stored_values`` and all ``edges``."""
 
-    def __init__(self, loop: CompiledLoop, edges: StoredEdges, stored: StoredValues) -> None:
-        self.loop, self._edges, self._stored = loop, edges, stored
+    def __init__(self, loop: CompiledLoop, edges: StoredEdges, stored_values: StoredValues) -> None:
+        self.loop, self._edges, self._stored = loop, edges, stored_values
         self._placed = PlacedVertices(loop.no_messages.select(loop.vertex_schema.names))
         self._values = ValuesByPlace.empty_like(loop.no_messages.column(VALUE))
         self._known_edges = EdgesByPlace(loop.no_edges.select([*loop.terms]))
@@ -471,10 +477,10 @@ class Rounds:
         self._is_changed[improving.places] = True
         return improving.places
 
-    def send(self, changed: Ints) -> Messages:
-        """What vertices at the places that have ``changed`` send, the best for each place."""
-        self._load_edges(changed)
-        rows, sources = self._known_edges.out_of(changed)
+    def send(self, changed_places: Ints) -> Messages:
+        """What vertices at ``changed_places`` send, the best for each place."""
+        self._load_edges(changed_places)
+        rows, sources = self._known_edges.out_of(changed_places)
         messages = []
         for begin in range(0, len(rows), SLICE_ROWS.value):
             rows_sent = rows[begin : begin + SLICE_ROWS.value]
@@ -543,9 +549,9 @@ class Rounds:
         wanted_hashes = distinct_hashes([as_numpy(self._placed.rows.column(c.HASH))[lacking]])
         parts = []
         for edges in _join_batches(self._edges(wanted_hashes)):
-            sources = self._places_of(edges, c.HASH, FROM)
+            sources = self._places_of(edges, c.HASH, FROM_VERTEX)
             wanted_edges = np.flatnonzero(
-                (sources != NOWHERE) & (sources < len(is_wanted))
+                (sources != NO_PLACE) & (sources < len(is_wanted))
             )  # targets have got places since
             wanted_edges = wanted_edges[is_wanted[sources[wanted_edges]]]
             rows = _take_rows(edges, wanted_edges)
@@ -562,7 +568,7 @@ class Rounds:
         stored value.
         """
         places = self._places_of(vertices, c.HASH, VERTEX)
-        lacking = np.flatnonzero(places == NOWHERE)
+        lacking = np.flatnonzero(places == NO_PLACE)
         if len(lacking):
             places[lacking] = self._add_places(vertices.select(self.loop.vertex_schema.names).take(pa.array(lacking)))
         return places
@@ -570,7 +576,7 @@ class Rounds:
     def _take_up_all(self, vertices: pa.RecordBatch) -> Ints:
         """The places of ``vertices``, of which some may be the same."""
         places = self._places_of(vertices, c.HASH, VERTEX)
-        lacking = np.flatnonzero(places == NOWHERE)
+        lacking = np.flatnonzero(places == NO_PLACE)
         if len(lacking):
             rows = _take_rows(vertices, lacking)
             groups = self.loop.by_vertex(rows)
@@ -582,7 +588,7 @@ class Rounds:
         new_places = self._placed.add(vertices)
         values, rows, rows_before = (
             [self.loop.no_messages.column(VALUE)],
-            np.full(len(new_places), NOWHERE, np.int64),
+            np.full(len(new_places), NO_PLACE, np.int64),
             0,
         )
         for stored_rows in self._stored(distinct_hashes([as_numpy(vertices.column(c.HASH))])):
@@ -591,7 +597,7 @@ class Rounds:
             rows[places[is_new] - new_places[0]] = rows_before + np.flatnonzero(is_new)
             values.append(stored_rows.column(VALUE))
             rows_before += stored_rows.num_rows
-        self._values.append(pa.concat_arrays(values).take(pa.array(rows, mask=rows == NOWHERE)))
+        self._values.append(pa.concat_arrays(values).take(pa.array(rows, mask=rows == NO_PLACE)))
         self._is_changed = np.append(self._is_changed, np.zeros(len(new_places), np.bool_))
         return new_places
 

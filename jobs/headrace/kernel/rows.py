@@ -35,22 +35,22 @@ class LeavingRows(msgspec.Struct, frozen=True):
 
 
 def select_rows(
-    stage: CompiledStage, judged: Columns, watermark: Instant, *, epoch: int, task: int, first: int = 0
+    stage: CompiledStage, judged_rows: Columns, watermark: Instant, *, epoch: int, task: int, first: int = 0
 ) -> LeavingRows:
-    """The rows of ``judged`` elements that are accepted, in their order. Rows behind ``watermark``, which the last
-    epoch left, leave, too, and are LATE. ``task`` is the number of who computes them in the epoch, which numbers its
-    rows from ``first`` on.
+    """The rows of ``judged_rows`` that are accepted, in their order. Rows behind ``watermark``, which the last epoch
+    left, leave, too, and are LATE. ``task`` is the number of who computes them in the epoch, which numbers its rows
+    from ``first`` on.
     """
-    fates = fates_of(judged)
+    fates = fates_of(judged_rows)
     accepted_rows = np.flatnonzero(fates == Disposition.ACCEPTED)
-    accounting = account_of_rows(judged, fates, accepted_rows)
+    accounting = account_of_rows(judged_rows, fates, accepted_rows)
     if not len(accepted_rows):
         return LeavingRows(None, accounting)
     everything = len(accepted_rows) == len(fates)
     places = None if everything else pa.array(accepted_rows)
 
     def column_named(name: str) -> pa.Array:
-        return judged[name] if places is None else judged[name].take(places)
+        return judged_rows[name] if places is None else judged_rows[name].take(places)
 
     event_times = column_named(c.EVENT_TIME)
     columns = {name: column_named(name) for name in stage.stage.row_columns}

@@ -28,9 +28,9 @@ from headrace.program import triggers
 from headrace.program.columns import row_of
 from headrace.program.firing import FiringPlan, compile_firing
 from headrace.program.triggers import Node, TriggerPlace, compile_trigger
-from headrace.program.triggers.leaves import AT, RECORD
+from headrace.program.triggers.leaves import RECORD, TIME_FIELD
 
-PLACE, LISTED = "place", "listed"
+PLACE, LISTED_ITEM = "place", "listed"
 """Fields of a listed element where windows merge: its place in the order of arrival, and what is listed of it."""
 
 _LONG, _BOOL = pa.int64(), pa.bool_()
@@ -193,7 +193,7 @@ class CompiledStage:
         )
 
     @cached_property
-    def aggregated(self) -> list[sums.AccumulatorPart]:
+    def result_parts(self) -> list[sums.AccumulatorPart]:
         """The parts that results are made of."""
         return [part for accumulator in self.accumulators.values() for part in accumulator.parts]
 
@@ -206,27 +206,27 @@ class CompiledStage:
             fields = [(name, self.type_of(expr)) for name, expr in self.kept_inputs]
             fields += [(bags.KEPT_AT, _LONG)] if self.keeps_times else []
             kept_type = pa.list_(pa.struct([("_", _BOOL), *fields]))
-            return [bags.KeptPart(c.KEPT, kept_type, None, self.how.keep_last)]
+            return [bags.KeptPart(c.LAST_ELEMENTS, kept_type, None, self.how.keep_last)]
         count_parts = [sums.CountPart(c.NET, _LONG, None)] if self.counts_net else []
-        return [*self.aggregated, *count_parts]
+        return [*self.result_parts, *count_parts]
 
     @cached_property
     def inputs(self) -> list[tuple[str, Expr]]:
         """Distinct expressions that aggregates and triggers read, with the names of their columns in judged records."""
-        expressions = [part.input for part in self.aggregated] + [measure.input for measure in self.trigger.measures]
+        expressions = [part.input for part in self.result_parts] + [measure.input for measure in self.trigger.measures]
         return _name_expressions(expressions)
 
     @property
     def kept_inputs(self) -> list[tuple[str, Expr]]:
         """The ``inputs`` that aggregates read, by column."""
-        return _name_expressions([part.input for part in self.aggregated])
+        return _name_expressions([part.input for part in self.result_parts])
 
     @cached_property
     def keeps_times(self) -> bool:
         """Whether event times belong to what is kept of the last elements."""
         if self.rows_part is not None:
             return True
-        return any(isinstance(part, bags.BagPart) and part.is_timed for part in self.aggregated)
+        return any(isinstance(part, bags.BagPart) and part.is_timed for part in self.result_parts)
 
     @cached_property
     def custom(self) -> CustomWindows | None:
@@ -304,27 +304,27 @@ class CompiledStage:
         return pa.struct([(name, own_arrow_type(kind)) for name, kind in self.stage.schema.items()])
 
     @cached_property
-    def carried(self) -> Mapping[str, pa.DataType]:
+    def carried_columns(self) -> Mapping[str, pa.DataType]:
         """Delta columns that the program reads as they are, and their types: what triggers measure, stamps of elements,
         retractions.
         """
         names: dict[str, pa.DataType] = {}
-        element = pa.struct([(AT, _LONG), (RECORD, self.record_type)])
+        element = pa.struct([(TIME_FIELD, _LONG), (RECORD, self.record_type)])
         for measure in self.trigger.measures:
             kind = element if measure.type is None else ARROW_TYPES[measure.type]
             names[measure.name] = pa.list_(kind) if measure.fold is triggers.ColumnMerge.LIST else kind
         if self.stamps_elements:
-            names |= {c.TIMES: pa.list_(_LONG)} if self.stamps_merged else {c.HELD: _LONG}
-        return {**names, c.RETRACTED: _LONG} if self.stage.withdrawable else names
+            names |= {c.TIMES: pa.list_(_LONG)} if self.stamps_merged else {c.HELD_TIME: _LONG}
+        return {**names, c.RETRACTION_COUNT: _LONG} if self.stage.withdrawable else names
 
     @cached_property
     def delta_schema(self) -> pa.Schema:
         """A row of a delta (``kernel.delta``). Where windows merge, what is listed goes with its place in the order of
         arrival.
         """
-        carried_types = dict(self.carried)
+        carried_types = dict(self.carried_columns)
         for name in self.lists if self.merging else ():
-            carried_types[name] = pa.list_(pa.struct([(PLACE, _LONG), (LISTED, carried_types[name].value_type)]))
+            carried_types[name] = pa.list_(pa.struct([(PLACE, _LONG), (LISTED_ITEM, carried_types[name].value_type)]))
         window = [(name, _LONG) for name in (c.WINDOW_START, c.WINDOW_END, c.COUNT)]
         parts = [(part.name, part.type) for part in self.parts]
         return pa.schema([(c.HASH, pa.uint64()), *self._key_fields, *window, *parts, *carried_types.items()])

@@ -56,7 +56,7 @@ def newest_rows(stage: CompiledStage, layers: Sequence[pa.RecordBatch]) -> pa.Re
 
 def present_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows that do not say that a window is gone."""
-    is_there = as_numpy(rows.column(c.STATUS)) != c.DELETED
+    is_there = as_numpy(rows.column(c.STATUS)) != c.TOMBSTONE
     return rows if is_there.all() else rows.filter(pa.array(is_there))
 
 
@@ -98,17 +98,17 @@ def hashes_of(layer: pa.RecordBatch, which: NDArray[np.bool_]) -> Hashes:
     return hashes
 
 
-def rows_of(layer: pa.RecordBatch, wanted: Hashes, constant: Mapping[str, pa.Scalar] = NONE) -> pa.RecordBatch:
-    """The rows of a layer whose hash is one of ``wanted``, which ascend. What is ``constant`` has one value in all
-    rows, and is not read.
+def rows_of(layer: pa.RecordBatch, wanted_hashes: Hashes, constant: Mapping[str, pa.Scalar] = NONE) -> pa.RecordBatch:
+    """The rows of a layer whose hash is one of ``wanted_hashes``, which ascend. What is ``constant`` has one value in
+    all rows, and is not read.
     """
     own = as_numpy(layer.column(c.HASH))
     if not len(own):
         return layer
-    wanted = wanted[wanted.searchsorted(own[0]) : wanted.searchsorted(own[-1], "right")]
-    if not len(wanted):
+    wanted_hashes = wanted_hashes[wanted_hashes.searchsorted(own[0]) : wanted_hashes.searchsorted(own[-1], "right")]
+    if not len(wanted_hashes):
         return layer.slice(0, 0)
-    rows = _found_one_by_one(own, wanted) if len(wanted) < len(own) else _found_by_all(own, wanted)
+    rows = _found_one_by_one(own, wanted_hashes) if len(wanted_hashes) < len(own) else _found_by_all(own, wanted_hashes)
     if len(rows) in (0, len(own)):
         return layer.slice(0, len(rows))
     read = [name for name in layer.schema.names if name not in constant]
@@ -245,7 +245,7 @@ class Sides:
     @cached_property
     def is_closed(self) -> NDArray[np.bool_]:
         """Which rows are closed markers."""
-        return self._has_status(c.CLOSED)
+        return self._has_status(c.CLOSED_MARKER)
 
     def _has_status(self, status: int) -> NDArray[np.bool_]:
         flags = np.zeros(self.state.num_rows + self.delta.num_rows, np.bool_)

@@ -17,7 +17,7 @@ from headrace.kernel.aggregates.ordering import extreme_value, fold
 from headrace.kernel.columns import ARROW_TYPES, Groups, Ints, as_numpy, to_lists, to_timestamps
 from headrace.kernel.expressions.evaluation import evaluate_column
 from headrace.kernel.firing import Emission, FiringProgram, FiringResult, beside_live, emit_panes
-from headrace.kernel.stage import LISTED, PLACE, CompiledStage
+from headrace.kernel.stage import LISTED_ITEM, PLACE, CompiledStage
 from headrace.kernel.state import MatchedWindows, Sides, concat_rows, match_rows, no_rows, windows_with_signal
 from headrace.kernel.windows import output_times
 from headrace.model.accumulation import WINDOW_END, WINDOW_START, TimestampCombiner, Timing
@@ -48,10 +48,10 @@ def combine_sides(stage: CompiledStage, sides: Sides, output_watermark: Instant)
 class _Combining:
     """Columns of a group out of columns of its rows."""
 
-    def __init__(self, stage: CompiledStage, sides: Sides, matched: MatchedWindows, output_watermark: Instant) -> None:
-        self.stage, self.sides, self.matched = stage, sides, matched
+    def __init__(self, stage: CompiledStage, sides: Sides, matches: MatchedWindows, output_watermark: Instant) -> None:
+        self.stage, self.sides, self.matched = stage, sides, matches
         self.behind = output_watermark
-        groups = matched.groups
+        groups = matches.groups
         order = np.arange(len(sides.is_open)) if groups.order is None else groups.order
         self.open = _rows_of(groups, order, sides.is_open[order])
         # rows of the delta are numbered behind those of the state
@@ -81,11 +81,11 @@ class _Combining:
         rows |= {name: sides.shared_column(name).take(first) for name in stage.keys}
         rows |= {c.WINDOW_START: pa.array(self.matched.start), c.WINDOW_END: pa.array(self.matched.end)}
         rows |= {c.HAS_STATE: pa.array(self.has), c.WAS_CLOSED: pa.array(self.was_closed)}
-        rows[c.STORED] = pa.array(self.was_closed | itself)
+        rows[c.IS_STORED] = pa.array(self.was_closed | itself)
         rows[c.COUNT] = pa.array(self.new.reduce(np.add, as_numpy(self._arranged_column(self.new, c.COUNT)), 0))
         rows |= self._counter_columns() | self._trigger_state() | self._carried_columns() | self._content_columns()
         if stage.merging:
-            rows[c.MERGED] = pa.array(self.has & ~((self.open.sizes == 1) & itself))
+            rows[c.WAS_MERGED] = pa.array(self.has & ~((self.open.sizes == 1) & itself))
         if stage.remembers:
             rows[c.LIVE] = self._live_panes()
         return CombinedWindows(rows, self._gone_windows())
@@ -141,13 +141,15 @@ class _Combining:
     def _carried_columns(self) -> dict[str, pa.Array]:
         stage = self.stage
         carried_columns = {measure.name: self._measure_column(measure) for measure in stage.trigger.measures}
-        if c.HELD in stage.carried:
+        if c.HELD_TIME in stage.carried_columns:
             latest = stage.how.timestamp is TimestampCombiner.LATEST
-            carried_columns[c.HELD] = self._fold(ColumnMerge.MAX if latest else ColumnMerge.MIN, self.new, c.HELD)
-        if c.TIMES in stage.carried:
-            carried_columns[c.HELD] = self._held_timestamps()
-        if c.RETRACTED in stage.carried:
-            carried_columns[c.RETRACTED] = self._fold(ColumnMerge.SUM, self.new, c.RETRACTED).fill_null(0)
+            carried_columns[c.HELD_TIME] = self._fold(
+                ColumnMerge.MAX if latest else ColumnMerge.MIN, self.new, c.HELD_TIME
+            )
+        if c.TIMES in stage.carried_columns:
+            carried_columns[c.HELD_TIME] = self._held_timestamps()
+        if c.RETRACTION_COUNT in stage.carried_columns:
+            carried_columns[c.RETRACTION_COUNT] = self._fold(ColumnMerge.SUM, self.new, c.RETRACTION_COUNT).fill_null(0)
         return carried_columns
 
     def _measure_column(self, measure: Measure) -> pa.Array:
@@ -157,7 +159,7 @@ class _Combining:
         if self.stage.merging:
             # what merges comes part by part, and its elements arrived in another order
             place = as_numpy(items.field(PLACE))
-            items = items.field(LISTED).take(pa.array(np.lexsort((place, groups.of_row))))
+            items = items.field(LISTED_ITEM).take(pa.array(np.lexsort((place, groups.of_row))))
         return to_lists(items, groups)
 
     def _held_timestamps(self) -> pa.Array:
@@ -292,13 +294,14 @@ class StageResult:
         return np.where(emission.moment == last, 3, np.where(emission.moment == 0, first, 2))
 
 
-def in_emitted_order(emitted: Sequence[EmittedPanes]) -> EmittedPanes:
-    """All that is ``emitted``, of other keys each, as one bundle."""
-    names = [(name, "ascending") for name in emitted[0].order]
-    sort_columns = {name: pa.concat_arrays([part.order[name] for part in emitted]) for name in emitted[0].order}
+def in_emitted_order(emissions: Sequence[EmittedPanes]) -> EmittedPanes:
+    """All that is ``emissions``, of other keys each, as one bundle."""
+    names = [(name, "ascending") for name in emissions[0].order]
+    sort_columns = {name: pa.concat_arrays([part.order[name] for part in emissions]) for name in emissions[0].order}
     order = pc.sort_indices(pa.table(sort_columns), sort_keys=names)
     elements = {
-        name: pa.concat_arrays([part.elements[name] for part in emitted]).take(order) for name in emitted[0].elements
+        name: pa.concat_arrays([part.elements[name] for part in emissions]).take(order)
+        for name in emissions[0].elements
     }
     return EmittedPanes(elements, {name: values.take(order) for name, values in sort_columns.items()})
 
@@ -357,8 +360,8 @@ def _state_rows(
     """The new state of changed windows; a window that came and went within the epoch was never there."""
     outcome, schema = firing.outcome, stage.state_schema
     status = as_numpy(firing.result_column(outcome.state[c.STATUS], pa.int32()))
-    is_gone, is_open = status == c.DELETED, status == c.OPEN
-    is_stored = as_numpy(rows[c.STORED])
+    is_gone, is_open = status == c.TOMBSTONE, status == c.OPEN
+    is_stored = as_numpy(rows[c.IS_STORED])
     kept_rows = np.flatnonzero(firing.result_flags(outcome.changed) & (~is_gone | is_stored))
     indices = pa.array(kept_rows)
     contents_indices = pa.array(kept_rows, mask=firing.result_flags(outcome.cleared)[kept_rows])
@@ -389,7 +392,7 @@ def _tombstone_rows(stage: CompiledStage, absorbed_rows: pa.RecordBatch, epoch: 
     """The state rows of windows that became part of another one."""
     count = absorbed_rows.num_rows
     tombstone_columns = {
-        c.STATUS: pa.repeat(pa.scalar(c.DELETED, pa.int32()), count),
+        c.STATUS: pa.repeat(pa.scalar(c.TOMBSTONE, pa.int32()), count),
         c.EPOCH: pa.repeat(pa.scalar(epoch, pa.int64()), count),
         c.DUE_EVENT: pa.repeat(pa.scalar(int(NEVER), pa.int64()), count),
         c.DUE_TIME: pa.repeat(pa.scalar(int(NEVER), pa.int64()), count),

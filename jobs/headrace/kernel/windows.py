@@ -45,10 +45,12 @@ class AssignedRows:
     is_first: Flags
     stamp: Ints | None = None
 
-    def where(self, chosen: Flags) -> "AssignedRows":
-        """The ``chosen`` ones."""
-        stamp = None if self.stamp is None else self.stamp[chosen]
-        return AssignedRows(self.row[chosen], self.start[chosen], self.end[chosen], self.is_first[chosen], stamp)
+    def where(self, is_chosen: Flags) -> "AssignedRows":
+        """The rows that ``is_chosen`` marks."""
+        stamp = None if self.stamp is None else self.stamp[is_chosen]
+        return AssignedRows(
+            self.row[is_chosen], self.start[is_chosen], self.end[is_chosen], self.is_first[is_chosen], stamp
+        )
 
 
 def assign_windows(
@@ -107,16 +109,16 @@ def _phase_shift(
     return (shifts % int(where.size) + int(where.offset)) % int(where.size)
 
 
-def count_windows(where: model_windows.WindowFn, at: Ints) -> Ints:
+def count_windows(where: model_windows.WindowFn, times: Ints) -> Ints:
     """How many windows an element at each time is in; a user's own window function alone can say that of its own."""
     match where:
         case model_windows.ShiftedOutputTime(inner):
-            return count_windows(inner, at)
+            return count_windows(inner, times)
         case model_windows.SlidingWindows():
-            return _sliding_reach(where, at)[1]
+            return _sliding_reach(where, times)[1]
         case model_windows.CustomWindows():
             raise PipelineError(f"{where!r} is a window function of its own")
-    return np.ones(len(at), np.int64)
+    return np.ones(len(times), np.int64)
 
 
 def _sliding_reach(where: model_windows.SlidingWindows, instants: Ints) -> tuple[Ints, Ints]:
@@ -138,13 +140,13 @@ def _sliding_windows(where: model_windows.SlidingWindows, row: Ints, instants: I
     return AssignedRows(row, start, start + size, place == 0)
 
 
-def slice_starts(where: model_windows.SlidingWindows, at: Ints) -> Ints:
+def slice_starts(where: model_windows.SlidingWindows, times: Ints) -> Ints:
     """Where the slice of each time begins. Times of one slice are in the same windows, and so is its start: a slice
     ends where a window begins or ends.
     """
     period, rest = int(where.period), int(where.size) % int(where.period)
-    time_since_start = (at - int(where.offset)) % period
-    return at - time_since_start + np.where(time_since_start < rest, 0, rest)
+    time_since_start = (times - int(where.offset)) % period
+    return times - time_since_start + np.where(time_since_start < rest, 0, rest)
 
 
 def output_times(where: model_windows.WindowFn, times: Ints, start: Ints, end: Ints) -> Ints:
@@ -211,9 +213,9 @@ class InWindows(msgspec.Struct, frozen=True):
     windows: AssignedRows
     rows: int
 
-    def count_per_window(self, chosen: Flags) -> NDArray[np.bool_] | Ints:
-        """How many of the ``chosen`` rows stand in each of the windows."""
-        return chosen[self.windows.row]
+    def count_per_window(self, is_chosen: Flags) -> NDArray[np.bool_] | Ints:
+        """How many of the rows that ``is_chosen`` marks stand in each of the windows."""
+        return is_chosen[self.windows.row]
 
     def rows_in_windows(self, which: Flags | None) -> Flags:
         """The rows that are in any of those windows; None: of all."""
@@ -245,9 +247,9 @@ class InSlices(msgspec.Struct, frozen=True):
         place = as_numpy(dictionary_array.indices.fill_null(len(starts)))
         return cls(assign_windows(where, dictionary_array.dictionary, {}, {}), starts, place)
 
-    def count_per_window(self, chosen: Flags) -> NDArray[np.bool_] | Ints:
-        """How many of the ``chosen`` rows stand in each of the windows."""
-        return np.bincount(self.place[chosen], minlength=len(self.starts) + 1)[self.windows.row]
+    def count_per_window(self, is_chosen: Flags) -> NDArray[np.bool_] | Ints:
+        """How many of the rows that ``is_chosen`` marks stand in each of the windows."""
+        return np.bincount(self.place[is_chosen], minlength=len(self.starts) + 1)[self.windows.row]
 
     def rows_in_windows(self, which: Flags | None) -> Flags:
         """The rows that are in any of those windows; None: of all."""
@@ -279,21 +281,21 @@ def in_windows(stage: CompiledStage, delta: pa.RecordBatch, watermark: Instant) 
     """
     windows = assign_windows(stage.where, delta.column(c.WINDOW_START), {}, {})
     windows = windows.where(~stage.expired_mask(windows.end, watermark))
-    return _folded(stage, delta, windows)
+    return _fold_windows(stage, delta, windows)
 
 
-def folded(stage: CompiledStage, delta: pa.RecordBatch) -> pa.RecordBatch:
+def fold_delta(stage: CompiledStage, delta: pa.RecordBatch) -> pa.RecordBatch:
     """A ``delta``, in any order, with one row for each (key, window), in the order of (hash, window); it stays as it is
     where windows merge or elements are listed.
     """
-    if stage.merging or stage.lists or not {*stage.carried} <= {*_column_merges(stage)}:
+    if stage.merging or stage.lists or not {*stage.carried_columns} <= {*_column_merges(stage)}:
         return delta.take(pa.array(in_order_of_hashes(as_numpy(delta.column(c.HASH)))))
     start, end = (as_numpy(delta.column(name)) for name in (c.WINDOW_START, c.WINDOW_END))
     rows = np.arange(delta.num_rows)
-    return _folded(stage, delta, AssignedRows(rows, start, end, np.ones(len(rows), np.bool_)))
+    return _fold_windows(stage, delta, AssignedRows(rows, start, end, np.ones(len(rows), np.bool_)))
 
 
-def _folded(stage: CompiledStage, delta: pa.RecordBatch, windows: AssignedRows) -> pa.RecordBatch:
+def _fold_windows(stage: CompiledStage, delta: pa.RecordBatch, windows: AssignedRows) -> pa.RecordBatch:
     """Rows of a ``delta`` as those of ``windows``, one for each (key, window)."""
     row = pa.array(windows.row)
     keys = [delta.column(name).take(row) for name in stage.keys]
@@ -317,7 +319,7 @@ def _column_merges(stage: CompiledStage) -> dict[str, ColumnMerge]:
     measures = {measure.name: measure.fold for measure in stage.trigger.measures}
     others = {
         c.COUNT: ColumnMerge.SUM,
-        c.HELD: ColumnMerge.MAX if latest else ColumnMerge.MIN,
-        c.RETRACTED: ColumnMerge.SUM,
+        c.HELD_TIME: ColumnMerge.MAX if latest else ColumnMerge.MIN,
+        c.RETRACTION_COUNT: ColumnMerge.SUM,
     }
-    return {name: how for name, how in {**others, **measures}.items() if name in (c.COUNT, *stage.carried)}
+    return {name: how for name, how in {**others, **measures}.items() if name in (c.COUNT, *stage.carried_columns)}

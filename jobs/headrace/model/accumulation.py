@@ -144,11 +144,13 @@ class How(Suggesting):
             )
 
 
-def with_upstream_lateness(above: How, how: How) -> How:
-    """``how`` of an aggregation downstream of ``above``: its allowed lateness is no less than that (semantics 5.2)."""
+def with_upstream_lateness(upstream: How, how: How) -> How:
+    """``how`` of an aggregation downstream of ``upstream``: its allowed lateness is no less than that (semantics
+    5.2).
+    """
     lateness = None
-    if how.allowed_lateness is not None and above.allowed_lateness is not None:
-        lateness = max(how.allowed_lateness, above.allowed_lateness)
+    if how.allowed_lateness is not None and upstream.allowed_lateness is not None:
+        lateness = max(how.allowed_lateness, upstream.allowed_lateness)
     return replace(how, allowed_lateness=lateness)
 
 

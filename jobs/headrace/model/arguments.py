@@ -43,9 +43,9 @@ _INIT = ".__init__"
 _SHORTEST = 2
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known_names: Iterable[str]) -> str:
     """``"did you mean 'x'? "``, or nothing where no known name is near."""
-    names = [*known]
+    names = [*known_names]
     longer = [one for one in names if len(name) > _SHORTEST and one.startswith(name)]
     near_names = sorted(longer, key=len) or difflib.get_close_matches(name, names, 1)
     return f"did you mean {near_names[0]!r}? " if near_names else ""
@@ -84,14 +84,14 @@ def method_keywords(public: _Call) -> _Call:
 
 def _wrap_with_check(function: _C) -> _C:
     @wraps(function)
-    def checked(*args: Any, **given: Any) -> Any:
-        if given and (unknown := [name for name in given if name not in _keyword_names(function)]):
+    def check_and_call(*args: Any, **keywords: Any) -> Any:
+        if keywords and (unknown := [name for name in keywords if name not in _keyword_names(function)]):
             _refuse_keyword(_owner_name(function, args), unknown[0], _keyword_names(function))
-        return function(*args, **given)
+        return function(*args, **keywords)
 
     if not isinstance(function, type) and function.__code__.co_flags & inspect.CO_VARKEYWORDS:
-        setattr(checked, "__signature__", _written_out(function))  # noqa: B010 (mypy knows no such attribute)
-    return cast("_C", checked)
+        setattr(check_and_call, "__signature__", _written_out(function))  # noqa: B010 (mypy knows no such attribute)
+    return cast("_C", check_and_call)
 
 
 def _written_out(function: Callable[..., Any]) -> inspect.Signature:
@@ -163,15 +163,15 @@ def _keyword_names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 def require_call(function: _C) -> _C:
     """Refuse ``function["x"]`` and ``function.x``, and say to call it: PipelineError, AttributeError."""
-    return cast("_C", update_wrapper(_Called(function), function))
+    return cast("_C", update_wrapper(_CheckedCall(function), function))
 
 
-class _Called:
+class _CheckedCall:
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
 
-    def __call__(self, *args: Any, **given: Any) -> Any:
-        return self._function(*args, **given)
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        return self._function(*args, **keywords)
 
     def __getitem__(self, name: object) -> NoReturn:
         raise PipelineError(f"{self._access_text(name, '[{}]')}: write {self._access_text(name, '({})')}")
@@ -186,9 +186,9 @@ class _Called:
         return self._function.__name__ + brackets.format(text)
 
 
-def no_such_name(owner: str, name: str, known: Iterable[str], more: str = "") -> AttributeError:
+def no_such_name(owner: str, name: str, known_names: Iterable[str], more: str = "") -> AttributeError:
     """The error for a ``name`` that a module does not have, with what it may have meant, or ``more``."""
-    names = [one for one in known if not one.startswith("_")]
+    names = [one for one in known_names if not one.startswith("_")]
     hint = more or did_you_mean(name, names).strip() or _in_other_case(name, names)
     return AttributeError(f"{owner} has no {name!r}; {hint or f'dir({owner}) names what it has'}")
 
@@ -439,12 +439,12 @@ def check_frozen(owner: object) -> None:
         raise PipelineError(f"{owner!r} must be a frozen dataclass: put @dataclass(frozen=True) on its class")
 
 
-def check_fields(owner: object, what: str, made: Collection[str], declared: Collection[str]) -> None:
+def check_fields(owner: object, what: str, made_fields: Collection[str], declared_fields: Collection[str]) -> None:
     """Raise PipelineError unless ``what``, which ``owner`` made, has exactly the declared fields."""
-    if set(made) != set(declared):
+    if set(made_fields) != set(declared_fields):
         raise PipelineError(
-            f"{owner!r} made {what} with the fields {', '.join(sorted(made)) or 'of nothing'}; "
-            f"it declares {', '.join(sorted(declared))}"
+            f"{owner!r} made {what} with the fields {', '.join(sorted(made_fields)) or 'of nothing'}; "
+            f"it declares {', '.join(sorted(declared_fields))}"
         )
 
 

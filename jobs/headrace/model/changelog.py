@@ -27,7 +27,7 @@ NO_OLD_VALUES: Final = (
 )
 """Why a feed of upserts is no changelog, and what to do."""
 
-_UNWRAPPED = ("__op", "__deleted")
+_UNWRAPPED_FIELDS = ("__op", "__deleted")
 """Fields by which Debezium's records say what they are once their envelope is gone."""
 
 
@@ -40,7 +40,7 @@ class Changelog(ABC):
         """The columns that records are read with where rows have those of ``schema``."""
         return schema
 
-    def check(self, given: Arguments, schema: expression_columns.SourceColumns) -> None:  # noqa: B027 (most fit any schema)
+    def check(self, arguments: Arguments, schema: expression_columns.SourceColumns) -> None:  # noqa: B027 (most fit any schema)
         """Raise PipelineError if it cannot be that of records with ``schema``."""
 
     @property
@@ -77,10 +77,10 @@ class SignedBy(RecordSign):
         del schema
         return self.sign
 
-    def check(self, given: Arguments, schema: expression_columns.SourceColumns) -> None:
+    def check(self, arguments: Arguments, schema: expression_columns.SourceColumns) -> None:
         """Raise PipelineError for a constant."""
         if not columns_of(self.sign):
-            raise given.refusal(
+            raise arguments.refusal(
                 "changelog",
                 self.sign,
                 "it is the same for all records; write an expression that is 1 of those that add a row, and -1 of "
@@ -119,11 +119,11 @@ class DeltaChangeType(RecordSign):
             kind.is_in(self.additions), 1, expression_columns.if_else(kind.is_in(self.withdrawals), -1, 0)
         )
 
-    def check(self, given: Arguments, schema: expression_columns.SourceColumns) -> None:
+    def check(self, arguments: Arguments, schema: expression_columns.SourceColumns) -> None:
         """Raise PipelineError if the field is declared as no text."""
         declared_field = expression_columns.fields_of(schema).get(self.column_name(schema))
         if declared_field is not None and declared_field.type is not DataType.STRING:
-            raise given.refusal(
+            raise arguments.refusal(
                 "changelog", self.in_words, f"the schema has {self.field} as {declared_field.type}; it is str"
             )
 
@@ -178,23 +178,25 @@ class DebeziumEnvelope(Changelog):
         """What column ``name`` of the row ``before`` or ``after`` is called as it is read."""
         return self.shared_name(name) if name in self.shared else f"{row}.{name}"
 
-    def check(self, given: Arguments, schema: expression_columns.SourceColumns) -> None:
+    def check(self, arguments: Arguments, schema: expression_columns.SourceColumns) -> None:
         """Raise PipelineError for shared columns that are not there, and for records without their envelope."""
         fields = expression_columns.fields_of(schema)
-        unwrapped_places = sorted(field.place for field in fields.values() if field.path[-1] in _UNWRAPPED)
+        unwrapped_places = sorted(field.place for field in fields.values() if field.path[-1] in _UNWRAPPED_FIELDS)
         if unwrapped_places:
-            raise given.refusal(
+            raise arguments.refusal(
                 "changelog",
                 self.in_words,
                 f"the schema has {unwrapped_places[0]}, which records have whose envelope is gone "
                 f"(ExtractNewRecordState): {NO_OLD_VALUES}",
             )
         if unknown := [name for name in self.shared if name not in fields]:
-            raise given.refusal(
+            raise arguments.refusal(
                 "changelog", self.in_words, f"shared names {unknown[0]!r}, which is no column of the records"
             )
         if not {*fields} - {*self.shared}:
-            raise given.refusal("changelog", self.in_words, "all columns are shared: the schema has none of the rows")
+            raise arguments.refusal(
+                "changelog", self.in_words, "all columns are shared: the schema has none of the rows"
+            )
 
     @property
     def in_words(self) -> str:
@@ -435,10 +437,10 @@ class DebeziumVersions(Versions):
         if self.position is not None:
             path = (*self.within, *self.position.path)
             columns[CHANGE_ORDER] = expression_columns.SourceField(path, self.position.type)
-        for name, known in expression_columns.fields_of(schema).items():
+        for name, field in expression_columns.fields_of(schema).items():
             for row in (self.before, self.after):
-                path = (*self.within, row, *known.path)
-                columns[self.of_row(row, name)] = expression_columns.SourceField(path, known.type)
+                path = (*self.within, row, *field.path)
+                columns[self.of_row(row, name)] = expression_columns.SourceField(path, field.type)
         return columns
 
     def of_row(self, row: str, name: str) -> str:
@@ -496,9 +498,9 @@ def upserts(
     'bool'
     """
     arguments = Arguments("upserts")
-    by = None if order is None else expression_columns.column_or_expression(arguments, "order", order)
+    order_value = None if order is None else expression_columns.column_or_expression(arguments, "order", order)
     says = None if deleted is None else expression_columns.require_expression(arguments, "deleted", deleted)
-    return Upserts(_key_names(arguments, key), by, says)
+    return Upserts(_key_names(arguments, key), order_value, says)
 
 
 @check_keywords
@@ -534,11 +536,11 @@ def debezium_versions(
         position = expression_columns.SourceField(expression_columns.path_of(arguments, "order", order), DataType.INT)
     if isinstance(position, expression_columns.SourceField) and isinstance(position.type, NestedType):
         raise arguments.refusal("order", order, f"a {in_words(position.type)} has no order; name a field of one value")
-    outside = (
+    outer_path = (
         () if isinstance(within, tuple) and not within else expression_columns.path_of(arguments, "within", within)
     )
-    by = None if position is None else Column(CHANGE_ORDER)
-    return DebeziumVersions(_key_names(arguments, key), by, time, position, outside)  # type: ignore[arg-type] # a field by now
+    change_order = None if position is None else Column(CHANGE_ORDER)
+    return DebeziumVersions(_key_names(arguments, key), change_order, time, position, outer_path)  # type: ignore[arg-type] # a field by now
 
 
 def _key_names(arguments: Arguments, key: object) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ class Duration(int):
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 """What ``%b`` stands for, wherever a process runs."""
 
-SHOWN: Final = {
+SHOWN_DIRECTIVES: Final = {
     **{"%Y": 4, "%y": 2, "%m": 2, "%b": 3, "%d": 2, "%j": 3},
     **{"%H": 2, "%I": 2, "%p": 2, "%M": 2, "%S": 2, "%f": 6},
 }
@@ -45,8 +45,8 @@ def format_parts(text: str) -> list[str]:
     """The directives of ``text`` and what stands between them. Raises ValueError for other directives."""
     parts = re.findall(r"%.?|[^%]+", text, re.DOTALL)
     for part in parts:
-        if part.startswith("%") and part not in (*SHOWN, "%%", "%z"):
-            raise ValueError(f"{part} is no directive; there are {' '.join(SHOWN)} %z %%")
+        if part.startswith("%") and part not in (*SHOWN_DIRECTIVES, "%%", "%z"):
+            raise ValueError(f"{part} is no directive; there are {' '.join(SHOWN_DIRECTIVES)} %z %%")
     return ["%" if part == "%%" else part for part in parts]
 
 
@@ -189,9 +189,9 @@ def render(value: Instant) -> str:
     return iso_8601(value)
 
 
-def whole_seconds(at: datetime) -> str:
+def whole_seconds(moment: datetime) -> str:
     """A time in UTC, in ISO 8601, without a fraction of its last second."""
-    return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def iso_8601(value: int) -> str:

@@ -28,9 +28,9 @@ from headrace_snapshots.format.output_view import seen_by
 SHARES = (50, 90, 99, 100)
 """Quantiles, in percent."""
 
-BEHIND, TOO_LATE = "behind", "too_late"
+BEHIND_NEWEST, TOO_LATE = "behind", "too_late"
 WORDS = {
-    BEHIND: "older than the newest in files before theirs: {share} % of elements by at most (bound)",
+    BEHIND_NEWEST: "older than the newest in files before theirs: {share} % of elements by at most (bound)",
     TOO_LATE: "late after the end of their window: {share} % of late rows by at most (allowed lateness)",
 }
 """What the quantiles are of, for people, and what they help to choose."""
@@ -46,7 +46,7 @@ def lateness_quantiles(catalog: Catalog, head: Manifest | None, epochs: Sequence
     late: Mapping[Duration, int] = (
         {} if head is None or not epochs else too_late(epochs, _late_rows(catalog, head, epochs[0].epoch))
     )
-    return {BEHIND: quantiles_of_counts(count_by_lag(epochs)), TOO_LATE: quantiles_of_counts(late)}
+    return {BEHIND_NEWEST: quantiles_of_counts(count_by_lag(epochs)), TOO_LATE: quantiles_of_counts(late)}
 
 
 def quantile_seconds(summary: Lateness) -> dict[str, dict[str, float]]:
@@ -136,20 +136,22 @@ class LatenessPlot:
         }
 
 
-def plot_lateness(catalog: Catalog, at: At, epochs: int, out: Path | None) -> LatenessPlot:
-    """Sum up the newest ``epochs`` of the snapshot that ``at`` means, and draw them into ``out`` unless that is None.
+def plot_lateness(catalog: Catalog, ref: At, epochs: int, path: Path | None) -> LatenessPlot:
+    """Sum up the newest ``epochs`` of the snapshot that ``ref`` means, and draw them into ``path`` unless that is None.
 
     Raises NotInstalledError if a picture is asked for and cannot be drawn, and what snapshot_at raises.
     """
-    if out is not None:
+    if path is not None:
         require_extra("plots", "a picture")
-    head = snapshot_at(catalog, at).manifest
+    head = snapshot_at(catalog, ref).manifest
     if head is not None:
         seen_by(head, UNNAMED.output)  # which says what to name where there are several outputs
     figures = [] if head is None else last_epoch_figures(catalog, head.snapshot_id, epochs)
-    if out is not None:
+    if path is not None:
         from headrace.observe.picture import draw_epochs
 
-        draw_epochs(figures, f"{catalog.pipeline} at {at}: event time, processing time, watermark", out)
+        draw_epochs(figures, f"{catalog.pipeline} at {ref}: event time, processing time, watermark", path)
     late = lateness_quantiles(catalog, head, figures)
-    return LatenessPlot(catalog.pipeline, len(figures), summed_counts(figures), late, None if out is None else str(out))
+    return LatenessPlot(
+        catalog.pipeline, len(figures), summed_counts(figures), late, None if path is None else str(path)
+    )

@@ -21,7 +21,7 @@ from headrace.model.expressions.expr import col, lit
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, render
 from headrace.read.shown_values import as_json
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.views.arrow_types import ExplainError, Given, python_rows, typed_key
+from headrace.read.views.arrow_types import ExplainError, GivenKey, python_rows, typed_key
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.conditions import of_key
 from headrace.read.views.lazy_view import LazyView
@@ -179,7 +179,7 @@ class PaneHistory:
         newest = sorted([*labels.items()][:most], key=lambda one: one[1])
         return KnownKeys(tuple(types), tuple(newest), has_more=len(labels) > most or not is_all)
 
-    def of_key(self, key: Given, most: int) -> KeyPanes:
+    def of_key(self, key: GivenKey, most: int) -> KeyPanes:
         """Panes of a key, at most ``most`` rows: whole windows, the newest of them; if the newest alone has more, its
         newest panes. Raises ExplainError.
         """

@@ -345,15 +345,15 @@ class Backfill:
         object.__setattr__(self, "patch", patch)
         object.__setattr__(self, "output", output)
 
-    def check_output(self, given: Arguments, outputs: Collection[str]) -> None:
+    def check_output(self, arguments: Arguments, outputs: Collection[str]) -> None:
         """Raise PipelineError unless a patch names one of the ``outputs`` of the pipeline, if they have names."""
         if self.patch and outputs and self.output is None:
-            raise given.refusal("backfill", self, f"a patch is of one output: write output={next(iter(outputs))!r}")
+            raise arguments.refusal("backfill", self, f"a patch is of one output: write output={next(iter(outputs))!r}")
         if self.output is not None and self.output not in outputs:
             outputs_text = (
                 f"the outputs {', '.join(outputs)}" if outputs else "one output, which has no name: leave it out"
             )
-            raise given.refusal(
+            raise arguments.refusal(
                 "backfill", self, f"there is no output {self.output!r}; the pipeline has {outputs_text}"
             )
 

@@ -483,15 +483,15 @@ def exploded_column(
 
 
 def with_objects(
-    arguments: Arguments, explode: str | None, schema: expression_columns.SourceColumns, instead: str = ""
+    arguments: Arguments, explode: str | None, schema: expression_columns.SourceColumns, advice: str = ""
 ) -> expression_columns.SourceColumns:
     """``schema`` where ``explode`` may name a list of objects: what lies in it is read as lists. Raises the error of
-    ``arguments`` for a list in it; for any where such are not read, which says what to do ``instead``.
+    ``arguments`` for a list in it; for any where such are not read, which says what to do ``advice``.
     """
     list_columns = {} if explode is None or explode in schema else expression_columns.in_list(schema, explode)
-    if list_columns and instead:
+    if list_columns and advice:
         raise arguments.refusal(
-            "explode", explode, f"{min(list_columns)!r} lies in it, and lists of objects are not read; {instead}"
+            "explode", explode, f"{min(list_columns)!r} lies in it, and lists of objects are not read; {advice}"
         )
     source_fields = expression_columns.fields_of(schema)
     for name in list_columns:

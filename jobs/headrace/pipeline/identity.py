@@ -39,13 +39,13 @@ def cache_per_pipeline(function: Callable[[Pipeline], Answer]) -> Callable[[Pipe
     name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
-    def kept(pipeline: Pipeline) -> Answer:
+    def ask_once(pipeline: Pipeline) -> Answer:
         if name not in pipeline.__dict__:
             pipeline.__dict__[name] = function(pipeline)
         answer: Answer = pipeline.__dict__[name]
         return answer
 
-    return kept
+    return ask_once
 
 
 def encode_value(value: Any) -> Any:
@@ -74,7 +74,7 @@ def _encode_with_word(value: Any, word: Word) -> dict[str, Any]:
     parts = {name: (getattr(value, name), left_out) for name, left_out in word.parts.items()}
     return {
         "is": word.name,
-        **{name: encode_value(part) for name, (part, out) in parts.items() if not _is_out(part, out)},
+        **{name: encode_value(part) for name, (part, default) in parts.items() if not _is_out(part, default)},
     }
 
 
@@ -115,9 +115,9 @@ def fingerprint(pipeline: Pipeline) -> str:
     return fingerprint_of(pipeline_meaning(pipeline))
 
 
-def fingerprint_of(meant: Mapping[str, Any]) -> str:
+def fingerprint_of(meaning: Mapping[str, Any]) -> str:
     """The fingerprint of what ``pipeline_meaning`` gives."""
-    return _json_digest(_without_names(meant))[:32]
+    return _json_digest(_without_names(meaning))[:32]
 
 
 def pipeline_meaning(pipeline: Pipeline) -> dict[str, Any]:
@@ -147,18 +147,21 @@ def recorded_definition(pipeline: Pipeline) -> dict[str, Any]:
     return definition
 
 
-def part_digests(stored: Mapping[str, Any]) -> dict[str, str]:
+def part_digests(definition: Mapping[str, Any]) -> dict[str, str]:
     """Digests of the parts of a ``definition`` of one output, by their names: they say which part of it has changed
     where its fingerprint has. What it reads of other outputs is not among them.
     """
-    parts: dict[str, Any] = {"format": stored["format"], "inputs": [input_["name"] for input_ in stored["inputs"]]}
-    for input_ in stored["inputs"]:
+    parts: dict[str, Any] = {
+        "format": definition["format"],
+        "inputs": [input_["name"] for input_ in definition["inputs"]],
+    }
+    for input_ in definition["inputs"]:
         parts |= {f"inputs/{input_['name']}/{part}": value for part, value in input_.items() if part != "name"}
-    if "deduplicate" in stored:
-        parts["deduplicate"] = stored["deduplicate"]
-    for number, join in enumerate(stored.get("joins", ()), start=1):
+    if "deduplicate" in definition:
+        parts["deduplicate"] = definition["deduplicate"]
+    for number, join in enumerate(definition.get("joins", ()), start=1):
         parts |= {f"joins/{number}/{part}": value for part, value in join.items()}
-    for number, stage in enumerate(stored["stages"], start=1):
+    for number, stage in enumerate(definition["stages"], start=1):
         parts |= {f"stages/{number}/{part}": value for part, value in stage.items()}
         for kind in _PARTS_WITH_COLUMNS:
             if kind in stage:
@@ -296,7 +299,7 @@ class Formerly:
     values: Mapping[str, str]
 
     @property
-    def renamed(self) -> dict[str, str]:
+    def names_now(self) -> dict[str, str]:
         """What is called something else now, by its old name."""
         return {old: name for name, old in {**self.keys, **self.values}.items() if old != name}
 
@@ -311,17 +314,17 @@ class RenamedDefinition:
     stages: Sequence[Formerly]
 
 
-def with_declared_names(pipeline: Pipeline, before: Mapping[str, Any]) -> RenamedDefinition:
-    """The definition ``before`` (``definition``) with the names that ``pipeline`` declares."""
-    stored_stages: list[dict[str, Any]] = [*before["stages"]]
+def with_declared_names(pipeline: Pipeline, old_definition: Mapping[str, Any]) -> RenamedDefinition:
+    """The ``old_definition`` (``definition``) with the names that ``pipeline`` declares."""
+    stored_stages: list[dict[str, Any]] = [*old_definition["stages"]]
     stages: list[Formerly] = []
-    renames_above = _renamed_above(pipeline, before)
-    for number, (stage, old) in enumerate(zip(pipeline.stages, before["stages"], strict=False)):
+    renames_above = _renamed_above(pipeline, old_definition)
+    for number, (stage, old) in enumerate(zip(pipeline.stages, old_definition["stages"], strict=False)):
         formerly = _declared_renames(stage, old)
         stored_stages[number] = _stage_renamed(old, formerly, renames_above)
         stages.append(formerly)
-        renames_above = formerly.renamed
-    return RenamedDefinition({**before, "stages": stored_stages}, stages)
+        renames_above = formerly.names_now
+    return RenamedDefinition({**old_definition, "stages": stored_stages}, stages)
 
 
 def _declared_renames(stage: Stage, old: Mapping[str, Any]) -> Formerly:
@@ -344,7 +347,7 @@ def _part_name(stage: Stage, name: str) -> str:
 
 
 def _stage_renamed(old: Mapping[str, Any], formerly: Formerly, renames_above: Mapping[str, str]) -> dict[str, Any]:
-    own = formerly.renamed
+    own = formerly.names_now
     stage_then = {
         part: _rename_columns(value, own if part in _PARTS_OF_RESULTS else renames_above) for part, value in old.items()
     }
@@ -366,11 +369,11 @@ def _rename_columns(value: Any, names: Mapping[str, str]) -> Any:
     return value
 
 
-def upstream_before(before: Mapping[str, Any], output: str) -> Mapping[str, Any] | None:
-    """The definition of an ``output`` that one with the definition ``before`` read; None if it did not."""
-    for upstream_definition in before.get("of", ()):
+def upstream_before(old_definition: Mapping[str, Any], output: str) -> Mapping[str, Any] | None:
+    """The definition of an ``output`` that one with ``old_definition`` read; None if it did not."""
+    for upstream_definition in old_definition.get("of", ()):
         if upstream_definition["output"] == output:
-            shared_parts = {part: value for part, value in before.items() if part not in ("of", "stages")}
+            shared_parts = {part: value for part, value in old_definition.items() if part not in ("of", "stages")}
             return {
                 **shared_parts,
                 **{part: value for part, value in upstream_definition.items() if part in ("of", "stages")},
@@ -385,4 +388,4 @@ def _renamed_above(pipeline: Pipeline, old_definition: Mapping[str, Any]) -> Map
     (upstream_output,) = pipeline.upstream
     old_upstream = upstream_before(old_definition, upstream_output.output)
     stages = [] if old_upstream is None else with_declared_names(upstream_output.pipeline, old_upstream).stages
-    return stages[-1].renamed if len(stages) == len(upstream_output.pipeline.stages) else {}
+    return stages[-1].names_now if len(stages) == len(upstream_output.pipeline.stages) else {}

@@ -42,7 +42,7 @@ JoinColumns = Key | Mapping[str, Read]
 MOST_SPREAD: Final = 1024
 """Over so many places a key is spread at most."""
 
-_ON: Final = (
+_ON_FORM: Final = (
     '"currency", ["user", "ad"], or {"customer": "id"} of a left column and a right one; either may be computed, '
     '{col("airport").lower(): "station"}'
 )
@@ -533,7 +533,7 @@ def _key_pairs(arguments: Arguments, conditions: object) -> tuple[dict[str, Expr
     """
     if isinstance(conditions, Mapping):
         if not conditions or not all(isinstance(left, str | Expr) for left in conditions):
-            raise arguments.refusal("on", conditions, f"write {_ON}")
+            raise arguments.refusal("on", conditions, f"write {_ON_FORM}")
         texts = {left: left if isinstance(left, str) else render(left) for left in conditions}
         computed_keys = {
             texts[left]: left for left in conditions if isinstance(left, Expr) and not isinstance(left, Column)
@@ -546,7 +546,7 @@ def _key_pairs(arguments: Arguments, conditions: object) -> tuple[dict[str, Expr
         }, computed_keys
     names = [conditions] if isinstance(conditions, str) else conditions
     if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
-        raise arguments.refusal("on", conditions, f"write {_ON}")
+        raise arguments.refusal("on", conditions, f"write {_ON_FORM}")
     return {name: Column(name) for name in names}, {}
 
 

@@ -71,10 +71,10 @@ def step_of(step: Expr, *, descends_upwards: bool) -> EdgeStep:
 
 
 class _Terms:
-    """The terms of a step as they are met. ``away``: the sign of what makes a value worse."""
+    """The terms of a step as they are met. ``worse_sign``: the sign of what makes a value worse."""
 
-    def __init__(self, away: int) -> None:
-        self.away = away
+    def __init__(self, worse_sign: int) -> None:
+        self.worse_sign = worse_sign
         self.taken: list[StepTerm] = []
 
     def replace_terms(self, expr: Expr) -> Expr:
@@ -84,12 +84,12 @@ class _Terms:
                 return expr
             case Binary("+", left, right) if not _all_read_value(left, right):
                 if _reads_value(left):
-                    return Binary("+", self.replace_terms(left), self.make_term(right, self.away))
-                return Binary("+", self.make_term(left, self.away), self.replace_terms(right))
+                    return Binary("+", self.replace_terms(left), self.make_term(right, self.worse_sign))
+                return Binary("+", self.make_term(left, self.worse_sign), self.replace_terms(right))
             case Binary("-", left, right) if not _reads_value(right):
-                return Binary("-", self.replace_terms(left), self.make_term(right, -self.away))
+                return Binary("-", self.replace_terms(left), self.make_term(right, -self.worse_sign))
             case Function("plus_us" | "plus_days" as name, (time, amount)) if not _reads_value(amount):
-                return Function(name, (self.replace_terms(time), self.make_term(amount, self.away)))
+                return Function(name, (self.replace_terms(time), self.make_term(amount, self.worse_sign)))
             case Function("least" | "greatest" as name, args):
                 parts = (self.replace_terms(one) if _reads_value(one) else self.make_term(one, 0) for one in args)
                 return Function(name, tuple(parts))
@@ -108,7 +108,7 @@ class _Terms:
             raise LoopError("it is always NULL, so nothing would ever arrive: leave NULL out of it")
         value = literal.value  # what is no number has the wrong type, which is said later
         if sign and isinstance(value, int | float | Decimal) and value * sign < 0:
-            better = "smaller" if self.away > 0 else "greater"
+            better = "smaller" if self.worse_sign > 0 else "greater"
             raise LoopError(
                 f"{render(literal)} makes the value better, which is {better} here, at every step: around a circle it "
                 "would never end"
@@ -236,8 +236,10 @@ def element_schema(loop: Loop, ends: Mapping[str, Expr], schema: Schema) -> Sche
     kinds = {name: type_of(expr, schema) for name, expr in ends.items()}
     kind, *others = kinds.values()
     if kind is None or others != [kind]:
-        written = " and ".join(f"{name} is {kind}" for name, kind in kinds.items())
-        raise LoopError(f"key: {written}: the ends of an edge are of one type, for both are vertices; cast one of them")
+        types_in_words = " and ".join(f"{name} is {kind}" for name, kind in kinds.items())
+        raise LoopError(
+            f"key: {types_in_words}: the ends of an edge are of one type, for both are vertices; cast one of them"
+        )
     if VALUE in schema:
         raise LoopError(
             f"records have a column {VALUE!r}, which in the step of a loop is the value of a vertex. Give the column "

@@ -30,7 +30,7 @@ from headrace.pipeline.rows import (
     Take,
     named_columns,
     refuse_given,
-    selected,
+    select_columns,
 )
 from headrace.pipeline.scheduling import PIPELINE_NAME as NAME
 from headrace.pipeline.stages import Aggregation, make_grouping
@@ -266,7 +266,7 @@ class Rows(Suggesting):
         upstream = _checked_upstream(arguments, of)
         if take is None or isinstance(take, Every):
             own = {"key": key, "where": where, "when": when, "how": how, "null_keys": null_keys}
-            first = selected(arguments.owner, rows, own, condition=filter, renamed=renamed)
+            first = select_columns(arguments.owner, rows, own, condition=filter, renamed=renamed)
         else:
             first = GroupRows(
                 arguments.owner,
@@ -310,15 +310,15 @@ class _Quality:
     description: str
     formerly: str | None
 
-    def checked_fields(self, given: Arguments) -> dict[str, object]:
+    def checked_fields(self, arguments: Arguments) -> dict[str, object]:
         """The values of the fields. Raises PipelineError."""
         return {
-            "expectations": given.tuple_of("expectations", self.expectations, Expectation, "expect(...)"),
-            "usual": given.tuple_of("usual", self.usual, UsualCheck, "usual_volume(within=2)"),
-            "sinks": named_sinks(given, self.sinks),
-            "limits": _checked_limits(given, self.limits),
-            "description": given.instance("description", self.description, str, "text"),
-            "formerly": given.optional_instance("formerly", self.formerly, str, 'a name, or ""'),
+            "expectations": arguments.tuple_of("expectations", self.expectations, Expectation, "expect(...)"),
+            "usual": arguments.tuple_of("usual", self.usual, UsualCheck, "usual_volume(within=2)"),
+            "sinks": named_sinks(arguments, self.sinks),
+            "limits": _checked_limits(arguments, self.limits),
+            "description": arguments.instance("description", self.description, str, "text"),
+            "formerly": arguments.optional_instance("formerly", self.formerly, str, 'a name, or ""'),
         }
 
 

@@ -95,18 +95,20 @@ class UnitedPanes:
         of them in different types.
         """
         schema = dict(self.upstream[0].stage.pane_schema)
-        for number, above in enumerate(self.upstream):
-            for name in above.columns:
-                kind = above.type_of(name)
+        for number, upstream_output in enumerate(self.upstream):
+            for name in upstream_output.columns:
+                kind = upstream_output.type_of(name)
                 if kind is None:
-                    raise PipelineError(f"columns of output {above.output}: {name!r} is always NULL; leave it out")
+                    raise PipelineError(
+                        f"columns of output {upstream_output.output}: {name!r} is always NULL; leave it out"
+                    )
                 if number == 0 or name not in schema:
                     schema[name] = kind
         for name in [name for name, kind in schema.items() if isinstance(kind, NestedType)]:
-            if any(above.type_of(name) != schema[name] for above in self.upstream):
+            if any(upstream_output.type_of(name) != schema[name] for upstream_output in self.upstream):
                 del schema[name]
-        for above in self.upstream:
-            above.expressions(schema)
+        for upstream_output in self.upstream:
+            upstream_output.expressions(schema)
         return schema
 
     def stage(self, aggregation: Aggregation, *, null_keys: bool) -> Stage:
@@ -116,15 +118,15 @@ class UnitedPanes:
         """
         schema = read_by(aggregation, self.schema)
         if aggregation.rows and not aggregation.takes_rows:
-            return Stage(aggregation, schema, any(above.stage.withdraws for above in self.upstream))
+            return Stage(aggregation, schema, any(upstream_output.stage.withdraws for upstream_output in self.upstream))
         if len(self.upstream) == 1:
-            below = self.upstream[0].stage.followed_by(aggregation)
-            return replace(below, schema=schema, null_keys=null_keys)
+            following_stage = self.upstream[0].stage.followed_by(aggregation)
+            return replace(following_stage, schema=schema, null_keys=null_keys)
         how = aggregation.how
-        for above in self.upstream:
-            how = with_upstream_lateness(above.stage.aggregation.how, how)
-        withdrawable = any(above.stage.withdraws for above in self.upstream)
-        return Stage(aggregation.settled(aggregation.when, how), schema, withdrawable, null_keys=null_keys)
+        for upstream_output in self.upstream:
+            how = with_upstream_lateness(upstream_output.stage.aggregation.how, how)
+        withdrawable = any(upstream_output.stage.withdraws for upstream_output in self.upstream)
+        return Stage(aggregation.with_trigger(aggregation.when, how), schema, withdrawable, null_keys=null_keys)
 
 
 @dataclass(frozen=True, init=False)
@@ -203,13 +205,15 @@ class PipelineParts(Suggesting, Generic[P]):
                 f"pipeline {self.name} has the outputs {', '.join(self.outputs)}: name one of them, such as "
                 f"{self.name}.{next(iter(self.outputs))}"
             )
-        united = None if self.join else self.united_panes
+        united_panes = None if self.join else self.united_panes
         schema = self.joined_schema if self.loop is None else element_schema(self.loop, self.key, self.schema)
         first = Stage(self.first, schema, self.withdraws_elements, null_keys=self.null_keys)
         if self.join and not first.is_stateless:
             how = with_upstream_lateness(replace(self.first.how, allowed_lateness=self.latenesses[-1]), self.first.how)
-            first = replace(first, aggregation=self.first.settled(self.when, how))
-        stages = [(first if united is None else united.stage(self.first, null_keys=self.null_keys)).appending_once]
+            first = replace(first, aggregation=self.first.with_trigger(self.when, how))
+        stages = [
+            (first if united_panes is None else united_panes.stage(self.first, null_keys=self.null_keys)).appending_once
+        ]
         for aggregation in self.then:
             stages.append(stages[-1].followed_by(aggregation))
         return tuple(stages)
@@ -233,8 +237,8 @@ class PipelineParts(Suggesting, Generic[P]):
         """All inputs in the order in which their records arrive, its own first, under the name ``OWN``; joined inputs
         come last, each once.
         """
-        joined = {join.name: join.right for join in self.joins_of_inputs}
-        return (self.input, *self.union, *joined.values())
+        joined_inputs = {join.name: join.right for join in self.joins_of_inputs}
+        return (self.input, *self.union, *joined_inputs.values())
 
     @property
     def joins_of_inputs(self) -> tuple[Join, ...]:
@@ -247,9 +251,9 @@ class PipelineParts(Suggesting, Generic[P]):
         """The inputs whose records take the form of its own."""
         return (self.input, *self.union)
 
-    def is_left(self, given: Input) -> bool:
+    def is_left(self, input_: Input) -> bool:
         """Whether an input of its is one of ``left_inputs``. Names tell: comparing expressions has no truth."""
-        return given.name in {left.name for left in self.left_inputs}
+        return input_.name in {left.name for left in self.left_inputs}
 
     @cached_property
     def joined_schema(self) -> Schema:
@@ -281,7 +285,7 @@ class PipelineParts(Suggesting, Generic[P]):
     @property
     def withdraws_records(self) -> bool:
         """Whether records of some input can withdraw others (semantics 14)."""
-        return any(given.source.changelog is not None for given in self.inputs)
+        return any(input_.source.changelog is not None for input_ in self.inputs)
 
     @property
     def withdraws_elements(self) -> bool:
@@ -293,7 +297,7 @@ class PipelineParts(Suggesting, Generic[P]):
     @property
     def key_types(self) -> Mapping[str, DataType]:
         """Key columns of its panes (those of the last stage) and their types, in order."""
-        return _shown(self.stages[-1].key_types)
+        return _user_columns(self.stages[-1].key_types)
 
     @property
     def record_key_types(self) -> Mapping[str, DataType]:
@@ -301,7 +305,7 @@ class PipelineParts(Suggesting, Generic[P]):
         if self.join:  # which late rows have not come to
             return {}
         if self.edges is None:
-            return _shown(self.stages[0].key_types)
+            return _user_columns(self.stages[0].key_types)
         return {name: kind for name, kind in self.edges.key_types.items() if name in self.key}
 
     @property
@@ -315,6 +319,6 @@ class PipelineParts(Suggesting, Generic[P]):
         return self.source.columns
 
 
-def _shown(key: Mapping[str, DataType]) -> Mapping[str, DataType]:
+def _user_columns(key: Mapping[str, DataType]) -> Mapping[str, DataType]:
     """The columns of a ``key`` that users know."""
     return {name: kind for name, kind in key.items() if name != BUCKET}

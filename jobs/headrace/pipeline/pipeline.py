@@ -37,7 +37,7 @@ from headrace.pipeline.rows import (
     Selection,
     Take,
     check_no_aggregate,
-    selected,
+    select_columns,
 )
 from headrace.pipeline.scheduling import PIPELINE_NAME, SPARK, executor_name
 from headrace.pipeline.stages import Aggregation, make_grouping, trigger_nodes
@@ -173,7 +173,7 @@ class Pipeline(PipelineParts["Pipeline"]):
             own |= {"expectations": expectations, "usual": usual, "sinks": sinks}
             own |= {"when": None if isinstance(when, Default) else when}
             pipeline_output.check_apart(arguments, own)
-            parts: dict[str, object] = {**_PARTS_UNUSED, "when": _written(when)}
+            parts: dict[str, object] = {**_PARTS_UNUSED, "when": _trigger_as_written(when)}
             parts |= {"filter": None if filter is None else require_expression(arguments, "filter", filter)}
         elif take is not None or (rows is not None and rows != {}):
             selection = self._make_selection(arguments, own, filter, renamed)
@@ -189,7 +189,7 @@ class Pipeline(PipelineParts["Pipeline"]):
                 key=key,
                 what={} if what is None else what,
                 where=where,
-                when=_written(when),
+                when=_trigger_as_written(when),
                 how=how,
                 filter=filter,
                 having=having,
@@ -286,7 +286,7 @@ class Pipeline(PipelineParts["Pipeline"]):
         """What its rows are made of."""
         rows, take = own["rows"], own["take"]
         if take is None or isinstance(take, Every):
-            return selected(arguments.owner, rows, own, condition=condition, renamed=renames)
+            return select_columns(arguments.owner, rows, own, condition=condition, renamed=renames)
         check_no_aggregate(arguments, own)
         versions = None if self.upstream else self.source.versions
         if versions is not None and isinstance(take, Newest):
@@ -335,7 +335,7 @@ class Pipeline(PipelineParts["Pipeline"]):
         return sorted({name for node in triggers for name in node.signals})
 
 
-def _written(when: Trigger | None) -> Trigger | None:
+def _trigger_as_written(when: Trigger | None) -> Trigger | None:
     """``when``, or the trigger that it is where nobody wrote it."""
     return Default() if isinstance(when, AtTheEnd) else when
 

@@ -55,7 +55,7 @@ def sql_type(kind: data_types.ValueType) -> str:
     return SQL_TYPES[kind]
 
 
-_ALSO: Final = {
+_FURTHER_TYPES: Final = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "HUGEINT"), DataType.INT),
     **dict.fromkeys(("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT"), DataType.INT),
     "FLOAT": DataType.FLOAT,
@@ -159,11 +159,11 @@ class _Purity:
 
     connection: "duckdb.DuckDBPyConnection"
 
-    def find_problems(self, tree: Any, *, of: str = "") -> Iterator[str]:
-        """What is wrong with a syntax ``tree``, each with what to write; ``of``: the macro whose tree it is."""
+    def find_problems(self, tree: Any, *, macro: str = "") -> Iterator[str]:
+        """What is wrong with a syntax ``tree``, each with what to write; ``macro``: the macro whose tree it is."""
         tables = {"rows", *(entry["key"].lower() for node in _walk_nodes(tree) for entry in _common_tables(node))}
         for node in _walk_nodes(tree):
-            yield from self._of_node(node, tables, of)
+            yield from self._of_node(node, tables, macro)
 
     def _of_node(self, node: Mapping[str, Any], tables: set[str], macro_name: str) -> Iterator[str]:
         kind, name = node.get("class"), str(node.get("function_name", "")).lower()
@@ -194,7 +194,7 @@ class _Purity:
             yield f"{macro_name or name}(...) {_CHANGES_TEXT}: {advice.get(name, _ADVICE_WITHOUT)}"
         for macro in self._macro_definitions(name) if name != macro_name else ():
             yield from self.find_problems(
-                _parse_tree(self.connection, f"select {macro}").get("statements"), of=macro_name or name
+                _parse_tree(self.connection, f"select {macro}").get("statements"), macro=macro_name or name
             )
 
     def _is_volatile(self, name: str) -> bool:
@@ -252,11 +252,11 @@ class BoundQuery:
         return f"with rows as (select {_quote_names(self.rows)} from _given given where given.{GROUP} = "
 
     @contextmanager
-    def open_answers(self, given: Any) -> "Iterator[Answers]":
-        """A database with the rows ``given``, an Arrow table of the columns and ``GROUP``."""
+    def open_answers(self, rows: Any) -> "Iterator[Answers]":
+        """A database with the rows ``rows``, an Arrow table of the columns and ``GROUP``."""
         with open_sandbox() as connection:
             answers = Answers.of_nothing(self, connection)
-            connection.register("_arrow", given)
+            connection.register("_arrow", rows)
             connection.execute(f"insert into _given select {_quote_names([GROUP, *self.rows])} from _arrow")
             yield answers
 
@@ -285,8 +285,8 @@ class Answers:
         connection.execute(f"create temp table _made ({_column_declarations({GROUP: DataType.INT, **query.columns})})")
         return cls(query, connection)
 
-    def answer_groups(self, groups: Sequence[int], failed: Callable[[int, Exception], Exception]) -> Any:
-        """An Arrow table of what it gives of the ``groups``. Raises what ``failed`` makes of an error of one."""
+    def answer_groups(self, groups: Sequence[int], group_error: Callable[[int, Exception], Exception]) -> Any:
+        """An Arrow table of what it gives of the ``groups``. Raises what ``group_error`` makes of an error of one."""
         import duckdb
 
         if self.query.is_settled:
@@ -295,7 +295,7 @@ class Answers:
                 return self._read_answer()
             except duckdb.Error:  # which does not say of which group; one by one they do
                 self.connection.execute("delete from _made")
-        self._one_by_one(groups, failed)
+        self._one_by_one(groups, group_error)
         return self._read_answer()
 
     def of_all(self) -> None:
@@ -383,7 +383,7 @@ def _query_columns(connection: "duckdb.DuckDBPyConnection", text: str, rows: Kin
     return columns
 
 
-_OURS: Final = {**_ALSO, **{kind: own for own, kind in SQL_TYPES.items()}}
+_OURS: Final = {**_FURTHER_TYPES, **{kind: own for own, kind in SQL_TYPES.items()}}
 
 
 def _levels_of(kind: Any) -> int:

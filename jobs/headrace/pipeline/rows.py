@@ -93,9 +93,9 @@ class Selection(Aggregation):
         """The columns."""
         return self.columns
 
-    def id_columns(self, given: Arguments, id_: object) -> tuple[str, ...]:
+    def id_columns(self, arguments: Arguments, id_: object) -> tuple[str, ...]:
         """The argument ``id``, as far as it can be told without types. Raises PipelineError."""
-        return id_columns(given, id_, self.rows)
+        return id_columns(arguments, id_, self.rows)
 
     @property
     def fields(self) -> Mapping[str, object]:
@@ -206,14 +206,14 @@ class Newest(Take):
     def unless(self) -> Expr | None:
         return self.deleted
 
-    def of_versions(self, given: Arguments, versions: Versions) -> "Newest":
+    def of_versions(self, arguments: Arguments, versions: Versions) -> "Newest":
         """The newest of the ``versions`` of each row, nothing where that is a tombstone. Raises PipelineError where it
         has another order than they.
         """
         try:
             return Newest(versions.order_beside(self.order), versions.deleted_beside(self.deleted))
         except PipelineError as error:
-            raise given.refusal("take", self, str(error)) from None
+            raise arguments.refusal("take", self, str(error)) from None
 
 
 @register_word("top", number=REQUIRED, value=REQUIRED, then=((),))
@@ -291,8 +291,8 @@ def newest(order: Expr | str | None = None, *, deleted: Expr | None = None) -> T
     ['id']
     """
     arguments = Arguments("newest")
-    by = None if order is None else _single_expression(arguments, "order", order)
-    return Newest(by, None if deleted is None else require_expression(arguments, "deleted", deleted))
+    order_value = None if order is None else _single_expression(arguments, "order", order)
+    return Newest(order_value, None if deleted is None else require_expression(arguments, "deleted", deleted))
 
 
 @check_keywords
@@ -308,8 +308,8 @@ def top(number: int, *, by: Expr | str | Sequence[Expr | str]) -> Take:
     several = by if isinstance(by, list | tuple) else [by]
     if not several:
         raise arguments.refusal("by", by, 'write "price", or several, ["price", -col("weight")]')
-    value, *then = (_single_expression(arguments, "by", one) for one in several)
-    return Top(arguments.whole_number("number", number, least=1), value, tuple(then))
+    value, *further_values = (_single_expression(arguments, "by", one) for one in several)
+    return Top(arguments.whole_number("number", number, least=1), value, tuple(further_values))
 
 
 @check_keywords
@@ -427,11 +427,11 @@ class GroupRows(Selection):
         for name, value in parts.items():
             object.__setattr__(self, name, value)
 
-    def settled(self, when: Trigger | None, how: How) -> "GroupRows":
-        settled = copy(self)
-        object.__setattr__(settled, "when", when)
-        object.__setattr__(settled, "how", how)
-        return settled
+    def with_trigger(self, when: Trigger | None, how: How) -> "GroupRows":
+        settled_rows = copy(self)
+        object.__setattr__(settled_rows, "when", when)
+        object.__setattr__(settled_rows, "how", how)
+        return settled_rows
 
     @property
     def takes_rows(self) -> bool:
@@ -445,12 +445,12 @@ class GroupRows(Selection):
     def taken_unless(self) -> Expr | None:
         return None if self.take is None else self.take.unless
 
-    def computed(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType] | None:
+    def computed_columns(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType] | None:
         return None if self.take is None else self.take.computed_columns(rows)
 
-    def id_columns(self, given: Arguments, id_: object) -> tuple[str, ...]:
+    def id_columns(self, arguments: Arguments, id_: object) -> tuple[str, ...]:
         computes = self.take is not None and self.take.computes
-        return named_columns(given, id_) if computes else id_columns(given, id_, self.rows)
+        return named_columns(arguments, id_) if computes else id_columns(arguments, id_, self.rows)
 
     @property
     def fields(self) -> Mapping[str, object]:
@@ -459,7 +459,7 @@ class GroupRows(Selection):
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from ((f"key {name}", expr) for name, expr in self.key.items())
         yield from super().expressions()
-        yield from (("what rows are taken by", by) for by in self.taken_by)
+        yield from (("what rows are taken by", taken_by) for taken_by in self.taken_by)
         if self.taken_unless is not None:
             yield "whether they are deleted", self.taken_unless
         for node in () if self.when is None else trigger_nodes(self.when):
@@ -502,7 +502,11 @@ class WaitingRows(GroupRows):
         return {**super().fields, "key": {}}
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
-        yield from (named for named in super().expressions() if named[1] is not self.key[BUCKET])
+        yield from (
+            named_expression
+            for named_expression in super().expressions()
+            if named_expression[1] is not self.key[BUCKET]
+        )
 
 
 _WITHOUT_KEY = (
@@ -511,7 +515,7 @@ _WITHOUT_KEY = (
 )
 
 
-def selected(
+def select_columns(
     owner: str,
     rows: RowColumns,
     own: Mapping[str, Any],

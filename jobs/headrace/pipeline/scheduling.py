@@ -176,9 +176,9 @@ class ExecutorDecision:
     reason: str
 
 
-def executor_name(given: "Arguments", value: object) -> str:
-    """The argument ``executor``: the name of one, or AUTO. Raises the error of ``given``."""
-    return given.registered_name("executor", value, EXECUTORS, also=(AUTO,))
+def executor_name(arguments: "Arguments", value: object) -> str:
+    """The argument ``executor``: the name of one, or AUTO. Raises the error of ``arguments``."""
+    return arguments.registered_name("executor", value, EXECUTORS, also=(AUTO,))
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ class Aggregation(Suggesting):
         """The columns of rows, where these leave as they are (``pipeline.rows``); none of an aggregation."""
         return {}
 
-    def settled(self, when: Trigger | None, how: How) -> "Aggregation":
+    def with_trigger(self, when: Trigger | None, how: How) -> "Aggregation":
         """The same aggregation with the trigger ``when`` and the lateness of ``how``."""
         return replace(self, when=when, how=how)
 
@@ -176,7 +176,7 @@ class Aggregation(Suggesting):
         """Where it is TRUE, one of these counts and does not leave."""
         return None
 
-    def computed(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType] | None:
+    def computed_columns(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType] | None:
         """The columns that are computed of all ``rows`` of a group; None: these leave as they are, if any do."""
         del rows
         return None
@@ -273,7 +273,7 @@ class Stage:
         least that of this one (5.2)."""
         how_above = self.aggregation.how
         how = with_upstream_lateness(how_above, aggregation.how)
-        settled_aggregation = aggregation.settled(aggregation.when or self.when.continuation, how)
+        settled_aggregation = aggregation.with_trigger(aggregation.when or self.when.continuation, how)
         schema = self.pane_schema if aggregation.transform is None else aggregation.transform.returns
         return Stage(settled_aggregation, read_by(aggregation, schema), self.withdraws, null_keys=self.null_keys)
 
@@ -302,7 +302,7 @@ class Stage:
         if not (aggregation.takes_rows and stays):
             return self
         return replace(
-            self, aggregation=aggregation.settled(self.when, replace(how, accumulation=Accumulation.DISCARDING))
+            self, aggregation=aggregation.with_trigger(self.when, replace(how, accumulation=Accumulation.DISCARDING))
         )
 
     @property
@@ -335,7 +335,7 @@ class Stage:
     @cached_property
     def computed_types(self) -> Mapping[str, ColumnType] | None:
         """The columns that it gives; None: rows leave as they were made of elements."""
-        return self.aggregation.computed(self.given_types)
+        return self.aggregation.computed_columns(self.given_types)
 
     @cached_property
     def leaving_types(self) -> Mapping[str, ValueType]:

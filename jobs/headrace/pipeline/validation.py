@@ -134,13 +134,13 @@ def check_no_circle(start: N, upstreams: Callable[[N], Iterable[N]]) -> None:
                 front.append(upstream)
 
 
-def check_beside(pipeline: AnyPipeline, beside: Iterable[AnyPipeline] = ()) -> None:
-    """Raise UpstreamCycleError if ``pipeline`` reads itself through those ``beside`` it, whatever root they are under.
+def check_beside(pipeline: AnyPipeline, other_pipelines: Iterable[AnyPipeline] = ()) -> None:
+    """Raise UpstreamCycleError if ``pipeline`` reads itself through ``other_pipelines``, whatever root they are under.
     An input that names its root counts for nothing.
     """
     if not read_beside(pipeline):
         return
-    pipelines_by_name = {one.name: one for one in (*beside, pipeline)}
+    pipelines_by_name = {one.name: one for one in (*other_pipelines, pipeline)}
     check_no_circle(
         pipeline.name, lambda name: read_beside(pipelines_by_name[name]) if name in pipelines_by_name else ()
     )

@@ -22,9 +22,9 @@ from headrace.pipeline.stages import Aggregation, check_finishing, looks_at_valu
 _WITHDRAWN = "records can be withdrawn"
 
 
-def check_changelog(given: Input) -> None:
+def check_changelog(input_: Input) -> None:
     """Raise PipelineError if the changelog of an input does not fit its records."""
-    source, changelog = given.source, given.source.changelog
+    source, changelog = input_.source, input_.source.changelog
     if changelog is None:
         return
     transform = source.transform
@@ -160,9 +160,9 @@ def _wrong_trigger(when: Trigger, how: How) -> str | None:
     return None
 
 
-def check_versions(given: Input) -> None:
+def check_versions(input_: Input) -> None:
     """Raise PipelineError if the versions of an input do not fit its records, or what is read of them."""
-    source, versions = given.source, given.source.versions
+    source, versions = input_.source, input_.source.versions
     assert versions is not None
     if source.is_flat_mapped:
         made_by = "explode=" if source.transform is None else source.transform.name
@@ -173,7 +173,7 @@ def check_versions(given: Input) -> None:
     versions.check(source.schema)
     if isinstance(versions, DebeziumVersions) and isinstance(source, FilesSource) and source.format == "csv":
         raise PipelineError("a CSV file has no objects, and an envelope is one; read JSON or Parquet")
-    event_time, has = given.event_time, source.columns_of_tombstones
+    event_time, has = input_.event_time, source.columns_of_tombstones
     if has is None:
         return
     if event_time.split is not None:

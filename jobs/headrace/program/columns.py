@@ -20,8 +20,8 @@ from headrace.model.triggers.custom import CustomTrigger
 
 EVENT_TIME = "_event_time"  # long, granules; of elements
 REJECT = "_reject"  # why a record takes no part; NULL if it does
-ADMITTED = "_admitted"  # whether the filter is TRUE
-SEEN = "_seen"  # what its id says of a record (``duplicates``); NULL if it is new
+IS_ADMITTED = "_admitted"  # whether the filter is TRUE
+ID_FATE = "_seen"  # what its id says of a record (``duplicates``); NULL if it is new
 SPLIT = "_split"  # the split that a record speaks for
 MARK = "_mark"  # ... and what it says of it, in granules: its event time, or what the strategy reads instead
 ID = "_id"  # what duplicates of a record have in common
@@ -43,13 +43,13 @@ SAME = "_same"  # the only live pane has the window and the values that a pane w
 LIVE_TIME = "_live_time"  # ... and its timestamp
 
 COUNT = "_n"  # elements of the delta, retractions included
-RETRACTED = "_nr"  # retractions among the elements of the delta
-HELD = "_held"  # of the delta's elements that are not behind the output watermark the earliest or latest timestamp
+RETRACTION_COUNT = "_nr"  # retractions among the elements of the delta
+HELD_TIME = "_held"  # of the delta's elements that are not behind the output watermark the earliest or latest timestamp
 SIZE = "_size"  # bytes of an element
 RECORD = "_record"  # what users' own objects see of an element
 TIMES = "_times"  # event times of the delta's elements, where a user's own function stamps them in merged windows
 ROWS = "_rows"  # the rows of a group that leave
-KEPT = "_kept_last"  # the last elements of a window, where it holds no more
+LAST_ELEMENTS = "_kept_last"  # the last elements of a window, where it holds no more
 MOMENT = "_moment"  # when in the epoch a pane was emitted (kernel.step)
 SEQUENCE = "_sequence"  # its place among the records of its window
 OUTPUT = "_output"  # the place among the outputs that another one reads of the one that gave a pane
@@ -57,18 +57,18 @@ SIGN = changelog.SIGN  # 1 for an element, -1 for one that is withdrawn
 TOMBSTONE_AT = changelog.TOMBSTONE_AT  # the time of a message without a value, which deletes a row
 HAS_STATE = "_has"  # an open window is in the state
 WAS_CLOSED = "_was_closed"  # a closed marker is in the state
-STORED = "_stored"  # either of them is, of exactly this window: if it goes, a tombstone must hide it
-MERGED = "_merged"  # the window came out of a merge that the trigger must learn of
+IS_STORED = "_stored"  # either of them is, of exactly this window: if it goes, a tombstone must hide it
+WAS_MERGED = "_merged"  # the window came out of a merge that the trigger must learn of
 
 # the clocks of the epoch, as the program reads them
 WATERMARK_BEFORE = "_w0"
 WATERMARK_AFTER = "_w1"
 PROCESSING_TIME = "_p"
-HEARD = "_heard_"  # whether a signal came; followed by the position of its name among those of the trigger
+SIGNAL_PREFIX = "_heard_"  # whether a signal came; followed by the position of its name among those of the trigger
 PERCENTILE_BEFORE = "_q0_"  # followed by the position of the percentile among those of the trigger
 PERCENTILE_AFTER = "_q1_"
 
-OPEN, CLOSED, DELETED = 0, 1, 2
+OPEN, CLOSED_MARKER, TOMBSTONE = 0, 1, 2
 
 
 TRUE = Literal(True)
@@ -85,12 +85,12 @@ class Call(Function):
 
 
 BOTH = "both"
-BY, VALUE = "by", "value"
+ORDER_VALUE, VALUE = "by", "value"
 
 
-def pair_values(by: Expr, value: Expr) -> Function:
+def pair_values(order: Expr, value: Expr) -> Function:
     """A function that no expression can write: a struct of two values, NULL where one of them is."""
-    return Function(BOTH, (by, value))
+    return Function(BOTH, (order, value))
 
 
 ROW = "row"
@@ -135,9 +135,9 @@ def negate(term: Expr) -> Expr:
     return Function("not", (term,))
 
 
-def choose(condition: Expr, then: Expr | int | bool | None, otherwise: Expr | int | bool | None) -> Expr:
-    """``then`` where the condition is TRUE, else ``otherwise``; a constant condition is folded away."""
-    yes, no = to_expression(then), to_expression(otherwise)
+def choose(condition: Expr, if_true: Expr | int | bool | None, if_not: Expr | int | bool | None) -> Expr:
+    """``if_true`` where the condition is TRUE, else ``if_not``; a constant condition is folded away."""
+    yes, no = to_expression(if_true), to_expression(if_not)
     if is_literal(condition, True):
         return yes
     if is_literal(condition, False):
@@ -175,7 +175,7 @@ def substitute_columns(expr: Expr, names: Mapping[str, Expr]) -> Expr:
     return expr
 
 
-FROM = "from_"
+CAST_FROM = "from_"
 """A cast that needs no schema (``settle_casts``) has the type of what it reads in its name: ``from_string_int``."""
 
 
@@ -187,6 +187,6 @@ def settle_casts(expr: Expr, schema: Schema) -> Expr:
         case Function(name, args):
             if name.startswith("cast_"):
                 source = type_of(args[0], schema) or DataType.STRING  # a bare NULL is NULL as any type
-                name = f"{FROM}{source.value}_{name.removeprefix('cast_')}"
+                name = f"{CAST_FROM}{source.value}_{name.removeprefix('cast_')}"
             return Function(name, tuple(settle_casts(a, schema) for a in args))
     return expr

@@ -84,7 +84,7 @@ class FiringPlan:
         return (*panes, *self.state.values(), *rest)
 
     @cached_property
-    def needed(self) -> tuple[FiringStep, ...]:
+    def steps_to_run(self) -> tuple[FiringStep, ...]:
         """The steps of the program that some result reads, in order. Worked out once: a plan runs in every task."""
         lets = self.program.lets
         wanted_names = {name for expr in self.outputs for name in columns_of(expr)}
@@ -124,10 +124,10 @@ class _Window:
         self.same: Expr = col(c.SAME) if how.elide_unchanged else FALSE
         self.live_time: Expr = col(c.LIVE_TIME) if how.elide_unchanged else NO_HOLD
 
-    def merge_holds(self, merged: Expr) -> None:
+    def merge_holds(self, was_merged: Expr) -> None:
         """The hold at the end of a window moves with the end when windows merge (6.4); the others are folded."""
         if self.how.timestamp is TimestampCombiner.END_OF_WINDOW:
-            moves = all_of(merged, self.hold.is_not_null())
+            moves = all_of(was_merged, self.hold.is_not_null())
             self.hold = self.program.let("hold", choose(moves, self.max_timestamp, self.hold))
 
     def take_hold(self, on_time: Expr) -> None:
@@ -136,18 +136,18 @@ class _Window:
             case TimestampCombiner.END_OF_WINDOW:
                 hold = choose(on_time, self.max_timestamp, self.hold)
             case TimestampCombiner.EARLIEST:
-                hold = least(self.hold, choose(on_time, col(c.HELD), NO_HOLD))
+                hold = least(self.hold, choose(on_time, col(c.HELD_TIME), NO_HOLD))
             case TimestampCombiner.LATEST:
-                hold = greatest(self.hold, choose(on_time, col(c.HELD), NO_HOLD))
+                hold = greatest(self.hold, choose(on_time, col(c.HELD_TIME), NO_HOLD))
         self.hold = self.program.let("hold", hold)
 
-    def emit_pane(self, fires: Expr, last: Expr, behind: Expr, ahead: Expr) -> PaneColumns:
-        """Decide the pane of a firing (4.3, 5.5, 6.1). ``behind``: W was past the end before this step; ``ahead``: W is
-        not past it.
+    def emit_pane(self, fires: Expr, last: Expr, was_past_end: Expr, is_before_end: Expr) -> PaneColumns:
+        """Decide the pane of a firing (4.3, 5.5, 6.1). ``was_past_end``: W was past the end before this step;
+        ``is_before_end``: W is not past it.
         """
         let = self.program.let
-        late = any_of(self.nonspeculative > 0, all_of(behind, self.hold.is_null()))
-        timing = let("timing", choose(late, _LATE, choose(ahead, _EARLY, _ON_TIME)))
+        late = any_of(self.nonspeculative > 0, all_of(was_past_end, self.hold.is_null()))
+        timing = let("timing", choose(late, _LATE, choose(is_before_end, _EARLY, _ON_TIME)))
         reasons = [self.new > 0]
         if self.how.on_time is Firing.ALWAYS:
             reasons.append(timing == _ON_TIME)
@@ -259,10 +259,10 @@ class _Firing:
         if self.merging:
             merged_state = self.node.after_merge(self.program, self.state, self.before)
             self.state = {
-                name: let("healed", choose(col(c.MERGED), merged_state[name], value))
+                name: let("healed", choose(col(c.WAS_MERGED), merged_state[name], value))
                 for name, value in self.state.items()
             }
-            window.merge_holds(col(c.MERGED))
+            window.merge_holds(col(c.WAS_MERGED))
         self._pass_bundle(Bundle(count, self.touched))
         window.new = let("new", window.new + count)
         window.take_hold(all_of(self.touched, negate(self.before.passed_end)))
@@ -305,7 +305,7 @@ class _Firing:
         let, window, was_closed = self.let, self.window, col(c.WAS_CLOSED)
         marker = let("marker", any_of(self.finished, self.ends, all_of(was_closed, negate(self.is_open))))
         is_gone = any_of(self.expired, negate(any_of(self.is_open, marker)))
-        status = let("status", choose(is_gone, c.DELETED, choose(marker, c.CLOSED, c.OPEN)))
+        status = let("status", choose(is_gone, c.TOMBSTONE, choose(marker, c.CLOSED_MARKER, c.OPEN)))
         keeps = let("keeps", status == c.OPEN)
         initial = fresh_state(self.node)
         kept_state = {name: let("kept", choose(keeps, value, initial[name])) for name, value in self.state.items()}
@@ -320,10 +320,10 @@ class _Firing:
             c.INDEX: window.index,
             c.NONSPECULATIVE: window.nonspeculative,
             **kept_state,
-            c.DUE_EVENT: choose(status == c.DELETED, NEVER, due),
+            c.DUE_EVENT: choose(status == c.TOMBSTONE, NEVER, due),
             c.DUE_TIME: choose(keeps, next_deadline(self.node, kept_state, col(c.PROCESSING_TIME)), NEVER),
         }
-        withdrawn = choose(all_of(was_closed, number_dropped > 0), col(c.RETRACTED), 0)
+        withdrawn = choose(all_of(was_closed, number_dropped > 0), col(c.RETRACTION_COUNT), 0)
         return FiringPlan(
             program=self.program,
             panes=tuple(self.panes),
@@ -346,7 +346,7 @@ class _Firing:
             self.activated,
             number_dropped > 0,
             all_of(col(c.WAS_CLOSED), self.expired),
-            col(c.MERGED) if self.merging else FALSE,
+            col(c.WAS_MERGED) if self.merging else FALSE,
         )
 
     def _is_ready(self, moment: Moment) -> Expr:
@@ -365,7 +365,7 @@ class _Firing:
 
     def _hear_signals(self, still_open: Expr) -> None:
         """Signals come, after the bundle and the deadlines (9.3); ``told``: the window received one."""
-        flags = {name: col(f"{c.HEARD}{i}") for i, name in enumerate(sorted(self.node.signals))}
+        flags = {name: col(f"{c.SIGNAL_PREFIX}{i}") for i, name in enumerate(sorted(self.node.signals))}
         signals_received = {name: self.let("heard", all_of(still_open, flag)) for name, flag in flags.items()}
         self.told = self.let("told", any_of(*signals_received.values()))
         self._pass_bundle(Bundle(Literal(0), FALSE, signals_received))

@@ -103,14 +103,14 @@ def changed_since(pipeline: Pipeline, manifest: Manifest) -> str | None:
     )
 
 
-def definition_changes(pipeline: Pipeline, before: RenamedDefinition) -> list[Change]:
-    """The parts of ``pipeline`` that are not those of the definition ``before`` it, which is another: at least one.
+def definition_changes(pipeline: Pipeline, old_definition: RenamedDefinition) -> list[Change]:
+    """The parts of ``pipeline`` that are not those of ``old_definition``, which is another: at least one.
 
     What is not known to leave state right is REPLAY.
     """
     now = recorded_definition(pipeline)
-    changes = [*_upstream_changes(pipeline, before.definition), *_rename_changes(pipeline, before)]
-    changes += _changed_parts(pipeline, before.definition, now)
+    changes = [*_upstream_changes(pipeline, old_definition.definition), *_rename_changes(pipeline, old_definition)]
+    changes += _changed_parts(pipeline, old_definition.definition, now)
     if pipeline.stages[0].gives_rows:
         changes = [replace(change, of_rows=change.stage is not None) for change in changes]
     return changes or [Change("the definition", "has changed")]
@@ -142,9 +142,9 @@ def _upstream_changes(pipeline: Pipeline, old_definition: Mapping[str, Any]) -> 
         yield Change(f"output {upstream_output.output!r}", f"has changed: {describe_changes(changes)}", action=action)
 
 
-def describe_changes(changed: Sequence[Change]) -> str:
+def describe_changes(changes: Sequence[Change]) -> str:
     """Changes one after another, in words."""
-    return "; ".join(f"{change}{f' ({change.place})' if change.place else ''}" for change in changed)
+    return "; ".join(f"{change}{f' ({change.place})' if change.place else ''}" for change in changes)
 
 
 def _rename_changes(pipeline: Pipeline, old_definition: RenamedDefinition) -> Iterator[Change]:

@@ -33,13 +33,13 @@ from headrace.model.expressions.expr import Column, Literal, col, lit, render
 from headrace.model.expressions.expr import render as render_expression
 from headrace.model.expressions.typing import columns_of
 from headrace.model.time import render as render_instant
-from headrace.model.triggers.elementary import ASKED
+from headrace.model.triggers.elementary import WAITS_FOR_ELEMENT
 from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
 from headrace.program import columns as c
 from headrace.read.joined_rows import AskedRows, JoinExplained, equals_value, explain_joins
 from headrace.read.open_windows import Readiness, StageState, TriggerCondition, values_so_far
 from headrace.read.shown_values import json_value
-from headrace.read.views.arrow_types import ExplainError, Given, python_rows, time_from_text, typed_key
+from headrace.read.views.arrow_types import ExplainError, GivenKey, python_rows, time_from_text, typed_key
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.conditions import RowCondition, of_key
 from headrace.read.views.row_files import read_tables
@@ -225,7 +225,7 @@ class WindowExplained:
         return {
             **own,
             **holding_fields,
-            "waits_for": holding.trigger.waits_for or ASKED,
+            "waits_for": holding.trigger.waits_for or WAITS_FOR_ELEMENT,
             "trigger": holding.trigger.to_json(),
         }
 
@@ -334,7 +334,7 @@ def _describe_holding(holding: Holding) -> Iterator[str]:
     yield "its trigger:"
     yield from _indent_lines(_condition_lines(holding.trigger))
     if holding.trigger.waits_for is None:
-        yield f"  waits for {ASKED}"
+        yield f"  waits for {WAITS_FOR_ELEMENT}"
 
 
 def _condition_lines(condition: TriggerCondition) -> Iterator[str]:
@@ -398,7 +398,7 @@ _ABOUT_PANES = ("timing", "pane_index", "is_retraction", "epoch")
 
 
 def explain_windows(
-    state: StageState, key: Given = None, window: str | datetime | None = None, epochs: int | None = None
+    state: StageState, key: GivenKey = None, window: str | datetime | None = None, epochs: int | None = None
 ) -> Explanation:
     """Why the windows of ``key`` have fired or not: all that are still known, or those at the time ``window``. That is
     their start, or any time in them, and files that hold only panes of other windows are not read. Panes and late rows
@@ -417,10 +417,10 @@ def explain_windows(
         )
     typed_columns = typed_key(of_stage.key_types, key, whose, null_keys=of_stage.null_keys)
     since_epoch = 0 if epochs is None else max(0, state.manifest.epoch + 1 - epochs)
-    return _Asked(state, typed_columns, time, since_epoch).explanation()
+    return _KeyToExplain(state, typed_columns, time, since_epoch).explanation()
 
 
-def _explain_joined_rows(state: StageState, key: Given, time: model_time.Instant | None) -> Explanation:
+def _explain_joined_rows(state: StageState, key: GivenKey, time: model_time.Instant | None) -> Explanation:
     """What joined rows that leave as they are wait for."""
     assert state.joins is not None
     columns = state.joins.joins[0].left
@@ -430,7 +430,7 @@ def _explain_joined_rows(state: StageState, key: Given, time: model_time.Instant
     return replace(explanation, has_windows=False)
 
 
-def _columns_asked(state: StageState, columns: Schema, key: Given) -> dict[str, Any]:
+def _columns_asked(state: StageState, columns: Schema, key: GivenKey) -> dict[str, Any]:
     """The columns of joined rows by which some are asked for: by their names, or those of ``id`` in their order."""
     text = key[0] if isinstance(key, list) and len(key) == 1 else key
     if isinstance(text, str) and text[:1] == "{":
@@ -474,7 +474,7 @@ def _explanation(
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _KeyToExplain:
     state: StageState
     key: Mapping[str, Any]
     at: model_time.Instant | None

@@ -58,9 +58,9 @@ class LeftRow:
     def lines(self, join: "JoinExplained") -> Iterator[str]:
         """In words."""
         times = "" if self.count == 1 else f", {self.count:,} times"
-        yield f"row of {render(self.at)}{times}: {_listed(self.values)}"
+        yield f"row of {render(self.at)}{times}: {_join_in_words(self.values)}"
         for partner in self.partners[:SHOWN_PARTNERS]:
-            yield f"  meets the row of {join.name} of {render(partner.at)}: {_listed(partner.values)}"
+            yield f"  meets the row of {join.name} of {render(partner.at)}: {_join_in_words(partner.values)}"
         if len(self.partners) > SHOWN_PARTNERS:
             yield f"  and {len(self.partners) - SHOWN_PARTNERS:,} others"
         if not self.partners:
@@ -70,7 +70,9 @@ class LeftRow:
     def _wait(self, join: "JoinExplained") -> str:
         """For how long what it meets may change."""
         if join.watermark <= self.complete:
-            progress = "" if join.right_watermark is None else f"; {join.name} {_reached(join.right_watermark)}"
+            progress = (
+                "" if join.right_watermark is None else f"; {join.name} {_watermark_in_words(join.right_watermark)}"
+            )
             return (
                 f"waits for {join.name} until the watermark {_exceeds(self.complete)}: what comes on time may still "
                 f"change what it meets{progress}"
@@ -143,7 +145,7 @@ class JoinExplained:
         }
 
 
-def _listed(values: Mapping[str, Any]) -> str:
+def _join_in_words(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in values.items()) or "no columns"
 
 
@@ -155,7 +157,7 @@ def _exceeds(time: Instant) -> str:
     return f"passes {render(Instant(time + 1))}" if is_end else f"is above {render(time)}"
 
 
-def _reached(watermark: Instant) -> str:
+def _watermark_in_words(watermark: Instant) -> str:
     return "has given no event time yet" if watermark <= MIN_INSTANT else f"is at {render(watermark)}"
 
 
@@ -173,7 +175,7 @@ class AskedRows:
     begin: Instant | None = None
     end: Instant | None = None
 
-    def among(self, join: CompiledJoin, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def select_rows(self, join: CompiledJoin, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that are asked for, of ``rows``."""
         for name, value in self.values.items():
             rows = rows.filter(equals_value(rows.column(name), pa.scalar(value, arrow_type(join.left[name]))))
@@ -197,8 +199,8 @@ class AskedRows:
         keys = [pa.repeat(column[0], spread) for column in key_columns]
         if spread > 1:
             keys.append(pa.array(np.arange(spread)))
-        hashed: Words = hash_keys(keys, spread)
-        return hashed
+        hashes: Words = hash_keys(keys, spread)
+        return hashes
 
     def _key_column(self, join: CompiledJoin, name: str) -> pa.Array | None:
         """What they have in the column ``name`` of the key, which may be computed; None: nobody can tell."""
@@ -220,7 +222,7 @@ def explain_joins(state: StageState, asked_rows: AskedRows | None) -> list[JoinE
     Raises BrokenObjectError.
     """
     joins = state.joins
-    return [] if joins is None else [_Kept(state, joins, join).explained(asked_rows) for join in joins.joins]
+    return [] if joins is None else [_KeptRows(state, joins, join).explain(asked_rows) for join in joins.joins]
 
 
 @dataclass(frozen=True)
@@ -234,14 +236,14 @@ class _File:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _KeptRows:
     """What a ``join`` keeps in a snapshot."""
 
     state: StageState
     joins: CompiledJoins
     join: CompiledJoin
 
-    def explained(self, asked_rows: AskedRows | None) -> JoinExplained:
+    def explain(self, asked_rows: AskedRows | None) -> JoinExplained:
         join, name = self.join.join, self.join.join.name
         rows, earlier = ((), 0) if join.by_arrival else (None, 0) if asked_rows is None else self._left_rows(asked_rows)
         return JoinExplained(
@@ -269,7 +271,9 @@ class _Kept:
         newest, number = self.join.left_schema.empty_table(), 0
         for part in self._parts(table, asked_rows):
             pieces = some_of(self.state.catalog.store, self.join.left_schema, self._layers(table), part)
-            rows_asked = [self._within(part, self._open(asked_rows.among(self.join, rows))) for rows in pieces]
+            rows_asked = [
+                self._rows_in_part(part, self._open(asked_rows.select_rows(self.join, rows))) for rows in pieces
+            ]
             if not any(rows.num_rows for rows in rows_asked):
                 continue
             rows = newest_kept(self.join, pa.concat_batches(rows_asked), MIN_INSTANT)
@@ -302,7 +306,7 @@ class _Kept:
         rows, size = sum(layer.rows for layer in layers), sum(layer.bytes for layer in layers)
         return key_group_ranges(1 + max(rows // PART_ROWS.value, size // PART_BYTES))
 
-    def _within(self, part: KeyGroupRange, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _rows_in_part(self, part: KeyGroupRange, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The part of ``rows``, which are in the order of hashes, that is in ``part``: a file may give others, too."""
         span = part.row_slice(as_numpy(rows.column(c.HASH)))
         return rows.slice(span.start, span.stop - span.start)
@@ -322,7 +326,7 @@ class _Kept:
 
         schema, layers = self.join.right_schema, self._layers(UNNAMED.join_right(self.join.number))
         files = [
-            _File(select_near_rows(self._within(part, right)))
+            _File(select_near_rows(self._rows_in_part(part, right)))
             for part in {_groups_of(hashes[[place]]) for place in range(len(hashes))}
             for right in some_of(self.state.catalog.store, schema, layers, part)
         ]

@@ -34,7 +34,7 @@ from headrace.model.expressions.expr import Expr, col
 from headrace.model.time import END_OF_CALENDAR, NEVER, Instant
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
-from headrace.model.triggers.elementary import ASKED, PASSED, TriggerProgress, missing
+from headrace.model.triggers.elementary import WAITS_FOR_ELEMENT, WATERMARK_PASSES, TriggerProgress, missing
 from headrace.model.triggers.elementary import condition as condition_of
 from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.pipeline import Pipeline
@@ -330,7 +330,7 @@ class Readiness:
         reasons = dict(zip(first, (waits_for(self.trigger_condition(facts)) for facts in window_facts), strict=True))
         return [reasons[decisive] for decisive in decisive_rows]
 
-    def facts_of_windows(self, rows: pa.RecordBatch, clocks: StageClocks, held: str = "") -> Iterator[WindowFacts]:
+    def facts_of_windows(self, rows: pa.RecordBatch, clocks: StageClocks, hold: str = "") -> Iterator[WindowFacts]:
         """What is known of each of ``rows``, which are state of open windows, under ``clocks``."""
         questions_asked = self._questions
         known_columns: dict[str, Any] = {name: rows.column(name) for name in rows.schema.names}
@@ -353,7 +353,7 @@ class Readiness:
         totals = {path: answer_questions(results) for path, results in questions_asked.totals.items()}
         for number, row in enumerate(rows.select([*self._decisive, c.NEW]).to_pylist()):
             totals_here = {path: of_rows[number] for path, of_rows in totals.items()}
-            yield WindowFacts(row, clocks, ready[number], has_finished[number], totals_here, held)
+            yield WindowFacts(row, clocks, ready[number], has_finished[number], totals_here, hold)
 
     def trigger_condition(self, facts: WindowFacts) -> TriggerCondition:
         """The whole trigger of a window."""
@@ -362,7 +362,7 @@ class Readiness:
 
 def waits_for(tree: TriggerCondition) -> str:
     """What a whole trigger waits for."""
-    return tree.waits_for or ASKED
+    return tree.waits_for or WAITS_FOR_ELEMENT
 
 
 @singledispatch
@@ -383,7 +383,7 @@ def _(trigger: AfterWatermark, node: Node, facts: WindowFacts) -> TriggerConditi
         )
     has_passed = bool(facts.row[f"{node.path}_late_phase"])
     end = None if has_passed or facts.passed_end else missing(trigger, facts.trigger_progress(node))
-    on_time = TriggerCondition(PASSED, facts.passed_end, end, part="on time")
+    on_time = TriggerCondition(WATERMARK_PASSES, facts.passed_end, end, part="on time")
     nodes = iter(node.children)
     parts = [on_time]
     if trigger.early is not None:
@@ -474,7 +474,7 @@ def _values_by_row(value: Any, length: int) -> list[Any]:
     return [value.as_py()] * length if isinstance(value, pa.Scalar) else list(value.to_pylist())
 
 
-TAKEN = "_rows_taken"
+ROWS_TAKEN = "_rows_taken"
 STAGE, NEW, PANES, NOT_EARLY = "_stage", "_new_elements", "_panes", "_panes_not_early"
 WAITS_FOR, DUE_WATERMARK, DUE_TIME, EPOCH = "_waits_for", "_due_watermark", "_due_time", "_epoch"
 
@@ -493,7 +493,7 @@ def state_columns(pipeline: Pipeline, number: int) -> pa.Schema:
     """
     panes = CompiledStage(pipeline.stages[number - 1]).pane_schema
     own = pipeline.stages[number - 1]
-    values = [(TAKEN, pa.int64())] if own.gives_rows else [panes.field(name) for name in own.value_types]
+    values = [(ROWS_TAKEN, pa.int64())] if own.gives_rows else [panes.field(name) for name in own.value_types]
     return pa.schema(
         [
             *(panes.field(name) for name in own.key_types if name != BUCKET),
@@ -525,7 +525,7 @@ def values_so_far(stage: CompiledStage, windows: pa.RecordBatch) -> dict[str, pa
     every = np.arange(windows.num_rows)
     so_far = aggregate_results(stage, rows, every, np.zeros(len(every), np.bool_))
     if stage.stage.gives_rows:
-        return {TAKEN: pc.list_value_length(so_far[c.ROWS]).cast(pa.int64())}
+        return {ROWS_TAKEN: pc.list_value_length(so_far[c.ROWS]).cast(pa.int64())}
     return {name: values.cast(stage.pane_type.field(name).type) for name, values in so_far.items()}
 
 

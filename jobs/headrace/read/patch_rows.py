@@ -37,7 +37,7 @@ from headrace.read.views.database import (
     working_folder,
 )
 from headrace.read.views.row_files import (
-    GONE,
+    IS_RETRACTION,
     PLACE,
     SIGN,
     NamedFile,
@@ -56,11 +56,11 @@ from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.store import ObjectStore
 
-_BEFORE, _AFTER, _LIVE, _THERE = (f"_headrace_{name}" for name in ("before", "after", "live", "there"))
+_OLD_ROW, _NEW_ROW, _LIVE, _IS_THERE = (f"_headrace_{name}" for name in ("before", "after", "live", "there"))
 FATE, KIND = (f"_headrace_{name}" for name in ("fate", "kind"))
 """Columns and tables beside those of users, whose names do not begin so."""
 BATCH_ROWS = 8_192
-PATCHED = "patched"
+PATCHED_FATE = "patched"
 """The fate of a row that the patch changes."""
 
 
@@ -78,7 +78,7 @@ class PatchComparison:
     stage: LastStage
 
     @property
-    def expired(self) -> Instant:
+    def expired_until(self) -> Instant:
         """Windows that end no later have expired on main."""
         return self.stage.expired_until(self.main)
 
@@ -96,23 +96,25 @@ class Left(StrEnum):
     PATCHED_SINCE = "patched since the branch was forked"
 
 
-Made = TypeVar("Made", bound="PatchRows")
+PatchRowsType = TypeVar("PatchRowsType", bound="PatchRows")
 
 
 @contextmanager
-def open_differing_rows(catalog: Catalog, compared: PatchComparison, made: type[Made]) -> Iterator[Made]:
-    """The rows that differ, as ``made`` finds them, as long as the context lasts. All files are verified. Raises
+def open_differing_rows(
+    catalog: Catalog, comparison: PatchComparison, rows_type: type[PatchRowsType]
+) -> Iterator[PatchRowsType]:
+    """The rows that differ, as a ``rows_type`` finds them, as long as the context lasts. All files are verified. Raises
     BrokenObjectError, ReadResourcesError.
     """
-    sides, stage = (compared.main, compared.branch), compared.stage
+    sides, stage = (comparison.main, comparison.branch), comparison.stage
     tables = [UNNAMED.current, *([stage.table] if stage.merging is not None else [])]
     files = {file.path: file for side in sides for name in tables for file in files_of(side, name)}
-    patched_panes = made.of_patches(catalog, compared)
+    patched_panes = rows_type.of_patches(catalog, comparison)
     files |= {file.path: file for file in patched_panes.files}
     with working_folder() as folder:
         local = dict(zip(files, local_paths(catalog.store, [*files.values()], folder), strict=True))
         with open_database(folder, [*local.values()], is_for_us=True) as connection:
-            rows = made(connection, compared, local, patched_panes)
+            rows = rows_type(connection, comparison, local, patched_panes)
             rows.find_differing()
             yield rows
 
@@ -129,10 +131,10 @@ class PatchRows:
     patched: LaterPanes
 
     @classmethod
-    def of_patches(cls, catalog: Catalog, compared: PatchComparison) -> LaterPanes:
+    def of_patches(cls, catalog: Catalog, comparison: PatchComparison) -> LaterPanes:
         """The panes of patches since the fork that are needed to tell which rows they made: none, as rows say it."""
         del catalog
-        return LaterPanes(ViewColumns.from_json(compared.main.schema), ())
+        return LaterPanes(ViewColumns.from_json(comparison.main.schema), ())
 
     @property
     def columns(self) -> ViewColumns:
@@ -162,13 +164,13 @@ class PatchRows:
             f"create temp table touched as select distinct {sql_columns(self._identity)} from "
             f"{self._records_sql(differing_files)}"
         )
-        self.connection.execute(f"create temp table main_side as {self._newest_query(main, gone='false')}")
+        self.connection.execute(f"create temp table main_side as {self._newest_query(main, is_gone='false')}")
         self.connection.execute(f"create temp table branch_side as {self._newest_query(branch)}")
         self.connection.execute(f"create temp table differing as {self._differing_query()}")
 
     def row_counts(self) -> RowCounts:
         """Rows of ``current`` before and after the patch, and how many became what."""
-        kinds = self._count_by(KIND, f"{FATE} = '{PATCHED}'")
+        kinds = self._count_by(KIND, f"{FATE} = '{PATCHED_FATE}'")
         current = self._current_files(self.compared.main)
         ((count_before,),) = self.connection.sql(
             f"select count(*) from ({newest_of(self._records_sql(current), self._identity, self._identity)})"
@@ -178,11 +180,11 @@ class PatchRows:
 
     def left_counts(self) -> dict[Left, int]:
         """How many rows that differ stay as they are, and why."""
-        return {Left(fate): number for fate, number in self._count_by(FATE, f"{FATE} <> '{PATCHED}'").items()}
+        return {Left(fate): number for fate, number in self._count_by(FATE, f"{FATE} <> '{PATCHED_FATE}'").items()}
 
     def first_changes(self, limit: int) -> list[RowChange]:
         """The first ``limit`` of the rows that the patch changes, by window and key."""
-        return self._row_changes("differing", f"where {FATE} = '{PATCHED}'", limit)
+        return self._row_changes("differing", f"where {FATE} = '{PATCHED_FATE}'", limit)
 
     def count_unsettled(self) -> tuple[int, RowChange | None]:
         """How many of them overlap a window of their key that is still open, and the first of these. Where no windows
@@ -198,7 +200,7 @@ class PatchRows:
         if keys:
             overlap += f" and {same_identity('d', 'o', keys)}"
         self.connection.execute(
-            f"create or replace temp table unsettled as select * from differing d where {FATE} = '{PATCHED}' "
+            f"create or replace temp table unsettled as select * from differing d where {FATE} = '{PATCHED_FATE}' "
             f"and exists (select 1 from ({self._open_windows_query()}) o where {overlap})"
         )
         ((number,),) = self.connection.sql("select count(*) from unsettled").fetchall()
@@ -210,10 +212,11 @@ class PatchRows:
         schema = self.columns.arrow_schema(View.PANES)
         order = sql_columns(self.columns.row_order(View.PANES))
         query = (
-            f"select {sql_columns(schema.names)} from (select {self._record_fields(_BEFORE, True, epoch, 0)} from "
+            f"select {sql_columns(schema.names)} from (select {self._record_fields(_OLD_ROW, True, epoch, 0)} from "
             "differing "
-            f"where {FATE} = '{PATCHED}' and {_LIVE} union all select {self._record_fields(_AFTER, False, epoch, 1)} "
-            f"from differing where {FATE} = '{PATCHED}' and {_THERE}) order by {order}"
+            f"where {FATE} = '{PATCHED_FATE}' and {_LIVE} "
+            f"union all select {self._record_fields(_NEW_ROW, False, epoch, 1)} "
+            f"from differing where {FATE} = '{PATCHED_FATE}' and {_IS_THERE}) order by {order}"
         )
         for batch in self.connection.sql(query).to_arrow_reader(BATCH_ROWS):
             yield batch.cast(schema)
@@ -236,7 +239,7 @@ class PatchRows:
 
         order = sql_columns(self.columns.row_order(View.CURRENT))
         rows = self.connection.sql(
-            f"select {sql_columns(self._identity)}, {KIND}, {packed_columns(_BEFORE)}, {packed_columns(_AFTER)} "
+            f"select {sql_columns(self._identity)}, {KIND}, {packed_columns(_OLD_ROW)}, {packed_columns(_NEW_ROW)} "
             f"from {table} {condition} "
             f"order by {order} limit {limit}"
         )
@@ -244,8 +247,8 @@ class PatchRows:
             RowChange(
                 ChangeKind(row[KIND]),
                 {name: row[name] for name in self._identity},
-                None if row[KIND] == ChangeKind.ADDED else row[_BEFORE],
-                None if row[KIND] == ChangeKind.REMOVED else row[_AFTER],
+                None if row[KIND] == ChangeKind.ADDED else row[_OLD_ROW],
+                None if row[KIND] == ChangeKind.REMOVED else row[_NEW_ROW],
             )
             for row in python_rows(rows.to_arrow_table())
         ]
@@ -269,26 +272,27 @@ class PatchRows:
             return f"({no_rows(self.columns.column_types(View.CURRENT))})"
         return rows_of(files, self._types)
 
-    def _newest_query(self, files: Sequence[NamedFile], *, gone: str = "is_retraction") -> str:
+    def _newest_query(self, files: Sequence[NamedFile], *, is_gone: str = "is_retraction") -> str:
         """A query of the newest records of a side that may differ."""
         same = same_identity("f", "t", self._identity)
         rows = f"(select f.* from {self._records_sql(files)} f semi join touched t on {same})"
-        return newest_of(rows, [*self._types], self._identity, gone=gone)
+        return newest_of(rows, [*self._types], self._identity, is_gone=is_gone)
 
     def _differing_query(self) -> str:
         """A query of the rows that differ."""
         identity = ", ".join(f"coalesce(m.{name}, b.{name}) as {name}" for name in map(sql_identifier, self._identity))
-        live, is_there = f"coalesce(m.{_LIVE}, false)", f"coalesce(b.{_THERE}, false)"
+        live, is_there = f"coalesce(m.{_LIVE}, false)", f"coalesce(b.{_IS_THERE}, false)"
         unlike = " or ".join(f"m.{name} is distinct from b.{name}" for name in map(sql_identifier, self.columns.values))
         kind = (
             f"case when not {live} then '{ChangeKind.ADDED}' when not {is_there} then '{ChangeKind.REMOVED}' "
             f"else '{ChangeKind.CHANGED}' end"
         )
         differing = (
-            f"select {identity}, {live} as {_LIVE}, {is_there} as {_THERE}, {kind} as {KIND}, "
-            f"{self._packed_values('m')} as {_BEFORE}, {self._new_pane()} as {_AFTER} "
+            f"select {identity}, {live} as {_LIVE}, {is_there} as {_IS_THERE}, {kind} as {KIND}, "
+            f"{self._packed_values('m')} as {_OLD_ROW}, {self._new_pane()} as {_NEW_ROW} "
             f"from (select *, not is_retraction as {_LIVE} from main_side) m "
-            f"full join (select *, true as {_THERE} from branch_side) b on {same_identity('m', 'b', self._identity)} "
+            f"full join (select *, true as {_IS_THERE} from branch_side) b "
+            f"on {same_identity('m', 'b', self._identity)} "
             f"where ({live} or {is_there}) and (not ({live} and {is_there}) or {unlike or 'false'})"
         )
         return f"select d.*, {self._fate_expression()} as {FATE} from ({differing}) d"
@@ -319,12 +323,12 @@ class PatchRows:
         comparison = self.compared
         begin, end = self._span_bounds()
         fates = (
-            f"case when {end} > {comparison.expired} then '{Left.OPEN_ON_MAIN}' "
+            f"case when {end} > {comparison.expired_until} then '{Left.OPEN_ON_MAIN}' "
             f"when {end} > {comparison.expired_on_branch} then '{Left.OPEN_ON_BRANCH}'"
         )
         if self.compared.patches:
             fates += f" when {begin} <= {comparison.known} and {self._is_of_patch()} then '{Left.PATCHED_SINCE}'"
-        return f"{fates} else '{PATCHED}' end"
+        return f"{fates} else '{PATCHED_FATE}' end"
 
     def _span_bounds(self) -> tuple[str, str]:
         """When what a row ``d`` is of begins and ends (SQL)."""
@@ -335,11 +339,11 @@ class PatchRows:
         may have been withdrawn.
         """
         patches = ", ".join(map(str, sorted(self.compared.patches)))
-        return f"(not {_LIVE} or {_struct_field(f'd.{_BEFORE}', 'epoch')} in ({patches}))"
+        return f"(not {_LIVE} or {_struct_field(f'd.{_OLD_ROW}', 'epoch')} in ({patches}))"
 
     def _open_windows_query(self) -> str:
         """A query of windows that may still change on main or on the branch: keys, and the window in granules."""
-        keys, expired_until = self._keys, min(self.compared.expired, self.compared.expired_on_branch)
+        keys, expired_until = self._keys, min(self.compared.expired_until, self.compared.expired_on_branch)
         window = [c.WINDOW_START, c.WINDOW_END]
         selected_columns = sql_columns([*keys, *window])
         parts = []
@@ -348,7 +352,7 @@ class PatchRows:
             if files:
                 identity, place = [*keys, *window], [c.EPOCH]
                 rows = rows_of(files, {})
-                newest = newest_of(rows, identity, identity, place=place, gone=f"{c.STATUS} = {c.DELETED}")
+                newest = newest_of(rows, identity, identity, place=place, is_gone=f"{c.STATUS} = {c.TOMBSTONE}")
                 parts.append(f"select {selected_columns} from ({newest}) where {c.WINDOW_END} > {expired_until}")
             live = standing_of(
                 self._records_sql(self._current_files(side)), [*keys, WINDOW_START, WINDOW_END], self.columns
@@ -383,28 +387,28 @@ def _struct_field(struct: str, name: str) -> str:
     return f"struct_extract({struct}, {sql_literal(name)})"
 
 
-def bound_in_granules(name: str, of: str = "") -> str:
+def bound_in_granules(name: str, table: str = "") -> str:
     """A window's bound as an instant (SQL); NULL is that of the global window."""
-    bound = f"{of}.{name}" if of else name
+    bound = f"{table}.{name}" if table else name
     default_bound = int(GLOBAL_WINDOW_END if name == WINDOW_END else MIN_INSTANT)
     return f"coalesce(epoch_us({bound}), {default_bound})"
 
 
 _MORE, _RANK = "_headrace_more", "_headrace_rank"
 """Columns beside those of users, whose names do not begin so."""
-_IS_PATCHED = f"{FATE} = '{PATCHED}'"
+_PATCHED_FATE = f"{FATE} = '{PATCHED_FATE}'"
 
 
 class RowsPatch(PatchRows):
     """Rows that one side has more often than the other. They say the window of their group, if they have one."""
 
     @classmethod
-    def of_patches(cls, catalog: Catalog, compared: PatchComparison) -> LaterPanes:
+    def of_patches(cls, catalog: Catalog, comparison: PatchComparison) -> LaterPanes:
         """All of them: no row that stands says that equal ones were withdrawn."""
-        since_epoch = min(compared.patches, default=compared.main.epoch) - 1
-        later_panes = LaterPanes.from_manifest(catalog, compared.main, since_epoch)
+        since_epoch = min(comparison.patches, default=comparison.main.epoch) - 1
+        later_panes = LaterPanes.from_manifest(catalog, comparison.main, since_epoch)
         return LaterPanes(
-            later_panes.columns, [(epoch, file) for epoch, file in later_panes.by_epoch if epoch in compared.patches]
+            later_panes.columns, [(epoch, file) for epoch, file in later_panes.by_epoch if epoch in comparison.patches]
         )
 
     def find_differing(self) -> None:
@@ -434,7 +438,7 @@ class RowsPatch(PatchRows):
         count_before = self._count_query(number_standing(self._records_sql(current), self.columns))
         number_added, number_removed = (
             self._count_query(
-                f"select coalesce(sum({sign}{_MORE}), 0) from differing where {_IS_PATCHED} and {sign}{_MORE} > 0"
+                f"select coalesce(sum({sign}{_MORE}), 0) from differing where {_PATCHED_FATE} and {sign}{_MORE} > 0"
             )
             for sign in ("", "-")
         )
@@ -456,7 +460,7 @@ class RowsPatch(PatchRows):
         new_files = put_rows(
             store,
             f"{name}-rows",
-            self._read_records(f"select * from ({self._patch_records_query(epoch)}) where not {GONE}"),
+            self._read_records(f"select * from ({self._patch_records_query(epoch)}) where not {IS_RETRACTION}"),
         )
         return tuple(layer for layer in (*kept_layers, Layer.from_files(new_files, epoch, epoch)) if layer.rows)
 
@@ -508,7 +512,7 @@ class RowsPatch(PatchRows):
         if not self.columns.id:
             return "select 1 limit 0"
         ids = sql_columns(self.columns.id)
-        sides = (f"select {ids} from differing where {_IS_PATCHED} and {_MORE} {sign} 0" for sign in "<>")
+        sides = (f"select {ids} from differing where {_PATCHED_FATE} and {_MORE} {sign} 0" for sign in "<>")
         return " intersect ".join(sides)
 
     def _row_changes(self, table: str, condition: str, limit: int) -> list[RowChange]:
@@ -525,12 +529,12 @@ class RowsPatch(PatchRows):
         number = f"row_number() over (order by {_MORE} < 0 desc, {identity}) - 1"
         record = {
             "timing": sql_literal(Timing.LATE),
-            GONE: f"{_MORE} < 0",
+            IS_RETRACTION: f"{_MORE} < 0",
             "epoch": f"{epoch}::bigint",
             "sequence": f"({number})::bigint",
         }
         own = ", ".join(f"{value} as {sql_identifier(name)}" for name, value in record.items())
-        repeated_rows = f"select *, unnest(range(abs({_MORE}))) from differing where {_IS_PATCHED}"
+        repeated_rows = f"select *, unnest(range(abs({_MORE}))) from differing where {_PATCHED_FATE}"
         return f"select {identity}, {own} from ({repeated_rows}) order by sequence"
 
     def _read_records(self, records: str) -> Iterator[pa.RecordBatch]:
@@ -545,7 +549,7 @@ class RowsPatch(PatchRows):
         """
         identity = ", ".join(f"f.{sql_identifier(name)}" for name in self._identity)
         newest = f"row_number() over (partition by {identity} order by f.epoch desc, f.sequence desc) as {_RANK}"
-        rows_gone = f"(select * from differing where {_IS_PATCHED} and {_MORE} < 0)"
+        rows_gone = f"(select * from differing where {_PATCHED_FATE} and {_MORE} < 0)"
         main, _ = self._files_of_one_side
         ranked_records = (
             f"select f.epoch, f.sequence, {newest}, -d.{_MORE} as {_MORE} from {self._records_sql(main)} f "

@@ -91,17 +91,17 @@ class Unread:
 
 
 class SplitWatch:
-    """Looks how much of the source that input ``name`` of ``pipeline`` reads was not read; ``reached`` gives the
+    """Looks how much of the source that input ``name`` of ``pipeline`` reads was not read; ``connect`` gives the
     connections that it names. A look opens the source and asks it.
     """
 
     def __init__(
-        self, store: ObjectStore, pipeline: str, name: str, watched: WatchedSource, reached: Callable[[str], Connection]
+        self, store: ObjectStore, pipeline: str, name: str, source: WatchedSource, connect: Callable[[str], Connection]
     ) -> None:
         self._store = store
         self._place = LandingPlace(store, pipeline, name)
-        self._watched = watched
-        self._reached = reached
+        self._watched = source
+        self._reached = connect
 
     def count_unread(self, position: SourcePosition) -> Unread:
         """How much a run would read that continues from ``position``; where a lander was killed at least 1. Raises what
@@ -286,8 +286,8 @@ class _WatchedPlace:
     times as long after it, only names that sort behind all that was read are looked for.
     """
 
-    def __init__(self, store: ObjectStore, prefix: str, watched: WatchedInput) -> None:
-        self.store, self.prefix, self.watched = store, prefix, watched
+    def __init__(self, store: ObjectStore, prefix: str, watched_input: WatchedInput) -> None:
+        self.store, self.prefix, self.watched = store, prefix, watched_input
         self.snapshot: str | None = None
         self.last: UnreadFiles | None = None
         self._next = 0.0
@@ -296,10 +296,10 @@ class _WatchedPlace:
         """Whether all names are to be listed now."""
         return not self.watched.is_ordered and monotonic() >= self._next
 
-    def record_look(self, begun: float, snapshot: str | None, last: UnreadFiles | None) -> None:
-        """Take in that a look that had ``begun`` ended with ``last``, beside what ``snapshot`` had read."""
+    def record_look(self, start: float, snapshot: str | None, last: UnreadFiles | None) -> None:
+        """Take in that a look that had ``start`` ended with ``last``, beside what ``snapshot`` had read."""
         end = monotonic()
-        self._next = end + (_PAUSE * (end - begun) if end - begun > _BRIEF else 0)
+        self._next = end + (_PAUSE * (end - start) if end - start > _BRIEF else 0)
         self.snapshot, self.last = snapshot, last
 
 

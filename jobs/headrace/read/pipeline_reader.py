@@ -72,17 +72,17 @@ Definition = Pipeline | str | PathLike[str]
 _PIPELINE_FORM = "give a Pipeline, a registered name, or path/to/file.py[:name]"
 
 
-def definition_of(given: Definition, call: str, name: str | None = None) -> Pipeline:
+def definition_of(definition: Definition, call: str, name: str | None = None) -> Pipeline:
     """The pipeline that argument ``pipeline`` of ``call`` gives; it must be called ``name`` unless that is None.
 
     Raises UnknownPipelineError, and PipelineFileError for a file that is named.
     """
-    if isinstance(given, Pipeline):
-        pipeline = given
-    elif isinstance(given, str | PathLike) and isinstance(path := fspath(given), str):
+    if isinstance(definition, Pipeline):
+        pipeline = definition
+    elif isinstance(definition, str | PathLike) and isinstance(path := fspath(definition), str):
         pipeline = resolve_pipeline(path)
     else:
-        raise Arguments(call).refusal("pipeline", given, _PIPELINE_FORM)
+        raise Arguments(call).refusal("pipeline", definition, _PIPELINE_FORM)
     if name is not None and pipeline.name != name:
         raise UnknownPipelineError(
             f"{call}(...): the given pipeline is {pipeline.name!r}, and these are the results of {name!r}: take the "
@@ -206,7 +206,7 @@ class PipelineReader(Suggesting):
         >>> handle.current(where="delay > 5", columns=["airport", "delay"]).to_json()
         [{'airport': 'ATL', 'delay': 30}, {'airport': 'JFK', 'delay': 10}, {'airport': 'ATL', 'delay': 8}]
         """
-        return self._lazy_view(View.CURRENT, at=at, where=where, columns=columns)
+        return self._lazy_view(View.CURRENT, ref=at, where=where, columns=columns)
 
     def panes(
         self, *, at: At | None = None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
@@ -218,7 +218,7 @@ class PipelineReader(Suggesting):
         >>> handle.panes(at="main", where=hr.col("airport") == "ATL", columns=["delay", "timing"]).to_json()
         [{'delay': 30, 'timing': 'ON_TIME'}, {'delay': 8, 'timing': 'ON_TIME'}]
         """
-        return self._lazy_view(View.PANES, at=at, where=where, columns=columns)
+        return self._lazy_view(View.PANES, ref=at, where=where, columns=columns)
 
     def late(
         self, *, at: At | None = None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
@@ -230,7 +230,7 @@ class PipelineReader(Suggesting):
         >>> handle.late(columns=["airport", "event_time", "reason"]).to_json()
         [{'airport': 'JFK', 'event_time': '2026-03-01T07:10:00Z', 'reason': 'window expired'}]
         """
-        return self._lazy_view(View.LATE, at=at, where=where, columns=columns)
+        return self._lazy_view(View.LATE, ref=at, where=where, columns=columns)
 
     def rejected(
         self, *, at: At | None = None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
@@ -242,7 +242,7 @@ class PipelineReader(Suggesting):
         >>> handle.rejected(columns=["file", "reason"]).to_json()
         [{'file': 'landing/flights/0.json', 'reason': 'column delay: not an int'}]
         """
-        return self._lazy_view(View.REJECTED, at=at, where=where, columns=columns)
+        return self._lazy_view(View.REJECTED, ref=at, where=where, columns=columns)
 
     def snapshots(
         self, *, at: At | None = None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
@@ -379,7 +379,7 @@ class PipelineReader(Suggesting):
         from headrace.read.snapshots.catalog_log import snapshot_graph
 
         limit, before = _log_bounds("graph", limit, before)
-        return snapshot_graph(self._catalog, limit=limit, before=before)
+        return snapshot_graph(self._catalog, limit=limit, before_entry=before)
 
     def diff(self, before: At, after: At, *, limit: int = 20) -> "SnapshotDiff":
         """What differs between two snapshots, each named as ``at`` is. It has the rows of ``current`` that change for a
@@ -421,7 +421,7 @@ class PipelineReader(Suggesting):
             raise QueryError(f"there is no view {short_repr(view)}; there are {', '.join((*View, STATE))}")
         if stage is not None:
             raise QueryError(f"stage={stage} is for the view {STATE}: {view} is of the last aggregation")
-        return self._lazy_view(View(view), at=at, where=where, columns=columns)
+        return self._lazy_view(View(view), ref=at, where=where, columns=columns)
 
     def files(self, view: str = View.CURRENT, *, at: At | None = None, verify: bool = False) -> list[str]:
         """Paths or URIs of the Parquet files of a view, for readers of your own; see ``LazyView.files``.
@@ -455,12 +455,12 @@ class PipelineReader(Suggesting):
         return LogEntries(islice(self._catalog.history(before, at_once=limit), limit))
 
     def _lazy_view(
-        self, view: View, *, at: At | None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
+        self, view: View, *, ref: At | None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
     ) -> "LazyView":
         from headrace.read.views.lazy_view import LazyView
         from headrace.read.views.sources import OutputFiles
 
-        resolved_snapshot = self._snapshot_of_output(at)
+        resolved_snapshot = self._snapshot_of_output(ref)
         source = OutputFiles(
             self._catalog,
             resolved_snapshot.manifest,

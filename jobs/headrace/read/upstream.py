@@ -198,7 +198,7 @@ class UpstreamStep:
         return cls(match["upstream"], StepKind(match["kind"]), begin, end, epoch)
 
 
-GONE = (MissingSnapshotError, BrokenObjectError, UnknownOutputError)
+GONE_ERRORS = (MissingSnapshotError, BrokenObjectError, UnknownOutputError)
 """What is raised for a snapshot that is not there any more, or not of that output."""
 
 _AT_WINDOW_END = ("default", "after watermark")
@@ -266,18 +266,18 @@ class ReadPipeline:
         """The same; None where it is not there any more, or None was given."""
         try:
             return None if snapshot is None else self.manifest(snapshot)
-        except GONE:
+        except GONE_ERRORS:
             return None
 
-    def is_line(self, before: Manifest, after: Manifest) -> bool:
-        """Whether ``after`` is ``before`` and what came since. Rows that no epoch between has touched are the same
-        then, also in the columns that are read.
+    def is_line(self, old_manifest: Manifest, new_manifest: Manifest) -> bool:
+        """Whether ``new_manifest`` is ``old_manifest`` and what came since. Rows that no epoch between has touched are
+        the same then, also in the columns that are read.
         """
-        old_names = ViewColumns.from_json(after.schema).names_in_epoch(View.CURRENT, come_to(before, ""))
-        is_same = goes_on(before, after, "") and not any(
+        old_names = ViewColumns.from_json(new_manifest.schema).names_in_epoch(View.CURRENT, come_to(old_manifest, ""))
+        is_same = goes_on(old_manifest, new_manifest, "") and not any(
             field.place in old_names for field in self.source.fields.values()
         )
-        return is_same and self.catalog.is_ancestor(before.snapshot_id, after.snapshot_id)
+        return is_same and self.catalog.is_ancestor(old_manifest.snapshot_id, new_manifest.snapshot_id)
 
     def common_epoch(self, one: Manifest | None, other: Manifest | None) -> int:
         """The last epoch that two lines have in common, as it is read; -1: none. None is the beginning."""

@@ -127,14 +127,18 @@ TableLayers = tuple[snapshot_files.Layer, ...]
 
 class Folds:
     """What is folded of the ``current`` of an ``output`` of one branch while it is written, a step beside each epoch.
-    ``unfinished``: what was begun before.
+    ``unfinished_merges``: what was begun before.
     """
 
     def __init__(
-        self, engine: Engine, columns: ViewColumns, output: str, unfinished: Sequence[snapshot_files.UnfinishedMerge]
+        self,
+        engine: Engine,
+        columns: ViewColumns,
+        output: str,
+        unfinished_merges: Sequence[snapshot_files.UnfinishedMerge],
     ) -> None:
         self._engine, self._columns, self._output = engine, columns, output
-        self._merges = TableMerges(tuple(unfinished))
+        self._merges = TableMerges(tuple(unfinished_merges))
         self._beside = BackgroundThread[Mapping[MergeStep, Sequence[tuple[snapshot_files.DataFile, ...]]]]("fold")
 
     def begin_step(self, layers: TableLayers, prefix: str) -> None:
@@ -180,7 +184,7 @@ class Folds:
         return layers
 
     @property
-    def unfinished(self) -> tuple[snapshot_files.UnfinishedMerge, ...]:
+    def unfinished_merges(self) -> tuple[snapshot_files.UnfinishedMerge, ...]:
         """What goes on with the next epoch."""
         return self._merges.unfinished
 
@@ -241,11 +245,11 @@ class Committer:
 
     ``submit`` blocks while MAX_IN_FLIGHT epochs wait. After a failure every later epoch is discarded, and the next
     ``submit`` or ``drain`` raises the error. So nothing is ever committed on top of something that is missing.
-    ``allowed`` raises if nothing may be committed, and is asked once. ``request``: whose signals the epochs are given.
-    ``counted``: requests of the store that the first epoch is not charged for. ``missed``: epochs computed again for
-    outputs that were parked, each at the epoch that ``stood_at`` says; the first commit brings them. Other outputs that
-    are ``standing`` stay what they are. ``names``: writes names of input files, where there are many. ``merges``: those
-    of ``base`` that go on, by table.
+    ``check_allowed`` raises if nothing may be committed, and is asked once. ``request``: whose signals the epochs are
+    given. ``counted_requests``: requests of the store that the first epoch is not charged for. ``missed_epochs``:
+    epochs computed again for outputs that were parked, each at the epoch that ``stood_at`` says; the first commit
+    brings them. Other outputs that are ``standing`` stay what they are. ``names``: writes names of input files, where
+    there are many. ``merges``: those of ``base`` that go on, by table.
     """
 
     def __init__(
@@ -257,9 +261,9 @@ class Committer:
         on_commit: Callable[[format_manifest.Manifest], None],
         *,
         request: str | None = None,
-        counted: Mapping[str, int] | None = None,
-        allowed: Callable[[], None] = lambda: None,
-        missed: Sequence[ComputedEpoch] = (),
+        counted_requests: Mapping[str, int] | None = None,
+        check_allowed: Callable[[], None] = lambda: None,
+        missed_epochs: Sequence[ComputedEpoch] = (),
         stood_at: Mapping[str, int] = NOTHING,
         standing: Collection[str] = (),
         names: NamesFiles | None = None,
@@ -268,7 +272,7 @@ class Committer:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head, self._floor = base, claim.floor
         self.code = code_of(engine.pipeline)
-        self._missed = missed
+        self._missed = missed_epochs
         self._names = NamesFiles(catalog, ()) if names is None else names
         self.identity = SnapshotIdentity.from_base(engine.pipeline, base, standing)
         former_names = _called_on_main(catalog, engine.pipeline) if base is None else {}
@@ -286,7 +290,7 @@ class Committer:
         }
         self.on_commit = on_commit
         self.request = request
-        self.allowed = allowed
+        self.allowed = check_allowed
         self._is_allowed = False
         self._coordinator = coordinator.Coordinator(
             range(engine.levels),
@@ -298,16 +302,16 @@ class Committer:
         self._events = threading.Lock()
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
-        self._counted = engine.store.requests.snapshot() if counted is None else counted
+        self._counted = engine.store.requests.snapshot() if counted_requests is None else counted_requests
         self._pending: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self._begin_fold()
 
-    def submit(self, computed: ComputedEpoch) -> None:
+    def submit(self, computed_epoch: ComputedEpoch) -> None:
         """Queue an epoch. Raises the failure of an earlier one."""
         self._slots.acquire()
         try:
-            self._queue_epoch(computed)
+            self._queue_epoch(computed_epoch)
         except BaseException:
             self._slots.release()  # nobody else will
             raise
@@ -389,7 +393,7 @@ class Committer:
             tables={**written_state.tables, **current},
             merges={
                 **written_state.merges,
-                **{own.names.current: own.folds.unfinished for own in self.outputs.values()},
+                **{own.names.current: own.folds.unfinished_merges for own in self.outputs.values()},
             },
             logs=logs,
             patch=None if parent is None else parent.patch,

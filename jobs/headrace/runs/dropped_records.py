@@ -80,11 +80,11 @@ class LandedLate:
 
 
 def land_late(
-    pipeline: Pipeline, root: str, *, output: str | None = None, to: str | None = None, at: At = PUBLISHED
+    pipeline: Pipeline, root: str, *, output: str | None = None, destination: str | None = None, ref: At = PUBLISHED
 ) -> LandedLate:
-    """Land the late records of the snapshot that ``at`` means, and of those before it. They land under the landing
-    prefix ``to``: a path below ``root``, or a whole URI. ``output``: which one dropped them, where outputs have names;
-    others may have taken them.
+    """Land the late records of the snapshot that ``ref`` means, and of those before it. They land under the landing
+    prefix ``destination``: a path below ``root``, or a whole URI. ``output``: which one dropped them, where outputs
+    have names; others may have taken them.
 
     CSV: records whose file is gone, and with it the header that says which field is which, are left and counted;
     a later landing has them once it is back.
@@ -124,7 +124,9 @@ def land_late(
             f"pipeline {pipeline.name} has {reason}: run the original files as one batch (--mode batch), in which "
             "nothing is late"
         )
-    relanding = runs_relanding.Relanding(pipeline, root, View.LATE, [pipeline.input], to=to, at=at, output=output)
+    relanding = runs_relanding.Relanding(
+        pipeline, root, View.LATE, [pipeline.input], destination=destination, ref=ref, output=output
+    )
     if relanding.manifest is not None and (change := changed_since(pipeline, relanding.manifest)):
         raise runs_relanding.LandingAgainError(
             f"{change}, and so is what was late. Take the change back for this; or run `headrace backfill "
@@ -235,22 +237,21 @@ def land_rejected(
     root: str,
     *,
     output: str | None = None,
-    of: str | None = None,
-    to: str | None = None,
-    at: At = PUBLISHED,
+    input_name: str | None = None,
+    destination: str | None = None,
+    ref: At = PUBLISHED,
 ) -> LandedRejected:
-    """Land the dead letters of the snapshot that ``at`` means, and of those before it. The pipeline may have changed.
+    """Land the dead letters of the snapshot that ``ref`` means, and of those before it. The pipeline may have changed.
     Where outputs have names those land that none could take, or those that one ``output`` could not and others could.
 
-    ``of``: only those of the input of that name. ``to``: the landing prefix of one input, a path below ``root`` or a
-    whole URI.
-    Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises. No Spark.
-    """
+    ``input_name``: only those of the input of that name. ``destination``: the landing prefix of one input, a path below
+    ``root`` or a whole URI. Raises LandingAgainError, BrokenObjectError, and what
+    read.snapshots.snapshot_refs.snapshot_at raises. No Spark."""
     if output is not None:
         runs_relanding.output_alone(pipeline, output)
-    chosen_inputs = _chosen_inputs(pipeline, of, to)
+    chosen_inputs = _chosen_inputs(pipeline, input_name, destination)
     relanding = runs_relanding.Relanding(
-        pipeline, root, View.REJECTED, chosen_inputs, to=to, at=at, output=output or ""
+        pipeline, root, View.REJECTED, chosen_inputs, destination=destination, ref=ref, output=output or ""
     )
     own = relanding.own
     letters = _DeadLetterChoice(pipeline, relanding, output)

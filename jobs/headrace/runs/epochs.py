@@ -47,7 +47,7 @@ from headrace.sources.landing import ByInput, Landing, PlaceError, count_files
 from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.names import AGAIN, MAIN
+from headrace_snapshots.names import AGAIN_PREFIX, MAIN
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class RunContext:
             progress,
             full_sweep=full_sweep,
             on_unknown=on_unknown,
-            seen=self.names,
+            names_seen=self.names,
         )
         self.warn_of_expired(files, progress)
         self._warn_of_order(files, progress)
@@ -201,7 +201,7 @@ class RunContext:
         self.warn(
             f"{files} of records that landed again, such as {min(paths)}, are not read. The snapshots that dropped "
             "the records have expired, so Headrace cannot tell whether the records count already. If not, give the "
-            f"files names that do not begin with {AGAIN}; if so, remove the files"
+            f"files names that do not begin with {AGAIN_PREFIX}; if so, remove the files"
         )
 
     def new_signals(self, manifest: Manifest | None) -> tuple[Signal, ...]:
@@ -280,32 +280,34 @@ def micro_batches(
     options: RunOptions,
     now: Callable[[], datetime],
     *,
-    before: int = 0,
+    epochs_done: int = 0,
     signals: tuple[Signal, ...] = (),
     hold: WatermarkHold | None = None,
     is_due: bool = False,
     portions: "LandedPortions | None" = None,
-    planned: Callable[[int], None] = lambda files: None,
+    on_planned: Callable[[int], None] = lambda files: None,
 ) -> Iterator[PlannedEpoch]:
-    """``files`` in epochs of bounded size, under the clock ``now``, until nothing is new or due. ``before``: epochs
-    that count towards the limit of the options already. The first epoch hears ``signals``; none passes ``hold``.
-    ``is_due``: there is one in any case. What is left of ``portions`` lands once an input has nothing else to
-    read; ``planned`` is told of how many files that are.
+    """``files`` in epochs of bounded size, under the clock ``now``, until nothing is new or due. ``epochs_done``:
+    epochs that count towards the limit of the options already. The first epoch hears ``signals``; none passes ``hold``.
+    ``is_due``: there is one in any case. What is left of ``portions`` lands once an input has nothing else to read;
+    ``on_planned`` is told of how many files that are.
     """
     limit = options.max_epochs
     left = {} if portions is None else portions.left
-    while limit is None or before < limit:
+    while limit is None or epochs_done < limit:
         if portions is not None:
             more = _next_portions(engine, files, portions)
             files = {**files, **more}
             if more:
-                planned(count_files(more))
+                on_planned(count_files(more))
         clock = to_instant(now())
         batch, files = engine.landing.next_epoch(files, options.files_per_epoch, options.bytes_per_epoch)
         if not batch and not signals and not is_due and not engine.progress.is_due(clock, hold):
             return
-        before += 1
-        yield PlannedEpoch(RecordedEpoch(batch, clock, signals, held_to=hold), not (files or left) or before == limit)
+        epochs_done += 1
+        yield PlannedEpoch(
+            RecordedEpoch(batch, clock, signals, held_to=hold), not (files or left) or epochs_done == limit
+        )
         signals, is_due = (), False
 
 
@@ -342,24 +344,24 @@ def check_circles(run: RunContext, head: Manifest | None) -> None:
     stores = RootStores(run.store)
     own = PlacedPipeline("", run.pipeline.name)
 
-    def upstream_pipelines(placed: PlacedPipeline) -> list[PlacedPipeline]:
-        if placed == own:
+    def upstream_pipelines(placed_pipeline: PlacedPipeline) -> list[PlacedPipeline]:
+        if placed_pipeline == own:
             read = [one for one in positions_of(stores, own, head, run.pipeline).values() if one.snapshot is None]
         else:
-            read = _of_main(stores, placed)
+            read = _of_main(stores, placed_pipeline)
         return [stores.place_pipeline(one.root, one.pipeline) for one in read]
 
     check_no_circle(own, upstream_pipelines)
 
 
-def _of_main(stores: "RootStores", placed: "PlacedPipeline") -> "list[UpstreamPosition]":
+def _of_main(stores: "RootStores", placed_pipeline: "PlacedPipeline") -> "list[UpstreamPosition]":
     from headrace.read.lineage.cut import positions_of
 
     try:
-        catalog = stores.catalog(placed)
+        catalog = stores.catalog(placed_pipeline)
         snapshot = catalog.head().refs.get(MAIN)
         manifest = None if snapshot is None else catalog.manifest(snapshot)
-        return [*positions_of(stores, placed, manifest).values()]
+        return [*positions_of(stores, placed_pipeline, manifest).values()]
     except HeadraceError:  # who reads it says what is wrong with it
         return []
 
@@ -371,12 +373,12 @@ class UpstreamMovedError(RestoreError, code="restore.upstream_moved"):
     """A pipeline that is read has gone back, and what it takes back lies in windows that have expired here."""
 
 
-def check_counted(run: RunContext, computed: ComputedEpoch) -> None:
+def check_counted(run: RunContext, computed_epoch: ComputedEpoch) -> None:
     """Raise UpstreamMovedError if an epoch that takes back, or repeats, what was counted has dropped any of it."""
-    counted_again = run.landing.counting_again(computed.files)
+    counted_again = run.landing.counting_again(computed_epoch.files)
     if not counted_again:
         return
-    counts = computed.counts
+    counts = computed_epoch.counts
     number_dropped = sum(counts[name] for name in _DROPS)
     if not number_dropped:
         return
@@ -429,11 +431,11 @@ def _consumed_before(catalog: Catalog, head: str, name: str) -> "Iterator[tuple[
 
 def _is_plain_continuation(upstream: "ReadPipeline", position: "UpstreamPosition", published_id: str) -> bool:
     """Whether a reader at ``position`` only reads on: nothing is taken back, and nothing patched behind its back."""
-    from headrace.read.upstream import GONE
+    from headrace.read.upstream import GONE_ERRORS
 
     if position.is_behind or position.snapshot is None:
         return False
-    with suppress(*GONE):
+    with suppress(*GONE_ERRORS):
         begin, end = upstream.manifest(position.snapshot), upstream.manifest(published_id)
         is_patched = end.patch is not None and end.patch.epoch > begin.epoch
         return not is_patched and upstream.is_line(begin, end)

@@ -42,18 +42,18 @@ from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStor
 
 
 def live_landed(
-    listed: Collection[ObjectInfo], kept: Collection[str], notes: dict[str, str], *, catalog: Catalog
+    landed_objects: Collection[ObjectInfo], snapshot_ids: Collection[str], notes: dict[str, str], *, catalog: Catalog
 ) -> set[str]:
     """Find the landed objects that some kept snapshot would read again, or has not read yet. They are the ranges of
     each input from the first on that one of them has not read to its end. The newest range always stays, since landing
     continues from it. No run lands records of an input that has left the definition: only what kept snapshots that have
     it would read stays.
     """
-    if not listed:
+    if not landed_objects:
         return set()
-    reading = LandedReading.from_snapshots(catalog, kept)
+    reading = LandedReading.from_snapshots(catalog, snapshot_ids)
     live: set[str] = set()
-    for where, infos in by_input(catalog.pipeline, listed):
+    for where, infos in by_input(catalog.pipeline, landed_objects):
         objects = [info.path for info in infos]
         numbers = {path: range_of(catalog.pipeline, path) for path in objects}
         has_left = reading.has_left(where, infos)
@@ -114,10 +114,10 @@ def place_of(catalog: Catalog, path: str) -> ranges.LandingPlace:
     return ranges.LandingPlace(catalog.store, catalog.pipeline, unquote(where.rstrip("/").rpartition("/")[2]))
 
 
-def by_input(pipeline: str, listed: Iterable[ObjectInfo]) -> Iterator[tuple[str, list[ObjectInfo]]]:
+def by_input(pipeline: str, landed_objects: Iterable[ObjectInfo]) -> Iterator[tuple[str, list[ObjectInfo]]]:
     """Landed objects by the folder of their input."""
     by_folder: dict[str, list[ObjectInfo]] = {}
-    for info in listed:
+    for info in landed_objects:
         where = object_names.landed_input(pipeline, info.path)
         assert where is not None, "objects with other names are not listed"
         by_folder.setdefault(where, []).append(info)
@@ -148,7 +148,12 @@ _NEEDED_BY = "the next run, and replays of what came since"
 
 
 def check_landed(
-    catalog: Catalog, entries: Iterable[Entry], kept: Collection[str], *, deep: bool = False, repair: bool = False
+    catalog: Catalog,
+    entries: Iterable[Entry],
+    snapshot_ids: Collection[str],
+    *,
+    deep: bool = False,
+    repair: bool = False,
 ) -> Iterator[Problem]:
     """Each range is claimed, whole, and as its seal says; ``deep``: its files are read for that. ``repair`` writes
     claims again from seals, and seals from claims and the files as they are.
@@ -157,7 +162,7 @@ def check_landed(
     ours = [
         info for info in objects if object_names.kind_of(catalog.pipeline, info.path) is object_names.ObjectKind.LANDED
     ]
-    readable = [snapshot for snapshot in kept if _is_readable(catalog, snapshot)]  # of others fsck has told
+    readable = [snapshot for snapshot in snapshot_ids if _is_readable(catalog, snapshot)]  # of others fsck has told
     live = live_landed(ours, readable, {}, catalog=catalog)
     reading = LandedReading.from_snapshots(catalog, readable)
     for where, infos in by_input(catalog.pipeline, ours):

@@ -20,7 +20,7 @@ class RunOptionsError(FixConfigError, code="config.run_options"):
     """An option of a run that makes no sense."""
 
 
-DECLARED: Final = "option"
+OPTION_KEY: Final = "option"
 """The key of a declaration among what a field of RunOptions carries."""
 
 
@@ -222,7 +222,7 @@ class OptionField(NamedTuple):
     made: OptionResult | None = None
 
 
-def option_field(default: Any, *options: RunOption, made: OptionResult | None = None) -> Any:
-    """A field of RunOptions with the ``options`` that it is given by; the value of several is ``made``."""
-    field_options = options if made is not None else tuple(one._replace(default=default) for one in options)
-    return field(default=default, metadata={DECLARED: OptionField(field_options, made)})
+def option_field(default: Any, *options: RunOption, result: OptionResult | None = None) -> Any:
+    """A field of RunOptions with the ``options`` that it is given by; the value of several is ``result``."""
+    field_options = options if result is not None else tuple(one._replace(default=default) for one in options)
+    return field(default=default, metadata={OPTION_KEY: OptionField(field_options, result)})

@@ -58,26 +58,27 @@ def _parse_instant(text: str) -> Instant:
         ) from error
 
 
-_MADE: Final[Mapping[OptionResult, Callable[..., Any]]] = {"span": parse_span, "clock": parse_clock}
+_PARSERS: Final[Mapping[OptionResult, Callable[..., Any]]] = {"span": parse_span, "clock": parse_clock}
 
 
-def checked_fields(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of RunOptions for what was ``given`` to a method of ``PipelineHandle``; without those that nothing was
-    given for. None is as good as left out, and turns a flag off. Raises PipelineError, RunOptionsError.
+def checked_fields(method: str, method_arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of RunOptions for the ``method_arguments`` of a method of ``PipelineHandle``; without those that
+    nothing was given for. None is as good as left out, and turns a flag off. Raises PipelineError, RunOptionsError.
     """
     arguments = Arguments(method)
     values = {
-        option.name: _checked_value(arguments, option, given[option.name]) for option in options_of_method(method)
+        option.name: _checked_value(arguments, option, method_arguments[option.name])
+        for option in options_of_method(method)
     }
     return _fields_from_options(values)
 
 
-def fields_of_texts(given: Mapping[str, Any]) -> dict[str, Any]:
+def fields_of_texts(process_arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of RunOptions for what the parser of a process has read, by the options' names. Raises
     RunOptionsError.
     """
     options = (option for of_field in option_fields().values() for option in of_field.options)
-    return _fields_from_options({option.name: _of_text(option, given[option.name]) for option in options})
+    return _fields_from_options({option.name: _of_text(option, process_arguments[option.name]) for option in options})
 
 
 def _fields_from_options(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def _fields_from_options(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, of_field in option_fields().items():
         option_values = [values.get(option.name) for option in of_field.options]
         if any(value is not None for value in option_values):
-            (fields[name],) = option_values if of_field.made is None else (_MADE[of_field.made](*option_values),)
+            (fields[name],) = option_values if of_field.made is None else (_PARSERS[of_field.made](*option_values),)
     return fields
 
 

@@ -151,7 +151,7 @@ class RunOptions:
         option_kinds.RunOption(
             option_kinds.TextOption("5m"), "replay: time from epoch to epoch, like 5m.", name="clock_step"
         ),
-        made="clock",
+        result="clock",
     )
     signals: "tuple[Signal, ...]" = option_field(
         (),
@@ -300,7 +300,7 @@ class RunOptions:
             title="To",
             about="Compute only windows before this event time. Empty: up to the newest.",
         ),
-        made="span",
+        result="span",
     )
     """The event times whose windows a backfill computes again, None for all."""
     promotes: bool = option_field(
@@ -426,9 +426,9 @@ FORMS: Final[Mapping[str, tuple[str, ...]]] = {
 def option_fields() -> dict[str, option_kinds.OptionField]:
     """The fields of RunOptions that people and tasks give, each with its options, whose names are all filled in."""
     fields_by_name = {
-        field.name: field.metadata[option_kinds.DECLARED]
+        field.name: field.metadata[option_kinds.OPTION_KEY]
         for field in fields(RunOptions)
-        if option_kinds.DECLARED in field.metadata
+        if option_kinds.OPTION_KEY in field.metadata
     }
     return {
         name: option_kinds.OptionField(tuple(_with_names(option, name) for option in of_field.options), of_field.made)

@@ -289,7 +289,7 @@ class _MissedEpochs:
         engine.restore(epoch, replace(progress, chains=chains), tables, renames, snapshot=self.snapshot)
 
     def _recompute_epoch(
-        self, engine: Engine, epoch: RecordedEpoch, manifest: Manifest, recomputed: RecomputedEpoch
+        self, engine: Engine, epoch: RecordedEpoch, manifest: Manifest, recomputed_epoch: RecomputedEpoch
     ) -> ComputedEpoch:
         epoch_result = engine.compute(
             epoch.files,
@@ -300,7 +300,7 @@ class _MissedEpochs:
             hold=epoch.held_to,
             recorded=True,
             isolates=True,
-            again=recomputed,
+            again=recomputed_epoch,
         )
         recorded_watermark = StoredProgress.from_manifest(manifest).watermark
         if (epoch_result.epoch, epoch_result.progress.watermark) != (manifest.epoch, recorded_watermark):

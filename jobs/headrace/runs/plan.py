@@ -47,7 +47,7 @@ if TYPE_CHECKING:  # which few runs need
     from headrace.sources.landed.files import LandedPortions
 
 
-NAMED = 3
+MOST_NAMED = 3
 """So many splits of an input a sentence names; with more, it names the first and the last."""
 
 
@@ -311,7 +311,7 @@ PlannedStage = RunStage | CutOver | DeliverOutput
 def _split_names(splits: Sequence[SourceSplit]) -> str:
     """Some of ``splits`` by name; with more than a few, the first and the last."""
     names = [split.path for split in splits]
-    if len(names) > NAMED:
+    if len(names) > MOST_NAMED:
         return f"{number_of(len(names), 'split')} from {names[0]} to {names[-1]}"
     return ", ".join(names)
 
@@ -345,9 +345,9 @@ def plan_from(run: RunContext, snapshot: str | None) -> tuple[RunStage, ...]:
     return _remaining_stages(run, begin, {})
 
 
-def stages_after_landing(run: RunContext, landed: LandRecords, left: Mapping[str, int]) -> tuple[RunStage, ...]:
-    """The stages of ``run`` once records have ``landed``, of which about so many bytes are ``left``, by input."""
-    return _remaining_stages(run, landed.begin, left)
+def stages_after_landing(run: RunContext, landing: LandRecords, left: Mapping[str, int]) -> tuple[RunStage, ...]:
+    """The stages of ``run`` once records have ``landing``, of which about so many bytes are ``left``, by input."""
+    return _remaining_stages(run, landing.begin, left)
 
 
 def looked_ahead(run: RunContext, stages: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
@@ -451,27 +451,27 @@ def _catching_up(run: RunContext, head: Manifest | None) -> tuple[CatchUpOutputs
 
 
 def stages_after_restoring(
-    run: RunContext, then: tuple[RunStage, ...], claimed: str | None, restored: RestoredRun
+    run: RunContext, next_stages: tuple[RunStage, ...], claimed_id: str | None, restored_run: RestoredRun
 ) -> tuple[RunStage, ...]:
-    """The stages ``then`` once the branch, claimed at snapshot ``claimed``, is restored: files are listed again unless
-    it continues from where it was planned. After a fall-back, input is read again as ``claimed`` had read it.
+    """The ``next_stages`` once the branch, claimed at snapshot ``claimed_id``, is restored: files are listed again
+    unless it continues from where it was planned. After a fall-back, input is read again as ``claimed_id`` had read it.
     """
-    (epochs,) = (stage for stage in then if isinstance(stage, ComputeEpochs))
-    later_stages = then[then.index(epochs) + 1 :]
+    (epochs,) = (stage for stage in next_stages if isinstance(stage, ComputeEpochs))
+    later_stages = next_stages[next_stages.index(epochs) + 1 :]
     if epochs.replay is not None:
         return (epochs, *later_stages)
-    has_fallen = restored.warning is not None
+    has_fallen = restored_run.warning is not None
     # what such sweeps had found is below the mark of older snapshots
     full_sweep = run.options.full_sweep or epochs.sweeps or has_fallen
     history = epochs.history
     if has_fallen and history is None and run.options.mode is Mode.MICRO_BATCH:
-        history = _read_history(run, claimed)
-    snapshot = None if restored.head is None else restored.head.snapshot_id
+        history = _read_history(run, claimed_id)
+    snapshot = None if restored_run.head is None else restored_run.head.snapshot_id
     files = epochs.files
     if files is None or (snapshot, full_sweep) != (epochs.snapshot, epochs.sweeps):
-        files = run.new_files(restored.head, full_sweep=full_sweep)
+        files = run.new_files(restored_run.head, full_sweep=full_sweep)
     epochs = replace(epochs, snapshot=snapshot, files=files, history=history)
-    return (*_catching_up(run, restored.head), epochs, *later_stages)
+    return (*_catching_up(run, restored_run.head), epochs, *later_stages)
 
 
 def planned_epochs(
@@ -503,7 +503,7 @@ def planned_epochs(
         signals=run.new_signals(head if history is None else history.head),
         hold=_watermark_hold(options, history),
         portions=portions,
-        planned=run.listener.planned,
+        on_planned=run.listener.planned,
     )
     if history is None:
         return plan_new_files(files, is_due=is_due)
@@ -521,7 +521,7 @@ def planned_epochs(
     )
     first = rereading.plan_epochs(run.landing.take_files, options.max_epochs)
     count = len(rereading.epochs)
-    return chain(first, plan_new_files(rereading.rest, before=count, is_due=is_due and not count))
+    return chain(first, plan_new_files(rereading.rest, epochs_done=count, is_due=is_due and not count))
 
 
 def _read_history(run: RunContext, snapshot: str | None) -> "MainsReading | None":
@@ -576,7 +576,7 @@ def _check_batch(options: RunOptions, head: Manifest | None) -> None:
         )
 
 
-_LISTED = 20
+_MOST_LISTED = 20
 """Splits of an input that are listed; JSON has all."""
 
 
@@ -609,13 +609,13 @@ class DryRun:
         }
 
 
-def look_ahead(prepared: PreparedRun) -> DryRun:
+def look_ahead(prepared_run: PreparedRun) -> DryRun:
     """What a run would do. Nothing moves, starts or lands, and nothing is written. Raises what stands against it, as
     far as that can be seen.
     """
-    run = prepared.context
+    run = prepared_run.context
     with run.landing.keep_connected(), ways_out(run.catalog, run.options.branch):
-        stages = looked_ahead(run, prepared.plan(run))
+        stages = looked_ahead(run, prepared_run.plan(run))
     return DryRun(run.pipeline.name, stages, tuple(run.warnings))
 
 
@@ -635,9 +635,9 @@ def _as_json(stage: PlannedStage) -> dict[str, Any]:
 
 
 def _path_lines(name: str, paths: list[str]) -> Iterator[str]:
-    if len(paths) <= NAMED:
+    if len(paths) <= MOST_NAMED:
         return
-    for path in paths[:_LISTED]:
+    for path in paths[:_MOST_LISTED]:
         yield f"  {name}: {path}"
-    if len(paths) > _LISTED:
-        yield f"  {name}: and {len(paths) - _LISTED:,} more"
+    if len(paths) > _MOST_LISTED:
+        yield f"  {name}: and {len(paths) - _MOST_LISTED:,} more"

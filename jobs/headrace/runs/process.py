@@ -94,9 +94,9 @@ def prepared_audit(run: RunContext) -> run_plan.PreparedRun:
     return run_plan.PreparedRun(run, lambda run: (run_plan.AuditBranch(run.options.branch),), "audit")
 
 
-def perform_run(prepared: run_plan.PreparedRun, spark: Any = None) -> RunResult:
+def perform_run(prepared_run: run_plan.PreparedRun, spark: Any = None) -> RunResult:
     """Plan a run, and perform its stages, one after the other."""
-    with _Run(prepared, spark) as run:
+    with _Run(prepared_run, spark) as run:
         return run.execute()
 
 
@@ -108,9 +108,9 @@ def wall_clock() -> datetime:
 class _Run:
     """One run: performs its stages on an executor that it holds meanwhile."""
 
-    def __init__(self, prepared: run_plan.PreparedRun, spark: Any) -> None:
-        context = prepared.context
-        self.prepared, self.context, self.spark = prepared, context, spark
+    def __init__(self, prepared_run: run_plan.PreparedRun, spark: Any) -> None:
+        context = prepared_run.context
+        self.prepared, self.context, self.spark = prepared_run, context, spark
         self.pipeline, self.options, self.store = context.pipeline, context.options, context.store
         self.catalog, self.listener, self.warn = context.catalog, context.listener, context.warn
         self.started_at = timestamp()
@@ -154,14 +154,16 @@ class _Run:
                 stages = self.perform(stage, tuple(later_stages))
         return self._run_result()
 
-    def perform(self, stage: run_plan.RunStage, then: tuple[run_plan.RunStage, ...]) -> tuple[run_plan.RunStage, ...]:
-        """Do what ``stage`` says. What comes next: the stages ``then``, unless only its result can tell."""
+    def perform(
+        self, stage: run_plan.RunStage, next_stages: tuple[run_plan.RunStage, ...]
+    ) -> tuple[run_plan.RunStage, ...]:
+        """Do what ``stage`` says. What comes next: the ``next_stages``, unless only its result can tell."""
         _logger.info("%s", stage)
         match stage:
             case run_plan.ForkBranch() | run_plan.ContinueBranch():
-                return self._begin_branch(stage, then)
+                return self._begin_branch(stage, next_stages)
             case run_plan.MoveBack():
-                return self._move_back(stage, then)
+                return self._move_back(stage, next_stages)
             case run_plan.TakeReadersBack():
                 from headrace.runs.recovery_target import take_readers_back  # with what follows who has read what
 
@@ -171,7 +173,7 @@ class _Run:
             case run_plan.TakeBranch():
                 self._take_branch(stage)
             case run_plan.RestoreState():
-                return self._restore_state(stage, then)
+                return self._restore_state(stage, next_stages)
             case run_plan.CatchUpOutputs():
                 self._caught_up = self._catch_up()
             case run_plan.ComputeEpochs():
@@ -180,7 +182,7 @@ class _Run:
                 self._audits = self._audit_branch(stage)
             case run_plan.PublishAudited():
                 self._publish_outputs(self._audits)
-        return then
+        return next_stages
 
     def _begin_branch(
         self, stage: run_plan.ForkBranch | run_plan.ContinueBranch, later_stages: tuple[run_plan.RunStage, ...]
@@ -303,9 +305,9 @@ class _Run:
             restored_run.head,
             self._record_commit,
             request=self.options.request,
-            counted=self._counted,
-            allowed=self._allowed,
-            missed=caught_up.epochs,
+            counted_requests=self._counted,
+            check_allowed=self._allowed,
+            missed_epochs=caught_up.epochs,
             stood_at=caught_up.since,
             standing={*progress.parked},
             names=NamesFiles(self.catalog, {*self.context.landing.files}, self.context.names),

@@ -18,7 +18,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 
-_NAMED = 3
+_MOST_NAMED = 3
 
 
 class RecoverOptionsError(FixConfigError, code="config.recover_options"):
@@ -105,11 +105,11 @@ def _check_input(catalog: Catalog, pipeline: Pipeline, head: str | None, snapsho
         if head is not None and catalog.is_ancestor(snapshot, head):
             lost_paths = gone_since(catalog, pipeline, catalog.manifest(head), catalog.manifest(snapshot))
     if lost_paths:
-        more = f"; and {len(lost_paths) - _NAMED} more" if len(lost_paths) > _NAMED else ""
+        more = f"; and {len(lost_paths) - _MOST_NAMED} more" if len(lost_paths) > _MOST_NAMED else ""
         raise InputGoneError(
             f"{catalog.pipeline}: a recovery to snapshot {snapshot} reads again what came after it, and "
             f"{len(lost_paths)} of "
-            f"these files are gone: {'; '.join(lost_paths[:_NAMED])}{more}. Put them back; choose a newer snapshot; "
-            "or give "
+            f"these files are gone: {'; '.join(lost_paths[:_MOST_NAMED])}{more}. Put them back; choose a newer "
+            "snapshot; or give "
             f"their records up with `headrace rollback {catalog.pipeline} --to {snapshot}`, and run. Nothing has moved"
         )

@@ -25,7 +25,7 @@ from headrace.read.lineage.lineage import PipelineHead, heads_of
 from headrace.read.pipeline_reader import pipelines_under
 from headrace.read.snapshots.progress import input_file, progress_of
 from headrace.read.snapshots.read_names import left_out
-from headrace.read.upstream import GONE, UpstreamPosition, upstreams_of
+from headrace.read.upstream import GONE_ERRORS, UpstreamPosition, upstreams_of
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import MoveBack
 from headrace.runs.reporting.listener import number_of
@@ -50,7 +50,7 @@ from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import ObjectStore
 
 _READERS = 8
-_NAMED = 3
+_MOST_NAMED = 3
 
 
 class TargetBrokenError(RestoreError, code="restore.target_broken"):
@@ -125,8 +125,8 @@ def _target_broken(manifest: Manifest, problems: Sequence[str]) -> TargetBrokenE
 
 
 def _problems_text(problems: Sequence[str]) -> str:
-    more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
-    return f"{'; '.join(problems[:_NAMED])}{more}"
+    more = f"; and {len(problems) - _MOST_NAMED} more" if len(problems) > _MOST_NAMED else ""
+    return f"{'; '.join(problems[:_MOST_NAMED])}{more}"
 
 
 def with_epochs(catalog: Catalog, given_up: GivenUp) -> GivenUp:
@@ -241,16 +241,18 @@ def _lost_input(catalog: Catalog, pipeline: Pipeline, newest: Link, after_epoch:
     ]
     if not gone_paths:
         return None
-    return f"{len(gone_paths)} files that would be read again are gone or changed: {'; '.join(gone_paths[:_NAMED])}"
+    return (
+        f"{len(gone_paths)} files that would be read again are gone or changed: {'; '.join(gone_paths[:_MOST_NAMED])}"
+    )
 
 
-def gone_since(catalog: Catalog, pipeline: Pipeline, newest: Manifest, to: Manifest) -> list[str]:
-    """The paths of input that ``newest`` and what is between had read after ``to``, and that nobody can read again. A
-    file with other content than it had is read as it is; nothing is said of files in another place than now.
+def gone_since(catalog: Catalog, pipeline: Pipeline, newest: Manifest, target: Manifest) -> list[str]:
+    """The paths of input that ``newest`` and what is between had read after ``target``, and that nobody can read again.
+    A file with other content than it had is read as it is; nothing is said of files in another place than now.
     """
-    records = catalog.file_records(newest.logs[INPUTS], since_epoch=to.epoch)
+    records = catalog.file_records(newest.logs[INPUTS], since_epoch=target.epoch)
     read = [file for record in records for file in record.files if isinstance(file, InputFile)]
-    copies = left_out(catalog, to, (file.path for file in read))
+    copies = left_out(catalog, target, (file.path for file in read))
     landing = Landing(pipeline, catalog.store)
     gone_paths: list[str] = []
     for name in filter(landing.is_repeatable, landing.enumerators):
@@ -461,7 +463,7 @@ class _Choice:
         published_id = moved_refs[ref][1] if ref in moved_refs else upstream_catalog.head().refs.get(PUBLISHED)
         if published_id is None:
             return False
-        with suppress(*GONE):
+        with suppress(*GONE_ERRORS):
             return upstream_catalog.is_ancestor(position.snapshot, published_id)
         return False
 
@@ -576,11 +578,11 @@ def moved_back_before(catalog: Catalog, branch: str, snapshot: str, request: str
     return given_up_by(catalog, head.entry if claims[1] is None else claims[1], branch, snapshot, request)
 
 
-def given_up_by(catalog: Catalog, until: int, branch: str, snapshot: str, request: str) -> str | None:
+def given_up_by(catalog: Catalog, last_entry: int, branch: str, snapshot: str, request: str) -> str | None:
     """What ``request`` gave up when it took ``branch`` back to ``snapshot``, if that is what moved it there, up to the
-    entry of number ``until``.
+    entry of number ``last_entry``.
     """
-    for entry in catalog.entries(before=until + 1):
+    for entry in catalog.entries(before=last_entry + 1):
         has_target = any(new_id == snapshot for _, new_id in entry.moves.values())
         if has_target and is_recovery(entry, request):
             return entry.moves.get(branch, (None, None))[0]

@@ -40,7 +40,7 @@ from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import first_name, outputs_of
-from headrace_snapshots.names import AGAIN, MAIN
+from headrace_snapshots.names import AGAIN_PREFIX, MAIN
 from headrace_snapshots.output_catalog import seen_catalog
 
 _GZIP = ".gz"
@@ -95,7 +95,7 @@ class Target:
     @property
     def stem(self) -> str:
         """How the names of the files begin."""
-        return f"{AGAIN if self.lands_in_source else ''}{self.view}-"
+        return f"{AGAIN_PREFIX if self.lands_in_source else ''}{self.view}-"
 
     def file_name(self, *parts: object) -> str:
         """The name of a file, with ``parts`` in its middle."""
@@ -106,14 +106,14 @@ class Target:
         folder = self.file_path("")
         self.already_landed = {info.path.removeprefix(folder) for info in self.store.list(self.file_path(self.stem))}
 
-    def check_there(self, catalog: Catalog, dropped: Iterable[str], at: At) -> None:
-        """Raise LandingAgainError for files from snapshots that the one at ``at`` does not come from. ``dropped``: the
-        epochs and snapshots of those that it comes from, as far as they are kept. Where the pipeline reads such files
-        are no input.
+    def check_there(self, catalog: Catalog, known_places: Iterable[str], ref: At) -> None:
+        """Raise LandingAgainError for files from snapshots that the snapshot at ``ref`` does not come from.
+        ``known_places``: the epochs and snapshots of those that it comes from, as far as they are kept. Where the
+        pipeline reads such files are no input.
         """
         if self.lands_in_source:
             return
-        known_epochs, horizon = set(dropped), catalog.head().horizon
+        known_epochs, horizon = set(known_places), catalog.head().horizon
         floor = 0 if horizon is None else horizon.floor
         names_with_epochs = ((name, landed_from(name, self.view)) for name in self.already_landed)
         stale = sorted(
@@ -124,7 +124,7 @@ class Target:
         if stale:
             raise LandingAgainError(
                 f"{self.uri} has {len(stale)} files of {self.view} records (such as {stale[0]}) from snapshots that "
-                f"{at} does not have. These are newer, rolled back since, or of another branch or pipeline. With the "
+                f"{ref} does not have. These are newer, rolled back since, or of another branch or pipeline. With the "
                 "files records would count twice: remove them, or name another landing prefix (--to)"
             )
 
@@ -203,13 +203,13 @@ def root_beside(catalog: Catalog, root: str, view: View, output: str | None) -> 
     return f"{default_root}/{folder}"
 
 
-def target_of(own: Target, store: object_stores.ObjectStore, beside: str | None, to: str | None) -> Target:
-    """Where records land: under ``to``, or by default where their source lies below the root ``beside`` theirs.
-    ``own``: where the pipeline reads them.
+def target_of(own: Target, store: object_stores.ObjectStore, root: str | None, destination: str | None) -> Target:
+    """Where records land: under ``destination``, or by default where their source lies below the ``root`` beside
+    theirs. ``own``: where the pipeline reads them.
 
     Raises LandingAgainError if there is no such default, or it lies in the folder of a pipeline.
     """
-    target = _resolve_target(own, store, beside, to)
+    target = _resolve_target(own, store, root, destination)
     if (problem := overlap_problem(store, target.store, target.prefix)) is not None:
         raise LandingAgainError(f"{problem}, where files are no input: name another landing prefix (--to)")
     return target
@@ -289,7 +289,7 @@ class Headers:
         return files_as_read(self.catalog, self.manifest, self.name)
 
 
-_TORN = (
+_TORN_REASON = (
     "that no file of records can hold. They have a quote that is not closed, several records on a line, or a part of "
     "an array; or a letter that the encoding of the source does not have. Land a corrected file of them under another "
     "name"
@@ -346,7 +346,7 @@ class Copy:
 
 
 class Relanding:
-    """Lands the records of a ``view`` that the snapshot at ``at`` has dropped, and those before it, of ``inputs``; for
+    """Lands the records of a ``view`` that the snapshot at ``ref`` has dropped, and those before it, of ``inputs``; for
     one ``output`` of several, the records that it has dropped, by default below a folder of its own.
 
     ``counts`` and ``left`` (by the reason why they cannot land) grow with each epoch.
@@ -360,18 +360,20 @@ class Relanding:
         view: View,
         inputs: Iterable[Input],
         *,
-        to: str | None,
-        at: At,
+        destination: str | None,
+        ref: At,
         output: str = "",
     ) -> None:
-        self._pipeline, self._view, self._at, self._output = pipeline, view, at, output
+        self._pipeline, self._view, self._at, self._output = pipeline, view, ref, output
         self._store = object_stores.open_store(root)
-        self._beside = None if to is not None else root_beside(Catalog(self._store, pipeline.name), root, view, output)
+        self._beside = (
+            None if destination is not None else root_beside(Catalog(self._store, pipeline.name), root, view, output)
+        )
         self.whole = Catalog(self._store, pipeline.name)
         self.catalog = seen_catalog(self.whole, output)
-        self._snapshot = snapshot_at(self.catalog, at)
+        self._snapshot = snapshot_at(self.catalog, ref)
         self.manifest = self._snapshot.manifest
-        self.targets = {input_.name: self._target_for_input(input_, to) for input_ in inputs}
+        self.targets = {input_.name: self._target_for_input(input_, destination) for input_ in inputs}
         self.counts: Counter[str] = Counter()
         self.left: Counter[str] = Counter()
 
@@ -432,7 +434,7 @@ class Relanding:
             return
         sound = copy.that_stand_alone()
         if torn_records := copy.records - sound.records:
-            self.left[_TORN] += torn_records
+            self.left[_TORN_REASON] += torn_records
         copy = sound
         if not copy.records:
             return

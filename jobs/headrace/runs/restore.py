@@ -148,7 +148,7 @@ def check_code(pipeline: Pipeline, manifest: Manifest, *, strict: bool) -> str |
 
 
 _READERS = 8
-_NAMED = 3
+_MOST_NAMED = 3
 _logger = logging.getLogger(__name__)
 
 Verify = Callable[[Manifest, str, DataFile, ObjectInfo | None], None]
@@ -156,7 +156,7 @@ Verify = Callable[[Manifest, str, DataFile, ObjectInfo | None], None]
 BrokenObjectError unless the file is what was written.
 """
 
-Gone = Callable[[Manifest | None, Iterable[InputFile]], list[str]]
+ListMissing = Callable[[Manifest | None, Iterable[InputFile]], list[str]]
 """The paths of those files that a run from a manifest would not find as they were when they were read."""
 
 
@@ -179,25 +179,24 @@ class RestoredRun(msgspec.Struct, frozen=True):
 def restore_head(
     catalog: Catalog,
     claim: Claim,
-    checked: Callable[[Manifest], Manifest],
+    check_manifest: Callable[[Manifest], Manifest],
     verify: Verify,
-    gone: Gone,
+    list_missing: ListMissing,
     *,
     progress: Callable[[Manifest], object] | None = None,
 ) -> RestoredRun:
     """Continue from the head of ``claim``, or from the newest whole snapshot below it.
 
-    ``checked`` gives a manifest as the pipeline continues from it, or raises. ``progress`` reads how far one has come,
-    where the caller remembers that; it raises BrokenObjectError as ``progress_of``. Raises BelowPublishedError,
-    InputGoneError, FencedError, and what the callables raise.
-    """
+    ``check_manifest`` gives a manifest as the pipeline continues from it, or raises. ``progress`` reads how far one has
+    come, where the caller remembers that; it raises BrokenObjectError as ``progress_of``. Raises BelowPublishedError,
+    InputGoneError, FencedError, and what the callables raise."""
     if claim.snapshot_id is None:
         return RestoredRun(claim, None)
     files = _Restorable(catalog, verify, progress or partial(progress_of, catalog))
     broken_links: list[Link] = []
     whole: Manifest | None = None
     for link in catalog.lineage(claim.snapshot_id):
-        if link.manifest is not None and not files.problems(manifest := checked(link.manifest)):
+        if link.manifest is not None and not files.problems(manifest := check_manifest(link.manifest)):
             whole = manifest
             break
         broken_links.append(link)
@@ -206,7 +205,7 @@ def restore_head(
     reason = _broken_reason(broken_links, files)
     _check_published(catalog, claim, broken_links, whole, reason)
     warning = f"{catalog.pipeline}: {reason}"
-    if not _check_input(catalog, broken_links, whole, gone, reason):
+    if not _check_input(catalog, broken_links, whole, list_missing, reason):
         warning += (
             "; the manifest that named its input is broken, so Headrace cannot tell whether all of it is still there"
         )
@@ -307,7 +306,7 @@ def _broken_reason(broken_links: list[Link], files: _Restorable) -> str:
             for problem in (files.problems(link.manifest) if link.manifest is not None else [link.problem])
         )
     )
-    more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+    more = f"; and {len(problems) - _MOST_NAMED} more" if len(problems) > _MOST_NAMED else ""
     snapshot = f"snapshot {broken_links[0].snapshot_id} (epoch {broken_links[0].epoch})"
     return f"{snapshot} cannot be restored: {_join_first_names(problems)}{more}"
 
@@ -335,7 +334,7 @@ def _check_input(
     catalog: Catalog,
     broken_links: list[Link],
     whole: Manifest | None,
-    list_missing: Gone,
+    list_missing: ListMissing,
     reason: str,
 ) -> bool:
     """Raise InputGoneError if input of the broken epochs is gone; False if it is not known what all of them had read.
@@ -368,4 +367,4 @@ def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[t
 
 
 def _join_first_names(names: list[str]) -> str:
-    return "; ".join(names[:_NAMED])
+    return "; ".join(names[:_MOST_NAMED])

@@ -80,10 +80,10 @@ def named_failures(sink: Sink, connection: Connection) -> Iterator[None]:
         ) from None
 
 
-def check_columns(table: str, wanted: Sequence[str], there: Iterable[str]) -> None:
-    """Raise SinkRefusedError for the first of the ``wanted`` columns that a ``table`` does not have."""
-    known_columns = [*there]
-    for name in wanted:
+def check_columns(table: str, wanted_columns: Sequence[str], table_columns: Iterable[str]) -> None:
+    """Raise SinkRefusedError for the first of the ``wanted_columns`` that a ``table`` does not have."""
+    known_columns = [*table_columns]
+    for name in wanted_columns:
         if name not in known_columns:
             raise SinkRefusedError(
                 f"table {table} has no column {name!r}; it has {', '.join(known_columns)}. Say what it is called "

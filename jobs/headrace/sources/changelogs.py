@@ -210,15 +210,15 @@ def as_changes(source: Source, records: ScannedRecords) -> ScannedRecords:
 def convert_files_to_changes(source: Source, files: ScannedFiles) -> ScannedFiles:
     """What ``as_changes`` gives of each of several ``files``, of all their records at once."""
     records = files.records
-    numbered = as_changes(source, replace(records, position=np.arange(len(records))))
-    record = numbered.position  # a change has the position of its record, here its number among all
+    numbered_changes = as_changes(source, replace(records, position=np.arange(len(records))))
+    record = numbered_changes.position  # a change has the position of its record, here its number among all
     ends = np.searchsorted(record, np.cumsum(files.lengths))
     lacks = files.lacks
     if isinstance(envelope := source.versions or source.changelog, DebeziumEnvelope | DebeziumVersions):
         lacks = tuple(_missing_columns(envelope, source, own) for own in lacks)
     return replace(
         files,
-        records=replace(numbered, position=records.position[record]),
+        records=replace(numbered_changes, position=records.position[record]),
         lengths=np.diff(ends, prepend=0),
         lacks=lacks,
     )

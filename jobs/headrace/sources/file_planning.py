@@ -28,7 +28,7 @@ from headrace.ext.stores import lists_in_pages, names_in, sort_key
 from headrace.model.time import Instant
 from headrace.pipeline.sources import FilesSource
 from headrace.sources.parallel_listing import listed_in_parallel, listed_of
-from headrace.sources.progress import KnownVersion, hashed
+from headrace.sources.progress import KnownVersion, hash_text
 from headrace.this_process import Size
 from headrace_snapshots import store as object_stores
 
@@ -81,7 +81,7 @@ class KnownNames(msgspec.Struct, frozen=True):
 
     def _version_if_changed(self, info: object_stores.ObjectInfo) -> KnownVersion | None:
         was = self.recent[info.path]
-        return None if (was.size, was.etag) == (info.size, info.etag) else KnownVersion.of(was)
+        return None if (was.size, was.etag) == (info.size, info.etag) else KnownVersion.from_file(was)
 
     def _open_lookup(self) -> "NamesLookup | None":
         if not self.stored:
@@ -91,11 +91,12 @@ class KnownNames(msgspec.Struct, frozen=True):
         return NamesLookup(self.stored)
 
 
-UNFINISHED: Final = (".tmp", ".part", ".filepart", ".crdownload", ".inprogress")
+UNFINISHED_SUFFIXES: Final = (".tmp", ".part", ".filepart", ".crdownload", ".inprogress")
 """How names end while a producer still writes the file, as many do it; in letters of any case."""
 
 LEFT_OUT: Final = (
-    f"those that begin with _ or . or end in {', '.join(UNFINISHED[:-1])} or {UNFINISHED[-1]} are left out"
+    f"those that begin with _ or . or end in {', '.join(UNFINISHED_SUFFIXES[:-1])} or {UNFINISHED_SUFFIXES[-1]} "
+    "are left out"
 )
 """The rule in words, of names without ``suffixes``."""
 
@@ -117,19 +118,19 @@ def listed_inputs(
 
 
 def inputs_of(
-    store: object_stores.ObjectStore, prefix: str, wanted: Collection[str]
+    store: object_stores.ObjectStore, prefix: str, wanted_names: Collection[str]
 ) -> dict[str, object_stores.ObjectInfo]:
-    """Look up which of the ``wanted`` names are there under ``prefix``."""
-    if not wanted:
+    """Look up which of the ``wanted_names`` are there under ``prefix``."""
+    if not wanted_names:
         return {}
     folder = folder_of(prefix)
     if lists_in_pages(store):
-        return listed_of(store, folder, wanted)
-    last, infos_by_path = max(map(sort_key, wanted)), dict[str, object_stores.ObjectInfo]()
+        return listed_of(store, folder, wanted_names)
+    last, infos_by_path = max(map(sort_key, wanted_names)), dict[str, object_stores.ObjectInfo]()
     # a listing begins behind what it is given, and a name without its last letter sorts before it
-    listing = store.list(folder, min(wanted, key=sort_key)[:-1])
+    listing = store.list(folder, min(wanted_names, key=sort_key)[:-1])
     for info in takewhile(lambda info: sort_key(info.path) <= last, listing):
-        if info.path in wanted:
+        if info.path in wanted_names:
             infos_by_path[info.path] = info
     return infos_by_path
 
@@ -154,7 +155,7 @@ def is_input(name: str, suffixes: tuple[str, ...]) -> bool:
 
 def is_unfinished(name: str) -> bool:
     """Whether a file is called as producers call one that they have not ended."""
-    return name.lower().endswith(UNFINISHED)
+    return name.lower().endswith(UNFINISHED_SUFFIXES)
 
 
 MAX_READS = 3
@@ -209,10 +210,10 @@ class FilesEnumerator(SplitEnumerator):
 
     @abstractmethod
     def unread_beside(
-        self, position: SourcePosition, known: KnownNames, *, everywhere: bool = False
+        self, position: SourcePosition, known_names: KnownNames, *, looks_everywhere: bool = False
     ) -> Iterator[SourceSplit]:
-        """Files whose names are not ``known``; if names are said to ascend, only those after the mark, unless it is to
-        be looked ``everywhere``. Raises ChangedFileError if a known one has another content now.
+        """Files whose names are not ``known_names``; if names are said to ascend, only those after the mark, unless it
+        ``looks_everywhere``. Raises ChangedFileError if a known one has another content now.
         """
 
     @abstractmethod
@@ -251,17 +252,17 @@ def list_unread(
 
 
 def unread_names(
-    store: object_stores.ObjectStore, prefix: str, known: KnownNames, suffixes: tuple[str, ...]
+    store: object_stores.ObjectStore, prefix: str, known_names: KnownNames, suffixes: tuple[str, ...]
 ) -> Iterator[SourceSplit]:
-    """Files under ``prefix`` whose names are not ``known``, in the order of their names; lists all.
+    """Files under ``prefix`` whose names are not ``known_names``, in the order of their names; lists all.
 
     Raises ChangedFileError if one that is known has another content now.
     """
-    for info, was in known.find_news(listed_inputs(store, prefix, suffixes, bounds=known.listing_bounds())):
+    for info, was in known_names.find_news(listed_inputs(store, prefix, suffixes, bounds=known_names.listing_bounds())):
         if was is None:
             yield SourceSplit(info.path, info.size, info.etag)
         else:
-            _confirm_version(store, known, info, was)
+            _confirm_version(store, known_names, info, was)
 
 
 def _confirm_version(
@@ -272,7 +273,7 @@ def _confirm_version(
         digested_split = store.digested(info.path) if was.size == info.size and was.digest is not None else None
     except object_stores.ObjectNotFoundError:  # it went since it was listed
         return
-    if digested_split is None or digested_split.digest is None or hashed(digested_split.digest) != was.digest:
+    if digested_split is None or digested_split.digest is None or hash_text(digested_split.digest) != was.digest:
         old_text = f"{was.size} bytes" if was.size != info.size else "other content"
         raise ChangedFileError(info.path, f"it was {old_text}, now it is {_version_text(_split_of(info))}")
     known_names.confirmed[info.path] = SourceSplit(
@@ -362,13 +363,17 @@ def read_content(store: object_stores.ObjectStore, file: SourceSplit) -> bytes:
 
 
 def full_sweep(
-    store: object_stores.ObjectStore, prefix: str, offsets: SourcePosition, known: Iterable[str], source: FilesSource
+    store: object_stores.ObjectStore,
+    prefix: str,
+    offsets: SourcePosition,
+    known_paths: Iterable[str],
+    source: FilesSource,
 ) -> list[SourceSplit]:
     """Stragglers: files that sort at or before the mark, where ``discover_splits`` does not look, and were never read.
 
-    ``known`` are the paths of all files that were read. Lists the whole prefix up to the mark.
+    ``known_paths`` are the paths of all files that were read. Lists the whole prefix up to the mark.
     """
-    read = frozenset(known)
+    read = frozenset(known_paths)
     stragglers: list[SourceSplit] = []
     for file in _list_splits(store, prefix, "", source.suffixes):
         if file.path > offsets.mark:

@@ -88,20 +88,20 @@ def flat_mapped(source: Source, records: ScannedRecords, call: FlatMapCall, plac
 
 
 def apply_function(
-    function: BatchFunction, call: FlatMapCall, given: pa.RecordBatch, places_of: PlacesOf
+    function: BatchFunction, call: FlatMapCall, rows: pa.RecordBatch, places_of: PlacesOf
 ) -> pa.RecordBatch:
-    """What ``function``, which is ``call``, makes of the rows ``given``, in their order, ``ROW`` being the number of
-    the row. Raises BatchFunctionError, and what HeadraceErrors the function raises.
+    """What ``function``, which is ``call``, makes of ``rows``, in their order, ``ROW`` being the number of the row.
+    Raises BatchFunctionError, and what HeadraceErrors the function raises.
     """
     results = [pa.RecordBatch.from_pylist([], schema=_schema_of(function))]
-    for begin in range(0, given.num_rows, BATCH_ROWS):
-        batch = given.slice(begin, BATCH_ROWS)
+    for begin in range(0, rows.num_rows, BATCH_ROWS):
+        batch = rows.slice(begin, BATCH_ROWS)
         checked_call = _BatchCall(function, call, partial(_shifted_places, places_of, begin))
         result = checked_call.call_batch(batch, 0)
         if function.deterministic and not begin:
             checked_call.check_again(batch.slice(0, _CHECKED_RECORDS), result)
         results.append(_with_row_numbers(result, as_numpy(result.column(ROW)) + begin))
-    with _held_to_size(given.num_rows, places_of):
+    with _held_to_size(rows.num_rows, places_of):
         return pa.concat_batches(results)
 
 
@@ -179,12 +179,12 @@ class _BatchCall:
     call: FlatMapCall
     places: PlacesOf
 
-    def call_batch(self, given: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    def call_batch(self, records: pa.RecordBatch, first: int) -> pa.RecordBatch:
         """What it makes of the records that begin at number ``first``, in their order."""
-        numbers = pa.array(np.arange(given.num_rows))
-        wrong = partial(self.error, first, first + given.num_rows - 1)
-        result = call_on_rows(self.call, given.append_column(ROW, numbers), pa.RecordBatch, wrong)
-        for problem in self._result_problems(result, given.num_rows):
+        numbers = pa.array(np.arange(records.num_rows))
+        wrong = partial(self.error, first, first + records.num_rows - 1)
+        result = call_on_rows(self.call, records.append_column(ROW, numbers), pa.RecordBatch, wrong)
+        for problem in self._result_problems(result, records.num_rows):
             raise wrong(problem)
         schema = _schema_of(self.function)
         columns = {name: result.column(name) for name in schema.names}
@@ -195,18 +195,18 @@ class _BatchCall:
                     raise wrong(f"gave {foreign_row[1]} in column {name}")
         return _in_order(pa.RecordBatch.from_arrays([*columns.values()], schema=schema))
 
-    def check_again(self, given: pa.RecordBatch, result: pa.RecordBatch) -> None:
-        """Hold the ``result`` for records that begin with those ``given`` to what it makes of these in two parts."""
-        half = (given.num_rows + 1) // 2
-        parts = [(begin, given.slice(begin, half)) for begin in (0, half) if begin < given.num_rows]
+    def check_again(self, records: pa.RecordBatch, result: pa.RecordBatch) -> None:
+        """Hold the ``result`` for records that begin with those ``records`` to what it makes of these in two parts."""
+        half = (records.num_rows + 1) // 2
+        parts = [(begin, records.slice(begin, half)) for begin in (0, half) if begin < records.num_rows]
         answers = [(begin, self.call_batch(part, begin)) for begin, part in parts]
         second_result = pa.concat_batches(
             [_with_row_numbers(rows, as_numpy(rows.column(ROW)) + begin) for begin, rows in answers]
         )
-        first_result = result.filter(pc.less(result.column(ROW), arrow_scalar(given.num_rows)))
+        first_result = result.filter(pc.less(result.column(ROW), arrow_scalar(records.num_rows)))
         if first_result.equals(second_result):
             return
-        first, second = (_rows_by_number(rows, given.num_rows) for rows in (first_result, second_result))
+        first, second = (_rows_by_number(rows, records.num_rows) for rows in (first_result, second_result))
         for number, (first_row, second_row) in enumerate(zip(first, second, strict=True)):
             if first_row != second_row:  # NaN equals itself as text
                 raise self.error(

@@ -150,22 +150,24 @@ class Landing:
     def new_files(
         self,
         offsets: Mapping[str, source_ports.SourcePosition],
-        known: KnownFiles | None = None,
+        known_files: KnownFiles | None = None,
         *,
         full_sweep: bool = False,
     ) -> dict[str, list[source_ports.SourceSplit]]:
-        """What has come since ``offsets``, and is none of what is ``known`` to be read (None: nothing). ``full_sweep``:
-        stragglers are found as well, where nobody looks any more.
+        """What has come since ``offsets``, and is none of ``known_files``, which were read (None: nothing was).
+        ``full_sweep``: stragglers are found as well, where nobody looks any more.
         """
         new: dict[str, list[source_ports.SourceSplit]] = {}
         for name, enumerator in self.enumerators.items():
             position = self._checked_position(name, offsets.get(name, source_ports.SourcePosition()))
             if isinstance(enumerator, FilesEnumerator):
                 looks_behind = enumerator.is_ordered and not full_sweep
-                names = KnownNames() if known is None or looks_behind else known.of_input(name)
-                unread = enumerator.unread_beside(position, names, everywhere=full_sweep)
+                names = KnownNames() if known_files is None or looks_behind else known_files.of_input(name)
+                unread = enumerator.unread_beside(position, names, looks_everywhere=full_sweep)
             else:
-                unread = enumerator.unread(position, known.paths(name) if full_sweep and known is not None else None)
+                unread = enumerator.unread(
+                    position, known_files.paths(name) if full_sweep and known_files is not None else None
+                )
             if splits := [*unread]:
                 new[name] = splits
         return new
@@ -284,9 +286,11 @@ class Landing:
         rules = {name: self.readers[name].rules for name in files}
         return {name: [replace(split, rules=rules[name]) for split in splits] for name, splits in files.items()}
 
-    def missing_paths(self, read: Iterable[stored.InputFile], listed: ByInput) -> list[str]:
-        """The paths of the files that were ``read`` and are not in ``listed`` with the content that they had."""
-        listed_files = {name: {file.path: file for file in splits} for name, splits in listed.items()}
+    def missing_paths(self, read: Iterable[stored.InputFile], splits_by_input: ByInput) -> list[str]:
+        """The paths of the files that were ``read`` and are not in ``splits_by_input`` with the content that they
+        had.
+        """
+        listed_files = {name: {file.path: file for file in splits} for name, splits in splits_by_input.items()}
 
         def is_lost(was: stored.InputFile) -> bool:
             enumerator = self.enumerators.get(was.input)
@@ -299,12 +303,12 @@ class Landing:
         }
         return [file.path for file in files if is_lost(file) or file.path in lost_paths.get(file.input, ())]
 
-    def lost_paths(self, name: str, claimed: Sequence[source_ports.SourceSplit]) -> list[str]:
-        """The paths of ``claimed`` splits of input ``name`` that its source has no more, where claims are all that the
-        root has of them; other inputs are not asked.
+    def lost_paths(self, name: str, claimed_splits: Sequence[source_ports.SourceSplit]) -> list[str]:
+        """The paths of the ``claimed_splits`` of input ``name`` that its source has no more, where claims are all that
+        the root has of them; other inputs are not asked.
         """
         is_claimed = name in self.landers and self.landers[name].reader is None
-        return [split.path for split, _ in self.missing_splits(name, claimed)] if is_claimed else []
+        return [split.path for split, _ in self.missing_splits(name, claimed_splits)] if is_claimed else []
 
     def expired_before(
         self, files: ByInput, offsets: Mapping[str, source_ports.SourcePosition]
@@ -326,25 +330,27 @@ class Landing:
 
 
 def landed_first(
-    source: Source, opened: source_ports.OpenSource, place: "LandingPlace"
+    source: Source, open_source: source_ports.OpenSource, place: "LandingPlace"
 ) -> "tuple[Lander | None, source_ports.OpenSource]":
     """What lands, or notes, at ``place`` what there is of a ``source``, and what finds and reads it there. A source
     that is read where it is, and plans alike each time, gives nothing and itself.
     """
     from headrace.sources.landed.files import LandedEnumerator, LandedReader, Lander, WritingLander
 
-    reader = opened.reader
+    reader = open_source.reader
     if source.is_durable:
         if source.plans_alike:
-            return None, opened
-        return Lander(place, opened.enumerator, None), _claimed_source(place, opened)
+            return None, open_source
+        return Lander(place, open_source.enumerator, None), _claimed_source(place, open_source)
     if isinstance(reader, source_ports.WritingReader):
-        return WritingLander(place, opened.enumerator, writer=reader), _claimed_source(place, opened)
+        return WritingLander(place, open_source.enumerator, writer=reader), _claimed_source(place, open_source)
     assert isinstance(reader, source_ports.FetchingReader), (
         f"{source.kind} is not durable: its reader fetches, or writes"
     )
-    landed_source = source_ports.OpenSource(LandedEnumerator(place, opened.enumerator), LandedReader(place, reader))
-    return Lander(place, opened.enumerator, reader), landed_source
+    landed_source = source_ports.OpenSource(
+        LandedEnumerator(place, open_source.enumerator), LandedReader(place, reader)
+    )
+    return Lander(place, open_source.enumerator, reader), landed_source
 
 
 def _claimed_source(place: "LandingPlace", open_source: source_ports.OpenSource) -> source_ports.OpenSource:
@@ -423,13 +429,13 @@ class DeadLetterBudgetError(FixDataError, code="data.dead_letter_budget"):
 
 
 def check_budgets(
-    pipeline: Pipeline, epoch: int, rejected: Mapping[str, int], sample: Mapping[str, Sequence[str]]
+    pipeline: Pipeline, epoch: int, rejected_counts: Mapping[str, int], sample: Mapping[str, Sequence[str]]
 ) -> None:
-    """Raise DeadLetterBudgetError if more records of an input are ``rejected`` than its source allows; ``sample`` shows
-    some of them.
+    """Raise DeadLetterBudgetError if more records of an input are rejected (``rejected_counts``) than its source
+    allows; ``sample`` shows some of them.
     """
     for input_ in pipeline.inputs:
-        budget, count = input_.source.max_rejected, rejected.get(input_.name, 0)
+        budget, count = input_.source.max_rejected, rejected_counts.get(input_.name, 0)
         if budget is not None and count > budget:
             raise DeadLetterBudgetError(
                 f"epoch {epoch} rejects {count} records of input {input_.name} and max_rejected is {budget}: "

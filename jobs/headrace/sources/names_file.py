@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from headrace.ext.sources import SourceSplit
 from headrace.ext.stores import sort_key
 from headrace.kernel.columns import as_numpy
-from headrace.sources.progress import KnownVersion, hashed
+from headrace.sources.progress import KnownVersion, hash_text
 from headrace.this_process import Size
 from headrace_snapshots.store import ObjectInfo
 
@@ -54,7 +54,7 @@ class _ListedObjects:
         self.first, self.last = paths[0], paths[-1]
         self.paths = pa.array(paths, pa.binary())
         self.sizes = np.fromiter((info.size for info in infos), np.int64, len(infos))
-        self.etags = np.fromiter((hashed(info.etag) for info in infos), np.uint64, len(infos))
+        self.etags = np.fromiter((hash_text(info.etag) for info in infos), np.uint64, len(infos))
         self.is_unknown = np.ones(len(infos), bool)
         self.changed: dict[int, KnownVersion] = {}
 
@@ -85,22 +85,22 @@ class _Cursor:
         self._batches = _row_batches(data)
         self._batch = next(self._batches, None)
 
-    def look_up(self, listed: _ListedObjects) -> None:
-        """Match all rows up to the last of ``listed``."""
+    def look_up(self, objects: _ListedObjects) -> None:
+        """Match all rows up to the last of ``objects``."""
         while self._batch is not None:
             paths = self._batch.column("path")
-            if paths[0].as_py() > listed.last:
+            if paths[0].as_py() > objects.last:
                 return
-            if paths[len(paths) - 1].as_py() >= listed.first:
-                listed.match_rows(self._batch)
-            if paths[len(paths) - 1].as_py() > listed.last:
+            if paths[len(paths) - 1].as_py() >= objects.first:
+                objects.match_rows(self._batch)
+            if paths[len(paths) - 1].as_py() > objects.last:
                 return
             self._batch = next(self._batches, None)
 
 
 def names_table(files: Iterable[SourceSplit]) -> pa.Table:
     """The rows of ``files``, sorted; the last row of a name counts."""
-    last = {sort_key(file.path): KnownVersion.of(file) for file in files}
+    last = {sort_key(file.path): KnownVersion.from_file(file) for file in files}
     paths = sorted(last)
     versions = [last[path] for path in paths]
     columns = [paths, *([version[number] for version in versions] for number in range(3))]

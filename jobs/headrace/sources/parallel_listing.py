@@ -60,9 +60,9 @@ def listed_in_parallel(
     yield from _Listing(store, folder, start_after, bounds).list_infos()
 
 
-def listed_of(store: ObjectStore, folder: str, wanted: Collection[str]) -> dict[str, ObjectInfo]:
-    """Look up which of the ``wanted`` names below ``folder`` are listed; passes over pages that have none of them."""
-    names_in_order = sorted(wanted, key=sort_key)
+def listed_of(store: ObjectStore, folder: str, wanted_names: Collection[str]) -> dict[str, ObjectInfo]:
+    """Look up which of the ``wanted_names`` below ``folder`` are listed; passes over pages that have none of them."""
+    names_in_order = sorted(wanted_names, key=sort_key)
     share = max(FEW_SOUGHT.value, -(-len(names_in_order) // AT_ONCE.value))
     shares = [names_in_order[begin : begin + share] for begin in range(0, len(names_in_order), share)]
     infos_by_path: dict[str, ObjectInfo] = {}

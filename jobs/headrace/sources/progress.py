@@ -588,11 +588,11 @@ class KnownVersion(NamedTuple):
     digest: int | None
 
     @classmethod
-    def of(cls, file: SourceSplit) -> "KnownVersion":
+    def from_file(cls, file: SourceSplit) -> "KnownVersion":
         """What is remembered of ``file``."""
-        return cls(file.size, hashed(file.etag), None if file.digest is None else hashed(file.digest))
+        return cls(file.size, hash_text(file.etag), None if file.digest is None else hash_text(file.digest))
 
 
-def hashed(text: str) -> int:
+def hash_text(text: str) -> int:
     """64 bits of ``text``: enough to tell one version of one file from another."""
     return xxhash.xxh3_64_intdigest(text.encode())

@@ -59,17 +59,17 @@ class SourceClock:
         self,
         facts: Mapping[str, model_event_time.SplitFacts],
         processing_time: Instant,
-        wanted: Iterable[float],
+        quantiles: Iterable[float],
         hold: InputHold | None = None,
     ) -> Self:
-        """The clock after an epoch with ``facts``; ``wanted`` are the percentile watermarks that triggers look at.
+        """The clock after an epoch with ``facts``; ``quantiles`` are the percentile watermarks that triggers look at.
         ``hold``: what its watermarks do not pass.
         """
         splits = model_event_time.update_splits(self.splits, facts, processing_time)
         strategy = self.event_time.watermark
         percentiles = dict(self.percentiles)
         if isinstance(strategy, model_event_time.BoundedOutOfOrderness):
-            for q in wanted:
+            for q in quantiles:
                 old = percentiles.get(q, MIN_INSTANT)
                 new_percentile = strategy.percentile_after(q, splits, processing_time, old)
                 percentiles[q] = (
@@ -116,16 +116,18 @@ class SourceWatermarks(msgspec.Struct, frozen=True):
 
 
 def slowest_of(
-    clocks: Mapping[str, SourceClock], processing_time: Instant, wanted: Iterable[float]
+    clocks: Mapping[str, SourceClock], processing_time: Instant, percentiles: Iterable[float]
 ) -> SourceWatermarks:
-    """What ``clocks`` of all inputs come to together (12.9); ``wanted`` are the percentile watermarks asked for."""
+    """What ``clocks`` of all inputs come to together (12.9); ``percentiles`` are the percentile watermarks asked
+    for.
+    """
     speaking = {name: clock for name, clock in clocks.items() if not clock.is_idle(processing_time)} or clocks
     slowest = min(speaking, key=lambda name: speaking[name].watermark)
     split = speaking[slowest].slowest_split(processing_time)
     since_time = None if split is None else speaking[slowest].splits[split].since
     return SourceWatermarks(
         speaking[slowest].watermark,
-        {q: min(clock.percentile_watermark(q) for clock in clocks.values()) for q in wanted},
+        {q: min(clock.percentile_watermark(q) for clock in clocks.values()) for q in percentiles},
         min(clock.idle_deadline(processing_time) for clock in clocks.values()),
         HeldBack(slowest, split, since_time),
         _by_time(speaking.values()),

@@ -42,7 +42,7 @@ from headrace.program.columns import substitute_columns
 if TYPE_CHECKING:
     from headrace.kernel.joins.sides import CompiledJoins
 
-ISOLATED = (PipelineError, ValueOverflowError)
+ISOLATED_ERRORS = (PipelineError, ValueOverflowError)
 """Errors of expressions, and of users' own code, which are of one chain."""
 
 
@@ -76,15 +76,15 @@ class JudgedRecords:
         """What is common to all ``chains``; one chain shares all. Raises an error if no chain says what it takes."""
         if len(chains) == 1:
             return cls(chains[0], (chains[0],), errors)
-        deciding_chains = [chain for chain in chains if c.ADMITTED in chain]
+        deciding_chains = [chain for chain in chains if c.IS_ADMITTED in chain]
         if not deciding_chains:
             raise next(iter(errors.values()))
         first = deciding_chains[0]
         rejects = reduce(pc.and_, (pc.is_valid(chain[c.REJECT]) for chain in deciding_chains))
-        admissions = (pc.and_(chain[c.ADMITTED], chain[c.REJECT].is_null()) for chain in deciding_chains)
+        admissions = (pc.and_(chain[c.IS_ADMITTED], chain[c.REJECT].is_null()) for chain in deciding_chains)
         common = {name: first[name] for name in _COMMON if name in first}
         common[c.REJECT] = pc.if_else(rejects, first[c.REJECT], pa.scalar(None, first[c.REJECT].type))
-        common[c.ADMITTED] = reduce(pc.or_, admissions)
+        common[c.IS_ADMITTED] = reduce(pc.or_, admissions)
         return cls(common, tuple(chains), errors)
 
     def with_errors(self, errors: Mapping[int, HeadraceError]) -> "JudgedRecords":
@@ -98,18 +98,18 @@ _COMMON = (c.EVENT_TIME, c.SPLIT, c.MARK, c.ID, c.SIGN)
 def judge_records(
     pipeline: Pipeline,
     stages: "Sequence[CompiledStage | CompiledJoins]",
-    given: Input,
+    input_: Input,
     records: ScannedRecords,
     processing_time: Instant,
     *,
     path_of: Callable[[int], str] = lambda row: "the input",
-    apart: ParkedChains = NOT_APART,
+    parked_chains: ParkedChains = NOT_APART,
 ) -> JudgedRecords:
-    """``records`` of the input ``given``, judged for the first ``stages`` of chains. ``path_of``: the file of a row.
+    """``records`` of the input ``input_``, judged for the first ``stages`` of chains. ``path_of``: the file of a row.
     ``processing_time`` is that of the epoch, the event time of records that have none of their own (``Ingestion``).
-    ``apart``: whose errors are kept.
+    ``parked_chains``: whose errors are kept.
     """
-    own, length = given.source.columns, len(records)
+    own, length = input_.source.columns, len(records)
     parses = records.unparsed.is_null()
     unfit = records.unparsed
 
@@ -120,15 +120,15 @@ def judge_records(
         unfit = reject_overflows(unfit, what, overflows)
         return values
 
-    rows = _in_form(pipeline, given, records, evaluate_or_mark_unfit)
-    stamps = _stamp_columns(given.event_time, records, own, processing_time, evaluate_or_mark_unfit)
-    is_left = pipeline.is_left(given)
+    rows = _in_form(pipeline, input_, records, evaluate_or_mark_unfit)
+    stamps = _stamp_columns(input_.event_time, records, own, processing_time, evaluate_or_mark_unfit)
+    is_left = pipeline.is_left(input_)
     if pipeline.deduplicate is not None:
         stamps[c.ID] = _ids(
             pipeline, pipeline.deduplicate.id, rows, length, evaluate_or_mark_unfit if is_left else None
         )
-    control = _is_control(given.event_time, unfit.is_null(), stamps)
-    rejects = _rejection_reasons(given, records, unfit, stamps, control, has_id=is_left and c.ID in stamps)
+    control = _is_control(input_.event_time, unfit.is_null(), stamps)
+    rejects = _rejection_reasons(input_, records, unfit, stamps, control, has_id=is_left and c.ID in stamps)
 
     elements: Columns = {**rows, c.EVENT_TIME: stamps[c.EVENT_TIME]}
     if pipeline.withdraws_records:
@@ -139,13 +139,13 @@ def judge_records(
         if isinstance(stage, CompiledStage):
             columns = decide_participation(stage, elements, rejects)
         else:
-            columns = stage.judge_records(given.name, elements, rejects, is_left=is_left)
+            columns = stage.judge_records(input_.name, elements, rejects, is_left=is_left)
         if not is_left and isinstance(stage, CompiledStage):  # others join it
-            columns |= {c.REJECT: rejects, c.ADMITTED: pa.repeat(arrow_scalar(False), length)}
+            columns |= {c.REJECT: rejects, c.IS_ADMITTED: pa.repeat(arrow_scalar(False), length)}
         if control is not None:  # it needs no key
             columns[c.REJECT] = pc.if_else(control, rejects, columns[c.REJECT])
         if records.unparsed.null_count < length:  # an expression may make something of a record that does not parse
-            columns[c.ADMITTED] = pc.and_(columns[c.ADMITTED], parses)
+            columns[c.IS_ADMITTED] = pc.and_(columns[c.IS_ADMITTED], parses)
         return {**columns, **stamps}
 
     chains: list[Columns] = []
@@ -157,13 +157,13 @@ def judge_records(
             if isinstance(stage, CompiledStage):
                 read = with_size(stage, elements if is_left else _elements_without_values(stage, elements))
             columns = decided_for(stage, read)
-            if number not in apart.parked and isinstance(stage, CompiledStage):
+            if number not in parked_chains.parked and isinstance(stage, CompiledStage):
                 columns = {**columns, **inputs_of(stage, read, columns)}
         except RowOverflowsError as overflows:
             errors[number] = _overflow_error(overflows, path_of(overflows.row), records)
-        except ISOLATED as error:
+        except ISOLATED_ERRORS as error:
             errors[number] = error
-        if number in errors and not apart.isolates:
+        if number in errors and not parked_chains.isolates:
             raise errors[number]
         chains.append(columns)
     return JudgedRecords.from_chains(chains, errors)
@@ -317,20 +317,20 @@ def _add_reason(reason: pa.Array, wrong: pa.Array, why: str) -> pa.Array:
     return pc.if_else(pc.and_(wrong, reason.is_null()), arrow_scalar(why), reason)
 
 
-def newest_of(given: Input, times: pa.Array, processing_time: Instant) -> Instant | None:
+def newest_of(input_: Input, times: pa.Array, processing_time: Instant) -> Instant | None:
     """The newest of the event ``times`` of records of an input; None if there is none. Times too far ahead of the clock
     are left out (semantics 12.14): one that is wrong would count for ever.
     """
-    latest = min(int(given.event_time.latest_watermark(processing_time)), LATEST)
+    latest = min(int(input_.event_time.latest_watermark(processing_time)), LATEST)
     newest = pc.max(times.filter(pc.less_equal(times, arrow_scalar(latest)).fill_null(False))).as_py()
     return None if newest is None else Instant(newest)
 
 
-def newest_handed_on(given: Input, records: ScannedRecords, processing_time: Instant) -> Instant | None:
+def newest_handed_on(input_: Input, records: ScannedRecords, processing_time: Instant) -> Instant | None:
     """The newest event time of ``records`` before a user's own code, which may drop some, gets them. It is read from
     columns with the names of those that the code makes; event times of other columns are the latest possible.
     """
-    event_time, source = given.event_time, given.source
+    event_time, source = input_.event_time, input_.source
     parses = records.unparsed.is_null()
     if not pc.any(parses).as_py():
         return None
@@ -340,34 +340,34 @@ def newest_handed_on(given: Input, records: ScannedRecords, processing_time: Ins
         return event_time.latest_watermark(processing_time)
     times, _ = column_apart(event_time.expr, records.columns, source.types, len(records))
     times = times.cast(TIMESTAMP).cast(pa.int64())
-    return newest_of(given, times.filter(parses), processing_time)
+    return newest_of(input_, times.filter(parses), processing_time)
 
 
-def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:
+def columns_read(pipeline: Pipeline, input_: Input) -> Mapping[str, str]:
     """The columns of ``given.source.schema`` that something reads, each with what reads it first ("aggregate total").
 
     Code of a user's own that is handed whole records reads all of them. What the pipeline's own input gets from another
     one (``named(columns=)``) need not be in its files, and is left out.
     """
     purposes: dict[str, str] = {}
-    if given.source.transform is not None:
-        return dict.fromkeys(given.source.schema, given.source.transform.in_words)
-    own = [*given.event_time.expressions()]
-    if isinstance(changelog := given.source.changelog, SignedBy):
+    if input_.source.transform is not None:
+        return dict.fromkeys(input_.source.schema, input_.source.transform.in_words)
+    own = [*input_.event_time.expressions()]
+    if isinstance(changelog := input_.source.changelog, SignedBy):
         own.append(("the changelog", changelog.sign))
-    if given.source.versions is not None:
-        own += given.source.versions.said_by
-    own += [("explode", Column(name)) for name in given.source.exploded]
+    if input_.source.versions is not None:
+        own += input_.source.versions.said_by
+    own += [("explode", Column(name)) for name in input_.source.exploded]
     for purpose, expr in own:
         for name in columns_of(expr):
             purposes.setdefault(name, purpose)
-    version_columns = () if given.source.versions is None else given.source.versions.columns
-    if joins_of_input := [join for join in pipeline.joins_of_inputs if join.name == given.name]:
+    version_columns = () if input_.source.versions is None else input_.source.versions.columns
+    if joins_of_input := [join for join in pipeline.joins_of_inputs if join.name == input_.name]:
         read = {name: purpose for join in joins_of_input for name, purpose in columns_of_right(join).items()}
         purposes = {**read, **purposes}
         return {name: purpose for name, purpose in purposes.items() if name not in version_columns}
-    form = given.expressions(pipeline.schema)
-    elsewhere = {name for other in pipeline.union for name in other.columns} if given.name == OWN else set()
+    form = input_.expressions(pipeline.schema)
+    elsewhere = {name for other in pipeline.union for name in other.columns} if input_.name == OWN else set()
     for purpose, expr in (
         read for output_pipeline in pipeline.of_records.values() for read in _of_records(output_pipeline)
     ):
@@ -399,23 +399,25 @@ def _of_records(pipeline: Pipeline) -> Iterator[tuple[str, Expr]]:
         yield from ((type(user_code).__name__, Column(name)) for name in pipeline.schema)
 
 
-def required_by(pipeline: Pipeline, given: Input) -> RequiredColumns:
-    """What a file of ``given`` must have, by the columns that it is read with."""
-    required_columns = _of_rows(pipeline, given)
-    match given.source.changelog or given.source.versions:
+def required_by(pipeline: Pipeline, input_: Input) -> RequiredColumns:
+    """What a file of ``input_`` must have, by the columns that it is read with."""
+    required_columns = _of_rows(pipeline, input_)
+    match input_.source.changelog or input_.source.versions:
         case DeltaChangeType() as changelog:
-            sign = {"changelog": Column(changelog.column_name(given.source.schema))}
+            sign = {"changelog": Column(changelog.column_name(input_.source.schema))}
             return replace(
-                required_columns, identities={**sign, **required_columns.identities}, fields=given.source.as_read.fields
+                required_columns,
+                identities={**sign, **required_columns.identities},
+                fields=input_.source.as_read.fields,
             )
         case DebeziumEnvelope() | DebeziumVersions() as envelope:
             read = {
                 envelope.of_row(row, name): reader
                 for name, reader in required_columns.columns.items()
-                if name not in given.source.metadata
+                if name not in input_.source.metadata
                 for row in (envelope.before, envelope.after)
             }
-            fields, names = given.source.as_read.fields, {"changelog": envelope.op, "time of a change": CHANGED_AT}
+            fields, names = input_.source.as_read.fields, {"changelog": envelope.op, "time of a change": CHANGED_AT}
             identities = {what: Column(name) for what, name in names.items() if name in fields}
             return RequiredColumns(identities, read, fields)
     return required_columns

@@ -143,17 +143,17 @@ def windows_of(rows: pa.RecordBatch) -> Interval | None:
     return (min(known_bounds), max(known_bounds)) if known_bounds else None
 
 
-def in_order(rows: pa.RecordBatch, hashed: Hashes) -> tuple[pa.RecordBatch, Hashes]:
+def in_order(rows: pa.RecordBatch, hashes: Hashes) -> tuple[pa.RecordBatch, Hashes]:
     """``rows`` and their hashes by ascending hash; rows of one hash as they stand."""
-    if (hashed[1:] >= hashed[:-1]).all():
-        return rows, hashed
-    order = np.argsort(hashed, kind="stable")
-    return rows.take(pa.array(order)), hashed[order]
+    if (hashes[1:] >= hashes[:-1]).all():
+        return rows, hashes
+    order = np.argsort(hashes, kind="stable")
+    return rows.take(pa.array(order)), hashes[order]
 
 
-def chunk_at(start: int, data: memoryview, rows: pa.RecordBatch, hashed: Hashes | None) -> Chunk:
+def chunk_at(start: int, data: memoryview, rows: pa.RecordBatch, hashes: Hashes | None) -> Chunk:
     """The chunk of ``rows``, of ascending hashes, whose ``data`` begin at ``start`` of the file."""
-    groups = None if hashed is None else groups_of(hashed)
+    groups = None if hashes is None else groups_of(hashes)
     return Chunk(start, len(data), checksum(data), groups, windows_of(rows))
 
 

@@ -201,11 +201,11 @@ MAX_FILES = 10_000
 
 _FREE_SHARE = 4
 _MOST_OPEN_FILES = 2048
-_DECODED = 2
+_MOST_DECODED = 2
 """Objects that are decoded at a time, each in about 100 MB of memory; more may be on their way."""
 
 _ENDING = ".arrow"
-_UNNAMED = "unnamed"
+_UNNAMED_FOLDER = "unnamed"
 _CHECKSUM, _OBJECT, _ETAG = "sha256", "object", "etag"
 
 
@@ -292,10 +292,10 @@ class LayerCache:
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder, self.limit_bytes = folder, limit_bytes
-        self._unnamed = folder / _UNNAMED
+        self._unnamed = folder / _UNNAMED_FOLDER
         self._open: OrderedDict[str, tuple[SortedFile, Mapping[str, str]]] = OrderedDict()
         self._lock = threading.Lock()
-        self._decoding = threading.BoundedSemaphore(_DECODED)
+        self._decoding = threading.BoundedSemaphore(_MOST_DECODED)
         self._grown: int | None = None
         with _folder_errors(folder):
             self._make_folders()

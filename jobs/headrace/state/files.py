@@ -52,12 +52,12 @@ Hashing = Callable[[pa.RecordBatch], Hashes]
 
 class ParquetWriter:
     """Rows, in any order, that become files of about FILE_BYTES in ``store``, called ``name`` and a number, while more
-    rows come. Memory holds what they take in Parquet. ``hashed`` gives the hashes of their keys, by which each batch is
-    put in order; files say their key groups then.
+    rows come. Memory holds what they take in Parquet. ``hashing`` gives the hashes of their keys, by which each batch
+    is put in order; files say their key groups then.
     """
 
-    def __init__(self, store: ObjectStore, name: str, hashed: Hashing | None = None) -> None:
-        self._store, self._name, self._hashed = store, name, hashed
+    def __init__(self, store: ObjectStore, name: str, hashing: Hashing | None = None) -> None:
+        self._store, self._name, self._hashed = store, name, hashing
         self._files: list[DataFile] = []
         self._open: _Parquet | None = None
 
@@ -85,10 +85,10 @@ class ParquetWriter:
 
 
 def put_rows(
-    store: ObjectStore, name: str, rows: Iterable[pa.RecordBatch], hashed: Hashing | None = None
+    store: ObjectStore, name: str, rows: Iterable[pa.RecordBatch], hashing: Hashing | None = None
 ) -> tuple[DataFile, ...]:
     """``rows`` as ``ParquetWriter`` stores them."""
-    putting = ParquetWriter(store, name, hashed)
+    putting = ParquetWriter(store, name, hashing)
     for batch in rows:
         putting.add_rows(batch)
     return putting.finish()
@@ -123,8 +123,8 @@ class EncodedFile(msgspec.Struct, frozen=True):
 class _Parquet:
     """A Parquet file in memory; ``first`` are the first rows that it gets."""
 
-    def __init__(self, first: pa.RecordBatch, hashed: Hashing | None) -> None:
-        self._hashed = hashed
+    def __init__(self, first: pa.RecordBatch, hashing: Hashing | None) -> None:
+        self._hashed = hashing
         self._rows = 0
         self._chunks: list[Chunk] = []
         self._buffer = io.BytesIO()

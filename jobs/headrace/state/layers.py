@@ -78,17 +78,17 @@ class RememberedIds:
         """Columns that are the same for duplicates."""
         return [c.ID, c.SIGN] if self.is_signed else [c.ID]
 
-    def find_duplicates(self, judged: Mapping[str, pa.Array]) -> pa.Array:
+    def find_duplicates(self, judged_rows: Mapping[str, pa.Array]) -> pa.Array:
         """What ids say of judged records, which stand in their order of arrival. DUPLICATE: the id is known, or another
         of its records came before in this epoch. FORGOTTEN: nobody can tell any more. NULL: the first of an id, and
         records that take no part.
         """
-        counting = _has_id(judged)
-        event_times = as_numpy(judged[c.EVENT_TIME].fill_null(0))
+        counting = _has_id(judged_rows)
+        event_times = as_numpy(judged_rows[c.EVENT_TIME].fill_null(0))
         is_forgotten = counting & self._is_beyond(event_times)
         counts = np.flatnonzero(counting & ~is_forgotten)
         is_repeated = np.zeros(len(event_times), np.bool_)
-        own = [judged[name].take(pa.array(counts)) for name in self._identity]
+        own = [judged_rows[name].take(pa.array(counts)) for name in self._identity]
         # by the id alone, without the sign: both of a pair are in one part
         hashes = key_hashes(own[:1])
         unexpired_rows = self._unexpired_rows(kernel_state.distinct_hashes([hashes]))
@@ -119,11 +119,11 @@ class RememberedIds:
         is_beyond_horizon: NDArray[np.bool_] = int(self.watermark) > event_times + int(self.deduplicate.horizon)
         return is_beyond_horizon
 
-    def new_rows(self, judged: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
+    def new_rows(self, judged_rows: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
         """The rows to remember of the records of ``epoch``, in the order of their hashes."""
-        rows = pa.array(np.flatnonzero(_has_id(judged) & as_numpy(judged[c.SEEN].is_null())))
-        ids = [judged[name].take(rows) for name in self._identity]
-        columns = [pa.array(key_hashes(ids[:1])), *ids, judged[c.EVENT_TIME].take(rows)]
+        rows = pa.array(np.flatnonzero(_has_id(judged_rows) & as_numpy(judged_rows[c.ID_FATE].is_null())))
+        ids = [judged_rows[name].take(rows) for name in self._identity]
+        columns = [pa.array(key_hashes(ids[:1])), *ids, judged_rows[c.EVENT_TIME].take(rows)]
         columns.append(pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
         return _in_order(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
@@ -144,19 +144,19 @@ def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def open_rows(
-    cache: RowCache, store: ObjectStore, schema: pa.Schema, stored: Layer, part: KeyGroupRange = WHOLE
+    cache: RowCache, store: ObjectStore, schema: pa.Schema, layer: Layer, part: KeyGroupRange = WHOLE
 ) -> StateLayer:
-    """The rows of ``stored``, which have a hash, whose keys are in ``part``: mapped, none copied. Files that have none
+    """The rows of ``layer``, which have a hash, whose keys are in ``part``: mapped, none copied. Files that have none
     are not looked at. Raises BrokenObjectError, for a file that is read and is not what was written.
     """
     runs = []
-    for file in stored.files:
+    for file in layer.files:
         if part.overlaps(file.groups):
             run = cache.load_file(store, file, schema)
             runs.append(run if part.contains(file.groups) else run.slice_keys(part))
-    expires = NEVER if stored.expires is None else Instant(stored.expires)
+    expires = NEVER if layer.expires is None else Instant(layer.expires)
     nonempty_runs = tuple(run for run in runs if run.rows.num_rows)
-    return StateLayer(nonempty_runs, stored.first_epoch, stored.last_epoch, expires)
+    return StateLayer(nonempty_runs, layer.first_epoch, layer.last_epoch, expires)
 
 
 def some_of(
@@ -225,16 +225,17 @@ class Layers:
         return [run for layer in self.layers for run in layer.runs]
 
     def affected_rows(
-        self, touched: kernel_state.Hashes, clocks: FiringClocks, signals: Sequence[Signal] = ()
+        self, touched_hashes: kernel_state.Hashes, clocks: FiringClocks, signals: Sequence[Signal] = ()
     ) -> pa.RecordBatch:
-        """The newest rows of keys that an epoch may change something of. They are those ``touched``, those with a due
-        activation, and open windows that hear one of ``signals``. Rows that say that a window is gone are left out.
+        """The newest rows of keys that an epoch may change something of. They are those of ``touched_hashes``, those
+        with a due activation, and open windows that hear one of ``signals``. Rows that say that a window is gone are
+        left out.
         """
         relevant_signals = self._relevant_signals(signals)
         if not self.runs:
             return kernel_state.remaining_rows(self.stage, ())
         due_runs = [run for run in by_deadlines(self.runs) if run.most_due(clocks)]
-        wanted_hashes = [touched, *(run.due_hashes(clocks) for run in in_turn(due_runs))]
+        wanted_hashes = [touched_hashes, *(run.due_hashes(clocks) for run in in_turn(due_runs))]
         if relevant_signals:
             wanted_hashes += [
                 kernel_state.hashes_of(run.rows, kernel_state.rows_with_signal(self.stage, run.rows, relevant_signals))
@@ -311,7 +312,7 @@ def _rows_of(
 
 def _latest_end(rows: pa.RecordBatch) -> int | None:
     """The latest end of a window that is there."""
-    is_there = pc.not_equal(rows.column(c.STATUS), arrow_scalar(c.DELETED))
+    is_there = pc.not_equal(rows.column(c.STATUS), arrow_scalar(c.TOMBSTONE))
     latest: int | None = pc.max(rows.column(c.WINDOW_END).filter(is_there)).as_py()
     return latest
 

@@ -63,21 +63,23 @@ def merge_ids(
 
 
 def merge_rows(
-    layers: Sequence[StateLayer], kept: Callable[[pa.RecordBatch], pa.RecordBatch]
+    layers: Sequence[StateLayer], keep_rows: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """What is ``kept`` of the rows of all ``layers``, given those of some hashes at a time, in the order of hashes."""
+    """What ``keep_rows`` keeps of the rows of all ``layers``, given those of some hashes at a time, in the order of
+    hashes.
+    """
     for rows in sorted_ranges(layers, None):
-        kept_rows = kept(rows)
+        kept_rows = keep_rows(rows)
         if kept_rows.num_rows:
             yield kept_rows
 
 
-def sorted_ranges(layers: Sequence[StateLayer], within: str | None) -> Iterator[pa.RecordBatch]:
-    """The rows of all ``layers``, each in the order of hashes and of the column ``within`` them, in ranges of that
-    order. A range has about ``RANGE_BYTES``, and rows that are equal in the order share one. Rows within a range are in
-    no order.
+def sorted_ranges(layers: Sequence[StateLayer], order_column: str | None) -> Iterator[pa.RecordBatch]:
+    """The rows of all ``layers``, each in the order of hashes and then of ``order_column``, in ranges of that order. A
+    range has about ``RANGE_BYTES``, and rows that are equal in the order share one. Rows within a range are in no
+    order.
     """
-    for batches in _ordered_ranges([run for layer in layers for run in layer.runs], within):
+    for batches in _ordered_ranges([run for layer in layers for run in layer.runs], order_column):
         yield pa.concat_batches(batches)
 
 
@@ -104,10 +106,10 @@ _Place = tuple[np.uint64, np.int64]
 class _OrderedRun:
     """A run and the columns of its order."""
 
-    def __init__(self, run: SortedFile, within: str | None) -> None:
+    def __init__(self, run: SortedFile, order_column: str | None) -> None:
         self.run, self.rows = run, run.rows
         self.hashes = run.hashes
-        self.within: Ints | None = None if within is None else as_numpy(run.rows.column(within))
+        self.within: Ints | None = None if order_column is None else as_numpy(run.rows.column(order_column))
 
     def sample_places(self, step: int) -> tuple[Hashes, Ints]:
         """Where every so many-th row is in the common order."""
@@ -170,10 +172,10 @@ class StateNames:
     @property
     def differ(self) -> bool:
         """Whether stored rows have to be written again."""
-        return self.remembers_others or any(name != old_name for name, old_name in self._known.items())
+        return self.remembers_others or any(name != old_name for name, old_name in self._known_names.items())
 
     @property
-    def _known(self) -> Names:
+    def _known_names(self) -> Names:
         return {name: self.columns.get(name, name) for name in self.stage.state_schema.names}
 
     def migrate_rows(self, rows: pa.Table) -> pa.RecordBatch:

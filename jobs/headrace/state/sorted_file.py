@@ -205,9 +205,9 @@ class DeadlineIndex(msgspec.Struct, frozen=True):
         """The rows whose time is in [low, high)."""
         return self.rows_at(*np.searchsorted(self.times, [low, high]).tolist())
 
-    def rows_at(self, first: int, after: int) -> Ints:
-        """The rows of the times from place ``first`` to before ``after``."""
-        rows = self.rows[first:after].astype(np.int64) - self.begin
+    def rows_at(self, first: int, end: int) -> Ints:
+        """The rows of the times from place ``first`` to before ``end``."""
+        rows = self.rows[first:end].astype(np.int64) - self.begin
         own: Ints = rows[(rows >= 0) & (rows < self.length)]
         return own
 
@@ -216,9 +216,9 @@ class DeadlineIndex(msgspec.Struct, frozen=True):
         first, end = np.searchsorted(self.times, [low, high])
         return max(int(end) - int(first), 0)
 
-    def next_from(self, at: int) -> Instant:
-        """A lower bound of the first time at ``at`` or later, NEVER if there is none before the end of time."""
-        index = int(np.searchsorted(self.times, at))
+    def next_from(self, place: int) -> Instant:
+        """A lower bound of the first time at ``place`` or later, NEVER if there is none before the end of time."""
+        index = int(np.searchsorted(self.times, place))
         first = int(self.times[index]) if index < len(self.times) else int(NEVER)
         return Instant(first) if first < GLOBAL_WINDOW_END else NEVER
 
@@ -337,17 +337,17 @@ class SortedFile:
         known_index = self.known and self.known.slice_rows(begin, length)
         return replace(self, rows=self.rows.slice(begin, length), known=known_index)
 
-    def rows_of(self, wanted: Hashes, names: Sequence[str] | None = None) -> pa.RecordBatch:
-        """The rows whose hash is one of ``wanted``, which ascend: of the columns ``names``, or all."""
+    def rows_of(self, wanted_hashes: Hashes, names: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The rows whose hash is one of ``wanted_hashes``, which ascend: of the columns ``names``, or all."""
         rows = self.rows if names is None else self.rows.select(names)
         if self.hash_bounds is None:
             return rows
         first, last = self.hash_bounds
-        wanted = wanted[wanted.searchsorted(first) : wanted.searchsorted(last, "right")]
+        wanted_hashes = wanted_hashes[wanted_hashes.searchsorted(first) : wanted_hashes.searchsorted(last, "right")]
         # where more hashes are wanted than there are rows, these are searched for in them
-        if self.prefixes is not None and len(wanted) < self.rows.num_rows:
-            wanted = self.prefixes.filter_hashes(wanted)
-        return rows_of(rows, wanted, self.constant)
+        if self.prefixes is not None and len(wanted_hashes) < self.rows.num_rows:
+            wanted_hashes = self.prefixes.filter_hashes(wanted_hashes)
+        return rows_of(rows, wanted_hashes, self.constant)
 
     @property
     def _has_deadlines_in_file(self) -> bool:

@@ -71,11 +71,11 @@ def _has_deletions(source: Source) -> bool:
     return source.versions is not None and source.has_keyed_messages
 
 
-def encode_records(given: Input, records: Sequence[Record], first: int = 0) -> bytes:
-    """``records`` in the format of the source of ``given``, the ``first`` with this offset in its topic. Raises
+def encode_records(input_: Input, records: Sequence[Record], first: int = 0) -> bytes:
+    """``records`` in the format of the source of ``input_``, the ``first`` with this offset in its topic. Raises
     UnitTestError for a column that it does not have, and for values that its format has no way to write.
     """
-    source, files = given.source, stand_in(given.source)
+    source, files = input_.source, stand_in(input_.source)
     is_nested = source.changelog is not None or not isinstance(source.versions, Upserts | None)
     values: list[dict[str, Any] | str] = []
     for number, record in enumerate(records, 1):
@@ -83,14 +83,14 @@ def encode_records(given: Input, records: Sequence[Record], first: int = 0) -> b
             values.append(record)
             continue
         columns = out_of_objects(record, source.as_read.fields) if is_nested else record
-        place = f"record {number} of input {given.name}"
+        place = f"record {number} of input {input_.name}"
         if _has_deletions(source):
             columns = _of_message(columns, source, first + number - 1, place)
         values.append(_producer_record(columns, files.types, place))
     try:
         content: bytes = files.file_format.written(values, files.fields)
     except ValueError as error:
-        raise UnitTestError(f"input {given.name}, {error}") from error
+        raise UnitTestError(f"input {input_.name}, {error}") from error
     return content
 
 
@@ -106,16 +106,16 @@ def _of_message(record: Mapping[str, Any], source: Source, offset: int, what: st
     return columns
 
 
-def land_records(pipeline: Pipeline, given: Input, records: Sequence[Record], step: int) -> RecordsFile:
-    """``records`` of a ``step`` as a file of the input ``given``, read again, and what its source makes of them."""
-    name, content = f"step {step}", encode_records(given, records, step * 2**32)
-    read = read_file(content, stand_in(given.source), required_by(pipeline, given), name)
-    result = as_changes(given.source, read)
-    if isinstance(function := given.source.transform, BatchFunction):
-        result = flat_mapped(given.source, result, batch_call(function), partial(_position_range, result)).records
-    if given.source.explode is not None:
-        result = explode_records(given.source.exploded, result, partial(_position_range, result)).records
-    columns = {name: _python_values(result.columns[name], kind) for name, kind in given.source.columns.items()}
+def land_records(pipeline: Pipeline, input_: Input, records: Sequence[Record], step: int) -> RecordsFile:
+    """``records`` of a ``step`` as a file of the input ``input_``, read again, and what its source makes of them."""
+    name, content = f"step {step}", encode_records(input_, records, step * 2**32)
+    read = read_file(content, stand_in(input_.source), required_by(pipeline, input_), name)
+    result = as_changes(input_.source, read)
+    if isinstance(function := input_.source.transform, BatchFunction):
+        result = flat_mapped(input_.source, result, batch_call(function), partial(_position_range, result)).records
+    if input_.source.explode is not None:
+        result = explode_records(input_.source.exploded, result, partial(_position_range, result)).records
+    columns = {name: _python_values(result.columns[name], kind) for name, kind in input_.source.columns.items()}
     if SIGN in result.columns:
         columns[SIGN] = result.columns[SIGN].to_pylist()
     if TOMBSTONE_AT in result.columns:
@@ -123,13 +123,13 @@ def land_records(pipeline: Pipeline, given: Input, records: Sequence[Record], st
     parse_errors = result.unparsed.to_pylist()
     raw = [_line_text(line) for line in result.raw(np.arange(len(result))).to_pylist()]
     return RecordsFile(
-        given,
+        input_,
         content,
         tuple(
             ReadRecord(position, {name: columns[name][row] for name in columns}, parse_errors[row], raw[row])
             for row, position in enumerate(result.position.tolist())
         ),
-        _newest_event_time(given, result),
+        _newest_event_time(input_, result),
     )
 
 

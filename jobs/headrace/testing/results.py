@@ -279,7 +279,7 @@ class Difference:
 
 def row_difference(kind: RowKind[T], expected: Sequence[ExpectedRow], actual: Sequence[T]) -> Difference | None:
     """How ``actual`` differs from what is ``expected`` in any order; None if it does not."""
-    comparison = _Compared(kind, expected, actual)
+    comparison = _ComparedRows(kind, expected, actual)
     pairs = comparison.largest_pairing()
     missing = [number for number in range(len(expected)) if number not in pairs]
     paired_rows = {*pairs.values()}
@@ -290,7 +290,7 @@ def row_difference(kind: RowKind[T], expected: Sequence[ExpectedRow], actual: Se
 
 
 @dataclass(frozen=True)
-class _Compared(Generic[T]):
+class _ComparedRows(Generic[T]):
     kind: RowKind[T]
     expected: Sequence[ExpectedRow]
     rows: Sequence[T]
@@ -328,7 +328,10 @@ class _Compared(Generic[T]):
             if closest is not None and self._is_alike(expected, self.rows[closest]):
                 left.remove(closest)
                 lines += self._describe_pair(expected, self.rows[closest])
-        return [*lines, *(f"  + found    {self.kind.found(self.rows[row])}, which was not expected" for row in left)]
+        return [
+            *lines,
+            *(f"  + found    {self.kind.found(self.rows[row])}, which was not expected" for row in left),
+        ]
 
     def _is_alike(self, expected: ExpectedRow, row: T) -> bool:
         wrong = self.kind.unequal(expected, row)

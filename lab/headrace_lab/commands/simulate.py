@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 from click.exceptions import Exit
 
-from headrace.cli.app import DONE, FAILED_CASES, FormatOption, Option, separate_command
+from headrace.cli.app import EXIT_DONE, FAILED_CASES, FormatOption, Option, separate_command
 from headrace.cli.output import Format, print_fields, print_json, print_lines
 from headrace.errors import FixConfigError
 
@@ -111,7 +111,7 @@ def simulate(
         totals = report.totals
         outcome = f"{totals['complete']} of {totals['begun']} snapshots complete, {totals['restores']} restores"
         _print(totals, report.properties, f"{chosen}, {totals['tasks']:,} tasks, seed {seed}", outcome)
-    raise Exit(DONE if report.holds else FAILED_CASES)
+    raise Exit(EXIT_DONE if report.holds else FAILED_CASES)
 
 
 def _detect(kind: "StableProperty", seed: int, processes: "Processes", output: Format) -> NoReturn:
@@ -127,7 +127,7 @@ def _detect(kind: "StableProperty", seed: int, processes: "Processes", output: F
         if totals["detected"]:
             outcome += f", at last of {totals['processes_at_last']:,} processes"
         _print(totals, detection.properties, f"{kind}, {totals['processes']:,} processes, seed {seed}", outcome)
-    raise Exit(DONE if detection.holds else FAILED_CASES)
+    raise Exit(EXIT_DONE if detection.holds else FAILED_CASES)
 
 
 def _graph(file: Path | None, tasks: int, loops: int, seed: int, protocol: "Protocol") -> "Graph":

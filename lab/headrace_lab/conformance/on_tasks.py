@@ -103,7 +103,7 @@ class OnTasks:
             "late": sum(
                 stage.accounting.late + stage.accounting.rows.get(Disposition.FORGOTTEN, 0) for stage in stages
             ),
-            "closed": sum(stage.closed for stage in stages),
+            "closed": sum(stage.dropped_elements for stage in stages),
             "retraction": sum(stage.dropped_retractions for stage in stages),
         }
         panes = read_tables(

@@ -9,7 +9,7 @@ from headrace_lab.simulation.timeline import Timeline
 from headrace_lab.simulation.workload import SentRecord, SnapshotPart, TaskState, Workload
 from headrace_snapshots.protocol import barriers
 from headrace_snapshots.protocol.barriers import (
-    DELIVERED,
+    DELIVERY,
     ORDER,
     RULES,
     Barrier,
@@ -158,7 +158,7 @@ class Dataflow:
             message = queue.popleft()
             if isinstance(message, SentRecord):
                 effects = role.receive(Record(channel))
-                if effects is DELIVERED:
+                if effects is DELIVERY:
                     self._deliver(task, channel, message)
                 else:
                     self._perform(task, effects, channel, message)
@@ -251,7 +251,9 @@ class Dataflow:
         inputs = frozenset(graph.inputs[task]) - self._unknown
         back_edges = frozenset() if without is Assumption.BACK_EDGES else graph.back_edges & inputs
         is_start = task in self._starts
-        return Task(RULES[self._settings.protocol], inputs, back_edges, is_start=is_start, restored=self.restored)
+        return Task(
+            RULES[self._settings.protocol], inputs, back_edges, is_start=is_start, restored_snapshot=self.restored
+        )
 
     def _restore(self, task: int, part: SnapshotPart) -> None:
         self.states[task] = TaskState(**vars(part.state))

@@ -18,7 +18,7 @@ from headrace.runs.option_values import parse_span
 from headrace.runs.reporting.results import RunResult
 from headrace_airflow.dags import PROMOTE
 from headrace_airflow.decisions import (
-    REHEARSED,
+    REHEARSED_BRANCH,
     AskingOperator,
     check_shown,
     finish_promotion,
@@ -41,16 +41,16 @@ from headrace_airflow.run_ids import PublishedEvent, backfill_branch, branch_of_
 from headrace_snapshots.names import published_of
 from headrace_snapshots.output_catalog import seen_catalog
 
-_OVER = frozenset(state.value for state in TerminalTIState)
+_FINAL_STATES = frozenset(state.value for state in TerminalTIState)
 
 
-def awaited_branches(rooted: RootedPipeline) -> set[str]:
+def awaited_branches(rooted_pipeline: RootedPipeline) -> set[str]:
     """The branches of a pipeline that its backfills are at work on or ask about, and those that somebody is asked to
     promote. It does not matter how long ago that began. It is asked in a task.
     """
-    backfill, promote = rooted.dag_id("backfill"), rooted.root.airflow_name(PROMOTE)
+    backfill, promote = rooted_pipeline.dag_id("backfill"), rooted_pipeline.root.airflow_name(PROMOTE)
     names = {str(form.get("branch") or branch_of_run(run)) for run, form in _open_runs(backfill)}
-    open_forms = (form for _, form in _open_runs(promote) if form.get("pipeline") == rooted.name)
+    open_forms = (form for _, form in _open_runs(promote) if form.get("pipeline") == rooted_pipeline.name)
     return names | {str(form["branch"]) for form in open_forms}
 
 
@@ -60,7 +60,7 @@ def _open_runs(dag_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
     from airflow.sdk.execution_time.comms import GetDagRun
 
     for run_id, states in task_runner.RuntimeTaskInstance.get_task_states(dag_id).items():
-        if any(state not in _OVER for state in states.values()):
+        if any(state not in _FINAL_STATES for state in states.values()):
             run = task_runner.SUPERVISOR_COMMS.send(GetDagRun(dag_id=dag_id, run_id=run_id))
             yield run_id, getattr(run, "conf", None) or {}
 
@@ -160,8 +160,8 @@ class BackfillApprovalOperator(AskingOperator):
             return None
         output = form.get("output")
         # before it is read: what comes to the branch from here on is only what it has to catch up with
-        context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(branch))
-        return rehearse_promotion(handle, branch, output=output, patch=form["patch"], later=(BranchBehindError,))
+        context["ti"].xcom_push(key=REHEARSED_BRANCH, value=handle.catalog.head().refs.get(branch))
+        return rehearse_promotion(handle, branch, output=output, patch=form["patch"], later_errors=(BranchBehindError,))
 
 
 class CutOverOperator(_BackfillOperator):
@@ -202,7 +202,9 @@ class CutOverOperator(_BackfillOperator):
         asks = form["promote"] == WHEN_APPROVED
         message = "" if entry_before is not None else decision_message(context, asks=asks)
         if asks and entry_before is None:
-            check_shown(handle.catalog, branch, context["ti"].xcom_pull(APPROVE, key=REHEARSED), APPROVE, goes_on=True)
+            check_shown(
+                handle.catalog, branch, context["ti"].xcom_pull(APPROVE, key=REHEARSED_BRANCH), APPROVE, goes_on=True
+            )
         try:
             result = self._cut_over(context, message)
         except BranchBehindError as error:

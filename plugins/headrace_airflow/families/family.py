@@ -53,7 +53,7 @@ DEFAULTS: Final = "HEADRACE_AIRFLOW_DEFAULTS"
 _GROUP_NAME: Final = "airflow"
 _NO_OPTIONS: Final = AirflowOptions()
 _UTC: Final = "UTC"
-_PUBLISHED: Final = re.compile(r"headrace://([^./]+\.)?([^./]+(?:/[^./]+)?)/published")
+_PUBLISHED_URI: Final = re.compile(r"headrace://([^./]+\.)?([^./]+(?:/[^./]+)?)/published")
 """The asset of a pipeline or of one of its outputs, with its root or without."""
 
 
@@ -91,13 +91,13 @@ def _load_defaults(file: str, named_by: str) -> AirflowOptions:
     return options
 
 
-def airflow_schedule(schedule: Schedule | AssetAny | None, rooted: RootedPipeline) -> Any:
+def airflow_schedule(schedule: Schedule | AssetAny | None, rooted_pipeline: RootedPipeline) -> Any:
     """What Airflow takes as the schedule of a DAG of a pipeline."""
     match schedule:
         case AssetSchedule(uris, or_at):
-            return _asset_schedule([_schedule_asset(uri, rooted.root) for uri in uris], or_at)
+            return _asset_schedule([_schedule_asset(uri, rooted_pipeline.root) for uri in uris], or_at)
         case FileSchedule(poll_interval, or_at):
-            return _asset_schedule([landed_asset(rooted, poll_interval)], or_at)
+            return _asset_schedule([landed_asset(rooted_pipeline, poll_interval)], or_at)
         case CronSchedule() | timedelta():
             return timetable_by_time(schedule)
     return schedule
@@ -107,7 +107,7 @@ def _schedule_asset(uri: str, root: Root) -> Asset:
     """The asset of a schedule. A pipeline's is that of the same ``root`` unless it names one: so staging and production
     can have the same files.
     """
-    ours = _PUBLISHED.fullmatch(uri)
+    ours = _PUBLISHED_URI.fullmatch(uri)
     if ours is None:
         return Asset(uri)
     named_root, name = ours.groups()

@@ -34,32 +34,37 @@ if TYPE_CHECKING:
     from headrace.read.diff.appended_rows import AnnouncedWindows
 
 
-def audit_and_publish(rooted: RootedPipeline, after: BaseOperator, *, is_made_here: bool = False) -> None:
-    """Audit and publish the pipeline once ``after`` has ended well. ``is_made_here``: as ``PublishedEvent`` has it.
+def audit_and_publish(
+    rooted_pipeline: RootedPipeline, upstream_task: BaseOperator, *, is_made_here: bool = False
+) -> None:
+    """Audit and publish the pipeline once ``upstream_task`` has ended well. ``is_made_here``: as ``PublishedEvent`` has
+    it.
 
     An audit that fails holds back its own output alone. What readers of all outputs may see moves last, and is told
     unless something has failed. So the run fails if one of its outputs does.
     """
-    one_writer: dict[str, Any] = {"pool": rooted.pool}
+    one_writer: dict[str, Any] = {"pool": rooted_pipeline.pool}
 
     def publish_task(task_id: str, output: str = "", rule: TriggerRule = TriggerRule.ALL_SUCCESS) -> PublishOperator:
-        published_event = PublishedEvent(rooted.root, rooted.name, output, is_made_here=is_made_here)
+        published_event = PublishedEvent(rooted_pipeline.root, rooted_pipeline.name, output, is_made_here=is_made_here)
         return PublishOperator(task_id=task_id, published=published_event, trigger_rule=rule, **one_writer)
 
-    if not rooted.pipeline.has_names:
-        chain(after, AuditOperator(task_id="audit", rooted=rooted, **one_writer), publish_task("publish"))
+    if not rooted_pipeline.pipeline.has_names:
+        chain(
+            upstream_task, AuditOperator(task_id="audit", rooted=rooted_pipeline, **one_writer), publish_task("publish")
+        )
         return
     last = publish_task("publish", rule=TriggerRule.NONE_FAILED)
-    for output in rooted.pipeline.by_output:
-        audit = AuditOperator(task_id=f"audit.{output}", rooted=rooted, output=output, **one_writer)
-        chain(after, audit, publish_task(f"publish.{output}", output), last)
+    for output in rooted_pipeline.pipeline.by_output:
+        audit = AuditOperator(task_id=f"audit.{output}", rooted=rooted_pipeline, output=output, **one_writer)
+        chain(upstream_task, audit, publish_task(f"publish.{output}", output), last)
 
 
 _RECOVERIES = 16
 """Runs of *recover* at once: those that wait for a person hold up no other. What writes is in the pool."""
 
 
-def process_dag(rooted: RootedPipeline) -> DAG:
+def process_dag(rooted_pipeline: RootedPipeline) -> DAG:
     """Drain what has landed in epochs of bounded size, audit it, publish it at once if the audit is good.
 
     The task *audit* shows what was found, and is red if that is bad; *publish* tells others. Both do what is left.
@@ -67,27 +72,30 @@ def process_dag(rooted: RootedPipeline) -> DAG:
     Its runs have no range of time, so `airflow backfill create` is refused. What has been read is read again by the DAG
     *backfill* of the pipeline, or on the command line: `headrace backfill PIPELINE --from ... --to ... --promote`.
     """
-    params = {**option_fields("process", rooted.pipeline), DRY_RUN: dry_run_field("process")}
+    params = {**option_fields("process", rooted_pipeline.pipeline), DRY_RUN: dry_run_field("process")}
     with new_dag(
-        rooted,
+        rooted_pipeline,
         "process",
         process_dag.__doc__,
-        schedule=rooted.pipeline.schedule,
+        schedule=rooted_pipeline.pipeline.schedule,
         params=params,
         by_hand=[DagRunType.ASSET_MATERIALIZATION, *BY_HAND],
     ) as dag:
         preconditions = PreconditionsOperator(
-            task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))
+            task_id="preconditions", rooted=rooted_pipeline, form=Form(rooted_pipeline.pipeline, tuple(params))
         )
         process = recovery_tasks.ProcessOperator(
-            task_id="process", rooted=rooted, flags=option_flags("process", rooted.pipeline), pool=rooted.pool
+            task_id="process",
+            rooted=rooted_pipeline,
+            flags=option_flags("process", rooted_pipeline.pipeline),
+            pool=rooted_pipeline.pool,
         )
         chain(preconditions, process)
-        audit_and_publish(rooted, process, is_made_here=True)
+        audit_and_publish(rooted_pipeline, process, is_made_here=True)
     return dag
 
 
-def recover_dag(rooted: RootedPipeline) -> DAG:
+def recover_dag(rooted_pipeline: RootedPipeline) -> DAG:
     """Move main back to a snapshot, read everything after it again, audit and publish the result.
 
     It waits until a person has seen what is given up, or goes at once. A run of *process* that meets broken state
@@ -117,25 +125,32 @@ def recover_dag(rooted: RootedPipeline) -> DAG:
             title="When",
             description="When main goes back.",
         ),
-        **option_fields("recover", rooted.pipeline),
+        **option_fields("recover", rooted_pipeline.pipeline),
         REASON: reason_field(),
     }
     description = recover_dag.__doc__
-    with new_dag(rooted, RECOVER_TASK, description, schedule=None, params=params, runs_at_once=_RECOVERIES) as dag:
+    with new_dag(
+        rooted_pipeline, RECOVER_TASK, description, schedule=None, params=params, runs_at_once=_RECOVERIES
+    ) as dag:
         recover = recovery_tasks.RecoverOperator(
-            task_id=RECOVER_TASK, rooted=rooted, flags=option_flags("recover", rooted.pipeline), pool=rooted.pool
+            task_id=RECOVER_TASK,
+            rooted=rooted_pipeline,
+            flags=option_flags("recover", rooted_pipeline.pipeline),
+            pool=rooted_pipeline.pool,
         )
         chain(
-            PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
-            recovery_tasks.RehearseRecoveryOperator(task_id=REHEARSE, rooted=rooted),
-            recovery_tasks.ApproveRecoveryOperator(rooted=rooted),
+            PreconditionsOperator(
+                task_id="preconditions", rooted=rooted_pipeline, form=Form(rooted_pipeline.pipeline, tuple(params))
+            ),
+            recovery_tasks.RehearseRecoveryOperator(task_id=REHEARSE, rooted=rooted_pipeline),
+            recovery_tasks.ApproveRecoveryOperator(rooted=rooted_pipeline),
             recover,
         )
-        audit_and_publish(rooted, recover)
+        audit_and_publish(rooted_pipeline, recover)
     return dag
 
 
-def backfill_dag(rooted: RootedPipeline) -> DAG:
+def backfill_dag(rooted_pipeline: RootedPipeline) -> DAG:
     """Read input again on a branch beside the live pipeline, audit it, and make it main while processing is held. The
     cut-over comes at once, or after a person has seen what readers will see change. With a patch only rows that are
     over are replaced.
@@ -143,9 +158,9 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
     Only the cut-over holds the pool: the replay writes nothing that the process DAG reads. Where the pipeline has a
     schedule for it, its runs compute the last so many days, whatever the clock says.
     """
-    regular = rooted.pipeline.backfill
+    regular = rooted_pipeline.pipeline.backfill
     field_values = {} if regular is None else {"output": regular.output, "patch": regular.patch}
-    fields = option_fields("backfill", rooted.pipeline, **field_values)
+    fields = option_fields("backfill", rooted_pipeline.pipeline, **field_values)
     promote = Param(
         AT_ONCE if regular is None else regular.promote,
         type="string",
@@ -161,14 +176,16 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
     params: dict[str, Any] = {name: fields.pop(name) for name in ("output", "from", "to") if name in fields}
     params |= {"promote": promote, **fields, DRY_RUN: dry_run_field("replay"), REASON: reason_field()}
     schedule = None if regular is None else regular.schedule
-    flags = option_flags("backfill", rooted.pipeline, without=("start", "end", "patch"))
-    with new_dag(rooted, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
+    flags = option_flags("backfill", rooted_pipeline.pipeline, skipped_options=("start", "end", "patch"))
+    with new_dag(rooted_pipeline, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
         chain(
-            PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
-            ReplayOperator(task_id="replay", rooted=rooted, flags=flags),
-            AuditOperator(task_id="audit", rooted=rooted, of_backfill=True),
-            BackfillApprovalOperator(rooted=rooted),
-            CutOverOperator(task_id="cut_over", rooted=rooted, flags=flags, pool=rooted.pool),
+            PreconditionsOperator(
+                task_id="preconditions", rooted=rooted_pipeline, form=Form(rooted_pipeline.pipeline, tuple(params))
+            ),
+            ReplayOperator(task_id="replay", rooted=rooted_pipeline, flags=flags),
+            AuditOperator(task_id="audit", rooted=rooted_pipeline, of_backfill=True),
+            BackfillApprovalOperator(rooted=rooted_pipeline),
+            CutOverOperator(task_id="cut_over", rooted=rooted_pipeline, flags=flags, pool=rooted_pipeline.pool),
         )
     return dag
 
@@ -178,13 +195,13 @@ RECOVER: Final = DagFamily(recover_dag)
 BACKFILL: Final = DagFamily(backfill_dag)
 
 
-_ANNOUNCED: Final = "announced"
+_ANNOUNCED_KEY: Final = "announced"
 """Under this key Airflow keeps, beside the asset, what was announced last."""
 
 _ANNOUNCING: Final = "announcing"
 """Under this key what the last run was about to announce: it has, if the newest event says so."""
 
-_UNTIL: Final = "until"
+_UNTIL_KEY: Final = "until"
 """Events of ours say up to when windows were complete then."""
 
 _EVENTS_LOOKED_AT: Final = 100
@@ -222,10 +239,10 @@ class AnnounceWindowsOperator(BaseOperator):
             self.log.warning("what was announced last has expired: all complete windows are announced again")
         keys, now = news.partition_keys(), news.announced.to_json()
         if not keys:
-            state.set(_ANNOUNCED, now)
+            state.set(_ANNOUNCED_KEY, now)
             state.set(_ANNOUNCING, None)
             raise AirflowSkipException("no window is complete that was not, and none was corrected")
-        state.set(_ANNOUNCED, None if last_announced is None else last_announced.to_json())
+        state.set(_ANNOUNCED_KEY, None if last_announced is None else last_announced.to_json())
         # the event is there only once the task has succeeded: the next run sees whether it is
         state.set(_ANNOUNCING, now)
         event = context["outlet_events"][self.windows]
@@ -239,11 +256,13 @@ class AnnounceWindowsOperator(BaseOperator):
         state = context["asset_state_store"][self.windows]
         announcing, last_announced = (
             None if (stored_value := state.get(key)) is None else _announced_from_json(stored_value)
-            for key in (_ANNOUNCING, _ANNOUNCED)
+            for key in (_ANNOUNCING, _ANNOUNCED_KEY)
         )
         events = context["inlet_events"][self.windows].ascending(False).limit(_EVENTS_LOOKED_AT)
         # a person may have made events of the asset, too, as in order to have a window done once more
-        newest = next((_announced_from_json(event.extra) for event in events if _UNTIL in (event.extra or {})), None)
+        newest = next(
+            (_announced_from_json(event.extra) for event in events if _UNTIL_KEY in (event.extra or {})), None
+        )
         return announcing if announcing is not None and newest == announcing else last_announced
 
 
@@ -253,21 +272,21 @@ def _announced_from_json(stored_value: Any) -> "AnnouncedWindows":
     return AnnouncedWindows.from_json(stored_value)
 
 
-def windows_dag(rooted: RootedPipeline) -> DAG | None:
+def windows_dag(rooted_pipeline: RootedPipeline) -> DAG | None:
     """Announce windows that are complete, and those that were corrected: after each publish, release, rollback,
     promotion and patch. Each is a partition of an asset, `headrace://NAME/windows`; its key is when the window begins.
     """
     outputs = [
         output
-        for output, output_pipeline in rooted.pipeline.by_output.items()
+        for output, output_pipeline in rooted_pipeline.pipeline.by_output.items()
         if not (output_pipeline.rows or isinstance(output_pipeline.stages[-1].aggregation.where, GlobalWindows))
     ]
-    if not options_of(rooted).announce_windows or not outputs:
+    if not options_of(rooted_pipeline).announce_windows or not outputs:
         return None
     by_hand = [DagRunType.ASSET_MATERIALIZATION, *BY_HAND]
-    with new_dag_after_publish(rooted, "windows", windows_dag.__doc__, outputs, by_hand) as dag:
+    with new_dag_after_publish(rooted_pipeline, "windows", windows_dag.__doc__, outputs, by_hand) as dag:
         for output in outputs:
-            AnnounceWindowsOperator(task_id=output or "windows", rooted=rooted, output=output)
+            AnnounceWindowsOperator(task_id=output or "windows", rooted=rooted_pipeline, output=output)
     return dag
 
 
@@ -299,23 +318,23 @@ class DeliverOperator(BaseOperator):
         return delivery.to_json()
 
 
-def deliver_dag(rooted: RootedPipeline) -> DAG | None:
+def deliver_dag(rooted_pipeline: RootedPipeline) -> DAG | None:
     """Bring the sinks of the pipeline to what readers see: after each publish, release, rollback, promotion and patch.
 
     Each sink is a task of its own. One that fails holds what it held, and gets all that it lacks the next time.
     """
     tasks = [
         (output, sink)
-        for output, output_pipeline in rooted.pipeline.by_output.items()
+        for output, output_pipeline in rooted_pipeline.pipeline.by_output.items()
         for sink in output_pipeline.sinks
     ]
     if not tasks:
         return None
     outputs = dict.fromkeys(output for output, _ in tasks)
-    with new_dag_after_publish(rooted, "deliver", deliver_dag.__doc__, outputs) as dag:
+    with new_dag_after_publish(rooted_pipeline, "deliver", deliver_dag.__doc__, outputs) as dag:
         for output, sink in tasks:
             task_id = ".".join(filter(None, (output, sink.name)))
-            DeliverOperator(task_id=task_id, rooted=rooted, output=output, sink=sink)
+            DeliverOperator(task_id=task_id, rooted=rooted_pipeline, output=output, sink=sink)
     return dag
 
 

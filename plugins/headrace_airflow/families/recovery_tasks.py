@@ -56,9 +56,12 @@ def where_to(cut: "RecoveryCut") -> dict[str, dict[str, str | None]]:
     return {_reader_name(move): {"head": move.head, "to": move.to} for move in _reader_moves(cut)}
 
 
-def check_as_rehearsed(catalog: Catalog, snapshot: str | None, places: Places, asked: Mapping[str, Any]) -> None:
+def check_as_rehearsed(
+    catalog: Catalog, snapshot: str | None, places: Places, options_given: Mapping[str, Any]
+) -> None:
     """Raise RehearsalOutdatedError if a reader of the pipeline would go another way than the ``places`` that people
-    were shown. A run of the reader that went on meanwhile makes no difference. ``asked`` are options of the cut.
+    were shown. A run of the reader that went on meanwhile makes no difference. ``options_given`` are options of the
+    cut.
 
     A reader that cannot follow is none of this: the recovery itself refuses it.
     """
@@ -66,7 +69,7 @@ def check_as_rehearsed(catalog: Catalog, snapshot: str | None, places: Places, a
     from headrace.runs.recovery_target import recovery_cut
 
     stores = RootStores(catalog.store)
-    for move in _reader_moves(recovery_cut(catalog, snapshot, **asked)):
+    for move in _reader_moves(recovery_cut(catalog, snapshot, **options_given)):
         if move.problem is not None:
             continue
         place = places.get(_reader_name(move))

@@ -248,11 +248,11 @@ class Claims:
         self._newest, self._oldest = -1, -1  # entries that were looked at, from the oldest to the newest
         self._lock = threading.Lock()
 
-    def owners(self, wanted: Collection[ClaimName]) -> dict[ClaimName, str]:
+    def owners(self, claims: Collection[ClaimName]) -> dict[ClaimName, str]:
         """Who made each of the claims, as far as the newest entries tell: the id of a run."""
         with self._lock:
-            self._search_entries(wanted)
-            return {claim: self._owners[claim] for claim in wanted if claim in self._owners}
+            self._search_entries(claims)
+            return {claim: self._owners[claim] for claim in claims if claim in self._owners}
 
     def _search_entries(self, wanted_claims: Collection[ClaimName]) -> None:
         """Look through entries that are new, and then through older ones until all ``wanted_claims`` are found."""
@@ -354,9 +354,9 @@ class PipelinePage:
         self._claims = Claims(catalog)
         self._figures: tuple[tuple[str, bool], dict[str, Any]] | None = None
 
-    def summary(self, known: PipelineSummary | None) -> PipelineSummary:
+    def summary(self, old_summary: PipelineSummary | None) -> PipelineSummary:
         """The summary, as the catalog is now; what is the same is taken from ``known``, an older one."""
-        return summarize_pipeline(self._catalog, known).as_of(to_instant(datetime.now(UTC)))
+        return summarize_pipeline(self._catalog, old_summary).as_of(to_instant(datetime.now(UTC)))
 
     def sinks(self) -> list[dict[str, Any]]:
         """What sinks held when they were delivered to last, and whether it is what readers see."""
@@ -366,16 +366,16 @@ class PipelinePage:
             {**msgspec.to_builtins(one), "is_current": one.snapshot == published_ids.get(one.output)} for one in notes
         ]
 
-    def history(self, limit: int, before: int | None) -> dict[str, Any]:
+    def history(self, limit: int, before_entry: int | None) -> dict[str, Any]:
         """Entries of the log, newest first, and the snapshots among them with their parents."""
         return {
-            "entries": self._reader.log(limit=limit, before=before).to_json(),
-            "graph": self._reader.graph(limit=limit, before=before).to_json(),
+            "entries": self._reader.log(limit=limit, before=before_entry).to_json(),
+            "graph": self._reader.graph(limit=limit, before=before_entry).to_json(),
         }
 
-    def epochs(self, at: str, limit: int) -> list[dict[str, Any]]:
+    def epochs(self, ref: str, limit: int) -> list[dict[str, Any]]:
         """The newest epochs up to a snapshot, oldest first."""
-        head = snapshot_at(self._catalog, at).manifest
+        head = snapshot_at(self._catalog, ref).manifest
         if head is None:
             return []
         newest_first = [
@@ -383,9 +383,9 @@ class PipelinePage:
         ]
         return [msgspec.to_builtins(line) for line in reversed(newest_first)]
 
-    def writers(self, at: str, limit: int) -> dict[int, str]:
+    def writers(self, ref: str, limit: int) -> dict[int, str]:
         """The id of the run that made each of the newest epochs up to a snapshot, as far as the log still tells."""
-        head = snapshot_at(self._catalog, at).manifest
+        head = snapshot_at(self._catalog, ref).manifest
         if head is None:
             return {}
         manifests = [*islice(self._catalog.ancestry(head.snapshot_id), limit)][::-1]
@@ -393,9 +393,9 @@ class PipelinePage:
         claims = {one.epoch: (one.branch, one.generation) for one in manifests}
         return {epoch: owners[claim] for epoch, claim in claims.items() if claim in owners}
 
-    def graph(self, at: str, *, with_values: bool) -> dict[str, Any] | None:
+    def graph(self, ref: str, *, with_values: bool) -> dict[str, Any] | None:
         """Figures for the steps of the pipeline, as a snapshot has them; None as long as there is none."""
-        head = snapshot_at(self._catalog, at).manifest
+        head = snapshot_at(self._catalog, ref).manifest
         if head is None:
             return None
         figures_key = (head.snapshot_id, with_values)
@@ -403,18 +403,18 @@ class PipelinePage:
             self._figures = figures_key, graph_figures(self._catalog, head, with_values=with_values)
         return self._figures[1]
 
-    def lateness(self, at: str, epochs: int, output: str) -> dict[str, Any]:
+    def lateness(self, ref: str, epochs: int, output: str) -> dict[str, Any]:
         """How late the data of the newest epochs was: counts, and quantiles in seconds."""
-        return plot_lateness(self._output_reader(output).catalog, at, epochs, None).to_json()
+        return plot_lateness(self._output_reader(output).catalog, ref, epochs, None).to_json()
 
-    def pane_keys(self, at: str, epochs: int, limit: int, output: str) -> dict[str, Any] | None:
+    def pane_keys(self, ref: str, epochs: int, limit: int, output: str) -> dict[str, Any] | None:
         """Keys of which the newest epochs have panes; None as long as there is no snapshot."""
-        history = self._pane_history(at, epochs, output)
+        history = self._pane_history(ref, epochs, output)
         return None if history is None else history.newest_keys(limit).to_json()
 
-    def panes(self, at: str, epochs: int, key: Any, limit: int, output: str) -> dict[str, Any] | None:
+    def panes(self, ref: str, epochs: int, key: Any, limit: int, output: str) -> dict[str, Any] | None:
         """The panes of a key that the newest epochs emitted, to be drawn; None as long as there is no snapshot."""
-        history = self._pane_history(at, epochs, output)
+        history = self._pane_history(ref, epochs, output)
         return None if history is None else history.of_key(key, limit).to_json()
 
     def _pane_history(self, snapshot_ref: str, epochs: int, output: str) -> PaneHistory | None:
@@ -445,25 +445,25 @@ class PipelinePage:
                 audits.append({**audit_to_json(outcome, with_values=with_values), "is_next": is_next})
         return audits
 
-    def data_docs(self, after: str | None, until: str, view: ExpectationView, output: str = "") -> bytes:
+    def data_docs(self, from_snapshot: str | None, to_snapshot: str, view: ExpectationView, output: str = "") -> bytes:
         """The page that Great Expectations made of an audit's view. Raises ObjectNotFoundError if there is none."""
         begin, end = (
             None if snapshot_ref is None else snapshot_at(self._catalog, snapshot_ref).manifest
-            for snapshot_ref in (after, until)
+            for snapshot_ref in (from_snapshot, to_snapshot)
         )
         if end is None:
-            raise ObjectNotFoundError(f"{until} is the beginning: nothing was audited up to there")
+            raise ObjectNotFoundError(f"{to_snapshot} is the beginning: nothing was audited up to there")
         range_ = (None if begin is None else begin.snapshot_id, end.snapshot_id)
         folder = object_names.audit_folder(self._catalog.pipeline, *range_, output)
         return with_inline_style(self._catalog.store.read(f"{folder}/docs/{view}.html"))
 
-    def rows(self, view: str, at: str, where: str | None, limit: int, output: str) -> dict[str, Any]:
+    def rows(self, view: str, ref: str, where: str | None, limit: int, output: str) -> dict[str, Any]:
         """The first rows of a view, how many there are, and its columns."""
-        rows = self._output_reader(output).read(view, at=at, where=where)
+        rows = self._output_reader(output).read(view, at=ref, where=where)
         first_rows = rows.head(min(limit, MOST_ROWS))
         return {"columns": [*rows.schema.names], "rows": [*first_rows], "total": len(rows)}
 
-    def diff(self, before: str, after: str, limit: int, output: str, *, with_values: bool) -> dict[str, Any]:
+    def diff(self, old_ref: str, new_ref: str, limit: int, output: str, *, with_values: bool) -> dict[str, Any]:
         """What differs for readers between two snapshots, tags or branches."""
         from headrace.read.diff.comparison import (
             compared_sides,
@@ -471,12 +471,14 @@ class PipelinePage:
         )
 
         catalog = self._output_reader(output).catalog
-        sides = compared_sides(catalog, before, after)
+        sides = compared_sides(catalog, old_ref, new_ref)
         return diff_for_readers(catalog, *sides, limit=limit if with_values else 0).to_json()
 
-    def rollback(self, to: str, branch: str) -> dict[str, Any]:
+    def rollback(self, target: str, branch: str) -> dict[str, Any]:
         """What a rollback of ``branch`` would move, and what would be lost by it; nothing moves."""
-        given_up: dict[str, Any] = PipelineHandle(self._catalog).rollback(to=to, branch=branch, dry_run=True).to_json()
+        given_up: dict[str, Any] = (
+            PipelineHandle(self._catalog).rollback(to=target, branch=branch, dry_run=True).to_json()
+        )
         return given_up | {"readers": readers_after_moves(self._catalog, given_up["moves"])}
 
     def release(self, snapshot: str, output: str, limit: int, *, with_values: bool) -> dict[str, Any]:
@@ -489,10 +491,10 @@ class PipelinePage:
         """The newest snapshots of main to which a recovery can go back, newest first."""
         return [target.to_json() for target in recovery_targets(self._catalog, limit)]
 
-    def recovery(self, to: str) -> dict[str, Any]:
+    def recovery(self, target: str) -> dict[str, Any]:
         """What a recovery from ``to`` would move, compute again and take from readers; nothing moves."""
         head = self._catalog.known_head()
-        snapshot = named_id(self._catalog, head, to)
+        snapshot = named_id(self._catalog, head, target)
         refusals = []
         try:
             check_there(self._catalog, snapshot)
@@ -518,9 +520,9 @@ class PipelinePage:
         readers = readers_after_promotion(self._catalog, branch)
         return {**rehearse_for_readers(self._catalog, branch, limit=limit).to_json(), "readers": readers}
 
-    def snapshot(self, at: str) -> dict[str, Any]:
+    def snapshot(self, snapshot_ref: str) -> dict[str, Any]:
         """A snapshot: its manifest's figures, files by table and log, costs."""
-        manifest = self._reader.show(at)
+        manifest = self._reader.show(snapshot_ref)
         refs = self._catalog.known_head().refs
         return {
             "snapshot": manifest.snapshot_id,

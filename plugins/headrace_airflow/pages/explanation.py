@@ -24,7 +24,7 @@ from headrace.pipeline.loading.registry import PipelineFolders, find_registered
 from headrace.read.shown_values import as_json
 from headrace.runs.reporting.results import RunError
 from headrace_airflow.markdown import text_for_page
-from headrace_airflow.pages.fork_server import ENDED
+from headrace_airflow.pages.fork_server import END_KEY
 from headrace_airflow.roots import local_memory
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
@@ -82,9 +82,9 @@ class ForkServer:
         answer = _last_object(output)
         if answer is None:
             raise NoAnswerError("the process that answers ended without an answer")
-        if ENDED in answer:
+        if END_KEY in answer:
             last = output.strip().rpartition(b"\n")[0].strip().rpartition(b"\n")[2].decode(errors="replace")
-            raise NoAnswerError(f"the process that answers {answer[ENDED]}{last and f': {last}'}")
+            raise NoAnswerError(f"the process that answers {answer[END_KEY]}{last and f': {last}'}")
         return answer
 
     def _ask_fork(self, question: bytes) -> bytes:
@@ -150,7 +150,7 @@ def _last_object(output: bytes) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
-PRELOADED: Final = (
+PRELOADED_MODULES: Final = (
     *("pandas", "pyarrow.pandas_compat", "pyarrow.vendored.version", "pyarrow.compute", "pyarrow.parquet"),
     "headrace_snapshots.store",
     *("headrace.read.explanation", "headrace.read.pipeline_reader", "headrace.distribute.views"),
@@ -181,13 +181,13 @@ def variables_of_users(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def ask_for_explanation(
-    forks: ForkServer, opened: "OpenedRoot", of: tuple[str, str], key: str, window: str
+    forks: ForkServer, opened_root: "OpenedRoot", pipeline_and_output: tuple[str, str], key: str, window: str
 ) -> dict[str, Any]:
-    """Why windows of a key have fired or not, in ``lines`` and as values. ``of``: a pipeline and one of its outputs, ""
-    for the one without a name. ``key`` is JSON, or plain text; ``window`` a time, empty for all windows. Raises
-    NoAnswerError, UnexplainedError.
+    """Why windows of a key have fired or not, in ``lines`` and as values. ``pipeline_and_output``: a pipeline and one
+    of its outputs, "" for the one without a name. ``key`` is JSON, or plain text; ``window`` a time, empty for all
+    windows. Raises NoAnswerError, UnexplainedError.
     """
-    (pipeline, output), root, variables = of, opened.root, opened.environment
+    (pipeline, output), root, variables = pipeline_and_output, opened_root.root, opened_root.environment
     question = {
         "uri": root.uri,
         "folders": [str(folder) for folder in root.folders.folders],

@@ -25,7 +25,7 @@ from headrace_airflow.processes import can_confine, confine_process, memory_of
 
 _LOOK_SECONDS: Final = 0.1
 _PARENT_DEATH_SIGNAL: Final = 1
-ENDED: Final = "ended"
+END_KEY: Final = "ended"
 """What the last line is an object of, if the fork ended without an answer: how it ended."""
 
 
@@ -33,7 +33,7 @@ class Answering(Protocol):
     """A module that answers questions."""
 
     @property
-    def PRELOADED(self) -> tuple[str, ...]:  # noqa: N802  # a constant of the module
+    def PRELOADED_MODULES(self) -> tuple[str, ...]:  # noqa: N802  # a constant of the module
         """Modules that answers need."""
 
     @property
@@ -76,7 +76,7 @@ class _Fork:
         os.waitpid(self.pid, 0)
         with suppress(OSError):
             if how is not None:
-                self.asked.send(f"\n{json.dumps({ENDED: how})}\n".encode(), socket.MSG_DONTWAIT)
+                self.asked.send(f"\n{json.dumps({END_KEY: how})}\n".encode(), socket.MSG_DONTWAIT)
             self.asked.shutdown(socket.SHUT_RDWR)  # what it started may hold the other copy of this end
         self.asked.close()
 
@@ -120,18 +120,18 @@ def _has_ended(fork: _Fork, limits: ForkLimits) -> bool:
     return True
 
 
-def answer_in_fork(asked: socket.socket, answering: Answering, server: int) -> None:
+def answer_in_fork(connection: socket.socket, answering: Answering, server: int) -> None:
     """In a fork of ``server``: take the place of a program that reads the question and writes the answer."""
     _end_with(server)
     if can_confine():
         confine_process()
     for stream in (0, 1, 2):
-        os.dup2(asked.fileno(), stream)
-    with asked:
+        os.dup2(connection.fileno(), stream)
+    with connection:
         text = answering.answer(sys.stdin.readline())
         sys.stdout.flush()
-        asked.sendall(f"\n{text}\n".encode())
-        asked.shutdown(socket.SHUT_RDWR)
+        connection.sendall(f"\n{text}\n".encode())
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _end_with(server: int) -> None:
@@ -146,7 +146,7 @@ def _end_with(server: int) -> None:
 def main(control: int, seconds: str, memory: str, module: str) -> None:
     """Import what the answers of ``module`` need, and serve."""
     answering: Answering = import_module(module)
-    for name in answering.PRELOADED:
+    for name in answering.PRELOADED_MODULES:
         import_module(name)
     gc.collect()
     gc.freeze()  # what is looked at in a fork is copied

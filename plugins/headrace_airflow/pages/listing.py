@@ -185,10 +185,10 @@ def pipeline_list(roots: OpenedRoots, user: BaseUser) -> dict[str, Any]:
     }
 
 
-def problems_for(there: Collection[Place], answered: RootSummaries) -> list[dict[str, str]]:
-    """What is wrong with roots that are missing, and of which a user may read a DAG: those ``there``."""
-    missing = {root for root, _ in there} - {root.name for root, _ in answered.read}
-    return [{"root": root, "message": text_for_page(str(_root_problem(root, answered)))} for root in sorted(missing)]
+def problems_for(visible_places: Collection[Place], summaries: RootSummaries) -> list[dict[str, str]]:
+    """What is wrong with roots that are missing, and of which a user may read a DAG (``visible_places``)."""
+    missing = {root for root, _ in visible_places} - {root.name for root, _ in summaries.read}
+    return [{"root": root, "message": text_for_page(str(_root_problem(root, summaries)))} for root in sorted(missing)]
 
 
 def deadline_to_json(deadline: RunDeadline | None) -> dict[str, Any] | None:
@@ -229,11 +229,11 @@ def neighbours(roots: OpenedRoots, root: OpenedRoot, pipeline: str, user: BaseUs
             return {"pipeline": redact_secrets(str(other)), "has_page": False}
         return {"pipeline": roots.root_named(place[0]).root.qualified_name(place[1]), "has_page": True}
 
-    def shown_lines(known: Iterable[ReaderProgress], unseen: Iterable[UnseenReader], side: str) -> list[dict[str, Any]]:
+    def shown_lines(progresses: Iterable[ReaderProgress], unseen: Iterable[UnseenReader], side: str) -> list[dict[str, Any]]:
         """Lines of the pipelines on one ``side``: those whose lag is known, the worst first, and the others."""
         other = attrgetter(side)
         return [
-            *({**name_fields(other(one)), **line_of(one)} for one in worst_first(known) if may_see(other(one))),
+            *({**name_fields(other(one)), **line_of(one)} for one in worst_first(progresses) if may_see(other(one))),
             *(
                 {**name_fields(other(one)), "lag": text_for_page(one.why), "is_well": False}
                 for one in unseen
@@ -376,7 +376,9 @@ class LineageGraphs:
         self, own: OpenedRoot, overview: LineageOverview, places: Mapping[PlacedPipeline, Place | None]
     ) -> dict[PlacedPipeline, Place | None]:
         """Where pipelines lie that have no summary."""
-        return {placed: place_under(self._roots, own, placed) for placed in overview.heads if placed not in places}
+        return {
+            pipeline: place_under(self._roots, own, pipeline) for pipeline in overview.heads if pipeline not in places
+        }
 
 
 @dataclass(frozen=True)
@@ -391,11 +393,11 @@ class _VisibleCut:
     def to_json(self, problems: list[dict[str, str]]) -> dict[str, Any]:
         ends = [(one.upstream, one.reader) for one in self.cut.edges]
         others = {other for pair in ends for other in pair if any(map(self._is_visible, pair))}
-        visible_places = {placed for placed in self.cut.places if self._is_visible(placed)}
+        visible_places = {pipeline for pipeline in self.cut.places if self._is_visible(pipeline)}
         visible_places |= {other for other in others if self.cut.places[other] is None}
         return {
             "age": round(time.monotonic() - self.cut.taken, 1),
-            "pipelines": [self._pipeline_json(placed) for placed in sorted(visible_places, key=self._display_name)],
+            "pipelines": [self._pipeline_json(pipeline) for pipeline in sorted(visible_places, key=self._display_name)],
             "inputs": [self._input_json(one) for one in self.cut.edges if {one.upstream, one.reader} <= visible_places],
             "hidden": len(others - visible_places),
             "problems": problems,
@@ -411,35 +413,39 @@ class _VisibleCut:
             for name, one in cached_summaries.summaries.items()
         }
 
-    def _is_visible(self, placed: PlacedPipeline) -> bool:
-        return self.cut.places[placed] in self.visible
+    def _is_visible(self, pipeline: PlacedPipeline) -> bool:
+        return self.cut.places[pipeline] in self.visible
 
-    def _display_name(self, placed: PlacedPipeline) -> str:
-        place = self.cut.places[placed]
+    def _display_name(self, pipeline: PlacedPipeline) -> str:
+        place = self.cut.places[pipeline]
         return (
-            redact_secrets(str(placed))
+            redact_secrets(str(pipeline))
             if place is None
             else self.roots.root_named(place[0]).root.qualified_name(place[1])
         )
 
-    def _pipeline_json(self, placed: PlacedPipeline) -> dict[str, Any]:
-        head, place, problem = self.cut.seen.heads[placed], self.cut.places[placed], self.cut.seen.problems.get(placed)
+    def _pipeline_json(self, pipeline: PlacedPipeline) -> dict[str, Any]:
+        head, place, problem = (
+            self.cut.seen.heads[pipeline],
+            self.cut.places[pipeline],
+            self.cut.seen.problems.get(pipeline),
+        )
         summary = None if place is None else self._summaries.get(place)
         return {
-            "pipeline": self._display_name(placed),
+            "pipeline": self._display_name(pipeline),
             "has_page": place is not None,
             "epoch": head.epoch,
             "snapshot": head.snapshot,
             "published": None if summary is None else summary.published,
             "published_epoch": None if summary is None else summary.published_epoch,
-            "in_flight": [*self._in_flight(placed)],
+            "in_flight": [*self._in_flight(pipeline)],
             "problem": None if problem is None else text_for_page(problem),
         }
 
-    def _in_flight(self, placed: PlacedPipeline) -> Iterator[str]:
+    def _in_flight(self, pipeline: PlacedPipeline) -> Iterator[str]:
         for wait in self.cut.seen.waits:
-            if wait.pipeline == placed and wait.kind in _OWN_WAITS:
-                is_told = wait.kind is not WaitKind.PARKED or self.cut.places[placed] in self.editable
+            if wait.pipeline == pipeline and wait.kind in _OWN_WAITS:
+                is_told = wait.kind is not WaitKind.PARKED or self.cut.places[pipeline] in self.editable
                 why = text_for_page(wait.why) if is_told else "an output stands"  # its error may quote a record
                 yield f"{wait.kind}: {why}"
 

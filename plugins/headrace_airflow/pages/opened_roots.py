@@ -179,8 +179,8 @@ class OpenedRoot:
 class OpenedRoots:
     """The roots that are served, as they are declared now."""
 
-    def __init__(self, served: Callable[[], ServedRoots] = served_roots) -> None:
-        self._served = served
+    def __init__(self, find_served: Callable[[], ServedRoots] = served_roots) -> None:
+        self._served = find_served
         self._lock = threading.Lock()
         self._opened: dict[Root, OpenedRoot] = {}
 

@@ -75,12 +75,12 @@ class PendingWorkTrigger(BaseEventTrigger):
         watch = Watch(self._find_pending_work, self._count_runs, self._report_failure, self.poll_seconds)
         async for work in watch.announcements():
             work_fields = work.to_json()
-            self.log.info("pipeline %s has work: %s", self._qualified, work_fields)
+            self.log.info("pipeline %s has work: %s", self._qualified_name, work_fields)
             await self._store_state({"state": "announced", **work_fields})
             yield TriggerEvent(work_fields)  # type: ignore[no-untyped-call]
 
     @property
-    def _qualified(self) -> str:
+    def _qualified_name(self) -> str:
         return f"{self.root}.{self.pipeline}" if self.root else self.pipeline
 
     def _find_pending_work(self) -> PendingWork | None:
@@ -119,11 +119,11 @@ class PendingWorkTrigger(BaseEventTrigger):
 
     async def _report_failure(self, error: Exception | None) -> None:
         if error is None:
-            self.log.info("pipeline %s can be watched again", self._qualified)
+            self.log.info("pipeline %s can be watched again", self._qualified_name)
             await self._store_state({"state": "watching"})
             return
         code = error.code if isinstance(error, HeadraceError) else type(error).__name__
-        self.log.warning("pipeline %s cannot be watched, and is tried again: %s: %s", self._qualified, code, error)
+        self.log.warning("pipeline %s cannot be watched, and is tried again: %s: %s", self._qualified_name, code, error)
         await self._store_state({"state": "failing", "error": f"{code}: {error}"})
 
     async def _store_state(self, state: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ class PendingWorkTrigger(BaseEventTrigger):
             asset = landed_name(served_roots().root_named(self.root), self.pipeline)
             await AssetStateStoreAccessor(name=asset).aset(STATE_KEY, note)
         except Exception:
-            self.log.exception("the state of the watcher of pipeline %s could not be stored", self._qualified)
+            self.log.exception("the state of the watcher of pipeline %s could not be stored", self._qualified_name)
 
 
 def _from_topics(topics: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:

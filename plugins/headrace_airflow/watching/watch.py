@@ -43,16 +43,17 @@ class LastAnnouncement:
         self._due = 0.0
         self._wait = AGAIN_SECONDS
 
-    def is_to_tell(self, work: PendingWork, made: int, now: float) -> bool:
-        """Whether ``work`` is announced ``now``, when Airflow has ``made`` so many runs; then it counts as announced.
+    def is_to_tell(self, work: PendingWork, runs_made: int, now: float) -> bool:
+        """Whether ``work`` is announced ``now``, when Airflow has made so many runs (``runs_made``); then it counts as
+        announced.
 
         While Airflow has made no run since the last time, more files are no news: the run that it makes reads them.
         """
-        is_again = work == self._work or made == self._made
+        is_again = work == self._work or runs_made == self._made
         if is_again and now < self._due:
             return False
         self._wait = min(2 * self._wait, LONGEST_SECONDS) if is_again else AGAIN_SECONDS
-        self._work, self._made, self._due = work, made, now + self._wait
+        self._work, self._made, self._due = work, runs_made, now + self._wait
         return True
 
 

@@ -256,14 +256,14 @@ class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
         return sum(node.rows for node in self.nodes) + sum(file.rows for part in self.own for file in part)
 
     @property
-    def done(self) -> int:
+    def parts_done(self) -> int:
         """How many parts are done."""
         return len(self.own) + (self.nodes[-1].last_epoch + 1 if self.nodes else 0)
 
     @property
     def left(self) -> range:
         """The parts that are not done."""
-        return range(self.done, self.parts)
+        return range(self.parts_done, self.parts)
 
     def with_next(self, parts: Sequence[tuple[DataFile, ...]]) -> "UnfinishedMerge":
         """The merge once the next ``parts`` are done, by their files."""
@@ -290,11 +290,11 @@ class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
         return self.first_epoch <= layer.first_epoch and layer.last_epoch <= self.last_epoch
 
 
-def plan_next_merge(layers: Sequence[Layer], unfinished: Sequence[UnfinishedMerge]) -> int | None:
-    """Where the next merge starts, as ``plan_merge`` says, beside those that are ``unfinished``; None: nowhere."""
+def plan_next_merge(layers: Sequence[Layer], unfinished_merges: Sequence[UnfinishedMerge]) -> int | None:
+    """Where the next merge starts, as ``plan_merge`` says, beside ``unfinished_merges``; None: nowhere."""
     places: list[tuple[int, int, bool]] = []  # where it begins, its rows, whether it is being merged
     layers_by_epoch: dict[int, Sequence[Layer]] = {
-        sources[0].first_epoch: sources for merge in unfinished if (sources := merge.source_layers(layers))
+        sources[0].first_epoch: sources for merge in unfinished_merges if (sources := merge.source_layers(layers))
     }
     place = 0
     while place < len(layers):
@@ -318,7 +318,7 @@ def _newest_group(sizes: Sequence[int]) -> int:
 
 
 RADIX: Final = Size(32)
-AHEAD = 8
+NODES_AHEAD = 8
 """Nodes that a reader of records requests together."""
 
 
@@ -536,8 +536,8 @@ def newest_first(log: FileLog, read_nodes: Callable[[Sequence[str]], Iterable[In
 def _below_newest_first(
     refs: Sequence[IndexRef], read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]
 ) -> Iterator[FileRecord]:
-    for end in range(len(refs), 0, -AHEAD):
-        ids = [ref.id for ref in refs[max(0, end - AHEAD) : end]]
+    for end in range(len(refs), 0, -NODES_AHEAD):
+        ids = [ref.id for ref in refs[max(0, end - NODES_AHEAD) : end]]
         for node in read_nodes(ids[::-1]):
             yield from _below_newest_first(node.refs, read_nodes)
             yield from reversed(node.records)
@@ -547,8 +547,8 @@ def _records_below(
     refs: Sequence[IndexRef], read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]], since_epoch: int | None
 ) -> Iterator[FileRecord]:
     wanted_ids = [ref.id for ref in refs if since_epoch is None or ref.last_epoch > since_epoch]
-    for first in range(0, len(wanted_ids), AHEAD):
-        for node in read_nodes(wanted_ids[first : first + AHEAD]):
+    for first in range(0, len(wanted_ids), NODES_AHEAD):
+        for node in read_nodes(wanted_ids[first : first + NODES_AHEAD]):
             yield from _records_below(node.refs, read_nodes, since_epoch)
             yield from (r for r in node.records if since_epoch is None or r.epoch > since_epoch)
 

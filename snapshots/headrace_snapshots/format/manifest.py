@@ -152,7 +152,7 @@ INPUT_WATERMARK = "input_watermark"
 """The watermark that comes to an output that reads others, or what a loop makes, in its progress."""
 
 
-RESERVED = frozenset({"position", "summaries"})
+RESERVED_FIELDS = frozenset({"position", "summaries"})
 """Fields of format 3 that no version writes yet, beside ``upstream`` of an input in ``progress``."""
 
 POSITION = "position"
@@ -244,31 +244,31 @@ class NodeMaker:
         self.made: list[IndexNode] = []
         self._new_writer = new_writer
 
-    def stored_layer(self, layer: Layer, before: Sequence[Layer]) -> Layer:
-        """``layer`` as it is stored: with the node that it has among the layers of ``before``, or a new one."""
+    def stored_layer(self, layer: Layer, old_layers: Sequence[Layer]) -> Layer:
+        """``layer`` as it is stored: with the node that it has among ``old_layers``, or a new one."""
         if len(layer.own) <= MANY.value:
             return layer
-        for one in before:
+        for one in old_layers:
             if one.node is not None and one.is_like(layer) and one.files == layer.own:
                 return layer.replace(own=(), node=one.node)
         cut = (layer.own[begin : begin + LEAF.value] for begin in range(0, len(layer.own), LEAF.value))
         node = self._new_node([FileRecord(layer.last_epoch, files) for files in cut], layer.identity)
         return layer.replace(own=(), node=node)
 
-    def stored_merge(self, merge: UnfinishedMerge, before: Sequence[UnfinishedMerge]) -> UnfinishedMerge:
-        """``merge`` as it is stored. It has the nodes that are among those of ``before``, and a new one if its other
-        parts have many files.
+    def stored_merge(self, merge: UnfinishedMerge, old_merges: Sequence[UnfinishedMerge]) -> UnfinishedMerge:
+        """``merge`` as it is stored. It has the nodes that are among ``old_merges``, and a new one if its other parts
+        have many files.
         """
         if not _are_many(merge.own):
             return merge
-        for one in before:
+        for one in old_merges:
             if one.layers == merge.layers and len(one.nodes) > len(merge.nodes):
                 stored_files, files = one.replace(own=()).files, merge.files
                 if files[: len(stored_files)] == stored_files:
                     merge = merge.replace(nodes=one.nodes, own=files[len(stored_files) :])
         if not _are_many(merge.own):
             return merge
-        first = merge.done - len(merge.own)
+        first = merge.parts_done - len(merge.own)
         node = self._new_node([FileRecord(first + number, files) for number, files in enumerate(merge.own)])
         return merge.replace(own=(), nodes=(*merge.nodes, node))
 
@@ -333,7 +333,7 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
     @classmethod
     def from_json(cls, value: JSON) -> Self:
         """Read what ``to_json`` wrote. Raises MalformedError; NewerFormatError for a field that is reserved."""
-        reserved_fields = {*RESERVED} & {*value}
+        reserved_fields = {*RESERVED_FIELDS} & {*value}
         progress = value.get("progress") or {}
         if any("upstream" in input_ for input_ in (progress.get("inputs") or {}).values()):
             reserved_fields.add("upstream")

@@ -50,12 +50,12 @@ def come_to(manifest: format_manifest.Manifest, output: str) -> int:
     return int(own["epoch"]) if own.get("parked") is not None else manifest.epoch
 
 
-def goes_on(before: format_manifest.Manifest, after: format_manifest.Manifest, output: str) -> bool:
-    """Whether an ``output`` of ``after`` goes on with the rows that it has in ``before``, from which ``after``
-    continues; not if they were computed again, or are those of another output that had the name then. Both may be seen
-    as the output sees them.
+def goes_on(old_manifest: format_manifest.Manifest, new_manifest: format_manifest.Manifest, output: str) -> bool:
+    """Whether an ``output`` of ``new_manifest`` goes on with the rows that it has in ``old_manifest``, from which
+    ``new_manifest`` continues; not if they were computed again, or are those of another output that had the name then.
+    Both may be seen as the output sees them.
     """
-    old_schema, now = (_own_schema(side, output) for side in (before, after))
+    old_schema, now = (_own_schema(side, output) for side in (old_manifest, new_manifest))
     names_before, calls = ([*own.get(format_manifest.FORMERLY, ())] for own in (old_schema, now))
     is_same = names_before == calls or (bool(names_before) and calls[-len(names_before) :] == names_before)
     return is_same and old_schema.get(format_manifest.ADOPTED) == now.get(format_manifest.ADOPTED)
@@ -66,11 +66,17 @@ def _own_schema(manifest: format_manifest.Manifest, output: str) -> Mapping[str,
     return own if "output" in own else own.get(format_manifest.OUTPUTS, {}).get(output, {})
 
 
-def news_since(before: format_manifest.Manifest | None, after: format_manifest.Manifest, output: str) -> int:
-    """The epoch after which epochs of ``after`` are news of an ``output`` to who has ``before``, which it continues
-    from; -1: all are, as its rows have been computed again meanwhile, or there is no ``before``.
+def news_since(
+    old_manifest: format_manifest.Manifest | None, new_manifest: format_manifest.Manifest, output: str
+) -> int:
+    """The epoch after which epochs of ``new_manifest`` are news of an ``output`` to who has ``old_manifest``, which it
+    continues from; -1: all are, as its rows have been computed again meanwhile, or there is no ``old_manifest``.
     """
-    return come_to(before, output) if before is not None and goes_on(before, after, output) else -1
+    return (
+        come_to(old_manifest, output)
+        if old_manifest is not None and goes_on(old_manifest, new_manifest, output)
+        else -1
+    )
 
 
 def output_names(manifest: format_manifest.Manifest) -> tuple[str, ...]:
@@ -103,32 +109,32 @@ def called_now(manifest: format_manifest.Manifest, name: str) -> str | None:
     return name if name in names else next((now for now in names if name in called_before(manifest, now)), None)
 
 
-def called_where(there: Collection[str], now: format_manifest.Manifest, output: str) -> str | None:
-    """What an ``output`` of ``now`` was called where the outputs ``there`` were; None if it had not come then: a name
-    is that of the output which has been called otherwise most often since. A name that no output of ``now`` has is one
-    of before: there it means itself.
+def called_where(names_there: Collection[str], now: format_manifest.Manifest, output: str) -> str | None:
+    """What an ``output`` of ``now`` was called where the outputs were ``names_there``; None if it had not come then: a
+    name is that of the output which has been called otherwise most often since. A name that no output of ``now`` has is
+    one of before: there it means itself.
     """
 
     def possible_names(one: str) -> tuple[str, ...]:
         return (one, *all_names_before(now, one))
 
-    name_then = next((name for name in possible_names(output) if name in there), None)
+    name_then = next((name for name in possible_names(output) if name in names_there), None)
     for other in outputs_of(now) if name_then is not None and output in outputs_of(now) else ():
-        newest = next((name for name in possible_names(other) if name in there), None)
+        newest = next((name for name in possible_names(other) if name in names_there), None)
         if newest == name_then and possible_names(other).index(name_then) > possible_names(output).index(name_then):
             return None
     return name_then
 
 
-def called_in(before: format_manifest.Manifest, now: format_manifest.Manifest, output: str) -> str | None:
-    """What an ``output`` of ``now`` is called in ``before``, from which ``now`` has come; None if it had not come then.
-    It is the one that had had the same names before; where several had, of that which has been called otherwise most
-    often since: who has its name now came later.
+def called_in(old_manifest: format_manifest.Manifest, now: format_manifest.Manifest, output: str) -> str | None:
+    """What an ``output`` of ``now`` is called in ``old_manifest``, from which ``now`` has come; None if it had not come
+    then. It is the one that had had the same names before; where several had, of that which has been called otherwise
+    most often since: who has its name now came later.
     """
-    own = _found_in(before, now, output)
+    own = _found_in(old_manifest, now, output)
     if own is None:
         return None
-    others = (_found_in(before, now, other) for other in output_names(now) if other != output)
+    others = (_found_in(old_manifest, now, other) for other in output_names(now) if other != output)
     is_taken = any(other is not None and other[1] == own[1] and other[0] > own[0] for other in others)
     return None if is_taken else own[1]
 
@@ -158,11 +164,11 @@ def called_on(main: format_manifest.Manifest, branch: format_manifest.Manifest) 
     }
 
 
-def called_since(before: format_manifest.Manifest, now: format_manifest.Manifest) -> dict[str, str | None]:
-    """What each output of ``before`` is called in ``now``, which has come from it; None: it is gone there."""
-    names_now: dict[str, str | None] = dict.fromkeys(output_names(before))
+def called_since(old_manifest: format_manifest.Manifest, now: format_manifest.Manifest) -> dict[str, str | None]:
+    """What each output of ``old_manifest`` is called in ``now``, which has come from it; None: it is gone there."""
+    names_now: dict[str, str | None] = dict.fromkeys(output_names(old_manifest))
     for output in output_names(now):
-        if (name_then := called_in(before, now, output)) is not None:
+        if (name_then := called_in(old_manifest, now, output)) is not None:
             names_now[name_then] = output
     return names_now
 
@@ -196,10 +202,10 @@ def with_names(manifest: format_manifest.Manifest, formerly: Mapping[str, str]) 
     return manifest
 
 
-def as_called_in(before: format_manifest.Manifest, now: format_manifest.Manifest) -> format_manifest.Manifest:
-    """``before`` with its outputs called what they are in ``now``, which has come from it."""
-    names_now = called_since(before, now)
-    return with_names(before, {new: old for old, new in names_now.items() if new is not None and new != old})
+def as_called_in(old_manifest: format_manifest.Manifest, now: format_manifest.Manifest) -> format_manifest.Manifest:
+    """``old_manifest`` with its outputs called what they are in ``now``, which has come from it."""
+    names_now = called_since(old_manifest, now)
+    return with_names(old_manifest, {new: old for old, new in names_now.items() if new is not None and new != old})
 
 
 def _name_output(manifest: format_manifest.Manifest, name: str) -> format_manifest.Manifest:
@@ -329,15 +335,15 @@ def _output_definition(definition: Mapping[str, JSON], output: str) -> dict[str,
     own = _merge_output_fields(definition, output)
     others = {name for other in definition[format_manifest.OUTPUTS].values() for name in _joined_inputs(other)}
     left_out = others - {*_joined_inputs(own)}
-    inputs = [given for given in own.get("inputs", ()) if given["name"] not in left_out]
+    inputs = [input_ for input_ in own.get("inputs", ()) if input_["name"] not in left_out]
     return {**own, **({"inputs": inputs} if "inputs" in own else {}), "format": 1}
 
 
 def _joined_inputs(definition: Mapping[str, JSON]) -> Iterator[str]:
     """The inputs that an output joins, or one that it reads."""
     yield from (join["input"] for join in definition.get("joins", ()) if "input" in join)  # others join outputs
-    for above in definition.get("of", ()):
-        yield from _joined_inputs(above)
+    for upstream in definition.get("of", ()):
+        yield from _joined_inputs(upstream)
 
 
 def _output_progress(progress: Mapping[str, JSON], output: str) -> dict[str, JSON]:

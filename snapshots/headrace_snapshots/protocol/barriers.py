@@ -301,40 +301,40 @@ class _TaskFacts(NamedTuple):
     channel: int
 
 
-def is_whole_and_stops(at: _TaskFacts) -> bool:
+def is_whole_and_stops(facts: _TaskFacts) -> bool:
     """The barrier is on all inputs, and the protocol stops the world."""
-    return not at.part.waiting and at.task.rules.holds is Holds.EVERYTHING
+    return not facts.part.waiting and facts.task.rules.holds is Holds.EVERYTHING
 
 
-def is_whole(at: _TaskFacts) -> bool:
+def is_whole(facts: _TaskFacts) -> bool:
     """The barrier is on all inputs."""
-    return not at.part.waiting
+    return not facts.part.waiting
 
 
-def takes_its_part(at: _TaskFacts) -> bool:
+def takes_its_part(facts: _TaskFacts) -> bool:
     """The moment has come; some inputs may still have to be logged."""
-    return at.task.rules.takes_at is TakesAt.FIRST_BARRIER or at.part.waiting <= at.task.back_edges
+    return facts.task.rules.takes_at is TakesAt.FIRST_BARRIER or facts.part.waiting <= facts.task.back_edges
 
 
-def is_before_the_barrier(at: _TaskFacts) -> bool:
+def is_before_the_barrier(facts: _TaskFacts) -> bool:
     """The record came ahead of the barrier."""
-    return at.channel in at.part.waiting
+    return facts.channel in facts.part.waiting
 
 
-def take(at: _TaskFacts) -> tuple[TaskEffect, ...]:
+def take(facts: _TaskFacts) -> tuple[TaskEffect, ...]:
     """The part is the state as it is."""
-    at.task.taken = at.part.snapshot
-    return (TakeState(at.part.snapshot),)
+    facts.task.taken = facts.part.snapshot
+    return (TakeState(facts.part.snapshot),)
 
 
-def forward(at: _TaskFacts) -> tuple[TaskEffect, ...]:
+def forward(facts: _TaskFacts) -> tuple[TaskEffect, ...]:
     """The barrier goes out."""
-    return (Forward(at.part.snapshot),)
+    return (Forward(facts.part.snapshot),)
 
 
-def hold_back(at: _TaskFacts) -> tuple[TaskEffect, ...]:
+def hold_back(facts: _TaskFacts) -> tuple[TaskEffect, ...]:
     """What follows the barrier waits, if the protocol aligns."""
-    task, part, channel = at
+    task, part, channel = facts
     if task.rules.holds is not Holds.MARKED_INPUTS or channel == ORDER or channel in task.back_edges:
         return ()
     part.blocked.append(channel)
@@ -342,36 +342,36 @@ def hold_back(at: _TaskFacts) -> tuple[TaskEffect, ...]:
     return (Block(channel),)
 
 
-def unblock(at: _TaskFacts) -> tuple[TaskEffect, ...]:
+def unblock(facts: _TaskFacts) -> tuple[TaskEffect, ...]:
     """Inputs that were held back go on."""
-    blocked_channels, at.part.blocked = at.part.blocked, []
-    at.task.blocked.difference_update(blocked_channels)
+    blocked_channels, facts.part.blocked = facts.part.blocked, []
+    facts.task.blocked.difference_update(blocked_channels)
     return tuple(Unblock(channel) for channel in blocked_channels)
 
 
-def release(at: _TaskFacts) -> tuple[TaskEffect, ...]:
+def release(facts: _TaskFacts) -> tuple[TaskEffect, ...]:
     """A task that was stopped goes on."""
-    return (Release(),) if at.task.rules.holds is Holds.EVERYTHING else ()
+    return (Release(),) if facts.task.rules.holds is Holds.EVERYTHING else ()
 
 
-def log(at: _TaskFacts) -> tuple[TaskEffect, ...]:
+def log(facts: _TaskFacts) -> tuple[TaskEffect, ...]:
     """The record is kept with the part."""
-    return (Log(at.part.snapshot),)
+    return (Log(facts.part.snapshot),)
 
 
-def acknowledge(at: _TaskFacts) -> tuple[TaskEffect, ...]:
+def acknowledge(facts: _TaskFacts) -> tuple[TaskEffect, ...]:
     """The coordinator learns of the part once it is stored."""
-    return (Acknowledge(at.part.snapshot),)
+    return (Acknowledge(facts.part.snapshot),)
 
 
-def decline(at: _TaskFacts) -> tuple[TaskEffect, ...]:
+def decline(facts: _TaskFacts) -> tuple[TaskEffect, ...]:
     """The coordinator learns that there will be none."""
-    return (Decline(at.part.snapshot),)
+    return (Decline(facts.part.snapshot),)
 
 
-def discard(at: _TaskFacts) -> tuple[TaskEffect, ...]:
+def discard(facts: _TaskFacts) -> tuple[TaskEffect, ...]:
     """What was kept is forgotten."""
-    return (Discard(at.part.snapshot),)
+    return (Discard(facts.part.snapshot),)
 
 
 _S, _E = PartState, PartEvent
@@ -400,15 +400,15 @@ TASK_TABLE: Final = Table[_TaskFacts, TaskEffect](
 )
 
 _FIRST_SNAPSHOT: Final = SnapshotId(-1, -1)
-DELIVERED: Final[Sequence[TaskEffect]] = (Deliver(),)
+DELIVERY: Final[Sequence[TaskEffect]] = (Deliver(),)
 """What becomes of a record while no snapshot is under way."""
 
 
 class Task:
     """The role of a task: ``receive`` events, do the effects. All that it knows is its inputs and the rules.
 
-    ``is_start``: the coordinator's orders come to it. ``restored``: the snapshot that it starts from; what is left of
-    that one and older ones is ignored.
+    ``is_start``: the coordinator's orders come to it. ``restored_snapshot``: the snapshot that it starts from; what is
+    left of that one and older ones is ignored.
     """
 
     def __init__(
@@ -418,13 +418,13 @@ class Task:
         back_edges: Collection[int] = (),
         *,
         is_start: bool = False,
-        restored: SnapshotId | None = None,
+        restored_snapshot: SnapshotId | None = None,
     ) -> None:
         self.rules = rules
         self.inputs = {*inputs}
         self.back_edges = frozenset(back_edges)
         self.blocked: set[int] = set()
-        self.taken = restored or _FIRST_SNAPSHOT
+        self.taken = restored_snapshot or _FIRST_SNAPSHOT
         self._waits_for_order = is_start and rules.takes_at is TakesAt.ALIGNMENT
         self._parts: dict[SnapshotId, _SnapshotPart] = {}
         self._given_up: set[SnapshotId] = set()
@@ -453,7 +453,7 @@ class Task:
     def _receive_record(self, channel: int) -> Sequence[TaskEffect]:
         self._require_open(channel)
         if not self._parts:
-            return DELIVERED
+            return DELIVERY
         effects: list[TaskEffect] = []
         for part in self._parts.values():
             effects += self._step_part(part, PartEvent.RECORD, channel)

@@ -178,68 +178,68 @@ class _CoordinatorFacts(NamedTuple):
     snapshot: _Snapshot | None = None
 
 
-def may_begin(at: _CoordinatorFacts) -> bool:
+def may_begin(facts: _CoordinatorFacts) -> bool:
     """Fewer snapshots are in flight than are allowed."""
-    return len(at.coordinator.in_flight) < at.coordinator.most_in_flight
+    return len(facts.coordinator.in_flight) < facts.coordinator.most_in_flight
 
 
-def commits(at: _CoordinatorFacts) -> bool:
+def commits(facts: _CoordinatorFacts) -> bool:
     """A commit is under way."""
-    return any(flight.state is SnapshotState.COMMITTING for flight in at.coordinator.in_flight.values())
+    return any(flight.state is SnapshotState.COMMITTING for flight in facts.coordinator.in_flight.values())
 
 
-def is_whole(at: _CoordinatorFacts) -> bool:
+def is_whole(facts: _CoordinatorFacts) -> bool:
     """Every task has acknowledged."""
-    return at.snapshot is not None and not at.snapshot.waiting
+    return facts.snapshot is not None and not facts.snapshot.waiting
 
 
-def begin(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
+def begin(facts: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """The next number goes out."""
-    snapshot = at.coordinator.new_snapshot()
+    snapshot = facts.coordinator.new_snapshot()
     return (Order(snapshot), StartTimer(snapshot))
 
 
-def give_up_others(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
+def give_up_others(facts: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """What is in flight and is not being committed goes."""
-    return at.coordinator.give_up({SnapshotState.BEGUN, SnapshotState.WHOLE})
+    return facts.coordinator.give_up({SnapshotState.BEGUN, SnapshotState.WHOLE})
 
 
-def give_up_older(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
+def give_up_older(facts: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """Older snapshots that are not whole go."""
-    return at.coordinator.give_up({SnapshotState.BEGUN}, below=_snapshot_id(at))
+    return facts.coordinator.give_up({SnapshotState.BEGUN}, first_kept=_snapshot_id(facts))
 
 
-def forget_all(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
+def forget_all(facts: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """What is in flight is the newer coordinator's to overtake."""
-    at.coordinator.in_flight.clear()
+    facts.coordinator.in_flight.clear()
     return ()
 
 
-def restore(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
+def restore(facts: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """All tasks go back to the newest complete snapshot."""
-    at.coordinator.attempt += 1
-    return (Restore(at.coordinator.complete, at.coordinator.attempt),)
+    facts.coordinator.attempt += 1
+    return (Restore(facts.coordinator.complete, facts.coordinator.attempt),)
 
 
-def commit(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
+def commit(facts: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """The log shall name it."""
-    return (CommitSnapshot(_snapshot_id(at)),)
+    return (CommitSnapshot(_snapshot_id(facts)),)
 
 
-def announce(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
+def announce(facts: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """Makes it the newest complete snapshot and tells all tasks."""
-    at.coordinator.complete = _snapshot_id(at)
-    return (Announce(_snapshot_id(at)),)
+    facts.coordinator.complete = _snapshot_id(facts)
+    return (Announce(_snapshot_id(facts)),)
 
 
-def tell_all(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
+def tell_all(facts: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """All tasks learn that it is abandoned."""
-    return (GiveUp(_snapshot_id(at)),)
+    return (GiveUp(_snapshot_id(facts)),)
 
 
-def _snapshot_id(at: _CoordinatorFacts) -> SnapshotId:
-    assert at.snapshot is not None
-    return at.snapshot.id
+def _snapshot_id(facts: _CoordinatorFacts) -> SnapshotId:
+    assert facts.snapshot is not None
+    return facts.snapshot.id
 
 
 _R, _RE, _S, _SE = RunState, RunEvent, SnapshotState, SnapshotEvent
@@ -325,9 +325,13 @@ class Coordinator:
         self.in_flight[snapshot] = _Snapshot(snapshot, {*self._tasks})
         return snapshot
 
-    def give_up(self, states: Collection[StrEnum], below: SnapshotId | None = None) -> tuple[CoordinatorEffect, ...]:
-        """Abandon what is in flight in one of ``states``, if it is older than ``below``."""
-        abandoned_ids = [s.id for s in self.in_flight.values() if s.state in states and (below is None or s.id < below)]
+    def give_up(
+        self, states: Collection[StrEnum], first_kept: SnapshotId | None = None
+    ) -> tuple[CoordinatorEffect, ...]:
+        """Abandon what is in flight in one of ``states``, if it is older than ``first_kept``."""
+        abandoned_ids = [
+            s.id for s in self.in_flight.values() if s.state in states and (first_kept is None or s.id < first_kept)
+        ]
         for snapshot in abandoned_ids:
             del self.in_flight[snapshot]
         return tuple(map(GiveUp, abandoned_ids))

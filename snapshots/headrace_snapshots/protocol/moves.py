@@ -35,10 +35,10 @@ class Replaced(msgspec.Struct, frozen=True, omit_defaults=True):
     outputs: Mapping[str, str] = {}
 
     @classmethod
-    def from_refs(cls, entry: int, refs: Mapping[str, str], main: str, by: str) -> "Replaced":
+    def from_refs(cls, entry: int, refs: Mapping[str, str], main: str, snapshot_id: str) -> "Replaced":
         """What is replaced of ``refs``, by entry ``entry``."""
         outputs = {output: snapshot for output, snapshot in published_of(refs).items() if output}
-        return cls(entry, main, refs.get(PUBLISHED), by, outputs)
+        return cls(entry, main, refs.get(PUBLISHED), snapshot_id, outputs)
 
     @property
     def published_refs(self) -> dict[str, str]:
@@ -62,17 +62,19 @@ class Past:
         """The newest snapshots of all lines that main has left."""
         return (*self.given_up, *(promotion.main for promotion in self.replaced))
 
-    def with_promotion(self, replaced: Replaced) -> "Past":
+    def with_promotion(self, replaced_refs: Replaced) -> "Past":
         """After a promotion. The oldest of more than RETURNS cannot be taken back any more."""
-        stand = (*self.replaced, replaced)
+        stand = (*self.replaced, replaced_refs)
         return self._with_given_up(stand[-RETURNS:], (promotion.main for promotion in stand[:-RETURNS]))
 
-    def rolled_back(self, current: str | None, to: str | None, undone: int) -> "Past":
-        """After a rollback of main from ``current`` to ``to`` (None: its beginning), which takes back the promotions
-        from number ``undone`` on.
+    def rolled_back(self, current: str | None, target_id: str | None, undone: int) -> "Past":
+        """After a rollback of main from ``current`` to ``target_id`` (None: its beginning), which takes back the
+        promotions from number ``undone`` on.
         """
         left = (current, *(promotion.main for promotion in self.replaced[undone:]))
-        return self._with_given_up(self.replaced[:undone], (head for head in left if head is not None and head != to))
+        return self._with_given_up(
+            self.replaced[:undone], (head for head in left if head is not None and head != target_id)
+        )
 
     def _with_given_up(self, replacements: tuple[Replaced, ...], given_up: Iterable[str]) -> "Past":
         return Past(self.since, replacements, tuple(dict.fromkeys((*self.given_up, *given_up))))
@@ -402,17 +404,17 @@ def refuse_unless_ancestor(facts: Facts, ancestor: str, descendant: str, reason:
 
 
 def unless_ancestor(
-    head: Head, to: str | None, current: str | None, branch: str, facts: Facts
+    head: Head, target_id: str | None, current: str | None, branch: str, facts: Facts
 ) -> Need | NeedKept | Refused | None:
-    """Nothing if ``to`` came before ``current``, the head of ``branch``, and is kept; None is before everything."""
-    if to is None:
+    """Nothing if ``target_id`` (None: the beginning) came before ``current``, the head of ``branch``, and is kept."""
+    if target_id is None:
         return None
-    reason = f"{to} is not an ancestor of {current}, the head of branch {branch}"
+    reason = f"{target_id} is not an ancestor of {current}, the head of branch {branch}"
     if branch == MAIN and head.past.replaced:
         reason += ", nor of what main was before a promotion"
     reason += _expiry_hint(head)
-    obstacle = Refused(reason) if current is None else refuse_unless_ancestor(facts, to, current, reason)
-    return obstacle or unless_kept(head, to, facts)
+    obstacle = Refused(reason) if current is None else refuse_unless_ancestor(facts, target_id, current, reason)
+    return obstacle or unless_kept(head, target_id, facts)
 
 
 def unless_kept(head: Head, snapshot: str, facts: Facts) -> NeedKept | Refused | None:

@@ -95,17 +95,17 @@ def end_delivery(
 
 def with_deliveries(
     head: protocol_moves.Head,
-    decided: protocol_moves.Decision,
+    decision: protocol_moves.Decision,
     main: str | None,
     give_up: bool,
     facts: protocol_moves.Facts,
 ) -> protocol_moves.Decision:
-    """What was ``decided`` where main goes to ``main``, if that has all that was handed over. Else it is refused,
+    """What was ``decision`` where main goes to ``main``, if that has all that was handed over. Else it is refused,
     unless it is given up. Then rows were handed over up to ``main``, or none were, if that is of another line.
     """
     moves: dict[str, tuple[str, str | None]] = {}
     for ref, snapshot in sorted(head.refs.items()):
-        if not object_names.is_delivery(ref) or not isinstance(decided, protocol_moves.Append):
+        if not object_names.is_delivery(ref) or not isinstance(decision, protocol_moves.Append):
             continue
         is_kept = False if main is None else protocol_moves.comes_before(snapshot, main, facts)
         is_older = (
@@ -122,11 +122,11 @@ def with_deliveries(
             )
         if not is_kept:
             moves[ref] = (snapshot, main if is_older else None)
-    if not moves or not isinstance(decided, protocol_moves.Append):
-        return decided
-    refs = {**decided.refs, **{ref: new_id for ref, (_, new_id) in moves.items()}}
+    if not moves or not isinstance(decision, protocol_moves.Append):
+        return decision
+    refs = {**decision.refs, **{ref: new_id for ref, (_, new_id) in moves.items()}}
     existing_refs = {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
-    return replace(decided, moves={**decided.moves, **moves}, refs=existing_refs)
+    return replace(decision, moves={**decision.moves, **moves}, refs=existing_refs)
 
 
 def renamed_deliveries(refs: Mapping[str, str], former: str, output: str) -> dict[str, str | None]:
@@ -145,26 +145,26 @@ def renamed_deliveries(refs: Mapping[str, str], former: str, output: str) -> dic
 
 
 def with_renamed_deliveries(
-    head: protocol_moves.Head, decided: protocol_moves.Decision, renamed: Mapping[str, Sequence[str]]
+    head: protocol_moves.Head, decision: protocol_moves.Decision, former_refs_by_ref: Mapping[str, Sequence[str]]
 ) -> protocol_moves.Decision:
-    """What was ``decided``, and what was handed over of outputs that had other names goes with them. ``renamed``: refs
-    of what readers see of outputs, and what each was called before.
+    """What was ``decision``, and what was handed over of outputs that had other names goes with them.
+    ``former_refs_by_ref``: refs of what readers see of outputs, and what each was called before.
     """
-    if not isinstance(decided, protocol_moves.Append):
-        return decided
+    if not isinstance(decision, protocol_moves.Append):
+        return decision
     goes = [
         move
-        for ref, former_refs in renamed.items()
+        for ref, former_refs in former_refs_by_ref.items()
         for former in former_refs
         for move in renamed_deliveries(
-            decided.refs, object_names.output_of(former), object_names.output_of(ref)
+            decision.refs, object_names.output_of(former), object_names.output_of(ref)
         ).items()
     ]
     left, new_refs = (dict(move for move in goes if (move[1] is None) == is_left) for is_left in (True, False))
-    refs: dict[str, str | None] = {**decided.refs, **left, **new_refs}  # two outputs may have swapped their names
-    moves = {ref: (head.refs.get(ref), new_id) for ref, new_id in refs.items() if new_id != decided.refs.get(ref)}
+    refs: dict[str, str | None] = {**decision.refs, **left, **new_refs}  # two outputs may have swapped their names
+    moves = {ref: (head.refs.get(ref), new_id) for ref, new_id in refs.items() if new_id != decision.refs.get(ref)}
     existing_refs = {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
-    return replace(decided, moves={**decided.moves, **moves}, refs=existing_refs)
+    return replace(decision, moves={**decision.moves, **moves}, refs=existing_refs)
 
 
 Question = protocol_moves.Need | protocol_moves.NeedKept | protocol_moves.NeedNames | protocol_moves.NeedSeen
@@ -205,17 +205,17 @@ def rollback_of_main(
 
 
 def with_former_deliveries(
-    head: protocol_moves.Head, decided: protocol_moves.Decision, intent: protocol_moves.Rollback
+    head: protocol_moves.Head, decision: protocol_moves.Decision, intent: protocol_moves.Rollback
 ) -> protocol_moves.Decision:
-    """What was ``decided``, and what was handed over of outputs goes with the names that they have in the target."""
+    """What was ``decision``, and what was handed over of outputs goes with the names that they have in the target."""
     current = head.refs.get(object_names.MAIN)
     if (
-        not isinstance(decided, protocol_moves.Append)
+        not isinstance(decision, protocol_moves.Append)
         or intent.to is None
         or current is None
         or not any(map(object_names.is_delivery, head.refs))
     ):
-        return decided
+        return decision
     if current not in intent.called:
         return protocol_moves.NeedNames(current)
     names_now = intent.called[current] or {}
@@ -224,7 +224,7 @@ def with_former_deliveries(
         for output, now in names_now.items()
         if now is not None and now != output
     }
-    return with_renamed_deliveries(head, decided, renames)
+    return with_renamed_deliveries(head, decision, renames)
 
 
 def _oldest_undone(

@@ -70,7 +70,7 @@ def sweep_folder(folder: Path) -> None:
             left.unlink()
 
 
-UNNAMED = ".headrace-unnamed"
+UNNAMED_FOLDER = ".headrace-unnamed"
 """Below the root: files without a name yet; never listed."""
 
 _CHUNK_BYTES = 1 << 20
@@ -204,7 +204,7 @@ class LocalStore:
     @contextmanager
     def _write_unnamed(self, target: Path, data: bytes) -> Iterator[tuple[Path, store_ports.ObjectInfo]]:
         """A complete file on disk without its name yet, with size and etag; removed if it still has none afterwards."""
-        folder = self.root / UNNAMED
+        folder = self.root / UNNAMED_FOLDER
         self._make_folder(folder)
         self._sweep_once(folder)
         self._make_folder(target.parent)
@@ -275,7 +275,7 @@ def _walk_files(
         path = base + name.decode("utf-8", "surrogateescape")
         if path.endswith("/"):
             relevant = path.startswith(prefix) or prefix.startswith(path)
-            if relevant and path != f"{UNNAMED}/":
+            if relevant and path != f"{UNNAMED_FOLDER}/":
                 yield from _walk_files(
                     folder / os.fsdecode(entry.name), path, prefix, start_after, (*ancestors, folder_identity)
                 )

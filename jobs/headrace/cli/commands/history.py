@@ -12,7 +12,7 @@ from click import BadParameter
 from click.exceptions import Exit
 
 from headrace.cli.app import (
-    DONE,
+    EXIT_DONE,
     FAILED_CASES,
     Argument,
     AtOption,
@@ -163,7 +163,7 @@ def diff(
             print_json(comparison.to_json())
         else:
             print_comparison(comparison, against)
-        raise Exit(DONE if comparison.is_equal else FAILED_CASES)
+        raise Exit(EXIT_DONE if comparison.is_equal else FAILED_CASES)
     if after is None:
         raise BadParameter("give two snapshots, or a table with --against")
     difference = reader_of(pipeline, root).diff(before, after, limit=limit)

@@ -14,7 +14,7 @@ import msgspec
 from click.exceptions import Exit
 
 from headrace.cli.app import (
-    DONE,
+    EXIT_DONE,
     FAILED_CASES,
     Argument,
     FormatOption,
@@ -147,7 +147,7 @@ def test(
 def _exit_code(counts: Mapping[str, int]) -> int:
     if "error" in counts:
         return FixConfigError.exit_code
-    return FAILED_CASES if "failed" in counts else DONE
+    return FAILED_CASES if "failed" in counts else EXIT_DONE
 
 
 def _test_lines(item: "TestedItem") -> list[str]:
@@ -257,7 +257,7 @@ def _print_waits(waits: "DeploymentWaits", output: Format) -> None:
         if waits.unlooked:
             print_notice(f"nobody looked at all input of {', '.join(waits.unlooked)}: not registered, or no files")
         _print_limits(waits.searched)
-    raise Exit(DONE if waits.is_quiet else FAILED_CASES)
+    raise Exit(EXIT_DONE if waits.is_quiet else FAILED_CASES)
 
 
 def _why_not_quiet(waits: "DeploymentWaits") -> str:

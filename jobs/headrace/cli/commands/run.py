@@ -8,7 +8,7 @@ from click import BadParameter
 from click.exceptions import Exit
 
 from headrace.cli.app import (
-    DONE,
+    EXIT_DONE,
     FAILED_CASES,
     AtOption,
     FormatOption,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headrace.runs.dropped_records import LandedLate, LandedRejected
 
 
-@command("headrace run delays.py --root file:///tmp/hr --executor local", options="run", before="dry_run")
+@command("headrace run delays.py --root file:///tmp/hr --executor local", options="run", next_parameter="dry_run")
 def run(
     pipeline: PipelineArgument,
     *,
@@ -54,7 +54,7 @@ def run(
 @command(
     "headrace backfill delays.py --from 2026-01-05 --to 2026-01-07 --root file:///tmp/hr --executor local",
     options="backfill",
-    before="dry_run",
+    next_parameter="dry_run",
 )
 def backfill(
     pipeline: PipelineArgument,
@@ -81,7 +81,7 @@ def backfill(
 @command(
     "headrace recover delays.py 3f0c9a7be2d14c55 --root file:///tmp/hr --executor local",
     options="recover",
-    before="dry_run",
+    next_parameter="dry_run",
 )
 def recover(
     pipeline: PipelineArgument,
@@ -273,7 +273,7 @@ def deliver(
         else:
             for one in checks:
                 print_check(one)
-        raise Exit(FAILED_CASES if any(one.is_right is False for one in checks) else DONE)
+        raise Exit(FAILED_CASES if any(one.is_right is False for one in checks) else EXIT_DONE)
     if dry_run:
         chosen_output, sinks = output_name or None, sink or ()
         dry_run_result = handle.deliver(

@@ -124,7 +124,7 @@ def show(
         (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()
     ]
     table_rows += [
-        (name, f"layers being merged, {merge.done} of {merge.parts} parts done", len(merge.layers), merge.rows)
+        (name, f"layers being merged, {merge.parts_done} of {merge.parts} parts done", len(merge.layers), merge.rows)
         for name, merges in manifest.merges.items()
         for merge in merges
     ]

@@ -61,7 +61,7 @@ _STORAGE_OPTIONS: Final[Mapping[str, str]] = {
 }
 """Options of a connection that the store's client calls otherwise. Others go to it as they are."""
 _STORE_TIMEOUTS: Final = {"connect_timeout": "10s", "retry_timeout": "30s", "max_retries": "5"}
-_UNANSWERED: Final = re.compile(r"error sending request|HTTP error")
+_NO_ANSWER: Final = re.compile(r"error sending request|HTTP error")
 _MISWRITTEN: Final = re.compile(r"Generic Config error|failed to parse", re.IGNORECASE)
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -146,7 +146,7 @@ def translate_errors(connection: Connection) -> Iterator[None]:
         ) from None
     except (DeltaError, OSError) as error:
         text = f"{connection}: {connection.without_secrets(_COLOURS.sub('', str(error)).strip())}"
-        if refuses_for_good(text) or (_MISWRITTEN.search(text) and not _UNANSWERED.search(text)):
+        if refuses_for_good(text) or (_MISWRITTEN.search(text) and not _NO_ANSWER.search(text)):
             raise SinkRefusedError(f"{text}. Is {variable_name(connection.name)} right?") from None
         if isinstance(error, OSError) or "error sending request" in text or "Generic S3 error" in text:
             raise SinkUnreachableError(f"{text}. The next delivery tries again") from None

@@ -67,7 +67,7 @@ class TableLog:
         return any(commit.get("operation") == _RESTORE for commit in self.theirs)
 
     @property
-    def at(self) -> str | None:
+    def last_commit_time(self) -> str | None:
         """When our last commit was."""
         return None if self.ours is None else _commit_time(self.ours)
 
@@ -143,7 +143,7 @@ class DeltaTarget(sink_ports.OpenSink):
             return None
         log = self._log_of(table)
         snapshot = None if version == _NO_SNAPSHOT or log.was_restored else _id_of(version)
-        return sink_ports.SinkState(**json.loads(note), snapshot=snapshot, at=log.at)
+        return sink_ports.SinkState(**json.loads(note), snapshot=snapshot, at=log.last_commit_time)
 
     def _log_of(self, table: DeltaTable) -> TableLog:
         if self._log is None or self._log.version != table.version():

@@ -33,14 +33,14 @@ class FileEnumerator(file_planning.FilesEnumerator):
         yield from file_planning.discover_splits(self.store, self.prefix, position, self.source)
 
     def unread_beside(
-        self, position: SourcePosition, known: KnownNames, *, everywhere: bool = False
+        self, position: SourcePosition, known_names: KnownNames, *, looks_everywhere: bool = False
     ) -> Iterator[SourceSplit]:
-        """Files whose names are not ``known``; if names are said to ascend, only those after the mark, unless it is to
-        be looked ``everywhere``. Raises ChangedFileError if a known one has another content now.
+        """Files whose names are not ``known_names``; if names are said to ascend, only those after the mark, unless it
+        ``looks_everywhere``. Raises ChangedFileError if a known one has another content now.
         """
-        if self.is_ordered and not everywhere:
+        if self.is_ordered and not looks_everywhere:
             return iter(file_planning.discover_splits(self.store, self.prefix, position, self.source))
-        return file_planning.unread_names(self.store, self.prefix, known, self.source.suffixes)
+        return file_planning.unread_names(self.store, self.prefix, known_names, self.source.suffixes)
 
     @property
     def is_ordered(self) -> bool:

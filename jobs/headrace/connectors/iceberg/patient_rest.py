@@ -25,8 +25,8 @@ class PatientRestCatalog(RestCatalog):  # type: ignore[misc] # pyiceberg's types
 def _with_time_limit(send: Callable[..., Response]) -> Callable[..., Response]:
     """``send`` of an adapter, which gives requests that have no time limit one."""
 
-    def send_with_limit(request: PreparedRequest, **named: Any) -> Response:
-        named["timeout"] = named.get("timeout") or SECONDS.value
-        return send(request, **named)
+    def send_with_limit(request: PreparedRequest, **options: Any) -> Response:
+        options["timeout"] = options.get("timeout") or SECONDS.value
+        return send(request, **options)
 
     return send_with_limit

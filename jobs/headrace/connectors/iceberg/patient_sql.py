@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 if TYPE_CHECKING:
     import psycopg
 
-_opened: "ContextVar[list[psycopg.Connection] | None]" = ContextVar("opened", default=None)
+_open_connections: "ContextVar[list[psycopg.Connection] | None]" = ContextVar("opened", default=None)
 """The connections of catalogs, where these are watched."""
 
 
@@ -39,7 +39,7 @@ class PatientSqlCatalog(SqlCatalog):  # type: ignore[misc] # pyiceberg's types s
 
 
 def _note_connection(connection: Any, _: object) -> None:
-    if (connections := _opened.get()) is not None:
+    if (connections := _open_connections.get()) is not None:
         connections.append(connection)
 
 
@@ -53,9 +53,9 @@ def watched_catalog(uri: str, place: str) -> Iterator[None]:
     from headrace.sinks.postgres_watch import watch_servers
 
     connections: list[psycopg.Connection] = []
-    token = _opened.set(connections)
+    token = _open_connections.set(connections)
     try:
         with watch_servers(lambda: connections, partial(psycopg.connect, uri.replace("+psycopg", "", 1)), place):
             yield
     finally:
-        _opened.reset(token)
+        _open_connections.reset(token)

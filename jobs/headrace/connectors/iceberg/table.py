@@ -87,9 +87,9 @@ def _nested_type(kind: data_types.ColumnType, numbers: Iterator[int]) -> types.I
         case data_types.ListType(item):
             return types.ListType(next(numbers), _nested_type(item, numbers), element_required=False)
         case data_types.StructType(fields):
-            named = [(next(numbers), name, own) for name, own in fields]
+            numbered_fields = [(next(numbers), name, own) for name, own in fields]
             return types.StructType(
-                *(types.NestedField(number, name, _nested_type(own, numbers)) for number, name, own in named)
+                *(types.NestedField(number, name, _nested_type(own, numbers)) for number, name, own in numbered_fields)
             )
         case data_types.MapType(value):
             key, own = next(numbers), next(numbers)
@@ -118,12 +118,12 @@ def _count_parts(kind: data_types.ValueType) -> int:
     return _NUMBERS_OF_A_COLUMN - 1 if isinstance(kind, data_types.PairsType) else 1
 
 
-def make_partition_spec(schema: Schema, by: str | None, begin: str) -> PartitionSpec:
+def make_partition_spec(schema: Schema, unit: str | None, begin: str) -> PartitionSpec:
     """How a new table is partitioned, whose column ``begin`` says when a row begins."""
-    if by is None:
+    if unit is None:
         return PartitionSpec()
     source = schema.find_field(begin).field_id
-    return PartitionSpec(PartitionField(source, _FIRST_PARTITION_FIELD, _TRANSFORMS[by], f"{begin}_{by}"))
+    return PartitionSpec(PartitionField(source, _FIRST_PARTITION_FIELD, _TRANSFORMS[unit], f"{begin}_{unit}"))
 
 
 def is_same(left: types.IcebergType, right: types.IcebergType) -> bool:

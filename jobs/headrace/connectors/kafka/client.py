@@ -184,7 +184,7 @@ class TopicRequest(Request[TopicRequestStruct]):
 
 logging.getLogger("aiokafka.conn").setLevel(logging.INFO)  # when it debugs it logs requests, with passwords
 
-_CONSUMER, _COMMITTED = -1, 1
+_CONSUMER, _READ_COMMITTED = -1, 1
 _EARLIEST, _LATEST = -2, -1
 _UNKNOWN_TOPIC, _OUT_OF_RANGE = 3, 1
 MOST_BYTES: Final = 2**24
@@ -338,7 +338,7 @@ class KafkaClient:
             by_leader.setdefault(leader, []).append(number)
         offsets: dict[int, int] = {}
         for leader, numbers in by_leader.items():
-            request = OffsetRequest(_CONSUMER, _COMMITTED, [(name, [(number, which) for number in numbers])])
+            request = OffsetRequest(_CONSUMER, _READ_COMMITTED, [(name, [(number, which) for number in numbers])])
             response = await self._client.send(leader, request)
             for _, partitions in response.topics:
                 for number, code, _, offset in partitions:
@@ -348,7 +348,7 @@ class KafkaClient:
 
     async def _request_batches(self, topic: Topic, partition: int, offset: int, most: int) -> FetchedBatches:
         assert self._client is not None
-        request = FetchRequest(_WAIT_MS, 1, most, _COMMITTED, [(topic.name, [(partition, offset, most)])])
+        request = FetchRequest(_WAIT_MS, 1, most, _READ_COMMITTED, [(topic.name, [(partition, offset, most)])])
         response = await self._client.send(topic.leaders[partition], request)
         ((_, (answer,)),) = response.topics
         code, aborted_transactions, data = answer[1], answer[5], answer[-1]
@@ -454,24 +454,26 @@ _MOST_EMPTY_ANSWERS: Final = 120
 """So many answers without any record mean that the broker has none, where it should."""
 
 
-def read_records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_lost: bool = False) -> pa.Table:
+def read_records(client: KafkaClient, topic: Topic, offset_range: OffsetRange, *, skips_lost: bool = False) -> pa.Table:
     """The records of a range, in order; fewer than it has offsets, where others were compacted away.
 
     Raises RecordsLostError if some are gone, unless ``skips_lost``; KafkaUnreachableError, UnreadableBatchError.
     """
-    where = _partition_label(client, topic, wanted)
+    where = _partition_label(client, topic, offset_range)
     tables: list[pa.Table] = []
     batches: list[RecordBatch] = []
-    begin = offset = wanted.begin
+    begin = offset = offset_range.begin
     size, empty, most = 0, 0, _FIRST_FETCH_BYTES
-    while offset < wanted.end:
+    while offset < offset_range.end:
         try:
-            batches_fetched = client.fetch(topic, wanted.partition, offset, most)
+            batches_fetched = client.fetch(topic, offset_range.partition, offset, most)
         except OffsetGoneError:
-            lost_offsets = _lost_range(client, topic, OffsetRange(wanted.partition, offset, wanted.end), where)
+            lost_offsets = _lost_range(
+                client, topic, OffsetRange(offset_range.partition, offset, offset_range.end), where
+            )
             what = f"{where}: offsets {lost_offsets.begin} to {lost_offsets.end - 1} are gone, and nobody has read them"
             definition.raise_or_log_loss(what, definition.RecordsLostError, skips_lost=skips_lost)
-            tables.append(as_table(batches, wanted.partition, begin, offset, where))
+            tables.append(as_table(batches, offset_range.partition, begin, offset, where))
             batches, size = [], 0
             begin = offset = lost_offsets.end  # the broker gives the whole batch that has this one
             continue
@@ -480,18 +482,18 @@ def read_records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skip
         empty = 0 if new else empty + 1
         if empty == _MOST_EMPTY_ANSWERS:
             raise definition.KafkaUnreachableError(
-                f"{where}: no record comes after offset {offset}, and it should have {wanted.end - 1}"
+                f"{where}: no record comes after offset {offset}, and it should have {offset_range.end - 1}"
             )
         if new:
             length = len(batches_fetched.data) / (new[-1].last + 1 - offset)
             offset = new[-1].last + 1
-            most = max(_FIRST_FETCH_BYTES, min(MOST_BYTES, int(length * (wanted.end - offset))))
+            most = max(_FIRST_FETCH_BYTES, min(MOST_BYTES, int(length * (offset_range.end - offset))))
             batches += _committed_batches(new, batches_fetched.aborted, where)
             size += len(batches_fetched.data)
         if size >= _BATCH_BYTES:
-            tables.append(as_table(batches, wanted.partition, begin, wanted.end, where))
+            tables.append(as_table(batches, offset_range.partition, begin, offset_range.end, where))
             batches, size = [], 0
-    tables.append(as_table(batches, wanted.partition, begin, wanted.end, where))
+    tables.append(as_table(batches, offset_range.partition, begin, offset_range.end, where))
     return pa.concat_tables(tables)
 
 
@@ -503,14 +505,16 @@ def _lost_range(client: KafkaClient, topic: Topic, rest: OffsetRange, where: str
     return replace(rest, end=min(partition.first, rest.end)) if rest.begin < partition.first else rest
 
 
-def first_records(client: KafkaClient, topic: Topic, wanted: OffsetRange) -> pa.Table:
+def first_records(client: KafkaClient, topic: Topic, offset_range: OffsetRange) -> pa.Table:
     """Some of the first records of a range, perhaps none."""
-    where = _partition_label(client, topic, wanted)
+    where = _partition_label(client, topic, offset_range)
     try:
-        batches_fetched = client.fetch(topic, wanted.partition, wanted.begin, most=_SAMPLE_BYTES)
+        batches_fetched = client.fetch(topic, offset_range.partition, offset_range.begin, most=_SAMPLE_BYTES)
     except OffsetGoneError:
         return SCHEMA.empty_table()
-    return as_table(batches_of(batches_fetched.data, where), wanted.partition, wanted.begin, wanted.end, where)
+    return as_table(
+        batches_of(batches_fetched.data, where), offset_range.partition, offset_range.begin, offset_range.end, where
+    )
 
 
 def _committed_batches(

@@ -50,31 +50,31 @@ _NO_SUCH_SCHEMA: Final = 40403
 REGISTRY_SECONDS: Final = Size(10.0)
 REGISTRY_TRIES: Final = Size(4)
 
-_known: dict[tuple[str, int], str] = {}
+_known_schemas: dict[tuple[str, int], str] = {}
 """Schemas of this process, by the place of their registry and their number."""
 
 
-def with_schemas(fetched: pa.Table, registry: str, *, of_keys: bool = False) -> pa.Table:
-    """What was ``fetched``, with the schemas of its values; and ``of_keys`` of messages without one. Raises
+def with_schemas(messages: pa.Table, registry: str, *, of_keys: bool = False) -> pa.Table:
+    """The ``messages``, with the schemas of their values; and ``of_keys`` of messages without one. Raises
     MissingConnectionError, RegistryRefusedError, RegistryUnreachableError.
     """
-    numbers = _schema_numbers(fetched.column("value"))
+    numbers = _schema_numbers(messages.column("value"))
     if of_keys:
-        numbers |= _schema_numbers(fetched.column("key").filter(fetched.column("value").is_null()))
+        numbers |= _schema_numbers(messages.column("key").filter(messages.column("value").is_null()))
     known_schemas = fetch_schemas(connection(registry, kind="registry"), numbers)
     schema_metadata = {
         _SCHEMA_METADATA_PREFIX + str(one).encode(): text.encode() for one, text in known_schemas.items()
     }
-    return fetched.replace_schema_metadata({_REGISTRY_ASKED_KEY: b"1", **schema_metadata})
+    return messages.replace_schema_metadata({_REGISTRY_ASKED_KEY: b"1", **schema_metadata})
 
 
-def kept_schemas(fetched: pa.Table, registry: str, *, of_keys: bool = False) -> dict[int, RecordType | None]:
-    """The schemas that ``fetched`` keeps, by number; None: one that is no record. What was landed before the source was
-    said to be in Avro keeps none: then the registry is asked. Raises what ``with_schemas`` raises.
+def kept_schemas(messages: pa.Table, registry: str, *, of_keys: bool = False) -> dict[int, RecordType | None]:
+    """The schemas that ``messages`` keeps, by number; None: one that is no record. What was landed before the source
+    was said to be in Avro keeps none: then the registry is asked. Raises what ``with_schemas`` raises.
     """
-    if _REGISTRY_ASKED_KEY not in (fetched.schema.metadata or {}):
-        fetched = with_schemas(fetched, registry, of_keys=of_keys)
-    metadata_items = fetched.schema.metadata.items()
+    if _REGISTRY_ASKED_KEY not in (messages.schema.metadata or {}):
+        messages = with_schemas(messages, registry, of_keys=of_keys)
+    metadata_items = messages.schema.metadata.items()
     return {
         int(name_match[1]): _parse_record_type(text.decode())
         for key, text in metadata_items
@@ -102,13 +102,13 @@ def fetch_schemas(registry: Connection, numbers: Collection[int]) -> dict[int, s
         raise RegistryRefusedError(f"{registry}: a schema registry needs http://host:port or https://host:port")
     place = str(registry)
     # a number stands for one schema for ever, so it is asked for once
-    lacking = [one for one in sorted(numbers) if (place, one) not in _known]
+    lacking = [one for one in sorted(numbers) if (place, one) not in _known_schemas]
     if lacking:
         with _connection_pool(registry) as pool:
             for one in lacking:
                 if (schema := _fetch_schema(pool, registry, one)) is not None:
-                    _known[place, one] = schema
-    return {one: schema for one in numbers if (schema := _known.get((place, one))) is not None}
+                    _known_schemas[place, one] = schema
+    return {one: schema for one in numbers if (schema := _known_schemas.get((place, one))) is not None}
 
 
 def _connection_pool(registry: Connection) -> urllib3.PoolManager:
@@ -171,28 +171,28 @@ MESSAGE_BYTES: Final = Size(2**30)
 
 
 def scan_messages(
-    fetched: pa.Table, source: KafkaSource, required: RequiredColumns, path: str, rules: int
+    messages: pa.Table, source: KafkaSource, required_columns: RequiredColumns, path: str, rules: int
 ) -> ScannedRecords:
-    """Messages that were ``fetched`` as records of ``source``, by the ``rules`` of that number; the number of a record
-    is its offset. Raises UnreadableBatchError.
+    """Fetched ``messages`` as records of ``source``, by the ``rules`` of that number; the number of a record is its
+    offset. Raises UnreadableBatchError.
     """
-    if not len(fetched):
+    if not len(messages):
         return nothing(source.fields)
-    if len(fetched) > 1 and fetched.nbytes > MESSAGE_BYTES.value:
-        middle = len(fetched) // 2
-        first, second = (fetched.slice(0, middle), fetched.slice(middle))
-        first_records = scan_messages(first, source, required, path, rules)
-        return _join_records(first_records, scan_messages(second, source, required, path, rules), path)
-    columns = {name: _combine_chunks(fetched.column(name)) for name in fetched.column_names}
+    if len(messages) > 1 and messages.nbytes > MESSAGE_BYTES.value:
+        middle = len(messages) // 2
+        first, second = (messages.slice(0, middle), messages.slice(middle))
+        first_records = scan_messages(first, source, required_columns, path, rules)
+        return _join_records(first_records, scan_messages(second, source, required_columns, path, rules), path)
+    columns = {name: _combine_chunks(messages.column(name)) for name in messages.column_names}
     values, offsets = columns["value"], columns["offset"].to_numpy()
     of_value = {name: field for name, field in source.fields.items() if name not in source.metadata}
     if of_value:
-        needed_columns = {name: reader for name, reader in required.columns.items() if name in of_value}
-        value_columns = replace(required, columns=needed_columns)
+        needed_columns = {name: reader for name, reader in required_columns.columns.items() if name in of_value}
+        value_columns = replace(required_columns, columns=needed_columns)
         if source.values is None:
             records = read_json(values, offsets, of_value, value_columns, path, rules=rules)
         else:
-            records = read_avro(values, offsets, of_value, value_columns, _writer_schemas(fetched, source.values))
+            records = read_avro(values, offsets, of_value, value_columns, _writer_schemas(messages, source.values))
         parse_errors = records.unparsed
         if values.null_count:  # a compacted topic says so that a key is deleted
             parse_errors = pc.if_else(values.is_null(), NO_VALUE, parse_errors)
@@ -200,7 +200,7 @@ def scan_messages(
         records, parse_errors = nothing({}), pa.nulls(len(values), pa.string())
     read = dict(records.columns)
     if source.versions is not None and source.versions.take_messages_without_value:
-        read, parse_errors = _with_deletions(source, source.versions, fetched, read, parse_errors)
+        read, parse_errors = _with_deletions(source, source.versions, messages, read, parse_errors)
     for name, kind in source.metadata.items():
         read[name] = _METADATA[name](columns, kind)
         stored_column = columns[_STORED_FIELDS[name]] if name in _STORED_FIELDS else read[name]
@@ -242,9 +242,9 @@ def _with_deletions(
     return {**read, **own, TOMBSTONE_AT: deleted_at}, reasons
 
 
-def key_columns(keys: pa.Array, fields: SourceFields, known: Mapping[int, RecordType | None]) -> ScannedRecords:
+def key_columns(keys: pa.Array, fields: SourceFields, schemas: Mapping[int, RecordType | None]) -> ScannedRecords:
     """The columns ``fields`` as the ``keys`` of messages say them, by their last names. A key is a JSON object, perhaps
-    beside its schema, or a record of Avro with a ``known`` schema. A key of one column may also be its value, as JSON
+    beside its schema, or a record of Avro with a ``schemas`` schema. A key of one column may also be its value, as JSON
     or as plain text.
     """
     own = {place: SourceField(field.path[-1:], field.type) for place, field in fields.items()}
@@ -254,8 +254,8 @@ def key_columns(keys: pa.Array, fields: SourceFields, known: Mapping[int, Record
     (first, *more) = own.values()
     objects = pa.array([_object_of_key(key, None if more else first) for key in keys.to_pylist()], pa.binary())
     read = read_json(objects, position, own, RequiredColumns(), "keys")
-    if known:
-        in_avro = read_avro(keys, position, own, RequiredColumns(), known)
+    if schemas:
+        in_avro = read_avro(keys, position, own, RequiredColumns(), schemas)
         is_avro = in_avro.unparsed.is_null()
         columns = {place: pc.if_else(is_avro, in_avro.columns[place], read.columns[place]) for place in own}
         reasons = pc.if_else(is_avro, pa.scalar(None, pa.string()), read.unparsed)

@@ -87,14 +87,14 @@ class UnreadableBatchError(FixDataError, code="data.kafka_batch"):
     """A batch of records is not what a producer wrote, or has a form that is not read."""
 
 
-def batches_of(fetched: bytes, where: str) -> list[RecordBatch]:
+def batches_of(response: bytes, where: str) -> list[RecordBatch]:
     """The whole batches that a broker sent: the last one may be cut, and is left out. Raises UnreadableBatchError."""
     from aiokafka.record.util import calc_crc32c
 
-    batches, place, view = [], 0, memoryview(fetched)
-    while place + _HEADER.size <= len(fetched):
+    batches, place, view = [], 0, memoryview(response)
+    while place + _HEADER.size <= len(response):
         base, length, _, magic, checksum, attributes, delta, first, last, producer, _, _, count = _HEADER.unpack_from(
-            fetched, place
+            response, place
         )
         end = place + 12 + length
         if magic != _MAGIC:
@@ -103,9 +103,9 @@ def batches_of(fetched: bytes, where: str) -> list[RecordBatch]:
                 "copy the topic with a current client"
             )
         # a broker cuts the last batch off where its answer is full
-        if end > len(fetched):
+        if end > len(response):
             break
-        if calc_crc32c(fetched[place + _BEGIN_OF_SUM : end]) != checksum:
+        if calc_crc32c(response[place + _BEGIN_OF_SUM : end]) != checksum:
             raise UnreadableBatchError(f"{where}, offset {base}: the batch does not have the checksum that it should")
         payload = view[place + _HEADER.size : end]
         batches.append(RecordBatch(base, base + delta, attributes, first, last, producer, count, payload))
@@ -315,7 +315,7 @@ class NewPartitions:
         return cls(int(match["first"]), int(match["end"]), begins)
 
     @property
-    def gone(self) -> list[int]:
+    def gone_partitions(self) -> list[int]:
         """The partitions that the topic has no more."""
         return [number for number in self.begins or () if number >= self.end]
 

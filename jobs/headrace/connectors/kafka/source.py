@@ -255,7 +255,7 @@ class TopicEnumerator(source_ports.SplitEnumerator):
         if new is None:
             return source_ports.NOTHING
         return {str(number): MIN_INSTANT for number in range(new.first, new.end)} | {
-            str(number): MAX_INSTANT for number in new.gone
+            str(number): MAX_INSTANT for number in new.gone_partitions
         }
 
     def explain(self) -> str:

@@ -278,7 +278,7 @@ _DELIVERIES: Final = "headrace_deliveries"
 """The table of what each table holds, in the same schema."""
 
 _HELD_COLUMNS: Final = ("root", "pipeline", "output", "snapshot", "columns", "number", "identity")
-_ADDED: Final = {"number": "bigint", "identity": "text"}
+_ADDED_COLUMNS: Final = {"number": "bigint", "identity": "text"}
 """Columns of the table of deliveries that one of an older version lacks."""
 
 
@@ -362,7 +362,7 @@ class PostgresTarget(OpenTarget):
         names = [
             name for (name,) in self._execute(columns_query, (self._deliveries.as_string(self._connection),)).fetchall()
         ]
-        for name, kind in _ADDED.items():
+        for name, kind in _ADDED_COLUMNS.items():
             if names and name not in names:
                 statement = f"alter table {{deliveries}} add column if not exists {name} {kind}"
                 self._execute(statement)

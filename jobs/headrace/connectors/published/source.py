@@ -97,7 +97,7 @@ class StepElements:
             local = dict(zip(files, local_paths(self.read.store, [*files.values()], folder), strict=True))
             with open_database(folder, [*local.values()], is_for_us=True) as connection:
                 begin_query, end_query = (self._signed_rows_query(side, local) for side in (begin, end))
-                columns = sql_columns(self._shown)
+                columns = sql_columns(self._row_columns)
                 difference_query = (
                     f"select {columns}, sum({SIGN})::bigint as {SIGN} from "
                     f"({end_query} union all select {columns}, -{SIGN} from ({begin_query})) group by {columns}"
@@ -111,13 +111,13 @@ class StepElements:
         return _in_form(table, {name: name for name in schema.names}, schema)
 
     @property
-    def _shown(self) -> dict[str, ValueType]:
+    def _row_columns(self) -> dict[str, ValueType]:
         """The columns that are read of a row, beside its sign."""
         return {name: kind for name, kind in self.types.items() if name != IS_RETRACTION}
 
     def _signed_rows_query(self, manifest: Manifest | None, local: Mapping[str, Path]) -> str:
         """The rows of a snapshot with their signs (SQL). A column that had not come by then is NULL."""
-        shown_types = self._shown
+        shown_types = self._row_columns
         if manifest is None or not files_of(manifest, UNNAMED.current):
             return no_rows({**shown_types, SIGN: DataType.INT})
         columns = ViewColumns.from_json(manifest.schema)
@@ -326,7 +326,7 @@ class StepEnumerator(source_ports.SplitEnumerator):
             return MIN_INSTANT
         try:
             return upstream.output_watermark(self.read.manifest(step.end))
-        except upstream.GONE as error:
+        except upstream.GONE_ERRORS as error:
             where = f"{self.read.source}, snapshot {step.end}"
             raise source_ports.SplitGoneError(where, f"is gone ({error})", self.read.begins_again) from error
 
@@ -378,7 +378,7 @@ class StepReader(source_ports.SourceReader):
         source = self.pipeline.source
         try:
             panes = with_times(StepElements(self.pipeline).read_step(upstream.UpstreamStep.from_split(split)))
-        except upstream.GONE as error:
+        except upstream.GONE_ERRORS as error:
             raise source_ports.SplitGoneError(
                 f"{source}, {split.path}", f"is gone ({error})", self.pipeline.begins_again
             ) from error

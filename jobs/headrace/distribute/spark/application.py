@@ -137,7 +137,7 @@ def interrupt_on_stop(spark: SparkSession, stop: Stop) -> Iterator[None]:
         yield
 
 
-_brought: Final[set[str]] = set()
+_sent_archives: Final[set[str]] = set()
 """The applications, or sessions of Spark Connect, that have been given the packages."""
 
 
@@ -170,7 +170,7 @@ def bring_packages(spark: SparkSession) -> None:
         return
     client: Any = spark
     application = client.session_id if is_connected(spark) else spark.sparkContext.applicationId
-    if application in _brought:  # Spark refuses a second archive of that name
+    if application in _sent_archives:  # Spark refuses a second archive of that name
         return
     folder = Path(tempfile.mkdtemp(prefix="headrace-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors that come later fetch it from here
@@ -180,7 +180,7 @@ def bring_packages(spark: SparkSession) -> None:
         client.addArtifacts(str(archive), pyfile=True)
     else:
         spark.sparkContext.addPyFile(str(archive))
-    _brought.add(application)
+    _sent_archives.add(application)
 
 
 _GROUP: Final = "spark.jobGroup.id"

@@ -14,7 +14,7 @@ with without_collection():
     from headrace.formats import file_format
 
     import_pandas_late()
-    PRELOADED = (engine, file_format, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0], pa.int64()))
+    PRELOADED_PARTS = (engine, file_format, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0], pa.int64()))
     """The tasks, with all that they import; the formats of files; what pyarrow imports for its first array."""
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ _TASKS = 1_000_000
 
 
 class SparkRunner:
-    """Runs the tasks of ``work`` in ``spark``, so many beside each other; ``mapped`` runs the tasks of the first
+    """Runs the tasks of ``work`` in ``spark``, so many beside each other; ``map_level`` runs the tasks of the first
     level.
     """
 
@@ -49,7 +49,7 @@ class SparkRunner:
         spark: application.SparkSession,
         work: task_plan.TaskEnvironment,
         tasks: int,
-        mapped: levels.MapLevel = levels.map_level,
+        map_level: levels.MapLevel = levels.map_level,
     ) -> None:
         self._spark = spark
         self._work = work
@@ -57,7 +57,7 @@ class SparkRunner:
             spark.conf.set(name, value)
         self._sent = application.TaskPayload.from_environment(spark, work)
         self._tasks = tasks
-        self._map_level = mapped
+        self._map_level = map_level
         self._under_way: tuple[task_plan.EpochPlan, application.EpochJob] | None = None
 
     def task_count(self, size: int) -> int:

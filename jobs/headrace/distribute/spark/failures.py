@@ -118,13 +118,13 @@ class _Failure:
         condition = _CONDITION.search(self.text)
         if condition:
             return f"[{condition['condition']}] {condition['message']}".rstrip(" .")
-        if python_error := self.raised:
+        if python_error := self.worker_exception:
             return ": ".join(part for part in (python_error["kind"], python_error["message"]) if part)
         lines = (line for line in self.text.splitlines() if line.strip())
         return self.cause or next(lines, "no message").rstrip(" .")
 
     @property
-    def raised(self) -> re.Match[str] | None:
+    def worker_exception(self) -> re.Match[str] | None:
         """What Python raised in a worker: module, kind and message of the exception; None if nothing did."""
         # Frames are indented, and of chained exceptions the last is the one that left the worker
         traceback_start = self.text.rfind(_TRACEBACK)
@@ -191,7 +191,7 @@ def _access_denied_error(failure: _Failure) -> HeadraceError:
 
 def _own_error(failure: _Failure) -> HeadraceError | None:
     """The error of Headrace that a Python worker raised, as if it had been raised here; None for anything else."""
-    python_error = failure.raised
+    python_error = failure.worker_exception
     if python_error is None or (python_error["module"] or "").partition(".")[0] not in OWN_PACKAGES:
         return None
     kind = getattr(import_module(python_error["module"]), python_error["kind"], None)
@@ -203,7 +203,7 @@ def _own_error(failure: _Failure) -> HeadraceError | None:
 
 
 def _disk_full(failure: _Failure) -> HeadraceError:
-    message = failure.raised["message"] if failure.raised else failure.cause
+    message = failure.worker_exception["message"] if failure.worker_exception else failure.cause
     return errors.DiskFullError(
         f"a disk is full: {message or failure.summary}. Spark keeps what it shuffles and spills below SPARK_LOCAL_DIRS "
         f"({os.environ.get('SPARK_LOCAL_DIRS', tempfile.gettempdir())}): free space there, or name a larger disk, and "

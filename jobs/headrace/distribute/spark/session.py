@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from headrace.distribute.spark.failures import translate_start_errors
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, new_log
 
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory
+_GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory
 
 EXCHANGE = {"spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024)}
 """A few blobs of 1 MB fill a batch."""
@@ -43,7 +43,7 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _PARTITIONS_OF_A_CORE = 4
 
 
-_begun: Final[list[Future[SparkSession]]] = []
+_starting_sessions: Final[list[Future[SparkSession]]] = []
 
 
 def begin_session(app_name: str) -> None:
@@ -56,7 +56,7 @@ def begin_session(app_name: str) -> None:
     thread = ThreadPoolExecutor(1, thread_name_prefix="spark")
     session = thread.submit(_new_session, app_name, _spark_settings(), None, at_work)
     session.add_done_callback(lambda _: at_work.set())
-    _begun.append(session)
+    _starting_sessions.append(session)
     thread.shutdown(wait=False)
     at_work.wait()
 
@@ -74,8 +74,8 @@ def spark_session(
     ``conf`` overrides anything. What a JVM that is started here says goes to ``log``, or to this process's own output.
     Raises JvmRefusedError, SparkStartError.
     """
-    if _begun:
-        return _begun.pop().result()
+    if _starting_sessions:
+        return _starting_sessions.pop().result()
     return _new_session(app_name, _spark_settings(cores, conf), log, None)
 
 
@@ -116,13 +116,13 @@ def _shuffle_into_few(session: SparkSession) -> None:
 def _spark_context(conf: SparkConf, at_work: threading.Event | None) -> SparkContext:
     """The context there is, or a new one; ``at_work`` is set when the JVM makes it."""
 
-    class Announced(SparkContext):
+    class AnnouncingContext(SparkContext):
         def _initialize_context(self, jconf: Any) -> Any:  # PySpark has it for subclasses
             assert at_work is not None
             at_work.set()
             return super()._initialize_context(jconf)
 
-    return SparkContext.getOrCreate(conf) if at_work is None else Announced(conf=conf)
+    return SparkContext.getOrCreate(conf) if at_work is None else AnnouncingContext(conf=conf)
 
 
 def _warm_up(context: SparkContext) -> None:
@@ -143,12 +143,12 @@ def borrowed_session(purpose: str) -> tuple[SparkSession, Callable[[], object]]:
     ``spark_session``. On a cluster another one would have to get executors again. What a JVM that is started here says
     goes to a log.
     """
-    if not _begun and is_submitted() and not is_running():
+    if not _starting_sessions and is_submitted() and not is_running():
         session_future: Future[SparkSession] = Future()
         session_future.set_result(spark_session(f"headrace {purpose}"))
-        _begun.append(session_future)
-    if _begun:
-        return _begun[-1].result(), _leave_running
+        _starting_sessions.append(session_future)
+    if _starting_sessions:
+        return _starting_sessions[-1].result(), _leave_running
     was_running = is_running()
     session = spark_session(f"headrace {purpose}", log=None if was_running else new_log(purpose))
     return session, _leave_running if was_running else session.stop
@@ -160,12 +160,12 @@ def _leave_running() -> None:
 
 def is_running() -> bool:
     """Whether this process has a Spark application, and not one that ``begin_session`` began for the next run."""
-    return SparkContext._active_spark_context is not None and not _begun
+    return SparkContext._active_spark_context is not None and not _starting_sessions
 
 
 def is_submitted() -> bool:
     """Whether spark-submit started this process, and the JVM before it."""
-    return _SUBMITTED in os.environ
+    return _GATEWAY_PORT in os.environ
 
 
 def _launch_jvm(settings: Mapping[str, str], log: Path) -> None:

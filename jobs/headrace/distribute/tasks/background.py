@@ -285,13 +285,13 @@ class Merger(Protocol):
 
 
 class Merges:
-    """What is merged between two restores. ``unfinished``: what was begun before them, by table."""
+    """What is merged between two restores. ``merges_by_table``: what was begun before them, by table."""
 
-    def __init__(self, runner: Merger, unfinished: Mapping[str, Sequence[UnfinishedMerge]] = NO_MERGES) -> None:
+    def __init__(self, runner: Merger, merges_by_table: Mapping[str, Sequence[UnfinishedMerge]] = NO_MERGES) -> None:
         self._runner = runner
         self._beside = BackgroundThread[tuple[MergePlan, Sequence[ReceivedMessage]]]("merge")
         self._requests: dict[str, int] = {}
-        self._tables = {table: TableMerges(tuple(merges)) for table, merges in unfinished.items()}
+        self._tables = {table: TableMerges(tuple(merges)) for table, merges in merges_by_table.items()}
 
     def begin_step(
         self, prefix: str, tables: Tables, watermark: Instant, by_table: Mapping[str, Instant] = NO_WATERMARKS
@@ -341,7 +341,7 @@ class Merges:
         )
 
     @property
-    def unfinished(self) -> dict[str, tuple[UnfinishedMerge, ...]]:
+    def merges_by_table(self) -> dict[str, tuple[UnfinishedMerge, ...]]:
         """What goes on with the next epoch, by table."""
         return {table: merges.unfinished for table, merges in self._tables.items() if merges.unfinished}
 

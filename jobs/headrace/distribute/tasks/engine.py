@@ -131,11 +131,11 @@ class TasksEngine:
         """End what runs beside the epochs, and wait until it writes nothing more."""
         self.merges.close()
 
-    def pass_watermark(self, to: Mapping[str, Instant]) -> None:
+    def pass_watermark(self, watermarks: Mapping[str, Instant]) -> None:
         """Let the watermarks of these inputs be at least so far, as if their sources had said so; the next epoch moves
         that of the stages.
         """
-        for name, watermark in to.items():
+        for name, watermark in watermarks.items():
             progress = self.inputs[name]
             self.inputs[name] = replace(progress, watermark=Instant(max(progress.watermark, watermark)))
 
@@ -204,7 +204,7 @@ class TasksEngine:
                 read_only=self._read_only(again),
             )
 
-        files, outcome = self._run_until_read(files, plan_epoch, recorded=recorded)
+        files, outcome = self._run_until_read(files, plan_epoch, is_recorded=recorded)
         # before anything that the epoch came to is taken over
         check_dead_letter_budget(self.pipeline, outcome.plan.epoch, outcome.observations)
         tables = self.merges.adopt_finished(outcome.tables, wait=wait_for_merges)
@@ -219,7 +219,7 @@ class TasksEngine:
             progress=self.progress,
             timings={"compute_seconds": time.monotonic() - start},
             signals=outcome.plan.signals,
-            acknowledged=outcome.acknowledged,
+            acknowledged=outcome.acknowledged_levels,
             wait_for_merges=wait_for_merges,
             written=self._collect_written(outcome),
             parked=tuple(self.work.chains[n].names.output for n in sorted(outcome.left_out | outcome.plan.read_only)),
@@ -243,33 +243,35 @@ class TasksEngine:
             for table in sides
         }
 
-    def _parked_chains(self, recomputed: RecomputedEpoch | None) -> frozenset[int]:
+    def _parked_chains(self, recomputed_epoch: RecomputedEpoch | None) -> frozenset[int]:
         """The numbers of the chains that take no part. What is computed again needs what it reads to be computed."""
         names = [chain.names.output for chain in self.work.chains]
         parked_chains = frozenset(number for number, name in enumerate(names) if name in self.progress.parked)
-        if recomputed is None:
+        if recomputed_epoch is None:
             return with_downstream(self.work.chains, parked_chains)
-        needed_chains = with_upstream(self.work.chains, {names.index(name) for name in recomputed.outputs})
+        needed_chains = with_upstream(self.work.chains, {names.index(name) for name in recomputed_epoch.outputs})
         return with_downstream(self.work.chains, parked_chains | ({*range(len(names))} - needed_chains))
 
-    def _read_only(self, recomputed: RecomputedEpoch | None) -> frozenset[int]:
+    def _read_only(self, recomputed_epoch: RecomputedEpoch | None) -> frozenset[int]:
         """The numbers of the chains that are computed for others alone."""
-        if recomputed is None:
+        if recomputed_epoch is None:
             return frozenset()
-        own = {number for number, chain in enumerate(self.work.chains) if chain.names.output in recomputed.outputs}
+        own = {
+            number for number, chain in enumerate(self.work.chains) if chain.names.output in recomputed_epoch.outputs
+        }
         return with_upstream(self.work.chains, own) - own
 
     def _run_until_read(
-        self, files: ByInput, plan_files: Callable[[ByInput], EpochPlan], *, recorded: bool
+        self, files: ByInput, plan_files: Callable[[ByInput], EpochPlan], *, is_recorded: bool
     ) -> tuple[ByInput, EpochOutcome]:
         """Run the epoch that ``plan_files`` makes of ``files``; give the files and the outcome. Files that changed
-        before they were read are given as they became, unless they are ``recorded``.
+        before they were read are given as they became, unless ``is_recorded``.
         """
-        for current in [files] if recorded else self.landing.reading_attempts(files):
+        for current in [files] if is_recorded else self.landing.reading_attempts(files):
             try:
                 return current, self._run_jobs(plan_files(current))
             except ChangedFileError:
-                if recorded:
+                if is_recorded:
                     raise
         raise AssertionError("unreachable")
 
@@ -295,7 +297,7 @@ class TasksEngine:
         requests = self.merges.take_requests()
         if self.runner.is_elsewhere:
             requests = sum_counts([requests, outcome.request_counts()])
-        return WrittenState(self.tables, outcome.log_files(), requests, self.merges.unfinished)
+        return WrittenState(self.tables, outcome.log_files(), requests, self.merges.merges_by_table)
 
     def _run_jobs(self, plan: EpochPlan) -> EpochOutcome:
         """Run the epoch of ``plan``, job after job. Raises the error of an output if no other is left."""
@@ -326,7 +328,7 @@ class TasksEngine:
         self.inputs = inputs_after(self.landing, self.inputs, files, outcome.input_clocks)
         newest = self.progress.newest_of(input_.name for input_ in self.pipeline.inputs)
         newest_by_input, behind_by_file = count_behind(outcome.observations.files, newest)
-        accepted_rows = outcome.accepted
+        accepted_rows = outcome.accounting
         held_back_by = None if outcome.plan.is_last else outcome.input_clocks.combined.held_back_by
         return PipelineProgress(
             inputs=self.inputs,

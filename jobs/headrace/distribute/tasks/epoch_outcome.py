@@ -145,7 +145,7 @@ class ChainOutcome:
         """Clocks of each stage after the epoch."""
         hold = self.plan.hold
         clocks = []
-        for number, clocks_entered in enumerate(self._entered):
+        for number, clocks_entered in enumerate(self._clocks_after):
             output = self._outputs[number]
             if hold is not None:
                 limit = hold.output_limit(number, self.chain.names.output)
@@ -177,7 +177,7 @@ class ChainOutcome:
         return tuple(file for part in self.stages[stage] for file in part.elements)
 
     @cached_property
-    def _entered(self) -> list[StageClocks]:
+    def _clocks_after(self) -> list[StageClocks]:
         """The clocks of the stages after the epoch, but for their outputs."""
         return [self._stage_clocks(number) for number in range(len(self.stages))]
 
@@ -193,7 +193,7 @@ class ChainOutcome:
     @cached_property
     def _outputs(self) -> list[Instant]:
         """The output watermarks of the stages as windows let them go."""
-        stages = zip(self.chain.stages, self._entered, self.stages, strict=False)
+        stages = zip(self.chain.stages, self._clocks_after, self.stages, strict=False)
         return [
             output_of(stage, clocks_after.watermark, [part.hold for part in parts])
             for stage, clocks_after, parts in stages
@@ -245,7 +245,7 @@ class ChainOutcome:
         return min((part.due_event for part in self.parts), default=NEVER)
 
     @property
-    def rejected(self) -> task_results.Files:
+    def dead_letters(self) -> task_results.Files:
         """Records that others can take and it cannot, then panes."""
         logs = [bundle.rejected for bundle in (self._rows if self.chain.is_stateless else self.bundles)]
         logs += [part.rejected for part in self._join_parts]
@@ -340,7 +340,7 @@ class EpochOutcome:
         return tuple(self.by_number.values())
 
     @property
-    def _stored(self) -> list[ChainOutcome]:
+    def _chains_to_store(self) -> list[ChainOutcome]:
         """Chains whose panes and dead letters are not stored yet."""
         return [outcome for outcome in self.chains if outcome.number not in self.plan.read_only]
 
@@ -476,7 +476,7 @@ class EpochOutcome:
         return Instant(due + 1) if due < source.by_time else NEVER
 
     @property
-    def acknowledged(self) -> frozenset[int]:
+    def acknowledged_levels(self) -> frozenset[int]:
         """The levels all of whose tasks passed something on, and so have stored their part of the epoch. Each chain has
         levels of its own, as ``TaskEnvironment.levels`` counts them. A chain that is left out has nothing to store.
         """
@@ -505,7 +505,7 @@ class EpochOutcome:
         return task_plan.tasks_of_first_level(self.work, plan)
 
     @property
-    def accepted(self) -> Accounting:
+    def accounting(self) -> Accounting:
         """What became of records in the first stages of all chains that take them, added up; its times are those of all
         accepted.
         """
@@ -513,7 +513,7 @@ class EpochOutcome:
 
     def stage_outcomes(self) -> dict[str, tuple[StageOutcome, ...]]:
         """What became of each stage of each chain, by its output."""
-        return {outcome.chain.names.output: outcome.outcomes for outcome in self._stored}
+        return {outcome.chain.names.output: outcome.outcomes for outcome in self._chains_to_store}
 
     @property
     def tables(self) -> dict[str, tuple[Layer, ...]]:
@@ -527,13 +527,13 @@ class EpochOutcome:
 
     def log_files(self) -> dict[str, task_results.Files]:
         """The files of the epoch by the log that they go to."""
-        own = {log: files for outcome in self._stored for log, files in outcome.logs.items()}
-        return {**own, REJECTED: self._rejected}
+        own = {log: files for outcome in self._chains_to_store for log, files in outcome.logs.items()}
+        return {**own, REJECTED: self._dead_letters}
 
     @property
-    def _rejected(self) -> task_results.Files:
+    def _dead_letters(self) -> task_results.Files:
         """Dead letters: records that nobody can take; records, then panes, that an output cannot take."""
-        own = (file for outcome in self._stored for file in outcome.rejected)
+        own = (file for outcome in self._chains_to_store for file in outcome.dead_letters)
         return (*(file for share in self.shares for file in share.rejected), *own)
 
     def request_counts(self) -> dict[str, int]:

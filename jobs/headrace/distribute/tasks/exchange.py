@@ -139,7 +139,7 @@ def _decode_message(task: int, blobs: dict[int, tuple[bytes, pa.Scalar]]) -> Rec
 
 _PLACE = "_place_"
 _SHARE_BITS = 40
-_UNUSED = frozenset({c.SPLIT, c.MARK, c.ID, c.SEEN, c.REJECT, c.ADMITTED})
+_UNUSED_COLUMNS = frozenset({c.SPLIT, c.MARK, c.ID, c.ID_FATE, c.REJECT, c.IS_ADMITTED})
 
 
 class ShuffleInput(msgspec.Struct, frozen=True):
@@ -151,22 +151,23 @@ class ShuffleInput(msgspec.Struct, frozen=True):
 
 def build_shuffle_input(
     stage: CompiledStage,
-    judged: Columns,
+    judged_rows: Columns,
     order: Columns | None,
     watermark: Instant,
     output_watermark: Instant,
     *,
     share: int,
     number: int,
-    hashed: KeyHashes | None = None,
+    key_hashes: KeyHashes | None = None,
 ) -> ShuffleInput:
-    """``judged`` rows as share number ``share`` of an epoch's elements, for ``number`` parts of the keys of ``stage``.
+    """``judged_rows`` as share number ``share`` of an epoch's elements, for ``number`` parts of the keys of ``stage``.
     ``watermark`` and ``output_watermark`` are the old ones of the stage. ``order``: columns by which rows of all shares
-    are in order, None if that of the shares is enough. ``hashed``: those of keys of the same rows, for other stages.
+    are in order, None if that of the shares is enough. ``key_hashes``: those of keys of the same rows, for other
+    stages.
     """
     # rows of a share are numbered below that, so places of all shares are in the order of arrival
     place = share << _SHARE_BITS
-    bundle = aggregate_rows(stage, judged, watermark, output_watermark, place=place, hashed=hashed)
+    bundle = aggregate_rows(stage, judged_rows, watermark, output_watermark, place=place, key_hashes=key_hashes)
     if bundle.delta is None:
         return ShuffleInput(bundle)
     if order is None:
@@ -174,16 +175,16 @@ def build_shuffle_input(
         spans = {part: keys.row_slice(in_order) for part, keys in enumerate(key_group_ranges(number))}
         cut = {part: bundle.delta.slice(span.start, span.stop - span.start) for part, span in spans.items()}
         return ShuffleInput(bundle, {part: rows for part, rows in cut.items() if rows.num_rows})
-    return ShuffleInput(bundle, _shuffled_rows(stage, judged, order, number))
+    return ShuffleInput(bundle, _shuffled_rows(stage, judged_rows, order, number))
 
 
 def _shuffled_rows(
     stage: CompiledStage, judged_rows: Columns, order: Columns, number: int
 ) -> dict[int, pa.RecordBatch]:
     counts = takes_part(judged_rows)
-    if c.SEEN in judged_rows:  # NULL for what is new
-        counts &= as_numpy(judged_rows[c.SEEN].is_null())
-    rows = {name: values for name, values in judged_rows.items() if name not in _UNUSED}
+    if c.ID_FATE in judged_rows:  # NULL for what is new
+        counts &= as_numpy(judged_rows[c.ID_FATE].is_null())
+    rows = {name: values for name, values in judged_rows.items() if name not in _UNUSED_COLUMNS}
     rows |= {f"{_PLACE}{name}": values for name, values in order.items()}
     return by_part(pa.RecordBatch.from_pydict(rows).filter(pa.array(counts)), stage.keys, number)
 
@@ -251,7 +252,7 @@ def deltas_of(
     columns = {name: arrived_rows.column(name) for name in arrived_rows.schema.names if not name.startswith(_PLACE)}
     # only rows that take part were sent
     columns[c.REJECT] = pa.nulls(arrived_rows.num_rows, pa.string())
-    columns[c.ADMITTED] = pa.repeat(arrow_scalar(True), arrived_rows.num_rows)
+    columns[c.IS_ADMITTED] = pa.repeat(arrow_scalar(True), arrived_rows.num_rows)
     delta = aggregate_rows(stage, columns, watermark, output_watermark).delta
     return [] if delta is None else [delta]
 
@@ -265,7 +266,7 @@ PLACE = (SHARE, FILE, POSITION)
 ITEM = "_item"
 """The order of what was made of one record, where several were. It counts within a share."""
 
-_LEFT = (c.SPLIT, c.MARK, c.REJECT, c.ADMITTED)
+_LEFT = (c.SPLIT, c.MARK, c.REJECT, c.IS_ADMITTED)
 
 
 def record_places(records: FileRecords, share: int, *, has_items: bool) -> dict[str, pa.Array]:
@@ -284,14 +285,14 @@ _OF_CHAIN = "_of_{}_"
 
 
 def travelling_batch(
-    judged: JudgedRecords, places: Columns, rows: NDArray[np.bool_], *, without: Set[int] = frozenset()
+    records: JudgedRecords, places: Columns, rows: NDArray[np.bool_], *, skipped_chains: Set[int] = frozenset()
 ) -> pa.RecordBatch:
     """The ``rows`` of judged records with their places, as one batch to be sent. All of them take part. They are sent
-    ``without`` what is of some chains.
+    without what is of ``skipped_chains``.
     """
-    columns = {name: values for name, values in judged.common.items() if name not in _LEFT}
-    chains = [(n, chain) for n, chain in enumerate(judged.chains) if n not in without]
-    for number, chain in chains if len(judged.chains) > 1 else ():
+    columns = {name: values for name, values in records.common.items() if name not in _LEFT}
+    chains = [(n, chain) for n, chain in enumerate(records.chains) if n not in skipped_chains]
+    for number, chain in chains if len(records.chains) > 1 else ():
         own = {name: values for name, values in chain.items() if name not in (c.SPLIT, c.MARK, *columns)}
         columns |= {f"{_OF_CHAIN.format(number)}{name}": values for name, values in own.items()}
     return pa.RecordBatch.from_pydict({**columns, **places}).filter(pa.array(rows))
@@ -322,7 +323,7 @@ class ShippedRecords(HoldsJudged):
         ]
         common = {name: values for name, values in columns.items() if not name.startswith(begins)}
         common[c.REJECT] = pa.nulls(rows.num_rows, pa.string())
-        common[c.ADMITTED] = pa.repeat(arrow_scalar(True), rows.num_rows)
+        common[c.IS_ADMITTED] = pa.repeat(arrow_scalar(True), rows.num_rows)
         by_chain = tuple({**common, **chain_columns} for chain_columns in chains)
         return cls(task, JudgedRecords(common, by_chain, errors), place)
 

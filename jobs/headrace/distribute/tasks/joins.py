@@ -25,7 +25,7 @@ from headrace.kernel.joins.step import JoinResult, step_join
 from headrace.kernel.rows import LeavingRows, select_rows
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import Counts
-from headrace.kernel.windows import folded
+from headrace.kernel.windows import fold_delta
 from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.this_process import Size
@@ -153,21 +153,21 @@ class _ToNextJoin:
         self._following = part.joins.joins[part.number + 1]
         self._passing = {side: sides_of(bundles, side) for side in range(part.number + 2, len(part.joins) + 1)}
         self._rows: list[pa.RecordBatch] = []
-        self._dead = part.task.pane_writer(f"{REJECTED}-join{part.number}", keyed=False)
+        self._dead = part.task.pane_writer(f"{REJECTED}-join{part.number}", in_key_order=False)
         self._dead_rows = 0
 
-    def add(self, joined: pa.RecordBatch) -> None:
+    def add(self, joined_rows: pa.RecordBatch) -> None:
         """These rows, too."""
-        following, length = self._following, joined.num_rows
-        columns, overflows = following.with_computed(joined, length)
+        following, length = self._following, joined_rows.num_rows
+        columns, overflows = following.with_computed(joined_rows, length)
         reasons = reject_overflows(pa.nulls(length, pa.string()), following.condition, overflows)
         is_taken = ~valid_mask(reasons)
         if not is_taken.all():
-            self._add_dead(joined, reasons)
+            self._add_dead(joined_rows, reasons)
         if not following.join.outer:
             is_taken &= has_key([columns[name] for name in following.join.on], length)
         taken_columns = {name: column.filter(pa.array(is_taken)) for name, column in columns.items()}
-        times, signs = (joined.column(name).filter(pa.array(is_taken)) for name in (c.EVENT_TIME, c.SIGN))
+        times, signs = (joined_rows.column(name).filter(pa.array(is_taken)) for name in (c.EVENT_TIME, c.SIGN))
         self._rows.append(following.left_rows(times, taken_columns, signs))
 
     def _add_dead(self, joined_rows: pa.RecordBatch, reasons: pa.Array) -> None:
@@ -201,17 +201,17 @@ class _ToStage:
     def __init__(self, part: JoinPart) -> None:
         task = self._task = part.task
         self._step, self._stage = part.step, task.chain.stages[0]
-        self._dead = task.pane_writer(f"{REJECTED}-join", keyed=False)
-        self._leaving = task.pane_writer(task.chain.names.panes, keyed=False)
+        self._dead = task.pane_writer(f"{REJECTED}-join", in_key_order=False)
+        self._leaving = task.pane_writer(task.chain.names.panes, in_key_order=False)
         self._accounting: list[Accounting] = []
         self._counts: Counts | None = None
         self._left = 0
         self._deltas: dict[int, _GrowingDelta] = {}
 
-    def add(self, joined: pa.RecordBatch) -> None:
+    def add(self, joined_rows: pa.RecordBatch) -> None:
         """These rows, too."""
         task, stage, plan = self._task, self._stage, self._task.plan
-        elements = {name: joined.column(name) for name in joined.schema.names}
+        elements = {name: joined_rows.column(name) for name in joined_rows.schema.names}
         judged_rows = judge_rows(stage, elements)
         dead = dead_panes(stage, "joined rows", elements, judged_rows, plan.epoch, output=task.chain.names.output)
         if dead is not None:
@@ -271,4 +271,4 @@ class _GrowingDelta:
 
     def finish(self) -> pa.RecordBatch:
         """All of it, in the order of hashes."""
-        return self.pieces[0] if len(self.pieces) == 1 else folded(self.stage, pa.concat_batches(self.pieces))
+        return self.pieces[0] if len(self.pieces) == 1 else fold_delta(self.stage, pa.concat_batches(self.pieces))

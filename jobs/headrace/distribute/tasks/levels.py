@@ -43,7 +43,7 @@ def tell_duplicates(
     records = ShippedRecords.from_batches(
         task, rows, {n: error.rebuild_error() for n, error in upstream.errors.items()}
     )
-    records = records.with_columns({c.SEEN: remembered_ids.find_duplicates(records.columns)})
+    records = records.with_columns({c.ID_FATE: remembered_ids.find_duplicates(records.columns)})
     if plan.again is not None:
         records = records.with_errors(_divergence_errors(task, plan.again, remembered_ids, records))
     ids = _store_new_ids(task, remembered_ids, records.columns) if plan.again is None else task_results.StoredLayer()
@@ -52,15 +52,15 @@ def tell_duplicates(
 
 
 def _divergence_errors(
-    task: task_plan.EpochTask, recomputed: RecomputedEpoch, remembered_ids: RememberedIds, records: ShippedRecords
+    task: task_plan.EpochTask, recomputed_epoch: RecomputedEpoch, remembered_ids: RememberedIds, records: ShippedRecords
 ) -> dict[int, DivergedError]:
     """An error for each chain that now takes records which are the first of their id. No output took them when the
     epoch was recorded. Nobody remembers their ids, so their duplicates would count in later epochs.
     """
     ids_then = replace(
-        remembered_ids, layers=open_own(task, recomputed.told, remembered_ids.schema, task.plan.id_parts)
+        remembered_ids, layers=open_own(task, recomputed_epoch.told, remembered_ids.schema, task.plan.id_parts)
     )
-    is_first, is_told = records.columns[c.SEEN].is_null(), ids_then.find_duplicates(records.columns).is_valid()
+    is_first, is_told = records.columns[c.ID_FATE].is_null(), ids_then.find_duplicates(records.columns).is_valid()
     untold = true_mask(is_first) & ~true_mask(is_told) & valid_mask(records.columns[c.ID])
     name = task.work.pipeline.name
     error = DivergedError(
@@ -163,7 +163,7 @@ def part_task(
         from headrace.distribute.tasks.joins import JoinPart  # which few pipelines need
 
         run = partial(JoinPart(task, len(task.chain.sides) + stage).run, upstream, rows)
-    return run_task(work, number, run, upstream, isolated=part.chain if plan.isolates else None)
+    return run_task(work, number, run, upstream, isolated_chain=part.chain if plan.isolates else None)
 
 
 def _run_nothing() -> Ran:
@@ -176,10 +176,10 @@ def run_task(
     run: Callable[[], Ran],
     upstream: task_results.UpstreamResults | None = None,
     *,
-    isolated: int | None = None,
+    isolated_chain: int | None = None,
 ) -> task_results.Message:
-    """What task ``number`` says, which does ``run`` unless a task ``upstream`` has failed. An error is said too, one of
-    a chain that is ``isolated`` as the chain's own. Raises RetryError: another attempt may end otherwise.
+    """What task ``number`` says, which does ``run`` unless a task ``upstream`` has failed. An error is said too, that
+    of an ``isolated_chain`` as the chain's own. Raises RetryError: another attempt may end otherwise.
     """
     requests_before = work.request_counts()
     output: task_results.TaskOutput | None = None
@@ -190,7 +190,7 @@ def run_task(
         with (
             work.landing.keep_connected(),
             task_results.collect_failure(errors),
-            task_results.isolate_failure(own, isolated or 0, isolates=isolated is not None),
+            task_results.isolate_failure(own, isolated_chain or 0, isolates=isolated_chain is not None),
         ):
             output, bundles = run()
     if own:

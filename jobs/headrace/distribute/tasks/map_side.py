@@ -46,7 +46,9 @@ def map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:
     """
     plan, work = task.plan, task.work
     pieces = plan.shares[task.number]
-    share = read_records(work.pipeline, work.firsts, work.landing, pieces, plan.processing_time, apart=plan.apart)
+    share = read_records(
+        work.pipeline, work.firsts, work.landing, pieces, plan.processing_time, parked_chains=plan.parked_chains
+    )
     records = share.records
     if records is None:
         return ShareOutput(InputObservations(newest_read=share.handed_on)), {}
@@ -93,7 +95,9 @@ def map_rows(task: EpochTask, name: str, batches: Iterable[pa.RecordBatch]) -> t
         parsed_columns, pa.nulls(rows.num_rows, pa.string()), as_numpy(rows.column(exchange.PLACE[-1])), _no_raw
     )
     scanned_records = with_signs(input_.source, scanned_records)
-    records = judge_records(work.pipeline, work.firsts, input_, scanned_records, plan.processing_time, apart=plan.apart)
+    records = judge_records(
+        work.pipeline, work.firsts, input_, scanned_records, plan.processing_time, parked_chains=plan.parked_chains
+    )
     return _map_records(task, exchange.ShippedRecords(task, records, place), lambda: place)
 
 
@@ -128,7 +132,7 @@ def _map_records(
     if work.tells_ids:
         counts = takes_part(records.columns)
         aside, errors = for_each_reader(task, records, partial(_without_ids, rows=~counts))
-        rows = exchange.travelling_batch(records.judged, place(), counts, without={*plan.parked, *errors})
+        rows = exchange.travelling_batch(records.judged, place(), counts, skipped_chains={*plan.parked, *errors})
         chains = _with_dead_letters(task, records, aside, by_none)
         return ShareOutput(observations, chains, rejected_files, errors), exchange.by_id(rows, plan.id_parts)
     chains, errors, bundles = into_chains(task, records, place if work.reads_in_turns else None)
@@ -138,12 +142,12 @@ def _map_records(
 
 
 def _taken_by_none(
-    task: EpochTask, recomputed: RecomputedEpoch, place: Columns, is_rejected: NDArray[np.bool_]
+    task: EpochTask, recomputed_epoch: RecomputedEpoch, place: Columns, is_rejected: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """Which records no output could take when the epoch was recorded. Where one record made several, exactly as many as
     were dead letters must be ``is_rejected`` now. Otherwise nobody can tell which they were, and all are taken for it.
     """
-    letters = dead_letters_of_none(task.work.store, recomputed.letters)
+    letters = dead_letters_of_none(task.work.store, recomputed_epoch.letters)
     share, file, position = (as_numpy(place[name]) for name in exchange.PLACE)
     by_none = np.zeros(len(position), np.bool_)
     for share_number, number in {*zip(share.tolist(), file.tolist(), strict=True)} if letters else ():
@@ -161,7 +165,7 @@ def _taken_by_none(
 
 
 def _divergence_errors(
-    task: EpochTask, recomputed: RecomputedEpoch, chains: Sequence[Columns], by_none: NDArray[np.bool_]
+    task: EpochTask, recomputed_epoch: RecomputedEpoch, chains: Sequence[Columns], by_none: NDArray[np.bool_]
 ) -> dict[int, DivergedError]:
     """An error for each of the ``chains`` that now takes records which no output took when the epoch was recorded. They
     are dead letters of all outputs, which may have landed again.
@@ -172,7 +176,7 @@ def _divergence_errors(
         "letters of all, which have landed again or may yet, and would count twice. Run `headrace backfill "
         f"{name} --promote`, which computes all outputs again"
     )
-    asked_tasks = (own for own in task.for_each_reader() if own.chain.names.output in recomputed.asked)
+    asked_tasks = (own for own in task.for_each_reader() if own.chain.names.output in recomputed_epoch.asked)
     return {own.of_chain: error for own in asked_tasks if (by_none & takes_part(chains[own.of_chain])).any()}
 
 
@@ -188,7 +192,7 @@ def _with_dead_letters(
     outputs = {}
     for number, output in chains.items():
         name = task.work.chains[number].names.output
-        dead = rejected_rows(records, task.plan.epoch, output=name, judged=records.chains[number], by_none=by_none)
+        dead = rejected_rows(records, task.plan.epoch, output=name, judged_rows=records.chains[number], by_none=by_none)
         outputs[number] = replace(output, rejected=task.store_rows(REJECTED, dead))
     return outputs
 
@@ -222,10 +226,10 @@ def _without_ids(task: EpochTask, judged_rows: Columns, *, rows: NDArray[np.bool
     )
 
 
-def store_rows(task: EpochTask, judged: Columns) -> BundleOutput:
-    """What leaves of ``judged`` elements as rows of the chain of the task, stored."""
+def store_rows(task: EpochTask, judged_rows: Columns) -> BundleOutput:
+    """What leaves of ``judged_rows`` as rows of the chain of the task, stored."""
     plan, watermark = task.plan, task.state.clocks[0].watermark
-    leaving = select_rows(task.chain.stages[0], judged, watermark, epoch=plan.epoch, task=task.number)
+    leaving = select_rows(task.chain.stages[0], judged_rows, watermark, epoch=plan.epoch, task=task.number)
     files = task.store_rows(task.chain.names.panes, leaving.rows)
     return BundleOutput(leaving.accounting, rows=files, counts=leaving.counts)
 
@@ -273,11 +277,11 @@ def into_chains(
             own.output_watermark(),
             share=task.number,
             number=parts_at(task.plan, task.job, 0, own.of_chain),
-            hashed=key_hashes,
+            key_hashes=key_hashes,
         )
         late = late_rows(first, records, columns, shuffle_input.aggregated.late, task.plan.epoch)
         output = BundleOutput(
-            shuffle_input.aggregated.accounting, own.store_rows(own.chain.names.late, late, keyed=True)
+            shuffle_input.aggregated.accounting, own.store_rows(own.chain.names.late, late, in_key_order=True)
         )
         return output, address_bundles(task.plan, task.job, 0, own.of_chain, shuffle_input.parts)
 

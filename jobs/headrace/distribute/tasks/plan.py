@@ -108,7 +108,7 @@ class EpochPlan:
     elements: tuple[PaneFiles, ...] = ()
 
     @property
-    def apart(self) -> ParkedChains:
+    def parked_chains(self) -> ParkedChains:
         """Which chains do not take records, and whether one may fail alone."""
         return ParkedChains(self.parked, self.isolates)
 
@@ -299,9 +299,9 @@ class TaskEnvironment:
         counts = [store.requests.snapshot() for store in stores.values()]
         return {kind: sum(count.get(kind, 0) for count in counts) for kind in counts[0]}
 
-    def requests_since(self, before: Mapping[str, int]) -> dict[str, int]:
-        """Storage requests by kind since ``before``."""
-        return {kind: count - before.get(kind, 0) for kind, count in self.request_counts().items()}
+    def requests_since(self, earlier_counts: Mapping[str, int]) -> dict[str, int]:
+        """Storage requests by kind since ``earlier_counts``."""
+        return {kind: count - earlier_counts.get(kind, 0) for kind, count in self.request_counts().items()}
 
 
 def file_name(prefix: str, table: str, task: int) -> str:
@@ -357,20 +357,22 @@ class EpochTask:
         """The task as it works for the chain of that number."""
         return replace(self, of_chain=number)
 
-    def store_rows(self, table: str, rows: pa.RecordBatch | None, *, keyed: bool = False) -> tuple[DataFile, ...]:
-        """Store ``rows`` under names that no other run of the task uses; no file for no rows. Rows that are ``keyed``
-        as records are, are put in the order of their keys, once they are many.
+    def store_rows(
+        self, table: str, rows: pa.RecordBatch | None, *, in_key_order: bool = False
+    ) -> tuple[DataFile, ...]:
+        """Store ``rows`` under names that no other run of the task uses; no file for no rows. ``in_key_order``: they
+        are put in the order of their keys, as records are, once they are many.
         """
         first = self.chain.of_records
         hashes_of_rows = (
-            first.record_hashes_of if keyed and rows is not None and rows.num_rows > CHUNK_ROWS.value else None
+            first.record_hashes_of if in_key_order and rows is not None and rows.num_rows > CHUNK_ROWS.value else None
         )
         name = file_name(self.plan.prefix, table, self.number)
         return put_rows(self.work.store, name, [] if rows is None else [rows], hashes_of_rows)
 
-    def pane_writer(self, table: str, *, keyed: bool = True) -> ParquetWriter:
-        """To store rows as they come, those that are ``keyed`` as panes of the last stage in the order of keys."""
-        hashes_of_rows = self.chain.stages[-1].hashes_of if keyed else None
+    def pane_writer(self, table: str, *, in_key_order: bool = True) -> ParquetWriter:
+        """To store rows as they come; ``in_key_order``: they are panes of the last stage in the order of keys."""
+        hashes_of_rows = self.chain.stages[-1].hashes_of if in_key_order else None
         return ParquetWriter(self.work.store, file_name(self.plan.prefix, table, self.number), hashes_of_rows)
 
     def output_watermark(self, stage: int = 0) -> Instant:
@@ -434,7 +436,7 @@ def address_bundles(plan: EpochPlan, job: Job, step: int, chain: int, bundles: M
     return {parts_before + part: rows for part, rows in bundles.items()}
 
 
-_NAMED: Final = 3
+_MOST_NAMED: Final = 3
 """So many outputs that have a stage at the same level are named."""
 
 
@@ -444,12 +446,12 @@ def level_names(work: TaskEnvironment, plan: EpochPlan) -> list[str]:
     return [*_above_stages(work, plan), *(_step_name(work, job, step) for step in range(job.steps))]
 
 
-def progress_at(work: TaskEnvironment, plan: EpochPlan, level: int, done: int, tasks: int) -> LevelProgress:
+def progress_at(work: TaskEnvironment, plan: EpochPlan, level: int, tasks_done: int, tasks: int) -> LevelProgress:
     """Where the epoch of ``plan`` is if its job is at ``level``, counted from 0."""
     names = level_names(work, plan)
     counts = [_level_count(work, replace(plan, job=number)) for number in range(len(work.jobs))]
     levels_before = sum(counts[: plan.job])
-    return LevelProgress(plan.epoch, levels_before + level + 1, sum(counts), names[level], done, tasks)
+    return LevelProgress(plan.epoch, levels_before + level + 1, sum(counts), names[level], tasks_done, tasks)
 
 
 def _level_count(work: TaskEnvironment, plan: EpochPlan) -> int:
@@ -467,8 +469,8 @@ def _step_name(work: TaskEnvironment, job: Job, step: int) -> str:
     numbers = job.chains_at(step)
     outputs = [work.chains[number].names.output for number in numbers]
     if len(numbers) > 1:
-        more = f" and {len(outputs) - _NAMED} more" if len(outputs) > _NAMED else ""
-        return f"stages of outputs {', '.join(outputs[:_NAMED])}{more}"
+        more = f" and {len(outputs) - _MOST_NAMED} more" if len(outputs) > _MOST_NAMED else ""
+        return f"stages of outputs {', '.join(outputs[:_MOST_NAMED])}{more}"
     (number,), (output,) = numbers, outputs
     stage, of_output = job.stage_at(number, step), f" of output {output}" if output else ""
     if job.is_loop(number, step):

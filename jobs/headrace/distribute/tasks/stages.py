@@ -133,7 +133,7 @@ class StagePart(msgspec.Struct, frozen=True):
         return self.task.job.step_of(self.task.of_chain, self.number)
 
     @property
-    def before(self) -> StageClocks:
+    def clocks_before(self) -> StageClocks:
         """The clocks before the epoch."""
         return self.task.state.clocks[self.number]
 
@@ -195,10 +195,10 @@ class StagePart(msgspec.Struct, frozen=True):
         return StageEpoch(
             plan.epoch,
             Layers(stage, layers),
-            deltas_of(stage, rows, self.before.watermark, self.task.output_watermark(self.number)),
+            deltas_of(stage, rows, self.clocks_before.watermark, self.task.output_watermark(self.number)),
             clocks,
             key_group_ranges(self.task.parts)[self.task.number],
-            self.before.output_watermark if stage.stamps_merged else MIN_INSTANT,
+            self.clocks_before.output_watermark if stage.stamps_merged else MIN_INSTANT,
             plan.signals,
             plan.is_batch,
         )
@@ -262,13 +262,13 @@ class _PartOutputs:
     elements: list[pa.RecordBatch] = field(default_factory=list)
 
     @classmethod
-    def from_layers(cls, part: StagePart, layers: Layers, after: StageClocks) -> "_PartOutputs":
+    def from_layers(cls, part: StagePart, layers: Layers, clocks_after: StageClocks) -> "_PartOutputs":
         """Nothing is stored yet on top of ``layers``."""
         task = part.task
-        number_expired = tables.expired_prefix(task.state.tables[part.table], after.watermark)
+        number_expired = tables.expired_prefix(task.state.tables[part.table], clocks_after.watermark)
         state = tables.run_writer(task.work, task.plan.prefix, part.table, task.number)
         left = Layers(layers.stage, layers.layers[number_expired:])
-        return cls(part, left, after, state, task.pane_writer(part.task.chain.names.panes))
+        return cls(part, left, clocks_after, state, task.pane_writer(part.task.chain.names.panes))
 
     def store(self, result: StageResult) -> None:
         """Store ``result``, and count it."""

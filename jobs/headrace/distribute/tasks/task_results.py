@@ -24,7 +24,7 @@ from headrace.errors import HeadraceError, RetryError
 from headrace.kernel.delta import Accounting, Disposition
 from headrace.kernel.step import Counts
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
-from headrace.sources.validation import ISOLATED
+from headrace.sources.validation import ISOLATED_ERRORS
 from headrace_snapshots.format.files import DataFile
 
 
@@ -36,85 +36,85 @@ def canonical_digest(value: Any) -> bytes:
     have the same. Pickles have neither property: an object that occurs twice is written once and referred to. So
     pickles of equal values differ by which of their parts are the same object.
     """
-    return hashlib.sha256(_encoded(value)).digest()
+    return hashlib.sha256(_encode(value)).digest()
 
 
 @singledispatch
-def _encoded(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     if isinstance(value, msgspec.Struct):
         names = value.__struct_fields__
     elif is_dataclass(value):
         names = tuple(field.name for field in fields(value))
     else:
         raise TypeError(f"{type(value).__name__} has no canonical encoding: give it one in {__name__}")
-    return _tag_parts("record", _type_name(type(value)), *(_encoded(getattr(value, name)) for name in names))
+    return _tag_parts("record", _type_name(type(value)), *(_encode(getattr(value, name)) for name in names))
 
 
-@_encoded.register
+@_encode.register
 def _(value: None) -> bytes:
     return _tag_parts("none")
 
 
-@_encoded.register
+@_encode.register
 def _(value: bool) -> bytes:
     return _tag_parts("bool", str(value).encode())
 
 
-@_encoded.register
+@_encode.register
 def _(value: int) -> bytes:
     return _tag_parts("int", str(value).encode())
 
 
-@_encoded.register
+@_encode.register
 def _(value: float) -> bytes:
     return _tag_parts("float", struct.pack(">d", math.nan if math.isnan(value) else value))
 
 
-@_encoded.register
+@_encode.register
 def _(value: str) -> bytes:
     return _tag_parts("text", value.encode(errors="surrogatepass"))
 
 
-@_encoded.register
+@_encode.register
 def _(value: bytes) -> bytes:
     return _tag_parts("bytes", value)
 
 
-@_encoded.register
+@_encode.register
 def _(value: type) -> bytes:
     return _tag_parts("type", _type_name(value))
 
 
-@_encoded.register
+@_encode.register
 def _(value: Enum | IntEnum | StrEnum) -> bytes:
     return _tag_parts("enum", _type_name(type(value)), value.name.encode())
 
 
-@_encoded.register(tuple)
-@_encoded.register(list)
+@_encode.register(tuple)
+@_encode.register(list)
 def _(value: Sequence[Any]) -> bytes:
-    return _tag_parts("sequence", *map(_encoded, value))
+    return _tag_parts("sequence", *map(_encode, value))
 
 
-@_encoded.register(Mapping)
+@_encode.register(Mapping)
 def _(value: Mapping[Any, Any]) -> bytes:
-    return _tag_parts("mapping", *sorted(_encoded(item) for item in value.items()))
+    return _tag_parts("mapping", *sorted(_encode(item) for item in value.items()))
 
 
-@_encoded.register(set)
-@_encoded.register(frozenset)
+@_encode.register(set)
+@_encode.register(frozenset)
 def _(value: Set[Any]) -> bytes:
-    return _tag_parts("set", *sorted(map(_encoded, value)))
+    return _tag_parts("set", *sorted(map(_encode, value)))
 
 
-@_encoded.register
+@_encode.register
 def _(value: np.generic) -> bytes:
-    return _encoded(value.item())
+    return _encode(value.item())
 
 
-@_encoded.register
+@_encode.register
 def _(value: DataFile) -> bytes:
-    return _tag_parts("file", *map(_encoded, (value.rows, value.bytes, value.sha256)))
+    return _tag_parts("file", *map(_encode, (value.rows, value.bytes, value.sha256)))
 
 
 def _type_name(kind: type) -> bytes:
@@ -354,7 +354,7 @@ def isolate_failure(failures: dict[int, Failure], chain: int, *, isolates: bool)
     try:
         with columns_fit():
             yield
-    except (*ISOLATED, LargeEpochError) as isolated_error:
+    except (*ISOLATED_ERRORS, LargeEpochError) as isolated_error:
         failures[chain] = Failure.from_error(isolated_error)
 
 

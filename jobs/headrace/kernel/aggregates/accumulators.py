@@ -163,7 +163,7 @@ class _Compiler:
                 sums.MomentsPart.from_value(f"{self.prefix}_moments", self.input), sums.variance
             )
         total = aggregates_sums.IntegerSumPart.from_value(f"{self.prefix}_sum", self.input)
-        squares = aggregates_sums.IntegerSumPart.from_value(f"{self.prefix}_squares", self.input, squared=True)
+        squares = aggregates_sums.IntegerSumPart.from_value(f"{self.prefix}_squares", self.input, of_squares=True)
         count = self._count
 
         def exact_variance(parts: Columns) -> pa.Array:
@@ -173,7 +173,7 @@ class _Compiler:
         return Accumulator((count, total, squares), exact_variance)
 
     def _distinct_accumulator(self) -> Accumulator:
-        return self._of_bag(lambda bag: pa.array(bag.there.groups.sizes))
+        return self._of_bag(lambda bag: pa.array(bag.without_withdrawn.groups.sizes))
 
     def _pairs_accumulator(self) -> Accumulator:
         aggregate = self.aggregate
@@ -223,10 +223,10 @@ class _Compiler:
                 sketch = self._quantile_sketch
                 return self._of_bag(lambda bag: quantile_bytes(sketch.of_values(*bag.copies)))
             case Combiner.QUANTILE:
-                return self._of_bag(lambda bag: _quantile_values(bag.there, aggregate.q or 0.0))
+                return self._of_bag(lambda bag: _quantile_values(bag.without_withdrawn, aggregate.q or 0.0))
             case Combiner.QUANTILES:
                 return self._of_bag(
-                    lambda bag: side_by_side([_quantile_values(bag.there, q) for q in aggregate.qs or ()])
+                    lambda bag: side_by_side([_quantile_values(bag.without_withdrawn, q) for q in aggregate.qs or ()])
                 )
         raise AssertionError(aggregate.combiner)
 

@@ -47,7 +47,9 @@ class BagPart(AccumulatorPart):
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         non_null = elements.non_null(groups)
-        return self._make_bags(non_null.timed if self.is_timed else non_null.value, non_null.sign, non_null.groups)
+        return self._make_bags(
+            non_null.values_with_times if self.is_timed else non_null.value, non_null.sign, non_null.groups
+        )
 
     def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
         entries, inner = groups.flatten_lists(parts)
@@ -78,7 +80,7 @@ class Bag:
     groups: Groups
 
     @property
-    def there(self) -> "Bag":
+    def without_withdrawn(self) -> "Bag":
         """Without values that are withdrawn and have not come."""
         is_there = self.times > 0
         if is_there.all():
@@ -88,7 +90,7 @@ class Bag:
     @property
     def copies(self) -> tuple[pa.Array, Groups]:
         """The values that are there in order, each as often as it is."""
-        bag = self.there
+        bag = self.without_withdrawn
         if (bag.times == 1).all():
             return bag.values, bag.groups
         rows = np.repeat(np.arange(len(bag.times)), bag.times)
@@ -97,7 +99,7 @@ class Bag:
 
     def end_value(self, *, is_last: bool) -> pa.Array:
         """The smallest value that is there, or the largest; without its event time."""
-        bag = self.there
+        bag = self.without_withdrawn
         rows = bag.groups.offsets[1:] - 1 if is_last else bag.groups.offsets[:-1]
         values = bag.values.field(1) if pa.types.is_struct(bag.values.type) else bag.values
         return values.take(pa.array(rows, mask=bag.groups.sizes == 0))
@@ -133,7 +135,7 @@ class Bag:
 
     def last_pairs(self, kind: pa.ListType) -> pa.Array:
         """The largest pair with each first part, as lists of type ``kind``."""
-        bag = self.there
+        bag = self.without_withdrawn
         first = code_values(bag.values.field(0)).codes
         is_last = np.append(changed_rows(bag.groups.of_row, first)[1:], np.ones(min(len(first), 1), np.bool_))
         sides = [bag.values.field(i).filter(pa.array(is_last)) for i in range(2)]
@@ -144,7 +146,7 @@ class Bag:
     @property
     def mode(self) -> pa.Array:
         """The value that is there most often; the smallest one if there are several."""
-        bag = self.there
+        bag = self.without_withdrawn
         most = bag.groups.reduce(np.maximum, bag.times, 0)
         is_most = bag.times == np.repeat(most, bag.groups.sizes)
         rows = np.where(is_most, np.arange(len(bag.times)), len(bag.times))
@@ -186,10 +188,10 @@ class KeptPart(AccumulatorPart):
 
 
 def unpack_parts(
-    kept: pa.Array, parts: Iterable[AccumulatorPart], field_of: Callable[[Expr], str]
+    elements_by_group: pa.Array, parts: Iterable[AccumulatorPart], field_of: Callable[[Expr], str]
 ) -> dict[str, pa.Array]:
     """The parts that the elements of a ``KeptPart`` make, by name; ``field_of`` says where an input is kept."""
-    elements, groups = of_lists(kept)
+    elements, groups = of_lists(elements_by_group)
     has_times = elements.type.get_field_index(KEPT_AT) >= 0
     times = elements.field(KEPT_AT) if has_times else pa.nulls(len(elements), pa.int64())
     fields = {}

@@ -27,7 +27,7 @@ from headrace.model.time import EARLIEST, LATEST
 from headrace.pipeline.loading.code_digests import call_on_rows, load_function
 from headrace.pipeline.rows import GroupFunction, GroupQuery
 
-AT: Final = "at"
+TIME_FIELD: Final = "at"
 ROW: Final = "row"
 TIMES: Final = "times"
 """Fields of an entry."""
@@ -322,13 +322,13 @@ class _CheckedFunction(msgspec.Struct, frozen=True):
         self._check_keys(result, rows, wrong)
         return pa.Table.from_arrays([result.column(name) for name in self.schema.names], schema=self.schema)
 
-    def check_again(self, group: int, rows: pa.Table, made: pa.Table) -> None:
-        """Hold what it ``made`` of a group to what it makes now. Raises GroupFailedError."""
+    def check_again(self, group: int, rows: pa.Table, first_result: pa.Table) -> None:
+        """Hold the ``first_result`` of a group to what it makes now. Raises GroupFailedError."""
         first_rows, second_rows = (  # maps are equal in any order of their keys, and NaN equals itself as text
             sorted(
                 map(str, _canonical_table(self.function, self.returns, table, np.repeat(group, len(table))).to_pylist())
             )
-            for table in (made, self.apply_to_group(group, rows))
+            for table in (first_result, self.apply_to_group(group, rows))
         )
         if first_rows != second_rows:
             first_row, second_row = next(
@@ -398,7 +398,7 @@ def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
 
 def kept_rows_type(kind: pa.DataType) -> pa.ListType:
     """Rows of the struct type ``kind``, as they are kept."""
-    return pa.list_(pa.struct([(AT, pa.int64()), (ROW, kind), (TIMES, pa.int64())]))
+    return pa.list_(pa.struct([(TIME_FIELD, pa.int64()), (ROW, kind), (TIMES, pa.int64())]))
 
 
 def _make_struct(columns: Sequence[pa.Array]) -> pa.StructArray:
@@ -407,4 +407,4 @@ def _make_struct(columns: Sequence[pa.Array]) -> pa.StructArray:
 
 def _field_names(number: int) -> list[str]:
     """The fields of a row that leaves: its event time, then its columns by their place."""
-    return [AT, *(str(place) for place in range(number - 1))]
+    return [TIME_FIELD, *(str(place) for place in range(number - 1))]

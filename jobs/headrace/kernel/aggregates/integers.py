@@ -100,9 +100,9 @@ def as_wide(values: Ints | Wide) -> Wide:
     return values if isinstance(values, Wide) else to_wide(values)
 
 
-def wide_of(stored: pa.Array) -> Wide:
+def wide_of(stored_integers: pa.Array) -> Wide:
     """Stored integers as wide ones; NULL is 0."""
-    words = words_of(stored)
+    words = words_of(stored_integers)
     limbs = np.empty((_LIMBS, len(words)), np.uint64)
     limbs[:] = (words[:, -1] >> 63).view(np.uint64) & _MASK
     for i in range(words.shape[1]):

@@ -299,7 +299,7 @@ class TimedPart(ByPart):
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         non_null = elements.non_null(groups)
-        return self._extreme_entries(non_null.at, non_null.value, non_null.groups)
+        return self._extreme_entries(non_null.event_times, non_null.value, non_null.groups)
 
 
 def _extreme_codes(codes: Ints, groups: Groups, is_largest: bool) -> Ints:

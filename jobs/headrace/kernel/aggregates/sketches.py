@@ -59,7 +59,7 @@ class DistinctSketchPart(PlainPart):
     are not 0, as negative numbers: ``~(register * 64 + rank)``.
     """
 
-    STORED = pa.list_(pa.int64())
+    STORED_TYPE = pa.list_(pa.int64())
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         return self.of_values(*groups.without_nulls(elements.value))
@@ -276,7 +276,7 @@ def merge_distinct_sketches(sketches: "Iterable[bytes | None]") -> int:
     """
     parts = [_decode_hashes(sketch) for sketch in _checked_sketches("merge_distinct_sketches", sketches)]
     part = DistinctSketchPart.from_value("sketch", None)
-    lists = pa.array([[]], DistinctSketchPart.STORED) if not parts else _make_lists(parts, pa.int64())
+    lists = pa.array([[]], DistinctSketchPart.STORED_TYPE) if not parts else _make_lists(parts, pa.int64())
     return int(estimate_distinct(part.gather_valid(lists, Groups(np.array([0, len(lists)]))))[0].as_py())
 
 
@@ -307,10 +307,10 @@ def merge_quantile_sketches(
         raise SketchError(
             f"sketches of {' and of '.join(sorted(map(str, kinds)))} are not merged: cast the values first"
         )
-    made = QuantileSketchPart.from_value("sketch", None, kinds.pop())
-    lists = _make_lists(parts, made.type.value_type)
-    merged = made.gather_valid(lists, Groups(np.array([0, len(lists)])))
-    return [sketch_quantile(merged, q)[0].as_py() for q in ranks]
+    sketch_part = QuantileSketchPart.from_value("sketch", None, kinds.pop())
+    lists = _make_lists(parts, sketch_part.type.value_type)
+    merged_sketch = sketch_part.gather_valid(lists, Groups(np.array([0, len(lists)])))
+    return [sketch_quantile(merged_sketch, q)[0].as_py() for q in ranks]
 
 
 T = TypeVar("T")

@@ -64,14 +64,14 @@ class KnownValues:
     chosen: NDArray[np.bool_] | None = None
 
     @cached_property
-    def at(self) -> pa.Array:
+    def event_times(self) -> pa.Array:
         """Their event times."""
         return self.all_times if self.chosen is None else self.all_times.filter(pa.array(self.chosen))
 
     @cached_property
-    def timed(self) -> pa.Array:
+    def values_with_times(self) -> pa.Array:
         """Each value with its event time, which decides order."""
-        return pa.StructArray.from_arrays([self.at, self.value], names=["at", "value"])
+        return pa.StructArray.from_arrays([self.event_times, self.value], names=["at", "value"])
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,14 @@ class AccumulatorPart(ABC):
 
 @dataclass(frozen=True)
 class PlainPart(AccumulatorPart):
-    """A part whose type its class says, ``STORED``."""
+    """A part whose type its class says, ``STORED_TYPE``."""
 
-    STORED: ClassVar[pa.DataType]
+    STORED_TYPE: ClassVar[pa.DataType]
 
     @classmethod
     def from_value(cls, name: str, value: Expr | None) -> Self:
         """A part of ``value``; None: of elements."""
-        return cls(name, cls.STORED, value)
+        return cls(name, cls.STORED_TYPE, value)
 
 
 def null_if_empty(values: NDArray[Any], groups: Groups, kind: pa.DataType | None = None) -> pa.Array:
@@ -258,7 +258,7 @@ _UNSUMMED_FIELD = "rest"
 class CountPart(PlainPart):
     """How many elements, or values, there are."""
 
-    STORED = _LONG
+    STORED_TYPE = _LONG
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         if elements.value is None:
@@ -269,7 +269,7 @@ class CountPart(PlainPart):
         return null_if_empty(groups.sizes if sign is None else groups.reduce(np.add, sign, 0), groups)
 
     def fold_numbered(self, value: pa.Array | None, groups: NumberedGroups) -> pa.Array | None:
-        return pa.array(groups.arranged.sizes) if value is None or not value.null_count else None
+        return pa.array(groups.arranged_groups.sizes) if value is None or not value.null_count else None
 
     def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
         return null_if_empty(groups.reduce(np.add, as_numpy(parts), 0), groups)
@@ -282,9 +282,9 @@ class IntegerSumPart(AccumulatorPart):
     squared: bool = False
 
     @classmethod
-    def from_value(cls, name: str, value: Expr | None, *, squared: bool = False) -> "IntegerSumPart":
+    def from_value(cls, name: str, value: Expr | None, *, of_squares: bool = False) -> "IntegerSumPart":
         """A sum of ``value``."""
-        return cls(name, integers.SQUARES if squared else integers.TOTAL, value, squared)
+        return cls(name, integers.SQUARES if of_squares else integers.TOTAL, value, of_squares)
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         non_null = elements.non_null(groups)
@@ -299,9 +299,9 @@ class IntegerSumPart(AccumulatorPart):
 
     def fold_numbered(self, value: pa.Array | None, groups: NumberedGroups) -> pa.Array | None:
         assert value is not None
-        if self.squared or value.null_count or not integers.sums_fit(as_numpy(value), groups.arranged):
+        if self.squared or value.null_count or not integers.sums_fit(as_numpy(value), groups.arranged_groups):
             return None
-        return self._stored_total(groups.reduce(np.add, as_numpy(value)), groups.arranged)
+        return self._stored_total(groups.reduce(np.add, as_numpy(value)), groups.arranged_groups)
 
     def _signed_sum(self, values: Ints, sign: Ints, groups: Groups) -> Ints | integers.Wide:
         if not len(values) or values.min() > np.iinfo(np.int64).min:
@@ -323,7 +323,7 @@ class IntegerSumPart(AccumulatorPart):
 class DecimalSumPart(PlainPart):
     """The sum of decimals, exact also where it leaves 38 digits."""
 
-    STORED = decimals.SUM
+    STORED_TYPE = decimals.SUM
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         non_null = elements.non_null(groups)
@@ -358,7 +358,7 @@ def decimal_mean(part: pa.Array, number: pa.Array) -> pa.Array:
 class FloatSumPart(PlainPart):
     """The sum of floats, in the order of rows."""
 
-    STORED = _DOUBLE
+    STORED_TYPE = _DOUBLE
 
     def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
         return null_if_empty(sum_floats(as_numpy(parts), groups), groups)
@@ -434,7 +434,7 @@ _TYPE = pa.struct([("n", pa.int64()), ("mean", pa.float64()), ("m2", pa.float64(
 class MomentsPart(PlainPart):
     """What a variance is made of, where no value can be withdrawn."""
 
-    STORED = _TYPE
+    STORED_TYPE = _TYPE
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         values, valid_groups = groups.without_nulls(elements.value)

@@ -76,23 +76,23 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _known_start = lru_cache(maxsize=1 << 16)(start_of)
 
 
-def calendar_windows(where: CalendarWindows, at: Ints) -> tuple[Ints, Ints]:
+def calendar_windows(where: CalendarWindows, times: Ints) -> tuple[Ints, Ints]:
     """Start and end of the window of each instant; the last one that begins within the calendar ends with time, and has
     what is dated beyond it, too. Raises ValueError for an instant before the year 1.
     """
     bounds = np.append(
-        _starts_around_days(where, pc.unique(pa.array(at // _DAY_LENGTH)).to_pylist()), int(GLOBAL_WINDOW_END)
+        _starts_around_days(where, pc.unique(pa.array(times // _DAY_LENGTH)).to_pylist()), int(GLOBAL_WINDOW_END)
     )
-    place = np.minimum(np.searchsorted(bounds, at, side="right"), len(bounds) - 1)
-    if len(at) and place.min() == 0:
+    place = np.minimum(np.searchsorted(bounds, times, side="right"), len(bounds) - 1)
+    if len(times) and place.min() == 0:
         raise ValueError("an instant before the year 1 is in no calendar window")
     return bounds[place - 1], bounds[place]
 
 
-def window_starts(where: CalendarWindows, at: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+def window_starts(where: CalendarWindows, times: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     """When the window of each instant began, and whether the calendar knows that."""
-    bounds = _starts_around_days(where, pc.unique(pa.array(at // _DAY_LENGTH)).to_pylist())
-    place = np.searchsorted(bounds, at, side="right")
+    bounds = _starts_around_days(where, pc.unique(pa.array(times // _DAY_LENGTH)).to_pylist())
+    place = np.searchsorted(bounds, times, side="right")
     return np.append(bounds, 0)[place - 1], place > 0
 
 
@@ -127,7 +127,7 @@ _TIME_END_PATTERN: Final = (
     r"(?:[.,](?P<fraction>[0-9]+))?"
     r"(?:(?P<utc>(?: [+-]00:?00)? ?(?:UTC|GMT|[Zz]))| ?(?P<offset>[+-][0-9]{2}(?::?[0-9]{2})?))?$"
 )
-_EXTENDED: Final = (
+_EXTENDED_FORMAT: Final = (
     r"^(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<hour>[0-9]{2})"
     rf"(?P<minute>(?::[0-9]{{2}})?)(?P<second>(?::[0-9]{{2}})?){_TIME_END_PATTERN}"
 )
@@ -155,7 +155,7 @@ def a_day_later(instants: pa.Array, which: pa.Array) -> pa.Array:
 
 
 def _read_extended_format(text: pa.Array) -> tuple[pa.Array, pa.Array]:
-    parts = pc.extract_regex(text, _EXTENDED)
+    parts = pc.extract_regex(text, _EXTENDED_FORMAT)
     return _join_time_parts(parts, *(pc.struct_field(parts, part) for part in ("day", "hour", "minute", "second")))
 
 
@@ -228,7 +228,7 @@ def read_text(text: pa.Array, kind: DataType, *, is_iso_alone: bool = False) -> 
     if values is not None:
         return values
     trimmed_text = pc.utf8_trim(text, characters=BLANKS)
-    return _iso_instants(trimmed_text) if is_iso_alone and kind is DataType.TIMESTAMP else _JUDGED[kind](trimmed_text)
+    return _iso_instants(trimmed_text) if is_iso_alone and kind is DataType.TIMESTAMP else _READERS[kind](trimmed_text)
 
 
 def _contains_any(text: pa.Array, characters: str) -> bool:
@@ -321,7 +321,7 @@ _CLEAN: dict[DataType, Callable[[pa.Array], pa.Array | None]] = {
     DataType.DATE: _clean_dates,
     DataType.DECIMAL: _clean_decimals,
 }
-_JUDGED: dict[DataType, Callable[[pa.Array], pa.Array]] = {
+_READERS: dict[DataType, Callable[[pa.Array], pa.Array]] = {
     DataType.INT: _judged_integers,
     DataType.FLOAT: _judged_floats,
     DataType.BOOL: _judged_bools,
@@ -404,27 +404,27 @@ def accept_scalars(function: Callable[..., pa.Array]) -> Callable[..., Datum]:
     return apply_to_values
 
 
-def cast_value(value: Datum, to: DataType) -> Datum:  # noqa: PLR0911 (a line for each type)
-    """``value`` as ``to``: NULL for a string that does not read as one, and for a number that does not fit.
+def cast_value(value: Datum, target_type: DataType) -> Datum:  # noqa: PLR0911 (a line for each type)
+    """``value`` as ``target_type``: NULL for a string that does not read as one, and for a number that does not fit.
 
     A number is microseconds where a timestamp is.
     """
-    if value.type == ARROW_TYPES[to]:
+    if value.type == ARROW_TYPES[target_type]:
         return value
     if value.type == pa.null():
-        return value.cast(ARROW_TYPES[to])
+        return value.cast(ARROW_TYPES[target_type])
     if value.type == pa.string():
-        if to is DataType.BYTES:
+        if target_type is DataType.BYTES:
             return value.cast(pa.binary())
-        return accept_scalars(partial(read_text, kind=to, is_iso_alone=True))(value)
+        return accept_scalars(partial(read_text, kind=target_type, is_iso_alone=True))(value)
     if value.type == DATE:
-        return pc.cast(value, ARROW_TYPES[to])
+        return pc.cast(value, ARROW_TYPES[target_type])
     if value.type == pa.binary():
         return accept_scalars(text_of)(value)
     if value.type == DECIMAL:
-        return accept_scalars(_OF_DECIMALS[to])(value)
-    of_time = value.type == TIMESTAMP and to not in (DataType.STRING, DataType.DATE)
-    return accept_scalars(_CASTS[to])(value.cast(pa.int64()) if of_time else value)
+        return accept_scalars(_OF_DECIMALS[target_type])(value)
+    of_time = value.type == TIMESTAMP and target_type not in (DataType.STRING, DataType.DATE)
+    return accept_scalars(_CASTS[target_type])(value.cast(pa.int64()) if of_time else value)
 
 
 def truncate_to_ints(values: pa.Array) -> pa.Array:
@@ -447,7 +447,7 @@ _CASTS: dict[DataType, Callable[[pa.Array], pa.Array]] = {
     ),
 }
 _OF_DECIMALS: dict[DataType, Callable[[pa.Array], pa.Array]] = {
-    DataType.STRING: decimals.spelled,
+    DataType.STRING: decimals.spell_decimals,
     DataType.INT: decimals.to_ints,
     DataType.FLOAT: decimals.to_floats,
 }

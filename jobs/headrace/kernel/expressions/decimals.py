@@ -176,7 +176,7 @@ def null_if_huge(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.less(pc.abs(values), pa.scalar(Decimal(10) ** 20, DECIMAL)), values, _NULL)
 
 
-def spelled(values: pa.Array) -> pa.Array:
+def spell_decimals(values: pa.Array) -> pa.Array:
     """Decimals in digits, without trailing zeros: ``-12.5``."""
     digits = pc.cast(_as_billionths(pc.abs(values)), pa.string())
     digits = pc.utf8_lpad(digits, SCALE + 1, "0")

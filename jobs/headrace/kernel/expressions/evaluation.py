@@ -56,11 +56,11 @@ from headrace.model.expressions.expr import Binary, Column, Expr, Function, Lite
 from headrace.model.expressions.regex import to_captures, to_re2
 from headrace.model.expressions.typing import kind_of
 from headrace.program import columns as program
-from headrace.program.columns import FROM, Call
+from headrace.program.columns import CAST_FROM, Call
 
 RowColumns = Mapping[str, casts.Datum]
 
-_CAST_PREFIXES = ("cast_", FROM)  # either way the column knows what it is cast from
+_CAST_PREFIXES = ("cast_", CAST_FROM)  # either way the column knows what it is cast from
 _DAY_MICROSECONDS = 86_400_000_000
 _INT, _FLOAT, _BOOL, _STRING = (ARROW_TYPES[k] for k in (DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.STRING))
 
@@ -122,7 +122,7 @@ def arrow_type_of(expr: Expr, schema: Schema) -> pa.DataType | None:
     match expr:
         case Function(program.BOTH, parts):
             kinds = [arrow_type_of(part, schema) for part in parts]
-            return pa.struct([*zip((program.BY, program.VALUE), kinds, strict=True)])
+            return pa.struct([*zip((program.ORDER_VALUE, program.VALUE), kinds, strict=True)])
         case Function(program.ROW, parts):
             return pa.struct([(str(place), arrow_type_of(part, schema)) for place, part in enumerate(parts)])
     kind = kind_of(expr, schema)
@@ -464,7 +464,7 @@ def _coalesce(*values: casts.Datum) -> casts.Datum:
 
 def _pair_values(orders: pa.Array, value: pa.Array) -> pa.Array:
     lacks = pc.or_(orders.is_null(), value.is_null())
-    return pa.StructArray.from_arrays([orders, value], names=[program.BY, program.VALUE], mask=lacks)
+    return pa.StructArray.from_arrays([orders, value], names=[program.ORDER_VALUE, program.VALUE], mask=lacks)
 
 
 def _row_struct(*values: pa.Array) -> pa.Array:
@@ -480,11 +480,11 @@ def _normalize_floats(floats: pa.Array) -> pa.Array:
 
 def _bucket(*values: pa.Array) -> pa.Array:
     """A number that equal rows share: a hash of ``values``, but for lists."""
-    hashes = hash_keys([value for value in values if value.type in _HASHED], len(values[0]))
+    hashes = hash_keys([value for value in values if value.type in _HASHED_TYPES], len(values[0]))
     return pa.array((hashes >> np.uint64(1)).astype(np.int64))
 
 
-_HASHED = frozenset(ARROW_TYPES.values())
+_HASHED_TYPES = frozenset(ARROW_TYPES.values())
 
 
 def _struct_field(value: casts.Datum, name: pa.Scalar) -> casts.Datum:

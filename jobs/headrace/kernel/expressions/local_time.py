@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headrace.kernel.columns import TIMESTAMP, Ints, as_numpy
 from headrace.kernel.expressions.casts import BLANKS, Datum, accept_scalars, window_starts
 from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
-from headrace.model.time import MONTHS, SHOWN, format_parts
+from headrace.model.time import MONTHS, SHOWN_DIRECTIVES, format_parts
 from headrace.model.windows import periods_of_unit
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -55,7 +55,7 @@ def format_time(time: Datum, text: str, zone: str) -> Datum:
     def format_times(times: pa.Array) -> pa.Array:
         instants, in_calendar = _to_instants(times)
         clock_times, in_calendar = _to_local_time(instants, in_calendar, zone)
-        parts = [_SPELLED[part](clock_times) if part in SHOWN else part for part in format_parts(text)]
+        parts = [_SPELLERS[part](clock_times) if part in SHOWN_DIRECTIVES else part for part in format_parts(text)]
         formatted_times = pc.binary_join_element_wise(pa.repeat("", len(clock_times)), *parts, "")
         return pc.if_else(pa.array(in_calendar), formatted_times, pa.scalar(None, pa.string()))
 
@@ -172,7 +172,7 @@ def truncate_time(time: Datum, unit: str, zone: str, *beginnings: Any) -> Datum:
     return unit_starts
 
 
-def local_to_utc(time: Datum, zone: str, twice: str, skipped: str) -> Datum:
+def local_to_utc(time: Datum, zone: str, if_twice: str, if_skipped: str) -> Datum:
     """When clocks in ``zone`` show what UTC shows at ``time``; NULL outside the years 1 to 9999.
 
     It is one of two moments, by the offsets of the day before and the day after. Times that clocks show twice are both;
@@ -190,10 +190,10 @@ def local_to_utc(time: Datum, zone: str, twice: str, skipped: str) -> Datum:
                 _check_offset(clock_times - offset, offset, zone) for offset in (offset_before, offset_after)
             )
             is_twice, is_skipped = first[1] & second[1] & (offset_before != offset_after), ~(first[1] | second[1])
-            second_counts = ~first[1] & second[1] | is_twice & (Twice(twice) is Twice.SECOND)
+            second_counts = ~first[1] & second[1] | is_twice & (Twice(if_twice) is Twice.SECOND)
             clock_times = np.where(second_counts, second[0], first[0])
-            in_calendar &= ~is_twice | (Twice(twice) is not Twice.NULL)
-            in_calendar &= ~is_skipped | (Skipped(skipped) is not Skipped.NULL)
+            in_calendar &= ~is_twice | (Twice(if_twice) is not Twice.NULL)
+            in_calendar &= ~is_skipped | (Skipped(if_skipped) is not Skipped.NULL)
             in_calendar &= (clock_times >= _FIRST_INSTANT) & (clock_times <= _LAST_INSTANT)
         return pa.array(clock_times, pa.int64(), mask=~in_calendar).cast(TIMESTAMP)
 
@@ -302,12 +302,12 @@ def _zero_pad(value: Callable[[Ints], Ints], width: int) -> Callable[[Ints], pa.
 
 
 _PART_OF_DIRECTIVE = {"%Y": "year", "%m": "month", "%d": "day", "%H": "hour", "%M": "minute", "%S": "second"}
-_SPELLED: Mapping[str, Callable[[Ints], pa.Array]] = {
-    **{part: _zero_pad(PARTS[name], SHOWN[part]) for part, name in _PART_OF_DIRECTIVE.items()},
-    "%f": _zero_pad(lambda clock_times: clock_times % _SECOND, SHOWN["%f"]),
-    "%y": _zero_pad(lambda clock_times: _year(clock_times) % 100, SHOWN["%y"]),
-    "%j": _zero_pad(_day_of_year, SHOWN["%j"]),
-    "%I": _zero_pad(lambda clock_times: (clock_times // _HOUR - 1) % 12 + 1, SHOWN["%I"]),
+_SPELLERS: Mapping[str, Callable[[Ints], pa.Array]] = {
+    **{part: _zero_pad(PARTS[name], SHOWN_DIRECTIVES[part]) for part, name in _PART_OF_DIRECTIVE.items()},
+    "%f": _zero_pad(lambda clock_times: clock_times % _SECOND, SHOWN_DIRECTIVES["%f"]),
+    "%y": _zero_pad(lambda clock_times: _year(clock_times) % 100, SHOWN_DIRECTIVES["%y"]),
+    "%j": _zero_pad(_day_of_year, SHOWN_DIRECTIVES["%j"]),
+    "%I": _zero_pad(lambda clock_times: (clock_times // _HOUR - 1) % 12 + 1, SHOWN_DIRECTIVES["%I"]),
     "%p": lambda clock_times: pa.array(_HALVES, pa.string()).take(pa.array(clock_times // (12 * _HOUR) % 2)),
     "%b": lambda clock_times: pa.array(MONTHS, pa.string()).take(pa.array(_month(clock_times) - 1)),
 }

@@ -192,7 +192,7 @@ def _members_at_once(texts: pa.Array, path: Sequence[PathStep], kind: pa.DataTyp
 
 
 def _members_one_by_one(texts: pa.Array, path: Sequence[PathStep], kind: pa.DataType) -> pa.Array:
-    accept_member = _ACCEPTED[kind]
+    accept_member = _MEMBER_CHECKS[kind]
     return pa.array([accept_member(_member_at_path(text, path)) for text in texts.to_pylist()], kind)
 
 
@@ -233,7 +233,7 @@ _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{}\]]', re.DOTALL)
 _MOST_INTEGER_DIGITS = 300
 """The most digits of a whole number that a float holds."""
 
-_ACCEPTED: dict[pa.DataType, Callable[[Any], Any]] = {
+_MEMBER_CHECKS: dict[pa.DataType, Callable[[Any], Any]] = {
     pa.string(): lambda value: value if isinstance(value, str) and is_text(value) else None,
     pa.int64(): lambda value: value if type(value) is int and -(2**63) <= value < 2**63 else None,
     pa.float64(): _float_or_none,
@@ -247,8 +247,8 @@ _FOLLOW = np.zeros(256, np.int8)
 """How many bytes follow the first one of a character."""
 _FOLLOW[0xC2:0xE0], _FOLLOW[0xE0:0xF0], _FOLLOW[0xF0:0xF5] = 1, 2, 3
 
-_NEVER = np.zeros(256, np.bool_)
-_NEVER[[0xC0, 0xC1, *range(0xF5, 0x100)]] = True
+_INVALID_OCTETS = np.zeros(256, np.bool_)
+_INVALID_OCTETS[[0xC0, 0xC1, *range(0xF5, 0x100)]] = True
 
 _SECOND_BYTES = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
 """First bytes after which not every second one may stand."""
@@ -285,7 +285,7 @@ def _invalid_bytes(octets: _Octets) -> NDArray[np.bool_]:
     for distance in (1, 2, 3):
         must_follow[distance : distance + len(octets)] |= follow >= distance
     wrong: NDArray[np.bool_] = ((octets & 0xC0) == 0x80) != must_follow[: len(octets)]
-    wrong |= _NEVER[octets]
+    wrong |= _INVALID_OCTETS[octets]
     second = octets[1:]
     for first, (low, high) in _SECOND_BYTES.items():
         wrong[1:] |= (octets[:-1] == first) & ((second < low) | (second > high))
@@ -358,7 +358,7 @@ _MARKS: Final = bytes(octet if octet in b'":,{}[]' else 0 for octet in range(256
 """What stays of a text of which only the marks count, for ``bytes.translate``."""
 
 _KEY, _VALUE, _END = 1, 2, 3
-_INSERTED: Final = np.frombuffer(b'     {"k": ,"v"    }', np.uint8).reshape(4, 5)
+_INSERTIONS: Final = np.frombuffer(b'     {"k": ,"v"    }', np.uint8).reshape(4, 5)
 """What goes before a key, the colon behind it, and the end of its entry; blanks make them equally long."""
 
 
@@ -440,8 +440,8 @@ class _Rewriting:
 
     def _find_marks(self, content: bytes) -> _Marks:
         # pairs go from left to right, as a parser takes them
-        unescaped = content.replace(rb"\\", b"  ").replace(rb"\"", b"  ") if len(self.backslashes) else content
-        octets = np.frombuffer(unescaped.translate(_MARKS), np.uint8)
+        unescaped_content = content.replace(rb"\\", b"  ").replace(rb"\"", b"  ") if len(self.backslashes) else content
+        octets = np.frombuffer(unescaped_content.translate(_MARKS), np.uint8)
         place = np.flatnonzero(octets != 0)
         octet = octets[place]
         bounds = np.searchsorted(place, self.offsets)
@@ -449,18 +449,18 @@ class _Rewriting:
         quotes = np.append(0, np.cumsum(is_quote))
         self.certain &= np.diff(quotes[bounds]) % 2 == 0
         quotes_in_line = quotes[:-1] - np.repeat(quotes[bounds[:-1]], np.diff(bounds))
-        kept = np.flatnonzero((quotes_in_line % 2 == 0) & np.repeat(self.certain, np.diff(bounds)))
-        place, octet = place[kept], octet[kept]
+        kept_marks = np.flatnonzero((quotes_in_line % 2 == 0) & np.repeat(self.certain, np.diff(bounds)))
+        place, octet = place[kept_marks], octet[kept_marks]
 
         bounds = np.searchsorted(place, self.offsets)
         is_close = (octet == _CLOSE) | (octet == _END_LIST)
         depths = np.append(0, np.cumsum(_is_open(octet).astype(np.int64) - is_close))
-        after = depths[1:] - np.repeat(depths[bounds[:-1]], np.diff(bounds))
-        bottoms = np.append(0, np.cumsum(after <= 0))
+        depth_after = depths[1:] - np.repeat(depths[bounds[:-1]], np.diff(bounds))
+        bottoms = np.append(0, np.cumsum(depth_after <= 0))
         # the last bracket, and no other mark, leaves the line's own object
         self.certain &= (np.diff(depths[bounds]) == 0) & (np.diff(bottoms[bounds]) == 1)
-        kept = np.flatnonzero(np.repeat(self.certain, np.diff(bounds)))
-        return _Marks(place[kept], octet[kept], (after + is_close)[kept])
+        kept_marks = np.flatnonzero(np.repeat(self.certain, np.diff(bounds)))
+        return _Marks(place[kept_marks], octet[kept_marks], (depth_after + is_close)[kept_marks])
 
     def records(self) -> Ints:
         """The marks with which lines begin."""
@@ -512,17 +512,17 @@ class _Rewriting:
 
     def _having_name(self, keys: Ints, name: str) -> Ints:
         """The ``keys`` that are ``name``, written without escapes."""
-        spelled = f'"{name}"'.encode()
+        quoted_name = f'"{name}"'.encode()
         place = self.marks.place
-        keys = keys[place[keys] + len(spelled) <= place[keys + 1]]
-        for at in (len(spelled) - 1, *range(1, len(spelled) - 1)):  # the length tells most of them apart
-            keys = keys[self.octets[place[keys] + at] == spelled[at]]
+        keys = keys[place[keys] + len(quoted_name) <= place[keys + 1]]
+        for offset in (len(quoted_name) - 1, *range(1, len(quoted_name) - 1)):  # the length tells most of them apart
+            keys = keys[self.octets[place[keys] + offset] == quoted_name[offset]]
         return keys
 
     def _doubt_escaped(self, keys: Ints) -> None:
         """Doubt lines with a key that may be a name in another spelling."""
         if len(self.backslashes):
-            begin, end = (np.searchsorted(self.backslashes, self.marks.place[at]) for at in (keys, keys + 1))
+            begin, end = (np.searchsorted(self.backslashes, self.marks.place[marks]) for marks in (keys, keys + 1))
             self._doubt(keys[begin < end])
 
     def _doubt(self, marks: Ints) -> None:
@@ -531,11 +531,11 @@ class _Rewriting:
     def lines(self, most_bytes: int) -> tuple[pa.Array, NDArray[np.bool_]]:
         """The lines with the changes, and which of them are certain."""
         places = np.flatnonzero(self.inserted != 0)
-        width = _INSERTED.shape[1]
+        width = _INSERTIONS.shape[1]
         offsets = self.offsets + width * np.searchsorted(places, self.offsets)
         if offsets[-1] + len(self.certain) > most_bytes:
             return pa.array([b""] * len(self.certain), pa.binary()), np.zeros(len(self.certain), np.bool_)
-        content = np.insert(self.octets, np.repeat(places, width), _INSERTED[self.inserted[places]].reshape(-1))
+        content = np.insert(self.octets, np.repeat(places, width), _INSERTIONS[self.inserted[places]].reshape(-1))
         buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content)]
         return pa.Array.from_buffers(pa.binary(), len(self.certain), buffers), self.certain
 

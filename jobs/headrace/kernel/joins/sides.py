@@ -45,7 +45,7 @@ PLACE: Final = "_place"
 """At which of the places that its key is spread over a row is, where it is spread."""
 
 ORDER: Final = "_order"
-DELETED: Final = "_deleted"
+IS_DELETED: Final = "_deleted"
 
 LONG_PART: Final = Size(1 << 8)
 """A part of so many values is searched by itself, if as many as ``SHARED_BY`` are looked up in it."""
@@ -115,7 +115,7 @@ class CompiledJoin:
         exprs = {f"_k{number}": expr for number, expr in enumerate(self.join.on.values())}
         exprs |= {f"_c{number}": expr for number, expr in enumerate(self.join.columns.values())}
         exprs |= {} if self.join.order is None else {ORDER: self.join.order}
-        exprs |= {} if self.join.deleted is None else {DELETED: self.join.deleted}
+        exprs |= {} if self.join.deleted is None else {IS_DELETED: self.join.deleted}
         return {name: (expr, arrow_type(kind_of(expr, self.right))) for name, expr in exprs.items()}  # type: ignore[arg-type]
 
     @cached_property
@@ -124,7 +124,7 @@ class CompiledJoin:
         return (*(name for name in self.right_columns if name.startswith("_k")), *self._place)
 
     @cached_property
-    def carried(self) -> Mapping[str, str]:
+    def carried_columns(self) -> Mapping[str, str]:
         """What comes along: its name behind the join, by the column that it has on the right side."""
         return {f"_c{number}": name for number, name in enumerate(self.join.columns)}
 
@@ -180,11 +180,11 @@ class CompiledJoin:
             return np.full(len(times), int(NEVER))
         return times - int(self.join.begin) + self.reach
 
-    def late_mask(self, completed: Ints, watermark: Instant) -> NDArray[np.bool_]:
+    def late_mask(self, completion_times: Ints, watermark: Instant) -> NDArray[np.bool_]:
         """Which rows, which are ``left_completion`` or ``right_completion`` so, are late at ``watermark``."""
         if self.lateness is None:
-            return np.zeros(len(completed), np.bool_)
-        is_late: NDArray[np.bool_] = completed + int(self.lateness) < int(watermark)
+            return np.zeros(len(completion_times), np.bool_)
+        is_late: NDArray[np.bool_] = completion_times + int(self.lateness) < int(watermark)
         return is_late
 
     def late_right(self, times: Ints, counts: Ints, watermark: Instant) -> NDArray[np.bool_]:
@@ -204,13 +204,13 @@ class CompiledJoin:
         first = self.first_open(watermark)
         return int(MIN_INSTANT) if self.join.history is None else max(int(MIN_INSTANT), first - int(self.join.history))
 
-    def expiry_watermark(self, completed: Ints) -> Instant:
+    def expiry_watermark(self, completion_times: Ints) -> Instant:
         """The watermark that must be exceeded for all rows that are ``left_completion`` or ``right_completion`` so
         to count no more.
         """
-        if not len(completed):
+        if not len(completion_times):
             return MIN_INSTANT
-        latest = int(completed.max())
+        latest = int(completion_times.max())
         return NEVER if self.lateness is None or latest >= NEVER else Instant(latest + int(self.lateness))
 
     def first_open(self, watermark: Instant) -> int:
@@ -354,21 +354,21 @@ class CompiledJoins:
     def _judge_rows(self, side: int, rows: Columns, rejects: pa.Array, *, is_left: bool) -> dict[str, pa.Array]:
         length = len(rows[c.EVENT_TIME])
         columns: dict[str, pa.Array] = {}
-        judged: dict[str, pa.Array] = {SIDE: pa.array(np.full(length, side, np.int8))}
+        judged_rows: dict[str, pa.Array] = {SIDE: pa.array(np.full(length, side, np.int8))}
         if side:
-            rejects, admitted = self._judge_right_rows(side, rows, rejects, columns)
+            rejects, is_admitted = self._judge_right_rows(side, rows, rejects, columns)
         elif not is_left:
-            admitted = np.zeros(length, np.bool_)
+            is_admitted = np.zeros(length, np.bool_)
         else:
             first = self.joins[0]
             columns, overflows = first.with_computed(rows, length)
             rejects = reject_overflows(rejects, first.condition, overflows)
-            admitted = np.ones(length, np.bool_)
+            is_admitted = np.ones(length, np.bool_)
             if not first.join.outer:
-                admitted = has_key([columns[name] for name in first.join.on], length)
-        judged |= {c.REJECT: rejects, c.EVENT_TIME: rows[c.EVENT_TIME], c.ADMITTED: pa.array(admitted)}
+                is_admitted = has_key([columns[name] for name in first.join.on], length)
+        judged_rows |= {c.REJECT: rejects, c.EVENT_TIME: rows[c.EVENT_TIME], c.IS_ADMITTED: pa.array(is_admitted)}
         nulls = _Nulls(length)
-        return judged | {
+        return judged_rows | {
             name: columns[name] if name in columns else nulls.make_column(kind) for name, kind in self._kinds.items()
         }
 
@@ -397,14 +397,14 @@ class CompiledJoins:
             kinds |= {_right_column_name(join.number + 1, name): kind for name, (_, kind) in own}
         return kinds
 
-    def late_mask(self, judged: Columns, watermark: Instant) -> NDArray[np.bool_]:
-        """Which ``judged`` records that would take part are late under the ``watermark`` that the last epoch left."""
-        fates, side = fates_of(judged), as_numpy(judged[SIDE])
+    def late_mask(self, judged_rows: Columns, watermark: Instant) -> NDArray[np.bool_]:
+        """Which of ``judged_rows`` that would take part are late under the ``watermark`` that the last epoch left."""
+        fates, side = fates_of(judged_rows), as_numpy(judged_rows[SIDE])
         is_late, ones = np.zeros(len(fates), np.bool_), np.ones(len(fates), np.int64)
-        signs = as_numpy(judged[c.SIGN]) if c.SIGN in judged else ones
+        signs = as_numpy(judged_rows[c.SIGN]) if c.SIGN in judged_rows else ones
         for number in range(len(self.joins) + 1):
             rows = _slice_adjacent(np.flatnonzero((fates == Disposition.ACCEPTED) & (side == number)))
-            times = as_numpy(_take_rows(judged[c.EVENT_TIME], rows))
+            times = as_numpy(_take_rows(judged_rows[c.EVENT_TIME], rows))
             if len(times):
                 join, old_watermark = self.join_of(number), self.watermark_of(number, watermark)
                 if number:
@@ -413,21 +413,26 @@ class CompiledJoins:
                     is_late[rows] = join.late_mask(join.left_completion(times), old_watermark)
         return is_late
 
-    def rows_of(self, judged: Columns, taken: NDArray[np.bool_]) -> dict[int, pa.RecordBatch]:
-        """The rows of each side among those of ``judged`` that are ``taken``."""
-        side = as_numpy(judged[SIDE])
+    def rows_of(self, judged_rows: Columns, is_taken: NDArray[np.bool_]) -> dict[int, pa.RecordBatch]:
+        """The rows of each side among those of ``judged_rows`` that ``is_taken`` marks."""
+        side = as_numpy(judged_rows[SIDE])
         rows: dict[int, pa.RecordBatch] = {}
         for number in range(len(self.joins) + 1):
-            places = _slice_adjacent(np.flatnonzero(taken & (side == number)))
-            times = _take_rows(judged[c.EVENT_TIME], places)
+            places = _slice_adjacent(np.flatnonzero(is_taken & (side == number)))
+            times = _take_rows(judged_rows[c.EVENT_TIME], places)
             if not len(times):
                 continue
             join = self.join_of(number)
             names = join.right_columns if number else join.left_columns
             own = {
-                name: _take_rows(judged[_right_column_name(number, name) if number else name], places) for name in names
+                name: _take_rows(judged_rows[_right_column_name(number, name) if number else name], places)
+                for name in names
             }
-            sign = _take_rows(judged[c.SIGN], places) if c.SIGN in judged else pa.array(np.ones(len(times), np.int64))
+            sign = (
+                _take_rows(judged_rows[c.SIGN], places)
+                if c.SIGN in judged_rows
+                else pa.array(np.ones(len(times), np.int64))
+            )
             of_side = join.right_rows if number else join.left_rows
             rows[number] = of_side(times, own, sign)
         return rows
@@ -491,14 +496,14 @@ def has_key(columns: Sequence[pa.Array], length: int) -> NDArray[np.bool_]:
     return has
 
 
-def account_of_sides(judged: Columns, late: NDArray[np.bool_]) -> Accounting:
-    """What became of ``judged`` records, of which some are ``late``."""
-    fates = fates_of(judged)
+def account_of_sides(judged_rows: Columns, late: NDArray[np.bool_]) -> Accounting:
+    """What became of ``judged_rows``, of which some are ``late``."""
+    fates = fates_of(judged_rows)
     is_rejected = fates == Disposition.REJECTED
-    withdrawn = as_numpy(judged[c.SIGN]) < 0 if c.SIGN in judged else np.zeros(len(fates), np.bool_)
+    withdrawn = as_numpy(judged_rows[c.SIGN]) < 0 if c.SIGN in judged_rows else np.zeros(len(fates), np.bool_)
     fates[late & ~withdrawn], fates[late & withdrawn] = Disposition.LATE, Disposition.LATE_RETRACTION
     rows = {Disposition(code): int(number) for code, number in enumerate(np.bincount(fates)) if number}
-    times = judged[c.EVENT_TIME]
+    times = judged_rows[c.EVENT_TIME]
     latest = pc.max(times.filter(pa.array(~is_rejected))).as_py()
     ends = pc.min_max(times.filter(pa.array(fates == Disposition.ACCEPTED))).as_py()
     low, high = (None if ends[end] is None else Instant(ends[end]) for end in ("min", "max"))
@@ -548,24 +553,24 @@ class Times:
     last: Ints
 
     @classmethod
-    def of(cls, hashed: Words, first: Ints, last: Ints) -> "Times":
+    def from_overlapping(cls, hashes: Words, first: Ints, last: Ints) -> "Times":
         """Makes one of those that overlap."""
         is_nonempty = first <= last
         if not is_nonempty.all():
-            hashed, first, last = hashed[is_nonempty], first[is_nonempty], last[is_nonempty]
-        order = group_by_key(hashed, (), first).order
+            hashes, first, last = hashes[is_nonempty], first[is_nonempty], last[is_nonempty]
+        order = group_by_key(hashes, (), first).order
         if order is not None:
-            hashed, first, last = hashed[order], first[order], last[order]
-        if not len(hashed):
-            return cls(hashed, first, last)
-        begins = run_begins(hashed)
+            hashes, first, last = hashes[order], first[order], last[order]
+        if not len(hashes):
+            return cls(hashes, first, last)
+        begins = run_begins(hashes)
         ascend = (last[1:] >= last[:-1]) | begins[1:]
         greatest_so_far = last if ascend.all() else _running_greatest(last, np.cumsum(begins))
         begins[1:] |= first[1:] > greatest_so_far[:-1]
         starts = np.flatnonzero(begins)
-        return cls(hashed[starts], first[starts], np.maximum.reduceat(last, starts))
+        return cls(hashes[starts], first[starts], np.maximum.reduceat(last, starts))
 
-    def between(self, begin: "SidePlace | None", end: "SidePlace | None") -> "Times":
+    def keys_between(self, begin: "SidePlace | None", end: "SidePlace | None") -> "Times":
         """The keys from ``begin`` to before ``end``, places in the order of (hash, time); None: no such bound."""
         low = 0 if begin is None else int(np.searchsorted(self.hashed, begin[0], "left"))
         high = len(self.hashed) if end is None else int(np.searchsorted(self.hashed, end[0], "right"))
@@ -603,8 +608,8 @@ def locate_times(file: SideFile, times: Times) -> tuple[Ints, Ints]:
     """From which row of a ``file`` to before which each of some ``times`` reaches."""
     begin, end = _span_of_keys(file, times.hashed)
     values = as_numpy(file.rows.column(c.EVENT_TIME))
-    first = search_within(values, begin, end, times.first, after=False)
-    return first, search_within(values, begin, end, times.last, after=True)
+    first = search_within(values, begin, end, times.first, is_after=False)
+    return first, search_within(values, begin, end, times.last, is_after=True)
 
 
 def count_most_rows(files: Sequence[SideFile], times: Times) -> int:
@@ -619,8 +624,8 @@ def find_versions(file: SideFile, times: Times, most: Ints) -> tuple[pa.RecordBa
     """
     begin, end = _span_of_keys(file, times.hashed)
     values = as_numpy(file.rows.column(c.EVENT_TIME))
-    first = np.maximum(begin, search_within(values, begin, end, times.first, after=False) - most)
-    last = search_within(values, begin, end, times.last, after=True)
+    first = np.maximum(begin, search_within(values, begin, end, times.first, is_after=False) - most)
+    last = search_within(values, begin, end, times.last, is_after=True)
     bound = np.full(len(begin), int(MIN_INSTANT))
     cut = np.flatnonzero(first > begin)
     bound[cut] = values[first[cut]]
@@ -644,28 +649,30 @@ def _find_long_parts(begin: Ints, end: Ints) -> Iterator[Ints]:
         yield long_rows[starts[number] : stops[number]]
 
 
-def search_within(values: Ints, begin: Ints, end: Ints, wanted: Ints, *, after: bool) -> Ints:
-    """Where each of ``wanted`` belongs in a part of ``values``, which ascend there: before equal ones, or ``after``."""
+def search_within(values: Ints, begin: Ints, end: Ints, targets: Ints, *, is_after: bool) -> Ints:
+    """Where each of ``targets`` belongs in a part of ``values``, which ascend there: before equal ones, or after them
+    (``is_after``).
+    """
     # numpy searches one ascending array, and here each part ascends for itself
     low, high = begin.copy(), end.copy()
     for rows in _find_long_parts(begin, end):
         part = slice(int(begin[rows[0]]), int(end[rows[0]]))
-        low[rows] = part.start + np.searchsorted(values[part], wanted[rows], "right" if after else "left")
+        low[rows] = part.start + np.searchsorted(values[part], targets[rows], "right" if is_after else "left")
         high[rows] = low[rows]
     open_ = np.flatnonzero(low < high)
     while len(open_):
         middle = (low[open_] + high[open_]) >> 1
         values_at_middle = values[middle]
-        is_before = values_at_middle <= wanted[open_] if after else values_at_middle < wanted[open_]
+        is_before = values_at_middle <= targets[open_] if is_after else values_at_middle < targets[open_]
         low[open_[is_before]] = middle[is_before] + 1
         high[open_[~is_before]] = middle[~is_before]
         open_ = open_[low[open_] < high[open_]]
     return low
 
 
-def expand_ranges(first: Ints, after: Ints) -> Ints:
-    """The places from each ``first`` to before its ``after``, one range behind the other."""
-    sizes = np.maximum(after - first, 0)
+def expand_ranges(first: Ints, ends: Ints) -> Ints:
+    """The places from each ``first`` to before its ``ends``, one range behind the other."""
+    sizes = np.maximum(ends - first, 0)
     begins = np.cumsum(sizes) - sizes
     places: Ints = np.repeat(first - begins, sizes)
     places += np.arange(len(places))

@@ -66,27 +66,27 @@ def step_join(
     files: tuple[Sequence[sides.SideFile], Sequence[sides.SideFile]],
     delta: tuple[Sequence[pa.RecordBatch], Sequence[pa.RecordBatch]],
     watermark: Instant,
-    after: Instant,
+    output_watermark: Instant,
 ) -> Iterator[JoinResult]:
     """One epoch of ``join``, whose left and right rows so far are in ``files``; ``delta`` are the pieces of those that
-    come, none of them late. ``watermark`` is that which the last epoch left, ``after`` the one that this leaves: rows
-    that count no more then are not kept. A piece that is let go takes no memory while the next one is computed. Nor do
-    those of ``delta`` once the first one is asked for, unless somebody else holds them.
+    come, none of them late. ``watermark`` is that which the last epoch left, ``output_watermark`` the one that this
+    leaves: rows that count no more then are not kept. A piece that is let go takes no memory while the next one is
+    computed. Nor do those of ``delta`` once the first one is asked for, unless somebody else holds them.
     """
     left_pieces, right_pieces = delta
     del delta
-    left = _Sorted.of(join.left_schema, left_pieces)
+    left = _SortedRows.from_pieces(join.left_schema, left_pieces)
     del left_pieces
-    right = _Sorted.of(join.right_schema, right_pieces)
+    right = _SortedRows.from_pieces(join.right_schema, right_pieces)
     del right_pieces
     epoch = _Epoch(join, files, left, right, join.first_open(watermark))
     for elements in epoch.emitted_changes():
         yield JoinResult(elements)
         # a name for the piece would keep it in memory while the next one is computed
         del elements
-    for rows in kept_rows(join, left.rows, after, is_left=True):
+    for rows in kept_rows(join, left.rows, output_watermark, is_left=True):
         yield JoinResult(left=rows)
-    for rows in kept_rows(join, right.rows, after, is_left=False):
+    for rows in kept_rows(join, right.rows, output_watermark, is_left=False):
         yield JoinResult(right=rows)
 
 
@@ -105,14 +105,14 @@ def kept_rows(
 
 
 @dataclass(frozen=True)
-class _Sorted:
+class _SortedRows:
     """Rows that come, in the order of (hash, event time), as a file has them."""
 
     rows: pa.RecordBatch
     hashes: sides.Words
 
     @classmethod
-    def of(cls, schema: pa.Schema, pieces: Sequence[pa.RecordBatch]) -> "_Sorted":
+    def from_pieces(cls, schema: pa.Schema, pieces: Sequence[pa.RecordBatch]) -> "_SortedRows":
         """Puts the rows of ``pieces`` in order, column by column: nothing but one column is there three times."""
         nothing = pa.RecordBatch.from_pylist([], schema=schema)
 
@@ -123,7 +123,7 @@ class _Sorted:
         rows = pa.RecordBatch.from_arrays([join_column(name).take(order) for name in schema.names], schema=schema)
         return cls(rows, as_numpy(rows.column(c.HASH)))
 
-    def between(self, begin: sides.SidePlace | None, end: sides.SidePlace | None) -> pa.RecordBatch:
+    def rows_between(self, begin: sides.SidePlace | None, end: sides.SidePlace | None) -> pa.RecordBatch:
         """The rows from ``begin`` to before ``end``, places in their order; None: no such bound."""
         first = 0 if begin is None else self._place(begin)
         return self.rows.slice(first, (len(self.hashes) if end is None else self._place(end)) - first)
@@ -143,7 +143,7 @@ class _TracedJoin(sides.CompiledJoin):
     """A join whose right rows bring their event time along."""
 
     @cached_property
-    def carried(self) -> Mapping[str, str]:
+    def carried_columns(self) -> Mapping[str, str]:
         return {**{f"_c{number}": name for number, name in enumerate(self.join.columns)}, c.EVENT_TIME: MET_AT}
 
 
@@ -164,8 +164,8 @@ def find_partners(join: sides.CompiledJoin, left: pa.RecordBatch, right: Sequenc
     epoch = _Epoch(
         traced_join,
         ((), right),
-        _Sorted.of(traced_join.left_schema, [rows]),
-        _Sorted.of(join.right_schema, []),
+        _SortedRows.from_pieces(traced_join.left_schema, [rows]),
+        _SortedRows.from_pieces(join.right_schema, []),
         int(MIN_INSTANT),
     )
     return pa.concat_batches([_no_elements(traced_join), *epoch.emitted_changes()])
@@ -173,7 +173,7 @@ def find_partners(join: sides.CompiledJoin, left: pa.RecordBatch, right: Sequenc
 
 def _no_elements(join: sides.CompiledJoin) -> pa.RecordBatch:
     columns = {name: arrow_type(kind) for name, kind in join.left.items()}
-    columns |= {name: join.right_schema.field(column).type for column, name in join.carried.items()}
+    columns |= {name: join.right_schema.field(column).type for column, name in join.carried_columns.items()}
     return pa.RecordBatch.from_pylist([], schema=pa.schema({**columns, c.EVENT_TIME: pa.int64(), c.SIGN: pa.int64()}))
 
 
@@ -186,9 +186,9 @@ class _Side:
     after: Ints
 
     @classmethod
-    def from_stored(cls, stored: Sequence[pa.RecordBatch], delta: pa.RecordBatch, *, is_signed: bool) -> "_Side":
-        """Rows ``stored`` and those that come. Where none ``is_signed`` equal ones stay apart."""
-        rows = pa.concat_batches([*stored, delta])
+    def from_stored(cls, stored_rows: Sequence[pa.RecordBatch], delta: pa.RecordBatch, *, is_signed: bool) -> "_Side":
+        """The ``stored_rows`` and those that come. Where none ``is_signed`` equal ones stay apart."""
+        rows = pa.concat_batches([*stored_rows, delta])
         counts = as_numpy(rows.column(c.COUNT))
         is_old = np.arange(rows.num_rows) < rows.num_rows - delta.num_rows
         counts_before, counts_after = np.where(is_old, counts, 0), counts
@@ -201,7 +201,7 @@ class _Side:
         return cls(rows.take(pa.array(groups.first_rows)), *(np.maximum(total, 0) for total in sums))
 
     @property
-    def hashed(self) -> sides.Words:
+    def hashes(self) -> sides.Words:
         """The hash of each row."""
         values: sides.Words = as_numpy(self.rows.column(c.HASH))
         return values
@@ -220,8 +220,8 @@ class _Epoch:
         self,
         join: sides.CompiledJoin,
         files: tuple[Sequence[sides.SideFile], Sequence[sides.SideFile]],
-        left: _Sorted,
-        right: _Sorted,
+        left: _SortedRows,
+        right: _SortedRows,
         first_open: int,
     ) -> None:
         self.join, (self.left_files, self.right_files) = join, files
@@ -238,19 +238,19 @@ class _Epoch:
         if self.join.has_signed_left:
             own = as_numpy(self.left_delta.rows.column(c.EVENT_TIME))
             parts.append((self.left_delta.hashes, own, own))
-        return sides.Times.of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        return sides.Times.from_overlapping(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def emitted_changes(self) -> Iterator[pa.RecordBatch]:
         """The rows that leave: what left rows meet now, without what they met before."""
         bounds = [None, *self._bounds(), None]
         for begin, end in pairwise(bounds):
-            affected_times = self.affected.between(begin, end)
+            affected_times = self.affected.keys_between(begin, end)
             stored_rows = (
                 [sides.find_times(file, affected_times) for file in self.left_files]
                 if len(affected_times.hashed)
                 else []
             )
-            for left in self._lots(stored_rows, self.left_delta.between(begin, end)):
+            for left in self._lots(stored_rows, self.left_delta.rows_between(begin, end)):
                 yield from self._find_matches(left).difference()
 
     def _bounds(self) -> list[sides.SidePlace]:
@@ -262,10 +262,10 @@ class _Epoch:
         if total <= LEFT_ROWS.value:
             return []
         step = max(LEFT_ROWS.value // SAMPLES.value, 1)
-        samples = [_sampled(self.left_delta, np.arange(step - 1, len(self.left_delta.hashes), step))]
+        samples = [_hashes_and_times(self.left_delta, np.arange(step - 1, len(self.left_delta.hashes), step))]
         # where nothing that is stored is affected, no file was asked and there are no spans
         for file, (first, end) in zip(self.left_files, spans, strict=bool(spans)):
-            samples.append(_sampled(file, _every(first, end, step)))
+            samples.append(_hashes_and_times(file, _every(first, end, step)))
         hashes, times = (np.concatenate(columns) for columns in zip(*samples, strict=True))
         # a sample stands for ``step`` rows, so every so many-th one ends a lot
         order = np.lexsort([times, hashes])[SAMPLES.value - 1 :: SAMPLES.value]
@@ -298,11 +298,12 @@ class _Epoch:
             keys = _each_key(hashes, self.join.version_times(times))
             partners = sides.count_most_rows([*self.right_files, self.right_delta], keys)
         else:
-            partners = sides.count_most_rows([self.right_delta], sides.Times.of(hashes, first, last))
+            partners = sides.count_most_rows([self.right_delta], sides.Times.from_overlapping(hashes, first, last))
             # an old left row that stays meets only right rows that come or go; stored ones count for the new left rows
             needed_rows = slice(old if self._is_of_changes and not self.join.has_signed_left else 0, None)
             partners += sides.count_most_rows(
-                self.right_files, sides.Times.of(hashes[needed_rows], first[needed_rows], last[needed_rows])
+                self.right_files,
+                sides.Times.from_overlapping(hashes[needed_rows], first[needed_rows], last[needed_rows]),
             )
         if partners <= RIGHT_ROWS.value:
             return None
@@ -329,18 +330,18 @@ class _Epoch:
 
     def _find_matches(self, left: _Side) -> "_Matches":
         """Left rows with the right rows that they may meet."""
-        hashes, times = left.hashed, left.times
+        hashes, times = left.hashes, left.times
         first, last = self.join.right_interval(times)
         if first is None:
             return self._find_versions(left)
-        new = sides.find_times(self.right_delta, sides.Times.of(hashes, first, last))
+        new = sides.find_times(self.right_delta, sides.Times.from_overlapping(hashes, first, last))
         needs = left.before != left.after if self._is_of_changes else np.ones(len(hashes), np.bool_)
         parts = [(hashes[needs], first[needs], last[needs])]
         if self.join.has_signed_right:
             # a withdrawal among the new rows is added up with the stored row that it withdraws
             own = as_numpy(new.column(c.EVENT_TIME))
             parts.append((as_numpy(new.column(c.HASH)), own, own))
-        wanted_times = sides.Times.of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        wanted_times = sides.Times.from_overlapping(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
         return self._with_right(left, [sides.find_times(file, wanted_times) for file in self.right_files], new)
 
     def _with_right(self, left: _Side, stored_rows: Sequence[pa.RecordBatch], new: pa.RecordBatch) -> "_Matches":
@@ -351,8 +352,8 @@ class _Epoch:
         """Versions at the times of left rows, and of each key the one that held before. Older ones are read until it is
         found: some have been withdrawn, and another key may have the same hash.
         """
-        wanted_keys = _each_key(left.hashed, self.join.version_times(left.times))
-        place = np.searchsorted(wanted_keys.hashed, left.hashed)
+        wanted_keys = _each_key(left.hashes, self.join.version_times(left.times))
+        place = np.searchsorted(wanted_keys.hashed, left.hashes)
         most = np.full(len(wanted_keys.hashed), ANCHOR_ROWS.value)
         while True:
             versions = [sides.find_versions(file, wanted_keys, most) for file in (*self.right_files, self.right_delta)]
@@ -369,7 +370,7 @@ class _Epoch:
             most[np.unique(place[is_unsettled])] *= ANCHOR_ROWS.value
 
 
-def _sampled(file: sides.SideFile, rows: Ints) -> tuple[sides.Words, Ints]:
+def _hashes_and_times(file: sides.SideFile, rows: Ints) -> tuple[sides.Words, Ints]:
     """Where some ``rows`` of a ``file`` are in the order of (hash, event time)."""
     times: Ints = as_numpy(file.rows.column(c.EVENT_TIME))
     return file.hashes[rows], times[rows]
@@ -401,28 +402,28 @@ class _Matches:
 
     def __init__(self, join: sides.CompiledJoin, left: _Side, right: _Side) -> None:
         self.join, self.left, self.right = join, left, right
-        self.is_deleted = true_mask(right.rows.column(sides.DELETED)) if join.join.deleted is not None else None
+        self.is_deleted = true_mask(right.rows.column(sides.IS_DELETED)) if join.join.deleted is not None else None
         keys = [left.rows.column(name) for name in join.keys]
         self.has_key = np.ones(left.rows.num_rows, np.bool_)
         for column in keys:
             if column.null_count:
                 self.has_key &= valid_mask(column)
         others = [right.rows.column(name) for name in join.right_keys]
-        order, begin, end = _order_by_word(left.hashed, right.hashed, right.times)
+        order, begin, end = _order_by_word(left.hashes, right.hashes, right.times)
         # the hash stands for the key, unless two keys share one: then all keys get numbers of their own
-        codes = right.hashed
-        if _are_mixed(keys, others, right.hashed, (order, begin, end)):
+        codes = right.hashes
+        if _are_mixed(keys, others, right.hashes, (order, begin, end)):
             both = [pa.concat_arrays(pair) for pair in zip(keys, others, strict=True)]
-            words = group_by_key(np.concatenate([left.hashed, right.hashed]), both).of_each.astype(np.uint64)
-            of_left, codes = np.split(words, [len(left.hashed)])
+            words = group_by_key(np.concatenate([left.hashes, right.hashes]), both).of_each.astype(np.uint64)
+            of_left, codes = np.split(words, [len(left.hashes)])
             order, begin, end = _order_by_word(of_left, codes, right.times)
         self.order = self._settle_ties(order, codes, right.times)
         self.times = right.times[self.order]
         # a key with NULL meets nothing: its range is empty
         end = np.where(self.has_key, end, begin)
         first, last = join.right_interval(left.times)
-        self.first = begin if first is None else sides.search_within(self.times, begin, end, first, after=False)
-        self.after = sides.search_within(self.times, begin, end, last, after=True)
+        self.first = begin if first is None else sides.search_within(self.times, begin, end, first, is_after=False)
+        self.after = sides.search_within(self.times, begin, end, last, is_after=True)
 
     def _settle_ties(self, order: Ints, codes: sides.Words, times: Ints) -> Ints:
         """``order`` with right rows of one key and moment in the order in which they count; where all count there is
@@ -448,7 +449,7 @@ class _Matches:
         places = pa.array(rows)
         of_row = self.right.rows
         # lexsort goes by its last key first: the order decides, then what is deleted, then what comes along
-        ranks = [_rank_values(of_row.column(name).take(places)) for name in self.join.carried][::-1]
+        ranks = [_rank_values(of_row.column(name).take(places)) for name in self.join.carried_columns][::-1]
         ranks += [] if self.is_deleted is None else [self.is_deleted[rows].astype(np.int64)]
         if self.join.join.order is not None:
             ranks.append(_rank_values(of_row.column(sides.ORDER).take(places)))
@@ -475,10 +476,14 @@ class _Matches:
         # first the right rows that are there, behind them those that change: left rows that stay go by the second part
         places = np.concatenate([np.flatnonzero(any_there), np.flatnonzero(any_change)])
         first, end = (
-            np.where(stays, any_there.sum() + _passed(any_change)[range_places], _passed(any_there)[range_places])
+            np.where(
+                stays, any_there.sum() + _count_before(any_change)[range_places], _count_before(any_there)[range_places]
+            )
             for range_places in (self.first, self.after)
         )
-        present_sums = [_passed(counts > 0) for counts in (counts_before, counts_after)] if self.join.join.outer else []
+        present_sums = (
+            [_count_before(counts > 0) for counts in (counts_before, counts_after)] if self.join.join.outer else []
+        )
         sums = np.cumsum(end - first)
         begin = 0
         while begin < len(sums):
@@ -530,7 +535,9 @@ class _Matches:
             )
             rows, others = self.left.rows, self.right.rows
             columns = {name: rows.column(name).take(of_left) for name in self.join.left}
-            columns |= {name: others.column(column).take(of_right) for column, name in self.join.carried.items()}
+            columns |= {
+                name: others.column(column).take(of_right) for column, name in self.join.carried_columns.items()
+            }
             columns[c.EVENT_TIME] = rows.column(c.EVENT_TIME).take(of_left)
             columns[c.SIGN] = pa.array(np.sign(number[pair_numbers]).astype(np.int64))
             yield pa.RecordBatch.from_pydict(columns)
@@ -546,10 +553,10 @@ class _Matches:
             stays = ~self.is_deleted[right_rows]
             left, right_rows = left[stays], right_rows[stays]
         if self.join.join.outer:
-            unmatched = np.setdiff1d(lefts, left)
+            unmatched_rows = np.setdiff1d(lefts, left)
             left, right_rows = (
-                np.concatenate([left, unmatched]),
-                np.concatenate([right_rows, np.full(len(unmatched), -1)]),
+                np.concatenate([left, unmatched_rows]),
+                np.concatenate([right_rows, np.full(len(unmatched_rows), -1)]),
             )
         return left, right_rows, left_counts[left]
 
@@ -558,7 +565,7 @@ class _Matches:
         ``lefts`` may meet.
         """
         is_there = right_counts[self.order] > 0
-        number_before = _passed(is_there)
+        number_before = _count_before(is_there)
         return np.flatnonzero(is_there), number_before[self.first[lefts]], number_before[self.after[lefts]]
 
     def _choose_right_rows(self, first: Ints, end: Ints, present: Ints) -> Ints:
@@ -571,7 +578,7 @@ class _Matches:
             # an empty range may begin behind the last row
             begin = np.minimum(first, len(present) - 1)
             # of rows at the first moment the last one counts, as ties are in order
-            last = np.maximum(sides.search_within(times, begin, end, times[begin], after=True) - 1, 0)
+            last = np.maximum(sides.search_within(times, begin, end, times[begin], is_after=True) - 1, 0)
         chosen_rows: Ints = self.order[present[last]]
         return chosen_rows
 
@@ -595,18 +602,18 @@ class _Matches:
             is_unsettled[may_be_older[~is_known]] = True
         return is_unsettled
 
-    def added_up(self, left: Ints, met: Ints, number: Ints) -> tuple[Ints, Ints, Ints]:
+    def added_up(self, left: Ints, right_rows: Ints, number: Ints) -> tuple[Ints, Ints, Ints]:
         """Pairs with how often each is there after what went and what came: of right rows what comes along counts."""
         codes, of_nothing = self._codes
-        of_met = np.full(len(met), of_nothing)
-        of_met[met >= 0] = codes[met[met >= 0]]
+        of_met = np.full(len(right_rows), of_nothing)
+        of_met[right_rows >= 0] = codes[right_rows[right_rows >= 0]]
         kept_pairs, totals = _added_up_pairs(left, of_met, number)
-        return left[kept_pairs], met[kept_pairs], totals
+        return left[kept_pairs], right_rows[kept_pairs], totals
 
     @cached_property
     def _codes(self) -> tuple[Ints, int]:
         """By what comes along of them right rows look the same; and what looks the same as nothing."""
-        carried_columns = [self.right.rows.column(name) for name in self.join.carried]
+        carried_columns = [self.right.rows.column(name) for name in self.join.carried_columns]
         count = self.right.rows.num_rows
         columns = [to_comparable(column) for column in carried_columns]
         codes = group_by_key(hash_keys(columns, count), columns).of_each if count else np.zeros(0, np.int64)
@@ -616,7 +623,7 @@ class _Matches:
         return codes, int(codes[is_null][0]) if is_null.any() else -1
 
 
-def _passed(flags: Flags) -> Ints:
+def _count_before(flags: Flags) -> Ints:
     """How many are set before each place, and before the end."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(flags)])
 

@@ -124,16 +124,16 @@ def nested_schema(arguments: Arguments, name: str, value: object) -> dict[str, "
     return {column: column_type(arguments, f"{name}[{column!r}]", kind) for column, kind in value.items()}
 
 
-def column_name(arguments: Arguments, name: str, column: object, kind: object, instead: str = "") -> str:
-    """``column``, the name of a column of ``name`` that holds ``kind``. Raises PipelineError, which says what to write
-    ``instead`` of a name that belongs to Headrace.
+def column_name(arguments: Arguments, name: str, column: object, kind: object, advice: str = "") -> str:
+    """``column``, the name of a column of ``name`` that holds ``kind``. Raises PipelineError, which says with
+    ``advice`` what to write instead of a name that belongs to Headrace.
     """
     text = arguments.text(f"a column of {name}", column, "origin")
     if not is_text(text):
         raise arguments.refusal(f"{name}[{text!r}]", kind, "half of a surrogate pair is not a character")
     if text.startswith("_"):
         why = "names that start with _ belong to Headrace"
-        raise arguments.refusal(f"{name}[{text!r}]", kind, f"{why}; {instead}" if instead else why)
+        raise arguments.refusal(f"{name}[{text!r}]", kind, f"{why}; {advice}" if advice else why)
     return text
 
 
@@ -344,11 +344,11 @@ def _struct_fields(
 ) -> Iterator[tuple[str, ColumnType]]:
     if not fields:
         raise arguments.refusal(name, fields, 'name the fields and their types, such as {"city": str}')
-    known: dict[str, str] = {}
+    names_by_casefold: dict[str, str] = {}
     for field, kind in fields.items():
         if not isinstance(field, str) or not field or not is_text(field) or "\0" in field:
             raise arguments.refusal(name, fields, f"{field!r} is no name of a field: write a text, without NUL")
-        if (other := known.setdefault(field.casefold(), field)) != field:
+        if (other := names_by_casefold.setdefault(field.casefold(), field)) != field:
             raise arguments.refusal(
                 name, fields, f"{other!r} and {field!r} differ in case alone, which tables do not see"
             )

@@ -265,7 +265,7 @@ class Expr(
     def _make_aggregate(self, combiner: Combiner, **options: Any) -> "Aggregate":
         return Aggregate(combiner, self, **options)
 
-    def _only(self, value: "Operand") -> "Expr":
+    def _where_true(self, value: "Operand") -> "Expr":
         return Function("if", (self, to_expression(value), to_expression(None)))
 
 
@@ -393,8 +393,8 @@ class Aggregate(Suggesting):
 
     def describe(self) -> str:
         """The aggregate in words: ``sum of amount``."""
-        by = f" by {self.other!s}" if self.combiner in BY_ANOTHER else ""
-        return self.combiner.value + ("" if self.input is None else f" of {self.input!s}") + by
+        order_in_words = f" by {self.other!s}" if self.combiner in BY_ANOTHER else ""
+        return self.combiner.value + ("" if self.input is None else f" of {self.input!s}") + order_in_words
 
     @check_keywords
     def where(self, condition: Expr) -> "Aggregate":
@@ -406,10 +406,10 @@ class Aggregate(Suggesting):
         >>> paid = hr.col("amount").sum().where(hr.col("status") == "paid")
         """
         arguments = Arguments("where")
-        if not hasattr(condition, "_only"):
+        if not hasattr(condition, "_where_true"):
             raise arguments.refusal("condition", condition, f"not an expression; write {as_expression(condition)}")
-        read = condition._only(True if self.input is None else self.input)
-        return replace(self, input=read, other=None if self.other is None else condition._only(self.other))
+        read = condition._where_true(True if self.input is None else self.input)
+        return replace(self, input=read, other=None if self.other is None else condition._where_true(self.other))
 
     @property
     def invertible(self) -> bool:
@@ -444,8 +444,8 @@ def render_aggregate(aggregate: Aggregate) -> str:
         "qs": aggregate.qs,
         "outer": None if aggregate.outer is None else str(aggregate.outer),
     }
-    given = [f"{option}={value}" for option, value in options.items() if value not in (None, "none")]
-    return f"{name}({', '.join([*map(str, aggregate.inputs), *given])})"
+    shown_options = [f"{option}={value}" for option, value in options.items() if value not in (None, "none")]
+    return f"{name}({', '.join([*map(str, aggregate.inputs), *shown_options])})"
 
 
 @require_call

@@ -20,7 +20,7 @@ from headrace.model.arguments import (
 from headrace.model.combiners import Combiner, CustomCombiner, Outer
 from headrace.model.expressions.data_types import IN_JSON, data_type
 from headrace.model.expressions.regex import Captures, RegexError, check_replacement, to_captures, to_re2
-from headrace.model.time import SHOWN, format_parts
+from headrace.model.time import SHOWN_DIRECTIVES, format_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -355,7 +355,7 @@ def _format_directives(arguments: Arguments, text: str) -> list[str]:
         parts = format_parts(arguments.text("format", text, "%Y-%m-%d"))
     except ValueError as error:
         raise arguments.refusal("format", text, str(error)) from None
-    return [part for part in parts if part in (*SHOWN, "%z")]
+    return [part for part in parts if part in (*SHOWN_DIRECTIVES, "%z")]
 
 
 _EXCLUSIVE_DIRECTIVES = ({"%Y", "%y"}, {"%m", "%b", "%j"}, {"%d", "%j"}, {"%H", "%I"})

@@ -58,15 +58,15 @@ class Extent(NamedTuple):
     depth: int
 
 
-def tree_extent(root: T, below: Callable[[T], Iterable[T]]) -> Extent:
-    """The extent of the tree under ``root``; ``below`` gives the children of a node. Looks once at each node, however
-    often it stands in the tree, and calls nothing of its own again.
+def tree_extent(root: T, children_of: Callable[[T], Iterable[T]]) -> Extent:
+    """The extent of the tree under ``root``; ``children_of`` gives the children of a node. Looks once at each node,
+    however often it stands in the tree, and calls nothing of its own again.
     """
     extents: dict[int, Extent] = {}
     left = [root]
     while left:
         node = left[-1]
-        inner = [*below(node)]
+        inner = [*children_of(node)]
         unknown = [child for child in inner if id(child) not in extents]
         if unknown:
             left += unknown

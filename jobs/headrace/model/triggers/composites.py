@@ -50,14 +50,18 @@ class AfterWatermark(elementary.Trigger):
 
 @elementary.condition.register(AfterWatermark)
 def _(trigger: AfterWatermark) -> str:
-    return f"({'; '.join(elementary.panes(trigger))})" if trigger.children else elementary.PASSED
+    return f"({'; '.join(elementary.panes(trigger))})" if trigger.children else elementary.WATERMARK_PASSES
 
 
 @elementary.panes.register(AfterWatermark)
 def _(trigger: AfterWatermark) -> list[str]:
     early = [] if trigger.early is None else [f"early: whenever {elementary.condition(trigger.early)}"]
-    late = f"never; {elementary.CLOSED}" if trigger.late is None else f"whenever {elementary.condition(trigger.late)}"
-    return [*early, f"on time: once {elementary.PASSED}", f"late: {late}"]
+    late = (
+        f"never; {elementary.WINDOW_CLOSES}"
+        if trigger.late is None
+        else f"whenever {elementary.condition(trigger.late)}"
+    )
+    return [*early, f"on time: once {elementary.WATERMARK_PASSES}", f"late: {late}"]
 
 
 @elementary.missing.register(AfterWatermark)

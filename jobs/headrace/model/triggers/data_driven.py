@@ -40,9 +40,9 @@ class Symbol:
     letters: frozenset[str]
     negated: bool = False
 
-    def matches(self, satisfied: frozenset[str]) -> bool:
-        """Whether it stands for an element that satisfies just ``satisfied``."""
-        return self.letters.isdisjoint(satisfied) is self.negated
+    def matches(self, satisfied_letters: frozenset[str]) -> bool:
+        """Whether it stands for an element that satisfies just the ``satisfied_letters``."""
+        return self.letters.isdisjoint(satisfied_letters) is self.negated
 
 
 @dataclass(frozen=True)
@@ -268,10 +268,10 @@ class _Places:
         for place in ends:
             self._follow[place] |= begins
 
-    def next_places(self, state: frozenset[int], satisfied: frozenset[str]) -> frozenset[int] | None:
+    def next_places(self, state: frozenset[int], satisfied_letters: frozenset[str]) -> frozenset[int] | None:
         """The places that an element may match; None if a match ends there."""
         reached_places = frozenset(
-            place for place in self._following_places(state) if self._symbols[place].matches(satisfied)
+            place for place in self._following_places(state) if self._symbols[place].matches(satisfied_letters)
         )
         return None if reached_places & self._last else reached_places
 
@@ -337,16 +337,17 @@ class DataDriven(elementary.ElementTrigger):
     what: Mapping[str, Aggregate]
     ready_if: Expr
 
-    ALLOWED = frozenset({Combiner.COUNT, Combiner.SUM, Combiner.MIN, Combiner.MAX, Combiner.MEAN})
+    ALLOWED_COMBINERS = frozenset({Combiner.COUNT, Combiner.SUM, Combiner.MIN, Combiner.MAX, Combiner.MEAN})
 
     def __post_init__(self) -> None:
         arguments = Arguments("DataDriven")
         arguments.mapping("what", self.what, Aggregate, '{"name": aggregate}, such as {"total": col("amount").sum()}')
         require_expression(arguments, "ready_if", self.ready_if)
         for name, aggregate in self.what.items():
-            if aggregate.combiner not in self.ALLOWED:
+            if aggregate.combiner not in self.ALLOWED_COMBINERS:
                 raise PipelineError(
-                    f"DataDriven cannot look at {aggregate.combiner} ({name!r}); use {', '.join(sorted(self.ALLOWED))}"
+                    f"DataDriven cannot look at {aggregate.combiner} ({name!r}); "
+                    f"use {', '.join(sorted(self.ALLOWED_COMBINERS))}"
                 )
 
 

@@ -115,9 +115,9 @@ def _key_to_json(key: tuple[Any, ...]) -> list[Any]:
     return [constant_to_json(part) for part in key]
 
 
-PASSED = "the watermark passes the end of the window"
-CLOSED = "the window is closed then, and drops what comes later"
-ASKED = "another element: the trigger is ready, and the next epoch that brings one gives a pane"
+WATERMARK_PASSES = "the watermark passes the end of the window"
+WINDOW_CLOSES = "the window is closed then, and drops what comes later"
+WAITS_FOR_ELEMENT = "another element: the trigger is ready, and the next epoch that brings one gives a pane"
 
 
 @singledispatch
@@ -129,7 +129,7 @@ def condition(trigger: Trigger) -> str:
 @singledispatch
 def panes(trigger: Trigger) -> list[str]:
     """A line for each kind of pane that a window gives."""
-    closing = f"; {CLOSED}" if trigger.may_finish else ""
+    closing = f"; {WINDOW_CLOSES}" if trigger.may_finish else ""
     return [f"{'once' if trigger.may_finish else 'whenever'} {condition(trigger)}{closing}"]
 
 
@@ -198,12 +198,12 @@ class Default(_Endless):
 
 @condition.register(Default)
 def _(trigger: Default) -> str:
-    return f"{PASSED}, and in every later epoch that brings elements"
+    return f"{WATERMARK_PASSES}, and in every later epoch that brings elements"
 
 
 @panes.register(Default)
 def _(trigger: Default) -> list[str]:
-    return [f"on time: once {PASSED}", "late: in every epoch that brings more elements after that"]
+    return [f"on time: once {WATERMARK_PASSES}", "late: in every epoch that brings more elements after that"]
 
 
 @missing.register(Default)
@@ -254,12 +254,12 @@ class Always(Trigger):
 
 @condition.register(Always)
 def _(trigger: Always) -> str:
-    return f"an epoch brings elements, and when {PASSED}"
+    return f"an epoch brings elements, and when {WATERMARK_PASSES}"
 
 
 @missing.register(Always)
 def _(trigger: Always, progress: TriggerProgress) -> str:
-    return ASKED
+    return WAITS_FOR_ELEMENT
 
 
 @register_word("after count", count=REQUIRED)

@@ -38,9 +38,9 @@ def code_of(pipeline: Pipeline) -> dict[str, str]:
     return dict(sorted(digests.items()))
 
 
-def changed_code(pipeline: Pipeline, recorded: Mapping[str, str]) -> list[str]:
-    """The names of own code that is not what was ``recorded``."""
-    return [name for name, digest in code_of(pipeline).items() if recorded.get(name) != digest]
+def changed_code(pipeline: Pipeline, recorded_digests: Mapping[str, str]) -> list[str]:
+    """The names of own code whose digest is not among ``recorded_digests``."""
+    return [name for name, digest in code_of(pipeline).items() if recorded_digests.get(name) != digest]
 
 
 def modules_of(value: Any) -> set[str]:
@@ -58,11 +58,11 @@ def _modules_and_names(value: Any) -> Iterator[tuple[ModuleType, str]]:
             )
 
 
-_Named = OwnFunction | tuple[str, str]
+_NamedObject = OwnFunction | tuple[str, str]
 """A function, or the module and the name of a class."""
 
 
-def _module_of(named_object: _Named) -> ModuleType | None:
+def _module_of(named_object: _NamedObject) -> ModuleType | None:
     if not isinstance(named_object, OwnFunction):
         return sys.modules.get(named_object[0])
     try:
@@ -72,15 +72,15 @@ def _module_of(named_object: _Named) -> ModuleType | None:
 
 
 @cache_per_pipeline
-def _named_in_pipeline(pipeline: Pipeline) -> Sequence[_Named]:
-    each_once: list[_Named] = []
+def _named_in_pipeline(pipeline: Pipeline) -> Sequence[_NamedObject]:
+    each_once: list[_NamedObject] = []
     for named_object in _named_in_object(pipeline):
         if named_object not in each_once:  # a function that says what it gives has no hash
             each_once.append(named_object)
     return each_once
 
 
-def _named_objects(value: Any) -> Iterator[_Named]:
+def _named_objects(value: Any) -> Iterator[_NamedObject]:
     if isinstance(value, Pipeline):
         yield from _named_in_pipeline(value)
     elif isinstance(value, OwnFunction):
@@ -95,7 +95,7 @@ def _named_objects(value: Any) -> Iterator[_Named]:
             yield from _named_objects(part)
 
 
-def _named_in_object(value: Any) -> Iterator[_Named]:
+def _named_in_object(value: Any) -> Iterator[_NamedObject]:
     kind = type(value)
     is_own = kind.__module__.partition(".")[0] not in OWN_PACKAGES
     if is_own and not isinstance(value, Source):  # a source is installed wherever its connector is
@@ -188,7 +188,7 @@ class _Statement:
         return ast.unparse(self.node)
 
     @cached_property
-    def defined(self) -> Set[str]:
+    def defined_names(self) -> Set[str]:
         """The names that it gives."""
         return _defined_names(self.node)
 
@@ -215,7 +215,7 @@ class _Source:
         numbers: dict[str, list[int]] = defaultdict(list)
         for number, statement in enumerate(self.statements):
             if not isinstance(statement.node, _Import):
-                for name in statement.defined:
+                for name in statement.defined_names:
                     numbers[name].append(number)
         return dict(numbers)
 
@@ -295,11 +295,11 @@ class NamedFunction:
     module: str
 
 
-def named_function(what: str, named: str, package: str | None, error: type[FixConfigError]) -> NamedFunction:
-    """The function that is ``named``; ``what`` names it for people. Raises an ``error`` where there is none, and
+def named_function(what: str, reference: str, package: str | None, error: type[FixConfigError]) -> NamedFunction:
+    """The function that is ``reference``; ``what`` names it for people. Raises an ``error`` where there is none, and
     whatever else the module raises as it is imported.
     """
-    name, _, attribute = named.partition(":")
+    name, _, attribute = reference.partition(":")
     try:
         module = import_from_package(name, package)
     except ImportError as problem:

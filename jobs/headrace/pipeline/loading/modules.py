@@ -38,7 +38,7 @@ _LIMIT_DIVISOR: Final = 2
 """The part of an outer limit that an inner one takes is one in so many. So some time is always left for what comes
 afterwards.
 """
-_SOON: Final = 1e-3
+_SHORTEST_SECONDS: Final = 1e-3
 
 
 class TimeUpError(BaseException):
@@ -96,7 +96,7 @@ def _limit_seconds(seconds: float) -> Iterator[None]:
     finally:
         if left:
             # never 0, which would end the outer limit
-            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - start), _SOON), interval)
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - start), _SHORTEST_SECONDS), interval)
 
 
 @contextmanager
@@ -135,7 +135,7 @@ class _ModuleNotes:
         self.asking: set[str] = set()
 
 
-_noted: dict[str, _ModuleNotes] = {}
+_notes_by_package: dict[str, _ModuleNotes] = {}
 """By package, since it was forgotten."""
 
 
@@ -185,7 +185,7 @@ def _module_name(file: Path) -> str:
 def forget_modules(folder: Path) -> None:
     """Forget the modules of ``folder``: what is loaded afterwards is what lies there then."""
     package = _package_name(folder.resolve())
-    _noted.pop(package, None)
+    _notes_by_package.pop(package, None)
     for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
         del sys.modules[name]
 
@@ -204,7 +204,7 @@ class RunCode:
 def run_code(file: Path) -> RunCode:
     """What ``file`` has run since ``forget_modules``, also if it ended with an error."""
     folder = file.resolve().parent
-    notes, own = _noted.get(_package_name(folder), _ModuleNotes()), _module_name(file)
+    notes, own = _notes_by_package.get(_package_name(folder), _ModuleNotes()), _module_name(file)
     reached_modules, to_visit = {own}, [own]
     while to_visit:
         further = notes.imported[to_visit.pop()] - reached_modules
@@ -262,7 +262,9 @@ class _SourceLoader(SourceFileLoader):
         text = self.get_data(path)
         package, _, name = fullname.partition(".")
         place = os.path.relpath(path, _package_folder(package))
-        _noted.setdefault(package, _ModuleNotes()).texts[name.partition(".")[0]][place] = content_digest(text)
+        _notes_by_package.setdefault(package, _ModuleNotes()).texts[name.partition(".")[0]][place] = content_digest(
+            text
+        )
         return self.source_to_code(text, path)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -321,13 +323,13 @@ class _Imports:
 
     def __init__(self, package: str, name: str) -> None:
         self._package, self._name = package, name
-        self._noted = _noted.setdefault(package, _ModuleNotes())
+        self._noted = _notes_by_package.setdefault(package, _ModuleNotes())
         self._is_beside = cache(partial(_is_beside, _package_folder(package)))
 
     def import_(
         self,
         name: str,
-        of: Mapping[str, Any] | None = None,
+        globals_: Mapping[str, Any] | None = None,
         local: Mapping[str, Any] | None = None,
         fromlist: Sequence[str] | None = (),
         level: int = 0,
@@ -336,10 +338,10 @@ class _Imports:
         top = name.partition(".")[0]
         is_beside = not level and self._is_beside(top)
         try:
-            self._note_import(name if level else top, of, fromlist, level, is_beside)
+            self._note_import(name if level else top, globals_, fromlist, level, is_beside)
             if not is_beside:
-                return builtins.__import__(name, of, local, fromlist or (), level)
-            module = builtins.__import__(f"{self._package}.{name}", of, local, fromlist or (), 0)
+                return builtins.__import__(name, globals_, local, fromlist or (), level)
+            module = builtins.__import__(f"{self._package}.{name}", globals_, local, fromlist or (), 0)
         except ImportError:
             self._noted.asking.add(self._name)  # it may be there another time
             raise

@@ -209,7 +209,7 @@ def _write_index(index_file: Path, files: Mapping[str, FileNames]) -> None:
             new.unlink(missing_ok=True)
 
 
-SHIPPED = Path(__file__).resolve().parents[3] / "pipelines"
+SHIPPED_FOLDER = Path(__file__).resolve().parents[3] / "pipelines"
 """In the repository: the installed package ships none, and the images leave it out."""
 
 VARIABLE = "HEADRACE_PIPELINES"
@@ -272,49 +272,54 @@ class PipelineFolders:
     def of_environment(cls) -> "PipelineFolders":
         """The folders in ``HEADRACE_PIPELINES`` (separated like PATH), then the shipped ones."""
         named_folders = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
-        shipped_folders = [SHIPPED] if SHIPPED.parent.name == "jobs" and SHIPPED.is_dir() else []
+        shipped_folders = [SHIPPED_FOLDER] if SHIPPED_FOLDER.parent.name == "jobs" and SHIPPED_FOLDER.is_dir() else []
         return cls(tuple({folder.resolve(): folder for folder in [*named_folders, *shipped_folders]}.values()))
 
-    def list_files(self, broken: dict[Path, str]) -> list[Path]:
-        """The files of all folders, whose modules are new; folders that are none go to ``broken``."""
+    def list_files(self, broken_files: dict[Path, str]) -> list[Path]:
+        """The files of all folders, whose modules are new; folders that are none go to ``broken_files``."""
         files = []
         others = {folder.resolve() for folder in self.others}
         for folder in self.folders:
             if folder.resolve() in others:
-                broken[folder] = f"{folder}: {self.named_by} names it, and so does another root: a file belongs to one"
+                broken_files[folder] = (
+                    f"{folder}: {self.named_by} names it, and so does another root: a file belongs to one"
+                )
                 continue
             try:
                 names = sorted(entry.name for entry in folder.iterdir())
             except OSError as error:
                 problem = f"{self.named_by} names it and it is not a folder that can be read: {error.strerror}"
-                broken[folder] = f"{folder}: {problem}"
+                broken_files[folder] = f"{folder}: {problem}"
                 continue
             forget_modules(folder)
             for file in (folder / name for name in names if name.endswith(".py") and not name.startswith("_")):
                 if others and file.resolve().parent in others:
-                    broken[file] = f"{file}: it is {file.resolve()}, a file of another root: a file belongs to one"
+                    broken_files[file] = (
+                        f"{file}: it is {file.resolve()}, a file of another root: a file belongs to one"
+                    )
                 else:
                     files.append(file)
         return files
 
 
 def registered_files(
-    folders: PipelineFolders | None = None, wanted: Callable[[str], bool] | None = None
+    folders: PipelineFolders | None = None, is_wanted: Callable[[str], bool] | None = None
 ) -> RegisteredFiles:
     """Every pipeline of ``folders``, else of the environment's, that can be loaded; a file that raises, takes too long
-    or repeats a name is broken, nothing else. ``wanted``: only pipelines whose names it takes; files that are known to
-    define none of these are not loaded.
+    or repeats a name is broken, nothing else. ``is_wanted``: only pipelines whose names it takes; files that are known
+    to define none of these are not loaded.
 
     Raises ImportLimitError.
     """
     broken_files: dict[Path, str] = {}
     candidates = (PipelineFolders.of_environment() if folders is None else folders).list_files(broken_files)
     named_files = _NamedFiles(candidates)
-    known_names = {} if wanted is None else named_files.pipeline_names(broken_files)
+    known_names = {} if is_wanted is None else named_files.pipeline_names(broken_files)
     loaded_files = named_files.load(
-        (file for file in candidates if wanted is None or any(map(wanted, known_names.get(file, ())))), broken_files
+        (file for file in candidates if is_wanted is None or any(map(is_wanted, known_names.get(file, ())))),
+        broken_files,
     )
-    return _collect_usable(candidates, known_names, loaded_files, broken_files, wanted)
+    return _collect_usable(candidates, known_names, loaded_files, broken_files, is_wanted)
 
 
 def find_faults(
@@ -384,12 +389,12 @@ class _NamedFiles:
         self._indexes = {folder: NameIndex(folder) for folder in self._files}
         self._loaded: dict[Path, Sequence[Pipeline]] = {}
 
-    def load(self, files: Iterable[Path], broken: dict[Path, str]) -> Mapping[Path, Sequence[Pipeline]]:
+    def load(self, files: Iterable[Path], broken_files: dict[Path, str]) -> Mapping[Path, Sequence[Pipeline]]:
         """The pipelines of ``files`` and of those loaded before, as far as they can be used; their names are known from
-        now on. Why the others cannot goes to ``broken``.
+        now on. Why the others cannot goes to ``broken_files``.
         """
         new_files = [file for file in files if file not in self._loaded]
-        self._loaded |= _load_usable(new_files, broken)
+        self._loaded |= _load_usable(new_files, broken_files)
         for file in new_files:
             names = _list_names(self._loaded[file]) if file in self._loaded else None
             self._indexes[file.parent].learn(file, names)
@@ -413,9 +418,9 @@ class _NamedFiles:
             self._indexes[file.parent].approve(file, examiner)
         self._save()
 
-    def pipeline_names(self, broken: dict[Path, str]) -> dict[Path, Sequence[str]]:
+    def pipeline_names(self, broken_files: dict[Path, str]) -> dict[Path, Sequence[str]]:
         """The names of the pipelines of each file that can be used; files are loaded of which nobody knows them, and
-        why these cannot be used goes to ``broken``.
+        why these cannot be used goes to ``broken_files``.
         """
         known_names = {
             file: entry.names
@@ -423,7 +428,7 @@ class _NamedFiles:
             for file in self._files[folder]
             if (entry := index.known_names(file)) is not None and entry.is_fixed
         }
-        loaded_pipelines = self.load((file for file in self._every_file() if file not in known_names), broken)
+        loaded_pipelines = self.load((file for file in self._every_file() if file not in known_names), broken_files)
         return known_names | {file: _list_names(pipelines) for file, pipelines in loaded_pipelines.items()}
 
     def find_pipeline(self, name: str, file: Path) -> Pipeline | None:

@@ -28,8 +28,8 @@ class RepeatedlyNode(trigger_nodes.Node):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: Repeatedly, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return RepeatedlyNode(at.path, (trigger_nodes.compile_trigger(trigger.trigger, at.child_place("r")),))
+def _(trigger: Repeatedly, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return RepeatedlyNode(place.path, (trigger_nodes.compile_trigger(trigger.trigger, place.child_place("r")),))
 
 
 class EarlyLateNode(trigger_nodes.Node):
@@ -95,12 +95,12 @@ class EarlyLateNode(trigger_nodes.Node):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: AfterWatermark, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+def _(trigger: AfterWatermark, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     if not trigger.children:
-        return WatermarkNode(at.path)
-    early = None if trigger.early is None else trigger_nodes.compile_trigger(trigger.early, at.child_place("e"))
-    late = None if trigger.late is None else trigger_nodes.compile_trigger(trigger.late, at.child_place("l"))
-    return EarlyLateNode(at.path, early, late, at.merging)
+        return WatermarkNode(place.path)
+    early = None if trigger.early is None else trigger_nodes.compile_trigger(trigger.early, place.child_place("e"))
+    late = None if trigger.late is None else trigger_nodes.compile_trigger(trigger.late, place.child_place("l"))
+    return EarlyLateNode(place.path, early, late, place.merging)
 
 
 class _FinishingNode(trigger_nodes.Node):
@@ -153,8 +153,8 @@ class AnyNode(_FirstNode):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: AfterAny, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return AnyNode(at.path, trigger_nodes.compile_children(trigger.triggers, at))
+def _(trigger: AfterAny, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return AnyNode(place.path, trigger_nodes.compile_children(trigger.triggers, place))
 
 
 class AllNode(_FinishingNode):
@@ -184,8 +184,8 @@ class AllNode(_FinishingNode):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: AfterAll, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return AllNode(at.path, trigger_nodes.compile_children(trigger.triggers, at))
+def _(trigger: AfterAll, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return AllNode(place.path, trigger_nodes.compile_children(trigger.triggers, place))
 
 
 class EachNode(_FinishingNode):
@@ -256,8 +256,8 @@ class EachNode(_FinishingNode):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: AfterEach, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return EachNode(at.path, trigger_nodes.compile_children(trigger.triggers, at), at.merging)
+def _(trigger: AfterEach, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return EachNode(place.path, trigger_nodes.compile_children(trigger.triggers, place), place.merging)
 
 
 class OrFinallyNode(_FirstNode):
@@ -279,5 +279,5 @@ class OrFinallyNode(_FirstNode):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: OrFinally, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return OrFinallyNode(at.path, trigger_nodes.compile_children(trigger.children, at))
+def _(trigger: OrFinally, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return OrFinallyNode(place.path, trigger_nodes.compile_children(trigger.children, place))

@@ -52,8 +52,8 @@ class DefaultNode(_Memoryless):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: elementary.Default, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return DefaultNode(at.path)
+def _(trigger: elementary.Default, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return DefaultNode(place.path)
 
 
 class ConstantNode(_Memoryless):
@@ -72,13 +72,13 @@ class ConstantNode(_Memoryless):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: elementary.Never, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return ConstantNode(at.path, is_ready=False)
+def _(trigger: elementary.Never, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return ConstantNode(place.path, is_ready=False)
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: elementary.Always, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return ConstantNode(at.path, is_ready=True)
+def _(trigger: elementary.Always, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return ConstantNode(place.path, is_ready=True)
 
 
 class WatermarkNode(trigger_nodes.Node):
@@ -126,8 +126,8 @@ class PercentileNode(WatermarkNode):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterPercentileWatermark, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return PercentileNode(at.path, trigger.percentile)
+def _(trigger: elementary.AfterPercentileWatermark, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return PercentileNode(place.path, trigger.percentile)
 
 
 class GatheringNode(trigger_nodes.Node):
@@ -187,19 +187,19 @@ class ThresholdNode(GatheringNode):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterCount, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return ThresholdNode(at.path, trigger.count)
+def _(trigger: elementary.AfterCount, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return ThresholdNode(place.path, trigger.count)
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterBytes, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return ThresholdNode(at.path, trigger.size, Column(c.SIZE))
+def _(trigger: elementary.AfterBytes, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return ThresholdNode(place.path, trigger.size, Column(c.SIZE))
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: AfterPunctuation, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+def _(trigger: AfterPunctuation, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     is_one = coalesce(trigger.predicate, False)
-    return ThresholdNode(at.path, 1, Function("if", (is_one, Literal(1), Literal(0))))
+    return ThresholdNode(place.path, 1, Function("if", (is_one, Literal(1), Literal(0))))
 
 
 class DataNode(GatheringNode):
@@ -273,8 +273,8 @@ class DataNode(GatheringNode):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: DataDriven, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return DataNode(at.path, trigger, at.schema)
+def _(trigger: DataDriven, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return DataNode(place.path, trigger, place.schema)
 
 
 def _added_name(total: trigger_nodes.Field) -> str:
@@ -312,8 +312,8 @@ class PatternNode(GatheringNode):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: AfterPattern, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return PatternNode(at.path, trigger)
+def _(trigger: AfterPattern, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return PatternNode(place.path, trigger)
 
 
 class SignalNode(GatheringNode):
@@ -335,8 +335,8 @@ class SignalNode(GatheringNode):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterSignal, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return SignalNode(at.path, trigger.name)
+def _(trigger: elementary.AfterSignal, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return SignalNode(place.path, trigger.name)
 
 
 class ProcessingTimeNode(trigger_nodes.Node):
@@ -384,20 +384,20 @@ class ProcessingTimeNode(trigger_nodes.Node):
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterProcessingTime, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return ProcessingTimeNode(at.path, trigger)
+def _(trigger: elementary.AfterProcessingTime, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return ProcessingTimeNode(place.path, trigger)
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterSynchronizedProcessingTime, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+def _(trigger: elementary.AfterSynchronizedProcessingTime, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     # what was in flight upstream of a bundle has arrived when the bundle has
-    return ProcessingTimeNode(at.path, elementary.AfterProcessingTime())
+    return ProcessingTimeNode(place.path, elementary.AfterProcessingTime())
 
 
-AT, RECORD = "at", "record"
+TIME_FIELD, RECORD = "at", "record"
 """Fields of an element in a list of elements."""
 
-FINISHED, DEADLINE = "finished", "deadline"
+HAS_FINISHED, DEADLINE = "finished", "deadline"
 
 
 def state_field(i: int) -> str:
@@ -415,7 +415,7 @@ class CustomNode(trigger_nodes.Node):
         empty, types = trigger.create(), state_types(trigger)
         initial = [_make_literal(empty[name], kind) for name, kind in types.items()]
         kinds = [*types.values(), DataType.BOOL, DataType.INT]
-        names = [*map(state_field, range(len(initial))), FINISHED, DEADLINE]
+        names = [*map(state_field, range(len(initial))), HAS_FINISHED, DEADLINE]
         values = [*initial, FALSE, _make_literal(trigger.deadline(empty), DataType.INT)]
         # of several windows on_merge makes one; the folds are for a window that is merged with nothing
         self._fields = {
@@ -432,7 +432,7 @@ class CustomNode(trigger_nodes.Node):
             self.own_sources = (trigger_nodes.Sources(self._sources, progress),)
 
     def is_finished(self, state: trigger_nodes.State) -> Expr:
-        return state[self._fields[FINISHED].name]
+        return state[self._fields[HAS_FINISHED].name]
 
     def state_values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The state by the names that users gave it, and the deadline."""
@@ -460,7 +460,7 @@ class CustomNode(trigger_nodes.Node):
     def on_fire(
         self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
-        trigger, finished_field = self._trigger, self._fields[FINISHED].name
+        trigger, finished_field = self._trigger, self._fields[HAS_FINISHED].name
         if type(trigger).on_fire is CustomTrigger.on_fire:
             return {
                 **self._restarted_state(state, when),
@@ -471,12 +471,12 @@ class CustomNode(trigger_nodes.Node):
     def after_merge(
         self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
-        is_merged, sources = Column(c.MERGED), Column(self._sources)
+        is_merged, sources = Column(c.WAS_MERGED), Column(self._sources)
         return self._state_after_call(program, "on_merge", state, is_merged, moment, sources)
 
     def _restarted_state(self, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
         """The fresh state, which needs no call, where ``when`` holds; what has finished stays so."""
-        progress = [field for name, field in self._fields.items() if name != FINISHED]
+        progress = [field for name, field in self._fields.items() if name != HAS_FINISHED]
         return {**state, **{field.name: choose(when, field.initial, state[field.name]) for field in progress}}
 
     def _state_after_call(
@@ -503,13 +503,13 @@ class CustomNode(trigger_nodes.Node):
         self, method: str, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment, *argument: Expr
     ) -> Expr:
         window = (Column(c.WINDOW_START), Column(c.WINDOW_END), moment.now, moment.passed_end)
-        values = [state[field.name] for name, field in self._fields.items() if name not in (FINISHED, DEADLINE)]
+        values = [state[field.name] for name, field in self._fields.items() if name not in (HAS_FINISHED, DEADLINE)]
         return Call(method, (when, *window, self.is_finished(state), *values, *argument), self._trigger)
 
 
 @trigger_nodes.compile_trigger.register
-def _(trigger: CustomTrigger, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return CustomNode(at.path, trigger)
+def _(trigger: CustomTrigger, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return CustomNode(place.path, trigger)
 
 
 def _stored_type(kind: DataType) -> DataType:

@@ -199,11 +199,11 @@ class TriggerPlace(NamedTuple):
 
 
 @singledispatch
-def compile_trigger(trigger: Trigger, at: TriggerPlace) -> Node:
+def compile_trigger(trigger: Trigger, place: TriggerPlace) -> Node:
     """The node of ``trigger``. Raises PipelineError if it has none."""
     raise PipelineError(f"{trigger!r} is not a trigger that has a program")
 
 
-def compile_children(triggers: Sequence[Trigger], at: TriggerPlace) -> tuple[Node, ...]:
+def compile_children(triggers: Sequence[Trigger], place: TriggerPlace) -> tuple[Node, ...]:
     """The nodes of the children of a trigger, which are numbered."""
-    return tuple(compile_trigger(trigger, at.child_place(str(i))) for i, trigger in enumerate(triggers))
+    return tuple(compile_trigger(trigger, place.child_place(str(i))) for i, trigger in enumerate(triggers))

@@ -44,7 +44,7 @@ from headrace.read.diff.layered_tables import LaterPanes
 from headrace.read.snapshots.progress import LastStage, common_epoch, complete_until, has_discarding_panes, has_panes
 from headrace.read.views.columns import Folding, ViewColumns
 from headrace.read.views.database import sql_columns, sql_identifier, sql_literal, without_rows
-from headrace.read.views.row_files import GONE, PLACE
+from headrace.read.views.row_files import IS_RETRACTION, PLACE
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -64,24 +64,29 @@ _IS_NEW, _EPOCH, _SEQUENCE = (f"_headrace_{name}" for name in ("is_new", "epoch"
 """Columns beside those of users, whose names do not begin so."""
 
 
-def panes_apart(catalog: Catalog, before: Manifest | None, after: Manifest, *, unknown: FillReason) -> "SummedPanes":
-    """What leads a target from ``before`` to ``after``, which discards. If some of the panes between have expired, or
-    the target holds others, these are all panes that are left. ``unknown``: why ``before`` is None, if it is.
+def panes_apart(
+    catalog: Catalog, old_manifest: Manifest | None, new_manifest: Manifest, *, unknown: FillReason
+) -> "SummedPanes":
+    """What leads a target from ``old_manifest`` to ``new_manifest``, which discards. If some of the panes between have
+    expired, or the target holds others, these are all panes that are left. ``unknown``: why ``old_manifest`` is None,
+    if it is.
     """
-    columns = diff_changes.delivered_columns(ViewColumns.from_json(after.schema))
-    since_epoch = -1 if before is None else common_epoch(catalog, before, after, columns)
-    reason = unknown if before is None else _reason_to_fill(catalog, before, after, since_epoch)
-    if before is None or reason is not None:
-        return SummedPanes(after, None, LaterPanes.from_manifest(catalog, after, -1), reason)
-    withdrawn, added_panes = (LaterPanes.from_manifest(catalog, side, since_epoch) for side in (before, after))
-    return SummedPanes(after, withdrawn, added_panes)
+    columns = diff_changes.delivered_columns(ViewColumns.from_json(new_manifest.schema))
+    since_epoch = -1 if old_manifest is None else common_epoch(catalog, old_manifest, new_manifest, columns)
+    reason = unknown if old_manifest is None else _reason_to_fill(catalog, old_manifest, new_manifest, since_epoch)
+    if old_manifest is None or reason is not None:
+        return SummedPanes(new_manifest, None, LaterPanes.from_manifest(catalog, new_manifest, -1), reason)
+    withdrawn, added_panes = (
+        LaterPanes.from_manifest(catalog, side, since_epoch) for side in (old_manifest, new_manifest)
+    )
+    return SummedPanes(new_manifest, withdrawn, added_panes)
 
 
-def panes_taken_back(catalog: Catalog, before: Manifest) -> "SummedPanes | None":
-    """What leads a target from ``before``, which discards, to nothing; None if some of its panes have expired."""
-    if not has_panes(catalog, before, -1):
+def panes_taken_back(catalog: Catalog, old_manifest: Manifest) -> "SummedPanes | None":
+    """What leads a target from ``old_manifest``, which discards, to nothing; None if some of its panes have expired."""
+    if not has_panes(catalog, old_manifest, -1):
         return None
-    return SummedPanes(before, LaterPanes.from_manifest(catalog, before, -1), None)
+    return SummedPanes(old_manifest, LaterPanes.from_manifest(catalog, old_manifest, -1), None)
 
 
 def _reason_to_fill(
@@ -100,13 +105,17 @@ def _reason_to_fill(
 
 
 class SummedPanes(diff_changes.RecordOrigin):
-    """Panes that are ``withdrawn``, each the other way round, and then those that are ``added``."""
+    """Panes that are ``withdrawn``, each the other way round, and then the ``added_panes``."""
 
     def __init__(
-        self, shown: Manifest, withdrawn: LaterPanes | None, added: LaterPanes | None, reason: FillReason | None = None
+        self,
+        manifest: Manifest,
+        withdrawn: LaterPanes | None,
+        added_panes: LaterPanes | None,
+        reason: FillReason | None = None,
     ) -> None:
-        super().__init__(shown)
-        self.withdrawn, self.added, self.reason = withdrawn, added, reason
+        super().__init__(manifest)
+        self.withdrawn, self.added, self.reason = withdrawn, added_panes, reason
         self.kind = ChangeSource.PANES if reason is None else ChangeSource.ALL_PANES
 
     @property
@@ -129,7 +138,7 @@ class SummedPanes(diff_changes.RecordOrigin):
         epoch, sequence = PLACE
         sign, place = (1, "") if is_new else (-1, "-")  # the newest pane is the first to be taken back
         sign_columns = (
-            f"case when {GONE} then {-sign} else {sign} end as {SIGN}, "
+            f"case when {IS_RETRACTION} then {-sign} else {sign} end as {SIGN}, "
             f"{epoch if is_new else 'null::bigint'} as {EPOCH}, "
             f"{is_new} as {_IS_NEW}, {place}{epoch} as {_EPOCH}, {place}{sequence} as {_SEQUENCE}"
         )
@@ -182,20 +191,21 @@ def _restart_record(schema: "pa.Schema", number: int) -> "pa.RecordBatch":
 
 @contextmanager
 def records_between(
-    catalog: Catalog, before: str | None, after: Manifest | None, *, after_number: int, restarts: bool
+    catalog: Catalog, old_id: str | None, new_manifest: Manifest | None, *, after_number: int, restarts: bool
 ) -> Iterator[StoredChangeRecords]:
-    """What leads a target from ``before`` (None: from nothing, or from what is not known) to ``after`` (None: without a
-    row). Records count on from ``after_number``; ``restarts``: if ``before`` does not serve, a first one says so.
+    """What leads a target from ``old_id`` (None: from nothing, or from what is not known) to ``new_manifest`` (None:
+    without a row). Records count on from ``after_number``; ``restarts``: if ``old_id`` does not serve, a first one says
+    so.
 
     Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError, ReadResourcesError.
     """
-    source = _record_origin(catalog, before, after)
+    source = _record_origin(catalog, old_id, new_manifest)
     if source is None:
         with without_rows() as connection:
             first, reason = after_number + 1, FillReason.UNPUBLISHED
             yield StoredChangeRecords(
                 ChangeSource.ALL_ROWS,
-                before,
+                old_id,
                 None,
                 _CHANGE_COLUMNS,
                 first,
@@ -212,8 +222,8 @@ def records_between(
         number_added, withdrawn = (0, 0) if records is None else _prepare_changes(connection, source, records)
         yield StoredChangeRecords(
             source.kind,
-            before,
-            None if after is None else after.snapshot_id,
+            old_id,
+            None if new_manifest is None else new_manifest.snapshot_id,
             columns,
             after_number + 1,
             restarts and source.kind in _FILLS,
@@ -297,28 +307,31 @@ class _RowsQuery:
 
 @contextmanager
 def final_rows_between(
-    catalog: Catalog, before: str | None, after: Manifest, sink: str, connection: Connection | None
+    catalog: Catalog, old_id: str | None, new_manifest: Manifest, sink: str, connection: Connection | None
 ) -> Iterator[StoredFinalRows]:
-    """The final rows of ``after`` that a ``sink`` which has those of ``before`` lacks. Their ids are of the pipeline
-    and the sink, whatever its output is called. Raises NeverFinalError, BrokenObjectError, ReadResourcesError.
+    """The final rows of ``new_manifest`` that a ``sink`` which has those of ``old_id`` lacks. Their ids are of the
+    pipeline and the sink, whatever its output is called. Raises NeverFinalError, BrokenObjectError, ReadResourcesError.
     """
-    start = None if before is None else catalog.manifest(before)
-    until_time, since_time = _final_until(catalog, after), None if start is None else _final_until(catalog, start)
-    view = ViewColumns.from_json(after.schema)
+    start = None if old_id is None else catalog.manifest(old_id)
+    until_time, since_time = (
+        _final_until(catalog, new_manifest),
+        None if start is None else _final_until(catalog, start),
+    )
+    view = ViewColumns.from_json(new_manifest.schema)
     columns = {ID: DataType.STRING, **diff_changes.delivered_columns(view)}
     id_prefix = f"{catalog.pipeline}./{sink}"  # as it was when outputs had no names
     parts = []
     with ExitStack() as stack:
         if since_time is None or until_time > since_time:
-            changes = stack.enter_context(diff_changes.changes_between(catalog, None, after))
+            changes = stack.enter_context(diff_changes.changes_between(catalog, None, new_manifest))
             newly_final = _ended_by(until_time) + ("" if since_time is None else f" and not ({_ended_by(since_time)})")
             parts.append(_make_part(changes, newly_final, view, id_prefix))
         if since_time is not None:
-            changes = stack.enter_context(diff_changes.changes_between(catalog, before, after))
+            changes = stack.enter_context(diff_changes.changes_between(catalog, old_id, new_manifest))
             if changes.source is not ChangeSource.ALL_ROWS:
-                parts.append(_make_part(changes, f"not {GONE} and {_ended_by(since_time)}", view, id_prefix))
+                parts.append(_make_part(changes, f"not {IS_RETRACTION} and {_ended_by(since_time)}", view, id_prefix))
         number = sum(part.number for part in parts)
-        yield StoredFinalRows(sink, before, after.snapshot_id, columns, number, connection, parts)
+        yield StoredFinalRows(sink, old_id, new_manifest.snapshot_id, columns, number, connection, parts)
 
 
 def _final_until(catalog: Catalog, manifest: Manifest) -> time.Instant:
@@ -417,9 +430,13 @@ class WindowNews:
 
 
 def window_news(
-    reader: "PipelineReader", where: WindowFn | None, announced: AnnouncedWindows | None, *, at_first: int | None = None
+    reader: "PipelineReader",
+    where: WindowFn | None,
+    last_announcement: AnnouncedWindows | None,
+    *,
+    at_first: int | None = None,
 ) -> WindowNews:
-    """What is new of the windows that readers of ``reader`` see since what was ``announced`` last (None: nothing was).
+    """What is new of the windows that readers of ``reader`` see since the ``last_announcement`` (None: there was none).
     Windows of ``where`` count also if they have no row, where they follow one another. ``at_first``: if nothing was
     announced so far, only so many, the newest.
 
@@ -430,17 +447,17 @@ def window_news(
     published_manifest = None if published_id is None else catalog.manifest(published_id)
     complete_time = time.Instant(time.MIN_INSTANT) if published_manifest is None else complete_until(published_manifest)
     now = AnnouncedWindows(published_id, complete_time)
-    since_time = time.Instant(time.MIN_INSTANT) if announced is None else announced.until
+    since_time = time.Instant(time.MIN_INSTANT) if last_announcement is None else last_announcement.until
     completed_windows = {
         *_completed_windows(reader, published_id, since_time, complete_time),
         *_regular_windows(where, since_time, complete_time),
     }
     corrected_windows, is_guess = set[Window](), False
-    if announced is not None and announced.snapshot != published_id:
-        touched_windows, is_guess = _touched_windows(catalog, announced, published_manifest)
+    if last_announcement is not None and last_announcement.snapshot != published_id:
+        touched_windows, is_guess = _touched_windows(catalog, last_announcement, published_manifest)
         corrected_windows = {window for window in touched_windows if window.end <= since_time} - completed_windows
     first = sorted(completed_windows)
-    if announced is None and at_first is not None:
+    if last_announcement is None and at_first is not None:
         first = first[max(0, len(first) - at_first) :]
     return WindowNews(tuple(first), tuple(sorted(corrected_windows)), now, is_guess)
 

@@ -31,7 +31,7 @@ from headrace.read.views.database import (
     without_rows,
     working_folder,
 )
-from headrace.read.views.row_files import GONE, PLACE, local_paths, newest_of, same_identity, standing_of
+from headrace.read.views.row_files import IS_RETRACTION, PLACE, local_paths, newest_of, same_identity, standing_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -47,7 +47,7 @@ __getattr__ = redirect_names(__name__)
 
 BATCH_ROWS = 100_000
 _CHANGES_TABLE = "headrace_changes"
-_COPIED = "headrace_copied"
+_COPY_TABLE = "headrace_copied"
 _ROW_COLUMN = "_headrace_row"
 
 
@@ -63,12 +63,12 @@ class StoredChanges(Changes):
 
     def removed(self) -> "Iterator[pa.RecordBatch]":
         """The identities of rows that are there no more."""
-        yield from self._query_batches(self.identity, GONE)
+        yield from self._query_batches(self.identity, IS_RETRACTION)
 
     def rows(self, ordered_by: Sequence[str] = ()) -> "Iterator[pa.RecordBatch]":
         """The rows that are new or have other values, with all ``columns``."""
         order = f" order by {sql_columns(ordered_by)}" if ordered_by else ""
-        yield from self._query_batches(self.columns, f"not {GONE}{order}")
+        yield from self._query_batches(self.columns, f"not {IS_RETRACTION}{order}")
 
     def days(self) -> list[int | None]:
         """The days on which windows that change begin: days since 1970, and None for windows without a beginning."""
@@ -96,7 +96,8 @@ class StoredChanges(Changes):
         same = same_identity("r", "c", self.identity)
         with self._register_copy(copied):
             ((number_met, number_gone),) = self.database.sql(
-                f"select count(*), count(*) filter (c.{GONE}) from {_COPIED} r join {_CHANGES_TABLE} c on {same}"
+                f"select count(*), count(*) filter (c.{IS_RETRACTION}) from {_COPY_TABLE} r "
+                f"join {_CHANGES_TABLE} c on {same}"
             ).fetchall()
         return number_met, number_gone
 
@@ -110,17 +111,17 @@ class StoredChanges(Changes):
         )
         with self._register_copy(numbered_copy):
             kept_rows = self.database.sql(
-                f"select r.{_ROW_COLUMN} from {_COPIED} r anti join {_CHANGES_TABLE} c on {same} order by 1"
+                f"select r.{_ROW_COLUMN} from {_COPY_TABLE} r anti join {_CHANGES_TABLE} c on {same} order by 1"
             )
             return copied.take(kept_rows.to_arrow_table().column(0))
 
     @contextmanager
     def _register_copy(self, copy: "pa.Table") -> Iterator[None]:
-        self.database.register(_COPIED, copy)
+        self.database.register(_COPY_TABLE, copy)
         try:
             yield
         finally:
-            self.database.unregister(_COPIED)
+            self.database.unregister(_COPY_TABLE)
 
     def _query_batches(self, columns: Collection[str], condition: str) -> "Iterator[pa.RecordBatch]":
         if not columns:  # nothing is published
@@ -148,26 +149,28 @@ def table_columns(columns: ViewColumns) -> dict[str, ValueType]:
 
 
 @contextmanager
-def changes_between(catalog: Catalog, before: str | None, after: Manifest | None) -> Iterator[StoredChanges]:
-    """What a copy at snapshot ``before`` (None: at nothing known) lacks to be ``after`` (None: without a row).
+def changes_between(catalog: Catalog, old_id: str | None, new_manifest: Manifest | None) -> Iterator[StoredChanges]:
+    """What a copy at snapshot ``old_id`` (None: at nothing known) lacks to be ``new_manifest`` (None: without a row).
 
     Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError, ReadResourcesError.
     """
-    if after is None:
+    if new_manifest is None:
         with without_rows() as connection:
-            connection.execute(f"create or replace temp table {_CHANGES_TABLE} as select false as {GONE} limit 0")
+            connection.execute(
+                f"create or replace temp table {_CHANGES_TABLE} as select false as {IS_RETRACTION} limit 0"
+            )
             yield StoredChanges(
-                sinks.ChangeSource.ALL_ROWS, before, None, {}, (), reason=FillReason.UNPUBLISHED, database=connection
+                sinks.ChangeSource.ALL_ROWS, old_id, None, {}, (), reason=FillReason.UNPUBLISHED, database=connection
             )
         return
-    source = origin_of(catalog, before, after)
-    columns = ViewColumns.from_json(after.schema)
+    source = origin_of(catalog, old_id, new_manifest)
+    columns = ViewColumns.from_json(new_manifest.schema)
     with source.open_database(catalog) as (connection, local):
         source.prepare_changes(connection, local)
         yield StoredChanges(
             source.kind,
-            before,
-            after.snapshot_id,
+            old_id,
+            new_manifest.snapshot_id,
             table_columns(columns),
             columns.known_by,
             reason=source.reason,
@@ -177,16 +180,16 @@ def changes_between(catalog: Catalog, before: str | None, after: Manifest | None
         )
 
 
-def origin_of(catalog: Catalog, before: str | None, after: Manifest) -> "ChangeOrigin":
-    """What changes from ``before`` to ``after`` are read from."""
-    start = None if before is None else still_there(catalog, before)
+def origin_of(catalog: Catalog, old_id: str | None, new_manifest: Manifest) -> "ChangeOrigin":
+    """What changes from ``old_id`` to ``new_manifest`` are read from."""
+    start = None if old_id is None else still_there(catalog, old_id)
     if start is None:
-        return AllRows(after, reason_unknown(before))
-    if not are_alike(start, after):
-        return AllRows(after, FillReason.COLUMNS)
-    if not _adds_up(start, after) and _goes_on(start, after) and _is_line(catalog, start, after):
-        return _NewestPanes(catalog, start, after)
-    return DifferingRows(start, after)
+        return AllRows(new_manifest, reason_unknown(old_id))
+    if not are_alike(start, new_manifest):
+        return AllRows(new_manifest, FillReason.COLUMNS)
+    if not _adds_up(start, new_manifest) and _goes_on(start, new_manifest) and _is_line(catalog, start, new_manifest):
+        return _NewestPanes(catalog, start, new_manifest)
+    return DifferingRows(start, new_manifest)
 
 
 def _adds_up(old_manifest: Manifest, new_manifest: Manifest) -> bool:
@@ -199,9 +202,9 @@ def _adds_up(old_manifest: Manifest, new_manifest: Manifest) -> bool:
     )
 
 
-def reason_unknown(before: str | None) -> FillReason:
-    """Why nothing can be told of ``before``, which is not there."""
-    return FillReason.FIRST if before is None else FillReason.EXPIRED
+def reason_unknown(old_id: str | None) -> FillReason:
+    """Why nothing can be told of ``old_id``, which is not there."""
+    return FillReason.FIRST if old_id is None else FillReason.EXPIRED
 
 
 def _goes_on(old_manifest: Manifest, new_manifest: Manifest) -> bool:
@@ -231,9 +234,9 @@ def still_there(catalog: Catalog, snapshot: str) -> Manifest | None:
         return None
 
 
-def are_alike(before: Manifest, after: Manifest) -> bool:
+def are_alike(old_manifest: Manifest, new_manifest: Manifest) -> bool:
     """Whether rows of two snapshots have the same columns and key."""
-    left, right = (ViewColumns.from_json(side.schema) for side in (before, after))
+    left, right = (ViewColumns.from_json(side.schema) for side in (old_manifest, new_manifest))
     same_rows = (left.folding, left.id) == (right.folding, right.id)
     return same_rows and delivered_columns(left) == delivered_columns(right) and {*left.keys} == {*right.keys}
 
@@ -247,13 +250,13 @@ class RecordQuery:
 
 
 class RecordOrigin(ABC):
-    """Where records of what leads to a snapshot are read from, in the columns of ``shown``."""
+    """Where records of what leads to a snapshot are read from, in the columns of ``manifest``."""
 
     kind: sinks.ChangeSource
     reason: FillReason | None = None
 
-    def __init__(self, shown: Manifest) -> None:
-        self.columns = ViewColumns.from_json(shown.schema)
+    def __init__(self, manifest: Manifest) -> None:
+        self.columns = ViewColumns.from_json(manifest.schema)
         self.shown = delivered_columns(self.columns)
 
     @cached_property
@@ -303,7 +306,7 @@ class ChangeOrigin(RecordOrigin):
     def prepare_changes(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
         """Make the table of changes; ``local`` says where each file is."""
         if not self.files or not self._create_changes_table(connection, local):
-            nothing = f"select *, false as {GONE} from ({no_rows(table_columns(self.columns))})"
+            nothing = f"select *, false as {IS_RETRACTION} from ({no_rows(table_columns(self.columns))})"
             connection.execute(f"create temp table {_CHANGES_TABLE} as {nothing}")
         elif self.columns.id:
             self._check_ids(connection)
@@ -312,7 +315,7 @@ class ChangeOrigin(RecordOrigin):
         """Raise UndeliverableError if two rows that come have the same id."""
         ids = sql_columns(self.columns.id)
         duplicates_query = (
-            f"select {ids} from {_CHANGES_TABLE} where not {GONE} "
+            f"select {ids} from {_CHANGES_TABLE} where not {IS_RETRACTION} "
             f"group by {ids} having count(*) > 1 order by all limit 1"
         )
         for row in connection.sql(duplicates_query).fetchall():
@@ -333,9 +336,9 @@ class AllRows(ChangeOrigin):
 
     kind = sinks.ChangeSource.ALL_ROWS
 
-    def __init__(self, after: Manifest, reason: FillReason) -> None:
-        super().__init__(after)
-        self.after, self.reason = after, reason
+    def __init__(self, new_manifest: Manifest, reason: FillReason) -> None:
+        super().__init__(new_manifest)
+        self.after, self.reason = new_manifest, reason
 
     @property
     def files(self) -> list[DataFile]:
@@ -344,7 +347,7 @@ class AllRows(ChangeOrigin):
     def _create_changes_table(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
         rows = self._current_rows_query(local, self.in_table)
         # a view: rows pass once, and need not fit into the database
-        connection.execute(f"create temp view {_CHANGES_TABLE} as select *, false as {GONE} from ({rows})")
+        connection.execute(f"create temp view {_CHANGES_TABLE} as select *, false as {IS_RETRACTION} from ({rows})")
         return True
 
     def _query_file_records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
@@ -364,9 +367,9 @@ class _NewestPanes(ChangeOrigin):
 
     kind = sinks.ChangeSource.PANES
 
-    def __init__(self, catalog: Catalog, before: Manifest, after: Manifest) -> None:
-        super().__init__(after)
-        self.panes = layered_tables.LaterPanes.from_manifest(catalog, after, come_to(before, ""))
+    def __init__(self, catalog: Catalog, old_manifest: Manifest, new_manifest: Manifest) -> None:
+        super().__init__(new_manifest)
+        self.panes = layered_tables.LaterPanes.from_manifest(catalog, new_manifest, come_to(old_manifest, ""))
 
     @property
     def files(self) -> list[DataFile]:
@@ -374,16 +377,16 @@ class _NewestPanes(ChangeOrigin):
 
     def _create_changes_table(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
         panes = self.panes.panes_sql(local, self.fold)
-        newest = newest_of(panes, [*self.in_table, GONE], self.fold.identity, gone="false")
+        newest = newest_of(panes, [*self.in_table, IS_RETRACTION], self.fold.identity, is_gone="false")
         if self.columns.are_rows:  # each of which stands
-            newest = f"select {sql_columns([*self.in_table, GONE])} from {panes}"
+            newest = f"select {sql_columns([*self.in_table, IS_RETRACTION])} from {panes}"
         connection.execute(f"create temp table {_CHANGES_TABLE} as {newest}")
         return True
 
     def _query_file_records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
         del connection
         epoch, sequence = PLACE
-        sign_columns = f"case when {GONE} then -1 else 1 end as {SIGN}, {epoch} as {EPOCH}, {sequence}"
+        sign_columns = f"case when {IS_RETRACTION} then -1 else 1 end as {SIGN}, {epoch} as {EPOCH}, {sequence}"
         query = f"select {sign_columns}, {sql_columns(self.shown)} from {self.panes.panes_sql(local, self.fold)}"
         return RecordQuery(query, [EPOCH, sequence, *self.columns.identity])
 
@@ -393,9 +396,9 @@ class DifferingRows(ChangeOrigin):
 
     kind = sinks.ChangeSource.DIFFERENCE
 
-    def __init__(self, before: Manifest, after: Manifest | None) -> None:
-        super().__init__(before if after is None else after)
-        self.sides = (before, after)
+    def __init__(self, old_manifest: Manifest, new_manifest: Manifest | None) -> None:
+        super().__init__(old_manifest if new_manifest is None else new_manifest)
+        self.sides = (old_manifest, new_manifest)
 
     @property
     def files(self) -> list[DataFile]:
@@ -409,14 +412,16 @@ class DifferingRows(ChangeOrigin):
             sets = self._row_sets(local)
             is_apart = sets.compare(connection)
             if is_apart:
-                connection.execute(f"create temp table {_CHANGES_TABLE} as {sets.changes_query(self.in_table, GONE)}")
+                connection.execute(
+                    f"create temp table {_CHANGES_TABLE} as {sets.changes_query(self.in_table, IS_RETRACTION)}"
+                )
                 self.begins_before = sets.times_before()
             return is_apart
         table = self._compared_table(local)
         if not table.compare(connection):
             return False
         kinds = (layered_tables.ChangeKind.ADDED, layered_tables.ChangeKind.REMOVED, layered_tables.ChangeKind.CHANGED)
-        connection.execute(f"create temp table {_CHANGES_TABLE} as {table.after_of(kinds, GONE)}")
+        connection.execute(f"create temp table {_CHANGES_TABLE} as {table.after_of(kinds, IS_RETRACTION)}")
         return True
 
     def _query_file_records(

@@ -31,15 +31,15 @@ from headrace_snapshots.names import MAIN
 from headrace_snapshots.output_catalog import OutputCatalog, seen_catalog
 
 
-def compared_sides(catalog: Catalog, before: At, after: At) -> tuple[Manifest | None, Manifest | None]:
-    """What the output of ``catalog`` has at ``before`` and ``after``; None where there is no snapshot yet. One of them
-    may know it by another name, which the names that the other has recorded tell.
+def compared_sides(catalog: Catalog, old_ref: At, new_ref: At) -> tuple[Manifest | None, Manifest | None]:
+    """What the output of ``catalog`` has at ``old_ref`` and ``new_ref``; None where there is no snapshot yet. One of
+    them may know it by another name, which the names that the other has recorded tell.
 
     Raises UnknownOutputError if neither has it, and what ``snapshot_at`` does.
     """
-    sides = [_manifest_of_side(catalog, side_at) for side_at in (before, after)]
+    sides = [_manifest_of_side(catalog, side_at) for side_at in (old_ref, new_ref)]
     if isinstance(catalog, OutputCatalog):
-        for number, side_at in enumerate((before, after)):
+        for number, side_at in enumerate((old_ref, new_ref)):
             side, other = sides[number], sides[1 - number]
             if not isinstance(side, Manifest) and isinstance(other, Manifest):
                 sides[number] = _by_other_name(catalog, side_at, other.snapshot_id, side)
@@ -282,13 +282,13 @@ class ReadersDiff:
         }
 
 
-def code_that_differs(before: Manifest | None, after: Manifest | None) -> tuple[str, ...]:
+def code_that_differs(old_manifest: Manifest | None, new_manifest: Manifest | None) -> tuple[str, ...]:
     """The names of users' own code that only one has, or has otherwise."""
-    left, right = ({} if side is None else side.code for side in (before, after))
+    left, right = ({} if side is None else side.code for side in (old_manifest, new_manifest))
     return tuple(sorted(name for name in {*left, *right} if left.get(name) != right.get(name)))
 
 
-def clocks_between(before: StoredProgress | None, after: StoredProgress | None) -> dict[str, Pair[str]]:
+def clocks_between(old_progress: StoredProgress | None, new_progress: StoredProgress | None) -> dict[str, Pair[str]]:
     """Clocks that are not those of one stage or input, ISO 8601 in UTC; a deadline that there is not is None."""
 
     def clock_texts(progress: StoredProgress | None) -> dict[str, str | None]:
@@ -302,12 +302,12 @@ def clocks_between(before: StoredProgress | None, after: StoredProgress | None) 
             "next_processing_time_deadline": _deadline_text(progress.chain.due_time),
         }
 
-    left, right = clock_texts(before), clock_texts(after)
+    left, right = clock_texts(old_progress), clock_texts(new_progress)
     return {name: Pair(left.get(name), right.get(name)) for name in {**left, **right}}
 
 
 def watermarks_between(
-    before: StoredProgress | None, after: StoredProgress | None
+    old_progress: StoredProgress | None, new_progress: StoredProgress | None
 ) -> list[tuple[Pair[str], Pair[str]]]:
     """Input and output watermark of each stage: what goes into a stage is what the one above gives."""
 
@@ -321,15 +321,15 @@ def watermarks_between(
     none = (None, None)
     return [
         (Pair(left[0], right[0]), Pair(left[1], right[1]))
-        for left, right in zip_longest(watermark_texts(before), watermark_texts(after), fillvalue=none)
+        for left, right in zip_longest(watermark_texts(old_progress), watermark_texts(new_progress), fillvalue=none)
     ]
 
 
 def inputs_between(
-    read: Pair[Mapping[str, InputRead]], before: Sequence[InputFile], after: Sequence[InputFile]
+    read: Pair[Mapping[str, InputRead]], old_files: Sequence[InputFile], new_files: Sequence[InputFile]
 ) -> dict[str, InputDiff]:
-    """``before`` and ``after``: the files that each read since the common ancestor."""
-    left, right = ({(file.input, file.path): file for file in files} for files in (before, after))
+    """``old_files`` and ``new_files``: the files that each read since the common ancestor."""
+    left, right = ({(file.input, file.path): file for file in files} for files in (old_files, new_files))
     counts = read.before or {}, read.after or {}
     inputs = {}
     for name in {**counts[0], **counts[1]}:
@@ -345,7 +345,7 @@ def inputs_between(
 
 
 def logs_between(
-    before: Manifest | None, after: Manifest | None, files_since: Callable[[FileLog], Iterable[LoggedFile]]
+    old_manifest: Manifest | None, new_manifest: Manifest | None, files_since: Callable[[FileLog], Iterable[LoggedFile]]
 ) -> dict[str, LogDiff]:
     """What each has of panes, late records and dead letters. ``files_since``: the files of a log that the common
     ancestor, which both continue from, has not.
@@ -360,7 +360,7 @@ def logs_between(
     def rows_apart(name: str) -> tuple[int, int]:
         ours, theirs = (
             {file.path: file.rows for file in files_since(log_of(side, name)) if isinstance(file, DataFile)}
-            for side in (before, after)
+            for side in (old_manifest, new_manifest)
         )
         return (
             sum(rows for path, rows in ours.items() if path not in theirs),
@@ -368,7 +368,7 @@ def logs_between(
         )
 
     return {
-        str(view): LogDiff(Pair(rows_of(before, name), rows_of(after, name)), *rows_apart(name))
+        str(view): LogDiff(Pair(rows_of(old_manifest, name), rows_of(new_manifest, name)), *rows_apart(name))
         for view, name in LOG_OF_VIEW.items()
     }
 
@@ -384,45 +384,55 @@ def _deadline_text(due: Instant) -> str | None:
     return None if due >= NEVER else render(due)
 
 
-def diff_snapshots(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, limit: int) -> SnapshotDiff:
-    """What a reader would see change from ``before`` to ``after`` (None: no snapshot yet), and what lies under it; at
-    most ``limit`` rows are given, all are counted.
+def diff_snapshots(
+    catalog: Catalog, old_manifest: Manifest | None, new_manifest: Manifest | None, *, limit: int
+) -> SnapshotDiff:
+    """What a reader would see change from ``old_manifest`` to ``new_manifest`` (None: no snapshot yet), and what lies
+    under it; at most ``limit`` rows are given, all are counted.
 
     Reads the state and ``current`` of both. Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError,
     ReadResourcesError.
     """
-    ancestor = _common_ancestor(catalog, before, after)
-    progress = [None if side is None else StoredProgress.from_manifest(side) for side in (before, after)]
-    read = Pair(*(None if side is None else inputs_read(side) for side in (before, after)))
-    with _Tables.open_verified(catalog, before, after) as tables:
+    ancestor = _common_ancestor(catalog, old_manifest, new_manifest)
+    progress = [None if side is None else StoredProgress.from_manifest(side) for side in (old_manifest, new_manifest)]
+    read = Pair(*(None if side is None else inputs_read(side) for side in (old_manifest, new_manifest)))
+    with _Tables.open_verified(catalog, old_manifest, new_manifest) as tables:
         return SnapshotDiff(
             pipeline=catalog.pipeline,
-            snapshots=Pair(*(None if side is None else SnapshotName.from_manifest(side) for side in (before, after))),
+            snapshots=Pair(
+                *(None if side is None else SnapshotName.from_manifest(side) for side in (old_manifest, new_manifest))
+            ),
             ancestor=None if ancestor is None else SnapshotName.of_link(ancestor),
-            definition=Pair(*(None if side is None else side.fingerprint for side in (before, after))),
-            code=code_that_differs(before, after),
+            definition=Pair(*(None if side is None else side.fingerprint for side in (old_manifest, new_manifest))),
+            code=code_that_differs(old_manifest, new_manifest),
             clocks=clocks_between(*progress),
-            inputs=inputs_between(read, *(_inputs_since(catalog, side, ancestor) for side in (before, after))),
+            inputs=inputs_between(
+                read, *(_inputs_since(catalog, side, ancestor) for side in (old_manifest, new_manifest))
+            ),
             stages=tuple(
                 tables.compare_stage(number, *watermarks)
                 for number, watermarks in enumerate(watermarks_between(*progress))
             ),
             ids=tables.compare_ids(),
-            logs=logs_between(before, after, lambda log: _files_since(catalog, log, ancestor)),
+            logs=logs_between(old_manifest, new_manifest, lambda log: _files_since(catalog, log, ancestor)),
             output=tables.compare_output(limit),
         )
 
 
-def diff_for_readers(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, limit: int) -> ReadersDiff:
+def diff_for_readers(
+    catalog: Catalog, old_manifest: Manifest | None, new_manifest: Manifest | None, *, limit: int
+) -> ReadersDiff:
     """What ``diff_snapshots`` says of ``current``, clocks and input; reads no state, which takes as long again."""
-    ancestor = _common_ancestor(catalog, before, after)
-    read = Pair(*(None if side is None else inputs_read(side) for side in (before, after)))
-    with _Tables.open_verified(catalog, before, after, frozenset({UNNAMED.current})) as tables:
+    ancestor = _common_ancestor(catalog, old_manifest, new_manifest)
+    read = Pair(*(None if side is None else inputs_read(side) for side in (old_manifest, new_manifest)))
+    with _Tables.open_verified(catalog, old_manifest, new_manifest, frozenset({UNNAMED.current})) as tables:
         return ReadersDiff(
             clocks=clocks_between(
-                *(None if side is None else StoredProgress.from_manifest(side) for side in (before, after))
+                *(None if side is None else StoredProgress.from_manifest(side) for side in (old_manifest, new_manifest))
             ),
-            inputs=inputs_between(read, *(_inputs_since(catalog, side, ancestor) for side in (before, after))),
+            inputs=inputs_between(
+                read, *(_inputs_since(catalog, side, ancestor) for side in (old_manifest, new_manifest))
+            ),
             output=tables.compare_output(limit),
         )
 
@@ -460,21 +470,27 @@ class _Tables:
     @classmethod
     @contextmanager
     def open_verified(
-        cls, catalog: Catalog, before: Manifest | None, after: Manifest | None, only: frozenset[str] | None = None
+        cls,
+        catalog: Catalog,
+        old_manifest: Manifest | None,
+        new_manifest: Manifest | None,
+        table_names: frozenset[str] | None = None,
     ) -> Iterator["_Tables"]:
-        """With all files verified: those of all tables, or of some ``only``."""
-        sides = [side for side in (before, after) if side is not None]
-        named_tables = [(side, name) for side in sides for name in side.tables if only is None or name in only]
+        """With all files verified: those of all tables, or of those in ``table_names``."""
+        sides = [side for side in (old_manifest, new_manifest) if side is not None]
+        named_tables = [
+            (side, name) for side in sides for name in side.tables if table_names is None or name in table_names
+        ]
         files = {file.path: file for side, name in named_tables for file in layered_tables.files_of(side, name)}
         with working_folder() as folder:
             local = dict(zip(files, local_paths(catalog.store, [*files.values()], folder), strict=True))
             with open_database(folder, [*local.values()], is_for_us=True) as connection:
-                yield cls(connection, before, after, local)
+                yield cls(connection, old_manifest, new_manifest, local)
 
     def compare_stage(self, number: int, input_watermark: Pair[str], output_watermark: Pair[str]) -> StageDiff:
         """Stage ``number``, whose state is a table: key and window, the epoch that wrote the row, what it holds."""
         table = UNNAMED.state_table(number)
-        rows, is_comparable = self._compare_table(table, f"{c.STATUS} = {c.DELETED}")
+        rows, is_comparable = self._compare_table(table, f"{c.STATUS} = {c.TOMBSTONE}")
         return StageDiff(table, input_watermark, output_watermark, rows, is_comparable)
 
     def compare_ids(self) -> layered_tables.RowCounts:

@@ -36,7 +36,7 @@ from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.store import ObjectStore
 
-_THERE, _KIND, _BEFORE, _AFTER, _IN_BEFORE, _IN_AFTER, _GONE = (
+_IS_THERE, _KIND, _OLD_ROW, _NEW_ROW, _IN_BEFORE, _IN_AFTER, _IS_GONE = (
     f"_headrace_{name}" for name in ("there", "kind", "before", "after", "in_before", "in_after", "gone")
 )
 """Columns beside those of the table, whose names do not begin so."""
@@ -63,15 +63,23 @@ class RowCounts:
     reissued: int = 0
 
     @classmethod
-    def from_incomparable(cls, before: int, after: int) -> "RowCounts":
+    def from_incomparable(cls, old_count: int, new_count: int) -> "RowCounts":
         """Counts rows that cannot be compared: those of one side as removed, those of the other as added."""
-        return cls(before, after, added=after, removed=before)
+        return cls(old_count, new_count, added=new_count, removed=old_count)
 
     @classmethod
-    def from_rows_as_they_are(cls, before: int, added: int, removed: int, of_ids_in_both: int) -> "RowCounts":
+    def from_rows_as_they_are(
+        cls, old_count: int, added_count: int, removed_count: int, of_ids_in_both: int
+    ) -> "RowCounts":
         """Counts rows that come and go: where a row with the same id does both, it counts as one that has changed."""
-        changed = min(added, removed, of_ids_in_both)
-        return cls(before, before + added - removed, added - changed, removed - changed, changed)
+        changed_count = min(added_count, removed_count, of_ids_in_both)
+        return cls(
+            old_count,
+            old_count + added_count - removed_count,
+            added_count - changed_count,
+            removed_count - changed_count,
+            changed_count,
+        )
 
     @property
     def differing(self) -> int:
@@ -124,7 +132,7 @@ class RecordFold:
         if self.rows_as_they_are is not None:
             query = row_files.number_standing(self.records_sql(files), self.rows_as_they_are)
         else:
-            query = row_files.number_of(self.records_sql(files), self.identity, place=self.place, gone=self.gone)
+            query = row_files.number_of(self.records_sql(files), self.identity, place=self.place, is_gone=self.gone)
         ((rows,),) = connection.sql(query).fetchall()
         return int(rows)
 
@@ -163,23 +171,23 @@ class ComparedTable:
         connection.execute(f"create temp table differing as {self._differing_query()}")
         return True
 
-    def after_of(self, kinds: Sequence[ChangeKind], gone: str) -> str:
+    def after_of(self, kinds: Sequence[ChangeKind], gone_column: str) -> str:
         """A query of rows that became one of ``kinds``, as they are afterwards, once they are compared. It has the
-        identity, the values, and in column ``gone`` whether the row is gone.
+        identity, the values, and in column ``gone_column`` whether the row is gone.
         """
-        values = ", ".join(f"{_AFTER}.{name} as {name}" for name in map(sql_identifier, self.values))
+        values = ", ".join(f"{_NEW_ROW}.{name} as {name}" for name in map(sql_identifier, self.values))
         kind_list = ", ".join(f"'{kind}'" for kind in kinds)
         columns = ", ".join(filter(None, (sql_columns(self.fold.identity), values)))
-        is_gone = f"{_KIND} = '{ChangeKind.REMOVED}' as {sql_identifier(gone)}"
+        is_gone = f"{_KIND} = '{ChangeKind.REMOVED}' as {sql_identifier(gone_column)}"
         return f"select {columns}, {is_gone} from differing where {_KIND} in ({kind_list})"
 
     def withdrawn_query(self) -> str:
         """A query of rows that were removed, or have other values, as they were, once they are compared."""
-        return self._as_in(_BEFORE, (ChangeKind.REMOVED, ChangeKind.CHANGED))
+        return self._as_in(_OLD_ROW, (ChangeKind.REMOVED, ChangeKind.CHANGED))
 
     def put_in_place(self) -> str:
         """A query of rows that were added, or have other values, as they are, once they are compared."""
-        return self._as_in(_AFTER, (ChangeKind.ADDED, ChangeKind.CHANGED))
+        return self._as_in(_NEW_ROW, (ChangeKind.ADDED, ChangeKind.CHANGED))
 
     def _as_in(self, side: str, kinds: Sequence[ChangeKind]) -> str:
         values = ", ".join(f"{side}.{name} as {name}" for name in map(sql_identifier, self.values))
@@ -199,8 +207,8 @@ class ComparedTable:
             RowChange(
                 ChangeKind(row[_KIND]),
                 {name: row[name] for name in self.fold.identity},
-                None if row[_KIND] == ChangeKind.ADDED else row[_BEFORE],
-                None if row[_KIND] == ChangeKind.REMOVED else row[_AFTER],
+                None if row[_KIND] == ChangeKind.ADDED else row[_OLD_ROW],
+                None if row[_KIND] == ChangeKind.REMOVED else row[_NEW_ROW],
             )
             for row in python_rows(rows.to_arrow_table())
         ]
@@ -219,12 +227,12 @@ class ComparedTable:
             f"arg_max(rowid, {place}) filter (where {side}) as {side}" for side in (_IN_BEFORE, _IN_AFTER)
         )
         return (
-            f"select {keys}, {kinds} as {_KIND}, {_packed_struct('a', both)} as {_BEFORE}, "
-            f"{_packed_struct('b', both)} as {_AFTER} "
+            f"select {keys}, {kinds} as {_KIND}, {_packed_struct('a', both)} as {_OLD_ROW}, "
+            f"{_packed_struct('b', both)} as {_NEW_ROW} "
             f"from candidates b right join (candidates a right join "
             f"(select {sql_columns(self.fold.identity)}, {newest} from candidates group by "
             f"{sql_columns(self.fold.identity)}) n "
-            f"on a.rowid = n.{_IN_BEFORE} and not a.{_GONE}) on b.rowid = n.{_IN_AFTER} and not b.{_GONE} "
+            f"on a.rowid = n.{_IN_BEFORE} and not a.{_IS_GONE}) on b.rowid = n.{_IN_AFTER} and not b.{_IS_GONE} "
             f"where {_KIND} is not null"
         )
 
@@ -239,7 +247,8 @@ class ComparedTable:
         ]
         same = row_files.same_identity("f", "t", self.fold.identity)
         selects = (
-            f"select {columns}, ({self.fold.gone}) as {_GONE}, {in_before} as {_IN_BEFORE}, {in_after} as {_IN_AFTER} "
+            f"select {columns}, ({self.fold.gone}) as {_IS_GONE}, "
+            f"{in_before} as {_IN_BEFORE}, {in_after} as {_IN_AFTER} "
             f"from {self.fold.records_sql(sorted(files, key=str))} f semi join touched t on {same}"
             for files, in_before, in_after in parts
             if files
@@ -276,10 +285,10 @@ def files_of(manifest: Manifest, table: str) -> list[DataFile]:
 def fold_of_current(columns: ViewColumns, others: Sequence[str]) -> RecordFold:
     """A fold to ``current`` over key, window and ``others``; a fold of rows is over all their columns."""
     types = sql_types(columns.column_types(View.CURRENT))
-    names = dict.fromkeys((*columns.identity, *others, *row_files.PLACE, row_files.GONE))
+    names = dict.fromkeys((*columns.identity, *others, *row_files.PLACE, row_files.IS_RETRACTION))
     as_they_are = columns if columns.are_rows else None
     known_types = {name: types[name] for name in names}
-    return RecordFold(tuple(columns.identity), row_files.PLACE, row_files.GONE, known_types, as_they_are)
+    return RecordFold(tuple(columns.identity), row_files.PLACE, row_files.IS_RETRACTION, known_types, as_they_are)
 
 
 def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: RecordFold) -> list[row_files.NamedFile]:
@@ -345,10 +354,10 @@ class LaterPanes:
     by_epoch: Sequence[tuple[int, DataFile]]
 
     @classmethod
-    def from_manifest(cls, catalog: Catalog, manifest: Manifest, since: int) -> "LaterPanes":
-        """What a snapshot names of later epochs than ``since`` (-1: of all)."""
+    def from_manifest(cls, catalog: Catalog, manifest: Manifest, since_epoch: int) -> "LaterPanes":
+        """What a snapshot names of later epochs than ``since_epoch`` (-1: of all)."""
         log = manifest.logs.get(UNNAMED.panes)
-        records = [] if log is None else catalog.file_records(log, since_epoch=since)
+        records = [] if log is None else catalog.file_records(log, since_epoch=since_epoch)
         by_epoch = [(record.epoch, file) for record in records for file in record.files if isinstance(file, DataFile)]
         return cls(ViewColumns.from_json(manifest.schema), by_epoch)
 
@@ -413,30 +422,32 @@ class RowSets:
         names = dict.fromkeys((*self.columns.identity, *row_files.PLACE))
         return f"{row_files.standing_of(rows, [*names], self.columns)}{'' if has_files else f' {_NO_ROWS}'}"
 
-    def changes_query(self, shown: Sequence[str], gone: str) -> str:
+    def changes_query(self, shown_columns: Sequence[str], gone_column: str) -> str:
         """A query of the changes to a table that is known by ``ViewColumns.known_by``, once they are compared. It has
-        rows with ``shown`` columns that are new or have changed, and rows that go; column ``gone`` tells them apart.
+        rows of ``shown_columns`` that are new or have changed, and rows that go; column ``gone_column`` tells them
+        apart.
         """
         known_by = self.columns.known_by
-        same_row, same_key = (row_files.same_identity("a", "b", names) for names in (shown, known_by))
-        nulls = ", ".join(f"b.{sql_identifier(name)}" for name in shown)
+        same_row, same_key = (row_files.same_identity("a", "b", names) for names in (shown_columns, known_by))
+        nulls = ", ".join(f"b.{sql_identifier(name)}" for name in shown_columns)
         return (
-            f"select {', '.join(f'a.{sql_identifier(name)}' for name in shown)}, false as {gone} from {_ROWS_AFTER} a "
-            f"anti join {_ROWS_BEFORE} b on {same_row} "
-            f"union all select {nulls}, true as {gone} from {_ROWS_BEFORE} b anti join {_ROWS_AFTER} a on {same_key}"
+            f"select {', '.join(f'a.{sql_identifier(name)}' for name in shown_columns)}, false as {gone_column} "
+            f"from {_ROWS_AFTER} a anti join {_ROWS_BEFORE} b on {same_row} "
+            f"union all select {nulls}, true as {gone_column} "
+            f"from {_ROWS_BEFORE} b anti join {_ROWS_AFTER} a on {same_key}"
         )
 
     def times_before(self) -> str:
         """A query of the event times of rows that went, or became others, once they are compared."""
         return f"select {sql_identifier(self.columns.extent[0])} from {_ROWS_BEFORE}"
 
-    def withdrawn_query(self, shown: Sequence[str]) -> str:
+    def withdrawn_query(self, shown_columns: Sequence[str]) -> str:
         """A query of the rows that go, one for each time, once they are compared."""
-        return self._difference_query(_ROWS_BEFORE, _ROWS_AFTER, shown)
+        return self._difference_query(_ROWS_BEFORE, _ROWS_AFTER, shown_columns)
 
-    def put_in_place(self, shown: Sequence[str]) -> str:
+    def put_in_place(self, shown_columns: Sequence[str]) -> str:
         """A query of the rows that come, one for each time, once they are compared."""
-        return self._difference_query(_ROWS_AFTER, _ROWS_BEFORE, shown)
+        return self._difference_query(_ROWS_AFTER, _ROWS_BEFORE, shown_columns)
 
     @staticmethod
     def _difference_query(table: str, other: str, columns: Sequence[str]) -> str:
@@ -528,17 +539,21 @@ class RowsOfEpochs:
         return fold.records_sql([row_files.NamedFile.from_path(path, epoch, [*fold.types]) for path, epoch in names])
 
 
-def rows_with_shared_ids(store: ObjectStore, rows: RowsOfEpochs, decided: Sequence[RowsOfEpochs] = ()) -> list[int]:
-    """How many ids that ``rows`` have are those of several of them; then, for each of ``decided``, how many are left of
-    which some row is not among those that its epochs left with the id. Raises BrokenObjectError.
+def rows_with_shared_ids(
+    store: ObjectStore, rows: RowsOfEpochs, decided_rows: Sequence[RowsOfEpochs] = ()
+) -> list[int]:
+    """How many ids that ``rows`` have are those of several of them; then, for each of ``decided_rows``, how many are
+    left of which some row is not among those that its epochs left with the id. Raises BrokenObjectError.
     """
     if not rows.panes:
         return [0]
-    files = {file.path: file for side in (rows, *decided) for file in side.files}
+    files = {file.path: file for side in (rows, *decided_rows) for file in side.files}
     with working_folder() as folder:
         local = dict(zip(files, row_files.local_paths(store, [*files.values()], folder), strict=True))
         with open_database(folder, [*local.values()], is_for_us=True) as connection:
-            return [_count_shared_ids(connection, rows, query) for query in _shared_id_queries(rows, decided, local)]
+            return [
+                _count_shared_ids(connection, rows, query) for query in _shared_id_queries(rows, decided_rows, local)
+            ]
 
 
 def _shared_id_queries(

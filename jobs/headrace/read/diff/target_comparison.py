@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _KIND: Final = "_headrace_kind"
-THERE: Final = "_headrace_there"
+IS_THERE: Final = "_headrace_there"
 """The column that is true of a row of ours."""
 UNREAD: Final = "_headrace_unread"
 """The column of whether a text of a row of theirs is no value of its type."""
@@ -112,9 +112,9 @@ class TableComparison:
         others = self.only_theirs or self.different or self.twice or self.unreadable or self.overdrawn
         return not (self.only_ours or others)
 
-    def with_more(self, *, twice: int, unreadable: int) -> "TableComparison":
+    def with_more(self, *, duplicates: int, unreadable: int) -> "TableComparison":
         """This, and so many more rows that are there twice or cannot be read."""
-        return replace(self, twice=self.twice + twice, unreadable=self.unreadable + unreadable)
+        return replace(self, twice=self.twice + duplicates, unreadable=self.unreadable + unreadable)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -125,7 +125,7 @@ class TableComparison:
 def compare_with_table(
     catalog: Catalog,
     manifest: Manifest,
-    compared: ComparedColumns,
+    compared_columns: ComparedColumns,
     theirs: "Callable[[Mapping[str, ValueType]], AbstractContextManager[pa.RecordBatchReader]]",
     *,
     limit: int = 20,
@@ -137,8 +137,8 @@ def compare_with_table(
     ReadResourcesError, and what ``theirs`` raises.
     """
     view = ViewColumns.from_json(manifest.schema)
-    _check_tolerance(view, compared.tolerance)
-    columns = compared.select_columns(delivered_columns(view), [*view.keys, *view.id])
+    _check_tolerance(view, compared_columns.tolerance)
+    columns = compared_columns.select_columns(delivered_columns(view), [*view.keys, *view.id])
     identity = [name for name in view.identity if name in columns]
     copies = ""
     if view.are_rows:
@@ -150,18 +150,20 @@ def compare_with_table(
             )
     with (
         changes_between(catalog, None, manifest) as changes,
-        theirs({compared.renamed.get(name, name): kind for name, kind in columns.items()}) as batches,
+        theirs({compared_columns.renamed.get(name, name): kind for name, kind in columns.items()}) as batches,
     ):
         database = changes.database
         database.execute(
-            f"create temp view ours as select {sql_columns(columns)}, true as {THERE}{copies} from {changes.table}"
+            f"create temp view ours as select {sql_columns(columns)}, true as {IS_THERE}{copies} from {changes.table}"
         )
         read = with_whole_times(batches)
-        with comparison_errors(columns, compared, read.schema):
+        with comparison_errors(columns, compared_columns, read.schema):
             database.register(THEIR_BATCHES, read)
-            theirs_read = read_as(columns, compared, read.schema)
+            theirs_read = read_as(columns, compared_columns, read.schema)
             database.execute(f"create temp table theirs as select *{copies} from ({theirs_read})")
-            database.execute(f"create temp table compared as {differing_query(columns, identity, compared.tolerance)}")
+            database.execute(
+                f"create temp table compared as {differing_query(columns, identity, compared_columns.tolerance)}"
+            )
         database.unregister(THEIR_BATCHES)
         return counted_sides(database, manifest.snapshot_id, identity, limit)
 
@@ -206,7 +208,7 @@ def count_rows(database: "duckdb.DuckDBPyConnection", query: str) -> int:
 
 @contextmanager
 def comparison_errors(
-    columns: Mapping[str, ValueType], compared: ComparedColumns, schema: "pa.Schema"
+    columns: Mapping[str, ValueType], compared_columns: ComparedColumns, schema: "pa.Schema"
 ) -> Iterator[None]:
     """Inside, types that do not compare raise ComparedColumnsError."""
     import duckdb
@@ -220,7 +222,7 @@ def comparison_errors(
         duckdb.NotImplementedException,
     ) as error:
         types = ", ".join(
-            f"{name} {in_words(kind)} ({schema.field(compared.renamed.get(name, name)).type})"
+            f"{name} {in_words(kind)} ({schema.field(compared_columns.renamed.get(name, name)).type})"
             for name, kind in columns.items()
         )
         raise ComparedColumnsError(
@@ -258,13 +260,13 @@ def _is_text(kind: "pa.DataType") -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _check_nested(name: str, kind: NestedType | PairsType, given: "pa.DataType") -> None:
-    """Raise ComparedColumnsError unless ``given`` is the same: a cast would make items equal that are not."""
+def _check_nested(name: str, kind: NestedType | PairsType, their_type: "pa.DataType") -> None:
+    """Raise ComparedColumnsError unless ``their_type`` is ours: a cast would make items equal that are not."""
     from headrace.read.views.arrow_types import schema_of
 
-    if _plain_type(given) != _plain_type(schema_of({name: kind}).field(name).type):
+    if _plain_type(their_type) != _plain_type(schema_of({name: kind}).field(name).type):
         raise ComparedColumnsError(
-            f"column {name!r} is a {in_words(kind)}, which is not compared with {given}: only with the same, "
+            f"column {name!r} is a {in_words(kind)}, which is not compared with {their_type}: only with the same, "
             "as Delta, Iceberg and Parquet have them. Leave it out (--without)"
         )
 
@@ -286,14 +288,14 @@ def _plain_type(kind: "pa.DataType") -> "pa.DataType":
     return pa.string() if _is_text(kind) else kind
 
 
-def read_as(columns: Mapping[str, ValueType], compared: ComparedColumns, schema: "pa.Schema") -> str:
+def read_as(columns: Mapping[str, ValueType], compared_columns: ComparedColumns, schema: "pa.Schema") -> str:
     """SQL: the rows of the table in the types of ours, and whether a text in them is no value of its type."""
     types = sql_types(columns)
     selection, unread = [], []
     for name, kind in columns.items():
         column, their_type = (
-            sql_identifier(compared.renamed.get(name, name)),
-            schema.field(compared.renamed.get(name, name)).type,
+            sql_identifier(compared_columns.renamed.get(name, name)),
+            schema.field(compared_columns.renamed.get(name, name)).type,
         )
         if isinstance(kind, NestedType | PairsType):
             _check_nested(name, kind, their_type)
@@ -339,18 +341,18 @@ def differing_query(columns: Mapping[str, ValueType], identity: Sequence[str], t
     values = [name for name in columns if name not in identity]
     unlike = " or ".join(_differs_sql(sql_identifier(name), columns[name], tolerance) for name in values) or "false"
     kind = (
-        f"case when t.{UNREAD} is null then 'ours' when o.{THERE} is null then 'theirs' "
+        f"case when t.{UNREAD} is null then 'ours' when o.{IS_THERE} is null then 'theirs' "
         f"when {unlike} then 'different' end"
     )
     keys = ", ".join(
-        f"case when o.{THERE} then o.{name} else t.{name} end as {name}" for name in map(sql_identifier, identity)
+        f"case when o.{IS_THERE} then o.{name} else t.{name} end as {name}" for name in map(sql_identifier, identity)
     )
     row_structs = {
         side: "struct_pack(" + ", ".join(f"{name} := {side}.{name}" for name in map(sql_identifier, columns)) + ")"
         for side in "ot"
     }
     return (
-        f"select * from (select {keys}, {kind} as {_KIND}, case when o.{THERE} then {row_structs['o']} end as ours, "
+        f"select * from (select {keys}, {kind} as {_KIND}, case when o.{IS_THERE} then {row_structs['o']} end as ours, "
         f"case when t.{UNREAD} is not null then {row_structs['t']} end as theirs "
         f"from ours o full join theirs t on {same_identity('o', 't', identity)}) where {_KIND} is not null"
     )
@@ -369,7 +371,7 @@ def _differs_sql(name: str, kind: ValueType, tolerance: float) -> str:
 
 
 _PANES_EXPIRED: Final = "panes that it holds have expired, so what the sum of its changes should be is not known"
-_SUMMED: Final = (Accumulation.DISCARDING, Accumulation.RETRACTING)
+_SUMMED_ACCUMULATIONS: Final = (Accumulation.DISCARDING, Accumulation.RETRACTING)
 
 
 def compare_with_records(
@@ -377,11 +379,11 @@ def compare_with_records(
     manifest: Manifest,
     theirs: AbstractContextManager[StoredRecords],
     *,
-    until: int,
+    last_number: int,
     limit: int = 20,
 ) -> TableComparison | str:
-    """Compare what readers see of ``manifest`` with records up to number ``until``, which led there; or why that cannot
-    be done. ``theirs`` are the records, with the columns that a delivery has.
+    """Compare what readers see of ``manifest`` with records up to number ``last_number``, which led there; or why that
+    cannot be done. ``theirs`` are the records, with the columns that a delivery has.
 
     Memory is that of readers (HEADRACE_READ_MEMORY). Raises ComparedColumnsError, BrokenObjectError,
     ReadResourcesError, and what ``theirs`` raises.
@@ -398,8 +400,8 @@ def compare_with_records(
     ):
         sides = _Comparison(ours, columns, view.identity, limit)
         sides.load_records(stored_records)
-        lacking = sides.count_lacking(until)
-        is_summed = accumulation in _SUMMED
+        lacking = sides.count_lacking(last_number)
+        is_summed = accumulation in _SUMMED_ACCUMULATIONS
         # compaction leaves the newest record of each key, so records do not add up any more
         if lacking and stored_records.is_compacted and accumulation is Accumulation.RETRACTING:
             is_summed = False
@@ -435,9 +437,9 @@ class _Comparison:
         if not ours.order:  # there are no files
             self._create_relation("view", self._ours, f"select 1 as {SIGN}, * from ({no_rows(columns)})")
 
-    def load_records(self, stored: StoredRecords) -> None:
+    def load_records(self, records: StoredRecords) -> None:
         """Read all records. Records before a change of sign 0 in their part are void."""
-        read = with_whole_times(stored.batches)
+        read = with_whole_times(records.batches)
         optional = {RECORD_PLACE: DataType.INT, RECORD_AT: DataType.INT, RECORD_MISREAD: DataType.BOOL}
         more = {name: kind for name, kind in optional.items() if name in read.schema.names}
         columns = {NUMBER: DataType.INT, SIGN: DataType.INT, **self._columns, **more}
@@ -459,12 +461,12 @@ class _Comparison:
             f"where (v.at is null or s.{RECORD_AT} > v.at) and ({UNREAD} or {SIGN} <> 0)",
         )
 
-    def count_lacking(self, until: int) -> int:
-        """How many of the numbers up to ``until`` are not there, though no change has made them void."""
+    def count_lacking(self, last_number: int) -> int:
+        """How many of the numbers up to ``last_number`` are not there, though no change has made them void."""
         begin = count_rows(self.database, "select coalesce(max(number), 0) from voids")
-        ours = f"not {UNREAD} and {NUMBER} > {begin} and {NUMBER} <= {until}"
+        ours = f"not {UNREAD} and {NUMBER} > {begin} and {NUMBER} <= {last_number}"
         number_present = count_rows(self.database, f"select count(distinct {NUMBER}) from live where {ours}")
-        return until - begin - number_present
+        return last_number - begin - number_present
 
     def gone_parts(self, begins: Mapping[int, int]) -> dict[int, int]:
         """Choose those of the parts whose first records are gone that lack what is not void."""
@@ -484,12 +486,14 @@ class _Comparison:
             f"select {sql_columns(self._columns)}, false as {UNREAD} from live l semi join ({newest}) n "
             f"on l.{RECORD_PLACE} = n.{RECORD_PLACE} and l.{RECORD_AT} = n.{RECORD_AT} where {SIGN} > 0",
         )
-        self._create_relation("view", "ours", f"select {sql_columns(self._columns)}, true as {THERE} from {self._ours}")
+        self._create_relation(
+            "view", "ours", f"select {sql_columns(self._columns)}, true as {IS_THERE} from {self._ours}"
+        )
         self._create_relation("table", "compared", differing_query(self._columns, self._identity, 0.0))
         duplicates_query = f"select {NUMBER} from live where not {UNREAD} group by {NUMBER} having count(*) > 1"
         same_number = count_rows(self.database, f"select count(*) from ({duplicates_query})")
         sides = counted_sides(self.database, self._snapshot, self._identity, self._limit)
-        return sides.with_more(twice=same_number, unreadable=self._count_unreadable())
+        return sides.with_more(duplicates=same_number, unreadable=self._count_unreadable())
 
     def compare_sums(self) -> TableComparison:
         """Rows are there as often as the sum of their signs says."""

@@ -62,9 +62,9 @@ class RootStores:
         """The pipeline ``name`` under the root whose URI that is."""
         return PlacedPipeline("" if root == self.own.uri else root, name)
 
-    def catalog(self, at: PlacedPipeline, output: str = "") -> Catalog:
+    def catalog(self, pipeline: PlacedPipeline, output: str = "") -> Catalog:
         """A pipeline's catalog, for readers of the ``output``."""
-        return seen_catalog(Catalog(self.store_of(at.root), at.name), output)
+        return seen_catalog(Catalog(self.store_of(pipeline.root), pipeline.name), output)
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ class KeptCatalogs(RootStores):
 
     kept: dict[PlacedPipeline, Catalog] = field(default_factory=dict)
 
-    def catalog(self, at: PlacedPipeline, output: str = "") -> Catalog:
+    def catalog(self, pipeline: PlacedPipeline, output: str = "") -> Catalog:
         """A pipeline's catalog, for readers of the ``output``."""
-        if at not in self.kept:
-            self.kept[at] = Catalog(self.store_of(at.root), at.name)
-        return seen_catalog(self.kept[at], output)
+        if pipeline not in self.kept:
+            self.kept[pipeline] = Catalog(self.store_of(pipeline.root), pipeline.name)
+        return seen_catalog(self.kept[pipeline], output)
 
 
 N = TypeVar("N", bound=Hashable)
@@ -146,21 +146,24 @@ def upstream_last(edges: Mapping[N, Collection[N]]) -> list[N]:
 
 
 def positions_of(
-    stores: RootStores, at: PlacedPipeline, manifest: Manifest | None, definition: Pipeline | None = None
+    stores: RootStores, pipeline: PlacedPipeline, manifest: Manifest | None, definition: Pipeline | None = None
 ) -> dict[str, UpstreamPosition]:
     """What a snapshot of a pipeline (None: it has none yet) has consumed of others, by input. Inputs of which it has
     consumed nothing have the position where they begin. Inputs are those of the ``definition``, which may read others
     by now; None: as the snapshot says. Raises BrokenObjectError.
     """
-    consumed_positions = {} if manifest is None else upstreams_of(manifest, stores.store_of(at.root).uri)
+    consumed_positions = {} if manifest is None else upstreams_of(manifest, stores.store_of(pipeline.root).uri)
     if definition is None:
         places = {} if manifest is None else stored_places(manifest)
         start_positions = {
-            name: _start_position(stores, at, place) for name, place in places.items() if name not in consumed_positions
+            name: _start_position(stores, pipeline, place)
+            for name, place in places.items()
+            if name not in consumed_positions
         }
         return start_positions | consumed_positions
     positions = {
-        name: _start_position(stores, at, source.place) for name, source in upstream_sources(definition.inputs).items()
+        name: _start_position(stores, pipeline, source.place)
+        for name, source in upstream_sources(definition.inputs).items()
     }
     read = {name: one for name, one in consumed_positions.items() if name in positions}
     return positions | {name: one for name, one in read.items() if one.upstream == positions[name].upstream}

@@ -230,17 +230,17 @@ def heads_of(
     }
 
 
-def head_of(stores: lineage_cut.RootStores, at: lineage_cut.PlacedPipeline) -> PipelineHead:
+def head_of(stores: lineage_cut.RootStores, pipeline: lineage_cut.PlacedPipeline) -> PipelineHead:
     """The head of one pipeline. Raises BrokenObjectError."""
-    root = stores.store_of(at.root).uri
-    return _read_head(stores, at, lambda main: {} if main is None else upstreams_of(main, root))
+    root = stores.store_of(pipeline.root).uri
+    return _read_head(stores, pipeline, lambda main: {} if main is None else upstreams_of(main, root))
 
 
 def head_as_defined(
-    stores: lineage_cut.RootStores, at: lineage_cut.PlacedPipeline, definition: Pipeline | None = None
+    stores: lineage_cut.RootStores, pipeline: lineage_cut.PlacedPipeline, definition: Pipeline | None = None
 ) -> PipelineHead:
     """The same with all that the pipeline reads, by its ``definition`` if that is known (``positions_of``)."""
-    return _read_head(stores, at, lambda main: lineage_cut.positions_of(stores, at, main, definition))
+    return _read_head(stores, pipeline, lambda main: lineage_cut.positions_of(stores, pipeline, main, definition))
 
 
 def _read_head(
@@ -296,17 +296,17 @@ def _leads_to(catalog: Catalog, snapshot: str | None, published_id: str | None) 
 
 
 def find_dependents(
-    store: ObjectStore, names: Iterable[str], of: Catalog, at: At, roots: Iterable[str] = ()
+    store: ObjectStore, names: Iterable[str], catalog: Catalog, ref: At, roots: Iterable[str] = ()
 ) -> Dependents:
-    """The first snapshot of each reader that has consumed the snapshot ``at`` of pipeline ``of`` under the root of
-    ``store``, or what came of it. Raises what ``read_lineage`` and read.snapshots.snapshot_refs.snapshot_at raise.
+    """The first snapshot of each reader that has consumed the snapshot ``ref`` of pipeline ``catalog`` under the root
+    of ``store``, or what came of it. Raises what ``read_lineage`` and read.snapshots.snapshot_refs.snapshot_at raise.
     """
     stores = lineage_cut.RootStores(store)
-    snapshot = snapshot_at(of, at).manifest
+    snapshot = snapshot_at(catalog, ref).manifest
     if snapshot is None:
-        return Dependents(of.pipeline, "", (), lineage_cut.known_readers(store, [of.pipeline], roots))
+        return Dependents(catalog.pipeline, "", (), lineage_cut.known_readers(store, [catalog.pipeline], roots))
     readers_found = lineage_cut.known_readers(store, names, roots)
-    first = {lineage_cut.PlacedPipeline("", of.pipeline): snapshot.snapshot_id}
+    first = {lineage_cut.PlacedPipeline("", catalog.pipeline): snapshot.snapshot_id}
     dependent: list[Dependent] = []
     for reader, head in [*heads_of(stores, readers_found.pipelines).items()][::-1]:
         if head.snapshot is None or reader in first:
@@ -315,7 +315,7 @@ def find_dependents(
         if dependent_since is not None:
             first[reader] = dependent_since.since
             dependent.append(dependent_since)
-    return Dependents(of.pipeline, snapshot.snapshot_id, tuple(dependent), readers_found)
+    return Dependents(catalog.pipeline, snapshot.snapshot_id, tuple(dependent), readers_found)
 
 
 def _first_dependent(

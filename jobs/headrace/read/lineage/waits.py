@@ -130,14 +130,14 @@ def find_waits(
 def waits_of(
     stores: lineage_cut.RootStores,
     heads: Mapping[lineage_cut.PlacedPipeline, lineage.PipelineHead],
-    at: lineage_cut.PlacedPipeline,
+    pipeline: lineage_cut.PlacedPipeline,
     definition: Pipeline | None,
     now: Instant,
 ) -> Iterator[Wait]:
     """What one pipeline of a cut waits for; without its ``definition`` nobody looks for files. Raises
     BrokenObjectError.
     """
-    return _PipelineOfCut(stores, heads, at, definition, now).all_waits()
+    return _PipelineOfCut(stores, heads, pipeline, definition, now).all_waits()
 
 
 def _is_unlooked(
@@ -249,8 +249,8 @@ class _PipelineOfCut:
         for ref in refs:
             if is_delivery(ref):
                 output, sink = delivery_of(ref)
-                delivered = delivered_ref(output, sink)
-                if ref != delivered and refs.get(delivered) != refs[ref]:
+                delivery_ref = delivered_ref(output, sink)
+                if ref != delivery_ref and refs.get(delivery_ref) != refs[ref]:
                     yield self._own_wait(
                         WaitKind.SINK, f"sink {sink} may have got rows of {refs[ref]}: headrace deliver"
                     )
@@ -351,11 +351,11 @@ class _WaitsReader:
             self.problems[place] = "; ".join(str(hold.wrong) for hold in damaged_holds)
         return [*dict.fromkeys(self.stores.place_pipeline(hold.root, hold.pipeline) for hold in holds)]
 
-    def read_head(self, at: lineage_cut.PlacedPipeline) -> lineage.PipelineHead:
+    def read_head(self, pipeline: lineage_cut.PlacedPipeline) -> lineage.PipelineHead:
         try:
-            return lineage.head_of(self.stores, at)
+            return lineage.head_of(self.stores, pipeline)
         except HeadraceError as error:
-            self.problems[at] = str(error)
+            self.problems[pipeline] = str(error)
             return lineage.PipelineHead(None, None, {})
 
     def upstream_pipelines(self, head: lineage.PipelineHead) -> list[lineage_cut.PlacedPipeline]:
@@ -363,11 +363,11 @@ class _WaitsReader:
 
     def unseen_readers(
         self,
-        held: Mapping[lineage_cut.PlacedPipeline, list[lineage_cut.PlacedPipeline]],
+        upstreams_by_reader: Mapping[lineage_cut.PlacedPipeline, list[lineage_cut.PlacedPipeline]],
         heads: Mapping[lineage_cut.PlacedPipeline, lineage.PipelineHead],
     ) -> Iterator[lineage_cut.UnseenReader]:
         """Readers that hold something, and of which no snapshot can be read."""
-        for reader, upstreams in held.items():
+        for reader, upstreams in upstreams_by_reader.items():
             if heads[reader].snapshot is None:
                 why = self.problems.get(reader, "nothing of it is there")
                 for upstream in upstreams:

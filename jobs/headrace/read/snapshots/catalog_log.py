@@ -148,7 +148,7 @@ class SnapshotGraph:
     refs: Mapping[str, str]
 
     @cached_property
-    def reached(self) -> frozenset[str]:
+    def reached_snapshots(self) -> frozenset[str]:
         """Snapshots that a branch or a tag points to or comes from."""
         reachable = {*self.refs.values()}
         for row in self.rows:  # children stand before their parents
@@ -165,7 +165,9 @@ class SnapshotGraph:
             if row.snapshot is None:
                 yield f"{lanes.draw_lanes()}{_entry_line(row.entry)}"
                 continue
-            drawn_snapshot = lanes.draw_snapshot(row.snapshot, row.parent, "*" if row.snapshot in self.reached else "o")
+            drawn_snapshot = lanes.draw_snapshot(
+                row.snapshot, row.parent, "*" if row.snapshot in self.reached_snapshots else "o"
+            )
             yield from drawn_snapshot.above
             yield f"{drawn_snapshot.beside}{self._snapshot_line(row)}"
             yield from drawn_snapshot.below
@@ -210,17 +212,17 @@ class SnapshotGraph:
             "at": row.entry.at,
             "message": row.entry.message,
             "refs": [name.removeprefix(TAGS) for name in self._ref_names(row.snapshot)],
-            "reached": row.snapshot in self.reached,
+            "reached": row.snapshot in self.reached_snapshots,
         }
 
 
-def snapshot_graph(catalog: Catalog, *, limit: int, before: int | None = None) -> SnapshotGraph:
-    """The newest ``limit`` snapshots and doings of people in the log, of entries below number ``before``. Claims and
-    publishes are left out, but for their effect.
+def snapshot_graph(catalog: Catalog, *, limit: int, before_entry: int | None = None) -> SnapshotGraph:
+    """The newest ``limit`` snapshots and doings of people in the log, of entries below number ``before_entry``. Claims
+    and publishes are left out, but for their effect.
     """
     rows: list[GraphRow] = []
     refs: Mapping[str, str] | None = None
-    for entry in catalog.history(before):
+    for entry in catalog.history(before_entry):
         if refs is None and isinstance(entry, Entry):
             refs = entry.refs
         if isinstance(entry, LostEntry) or entry.kind not in _ROUTINE:

@@ -49,22 +49,22 @@ class RecordedEpoch:
     is_ahead: bool = False
 
 
-def recorded_epochs(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
-    """The epochs of ``snapshot_id`` and of all before it, down to but without its ancestor ``until``, oldest first.
-    Output patches are left out where the only output has no name. A request for each of them, several at once.
+def recorded_epochs(catalog: Catalog, snapshot_id: str, ancestor_id: str | None = None) -> list[RecordedEpoch]:
+    """The epochs of ``snapshot_id`` and of all before it, down to but without its ancestor ``ancestor_id``, oldest
+    first. Output patches are left out where the only output has no name. A request for each of them, several at once.
 
     Raises ExpiredError, MissingSnapshotError, BrokenObjectError.
     """
-    return [epoch for _, epoch in epochs_since(catalog, snapshot_id, until)]
+    return [epoch for _, epoch in epochs_since(catalog, snapshot_id, ancestor_id)]
 
 
-def epochs_since(catalog: Catalog, snapshot_id: str, until: str | None) -> list[tuple[Manifest, RecordedEpoch]]:
-    """The epochs after ``until`` (None: the beginning) up to ``snapshot_id``, oldest first, with their manifests. Where
-    outputs have names, patches are among them, as epochs in which nothing comes. So an output that is computed again
-    keeps the numbers of all epochs. Raises what ``recorded_epochs`` raises.
+def epochs_since(catalog: Catalog, snapshot_id: str, ancestor_id: str | None) -> list[tuple[Manifest, RecordedEpoch]]:
+    """The epochs after ``ancestor_id`` (None: the beginning) up to ``snapshot_id``, oldest first, with their manifests.
+    Where outputs have names, patches are among them, as epochs in which nothing comes. So an output that is computed
+    again keeps the numbers of all epochs. Raises what ``recorded_epochs`` raises.
     """
-    manifests, files = _recorded_since(catalog, snapshot_id, until)
-    _check_kept(catalog, snapshot_id, manifests, until)
+    manifests, files = _recorded_since(catalog, snapshot_id, ancestor_id)
+    _check_kept(catalog, snapshot_id, manifests, ancestor_id)
     return [
         (manifests[epoch], _recorded_epoch(manifests[epoch], files.get(epoch, {})))
         for epoch in sorted(manifests)
@@ -72,13 +72,13 @@ def epochs_since(catalog: Catalog, snapshot_id: str, until: str | None) -> list[
     ]
 
 
-def what_was_read(catalog: Catalog, snapshot_id: str, until: str | None = None) -> list[RecordedEpoch]:
+def what_was_read(catalog: Catalog, snapshot_id: str, ancestor_id: str | None = None) -> list[RecordedEpoch]:
     """``recorded_epochs``, and the files of epochs whose manifests have expired or cannot be read. They come as if they
     had run with the next epoch of which a manifest is left, be that a patch. Where they ended nobody knows, unless a
     patch came next, which has the clocks of the epoch before it. Raises MissingSnapshotError, BrokenObjectError.
     """
-    manifests = catalog.readable_since(snapshot_id, until)
-    files = _files_since(catalog, manifests, until)
+    manifests = catalog.readable_since(snapshot_id, ancestor_id)
+    files = _files_since(catalog, manifests, ancestor_id)
     epochs: list[RecordedEpoch] = []
     next_known: RecordedEpoch | None = None
     for epoch in sorted({*manifests, *files}, reverse=True):
@@ -171,11 +171,11 @@ class LandedReading(msgspec.Struct, frozen=True):
     begins: bool
 
     @classmethod
-    def from_snapshots(cls, catalog: Catalog, kept: Collection[str]) -> Self:
+    def from_snapshots(cls, catalog: Catalog, snapshot_ids: Collection[str]) -> Self:
         """What the snapshots with these ids have read. Raises BrokenObjectError."""
         head = catalog.known_head()
         main = head.refs.get(MAIN)
-        readers = {snapshot: _landed_reader(catalog.pipeline, catalog.manifest(snapshot)) for snapshot in kept}
+        readers = {snapshot: _landed_reader(catalog.pipeline, catalog.manifest(snapshot)) for snapshot in snapshot_ids}
         begins = bool(head.generations.keys() - head.refs.keys())
         return cls(tuple(readers.values()), None if main is None else readers.get(main), begins)
 

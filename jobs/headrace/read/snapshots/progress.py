@@ -37,17 +37,17 @@ from headrace_snapshots.format.output_view import come_to, goes_on, outputs_of
 from headrace_snapshots.names import MAIN, published_of
 
 
-def has_panes(catalog: Catalog, manifest: Manifest, since: int) -> bool:
-    """Whether a snapshot surely names all panes of the epochs after ``since``. An expiry leaves out panes from before
-    the oldest snapshot of main that it keeps, but may keep other snapshots below it.
+def has_panes(catalog: Catalog, manifest: Manifest, since_epoch: int) -> bool:
+    """Whether a snapshot surely names all panes of the epochs after ``since_epoch``. An expiry leaves out panes from
+    before the oldest snapshot of main that it keeps, but may keep other snapshots below it.
     """
     log = manifest.logs.get(UNNAMED.panes)
     first = None if log is None else log.first_epoch
-    if first is not None and first <= since + 1:
+    if first is not None and first <= since_epoch + 1:
         return True
     horizon = catalog.known_head().horizon
     for link in catalog.lineage(manifest.snapshot_id):
-        if link.epoch <= since + 1:
+        if link.epoch <= since_epoch + 1:
             return True
         if horizon is not None and link.snapshot_id in horizon.grafts:
             return False
@@ -199,13 +199,13 @@ def unread_files(
     *,
     full_sweep: bool,
     on_unknown: Callable[[Set[str]], None] = lambda paths: None,
-    seen: NamesSeen | None = None,
+    names_seen: NamesSeen | None = None,
 ) -> dict[str, list[SourceSplit]]:
     """What has landed and was not read by ``manifest`` or before, to which ``progress`` has come; ``full_sweep``: also
     where nobody looks any more. ``on_unknown`` receives the paths of landed copies of which nobody
-    knows whether they are input, if there are any; ``seen`` what was seen of known names.
+    knows whether they are input, if there are any; ``names_seen`` what was seen of known names.
     """
-    read_names = None if manifest is None else ReadNames.from_manifest(catalog, manifest, seen)
+    read_names = None if manifest is None else ReadNames.from_manifest(catalog, manifest, names_seen)
     files = landing.new_files(progress.offsets, read_names, full_sweep=full_sweep)
     return without_copies(catalog, manifest, files, on_unknown)
 
@@ -421,9 +421,9 @@ def takes_patches(manifest: Manifest) -> bool:
     return not is_left_open and stage.accumulation is not Accumulation.DISCARDING
 
 
-def is_patched(manifest: Manifest, since: int) -> bool:
-    """Whether ``manifest`` has a patch of an epoch after ``since``."""
-    return manifest.patch is not None and since < manifest.patch.epoch <= manifest.epoch
+def is_patched(manifest: Manifest, since_epoch: int) -> bool:
+    """Whether ``manifest`` has a patch of an epoch after ``since_epoch``."""
+    return manifest.patch is not None and since_epoch < manifest.patch.epoch <= manifest.epoch
 
 
 def complete_until(manifest: Manifest) -> Instant:

@@ -32,7 +32,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, FileLog, InputFile, LoggedNames
 from headrace_snapshots.format.manifest import INPUTS, Manifest
-from headrace_snapshots.names import AGAIN, relanded_file
+from headrace_snapshots.names import AGAIN_PREFIX, relanded_file
 
 _READERS = 8
 _logger = logging.getLogger(__name__)
@@ -58,14 +58,14 @@ class ReadNames:
     seen: NamesSeen = field(default_factory=NamesSeen)
 
     @classmethod
-    def from_manifest(cls, catalog: Catalog, manifest: Manifest, seen: NamesSeen | None = None) -> "ReadNames":
+    def from_manifest(cls, catalog: Catalog, manifest: Manifest, names_seen: NamesSeen | None = None) -> "ReadNames":
         """Has those of the files that were read up to ``manifest``."""
-        return cls(catalog, manifest.logs[INPUTS], NamesSeen() if seen is None else seen)
+        return cls(catalog, manifest.logs[INPUTS], NamesSeen() if names_seen is None else names_seen)
 
     def of_input(self, name: str) -> KnownNames:
         """The names of input ``name``. Raises BrokenObjectError if the log is damaged."""
         recent = {file.path: file for file in self._recent.get(name, ())}
-        return KnownNames(recent, self._stored.get(name, ()), self.seen.confirmed.setdefault(name, {}))
+        return KnownNames(recent, self._stored_names.get(name, ()), self.seen.confirmed.setdefault(name, {}))
 
     def paths(self, name: str) -> set[str]:
         """All of them of input ``name``, as the log has them: for sources whose splits are few."""
@@ -77,7 +77,7 @@ class ReadNames:
         return self._read[0]
 
     @cached_property
-    def _stored(self) -> Mapping[str, list[bytes]]:
+    def _stored_names(self) -> Mapping[str, list[bytes]]:
         return self._read[1]
 
     @cached_property
@@ -102,10 +102,10 @@ class ReadNames:
         return names, by_input
 
 
-def logged_splits(catalog: Catalog, log: FileLog, beyond: int) -> dict[str, list[SourceSplit]]:
+def logged_splits(catalog: Catalog, log: FileLog, known_count: int) -> dict[str, list[SourceSplit]]:
     """The files of ``log`` after its first so many, by input, oldest first."""
     files: dict[str, list[SourceSplit]] = {}
-    for file in _logged_inputs(catalog, log, beyond):
+    for file in _logged_inputs(catalog, log, known_count):
         files.setdefault(file.input, []).append(SourceSplit(file.path, file.size, file.etag, file.digest))
     return files
 
@@ -169,7 +169,7 @@ def left_out(catalog: Catalog, manifest: Manifest | None, paths: Iterable[str]) 
     """The input files among ``paths`` that a run from ``manifest`` leaves out (None: from the beginning)."""
     copies: set[str] = set()
     unknown: set[str] = set()
-    named_again = [path for path in paths if PurePosixPath(path).name.startswith(AGAIN)]
+    named_again = [path for path in paths if PurePosixPath(path).name.startswith(AGAIN_PREFIX)]
     for view in (View.LATE, View.REJECTED):
         epoch_by_path = {path: epoch for path in named_again if (epoch := landed_from(path, view)) is not None}
         known_epochs = dropped_files(catalog, manifest, view) if epoch_by_path else {}

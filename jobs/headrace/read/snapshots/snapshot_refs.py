@@ -32,7 +32,7 @@ _DAMAGE = (BrokenObjectError, MissingSnapshotError)
 _COMMAND = "`headrace rollback"
 
 
-class _Since(msgspec.Struct, frozen=True):
+class _NeededSince(msgspec.Struct, frozen=True):
     """From ``link`` on a line needs the object. ``why`` says so. ``replays``: a backfill does without the object."""
 
     link: Link
@@ -72,7 +72,7 @@ def repair_advice(catalog: Catalog, ref: str | None, message: str) -> str | None
     return None
 
 
-def _going_back(catalog: Catalog, head: Head, branch: str, needed_since: _Since) -> str:
+def _going_back(catalog: Catalog, head: Head, branch: str, needed_since: _NeededSince) -> str:
     pipeline, refs = catalog.pipeline, head.refs
     replay = (
         f"`headrace backfill {pipeline}` (or the backfill DAG): it replays all input into a new branch, and readers "
@@ -104,7 +104,7 @@ def _going_back(catalog: Catalog, head: Head, branch: str, needed_since: _Since)
     return f"{text}. Or run {replay}" if needed_since.replays else text
 
 
-def _needed_since(catalog: Catalog, head: str, message: str) -> _Since | None:
+def _needed_since(catalog: Catalog, head: str, message: str) -> _NeededSince | None:
     """From where on the line of ``head`` needs what ``message`` names; None if it does not."""
     name_match = re.search(
         rf"/{re.escape(catalog.pipeline)}/(?:data/\d+-(?P<writer>{object_names.SNAPSHOT})/|manifests/(?P<manifest>{object_names.SNAPSHOT})\.json"
@@ -120,10 +120,10 @@ def _needed_since(catalog: Catalog, head: str, message: str) -> _Since | None:
         return None
     is_data = name_match["writer"] is not None
     why = f"Epoch {link.epoch} wrote it" if is_data else f"It is the snapshot of epoch {link.epoch}"
-    return _Since(link, why, replays=is_data)
+    return _NeededSince(link, why, replays=is_data)
 
 
-def _since_node(catalog: Catalog, head: str, node: str) -> _Since | None:
+def _since_node(catalog: Catalog, head: str, node: str) -> _NeededSince | None:
     """A node was made when the last of its records came, or later."""
     try:
         manifest = catalog.manifest(head)
@@ -139,7 +139,7 @@ def _since_node(catalog: Catalog, head: str, node: str) -> _Since | None:
                 layer = catalog.ancestor_at(head, ref.last_epoch)
                 link = None if layer is None else _find_link(catalog, layer)
                 why = f"It says which files of {name} there are up to epoch {ref.last_epoch}"
-                return None if link is None else _Since(link, why, replays=name != INPUTS)
+                return None if link is None else _NeededSince(link, why, replays=name != INPUTS)
     return None
 
 
@@ -179,7 +179,7 @@ dead letters.
 """
 
 _READERS = 8
-Looked = TypeVar("Looked")
+Item = TypeVar("Item")
 
 
 def damage_under(catalog: Catalog, manifest: Manifest) -> list[str]:
@@ -198,13 +198,13 @@ def damage_under(catalog: Catalog, manifest: Manifest) -> list[str]:
     return [f"{problem}. {way_out}" if way_out is not None else problem for problem, way_out in problems_with_advice]
 
 
-def _next_turn(all_: Sequence[Looked], count: int, epoch: int) -> list[Looked]:
+def _next_turn(all_: Sequence[Item], count: int, epoch: int) -> list[Item]:
     """So many of them, from where that epoch's turn begins."""
     begin = epoch * count % max(len(all_), 1)
     return [*all_[begin : begin + count], *all_[: max(0, min(begin, begin + count - len(all_)))]]
 
 
-def _find_problems(problem: "partial[str | None]", objects: Sequence[Looked]) -> Iterator[str]:
+def _find_problems(problem: "partial[str | None]", objects: Sequence[Item]) -> Iterator[str]:
     with ThreadPoolExecutor(_READERS, thread_name_prefix="underneath") as pool:
         return iter([text for text in pool.map(problem, objects) if text is not None])
 
@@ -252,35 +252,36 @@ class ResolvedSnapshot(msgspec.Struct, frozen=True):
     ref: str | None = None
 
 
-def snapshot_at(catalog: Catalog, at: At | None = None) -> ResolvedSnapshot:
-    """The snapshot that ``at`` means; by default the one at ``published``.
+def snapshot_at(catalog: Catalog, snapshot_ref: At | None = None) -> ResolvedSnapshot:
+    """The snapshot that ``snapshot_ref`` means; by default the one at ``published``.
 
     A name is that of a branch or a tag (``tags/name`` or ``name``), else the id of a snapshot. A time means what
     ``published`` pointed to then, by the log: what readers saw. For a pipeline whose outputs have names, ``published``
     is the newest snapshot that readers of every output may see. Raises AtError, UnknownBranchError, NoSnapshotError for
     a time at which nothing was published.
     """
-    if isinstance(at, datetime):
-        return _published_at(catalog, at, at.isoformat())
-    if at is None:
-        at = object_names.PUBLISHED
-    if not isinstance(at, str) or not at:
+    if isinstance(snapshot_ref, datetime):
+        return _published_at(catalog, snapshot_ref, snapshot_ref.isoformat())
+    if snapshot_ref is None:
+        snapshot_ref = object_names.PUBLISHED
+    if not isinstance(snapshot_ref, str) or not snapshot_ref:
         raise AtError(
-            f"at={at!r} does not name a snapshot: give a branch, a tag, a snapshot's id, or a time; {_TIME_ADVICE}"
+            f"at={snapshot_ref!r} does not name a snapshot: give a branch, a tag, a snapshot's id, or a time; "
+            f"{_TIME_ADVICE}"
         )
-    match object_names.kind_of_name(at):
+    match object_names.kind_of_name(snapshot_ref):
         case object_names.NameKind.TIME:
-            return _published_at(catalog, _parse_time(at), at)
+            return _published_at(catalog, _parse_time(snapshot_ref), snapshot_ref)
         case object_names.NameKind.SNAPSHOT:
-            return ResolvedSnapshot(_read_manifest(catalog, at))
+            return ResolvedSnapshot(_read_manifest(catalog, snapshot_ref))
         case object_names.NameKind.BEGINNING:
             raise NoSnapshotError(
                 f"{object_names.BEGINNING!r} is before the first snapshot of {catalog.pipeline}: nothing is there"
             )
     head = catalog.head()
-    ref = object_names.ref_of(at, head.refs, head.generations)
+    ref = object_names.ref_of(snapshot_ref, head.refs, head.generations)
     if ref is None:
-        raise _unknown_ref_error(catalog, head, at)
+        raise _unknown_ref_error(catalog, head, snapshot_ref)
     snapshot = _at_ref(catalog, head, ref)
     if snapshot is None:
         return ResolvedSnapshot(None, ref)

@@ -109,7 +109,7 @@ def _without_time_zones(kind: pa.DataType) -> pa.DataType:
     return pa.list_(_without_time_zones(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
-Given = Any
+GivenKey = Any
 """The key that is asked about: a value, several in the order of the key's columns, by their names, or None."""
 
 
@@ -117,19 +117,19 @@ class ExplainError(FixConfigError, code="config.explain"):
     """The key or the window that is asked about is not written as one."""
 
 
-def typed_key(kinds: Mapping[str, DataType], given: Given, whose: str, *, null_keys: bool) -> dict[str, Any]:
-    """The value of each column of the key that is ``given``; ``whose`` it is, for people. ``null_keys``: it may be
-    NULL. Raises ExplainError.
+def typed_key(kinds: Mapping[str, DataType], key: GivenKey, whose: str, *, null_keys: bool) -> dict[str, Any]:
+    """The value of each column of the ``key``; ``whose`` it is, for people. ``null_keys``: it may be NULL. Raises
+    ExplainError.
     """
     names = ", ".join(kinds) or "none: leave key out"
-    given = _as_object(given, kinds)
-    if isinstance(given, Mapping):
-        values = [given.get(name) for name in kinds] if given.keys() == kinds.keys() else []
+    key = _as_object(key, kinds)
+    if isinstance(key, Mapping):
+        values = [key.get(name) for name in kinds] if key.keys() == kinds.keys() else []
     else:
-        values = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+        values = [] if key is None else list(key) if isinstance(key, list | tuple) else [key]
     if len(values) != len(kinds):
         raise ExplainError(
-            f"key={short_repr(given)} does not name a key of {whose}: give a value for each of its columns, in "
+            f"key={short_repr(key)} does not name a key of {whose}: give a value for each of its columns, in "
             "their order "
             f"({names})"
         )
@@ -139,7 +139,7 @@ def typed_key(kinds: Mapping[str, DataType], given: Given, whose: str, *, null_k
     }
 
 
-def _as_object(key: Given, kinds: Mapping[str, DataType]) -> Given:
+def _as_object(key: GivenKey, kinds: Mapping[str, DataType]) -> GivenKey:
     """The only item of ``key``, as the JSON object of the columns of ``kinds`` that it is written as."""
     text = key[0] if isinstance(key, list) and len(key) == 1 else key
     if not kinds or not isinstance(text, str) or text[:1] != "{":

@@ -67,7 +67,7 @@ _PANE_INFO = {
 }
 _ORIGIN = {"reason": DataType.STRING, "input": DataType.STRING, "file": DataType.STRING}
 _RAW = {"raw": DataType.STRING, "epoch": DataType.INT}
-_REJECTED = {
+_REJECTED_COLUMNS = {
     "input": DataType.STRING,
     "file": DataType.STRING,
     "position": DataType.INT,
@@ -85,7 +85,7 @@ _ROW_INFO = {
     "epoch": DataType.INT,
     "sequence": DataType.INT,
 }
-_SIGNED, _ID = "signed", "id"
+_IS_SIGNED, _ID = "signed", "id"
 
 
 class Folding(StrEnum):
@@ -106,18 +106,18 @@ class EarlierColumns(JsonRecord, frozen=True):
     late: Mapping[str, str | None]
 
     @classmethod
-    def from_stages(cls, until: int, stages: Sequence[Formerly], columns: "ViewColumns") -> "EarlierColumns":
-        """Columns of the definition that made the snapshot of epoch ``until``, as ``columns`` are called now."""
+    def from_stages(cls, until_epoch: int, stages: Sequence[Formerly], columns: "ViewColumns") -> "EarlierColumns":
+        """Columns of the definition that made the snapshot of epoch ``until_epoch``, as ``columns`` are called now."""
         windows = {name: name for name in (WINDOW_START, WINDOW_END)}  # which rows of windows have among their values
         all_names = {**windows, **stages[-1].keys, **stages[-1].values}
         panes = {name: all_names.get(name) for name in (*columns.keys, *columns.values)}
         late = {name: stages[0].keys.get(name, name) for name in columns.late_keys}  # edges of a loop keep their names
-        return cls(until, _renamed_only(panes), _renamed_only(late))
+        return cls(until_epoch, _renamed_only(panes), _renamed_only(late))
 
-    def compose_with(self, later: "EarlierColumns") -> "EarlierColumns":
-        """The same, where names of what ``later`` says are themselves those of an earlier definition."""
+    def compose_with(self, later_columns: "EarlierColumns") -> "EarlierColumns":
+        """The same, where names in ``later_columns`` are themselves those of an earlier definition."""
         return EarlierColumns(
-            self.until, _compose_names(self.panes, later.panes), _compose_names(self.late, later.late)
+            self.until, _compose_names(self.panes, later_columns.panes), _compose_names(self.late, later_columns.late)
         )
 
 
@@ -173,7 +173,7 @@ class ViewColumns:
         own |= {} if self.adopted is None else {ADOPTED: self.adopted}
         own |= {FORMERLY: [*self.formerly]} if self.formerly else {}
         if self.are_rows:
-            own[ROWS] = {_SIGNED: self.folding is Folding.SUMMED, _ID: [*self.id]}
+            own[ROWS] = {_IS_SIGNED: self.folding is Folding.SUMMED, _ID: [*self.id]}
         return {**own, "before": [older.to_json() for older in self.before]} if self.before else own
 
     @classmethod
@@ -191,9 +191,9 @@ class ViewColumns:
             tuple(value.get(ROWS, {}).get(_ID, ())),
         )
 
-    def continue_from(self, earlier: "ViewColumns", until: int, stages: Sequence[Formerly]) -> "ViewColumns":
-        """These, of a definition that continues from a snapshot of epoch ``until`` with columns ``earlier``."""
-        last = EarlierColumns.from_stages(until, stages, self)
+    def continue_from(self, earlier: "ViewColumns", until_epoch: int, stages: Sequence[Formerly]) -> "ViewColumns":
+        """These, of a definition that continues from a snapshot of epoch ``until_epoch`` with columns ``earlier``."""
+        last = EarlierColumns.from_stages(until_epoch, stages, self)
         renames = (last,) if last.panes or last.late else ()
         return self.going_on(
             replace(earlier, before=(*(older.compose_with(last) for older in earlier.before), *renames))
@@ -235,7 +235,7 @@ class ViewColumns:
         return [*self.id] or ["epoch", "sequence"]
 
     @property
-    def decided(self) -> list[str]:
+    def decided_columns(self) -> list[str]:
         """What a release is about: key, window and values. Taking released values back needs no other decision."""
         return [*dict.fromkeys((*self.identity, *self.values))]
 
@@ -247,7 +247,7 @@ class ViewColumns:
             case View.LATE:
                 return {**self.late_keys, "event_time": _TIME, **_WINDOW_TYPES, **_ORIGIN, **_RAW}
             case View.REJECTED:
-                return {**({"output": DataType.STRING} if self.output else {}), **_REJECTED}
+                return {**({"output": DataType.STRING} if self.output else {}), **_REJECTED_COLUMNS}
 
     def arrow_schema(self, view: View) -> "pa.Schema":
         """The columns of ``view`` with their Arrow types, timestamps in UTC."""
@@ -274,7 +274,7 @@ def _parse_folding(rows: Mapping[str, Any] | None) -> Folding:
     """How rows are folded of which a manifest says this, None: that they are results of an aggregation."""
     if rows is None:
         return Folding.NEWEST
-    return Folding.SUMMED if rows[_SIGNED] else Folding.NOTHING
+    return Folding.SUMMED if rows[_IS_SIGNED] else Folding.NOTHING
 
 
 def schema_of(columns: Mapping[str, ViewColumns], fingerprints: Mapping[str, str]) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class NeededRows:
         return self == NeededRows()
 
     @property
-    def before(self) -> int | None:
+    def last_epoch_before(self) -> int | None:
         """The last epoch whose rows none of them can be, of those before all of theirs; None if there is none."""
         return self.epochs[0] - 1 if self.epochs[0] > 0 else None
 
@@ -105,14 +105,14 @@ ALL: Final = NeededRows()
 
 
 def needed_parts(
-    stated: Iterable[ColumnBounds],
+    stated_bounds: Iterable[ColumnBounds],
     keys: Mapping[str, DataType],
     extent: tuple[str, str] = (WINDOW_START, WINDOW_END),
 ) -> NeededRows:
-    """Where rows are for which all ``stated`` bounds hold; ``keys`` are the columns of the key, in order, ``extent``
+    """Where rows are for which all ``stated_bounds`` hold; ``keys`` are the columns of the key, in order, ``extent``
     those that say where in event time a row is.
     """
-    bounds = list(stated)
+    bounds = list(stated_bounds)
     windows = [_bounds_interval(bound) for bound in bounds if bound.column in extent]
     epochs = [_bounds_interval(bound) for bound in bounds if bound.column == _EPOCH_COLUMN]
     return NeededRows(
@@ -187,7 +187,7 @@ def of_key(key: Mapping[str, Any]) -> list[Expr]:
     return [Column(name).is_null() if value is None else Column(name) == lit(value) for name, value in key.items()]
 
 
-TURNED: Final = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+TURNED_OPERATORS: Final = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """What each comparison is when its sides change places."""
 
 
@@ -199,10 +199,12 @@ def said_by(where: Expr, columns: Mapping[str, ValueType]) -> Iterator[ColumnBou
             yield from said_by(right, columns)
         case Binary("or", left, right):
             yield from bounds_of_either([*said_by(left, columns)], [*said_by(right, columns)])
-        case Binary(op, Column(name), Literal(value, kind)) if op in TURNED:
+        case Binary(op, Column(name), Literal(value, kind)) if op in TURNED_OPERATORS:
             yield from bounds_of_comparison(name, op, _comparable_value(value, kind, columns.get(name)))
-        case Binary(op, Literal(value, kind), Column(name)) if op in TURNED:
-            yield from bounds_of_comparison(name, TURNED[op], _comparable_value(value, kind, columns.get(name)))
+        case Binary(op, Literal(value, kind), Column(name)) if op in TURNED_OPERATORS:
+            yield from bounds_of_comparison(
+                name, TURNED_OPERATORS[op], _comparable_value(value, kind, columns.get(name))
+            )
         case Function("is_null", (Column(name),)):
             yield ColumnBounds(name, (None,))
         case Function("is_in", (Column(name), *constants)):
@@ -282,7 +284,7 @@ def _bounds_in_tree(tree: Tree, kinds: _Kinds) -> Iterator[ColumnBounds]:
             )
         case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in _SQL_OPERATORS:
             op = _SQL_OPERATORS[kind]
-            for column, constant, operator in ((left, right, op), (right, left, TURNED[op])):
+            for column, constant, operator in ((left, right, op), (right, left, TURNED_OPERATORS[op])):
                 for name, value_kind in _column_of_tree(column, kinds):
                     yield from bounds_of_comparison(name, operator, _literal_value(constant, value_kind))
         case {"type": "COMPARE_BETWEEN", "input": column, "lower": lower, "upper": upper}:
@@ -490,7 +492,7 @@ class RowCondition:
         else:
             with (
                 without_rows() as connection,
-                explain_duckdb_errors(self.source.column_names, asked=f"where={short_repr(self.where)}"),
+                explain_duckdb_errors(self.source.column_names, request=f"where={short_repr(self.where)}"),
             ):
                 self.apply_to(connection, self.source.no_rows(connection)).fetchall()
 
@@ -503,7 +505,7 @@ class RowCondition:
         if self.where is None:
             return rows
         if isinstance(self.where, str):
-            return rows.filter(self._parsed.sql)
+            return rows.filter(self._parsed_condition.sql)
         import duckdb
         from duckdb.func import FunctionNullHandling, PythonUDFType
 
@@ -527,11 +529,11 @@ class RowCondition:
         if self.where is None:
             return ()
         if isinstance(self.where, str):
-            return [*said_in(self._parsed.tree, columns)]
+            return [*said_in(self._parsed_condition.tree, columns)]
         return [*said_by(self.where, columns)]
 
     @cached_property
-    def _parsed(self) -> ParsedCondition:
+    def _parsed_condition(self) -> ParsedCondition:
         assert isinstance(self.where, str)
         return parse_condition(self.where, self.source.column_names)
 
@@ -559,7 +561,7 @@ class RowCondition:
         """
         clauses = {"where": self.where, "order": order}
         text = ", ".join(f"{name}={short_repr(value)}" for name, value in clauses.items() if value is not None)
-        with explain_duckdb_errors(self.source.column_names, self._failures, asked=text):
+        with explain_duckdb_errors(self.source.column_names, self._failures, request=text):
             yield
 
     def _check_expression(self, where: Expr) -> None:
@@ -577,9 +579,9 @@ class RowCondition:
 
 @contextmanager
 def explain_duckdb_errors(
-    columns: Sequence[str], failures: Sequence[HeadraceError] = (), *, asked: str
+    columns: Sequence[str], failures: Sequence[HeadraceError] = (), *, request: str
 ) -> Iterator[None]:
-    """Turn an error of DuckDB's about what was ``asked`` for into a QueryError that names the columns."""
+    """Turn an error of DuckDB's about what was ``request`` for into a QueryError that names the columns."""
     import duckdb
 
     try:
@@ -589,7 +591,7 @@ def explain_duckdb_errors(
     except duckdb.Error as error:
         if failures:
             raise failures[-1] from None
-        raise QueryError(f"{asked}: {str(error).splitlines()[0]}; the columns are {', '.join(columns)}") from error
+        raise QueryError(f"{request}: {str(error).splitlines()[0]}; the columns are {', '.join(columns)}") from error
 
 
 def _of_so_many(function: "Callable[..., pa.Array]", number: int) -> "Callable[..., pa.Array]":

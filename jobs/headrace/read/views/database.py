@@ -153,15 +153,16 @@ def keep_file(file: Path, folder: Path) -> Path:
     return file.replace(kept_file)
 
 
-def check_room(needed: int, folder: Path) -> None:
-    """Raise ReadResourcesError if copies of ``needed`` bytes below ``folder`` are more than HEADRACE_READ_DISK allows.
+def check_room(needed_bytes: int, folder: Path) -> None:
+    """Raise ReadResourcesError if copies of ``needed_bytes`` below ``folder`` are more than HEADRACE_READ_DISK allows.
     The default is nine tenths of the free space: a full disk stops more than one reader.
     """
     size_limit = size_in(DISK_VARIABLE)
     room = int(shutil.disk_usage(folder).free * _OF_WHAT_IS_FREE) if size_limit is None else size_limit
-    if needed > room:
+    if needed_bytes > room:
         raise ReadResourcesError(
-            f"this read copies {shown_size(needed)} to the local disk first, and may use {shown_size(room)} under "
+            f"this read copies {shown_size(needed_bytes)} to the local disk first, and may use {shown_size(room)} "
+            "under "
             f"{folder.parent} ({DISK_VARIABLE} sets another limit, TMPDIR names another folder). Engines of your own "
             "read the files where they are: files() names them"
         )

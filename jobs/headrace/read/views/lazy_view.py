@@ -81,11 +81,11 @@ HTML_ROWS: Final = 10
 HTML_BYTES: Final = Size(16 * 2**20)
 """Rows that a notebook shows of a view, and about how many bytes may be read for them."""
 
-_ZONED = " WITH TIME ZONE"
+_ZONE_SUFFIX = " WITH TIME ZONE"
 _PYTHON_TIMES = {
     "DATE": ("0001-01-01", "9999-12-31"),
     "TIMESTAMP": ("0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"),
-    f"TIMESTAMP{_ZONED}": ("0001-01-01 00:00:00+00", "9999-12-31 23:59:59.999999+00"),
+    f"TIMESTAMP{_ZONE_SUFFIX}": ("0001-01-01 00:00:00+00", "9999-12-31 23:59:59.999999+00"),
 }
 """The first and the last that Python has, by the type in DuckDB."""
 
@@ -444,7 +444,7 @@ def _python_times(rows: "duckdb.DuckDBPyRelation", columns: Sequence[str]) -> st
             first, last = (f"'{moment}'::{kind}" for moment in _PYTHON_TIMES[kind])
             is_beyond = f"coalesce({name} not between {first} and {last}, false)"
             beyond_conditions.append(is_beyond)
-            name = f"case when {is_beyond} then null else {name} end::{kind.removesuffix(_ZONED)}"
+            name = f"case when {is_beyond} then null else {name} end::{kind.removesuffix(_ZONE_SUFFIX)}"
         elif any(time in kind for time in _PYTHON_TIMES):
             return None
         selected_columns.append(f"{name} as _headrace_{number}")

@@ -95,16 +95,18 @@ _FILES_UNDERWAY, _SMALL_FILES_UNDERWAY = 4, 16
 Result = TypeVar("Result")
 
 
-def local_paths(store: ObjectStore, files: Sequence[DataFile], folder: Path, needed: NeededRows = ALL) -> list[Path]:
+def local_paths(
+    store: ObjectStore, files: Sequence[DataFile], folder: Path, needed_rows: NeededRows = ALL
+) -> list[Path]:
     """Where each of ``files`` can be read, verified: the file itself if ``store`` is local, else a copy in ``folder``.
-    A large file that says where its rows are gives a copy of those which are ``needed``; a file whose path DuckDB would
-    take for a pattern gives a link.
+    A large file that says where its rows are gives a copy of the ``needed_rows``; a file whose path DuckDB would take
+    for a pattern gives a link.
 
     Raises BrokenObjectError, and ReadResourcesError where there is no room for copies.
     """
     copies = [folder / f"{number:06}.parquet" for number in range(len(files))]
-    parts = [] if needed.is_all else [pair for pair in zip(files, copies, strict=True) if has_parts(pair[0])]
-    cut = {path for path in _at_once(store, partial(_write_needed_rows, store, needed), parts) if path is not None}
+    parts = [] if needed_rows.is_all else [pair for pair in zip(files, copies, strict=True) if has_parts(pair[0])]
+    cut = {path for path in _at_once(store, partial(_write_needed_rows, store, needed_rows), parts) if path is not None}
     whole = [(file, path) for file, path in zip(files, copies, strict=True) if path not in cut]
     if whole and not isinstance(store, LocalStore):
         check_room(sum(file.bytes for file, _ in whole), folder)
@@ -165,22 +167,23 @@ READERS = 8
 _OWN_NAMES: "Mapping[str, Names]" = {}
 
 
-def check_files(store: ObjectStore, named: Iterable[DataFile]) -> None:
+def check_files(store: ObjectStore, files: Iterable[DataFile]) -> None:
     """Hold data files against their lengths and checksums, whose rows nobody needs. Raises BrokenObjectError."""
     with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
-        for _ in readers.map(lambda file: check_data_file(store, file), named):
+        for _ in readers.map(lambda file: check_data_file(store, file), files):
             pass
 
 
 def read_tables(
     store: ObjectStore,
-    named: Iterable[DataFile],
+    named_files: Iterable[DataFile],
     columns: "pa.Schema",
     names: "Mapping[str, Names]" = _OWN_NAMES,
-    needed: NeededRows = ALL,
+    needed_rows: NeededRows = ALL,
 ) -> "Iterator[pa.Table]":
     """The rows of each of the data files, which call columns by ``names``, by path, if not by their name. Where only
-    some are ``needed``, a large file that says where these are is not read whole, and other rows may be missing.
+    some are needed (``needed_rows``), a large file that says where these are is not read whole, and other rows may be
+    missing.
 
     Raises BrokenObjectError when a file is missing or not what was written.
     """
@@ -192,16 +195,16 @@ def read_tables(
     def load_table(file: DataFile) -> "pa.Table":
         own = names.get(file.path, {})
         rows = None
-        if not needed.is_all and has_parts(file):
+        if not needed_rows.is_all and has_parts(file):
             from headrace.state.chunks import some_rows
 
-            rows = some_rows(store, file, needed.may_be_in)
+            rows = some_rows(store, file, needed_rows.may_be_in)
         if rows is None:
             content = pq.ParquetFile(pa.BufferReader(read_verified(store, file)))
             rows = content.read(names_there(columns, own), use_threads=False)
         return rows if rows.schema.equals(columns) else as_now(rows, columns, own)
 
-    files = [*named]
+    files = [*named_files]
     if little_to_wait_for(store, files):
         yield from map(load_table, files)
         return
@@ -211,14 +214,19 @@ def read_tables(
 
 _NEWEST = '"_headrace_newest"'
 PLACE = ("epoch", "sequence")
-GONE = "is_retraction"
+IS_RETRACTION = "is_retraction"
 
 
 def newest_of(
-    rows: str, columns: Sequence[str], identity: Sequence[str], *, place: Sequence[str] = PLACE, gone: str = GONE
+    rows: str,
+    columns: Sequence[str],
+    identity: Sequence[str],
+    *,
+    place: Sequence[str] = PLACE,
+    is_gone: str = IS_RETRACTION,
 ) -> str:
     """A query of ``columns`` of the live records among ``rows`` (SQL), which it reads twice. The record of the greatest
-    ``place`` counts for each identity, unless it is ``gone`` (SQL).
+    ``place`` counts for each identity, unless ``is_gone`` (SQL).
 
     The first time finds where the newest record of each ``identity`` is, so that no wide row waits for another.
     """
@@ -228,31 +236,33 @@ def newest_of(
         f"select {row_columns} from {rows} r semi join "
         f"(select {sql_columns(identity)}, max({row_of(place)}) as {_NEWEST} from {rows} group by "
         f"{sql_columns(identity)}) n "
-        f"on {same} where not ({gone})"
+        f"on {same} where not ({is_gone})"
     )
 
 
-def standing_of(rows: str, columns: Sequence[str], shown: ViewColumns) -> str:
-    """A query of ``columns`` of what stands of the records among ``rows`` (SQL), which have those of ``shown``."""
-    match shown.folding:
+def standing_of(rows: str, columns: Sequence[str], view_columns: ViewColumns) -> str:
+    """A query of ``columns`` of what stands of the records among ``rows`` (SQL), which have those of
+    ``view_columns``.
+    """
+    match view_columns.folding:
         case Folding.NEWEST:
-            return newest_of(rows, columns, shown.identity)
+            return newest_of(rows, columns, view_columns.identity)
         case Folding.SUMMED:
-            return summed_of(rows, columns, shown.identity)
+            return summed_of(rows, columns, view_columns.identity)
     return f"select {sql_columns(columns)} from {rows}"
 
 
 SIGN: Final = "_headrace_sign"
-_SIGN_OF_RECORD: Final = f"case when {GONE} then -1 else 1 end"
+_SIGN_OF_RECORD: Final = f"case when {IS_RETRACTION} then -1 else 1 end"
 
 
-def signs_of(rows: str, columns: Sequence[str], shown: ViewColumns) -> str:
+def signs_of(rows: str, columns: Sequence[str], view_columns: ViewColumns) -> str:
     """A query of ``columns`` and ``SIGN``, which add up to what stands of the records among ``rows`` (SQL); where these
     are summed, less the withdrawals whose rows have not come.
     """
-    if shown.folding is Folding.SUMMED:
+    if view_columns.folding is Folding.SUMMED:
         return f"select {sql_columns(columns)}, {_SIGN_OF_RECORD} as {SIGN} from {rows}"
-    return f"select *, 1 as {SIGN} from ({standing_of(rows, columns, shown)})"
+    return f"select *, 1 as {SIGN} from ({standing_of(rows, columns, view_columns)})"
 
 
 _SUM, _RANK = '"_headrace_sum"', '"_headrace_rank"'
@@ -263,26 +273,26 @@ def summed_of(rows: str, columns: Sequence[str], identity: Sequence[str]) -> str
     often than withdrawn; the oldest are taken.
     """
     same = sql_columns(identity)
-    rank_column = f"row_number() over (partition by {same}, {GONE} order by {sql_columns(PLACE)}) as {_RANK}"
+    rank_column = f"row_number() over (partition by {same}, {IS_RETRACTION} order by {sql_columns(PLACE)}) as {_RANK}"
     sum_column = f"sum({_SIGN_OF_RECORD}) over (partition by {same}) as {_SUM}"
-    stands = f"not {GONE} and {_RANK} <= {_SUM}"
+    stands = f"not {IS_RETRACTION} and {_RANK} <= {_SUM}"
     return f"select {sql_columns(columns)} from (select *, {rank_column}, {sum_column} from {rows}) where {stands}"
 
 
-def number_standing(rows: str, shown: ViewColumns) -> str:
+def number_standing(rows: str, view_columns: ViewColumns) -> str:
     """A query of how many rows ``standing_of`` finds, which reads ``rows`` once and little of them."""
-    match shown.folding:
+    match view_columns.folding:
         case Folding.NEWEST:
-            return number_of(rows, shown.identity)
+            return number_of(rows, view_columns.identity)
         case Folding.SUMMED:
-            sums = f"select sum({_SIGN_OF_RECORD}) as n from {rows} group by {sql_columns(shown.identity)}"
+            sums = f"select sum({_SIGN_OF_RECORD}) as n from {rows} group by {sql_columns(view_columns.identity)}"
             return f"select coalesce(sum(greatest(n, 0)), 0)::bigint from ({sums})"
     return f"select count(*) from {rows}"
 
 
-def number_of(rows: str, identity: Sequence[str], *, place: Sequence[str] = PLACE, gone: str = GONE) -> str:
+def number_of(rows: str, identity: Sequence[str], *, place: Sequence[str] = PLACE, is_gone: str = IS_RETRACTION) -> str:
     """A query of how many rows ``newest_of`` finds, which reads ``rows`` once and little of them."""
-    newest = f"max({{'place': {row_of(place)}, 'gone': {gone}}}) as newest"
+    newest = f"max({{'place': {row_of(place)}, 'gone': {is_gone}}}) as newest"
     return f"select count(*) from (select {newest} from {rows} group by {sql_columns(identity)}) where not newest.gone"
 
 
@@ -291,9 +301,9 @@ def same_identity(left: str, right: str, identity: Sequence[str]) -> str:
     return " and ".join(f"{left}.{name} is not distinct from {right}.{name}" for name in map(sql_identifier, identity))
 
 
-def row_of(names: Sequence[str], of: str = "") -> str:
+def row_of(names: Sequence[str], prefix: str = "") -> str:
     """``names`` as one value, which is compared by the first of them, then by the next (SQL)."""
-    return "{" + ", ".join(f"{sql_literal(name)}: {of}{sql_identifier(name)}" for name in names) + "}"
+    return "{" + ", ".join(f"{sql_literal(name)}: {prefix}{sql_identifier(name)}" for name in names) + "}"
 
 
 def newest_rows(rows: "pa.Table", columns: ViewColumns) -> "pa.Table":

@@ -231,7 +231,9 @@ class OutputFiles:
                 return [(layer.first_epoch, layer.last_epoch, layer.files) for layer in layers]
         log = self.manifest.logs.get(LOG_OF_VIEW[self.view])
         with ways_out(self.catalog, self.ref or ""):
-            records = [] if log is None else [*self.catalog.file_records(log, since_epoch=self.needed.before)]
+            records = (
+                [] if log is None else [*self.catalog.file_records(log, since_epoch=self.needed.last_epoch_before)]
+            )
         files_by_epoch = (
             (record.epoch, [file for file in record.files if isinstance(file, DataFile)]) for record in records
         )

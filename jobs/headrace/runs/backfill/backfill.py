@@ -90,7 +90,7 @@ def _plan_single_output(run: RunContext, output: str) -> tuple[RunStage, ...]:
 
 _FILES_PER_EPOCH = 10_000
 """Large epochs: how many bytes are in one is for the pipeline's source to say."""
-_NAMED = 3
+_MOST_NAMED = 3
 
 
 def branch_of(options: RunOptions) -> str:
@@ -196,9 +196,9 @@ def _check_input(catalog: Catalog, landing: Landing, begin: Manifest | None) -> 
         missing += landing.lost_paths(name, [split for path, split in split_by_path.items() if path in main_read[name]])
     if missing:
         begin_text = "the beginning" if begin is None else f"snapshot {begin.snapshot_id} (epoch {begin.epoch})"
-        more = f", and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        more = f", and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
         raise InputGoneError(
             f"a backfill of {catalog.pipeline} from {begin_text} on reads all that main has read since, and "
-            f"{len(missing)} files are gone: {', '.join(missing[:_NAMED])}{more}. Put them back; or backfill a later "
-            "range (--from), which needs only what was read after its fork"
+            f"{len(missing)} files are gone: {', '.join(missing[:_MOST_NAMED])}{more}. Put them back; or backfill "
+            "a later range (--from), which needs only what was read after its fork"
         )

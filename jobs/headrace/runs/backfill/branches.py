@@ -114,18 +114,20 @@ class ForkPoint:
         return f"the backfill begins with {self.begin}: {self.reason}"
 
 
-def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None, without: Collection[str] = ()) -> ForkPoint:
+def fork_point(
+    catalog: Catalog, pipeline: Pipeline, span: Window | None, skipped_outputs: Collection[str] = ()
+) -> ForkPoint:
     """The newest snapshot, not newer than ``published``, whose epochs had read nothing as new as the range needs. The
     range needs the event times on which windows touching ``span`` depend. Nothing if there is none, or no span, or if
     the pipeline has changed since.
 
     Takes few requests, however many epochs there are: the newest event time that was read never goes back. Records that
     no window has count too, those that were filtered out, say: they may be others now. One that lay too far ahead of
-    the clock (12.14) does not; its window keeps it. Outputs that the branch is ``without`` need nothing.
+    the clock (12.14) does not; its window keeps it. ``skipped_outputs``, which the branch is without, need nothing.
     """
     if span is None:
         return ForkPoint(None, "all input is read again")
-    outputs = [name for name in pipeline.by_output if name not in without]
+    outputs = [name for name in pipeline.by_output if name not in skipped_outputs]
     needed_times, published_id = (
         needed_event_times(pipeline, span, outputs),
         catalog.published_by_all(catalog.head().refs),
@@ -273,10 +275,12 @@ class DroppedBranch:
         return f"{self.name} (at {self.snapshot or 'no snapshot'}{moved_text})"
 
 
-def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[[], Set[str]]) -> list[DroppedBranch]:
+def drop_abandoned(
+    catalog: Catalog, own: str, now: datetime, find_awaited: Callable[[], Set[str]]
+) -> list[DroppedBranch]:
     """Drop the branches of the schedule's runs before that of ``own``, but not the newest, nor those that changed
     shortly (STILL_TIME) before ``now``. Drop also unused branches of runs that people have started. Branches stay that
-    are ``awaited``, as it says: a run is not done with them, and may wait for a person.
+    are awaited, as ``find_awaited`` says: a run is not done with them, and may wait for a person.
 
     Whether anything was done is decided on the very head of the log that the drop follows. A run that is at work all
     the same is fenced by it. What cannot be dropped because others write all the time is left to the next run.
@@ -286,7 +290,7 @@ def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[
     old_branches = dict.fromkeys(_old_branches(head, own), STILL_TIME) | dict.fromkeys(
         _of_people(head, own), UNUSED_TIME
     )
-    staying = awaited() if old_branches else frozenset()
+    staying = find_awaited() if old_branches else frozenset()
     for name, idle_time in old_branches.items():
         if name in staying:
             continue

@@ -156,23 +156,25 @@ class MainsReading:
 
 def plan_rereading(
     pipeline: Pipeline,
-    recorded: Iterable[RecordedEpoch],
+    recorded_epochs: Iterable[RecordedEpoch],
     unread: ByInput,
-    begun: ReplayProgress = ReplayProgress(),
+    progress: ReplayProgress = ReplayProgress(),
     *,
     max_files: int | None = None,
     max_bytes: int | None = None,
     counts_again: Callable[[ByInput], object] = lambda files: None,
     repeats: Callable[[str], bool] = lambda name: True,
 ) -> Rereading:
-    """How a branch that has ``begun`` reads those of the ``unread`` files again that are ``recorded``. An epoch has at
-    most so many files and bytes of an input, where main's are not larger. None: as its source says. An epoch stays as
-    it is where ``counts_again`` says so of what it has read. Where an input does not ``repeats``, each split follows
-    the one before it. Its record holds only up to the first split that is not the next one now.
+    """How a branch with this ``progress`` reads those of the ``unread`` files again that are in ``recorded_epochs``. An
+    epoch has at most so many files and bytes of an input, where main's are not larger. None: as its source says. An
+    epoch stays as it is where ``counts_again`` says so of what it has read. Where an input does not ``repeats``, each
+    split follows the one before it. Its record holds only up to the first split that is not the next one now.
     """
     waiting = {name: {file.path: file for file in files} for name, files in unread.items()}
     is_exact = _is_exact(pipeline)
-    epochs = [*_left_of(_hold_to_watermarks(recorded, begun.reached), waiting, begun, repeats, is_exact=is_exact)]
+    epochs = [
+        *_left_of(_hold_to_watermarks(recorded_epochs, progress.reached), waiting, progress, repeats, is_exact=is_exact)
+    ]
     if not is_exact:
         room = {
             input_.name: _EpochRoom(max_files or input_.source.max_files, max_bytes or input_.source.max_bytes)
@@ -261,12 +263,14 @@ class _Order:
         is_ordered = any(CompiledStage(stage).is_ordered for stage in stages)
         return cls([input_.name for input_ in pipeline.inputs] if is_ordered else None)
 
-    def keeps_order(self, before: Sequence[RecordedEpoch], after: RecordedEpoch) -> bool:
-        """Whether ``after`` comes last if it becomes one with those ``before``, which arrive in their order."""
-        last = next((epoch for epoch in reversed(before) if epoch.files), None)
-        if self.inputs is None or last is None or not after.files:
+    def keeps_order(self, earlier_epochs: Sequence[RecordedEpoch], next_epoch: RecordedEpoch) -> bool:
+        """Whether ``next_epoch`` comes last if it becomes one with those ``earlier_epochs``, which arrive in their
+        order.
+        """
+        last = next((epoch for epoch in reversed(earlier_epochs) if epoch.files), None)
+        if self.inputs is None or last is None or not next_epoch.files:
             return True
-        return max(self._file_places(last)) < min(self._file_places(after))
+        return max(self._file_places(last)) < min(self._file_places(next_epoch))
 
     def _file_places(self, epoch: RecordedEpoch) -> list[tuple[int, str]]:
         assert self.inputs is not None
@@ -310,7 +314,7 @@ def _merge_epochs(epochs: Sequence[RecordedEpoch]) -> RecordedEpoch:
     return replace(epochs[-1], files=files)
 
 
-_NAMED = 3
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -437,8 +441,9 @@ def _check_input(what: str, epochs: Sequence[RecordedEpoch], landing: Landing) -
         files = [file for epoch in epochs for file in epoch.files.get(name, ())]
         missing += [f"{split.path} {how}" for split, how in landing.missing_splits(name, files)]
     if missing:
-        more = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        more = f"; and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
         raise InputGoneError(
             f"{what} reads the recorded files again, and {len(missing)} of them are gone or changed: "
-            f"{'; '.join(missing[:_NAMED])}{more}. Put them back as they were, or replay what has landed with --clock"
+            f"{'; '.join(missing[:_MOST_NAMED])}{more}. Put them back as they were, or replay what has "
+            "landed with --clock"
         )

@@ -371,7 +371,9 @@ class PipelineHandle(PipelineHistory):
         """
         from headrace.runs.dropped_records import land_late
 
-        return land_late(self._needed_definition(pipeline, "replay_late"), self.root, output=output, to=to, at=at)
+        return land_late(
+            self._needed_definition(pipeline, "replay_late"), self.root, output=output, destination=to, ref=at
+        )
 
     def replay_rejected(
         self,
@@ -396,7 +398,7 @@ class PipelineHandle(PipelineHistory):
         from headrace.runs.dropped_records import land_rejected
 
         definition = self._needed_definition(pipeline, "replay_rejected")
-        return land_rejected(definition, self.root, output=output, of=input, to=to, at=at)
+        return land_rejected(definition, self.root, output=output, input_name=input, destination=to, ref=at)
 
     @overload
     def deliver(

@@ -46,7 +46,7 @@ def _prepared_backfill(run: RunContext) -> PreparedRun:
     return prepared_backfill(run)
 
 
-PREPARED: Final[Mapping[RunAction, Callable[[RunContext], PreparedRun]]] = {
+PREPARERS: Final[Mapping[RunAction, Callable[[RunContext], PreparedRun]]] = {
     "process": prepared_process,
     "audit": prepared_audit,
     "recover": _prepared_recovery,
@@ -75,7 +75,7 @@ def run_recorded(
     """Run ``action`` and keep the result object, of a failure too. Raises what the action raises."""
     store, started_at = open_store(root), now()
     try:
-        prepared_run = PREPARED[action](open_run(pipeline, root, options, wrap_listener(listener)))
+        prepared_run = PREPARERS[action](open_run(pipeline, root, options, wrap_listener(listener)))
         result = perform_run(prepared_run)
     except MissingRootError:
         raise  # the result object would make it
@@ -104,12 +104,12 @@ def look_ahead_of(action: RunAction, pipeline: Pipeline, root: str, options: Run
     seen.
     """
     if action != "backfill":
-        return look_ahead(PREPARED[action](open_run(pipeline, root, options, wrap_listener(None))))
+        return look_ahead(PREPARERS[action](open_run(pipeline, root, options, wrap_listener(None))))
     from headrace.runs.backfill.backfill import branch_of
 
     options = replace(options, branch=branch_of(options))
     dry_run, cut_over = (
-        look_ahead(PREPARED[action](open_run(pipeline, root, options, wrap_listener(None)))),
+        look_ahead(PREPARERS[action](open_run(pipeline, root, options, wrap_listener(None)))),
         _cut_over_of(options),
     )
     return dry_run if cut_over is None else replace(dry_run, stages=(*dry_run.stages, cut_over))
@@ -169,9 +169,10 @@ def _adopt_output(
     return publish_adopted(catalog, result, options.output, options.run_id)
 
 
-def make_change(catalog: Catalog, asked: CutOver, *, run_id: str, message: str = "") -> RunResult:
-    """Let main have what is ``asked``, unless something stands against it. ``message`` says in the log who decided it,
-    and why. For a caller that died before it could tell, the result is that of the attempt which has made it.
+def make_change(catalog: Catalog, cut_over: CutOver, *, run_id: str, message: str = "") -> RunResult:
+    """Let main have what ``cut_over`` asks for, unless something stands against it. ``message`` says in the log who
+    decided it, and why. For a caller that died before it could tell, the result is that of the attempt which has made
+    it.
 
     ``epochs`` and ``counts`` of the result are those of which readers had not seen something: none where a patch
     changes nothing. Raises what its checks say; then PublishConflictError or FencedError if somebody else moves main
@@ -180,13 +181,13 @@ def make_change(catalog: Catalog, asked: CutOver, *, run_id: str, message: str =
     from headrace.runs.publishing.audits import making_change, raise_first_refusal
     from headrace.runs.publishing.publish import output_results, published_result
 
-    started_at, kind = now(), _kind_of(asked)
-    if (earlier_change := kind.made_before(catalog, asked)) is not None:
+    started_at, kind = now(), _kind_of(cut_over)
+    if (earlier_change := kind.made_before(catalog, cut_over)) is not None:
         result_of_change = earlier_change.made
         with making_change(catalog):
             earlier_change.finish(run_id)
     else:
-        change = kind.from_branch(catalog, asked)
+        change = kind.from_branch(catalog, cut_over)
         raise_first_refusal(change.checks())
         _logger.info("%s", change)
         result_of_change = change.make(run_id, message)
@@ -202,11 +203,11 @@ def make_change(catalog: Catalog, asked: CutOver, *, run_id: str, message: str =
     return replace(result, published=result_of_change.published, warnings=result_of_change.warnings)
 
 
-def rehearse_change(catalog: Catalog, asked: CutOver, limit: int = 20) -> "Rehearsal | PatchRehearsal":
+def rehearse_change(catalog: Catalog, cut_over: CutOver, limit: int = 20) -> "Rehearsal | PatchRehearsal":
     """What ``make_change`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are
     given. Raises UnknownBranchError, UnknownOutputError, and what a reader of ``current`` does.
     """
-    return _kind_of(asked).from_branch(catalog, asked).rehearse(limit)
+    return _kind_of(cut_over).from_branch(catalog, cut_over).rehearse(limit)
 
 
 def _kind_of(change: CutOver) -> "type[PromoteBranch | AdoptOutput | PatchOutput]":

@@ -197,7 +197,9 @@ class _TargetLook:
             return _NOT_READ.format("records()")
         if number is None:
             return "it holds rows, and is to hold changes"
-        return target_comparison.compare_with_records(self.catalog, manifest, records, until=number, limit=self.limit)
+        return target_comparison.compare_with_records(
+            self.catalog, manifest, records, last_number=number, limit=self.limit
+        )
 
     def _compare_rows(
         self, manifest: Manifest, rows: "AbstractContextManager[pa.RecordBatchReader] | None", number: int | None
@@ -339,7 +341,7 @@ PARQUET = "parquet"
 
 def compare_published(
     reader: PipelineReader,
-    at: At,
+    ref: At,
     table: str,
     *,
     connection: str | None,
@@ -358,7 +360,7 @@ def compare_published(
     if not name:
         raise ComparedTableError(f"{table!r} names no table: write KIND:TABLE, as in postgres:reports.sales")
     catalog = reader.catalog
-    manifest = snapshot_at(catalog, at).manifest
+    manifest = snapshot_at(catalog, ref).manifest
     if manifest is None:
         raise ComparedTableError(f"readers of {reader.name} see nothing so far: there is nothing to compare")
     seen_by(manifest, UNNAMED.output)

@@ -83,16 +83,17 @@ class WorkEstimate(msgspec.Struct, frozen=True):
 
 
 def choose(
-    pipeline: Pipeline, asked: str | None, work: Callable[[], WorkEstimate], reason: str = ""
+    pipeline: Pipeline, executor_name: str | None, work: Callable[[], WorkEstimate], reason: str = ""
 ) -> ExecutorDecision:
-    """The executor of a run: the one that is ``asked`` for, with the caller's ``reason``, else (None) the pipeline's.
+    """The executor of a run: the one called ``executor_name``, with the caller's ``reason``, else (None) the
+    pipeline's.
 
     ``work`` is called only if it counts. Raises SizeError.
     """
-    executor = asked or pipeline.executor
+    executor = executor_name or pipeline.executor
     if executor == AUTO:
         return fitting_executor(pipeline, work(), Bounds.from_environment())
-    return ExecutorDecision(executor, reason or ("the pipeline's own" if asked is None else "asked for"))
+    return ExecutorDecision(executor, reason or ("the pipeline's own" if executor_name is None else "asked for"))
 
 
 def check_installed(pipeline: Pipeline, executor: str) -> None:
@@ -151,10 +152,10 @@ def work_of_run(catalog: Catalog, landing: Landing, head: str | None, *, full_sw
     return WorkEstimate.from_head(manifest, landed_bytes + input_bytes(landing.to_land(progress.offsets)))
 
 
-def work_of_audit(catalog: Catalog, published: str | None, head: str) -> WorkEstimate:
-    """What an audit of (``published``, ``head``] has before it: no state, but rows to look at."""
+def work_of_audit(catalog: Catalog, published_id: str | None, head: str) -> WorkEstimate:
+    """What an audit of (``published_id``, ``head``] has before it: no state, but rows to look at."""
     manifest = catalog.manifest(head)
-    files = audited_files(catalog, published, manifest).files
+    files = audited_files(catalog, published_id, manifest).files
     return WorkEstimate(stored_bytes(file for view_files in files.values() for file in view_files))
 
 
@@ -177,11 +178,11 @@ def _newest_readable(catalog: Catalog, snapshot: str) -> tuple[Manifest | None, 
 
 class FittingExecution:
     """One run's side under AUTO: on ``local`` up to an epoch that needs Spark, and on ``spark`` from that one on.
-    ``turned`` is told of that.
+    ``on_turn`` is told of that.
     """
 
-    def __init__(self, run: ExecutorRun, given_session: Any, turned: Callable[[ExecutorDecision], None]) -> None:
-        self._run, self._given_session, self._turned = run, given_session, turned
+    def __init__(self, run: ExecutorRun, given_session: Any, on_turn: Callable[[ExecutorDecision], None]) -> None:
+        self._run, self._given_session, self._turned = run, given_session, on_turn
         self._bounds = Bounds.from_environment()
         self._sides = [EXECUTORS[LOCAL].open(run, given_session)]
 

@@ -103,7 +103,7 @@ class SparkExecution:
             rows = standing_since(self.spark, rows, identity, audited.since, size, is_summed=is_summed)
         for release in released:
             rows = rows_without(
-                rows, self._stored_rows(ExpectationView.PANES, release.files, release.columns), columns.decided
+                rows, self._stored_rows(ExpectationView.PANES, release.files, release.columns), columns.decided_columns
             )
         return lists_as_json(rows)
 

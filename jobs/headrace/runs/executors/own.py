@@ -22,9 +22,9 @@ def _on_local(run: "ExecutorRun", given_session: Any) -> "Execution":
     return LocalExecution(run.pipeline, run.store, run.landing)
 
 
-_WITHOUT = "take the executor local, which needs no JVM (--executor local)"
+_ADVICE = "take the executor local, which needs no JVM (--executor local)"
 
 SPARK: Final = Executor(
-    "a Spark application", _on_spark, partial(require_extra, "spark", "the executor spark", _WITHOUT), is_submitted=True
+    "a Spark application", _on_spark, partial(require_extra, "spark", "the executor spark", _ADVICE), is_submitted=True
 )
 LOCAL: Final = Executor("a process of the task's own, without Spark", _on_local)

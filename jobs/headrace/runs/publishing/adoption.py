@@ -32,7 +32,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
-from headrace.distribute.epoch import SUMMED
+from headrace.distribute.epoch import SUMMED_COUNTS
 from headrace.errors import FixConfigError
 from headrace.pipeline.identity import fingerprint_of, recorded_definition
 from headrace.pipeline.pipeline import Pipeline
@@ -40,7 +40,7 @@ from headrace.read.snapshots.epoch_history import RecordedEpoch, epochs_since
 from headrace.read.snapshots.progress import epoch_without_reading
 from headrace.runs.plan import CutOver
 from headrace.runs.publishing import audits
-from headrace.runs.publishing.promotion import BranchFacts, Rehearsal, rehearsed
+from headrace.runs.publishing.promotion import BranchFacts, Rehearsal, rehearse_outputs
 from headrace.runs.publishing.publish import PlannedPublish, output_results
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
@@ -99,13 +99,13 @@ Letter = tuple[str | None, str | None, int | None]
 """Where a dead letter is from: its input, file and position."""
 
 
-def taken_by_none(catalog: Catalog, manifest: Manifest, until: int | None = None) -> set[Letter]:
-    """The dead letters, up to epoch ``until``, that no output took. Raises BrokenObjectError."""
+def taken_by_none(catalog: Catalog, manifest: Manifest, last_epoch: int | None = None) -> set[Letter]:
+    """The dead letters, up to epoch ``last_epoch``, that no output took. Raises BrokenObjectError."""
     letters: set[Letter] = set()
     for record in catalog.file_records(manifest.logs[REJECTED]):
         for file in record.files:
             rows = _read_rows(catalog, file)
-            if _refusing_output(rows) is None and (until is None or record.epoch <= until):
+            if _refusing_output(rows) is None and (last_epoch is None or record.epoch <= last_epoch):
                 columns = (rows[name].to_pylist() for name in ("input", "file", "position"))
                 letters.update(zip(*columns, strict=True))
     return letters
@@ -174,26 +174,28 @@ class AdoptOutput:
         return f"let main adopt {adopted_names} of branch {branch}, as epoch {self.main.epoch + 1}; the branch ends"
 
     @classmethod
-    def from_branch(cls, catalog: Catalog, asked: CutOver) -> Self:
+    def from_branch(cls, catalog: Catalog, cut_over: CutOver) -> Self:
         """Raises UnknownBranchError, UnknownOutputError, NotAdoptableError where main has nothing."""
-        facts = BranchFacts.from_branch(catalog, catalog.head(), asked.branch)
-        scope = AdoptedOutputs.from_upstream(catalog.pipeline, output_view.upstream_of(facts.head), asked.output or "")
+        facts = BranchFacts.from_branch(catalog, catalog.head(), cut_over.branch)
+        scope = AdoptedOutputs.from_upstream(
+            catalog.pipeline, output_view.upstream_of(facts.head), cut_over.output or ""
+        )
         if facts.main is None:
             raise NotAdoptableError(
-                f"main of {catalog.pipeline} has no snapshot: promote the whole branch {asked.branch}"
+                f"main of {catalog.pipeline} has no snapshot: promote the whole branch {cut_over.branch}"
             )
-        return cls(facts, catalog.manifest(facts.main), scope, asked.give_up_delivered)
+        return cls(facts, catalog.manifest(facts.main), scope, cut_over.give_up_delivered)
 
     @classmethod
-    def made_before(cls, catalog: Catalog, asked: CutOver) -> audits.MadeBefore | None:
+    def made_before(cls, catalog: Catalog, cut_over: CutOver) -> audits.MadeBefore | None:
         """What main became by it."""
         entry_before = audits.entry_made_before(
-            catalog, asked.branch, made=lambda entry: "adopted" in (entry.detail or {})
+            catalog, cut_over.branch, makes_change=lambda entry: "adopted" in (entry.detail or {})
         )
         return (
             None
             if entry_before is None
-            else audits.MadeBefore(_made(catalog, catalog.manifest(entry_before.refs[MAIN])))
+            else audits.MadeBefore(_made_change(catalog, catalog.manifest(entry_before.refs[MAIN])))
         )
 
     @property
@@ -234,11 +236,11 @@ class AdoptOutput:
             adopted_names = [*adoption.scope.adopted]
             drop_message = f"dropped {branch}: main has adopted {', '.join(adopted_names)}"
             catalog.drop(branch, drop_message, detail={"adopted": adopted_names})
-        return _made(catalog, manifest, adoption._warnings(manifest))
+        return _made_change(catalog, manifest, adoption._warnings(manifest))
 
     def rehearse(self, limit: int) -> Rehearsal:
         """What it would do. At most ``limit`` of the rows that readers would see change are given."""
-        return rehearsed(self, self.facts, self.scope.adopted, limit)
+        return rehearse_outputs(self, self.facts, self.scope.adopted, limit)
 
     def _warnings(self, manifest: Manifest) -> tuple[str, ...]:
         """What the next run has to do, and what readers lose, now that main is at ``manifest``."""
@@ -256,7 +258,7 @@ class AdoptOutput:
         return audits.RefusalCheck(look, (NotAdoptableError,), is_relied_on=True)
 
     def _check_delivered(self) -> None:
-        former = {self.facts.called[output] for output in self.scope.adopted}
+        former = {self.facts.names_on_main[output] for output in self.scope.adopted}
         _check_delivered(self.facts.now, self.catalog.pipeline, self.scope, {*self.scope.adopted, *former})
 
     @cached_property
@@ -479,10 +481,10 @@ def _adopted_counts(adoption: AdoptOutput) -> dict[str, int]:
         for name in _only_of(adoption.branch.counts, adopted_names)
     }
     names = [OutputTables(output) for output in adopted_names]
-    sums = {name: sum(own[tables.qualified_name(name)] for tables in names) for name in (*SUMMED, "rejected")}
+    sums = {name: sum(own[tables.qualified_name(name)] for tables in names) for name in (*SUMMED_COUNTS, "rejected")}
     return {**dict.fromkeys(adoption.main.counts, 0), **sums, **own}
 
 
-def _made(catalog: Catalog, manifest: Manifest, warnings: tuple[str, ...] = ()) -> audits.MadeChange:
+def _made_change(catalog: Catalog, manifest: Manifest, warnings: tuple[str, ...] = ()) -> audits.MadeChange:
     published_id = catalog.published_by_all(catalog.head().refs)
     return audits.MadeChange("cut_over", manifest, [manifest], published_id, warnings=warnings)

@@ -35,7 +35,7 @@ from headrace_snapshots.log import Entry
 from headrace_snapshots.names import delivery_of, is_delivery, landed_file
 from headrace_snapshots.output_catalog import seen_catalog
 
-_SEARCHED = 1000
+_MOST_SEARCHED = 1000
 """Entries of the log: an attempt that comes again comes soon."""
 
 
@@ -89,13 +89,13 @@ class ReadersChange(Protocol):
     """A change of what readers see, as a value, which says in a sentence what it will do."""
 
     @classmethod
-    def from_branch(cls, catalog: Catalog, asked: CutOver) -> Self:
-        """What is ``asked``, as main and its branches stand now. Raises UnknownBranchError, and what else cannot even
-        be looked at.
+    def from_branch(cls, catalog: Catalog, cut_over: CutOver) -> Self:
+        """The change of a ``cut_over``, as main and its branches stand now. Raises UnknownBranchError, and what else
+        cannot even be looked at.
         """
 
     @classmethod
-    def made_before(cls, catalog: Catalog, asked: CutOver) -> "MadeBefore | None":
+    def made_before(cls, catalog: Catalog, cut_over: CutOver) -> "MadeBefore | None":
         """The same, if an attempt before this one has made it."""
 
     def checks(self) -> Iterable[RefusalCheck]:
@@ -131,17 +131,20 @@ def making_change(catalog: Catalog) -> Iterator[None]:
 
 
 def entry_made_before(
-    catalog: Catalog, branch: str, made: Callable[[Entry], bool], decides: Callable[[Entry], bool] = lambda _: False
+    catalog: Catalog,
+    branch: str,
+    makes_change: Callable[[Entry], bool],
+    decides: Callable[[Entry], bool] = lambda _: False,
 ) -> Entry | None:
-    """The entry by which an attempt before this one ``made`` a change that ended ``branch``. None if the newest entry
-    of that name, or the newest that ``decides``, is another.
+    """The entry by which an attempt before this one made a change (``makes_change``) that ended ``branch``. None if the
+    newest entry of that name, or the newest that ``decides``, is another.
     """
     head = catalog.head()
     if branch in head.generations:
         return None
-    for entry in islice(catalog.entries(before=head.entry + 1), _SEARCHED):
+    for entry in islice(catalog.entries(before=head.entry + 1), _MOST_SEARCHED):
         if decides(entry) or branch in {entry.branch, *entry.moves}:
-            return entry if made(entry) else None
+            return entry if makes_change(entry) else None
     return None
 
 
@@ -268,17 +271,17 @@ class BranchAudits(msgspec.Struct, frozen=True):
 
 class Auditor:
     """Audits what a run's branch has. ``side`` gives the executor's side, which decides by what there is to do.
-    ``made``: the snapshots that the run has committed, with their epochs. No audit is kept of them, and of their files
-    only those are read that something is expected of.
+    ``made_snapshots``: the snapshots that the run has committed, with their epochs. No audit is kept of them, and of
+    their files only those are read that something is expected of.
     """
 
     def __init__(
         self,
         context: RunContext,
         side: Callable[[Callable[[], WorkEstimate]], Execution],
-        made: Mapping[str, int] = MappingProxyType({}),
+        made_snapshots: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self._context, self._side, self._made = context, side, made
+        self._context, self._side, self._made = context, side, made_snapshots
         self._pipeline, self._catalog = context.pipeline, context.catalog
         self._checked: set[str] = set()
 
@@ -330,7 +333,7 @@ class Auditor:
                 pipeline=output_pipeline.name,
                 from_snapshot=epochs.after,
                 to_snapshot=epochs.until,
-                audited=_looked_at(side, output_pipeline, catalog, epochs, views=views, own=own),
+                subject=_looked_at(side, output_pipeline, catalog, epochs, views=views, own=own),
                 limits=limits,
                 usual=usual,
                 output=output,

@@ -107,27 +107,27 @@ class PatchOutput:
         return f"{rows}, as epoch {self.whole.epoch + 1} of main; the branch stays"
 
     @classmethod
-    def from_branch(cls, catalog: Catalog, asked: CutOver) -> Self:
+    def from_branch(cls, catalog: Catalog, cut_over: CutOver) -> Self:
         """Raises UnknownBranchError, UnpublishedError where main has nothing, UnknownOutputError; UnpatchableError
         where outputs have names and none is named, or the output is read by others or parked.
         """
-        facts, output = BranchFacts.from_branch(catalog, catalog.head(), asked.branch), asked.output or ""
+        facts, output = BranchFacts.from_branch(catalog, catalog.head(), cut_over.branch), cut_over.output or ""
         whole = _main_manifest(catalog, facts.main)
         for side in (whole, facts.head):
-            _check_output(side, output, f"promote {{}} {asked.branch}")
+            _check_output(side, output, f"promote {{}} {cut_over.branch}")
         return cls(facts, whole, output)
 
     @classmethod
-    def made_before(cls, catalog: Catalog, asked: CutOver) -> MadeBefore | None:
+    def made_before(cls, catalog: Catalog, cut_over: CutOver) -> MadeBefore | None:
         """The same patch, if it was committed and its writer ended before it could publish it."""
-        patching = cls.from_branch(catalog, asked)
-        patch_made, published_id, main = patching.main.patch, patching.published, patching.main
+        patching = cls.from_branch(catalog, cut_over)
+        patch_made, published_id, main = patching.main.patch, patching.published_snapshot, patching.main
         if patch_made != patching.patch.replace(epoch=main.epoch) or published_id != main.parent:
             return None
         left = read_audit(catalog.store, catalog.pipeline, published_id, main.snapshot_id, patching.output)
         if left is None:
             return None
-        return MadeBefore(_made(patching.whole, left), lambda run_id: _publish_patch(catalog, left, run_id))
+        return MadeBefore(_made_change(patching.whole, left), lambda run_id: _publish_patch(catalog, left, run_id))
 
     @property
     def catalog(self) -> Catalog:
@@ -149,7 +149,7 @@ class PatchOutput:
         return seen_by(whole, self.output)
 
     @property
-    def published(self) -> str | None:
+    def published_snapshot(self) -> str | None:
         """What readers of the output see."""
         return self.facts.seen.get(self.output)
 
@@ -201,12 +201,12 @@ class PatchOutput:
         with self.open_differing_rows() as rows:
             if rows is None or not (numbers := rows.row_counts()).differing:
                 with making_change(catalog):
-                    return _made(self.whole, None)
+                    return _made_change(self.whole, None)
             raise_first_refusal([self.row_check(rows)])
             with making_change(catalog):
                 manifest, outcome = _Commit(self, rows, numbers, run_id, start, message).commit_patch()
                 _publish_patch(catalog, outcome, run_id)
-        return _made(manifest, outcome)
+        return _made_change(manifest, outcome)
 
     def rehearse(self, limit: int) -> "PatchRehearsal":
         """What it would do. At most ``limit`` of the rows that readers would see change are given. Raises what a reader
@@ -245,7 +245,7 @@ class PatchOutput:
         if self.has_nothing_new:
             yield None
             return
-        comparison = PatchComparison(self.main, self.branch, self._patches, self._known, self.stage)
+        comparison = PatchComparison(self.main, self.branch, self._patches, self._newest_time_at_fork, self.stage)
         with open_differing_rows(self.catalog, comparison, RowsPatch if self.stage.gives_rows else PatchRows) as rows:
             yield rows
 
@@ -329,7 +329,7 @@ class PatchOutput:
         return manifest is None or manifest.fingerprint != self.whole.fingerprint
 
     @property
-    def _known(self) -> Instant:
+    def _newest_time_at_fork(self) -> Instant:
         """Windows that begin later have only elements that were read after the fork, as far as that can be told."""
         if self.base is None or self.base.manifest is None or not self.stage.is_first:
             return MAX_INSTANT
@@ -384,10 +384,10 @@ class PatchOutput:
         _check_last_stage(self.main)
 
     def _check_published(self) -> None:
-        if self.published != self.main.snapshot_id:
+        if self.published_snapshot != self.main.snapshot_id:
             raise UnpublishedError(
                 f"main of {self.catalog.pipeline} is at {self.main.snapshot_id} (epoch {self.main.epoch}), and readers "
-                f"are at {self.published or 'nothing'}: the patch would show them more than itself. Run the "
+                f"are at {self.published_snapshot or 'nothing'}: the patch would show them more than itself. Run the "
                 "pipeline, which audits and publishes main, then patch it"
             )
 
@@ -632,7 +632,7 @@ class _Commit:
             pipeline=catalog.pipeline,
             from_snapshot=manifest.parent,
             to_snapshot=manifest.snapshot_id,
-            audited=AuditSubject(
+            subject=AuditSubject(
                 self.patching.expected,
                 lambda view, released_rows: arrow_frame(catalog.store, columns, view, patch_files, released_rows),
                 lambda: [*released_panes(catalog, columns)],
@@ -665,7 +665,7 @@ def _patch_counts(main: Manifest, rows: "RowCounts", names: OutputTables) -> dic
     }
 
 
-def _made(manifest: Manifest, outcome: AuditOutcome | None) -> MadeChange:
+def _made_change(manifest: Manifest, outcome: AuditOutcome | None) -> MadeChange:
     visible = [] if outcome is None else [manifest]
     audits = {} if outcome is None else {outcome.output: outcome}
     return MadeChange("patch", manifest, visible, manifest.snapshot_id, outcome, audits)

@@ -122,12 +122,12 @@ class BranchFacts:
         return self.now.past
 
     @property
-    def published(self) -> str | None:
+    def published_snapshot(self) -> str | None:
         """What readers see of the output without a name."""
         return self.seen.get("")
 
     @cached_property
-    def called(self) -> Mapping[str, str | None]:
+    def names_on_main(self) -> Mapping[str, str | None]:
         """What main calls each output of the branch, as the promotion maps them; None: it has none such."""
         main = None if self.main is None else next(self.catalog.readable_manifests(self.main), None)
         return (
@@ -137,9 +137,9 @@ class BranchFacts:
         )
 
     @property
-    def gone(self) -> tuple[str, ...]:
+    def gone_outputs(self) -> tuple[str, ...]:
         """The outputs whose readers would see nothing any more."""
-        return tuple(sorted({*self.seen} - {*self.called.values()}))
+        return tuple(sorted({*self.seen} - {*self.names_on_main.values()}))
 
     @cached_property
     def bases(self) -> Mapping[str, str | None]:
@@ -173,7 +173,7 @@ class BranchFacts:
         """The audit of the output without a name."""
         return self.audits.get("")
 
-    def made(self) -> publishing_audits.MadeChange:
+    def made_change(self) -> publishing_audits.MadeChange:
         """What a promotion of the branch comes to."""
         visible, head = [*self.catalog.ancestry(self.head.snapshot_id, until=self.base)], self.head
         return publishing_audits.MadeChange("cut_over", head, visible, head.snapshot_id, self.audit, self.audits)
@@ -308,19 +308,19 @@ class PromoteBranch:
     give_up_delivered: bool = False
 
     @classmethod
-    def from_branch(cls, catalog: Catalog, asked: CutOver) -> Self:
+    def from_branch(cls, catalog: Catalog, cut_over: CutOver) -> Self:
         """Raises UnknownBranchError."""
-        return cls(BranchFacts.from_branch(catalog, catalog.head(), asked.branch), asked.give_up_delivered)
+        return cls(BranchFacts.from_branch(catalog, catalog.head(), cut_over.branch), cut_over.give_up_delivered)
 
     @classmethod
-    def made_before(cls, catalog: Catalog, asked: CutOver) -> publishing_audits.MadeBefore | None:
+    def made_before(cls, catalog: Catalog, cut_over: CutOver) -> publishing_audits.MadeBefore | None:
         """What it came to, as it was then."""
-        entry_before = _promoted_before(catalog, asked.branch)
+        entry_before = _promoted_before(catalog, cut_over.branch)
         if entry_before is None:
             return None
         published_ids, head = published_of(entry_before.refs_before), catalog.manifest(entry_before.refs[MAIN])
         return publishing_audits.MadeBefore(
-            BranchFacts(catalog, asked.branch, head, None, published_ids, catalog.head()).made()
+            BranchFacts(catalog, cut_over.branch, head, None, published_ids, catalog.head()).made_change()
         )
 
     def __str__(self) -> str:
@@ -348,7 +348,7 @@ class PromoteBranch:
         branch has moved.
         """
         facts = self.facts
-        change = facts.made()
+        change = facts.made_change()
         with publishing_audits.making_change(facts.catalog):
             facts.catalog.promote(
                 facts.branch,
@@ -361,7 +361,9 @@ class PromoteBranch:
 
     def rehearse(self, limit: int) -> "Rehearsal":
         """What it would do. At most ``limit`` of the rows that readers would see change are given."""
-        return rehearsed(self, self.facts, output_view.output_names(self.facts.head), limit, self.facts.gone)
+        return rehearse_outputs(
+            self, self.facts, output_view.output_names(self.facts.head), limit, self.facts.gone_outputs
+        )
 
 
 def _promoted_before(catalog: Catalog, branch: str) -> Entry | None:
@@ -371,7 +373,7 @@ def _promoted_before(catalog: Catalog, branch: str) -> Entry | None:
     return publishing_audits.entry_made_before(
         catalog,
         branch,
-        made=lambda entry: MAIN in entry.moves and entry.detail == {"branch": branch},
+        makes_change=lambda entry: MAIN in entry.moves and entry.detail == {"branch": branch},
         decides=lambda entry: MAIN in entry.moves and entry.kind is not Kind.COMMIT,
     )
 
@@ -504,16 +506,16 @@ class ReadersRehearsal:
         return {"refusals": refusals, **({"output": outputs[""]} if "" in outputs else {"outputs": outputs})}
 
 
-def rehearsed(
+def rehearse_outputs(
     change: publishing_audits.ReadersChange,
     facts: BranchFacts,
     outputs: Iterable[str],
     limit: int,
-    gone: tuple[str, ...] = (),
+    gone_outputs: tuple[str, ...] = (),
 ) -> Rehearsal:
     """What ``change`` would do to readers of ``outputs``. Raises what a reader of ``current`` does."""
     refusals = publishing_audits.Refusals().and_of(change.checks()).errors
-    return Rehearsal(facts.branch, _differences(facts, outputs, limit), refusals, gone, str(change))
+    return Rehearsal(facts.branch, _differences(facts, outputs, limit), refusals, gone_outputs, str(change))
 
 
 def rehearse_for_readers(catalog: Catalog, branch: str, *, limit: int = 20) -> ReadersRehearsal:
@@ -540,7 +542,7 @@ def _compared_sides(
     has.
     """
     for output in outputs:
-        own, former_name = seen_catalog(facts.catalog, output), facts.called[output]
+        own, former_name = seen_catalog(facts.catalog, output), facts.names_on_main[output]
         published_id = None if former_name is None else facts.seen.get(former_name)
         published_manifest = (
             None

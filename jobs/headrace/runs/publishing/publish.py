@@ -65,15 +65,15 @@ def publishable_epochs(outputs: Mapping[str, OutputVersions]) -> dict[str, int]:
     return {output: epochs[output] for output in outputs}
 
 
-def held_back(outputs: Mapping[str, OutputVersions], wanted: int) -> dict[str, tuple[str, ...]]:
-    """Outputs whose audit up to epoch ``wanted`` succeeded and that may not be published so far. Each comes with the
+def held_back(outputs: Mapping[str, OutputVersions], epoch: int) -> dict[str, tuple[str, ...]]:
+    """Outputs whose audit up to epoch ``epoch`` succeeded and that may not be published so far. Each comes with the
     upstream outputs that are to blame.
     """
     publishable = publishable_epochs(outputs)
     return {
-        output: tuple(name for name in versions.of if publishable.get(name, wanted) < wanted)
+        output: tuple(name for name in versions.of if publishable.get(name, epoch) < epoch)
         for output, versions in outputs.items()
-        if wanted in versions.passed and publishable[output] < wanted
+        if epoch in versions.passed and publishable[output] < epoch
     }
 
 
@@ -207,7 +207,7 @@ class PlannedPublish:
     def notes(self) -> list[str]:
         """For people: outputs that are asked for and parked, or whose audit is good and that wait for others."""
         held_outputs = held_back(self._versions, self.head.epoch)
-        parked_names = sorted(self._parked & self.asked)
+        parked_names = sorted(self._parked_outputs & self.asked)
         parked_notes = (f"output {output} is parked: it is published once it has caught up" for output in parked_names)
         waiting = (
             str(self._held_back(output, upstream_names))
@@ -240,7 +240,7 @@ class PlannedPublish:
         good = dict(self.earlier.get(output, {}))
         if audit is not None and audit.success:
             good[self.head.epoch] = audit
-        return good if output in self.asked - self._parked else {}
+        return good if output in self.asked - self._parked_outputs else {}
 
     def _passed_audit(self, output: str, epoch: int) -> AuditOutcome:
         return self._passed_audits(output)[epoch]
@@ -269,12 +269,12 @@ class PlannedPublish:
         return NOTHING_YET if snapshot is None else self.catalog.link(snapshot).epoch
 
     @property
-    def _parked(self) -> frozenset[str]:
+    def _parked_outputs(self) -> frozenset[str]:
         """Outputs that stand still: readers see nothing new of them, whatever their audit says."""
         return frozenset(parked_in(self.head))
 
     def _is_due(self, output: str) -> bool:
-        return self.published[output] != self.head.snapshot_id and output not in self._parked
+        return self.published[output] != self.head.snapshot_id and output not in self._parked_outputs
 
     def _deciding_outputs(self, moves: Iterable[str]) -> list[str]:
         """The outputs that move, and those above them: what readers see of these was reckoned with."""
@@ -389,15 +389,18 @@ def published_result(
     )
 
 
-def publish_range(catalog: Catalog, outcome: AuditOutcome, run_id: str, unchanged: Collection[str] = ()) -> None:
+def publish_range(
+    catalog: Catalog, outcome: AuditOutcome, run_id: str, unchanged_outputs: Collection[str] = ()
+) -> None:
     """Move ``published`` of an output over the audited range by one catalog entry, which names the run; and of outputs
-    that are where it begins, and are ``unchanged`` in it. Raises AuditFailedError, PublishConflictError, RefusedError.
+    that are where it begins, and are unchanged in it (``unchanged_outputs``). Raises AuditFailedError,
+    PublishConflictError, RefusedError.
     """
     if not outcome.success:
         raise audit_error(outcome)
     output = outcome.output
     audits: dict[str, JSON] = {"audits": {output: outcome.path}} if output else {"audit": outcome.path}
-    moved_outputs = (output, *unchanged)
+    moved_outputs = (output, *unchanged_outputs)
     snapshots, expected = (
         dict.fromkeys(moved_outputs, outcome.to_snapshot),
         dict.fromkeys(moved_outputs, outcome.from_snapshot),

@@ -169,9 +169,11 @@ def warnings_without_values(warnings: Sequence[str]) -> tuple[str, ...]:
     return (("1 warning: " if len(warnings) == 1 else f"{len(warnings):,} warnings: ") + NOT_SHOWN,)
 
 
-def parked_without_values(parked: ParkedChain | None) -> ParkedChain | None:
+def parked_without_values(parked_chain: ParkedChain | None) -> ParkedChain | None:
     """Why an output stands still, unless that may quote values."""
-    return parked and replace(parked, message=message_without_values(parked.code, parked.message))
+    return parked_chain and replace(
+        parked_chain, message=message_without_values(parked_chain.code, parked_chain.message)
+    )
 
 
 FORMAT: Final = 1
@@ -377,14 +379,14 @@ class DeliveryNote(msgspec.Struct, frozen=True):
     entry: int = -1
 
     def with_delivery(
-        self, snapshot: str | None, epoch: int | None, written: int, removed: int, entry: int
+        self, snapshot: str | None, epoch: int | None, written_rows: int, removed_rows: int, entry: int
     ) -> "DeliveryNote":
         """The note after a delivery that looked at ``entry``, and left the sink with ``snapshot``; without rows if it
         held that already.
         """
         if entry < self.entry:
             return self
-        if self.delivered_at is not None and self.snapshot == snapshot and not written and not removed:
+        if self.delivered_at is not None and self.snapshot == snapshot and not written_rows and not removed_rows:
             return msgspec.structs.replace(self, failed_at=None, error_code=None)
         return DeliveryNote(
             self.output,
@@ -393,8 +395,8 @@ class DeliveryNote(msgspec.Struct, frozen=True):
             snapshot,
             epoch,
             whole_seconds(datetime.now(UTC)),
-            written,
-            removed,
+            written_rows,
+            removed_rows,
             entry=entry,
         )
 

@@ -77,9 +77,11 @@ class OutputLine(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, parked=results.parked_without_values(self.parked))
 
 
-def output_lines(catalog: Catalog, head: Head, main: Manifest, before: Iterable[OutputLine]) -> tuple[OutputLine, ...]:
-    """A line for each output of ``main`` that has a name. ``before``: those of an older summary."""
-    lines_before = {line.name: line for line in before}
+def output_lines(
+    catalog: Catalog, head: Head, main: Manifest, earlier_lines: Iterable[OutputLine]
+) -> tuple[OutputLine, ...]:
+    """A line for each output of ``main`` that has a name. ``earlier_lines``: those of an older summary."""
+    lines_before = {line.name: line for line in earlier_lines}
     lines = []
     for position in output_positions(catalog, head.refs, main):
         line_before = lines_before.get(position.name)
@@ -119,8 +121,10 @@ def worst_audit(outputs: Sequence[OutputLine]) -> AuditLine | None:
     )
 
 
-def newest_audit(catalog: Catalog, before: AuditLine | None) -> AuditLine | None:
-    """The audit of what is not published yet; if nobody has made one, the newest that is known, such as ``before``."""
+def newest_audit(catalog: Catalog, known_audit: AuditLine | None) -> AuditLine | None:
+    """The audit of what is not published yet; if nobody has made one, the newest that is known, such as
+    ``known_audit``.
+    """
     epochs = unpublished_range(catalog, MAIN)
     outcome = (
         None
@@ -129,8 +133,8 @@ def newest_audit(catalog: Catalog, before: AuditLine | None) -> AuditLine | None
     )
     if outcome is not None:
         return _line_of(outcome)
-    if before is not None and before.until == catalog.head().refs.get(PUBLISHED):
-        return before
+    if known_audit is not None and known_audit.until == catalog.head().refs.get(PUBLISHED):
+        return known_audit
     entry = last_publish(catalog)
     begin, end = (None, None) if entry is None else entry.moves.get(PUBLISHED, (None, None))
     if end is not None:
@@ -379,16 +383,16 @@ def exceeded_limits(run: RunLine) -> list[LimitFinding]:
 
 
 def urgent_first(
-    summaries: Iterable[PipelineSummary], now: Instant, missed: Collection[str] = ()
+    summaries: Iterable[PipelineSummary], now: Instant, missed_pipelines: Collection[str] = ()
 ) -> list[PipelineSummary]:
     """``summaries``, those that need a person first: by state; among those in the same state pipelines that have
-    ``missed`` a deadline of Airflow's, then those with an overdue timer; then by name. A missed deadline comes before
-    all states that need nobody.
+    ``missed_pipelines`` a deadline of Airflow's, then those with an overdue timer; then by name. A missed deadline
+    comes before all states that need nobody.
     """
     order = {state: number for number, state in enumerate(PipelineState)}
 
     def pipeline_urgency(one: PipelineSummary) -> tuple[int, bool, bool, str]:
-        is_missed = one.pipeline in missed
+        is_missed = one.pipeline in missed_pipelines
         state = min(order[one.state], order[PipelineState.UNPUBLISHED]) if is_missed else order[one.state]
         return state, not is_missed, not one.is_overdue(now), one.pipeline
 
@@ -429,20 +433,20 @@ class _Refs(msgspec.Struct, frozen=True):
 
 
 def summarize_pipeline(
-    catalog: Catalog, before: PipelineSummary | None = None, run: RunLine | None = None
+    catalog: Catalog, old_summary: PipelineSummary | None = None, run: RunLine | None = None
 ) -> PipelineSummary:
-    """The summary of a pipeline now. What ``before``, an older one, says of epochs is taken from it where these are the
-    same, so only new epochs are read. ``run``: the newest one, by default that of ``before``.
+    """The summary of a pipeline now. What ``old_summary`` says of epochs is taken from it where these are the same, so
+    only new epochs are read. ``run``: the newest one, by default that of ``old_summary``.
 
     A catalog that cannot be read is the summary's ``problem``, no error. Raises what the store raises.
     """
     # one that still goes on notes itself again with its next epoch; one that was killed does not
-    under_way = None if before is None or run is not None else before.under_way
-    run = run or (None if before is None else before.run)
+    under_way = None if old_summary is None or run is not None else old_summary.under_way
+    run = run or (None if old_summary is None else old_summary.run)
     head = catalog.known_head()
     made_at = whole_seconds(datetime.now(UTC))
     try:
-        summary = _make_summary(catalog, head, before, run, made_at)
+        summary = _make_summary(catalog, head, old_summary, run, made_at)
     except HeadraceError as error:
         if error.remedy != "restore":
             raise

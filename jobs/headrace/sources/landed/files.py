@@ -294,20 +294,23 @@ class Lander:
     reader: source_ports.FetchingReader | None
     most_splits: ClassVar[int] = MOST_SPLITS
 
-    def land(self, after: str = "") -> int:
+    def land(self, after_path: str = "") -> int:
         """Complete what others have claimed, then land what is new; how many files were put.
 
-        The end is that of the source when it began. ``after``: a file of which it is known that all up to it are there.
-        Raises what ``fetch`` raises where records are gone that were never landed.
-        """
-        return sum(portion.put for portion in self.land_portions(after))
+        The end is that of the source when it began. ``after_path``: a file of which it is known that all up to it are
+        there. Raises what ``fetch`` raises where records are gone that were never landed."""
+        return sum(portion.put for portion in self.land_portions(after_path))
 
-    def land_portions(self, after: str = "", most: PortionSize = ALL) -> Iterator[Portion]:
+    def land_portions(self, after_path: str = "", most: PortionSize = ALL) -> Iterator[Portion]:
         """What ``land_next`` lands, in portions; each is landed when it is asked for, the last one says that it is."""
-        newest = self.place.newest_range(after)
+        newest = self.place.newest_range(after_path)
         put = 0
         if newest is not None:
-            put = self._complete_range(newest) if newest.is_landed or self.reader is None else self._land_claimed(after)
+            put = (
+                self._complete_range(newest)
+                if newest.is_landed or self.reader is None
+                else self._land_claimed(after_path)
+            )
         room, is_over = _PortionRoom(most), False
         while not is_over:
             position = source_ports.SourcePosition("" if newest is None else newest.after)
@@ -331,9 +334,9 @@ class Lander:
                     break
         yield Portion(put)
 
-    def waiting_splits(self, after: str = "") -> list[source_ports.SourceSplit]:
+    def waiting_splits(self, after_path: str = "") -> list[source_ports.SourceSplit]:
         """What the source has that nobody has claimed, as splits of the source; writes nothing."""
-        newest = self.place.newest_range(after)
+        newest = self.place.newest_range(after_path)
         return [*self.enumerator.unread(source_ports.SourcePosition("" if newest is None else newest.after))]
 
     def _next_batch(
@@ -459,26 +462,27 @@ class WritingLander(Lander):
         return ranges.LandedRange(number, tuple(written_splits), mark, is_landed=False)
 
 
-def encode_table(fetched: "pa.Table") -> bytes:
-    """The content of a file with the records that were ``fetched``."""
+def encode_table(records: "pa.Table") -> bytes:
+    """The content of a file with the records that were ``records``."""
     import pyarrow.parquet as pq
 
     content = io.BytesIO()
-    pq.write_table(fetched, content, compression="zstd", compression_level=1, write_statistics=False)
+    pq.write_table(records, content, compression="zstd", compression_level=1, write_statistics=False)
     return content.getvalue()
 
 
 class LandedPortions:
-    """What the ``landers`` of a run land, by input, each ``after`` a file up to which all are there, ``most`` at once.
+    """What the ``landers`` of a run land, by input, each after the file in ``after_paths``, up to which all are there,
+    ``most`` at once.
 
     ``left``: about how many bytes inputs have that are not landed yet; an input of which all is landed is not there.
     """
 
     def __init__(
-        self, landers: Mapping[str, Lander], after: Mapping[str, str], most: Mapping[str, PortionSize]
+        self, landers: Mapping[str, Lander], after_paths: Mapping[str, str], most: Mapping[str, PortionSize]
     ) -> None:
         self._portions: dict[str, Iterator[Portion]] = {
-            name: lander.land_portions(after.get(name, ""), most[name]) for name, lander in landers.items()
+            name: lander.land_portions(after_paths.get(name, ""), most[name]) for name, lander in landers.items()
         }
         self.left: dict[str, int] = {}
         self.land_next(self._portions)

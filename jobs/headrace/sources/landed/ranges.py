@@ -138,13 +138,13 @@ class LandingPlace:
         """The folder, with a slash at its end."""
         return object_names.landed_folder(self.pipeline, self.input)
 
-    def claim_range(self, claimed: LandedRange) -> None:
+    def claim_range(self, landed_range: LandedRange) -> None:
         """Claim a range. Raises ObjectExistsError if somebody has, and UnknownOutcomeError."""
-        self.store.create(self.claim_path(claimed.number), self.encoded_claim(claimed))
+        self.store.create(self.claim_path(landed_range.number), self.encoded_claim(landed_range))
 
-    def encoded_claim(self, claimed: LandedRange) -> bytes:
+    def encoded_claim(self, landed_range: LandedRange) -> bytes:
         """The object that claims a range. It says whose it is, and that a seal comes once the range is whole."""
-        return encode_object(_CLAIM_KIND, claimed.to_json() | {"of": self.folder, "sealed": True})
+        return encode_object(_CLAIM_KIND, landed_range.to_json() | {"of": self.folder, "sealed": True})
 
     def claimed_range(self, number: int) -> LandedRange:
         """The range of that number, as its claim says, or where that is broken or gone, its seal.
@@ -220,17 +220,17 @@ class LandingPlace:
         """Where range ``number`` is claimed."""
         return object_names.range_path(self.pipeline, self.input, number)
 
-    def newest_range(self, after: str) -> LandedRange | None:
-        """The range that was claimed last; looked for from the one on that has the file ``after``, of which is known
-        that it is landed. Raises SplitGoneError where that is not so any more, and what ``claimed`` raises.
+    def newest_range(self, after_path: str) -> LandedRange | None:
+        """The range that was claimed last; looked for from the one on that has the file ``after_path``, of which is
+        known that it is landed. Raises SplitGoneError where that is not so any more, and what ``claimed`` raises.
         """
-        return self.range_to_continue(self.claimed_numbers(after), after)
+        return self.range_to_continue(self.claimed_numbers(after_path), after_path)
 
-    def range_to_continue(self, numbers: Sequence[int], after: str) -> LandedRange | None:
-        """The last of the ranges with these ``numbers``, which all that is landed after the file ``after`` has."""
+    def range_to_continue(self, numbers: Sequence[int], after_path: str) -> LandedRange | None:
+        """The last of the ranges with these ``numbers``, which all that is landed after the file ``after_path`` has."""
         newest = self.claimed_range(numbers[-1]) if numbers else None
-        landed_file = self.landed_file(after)
-        if landed_file is None or not after.startswith(self.folder):
+        landed_file = self.landed_file(after_path)
+        if landed_file is None or not after_path.startswith(self.folder):
             return newest
         path = self.claim_path(landed_file.range)
         is_read = landed_file.number == landed_file.last and landed_file.range + 1 in numbers
@@ -248,22 +248,22 @@ class LandingPlace:
             if is_read:  # fsck says so; nothing of it is needed here
                 return newest
             raise
-        if landed_file.number >= len(read.splits) or self.file_path(read, landed_file.number) != after:
-            raise SplitGoneError(path, f"is another range than the one with {after}, which was read", way_on(path))
+        if landed_file.number >= len(read.splits) or self.file_path(read, landed_file.number) != after_path:
+            raise SplitGoneError(path, f"is another range than the one with {after_path}, which was read", way_on(path))
         return newest
 
-    def claimed_numbers(self, after: str) -> list[int]:
-        """The numbers of all ranges that were claimed, in order, from the one on that has the file ``after``."""
-        landed_file = self.landed_file(after)
+    def claimed_numbers(self, after_path: str) -> list[int]:
+        """The numbers of all ranges that were claimed, in order, from the one on that has the file ``after_path``."""
+        landed_file = self.landed_file(after_path)
         first = 0 if landed_file is None else landed_file.range
-        numbers = {self._range_number(info.path) for info in self._list_claims(after)}
+        numbers = {self._range_number(info.path) for info in self._list_claims(after_path)}
         return sorted(number for number in numbers if number is not None and number >= first)
 
-    def newest_at(self, after: str) -> Instant | None:
-        """When the newest range was claimed; looked for from the one on that has the file ``after``. None if there is
-        none, or the store does not say.
+    def newest_at(self, after_path: str) -> Instant | None:
+        """When the newest range was claimed; looked for from the one on that has the file ``after_path``. None if there
+        is none, or the store does not say.
         """
-        times = [info.modified for info in self._list_claims(after) if self._range_number(info.path) is not None]
+        times = [info.modified for info in self._list_claims(after_path) if self._range_number(info.path) is not None]
         return None if not times or times[-1] is None else Instant(times[-1])
 
     def _range_number(self, path: str) -> int | None:
@@ -276,16 +276,16 @@ class LandingPlace:
         start = "" if landed_file is None or landed_file.range == 0 else self.claim_path(landed_file.range - 1)
         yield from self.store.list(object_names.ranges_folder(self.pipeline, self.input), start)
 
-    def claims_behind(self, known: object_names.LandedFile | None) -> list[int]:
-        """The numbers of the ranges that have files behind the ``known`` one, or begin with it; without one, all that
+    def claims_behind(self, known_file: object_names.LandedFile | None) -> list[int]:
+        """The numbers of the ranges that have files behind ``known_file``, or begin with it; without one, all that
         there are. Raises SplitGoneError where claims of them are gone.
         """
-        if known is None:
+        if known_file is None:
             numbers = self.claimed_numbers("")
             begin = min(numbers, default=0)
         else:
-            begin = known.range + (known.number == known.last)
-            after_path = object_names.landed_path(self.pipeline, self.input, known, "-")
+            begin = known_file.range + (known_file.number == known_file.last)
+            after_path = object_names.landed_path(self.pipeline, self.input, known_file, "-")
             numbers = [number for number in self.claimed_numbers(after_path) if number >= begin]
         for expected, number in enumerate(numbers, begin):
             if number != expected:
@@ -293,26 +293,26 @@ class LandingPlace:
                 raise SplitGoneError(path, "is gone", way_on(path))
         return numbers
 
-    def file_path(self, claimed: LandedRange, number: int) -> str:
+    def file_path(self, landed_range: LandedRange, number: int) -> str:
         """Where file ``number`` of a range is."""
-        file = object_names.LandedFile(claimed.number, number, len(claimed.splits) - 1)
-        return object_names.landed_path(self.pipeline, self.input, file, claimed.splits[number].path)
+        file = object_names.LandedFile(landed_range.number, number, len(landed_range.splits) - 1)
+        return object_names.landed_path(self.pipeline, self.input, file, landed_range.splits[number].path)
 
     def written_folder(self, number: int, attempt: str) -> str:
         """The folder of one ``attempt`` at writing range ``number``, with a slash at its end."""
         return written_folder(self.pipeline, self.input, number, attempt)
 
-    def files_of(self, claimed: LandedRange) -> set[str]:
+    def files_of(self, landed_range: LandedRange) -> set[str]:
         """The paths of the files of a range that are there."""
-        return {info.path for info in self.store.list(f"{self.folder}{claimed.number:020d}-")}
+        return {info.path for info in self.store.list(f"{self.folder}{landed_range.number:020d}-")}
 
     def landed_file(self, path: str) -> object_names.LandedFile | None:
         """Which file the one at ``path`` is; None if it is none."""
         return object_names.landed_file(self.pipeline, path)
 
-    def list_files(self, after: str) -> Iterator[object_stores.ObjectInfo]:
-        """All files that sort after the one called ``after``."""
-        for info in self.store.list(self.folder, after):
+    def list_files(self, after_path: str) -> Iterator[object_stores.ObjectInfo]:
+        """All files that sort after the one called ``after_path``."""
+        for info in self.store.list(self.folder, after_path):
             if self.landed_file(info.path) is None:  # the ranges come behind them
                 return
             yield info
@@ -322,14 +322,16 @@ def _split_from_json(fields: Fields) -> SourceSplit:
     return SourceSplit(fields.text("path"), fields.integer("size"), fields.text("etag"))
 
 
-def unread_files(place: LandingPlace, after: str) -> Iterator[object_stores.ObjectInfo]:
-    """The files behind the one called ``after``, in order, as far as ranges are whole: the newest may be on its way.
+def unread_files(place: LandingPlace, after_path: str) -> Iterator[object_stores.ObjectInfo]:
+    """The files behind the one called ``after_path``, in order, as far as ranges are whole: the newest may be on its
+    way.
 
-    Raises SplitGoneError where files are gone that nobody has read. If nothing was read before (``after`` is empty), it
-    begins with the first range that has not expired in part.
-    """
-    groups = [[*files] for _, files in groupby(place.list_files(after), lambda info: _landed_file(place, info).range)]
-    landed_file = place.landed_file(after)
+    Raises SplitGoneError where files are gone that nobody has read. If nothing was read before (``after_path`` is
+    empty), it begins with the first range that has not expired in part."""
+    groups = [
+        [*files] for _, files in groupby(place.list_files(after_path), lambda info: _landed_file(place, info).range)
+    ]
+    landed_file = place.landed_file(after_path)
     expected = None if landed_file is None else _next_file(landed_file)
     for position, infos in enumerate(groups):
         files = [_landed_file(place, info) for info in infos]

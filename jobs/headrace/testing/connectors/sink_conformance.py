@@ -141,7 +141,7 @@ def at_each_step(world: SinkWorld, act: Act) -> Iterator[None]:
     open_real = kind.open
 
     @contextmanager
-    def stepped(*open_arguments: Any) -> Iterator[sink_ports.OpenTarget]:
+    def open_stepped(*open_arguments: Any) -> Iterator[sink_ports.OpenTarget]:
         with open_real(*open_arguments) as target:
             if isinstance(target, sink_ports.OpenChangeLog):
                 yield _SteppedLog(target, act)
@@ -150,7 +150,7 @@ def at_each_step(world: SinkWorld, act: Act) -> Iterator[None]:
                 yield _SteppedSink(target, act)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(kind, "open", stepped)
+        patch.setattr(kind, "open", open_stepped)
         yield
 
 

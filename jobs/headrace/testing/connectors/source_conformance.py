@@ -77,9 +77,9 @@ class SourceDefinitionConformance:
 
     def test_a_definition_pickles_and_keeps_its_fingerprint(self, world: worlds.SourceWorld) -> None:
         pipeline = worlds.pipeline_of(world)
-        unpickled = pickle.loads(pickle.dumps(pipeline))  # noqa: S301
-        assert unpickled.source == pipeline.source
-        assert fingerprint(unpickled) == fingerprint(pipeline)
+        pickled_pipeline = pickle.loads(pickle.dumps(pipeline))  # noqa: S301
+        assert pickled_pipeline.source == pipeline.source
+        assert fingerprint(pickled_pipeline) == fingerprint(pipeline)
 
     def test_a_definition_is_built_checked_and_opened_without_a_connection(
         self, world: worlds.SourceWorld, monkeypatch: pytest.MonkeyPatch
@@ -88,13 +88,13 @@ class SourceDefinitionConformance:
         own, attempts = threading.get_ident(), list[Any]()
 
         def refusing(name: str, original: Any) -> Any:
-            def refused(*where: Any, **options: Any) -> Any:
+            def refuse_call(*where: Any, **options: Any) -> Any:
                 if threading.get_ident() != own:
                     return original(*where, **options)
                 attempts.append((name, where))
                 raise OSError("nothing is connected to where a definition is built")
 
-            return refused
+            return refuse_call
 
         with monkeypatch.context() as patch_context:
             for name in _CONNECTING:
@@ -436,9 +436,9 @@ class VersionsConformance:
                 else None
                 for row in _rows(handle, "main")
             }
-            wrong = {place: text for place, text in texts_held.items() if text != history.held(*place)}
+            wrong = {place: text for place, text in texts_held.items() if text != history.text_at(*place)}
             assert texts_held.keys() == history.asked
-            assert not wrong, f"rows met {wrong}, and { ({place: history.held(*place) for place in wrong}) } held"
+            assert not wrong, f"rows met {wrong}, and { ({place: history.text_at(*place) for place in wrong}) } held"
 
 
 class _History:
@@ -459,29 +459,29 @@ class _History:
             self._append((1, "z"), (1, "b"))
         self._append((1, "c" if tied else "b"))
         yield
-        self._later()
+        self._advance_clock()
         self._delete(2)
         yield
-        self._later()
+        self._advance_clock()
         self._append((2, "d"), (0, "b"))
         yield
-        self._later()
+        self._advance_clock()
         self._delete(0, 1)
-        self._later()
+        self._advance_clock()
         self._append((1, "e"))
         yield
 
-    def held(self, number: int, at: datetime) -> str | None:
+    def text_at(self, number: int, moment: datetime) -> str | None:
         """The text that a row had at a moment; None: it was not there."""
-        texts = [text for valid_from, text in self._said.get(number, ()) if valid_from <= at]
+        texts = [text for valid_from, text in self._said.get(number, ()) if valid_from <= moment]
         return texts[-1] if texts else None
 
-    def _later(self) -> None:
+    def _advance_clock(self) -> None:
         self.now += timedelta(minutes=10)
 
     def _append(self, *texts: tuple[int, str]) -> None:
         if self.world.source.versions is None or self.world.source.versions.order is None:
-            self._later()
+            self._advance_clock()
         self.world.append([{"number": number, "text": text, "at": self.now} for number, text in texts])
         for number, text in texts:
             self.newest[number] = text

@@ -211,7 +211,7 @@ class SinkDeployment:
     world: SinkWorld
     folder: Path
 
-    def sales(self, where: hr.WindowFn | None = None, **changed: Any) -> hr.Pipeline:
+    def sales(self, where: hr.WindowFn | None = None, **fields: Any) -> hr.Pipeline:
         """Sales by user and hour."""
         pipeline = hr.Pipeline(
             "sales",
@@ -224,7 +224,7 @@ class SinkDeployment:
             sinks=[self.world.sink],
             executor="local",
         )
-        return replace(pipeline, **changed) if changed else pipeline
+        return replace(pipeline, **fields) if fields else pipeline
 
     def newest(self) -> hr.Pipeline:
         """The newest sale of each user, by whom rows are known; none where its price is below zero."""
@@ -385,18 +385,18 @@ def read_whole(reader: SourceReader, splits: Iterable[SourceSplit]) -> list[Mapp
     return [row for split in splits for row in rows_of(reader.read(split, WHOLE_FILE, RequiredColumns()))]
 
 
-def rows_of(scanned: ScannedRecords) -> list[Mapping[str, Any]]:
+def rows_of(records: ScannedRecords) -> list[Mapping[str, Any]]:
     """Records with all that is said of each: ``position``, ``unparsed`` and ``raw`` beside the columns."""
-    columns = {name: column.to_pylist() for name, column in scanned.columns.items()}
-    raw = scanned.raw(np.arange(len(scanned))).to_pylist()
+    columns = {name: column.to_pylist() for name, column in records.columns.items()}
+    raw = records.raw(np.arange(len(records))).to_pylist()
     return [
         {
             **{name: values[row] for name, values in columns.items()},
-            "position": int(scanned.position[row]),
-            "unparsed": scanned.unparsed[row].as_py(),
+            "position": int(records.position[row]),
+            "unparsed": records.unparsed[row].as_py(),
             "raw": raw[row],
         }
-        for row in range(len(scanned))
+        for row in range(len(records))
     ]
 
 
