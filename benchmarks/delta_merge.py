@@ -13,7 +13,7 @@ from benchmarks.landing import land, paths
 from benchmarks.peers import SCHEMA, session, takes_in
 from benchmarks.runs import Measured, Run, Stopwatch
 from headrace.distribute.spark.jvm import cache_folder
-from scripts.maven import fetched
+from scripts.maven import fetch_jars
 
 VERSION = "4.4.0"
 _JARS = (f"io.delta:delta-spark_4.2_2.13:{VERSION}",)
@@ -47,7 +47,7 @@ def measure(run: Run) -> Measured:
 
 
 def _session(run: Run) -> SparkSession:
-    jars = fetched(cache_folder() / f"delta-jars-{VERSION}", _JARS, with_dependencies=True)
+    jars = fetch_jars(cache_folder() / f"delta-jars-{VERSION}", _JARS, with_dependencies=True)
     catalog = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
     settings = {
         "spark.sql.catalog.spark_catalog": catalog,

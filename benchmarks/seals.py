@@ -23,7 +23,7 @@ import headrace as hr
 from benchmarks.traffic import BUCKET, minio
 from headrace.sources.landed.ranges import LandingPlace, RangeSeal, SealedFile
 from headrace_snapshots.store import RequestCounts
-from tests.distributions import installed
+from tests.distributions import write_distribution
 
 OUTSIDE = Path(__file__).resolve().parents[1] / "tests" / "additions" / "outside"
 _COLUMNS = {"number": int, "text": str, "at": datetime}
@@ -40,7 +40,7 @@ def main() -> None:
     for kind in given.stores:
         with tempfile.TemporaryDirectory(dir=given.folder) as name, ExitStack() as until:
             folder = Path(name)
-            installed((OUTSIDE / "pyproject.toml").read_text(), folder / "site")
+            write_distribution((OUTSIDE / "pyproject.toml").read_text(), folder / "site")
             sys.path[:0] = [str(OUTSIDE), str(folder / "site")]
             root = (folder / "root").as_uri()
             if kind == "minio":

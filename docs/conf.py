@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / folder) for folder in ("jobs", "snapshots", "plugins", "")]
 
-from scripts.reference import filled, linked  # noqa: E402
+from scripts.reference import fill_page, link_citations  # noqa: E402
 
 gc.disable()  # what a build makes stays: a quarter of its time went into looking through that
 
@@ -44,8 +44,8 @@ pygments_dark_style = "monokai"
 
 def setup(app: object) -> None:
     """Pages say with a comment where what is generated stands."""
-    app.connect("source-read", filled)  # type: ignore[attr-defined]
-    app.connect("autodoc-process-docstring", linked)  # type: ignore[attr-defined]
+    app.connect("source-read", fill_page)  # type: ignore[attr-defined]
+    app.connect("autodoc-process-docstring", link_citations)  # type: ignore[attr-defined]
     app.add_lexer("transcript", _transcript())  # type: ignore[attr-defined]
 
 

@@ -87,7 +87,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Measured:
+class RunMeasure:
     """``seconds`` until the last record was processed, and how many snapshots became complete."""
 
     nodes: int
@@ -97,16 +97,16 @@ class Measured:
     snapshots: int
 
     @classmethod
-    def of(cls, run: Run) -> "Measured":
+    def from_run(cls, run: Run) -> "RunMeasure":
         """Simulate it."""
         gc.disable()  # a run makes millions of small objects and no circle of any size
-        found = run_totals(run.settings())
+        totals = run_totals(run.settings())
         return cls(
             run.nodes,
             run.protocol.value if run.interval else "none",
             run.interval,
-            round(found["processed_us"] / SECOND, 3),
-            found["complete"],
+            round(totals["processed_us"] / SECOND, 3),
+            totals["complete"],
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -129,8 +129,10 @@ def runs(records: int = RECORDS, more: Sequence[int] = MORE_NODES) -> Mapping[st
     }
 
 
-def evaluated(chosen: Mapping[str, Sequence[Run]], processes: int) -> Iterator[tuple[str, Measured]]:
+def evaluate_runs(runs_by_figure: Mapping[str, Sequence[Run]], processes: int) -> Iterator[tuple[str, RunMeasure]]:
     """What the runs of each figure give, in their order, on so many processes."""
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
-        names = [name for name, some in chosen.items() for _ in some]
-        yield from zip(names, pool.map(Measured.of, [run for some in chosen.values() for run in some]), strict=True)
+        names = [name for name, some in runs_by_figure.items() for _ in some]
+        yield from zip(
+            names, pool.map(RunMeasure.from_run, [run for some in runs_by_figure.values() for run in some]), strict=True
+        )

@@ -25,12 +25,12 @@ from scripts.abs_evaluation import (
     LARGE,
     NODES_OF_INTERVALS,
     RECORDS_OF_A_NODE,
-    evaluated,
+    evaluate_runs,
     runs,
 )
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "figures"
-SIMULATED, MEASURED, PAGE = "abs_simulated.json", "abs_measured.json", "snapshots.md"
+SIMULATED_FILE, MEASURED_FILE, PAGE = "abs_simulated.json", "abs_measured.json", "snapshots.md"
 PICTURES = ("abs_figure_06.svg", "abs_figure_07.svg", "abs_more_nodes.svg")
 
 Numbers = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -50,7 +50,7 @@ def pictures(numbers: Numbers) -> dict[str, str]:
     }
 
 
-def _svg(title: str, draw: Any, found: Sequence[Mapping[str, Any]]) -> str:
+def _svg(title: str, draw: Any, runs: Sequence[Mapping[str, Any]]) -> str:
     document = StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "headrace", "font.family": _FONT}):
         figure = Figure(figsize=(7, 4), facecolor="white", layout="constrained")
@@ -60,41 +60,41 @@ def _svg(title: str, draw: Any, found: Sequence[Mapping[str, Any]]) -> str:
         axes.grid(color="#e6e9ed", linewidth=0.8)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
-        draw(axes, found)
+        draw(axes, runs)
         axes.legend(frameon=False)
         figure.savefig(document, format="svg", metadata={"Title": title, "Date": None, "Creator": None})
     return document.getvalue().replace(f"'{_FONT}'", "Helvetica, Arial, sans-serif")
 
 
-def _intervals(axes: Axes, found: Sequence[Mapping[str, Any]]) -> None:
-    _line(axes, "none", [(run["interval"], found[0]["seconds"]) for run in found if run["protocol"] == "aligned"])
+def _intervals(axes: Axes, runs: Sequence[Mapping[str, Any]]) -> None:
+    _line(axes, "none", [(run["interval"], runs[0]["seconds"]) for run in runs if run["protocol"] == "aligned"])
     for protocol in ("aligned", "synchronous"):
-        _line(axes, protocol, [(run["interval"], run["seconds"]) for run in found if run["protocol"] == protocol])
+        _line(axes, protocol, [(run["interval"], run["seconds"]) for run in runs if run["protocol"] == protocol])
     axes.set_xlabel("seconds between snapshots", color=_INK)
     axes.set_ylim(bottom=0)
 
 
-def _nodes(axes: Axes, found: Sequence[Mapping[str, Any]]) -> None:
-    _by_nodes(axes, found)
+def _nodes(axes: Axes, runs: Sequence[Mapping[str, Any]]) -> None:
+    _by_nodes(axes, runs)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(_plain))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    seconds = sorted({round(run["seconds"]) for run in found if run["protocol"] == "none"})
+    seconds = sorted({round(run["seconds"]) for run in runs if run["protocol"] == "none"})
     axes.set_yticks(seconds)
 
 
-def _more_nodes(axes: Axes, found: Sequence[Mapping[str, Any]]) -> None:
-    _by_nodes(axes, found)
-    axes.set_ylim(0, 1.3 * max(run["seconds"] for run in found))
+def _more_nodes(axes: Axes, runs: Sequence[Mapping[str, Any]]) -> None:
+    _by_nodes(axes, runs)
+    axes.set_ylim(0, 1.3 * max(run["seconds"] for run in runs))
 
 
-def _by_nodes(axes: Axes, found: Sequence[Mapping[str, Any]]) -> None:
+def _by_nodes(axes: Axes, runs: Sequence[Mapping[str, Any]]) -> None:
     for protocol in ("none", "aligned"):
-        _line(axes, protocol, [(run["nodes"], run["seconds"]) for run in found if run["protocol"] == protocol])
+        _line(axes, protocol, [(run["nodes"], run["seconds"]) for run in runs if run["protocol"] == protocol])
     axes.set_xscale("log")
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(_plain))
-    axes.set_xticks(sorted({run["nodes"] for run in found}))
+    axes.set_xticks(sorted({run["nodes"] for run in runs}))
     axes.set_xlabel("nodes, with six tasks each", color=_INK)
 
 
@@ -111,13 +111,13 @@ def _plain(value: float, place: int | None) -> str:
 # The page
 
 
-def page(numbers: Numbers, measured: Mapping[str, Any] | None) -> str:
+def page(numbers: Numbers, figures: Mapping[str, Any] | None) -> str:
     """The page as Markdown."""
     tables = {
         "intervals": "\n".join(_interval_rows(numbers["intervals"])),
         "nodes": "\n".join(_node_rows(numbers["nodes"])),
         "more_nodes": "\n".join(_node_rows(numbers["more_nodes"])),
-        "engine": "\n".join(_engine(measured)),
+        "engine": "\n".join(_engine(figures)),
     }
     return _PAGE.format(
         costs="\n".join(_cost_rows()),
@@ -144,42 +144,42 @@ def _ms(microseconds: int) -> str:
     return f"{microseconds / 1000:,.0f} ms"
 
 
-def _interval_rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    base = found[0]["seconds"]
-    by = {(run["protocol"], run["interval"]): run for run in found[1:]}
+def _interval_rows(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    base = runs[0]["seconds"]
+    runs_by_settings = {(run["protocol"], run["interval"]): run for run in runs[1:]}
     yield "| interval | ABS | over | snapshots | synchronous | over | snapshots |\n|---|---|---|---|---|---|---|"
     yield f"| none | {base:.1f} s | | | | | |"
-    for interval in sorted({run["interval"] for run in found[1:]}):
-        cells = [_cells(by[protocol, interval], base) for protocol in ("aligned", "synchronous")]
+    for interval in sorted({run["interval"] for run in runs[1:]}):
+        cells = [_cells(runs_by_settings[protocol, interval], base) for protocol in ("aligned", "synchronous")]
         yield f"| {interval} s | {' | '.join(cells)} |"
 
 
-def _node_rows(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _node_rows(runs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield "| nodes | without snapshots | ABS | over | snapshots |\n|---|---|---|---|---|"
-    for base, run in zip(found[::2], found[1::2], strict=True):
+    for base, run in zip(runs[::2], runs[1::2], strict=True):
         yield f"| {base['nodes']:,} | {base['seconds']:.1f} s | {_cells(run, base['seconds'])} |"
 
 
 def _cells(run: Mapping[str, Any], base: float) -> str:
-    return f"{run['seconds']:.1f} s | {_over(run['seconds'], base)} | {run['snapshots']}"
+    return f"{run['seconds']:.1f} s | {_overhead(run['seconds'], base)} | {run['snapshots']}"
 
 
-def _over(seconds: float, base: float) -> str:
+def _overhead(seconds: float, base: float) -> str:
     return f"{round(100 * (seconds / base - 1), 1) + 0.0:.1f} %"  # + 0.0: no minus before a zero
 
 
-def _engine(measured: Mapping[str, Any] | None) -> Iterator[str]:
-    if measured is None:
+def _engine(figures: Mapping[str, Any] | None) -> Iterator[str]:
+    if figures is None:
         yield "Not measured here yet: `make bench-abs` does, and writes the numbers where this page finds them."
         return
     yield (
-        f"{measured['rows']:,} rows of {measured['keys']:,} keys on the executor `{measured['executor']}`, "
-        f"{measured['machine']['cores']} cores:\n"
+        f"{figures['rows']:,} rows of {figures['keys']:,} keys on the executor `{figures['executor']}`, "
+        f"{figures['machine']['cores']} cores:\n"
     )
     yield "| snapshots | seconds | over | CPU seconds | over | a snapshot every |\n|---|---|---|---|---|---|"
-    first = measured["runs"][0]
-    for run in measured["runs"]:
-        cells = [f"{run[name]:.1f} | {_over(run[name], first[name])}" for name in ("seconds", "cpu_seconds")]
+    first = figures["runs"][0]
+    for run in figures["runs"]:
+        cells = [f"{run[name]:.1f} | {_overhead(run[name], first[name])}" for name in ("seconds", "cpu_seconds")]
         yield f"| {run['epochs']} | {' | '.join(cells)} | {run['seconds'] / run['epochs']:.1f} s |"
 
 
@@ -266,30 +266,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=FOLDER, help="default: docs/figures")
     options = parser.parse_args(arguments)
     if not options.draw_only:
-        _simulate(options.out / SIMULATED, options.processes)
+        _simulate(options.out / SIMULATED_FILE, options.processes)
     draw(options.out)
     print(f"{len(PICTURES)} figures and {PAGE} in {options.out}")
 
 
 def _simulate(file: Path, processes: int) -> None:
-    chosen = runs()
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in chosen}
-    for name, measured in evaluated(chosen, processes):
-        print(f"{name}: {measured}", file=sys.stderr, flush=True)
-        found[name].append(measured.to_json())
-    lines = [f'  "{name}": [\n    {_joined(some)}\n  ]' for name, some in found.items()]
+    runs_by_figure = runs()
+    results: dict[str, list[dict[str, Any]]] = {name: [] for name in runs_by_figure}
+    for name, measure in evaluate_runs(runs_by_figure, processes):
+        print(f"{name}: {measure}", file=sys.stderr, flush=True)
+        results[name].append(measure.to_json())
+    lines = [f'  "{name}": [\n    {_format_runs(some)}\n  ]' for name, some in results.items()]
     file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
 
 
-def _joined(found: Sequence[Mapping[str, Any]]) -> str:
-    return ",\n    ".join(map(json.dumps, found))
+def _format_runs(runs: Sequence[Mapping[str, Any]]) -> str:
+    return ",\n    ".join(map(json.dumps, runs))
 
 
 def draw(folder: Path) -> None:
     """Pictures and page of the numbers in ``folder``."""
-    numbers: Numbers = json.loads((folder / SIMULATED).read_text(encoding="utf-8"))
-    measured = folder / MEASURED
-    engine = json.loads(measured.read_text(encoding="utf-8")) if measured.is_file() else None
+    numbers: Numbers = json.loads((folder / SIMULATED_FILE).read_text(encoding="utf-8"))
+    measured_file = folder / MEASURED_FILE
+    engine = json.loads(measured_file.read_text(encoding="utf-8")) if measured_file.is_file() else None
     for name, picture in pictures(numbers).items():
         (folder / name).write_text(picture, encoding="utf-8")
     (folder / PAGE).write_text(page(numbers, engine), encoding="utf-8")

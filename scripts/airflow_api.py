@@ -17,7 +17,7 @@ from tenacity import (
 )
 
 _HEALTHY = ("metadatabase", "scheduler", "dag_processor")
-_ENDED = ("success", "failed")
+_END_STATES = ("success", "failed")
 _ATTEMPTS = 3
 
 
@@ -63,9 +63,9 @@ class AirflowApi:
 
     def wait_for_dag(self, dag_id: str, seconds: float) -> None:
         """Wait until the DAG processor has found a DAG. Raises NotReadyError after ``seconds``, with import errors."""
-        for attempt in _until(seconds):
+        for attempt in _retry_for(seconds):
             with attempt:
-                if self._authorised().get(f"/api/v2/dags/{dag_id}").status_code != HTTPStatus.OK:
+                if self._authorised_client().get(f"/api/v2/dags/{dag_id}").status_code != HTTPStatus.OK:
                     raise NotReadyError(f"no DAG {dag_id}; import errors: {self.import_errors()}")
 
     def import_errors(self) -> dict[str, str]:
@@ -79,22 +79,22 @@ class AirflowApi:
         """
         run_id = f"manual__{datetime.now(UTC).isoformat()}"
         body = {"dag_run_id": run_id, "logical_date": None, "conf": conf or {}}
-        again = Retrying(
+        retrying = Retrying(
             stop=stop_after_attempt(_ATTEMPTS),
             wait=wait_fixed(1),
             retry=retry_if_result(lambda answer: answer.is_server_error),
             retry_error_callback=lambda state: state.outcome and state.outcome.result(),
         )
-        answer = again(lambda: self._authorised().post(f"/api/v2/dags/{dag_id}/dagRuns", json=body))
-        is_there = answer.status_code == HTTPStatus.CONFLICT and again.statistics["attempt_number"] > 1
+        answer = retrying(lambda: self._authorised_client().post(f"/api/v2/dags/{dag_id}/dagRuns", json=body))
+        is_there = answer.status_code == HTTPStatus.CONFLICT and retrying.statistics["attempt_number"] > 1
         if not is_there:
             answer.raise_for_status()
         return run_id
 
     def runs(self, dag_id: str) -> list[dict[str, Any]]:
         """The runs of a DAG as Airflow tells them, oldest first; each has ``dag_run_id``, ``conf`` and ``run_type``."""
-        found = self._get(f"/api/v2/dags/{dag_id}/dagRuns", order_by="id", limit=100)
-        return list(found["dag_runs"])
+        answer = self._get(f"/api/v2/dags/{dag_id}/dagRuns", order_by="id", limit=100)
+        return list(answer["dag_runs"])
 
     def run(self, dag_id: str, run_id: str) -> dict[str, Any]:
         """One run of a DAG as Airflow tells it; it has ``queued_at``, ``start_date`` and ``end_date``."""
@@ -103,23 +103,23 @@ class AirflowApi:
     def own_backfill(self, dag_id: str, start: str, end: str) -> httpx.Response:
         """What Airflow answers who asks for a backfill of its own."""
         body = {"dag_id": dag_id, "from_date": start, "to_date": end}
-        return self._authorised().post("/api/v2/backfills", json=body)
+        return self._authorised_client().post("/api/v2/backfills", json=body)
 
     def wait_for_run(self, dag_id: str, run_id: str, seconds: float) -> EndedRun:
         """Wait until a run ended, well or badly. Raises NotReadyError after ``seconds``."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}"
-        ended = None
+        ended_run = None
         try:
-            for attempt in _until(seconds):
+            for attempt in _retry_for(seconds):
                 with attempt:
                     state = str(self._get(path)["state"])
-                    if state not in _ENDED:
+                    if state not in _END_STATES:
                         raise NotReadyError(f"{dag_id} {run_id} is {state} after {seconds} s")
-                    ended = EndedRun(dag_id, run_id, state, self.task_states(dag_id, run_id))
+                    ended_run = EndedRun(dag_id, run_id, state, self.task_states(dag_id, run_id))
         except NotReadyError as error:
             raise NotReadyError(f"{error}: {self.task_states(dag_id, run_id)}") from error
-        assert ended is not None
-        return ended
+        assert ended_run is not None
+        return ended_run
 
     def task_state(self, dag_id: str, run_id: str, task_id: str) -> str:
         """The state that a task is in."""
@@ -140,39 +140,39 @@ class AirflowApi:
 
     def asset_events(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """Extras of the asset events that a run made, oldest first."""
-        found = self._get("/api/v2/assets/events", source_dag_id=dag_id, source_run_id=run_id, order_by="timestamp")
-        return [one["extra"] for one in found["asset_events"]]
+        answer = self._get("/api/v2/assets/events", source_dag_id=dag_id, source_run_id=run_id, order_by="timestamp")
+        return [one["extra"] for one in answer["asset_events"]]
 
     def mark(self, dag_id: str, run_id: str, task_id: str, state: str) -> None:
         """Say that a task is a ``success`` or ``failed``, as a person does in the UI: one that runs is ended; behind a
         success those that failed run again.
         """
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}"
-        self._authorised().patch(path, json={"new_state": state}).raise_for_status()
+        self._authorised_client().patch(path, json={"new_state": state}).raise_for_status()
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str]:
         """The state of each task of a run."""
-        found = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances")["task_instances"]
-        return {one["task_id"]: str(one["state"]) for one in found}
+        instances = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances")["task_instances"]
+        return {one["task_id"]: str(one["state"]) for one in instances}
 
     def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """The tasks of a run as Airflow tells them; each has ``task_id``, ``queued_when``, ``start_date``."""
-        found = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances")
-        return list(found["task_instances"])
+        answer = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances")
+        return list(answer["task_instances"])
 
     def clear(self, dag_id: str, run_id: str) -> None:
         """Have every task of a run done again, as a person does in the UI."""
         body = {"dry_run": False, "dag_run_id": run_id, "only_failed": False, "reset_dag_runs": True}
-        self._authorised().post(f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body).raise_for_status()
+        self._authorised_client().post(f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body).raise_for_status()
 
     def mark_run(self, dag_id: str, run_id: str, state: str) -> None:
         """Say that a whole run is a ``success`` or ``failed``: its tasks that run are ended."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}"
-        self._authorised().patch(path, json={"state": state}).raise_for_status()
+        self._authorised_client().patch(path, json={"state": state}).raise_for_status()
 
     def delete_run(self, dag_id: str, run_id: str) -> None:
         """Forget a run that is not marked as running, whatever its tasks do."""
-        self._authorised().delete(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}").raise_for_status()
+        self._authorised_client().delete(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}").raise_for_status()
 
     def approve(self, dag_id: str, run_id: str, task_id: str) -> None:
         """Answer a task that asks a person, as one who approves."""
@@ -181,16 +181,16 @@ class AirflowApi:
     def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
         """Answer a task that asks a person."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances/{task_id}/-1/hitlDetails"
-        self._authorised().patch(path, json={"chosen_options": [option]}).raise_for_status()
+        self._authorised_client().patch(path, json={"chosen_options": [option]}).raise_for_status()
 
     def pause(self, dag_id: str, *, is_paused: bool = True) -> None:
         """Let no more runs of a DAG begin; or again, if not ``is_paused``."""
-        self._authorised().patch(f"/api/v2/dags/{dag_id}", json={"is_paused": is_paused}).raise_for_status()
+        self._authorised_client().patch(f"/api/v2/dags/{dag_id}", json={"is_paused": is_paused}).raise_for_status()
 
     def parse(self, dag_id: str) -> None:
         """Have the DAG processor look at the file of a DAG next, before its interval is over."""
         token = self.dag(dag_id)["file_token"]
-        self._authorised().put(f"/api/v2/parseDagFile/{token}").raise_for_status()
+        self._authorised_client().put(f"/api/v2/parseDagFile/{token}").raise_for_status()
 
     def source(self, dag_id: str) -> str:
         """What the tab "Code" of a DAG shows."""
@@ -203,7 +203,7 @@ class AirflowApi:
     def add_connection(self, name: str, **fields: str) -> None:
         """Make a connection, with ``conn_type`` and others of its fields, as a person does in the UI."""
         body = {"connection_id": name, **fields}
-        self._authorised().post("/api/v2/connections", json=body).raise_for_status()
+        self._authorised_client().post("/api/v2/connections", json=body).raise_for_status()
 
     def asset(self, uri: str) -> dict[str, Any]:
         """An asset as Airflow tells of it: ``watchers`` are those that look for it now."""
@@ -213,13 +213,13 @@ class AirflowApi:
     def announce(self, uri: str, partition: str) -> None:
         """An event of a partition of an asset, as a person makes it."""
         body = {"asset_id": self.asset(uri)["id"], "partition_key": partition}
-        self._authorised().post("/api/v2/assets/events", json=body).raise_for_status()
+        self._authorised_client().post("/api/v2/assets/events", json=body).raise_for_status()
 
     def asset_state(self, uri: str) -> dict[str, Any]:
         """What the state store of an asset holds, by key."""
         asset = self.asset(uri)
-        found = self._get(f"/api/v2/assets/{asset['id']}/state-store")["asset_state_store"]
-        return {one["key"]: one["value"] for one in found}
+        entries = self._get(f"/api/v2/assets/{asset['id']}/state-store")["asset_state_store"]
+        return {one["key"]: one["value"] for one in entries}
 
     def pools(self) -> dict[str, int]:
         """The slots of every pool, by name."""
@@ -229,11 +229,11 @@ class AirflowApi:
         """Give a pool another number of slots."""
         body = {"pool": pool, "slots": slots, "include_deferred": True}  # it wants all, and changes what the mask says
         path = f"/api/v2/pools/{quote(pool)}"
-        self._authorised().patch(path, params={"update_mask": "slots"}, json=body).raise_for_status()
+        self._authorised_client().patch(path, params={"update_mask": "slots"}, json=body).raise_for_status()
 
     def delete_pool(self, name: str) -> None:
         """Remove a pool."""
-        self._authorised().delete(f"/api/v2/pools/{quote(name)}").raise_for_status()
+        self._authorised_client().delete(f"/api/v2/pools/{quote(name)}").raise_for_status()
 
     def page(self, path: str) -> Any:
         """What Headrace's pages ask of their app."""
@@ -241,18 +241,18 @@ class AirflowApi:
 
     def token(self) -> str:
         """What shows who the user is, as the value of Airflow's cookie, too."""
-        return str(self._authorised().headers["Authorization"]).removeprefix("Bearer ")
+        return str(self._authorised_client().headers["Authorization"]).removeprefix("Bearer ")
 
     def request(self, method: str, path: str, body: Any = None) -> httpx.Response:
         """What Airflow answers the user, whatever that is."""
-        return self._authorised().request(method, path, json=body)
+        return self._authorised_client().request(method, path, json=body)
 
     def _get(self, path: str, **params: Any) -> Any:
-        answer = self._authorised().get(path, params=params)
+        answer = self._authorised_client().get(path, params=params)
         answer.raise_for_status()
         return answer.json()
 
-    def _authorised(self) -> httpx.Client:
+    def _authorised_client(self) -> httpx.Client:
         """The client, with a token from the first call on."""
         if "Authorization" not in self._client.headers:
             answer = self._client.post("/auth/token", json=self._login)
@@ -261,10 +261,10 @@ class AirflowApi:
         return self._client
 
 
-def _until(seconds: float) -> Retrying:
+def _retry_for(seconds: float) -> Retrying:
     """Ask until then, also where a busy machine takes too long for an answer. A question is 15 ms of a core."""
-    unanswered = retry_if_exception_type((NotReadyError, httpx.TimeoutException))
-    return Retrying(stop=stop_after_delay(seconds), wait=wait_fixed(1), retry=unanswered, reraise=True)
+    condition = retry_if_exception_type((NotReadyError, httpx.TimeoutException))
+    return Retrying(stop=stop_after_delay(seconds), wait=wait_fixed(1), retry=condition, reraise=True)
 
 
 def _line(entry: Any) -> str:

@@ -181,11 +181,11 @@ class LocalAirflow:
     def run(self, name: str, *command: str) -> None:
         """Run a command to its end, output to ``name``.log. Raises LocalAirflowError when it fails."""
         with self._log(name) as log:
-            done = subprocess.run(
+            process = subprocess.run(
                 command, env=self.environment(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False
             )
-        if done.returncode != 0:
-            raise LocalAirflowError(f"{name} failed ({done.returncode}):\n{self.log_tail(name)}")
+        if process.returncode != 0:
+            raise LocalAirflowError(f"{name} failed ({process.returncode}):\n{self.log_tail(name)}")
 
     def stop(self) -> None:
         """Stop what this object started, with everything that those processes started."""
@@ -221,18 +221,18 @@ class LocalAirflow:
 
     def _make_database(self) -> None:
         """Migrate the database. An empty one takes seconds: it is kept, and other homes begin with a copy of it."""
-        own, kept = self.home / "airflow.db", cache_folder() / "airflow" / f"{version('apache-airflow-core')}.db"
+        own, cached_file = self.home / "airflow.db", cache_folder() / "airflow" / f"{version('apache-airflow-core')}.db"
         is_new = not own.exists() and self._has_database_at(own)
-        if is_new and kept.exists():
+        if is_new and cached_file.exists():
             self._write_keys()
-            _copy_database(kept, own)
+            _copy_database(cached_file, own)
             return
         self.run("db-migrate", "airflow", "db", "migrate")
         if is_new:
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=kept.parent) as beside:
-                _copy_database(own, Path(beside) / "copy")
-                (Path(beside) / "copy").replace(kept)
+            cached_file.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=cached_file.parent) as folder:
+                _copy_database(own, Path(folder) / "copy")
+                (Path(folder) / "copy").replace(cached_file)
 
     def _has_database_at(self, own: Path) -> bool:
         """Whether the database is in the file ``own``, by whatever path, and nothing else is set of it."""
@@ -295,18 +295,18 @@ def running(home: Path) -> Running | None:
     file = _state_file(home)
     if not file.is_file():
         return None
-    found = Running(**json.loads(file.read_text()))
-    return found if _marked(found.mark) else None
+    airflow = Running(**json.loads(file.read_text()))
+    return airflow if _find_processes(airflow.mark) else None
 
 
 def end_orphans(home: Path) -> bool:
     """Stop what was started under ``home`` if its scheduler is gone, which a kill ends alone. Tasks that it has started
     go on without anybody, and keep the locks of its database. Whether there was anything. Raises as ``stop`` does.
     """
-    found = running(home)
-    if found is None or not found.scheduler:
+    airflow = running(home)
+    if airflow is None or not airflow.scheduler:
         return False
-    has_scheduler = any(one.pid == found.scheduler and _is_alive(one) for one in _marked(found.mark))
+    has_scheduler = any(one.pid == airflow.scheduler and _is_alive(one) for one in _find_processes(airflow.mark))
     return not has_scheduler and stop(home)
 
 
@@ -315,22 +315,22 @@ def stop(home: Path) -> bool:
 
     Raises LocalAirflowError when a process does not end at all.
     """
-    found = running(home)
-    if found is not None:
-        family = _marked(found.mark)
+    airflow = running(home)
+    if airflow is not None:
+        family = _find_processes(airflow.mark)
         pids = {process.pid for process in family}
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 if process.ppid() not in pids:  # it ends those that it has started; of a dead parent it is one itself
                     process.terminate()
-        _wait_until_gone(found.mark, family)
+        _wait_until_gone(airflow.mark, family)
     _state_file(home).unlink(missing_ok=True)
-    return found is not None
+    return airflow is not None
 
 
 def _wait_until_gone(mark: str, family: Iterable[psutil.Process]) -> None:
     """Until no process that had ``mark`` is left; processes that take too long are killed."""
-    seen = set(family)  # one that is being ended shows its environment no more
+    processes = set(family)  # one that is being ended shows its environment no more
     patient = time.monotonic() + _STOP_SECONDS
     for attempt in Retrying(
         stop=stop_after_delay(2 * _STOP_SECONDS),
@@ -339,8 +339,8 @@ def _wait_until_gone(mark: str, family: Iterable[psutil.Process]) -> None:
         reraise=True,
     ):
         with attempt:
-            seen.update(_marked(mark))
-            if left := [process for process in seen if _is_alive(process)]:
+            processes.update(_find_processes(mark))
+            if left := [process for process in processes if _is_alive(process)]:
                 if time.monotonic() > patient:
                     for process in left:
                         with contextlib.suppress(psutil.NoSuchProcess):
@@ -356,20 +356,20 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def _marked(mark: str) -> list[psutil.Process]:
+def _find_processes(mark: str) -> list[psutil.Process]:
     """The processes of this user that were started with ``mark`` in their environment, by us or by one another."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.NoSuchProcess, psutil.AccessDenied):  # gone, or another user's
             if process.environ().get(_MARK) == mark:
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def _copy_database(source: Path, target: Path) -> None:
     """What SQLite has in ``source``, its journal included."""
-    with contextlib.closing(sqlite3.connect(source)) as read, contextlib.closing(sqlite3.connect(target)) as written:
-        read.backup(written)
+    with contextlib.closing(sqlite3.connect(source)) as read, contextlib.closing(sqlite3.connect(target)) as copy:
+        read.backup(copy)
 
 
 def _state_file(home: Path) -> Path:
@@ -379,8 +379,8 @@ def _state_file(home: Path) -> Path:
 def _write_private(file: Path, text: str) -> None:
     """Write what only this user may read."""
     file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        out.write(text)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+        stream.write(text)
 
 
 def free_port() -> int:
@@ -390,8 +390,8 @@ def free_port() -> int:
 
 def free_ports(number: int) -> list[int]:
     """So many ports of loopback, each another one, that nobody has for now."""
-    with contextlib.ExitStack() as held:  # all at once: a port that is let go may be given again
-        probes = [held.enter_context(socket.socket()) for _ in range(number)]
+    with contextlib.ExitStack() as stack:  # all at once: a port that is let go may be given again
+        probes = [stack.enter_context(socket.socket()) for _ in range(number)]
         for probe in probes:
             probe.bind(("127.0.0.1", 0))
         return [int(probe.getsockname()[1]) for probe in probes]

@@ -26,7 +26,7 @@ class Chromium:
     driver: str
 
 
-def found() -> Chromium | None:
+def find_chromium() -> Chromium | None:
     """The Chromium of this machine, if it has its driver."""
     browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
     driver = shutil.which("chromedriver")
@@ -35,10 +35,10 @@ def found() -> Chromium | None:
 
 def main() -> int:
     """Exit code 0 when there is one."""
-    if found() is None and os.environ.get("CI") == "true" and os.geteuid() == 0 and shutil.which("apt-get"):
+    if find_chromium() is None and os.environ.get("CI") == "true" and os.geteuid() == 0 and shutil.which("apt-get"):
         for command in _INSTALL:
             subprocess.run(command, check=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
-    if found() is None:
+    if find_chromium() is None:
         print(f"test-browser: {MISSING}", file=sys.stderr)
         return 1
     return 0

@@ -49,11 +49,11 @@ class Stopwatch:
     def step(self, name: str) -> Iterator[None]:
         """Time what happens inside."""
         print(f"\n== {name}", flush=True)
-        before = time.monotonic()
+        start = time.monotonic()
         try:
             yield
         finally:
-            self._steps.append((name, time.monotonic() - before))
+            self._steps.append((name, time.monotonic() - start))
 
     def table(self) -> str:
         """One line per step, and the sum."""
@@ -67,12 +67,12 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--store", choices=["local", "s3"], default=os.environ.get("STORE") or "local")
     parser.add_argument("--instalments", type=int, default=INSTALMENTS, help="default: %(default)s")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that kill cleans up like Ctrl-C
     clock = Stopwatch()
     try:
         with ExitStack() as stack:
-            demonstrate(given.store, given.instalments, clock, stack)
+            demonstrate(options.store, options.instalments, clock, stack)
     except (DemoError, LocalAirflowError, NotReadyError, HeadraceError) as error:
         print(f"\nThe demo failed: {error}", file=sys.stderr)
         return 1
@@ -93,8 +93,8 @@ def demonstrate(store: str, instalments: int, clock: Stopwatch, stack: ExitStack
     if store == "s3":
         with clock.step("MinIO: start on loopback"):
             root = start_minio(stack)
-    with clock.step("Airflow: migrate, start, wait until healthy"), ThreadPoolExecutor(1) as beside:
-        year = beside.submit(land_flights.flights)
+    with clock.step("Airflow: migrate, start, wait until healthy"), ThreadPoolExecutor(1) as pool:
+        year = pool.submit(land_flights.flights)
         airflow = LocalAirflow(FOLDER / "airflow", root)
         stack.callback(airflow.stop)
         airflow.start()
@@ -126,12 +126,12 @@ def run_dags(airflow: LocalAirflow) -> None:
     """Trigger the process DAG of each pipeline, wait for all, and raise DemoError with a log's end when one failed."""
     dag_ids = [f"headrace_{pipeline}_process" for pipeline in PIPELINES]
     for dag_id, run_id in [(dag_id, airflow.api.trigger(dag_id)) for dag_id in dag_ids]:
-        ended = airflow.api.wait_for_run(dag_id, run_id, _RUN_SECONDS)
-        if ended.state != "success":
-            task = next((task for task, state in ended.tasks.items() if state == "failed"), "")
-            tail = "\n".join(airflow.api.log(dag_id, run_id, task)[-_LOG_LINES:]) if task else str(ended.tasks)
+        ended_run = airflow.api.wait_for_run(dag_id, run_id, _RUN_SECONDS)
+        if ended_run.state != "success":
+            task = next((task for task, state in ended_run.tasks.items() if state == "failed"), "")
+            tail = "\n".join(airflow.api.log(dag_id, run_id, task)[-_LOG_LINES:]) if task else str(ended_run.tasks)
             raise DemoError(f"{dag_id} {run_id}: task {task} failed. The end of its log:\n{tail}")
-        print(f"{dag_id}: {', '.join(f'{task} {state}' for task, state in ended.tasks.items())}")
+        print(f"{dag_id}: {', '.join(f'{task} {state}' for task, state in ended_run.tasks.items())}")
         for line in airflow.api.log(dag_id, run_id, _WORKS):
             if line.startswith("executor "):
                 print(f"  {line}")
@@ -153,9 +153,9 @@ def headrace(environment: Mapping[str, str], *arguments: str) -> None:
     """Run one command of ``headrace`` and show it. Raises DemoError."""
     print(f"\n$ headrace {' '.join(arguments)}", flush=True)
     binary = Path(sys.executable).with_name("headrace")
-    done = subprocess.run([binary, *arguments], env=environment, stdin=subprocess.DEVNULL, check=False)
-    if done.returncode != 0:
-        raise DemoError(f"`headrace {' '.join(arguments)}` ended with {done.returncode}")
+    process = subprocess.run([binary, *arguments], env=environment, stdin=subprocess.DEVNULL, check=False)
+    if process.returncode != 0:
+        raise DemoError(f"`headrace {' '.join(arguments)}` ended with {process.returncode}")
 
 
 if __name__ == "__main__":

@@ -116,10 +116,10 @@ class Reach:
         folder = binaries()
         assert folder is not None, "the server is up"
         command = [str(folder / "psql"), "-At", self.database, "-c", "select sum(orders), sum(amount) from hourly"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise DemoError(f"psql: {done.stderr}")
-        return _total(done.stdout.strip().split("|"))
+        process = subprocess.run(command, capture_output=True, text=True, check=False)
+        if process.returncode != 0:
+            raise DemoError(f"psql: {process.stderr}")
+        return _total(process.stdout.strip().split("|"))
 
     def _by_duckdb(self) -> Total:
         import duckdb
@@ -165,8 +165,8 @@ async def _send(address: str, values: Sequence[bytes]) -> None:
     finally:
         await admin.close()
     async with AIOKafkaProducer(bootstrap_servers=address) as producer:
-        sent = [await producer.send("orders", value, partition=number % 3) for number, value in enumerate(values)]
-        await asyncio.gather(*sent)
+        deliveries = [await producer.send("orders", value, partition=number % 3) for number, value in enumerate(values)]
+        await asyncio.gather(*deliveries)
 
 
 def some_orders(many: int, seed: int, factor: int = 1) -> list[dict[str, Any]]:
@@ -216,14 +216,14 @@ def demonstrate(clock: Stopwatch, stack: ExitStack) -> None:
         reach.send(good)
         reach.follow()
         check(reach, spark, total_of(good))
-    before = newest_snapshot(reach.orders)
+    snapshot_before = newest_snapshot(reach.orders)
     wrong = some_orders(WRONG, seed=2, factor=100)
     with clock.step(f"{WRONG:,} orders whose amounts are wrong: published, and seen everywhere"):
         reach.send(wrong)
         reach.follow()
         check(reach, spark, total_of([*good, *wrong]))
     with clock.step("a rollback, and everything follows"):
-        reach.take_back(before)
+        reach.take_back(snapshot_before)
         check(reach, spark, total_of(good))
 
 

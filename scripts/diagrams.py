@@ -111,7 +111,7 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def drawn() -> dict[str, str]:
+def draw_diagrams() -> dict[str, str]:
     """The diagrams by file, as SVG."""
     return {diagram.file: state_diagram(diagram.layout, _arrows(diagram)) for diagram in (TASK, RUN, SNAPSHOT)}
 
@@ -120,14 +120,14 @@ def _role(title: str, theory: str | None, diagrams: Sequence[_Diagram]) -> Itera
     rows = diagrams[0].rows
     yield f"## {title}\n"
     yield f"```text\n{(theory or '').strip()}\n```\n"
-    yield from (f"![{_told(diagram)}]({FIGURES.name}/{diagram.file})\n" for diagram in diagrams)
+    yield from (f"![{_describe_diagram(diagram)}]({FIGURES.name}/{diagram.file})\n" for diagram in diagrams)
     yield "| in state | on | when | then | does |\n|---|---|---|---|---|"
     yield from (_line(row) for row in rows)
     yield ""
     yield from _glossary(rows)
 
 
-def _told(diagram: _Diagram) -> str:
+def _describe_diagram(diagram: _Diagram) -> str:
     """For those who do not see it."""
     ways = (f"{start} to {end}" for start, end in _arrows(diagram))
     return f"States, beginning with {next(iter(diagram.layout.places))}: {', '.join(ways)}"
@@ -158,8 +158,8 @@ def _arrows(diagram: _Diagram) -> dict[Arrow, list[str]]:
 def _line(row: Row[Any, Any]) -> str:
     states = ", ".join(state.value for state in row.states)
     when = _words(row.when) if row.when else ""
-    then = row.then.value if row.then else "(stays)"
-    return f"| {states} | {row.event.value} | {when} | {then} | {', '.join(map(_words, row.do))} |"
+    next_state = row.then.value if row.then else "(stays)"
+    return f"| {states} | {row.event.value} | {when} | {next_state} | {', '.join(map(_words, row.do))} |"
 
 
 def _glossary(rows: Iterable[Row[Any, Any]]) -> Iterator[str]:
@@ -176,7 +176,7 @@ def _words(function: Any) -> str:
 def main() -> None:
     """Write page and diagrams."""
     FILE.write_text(page(), encoding="utf-8")
-    for name, diagram in drawn().items():
+    for name, diagram in draw_diagrams().items():
         (FIGURES / name).write_text(diagram, encoding="utf-8")
 
 

@@ -18,7 +18,7 @@ FOLDERS = ("jobs/headrace", "lab/headrace_lab", "snapshots/headrace_snapshots", 
 BASE = "HeadraceError"
 
 TREE_FILE = "jobs/headrace/error_tree.py"
-_DRAWN = re.compile(r'(?<=^TREE: Final = """\n).*?(?=^""")', re.MULTILINE | re.DOTALL)
+_DRAWN_TREE = re.compile(r'(?<=^TREE: Final = """\n).*?(?=^""")', re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r'\bcode(: ClassVar\[str\])? ?= ?"')
 _COLUMNS = (38, 28)
 
@@ -37,7 +37,7 @@ class ErrorClass:
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedError:
     """What a version has released of one error, and every later version has: a line of the golden list.
 
     ``below``: the code of the class that an ``except`` may name instead.
@@ -103,14 +103,14 @@ def _constants(node: ast.ClassDef) -> Iterator[tuple[str, object]]:
             yield target.id, value.value
 
 
-def drawn(classes: Mapping[str, ErrorClass]) -> str:
+def draw_tree(classes: Mapping[str, ErrorClass]) -> str:
     """The tree as ``headrace.errors`` draws it: a line for each class, below that of its base."""
     return "".join(f"{line}\n" for line in _drawn_below("", classes, 0))
 
 
 def _drawn_below(base: str, classes: Mapping[str, ErrorClass], depth: int) -> Iterator[str]:
-    inside = [error for error in classes.values() if (error.base if error.base in classes else "") == base]
-    for error in sorted(inside, key=lambda error: (depth == 1 and branch(error, classes).exit_code, error.code)):
+    errors = [error for error in classes.values() if (error.base if error.base in classes else "") == base]
+    for error in sorted(errors, key=lambda error: (depth == 1 and branch(error, classes).exit_code, error.code)):
         code = f"{'  ' * depth}- {error.code}"
         yield f"{code:<{_COLUMNS[0]}} {error.name:<{_COLUMNS[1]}} {error.module}"
         yield from _drawn_below(error.name, classes, depth + 1)
@@ -123,45 +123,45 @@ def branch(error: ErrorClass, classes: Mapping[str, ErrorClass]) -> ErrorClass:
     return error
 
 
-def above(error: ErrorClass, classes: Mapping[str, ErrorClass]) -> Iterator[str]:
+def codes_above(error: ErrorClass, classes: Mapping[str, ErrorClass]) -> Iterator[str]:
     """The codes of the classes that ``error`` is one of."""
     while error.base in classes:
         error = classes[error.base]
         yield error.code
 
 
-def entries(classes: Mapping[str, ErrorClass], since: str) -> list[Released]:
+def entries(classes: Mapping[str, ErrorClass], version: str) -> list[ReleasedError]:
     """A line of the golden list for each class, by code."""
     return [
-        Released(
+        ReleasedError(
             error.code,
             error.name,
             classes[error.base].code if error.base in classes else "",
             str(branch(error, classes).remedy),
             branch(error, classes).exit_code or 0,
-            since,
+            version,
         )
         for error in sorted(classes.values(), key=lambda error: error.code)
     ]
 
 
-def released() -> dict[str, Released]:
+def read_released() -> dict[str, ReleasedError]:
     """The golden list, by code."""
     with GOLDEN.open(encoding="utf-8", newline="") as file:
         next(lines := csv.reader(file))  # the names of the columns
         return {
-            code: Released(code, error, below, remedy, int(exit_code), since)
-            for code, error, below, remedy, exit_code, since in lines
+            code: ReleasedError(code, error, parent, remedy, int(exit_code), version)
+            for code, error, parent, remedy, exit_code, version in lines
         }
 
 
 def stale_tree(classes: Mapping[str, ErrorClass], root: Path = ROOT) -> Iterator[str]:
     """Says whether ``headrace.error_tree`` draws another tree than ``classes`` are."""
-    match = _DRAWN.search((root / TREE_FILE).read_text(encoding="utf-8"))
+    match = _DRAWN_TREE.search((root / TREE_FILE).read_text(encoding="utf-8"))
     if match is None:
         yield f"{TREE_FILE}: there is no tree"
-    elif match[0] != drawn(classes):
-        lines, expected = match[0].splitlines(), drawn(classes).splitlines()
+    elif match[0] != draw_tree(classes):
+        lines, expected = match[0].splitlines(), draw_tree(classes).splitlines()
         for line in (line for line in expected if line not in lines):
             yield f"{TREE_FILE}: the tree lacks: {' '.join(line.split())}"
         for line in (line for line in lines if line not in expected):
@@ -169,14 +169,14 @@ def stale_tree(classes: Mapping[str, ErrorClass], root: Path = ROOT) -> Iterator
         yield f"{TREE_FILE}: draw the tree again: python -m scripts.errors --write"
 
 
-def unlike_released(classes: Mapping[str, ErrorClass], golden: Mapping[str, Released]) -> Iterator[str]:
+def unlike_released(classes: Mapping[str, ErrorClass], golden: Mapping[str, ReleasedError]) -> Iterator[str]:
     """Names each code that is not what was released, or that no line of the golden list has."""
     today = {entry.code: entry for entry in entries(classes, "")}
     for code, line in golden.items():
         if code not in today:
             yield f"{code} ({line.error}) was released in {line.since} and is gone: a code stays"
             continue
-        if line.below and line.below not in above(classes[today[code].error], classes):
+        if line.below and line.below not in codes_above(classes[today[code].error], classes):
             yield f"{code} is not below {line.below} any more, where {line.since} had it: it stays"
         for name in ("error", "remedy", "exit_code"):
             is_now, was = getattr(today[code], name), getattr(line, name)
@@ -190,20 +190,22 @@ def write() -> None:
     """Draw the tree, and add what the golden list lacks."""
     classes = error_classes()
     file = ROOT / TREE_FILE
-    file.write_text(_DRAWN.sub(lambda _: drawn(classes), file.read_text(encoding="utf-8"), count=1), encoding="utf-8")
-    golden = released()
+    file.write_text(
+        _DRAWN_TREE.sub(lambda _: draw_tree(classes), file.read_text(encoding="utf-8"), count=1), encoding="utf-8"
+    )
+    golden = read_released()
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
     golden = {entry.code: entry for entry in entries(classes, version)} | golden
     with GOLDEN.open("w", encoding="utf-8", newline="") as table:
         writer = csv.writer(table, lineterminator="\n")
-        writer.writerow([field.name for field in fields(Released)])
+        writer.writerow([field.name for field in fields(ReleasedError)])
         writer.writerows(astuple(golden[code]) for code in sorted(golden))
 
 
 def stale_errors() -> list[str]:
     """What the tree or the golden list lacks, has wrong, or has no more."""
     classes = error_classes()
-    return [*stale_tree(classes), *unlike_released(classes, released())]
+    return [*stale_tree(classes), *unlike_released(classes, read_released())]
 
 
 if __name__ == "__main__":

@@ -23,19 +23,19 @@ OURS = {"id", "meta", "result_format", "catch_exceptions", "rendered_content", "
 """Arguments that the audit gives, and others that say nothing of the data."""
 
 
-def installed() -> dict[str, dict[str, str]]:
+def read_installed() -> dict[str, dict[str, str]]:
     """Arguments by expectation; the name of one that may be left out ends in ``?``."""
     from great_expectations.expectations import core
     from great_expectations.expectations.expectation import Expectation
 
-    found = {}
+    arguments_by_name = {}
     classes: list[Any] = [value for value in vars(core).values() if isinstance(value, type)]
     for value in classes:
         if issubclass(value, Expectation):
             name = value.expectation_type or ""
             if name and name not in OTHER_TABLES:
-                found[name] = dict(sorted(_arguments(value)))
-    return dict(sorted(found.items()))
+                arguments_by_name[name] = dict(sorted(_arguments(value)))
+    return dict(sorted(arguments_by_name.items()))
 
 
 def _arguments(expectation: Any) -> Iterator[tuple[str, str]]:
@@ -50,9 +50,11 @@ def _kinds(kind: Any) -> Iterator[str]:
     if origin is typing.Annotated:
         yield from _kinds(inner[0])
     elif origin in (typing.Union, types.UnionType):
-        alone = all(part in (dict, type(None)) for part in inner)
+        are_dicts = all(part in (dict, type(None)) for part in inner)
         for part in inner:
-            if part is not type(None) and (alone or part is not dict):  # a dict beside others is a run-time parameter
+            if part is not type(None) and (
+                are_dicts or part is not dict
+            ):  # a dict beside others is a run-time parameter
                 yield from _kinds(part)
     elif origin is typing.Literal:
         yield from (f"={value}" for value in inner)
@@ -77,5 +79,5 @@ def _of_class(kind: type) -> str:
 
 
 if __name__ == "__main__":
-    lines = [f"{json.dumps(name)}: {json.dumps(arguments)}" for name, arguments in installed().items()]
+    lines = [f"{json.dumps(name)}: {json.dumps(arguments)}" for name, arguments in read_installed().items()]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -25,15 +25,15 @@ class FigureError(GiveUpError):
 
 def pictures(executor: CaseExecutor) -> dict[int, Picture]:
     """The pictures by the number of their figure, from the panes that ``executor`` emits. Raises FigureError."""
-    chosen = [(example, example.case) for example in examples()]
-    replays = iter(executor.replay([case for _, case in chosen if case is not None]))
+    pairs = [(example, example.case) for example in examples()]
+    replays = iter(executor.replay([case for _, case in pairs if case is not None]))
     return {
-        example.number: _picture(example, () if case is None else tuple(_emitted(case, next(replays))))
-        for example, case in chosen
+        example.number: _picture(example, () if case is None else tuple(_emitted_panes(case, next(replays))))
+        for example, case in pairs
     }
 
 
-def _emitted(case: Case, replay: CaseReplay) -> Iterator[EmittedPane]:
+def _emitted_panes(case: Case, replay: CaseReplay) -> Iterator[EmittedPane]:
     if replay.error or replay.unsupported:
         raise FigureError(f"{case.name}: {replay.error or replay.unsupported}")
     now = case.initial_processing_time
@@ -68,10 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=FOLDER, help="default: docs/figures")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
-    drawn = pictures(EXECUTORS[options.executor]())
-    for number, picture in drawn.items():
+    pictures_by_number = pictures(EXECUTORS[options.executor]())
+    for number, picture in pictures_by_number.items():
         (options.out / file_name(number)).write_text(svg(picture), encoding="utf-8")
-    print(f"{len(drawn)} figures in {options.out}, from panes of {options.executor}")
+    print(f"{len(pictures_by_number)} figures in {options.out}, from panes of {options.executor}")
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ def pipeline() -> hr.Pipeline:
 
 def steps() -> Sequence[hr.testing.StepResults]:
     """What each file gives."""
-    files = [hr.testing.rows(*({"shop": "north", "at": at, "amount": n} for at, n in file)) for file in FILES]
+    files = [hr.testing.rows(*({"shop": "north", "at": time, "amount": n} for time, n in file)) for file in FILES]
     return hr.testing.run(pipeline(), files).steps
 
 
@@ -107,16 +107,16 @@ def _row(theme: Theme, number: int, result: hr.testing.StepResults) -> Iterator[
     yield _text(0, top + 43, f"file {number + 1}", theme.ink)
     late = {row["event_time"].strftime("%H:%M") for row in result.late}
     withdrawn = {pane.window.start: pane["amount"] for pane in result.panes if pane.is_retraction}
-    yield _dashed(theme, _at(result.watermark), top + 1, top + _ROW - 1)
+    yield _draw_dashed_line(theme, _x_of(result.watermark), top + 1, top + _ROW - 1)
     for pane in result.panes:
         if not pane.is_retraction:
             yield from _pane(theme, top + 32, pane, withdrawn.get(pane.window.start))
-    for at, amount in FILES[number]:
-        yield from _record(theme, _at(hr.testing.at(at)), top + 16, amount, is_late=at in late)
+    for time, amount in FILES[number]:
+        yield from _record(theme, _x_of(hr.testing.at(time)), top + 16, amount, is_late=time in late)
 
 
 def _pane(theme: Theme, top: int, pane: hr.testing.PaneRow, withdrawn: int | None) -> Iterator[str]:
-    x, (fill, edge) = _at(pane.window.start) + 3, theme.panes[pane.timing]
+    x, (fill, edge) = _x_of(pane.window.start) + 3, theme.panes[pane.timing]
     yield f'<rect x="{x}" y="{top}" width="{_HOUR - 6}" height="36" rx="4" fill="{fill}" stroke="{edge}"/>'
     yield _text(x + _HOUR - 14, top + 24, str(pane["amount"]), theme.ink, "end", size=17, weight=700)
     yield _text(x + 8, top + 15, _TIMINGS[pane.timing], theme.ink, size=12)
@@ -137,7 +137,7 @@ def _legend(theme: Theme) -> Iterator[str]:
     y = _HEIGHT - 14
     yield f'<circle cx="11" cy="{y - 5}" r="10" fill="{theme.record}" stroke="{theme.ink}" stroke-width="1.5"/>'
     yield _text(27, y, "record", theme.grey, size=13)
-    yield _dashed(theme, 98, y - 16, y + 6)
+    yield _draw_dashed_line(theme, 98, y - 16, y + 6)
     yield _text(108, y, "watermark", theme.grey, size=13)
     fill, edge = theme.panes["EARLY"]
     yield f'<rect x="208" y="{y - 15}" width="26" height="20" rx="3" fill="{fill}" stroke="{edge}"/>'
@@ -146,12 +146,12 @@ def _legend(theme: Theme) -> Iterator[str]:
     yield _text(480, y, "pane withdrawn", theme.grey, size=13)
 
 
-def _at(moment: datetime | None) -> float:
+def _x_of(moment: datetime | None) -> float:
     assert moment is not None
     return round(_LEFT + (moment.hour + moment.minute / 60 - _FIRST) * _HOUR, 1)
 
 
-def _dashed(theme: Theme, x: float, top: int, bottom: int) -> str:
+def _draw_dashed_line(theme: Theme, x: float, top: int, bottom: int) -> str:
     return f'<path d="M{x} {top}V{bottom}" stroke="{theme.watermark}" stroke-width="2" stroke-dasharray="5 4"/>'
 
 

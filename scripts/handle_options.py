@@ -27,9 +27,11 @@ class UndeclaredMethodError(Exception):
 def stale_signatures(root: Path = ROOT) -> Iterator[str]:
     """Names each method whose options are not as they are declared."""
     for file in sorted((root / CLIENT).glob("*.py")):
-        if (written := with_declared_options(text := file.read_text())) != text:
-            before, after = text.splitlines(), written.splitlines()
-            line = next((n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), len(before))
+        if (new_text := with_declared_options(text := file.read_text())) != text:
+            old_lines, new_lines = text.splitlines(), new_text.splitlines()
+            line = next(
+                (n for n, (a, b) in enumerate(zip(old_lines, new_lines, strict=False)) if a != b), len(old_lines)
+            )
             yield (
                 f"{file.relative_to(root)}:{line + 1}: options are not as headrace.runs.options declares them: "
                 "run python -m scripts.handle_options --write"
@@ -40,8 +42,8 @@ def write_signatures(root: Path = ROOT) -> None:
     """Write the options of all methods as they are declared."""
     for file in sorted((root / CLIENT).glob("*.py")):
         text = file.read_text()
-        if (written := with_declared_options(text)) != text:
-            file.write_text(written)
+        if (new_text := with_declared_options(text)) != text:
+            file.write_text(new_text)
 
 
 def with_declared_options(text: str) -> str:
@@ -76,8 +78,8 @@ def parameter(option: RunOption) -> str:
         kind = f'"{kind.strip(chr(34))} | None"' if kind.startswith('"') else f"{kind} | None"
     elif default in _WORDS:
         return f"{option.name}: {kind} = {_WORDS[default]}"
-    written = json.dumps(str(default)) if isinstance(default, str) else repr(default)
-    return f"{option.name}: {kind} = {written}"
+    default_text = json.dumps(str(default)) if isinstance(default, str) else repr(default)
+    return f"{option.name}: {kind} = {default_text}"
 
 
 if __name__ == "__main__":

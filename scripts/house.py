@@ -31,7 +31,7 @@ ORACLE = "lab/headrace_lab/reference/"
 HAS_NO_SUBJECT = re.compile(r"(?:Of|That|Those|It|As)\b(?!-of\b)")
 EMPTY_NAMES = frozenset({"came", "each", "found", "said", "some", "told"})
 
-SHOWN = ("README.md", "docs", "examples", "tests/additions")
+SHOWN_PLACES = ("README.md", "docs", "examples", "tests/additions")
 NOT_SHOWN = (
     "docs/design/",
     "docs/versions.md",
@@ -106,30 +106,34 @@ def interior_imports(root: Path) -> Iterator[str]:
     that a page names in its prose and that is not public.
     """
     files = [
-        file for name in SHOWN for file in ([root / name] if (root / name).is_file() else (root / name).rglob("*"))
+        file
+        for name in SHOWN_PLACES
+        for file in ([root / name] if (root / name).is_file() else (root / name).rglob("*"))
     ]
     for file in sorted(files):
         place = str(file.relative_to(root))
         if file.suffix not in (".md", ".py") or place.startswith(NOT_SHOWN):
             continue
         text = file.read_text(encoding="utf-8")
-        imports = [(at, module) for at in _IMPORT.finditer(text) for module in _imported(root, at)]
-        mentions = [(at, at[1]) for at in _MENTION.finditer(text)] if file.suffix == ".md" else []
-        for at, module in imports + [(at, named) for at, named in mentions if _has_module(root, named)]:
+        imports = [(match, module) for match in _IMPORT.finditer(text) for module in _imported_modules(root, match)]
+        mentions = [(match, match[1]) for match in _MENTION.finditer(text)] if file.suffix == ".md" else []
+        for match, module in imports + [
+            (match, module_name) for match, module_name in mentions if _has_module(root, module_name)
+        ]:
             if not any(f"{module}.".startswith(f"{public}.") for public in PUBLIC):
-                line = text.count("\n", 0, at.start(0)) + 1
+                line = text.count("\n", 0, match.start(0)) + 1
                 yield f"{place}:{line}: {module} is not public: headrace, headrace.ext and headrace.testing are"
 
 
-def _imported(root: Path, at: re.Match[str]) -> Iterator[str]:
+def _imported_modules(root: Path, match: re.Match[str]) -> Iterator[str]:
     """The modules that an import names; for ``headrace`` itself, those of its names that are modules."""
-    module = at[1] or at[3]
+    module = match[1] or match[3]
     if module != "headrace":
         yield module
-    for name in re.findall(r"\w+", at[2] or "") if module == "headrace" else ():
-        inside = f"headrace/{name}"
-        if (root / "jobs" / inside).is_dir() or (root / "jobs" / f"{inside}.py").exists():
-            yield inside.replace("/", ".")
+    for name in re.findall(r"\w+", match[2] or "") if module == "headrace" else ():
+        path = f"headrace/{name}"
+        if (root / "jobs" / path).is_dir() or (root / "jobs" / f"{path}.py").exists():
+            yield path.replace("/", ".")
 
 
 def _has_module(root: Path, name: str) -> bool:
@@ -157,8 +161,8 @@ def broken_rules(root: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    here = Path(__file__).resolve().parent.parent
-    broken = [*broken_rules(here), *stale_errors(), *stale_stubs(), *stale_signatures()]
-    broken += [*report_figures(here), *report_names(here)]
-    print("\n".join(broken) if broken else "The house is in order.")
-    sys.exit(bool(broken))
+    repository = Path(__file__).resolve().parent.parent
+    problems = [*broken_rules(repository), *stale_errors(), *stale_stubs(), *stale_signatures()]
+    problems += [*report_figures(repository), *report_names(repository)]
+    print("\n".join(problems) if problems else "The house is in order.")
+    sys.exit(bool(problems))

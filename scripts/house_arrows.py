@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 BASES: Final = {"headrace": "jobs", "headrace_snapshots": "snapshots", "headrace_airflow": "plugins"}
-_NAMED = re.compile(r"\bheadrace\w*(?:\.\w+)+")
+_MODULE_NAME = re.compile(r"\bheadrace\w*(?:\.\w+)+")
 
 Places = frozenset[tuple[int, str]]
 """Lines, and the modules that are named there."""
@@ -46,24 +46,24 @@ def named_modules(root: Path) -> dict[str, NamedModules]:
             names = file.relative_to(root / base).with_suffix("").parts
             files[".".join(names[:-1] if names[-1] == "__init__" else names)] = file
     packages = {module for module, file in files.items() if file.name == "__init__.py"}
-    found = {}
+    modules = {}
     for module, file in files.items():
         tree = parse_text(file.read_text(encoding="utf-8"))
         documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         imports, strings = set(), set()
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
-                imports |= {(node.lineno, name) for name in _imported(node) if name in files}
+                imports |= {(node.lineno, name) for name in _imported_names(node) if name in files}
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
                 # groups of entry points are called as packages are
                 strings |= {
-                    (node.lineno, name) for name in _NAMED.findall(node.value) if name in files.keys() - packages
+                    (node.lineno, name) for name in _MODULE_NAME.findall(node.value) if name in files.keys() - packages
                 }
-        found[module] = NamedModules(str(file.relative_to(root)), frozenset(imports), frozenset(strings))
-    return found
+        modules[module] = NamedModules(str(file.relative_to(root)), frozenset(imports), frozenset(strings))
+    return modules
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+def _imported_names(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
     """What may be modules of all that is imported."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
@@ -94,41 +94,43 @@ def without_floor(modules: Mapping[str, NamedModules], floors: Mapping[str, int]
 
 def arrows_up(modules: Mapping[str, NamedModules], floors: Mapping[str, int]) -> list[str]:
     """Every arrow up, with its place."""
-    found = []
-    for module, named in modules.items():
-        here = floor_of(module, floors)
-        for line, above in sorted(named.imports | named.strings):
-            there = floor_of(above, floors)
-            if here is not None and there is not None and there > here:
-                found.append(f"{named.file}:{line}: {module} names {above}, which stands above it")
-    return found
+    problems = []
+    for module, own_names in modules.items():
+        floor = floor_of(module, floors)
+        for line, target in sorted(own_names.imports | own_names.strings):
+            target_floor = floor_of(target, floors)
+            if floor is not None and target_floor is not None and target_floor > floor:
+                problems.append(f"{own_names.file}:{line}: {module} names {target}, which stands above it")
+    return problems
 
 
 def circling_modules(modules: Mapping[str, NamedModules]) -> list[str]:
     """The modules that import themselves by way of others."""
-    reached = {module: {name for _, name in named.imports} - {module} for module, named in modules.items()}
+    imports_by_module = {
+        module: {name for _, name in own_names.imports} - {module} for module, own_names in modules.items()
+    }
     for package in modules.keys() & {module.rpartition(".")[0] for module in modules}:
-        for names in reached.values():  # importing a module of it is no import of what else it has
+        for names in imports_by_module.values():  # importing a module of it is no import of what else it has
             if any(name.startswith(f"{package}.") for name in names):
                 names.discard(package)
-    while ends := {module for module, names in reached.items() if not names & reached.keys()}:
-        reached = {module: names - ends for module, names in reached.items() if module not in ends}
-    return sorted(module for module in reached if _leads_back(module, reached))
+    while ends := {module for module, names in imports_by_module.items() if not names & imports_by_module.keys()}:
+        imports_by_module = {module: names - ends for module, names in imports_by_module.items() if module not in ends}
+    return sorted(module for module in imports_by_module if _leads_back(module, imports_by_module))
 
 
-def _leads_back(start: str, reached: Mapping[str, set[str]]) -> bool:
+def _leads_back(start: str, imports_by_module: Mapping[str, set[str]]) -> bool:
     """Whether a way from ``start`` ends there."""
-    front, seen = [start], set[str]()
+    front, modules_done = [start], set[str]()
     for module in front:  # which grows
-        for name in reached.get(module, set()) - seen:
+        for name in imports_by_module.get(module, set()) - modules_done:
             if name == start:
                 return True
-            seen.add(name)
+            modules_done.add(name)
             front.append(name)
     return False
 
 
 if __name__ == "__main__":
     root = Path(__file__).parent.parent
-    named = named_modules(root)
-    print(*arrows_up(named, house_floors(root)), *circling_modules(named), sep="\n")
+    modules = named_modules(root)
+    print(*arrows_up(modules, house_floors(root)), *circling_modules(modules), sep="\n")

@@ -53,20 +53,20 @@ def measure(root: Path) -> Figures:
     """The figures of a checkout at ``root``."""
     texts = product(root)
     lines = [len(text.splitlines()) for text in texts]
-    imported = sum(
+    import_lines = sum(
         node.end_lineno - node.lineno + 1
         for text in texts
         for node in ast.walk(parse_text(text))
         if isinstance(node, ast.Import | ast.ImportFrom) and node.end_lineno is not None
     )
-    named = named_modules(root)
+    modules = named_modules(root)
     return Figures(
         files=len(texts),
         median=statistics.median(lines),
-        imports=round(100 * imported / sum(lines), 1),
+        imports=round(100 * import_lines / sum(lines), 1),
         longest=max(lines),
-        circling=len(circling_modules(named)),
-        arrows_up=len(arrows_up(named, house_floors(root))),
+        circling=len(circling_modules(modules)),
+        arrows_up=len(arrows_up(modules, house_floors(root))),
     )
 
 
@@ -85,16 +85,16 @@ def fallen_behind(figures: Figures, floors: Figures = FLOORS) -> list[str]:
 
 def report_figures(root: Path) -> list[str]:
     """Print the figures of a checkout at ``root``, and give what is worse than the floors."""
-    measured = measure(root)
+    figures = measure(root)
     print(
-        f"Product: {measured.files} files (aim {AIMS.files}), median {measured.median:g} lines (aim {AIMS.median:g}), "
-        f"imports {measured.imports} % (aim {AIMS.imports} %), longest {measured.longest}, "
-        f"{measured.circling} modules in circles, {measured.arrows_up} arrows up."
+        f"Product: {figures.files} files (aim {AIMS.files}), median {figures.median:g} lines (aim {AIMS.median:g}), "
+        f"imports {figures.imports} % (aim {AIMS.imports} %), longest {figures.longest}, "
+        f"{figures.circling} modules in circles, {figures.arrows_up} arrows up."
     )
-    return fallen_behind(measured)
+    return fallen_behind(figures)
 
 
 if __name__ == "__main__":
-    behind = report_figures(Path(__file__).parent.parent)
-    print(*behind, sep="\n", end="\n" if behind else "")
-    sys.exit(bool(behind))
+    problems = report_figures(Path(__file__).parent.parent)
+    print(*problems, sep="\n", end="\n" if problems else "")
+    sys.exit(bool(problems))

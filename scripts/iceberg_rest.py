@@ -16,7 +16,7 @@ import pyspark
 from headrace.distribute.spark.jvm import cache_folder
 from headrace.errors import FixConfigError
 from scripts.java_server import JavaServer
-from scripts.maven import fetched
+from scripts.maven import fetch_jars
 
 ICEBERG = "1.10.0"
 JARS = (
@@ -46,7 +46,7 @@ def jars() -> Path:
 
 def fetch() -> Path:
     """The folder of the jars, which Maven gets where they are not. Raises JarsUnavailableError."""
-    return fetched(jars(), JARS)
+    return fetch_jars(jars(), JARS)
 
 
 class IcebergRest(JavaServer):

@@ -62,8 +62,8 @@ def check_airflow(airflow: Container) -> None:
     airflow.run("airflow", "db", "migrate", **where)
     airflow.run("airflow", "dag-processor", "--num-runs", "1", PYTHONPATH="/opt/headrace/isolation", **where)
     airflow.run("airflow", "dags", "list-import-errors", **where)  # fails when there are any
-    listed = airflow.run("airflow", "dags", "list", "--output", "json", **where)
-    dags = {each["dag_id"] for each in json.loads(listed.splitlines()[-1])}  # after what it logs
+    output = airflow.run("airflow", "dags", "list", "--output", "json", **where)
+    dags = {each["dag_id"] for each in json.loads(output.splitlines()[-1])}  # after what it logs
     missing = {f"{DAGS}_{kind}" for kind in ("process", "recover", "backfill")} - dags
     if missing:
         raise CheckFailedError(f"Airflow has no DAG {', '.join(sorted(missing))}; it has {', '.join(sorted(dags))}")
@@ -93,12 +93,14 @@ def _check_dag_run(airflow: Container, where: Mapping[str, str]) -> None:
         airflow.run("airflow", "dags", "test", f"{DAGS}_process", **variables)  # fails when a task does
     finally:
         sessions.end(server)
-    published = _rows(airflow, at="published", **variables)
+    published_rows = _rows(airflow, ref="published", **variables)
     local = new_folder(airflow.folder / "beside-the-dag-run")
     _land(local.as_uri())
-    beside = {"HEADRACE_ROOT": f"file:///data/{local.name}"}
-    airflow.run("headrace", "run", PIPELINE, "--executor", "local", **beside)
-    _require_equal({"what a DAG run published": published, "the executor local": _rows(airflow, **beside)})
+    local_variables = {"HEADRACE_ROOT": f"file:///data/{local.name}"}
+    airflow.run("headrace", "run", PIPELINE, "--executor", "local", **local_variables)
+    _require_equal(
+        {"what a DAG run published": published_rows, "the executor local": _rows(airflow, **local_variables)}
+    )
 
 
 def check_services(spark: Container, airflow: Container) -> None:
@@ -117,8 +119,8 @@ def check_cluster(spark: Container, airflow: Container) -> None:
     server = minio_server.start(spark.folder / "minio")
     try:
         passwords = {f"{user}_PASSWORD": secrets.token_hex(20) for user in _BUCKET_USERS}
-        made = spark.run("headrace-make-bucket", BUCKET=BUCKET, **server.environment(), **_BUCKET_USERS, **passwords)
-        print(made.strip())
+        output = spark.run("headrace-make-bucket", BUCKET=BUCKET, **server.environment(), **_BUCKET_USERS, **passwords)
+        print(output.strip())
         s3 = server.environment() | {
             "AWS_ACCESS_KEY_ID": _BUCKET_USERS["BUCKET_USER"],
             "AWS_SECRET_ACCESS_KEY": passwords["BUCKET_USER_PASSWORD"],
@@ -137,8 +139,10 @@ def check_cluster(spark: Container, airflow: Container) -> None:
             )
             root = f"s3://{BUCKET}/root"
             application = ["process", "--pipeline", PIPELINE, "--root", root, "--run-id", "check"]
-            submitted = {**secret, **s3, "SPARK_DEFAULTS": settings}
-            airflow.run("spark-submit", "/opt/headrace/jobs/headrace/application/submit.py", *application, **submitted)
+            environment = {**secret, **s3, "SPARK_DEFAULTS": settings}
+            airflow.run(
+                "spark-submit", "/opt/headrace/jobs/headrace/application/submit.py", *application, **environment
+            )
             if not master.state()["completedapps"]:
                 raise CheckFailedError(f"no application ran on the cluster: {master.state()}")
         rows = _rows(airflow, HEADRACE_ROOT=root, **s3)
@@ -278,8 +282,8 @@ def _wait_for_workers(master: Master, number: int) -> None:
 
 def _require_running(process: "subprocess.Popen[bytes]", log: Path) -> None:
     if process.poll() is not None:
-        said = log.read_text(errors="replace")[-6000:]
-        raise ImagesError(f"{log.name}: it ended with {process.returncode}\n{said}")
+        log_text = log.read_text(errors="replace")[-6000:]
+        raise ImagesError(f"{log.name}: it ended with {process.returncode}\n{log_text}")
 
 
 def _land(root: str) -> None:
@@ -289,10 +293,10 @@ def _land(root: str) -> None:
         give(Path(root.removeprefix("file://")))
 
 
-def _rows(one: Container, at: str = "main", **variables: str) -> list[dict[str, Any]]:
-    """All that was processed, published or not (or what stands ``at`` another place), in an order of its own."""
-    told = one.run("headrace", "read", PIPELINE, "--at", at, "--format", "json", **variables)
-    rows: list[dict[str, Any]] = json.loads(told)
+def _rows(one: Container, ref: str = "main", **variables: str) -> list[dict[str, Any]]:
+    """All that was processed, published or not (or what stands at ``ref``), in an order of its own."""
+    output = one.run("headrace", "read", PIPELINE, "--at", ref, "--format", "json", **variables)
+    rows: list[dict[str, Any]] = json.loads(output)
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True))
 
 

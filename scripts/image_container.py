@@ -53,21 +53,21 @@ class Container:
 
     def run(self, *command: str, **variables: str) -> str:
         """The standard output of ``command``, run through the image's entrypoint. Raises CheckFailedError."""
-        done = subprocess.run(
+        process = subprocess.run(
             self._command((*_ENTRYPOINT, *command), variables),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
         )
-        if done.returncode != 0:
-            ends = f"{done.stdout[-4000:]}\n{done.stderr[-8000:]}"
-            raise CheckFailedError(f"{self.name}: {' '.join(command)} ended with {done.returncode}:\n{ends}")
-        return done.stdout
+        if process.returncode != 0:
+            ends = f"{process.stdout[-4000:]}\n{process.stderr[-8000:]}"
+            raise CheckFailedError(f"{self.name}: {' '.join(command)} ended with {process.returncode}:\n{ends}")
+        return process.stdout
 
     def _command(self, command: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-        given = {"HOME": "/home/headrace", **self.environment, "SPARK_LOCAL_IP": "127.0.0.1", **variables}
-        own = ["env", "--ignore-environment", *(f"{name}={value}" for name, value in given.items())]
+        environment = {"HOME": "/home/headrace", **self.environment, "SPARK_LOCAL_IP": "127.0.0.1", **variables}
+        own = ["env", "--ignore-environment", *(f"{name}={value}" for name, value in environment.items())]
         mounts = (self.root, self.folder, self.pipelines, " ".join(self.memory))
         script = ["sh", "-c", _SEAL, "seal", *map(str, mounts), self.user]
         # another host name nothing resolves
@@ -100,8 +100,10 @@ exec chroot "$root" setpriv "$@"
 
 def services() -> dict[str, dict[str, Any]]:
     """The services of compose.yaml."""
-    loaded: dict[str, dict[str, Any]] = yaml.safe_load((REPOSITORY / "docker" / "compose.yaml").read_text())["services"]
-    return loaded
+    services_by_name: dict[str, dict[str, Any]] = yaml.safe_load((REPOSITORY / "docker" / "compose.yaml").read_text())[
+        "services"
+    ]
+    return services_by_name
 
 
 def memory_of(service: Mapping[str, Any]) -> list[str]:
@@ -114,38 +116,38 @@ def memory_of(service: Mapping[str, Any]) -> list[str]:
 @contextlib.contextmanager
 def container(name: str, folder: Path) -> Iterator[Container]:
     """A container of the image of that name (one of NAMES), which goes afterwards."""
-    made = f"headrace-check-{name}-{secrets.token_hex(4)}"
-    buildah("from", "--pull-never", "--name", made, image(name))
+    container_name = f"headrace-check-{name}-{secrets.token_hex(4)}"
+    buildah("from", "--pull-never", "--name", container_name, image(name))
     try:
-        with _mounted(made) as root:
+        with _mount_container(container_name) as root:
             for mount in ("data", "pipelines"):
                 (root / mount).mkdir()
             (root / "etc" / "hosts").touch()
-            config = _config(made)
+            config = _config(container_name)
             environment = dict(each.split("=", 1) for each in config["Env"])
             service = services()["spark-worker" if name == "spark" else "airflow-scheduler"]
             pipelines = REPOSITORY / "jobs" / "pipelines"
-            yield Container(made, folder, pipelines, root, config["User"], environment, memory_of(service))
+            yield Container(container_name, folder, pipelines, root, config["User"], environment, memory_of(service))
     finally:
-        buildah("rm", made)
+        buildah("rm", container_name)
 
 
-def _config(made: str) -> dict[str, Any]:
+def _config(container_name: str) -> dict[str, Any]:
     """What the image says of who runs in it, and of variables."""
-    command = ["buildah", "inspect", "--type", "container", made]
-    told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    config: dict[str, Any] = told["OCIv1"]["config"]
+    command = ["buildah", "inspect", "--type", "container", container_name]
+    info = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    config: dict[str, Any] = info["OCIv1"]["config"]
     return config
 
 
 @contextlib.contextmanager
-def _mounted(made: str) -> Iterator[Path]:
+def _mount_container(container_name: str) -> Iterator[Path]:
     """The file system of a container, on this machine."""
-    told = subprocess.run(["buildah", "mount", made], capture_output=True, text=True, check=True).stdout
+    folder = subprocess.run(["buildah", "mount", container_name], capture_output=True, text=True, check=True).stdout
     try:
-        yield Path(told.strip())
+        yield Path(folder.strip())
     finally:
-        subprocess.run(["buildah", "umount", made], capture_output=True, check=True)
+        subprocess.run(["buildah", "umount", container_name], capture_output=True, check=True)
 
 
 def new_folder(folder: Path) -> Path:

@@ -34,7 +34,7 @@ _VARIABLE: Final = re.compile(r"\$\$|\$\{(\w+)(?::?[-?]([^}]*))?\}")
 _ADMIN: Final = "AIRFLOW_ADMIN_PASSWORD"
 _SECONDS: Final = 600.0
 _ROOTS: Final = {"s3://headrace/root": "headrace_clicks_process", "s3://sales/root": "headrace_sales.clicks_process"}
-_DECLARED: Final = '[[root]]\nname = "sales"\nuri = "s3://sales/root"\npipelines = ["sales"]\nstore = "sales_s3"\n'
+_ROOTS_TOML: Final = '[[root]]\nname = "sales"\nuri = "s3://sales/root"\npipelines = ["sales"]\nstore = "sales_s3"\n'
 
 _CLICKS: Final = """
 from datetime import datetime
@@ -84,33 +84,33 @@ def check(spark: Container, airflow: Container, server: Server) -> None:
     (pipelines / "sales").mkdir(parents=True)
     for place in (pipelines, pipelines / "sales"):
         (place / "clicks.py").write_text(_CLICKS + NOSY.format(seen=f"/data/{folder.name}/seen"))
-    (pipelines / "roots.toml").write_text(_DECLARED)
+    (pipelines / "roots.toml").write_text(_ROOTS_TOML)
     give(pipelines)
-    database = f"sqlite:////data/{folder.name}/{_marked()}/../airflow.db?timeout=30"
+    database = f"sqlite:////data/{folder.name}/{_make_mark()}/../airflow.db?timeout=30"
     (folder / database.split("/")[-3]).mkdir()
     deployment = _deployment(server, database)
-    described = services()
-    spark.run("headrace-make-bucket", **deployment.environment(described["bucket"]))
+    entries = services()
+    spark.run("headrace-make-bucket", **deployment.environment(entries["bucket"]))
     client(server).make_bucket("sales")
-    inside = {name: replace(airflow, pipelines=pipelines, memory=memory_of(described[name])) for name in described
+    containers = {name: replace(airflow, pipelines=pipelines, memory=memory_of(entries[name])) for name in entries
               if name.startswith("airflow-")}  # fmt: skip
-    migration = described["airflow-migration"]
-    inside["airflow-migration"].run(*migration["command"], **deployment.environment(migration))
+    migration = entries["airflow-migration"]
+    containers["airflow-migration"].run(*migration["command"], **deployment.environment(migration))
     with ExitStack() as running:
         for name in _LASTING:
-            service, log = described[name], airflow.folder / f"{name}.log"
-            process = inside[name].start(*service["command"], log=log, **deployment.environment(service))
+            service, log = entries[name], airflow.folder / f"{name}.log"
+            process = containers[name].start(*service["command"], log=log, **deployment.environment(service))
             running.callback(sessions.end, process, politely=10)
             if name == "airflow-api-server":  # others wait for it, as in compose.yaml
-                _until_healthy(inside[name], service, deployment)
+                _until_healthy(containers[name], service, deployment)
         for name in _LASTING[1:]:
-            _until_healthy(inside[name], described[name], deployment)
+            _until_healthy(containers[name], entries[name], deployment)
         api = AirflowApi(deployment.filled_in("http://airflow-api-server:8080"), "admin", deployment.values[_ADMIN])
         running.callback(api.close)
         _check_watchers(api, server)
-    seen = {*(folder / "seen").read_text().splitlines()}
-    if seen != {"parses 0", "runs 0"}:
-        raise CheckFailedError(f"code of users finds Airflow's secrets, or was not run: {', '.join(sorted(seen))}")
+    lines = {*(folder / "seen").read_text().splitlines()}
+    if lines != {"parses 0", "runs 0"}:
+        raise CheckFailedError(f"code of users finds Airflow's secrets, or was not run: {', '.join(sorted(lines))}")
     print("Airflow's services are healthy, watch two roots, and keep their secrets")
 
 
@@ -118,8 +118,8 @@ def _deployment(server: Server, database: str) -> _Deployment:
     """Secrets as docker/start makes them, with a mark by which they can be found in memory."""
     example = (REPOSITORY / "docker" / ".env.example").read_text()
     values = {name: secrets.token_hex(20) for name in re.findall(r"^(\w+)=$", example, re.MULTILINE)}
-    values |= {name: _marked() for name in ("AIRFLOW_API_SECRET", "AIRFLOW_JWT_SECRET")}
-    values["AIRFLOW_FERNET_KEY"] = f"{_marked()}{'A' * 10}="
+    values |= {name: _make_mark() for name in ("AIRFLOW_API_SECRET", "AIRFLOW_JWT_SECRET")}
+    values["AIRFLOW_FERNET_KEY"] = f"{_make_mark()}{'A' * 10}="
     values |= {"MINIO_ROOT_USER": server.access_key, "MINIO_ROOT_PASSWORD": server.secret_key}
     values["HEADRACE_ROOTS"] = "/pipelines/roots.toml"
     port, health = str(free_port()), str(free_port())
@@ -143,18 +143,18 @@ def _deployment(server: Server, database: str) -> _Deployment:
     return _Deployment(values, addresses, more)
 
 
-def _marked() -> str:
+def _make_mark() -> str:
     return f"confined-{secrets.token_hex(12)}"
 
 
-def _until_healthy(inside: Container, service: Mapping[str, Any], deployment: _Deployment) -> None:
+def _until_healthy(container: Container, service: Mapping[str, Any], deployment: _Deployment) -> None:
     """Wait until the health check of a service succeeds, run where it runs."""
     how, *words = service["healthcheck"]["test"]
     words = [deployment.filled_in(word) for word in words]
     command = ["sh", "-c", words[0]] if how == "CMD-SHELL" else words
     for attempt in _patiently(CheckFailedError):
         with attempt:
-            inside.run(*command, **deployment.environment(service))
+            container.run(*command, **deployment.environment(service))
 
 
 def _check_watchers(api: AirflowApi, server: Server) -> None:

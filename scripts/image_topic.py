@@ -37,9 +37,9 @@ def check(spark: Container, **variables: str) -> None:
     folder = new_folder(spark.folder / "topic")
     (folder / "clicks.py").write_text(_PIPELINE)
     give(folder)
-    kept = spark.folder / "broker"
-    kept.mkdir()
-    with Kafka(kept) as broker:
+    broker_folder = spark.folder / "broker"
+    broker_folder.mkdir()
+    with Kafka(broker_folder) as broker:
         asyncio.run(_send(broker.address))
         where = {
             "HEADRACE_ROOT": f"file:///data/{folder.name}",
@@ -48,10 +48,10 @@ def check(spark: Container, **variables: str) -> None:
         }
         pipeline = f"/data/{folder.name}/clicks.py"
         spark.run("headrace", "run", pipeline, "--executor", "spark", **where)
-        told = spark.run("headrace", "read", pipeline, "--at", "main", "--format", "json", **where)
-    if landed := [*Path(folder).glob("clicks/landed/**/*.parquet")]:
-        raise CheckFailedError(f"{spark.name}: a topic that is not to be landed was: {landed[0].name}")
-    rows: list[dict[str, Any]] = json.loads(told)
+        output = spark.run("headrace", "read", pipeline, "--at", "main", "--format", "json", **where)
+    if files := [*Path(folder).glob("clicks/landed/**/*.parquet")]:
+        raise CheckFailedError(f"{spark.name}: a topic that is not to be landed was: {files[0].name}")
+    rows: list[dict[str, Any]] = json.loads(output)
     counts = {row["page"]: row["clicks"] for row in rows}
     if counts != {f"page{number}": _MANY // 10 for number in range(10)}:
         raise CheckFailedError(f"{spark.name}: a topic of {_MANY} clicks on ten pages gave {counts}")

@@ -35,9 +35,9 @@ def image(name: str) -> str:
 
 def buildah(*arguments: str | Path) -> None:
     """Run buildah, its output on ours. Raises ImagesError."""
-    done = subprocess.run(["buildah", *arguments], stdin=subprocess.DEVNULL, check=False)
-    if done.returncode != 0:
-        raise ImagesError(f"buildah {arguments[0]} failed with exit code {done.returncode}; its output is above")
+    process = subprocess.run(["buildah", *arguments], stdin=subprocess.DEVNULL, check=False)
+    if process.returncode != 0:
+        raise ImagesError(f"buildah {arguments[0]} failed with exit code {process.returncode}; its output is above")
 
 
 def exists(name: str) -> bool:
@@ -84,11 +84,11 @@ def _build_base(mirror: str) -> None:
     with tempfile.TemporaryDirectory(prefix="headrace-base-") as folder:
         root = Path(folder) / "root"
         command = ["debootstrap", "--variant=minbase", SUITE, str(root), f"{mirror}/debian"]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
-        if done.returncode != 0:
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False)
+        if process.returncode != 0:
             log = root / "debootstrap" / "debootstrap.log"
-            said = log.read_text(errors="replace")[-2000:] if log.is_file() else ""
-            raise ImagesError(f"debootstrap from {mirror} failed with exit code {done.returncode}\n{said}")
+            log_text = log.read_text(errors="replace")[-2000:] if log.is_file() else ""
+            raise ImagesError(f"debootstrap from {mirror} failed with exit code {process.returncode}\n{log_text}")
         sources = "".join(f"deb {mirror}/{archive} {suite} main\n" for archive, suite in _ARCHIVES)
         (root / "etc" / "apt" / "sources.list").write_text(sources)
         containerfile = Path(folder) / "Containerfile"
@@ -110,10 +110,10 @@ def main(arguments: list[str]) -> int:
         help="CA certificates to trust while building; they stay in no image (default: %(default)s)",
     )
     commands.add_parser("remove", help="remove what was built")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        if given.command == "build":
-            build(given.base, given.mirror, given.certificates)
+        if options.command == "build":
+            build(options.base, options.mirror, options.certificates)
         else:
             remove()
     except ImagesError as error:

@@ -30,20 +30,22 @@ def jar() -> Path:
 
 def fetch() -> Path:
     """Where the jar is, which Maven gets where it is not. Raises JdbcDriverUnavailableError."""
-    there = jar()
-    if there.is_file():
-        return there
+    file = jar()
+    if file.is_file():
+        return file
     maven = shutil.which("mvn")
     if maven is None:
         raise JdbcDriverUnavailableError("PostgreSQL's JDBC driver needs Maven: apt install maven")
-    there.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=there.parent) as work:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=file.parent) as work:
         words = [_COPY, f"-Dartifact=org.postgresql:postgresql:{VERSION}", f"-DoutputDirectory={work}"]
-        done = subprocess.run([maven, "--quiet", "--batch-mode", *words], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise JdbcDriverUnavailableError(f"Maven did not get it: {done.stdout[-2000:]}{done.stderr[-500:]}")
-        (Path(work) / there.name).replace(there)
-    return there
+        process = subprocess.run(
+            [maven, "--quiet", "--batch-mode", *words], capture_output=True, text=True, check=False
+        )
+        if process.returncode != 0:
+            raise JdbcDriverUnavailableError(f"Maven did not get it: {process.stdout[-2000:]}{process.stderr[-500:]}")
+        (Path(work) / file.name).replace(file)
+    return file
 
 
 if __name__ == "__main__":

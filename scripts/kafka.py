@@ -35,7 +35,7 @@ from headrace.distribute.spark.jvm import cache_folder
 from headrace.errors import FixConfigError, RetryError
 from scripts.airflow_env import free_ports
 from scripts.java_server import QUICK_START
-from scripts.maven import fetched
+from scripts.maven import fetch_jars
 
 VERSION: Final = "4.2.2"
 USER, PASSWORD = "reader", "horse-%2F-staple"
@@ -60,7 +60,7 @@ def jars() -> Path:
 
 def fetch() -> Path:
     """The folder of the jars, which Maven gets where they are not. Raises JarsUnavailableError."""
-    return fetched(jars(), _JARS, with_dependencies=True)
+    return fetch_jars(jars(), _JARS, with_dependencies=True)
 
 
 def java(main: str, *words: str, options: Sequence[str] = _OPTIONS, more: Sequence[Path] = ()) -> list[str]:
@@ -90,7 +90,7 @@ class Kafka:
         return f"127.0.0.1:{self._ports[1]}"
 
     @property
-    def encrypted(self) -> str:
+    def encrypted_address(self) -> str:
         """Where it listens over TLS to those who have a password (SASL, SCRAM-SHA-512)."""
         return f"127.0.0.1:{self._ports[2]}"
 
@@ -111,16 +111,16 @@ class Kafka:
         cluster = f"A{secrets.token_urlsafe(16)[1:]}"  # 16 bytes as Kafka writes them; none may begin with a dash
         user = f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"
         words = ("format", "-t", cluster, "-c", str(properties), "--add-scram", user)
-        formatted = subprocess.run(
+        process = subprocess.run(
             java("kafka.tools.StorageTool", *words),
             capture_output=True,
             text=True,
             check=False,
             stdin=subprocess.DEVNULL,
         )
-        if formatted.returncode:
-            said = (formatted.stdout + formatted.stderr)[-2000:]
-            raise KafkaStartError(f"Kafka's StorageTool ended with {formatted.returncode}: {said}")
+        if process.returncode:
+            output = (process.stdout + process.stderr)[-2000:]
+            raise KafkaStartError(f"Kafka's StorageTool ended with {process.returncode}: {output}")
         self.start()
         return self
 
@@ -178,8 +178,10 @@ class Kafka:
             self._process.wait()
 
     def _write_properties(self) -> Path:
-        anybody, password, encrypted, controller = self._ports
-        listeners = f"ANYBODY://127.0.0.1:{anybody},PASSWORD://127.0.0.1:{password},ENCRYPTED://127.0.0.1:{encrypted}"
+        anybody, password, encrypted_port, controller = self._ports
+        listeners = (
+            f"ANYBODY://127.0.0.1:{anybody},PASSWORD://127.0.0.1:{password},ENCRYPTED://127.0.0.1:{encrypted_port}"
+        )
         modules = "org.apache.kafka.common.security"
         login = f"{modules}.plain.PlainLoginModule required"
         _write_certificates(self.certificate, self.folder / "server.pem")
@@ -223,7 +225,7 @@ def _write_certificates(authority: Path, server: Path) -> None:
     """An authority's certificate, and a key with a certificate for 127.0.0.1 that it has signed."""
     began = datetime.now(UTC) - timedelta(minutes=5)
 
-    def signed(name: str, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> x509.Certificate:
+    def sign_certificate(name: str, key: ec.EllipticCurvePrivateKey, *, is_authority: bool) -> x509.Certificate:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _AUTHORITY)])
         builder = x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
@@ -234,43 +236,43 @@ def _write_certificates(authority: Path, server: Path) -> None:
 
     root, own = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     as_text = serialization.Encoding.PEM
-    authority.write_bytes(signed(_AUTHORITY, root, is_authority=True).public_bytes(as_text))
+    authority.write_bytes(sign_certificate(_AUTHORITY, root, is_authority=True).public_bytes(as_text))
     secret = own.private_bytes(as_text, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    server.write_bytes(secret + signed("127.0.0.1", own, is_authority=False).public_bytes(as_text))
+    server.write_bytes(secret + sign_certificate("127.0.0.1", own, is_authority=False).public_bytes(as_text))
 
 
 def _running() -> dict[str, str | float] | None:
     """The broker that ``start`` left, if it still runs."""
     try:
-        known: dict[str, str | float] = json.loads((STATE / "server.json").read_text())
-        return known if psutil.Process(int(known["pid"])).create_time() == known["started"] else None
+        state: dict[str, str | float] = json.loads((STATE / "server.json").read_text())
+        return state if psutil.Process(int(state["pid"])).create_time() == state["started"] else None
     except (FileNotFoundError, psutil.NoSuchProcess):
         return None
 
 
 def _command_start() -> None:
-    known = _running()
-    if known is None:
+    state = _running()
+    if state is None:
         broker = Kafka((STATE / f"node-{os.getpid()}").absolute())
         broker.__enter__()
-        known = {
+        state = {
             "pid": broker.pid,
             "started": psutil.Process(broker.pid).create_time(),
             "address": broker.address,
         }
-        (STATE / "server.json").write_text(json.dumps(known))
-    print(f"Kafka {VERSION} runs at {known['address']} (pid {known['pid']}).")
-    print(f"Point a pipeline at it:  export HEADRACE_CONN_KAFKA=kafka://{known['address']}")
+        (STATE / "server.json").write_text(json.dumps(state))
+    print(f"Kafka {VERSION} runs at {state['address']} (pid {state['pid']}).")
+    print(f"Point a pipeline at it:  export HEADRACE_CONN_KAFKA=kafka://{state['address']}")
 
 
 def _command_stop() -> None:
-    known = _running()
-    if known is not None:
-        process = psutil.Process(int(known["pid"]))
+    state = _running()
+    if state is not None:
+        process = psutil.Process(int(state["pid"]))
         process.terminate()
         process.wait(_STOP_SECONDS)
     (STATE / "server.json").unlink(missing_ok=True)
-    print("Kafka is stopped." if known else "No Kafka runs from this folder.")
+    print("Kafka is stopped." if state else "No Kafka runs from this folder.")
 
 
 def main() -> None:

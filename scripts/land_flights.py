@@ -25,7 +25,7 @@ from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, open_stor
 LANDING = "landing/flights"
 FILES = 120
 TEXT = ("carrier", "tailnum", "origin", "dest", "time_hour")
-UNREPORTED = pd.Timedelta(hours=12)
+UNREPORTED_DELAY = pd.Timedelta(hours=12)
 TAXI = (pd.Timedelta(0), pd.Timedelta(hours=4))
 """What lies between the departure plus the time in the air and the arrival at the gate."""
 UNLISTED_ZONES = dict.fromkeys(("BQN", "PSE", "SJU", "STT"), "America/Puerto_Rico")
@@ -40,8 +40,8 @@ def flights() -> pd.DataFrame:
     table = pd.read_csv(_data() / "flights.csv.zip", dtype=dict.fromkeys(TEXT, "string"))
     table = table.astype({name: "Int64" for name in table.columns if name not in TEXT})
     airports = pd.read_csv(_data() / "airports.csv").set_index("faa")["tzone"].to_dict()
-    arrived = arrivals(table, table["dest"].map(airports | UNLISTED_ZONES))
-    return table.assign(arrived_at=arrived).sort_values("arrived_at", kind="stable", ignore_index=True)
+    arrival_times = arrivals(table, table["dest"].map(airports | UNLISTED_ZONES))
+    return table.assign(arrived_at=arrival_times).sort_values("arrived_at", kind="stable", ignore_index=True)
 
 
 def arrivals(flights: pd.DataFrame, zones: "pd.Series[str]") -> "pd.Series[pd.Timestamp]":
@@ -49,23 +49,27 @@ def arrivals(flights: pd.DataFrame, zones: "pd.Series[str]") -> "pd.Series[pd.Ti
 
     Raises FixDataError if a record contradicts itself.
     """
-    scheduled = pd.to_datetime(flights["time_hour"], utc=True) + _minutes(flights["minute"])
-    departed = scheduled + _minutes(flights["dep_delay"])
-    landed = pd.concat([_landed(flights["arr_time"], left, str(zone)) for zone, left in departed.groupby(zones)])
-    landed = landed.reindex(flights.index)
-    taxi = (landed - departed - _minutes(flights["air_time"])).dropna()
+    scheduled_times = pd.to_datetime(flights["time_hour"], utc=True) + _minutes(flights["minute"])
+    departures = scheduled_times + _minutes(flights["dep_delay"])
+    landings = pd.concat(
+        [_landing_times(flights["arr_time"], left, str(zone)) for zone, left in departures.groupby(zones)]
+    )
+    landings = landings.reindex(flights.index)
+    taxi = (landings - departures - _minutes(flights["air_time"])).dropna()
     impossible = (~taxi.between(*TAXI)).sum()
     if impossible:
         raise FixDataError(f"{impossible} flights landed before their time in the air, or 4 hours after it")
-    return landed.fillna(departed + UNREPORTED).fillna(scheduled)
+    return landings.fillna(departures + UNREPORTED_DELAY).fillna(scheduled_times)
 
 
-def _landed(arr_time: "pd.Series[int]", departed: "pd.Series[pd.Timestamp]", zone: str) -> "pd.Series[pd.Timestamp]":
-    """The first instants after ``departed`` at which clocks of ``zone`` show ``arr_time`` (hhmm; 2400 is midnight)."""
-    hhmm = arr_time.loc[departed.index]
-    wall = departed.dt.tz_convert(zone).dt.tz_localize(None).dt.normalize() + _minutes(hhmm // 100 * 60 + hhmm % 100)
+def _landing_times(
+    arr_time: "pd.Series[int]", departures: "pd.Series[pd.Timestamp]", zone: str
+) -> "pd.Series[pd.Timestamp]":
+    """The first instants after ``departures`` when clocks of ``zone`` show ``arr_time`` (hhmm; 2400 is midnight)."""
+    hhmm = arr_time.loc[departures.index]
+    wall = departures.dt.tz_convert(zone).dt.tz_localize(None).dt.normalize() + _minutes(hhmm // 100 * 60 + hhmm % 100)
     same_day, next_day = (_instants(wall + pd.Timedelta(days=days), zone) for days in (0, 1))
-    return same_day.where(same_day > departed, next_day)
+    return same_day.where(same_day > departures, next_day)
 
 
 def _instants(wall: "pd.Series[pd.Timestamp]", zone: str) -> "pd.Series[pd.Timestamp]":
@@ -100,10 +104,10 @@ def split(flights: pd.DataFrame, files: int) -> list[pd.DataFrame]:
 def write(store: ObjectStore, path: str, data: bytes) -> str:
     """Land one file and return ``path``. A file of this size that is there already is left alone: none changes."""
     try:
-        landed = store.stat(path)
+        info = store.stat(path)
     except ObjectNotFoundError:
         return store.write(path, data).path
-    if landed.size != len(data):
+    if info.size != len(data):
         raise FixConfigError(f"{path} was landed with another number of files; land under a new root, or as before")
     return path
 
@@ -119,9 +123,9 @@ def land(
     if not 1 <= instalment <= instalments <= files:
         raise FixConfigError(f"instalment {instalment} of {instalments}, {files} files: want 1 <= k <= n <= files")
     store = open_store(root)
-    chosen = range(files * (instalment - 1) // instalments, files * instalment // instalments)
+    numbers = range(files * (instalment - 1) // instalments, files * instalment // instalments)
     parts = split(flights() if table is None else table, files)
-    return [write(store, f"{LANDING}/part-{number + 1:06d}.jsonl", json_lines(parts[number])) for number in chosen]
+    return [write(store, f"{LANDING}/part-{number + 1:06d}.jsonl", json_lines(parts[number])) for number in numbers]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -46,34 +46,34 @@ class Landing:
         return f"{LANDING}/{self.commits:08}-{self.tip}-{number:04}of{self.files:04}.jsonl"
 
 
-def changes(clone: Path, tip: str = "HEAD", after: str | None = None, anonymous: bool = False) -> Iterator[Change]:
+def changes(clone: Path, tip: str = "HEAD", old_tip: str | None = None, anonymous: bool = False) -> Iterator[Change]:
     """The lines of all commits up to ``tip``, but for those up to ``after``.
 
     ``author`` is the author's name, or with ``anonymous`` eight digits of a hash of the address: the same author has
     the same digits. Bytes of a path that are not UTF-8 are written as ``\\xff``.
     """
-    upto = [tip] if after is None else [tip, f"^{after}"]
+    upto = [tip] if old_tip is None else [tip, f"^{old_tip}"]
     options = ("--no-merges", "--no-renames", "--reverse", "--name-only", "-z", f"--format={_COMMIT}")
     for commit in git(clone, "log", *options, *upto).split("\x01")[1:]:
-        about, _, files = commit.partition("\0")
-        commit_hash, name, address, seconds = about.split("\x02")
+        header, _, files = commit.partition("\0")
+        commit_hash, name, address, seconds = header.split("\x02")
         digits = sha256(address.lower().encode()).hexdigest()[:8]
-        at = datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        time = datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for file in files.removeprefix("\n").split("\0"):
             if file:
-                yield {"commit": commit_hash, "author": digits if anonymous else name, "file": file, "at": at}
+                yield {"commit": commit_hash, "author": digits if anonymous else name, "file": file, "at": time}
 
 
 def git(clone: Path, *words: str) -> str:
     """What git says of ``clone``. Raises FixConfigError with its own words if it refuses."""
     try:
-        done = subprocess.run(["git", "-C", str(clone), *words], capture_output=True, check=True)
+        process = subprocess.run(["git", "-C", str(clone), *words], capture_output=True, check=True)
     except FileNotFoundError:
         raise FixConfigError("the history of a clone is read by git: install it") from None
     except subprocess.CalledProcessError as error:
         problem = error.stderr.decode(errors="backslashreplace").strip()
         raise FixConfigError(f"git {words[0]} in {clone}: {problem}") from None
-    return done.stdout.decode(errors="backslashreplace")
+    return process.stdout.decode(errors="backslashreplace")
 
 
 def landings(store: ObjectStore) -> dict[Landing, set[int]]:
@@ -97,32 +97,34 @@ def land(clone: Path, root: str, files: int = FILES, tip: str = "HEAD", anonymou
         raise FixConfigError(f"{files} files: want at least one")
     store = open_store(root)
     newest = git(clone, "rev-parse", "--verify", f"{tip}^{{commit}}").strip()
-    before: str | None = None
+    old_tip: str | None = None
     paths: list[str] = []
     for landing, numbers in landings(store).items():
         if len(numbers) < landing.files:
-            paths += _write(store, landing, [*changes(clone, landing.tip, before, anonymous)], numbers)
-        before = landing.tip
-    if before == newest:
+            paths += _write(store, landing, [*changes(clone, landing.tip, old_tip, anonymous)], numbers)
+        old_tip = landing.tip
+    if old_tip == newest:
         return paths
-    if before is not None:
-        _check_grown(clone, before, newest)
+    if old_tip is not None:
+        _check_grown(clone, old_tip, newest)
     landing = Landing(int(git(clone, "rev-list", "--count", newest)), newest, files)
-    return paths + _write(store, landing, [*changes(clone, newest, before, anonymous)])
+    return paths + _write(store, landing, [*changes(clone, newest, old_tip, anonymous)])
 
 
-def _check_grown(clone: Path, before: str, newest: str) -> None:
-    lost = git(clone, "rev-list", "--count", before, f"^{newest}").strip()
-    if lost != "0":
-        raise FixDataError(f"{lost} commits that were landed are not part of {newest[:12]}: land under another root")
+def _check_grown(clone: Path, old_tip: str, newest: str) -> None:
+    count = git(clone, "rev-list", "--count", old_tip, f"^{newest}").strip()
+    if count != "0":
+        raise FixDataError(f"{count} commits that were landed are not part of {newest[:12]}: land under another root")
 
 
-def _write(store: ObjectStore, landing: Landing, rows: Sequence[Change], there: Collection[int] = ()) -> list[str]:
-    """Write the files of ``landing`` but for those that are ``there``; their paths."""
+def _write(
+    store: ObjectStore, landing: Landing, rows: Sequence[Change], landed_numbers: Collection[int] = ()
+) -> list[str]:
+    """Write the files of ``landing`` but for those of ``landed_numbers``; their paths."""
     cuts = [len(rows) * k // landing.files for k in range(landing.files + 1)]
     paths = []
     for number, (start, end) in enumerate(pairwise(cuts), start=1):
-        if number not in there:
+        if number not in landed_numbers:
             data = "".join(f"{json.dumps(row, ensure_ascii=False)}\n" for row in rows[start:end]).encode()
             paths.append(store.write(landing.path(number), data).path)
     return paths

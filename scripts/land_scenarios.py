@@ -30,9 +30,9 @@ Arrival = tuple[datetime, Record]
 def word_count(rng: random.Random) -> list[Record]:
     """Words of a text: a few are most of it, capitals at the start of sentences, and a record without a word."""
     vocabulary = "the of and a to in is stream snapshot barrier state window pane epoch channel task source sink"
-    ranked = vocabulary.split()
-    weights = [1 / rank for rank in range(1, len(ranked) + 1)]
-    words: list[str | None] = list(rng.choices(ranked, weights, k=1500))
+    terms = vocabulary.split()
+    weights = [1 / rank for rank in range(1, len(terms) + 1)]
+    words: list[str | None] = list(rng.choices(terms, weights, k=1500))
     for start in range(0, len(words), 9):
         words[start] = str(words[start]).capitalize()
     words[700] = None
@@ -43,19 +43,19 @@ def video_billing(rng: random.Random) -> list[Record]:
     """Ads that 40 viewers watched in evenings, past midnight, of three days. A tenth of the evenings was offline and is
     reported up to three days later; a tenth of the ads is reported twice."""
     arrivals: list[Arrival] = []
-    again = random.Random(1)  # of its own: what is reported twice decides nothing else
+    repeat_rng = random.Random(1)  # of its own: what is reported twice decides nothing else
     for viewer in range(40):
         for day in range(3):
-            at = START + timedelta(days=day, minutes=rng.randrange(300))
+            moment = START + timedelta(days=day, minutes=rng.randrange(300))
             offline = timedelta(minutes=rng.randrange(60, 3 * 24 * 60)) if rng.random() < 0.1 else timedelta(0)
             for _ in range(rng.randrange(2, 9)):
                 advertiser = rng.choice(("acme", "bolt", "cola"))
-                record = _ad_view(f"ad{len(arrivals)}", f"viewer{viewer:02}", advertiser, at, rng.randrange(5, 61))
-                arrives = at + offline + timedelta(seconds=rng.randrange(60, 600))
+                record = _ad_view(f"ad{len(arrivals)}", f"viewer{viewer:02}", advertiser, moment, rng.randrange(5, 61))
+                arrives = moment + offline + timedelta(seconds=rng.randrange(60, 600))
                 arrivals.append((arrives, record))
-                if again.random() < 0.1:
-                    arrivals.append((arrives + timedelta(seconds=again.randrange(30, 20_000)), record))
-                at += timedelta(seconds=rng.randrange(60, 45 * 60))
+                if repeat_rng.random() < 0.1:
+                    arrivals.append((arrives + timedelta(seconds=repeat_rng.randrange(30, 20_000)), record))
+                moment += timedelta(seconds=rng.randrange(60, 45 * 60))
     return _by_arrival(arrivals)
 
 
@@ -66,22 +66,22 @@ def video_correction(rng: random.Random) -> list[Record]:
     """
     correction = []
     for record in video_billing(rng):
-        viewer, advertiser, at = record["viewer"], record["advertiser"], datetime.fromisoformat(record["at"])
+        viewer, advertiser, moment = record["viewer"], record["advertiser"], datetime.fromisoformat(record["at"])
         number = int(viewer.removeprefix("viewer"))
         if number < 30:
             name = f"region-{record['id']}"
-            correction.append(_ad_view(name, f"region{number:02}", advertiser, at, record["seconds"]))
+            correction.append(_ad_view(name, f"region{number:02}", advertiser, moment, record["seconds"]))
         elif number < 35:
-            correction.append(_ad_view(f"robot-{record['id']}", viewer, advertiser, at, -record["seconds"]))
+            correction.append(_ad_view(f"robot-{record['id']}", viewer, advertiser, moment, -record["seconds"]))
         if number < 10:
-            between = at + timedelta(minutes=rng.randrange(5, 40))
-            correction.append(_ad_view(f"more-{record['id']}", viewer, advertiser, between, rng.randrange(5, 61)))
+            extra_moment = moment + timedelta(minutes=rng.randrange(5, 40))
+            correction.append(_ad_view(f"more-{record['id']}", viewer, advertiser, extra_moment, rng.randrange(5, 61)))
     rng.shuffle(correction)
     return correction
 
 
-def _ad_view(name: str, viewer: str, advertiser: str, at: datetime, seconds: int) -> Record:
-    return {"id": name, "viewer": viewer, "advertiser": advertiser, "at": at.isoformat(), "seconds": seconds}
+def _ad_view(name: str, viewer: str, advertiser: str, moment: datetime, seconds: int) -> Record:
+    return {"id": name, "viewer": viewer, "advertiser": advertiser, "at": moment.isoformat(), "seconds": seconds}
 
 
 def latency_statistics(rng: random.Random) -> list[Record]:
@@ -90,16 +90,16 @@ def latency_statistics(rng: random.Random) -> list[Record]:
     """
     arrivals = []
     for number in range(1600):
-        at = START + timedelta(seconds=number * 4.5)
+        moment = START + timedelta(seconds=number * 4.5)
         late = timedelta(minutes=120 if number % 400 == 399 else rng.randrange(5, 38) if number % 50 == 49 else 0)
         slow = rng.random() < 0.02
         record = {
             "service": rng.choice(("cart", "login", "search")),
             "centre": ("east", "west")[number % 2],
-            "at": at,
+            "at": moment,
             "milliseconds": rng.randrange(800, 3000) if slow else rng.randrange(20, 300),
         }
-        arrivals.append((at + late + timedelta(seconds=rng.randrange(5, 20)), record))
+        arrivals.append((moment + late + timedelta(seconds=rng.randrange(5, 20)), record))
     night = START + timedelta(hours=4)
     quiet: Record = {"service": "cart", "at": night, "milliseconds": 50}
     arrivals += [(night + MINUTE, {**quiet, "centre": centre}) for centre in ("east", "west")]
@@ -113,13 +113,13 @@ def recommendations(rng: random.Random) -> list[Record]:
     arrivals = []
     for user in range(25):
         for _ in range(rng.randrange(2, 6)):
-            at = START + timedelta(minutes=rng.randrange(360))
-            online = at + timedelta(minutes=rng.randrange(30, 180)) if rng.random() < 0.2 else None
+            moment = START + timedelta(minutes=rng.randrange(360))
+            online = moment + timedelta(minutes=rng.randrange(30, 180)) if rng.random() < 0.2 else None
             for step in range(rng.randrange(2, 12)):
-                record = {"user": f"user{user:02}", "video": f"video{rng.randrange(30):02}", "at": at.isoformat()}
+                record = {"user": f"user{user:02}", "video": f"video{rng.randrange(30):02}", "at": moment.isoformat()}
                 seconds = timedelta(seconds=rng.randrange(5, 90))
-                arrivals.append((online - timedelta(milliseconds=step) if online else at + seconds, record))
-                at += timedelta(seconds=rng.randrange(30, 900))
+                arrivals.append((online - timedelta(milliseconds=step) if online else moment + seconds, record))
+                moment += timedelta(seconds=rng.randrange(30, 900))
     return _by_arrival(arrivals)
 
 
@@ -129,23 +129,26 @@ def anomalies(rng: random.Random) -> list[Record]:
     cut off from minute 40 to 60 and reports that later. Two hours after, an ordinary report of each server."""
     arrivals = []
     for minute in range(120):
-        at = START + minute * MINUTE
+        moment = START + minute * MINUTE
         for server in range(3):
             for query in ("eclipse", "goal", "maps", "news", "recipes", "weather"):
                 trend = query == "eclipse" and 34 <= minute < 69
                 blip = query == "goal" and minute == 80
                 searches = rng.randrange(17, 24) if trend or blip else rng.randrange(0, 5)
-                delay = START + 75 * MINUTE - at if server == 2 and 40 <= minute < 60 else timedelta(0)
+                delay = START + 75 * MINUTE - moment if server == 2 and 40 <= minute < 60 else timedelta(0)
                 arrivals.append(
-                    (at + delay + timedelta(seconds=rng.randrange(5, 120)), _report(query, server, at, searches))
+                    (
+                        moment + delay + timedelta(seconds=rng.randrange(5, 120)),
+                        _report(query, server, moment, searches),
+                    )
                 )
     night = START + timedelta(hours=4)
     arrivals += [(night + MINUTE, _report("news", server, night, 2)) for server in range(3)]
     return _by_arrival(arrivals)
 
 
-def _report(query: str, server: int, at: datetime, searches: int) -> Record:
-    return {"query": query, "server": f"log{server}", "at": at.isoformat(), "searches": searches, "usual": 2}
+def _report(query: str, server: int, moment: datetime, searches: int) -> Record:
+    return {"query": query, "server": f"log{server}", "at": moment.isoformat(), "searches": searches, "usual": 2}
 
 
 def _by_arrival(arrivals: Iterable[Arrival]) -> list[Record]:

@@ -15,7 +15,7 @@ class JarsUnavailableError(FixConfigError):
     code = "config.jars_unavailable"
 
 
-def fetched(folder: Path, jars: Sequence[str], *, with_dependencies: bool = False) -> Path:
+def fetch_jars(folder: Path, jars: Sequence[str], *, with_dependencies: bool = False) -> Path:
     """``folder`` with these ``jars`` (group:artifact:version, or with :classifier), which Maven gets where it is not
     there. Raises JarsUnavailableError.
     """
@@ -31,11 +31,11 @@ def fetched(folder: Path, jars: Sequence[str], *, with_dependencies: bool = Fals
         got = Path(work) / "jars"
         which = ["-DincludeScope=runtime"] if with_dependencies else ["-DexcludeTransitive=true"]
         words = ["dependency:copy-dependencies", *which, f"-DoutputDirectory={got}"]
-        done = subprocess.run(
+        process = subprocess.run(
             [maven, "--quiet", "--batch-mode", "--file", str(pom), *words], capture_output=True, text=True, check=False
         )
-        if done.returncode != 0:
-            raise JarsUnavailableError(f"Maven did not get the jars: {done.stdout[-2000:]}{done.stderr[-500:]}")
+        if process.returncode != 0:
+            raise JarsUnavailableError(f"Maven did not get the jars: {process.stdout[-2000:]}{process.stderr[-500:]}")
         if not folder.is_dir():  # nobody was faster
             got.rename(folder)
     return folder
@@ -43,7 +43,7 @@ def fetched(folder: Path, jars: Sequence[str], *, with_dependencies: bool = Fals
 
 def _pom(jars: Sequence[str]) -> str:
     names = ("groupId", "artifactId", "version", "classifier")
-    listed = "".join(
+    dependencies = "".join(
         "<dependency>"
         + "".join(f"<{name}>{value}</{name}>" for name, value in zip(names, jar.split(":"), strict=False))
         + "</dependency>"
@@ -52,5 +52,5 @@ def _pom(jars: Sequence[str]) -> str:
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>headrace</groupId><artifactId>jars</artifactId><version>1</version>"
-        f"<dependencies>{listed}</dependencies></project>"
+        f"<dependencies>{dependencies}</dependencies></project>"
     )

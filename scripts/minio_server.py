@@ -80,7 +80,7 @@ def find() -> Path | None:
     on_path = shutil.which("minio")
     if on_path:
         return Path(on_path)
-    return _built() if _built().is_file() else None
+    return _binary() if _binary().is_file() else None
 
 
 def find_or_build() -> Path:
@@ -91,7 +91,7 @@ def find_or_build() -> Path:
     return find() or _build()
 
 
-def _built() -> Path:
+def _binary() -> Path:
     return cache_folder() / "minio" / RELEASE / "minio"
 
 
@@ -102,23 +102,23 @@ def _build() -> Path:
             f"no `minio` and no `go` on PATH: install MinIO ({RELEASE} is what we test with), "
             "or Go 1.24 or newer (https://go.dev/dl) to build it"
         )
-    target = _built()
+    target = _binary()
     target.parent.mkdir(parents=True, exist_ok=True)
     print(f"building MinIO {RELEASE} with {go} (about five minutes, once)", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         # -mod=vendor and friends in a person's GOFLAGS make `go install module@version` fail. The compiler takes a
         # fifth less of CPU if it collects its garbage less often, and another tenth without what debuggers want.
         environment = {**os.environ, "GOBIN": folder, "GOFLAGS": "", "CGO_ENABLED": "0", "GOGC": "400"}
-        done = subprocess.run(
+        process = subprocess.run(
             [go, "install", "-gcflags=all=-dwarf=false", "-ldflags=-s -w", MODULE],
             env=environment,
             cwd=folder,
             stdin=subprocess.DEVNULL,
             check=False,
         )
-        if done.returncode != 0:
+        if process.returncode != 0:
             raise MinioUnavailableError(
-                f"`go install {MODULE}` failed with exit code {done.returncode} (its output is above): "
+                f"`go install {MODULE}` failed with exit code {process.returncode} (its output is above): "
                 "check the network and the Go version, or put a `minio` binary on PATH"
             )
         (Path(folder) / "minio").replace(target)  # complete or invisible, even when two builds run at once
@@ -180,8 +180,8 @@ def _start_once(
             start_new_session=True,
         )
     try:
-        started = psutil.Process(process.pid).create_time()
-        server = Server(f"http://{address}", access_key, secret_key, process.pid, started)
+        start_time = psutil.Process(process.pid).create_time()
+        server = Server(f"http://{address}", access_key, secret_key, process.pid, start_time)
         _wait_until_usable(process, server, log)
     except BaseException:
         process.kill()
@@ -282,8 +282,8 @@ def _command_start(data: Path) -> None:
         server = start(data)
         file = STATE / "server.json"
         file.unlink(missing_ok=True)
-        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-            json.dump(asdict(server), out)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            json.dump(asdict(server), stream)
     print(f"MinIO runs at {server.endpoint} (pid {server.pid}).")
     print('Point a shell at it:  eval "$(.venv/bin/python scripts/minio_server.py env)"')
 

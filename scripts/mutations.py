@@ -45,14 +45,14 @@ def _on_local(_: str) -> Any:
     return importlib.import_module("tests.process.executors").Executed("local")
 
 
-def _landed(folder: str) -> Any:
-    return importlib.import_module("tests.sources.landed").Landed(Path(folder))
+def _make_landed(folder: str) -> Any:
+    return importlib.import_module("tests.sources.landed").LandedFiles(Path(folder))
 
 
 HOLDING = frozenset({"headrace", "headrace_lab", "headrace_snapshots", "tests"})
 """The packages whose modules hold something of the package that is mutated."""
 
-FIXTURES: Mapping[str, Callable[[str], Any]] = {"tmp_path": Path, "executor": _on_local, "landed": _landed}
+FIXTURES: Mapping[str, Callable[[str], Any]] = {"tmp_path": Path, "executor": _on_local, "landed_files": _make_landed}
 """What tests may ask for, made of a folder."""
 
 
@@ -72,8 +72,8 @@ class Test:
             raise RuntimeError(f"{self.module} has no {self.function}")
         names = inspect.signature(test).parameters
         with tempfile.TemporaryDirectory() as folder:
-            made = FIXTURES if len(self.arguments) < len(names) else {}
-            fixtures = {name: make(folder) for name, make in made.items() if name in names}
+            makers = FIXTURES if len(self.arguments) < len(names) else {}
+            fixtures = {name: make(folder) for name, make in makers.items() if name in names}
             own = [name for name in names if name not in fixtures]
             try:
                 test(**fixtures, **dict(zip(own, self.arguments, strict=True)))
@@ -595,7 +595,7 @@ MUTATIONS = (
 )
 
 
-def mutated(mutation: Mutation | None, folder: Path) -> Path:
+def mutate_copy(mutation: Mutation | None, folder: Path) -> Path:
     """A copy of the source root under ``folder`` with the mutation. Raises ValueError if its text is not there once."""
     root = folder / "jobs"
     shutil.copytree(REPOSITORY / "jobs/headrace", root / "headrace", ignore=shutil.ignore_patterns("__pycache__"))
@@ -617,8 +617,8 @@ def package(mutation: Mutation | None) -> Iterator[None]:
         return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in HOLDING}
 
     with tempfile.TemporaryDirectory() as folder:
-        root = mutated(mutation, Path(folder))
-        before = forget()
+        root = mutate_copy(mutation, Path(folder))
+        modules_before = forget()
         sys.path.insert(0, str(root))
         importlib.invalidate_caches()
         try:
@@ -626,36 +626,36 @@ def package(mutation: Mutation | None) -> Iterator[None]:
         finally:
             sys.path.remove(str(root))
             forget()
-            sys.modules.update(before)
+            sys.modules.update(modules_before)
 
 
-def failures(by: Case | Test, mutation: Mutation | None) -> list[str]:
-    """What of ``by`` fails with the mutation. Raises RuntimeError if it could not be tried."""
+def failures(test: Case | Test, mutation: Mutation | None) -> list[str]:
+    """What of ``test`` fails with the mutation. Raises RuntimeError if it could not be tried."""
     with package(mutation):
         package_file = importlib.import_module("headrace.program").__file__
         if Path(str(package_file)).is_relative_to(REPOSITORY):
             raise RuntimeError("the copy of the package was not imported")
-        return by.failures()
+        return test.failures()
 
 
 def main() -> int:
     """Try every mutation; 1 if something should have failed and did not."""
     settings.register_profile("unit", max_examples=50, phases=[Phase.explicit, Phase.generate])
     settings.load_profile("unit")
-    wrong = [name for by in dict.fromkeys(mutation.by for mutation in MUTATIONS) for name in failures(by, None)]
+    wrong = [name for judge in dict.fromkeys(mutation.by for mutation in MUTATIONS) for name in failures(judge, None)]
     if wrong:
         print(f"without any mutation these do not pass: {', '.join(wrong)}")
         return 1
-    missed = 0
+    missed_count = 0
     for mutation in MUTATIONS:
-        begun = time.monotonic()
-        caught = failures(mutation.by, mutation)
-        by = f"by {', '.join(caught)}" if caught else f"({mutation.by})"
-        seconds = time.monotonic() - begun
-        print(f"{'caught' if caught else 'MISSED'}  {seconds:5.1f} s  {mutation.name}  {by}", flush=True)
-        missed += not caught
-    print(f"{len(MUTATIONS) - missed} of {len(MUTATIONS)} mutations caught")
-    return 1 if missed else 0
+        start = time.monotonic()
+        failing_tests = failures(mutation.by, mutation)
+        judge = f"by {', '.join(failing_tests)}" if failing_tests else f"({mutation.by})"
+        seconds = time.monotonic() - start
+        print(f"{'caught' if failing_tests else 'MISSED'}  {seconds:5.1f} s  {mutation.name}  {judge}", flush=True)
+        missed_count += not failing_tests
+    print(f"{len(MUTATIONS) - missed_count} of {len(MUTATIONS)} mutations caught")
+    return 1 if missed_count else 0
 
 
 if __name__ == "__main__":

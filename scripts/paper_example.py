@@ -56,8 +56,8 @@ POINTS: Sequence[Point] = tuple(
 )
 
 WATERMARK: Stroke = tuple(
-    (clock(at), clock(mark))
-    for at, mark in (
+    (clock(time), clock(mark))
+    for time, mark in (
         ("12:05:00", "12:00:06.663"),
         ("12:05:20", "12:00:09.668"),
         ("12:05:40", "12:00:30.861"),
@@ -168,9 +168,9 @@ def _sum(where: WindowFn, when: Trigger, how: How) -> CaseStage:
     return CaseStage(where, when, how, Combiner.SUM)
 
 
-def _sweep(since: Instant, until: Instant) -> Stroke:
+def _sweep(start: Instant, end: Instant) -> Stroke:
     """The watermark of a batch: at -inf while input is read, then at +inf at once."""
-    return ((since, MIN_INSTANT), (until, MIN_INSTANT), (until, MAX_INSTANT))
+    return ((start, MIN_INSTANT), (end, MIN_INSTANT), (end, MAX_INSTANT))
 
 
 def _input(points: Sequence[Point]) -> BundleStep:
@@ -185,9 +185,9 @@ def _live() -> Course:
         steps.append(AdvanceProcessingTime(moment))
         if moment in marks:
             steps.append(AdvanceWatermark(marks[moment]))
-        arrived = [point for point in POINTS if point.arrival == moment]
-        if arrived:
-            steps.append(_input(arrived))
+        points = [point for point in POINTS if point.arrival == moment]
+        if points:
+            steps.append(_input(points))
     return Course([WATERMARK], steps)
 
 
@@ -201,7 +201,7 @@ def _micro_batches() -> Course:
     """A bundle every minute. That each batch has a watermark of its own is what firing for every bundle means."""
     strokes: list[Stroke] = []
     steps: list[Step] = []
-    for since, until in pairwise((PROCESSING_TIMES.start, *MINUTES)):
-        steps += [AdvanceProcessingTime(until), _input([p for p in POINTS if since < p.arrival <= until])]
-        strokes.append(_sweep(since, until))
+    for start, end in pairwise((PROCESSING_TIMES.start, *MINUTES)):
+        steps += [AdvanceProcessingTime(end), _input([p for p in POINTS if start < p.arrival <= end])]
+        strokes.append(_sweep(start, end))
     return Course(strokes, steps)

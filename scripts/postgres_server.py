@@ -27,8 +27,8 @@ _DEBIAN = Path("/usr/lib/postgresql")
 
 def binaries() -> Path | None:
     """The folder of PostgreSQL's programs, if they are here."""
-    if found := shutil.which("initdb"):
-        return Path(found).resolve().parent  # beside it is what it starts
+    if program := shutil.which("initdb"):
+        return Path(program).resolve().parent  # beside it is what it starts
     return max(_DEBIAN.glob("*/bin"), default=None)
 
 
@@ -36,9 +36,9 @@ class Postgres:
     """A server, once entered, with a database and its owner, both named ``airflow``."""
 
     def __init__(self, password: str) -> None:
-        found = binaries()
-        assert found is not None, "no PostgreSQL (on Debian: apt install postgresql)"
-        self._binaries = found
+        folder = binaries()
+        assert folder is not None, "no PostgreSQL (on Debian: apt install postgresql)"
+        self._binaries = folder
         self._user = _OF_ROOT if os.geteuid() == 0 else None
         self._folder = Path()
         self._address: dict[str, Any] = {"host": "127.0.0.1", "port": free_port(), "user": USER, "password": password}
@@ -79,7 +79,7 @@ class Postgres:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._binaries / program), *arguments, "--pgdata", str(self._folder / "data")]
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             user=self._user,
             cwd="/",
@@ -89,8 +89,8 @@ class Postgres:
             check=False,
         )
         log = self._folder / "log"
-        said = log.read_text() if log.exists() else ""
-        assert done.returncode == 0, f"{program} ended with {done.returncode}: {said}"
+        log_text = log.read_text() if log.exists() else ""
+        assert process.returncode == 0, f"{program} ended with {process.returncode}: {log_text}"
 
     def _end(self) -> None:
         if (self._folder / "data" / "postmaster.pid").exists():

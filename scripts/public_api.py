@@ -40,7 +40,7 @@ def public_api() -> Iterator[str]:
     yield from _names_of("hr", headrace)
     for name, command in all_commands().items():
         yield f"headrace {name}"
-        yield from (f"headrace {name} {_written(one)}" for one in chain.from_iterable(map(_words, command.params)))
+        yield from (f"headrace {name} {_spell_word(one)}" for one in chain.from_iterable(map(_words, command.params)))
     yield from _columns()
     from headrace.cli.app import exit_code_meanings
 
@@ -60,7 +60,7 @@ def _words(parameter: click.Parameter) -> list[str]:
     return [*parameter.opts, *parameter.secondary_opts]
 
 
-def _written(word: str) -> str:
+def _spell_word(word: str) -> str:
     return word if word.startswith("-") else word.upper()
 
 
@@ -108,32 +108,32 @@ def _arguments(public: Any) -> Iterator[str]:
             yield f"({parameter.name}=)"
 
 
-def released() -> dict[str, str]:
+def read_released() -> dict[str, str]:
     """Each name that was released, and since which version."""
     with GOLDEN.open(encoding="utf-8", newline="") as file:
         next(rows := csv.reader(file))  # the names of the columns
         return dict(rows)
 
 
-def gone(names: Iterable[str] | None = None) -> list[str]:
+def find_gone(names: Iterable[str] | None = None) -> list[str]:
     """Names each thing that was released and is not among the ``names`` that are there, by default all."""
-    there = {*(public_api() if names is None else names)}
+    current_names = {*(public_api() if names is None else names)}
     return [
-        f"{name} was released in {since} and is gone; docs/versions.md says how a name goes"
-        for name, since in released().items()
-        if name not in there
+        f"{name} was released in {version} and is gone; docs/versions.md says how a name goes"
+        for name, version in read_released().items()
+        if name not in current_names
     ]
 
 
-def unlisted() -> list[str]:
+def find_unlisted() -> list[str]:
     """What is new, and no version has promised: a release lists it."""
-    return sorted({*public_api()} - released().keys())
+    return sorted({*public_api()} - read_released().keys())
 
 
 def write() -> None:
     """List what is new."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    names = dict.fromkeys(public_api(), version) | released()
+    names = dict.fromkeys(public_api(), version) | read_released()
     with GOLDEN.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["name", "since"])
@@ -143,5 +143,5 @@ def write() -> None:
 if __name__ == "__main__":
     if "--write" in sys.argv[1:]:
         write()
-    print("\n".join(gone()) or "All that was released is there.")
-    sys.exit(bool(gone()))
+    print("\n".join(find_gone()) or "All that was released is there.")
+    sys.exit(bool(find_gone()))

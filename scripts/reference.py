@@ -15,15 +15,15 @@ from typing import Any, get_args, get_type_hints
 
 import click
 
-from scripts.errors import ErrorClass, above, error_classes, released
+from scripts.errors import ErrorClass, codes_above, error_classes, read_released
 
 ROOT = Path(__file__).resolve().parents[1]
 _PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 
 
-def filled(_app: object, page: str, source: list[str]) -> None:
+def fill_page(_app: object, page: str, source: list[str]) -> None:
     """Put what is generated into a page (Sphinx's event source-read)."""
-    source[0] = _with_search_words(page, _PLACE.sub(lambda place: GENERATED[place[1]](), source[0]))
+    source[0] = _with_search_words(page, _PLACE.sub(lambda place: GENERATORS[place[1]](), source[0]))
 
 
 # --- words that people search for -------------------------------------------------------------------------------------
@@ -104,8 +104,10 @@ def _command(command: Any, name: str) -> str:
 def _example(epilog: str | None) -> str:
     """The last lines of a command's help: how it is used."""
     lines = [line.strip() for line in (epilog or "").replace("\b", "").splitlines()]
-    shown = [f"$ {line}" if line.startswith("headrace ") else line for line in lines if line and line != "Example:"]
-    return "\n".join(["```console", *shown, "```"]) if shown else ""
+    code_lines = [
+        f"$ {line}" if line.startswith("headrace ") else line for line in lines if line and line != "Example:"
+    ]
+    return "\n".join(["```console", *code_lines, "```"]) if code_lines else ""
 
 
 def _metavar(argument: Any) -> str:
@@ -123,13 +125,13 @@ def _choices(kind: object) -> tuple[str, ...]:
 def _parameter(parameter: Any, choices: tuple[str, ...]) -> str:
     is_option = isinstance(parameter, click.Option)
     names = [*parameter.opts, *parameter.secondary_opts] if is_option else [_metavar(parameter)]
-    said = [str(parameter.help or "")]
+    sentences = [str(parameter.help or "")]
     if choices:
-        said.append(f"One of {', '.join(f'`{choice}`' for choice in choices)}.")
+        sentences.append(f"One of {', '.join(f'`{choice}`' for choice in choices)}.")
     if parameter.envvar:
-        said.append(f"Or the variable `{parameter.envvar}`.")
+        sentences.append(f"Or the variable `{parameter.envvar}`.")
     default = "must be given" if parameter.required else _default(parameter)
-    return f"| {', '.join(f'`{name}`' for name in names)} | {_cell(' '.join(said))} | {default} |"
+    return f"| {', '.join(f'`{name}`' for name in names)} | {_cell(' '.join(sentences))} | {default} |"
 
 
 def _default(parameter: Any) -> str:
@@ -167,11 +169,11 @@ def exit_codes() -> str:
 
 
 def _branch(branch: ErrorClass, classes: dict[str, ErrorClass]) -> str:
-    inside = [error for error in classes.values() if branch.code in above(error, classes)]
-    since = released()
+    errors = [error for error in classes.values() if branch.code in codes_above(error, classes)]
+    golden = read_released()
     rows = [
-        f"| `{error.code}` | `{error.name}` | {since[error.code].since} | {_cell(error.meaning.replace('``', '`'))} |"
-        for error in sorted(inside, key=lambda error: error.code)
+        f"| `{error.code}` | `{error.name}` | {golden[error.code].since} | {_cell(error.meaning.replace('``', '`'))} |"
+        for error in sorted(errors, key=lambda error: error.code)
     ]
     head = f"## {branch.code}: exit code {branch.exit_code}"
     table = ["| code | class, in `hr.errors` | since | meaning |", "|---|---|---|---|", *rows]
@@ -236,7 +238,7 @@ SECTIONS = {
 """Where in the reference a name stands: by itself, by the module that has it, or one that the module is in."""
 
 
-REACHED = (
+REACHED_PATHS = (
     "headrace.read.deployment.Deployment",
     "headrace.read.pipeline_reader.PipelineReader",
     "headrace.runs.client.history.PipelineHistory",
@@ -272,19 +274,19 @@ def public_names() -> str:
     """Every name of ``headrace.__all__``, and of the modules among them, in sections, for Sphinx's autodoc."""
     import headrace
 
-    placed: dict[str, list[str]] = {section: [] for section in SECTIONS}
+    paths_by_section: dict[str, list[str]] = {section: [] for section in SECTIONS}
     for path, value in _public(headrace):
-        placed[_section(path.rpartition(".")[2], value)].append(path)
-    placed["Reading"] += REACHED
-    parts = [(section, f"{_table(names)}\n\n{_autodoc(names)}") for section, names in placed.items() if names]
+        paths_by_section[_section(path.rpartition(".")[2], value)].append(path)
+    paths_by_section["Reading"] += REACHED_PATHS
+    parts = [(section, f"{_table(names)}\n\n{_autodoc(names)}") for section, names in paths_by_section.items() if names]
     return "\n\n".join(f"## {section}\n\n{part}" for section, part in parts)
 
 
 def _table(names: Sequence[str]) -> str:
     """What each of the ``names`` is, and its first sentence; a class that users never name is not in it."""
-    named = [path for path in names if path.startswith("headrace.") and path not in REACHED]
+    paths = [path for path in names if path.startswith("headrace.") and path not in REACHED_PATHS]
     rows = [
-        f"| {_reference(path)} | {_role(_value(path))} | {_cell(_first_sentence(_value(path)))} |" for path in named
+        f"| {_reference(path)} | {_role(_value(path))} | {_cell(_first_sentence(_value(path)))} |" for path in paths
     ]
     return "\n".join(["| name | it is | |", "|---|---|---|", *rows])
 
@@ -302,9 +304,9 @@ def _first_sentence(value: object) -> str:
 def _role(value: object) -> str:
     """What a name is in a pipeline: by the class that it is, or that it makes."""
     is_class = isinstance(value, type)
-    made = value if is_class or not callable(value) else inspect.signature(value).return_annotation
+    result_type = value if is_class or not callable(value) else inspect.signature(value).return_annotation
     for role, kinds in _roles().items():
-        if isinstance(made, type) and issubclass(made, kinds):
+        if isinstance(result_type, type) and issubclass(result_type, kinds):
             return f"{'an' if role[0] in 'aeiou' else 'a'} {role}"
     return "a class" if is_class else "a function" if callable(value) else "a type"
 
@@ -369,13 +371,13 @@ def _section(name: str, value: object) -> str:
     raise ValueError(f"the reference has no section for {name}, which is {own[:-1]}; give it one in SECTIONS")
 
 
-def _autodoc(names: Sequence[str], again: Collection[str] = ()) -> str:
+def _autodoc(names: Sequence[str], no_index: Collection[str] = ()) -> str:
     lines = []
     for name in names:
         lines += [
             f".. auto{_kind(name)}:: {name}",
             *(["   :inherited-members:"] if name in WHOLE else []),
-            *(["   :no-index:"] if name in again else []),
+            *(["   :no-index:"] if name in no_index else []),
             "",
         ]
     return "\n".join(["```{eval-rst}", *lines, "```"])
@@ -398,38 +400,38 @@ def ports() -> str:
     """Each module of ``headrace.ext``: its essay, then its names, for Sphinx's autodoc."""
     import headrace
 
-    shown = {id(value) for _, value in _public(headrace)}
-    return "\n\n".join(_port(role, shown) for role in PORTS)
+    ids = {id(value) for _, value in _public(headrace)}
+    return "\n\n".join(_port(role, ids) for role in PORTS)
 
 
-def _port(role: str, shown: set[int]) -> str:
-    """The part of a module; what was ``shown`` before is in no index again."""
+def _port(role: str, ids: set[int]) -> str:
+    """The part of a module; what is in ``ids`` is in no index again."""
     module = import_module(f"headrace.ext.{role}")
     essay = "\n".join(["```{eval-rst}", f".. automodule:: {module.__name__}", "   :no-members:", "```"])
     values = {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
-    again = [path for path, value in values.items() if id(value) in shown]
-    shown |= set(map(id, values.values()))
-    return f"## {role.capitalize()}\n\n{essay}\n\n{_autodoc([*values], again)}"
+    no_index = [path for path, value in values.items() if id(value) in ids]
+    ids |= set(map(id, values.values()))
+    return f"## {role.capitalize()}\n\n{essay}\n\n{_autodoc([*values], no_index)}"
 
 
 # --- citations of the model's rules -----------------------------------------------------------------------------------
 
-_CITED = re.compile(r"semantics (\d+\.\d+)|\((\d+\.\d+)\)")
+_CITATION = re.compile(r"semantics (\d+\.\d+)|\((\d+\.\d+)\)")
 
 
-def linked(_app: object, _what: str, _name: str, _value: object, _options: object, lines: list[str]) -> None:
+def link_citations(_app: object, _what: str, _name: str, _value: object, _options: object, lines: list[str]) -> None:
     """Make links of the citations in a docstring (autodoc's event autodoc-process-docstring)."""
     anchors = _anchors()
     for number, line in enumerate(lines):
-        lines[number] = _CITED.sub(lambda cited: _link(cited, anchors), line)
+        lines[number] = _CITATION.sub(lambda match: _link(match, anchors), line)
 
 
-def _link(cited: re.Match[str], anchors: dict[str, str]) -> str:
-    anchor = anchors.get(cited[1] or cited[2])
+def _link(match: re.Match[str], anchors: dict[str, str]) -> str:
+    anchor = anchors.get(match[1] or match[2])
     if anchor is None:
-        return cited[0]
-    link = f"`{cited[0].strip('()')} <../semantics.html#{anchor}>`__"
-    return f"({link})" if cited[2] else link
+        return match[0]
+    link = f"`{match[0].strip('()')} <../semantics.html#{anchor}>`__"
+    return f"({link})" if match[2] else link
 
 
 @cache
@@ -448,31 +450,31 @@ def key_hash() -> str:
     """How the hash of a key is made."""
     from headrace.kernel import keys
 
-    said = str(keys.__doc__).partition("The hash of a key is")
-    return "".join(said[1:]).strip()
+    text = str(keys.__doc__).partition("The hash of a key is")
+    return "".join(text[1:]).strip()
 
 
 # --- pages that stand beside docs/ ------------------------------------------------------------------------------------
 
-BESIDE = {"CONTRIBUTING.md": "contributing.md", "ARCHITECTURE.md": "architecture.md", "README.md": "index.md"}
+PAGES_BY_FILE = {"CONTRIBUTING.md": "contributing.md", "ARCHITECTURE.md": "architecture.md", "README.md": "index.md"}
 """Files at the top of the repository, and the pages that they are in the site."""
 
 
-def beside(name: str) -> str:
+def read_root_file(name: str) -> str:
     """The file ``name`` at the top of the repository, with links that hold in docs/."""
     text = (ROOT / name).read_text().replace("](docs/", "](")
-    for file, page in BESIDE.items():
+    for file, page in PAGES_BY_FILE.items():
         text = text.replace(f"]({file})", f"]({page})")
     return text
 
 
-GENERATED: dict[str, Callable[[], str]] = {
+GENERATORS: dict[str, Callable[[], str]] = {
     "commands": commands,
     "errors": errors,
     "exit_codes": exit_codes,
     "key_hash": key_hash,
     "public_names": public_names,
     "ports": ports,
-    "contributing": lambda: beside("CONTRIBUTING.md"),
-    "architecture": lambda: beside("ARCHITECTURE.md"),
+    "contributing": lambda: read_root_file("CONTRIBUTING.md"),
+    "architecture": lambda: read_root_file("ARCHITECTURE.md"),
 }

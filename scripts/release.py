@@ -20,20 +20,20 @@ from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Final
 
-from scripts.public_api import unlisted
+from scripts.public_api import find_unlisted
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 _NOT_YET: Final = "not released yet"
 _TWINE: Final = "twine>=6,<7"
-_FOLLOWED: Final = (
+_FOLLOWED_TESTS: Final = (
     "tests/process/test_golden_root.py",
     "tests/process/test_replays_of_golden_roots.py",
     "tests/snapshots/test_golden.py",
     "tests/docs/test_pages.py::test_blocks_of[docs/tutorial.md]",
 )
 """Tests that run against the wheel: roots of every older format go on, and the tutorial does what it shows."""
-_STAGED: Final = (
+_STAGED_FILES: Final = (
     "docs",
     "tests/__init__.py",
     "tests/docs",
@@ -66,21 +66,19 @@ class Heading:
 def heading_of(changelog: str, version: str) -> Heading:
     """The section of ``version``. Raises ReleaseError if there is none, or nothing in it."""
     section = rf"^## {re.escape(version)} \((?P<date>[^)]*)\)\n(?P<notes>.*?)(?=^## |\Z)"
-    found = re.search(section, changelog, re.MULTILINE | re.DOTALL)
-    if found is None or not found["notes"].strip():
+    match = re.search(section, changelog, re.MULTILINE | re.DOTALL)
+    if match is None or not match["notes"].strip():
         raise ReleaseError(f"CHANGELOG.md says nothing of {version}: write '## {version} (date)', and what changed")
-    is_dated = re.fullmatch(r"\d{4}-\d{2}-\d{2}", found["date"]) is not None
-    if not is_dated and found["date"] != _NOT_YET:
-        raise ReleaseError(f"CHANGELOG.md: {found['date']!r} is no date: write '## {version} (YYYY-MM-DD)'")
-    return Heading(found["date"] if is_dated else None, found["notes"].strip() + "\n")
+    is_dated = re.fullmatch(r"\d{4}-\d{2}-\d{2}", match["date"]) is not None
+    if not is_dated and match["date"] != _NOT_YET:
+        raise ReleaseError(f"CHANGELOG.md: {match['date']!r} is no date: write '## {version} (YYYY-MM-DD)'")
+    return Heading(match["date"] if is_dated else None, match["notes"].strip() + "\n")
 
 
 def check_ready(repository: Path, version: str, heading: Heading, *, rehearses: bool) -> None:
     """Raise ReleaseError for what would make the tag say something else than what was built."""
-    if changed := _git(repository, "status", "--porcelain"):
-        raise ReleaseError(
-            f"the working tree has changes, such as {changed.splitlines()[0].strip()}: commit them first"
-        )
+    if status := _git(repository, "status", "--porcelain"):
+        raise ReleaseError(f"the working tree has changes, such as {status.splitlines()[0].strip()}: commit them first")
     if _git(repository, "tag", "--list", f"v{version}"):
         raise ReleaseError(f"there is a tag v{version} already: give pyproject.toml the next version")
     if heading.date is None and not rehearses:
@@ -104,10 +102,10 @@ def _as_numbers(version: str) -> tuple[int, ...]:
 
 
 def _git(repository: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", "-C", repository, *arguments], capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise ReleaseError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
-    return done.stdout.strip()
+    process = subprocess.run(["git", "-C", repository, *arguments], capture_output=True, text=True, check=False)
+    if process.returncode != 0:
+        raise ReleaseError(f"git {' '.join(arguments)}: {process.stderr.strip()}")
+    return process.stdout.strip()
 
 
 def _uv() -> str:
@@ -118,12 +116,14 @@ def _run(*command: str | Path, folder: Path = REPOSITORY, **variables: str) -> s
     """What ``command`` prints; in an environment that leads to no file of this repository. Raises ReleaseError."""
     ours = ("PYTHONPATH", "VIRTUAL_ENV", "HEADRACE_", "AWS_")
     plain = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    done = subprocess.run(
+    process = subprocess.run(
         [*map(str, command)], cwd=folder, env=plain | variables, capture_output=True, text=True, check=False
     )
-    if done.returncode != 0:
-        raise ReleaseError(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
+    if process.returncode != 0:
+        raise ReleaseError(
+            f"{' '.join(map(str, command))} ended with {process.returncode}:\n{process.stdout}{process.stderr}"
+        )
+    return process.stdout
 
 
 @contextmanager
@@ -137,8 +137,8 @@ def _step(name: str) -> Iterator[None]:
 def _build(dist: Path) -> tuple[Path, Path]:
     """The wheel, built from the sdist, and the sdist; the same bytes each time that the commit is built."""
     dist.mkdir(exist_ok=True)
-    for made in (*dist.glob("*.whl"), *dist.glob("*.tar.gz")):
-        made.unlink()
+    for file in (*dist.glob("*.whl"), *dist.glob("*.tar.gz")):
+        file.unlink()
     _run(_uv(), "build", "--out-dir", dist, SOURCE_DATE_EPOCH=_git(REPOSITORY, "log", "-1", "--format=%ct"))
     (wheel,), (sdist,) = dist.glob("*.whl"), dist.glob("*.tar.gz")
     _run(_uv(), "tool", "run", "--from", _TWINE, "twine", "check", "--strict", wheel, sdist)
@@ -155,9 +155,9 @@ def _site(folder: Path, version: str) -> None:
     versions_page(folder)
 
 
-def _staged(folder: Path) -> Path:
+def _stage_tests(folder: Path) -> Path:
     """A folder with the tests that are followed, and without the code that they test."""
-    for name in (*_STAGED, *(test.partition("::")[0] for test in _FOLLOWED)):
+    for name in (*_STAGED_FILES, *(test.partition("::")[0] for test in _FOLLOWED_TESTS)):
         target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
         if (REPOSITORY / name).is_dir():
@@ -168,13 +168,13 @@ def _staged(folder: Path) -> Path:
     return folder
 
 
-def _found(python: str) -> str:
+def _find_python(python: str) -> str:
     """An interpreter of that version: on PATH, or one of pyenv's; else its name, by which uv looks for one, or gets it.
     ``python`` may be a path.
     """
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    named = f"python{python}"
-    for candidate in (shutil.which(named), *map(str, sorted(pyenv.glob(f"{python}.*/bin/{named}"), reverse=True))):
+    program = f"python{python}"
+    for candidate in (shutil.which(program), *map(str, sorted(pyenv.glob(f"{python}.*/bin/{program}"), reverse=True))):
         # pyenv's shims are there and do not work
         if candidate and subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
             return candidate
@@ -183,7 +183,7 @@ def _found(python: str) -> str:
 
 def _environment(folder: Path, python: str, *packages: str | Path) -> Path:
     """The interpreter of an environment with ``packages`` and nothing of this repository."""
-    _run(_uv(), "venv", "--quiet", "--python", _found(python), folder)
+    _run(_uv(), "venv", "--quiet", "--python", _find_python(python), folder)
     interpreter = folder / "bin" / "python"
     _run(_uv(), "pip", "install", "--quiet", "--python", interpreter, *packages)
     place = _run(interpreter, "-c", "import headrace; print(headrace.__file__)", folder=folder).strip()
@@ -197,13 +197,13 @@ def _try_out(python: str, version: str, wheel: Path, sdist: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="headrace-release-") as work:
         folder = Path(work)
         interpreter = _environment(folder / "wheel", python, f"headrace[delta,test] @ {wheel.as_uri()}", *_THEIR_NEEDS)
-        if (said := _run(interpreter.with_name("headrace"), "--version").split()[-1]) != version:
-            raise ReleaseError(f"headrace --version says {said} on Python {python}, and {version} is released")
+        if (shown_version := _run(interpreter.with_name("headrace"), "--version").split()[-1]) != version:
+            raise ReleaseError(f"headrace --version says {shown_version} on Python {python}, and {version} is released")
         override = folder / "overrides.txt"
         override.write_text("pyspark-client; sys_platform == 'never'\n")
         everything = f"headrace[all] @ {wheel.as_uri()}"
         _run(_uv(), "pip", "install", "--dry-run", "--python", interpreter, "--overrides", override, everything)
-        staged = _staged(folder / "staged")
+        test_folder = _stage_tests(folder / "staged")
         command: list[str | Path] = [
             interpreter,
             "-m",
@@ -212,9 +212,9 @@ def _try_out(python: str, version: str, wheel: Path, sdist: Path) -> None:
             "--noconftest",
             "-p",
             "no:cacheprovider",
-            *_FOLLOWED,
+            *_FOLLOWED_TESTS,
         ]
-        _run(*command, folder=staged, HEADRACE_CACHE=str(folder / "cache"))
+        _run(*command, folder=test_folder, HEADRACE_CACHE=str(folder / "cache"))
         _environment(folder / "sdist", python, sdist)
 
 
@@ -240,20 +240,20 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--site", type=Path, default=REPOSITORY / "dist" / "site", help="sites of other versions there stay"
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     version = installed("headrace")
     try:
         heading = heading_of((REPOSITORY / "CHANGELOG.md").read_text(), version)
-        check_ready(REPOSITORY, version, heading, rehearses=given.rehearse)
-        if names := unlisted():
+        check_ready(REPOSITORY, version, heading, rehearses=options.rehearse)
+        if names := find_unlisted():
             raise ReleaseError(f"{names[0]} and others are new: python -m scripts.public_api --write, and commit that")
-        _steps(version, given.python, given.site.resolve(), heading.notes)
-        if not given.rehearse:
+        _steps(version, options.python, options.site.resolve(), heading.notes)
+        if not options.rehearse:
             _git(REPOSITORY, "tag", "--annotate", f"v{version}", "--message", f"Headrace {version}\n\n{heading.notes}")
     except ReleaseError as error:
         print(f"\nrelease: {error}", file=sys.stderr)
         return 1
-    print(f"{'rehearsed' if given.rehearse else 'tagged'} {version}: dist/ has wheel, sdist, site and notes")
+    print(f"{'rehearsed' if options.rehearse else 'tagged'} {version}: dist/ has wheel, sdist, site and notes")
     return 0
 
 

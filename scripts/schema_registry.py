@@ -38,7 +38,7 @@ class RegistryUnavailableError(FixConfigError):
     code = "config.registry_unavailable"
 
 
-def unpacked() -> Path:
+def find_folder() -> Path:
     """Its folder, if it is here."""
     return cache_folder() / f"apicurio-{APICURIO}"
 
@@ -47,23 +47,23 @@ def fetch() -> Path:
     """Its folder, got from Maven Central where it is not: Maven itself asks for a parent that nobody has published.
     Raises RegistryUnavailableError.
     """
-    if unpacked().is_dir():
-        return unpacked()
+    if find_folder().is_dir():
+        return find_folder()
     try:
         answer = httpx.get(ARCHIVE, timeout=DOWNLOAD_SECONDS).raise_for_status()
     except httpx.HTTPError as error:
         raise RegistryUnavailableError(f"{ARCHIVE} cannot be had: {error}") from error
     if sha256(answer.content).hexdigest() != SHA256:
         raise RegistryUnavailableError(f"{ARCHIVE} is not what was published: its SHA-256 is another one")
-    unpacked().parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=unpacked().parent) as work:
+    find_folder().parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=find_folder().parent) as work:
         got = Path(work) / "got"
-        with tarfile.open(fileobj=io.BytesIO(answer.content)) as packed:
-            packed.extraction_filter = getattr(tarfile, "data_filter", None)  # not before Python 3.11.4
-            packed.extractall(got)
-        if not unpacked().is_dir():  # nobody was faster
-            got.rename(unpacked())
-    return unpacked()
+        with tarfile.open(fileobj=io.BytesIO(answer.content)) as archive:
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # not before Python 3.11.4
+            archive.extractall(got)
+        if not find_folder().is_dir():  # nobody was faster
+            got.rename(find_folder())
+    return find_folder()
 
 
 class SchemaRegistry(JavaServer):
@@ -76,13 +76,13 @@ class SchemaRegistry(JavaServer):
 
     def register(self, subject: str, schema: Any, kind: str = "AVRO") -> int:
         """The number of a schema, which is kept."""
-        given = {"schema": json.dumps(schema), "schemaType": kind}
-        answer = httpx.post(f"{self.uri}/subjects/{subject}/versions", json=given)
+        body = {"schema": json.dumps(schema), "schemaType": kind}
+        answer = httpx.post(f"{self.uri}/subjects/{subject}/versions", json=body)
         return int(answer.raise_for_status().json()["id"])
 
     @property
     def _words(self) -> list[str]:
-        return ["-jar", str(unpacked() / f"apicurio-registry-app-{APICURIO}-runner.jar")]
+        return ["-jar", str(find_folder() / f"apicurio-registry-app-{APICURIO}-runner.jar")]
 
     @property
     def _settings(self) -> dict[str, str]:

@@ -22,7 +22,7 @@ from tests.browser.deployment import look_at
 FOLDER = REPOSITORY / "docs" / "figures" / "pages"
 ALL = REPOSITORY / ".headrace" / "screenshots"
 _TAB = "plugin/headrace_dag"
-_DRAWN = "//*[name()='path'][@data-line='watermark']"
+_WATERMARK_PATH = "//*[name()='path'][@data-line='watermark']"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ PICTURES = (
     Picture("pipeline", _CLICKS, "//*[text()='What it computes']", ("dark",)),
     Picture("graph", _TRIPS, "//section[@aria-label='Duplicates']", ("light",), at="Graph"),
     Picture("epochs", f"{_TRIPS}?view=epochs", "//td//a"),
-    Picture("panes", f"{_TRIPS}?view=panes&key=Oslo", _DRAWN, ("light",)),
+    Picture("panes", f"{_TRIPS}?view=panes&key=Oslo", _WATERMARK_PATH, ("light",)),
     Picture("history", f"{_CLICKS}?view=history", "//*[contains(text(), 'Who moved')]", ("light",)),
     Picture("snapshot", f"{_TRIPS}?view=history", "//td[text()='current']", click="//*[name()='g'][@role='button']"),
     Picture("quality", f"{_ORDERS}?view=quality", "//*[contains(text(), 'Rows that fail')]", ("light",)),
@@ -106,14 +106,14 @@ def _airflow(folder: Path) -> Iterator[LocalAirflow]:
 
 @contextmanager
 def _browser() -> Iterator[webdriver.Chrome]:
-    found = chromium.found()
-    if found is None:
+    installation = chromium.find_chromium()
+    if installation is None:
         raise SystemExit(chromium.MISSING)
     options = webdriver.ChromeOptions()
-    options.binary_location = found.browser
+    options.binary_location = installation.browser
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1300,1000"):
         options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=Service(found.driver))
+    driver = webdriver.Chrome(options=options, service=Service(installation.driver))
     try:
         yield driver
     finally:

@@ -39,7 +39,7 @@ HABITS = {
     r"what (?:[^\s,;:]+ ){1,8}that (?:[^\s,;:]+ ){1,8}that": "two sentences",
 }
 _HABITS = {re.compile(rf"\b(?:{words})\b", re.IGNORECASE): remedy for words, remedy in HABITS.items()}
-_FENCED = re.compile(r"^( *)(```|~~~).*?^\1\2[ \t]*$", re.MULTILINE | re.DOTALL)
+_CODE_BLOCK = re.compile(r"^( *)(```|~~~).*?^\1\2[ \t]*$", re.MULTILINE | re.DOTALL)
 _LITERAL = re.compile(r"(?<=::\n)(?:[ \t]*\n| {4}.*(?:\n|$))+")
 """What stands indented below ``::``: code."""
 _CODE = re.compile(r"``[^`]+``|`[^`]*`|\{[^{}]*\}|\S+ → \S+")
@@ -86,8 +86,8 @@ def read_modules(root: Path, folders: tuple[str, ...]) -> dict[str, ast.Module]:
 
 def _wrong(sentence: str) -> Iterator[str]:
     for habit, remedy in _HABITS.items():
-        if found := habit.search(sentence):
-            yield f"{found[0]!r} (write: {remedy})"
+        if match := habit.search(sentence):
+            yield f"{match[0]!r} (write: {remedy})"
     words = len(sentence.split())
     if words > MOST_WORDS:
         yield f"a sentence of {words} words (at most {MOST_WORDS}: make it two)"
@@ -97,7 +97,7 @@ def _documents(root: Path) -> Iterator[tuple[Place, str]]:
     for name in DOCUMENTS:
         path = root / name
         for file in [path] if path.is_file() else sorted(path.rglob("*.md")):
-            text = _FENCED.sub(lambda code: "\n" * code[0].count("\n"), file.read_text(encoding="utf-8"))
+            text = _CODE_BLOCK.sub(lambda code: "\n" * code[0].count("\n"), file.read_text(encoding="utf-8"))
             for line, part in _parts(text):
                 yield (str(file.relative_to(root)), line), part
 
@@ -111,16 +111,16 @@ def _of_modules(trees: dict[str, ast.Module], *, docstrings: bool | None = None)
             if not isinstance(node, ast.Constant | ast.JoinedStr) or id(node) in inner:
                 continue
             if docstrings is None or docstrings == (id(node) in statements):
-                text = _LITERAL.sub(lambda code: "\n" * code[0].count("\n"), _said(node))
+                text = _LITERAL.sub(lambda code: "\n" * code[0].count("\n"), _literal_text(node))
                 for line, part in _parts(text):
                     yield (file, node.lineno + line - 1), part
 
 
-def _said(node: ast.Constant | ast.JoinedStr) -> str:
+def _literal_text(node: ast.Constant | ast.JoinedStr) -> str:
     """The text of a literal; a value in braces is one word."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
-    return "".join(_said(part) if isinstance(part, ast.Constant) else "X" for part in node.values)
+    return "".join(_literal_text(part) if isinstance(part, ast.Constant) else "X" for part in node.values)
 
 
 def _parts(text: str) -> Iterator[tuple[int, str]]:
@@ -166,8 +166,8 @@ def long_messages(trees: dict[str, ast.Module]) -> list[LongSentence]:
 
 
 def _longest_first(texts: Iterable[tuple[Place, str]]) -> list[LongSentence]:
-    placed = [(f"{file}:{line}", one) for (file, line), text in texts for one in _END.split(text)]
-    return sorted(((len(one.split()), place, one) for place, one in placed), key=lambda sentence: -sentence[0])
+    pairs = [(f"{file}:{line}", one) for (file, line), text in texts for one in _END.split(text)]
+    return sorted(((len(one.split()), place, one) for place, one in pairs), key=lambda sentence: -sentence[0])
 
 
 if __name__ == "__main__":
@@ -179,13 +179,13 @@ if __name__ == "__main__":
     options = parser.parse_args()
     repository = Path(__file__).resolve().parents[1]
     if options.docstrings:
-        listed = clumsy_sentences(read_modules(repository, (*PROGRAMS, *SCRIPTS)))
+        sentences = clumsy_sentences(read_modules(repository, (*PROGRAMS, *SCRIPTS)))
     elif options.messages:
-        listed = long_messages(read_modules(repository, PROGRAMS))
+        sentences = long_messages(read_modules(repository, PROGRAMS))
     else:
-        listed = longer_sentences(repository, options.longer)
-    shown = [one for one in listed if not options.places or one[1].startswith(tuple(options.places))]
-    for number, place, sentence in shown:
+        sentences = longer_sentences(repository, options.longer)
+    lines = [one for one in sentences if not options.places or one[1].startswith(tuple(options.places))]
+    for number, place, sentence in lines:
         print(f"{place}: {number} words: {sentence}")
-    print(f"{len(shown)} sentences")
+    print(f"{len(lines)} sentences")
     sys.exit()

@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PIPELINE = REPOSITORY / "jobs/pipelines/flights_departures.py"
 
 
-KEPT = 12
+MOST_ARCHIVES = 12
 """Archives of other checkouts and JDKs that stay, the newest; each has 150 MB."""
 
 
@@ -37,18 +37,18 @@ def ensure() -> Path:
         archive.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
             _build(Path(folder)).replace(archive)  # complete or invisible
-        for old in sorted(archive.parent.glob("*.jsa"), key=lambda each: each.stat().st_mtime)[:-KEPT]:
+        for old in sorted(archive.parent.glob("*.jsa"), key=lambda each: each.stat().st_mtime)[:-MOST_ARCHIVES]:
             old.unlink(missing_ok=True)
     return archive
 
 
 def _build(folder: Path) -> Path:
-    made = folder / "spark.jsa"
+    new_archive = folder / "spark.jsa"
     root = f"file://{folder}/root"
     land(root, instalment=1, instalments=60)
     command = [
         str(Path(sys.executable).with_name("spark-submit")),
-        *("--master", "local[2]", "--driver-java-options", f"-XX:ArchiveClassesAtExit={made} -Xlog:cds=off"),
+        *("--master", "local[2]", "--driver-java-options", f"-XX:ArchiveClassesAtExit={new_archive} -Xlog:cds=off"),
         *(
             str(REPOSITORY / "jobs/headrace/application/submit.py"),
             "process",
@@ -60,12 +60,14 @@ def _build(folder: Path) -> Path:
         *("--run-id", "archive", "--files-per-epoch", "1", "--max-epochs", "2"),
     ]
     environment = {**os.environ, ARCHIVE_VARIABLE: "off", "PYSPARK_PYTHON": sys.executable}
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
-    if done.returncode != 0 or not made.is_file():
-        raise ArchiveError(f"the run that should make the archive ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return made
+    if process.returncode != 0 or not new_archive.is_file():
+        raise ArchiveError(
+            f"the run that should make the archive ended with {process.returncode}:\n{process.stderr[-2000:]}"
+        )
+    return new_archive
 
 
 if __name__ == "__main__":

@@ -64,15 +64,17 @@ def _box(axes: Axes, state: str, place: Place) -> FancyBboxPatch:
 
 def _beginning(axes: Axes, boxes: Mapping[str, FancyBboxPatch], layout: Layout) -> None:
     """A dot, from which an arrow leads to the first state."""
-    first, (across, up) = next(iter(layout.places.items()))
-    dot = across - _WIDTH / 2 - 0.4, up
+    first, (across, y) = next(iter(layout.places.items()))
+    dot = across - _WIDTH / 2 - 0.4, y
     axes.add_patch(Circle(dot, 0.07, color=_INK, zorder=3))
-    _arrow(axes, dot, (across, up), boxes[first])
+    _arrow(axes, dot, (across, y), boxes[first])
 
 
-def _arrow(axes: Axes, start: Place, end: Place, to: Patch, of: Patch | None = None, **style: Any) -> None:
+def _arrow(
+    axes: Axes, start: Place, end: Place, end_patch: Patch, start_patch: Patch | None = None, **style: Any
+) -> None:
     look: dict[str, Any] = {"arrowstyle": "-|>", "mutation_scale": 11, "color": _LINE, "zorder": 2, **style}
-    axes.add_patch(FancyArrowPatch(start, end, patchA=of, patchB=to, **look))
+    axes.add_patch(FancyArrowPatch(start, end, patchA=start_patch, patchB=end_patch, **look))
 
 
 def _label(axes: Axes, place: Place, lines: Sequence[str]) -> None:
@@ -80,9 +82,9 @@ def _label(axes: Axes, place: Place, lines: Sequence[str]) -> None:
     axes.text(*place, "\n".join(lines), fontsize=7.5, color=_INK, ha="center", va="center", bbox=box, zorder=4)
 
 
-def _on_way(start: Place, end: Place, bend: float, at: float) -> Place:
+def _on_way(start: Place, end: Place, bend: float, fraction: float) -> Place:
     """A place on matplotlib's arc3, a quadratic Bézier curve."""
     (x0, y0), (x2, y2) = start, end
     x1, y1 = (x0 + x2) / 2 + bend * (y2 - y0), (y0 + y2) / 2 - bend * (x2 - x0)
-    first, middle, last = (1 - at) ** 2, 2 * at * (1 - at), at**2
+    first, middle, last = (1 - fraction) ** 2, 2 * fraction * (1 - fraction), fraction**2
     return first * x0 + middle * x1 + last * x2, first * y0 + middle * y1 + last * y2

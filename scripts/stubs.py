@@ -46,11 +46,13 @@ def lazy_names(package: str) -> Iterator[str]:
     homes: Mapping[str, str] = vars(module)["_HOMES"]
     modules = vars(module).get("_MODULES", ())
     yield _HEAD.format(package=package)
-    written_out = {name: found for name in sorted(homes) if (found := written_function(homes[name], name))}
-    exported = {(package, f"{name} as {name}") for name in modules}
-    exported |= {(homes[name], f"{name} as {name}") for name in homes if name not in written_out}
-    needed = {one for name in written_out for one in _imports(homes[name], written_out[name]) if one[1] not in homes}
-    yield from _import_lines(exported | needed)
+    written_out = {
+        name: own_function for name in sorted(homes) if (own_function := written_function(homes[name], name))
+    }
+    exports = {(package, f"{name} as {name}") for name in modules}
+    exports |= {(homes[name], f"{name} as {name}") for name in homes if name not in written_out}
+    imports = {one for name in written_out for one in _imports(homes[name], written_out[name]) if one[1] not in homes}
+    yield from _import_lines(exports | imports)
     yield "\n__all__: list[str]\n"
     yield "__version__: str\n" if "__version__" in vars(module) else ""
     for name, function in written_out.items():
@@ -73,15 +75,17 @@ def _import_lines(imports: Collection[tuple[str, str]]) -> Iterator[str]:
 
 def written_function(module: str, name: str) -> ast.FunctionDef | None:
     """The function ``name`` with its options in the place of ``**options: Unpack[Options]``; None if it has none."""
-    body = _parsed(module).body
+    body = _parse_module(module).body
     for node in body:
         if isinstance(node, ast.FunctionDef) and node.name == name and (rest := node.args.kwarg):
             match rest.annotation:
                 case ast.Subscript(value=ast.Name("Unpack"), slice=ast.Name(options)):
                     (fields,) = (one.body for one in body if isinstance(one, ast.ClassDef) and one.name == options)
-                    listed = [one for one in fields if isinstance(one, ast.AnnAssign)]
+                    annotations = [one for one in fields if isinstance(one, ast.AnnAssign)]
                     function = deepcopy(node)
-                    function.args.kwonlyargs += [ast.arg(ast.unparse(one.target), one.annotation) for one in listed]
+                    function.args.kwonlyargs += [
+                        ast.arg(ast.unparse(one.target), one.annotation) for one in annotations
+                    ]
                     function.args.kwarg = None
                     return function
     return None
@@ -92,7 +96,7 @@ def _imports(home: str, function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
     arguments = function.args
     annotations = [one.annotation for one in (*arguments.args, *arguments.kwonlyargs)] + [function.returns]
     used = {node.id for one in annotations if one for node in ast.walk(one) if isinstance(node, ast.Name)}
-    for line in _parsed(home).body:
+    for line in _parse_module(home).body:
         match line:
             case ast.ImportFrom(module=str(module)):
                 yield from ((module, ast.unparse(one)) for one in line.names if (one.asname or one.name) in used)
@@ -111,16 +115,16 @@ def _text(function: Callable[..., Any], node: ast.FunctionDef) -> str:
 def _argument(function: Callable[..., Any]) -> Callable[[ast.arg], str]:
     parameters = inspect.signature(function).parameters
 
-    def written(argument: ast.arg) -> str:
+    def format_argument(argument: ast.arg) -> str:
         default = parameters[argument.arg].default
         text = f"{argument.arg}: {ast.unparse(argument.annotation or ast.Constant(None))}"
         value = default.value if isinstance(default, Enum) else default
-        return text if default is inspect.Parameter.empty else f"{text} = {_shown(value)}"
+        return text if default is inspect.Parameter.empty else f"{text} = {_format_default(value)}"
 
-    return written
+    return format_argument
 
 
-def _shown(value: object) -> str:
+def _format_default(value: object) -> str:
     """A default as formatted code has it."""
     if isinstance(value, str):
         return "'\"'" if value == '"' else f'"{value}"'
@@ -140,7 +144,7 @@ def errors(classes: Mapping[str, ErrorClass]) -> Iterator[str]:
     yield "from collections.abc import Sequence\nfrom typing import ClassVar, Final\n\n"
     yield "OPERANDS: Final[str]\n\n"
     for error in _bases_first(classes):
-        body = _parsed(error.module).body
+        body = _parse_module(error.module).body
         (node,) = (node for node in body if isinstance(node, ast.ClassDef) and node.name == error.name)
         members = "".join(_members(node))
         head = f"class {error.name}({', '.join(map(ast.unparse, node.bases))}):"
@@ -167,7 +171,7 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
 
 
 @cache
-def _parsed(module: str) -> ast.Module:
+def _parse_module(module: str) -> ast.Module:
     package, _, inner = module.partition(".")
     (folder,) = (folder for folder in FOLDERS if Path(folder).name == package)
     path = ROOT / folder / inner.replace(".", "/")

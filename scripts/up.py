@@ -18,12 +18,12 @@ def main(arguments: list[str], airflow_of: type[LocalAirflow] = LocalAirflow, ow
     parser.add_argument(
         "--root", default=root, help="HEADRACE_ROOT (default: the variable, else a folder that is made)"
     )
-    given = parser.parse_args(arguments)
-    if given.root == own_root.as_uri():
+    options = parser.parse_args(arguments)
+    if options.root == own_root.as_uri():
         own_root.mkdir(parents=True, exist_ok=True)  # a run that finds no input makes no root
-    if end_orphans(given.home):
+    if end_orphans(options.home):
         print("Ended what a scheduler that was killed had left: it held locks, by which runs are skipped")
-    airflow = airflow_of(given.home, given.root, triggerer=True)
+    airflow = airflow_of(options.home, options.root, triggerer=True)
     try:
         airflow.start()
     except LocalAirflowError as error:
@@ -31,7 +31,7 @@ def main(arguments: list[str], airflow_of: type[LocalAirflow] = LocalAirflow, ow
         return 1
     print(f"Airflow runs at {airflow.url} (for this machine only)")
     print(f"  login  {ADMIN}, password {airflow.passwords[ADMIN]} (new at every start)")
-    print(f"  root   {given.root}\n  logs   {airflow.home / 'logs'}\n  stop   make down")
+    print(f"  root   {options.root}\n  logs   {airflow.home / 'logs'}\n  stop   make down")
     return 0
 
 

@@ -15,12 +15,12 @@ def pipeline(*, source: FileSource, event_time: EventTime, **parts: Any) -> Pipe
     return Pipeline(input=Input(source, event_time), **parts)
 
 
-def changed(
-    made: Pipeline, *, source: FileSource | None = None, event_time: EventTime | None = None, **parts: Any
+def change_pipeline(
+    pipeline: Pipeline, *, source: FileSource | None = None, event_time: EventTime | None = None, **parts: Any
 ) -> Pipeline:
-    """``made`` with other parts."""
-    own = Input(source or made.source, event_time or made.event_time)
-    return replace(made, input=own, **parts)
+    """``pipeline`` with other parts."""
+    own = Input(source or pipeline.source, event_time or pipeline.event_time)
+    return replace(pipeline, input=own, **parts)
 
 
 def lengths(least: int, most: int) -> st.SearchStrategy[Duration]:
@@ -30,5 +30,5 @@ def lengths(least: int, most: int) -> st.SearchStrategy[Duration]:
 
 def written_again(kind: type[Any], **parts: Any) -> type[Any]:
     """The class of a user as another version of their code has it: of the same name, with these ``parts``."""
-    again: type[Any] = dataclass(frozen=True)(type(kind.__name__, (kind,), parts))
-    return again
+    new_class: type[Any] = dataclass(frozen=True)(type(kind.__name__, (kind,), parts))
+    return new_class

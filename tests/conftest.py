@@ -15,7 +15,7 @@ from scripts.java_server import QUICK_START
 from tests.cpu_by_file import pytest_runtest_makereport, pytest_runtest_protocol, pytest_terminal_summary
 from tests.kafka_broker import broker, running_broker
 from tests.minio_bucket import minio
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 from tests.schedule import check_processes, pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
 if TYPE_CHECKING:
@@ -95,13 +95,13 @@ def settings_stay() -> "Iterator[None]":
     """A module leaves the settings of Headrace in the environment as they were: others in this process read them. One
     that does not fails, and nobody after it.
     """
-    before = _settings()
+    old_settings = _settings()
     yield
-    after = _settings()
-    for name in after.keys() - before.keys():
+    new_settings = _settings()
+    for name in new_settings.keys() - old_settings.keys():
         del os.environ[name]
-    os.environ.update(before)
-    assert after == before
+    os.environ.update(old_settings)
+    assert new_settings == old_settings
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -116,10 +116,10 @@ def references_stay() -> "Iterator[None]":
 
 
 @pytest.fixture
-def executor(request: pytest.FixtureRequest) -> Executed:
+def executor(request: pytest.FixtureRequest) -> ExecutorUnderTest:
     """``local``, or what ``on_both`` says."""
     name = getattr(request, "param", "local")
-    return Executed(name, request.getfixturevalue("spark") if name == "spark" else None)
+    return ExecutorUnderTest(name, request.getfixturevalue("spark") if name == "spark" else None)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

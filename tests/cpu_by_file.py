@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 _TICKS = os.sysconf("SC_CLK_TCK")
-_SHOWN = 100
+_MOST_FILES = 100
 _FEW_FILES = 20
 _PROPERTY = "cpu_seconds"
-_begun = pytest.StashKey[float]()
+_START = pytest.StashKey[float]()
 _is_last = pytest.StashKey[bool]()
 
 
@@ -28,14 +28,14 @@ def _descendants(pid: int) -> Iterator[int]:
                 yield from _descendants(child)
 
 
-def _spent() -> float:
+def _cpu_seconds() -> float:
     """CPU seconds of this process, of those that it has waited for, and of those that live."""
-    spent = sum(os.times()[:4])
+    seconds = sum(os.times()[:4])
     for pid in _descendants(os.getpid()):
         with suppress(OSError):
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-            spent += sum(map(int, fields[11:15])) / _TICKS  # its own, and of those that it has waited for
-    return spent
+            seconds += sum(map(int, fields[11:15])) / _TICKS  # its own, and of those that it has waited for
+    return seconds
 
 
 def _file(nodeid: str) -> str:
@@ -46,8 +46,8 @@ def _file(nodeid: str) -> str:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Look at the clock when a file begins, and note where it ends."""
     item.stash[_is_last] = nextitem is None or _file(nextitem.nodeid) != _file(item.nodeid)
-    if item.session.stash.get(_begun, None) is None:
-        item.session.stash[_begun] = _spent()
+    if item.session.stash.get(_START, None) is None:
+        item.session.stash[_START] = _cpu_seconds()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -57,9 +57,9 @@ def pytest_runtest_makereport(
     """The last report of a file, after its fixtures have ended, says what it took."""
     report = yield
     if call.when == "teardown" and item.stash[_is_last]:
-        now = _spent()
-        report.user_properties.append((_PROPERTY, now - item.session.stash[_begun]))
-        item.session.stash[_begun] = now
+        now = _cpu_seconds()
+        report.user_properties.append((_PROPERTY, now - item.session.stash[_START]))
+        item.session.stash[_START] = now
     return report
 
 
@@ -73,5 +73,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                     seconds[_file(report.nodeid)] += value
     if len(seconds) > _FEW_FILES:
         terminalreporter.section(f"CPU by file: {sum(seconds.values()):.0f} s, the most in")
-        for file, value in seconds.most_common(_SHOWN):
+        for file, value in seconds.most_common(_MOST_FILES):
             terminalreporter.write_line(f"{value:6.1f}s {file}")

@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 
-def installed(pyproject: str, site: Path) -> Path:
+def write_distribution(pyproject: str, site: Path) -> Path:
     """Write to ``site`` what declares the distribution of that ``pyproject``; its modules must be importable."""
     project = tomllib.loads(pyproject)["project"]
     folder = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"

@@ -50,14 +50,14 @@ class Bins(CustomCombiner):
         return {"counts": [0] * self.number, "values": 0}
 
     def add(self, accumulator: Accumulator, value: Any) -> Accumulator:
-        return self._changed(accumulator, value, 1)
+        return self._add_value(accumulator, value, 1)
 
     def remove(self, accumulator: Accumulator, value: Any) -> Accumulator:
-        return self._changed(accumulator, value, -1)
+        return self._add_value(accumulator, value, -1)
 
-    def _changed(self, accumulator: Accumulator, value: Any, by: int) -> Accumulator:
-        counts = [n + by * (i == value % self.number) for i, n in enumerate(accumulator["counts"])]
-        return {"counts": counts, "values": accumulator["values"] + by}
+    def _add_value(self, accumulator: Accumulator, value: Any, step: int) -> Accumulator:
+        counts = [n + step * (i == value % self.number) for i, n in enumerate(accumulator["counts"])]
+        return {"counts": counts, "values": accumulator["values"] + step}
 
     def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
         counts = [a + b for a, b in zip(left["counts"], right["counts"], strict=True)]
@@ -116,7 +116,7 @@ class Longest(CustomCombiner):
 
 
 @dataclass(frozen=True)
-class Until(CustomCombiner):
+class UntilCombiner(CustomCombiner):
     """How many microseconds before ``end`` the last timestamp lies; both are Instants to it."""
 
     end: int
@@ -130,8 +130,8 @@ class Until(CustomCombiner):
         return self.merge(accumulator, {"last": value})
 
     def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
-        known = [one["last"] for one in (left, right) if one["last"] is not None]
-        return {"last": max(known, default=None)}
+        last_values = [one["last"] for one in (left, right) if one["last"] is not None]
+        return {"last": max(last_values, default=None)}
 
     def extract(self, accumulator: Accumulator) -> Any:
         return None if accumulator["last"] is None else self.end - accumulator["last"]

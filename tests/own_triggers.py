@@ -28,8 +28,8 @@ class Jump(CustomTrigger):
         return bool(state["jumped"])
 
     def on_merge(self, sources: Sequence[Progress], moment: TriggerMoment) -> Progress:
-        jumped = any(source.state["jumped"] for source in sources)
-        return Progress({"last": sources[-1].state["last"], "jumped": jumped}, all(s.finished for s in sources))
+        has_jumped = any(source.state["jumped"] for source in sources)
+        return Progress({"last": sources[-1].state["last"], "jumped": has_jumped}, all(s.finished for s in sources))
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Reminder(CustomTrigger):
         value = element.record[self.column]
         if value is None:
             return state
-        at = moment.processing_time + abs(value) + self.extra
-        return {"at": at if state["at"] is None else min(at, state["at"])}
+        deadline = moment.processing_time + abs(value) + self.extra
+        return {"at": deadline if state["at"] is None else min(deadline, state["at"])}
 
     def deadline(self, state: State) -> Instant | None:
         return state["at"]
@@ -58,8 +58,8 @@ class Reminder(CustomTrigger):
         return state["at"] is not None and moment.processing_time >= state["at"]
 
     def on_merge(self, sources: Sequence[Progress], moment: TriggerMoment) -> Progress:
-        known = [source.state["at"] for source in sources if source.state["at"] is not None]
-        return Progress({"at": min(known, default=None)})
+        deadlines = [source.state["at"] for source in sources if source.state["at"] is not None]
+        return Progress({"at": min(deadlines, default=None)})
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,8 @@ class Rising(CustomTrigger):
         return {"latest": latest, "rises": rises, "share": element.record["share"], "seen": state["seen"]}
 
     def ready(self, state: State, moment: TriggerMoment) -> bool:
-        ended = moment.passed_end and moment.window.start != 0 and (state["share"] or 0.0) > 2.0
-        return bool(state["rises"] >= self.times or ended)
+        has_ended = moment.passed_end and moment.window.start != 0 and (state["share"] or 0.0) > 2.0
+        return bool(state["rises"] >= self.times or has_ended)
 
     def on_fire(self, state: State, moment: TriggerMoment) -> Progress:
         return Progress({**self.clear(state), "seen": state["seen"] + "x"}, len(state["seen"]) > 0)
@@ -122,9 +122,13 @@ class Poll(CustomTrigger):
 
     def on_merge(self, sources: Sequence[Progress], moment: TriggerMoment) -> Progress:
         states = [source.state for source in sources]
-        at = min((state["at"] for state in states if state["at"] is not None), default=None)
-        merged = {"n": sum(state["n"] for state in states), "go": any(state["go"] for state in states), "at": at}
-        return Progress(merged, all(source.finished for source in sources))
+        deadline = min((state["at"] for state in states if state["at"] is not None), default=None)
+        new_state = {
+            "n": sum(state["n"] for state in states),
+            "go": any(state["go"] for state in states),
+            "at": deadline,
+        }
+        return Progress(new_state, all(source.finished for source in sources))
 
 
 @dataclass(frozen=True)

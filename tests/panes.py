@@ -10,10 +10,10 @@ from headrace_lab.reference.elements import Pane
 
 def by_window(panes: Iterable[Pane]) -> dict[Any, list[Pane]]:
     """Panes of each (key, window) in order: retractions are ordered only within their own window."""
-    grouped = defaultdict(list)
+    panes_by_window = defaultdict(list)
     for pane in panes:
-        grouped[pane.key, pane.window].append(pane)
-    return dict(grouped)
+        panes_by_window[pane.key, pane.window].append(pane)
+    return dict(panes_by_window)
 
 
 def same(left: Any, right: Any, tolerance: float = 1e-9) -> bool:

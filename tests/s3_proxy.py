@@ -65,8 +65,8 @@ class Forward(BaseHTTPRequestHandler):
         self.server.before_each()
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.server.seen.append((self.command, self.path, self.headers.get("User-Agent", "")))
-        asked = Request(self.command, self.path, dict(self.headers.items()), body)
-        spoil = self.server.judge(asked) or (self.server.spoil.pop(0) if self.server.spoil else None)
+        request = Request(self.command, self.path, dict(self.headers.items()), body)
+        spoil = self.server.judge(request) or (self.server.spoil.pop(0) if self.server.spoil else None)
         if isinstance(spoil, int):
             # S3 explains its refusals in XML; what stands in front of it breaks down without a word.
             spoil = Answer(spoil, b"<Error><Code>ConditionalRequestConflict</Code></Error>" if spoil < 500 else b"")
@@ -82,10 +82,10 @@ class Forward(BaseHTTPRequestHandler):
         if spoil == "slow":
             time.sleep(SLOW)
         answer = self.server.pool.urlopen(
-            asked.method,
-            self.server.upstream + asked.path,
-            body=asked.body,
-            headers=asked.headers,
+            request.method,
+            self.server.upstream + request.path,
+            body=request.body,
+            headers=request.headers,
             decode_content=False,
         )
         if spoil == "lose":

@@ -87,7 +87,7 @@ _ON_KAFKA = re.compile(r"[\[-]broker[\]-]")
 _KAFKA = "the broker of Kafka"
 _BROWSER = "tests/browser/"
 _DISTURBED_FILES = ("tests/airflow/test_seeded_kills.py", "tests/airflow/test_end_to_end.py")
-_DISTURBED = "the Airflow in which processes are killed"
+_DISTURBED_GROUP = "the Airflow in which processes are killed"
 """The second of them stops it."""
 
 
@@ -101,7 +101,7 @@ def process_of(nodeid: str) -> str:
     if file.startswith(_BROWSER):
         return _BROWSER
     if file in _DISTURBED_FILES:
-        return _DISTURBED
+        return _DISTURBED_GROUP
     is_on_kafka = file.startswith(_KAFKA_FILES) or _ON_KAFKA.search(test)
     return _KAFKA if is_on_kafka else file  # it takes half a minute of a core
 

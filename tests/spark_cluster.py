@@ -99,8 +99,8 @@ class SparkCluster:
     def __enter__(self) -> Self:
         self._master = self._start("master", "org.apache.spark.deploy.master.Master", {})
         try:
-            self.url = self._said(self._master, _MASTER_URL)
-            self._ui = self._said(self._master, _MASTER_UI)
+            self.url = self._wait_for_line(self._master, _MASTER_URL)
+            self._ui = self._wait_for_line(self._master, _MASTER_UI)
             self._write_defaults()
         except BaseException:
             self._end()
@@ -129,12 +129,12 @@ class SparkCluster:
 
     def executors(self, worker: Node) -> list[psutil.Process]:
         """The JVMs of the executors that run on ``worker``."""
-        found = []
+        processes = []
         for process in worker.family:
             with suppress(psutil.NoSuchProcess):
                 if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline():
-                    found.append(process)
-        return found
+                    processes.append(process)
+        return processes
 
     def kill_executors(self, worker: Node) -> None:
         """End the executors of ``worker`` by SIGKILL; the worker starts others if an application still needs them."""
@@ -220,8 +220,8 @@ class SparkCluster:
             "spark.executor.extraJavaOptions": driver_java_options(),
         }
         self.defaults.parent.mkdir()
-        with os.fdopen(os.open(self.defaults, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-            out.writelines(f"{name} {value}\n" for name, value in settings.items())
+        with os.fdopen(os.open(self.defaults, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+            stream.writelines(f"{name} {value}\n" for name, value in settings.items())
 
     def _remove(self, worker: Node, politely: float) -> None:
         self.workers.remove(worker)
@@ -236,14 +236,14 @@ class SparkCluster:
                 if alive != len(self.workers):
                     raise _NotYetError(f"the master counts {alive} workers alive, not {len(self.workers)}")
 
-    def _said(self, node: Node, pattern: re.Pattern[str]) -> str:
+    def _wait_for_line(self, node: Node, pattern: re.Pattern[str]) -> str:
         for attempt in _patiently():
             with attempt:
                 self._check_running()
-                found = pattern.search(node.log)
-                if found is None:
+                match = pattern.search(node.log)
+                if match is None:
                     raise _NotYetError(f"{node.folder.name} has not said {pattern.pattern!r}")
-                return found.group(1)
+                return match.group(1)
         raise AssertionError("unreachable")
 
     def _check_running(self) -> None:

@@ -8,7 +8,7 @@ from headrace.read.snapshots.progress import continuing_to_json, epoch_to_json
 from headrace.sources.progress import PipelineProgress
 
 
-def written(progress: PipelineProgress, *signals: Signal) -> dict[str, Any]:
+def progress_fields(progress: PipelineProgress, *signals: Signal) -> dict[str, Any]:
     """What the manifest of an epoch says that heard ``signals``, which no request gave."""
     return progress_to_json(progress, signals=signals, signals_of=None, executor="local")
 

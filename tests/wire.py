@@ -33,15 +33,15 @@ class Wire:
     def instead_of(self, uri: str) -> str:
         """``uri`` of the server, by way of this."""
         parts = urlsplit(uri)
-        login, at, _ = parts.netloc.rpartition("@")
-        return urlunsplit(parts._replace(netloc=f"{login}{at}{self.address}"))
+        login, separator, _ = parts.netloc.rpartition("@")
+        return urlunsplit(parts._replace(netloc=f"{login}{separator}{self.address}"))
 
-    def breaks(self, after: int | None = None, *, stalls: bool = False, says: bytes | None = None) -> None:
-        """From now on so many answers come ``after`` each other, of all connections together (None: all); then it
+    def breaks(self, most_bytes: int | None = None, *, stalls: bool = False, says: bytes | None = None) -> None:
+        """From now on so many answers come ``most_bytes`` each other, of all connections together (None: all); then it
         ``stalls``: nothing more comes, and connections stay open; or all are cut. What it ``says``: whatever is asked,
         it says that and hangs up, and no server is asked.
         """
-        self._tell({"after": after, "stalls": stalls, "says": None if says is None else says.decode("latin1")})
+        self._tell({"after": most_bytes, "stalls": stalls, "says": None if says is None else says.decode("latin1")})
 
     @property
     def is_broken(self) -> bool:
@@ -56,7 +56,7 @@ class Wire:
 
 
 @contextmanager
-def wired(server: str, *, is_named_in_answers: bool = False) -> Iterator[Wire]:
+def open_wire(server: str, *, is_named_in_answers: bool = False) -> Iterator[Wire]:
     """A wire to the server of a URI, or of ``host:port``. ``is_named_in_answers``: the server says where it is, as
     brokers of Kafka do, and that becomes this.
     """
@@ -89,7 +89,7 @@ class _Exchange:
             client, _ = listener.accept()
             threading.Thread(target=self.connect, args=(client,), daemon=True).start()
 
-    def told(self, what: dict[str, Any]) -> bool:
+    def take_orders(self, what: dict[str, Any]) -> bool:
         """Whether it is broken; if it is told something, it begins anew, without the connections that there were."""
         with self.lock:
             was_broken = self.is_broken
@@ -118,17 +118,17 @@ class _Exchange:
 
     def pass_on(self, origin: socket.socket, target: socket.socket, *, is_answer: bool = False) -> None:
         with suppress(OSError):
-            while said := origin.recv(_MOST):
+            while data := origin.recv(_MOST):
                 if not is_answer or self.comes_through():
-                    target.sendall(self.as_here(said))
+                    target.sendall(self.as_here(data))
                 elif not self.stalls:
                     break
             for one in (origin, target):
                 one.shutdown(socket.SHUT_RDWR)
 
-    def as_here(self, said: bytes) -> bytes:
-        """What was ``said``, with this in the place of the server."""
-        return said if self.named_as is None else said.replace(_named(*self.server), self.named_as)
+    def as_here(self, data: bytes) -> bytes:
+        """What was ``data``, with this in the place of the server."""
+        return data if self.named_as is None else data.replace(_host_and_port(*self.server), self.named_as)
 
     def comes_through(self) -> bool:
         with self.lock:
@@ -137,7 +137,7 @@ class _Exchange:
             return not self.is_broken
 
 
-def _named(host: str, port: int) -> bytes:
+def _host_and_port(host: str, port: int) -> bytes:
     """A host and a port as Kafka's protocol writes them."""
     return host.encode() + port.to_bytes(4, "big")
 
@@ -145,11 +145,11 @@ def _named(host: str, port: int) -> bytes:
 def _main(host: str, port: int, is_named_in_answers: int) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     own = int(listener.getsockname()[1])
-    exchange = _Exchange((host, port), _named(host, own) if is_named_in_answers else None)
+    exchange = _Exchange((host, port), _host_and_port(host, own) if is_named_in_answers else None)
     print(own, flush=True)
     threading.Thread(target=exchange.serve, args=(listener,), daemon=True).start()
     for line in sys.stdin:
-        print(json.dumps(exchange.told(json.loads(line))), flush=True)
+        print(json.dumps(exchange.take_orders(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def run_with_jdbc(module: str, server: Postgres, folder: Path, *, connection: st
     }
     command = [sys.executable, "-m", module, str(folder), uri]
     try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-5000:]
+        process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stdout[-2000:] + process.stderr[-5000:]
     finally:
         server.rows(f"drop table if exists {tables}")

@@ -58,6 +58,6 @@ def settings(side: Side) -> dict[str, str]:
     if side not in (Side.FLINK, Side.FLINK_BATCH):
         return {}
     from headrace.distribute.spark.jvm import cache_folder
-    from scripts.maven import fetched
+    from scripts.maven import fetch_jars
 
-    return {"HEADRACE_FLINK_JARS": str(fetched(cache_folder() / "flink-jars-2.3.0", _FLINK_JARS))}
+    return {"HEADRACE_FLINK_JARS": str(fetch_jars(cache_folder() / "flink-jars-2.3.0", _FLINK_JARS))}

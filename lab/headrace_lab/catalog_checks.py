@@ -15,9 +15,9 @@ _FENCING = {Kind.INIT, Kind.CLAIM, Kind.ROLLBACK, Kind.FORK, Kind.PROMOTE, Kind.
 
 def check_catalog(store: ObjectStore, pipeline: str) -> None:
     """Raise AssertionError with every violation found. Reads the whole log: for tests."""
-    broken = list(violations(store, pipeline))
-    if broken:
-        raise AssertionError("\n".join(broken))
+    problems = list(violations(store, pipeline))
+    if problems:
+        raise AssertionError("\n".join(problems))
 
 
 def violations(store: ObjectStore, pipeline: str) -> Iterator[str]:
@@ -29,10 +29,10 @@ def violations(store: ObjectStore, pipeline: str) -> Iterator[str]:
     yield from _gaps(whole, base)
     entries = [Entry.from_bytes(store.read(folder + name), folder + name) for name in whole]
     head = Head() if not base else entries.pop(0).head
-    expired = max((entry.number for entry in entries if entry.kind is Kind.EXPIRE), default=-1)
+    last_expiry = max((entry.number for entry in entries if entry.kind is Kind.EXPIRE), default=-1)
     for entry in entries:
         yield from _follows(head, entry)
-        if entry.number >= expired:  # what others named may be gone
+        if entry.number >= last_expiry:  # what others named may be gone
             yield from _manifests(catalog, head, entry)
         head = entry.head
     if len({entry.write_id for entry in entries}) != len(entries):
@@ -50,11 +50,11 @@ def _gaps(names: list[str], base: int) -> Iterator[str]:
 def _follows(head: Head, entry: Entry) -> Iterator[str]:
     """Whether the entry's moves begin where ``head`` was, and its refs and generations are what they lead to."""
     refs = dict(head.refs)
-    for ref, (before, after) in entry.moves.items():
-        if refs.pop(ref, None) != before:
-            yield f"entry {entry.number} moves {ref} from {before}, which was at {head.refs.get(ref)}"
-        if after is not None:
-            refs[ref] = after
+    for ref, (old_snapshot, new_snapshot) in entry.moves.items():
+        if refs.pop(ref, None) != old_snapshot:
+            yield f"entry {entry.number} moves {ref} from {old_snapshot}, which was at {head.refs.get(ref)}"
+        if new_snapshot is not None:
+            refs[ref] = new_snapshot
     if refs != dict(entry.refs):
         yield f"entry {entry.number} has refs {dict(entry.refs)}, its moves lead to {refs}"
     for branch, generation in entry.generations.items():

@@ -15,11 +15,11 @@ __all__ = [
     "Operation",
     "disturb_stores",
     "hold_first",
-    "seeded",
+    "seeded_plan",
 ]
 
 
-def seeded(seed: int, rate: float, kinds: Collection[str] = ("create",), in_a_row: int = 3) -> FaultPlan:
+def seeded_plan(seed: int, rate: float, kinds: Collection[str] = ("create",), in_a_row: int = 3) -> FaultPlan:
     """A plan that fails operations of ``kinds`` with probability ``rate``, at most ``in_a_row`` in succession."""
     source, lock = random.Random(seed), threading.Lock()
     row = 0
@@ -39,14 +39,14 @@ def seeded(seed: int, rate: float, kinds: Collection[str] = ("create",), in_a_ro
 def hold_first(kind: str, part: str, wait: Callable[[], object]) -> FaultPlan:
     """A plan that holds the first operation of ``kind`` whose path contains ``part`` until ``wait`` returns."""
     lock = threading.Lock()
-    held = False
+    is_held = False
 
     def plan(operation: Operation) -> HoldRequest | None:
-        nonlocal held
+        nonlocal is_held
         with lock:
-            if held or operation.kind != kind or part not in operation.path:
+            if is_held or operation.kind != kind or part not in operation.path:
                 return None
-            held = True
+            is_held = True
         return HoldRequest(wait)
 
     return plan

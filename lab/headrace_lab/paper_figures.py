@@ -91,10 +91,10 @@ def boxes(points: Sequence[Point], emissions: Sequence[EmittedPane]) -> list[Box
         window = emission.pane.window
         if emission.pane.is_retraction:
             continue
-        before = [box.until for box in boxes if window.start <= box.window.start and box.window.end <= window.end]
+        earlier_ends = [box.until for box in boxes if window.start <= box.window.start and box.window.end <= window.end]
         arrivals = [p.arrival for p in points if window.start <= p.event_time < window.end]
-        since = max(before) if before else min(arrivals, default=emission.at)
-        boxes.append(Box(window, since, emission.at, emission.pane.timing))
+        start = max(earlier_ends) if earlier_ends else min(arrivals, default=emission.at)
+        boxes.append(Box(window, start, emission.at, emission.pane.timing))
     return boxes
 
 
@@ -103,14 +103,14 @@ def svg(picture: Picture) -> str:
 
     What shows a value is a text in a group with an id: ``element-N``, ``pane-N``, ``retraction-N`` (and ``late-N``).
     """
-    across, up = _Scale(picture.event_times), _Scale(picture.processing_times)
-    width, height = across.seconds * _INCHES_PER_SECOND, up.seconds * _INCHES_PER_SECOND
+    across, vertical = _Scale(picture.event_times), _Scale(picture.processing_times)
+    width, height = across.seconds * _INCHES_PER_SECOND, vertical.seconds * _INCHES_PER_SECOND
     size = width + _LEFT + _RIGHT, height + _BOTTOM + _TOP
     document = StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "headrace", "font.family": _LAYOUT_FONT}):
         figure = Figure(figsize=size, facecolor="white")
         axes = figure.add_axes((_LEFT / size[0], _BOTTOM / size[1], width / size[0], height / size[1]))
-        _Canvas(axes, across, up).paint(picture)
+        _Canvas(axes, across, vertical).paint(picture)
         metadata = {"Title": picture.title, "Date": None, "Creator": None}
         figure.savefig(document, format="svg", metadata=metadata)
     return document.getvalue().replace(f"'{_LAYOUT_FONT}'", "Helvetica, Arial, sans-serif")
@@ -128,8 +128,8 @@ class _Scale:
 
     def __call__(self, moment: Instant) -> float:
         """An instant beyond the axis is where the axis ends."""
-        inside = min(max(moment, self.span.start), self.span.end)
-        return (inside - self.span.start) / UNITS["seconds"]
+        nearest = min(max(moment, self.span.start), self.span.end)
+        return (nearest - self.span.start) / UNITS["seconds"]
 
     def ticks(self) -> tuple[list[float], list[str]]:
         """Whole minutes."""
@@ -199,7 +199,7 @@ class _Canvas:
         self.axes.plot([left, right], [high - 1.2] * 2, color=edge, linewidth=2.6, solid_capstyle="butt", zorder=3)
 
     def _path(self, stroke: Stroke) -> Path:
-        places = [(self.across(mark), self.up(at)) for at, mark in stroke]
+        places = [(self.across(mark), self.up(moment)) for moment, mark in stroke]
         return _smooth(places) if all(is_finite(mark) for _, mark in stroke) else Path(places)
 
     def _stroke(self, stroke: Stroke) -> None:
@@ -220,16 +220,16 @@ class _Canvas:
         self._text(f"element-{number}", x, y, str(point.value), fontsize=9.5, color=_INK, zorder=7)
 
     def _labels(self, picture: Picture) -> None:
-        drawn = boxes(picture.points, picture.emissions)
-        taken = self._taken(picture)
+        all_boxes = boxes(picture.points, picture.emissions)
+        busy_spots = self._find_taken_spots(picture)
         for number, emission in enumerate(picture.emissions):
             pane = emission.pane
             value = "".join(str(value) for value in pane.values)
             text = f"{_MINUS}{value}" if pane.is_retraction else value
             is_late = pane.timing is Timing.LATE and not pane.is_retraction
             width = _LABEL_WIDTHS.get(len(text), 9.0 * len(text))
-            spot = self._free(emission, width + is_late * _LATE_WIDTH, self._floor(emission, drawn), taken)
-            taken.append(spot)
+            spot = self._free(emission, width + is_late * _LATE_WIDTH, self._floor(emission, all_boxes), busy_spots)
+            busy_spots.append(spot)
             color, kind = (_RED, "retraction") if pane.is_retraction else (_INK, "pane")
             style = {"fontsize": 13.5, "fontweight": "bold", "color": color, "zorder": 8}
             self._text(f"{kind}-{number}", spot.x - is_late * _LATE_WIDTH / 2, spot.y, text, **style)
@@ -239,28 +239,28 @@ class _Canvas:
             if pane.is_retraction:
                 self._withdrawn(emission)
 
-    def _taken(self, picture: Picture) -> list[_Spot]:
+    def _find_taken_spots(self, picture: Picture) -> list[_Spot]:
         """Where elements and the watermark are."""
         size = 2 * _RADIUS + 2
         elements = [_Spot(self.across(p.event_time), self.up(p.arrival), size, size) for p in picture.points]
-        marks = [_Spot(x, y, 3, 3) for stroke in picture.watermark for x, y in _along(self._path(stroke))]
+        marks = [_Spot(x, y, 3, 3) for stroke in picture.watermark for x, y in _points_along(self._path(stroke))]
         return elements + marks
 
-    def _floor(self, emission: EmittedPane, drawn: Sequence[Box]) -> float:
+    def _floor(self, emission: EmittedPane, all_boxes: Sequence[Box]) -> float:
         """The lower edge of the rectangle that a pane, or the one that withdraws it, has."""
         window = emission.pane.window
-        around = [b for b in drawn if b.window.start <= window.start and window.end <= b.window.end]
-        return self.up(next((box.since for box in around if box.until == emission.at), emission.at))
+        enclosing_boxes = [b for b in all_boxes if b.window.start <= window.start and window.end <= b.window.end]
+        return self.up(next((box.since for box in enclosing_boxes if box.until == emission.at), emission.at))
 
-    def _free(self, emission: EmittedPane, width: float, floor: float, taken: Sequence[_Spot]) -> _Spot:
+    def _free(self, emission: EmittedPane, width: float, floor: float, busy_spots: Sequence[_Spot]) -> _Spot:
         """A place below the edge that emitted a pane, as near to its middle as what is taken lets it."""
         left, right = self._sides(emission.pane.window)
         middle, high = (left + right) / 2, self.up(emission.at) - _BELOW_EDGE
         aside = range(int(max(0.0, right - left - width) // 4) + 1)
-        down = range(int(max(0.0, high - _LABEL_HEIGHT / 2 - floor) // 2) + 1)
-        shifts = sorted(((sign * 2 * x, 2 * y) for x in aside for y in down for sign in (1, -1)), key=_distance)
+        steps_down = range(int(max(0.0, high - _LABEL_HEIGHT / 2 - floor) // 2) + 1)
+        shifts = sorted(((sign * 2 * x, 2 * y) for x in aside for y in steps_down for sign in (1, -1)), key=_distance)
         spots = [_Spot(middle + x, high - y, width, _LABEL_HEIGHT) for x, y in shifts]
-        return next((spot for spot in spots if not any(map(spot.touches, taken))), spots[0])
+        return next((spot for spot in spots if not any(map(spot.touches, busy_spots))), spots[0])
 
     def _withdrawn(self, emission: EmittedPane) -> None:
         left, right = self._sides(emission.pane.window)
@@ -305,7 +305,7 @@ class _Canvas:
 def _smooth(places: Sequence[tuple[float, float]]) -> Path:
     """A curve through ``places`` that never turns back: x is a monotone cubic function of y (Fritsch and Butland)."""
     slopes = [(b[0] - a[0]) / (b[1] - a[1]) for a, b in pairwise(places)]
-    inner = [_harmonic(before, after) for before, after in pairwise(slopes)]
+    inner = [_harmonic(slope, next_slope) for slope, next_slope in pairwise(slopes)]
     tangents = [slopes[0], *inner, slopes[-1]]
     vertices, codes = [places[0]], [Path.MOVETO]
     for ((x0, y0), (x1, y1)), (m0, m1) in zip(pairwise(places), pairwise(tangents), strict=True):
@@ -315,11 +315,11 @@ def _smooth(places: Sequence[tuple[float, float]]) -> Path:
     return Path(vertices, codes)
 
 
-def _harmonic(before: float, after: float) -> float:
-    return 0.0 if before * after <= 0 else 2 * before * after / (before + after)
+def _harmonic(slope: float, next_slope: float) -> float:
+    return 0.0 if slope * next_slope <= 0 else 2 * slope * next_slope / (slope + next_slope)
 
 
-def _along(path: Path) -> list[tuple[float, float]]:
+def _points_along(path: Path) -> list[tuple[float, float]]:
     """Places on ``path``, close to each other."""
     points: list[tuple[float, float]] = []
     segments: Iterator[Any] = path.iter_bezier()  # its stubs miss that these are pairs

@@ -47,12 +47,12 @@ class _PlannedSink(OpenSink):
         state: SinkState | None = self._answer("held")
         return state
 
-    def intervention(self, held: SinkState) -> Intervention | None:
-        intervention: Intervention | None = self._answer("intervention", held)
+    def intervention(self, state: SinkState) -> Intervention | None:
+        intervention: Intervention | None = self._answer("intervention", state)
         return intervention
 
-    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
-        counts: AppliedCounts = self._answer("apply", changes, before, after)
+    def apply(self, changes: Changes, old_state: SinkState | None, new_state: SinkState) -> AppliedCounts:
+        counts: AppliedCounts = self._answer("apply", changes, old_state, new_state)
         return counts
 
     def rows(self, columns: Mapping[str, ValueType]) -> AbstractContextManager[pa.RecordBatchReader] | None:
@@ -96,7 +96,7 @@ def disturb_sinks(kind: str, plan: SinkPlan) -> Iterator[None]:
 
 
 @contextmanager
-def meanwhile(kind: str, method: str, happens: Callable[[], object]) -> Iterator[None]:
+def act_meanwhile(kind: str, method: str, happens: Callable[[], object]) -> Iterator[None]:
     """Inside, something ``happens`` once: after a delivery has decided to call ``method`` of a target, and before it
     does. What happens may deliver itself.
     """

@@ -19,10 +19,10 @@ from headrace.testing.deployment import ReadRecord
 from headrace.testing.pipeline_run import GivenEpoch, StepOutput
 from headrace.testing.results import OutputRow, PaneRow, Row, TimeSpan
 from headrace.testing.steps import datetime_or_none
-from headrace_lab.reference import DroppedElement, Epoch, OutputsRun, Rejected
+from headrace_lab.reference import DroppedElement, Epoch, OutputsRun, RejectedRecord
 from headrace_lab.reference.elements import Pane as ModelPane
 from headrace_lab.reference.evaluate import evaluate
-from headrace_lab.reference.pipeline import JOINED
+from headrace_lab.reference.pipeline import JOINED_ROWS
 from headrace_snapshots.format.manifest import UNNAMED
 
 
@@ -38,18 +38,18 @@ class ReferenceTestExecutor:
         """The next epoch."""
         rejected_rows: list[Row] = []
         origins: dict[int, tuple[str, ReadRecord]] = {}
-        taken: dict[str, list[Mapping[str, Any]]] = {}
+        rows_by_input: dict[str, list[Mapping[str, Any]]] = {}
         for name, file in epoch.files.items():
             for record in file.records:
-                why = record.unparsed or _outside(file.input, record)
+                why = record.unparsed or _judge_time(file.input, record)
                 if why is not None:
                     rejected_rows.append(_dead_letter(name, record, why))
                     continue
                 origins[id(record.values)] = (name, record)
-                taken.setdefault(name, []).append(record.values)
+                rows_by_input.setdefault(name, []).append(record.values)
         self._run.pass_watermark(epoch.watermarks)
-        own = taken.pop(OWN, [])
-        outcomes = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=taken))
+        own = rows_by_input.pop(OWN, [])
+        outcomes = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=rows_by_input))
         outcome = outcomes[self._output]
         rejected_rows = [] if self._alone.upstream else rejected_rows
         for rejection in outcome.rejected:
@@ -67,7 +67,7 @@ class ReferenceTestExecutor:
             ahead=len(outcome.ahead),
         )
 
-    def _reason(self, name: str, rejection: Rejected) -> str:
+    def _reason(self, name: str, rejection: RejectedRecord) -> str:
         """The reason that the kernel gives (docs/judging.md)."""
         sources = {given_input.name: given_input.source for given_input in self._pipeline.inputs}
         changelog = sources[name].changelog
@@ -77,9 +77,9 @@ class ReferenceTestExecutor:
         names = [given_input.name for given_input in self._pipeline.inputs]
         return (names.index(row["input"]), row["position"]) if row["input"] in names else (len(names), 0)
 
-    def _check_budgets(self, number: int, rejected: Iterable[Row]) -> None:
+    def _check_budgets(self, number: int, rows: Iterable[Row]) -> None:
         by_input: dict[str, list[str]] = {}
-        for row in rejected:
+        for row in rows:
             by_input.setdefault(row["input"], []).append(f"record {row['position']}: {row['reason']}")
         sample = {name: rows[:SHOWN_LETTERS] for name, rows in by_input.items()}
         check_budgets(self._pipeline, number, {name: len(rows) for name, rows in by_input.items()}, sample)
@@ -99,7 +99,7 @@ class ReferenceTestExecutor:
         why = BEYOND_HORIZON if window is None else WINDOW_EXPIRED
         why = BEHIND_JOIN if self._is_behind_join(drop) else why
         return {
-            **_named(keys, drop.element.key[: len(keys)]),  # an edge has what a loop reads of it, too
+            **_name_values(keys, drop.element.key[: len(keys)]),  # an edge has what a loop reads of it, too
             "event_time": datetime_or_none(drop.element.timestamp),
             "window_start": None if window is None else datetime_or_none(window.start),
             "window_end": None if window is None else datetime_or_none(window.end),
@@ -110,15 +110,15 @@ class ReferenceTestExecutor:
 
     def _pane(self, number: int, pane: ModelPane) -> PaneRow:
         if self._alone.rows:
-            values = _named(self._alone.value_types, pane.values)
+            values = _name_values(self._alone.value_types, pane.values)
             return OutputRow.from_values(
                 number, values, _pane_time(pane), pane.timing, is_retraction=pane.is_retraction
             )
         return PaneRow(
             step=number,
-            key=_named(self._alone.key_types, pane.key),
+            key=_name_values(self._alone.key_types, pane.key),
             window=TimeSpan(datetime_or_none(pane.window.start), datetime_or_none(pane.window.end)),
-            values=_named(self._alone.value_types, pane.values),
+            values=_name_values(self._alone.value_types, pane.values),
             timing=pane.timing,
             index=pane.index,
             is_retraction=pane.is_retraction,
@@ -132,7 +132,7 @@ def _pane_time(pane: ModelPane) -> datetime | None:
     return None if pane.timestamp >= GLOBAL_WINDOW_END - 1 else datetime_or_none(pane.timestamp)
 
 
-def _named(types: Mapping[str, ValueType], values: Iterable[Any]) -> dict[str, Any]:
+def _name_values(types: Mapping[str, ValueType], values: Iterable[Any]) -> dict[str, Any]:
     return {name: _plain(value, kind) for (name, kind), value in zip(types.items(), values, strict=True)}
 
 
@@ -152,7 +152,7 @@ def _plain(value: Any, kind: ValueType) -> Any:
     return (datetime_or_none(Instant(value)) or iso_8601(value)) if kind is DataType.TIMESTAMP else value
 
 
-def _outside(given_input: Input, record: ReadRecord) -> str | None:
+def _judge_time(given_input: Input, record: ReadRecord) -> str | None:
     """Why a record has no time that can be meant (docs/judging.md)."""
     event_time, schema = given_input.event_time, given_input.source.columns
 
@@ -172,7 +172,7 @@ def _outside(given_input: Input, record: ReadRecord) -> str | None:
     return "event time is outside the years 1900 to 9998" if is_outside(event_time.expr) else None
 
 
-def _reason(rejection: Rejected) -> str:
+def _reason(rejection: RejectedRecord) -> str:
     """The reason that the kernel gives (docs/judging.md)."""
     column = rejection.column
     if rejection.why:
@@ -186,7 +186,7 @@ def _dead_letter(name: str, record: ReadRecord, reason: str) -> Row:
     return {"input": name, "position": record.position, "reason": reason, "raw": record.raw}
 
 
-def _dead_pane(pane: Rejected) -> Row:
+def _dead_pane(pane: RejectedRecord) -> Row:
     text_above = f"output {pane.of}" if pane.of else f"aggregation {pane.stage}"
-    text_above = JOINED if pane.of == JOINED else text_above
+    text_above = JOINED_ROWS if pane.of == JOINED_ROWS else text_above
     return {"input": text_above, "position": None, "reason": _reason(pane), "raw": None}

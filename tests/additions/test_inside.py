@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-INSIDE = Path(__file__).parent / "inside"
+PATCHES = Path(__file__).parent / "inside"
 ORACLE = "lab/headrace_lab/reference/"
 PRODUCT = ("jobs/headrace", "lab/headrace_lab")
 MOST_FILES = 3
@@ -68,13 +68,13 @@ COMBINER = Addition(
 FUNCTION = Addition("function", "hr.col('note').reverse()", {"what": "{'x': sample.max()}"}, None)
 
 
-def patched(tmp_path: Path, patch: Path) -> Path:
+def patch_copy(tmp_path: Path, patch: Path) -> Path:
     """A copy of the code with a patch."""
     for folder in PRODUCT:
         shutil.copytree(ROOT / folder, tmp_path / folder)  # with bytecode, which is right for what is not patched
-    outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
     result = subprocess.run(
-        ["git", "apply", str(patch)], cwd=tmp_path, env=outside, capture_output=True, text=True, check=False
+        ["git", "apply", str(patch)], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     if result.returncode:
         pytest.fail(STALE.format(patch=patch, why=result.stderr, most=MOST_FILES))
@@ -85,7 +85,7 @@ def used(copy: Path, addition: Addition) -> Any:
     """What ``use.py`` says of ``addition`` in a process that imports the copy."""
     path = [*(str(copy / Path(folder).parent) for folder in PRODUCT), str(ROOT)]
     result = subprocess.run(
-        [sys.executable, str(INSIDE / "use.py"), json.dumps(asdict(addition))],
+        [sys.executable, str(PATCHES / "use.py"), json.dumps(asdict(addition))],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
         capture_output=True,
         text=True,
@@ -99,13 +99,13 @@ def used(copy: Path, addition: Addition) -> Any:
 
 @pytest.mark.parametrize("addition", [TRIGGER, WINDOWS, COMBINER, FUNCTION], ids=lambda addition: addition.kind)
 def test_an_addition_touches_three_files_and_the_oracle(addition: Addition) -> None:
-    touched_files = re.findall(r"^\+\+\+ b/(.*)$", (INSIDE / f"{addition.kind}.patch").read_text(), re.MULTILINE)
+    touched_files = re.findall(r"^\+\+\+ b/(.*)$", (PATCHES / f"{addition.kind}.patch").read_text(), re.MULTILINE)
     oracle = [file for file in touched_files if file.startswith(ORACLE)]
     assert oracle
     assert len(touched_files) - len(oracle) <= MOST_FILES, touched_files
 
 
-SAID = {
+TEXTS_BY_KIND = {
     "trigger": ("whenever an element of 50 bytes or more has arrived", '"is": "after large element", "size": 50'),
     "windows": ("windows of 3h and of 7h in turn", '"is": "alternating"'),
     "combiner": ("x = spread(n)", '"combiner": "spread"'),
@@ -117,20 +117,20 @@ SAID = {
 @pytest.mark.slow
 @pytest.mark.parametrize("addition", [TRIGGER, WINDOWS, COMBINER, FUNCTION], ids=lambda addition: addition.kind)
 def test_an_addition_works_everywhere(addition: Addition, tmp_path: Path) -> None:
-    found = used(patched(tmp_path, INSIDE / f"{addition.kind}.patch"), addition)
-    described, defined = SAID[addition.kind]
-    assert found["forgotten"] == []
-    assert found["local"] == found["reference"]
-    assert found["local"]
-    assert re.fullmatch("[0-9a-f]{32}", found["fingerprint"])
-    assert defined in json.dumps(found["definition"])
-    assert any(described in line for line in found["description"]), found["description"]
-    for executor, results in found["cases"].items():
+    report = used(patch_copy(tmp_path, PATCHES / f"{addition.kind}.patch"), addition)
+    description, definition = TEXTS_BY_KIND[addition.kind]
+    assert report["forgotten"] == []
+    assert report["local"] == report["reference"]
+    assert report["local"]
+    assert re.fullmatch("[0-9a-f]{32}", report["fingerprint"])
+    assert definition in json.dumps(report["definition"])
+    assert any(description in line for line in report["description"]), report["description"]
+    for executor, results in report["cases"].items():
         assert [each["status"] for each in results] == ["passed"], (executor, results)
 
 
 def test_a_patch_that_does_not_apply_says_what_to_do(tmp_path: Path) -> None:
     stale = tmp_path / "stale.patch"
-    stale.write_text((INSIDE / "function.patch").read_text().replace("lower", "no such line"))
+    stale.write_text((PATCHES / "function.patch").read_text().replace("lower", "no such line"))
     with pytest.raises(pytest.fail.Exception, match="no longer applies"):
-        patched(tmp_path / "copy", stale)
+        patch_copy(tmp_path / "copy", stale)

@@ -21,17 +21,17 @@ import pytest
 import headrace as hr
 from headrace.errors import FixConfigError, PipelineError
 from headrace.ext.stores import ObjectStore, open_store
-from tests.distributions import installed
+from tests.distributions import write_distribution
 from tests.snapshots import test_store_contract
 
-OUTSIDE = Path(__file__).parent / "outside"
-LEVELS = OUTSIDE / "levels.py"
+DISTRIBUTION = Path(__file__).parent / "outside"
+LEVELS = DISTRIBUTION / "levels.py"
 HEADRACE = str(Path(sys.executable).parent / "headrace")
 HEADER = "station   level at\n"
 
 
-def line(station: str, level: object, at: str) -> str:
-    return f"{station:10}{level!s:>5} 2026-01-01T{at}Z\n"
+def line(station: str, level: object, time: str) -> str:
+    return f"{station:10}{level!s:>5} 2026-01-01T{time}Z\n"
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class Installation:
     def land(self, name: str, *lines: str) -> None:
         self.store.write(f"landing/levels/{name}", "".join([HEADER, *lines]).encode())
 
-    def run(self, **landed: str) -> Any:
-        for name, text in landed.items():
+    def run(self, **files: str) -> Any:
+        for name, text in files.items():
             self.land(f"{name}.txt", text)
         return self.headrace("run")
 
@@ -77,47 +77,47 @@ class Installation:
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where Python finds the distribution, in this process, too."""
     site = tmp_path / "site"
-    installed((OUTSIDE / "pyproject.toml").read_text(), site)
-    for folder in (OUTSIDE, site):
+    write_distribution((DISTRIBUTION / "pyproject.toml").read_text(), site)
+    for folder in (DISTRIBUTION, site):
         monkeypatch.syspath_prepend(str(folder))
-    return os.pathsep.join([str(site), str(OUTSIDE)])
+    return os.pathsep.join([str(site), str(DISTRIBUTION)])
 
 
 @pytest.fixture
-def outside(tmp_path: Path, path: str) -> Installation:
+def installation(tmp_path: Path, path: str) -> Installation:
     """Whose store is one of the distribution's."""
     return Installation(f"memdir://{tmp_path}/root", path)
 
 
 @pytest.mark.slow
-def test_files_of_a_format_from_outside_are_run_to_rows_and_land_again(outside: Installation) -> None:
-    torn = line("Worms", "high", "10:40:00")
-    first = outside.run(
-        a=line("Worms", 212, "10:00:00") + line("Mainz", 301, "10:20:00") + torn, b=line("Worms", 230, "10:30:00")
+def test_files_of_a_format_from_outside_are_run_to_rows_and_land_again(installation: Installation) -> None:
+    bad_line = line("Worms", "high", "10:40:00")
+    first = installation.run(
+        a=line("Worms", 212, "10:00:00") + line("Mainz", 301, "10:20:00") + bad_line, b=line("Worms", 230, "10:30:00")
     )
     assert first["counts"]["rejected"] == 1
-    outside.run(c=line("Worms", 180, "12:00:00"))
+    installation.run(c=line("Worms", 180, "12:00:00"))
     late = line("Mainz", 999, "10:50:00")
-    assert outside.run(d=late)["counts"]["late_dropped"] == 1
-    assert outside.rows() == {("Worms", "10:00", 230), ("Mainz", "10:00", 301)}
+    assert installation.run(d=late)["counts"]["late_dropped"] == 1
+    assert installation.rows() == {("Worms", "10:00", 230), ("Mainz", "10:00", 301)}
 
-    landed_result = outside.headrace("replay-late")
+    landed_result = installation.headrace("replay-late")
     assert (landed_result["files"], landed_result["records"], landed_result["left"]) == (1, 1, {})
-    store_beside = open_store(f"{outside.root}/late")
+    store_beside = open_store(f"{installation.root}/late")
     (copy,) = store_beside.list("landing/levels/")
     assert store_beside.read(copy.path).decode() == HEADER + late
-    outside.headrace("run", "--mode", "batch", root=f"{outside.root}/late")
-    assert outside.rows(root=f"{outside.root}/late") == {("Mainz", "10:00", 999)}
+    installation.headrace("run", "--mode", "batch", root=f"{installation.root}/late")
+    assert installation.rows(root=f"{installation.root}/late") == {("Mainz", "10:00", 999)}
 
-    landed_result = outside.headrace("replay-rejected")
+    landed_result = installation.headrace("replay-rejected")
     assert (landed_result["files"], landed_result["records"], landed_result["left"]) == (1, 1, {})
-    store_beside = open_store(f"{outside.root}/rejected")
+    store_beside = open_store(f"{installation.root}/rejected")
     (copy,) = store_beside.list("landing/levels/")
-    assert store_beside.read(copy.path).decode() == HEADER + torn
+    assert store_beside.read(copy.path).decode() == HEADER + bad_line
 
 
 @pytest.mark.slow
-def test_unit_tests_write_records_in_a_format_from_outside(outside: Installation) -> None:
+def test_unit_tests_write_records_in_a_format_from_outside(installation: Installation) -> None:
     code = """
 import headrace as hr
 from headrace.testing import at, rows, run, watermark
@@ -127,7 +127,7 @@ print(run(pipeline, [rows(told[0]), watermark("12:00")]).panes)
 print([row["reason"] for row in run(pipeline, [rows(told[1])]).rejected])
 run(pipeline, [rows(told[2])])
 """
-    result = outside.python("-c", code)
+    result = installation.python("-c", code)
     assert result.stdout.splitlines() == [
         "[<ON_TIME #0 [10:00, 11:00) station='Worms' highest=7 readings=1>]",
         "['event time is null']",
@@ -166,10 +166,10 @@ def test_an_executor_from_outside_computes_a_run(path: str, tmp_path: Path) -> N
 
 def test_a_pipeline_names_an_executor_from_outside(path: str) -> None:
     source = hr.json("landing/clicks", {"at": datetime}).arrival_time()
-    counted = partial(hr.Pipeline, "clicks", source, what={"clicks": hr.count()}, where=hr.FixedWindows("1h"))
-    assert counted(executor="announced").executor == "announced"
+    count_clicks = partial(hr.Pipeline, "clicks", source, what={"clicks": hr.count()}, where=hr.FixedWindows("1h"))
+    assert count_clicks(executor="announced").executor == "announced"
     with pytest.raises(PipelineError) as error:
-        counted(executor="anounced")
+        count_clicks(executor="anounced")
     expected = 'write one of "spark", "local", "announced", "auto"'
     assert str(error.value) == f"Pipeline clicks(executor='anounced'): {expected}"
 
@@ -192,7 +192,7 @@ def test_a_store_from_outside_keeps_what_every_store_promises(
     promise(open_store(f"memdir://{tmp_path}/store"))
 
 
-SAID = """
+PIPELINE_FILE = """
 from datetime import datetime
 
 import headrace as hr
@@ -211,16 +211,18 @@ pipeline = hr.Pipeline(
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_source_from_outside_is_read_by_both_executors(outside: Installation, tmp_path: Path) -> None:
+def test_a_source_from_outside_is_read_by_both_executors(installation: Installation, tmp_path: Path) -> None:
     file, database = tmp_path / "said.py", tmp_path / "said.db"
-    file.write_text(SAID.format(database=str(database)))
+    file.write_text(PIPELINE_FILE.format(database=str(database)))
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("CREATE TABLE said (day TEXT, text, at TEXT)")
         days = [("2026-05-01", "a"), ("2026-05-02", "b"), ("2026-05-02", "a"), ("2026-05-02", 7), ("9999-12-31", None)]
         connection.executemany("INSERT INTO said VALUES (?, ?, ?)", [(*one, f"{one[0]}T00:00:00Z") for one in days])
 
     def headrace(command: str, *words: str) -> Any:
-        result = outside.python(HEADRACE, command, str(file), *words, "--root", outside.root, "--format", "json")
+        result = installation.python(
+            HEADRACE, command, str(file), *words, "--root", installation.root, "--format", "json"
+        )
         assert result.returncode == 0, result.stderr + result.stdout
         return json.loads(result.stdout)
 

@@ -89,9 +89,9 @@ def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for package in PACKAGES:
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
-    outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
-    subprocess.run(["git", "apply", str(patch)], cwd=tmp_path, env=outside, check=True)
-    code, printed = USED[kind]
+    git_environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+    subprocess.run(["git", "apply", str(patch)], cwd=tmp_path, env=git_environment, check=True)
+    code, output = USED[kind]
     environment = {
         **os.environ,
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
@@ -102,7 +102,7 @@ def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    assert result.stdout.splitlines()[-1:] == [printed], result.stderr
+    assert result.stdout.splitlines()[-1:] == [output], result.stderr
 
 
 def test_a_sink_touches_its_folder_and_the_table() -> None:

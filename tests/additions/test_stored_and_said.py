@@ -41,7 +41,7 @@ print(json.dumps([json.loads(manifest.read_text())["content"]["host"] == platfor
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> Path:
+def code_copy(tmp_path: Path) -> Path:
     for package in (*PACKAGES, "scripts", "lab/headrace_lab", "plugins/headrace_airflow"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -53,33 +53,33 @@ def copied(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def touched(copied: Path, kind: str) -> int:
+def apply_patch(code_copy: Path, kind: str) -> int:
     """Applies the patch for ``kind``. How many files it has."""
     patch = PATCHES / f"{kind}.patch"
-    outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(copied.parent)}
-    subprocess.run(["git", "apply", str(patch)], cwd=copied, env=outside, check=True)
+    environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(code_copy.parent)}
+    subprocess.run(["git", "apply", str(patch)], cwd=code_copy, env=environment, check=True)
     return patch.read_text().count("diff --git ")
 
 
-def printed(copied: Path, code: str, *arguments: str) -> object:
+def run_code(code_copy: Path, code: str, *arguments: str) -> object:
     """What a process that imports the copies prints last."""
-    path = os.pathsep.join(str(copied / each) for each in ("jobs", "snapshots", "lab", "plugins", ""))
+    path = os.pathsep.join(str(code_copy / each) for each in ("jobs", "snapshots", "lab", "plugins", ""))
     command = [sys.executable, "-c", code, *arguments]
     environment = {**os.environ, "PYTHONPATH": path}
-    result = subprocess.run(command, cwd=copied, env=environment, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, cwd=code_copy, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout.splitlines()[-1])
 
 
 @pytest.mark.slow
-def test_one_more_error_is_its_class_and_the_tree_is_drawn_again(copied: Path) -> None:
-    assert touched(copied, "error") == 1
-    assert printed(copied, ERROR) == ["retry.storage_busy", "retry", True]
-    assert "StorageBusyError" in (copied / "jobs/headrace/errors.pyi").read_text()
-    assert "retry.storage_busy" in (copied / "tests/golden/error_codes.csv").read_text()
+def test_one_more_error_is_its_class_and_the_tree_is_drawn_again(code_copy: Path) -> None:
+    assert apply_patch(code_copy, "error") == 1
+    assert run_code(code_copy, ERROR) == ["retry.storage_busy", "retry", True]
+    assert "StorageBusyError" in (code_copy / "jobs/headrace/errors.pyi").read_text()
+    assert "retry.storage_busy" in (code_copy / "tests/golden/error_codes.csv").read_text()
 
 
 @pytest.mark.slow
-def test_one_more_field_of_the_manifest_is_given_by_who_writes_one_and_older_ones_are_read(copied: Path) -> None:
-    assert touched(copied, "manifest_field") == 3
-    assert printed(copied, FIELD, str(ROOT / "tests/golden/format-1/root")) == [True, True]
+def test_one_more_field_of_the_manifest_is_given_by_who_writes_one_and_older_ones_are_read(code_copy: Path) -> None:
+    assert apply_patch(code_copy, "manifest_field") == 3
+    assert run_code(code_copy, FIELD, str(ROOT / "tests/golden/format-1/root")) == [True, True]

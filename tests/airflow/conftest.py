@@ -25,7 +25,7 @@ if sys.argv[0].endswith("submit.py"):
 
 
 @dataclass(frozen=True)
-class Disturbed:
+class DisturbedAirflow:
     """An Airflow that is up, and the folder of its pipelines."""
 
     airflow: LocalAirflow
@@ -33,7 +33,7 @@ class Disturbed:
 
 
 @pytest.fixture(scope="package")
-def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
+def disturbed_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DisturbedAirflow]:
     """An Airflow that looks for killed workers often, with a user of each role."""
     folder = tmp_path_factory.mktemp("disturbed")
     pipelines = folder / "pipelines"
@@ -50,7 +50,7 @@ def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Disturbed]:
     local = LocalAirflow(folder / "home", (folder / "root").as_uri(), environment, users=_ROLES)
     try:
         local.start()
-        yield Disturbed(local, pipelines)
+        yield DisturbedAirflow(local, pipelines)
     finally:
         local.stop()
 

@@ -14,9 +14,9 @@ class AuthManagerOfRoots(SimpleAuthManager):
     """The simple one, but for that user."""
 
     def is_authorized_dag(
-        self, *, user: SimpleAuthManagerUser, details: DagDetails | None = None, **asked: Any
+        self, *, user: SimpleAuthManagerUser, details: DagDetails | None = None, **options: Any
     ) -> bool:
         """Whether ``user`` may do that with a DAG."""
         if user.username == _OF_SALES and not (details and details.id and details.id.startswith("headrace_sales.")):
             return False
-        return super().is_authorized_dag(user=user, details=details, **asked)
+        return super().is_authorized_dag(user=user, details=details, **options)

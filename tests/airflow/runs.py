@@ -42,10 +42,10 @@ def wait_until_asked(airflow: LocalAirflow, dag_id: str, run_id: str, task_id: s
     log = airflow.home / "logs" / "scheduler.log"
     finished_line = f"TaskInstance Finished: dag_id={dag_id}, task_id={task_id}, run_id={run_id},"
 
-    def asked() -> bool:
+    def is_asked() -> bool:
         return airflow.api.task_state(dag_id, run_id, task_id) == "awaiting_input" and finished_line in log.read_text()
 
     patient = Retrying(
         stop=stop_after_delay(_SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(lambda state: not state)
     )
-    patient(asked)
+    patient(is_asked)

@@ -108,6 +108,6 @@ def streams(folder: Path) -> Iterator[Streams]:
     if not jars().is_dir():
         lacks("no jars of Kafka (python -m scripts.kafka path)")
     with Kafka(folder) as broker:
-        made = Streams(broker)
-        made.fill()
-        yield made
+        topic_streams = Streams(broker)
+        topic_streams.fill()
+        yield topic_streams

@@ -113,13 +113,13 @@ for number in range(3):
 """
 
 
-def warned(context: Mapping[str, Any]) -> None:
+def write_warning(context: Mapping[str, Any]) -> None:
     """Write what limits warn of to the file ``WARNED``, a line each: what a pipeline's ``on_warning`` may name."""
     with Path(os.environ["WARNED"]).open("a") as file:
         file.writelines(f"{warning}\n" for warning in context["headrace_warnings"])
 
 
-def failed(context: Mapping[str, Any]) -> None:
+def write_failure(context: Mapping[str, Any]) -> None:
     """Write whose retention failed, and by which error, to the file ``FAILED``: what ``on_failure`` may name."""
     with Path(os.environ["FAILED"]).open("a") as file:
         file.write(f"{context['headrace_pipeline']} {context['exception'].error.code}\n")

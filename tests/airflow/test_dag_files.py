@@ -49,13 +49,13 @@ print(json.dumps({{"files": found, "task": asked, "choice": offered, "asked": as
 PIPELINES = [f"p{number}" for number in range(12)]
 
 
-class Shared:
+class SharedFolder:
     """A folder of DAG files, and one of pipelines."""
 
     def __init__(self, folder: Path) -> None:
         self.dags, self.pipelines, self.home = folder / "dags", folder / "pipelines", folder / "home"
-        for made in (self.dags, self.pipelines, self.home):
-            made.mkdir()
+        for path in (self.dags, self.pipelines, self.home):
+            path.mkdir()
         self.environment = {"HEADRACE_PIPELINES": str(self.pipelines), "HEADRACE_CACHE": str(folder / "cache")}
         for name in PIPELINES:
             write_pipeline(self.pipelines, name, options="retention=hr.Retention(keep_last=7)")
@@ -69,15 +69,15 @@ class Shared:
         return python(PARSE.format(dags=str(self.dags)), self.home, self.environment)
 
 
-def where(parsed: Any) -> dict[str, str]:
+def where(parse_result: Any) -> dict[str, str]:
     """The file that has each DAG; each is in one."""
-    places = [(dag, file) for file, parsed_file in parsed["files"].items() for dag in parsed_file["dags"]]
+    places = [(dag, file) for file, parsed_file in parse_result["files"].items() for dag in parsed_file["dags"]]
     assert max(Counter(dag for dag, _ in places).values()) == 1
     return dict(places)
 
 
 def test_files_share_the_dags_of_pipelines_and_a_further_one_takes_its_share(tmp_path: Path) -> None:
-    shared_folder = Shared(tmp_path)
+    shared_folder = SharedFolder(tmp_path)
     first_parse, three, four = shared_folder.parse(), shared_folder.parse("_2", "_3"), shared_folder.parse("_4")
     one, few, more = where(first_parse), where(three), where(four)
     assert set(one) == set(few) == set(more)
@@ -95,7 +95,7 @@ def test_files_share_the_dags_of_pipelines_and_a_further_one_takes_its_share(tmp
 
 
 def test_a_file_loads_pipelines_that_it_has_and_what_nobody_knows(tmp_path: Path) -> None:
-    shared_folder = Shared(tmp_path)
+    shared_folder = SharedFolder(tmp_path)
     shared_folder.parse("_2", "_3")
     parsed_files = shared_folder.parse()
     unusable, doubled_names = {"often"}, {"p5", "zz_again"}
@@ -108,18 +108,18 @@ def test_a_file_loads_pipelines_that_it_has_and_what_nobody_knows(tmp_path: Path
 
 
 def test_pipelines_with_the_same_form_do_not_look_for_executors_each(tmp_path: Path) -> None:
-    parsed_files = Shared(tmp_path).parse()
+    parsed_files = SharedFolder(tmp_path).parse()
     pipelines = sum(dag.endswith("_process") for dag in where(parsed_files))
     assert parsed_files["asked"] < 2 * pipelines
 
 
 def test_a_task_finds_its_dag_in_each_of_the_files(tmp_path: Path) -> None:
     """Airflow may ask the one that had it before there were others."""
-    assert Shared(tmp_path).parse("_2")["task"] == [["headrace_p3_recover"]] * 2
+    assert SharedFolder(tmp_path).parse("_2")["task"] == [["headrace_p3_recover"]] * 2
 
 
 def test_copies_beside_a_file_that_does_not_share_are_refused(tmp_path: Path) -> None:
-    shared_folder = Shared(tmp_path)
+    shared_folder = SharedFolder(tmp_path)
     shared_folder.parse("_2")
     own_text = (REPOSITORY / "dags" / "headrace_pipelines.py").read_text().replace("(__file__)", "()")
     (shared_folder.dags / "headrace_pipelines.py").write_text(own_text)
@@ -129,7 +129,7 @@ def test_copies_beside_a_file_that_does_not_share_are_refused(tmp_path: Path) ->
     assert "headrace_pipelines.py has the DAGs of all pipelines: write asked_for(__file__) in it" in error
 
 
-BROKEN = """
+BROKEN_SCRIPT = """
 import json
 from pathlib import Path
 from airflow.dag_processing.dagbag import BundleDagBag
@@ -148,10 +148,10 @@ print(json.dumps({{"dags": sorted(bag.dags), "errors": [*bag.import_errors.value
 
 
 def test_the_file_that_names_broken_ones_loads_these_alone(tmp_path: Path) -> None:
-    shared = Shared(tmp_path)
-    write_pipeline(shared.pipelines, "refused", options='airflow=hr.airflow(default_args={"pool_slots": 0})')
-    script = BROKEN.format(file=str(REPOSITORY / "dags" / "headrace_broken_files.py"))
-    first_parse, second_parse = (python(script, shared.home, shared.environment) for _ in range(2))
+    shared_folder = SharedFolder(tmp_path)
+    write_pipeline(shared_folder.pipelines, "refused", options='airflow=hr.airflow(default_args={"pool_slots": 0})')
+    script = BROKEN_SCRIPT.format(file=str(REPOSITORY / "dags" / "headrace_broken_files.py"))
+    first_parse, second_parse = (python(script, shared_folder.home, shared_folder.environment) for _ in range(2))
     assert first_parse["dags"] == second_parse["dags"] == []
     assert first_parse["errors"] == second_parse["errors"]
     (import_error,) = second_parse["errors"]

@@ -200,7 +200,7 @@ print(json.dumps({"answers": answers, "first": first}, default=str))
 
 
 @pytest.fixture(scope="module")
-def decided(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each decision gave, which events it made, and the newest entry of the log after it."""
     folder: Path = tmp_path_factory.mktemp("decisions")
     (folder / "pipelines").mkdir()
@@ -212,8 +212,8 @@ def decided(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return {**found_answer["answers"], "first": found_answer["first"]}
 
 
-def test_a_release_of_what_readers_see_says_so_and_ends_well(decided: Any) -> None:
-    second_answer, first = decided["release again"], decided["release"]
+def test_a_release_of_what_readers_see_says_so_and_ends_well(answers: Any) -> None:
+    second_answer, first = answers["release again"], answers["release"]
     seen_snapshot = first["entry"]["refs"]["published"]
     assert second_answer["xcom"]["said"] == [
         f"published already: readers see {seen_snapshot} since an earlier entry of the log"
@@ -222,35 +222,35 @@ def test_a_release_of_what_readers_see_says_so_and_ends_well(decided: Any) -> No
     assert second_answer["events"] == []
 
 
-def test_a_release_is_recorded_with_its_reason_and_announced(decided: Any) -> None:
-    answer = decided["release"]
+def test_a_release_is_recorded_with_its_reason_and_announced(answers: Any) -> None:
+    answer = answers["release"]
     assert answer["entry"]["kind"] == "release"
     assert answer["entry"]["message"] == f"seen with finance ({answer['by']})"
     assert answer["events"] == [["headrace_orders", answer["xcom"]["published"]]]
 
 
-def test_a_misspelt_field_does_nothing(decided: Any) -> None:
-    answer = decided["misspelt"]
+def test_a_misspelt_field_does_nothing(answers: Any) -> None:
+    answer = answers["misspelt"]
     assert "snapshot" in answer["message"].partition("did you mean")[2]
     assert answer["entry"]["kind"] != "release"
 
 
-def test_a_rehearsed_rollback_moves_nothing_and_says_what_it_would(decided: Any) -> None:
-    answer = decided["rollback rehearsed"]
+def test_a_rehearsed_rollback_moves_nothing_and_says_what_it_would(answers: Any) -> None:
+    answer = answers["rollback rehearsed"]
     assert answer["entry"]["kind"] == "publish"
     assert [line for line in answer["xcom"]["said"] if line.startswith("main would move from")]
     assert not answer["events"]
 
 
-def test_a_tag_a_fork_and_a_drop_are_entries_of_the_log(decided: Any) -> None:
-    assert decided["tag"]["entry"]["message"].endswith(f"as good: month end ({decided['tag']['by']})")
-    assert decided["fork"]["entry"]["message"].endswith(f": no reason given ({decided['fork']['by']})")
-    assert decided["drop"]["entry"]["message"] == f"dropped trial: not needed ({decided['drop']['by']})"
+def test_a_tag_a_fork_and_a_drop_are_entries_of_the_log(answers: Any) -> None:
+    assert answers["tag"]["entry"]["message"].endswith(f"as good: month end ({answers['tag']['by']})")
+    assert answers["fork"]["entry"]["message"].endswith(f": no reason given ({answers['fork']['by']})")
+    assert answers["drop"]["entry"]["message"] == f"dropped trial: not needed ({answers['drop']['by']})"
 
 
 @pytest.mark.parametrize("kind", ["fork", "tag", "drop", "replay", "promote"])
-def test_a_decision_without_a_reason_is_made_and_warns_that_one_will_be_required(decided: Any, kind: str) -> None:
-    answer = decided[f"{kind} without a reason"]
+def test_a_decision_without_a_reason_is_made_and_warns_that_one_will_be_required(answers: Any, kind: str) -> None:
+    answer = answers[f"{kind} without a reason"]
     assert [line for line in answer["xcom"]["said"] if "From 0.4.0 on its form requires one" in line]
     assert "From 0.4.0 on its form requires one" in answer["warned"]
     if kind != "replay":  # which leaves no entry
@@ -258,13 +258,13 @@ def test_a_decision_without_a_reason_is_made_and_warns_that_one_will_be_required
 
 
 @pytest.mark.parametrize("kind", ["release", "tag", "rollback", "drop"])
-def test_a_decision_with_a_reason_warns_of_nothing(decided: Any, kind: str) -> None:
-    assert not [line for line in decided[kind]["xcom"]["said"] if "reason" in line and "0.4.0" in line]
+def test_a_decision_with_a_reason_warns_of_nothing(answers: Any, kind: str) -> None:
+    assert not [line for line in answers[kind]["xcom"]["said"] if "reason" in line and "0.4.0" in line]
 
 
 @pytest.mark.parametrize("kind", ["release", "tag", "fork", "drop", "rollback"])
-def test_a_decision_that_an_earlier_try_has_made_is_made_once(decided: Any, kind: str) -> None:
-    first_answer, second_answer = decided[kind], decided[kind]["again"]
+def test_a_decision_that_an_earlier_try_has_made_is_made_once(answers: Any, kind: str) -> None:
+    first_answer, second_answer = answers[kind], answers[kind]["again"]
     (line,) = second_answer["xcom"]["said"]
     assert line.startswith(f"done by an earlier try of this run: entry {first_answer['entry']['number']} of the log (")
     assert second_answer["entry"] == first_answer["entry"], "nothing moved"
@@ -273,19 +273,19 @@ def test_a_decision_that_an_earlier_try_has_made_is_made_once(decided: Any, kind
     )
 
 
-def test_dead_letters_land_again(decided: Any) -> None:
-    assert "records: 3" in decided["replay"]["xcom"]["said"]
-    assert "records: 0" in decided["replay"]["again"]["xcom"]["said"]
+def test_dead_letters_land_again(answers: Any) -> None:
+    assert "records: 3" in answers["replay"]["xcom"]["said"]
+    assert "records: 0" in answers["replay"]["again"]["xcom"]["said"]
 
 
-def test_all_pipelines_are_looked_after_and_nothing_expires_that_nobody_asked_for(decided: Any) -> None:
+def test_all_pipelines_are_looked_after_and_nothing_expires_that_nobody_asked_for(answers: Any) -> None:
     never_ran = ["it has not run yet: nothing is stored"]
-    ours = {name: said for name, said in decided["maintain"].items() if said != never_ran}
+    ours = {name: lines for name, lines in answers["maintain"].items() if lines != never_ran}
     assert {*ours} == {"clicks", "orders"}
-    assert all(said[-1] == "nothing is missing" for said in ours.values())
-    assert decided["maintain"]["clicks"][0].startswith("nothing expires: it has no retention")
-    assert "are deleted" in decided["maintain"]["orders"][0]
-    ((name, answer),) = decided["maintain one"].items()
+    assert all(lines[-1] == "nothing is missing" for lines in ours.values())
+    assert answers["maintain"]["clicks"][0].startswith("nothing expires: it has no retention")
+    assert "are deleted" in answers["maintain"]["orders"][0]
+    ((name, answer),) = answers["maintain one"].items()
     assert name == "clicks"
     assert "would be marked for the next run" in answer[0]
 
@@ -298,62 +298,62 @@ def test_all_pipelines_are_looked_after_and_nothing_expires_that_nobody_asked_fo
         ("unknown", "there is no pipeline 'clickz'"),
     ],
 )
-def test_a_form_that_makes_no_sense_looks_after_nothing(decided: Any, how: str, why: str) -> None:
-    assert why in decided[f"maintain {how}"]
+def test_a_form_that_makes_no_sense_looks_after_nothing(answers: Any, how: str, why: str) -> None:
+    assert why in answers[f"maintain {how}"]
 
 
-def test_pipelines_are_looked_after_in_a_process_of_its_own_whose_memory_is_limited(decided: Any) -> None:
-    answer = decided["maintain in little memory"]
+def test_pipelines_are_looked_after_in_a_process_of_its_own_whose_memory_is_limited(answers: Any) -> None:
+    answer = answers["maintain in little memory"]
     assert answer.startswith("config.local_memory: ")
     assert "look after one pipeline at a time" in answer
 
 
-def test_a_promotion_is_rehearsed_as_a_table_and_names_who_approved_it(decided: Any) -> None:
-    assert decided["rehearse"]["xcom"].startswith("It would make branch")
-    answer = decided["promote"]
+def test_a_promotion_is_rehearsed_as_a_table_and_names_who_approved_it(answers: Any) -> None:
+    assert answers["rehearse"]["xcom"].startswith("It would make branch")
+    answer = answers["promote"]
     assert answer["entry"]["message"] == f"promoted again: late files ({answer['by']}), approved by bob"
     assert answer["events"] == [["headrace_clicks", answer["xcom"]["published"]]]
 
 
-def test_nothing_is_promoted_that_nobody_has_approved(decided: Any) -> None:
-    answer = decided["promote unapproved"]
+def test_nothing_is_promoted_that_nobody_has_approved(answers: Any) -> None:
+    answer = answers["promote unapproved"]
     assert answer["message"].startswith("config.not_approved: ")
     assert answer["entry"]["kind"] != "promote"
 
 
 @pytest.mark.parametrize("how", ["promote", "backfill"])
 @pytest.mark.parametrize(("seen_state", "why"), [("outdated", "rehearsal_outdated"), ("unseen", "not_rehearsed")])
-def test_no_branch_is_promoted_but_the_one_that_was_shown(decided: Any, how: str, seen_state: str, why: str) -> None:
-    answer = decided[f"{how} {seen_state}"]
+def test_no_branch_is_promoted_but_the_one_that_was_shown(answers: Any, how: str, seen_state: str, why: str) -> None:
+    answer = answers[f"{how} {seen_state}"]
     assert answer["message"].startswith(f"config.{why}: ")
     assert answer["entry"]["kind"] != "promote"
 
 
-def test_a_promotion_whose_tasks_are_cleared_asks_nobody_and_stays_as_it_is(decided: Any) -> None:
+def test_a_promotion_whose_tasks_are_cleared_asks_nobody_and_stays_as_it_is(answers: Any) -> None:
     rehearsed_answer, requested_answer, second_answer = (
-        decided[f"{task} after it"] for task in ("rehearse", "approve", "promote")
+        answers[f"{task} after it"] for task in ("rehearse", "approve", "promote")
     )
     assert rehearsed_answer["xcom"].startswith("done by an earlier try of this run: entry ")
     assert requested_answer["xcom"] is None
-    assert second_answer["entry"] == decided["promote"]["entry"]
-    assert second_answer["events"] == decided["promote"]["events"]
+    assert second_answer["entry"] == answers["promote"]["entry"]
+    assert second_answer["events"] == answers["promote"]["events"]
 
 
-def test_a_promotion_that_would_be_refused_asks_nobody(decided: Any) -> None:
-    assert "gone" in decided["rehearse gone"]["message"]
+def test_a_promotion_that_would_be_refused_asks_nobody(answers: Any) -> None:
+    assert "gone" in answers["rehearse gone"]["message"]
 
 
-def test_a_patch_whose_task_was_killed_is_published_by_the_next_try_and_made_once(decided: Any) -> None:
-    answer, commit = decided["patch"], decided["patch's commit"]
+def test_a_patch_whose_task_was_killed_is_published_by_the_next_try_and_made_once(answers: Any) -> None:
+    answer, commit = answers["patch"], answers["patch's commit"]
     assert commit["message"].endswith(f", a patch by branch complete: old clicks ({answer['by']})")
     assert answer["entry"]["kind"] == "publish"
     assert answer["events"] == [["headrace_clicks", commit["refs"]["main"]]]
-    assert decided["patch again"]["entry"] == answer["entry"]
+    assert answers["patch again"]["entry"] == answer["entry"]
 
 
 @pytest.mark.parametrize("how", ["backfill", "patching"])
-def test_a_backfill_waits_for_a_person_who_has_seen_what_changes(decided: Any, how: str) -> None:
-    answer = decided[how]
+def test_a_backfill_waits_for_a_person_who_has_seen_what_changes(answers: Any, how: str) -> None:
+    answer = answers[how]
     assert answer["asked"]["raised"] == "TaskAwaitingInput"
     assert answer["asked"]["shown"].startswith(
         {"backfill": "It would make branch", "patching": "It would replace rows"}[how]
@@ -365,34 +365,34 @@ def test_a_backfill_waits_for_a_person_who_has_seen_what_changes(decided: Any, h
     if how == "backfill":
         assert answer["approved"]["entry"]["message"] == f"promoted whole: {approvals}"
     else:
-        (commit,) = decided["patched"]
+        (commit,) = answers["patched"]
         assert commit["message"].endswith(f"a patch by branch rows: {approvals}")
     assert answer["approved"]["events"] == [["headrace_clicks", answer["approved"]["entry"]["refs"]["published"]]]
 
 
 @pytest.mark.parametrize("how", ["backfill", "patching"])
-def test_a_backfill_whose_tasks_are_cleared_asks_nobody_and_stays_as_it_is(decided: Any, how: str) -> None:
-    answer = decided[how]
+def test_a_backfill_whose_tasks_are_cleared_asks_nobody_and_stays_as_it_is(answers: Any, how: str) -> None:
+    answer = answers[how]
     requested_answer, second_answer = answer["again"]
     assert (requested_answer["xcom"], requested_answer["shown"]) == (None, "")
     assert second_answer["entry"] == answer["approved"]["entry"]
     assert second_answer["events"] == answer["approved"]["events"]
 
 
-def test_a_backfill_may_ask_nobody_or_leave_its_branch(decided: Any) -> None:
-    assert decided["asks nobody"]["xcom"] is None
-    assert decided["never"]["raised"] == "AirflowSkipException"
-    assert "branch rows stays for you to look at, until it is dropped" in decided["never"]["message"]
+def test_a_backfill_may_ask_nobody_or_leave_its_branch(answers: Any) -> None:
+    assert answers["asks nobody"]["xcom"] is None
+    assert answers["never"]["raised"] == "AirflowSkipException"
+    assert "branch rows stays for you to look at, until it is dropped" in answers["never"]["message"]
 
 
-def test_the_form_says_how_long_a_branch_stays_that_nobody_promotes(decided: Any) -> None:
-    text = decided["how long"]
+def test_the_form_says_how_long_a_branch_stays_that_nobody_promotes(answers: Any) -> None:
+    text = answers["how long"]
     assert "not changed for 14 days" in text
     assert "once there are 3 newer ones" in text
 
 
-def test_a_rollback_moves_what_readers_see_and_announces_it(decided: Any) -> None:
-    answer = decided["rollback"]
+def test_a_rollback_moves_what_readers_see_and_announces_it(answers: Any) -> None:
+    answer = answers["rollback"]
     assert answer["entry"]["message"] == f"a wrong file ({answer['by']})"
-    assert answer["events"] == [["headrace_clicks", decided["first"]]]
-    assert "raised" in decided["rollback again"]
+    assert answer["events"] == [["headrace_clicks", answers["first"]]]
+    assert "raised" in answers["rollback again"]

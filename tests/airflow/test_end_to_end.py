@@ -19,7 +19,7 @@ import headrace as hr
 from headrace.ext.stores import ObjectStore, open_store
 from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow, running, stop
-from tests.airflow.conftest import Disturbed
+from tests.airflow.conftest import DisturbedAirflow
 from tests.airflow.runs import wait_for_success, wait_until_asked
 from tests.airflow.subprocesses import write_pipeline
 
@@ -36,13 +36,13 @@ LOCAL: dict[str, object] = {"executor": "local"}
 
 
 @pytest.fixture(scope="module")
-def pipelines(disturbed: Disturbed) -> Path:
-    return disturbed.pipelines
+def pipelines(disturbed_airflow: DisturbedAirflow) -> Path:
+    return disturbed_airflow.pipelines
 
 
 @pytest.fixture(scope="module")
-def airflow(disturbed: Disturbed) -> LocalAirflow:
-    return disturbed.airflow
+def airflow(disturbed_airflow: DisturbedAirflow) -> LocalAirflow:
+    return disturbed_airflow.airflow
 
 
 def land(store: ObjectStore, pipeline: str, name: str, minutes: range, *bad: str) -> None:
@@ -58,9 +58,9 @@ def run(api: AirflowApi, dag_id: str, conf: dict[str, object] | None = None) -> 
     return api.wait_for_run(dag_id, api.trigger(dag_id, conf), _RUN_SECONDS)
 
 
-def log(api: AirflowApi, ended: EndedRun, task: str) -> str:
+def log(api: AirflowApi, run: EndedRun, task: str) -> str:
     """The log of the last try of ``task``."""
-    return "\n".join(api.log(ended.dag_id, ended.run_id, task))
+    return "\n".join(api.log(run.dag_id, run.run_id, task))
 
 
 def family() -> list[psutil.Process]:
@@ -85,15 +85,15 @@ def listening(process: psutil.Process) -> set[str]:
 
 def a_driver_runs() -> None:
     """Wait until a Spark driver is at work."""
-    until(drivers)
+    wait_for_value(drivers)
 
 
-def until(found: Callable[[], T]) -> T:
-    """What ``found`` gives as soon as that is something."""
+def wait_for_value(find: Callable[[], T]) -> T:
+    """What ``find`` gives as soon as that is something."""
     patient = Retrying(
         stop=stop_after_delay(_PROCESS_SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(lambda f: not f)
     )
-    return patient(found)
+    return patient(find)
 
 
 def is_alive(pid: int) -> bool:
@@ -234,20 +234,20 @@ def test_damage_that_readers_see_starts_one_recovery_which_asks_and_then_mends_i
 def test_a_run_that_a_person_ends_is_gone_with_all_that_it_started(airflow: LocalAirflow, pipelines: Path) -> None:
     airflow.api.wait_for_dag("headrace_waiting_process", _DAG_SECONDS)
     run_id = airflow.api.trigger("headrace_waiting_process")
-    pids = [int(pid) for pid in until(lambda: read_if_there(pipelines / "pids")).split()]
+    pids = [int(pid) for pid in wait_for_value(lambda: read_if_there(pipelines / "pids")).split()]
     assert [is_alive(pid) for pid in pids] == [True, True]
     airflow.api.mark("headrace_waiting_process", run_id, "process", "failed")
-    until(lambda: not any(map(is_alive, pids)))
+    wait_for_value(lambda: not any(map(is_alive, pids)))
     ended_run = airflow.api.wait_for_run("headrace_waiting_process", run_id, _RUN_SECONDS)
     assert ended_run.tasks["process"] == "failed"
 
 
 @pytest.fixture(scope="module")
-def killed(airflow: LocalAirflow, pipelines: Path) -> tuple[str, list[int]]:
+def killed_run(airflow: LocalAirflow, pipelines: Path) -> tuple[str, list[int]]:
     """A run whose worker was killed, and the processes that the worker has left."""
     (pipelines / "pids").unlink(missing_ok=True)
     run_id = airflow.api.trigger("headrace_waiting_process")
-    application, *_ = pids = [int(pid) for pid in until(lambda: read_if_there(pipelines / "pids")).split()]
+    application, *_ = pids = [int(pid) for pid in wait_for_value(lambda: read_if_there(pipelines / "pids")).split()]
     (pipelines / "pids").unlink()
     task = psutil.Process(application).parent()
     assert task is not None
@@ -264,7 +264,7 @@ def newcomer(pipelines: Path) -> None:
     write_pipeline(pipelines, "newcomer")
 
 
-@pytest.mark.usefixtures("killed", "newcomer")  # Airflow needs a minute to see that, in which others can be tested
+@pytest.mark.usefixtures("killed_run", "newcomer")  # Airflow needs a minute to see that, in which others can be tested
 def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) -> None:
     catalog = hr.open(airflow.root)["modest"].catalog
     released_snapshot = catalog.head().refs["main"]
@@ -320,11 +320,11 @@ def test_a_request_under_a_foreign_name_is_refused(airflow: LocalAirflow, path: 
 
 
 def test_a_run_whose_worker_was_killed_is_not_running_for_long(
-    airflow: LocalAirflow, killed: tuple[str, list[int]]
+    airflow: LocalAirflow, killed_run: tuple[str, list[int]]
 ) -> None:
-    run_id, pids = killed
-    until(lambda: airflow.api.first_try_state("headrace_waiting_process", run_id, "process") != "running")
-    until(lambda: not any(map(is_alive, pids)))
+    run_id, pids = killed_run
+    wait_for_value(lambda: airflow.api.first_try_state("headrace_waiting_process", run_id, "process") != "running")
+    wait_for_value(lambda: not any(map(is_alive, pids)))
     airflow.api.mark("headrace_waiting_process", run_id, "process", "failed")
     assert airflow.api.wait_for_run("headrace_waiting_process", run_id, _RUN_SECONDS).state == "failed"
 

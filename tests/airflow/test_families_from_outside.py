@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.additions.test_outside import OUTSIDE
+from tests.additions.test_outside import DISTRIBUTION
 from tests.airflow.subprocesses import REPOSITORY, python, write_pipeline
-from tests.distributions import installed
+from tests.distributions import write_distribution
 
 pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 
@@ -34,14 +34,14 @@ print(json.dumps(found))
 OWN = [f"headrace_clicks_{family}" for family in ("backfill", "process", "recover")]
 
 
-def parsed(tmp_path: Path, pyproject: str) -> Any:
+def parse_dags(tmp_path: Path, pyproject: str) -> Any:
     site = tmp_path / "site"
-    installed(pyproject, site)
+    write_distribution(pyproject, site)
     pipelines = tmp_path / "pipelines"
     pipelines.mkdir()
     write_pipeline(pipelines, "clicks")
     environment = {
-        "PYTHONPATH": os.pathsep.join([str(site), str(OUTSIDE)]),
+        "PYTHONPATH": os.pathsep.join([str(site), str(DISTRIBUTION)]),
         "HEADRACE_PIPELINES": str(pipelines),
         "HEADRACE_ROOT": (tmp_path / "root").as_uri(),
     }
@@ -49,7 +49,7 @@ def parsed(tmp_path: Path, pyproject: str) -> Any:
 
 
 def test_each_pipeline_has_a_dag_of_a_family_from_outside(tmp_path: Path) -> None:
-    answer = parsed(tmp_path, (OUTSIDE / "pyproject.toml").read_text())
+    answer = parse_dags(tmp_path, (DISTRIBUTION / "pyproject.toml").read_text())
     assert answer["dags"] == sorted([*OWN, "headrace_clicks_size_report"])
     assert (answer["errors"], answer["alone"], answer["size"]) == ([], ["headrace_clicks_size_report"], 5)
     assert answer["executors"] == [
@@ -62,7 +62,7 @@ def test_a_family_that_cannot_be_loaded_is_an_import_error_and_takes_no_dag_with
     pyproject = (
         '[project]\nname = "torn"\nversion = "2"\n[project.entry-points."headrace.dag_families"]\nlost = "no.module:X"'
     )
-    parsed_dags = parsed(tmp_path, pyproject)
+    parsed_dags = parse_dags(tmp_path, pyproject)
     assert parsed_dags["dags"] == OWN
     (error,) = parsed_dags["errors"]
     assert "BrokenEntryPointError: the DAG family 'lost' cannot be loaded" in error

@@ -26,7 +26,7 @@ from headrace_airflow.pages.explanation import (
 from headrace_airflow.processes import can_confine
 from headrace_airflow.roots import Root
 from headrace_snapshots.store import open_store
-from tests.distributions import installed
+from tests.distributions import write_distribution
 
 _CLICKS = """
 import json, os
@@ -103,7 +103,7 @@ Explain = Callable[..., dict[str, Any]]
 
 @pytest.fixture
 def explain(folder: Path, forks: ForkServer) -> Explain:
-    def explained(
+    def ask(
         files: str = "pipelines", *, pipeline: str = "clicks", window: str = "", **variables: str
     ) -> dict[str, Any]:
         kept_variables = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
@@ -112,17 +112,17 @@ def explain(folder: Path, forks: ForkServer) -> Explain:
         opened_root: Any = SimpleNamespace(root=root, environment=environment)
         return ask_for_explanation(forks, opened_root, (pipeline, ""), "ada", window)
 
-    return explained
+    return ask
 
 
-def _seen(folder: Path) -> dict[str, Any]:
+def _read_request(folder: Path) -> dict[str, Any]:
     seen_fields: dict[str, Any] = json.loads((folder / "seen").read_text())
     return seen_fields
 
 
 def test_each_question_has_a_process_of_its_own_out_of_one_that_stays(folder: Path, explain: Explain) -> None:
-    first, seen_request = explain(), _seen(folder)
-    second, seen_again = explain(), _seen(folder)
+    first, seen_request = explain(), _read_request(folder)
+    second, seen_again = explain(), _read_request(folder)
     assert first == second
     assert first["lines"][0].startswith("clicks at snapshot")
     assert seen_request["parent"] == seen_again["parent"] != os.getpid()
@@ -131,7 +131,7 @@ def test_each_question_has_a_process_of_its_own_out_of_one_that_stays(folder: Pa
 
 def test_code_of_users_has_the_keys_of_its_root_and_nothing_of_the_server(folder: Path, explain: Explain) -> None:
     explain(AWS_ACCESS_KEY_ID="of-the-root", AIRFLOW__CORE__FERNET_KEY="secret")
-    seen_request = _seen(folder)
+    seen_request = _read_request(folder)
     assert seen_request["environment"]["AWS_ACCESS_KEY_ID"] == "of-the-root"
     assert not [name for name in seen_request["environment"] if name.startswith("AIRFLOW")]
     assert "AT_THE_START" not in seen_request["environment"]
@@ -166,10 +166,10 @@ def test_what_is_wrong_with_a_question_is_said(explain: Explain) -> None:
 
 def test_a_server_that_was_killed_is_started_again(folder: Path, explain: Explain) -> None:
     explain()
-    killed_process = _seen(folder)["parent"]
+    killed_process = _read_request(folder)["parent"]
     os.kill(killed_process, signal.SIGKILL)
     assert explain()["lines"]
-    assert _seen(folder)["parent"] != killed_process
+    assert _read_request(folder)["parent"] != killed_process
 
 
 _ASKS = """
@@ -243,7 +243,7 @@ def test_what_says_how_a_store_is_reached_is_shown_in_no_text_and_given_to_no_co
 ) -> None:
     """Of a store of another package, too."""
     outside_path = Path(__file__).parents[1] / "additions" / "outside"
-    installed((outside_path / "pyproject.toml").read_text(), tmp_path / "site")
+    write_distribution((outside_path / "pyproject.toml").read_text(), tmp_path / "site")
     for folder in (outside_path, tmp_path / "site"):
         monkeypatch.syspath_prepend(str(folder))
     open_store(f"memdir://{tmp_path}/store")

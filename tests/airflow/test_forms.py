@@ -83,7 +83,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str, str]] = {
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def refusals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Who refused each form, and why."""
     folder = tmp_path_factory.mktemp("pipelines")
     awaiting = write_pipeline(folder, "awaiting", options="retention=hr.Retention()")
@@ -97,10 +97,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_with_a_form_is_told_before_anything_is_done(said: dict[str, Any], case: str) -> None:
+def test_what_is_wrong_with_a_form_is_told_before_anything_is_done(refusals: dict[str, Any], case: str) -> None:
     _, _, who, why = WRONG[case]
-    assert said[case] is not None, "the form was taken"
-    assert (said[case][0], why in said[case][1]) == (who, True), said[case]
+    assert refusals[case] is not None, "the form was taken"
+    assert (refusals[case][0], why in refusals[case][1]) == (who, True), refusals[case]
     if who == "first task":
-        assert said[case][1].startswith("config.form: ")
-        assert said[case][1].endswith("Nothing was done. Trigger a new run with correct values.")
+        assert refusals[case][1].startswith("config.form: ")
+        assert refusals[case][1].endswith("Nothing was done. Trigger a new run with correct values.")

@@ -92,7 +92,7 @@ def test_functions_within_functions_are_found_again() -> None:
     assert getattr(callback, "__closure__", None) is not None
 
 
-def made(value: str) -> object:
+def call_back(value: str) -> object:
     """A function in a function, as Airflow's callbacks are."""
 
     def inner() -> str:

@@ -31,11 +31,11 @@ if sys.argv[0].endswith("submit.py"):
 
 NIGHTLY = 'executor="local", backfill=hr.Backfill("0 3 * * *", last="7d")'
 
-LIMITED = """
+LIMITED_OPTIONS = """
     executor="local",
     limits=hr.Limits(rejected="1%", watermark_age="1h", newest_file=hr.limit(fail="1us")),
     usual=[hr.usual_volume(within=2, severity="warn", min_versions=1)],
-    airflow=hr.airflow(on_warning="tests.airflow.subprocesses:warned"),
+    airflow=hr.airflow(on_warning="tests.airflow.subprocesses:write_warning"),
 """
 
 STORY = (
@@ -152,18 +152,18 @@ print(json.dumps(done))
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each task of the story returned or raised, and how many applications it submitted."""
     folder = tmp_path_factory.mktemp("local")
     write_pipeline(folder, "quick", options='executor="auto", retention=hr.Retention(keep_last=1)', most=None)
     write_pipeline(folder, "checked", options='executor="auto"')
-    airflow_text = 'airflow=hr.airflow(on_failure="tests.airflow.subprocesses:failed")'
+    airflow_text = 'airflow=hr.airflow(on_failure="tests.airflow.subprocesses:write_failure")'
     write_pipeline(folder, "lost", options=f'executor="local", retention=hr.Retention(), {airflow_text}', most=None)
     write_pipeline(folder, "nightly", options=NIGHTLY, most=None)
     write_pipeline(folder, "early", options=NIGHTLY, most=None)
     write_pipeline(folder, "large", options='executor="auto"', most=None)
     write_pipeline(folder, "exact", source="max_rejected=0,", most=None)
-    write_pipeline(folder, "limited", options=LIMITED, most=None)
+    write_pipeline(folder, "limited", options=LIMITED_OPTIONS, most=None)
     shot = write_pipeline(folder, "shot", options='executor="local"', most=None)
     shot.write_text(shot.read_text() + SHOT)
     binary = folder / "bin" / "spark-submit"
@@ -198,12 +198,14 @@ def _datagrams(server: socket.socket) -> Iterator[str]:
             yield server.recv(2**16).decode()
 
 
-def test_epochs_are_metrics_in_airflows_own_channel(done: Any) -> None:
-    def of(pipeline: str) -> list[tuple[str, str]]:
-        sent_metrics = (line.partition(":") for line in done["metrics"] if f",pipeline={pipeline},branch=main:" in line)
+def test_epochs_are_metrics_in_airflows_own_channel(answers: Any) -> None:
+    def metrics_of(pipeline: str) -> list[tuple[str, str]]:
+        sent_metrics = (
+            line.partition(":") for line in answers["metrics"] if f",pipeline={pipeline},branch=main:" in line
+        )
         return [(name.partition(",")[0].removeprefix("airflow.headrace."), value) for name, _, value in sent_metrics]
 
-    metrics = dict(of("limited"))
+    metrics = dict(metrics_of("limited"))
     assert {name: metrics[name] for name in ("epochs", "records", "rejected", "late")} == {
         "epochs": "1|c",
         "records": "2|c",
@@ -214,29 +216,29 @@ def test_epochs_are_metrics_in_airflows_own_channel(done: Any) -> None:
     assert int(metrics["written_bytes"].removesuffix("|c")) > 0
     assert int(metrics["requests"].removesuffix("|c")) > 0
     assert float(metrics["watermark_lag_seconds"].removesuffix("|g")) > 0
-    assert [value for name, value in of("quick") if name == "epochs"] == ["1|c"] * 3, "each epoch once"
-    assert of("shot") == [], "killed before it began"
+    assert [value for name, value in metrics_of("quick") if name == "epochs"] == ["1|c"] * 3, "each epoch once"
+    assert metrics_of("shot") == [], "killed before it began"
 
 
-def test_a_pipeline_under_auto_with_little_to_do_needs_no_spark(done: Any) -> None:
-    answer = done["little to do"]
+def test_a_pipeline_under_auto_with_little_to_do_needs_no_spark(answers: Any) -> None:
+    answer = answers["little to do"]
     assert answer["submitted"] == 0
     assert (answer["xcom"]["executor"], answer["xcom"]["epochs"]) == ("local", 1)
     assert answer["reason"].startswith("auto: 46 bytes of new input and 0 bytes of state need no Spark")
-    assert done["forgotten audits"] > 0
-    audited_answer = done["local audit"]
-    assert (audited_answer["submitted"], audited_answer["xcom"]["from"]) == (0, done["readers of checked"])
+    assert answers["forgotten audits"] > 0
+    audited_answer = answers["local audit"]
+    assert (audited_answer["submitted"], audited_answer["xcom"]["from"]) == (0, answers["readers of checked"])
 
 
-def test_a_pipeline_under_auto_with_much_to_do_is_submitted(done: Any) -> None:
-    answer = done["much to do"]
+def test_a_pipeline_under_auto_with_much_to_do_is_submitted(answers: Any) -> None:
+    answer = answers["much to do"]
     assert answer["submitted"] == 1
     assert "exit code 137" in answer["message"]
 
 
-def test_what_one_expiry_marks_the_next_deletes(done: Any) -> None:
-    assert all({*text} == {"quick", "lost"} for text in done["expired"]), "those whose retention has that schedule"
-    dry, first, second = (text["quick"][0].replace("would be", "are") for text in done["expired"])
+def test_what_one_expiry_marks_the_next_deletes(answers: Any) -> None:
+    assert all({*text} == {"quick", "lost"} for text in answers["expired"]), "those whose retention has that schedule"
+    dry, first, second = (text["quick"][0].replace("would be", "are") for text in answers["expired"])
     assert dry == first
     marked_count = first.partition(" are marked")[0].rpartition(" ")[2]
     assert int(marked_count) > 2
@@ -245,88 +247,88 @@ def test_what_one_expiry_marks_the_next_deletes(done: Any) -> None:
     assert first.endswith("; 1 snapshots are kept")
 
 
-def test_whose_retention_fails_is_told_and_the_others_have_their_turn(done: Any) -> None:
-    assert done["one is lost"].startswith("restore.")
-    assert done["failed"] == ["lost restore.damaged_log"]
+def test_whose_retention_fails_is_told_and_the_others_have_their_turn(answers: Any) -> None:
+    assert answers["one is lost"].startswith("restore.")
+    assert answers["failed"] == ["lost restore.damaged_log"]
 
 
-def test_a_backfill_by_hand_without_a_reason_warns_in_its_result_and_one_of_the_schedule_does_not(done: Any) -> None:
-    (warning,) = done["by hand"]["None"]["warnings"]
+def test_a_backfill_by_hand_without_a_reason_warns_in_its_result_and_one_of_the_schedule_does_not(answers: Any) -> None:
+    (warning,) = answers["by hand"]["None"]["warnings"]
     assert "From 0.4.0 on its form requires one" in warning
-    assert done["by hand"]["a mistake"]["warnings"] == done["nights"]["warnings"] == []
+    assert answers["by hand"]["a mistake"]["warnings"] == answers["nights"]["warnings"] == []
 
 
-def test_a_run_of_the_schedule_drops_what_failed_nights_have_left(done: Any) -> None:
-    assert "xcom" in done["nights"], done["nights"]
-    own, *others = done["nights' branches"][::-1][1:]  # before main
+def test_a_run_of_the_schedule_drops_what_failed_nights_have_left(answers: Any) -> None:
+    assert "xcom" in answers["nights"], answers["nights"]
+    own, *others = answers["nights' branches"][::-1][1:]  # before main
     assert own.startswith("backfill-scheduled__2026-11-21T03-00-00-00-00-")
     assert [name[28:30] for name in others] == ["19", "18", "17", "15", "14"], "somebody is asked about the last two"
 
 
-def test_a_backfill_of_the_schedule_is_skipped_until_something_has_landed(done: Any) -> None:
-    answer = done["night before anything landed"]
+def test_a_backfill_of_the_schedule_is_skipped_until_something_has_landed(answers: Any) -> None:
+    answer = answers["night before anything landed"]
     assert (answer["raised"], answer["submitted"]) == ("AirflowSkipException", 0)
     assert answer["message"] == "nothing has landed yet: there is nothing to compute again"
 
 
-def test_a_limit_that_is_exceeded_fails_the_audit_and_nothing_is_published(done: Any) -> None:
-    process, audit = done["limited"]
+def test_a_limit_that_is_exceeded_fails_the_audit_and_nothing_is_published(answers: Any) -> None:
+    process, audit = answers["limited"]
     assert process["xcom"]["counts"]["rejected"] == 1, "what was computed stays"
     assert (audit["raised"], audit["submitted"]) == ("fail", 0)
     assert audit["message"].startswith("data.limit_exceeded: pipeline limited: 2 of 3 limits are exceeded on ")
     assert "dead letters: 1 of 2 records (50.00%); the limit is 1%" in audit["message"]
-    assert done["readers of limited"] is None
+    assert answers["readers of limited"] is None
 
 
-def test_an_audit_that_failed_is_the_last_run_and_leaves_its_result_and_the_address_of_the_page(done: Any) -> None:
-    _, audit = done["limited"]
+def test_an_audit_that_failed_is_the_last_run_and_leaves_its_result_and_the_address_of_the_page(answers: Any) -> None:
+    _, audit = answers["limited"]
     *_, last = audit["message"].splitlines()
     assert last == "http://localhost:8080/dags/headrace_limited_process/plugin/headrace_dag?view=quality"
     assert "`headrace " not in audit["message"], "people who read this have no shell"
-    (left,) = done["limited's results"]
+    (left,) = answers["limited's results"]
     assert (left["action"], left["status"], left["error"]["code"]) == ("audit", "failed", "data.limit_exceeded")
     assert left["audit"]["to"] == left["snapshot"]
-    run = done["limited's run"]
+    run = answers["limited's run"]
     assert (run["action"], run["status"], run["error_code"]) == ("audit", "failed", "data.limit_exceeded")
 
 
-def test_what_is_not_as_usual_is_told_to_those_whom_the_pipeline_names(done: Any) -> None:
-    assert done["few"][1]["submitted"] == 0
+def test_what_is_not_as_usual_is_told_to_those_whom_the_pipeline_names(answers: Any) -> None:
+    assert answers["few"][1]["submitted"] == 0
     expected_text = "records for each hour of event time: 30.0, usually 600.0 (one version); the limit is a factor of 2"
-    assert [warning for warning in done["warned of few"] if "usually" in warning] == [expected_text]
+    assert [warning for warning in answers["warned of few"] if "usually" in warning] == [expected_text]
 
 
-def test_a_producer_that_has_stopped_fails_the_audit_of_a_run_that_found_nothing(done: Any) -> None:
-    process, audit = done["stale"]
+def test_a_producer_that_has_stopped_fails_the_audit_of_a_run_that_found_nothing(answers: Any) -> None:
+    process, audit = answers["stale"]
     assert process["xcom"]["epochs"] == 0
     assert audit["raised"] == "fail"
     assert audit["message"].startswith("data.stale: pipeline limited: nothing new has come")
 
 
-def test_limits_that_warn_are_told_to_whom_the_pipeline_names(done: Any) -> None:
-    assert [warning.partition(", held")[0].partition(", which")[2] for warning in done["warned"]] == [
+def test_limits_that_warn_are_told_to_whom_the_pipeline_names(answers: Any) -> None:
+    assert [warning.partition(", held")[0].partition(", which")[2] for warning in answers["warned"]] == [
         " is at 2026-11-20T00:00:00Z"
     ] * 2
 
 
-def test_too_little_memory_is_a_matter_of_configuration_and_loses_nothing(done: Any) -> None:
-    answer = done["too little memory"]
+def test_too_little_memory_is_a_matter_of_configuration_and_loses_nothing(answers: Any) -> None:
+    answer = answers["too little memory"]
     assert answer["raised"] == "fail"
     assert answer["message"].startswith("config.local_memory: the run took ")
     assert "HEADRACE_LOCAL_MEMORY allows 20 MB: raise it" in answer["message"]
-    assert done["little to do"]["xcom"]["counts"]["records"] == 1
+    assert answers["little to do"]["xcom"]["counts"]["records"] == 1
 
 
-def test_errors_of_a_process_of_the_tasks_own_are_typed(done: Any) -> None:
-    answer = done["bad data"]
+def test_errors_of_a_process_of_the_tasks_own_are_typed(answers: Any) -> None:
+    answer = answers["bad data"]
     assert answer["submitted"] == 0
     assert answer["raised"] == "fail"
     assert answer["message"].startswith("data")
     assert "max_rejected" in answer["message"]
 
 
-def test_a_process_that_is_killed_is_worth_another_attempt(done: Any) -> None:
-    answer = done["killed"]
+def test_a_process_that_is_killed_is_worth_another_attempt(answers: Any) -> None:
+    answer = answers["killed"]
     assert answer["raised"] == "retry"
     assert (
         "ended with signal SIGKILL (the operating system ends processes so when memory runs out)" in answer["message"]

@@ -85,7 +85,7 @@ with open(os.environ["CASE"] + "s") as file:
 print(json.dumps({name: run(case) for name, case in cases.items()}))
 """
 
-SUCCEEDED = RunResult(
+SUCCESS = RunResult(
     run_id="set by the case",
     pipeline="clicks",
     action="process",
@@ -101,9 +101,9 @@ SUCCEEDED = RunResult(
 )
 
 
-def failed(error: RunError) -> RunResult:
+def make_failure(error: RunError) -> RunResult:
     """A result with ``error``."""
-    return RunResult("", "clicks", "process", "failed", SUCCEEDED.started_at, SUCCEEDED.finished_at, error)
+    return RunResult("", "clicks", "process", "failed", SUCCESS.started_at, SUCCESS.finished_at, error)
 
 
 BRANCHES: tuple[type[HeadraceError], ...] = (FixConfigError, FixDataError, RetryError, RestoreError, GiveUpError)
@@ -114,21 +114,21 @@ _IN_THE_CLUSTER = {
     )
 }
 CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...] | dict[str, str]]] = {
-    "succeeded": (SUCCEEDED, 0, ()),
+    "succeeded": (SUCCESS, 0, ()),
     **{
-        branch.code: (failed(RunError.of(branch("column x is missing from a.json"))), branch.exit_code, ())
+        branch.code: (make_failure(RunError.of(branch("column x is missing from a.json"))), branch.exit_code, ())
         for branch in BRANCHES
     },
-    "failed, exit code 0": (failed(RunError.of(FixDataError("bad rows"))), 0, ()),
+    "failed, exit code 0": (make_failure(RunError.of(FixDataError("bad rows"))), 0, ()),
     "no result, exit code 0": (None, 0, ()),
     "no result, exit code 10": (None, 10, ()),
     "no result, exit code 137": (None, 137, ()),
-    "succeeded, exit code 137": (SUCCEEDED, 137, ()),
-    "succeeded at the second attempt": (SUCCEEDED, 0, ()),
-    "succeeded with a warning": (replace(SUCCEEDED, warnings=("a clock is ahead",)), 0, ()),
-    "no root": (SUCCEEDED, 0, ("HEADRACE_ROOT",)),
-    "no connection": (SUCCEEDED, 0, ("AIRFLOW_CONN_SPARK_DEFAULT",)),
-    "driver in the cluster": (SUCCEEDED, 0, _IN_THE_CLUSTER),
+    "succeeded, exit code 137": (SUCCESS, 137, ()),
+    "succeeded at the second attempt": (SUCCESS, 0, ()),
+    "succeeded with a warning": (replace(SUCCESS, warnings=("a clock is ahead",)), 0, ()),
+    "no root": (SUCCESS, 0, ("HEADRACE_ROOT",)),
+    "no connection": (SUCCESS, 0, ("AIRFLOW_CONN_SPARK_DEFAULT",)),
+    "driver in the cluster": (SUCCESS, 0, _IN_THE_CLUSTER),
 }
 """What the application leaves, its exit code, and which variables the worker lacks, or has beside others."""
 

@@ -168,7 +168,7 @@ print(json.dumps(done))
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What the DAGs are made of; what tasks returned or raised, what readers see then and which events there were."""
     folder: Path = tmp_path_factory.mktemp("outputs")
     (folder / "pipelines").mkdir()
@@ -189,8 +189,8 @@ URIS = {**{name: f"shop/{name}/published" for name in NAMES}, "": "shop/publishe
 
 
 @pytest.mark.parametrize(("family", "computes"), [("process", "process"), ("recover", "recover")])
-def test_each_output_has_an_audit_and_a_publish_of_its_own(done: Any, family: str, computes: str) -> None:
-    tasks = done["dags"][f"headrace_shop_{family}"]
+def test_each_output_has_an_audit_and_a_publish_of_its_own(answers: Any, family: str, computes: str) -> None:
+    tasks = answers["dags"][f"headrace_shop_{family}"]
     for name in NAMES:
         assert tasks[f"audit.{name}"]["after"] == [computes]
         assert tasks[f"publish.{name}"]["after"] == [f"audit.{name}"]
@@ -208,21 +208,21 @@ def test_each_output_has_an_audit_and_a_publish_of_its_own(done: Any, family: st
     assert outlets == (made_assets if family == "process" else {key: ["headrace_shop_moved"] for key in made_assets})
 
 
-def test_an_output_without_a_name_keeps_its_tasks(done: Any) -> None:
-    tasks = done["dags"]["headrace_clicks_process"]
+def test_an_output_without_a_name_keeps_its_tasks(answers: Any) -> None:
+    tasks = answers["dags"]["headrace_clicks_process"]
     assert {name: task["after"] for name, task in tasks.items()} == {
         "preconditions": [], "process": ["preconditions"], "audit": ["process"], "publish": ["audit"],
     }  # fmt: skip
 
 
-def test_sinks_wait_for_the_outputs_that_have_some(done: Any) -> None:
-    assert done["waits"]["headrace_shop_deliver"] == [
+def test_sinks_wait_for_the_outputs_that_have_some(answers: Any) -> None:
+    assert answers["waits"]["headrace_shop_deliver"] == [
         [f"headrace_shop/{name}", f"headrace://shop/{name}/published"] for name in ("daily", "visits")
     ]
 
 
-def test_who_follows_an_output_or_a_pipeline_waits_for_the_asset_that_gets_events(done: Any) -> None:
-    assert done["waits"]["headrace_clicks_process"] == [
+def test_who_follows_an_output_or_a_pipeline_waits_for_the_asset_that_gets_events(answers: Any) -> None:
+    assert answers["waits"]["headrace_clicks_process"] == [
         ["headrace_shop", "headrace://shop/published"],
         ["headrace_shop/hourly", "headrace://shop/hourly/published"],
     ]
@@ -234,34 +234,34 @@ def events(step: Any) -> dict[str, str]:
     return {outputs[uri]: snapshot for uri, (snapshot, _) in step["told"].items()}
 
 
-def test_a_run_tells_of_each_output_once_and_counts_what_is_its_own(done: Any) -> None:
-    first, second_answer = done["all"], done["again"]
+def test_a_run_tells_of_each_output_once_and_counts_what_is_its_own(answers: Any) -> None:
+    first, second_answer = answers["all"], answers["again"]
     assert events(first) == dict.fromkeys(URIS, first["main"])
     assert [first["told"][URIS[name]][1] for name in ("hourly", "")] == [1, 3], "panes"
     assert second_answer["told"] == {}
     assert second_answer["tasks"]["audit.visits"]["xcom"] == {"from": None, "to": first["main"], "success": True}
 
 
-def test_an_output_that_is_parked_has_nothing_to_audit_and_holds_up_no_other(done: Any) -> None:
-    step, answer_before = done["without visits"], done["all"]
+def test_an_output_that_is_parked_has_nothing_to_audit_and_holds_up_no_other(answers: Any) -> None:
+    step, answer_before = answers["without visits"], answers["all"]
     assert step["tasks"]["audit.visits"]["xcom"] == {}
     assert events(step) == dict.fromkeys(("hourly", "daily"), step["main"])
     assert step["visits"] == answer_before["main"]
     assert [step["tasks"][name]["raised"] for name in ("publish.visits", "publish")] == ["AirflowSkipException"] * 2
-    answer_after = done["caught up"]
+    answer_after = answers["caught up"]
     assert events(answer_after) == dict.fromkeys(URIS, answer_after["main"])
     assert answer_after["tasks"]["publish.visits"]["xcom"]["epochs"] == 2, "what it has missed is told, too"
 
 
-def test_an_audit_that_fails_holds_back_its_output_alone(done: Any) -> None:
-    bad, answer_before = done["bad"], done["caught up"]
+def test_an_audit_that_fails_holds_back_its_output_alone(answers: Any) -> None:
+    bad, answer_before = answers["bad"], answers["caught up"]
     assert "data.limit_exceeded: pipeline shop.visits" in bad["tasks"]["audit.visits"]["message"]
     assert bad["visits"] == answer_before["main"]
     assert events(bad) == dict.fromkeys(("hourly", "daily"), bad["main"])
 
 
-def test_a_task_of_one_output_has_its_audit_made_and_publishes_it_alone(done: Any) -> None:
-    lone_audit, answer_before = done["audited alone"], done["bad"]
+def test_a_task_of_one_output_has_its_audit_made_and_publishes_it_alone(answers: Any) -> None:
+    lone_audit, answer_before = answers["audited alone"], answers["bad"]
     audited_result = lone_audit["tasks"]["audit.hourly"]["xcom"]
     assert (audited_result["from"], audited_result["to"]) == (answer_before["main"], lone_audit["main"])
     assert lone_audit["tasks"]["publish.daily"]["raised"] == "AirflowSkipException", (
@@ -271,34 +271,34 @@ def test_a_task_of_one_output_has_its_audit_made_and_publishes_it_alone(done: An
     assert lone_audit["daily"] == answer_before["main"]
 
 
-def test_a_decision_tells_of_the_outputs_that_it_moves(done: Any) -> None:
-    released_answer, answer_before = done["released"], done["bad"]
+def test_a_decision_tells_of_the_outputs_that_it_moves(answers: Any) -> None:
+    released_answer, answer_before = answers["released"], answers["bad"]
     assert events(released_answer) == {"visits": released_answer["main"], "": answer_before["main"]}, (
         "daily is where it was"
     )
-    assert events(done["followed"]) == {"daily": released_answer["main"], "": released_answer["main"]}
+    assert events(answers["followed"]) == {"daily": released_answer["main"], "": released_answer["main"]}
 
 
-def test_a_cut_over_tells_of_all_outputs(done: Any) -> None:
-    assert events(done["cut over"]) == dict.fromkeys(URIS, done["cut over"]["main"])
+def test_a_cut_over_tells_of_all_outputs(answers: Any) -> None:
+    assert events(answers["cut over"]) == dict.fromkeys(URIS, answers["cut over"]["main"])
 
 
-def test_one_output_is_computed_again_and_adopted_and_published_later(done: Any) -> None:
-    answer_before, one, next_answer = done["cut over"], done["one"], done["then"]
+def test_one_output_is_computed_again_and_adopted_and_published_later(answers: Any) -> None:
+    answer_before, one, next_answer = answers["cut over"], answers["one"], answers["then"]
     assert [task for task, step in one["tasks"].items() if "raised" in step] == []
     assert one["main"] != answer_before["main"]
     assert {name: one[name] for name in NAMES} == {name: answer_before[name] for name in NAMES}
     assert (events(one), events(next_answer)["visits"]) == ({}, one["main"])
 
 
-def test_a_form_that_asks_one_output_for_too_much_or_too_little_is_refused(done: Any) -> None:
-    of_all, range_of_one = done["forms"]
+def test_a_form_that_asks_one_output_for_too_much_or_too_little_is_refused(answers: Any) -> None:
+    of_all, range_of_one = answers["forms"]
     assert "a patch is of one output: choose one of hourly, visits, daily" in of_all
     assert "all of them: leave out to; or choose no output, or a patch" in range_of_one
 
 
-def test_one_output_is_patched(done: Any) -> None:
-    patched_tasks = done["patch"]["tasks"]
+def test_one_output_is_patched(answers: Any) -> None:
+    patched_tasks = answers["patch"]["tasks"]
     assert [task for task, step in patched_tasks.items() if "raised" in step] == ["cut_over"]
     assert (
         "nothing differs in windows that have expired: branch rows patches nothing"
@@ -306,22 +306,22 @@ def test_one_output_is_patched(done: Any) -> None:
     )
 
 
-def test_a_branch_that_main_has_overtaken_catches_up_as_the_form_says(done: Any) -> None:
-    answer_behind = done["behind"]
+def test_a_branch_that_main_has_overtaken_catches_up_as_the_form_says(answers: Any) -> None:
+    answer_behind = answers["behind"]
     assert "patches nothing" in answer_behind["tasks"]["cut_over"]["message"]
     assert answer_behind["epochs"] == 2, "of one file each"
     assert {*answer_behind["parked"][0]} == {"hourly", "daily"}, "a patch of visits computes visits alone"
     assert answer_behind["parked"][1] == answer_behind["parked"][0], "and so it does when it catches up"
 
 
-def test_a_dry_run_tells_its_stages_and_does_nothing(done: Any) -> None:
-    process, backfill = done["dry"]["steps"]
+def test_a_dry_run_tells_its_stages_and_does_nothing(answers: Any) -> None:
+    process, backfill = answers["dry"]["steps"]
     assert {step["raised"] for step in (*process["tasks"].values(), *backfill["tasks"].values())} == {
         "AirflowSkipException"
     }
-    assert (process["told"], backfill["told"], done["dry"]["is_as_before"]) == ({}, {}, True)
+    assert (process["told"], backfill["told"], answers["dry"]["is_as_before"]) == ({}, {}, True)
     main = process["main"]
-    lines = done["dry"]["lines"]
+    lines = answers["dry"]["lines"]
     assert lines[0] == f"claim branch main, at snapshot {main}: nobody else writes it then"
     assert "compute epochs: landing/shop/8.jsonl of source" in lines
     assert "begin branch dry with nothing: all input is read again" in lines

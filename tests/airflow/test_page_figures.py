@@ -56,7 +56,7 @@ then=[hr.Aggregation(key="shop", what={"most": col("total").max()}, where=hr.Fix
 
 
 @dataclass(frozen=True)
-class _Deployed:
+class _Deployment:
     """A pipeline that has run, looked at by pages and by commands."""
 
     root: Path
@@ -73,27 +73,27 @@ class _Deployed:
         lines = [
             json.dumps(
                 {
-                    "id": f"{number}-{at // 2 if draw.random() < 0.1 else at}",
+                    "id": f"{number}-{index // 2 if draw.random() < 0.1 else index}",
                     "shop": draw.choice("abc"),
                     "at": f"2026-11-20T{draw.randrange(_HOURS):02}:{draw.randrange(60):02}:00Z",
                     "n": draw.randrange(4) if draw.random() < 0.9 else "bad",
                 }
             )
-            for at in range(draw.randrange(5, 40))
+            for index in range(draw.randrange(5, 40))
         ]
         (self.root / "landing" / "seen" / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
 
-    def said(self, command: str, *arguments: str, output: str = "") -> Any:
+    def ask(self, command: str, *arguments: str, output: str = "") -> Any:
         """What a command prints as JSON."""
         name = f"{self.file}:figures.{output}" if output else str(self.file)
-        asked = [command, name, *arguments, "--root", self.root.as_uri(), "--format", "json"]
-        result = CliRunner().invoke(app, asked)
-        assert result.exit_code == 0, (asked, result.output)
+        command_line = [command, name, *arguments, "--root", self.root.as_uri(), "--format", "json"]
+        result = CliRunner().invoke(app, command_line)
+        assert result.exit_code == 0, (command_line, result.output)
         return json.loads(result.stdout)
 
     def rows(self, view: str, *arguments: str, output: str = "") -> int:
         """How many rows a view of main has."""
-        return len(self.said("read", "--view", view, "--at", "main", *arguments, output=output))
+        return len(self.ask("read", "--view", view, "--at", "main", *arguments, output=output))
 
     def run(self) -> None:
         """Run; the audit may fail."""
@@ -101,7 +101,7 @@ class _Deployed:
         assert result.exit_code in (EXIT_DONE, FixDataError.exit_code), result.output
 
 
-def _drawn(draw: random.Random) -> str:
+def _draw_pipeline(draw: random.Random) -> str:
     more = ['deduplicate=hr.Deduplicate("id", "1d"),'] if draw.random() < 0.4 else []
     shape, how = draw.choice([_ONE, _SEVERAL]), draw.choice(["retracting", "accumulating", "discarding"])
     if shape == _ONE and draw.random() < 0.4:
@@ -121,10 +121,10 @@ def _drawn(draw: random.Random) -> str:
 
 
 @pytest.fixture(scope="module", params=_SEEDS, ids="seed {}".format)
-def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> _Deployed:
+def deployment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> _Deployment:
     draw, folder = random.Random(request.param), tmp_path_factory.mktemp("figures")
-    deployment = _Deployed(folder / "root", folder / "figures.py")
-    deployment.file.write_text(_drawn(draw))
+    deployment = _Deployment(folder / "root", folder / "figures.py")
+    deployment.file.write_text(_draw_pipeline(draw))
     (deployment.root / "landing" / "seen").mkdir(parents=True)
     for number in range(draw.randrange(2, 6)):
         deployment.land(number, draw)
@@ -132,31 +132,31 @@ def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return deployment
 
 
-def test_pages_and_commands_say_the_same(deployed: _Deployed) -> None:
-    page, shown_snapshot = deployed.page, deployed.said("show", "main")
+def test_pages_and_commands_say_the_same(deployment: _Deployment) -> None:
+    page, shown_snapshot = deployment.page, deployment.ask("show", "main")
     graph, snapshot = page.graph("main", with_values=True), page.snapshot("main")
     assert graph is not None
     assert snapshot["counts"] == graph["counts"] == shown_snapshot["counts"]
-    assert {name: of["rows"] for name, of in snapshot["tables"].items()} == {
+    assert {name: table["rows"] for name, table in snapshot["tables"].items()} == {
         name: sum(file["rows"] for layer in layers for file in layer["files"])
         for name, layers in shown_snapshot["tables"].items()
     }
     for own in graph.get("outputs", [graph]):
         output = own.get("name", "")
-        assert own["current"]["live"] == deployed.rows("current", output=output)
+        assert own["current"]["live"] == deployment.rows("current", output=output)
         for view in ("panes", "late"):
-            assert own["logs"][view] == deployed.rows(view, output=output), view
+            assert own["logs"][view] == deployment.rows(view, output=output), view
         for number, stage in enumerate(own["stages"], start=1):
-            assert stage["open_windows"] == deployed.rows("state", "--stage", str(number), output=output)
+            assert stage["open_windows"] == deployment.rows("state", "--stage", str(number), output=output)
     shared_output = graph["outputs"][0]["name"] if "outputs" in graph else ""
-    assert graph["logs"]["rejected"] == deployed.rows("rejected", output=shared_output)
+    assert graph["logs"]["rejected"] == deployment.rows("rejected", output=shared_output)
 
 
-def test_epochs_and_what_readers_see_are_those_of_the_log(deployed: _Deployed) -> None:
-    page, line = deployed.page, []
+def test_epochs_and_what_readers_see_are_those_of_the_log(deployment: _Deployment) -> None:
+    page, line = deployment.page, []
     snapshot_ref: str | None = "main"
     while snapshot_ref is not None:
-        line.append(deployed.said("show", snapshot_ref))
+        line.append(deployment.ask("show", snapshot_ref))
         snapshot_ref = line[-1]["parent"]
     epochs = page.epochs("main", 50)
     assert [(one["epoch"], one["snapshot"], one["counts"]) for one in reversed(epochs)] == [
@@ -165,8 +165,8 @@ def test_epochs_and_what_readers_see_are_those_of_the_log(deployed: _Deployed) -
     assert [one["watermark"] for one in reversed(epochs)] == [one["progress"]["watermark"] for one in line]
     summary = page.summary(None)
     assert summary.totals == {name: sum(one["counts"].get(name, 0) for one in line) for name in summary.totals}
-    published_snapshot = deployed.said("log", "--limit", "1")[0]["refs"].get("published")
+    published_snapshot = deployment.ask("log", "--limit", "1")[0]["refs"].get("published")
     if not summary.outputs:
         assert summary.published == published_snapshot
-        epoch = deployed.said("show", "published")["epoch"] if published_snapshot else -1
+        epoch = deployment.ask("show", "published")["epoch"] if published_snapshot else -1
         assert summary.unpublished == line[0]["epoch"] - epoch

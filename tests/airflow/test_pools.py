@@ -26,7 +26,7 @@ POOLS = {
     "headrace_down": (503, {}),
 }
 
-MADE: list[str] = []
+MADE_POOLS: list[str] = []
 """Pools that somebody asked to make."""
 
 CHECK = """
@@ -48,7 +48,7 @@ print(json.dumps({pool: check(root.pipeline(pool.removeprefix("headrace_"))) for
 """
 
 
-ASKED: list[str] = []
+REQUEST_PATHS: list[str] = []
 """Whole addresses, where this server is asked as a proxy."""
 
 ADDRESSES = """
@@ -65,14 +65,14 @@ print("null")
 
 class Api(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        ASKED.append(self.path)
+        REQUEST_PATHS.append(self.path)
         status, content = POOLS.get(self.path.rpartition("/")[2], (200, {"access_token": "token"}))
         self.answer(status, content)
 
     def do_POST(self) -> None:
         new = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         assert (self.path, new["slots"], new["include_deferred"]) == ("/api/v2/pools", 1, True)
-        MADE.append(new["name"])
+        MADE_POOLS.append(new["name"])
         self.answer({"headrace_unmakeable": 403, "headrace_raced": 409}.get(new["name"], 201), {})
 
     def answer(self, status: int, content: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ def test_any_other_number_of_slots_fails_at_once_and_says_what_to_do(answers: An
 def test_a_missing_pool_is_made(answers: Any) -> None:
     assert answers["headrace_missing"] is None
     assert answers["headrace_raced"] is None
-    assert MADE == ["headrace_missing", "headrace_unmakeable", "headrace_raced"]
+    assert MADE_POOLS == ["headrace_missing", "headrace_unmakeable", "headrace_raced"]
 
 
 @pytest.mark.parametrize(("pool", "what"), [("headrace_unmakeable", "making"), ("headrace_forbidden", "reading")])
@@ -158,7 +158,7 @@ def test_without_a_connection_tasks_ask_where_airflow_says_that_its_api_server_i
     ]
     with api() as proxy:
         settings = json.dumps([each for each, _ in expected])
-        ASKED.clear()
+        REQUEST_PATHS.clear()
         python(ADDRESSES, tmp_path, {"SETTINGS": settings, "http_proxy": proxy, "no_proxy": "", "NO_PROXY": ""})
-    pools = [address for address in ASKED if "/pools/" in address]
+    pools = [address for address in REQUEST_PATHS if "/pools/" in address]
     assert pools == [f"{address}/api/v2/pools/headrace_good" for _, address in expected]

@@ -41,7 +41,7 @@ def run(script: str, memory: int = PLENTY) -> tuple[ProcessEnd, list[str]]:
     return OwnProcess(memory).run([sys.executable, "-c", script], reported_lines.append), reported_lines
 
 
-def gone(pid: int) -> bool:
+def is_gone(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -49,7 +49,7 @@ def gone(pid: int) -> bool:
 
 
 def until_gone(pid: int) -> None:
-    Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.05), retry=retry_if_result(lambda yes: not yes))(gone, pid)
+    Retrying(stop=stop_after_delay(30), wait=wait_fixed(0.05), retry=retry_if_result(lambda yes: not yes))(is_gone, pid)
 
 
 class Family:
@@ -114,7 +114,7 @@ def test_stopping_ends_the_whole_group_and_waits(family: Family) -> None:
     assert family.started.wait(60)
     assert memory_of(family.pids[0]) > MB
     family.own.stop()
-    assert [gone(pid) for pid in family.pids] == [True, True]
+    assert [is_gone(pid) for pid in family.pids] == [True, True]
     runner.join(60)
     assert ends == [ProcessEnd(well=False, exit_code=-signal.SIGKILL, said=family.told[-1])]
 
@@ -127,7 +127,7 @@ def test_a_signals_handler_stops_it_while_it_is_waited_for(family: Family) -> No
     finally:
         signal.signal(signal.SIGUSR1, handler_before)
     assert ended_result.exit_code == -signal.SIGKILL
-    assert [gone(pid) for pid in family.pids] == [True, True]
+    assert [is_gone(pid) for pid in family.pids] == [True, True]
 
 
 def test_an_exception_that_comes_while_it_runs_ends_it(family: Family) -> None:
@@ -140,7 +140,7 @@ def test_an_exception_that_comes_while_it_runs_ends_it(family: Family) -> None:
 
     with pytest.raises(TimeIsUpError):
         family.own.run([sys.executable, "-c", FAMILY], tell)
-    assert [gone(pid) for pid in family.pids] == [True, True]
+    assert [is_gone(pid) for pid in family.pids] == [True, True]
 
 
 def test_what_was_stopped_before_it_started_does_not_run(family: Family) -> None:
@@ -155,7 +155,7 @@ def test_children_that_outlive_their_parent_are_ended_with_it() -> None:
     )
     end, reported_lines = run(leaves)
     assert end.well
-    assert gone(int(reported_lines[0]))
+    assert is_gone(int(reported_lines[0]))
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_children_that_keep_the_output_open_do_not_hold_a_run_up() -> None:
     )
     end, reported_lines = run(leaves)
     assert end.well
-    assert gone(int(reported_lines[0]))
+    assert is_gone(int(reported_lines[0]))
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ OwnProcess(2**40).run({submit!r}, lambda line: print(line, flush=True))
     with subprocess.Popen([sys.executable, "-c", task], stdout=subprocess.PIPE, text=True) as starter:
         assert starter.stdout is not None
         pid = next(int(line) for line in starter.stdout if line.strip().isdigit())
-        assert not gone(pid)
+        assert not is_gone(pid)
         starter.kill()
         until_gone(pid)
 
@@ -231,7 +231,7 @@ def test_a_run_ends_when_whoever_supervises_its_task_is_killed() -> None:
         assert supervisor.stdout is not None
         task = int(supervisor.stdout.readline())
         pids = [task, *map(int, supervisor.stdout.readline().split())]
-        assert not any(map(gone, pids))
+        assert not any(map(is_gone, pids))
         supervisor.kill()
         for pid in pids:
             until_gone(pid)
@@ -257,7 +257,7 @@ def test_an_application_of_spark_ends_too_when_whoever_supervises_its_task_is_ki
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as supervisor:
         assert supervisor.stdout is not None
         pids = [int(supervisor.stdout.readline()) for _ in range(2)]
-        assert not any(map(gone, pids))
+        assert not any(map(is_gone, pids))
         supervisor.kill()
         for pid in pids:
             until_gone(pid)

@@ -114,7 +114,7 @@ print(json.dumps(done))
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What tasks returned or raised, what readers see then, which events the asset had, step by step of the story."""
     folder = tmp_path_factory.mktemp("publishing")
     clicks = write_pipeline(folder, "clicks", options='executor="local"', most=None)
@@ -130,8 +130,8 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return python(STORY, folder / "airflow", environment)
 
 
-def test_the_run_publishes_what_its_audit_finds_good_and_the_log_names_it(done: Any) -> None:
-    first = done["undisturbed"]
+def test_the_run_publishes_what_its_audit_finds_good_and_the_log_names_it(answers: Any) -> None:
+    first = answers["undisturbed"]
     processed_result = first["tasks"]["process"]["xcom"]
     assert processed_result["published"] == processed_result["snapshot"] == first["published"] == first["main"]
     assert first["published by"] == processed_result["run_id"]
@@ -139,21 +139,25 @@ def test_the_run_publishes_what_its_audit_finds_good_and_the_log_names_it(done: 
     assert (first["announced"], first["counted"]) == ([first["main"]], 1)
 
 
-def test_a_run_that_is_cleared_shows_its_audit_again_and_announces_nothing_twice(done: Any) -> None:
-    second_answer = done["again"]
-    assert second_answer["main"] == done["undisturbed"]["main"]
-    assert second_answer["tasks"]["audit"] == done["undisturbed"]["tasks"]["audit"]
+def test_a_run_that_is_cleared_shows_its_audit_again_and_announces_nothing_twice(answers: Any) -> None:
+    second_answer = answers["again"]
+    assert second_answer["main"] == answers["undisturbed"]["main"]
+    assert second_answer["tasks"]["audit"] == answers["undisturbed"]["tasks"]["audit"]
     assert second_answer["tasks"]["publish"]["raised"] == "AirflowSkipException"
 
 
-def test_a_run_that_finds_nothing_shows_no_audit_of_another(done: Any) -> None:
-    assert done["nothing new"]["tasks"]["audit"]["xcom"] == {}
-    assert done["nothing new"]["announced"] == []
+def test_a_run_that_finds_nothing_shows_no_audit_of_another(answers: Any) -> None:
+    assert answers["nothing new"]["tasks"]["audit"]["xcom"] == {}
+    assert answers["nothing new"]["announced"] == []
 
 
 @pytest.mark.parametrize("place", ["before the audit", "before publishing", "after publishing"])
-def test_what_a_killed_run_has_not_done_the_tasks_after_it_do(done: Any, place: str) -> None:
-    killed_answer, marked_answer, cleared_answer = done[place], done[f"{place}, marked"], done[f"{place}, cleared"]
+def test_what_a_killed_run_has_not_done_the_tasks_after_it_do(answers: Any, place: str) -> None:
+    killed_answer, marked_answer, cleared_answer = (
+        answers[place],
+        answers[f"{place}, marked"],
+        answers[f"{place}, cleared"],
+    )
     assert killed_answer["tasks"]["process"]["raised"] == "retry"
     assert (killed_answer["main"] == killed_answer["published"]) == (place == "after publishing")
     assert marked_answer["published"] == marked_answer["main"] == killed_answer["main"]
@@ -168,42 +172,42 @@ def test_what_a_killed_run_has_not_done_the_tasks_after_it_do(done: Any, place: 
     assert cleared_answer["tasks"]["audit"]["xcom"] == audited_result
 
 
-def test_another_try_publishes_what_the_killed_one_has_committed(done: Any) -> None:
-    answer_before, answer_after = done["to be retried"], done["retried"]
+def test_another_try_publishes_what_the_killed_one_has_committed(answers: Any) -> None:
+    answer_before, answer_after = answers["to be retried"], answers["retried"]
     assert answer_before["published"] != answer_before["main"] == answer_after["main"] == answer_after["published"]
     assert answer_after["published by"] == answer_after["tasks"]["process"]["xcom"]["run_id"]
     assert answer_after["announced"] == [answer_after["main"]]
 
 
-def test_a_run_on_a_branch_publishes_nothing(done: Any) -> None:
-    branch, answer_before = done["on a branch"], done["retried"]
+def test_a_run_on_a_branch_publishes_nothing(answers: Any) -> None:
+    branch, answer_before = answers["on a branch"], answers["retried"]
     assert branch["tasks"]["process"]["xcom"]["epochs"] > 0
     assert (branch["main"], branch["published"]) == (answer_before["main"], answer_before["published"])
     assert branch["tasks"]["publish"]["raised"] == "AirflowSkipException"
-    assert done["on main beside it"]["published"] == done["on main beside it"]["main"] != answer_before["main"]
+    assert answers["on main beside it"]["published"] == answers["on main beside it"]["main"] != answer_before["main"]
 
 
-def test_the_tasks_after_it_publish_what_a_person_has_left_unpublished(done: Any) -> None:
-    left = done["not published on the command line"]
+def test_the_tasks_after_it_publish_what_a_person_has_left_unpublished(answers: Any) -> None:
+    left = answers["not published on the command line"]
     assert left["tasks"]["audit"]["xcom"]["to"] == left["main"] == left["published"]
     assert left["announced"] == [left["main"]]
 
 
-def test_readers_see_every_click_once(done: Any) -> None:
-    minutes = len(done["clicks"])
+def test_readers_see_every_click_once(answers: Any) -> None:
+    minutes = len(answers["clicks"])
     assert minutes == 7
-    assert done["clicks"] == [[minute, 1] for minute in range(1, minutes + 1)]
+    assert answers["clicks"] == [[minute, 1] for minute in range(1, minutes + 1)]
 
 
-def test_what_the_audit_finds_bad_is_held_back_and_the_task_audit_says_so(done: Any) -> None:
-    bad = done["bad"]
+def test_what_the_audit_finds_bad_is_held_back_and_the_task_audit_says_so(answers: Any) -> None:
+    bad = answers["bad"]
     assert bad["tasks"]["process"]["xcom"]["published"] is bad["published"] is None
     assert bad["tasks"]["audit"]["raised"] == "fail"
     assert "data.limit_exceeded" in bad["tasks"]["audit"]["message"]
-    released_answer = done["bad, released, cleared"]
+    released_answer = answers["bad, released, cleared"]
     assert released_answer["published by"] is None
     assert released_answer["tasks"]["audit"]["xcom"] == {}
     assert released_answer["announced"] == [released_answer["main"]] == [bad["main"]]
-    good = done["good after bad"]
+    good = answers["good after bad"]
     assert good["published"] == good["main"] != bad["main"]
     assert good["tasks"]["audit"]["xcom"]["from"] == bad["main"]

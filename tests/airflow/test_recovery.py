@@ -152,7 +152,7 @@ print(json.dumps(answers, default=str))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each step gave, and where the branches were after it."""
     folder: Path = tmp_path_factory.mktemp("recovery")
     (folder / "pipelines").mkdir()
@@ -162,15 +162,15 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return python(SCRIPT, folder / "home", environment)
 
 
-def test_targets_are_the_newest_snapshots_and_say_what_readers_lose(found: Any) -> None:
-    assert [target["snapshot"] for target in found["targets"]] == found["line"]
-    assert [target["keeps_readers"] for target in found["targets"]] == [True, False, False]
-    assert [target["problem"] for target in found["targets"]] == [None, None, None]
+def test_targets_are_the_newest_snapshots_and_say_what_readers_lose(answers: Any) -> None:
+    assert [target["snapshot"] for target in answers["targets"]] == answers["line"]
+    assert [target["keeps_readers"] for target in answers["targets"]] == [True, False, False]
+    assert [target["problem"] for target in answers["targets"]] == [None, None, None]
 
 
-def test_a_recovery_says_first_what_is_given_up_and_moves_nothing(found: Any) -> None:
-    newest, *_, oldest = found["line"]
-    rehearsed_answer = found["rehearse"]
+def test_a_recovery_says_first_what_is_given_up_and_moves_nothing(answers: Any) -> None:
+    newest, *_, oldest = answers["line"]
+    rehearsed_answer = answers["rehearse"]
     whole, *reported_lines = rehearsed_answer["xcom"]["said"]
     assert rehearsed_answer["xcom"]["snapshot"] == oldest
     assert whole.startswith(f"snapshot {oldest} is whole")
@@ -184,78 +184,78 @@ def test_a_recovery_says_first_what_is_given_up_and_moves_nothing(found: Any) ->
     assert rehearsed_answer["refs"]["main"] == newest
 
 
-def test_a_person_is_asked_unless_the_form_says_otherwise(found: Any) -> None:
-    request = found["approve when approved"]
+def test_a_person_is_asked_unless_the_form_says_otherwise(answers: Any) -> None:
+    request = answers["approve when approved"]
     assert request["raised"] == "TaskAwaitingInput"
     assert "* readers lose 2 epochs" in request["shown"]
     assert "* stage 1: move branch main back" in request["shown"]
-    assert found["approve at once"]["xcom"] is None
-    assert found["approve never"]["raised"] == "AirflowSkipException"
+    assert answers["approve at once"]["xcom"] is None
+    assert answers["approve never"]["raised"] == "AirflowSkipException"
 
 
-def test_nothing_moves_that_nobody_has_approved_or_looked_at(found: Any) -> None:
-    assert found["unapproved"]["message"].startswith("config.not_approved: ")
-    assert found["not rehearsed"]["message"].startswith("config.not_rehearsed: ")
-    assert found["not rehearsed"]["refs"]["main"] == found["line"][0]
+def test_nothing_moves_that_nobody_has_approved_or_looked_at(answers: Any) -> None:
+    assert answers["unapproved"]["message"].startswith("config.not_approved: ")
+    assert answers["not rehearsed"]["message"].startswith("config.not_rehearsed: ")
+    assert answers["not rehearsed"]["refs"]["main"] == answers["line"][0]
 
 
-def test_what_was_delivered_is_given_up_if_the_form_says_so(found: Any) -> None:
+def test_what_was_delivered_is_given_up_if_the_form_says_so(answers: Any) -> None:
     for refused_name in ("delivered", "delivered meanwhile"):
-        assert "--give-up-delivered goes there all the same" in found[refused_name]["message"]
-        assert found[refused_name]["refs"]["delivering/mail"] == found["line"][0]
-    assert any("sink mail" in line for line in found["given up"]["xcom"]["said"])
-    assert found["recover"]["refs"]["delivering/mail"] == found["line"][-1]
+        assert "--give-up-delivered goes there all the same" in answers[refused_name]["message"]
+        assert answers[refused_name]["refs"]["delivering/mail"] == answers["line"][0]
+    assert any("sink mail" in line for line in answers["given up"]["xcom"]["said"])
+    assert answers["recover"]["refs"]["delivering/mail"] == answers["line"][-1]
 
 
-def test_a_recovery_goes_back_once_and_its_cleared_tasks_ask_nobody(found: Any) -> None:
-    recovered_answer = found["recover"]
+def test_a_recovery_goes_back_once_and_its_cleared_tasks_ask_nobody(answers: Any) -> None:
+    recovered_answer = answers["recover"]
     assert recovered_answer["xcom"]["epochs"] > 0
-    assert recovered_answer["refs"]["main"] not in found["line"]
+    assert recovered_answer["refs"]["main"] not in answers["line"]
     assert any("approved by bob" in line for line in recovered_answer["log"])
-    assert found["rehearse again"]["xcom"]["said"][0].startswith("done by an earlier try of this run: entry ")
-    assert found["approve again"]["xcom"] is None
-    assert found["recover again"]["refs"]["main"] == recovered_answer["refs"]["main"]
-    assert len(found["entries"]) == 1
+    assert answers["rehearse again"]["xcom"]["said"][0].startswith("done by an earlier try of this run: entry ")
+    assert answers["approve again"]["xcom"] is None
+    assert answers["recover again"]["refs"]["main"] == recovered_answer["refs"]["main"]
+    assert len(answers["entries"]) == 1
 
 
-def test_a_recovery_without_a_reason_warns_in_its_log_and_its_result(found: Any) -> None:
-    (entry,) = found["entries"]
+def test_a_recovery_without_a_reason_warns_in_its_log_and_its_result(answers: Any) -> None:
+    (entry,) = answers["entries"]
     assert "no reason given (ada, in Airflow: headrace_clicks_recover/run), approved by bob" in entry["message"]
-    assert [line for line in found["result"]["warnings"] if "From 0.4.0 on its form requires one" in line]
-    assert [line for line in found["recover"]["log"] if "From 0.4.0 on its form requires one" in line]
+    assert [line for line in answers["result"]["warnings"] if "From 0.4.0 on its form requires one" in line]
+    assert [line for line in answers["recover"]["log"] if "From 0.4.0 on its form requires one" in line]
 
 
-def test_a_recovery_whose_figures_are_no_longer_so_is_refused(found: Any) -> None:
-    outdated_answer = found["outdated"]
+def test_a_recovery_whose_figures_are_no_longer_so_is_refused(answers: Any) -> None:
+    outdated_answer = answers["outdated"]
     assert outdated_answer["message"].startswith("config.rehearsal_outdated: ")
-    assert outdated_answer["refs"] == found["recover again"]["refs"]
+    assert outdated_answer["refs"] == answers["recover again"]["refs"]
 
 
-def test_a_snapshot_that_is_damaged_is_refused_before_anything_moves(found: Any) -> None:
-    refused_answer = found["broken target"]
+def test_a_snapshot_that_is_damaged_is_refused_before_anything_moves(answers: Any) -> None:
+    refused_answer = answers["broken target"]
     assert refused_answer["message"].startswith("restore.target_broken: ")
-    assert refused_answer["refs"]["main"] == found["seen"]
+    assert refused_answer["refs"]["main"] == answers["seen"]
 
 
-def test_broken_state_that_readers_see_asks_a_person_once(found: Any) -> None:
-    assert found["below published"]["message"].startswith("restore.below_published: ")
-    ((dag, run_id, conf),) = found["asked"]
-    assert (dag, run_id) == ("headrace_clicks_recover", f"broken__{found['seen']}")
+def test_broken_state_that_readers_see_asks_a_person_once(answers: Any) -> None:
+    assert answers["below published"]["message"].startswith("restore.below_published: ")
+    ((dag, run_id, conf),) = answers["asked"]
+    assert (dag, run_id) == ("headrace_clicks_recover", f"broken__{answers['seen']}")
     assert conf["when"] == "when approved"
-    assert any("It waits until a person approves" in line for line in found["below published"]["log"])
-    assert any("was started for this snapshot before" in line for line in found["below published again"]["log"])
+    assert any("It waits until a person approves" in line for line in answers["below published"]["log"])
+    assert any("was started for this snapshot before" in line for line in answers["below published again"]["log"])
 
 
-def test_broken_state_that_readers_do_not_see_is_recovered_once_by_itself(found: Any) -> None:
-    assert found["way"]["is_safe"]
-    ((dag, run_id, conf),) = found["at once"]
-    assert (dag, run_id) == ("headrace_clicks_recover", f"broken__{found['head']}")
-    assert (conf["snapshot"], conf["when"]) == (found["before"], "at once")
-    assert found["merge"]["message"].startswith("restore.broken_object: ")
-    assert any("readers lose nothing" in line for line in found["merge"]["log"])
-    assert any("was started for this snapshot before" in line for line in found["merge again"]["log"])
+def test_broken_state_that_readers_do_not_see_is_recovered_once_by_itself(answers: Any) -> None:
+    assert answers["way"]["is_safe"]
+    ((dag, run_id, conf),) = answers["at once"]
+    assert (dag, run_id) == ("headrace_clicks_recover", f"broken__{answers['head']}")
+    assert (conf["snapshot"], conf["when"]) == (answers["before"], "at once")
+    assert answers["merge"]["message"].startswith("restore.broken_object: ")
+    assert any("readers lose nothing" in line for line in answers["merge"]["log"])
+    assert any("was started for this snapshot before" in line for line in answers["merge again"]["log"])
 
 
-def test_a_recovery_is_not_started_by_itself_where_input_is_gone(found: Any) -> None:
-    assert not found["input gone"]["is_safe"]
-    assert "newest.jsonl" in found["input gone"]["reason"]
+def test_a_recovery_is_not_started_by_itself_where_input_is_gone(answers: Any) -> None:
+    assert not answers["input gone"]["is_safe"]
+    assert "newest.jsonl" in answers["input gone"]["reason"]

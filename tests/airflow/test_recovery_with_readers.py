@@ -126,7 +126,7 @@ print(json.dumps(answers, default=str))
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each step gave, and where both pipelines were after it."""
     folder: Path = tmp_path_factory.mktemp("recovery")
     (folder / "pipelines").mkdir()
@@ -136,66 +136,69 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return python(SCRIPT, folder / "home", environment)
 
 
-def test_where_readers_go_is_said_first_and_nothing_moves(found: Any) -> None:
-    reported_lines = found["rehearse"]["xcom"]["said"]
-    assert not [line for line in found["alone"]["xcom"]["said"] if "reader daily" in line]
+def test_where_readers_go_is_said_first_and_nothing_moves(answers: Any) -> None:
+    reported_lines = answers["rehearse"]["xcom"]["said"]
+    assert not [line for line in answers["alone"]["xcom"]["said"] if "reader daily" in line]
     (daily,) = [line for line in reported_lines if line.startswith("reader daily: ")]
-    assert f"main moves from {found['daily'][0]} to {found['daily'][1]}; 1 epoch with " in daily
+    assert f"main moves from {answers['daily'][0]} to {answers['daily'][1]}; 1 epoch with " in daily
     assert any(line.startswith("readers were looked for under ") for line in reported_lines)
-    assert found["rehearse"]["log"] == reported_lines
-    assert (found["rehearse"]["refs"]["main"], found["rehearse"]["daily"]) == (found["line"][0], found["daily"][0])
+    assert answers["rehearse"]["log"] == reported_lines
+    assert (answers["rehearse"]["refs"]["main"], answers["rehearse"]["daily"]) == (
+        answers["line"][0],
+        answers["daily"][0],
+    )
 
 
-def test_the_person_who_approves_sees_where_readers_go(found: Any) -> None:
-    request = found["approve"]
+def test_the_person_who_approves_sees_where_readers_go(answers: Any) -> None:
+    request = answers["approve"]
     assert request["raised"] == "TaskAwaitingInput"
-    assert f"* reader daily: main moves from {found['daily'][0]} to {found['daily'][1]}" in request["shown"]
+    assert f"* reader daily: main moves from {answers['daily'][0]} to {answers['daily'][1]}" in request["shown"]
     assert "* readers were looked for under " in request["shown"]
 
 
-def test_readers_that_nobody_was_shown_go_nowhere(found: Any) -> None:
-    assert found["rehearsed alone"]["message"].startswith("config.not_rehearsed: ")
+def test_readers_that_nobody_was_shown_go_nowhere(answers: Any) -> None:
+    assert answers["rehearsed alone"]["message"].startswith("config.not_rehearsed: ")
     for refused_name in ("reader moved", "reader came"):
-        assert found[refused_name]["message"].startswith("config.rehearsal_outdated: "), refused_name
-        assert found[refused_name]["refs"]["main"] == found["line"][0]
-    assert f"reader daily is at {found['reader moved']['daily']} " in found["reader moved"]["message"]
-    assert "nobody knew of it" in found["reader came"]["message"]
+        assert answers[refused_name]["message"].startswith("config.rehearsal_outdated: "), refused_name
+        assert answers[refused_name]["refs"]["main"] == answers["line"][0]
+    assert f"reader daily is at {answers['reader moved']['daily']} " in answers["reader moved"]["message"]
+    assert "nobody knew of it" in answers["reader came"]["message"]
 
 
-def test_another_try_takes_back_the_readers_that_the_first_had_left(found: Any) -> None:
-    target = found["looked again"]["readers"]["daily"]["to"]
-    assert found["half"]["rolled back"] == ["a person's"]
-    assert found["recover"]["xcom"]["epochs"] > 0
-    assert found["recover"]["daily"] == target != found["half"]["daily"][0]
-    newest, *_ = found["rolled back"]
+def test_another_try_takes_back_the_readers_that_the_first_had_left(answers: Any) -> None:
+    target = answers["looked again"]["readers"]["daily"]["to"]
+    assert answers["half"]["rolled back"] == ["a person's"]
+    assert answers["recover"]["xcom"]["epochs"] > 0
+    assert answers["recover"]["daily"] == target != answers["half"]["daily"][0]
+    newest, *_ = answers["rolled back"]
     assert newest.startswith("recovery of clicks with its readers, ")
     assert "in Airflow: headrace_clicks_recover/run)" in newest
-    assert found["recover"]["refs"]["published"] == found["line"][1], "an audit comes first"
-    assert found["read on"] > 0
+    assert answers["recover"]["refs"]["published"] == answers["line"][1], "an audit comes first"
+    assert answers["read on"] > 0
 
 
-def test_a_try_after_it_is_done_leaves_readers_where_they_are(found: Any) -> None:
-    assert "raised" not in found["recover again"]
-    assert found["rolled back again"] == found["rolled back"]
-    assert found["recover again"]["refs"]["main"] == found["recover"]["refs"]["main"]
+def test_a_try_after_it_is_done_leaves_readers_where_they_are(answers: Any) -> None:
+    assert "raised" not in answers["recover again"]
+    assert answers["rolled back again"] == answers["rolled back"]
+    assert answers["recover again"]["refs"]["main"] == answers["recover"]["refs"]["main"]
 
 
-def test_readers_that_went_on_meanwhile_go_back_as_was_said(found: Any) -> None:
-    places = found["whole to"]["readers"]["daily"]
-    assert found["whole"]["xcom"]["epochs"] > 0
-    assert found["whole"]["daily"] == places["to"] != places["head"]
-    assert any(f"reader daily has gone back to {places['to']}" in line for line in found["whole"]["log"])
+def test_readers_that_went_on_meanwhile_go_back_as_was_said(answers: Any) -> None:
+    places = answers["whole to"]["readers"]["daily"]
+    assert answers["whole"]["xcom"]["epochs"] > 0
+    assert answers["whole"]["daily"] == places["to"] != places["head"]
+    assert any(f"reader daily has gone back to {places['to']}" in line for line in answers["whole"]["log"])
 
 
-def test_a_reader_that_cannot_follow_stops_it_before_anybody_is_asked(found: Any) -> None:
-    refused_answer = found["cannot follow"]
+def test_a_reader_that_cannot_follow_stops_it_before_anybody_is_asked(answers: Any) -> None:
+    refused_answer = answers["cannot follow"]
     assert refused_answer["message"].startswith("restore.readers_cannot_follow: ")
     assert "headrace backfill daily --promote" in refused_answer["message"]
     assert any(line.startswith("reader daily: cannot follow: ") for line in refused_answer["log"])
-    assert "raised" not in found["whole again"], "what has gone back needs no reader that follows"
+    assert "raised" not in answers["whole again"], "what has gone back needs no reader that follows"
 
 
-def test_a_reader_that_nobody_can_look_at_stops_it(found: Any) -> None:
-    refused_answer = found["unseen"]
+def test_a_reader_that_nobody_can_look_at_stops_it(answers: Any) -> None:
+    refused_answer = answers["unseen"]
     assert refused_answer["message"].startswith("restore.readers_cannot_follow: ")
     assert "-other/far: cannot follow: " in "".join(refused_answer["log"])

@@ -141,7 +141,7 @@ def test_submit_leaves_a_result_of_an_error_nobody_expected(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2hunter2")
 
-    def breaks(*_: object, **named: object) -> RunResult:
+    def breaks(*_: object, **options: object) -> RunResult:
         raise ValueError("GET https://x?sig=hunter2hunter2 failed")
 
     monkeypatch.setitem(PREPARERS, "process", breaks)

@@ -45,7 +45,7 @@ class Lanes:
         line = json.dumps({"user": "ada", "at": moment.isoformat()}) + "\n"
         self.store.write(f"landing/clicks/{name}", line.encode() * clicks)
 
-    def published(self) -> list[Manifest]:
+    def published_snapshots(self) -> list[Manifest]:
         """The snapshots that readers have seen, oldest first."""
         head = self.catalog.head().refs.get("published")
         return [] if head is None else [*self.catalog.ancestry(head)][::-1]
@@ -78,9 +78,11 @@ def lanes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lanes]:
         local.stop()
 
 
-def until(found: Callable[[], bool]) -> None:
+def wait_until(condition: Callable[[], bool]) -> None:
     """Wait until that is so."""
-    Retrying(stop=stop_after_delay(_SECONDS), wait=wait_fixed(1), retry=retry_if_result(lambda is_so: not is_so))(found)
+    Retrying(stop=stop_after_delay(_SECONDS), wait=wait_fixed(1), retry=retry_if_result(lambda is_so: not is_so))(
+        condition
+    )
 
 
 # SQLite lets one write at a time: another one may take longer than Airflow waits
@@ -93,18 +95,18 @@ patiently = Retrying(
 
 
 def test_the_last_days_are_computed_anew_beside_the_live_lane(lanes: Lanes) -> None:
-    until(lambda: lanes.promotions() > 0)  # the first may have begun before anything was published, with nothing
-    (old,) = lanes.published()
+    wait_until(lambda: lanes.promotions() > 0)  # the first may have begun before anything was published, with nothing
+    (old,) = lanes.published_snapshots()
     lanes.land("b.jsonl", timedelta(hours=5), 2)
-    until(lambda: sum(m.counts["input_files"] for m in lanes.published()) == 2)
+    wait_until(lambda: sum(m.counts["input_files"] for m in lanes.published_snapshots()) == 2)
     lanes.land("b.jsonl", timedelta(hours=4), 3)  # a correction, over which the live lane stops
-    until(lambda: lanes.clicks() == [1, 3])
-    first, *later_snapshots = lanes.published()
+    wait_until(lambda: lanes.clicks() == [1, 3])
+    first, *later_snapshots = lanes.published_snapshots()
     assert first == old, "nothing before the last days is computed again"
     assert {m.branch[:18] for m in later_snapshots} == {"backfill-scheduled"}
     lanes.land("c.jsonl", timedelta(hours=3), 4)
-    until(lambda: lanes.clicks() == [1, 3, 4])
-    assert lanes.published()[0] == old
+    wait_until(lambda: lanes.clicks() == [1, 3, 4])
+    assert lanes.published_snapshots()[0] == old
     check_catalog(lanes.store, "clicks")
 
 
@@ -114,7 +116,7 @@ def test_a_backfill_by_hand_says_where_it_begins_and_may_stay_unpublished(lanes:
     since_yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
     whole = patiently(api.trigger, dag, {"promote": "never"})
     ranged_run = patiently(api.trigger, dag, {"from": since_yesterday, "branch": "by-hand", "promote": "never"})
-    snapshot = lanes.published()[0].snapshot_id
+    snapshot = lanes.published_snapshots()[0].snapshot_id
     for run_id, beginning in (
         (whole, "nothing: all input is read again"),
         (ranged_run, f"snapshot {snapshot} (epoch 0)"),
@@ -145,5 +147,5 @@ def test_a_reader_of_the_page_has_a_pipeline_on_a_schedule_and_an_alert(
     def runs(what: str) -> set[str]:
         return {str(run[what]) for run in lanes.airflow.api.runs("headrace_tills_process")}
 
-    until(lambda: {"failed", "success"} <= runs("state"))
+    wait_until(lambda: {"failed", "success"} <= runs("state"))
     assert runs("run_type") == {"scheduled"}

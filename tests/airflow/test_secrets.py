@@ -202,7 +202,7 @@ def run(
     return ended_run, "\n".join(api.log(ended_run.dag_id, ended_run.run_id, task_id))
 
 
-def delivered(api: AirflowApi) -> str:
+def await_delivery(api: AirflowApi) -> str:
     """How the first delivery ended, which begins by itself."""
     return api.wait_for_run(DELIVER, first_run(api, DELIVER, _SECONDS), _SECONDS).state
 
@@ -253,7 +253,7 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
             for name in ("clicks", "others.clicks")
         }
         assert records == {"clicks": 6, "others.clicks": 1}
-        assert delivered(airflow.api) == "success"
+        assert await_delivery(airflow.api) == "success"
         assert deployment.warehouse.rows("select sum(clicks) from clicks") == [(5,)]
         deployment.topics.run(airflow.api)
         deployment.change_password()

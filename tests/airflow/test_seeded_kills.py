@@ -22,7 +22,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 import headrace as hr
 from headrace.ext.stores import open_store
 from scripts.airflow_env import LocalAirflow
-from tests.airflow.conftest import Disturbed
+from tests.airflow.conftest import DisturbedAirflow
 from tests.airflow.test_end_to_end import family as started
 from tests.airflow.test_end_to_end import land
 
@@ -48,7 +48,7 @@ NAME = "struck"
 POOL = f"headrace_{NAME}"
 
 _PROGRAMS = ("submit.py", "maintain.py")
-_ENDED = ("success", "failed")
+_END_STATES = ("success", "failed")
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Kill:
     afterwards: str
 
     @classmethod
-    def drawn(cls, number: int) -> "Kill":
+    def from_number(cls, number: int) -> "Kill":
         """The kill of that number: families, victims, executors and what is done take turns, the rest is random."""
         dice = random.Random(f"{SEED}/{number}")
         turn, place = divmod(number, len(TASKS))
@@ -96,11 +96,11 @@ def _lasts(family: str, executor: str, victim: str, task: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def airflow(disturbed: Disturbed) -> LocalAirflow:
+def airflow(disturbed_airflow: DisturbedAirflow) -> LocalAirflow:
     """With the DAGs of all families."""
     for family in TASKS:
-        disturbed.airflow.api.wait_for_dag(dag_of(family), _DAG_SECONDS)
-    return disturbed.airflow
+        disturbed_airflow.airflow.api.wait_for_dag(dag_of(family), _DAG_SECONDS)
+    return disturbed_airflow.airflow
 
 
 @pytest.fixture(scope="module")
@@ -108,8 +108,8 @@ def truth(airflow: LocalAirflow) -> Counter[str]:
     """Clicks by minute of all that has landed: it grows with each kill. The first file is processed in peace."""
     landed_counts: Counter[str] = Counter()
     more(airflow, landed_counts)
-    processed(airflow)
-    assert published(airflow) == landed_counts
+    run_process(airflow)
+    assert published_counts(airflow) == landed_counts
     return landed_counts
 
 
@@ -118,23 +118,23 @@ def dag_of(family: str) -> str:
     return "headrace_maintain" if family == "maintain" else f"headrace_{NAME}_{family}"
 
 
-def more(airflow: LocalAirflow, landed: Counter[str]) -> None:
+def more(airflow: LocalAirflow, landed_counts: Counter[str]) -> None:
     """Land another file. It has minutes of the one before it, too, so that state is merged."""
     store = open_store(airflow.root)
     number = len([*store.list(f"landing/{NAME}/")])
     minutes = range(number * 10, number * 10 + 13)
     land(store, NAME, f"{number:04}.jsonl", minutes)
     start = datetime(2026, 11, 20, tzinfo=UTC)
-    landed.update((start + timedelta(minutes=minute)).isoformat() for minute in minutes)
+    landed_counts.update((start + timedelta(minutes=minute)).isoformat() for minute in minutes)
 
 
-def published(airflow: LocalAirflow) -> Counter[str]:
+def published_counts(airflow: LocalAirflow) -> Counter[str]:
     """Clicks by minute as readers see them."""
     rows = hr.open(airflow.root)[NAME].read("current", at="published").to_arrow().to_pylist()
     return Counter({row["window_start"].astimezone(UTC).isoformat(): row["clicks"] for row in rows})
 
 
-def processed(airflow: LocalAirflow) -> None:
+def run_process(airflow: LocalAirflow) -> None:
     """A run of *process* that nobody disturbs, which must end well."""
     dag = dag_of("process")
     ended_run = airflow.api.wait_for_run(dag, airflow.api.trigger(dag), _RUN_SECONDS)
@@ -146,7 +146,7 @@ def processed(airflow: LocalAirflow) -> None:
     assert ended_run.state == "success", (ended_run, logs)
 
 
-def begun(airflow: LocalAirflow, family: str, executor: str) -> tuple[str, str]:
+def begin_run(airflow: LocalAirflow, family: str, executor: str) -> tuple[str, str]:
     """DAG and id of a new run of a family."""
     conf: dict[str, object] = {"executor": executor}
     if family == "maintain":
@@ -187,7 +187,7 @@ def words(process: psutil.Process) -> list[str]:
         return []
 
 
-def struck(airflow: LocalAirflow, kill: Kill, dag: str, run_id: str) -> bool:
+def strike_victim(airflow: LocalAirflow, kill: Kill, dag: str, run_id: str) -> bool:
     """Kill the victim at its time; whether it still was there."""
     if kill.victim in OF_AIRFLOW:
         time.sleep(kill.seconds)  # the time of the fault is drawn, nothing is waited for
@@ -198,10 +198,12 @@ def struck(airflow: LocalAirflow, kill: Kill, dag: str, run_id: str) -> bool:
         stop=stop_after_delay(_RUN_SECONDS), wait=wait_fixed(0.05), retry=retry_if_result(lambda state: state is None)
     )
 
-    def seen() -> psutil.Process | bool | None:
-        return victim_of(kill, try_id) or (False if airflow.api.task_state(dag, run_id, kill.task) in _ENDED else None)
+    def find_victim() -> psutil.Process | bool | None:
+        return victim_of(kill, try_id) or (
+            False if airflow.api.task_state(dag, run_id, kill.task) in _END_STATES else None
+        )
 
-    victim = patient(seen)
+    victim = patient(find_victim)
     if not isinstance(victim, psutil.Process):
         return False
     time.sleep(kill.seconds)
@@ -212,14 +214,14 @@ def struck(airflow: LocalAirflow, kill: Kill, dag: str, run_id: str) -> bool:
     return True
 
 
-def answered(airflow: LocalAirflow, kill: Kill, dag: str, run_id: str) -> None:
+def react_to_run(airflow: LocalAirflow, kill: Kill, dag: str, run_id: str) -> None:
     """What people do about the run: mark a task that has not ended, delete the run, change how many may write at once,
     or clear all tasks once the run has ended.
     """
     api = airflow.api
     if kill.afterwards.startswith("mark"):
         tasks = api.task_states(dag, run_id)
-        open_ones = [task for task, state in tasks.items() if state not in {*_ENDED, "skipped"}]
+        open_ones = [task for task, state in tasks.items() if state not in {*_END_STATES, "skipped"}]
         working = [task for task in open_ones if tasks[task] in {"running", "queued", "up_for_retry"}]
         for task in (working or open_ones)[:1]:
             api.mark(dag, run_id, task, kill.afterwards.removeprefix("mark "))
@@ -241,26 +243,26 @@ def answered(airflow: LocalAirflow, kill: Kill, dag: str, run_id: str) -> None:
         api.wait_for_run(dag, run_id, _RUN_SECONDS)
 
 
-def killed(airflow: LocalAirflow, truth: Counter[str], kill: Kill) -> bool:
+def kill_run(airflow: LocalAirflow, truth: Counter[str], kill: Kill) -> bool:
     """Whether the kill came before its victim had ended; readers see the truth after it, and nothing is damaged."""
     more(airflow, truth)
-    dag, run_id = begun(airflow, kill.family, kill.executor)
+    dag, run_id = begin_run(airflow, kill.family, kill.executor)
     neighbour: tuple[str, str] | None = None
     if kill.afterwards == "two slots":  # of two writers at once the newer one counts
-        neighbour = begun(airflow, "backfill" if kill.family == "process" else "process", "local")
-    hit = struck(airflow, kill, dag, run_id)
+        neighbour = begin_run(airflow, "backfill" if kill.family == "process" else "process", "local")
+    hit = strike_victim(airflow, kill, dag, run_id)
     if kill.victim in OF_AIRFLOW:
         airflow.revive(OF_AIRFLOW[kill.victim])
     try:
-        answered(airflow, kill, dag, run_id)
+        react_to_run(airflow, kill, dag, run_id)
         states = [] if kill.afterwards == "delete" else [airflow.api.task_states(dag, run_id)]
         if neighbour is not None:
             states.append(airflow.api.wait_for_run(*neighbour, _RUN_SECONDS).tasks)
     finally:
         airflow.api.set_slots(POOL, 1)
-    processed(airflow)
+    run_process(airflow)
     print(f"{kill}: {'killed' if hit else 'it had ended'}; {states}")
-    assert published(airflow) == truth, (kill, states)
+    assert published_counts(airflow) == truth, (kill, states)
     assert not hr.open(airflow.root)[NAME].fsck().damage
     return hit
 
@@ -269,7 +271,7 @@ def killed(airflow: LocalAirflow, truth: Counter[str], kill: Kill) -> bool:
 def test_what_is_published_equals_what_landed_whatever_was_killed(
     airflow: LocalAirflow, truth: Counter[str], number: int
 ) -> None:
-    tried_kills = [*Kill.drawn(number).earlier_and_earlier()]
-    assert any(killed(airflow, truth, kill) for kill in tried_kills), (
+    tried_kills = [*Kill.from_number(number).earlier_and_earlier()]
+    assert any(kill_run(airflow, truth, kill) for kill in tried_kills), (
         f"each came after the end of its victim: {tried_kills}"
     )

@@ -45,7 +45,7 @@ print(json.dumps(done))
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """What each task of the story returned or raised, and how many applications it submitted."""
     folder = tmp_path_factory.mktemp("tasks")
     write_pipeline(folder, "clicks", source='look_back=1, names="ordered",')
@@ -63,27 +63,29 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return python(STORY, folder / "airflow", environment)
 
 
-def test_an_audit_that_is_stored_needs_no_application(done: Any) -> None:
-    assert (done["processed"]["xcom"]["epochs"], done["processed"]["submitted"]) == (1, 1)
-    answer = done["audit that is stored"]
+def test_an_audit_that_is_stored_needs_no_application(answers: Any) -> None:
+    assert (answers["processed"]["xcom"]["epochs"], answers["processed"]["submitted"]) == (1, 1)
+    answer = answers["audit that is stored"]
     assert answer["submitted"] == 0
-    assert answer["xcom"] == {"from": None, "to": done["processed"]["xcom"]["snapshot"], "success": True}
+    assert answer["xcom"] == {"from": None, "to": answers["processed"]["xcom"]["snapshot"], "success": True}
 
 
-def test_an_audit_that_is_missing_is_made_by_an_application_of_its_own(done: Any) -> None:
-    assert done["forgotten"] > 0
-    answer = done["audit that is missing"]
+def test_an_audit_that_is_missing_is_made_by_an_application_of_its_own(answers: Any) -> None:
+    assert answers["forgotten"] > 0
+    answer = answers["audit that is missing"]
     assert answer["submitted"] == 1
-    assert answer["xcom"]["from"] == done["processed"]["xcom"]["snapshot"]
-    assert done["audit again"] == {**answer, "submitted": 0}
+    assert answer["xcom"]["from"] == answers["processed"]["xcom"]["snapshot"]
+    assert answers["audit again"] == {**answer, "submitted": 0}
 
 
-def test_spark_starts_beside_all_imports_where_there_is_input(done: Any) -> None:
-    assert [line.endswith(" --start-spark") for line in done["submitted"]] == [True, False, False], done["submitted"]
+def test_spark_starts_beside_all_imports_where_there_is_input(answers: Any) -> None:
+    assert [line.endswith(" --start-spark") for line in answers["submitted"]] == [True, False, False], answers[
+        "submitted"
+    ]
 
 
-def test_the_form_asks_for_a_full_sweep(done: Any) -> None:
-    assert "xcom" in done["without a sweep"], done["without a sweep"]
-    assert done["without a sweep"]["xcom"]["epochs"] == 0
-    swept = done["with a sweep"]["xcom"]
+def test_the_form_asks_for_a_full_sweep(answers: Any) -> None:
+    assert "xcom" in answers["without a sweep"], answers["without a sweep"]
+    assert answers["without a sweep"]["xcom"]["epochs"] == 0
+    swept = answers["with a sweep"]["xcom"]
     assert (swept["epochs"], swept["counts"]["input_files"]) == (1, 1)

@@ -27,8 +27,8 @@ from scripts.airflow_env import LocalAirflow
 from tests.airflow.runs import SELDOM
 from tests.airflow.subprocesses import write_pipeline
 from tests.airflow.test_secrets import all_of
-from tests.distributions import installed
-from tests.sources.test_conformance import OUTSIDE, DailyWorld
+from tests.distributions import write_distribution
+from tests.sources.test_conformance import DISTRIBUTION, DailyWorld
 
 pytestmark = [pytest.mark.airflow, pytest.mark.s3]
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class WatchedRoot:
     dag: str
     keys: Mapping[str, str]
 
-    def reached(self) -> AbstractContextManager[None]:
+    def use_credentials(self) -> AbstractContextManager[None]:
         """Inside, this process opens stores as the user of the root."""
         return reached_by(self.keys)
 
@@ -53,19 +53,19 @@ class WatchedRoot:
         """One file with one click."""
         moment = datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=minute)
         line = json.dumps({"user": "ada", "at": moment.isoformat()})
-        with self.reached():
+        with self.use_credentials():
             open_store(self.uri).write(f"landing/clicks/{name}.jsonl", f"{line}\n".encode())
 
     def ref(self, name: str) -> str | None:
         """The snapshot of that name."""
-        with self.reached():
+        with self.use_credentials():
             return Catalog(open_store(self.uri), "clicks").head().refs.get(name)
 
     def clicks(self) -> int:
         """How many clicks readers see."""
         if self.ref("published") is None:
             return 0
-        with self.reached():
+        with self.use_credentials():
             return int(hr.open(self.uri)["clicks"].current().to_arrow()["clicks"].to_pandas().sum())
 
     def connection(self) -> dict[str, str]:
@@ -111,7 +111,7 @@ def sales(roots: tuple[WatchedRoot, WatchedRoot]) -> WatchedRoot:
     return roots[1]
 
 
-_SAID = """
+_PIPELINE_FILE = """
 from datetime import datetime
 import headrace as hr
 from acme_headrace.daily_table import DailyTable
@@ -147,8 +147,8 @@ def airflow(
         (folder / name).mkdir()
         options = 'executor="local", schedule=hr.on_files("2s")'
         write_pipeline(folder / name, "clicks", source="max_files=1", options=options, most=None)
-    (folder / "pipelines" / "said.py").write_text(_SAID.format(database=str(days.database)))
-    installed((OUTSIDE / "pyproject.toml").read_text(), folder / "site")
+    (folder / "pipelines" / "said.py").write_text(_PIPELINE_FILE.format(database=str(days.database)))
+    write_distribution((DISTRIBUTION / "pyproject.toml").read_text(), folder / "site")
     (folder / "roots.toml").write_text(
         f'[[root]]\nname = "sales"\nuri = "{sales.uri}"\npipelines = ["sales"]\nstore = "sales_s3"\n'
     )
@@ -156,7 +156,7 @@ def airflow(
         "HEADRACE_PIPELINES": str(folder / "pipelines"),
         "HEADRACE_ROOTS": str(folder / "roots.toml"),
         "HEADRACE_STORE_CONN": "own_s3",
-        "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(OUTSIDE)]),
+        "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(DISTRIBUTION)]),
         "AIRFLOW_CONN_OWN_S3": json.dumps(own.connection()),
         **SELDOM,
     }
@@ -168,13 +168,13 @@ def airflow(
         local.stop()
 
 
-def until(found: Callable[[], T], seconds: float = _SECONDS) -> T:
-    """What ``found`` gives as soon as that is something."""
+def wait_for_value(find: Callable[[], T], seconds: float = _SECONDS) -> T:
+    """What ``find`` gives as soon as that is something."""
     patient = Retrying(stop=stop_after_delay(seconds), wait=wait_fixed(1), retry=retry_if_result(lambda f: not f))
-    return patient(found)
+    return patient(find)
 
 
-def ended(api: AirflowApi, dag: str, number: int) -> list[str] | None:
+def run_types(api: AirflowApi, dag: str, number: int) -> list[str] | None:
     """How each run began, once there are so many and all have succeeded."""
     runs = api.runs(dag)
     assert not [run for run in runs if run["state"] == "failed"]
@@ -196,10 +196,10 @@ def test_files_start_runs_by_themselves(airflow: LocalAirflow, own: WatchedRoot)
     airflow.api.wait_for_dag(own.dag, _SECONDS)
     for number in range(4):
         own.land(f"{number:02}", number)
-    until(lambda: own.ref("main"))  # the run has listed what it reads
+    wait_for_value(lambda: own.ref("main"))  # the run has listed what it reads
     own.land("late", 4)
-    until(lambda: own.clicks() == 5)
-    assert until(lambda: ended(airflow.api, own.dag, 2)) == ["asset_triggered"] * 2
+    wait_for_value(lambda: own.clicks() == 5)
+    assert wait_for_value(lambda: run_types(airflow.api, own.dag, 2)) == ["asset_triggered"] * 2
     state = watcher(airflow.api, "headrace://clicks/landed")
     assert (state["state"], state["files"]) == ("announced", {"source": 1})
     assert "pipeline clicks has work: {'snapshot': None, " in triggerer_log(airflow)
@@ -209,25 +209,25 @@ def test_a_named_root_is_watched_once_its_connection_is_there_and_while_its_dag_
     airflow: LocalAirflow, sales: WatchedRoot
 ) -> None:
     api = airflow.api
-    until(lambda: "config.store_connection" in watcher(api, _SALES).get("error", ""))
+    wait_for_value(lambda: "config.store_connection" in watcher(api, _SALES).get("error", ""))
     assert "pipeline sales.clicks cannot be watched, and is tried again: config.store_connection" in triggerer_log(
         airflow
     )
     sales.land("00", 0)
     api.add_connection("sales_s3", **sales.connection())
-    until(lambda: sales.clicks() == 1)
-    assert until(lambda: ended(api, sales.dag, 1)) == ["asset_triggered"]
+    wait_for_value(lambda: sales.clicks() == 1)
+    assert wait_for_value(lambda: run_types(api, sales.dag, 1)) == ["asset_triggered"]
 
     api.pause(sales.dag)
     api.parse(sales.dag)
     sales.land("01", 1)
-    until(lambda: not api.asset(_SALES)["watchers"])
+    wait_for_value(lambda: not api.asset(_SALES)["watchers"])
     sales.land("02", 2)
     assert len(api.runs(sales.dag)) == 1
     api.pause(sales.dag, is_paused=False)
     api.parse(sales.dag)
-    until(lambda: sales.clicks() == 3)
-    assert until(lambda: ended(api, sales.dag, 2)) == ["asset_triggered"] * 2
+    wait_for_value(lambda: sales.clicks() == 3)
+    assert wait_for_value(lambda: run_types(api, sales.dag, 2)) == ["asset_triggered"] * 2
     assert api.import_errors() == {}
 
 
@@ -235,8 +235,8 @@ def test_a_source_of_ones_own_starts_runs(airflow: LocalAirflow, own: WatchedRoo
     dag = "headrace_said_process"
     airflow.api.wait_for_dag(dag, _SECONDS)
     days.append([{"number": 1, "text": "a", "at": datetime(2026, 11, 20, tzinfo=UTC)}])
-    assert until(lambda: ended(airflow.api, dag, 1)) == ["asset_triggered"]
-    with own.reached():
+    assert wait_for_value(lambda: run_types(airflow.api, dag, 1)) == ["asset_triggered"]
+    with own.use_credentials():
         assert hr.open(own.uri)["said"].current(at="main").to_arrow()["n"].to_pylist() == [1]
 
 
@@ -244,8 +244,8 @@ def test_a_triggerer_that_is_started_again_misses_nothing(airflow: LocalAirflow,
     airflow.kill("triggerer")
     own.land("later", 10)
     airflow.revive("triggerer")
-    until(lambda: own.clicks() == 6)
-    assert until(lambda: ended(airflow.api, own.dag, 3)) == ["asset_triggered"] * 3
+    wait_for_value(lambda: own.clicks() == 6)
+    assert wait_for_value(lambda: run_types(airflow.api, own.dag, 3)) == ["asset_triggered"] * 3
 
 
 def test_the_tab_code_shows_the_file_of_the_pipeline_and_dags_stay(airflow: LocalAirflow, own: WatchedRoot) -> None:
@@ -256,7 +256,9 @@ def test_the_tab_code_shows_the_file_of_the_pipeline_and_dags_stay(airflow: Loca
     parsed_time = airflow.api.dag(own.dag)["last_parsed_time"]
     Path(file).write_text(Path(file).read_text() + "# changed\n")
     airflow.api.parse(own.dag)
-    until(lambda: airflow.api.source(own.dag).endswith("# changed\n"))
-    dag = until(lambda: (found := airflow.api.dag(own.dag))["last_parsed_time"] > parsed_time and found)
+    wait_for_value(lambda: airflow.api.source(own.dag).endswith("# changed\n"))
+    dag = wait_for_value(
+        lambda: (newest_dag := airflow.api.dag(own.dag))["last_parsed_time"] > parsed_time and newest_dag
+    )
     assert (dag["is_stale"], dag["fileloc"], dag["relative_fileloc"]) == (False, file, "headrace_pipelines.py")
     assert airflow.api.import_errors() == {}

@@ -52,11 +52,9 @@ MEAN = Finding(
 NULLS = Finding("expect_column_values_to_not_be_null", {"column": "delay"}, ExpectationView.CURRENT, False, None, 2, 7)
 
 
-def outcome(*findings: Finding, since: str | None = "s1", until: str = "s2") -> AuditOutcome:
+def outcome(*findings: Finding, start: str | None = "s1", end: str = "s2") -> AuditOutcome:
     success = all(finding.success for finding in findings)
-    return AuditOutcome(
-        "flights", since, until, success, findings, "2026-11-21T00:00:00Z", {ExpectationView.CURRENT: 7}
-    )
+    return AuditOutcome("flights", start, end, success, findings, "2026-11-21T00:00:00Z", {ExpectationView.CURRENT: 7})
 
 
 @pytest.fixture
@@ -64,15 +62,15 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-@pytest.mark.parametrize("since", [None, "s1"])
-def test_an_audit_is_read_back_as_it_was(store: MemoryStore, since: str | None) -> None:
-    kept_outcome = outcome(POSITIVE, MEAN, NULLS, since=since)
+@pytest.mark.parametrize("start", [None, "s1"])
+def test_an_audit_is_read_back_as_it_was(store: MemoryStore, start: str | None) -> None:
+    kept_outcome = outcome(POSITIVE, MEAN, NULLS, start=start)
     write_audit(store, kept_outcome)
-    assert read_audit(store, "flights", since, "s2") == kept_outcome
+    assert read_audit(store, "flights", start, "s2") == kept_outcome
 
 
 def test_the_stored_document_is_the_one_that_the_architecture_promises(store: MemoryStore) -> None:
-    write_audit(store, outcome(MEAN, since=None))
+    write_audit(store, outcome(MEAN, start=None))
     document = json.loads(store.read("flights/audits/none--s2/result.json"))
     assert len(document.pop("sha256")) == 64
     assert document == {
@@ -107,8 +105,8 @@ def test_only_the_audit_of_exactly_the_range_counts(store: MemoryStore) -> None:
 
 def test_an_audit_copied_to_another_range_is_not_believed(store: MemoryStore) -> None:
     write_audit(store, outcome(POSITIVE))
-    copied = store.read(f"{audit_folder('flights', 's1', 's2')}/result.json")
-    store.write(f"{audit_folder('flights', 's1', 's9')}/result.json", copied)
+    content = store.read(f"{audit_folder('flights', 's1', 's2')}/result.json")
+    store.write(f"{audit_folder('flights', 's1', 's9')}/result.json", content)
     with pytest.raises(AuditDamagedError, match="another range"):
         read_audit(store, "flights", "s1", "s9")
 
@@ -124,10 +122,10 @@ def test_a_damaged_audit_is_named_not_believed(store: MemoryStore, data: bytes) 
 def test_an_audit_with_any_bit_flipped_is_not_believed(store: MemoryStore) -> None:
     write_audit(store, outcome(POSITIVE, replace(MEAN, observed=float("nan"))))
     path = f"{audit_folder('flights', 's1', 's2')}/result.json"
-    written = store.read(path)
+    content = store.read(path)
     read_audit(store, "flights", "s1", "s2")
-    for place in range(len(written) * 8):
-        data = bytearray(written)
+    for place in range(len(content) * 8):
+        data = bytearray(content)
         data[place // 8] ^= 1 << place % 8
         store.write(path, bytes(data))
         with pytest.raises((AuditDamagedError, AuditFormatError)):
@@ -151,14 +149,16 @@ def test_the_message_names_what_failed_with_what_was_observed_and_the_ways_out()
     assert max(map(len, message.splitlines()[:-1])) < 120  # a line each: what follows runs off the edge of a log
 
 
-REJECTED = LimitFinding("rejected", {Severity.FAIL: "1%"}, Severity.FAIL, 0.5, "1 of 2 records (50.00%)", released=(7,))
+REJECTED_FINDING = LimitFinding(
+    "rejected", {Severity.FAIL: "1%"}, Severity.FAIL, 0.5, "1 of 2 records (50.00%)", released=(7,)
+)
 STALE = age_finding("newest_file", Limit(warn=HOUR), AgeMeasurement(Instant(0), "of input own"), Instant(2 * HOUR))
 
 
 def test_limits_are_kept_with_the_audit_and_decide_with_the_expectations(store: MemoryStore) -> None:
-    held_limits = with_limits(store, outcome(POSITIVE), (REJECTED, STALE))
+    held_limits = with_limits(store, outcome(POSITIVE), (REJECTED_FINDING, STALE))
     assert not held_limits.success
-    assert held_limits.exceeded == (REJECTED,)
+    assert held_limits.exceeded == (REJECTED_FINDING,)
     assert read_audit(store, "flights", "s1", "s2") == held_limits
     assert isinstance(audit_error(held_limits), LimitExceededError)
     assert with_limits(store, held_limits, (STALE,)).success
@@ -166,7 +166,7 @@ def test_limits_are_kept_with_the_audit_and_decide_with_the_expectations(store: 
 
 
 def test_the_message_names_expectations_and_limits_that_fail() -> None:
-    both = replace(outcome(POSITIVE, MEAN), limits=(REJECTED, STALE))
+    both = replace(outcome(POSITIVE, MEAN), limits=(REJECTED_FINDING, STALE))
     assert type(audit_error(both)) is AuditFailedError
     message = failure_message(both)
     assert "1 of 2 expectations failed and 1 of 2 limits are exceeded on (s1, s2]" in message
@@ -212,28 +212,28 @@ def test_an_audit_from_before_there_were_checks_against_history_is_read(store: M
 def test_an_age_goes_on_while_nothing_comes() -> None:
     assert STALE.describe() == "age of the newest file: 2h, of input own; the limit is 1h"
     assert STALE.as_of(Instant(HOUR)).severity is None
-    later = STALE.as_of(Instant(30 * HOUR))
-    assert (later.severity, later.observed, later.since) == (Severity.WARN, 108000.0, STALE.since)
-    assert REJECTED.as_of(Instant(30 * HOUR)) == REJECTED
+    finding = STALE.as_of(Instant(30 * HOUR))
+    assert (finding.severity, finding.observed, finding.since) == (Severity.WARN, 108000.0, STALE.since)
+    assert REJECTED_FINDING.as_of(Instant(30 * HOUR)) == REJECTED_FINDING
 
 
 def test_an_audit_covers_the_expectations_that_it_was_made_with_and_no_others() -> None:
     made_outcome = outcome(POSITIVE, NULLS)
-    declared = expect("column_values_to_be_between", column="flights", min_value=0)
+    expectation = expect("column_values_to_be_between", column="flights", min_value=0)
     nulls = expect("column_values_to_not_be_null", column="delay")
-    assert made_outcome.covers([declared, nulls])
-    assert not made_outcome.covers([declared])
-    assert not made_outcome.covers([declared, expect("column_values_to_not_be_null", view="panes", column="delay")])
+    assert made_outcome.covers([expectation, nulls])
+    assert not made_outcome.covers([expectation])
+    assert not made_outcome.covers([expectation, expect("column_values_to_not_be_null", view="panes", column="delay")])
     assert not made_outcome.covers([expect("column_values_to_be_between", column="flights", min_value=1), nulls])
 
 
 def test_arguments_are_compared_as_they_are_kept(store: MemoryStore) -> None:
-    declared = expect("column_values_to_be_in_set", column="airport", value_set=("JFK", "LGA"))  # type: ignore[arg-type]
-    finding = Finding(declared.name, declared.arguments, declared.view, success=True)
+    expectation = expect("column_values_to_be_in_set", column="airport", value_set=("JFK", "LGA"))  # type: ignore[arg-type]
+    finding = Finding(expectation.name, expectation.arguments, expectation.view, success=True)
     write_audit(store, AuditOutcome("flights", None, "s1", True, (finding,), "2026-01-01T00:00:00Z"))
     kept_audit = read_audit(store, "flights", None, "s1")
     assert kept_audit is not None
-    assert kept_audit.covers([declared])
+    assert kept_audit.covers([expectation])
     with pytest.raises(PipelineError, match="datetime"):
         expect("column_values_to_be_between", column="at", min_value=datetime(2026, 1, 1))  # type: ignore[arg-type]
 

@@ -67,11 +67,11 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[type]:
     return frame_types
 
 
-def audited(root: Path, spark: SparkSession, pipeline: Pipeline = PIPELINE) -> dict[str, Any]:
+def audit_result(root: Path, spark: SparkSession, pipeline: Pipeline = PIPELINE) -> dict[str, Any]:
     """The result that an audit on Spark stores, but for when."""
     store = open_store(root.as_uri())
-    for found in list(store.list("audited/audits/")):
-        store.delete(found.path)
+    for file in list(store.list("audited/audits/")):
+        store.delete(file.path)
     run_result: RunResult = audit(pipeline, root.as_uri(), RunOptions("audit", executor="spark"), spark=spark)
     assert run_result.audit is not None
     document = unseal_fields(json.loads(store.read(f"{run_result.audit.path}/result.json")))
@@ -91,11 +91,11 @@ def test_all_that_pipelines_expect_is_among_it() -> None:
 def test_with_spark_and_without_the_same_is_found(
     root: Path, spark: SparkSession, frames: list[type], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small = audited(root, spark)
+    small = audit_result(root, spark)
     assert not any(issubclass(kind, DataFrame) for kind in frames)
     frames.clear()
     monkeypatch.setenv(AUDIT_BYTES, "0")
-    large = audited(root, spark)
+    large = audit_result(root, spark)
     assert len(frames) == 2
     assert all(issubclass(kind, DataFrame) for kind in frames)
     assert large == small
@@ -113,7 +113,7 @@ def test_a_file_that_is_not_what_was_written_is_found_by_spark_too(
     data[len(data) // 2] ^= 1
     file.write_bytes(data)
     with pytest.raises(BrokenObjectError, match=file.name):
-        audited(root, spark)
+        audit_result(root, spark)
 
 
 @pytest.mark.slow

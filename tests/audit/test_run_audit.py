@@ -33,7 +33,7 @@ from headrace.model.time import to_duration
 from headrace.pipeline.quality import ExpectationView
 from headrace_snapshots.store import ObjectStore
 from headrace_snapshots.store.local import MemoryStore
-from tests.process.executors import Executed, on_both, on_spark
+from tests.process.executors import ExecutorUnderTest, on_both, on_spark
 
 SCHEMA = pa.schema({"origin": pa.string(), "delay": pa.float64()})
 ROWS = [("EWR", 12.0), ("JFK", None), ("LGA", -3.5)]
@@ -64,19 +64,19 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-def frame(executor: Executed, rows: Sequence[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> Any:
+def frame(executor: ExecutorUnderTest, rows: Sequence[tuple[Any, ...]], schema: pa.Schema = SCHEMA) -> Any:
     """``rows`` as audits on that executor see them."""
     table = pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
     return ArrowFrame(table) if executor.spark is None else executor.spark.createDataFrame(table)
 
 
 @pytest.fixture
-def current(executor: Executed) -> Any:
+def current(executor: ExecutorUnderTest) -> Any:
     return frame(executor, ROWS)
 
 
 @pytest.fixture
-def panes(executor: Executed) -> Any:
+def panes(executor: ExecutorUnderTest) -> Any:
     return frame(executor, [*ROWS, ("EWR", 4.0)])
 
 
@@ -88,7 +88,7 @@ def audit(store: ObjectStore, panes: Frame, current: Frame, *expectations: Expec
         to_snapshot="s1",
         subject=AuditSubject(
             pipeline(*expectations).expectations,
-            lambda view, released: {ExpectationView.PANES: panes, ExpectationView.CURRENT: current}[view],
+            lambda view, release: {ExpectationView.PANES: panes, ExpectationView.CURRENT: current}[view],
             identity=["origin"],
         ),
     )
@@ -161,7 +161,7 @@ def test_what_fails_is_named_with_what_was_observed_and_the_rows_to_blame(
 @on_both
 @pytest.mark.parametrize(("kind", "value"), [(pa.int64(), 3), (pa.float64(), 2.5)], ids=str)
 def test_what_was_observed_is_a_plain_value(
-    store: MemoryStore, executor: Executed, panes: Frame, kind: pa.DataType, value: Any
+    store: MemoryStore, executor: ExecutorUnderTest, panes: Frame, kind: pa.DataType, value: Any
 ) -> None:
     current = frame(executor, [(value,), (None,)], pa.schema({"delay": kind}))
     outcome = audit(store, panes, current, expect("column_max_to_be_between", column="delay", max_value=type(value)()))
@@ -171,7 +171,7 @@ def test_what_was_observed_is_a_plain_value(
 
 
 @on_both
-def test_a_frame_without_rows_is_judged_too(store: MemoryStore, executor: Executed, panes: Frame) -> None:
+def test_a_frame_without_rows_is_judged_too(store: MemoryStore, executor: ExecutorUnderTest, panes: Frame) -> None:
     outcome = audit(
         store,
         panes,
@@ -217,25 +217,27 @@ def test_an_expectation_that_does_not_suit_its_column_is_no_failed_audit(
 
 
 def test_the_result_is_written_last(panes: Frame, current: Frame) -> None:
-    class Watched(MemoryStore):
+    class WatchedStore(MemoryStore):
         written: list[str] = []
 
         def write(self, path: str, data: bytes) -> object:
             self.written.append(path)
             return super().write(path, data)
 
-    watched_source = Watched()
+    watched_source = WatchedStore()
     audit(watched_source, panes, current, expect("table_row_count_to_be_between", min_value=1))
     assert watched_source.written == ["delays/audits/none--s1/docs/current.html", "delays/audits/none--s1/result.json"]
     assert json.loads(watched_source.read(watched_source.written[-1]))["success"] is True
 
 
 @on_spark
-def test_the_session_is_left_as_it_was(executor: Executed, store: MemoryStore, panes: Any, current: Any) -> None:
+def test_the_session_is_left_as_it_was(
+    executor: ExecutorUnderTest, store: MemoryStore, panes: Any, current: Any
+) -> None:
     spark = executor.spark
-    before = dict(spark.conf.getAll)
+    settings = dict(spark.conf.getAll)
     audit(store, panes, current, expect("table_row_count_to_be_between", min_value=1))
-    assert dict(spark.conf.getAll) == before
+    assert dict(spark.conf.getAll) == settings
     assert not current.is_cached
     assert current.count() == len(ROWS)
 

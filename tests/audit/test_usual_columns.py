@@ -15,7 +15,7 @@ from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.store import ColumnMeasure, ViewMeasure
 from headrace.audit.usual import measure_columns, rows_to_blame
 from headrace.distribute.column_figures import BlameDirection, BlamedRows
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 
 SCHEMA = pa.schema(
     {
@@ -63,28 +63,32 @@ def expected(rows: list[dict[str, Any]]) -> ViewMeasure:
 
     def column(name: str) -> ColumnMeasure:
         values = [row[name] for row in rows]
-        there = [one for one in values if one is not None and (not isinstance(one, float) or math.isfinite(one))]
-        missing = len(values) - len(there)
+        present_values = [
+            one for one in values if one is not None and (not isinstance(one, float) or math.isfinite(one))
+        ]
+        missing = len(values) - len(present_values)
         if name == "id":
             return ColumnMeasure(missing)
         if name in ("text", "flag"):
-            texts = Counter(str(one).lower() if isinstance(one, bool) else one[:200] for one in there)
+            texts = Counter(str(one).lower() if isinstance(one, bool) else one[:200] for one in present_values)
             most = sorted(texts.items(), key=lambda pair: (-pair[1], pair[0].encode()))[:50]
             return ColumnMeasure(missing, frequent=tuple(most))
-        ordered = sorted(there)
-        ranks = [math.ceil(Decimal(number) * len(ordered) / 20) for number in range(1, 20)]
-        return ColumnMeasure(missing, quantiles=tuple(float(ordered[rank - 1]) for rank in ranks) if ordered else ())
+        ascending = sorted(present_values)
+        ranks = [math.ceil(Decimal(number) * len(ascending) / 20) for number in range(1, 20)]
+        return ColumnMeasure(
+            missing, quantiles=tuple(float(ascending[rank - 1]) for rank in ranks) if ascending else ()
+        )
 
     return ViewMeasure(len(rows), {name: column(name) for name in SCHEMA.names if name != "at"})
 
 
-def frame(executor: Executed, rows: list[dict[str, Any]]) -> Any:
+def frame(executor: ExecutorUnderTest, rows: list[dict[str, Any]]) -> Any:
     table = pa.Table.from_pylist(rows, schema=SCHEMA)
     return ArrowFrame(table) if executor.spark is None else executor.spark.createDataFrame(table)
 
 
 @on_both
-def test_measures_are_those_of_plain_python(executor: Executed) -> None:
+def test_measures_are_those_of_plain_python(executor: ExecutorUnderTest) -> None:
     sizes = [0, 1, 19, 20, 21, 400] if executor.spark is None else [0, 150]  # each takes Spark 20 jobs
     for seed, number in enumerate(sizes):
         rows = random_rows(seed, number)
@@ -93,7 +97,7 @@ def test_measures_are_those_of_plain_python(executor: Executed) -> None:
 
 @on_both
 @pytest.mark.parametrize(
-    ("blamed", "holds"),
+    ("blame", "holds"),
     [
         (BlamedRows("real", BlameDirection.MISSING), lambda row: row["real"] is None or not math.isfinite(row["real"])),
         (BlamedRows("text", BlameDirection.TEXT, "z" * 200), lambda row: (row["text"] or "").startswith("zz")),
@@ -107,11 +111,11 @@ def test_measures_are_those_of_plain_python(executor: Executed) -> None:
     ids=lambda value: f"{value.column}-{value.blamed}" if isinstance(value, BlamedRows) else "",
 )
 def test_the_first_rows_to_blame_are_named_by_what_identifies_them(
-    executor: Executed, blamed: BlamedRows, holds: Any
+    executor: ExecutorUnderTest, blame: BlamedRows, holds: Any
 ) -> None:
     rows = [{**row, "id": place} for place, row in enumerate(random_rows(7, 200))]
-    found = rows_to_blame(frame(executor, rows[::-1]), blamed, ["at", "id"])
+    blamed_rows = rows_to_blame(frame(executor, rows[::-1]), blame, ["at", "id"])
     first = [row["id"] for row in rows if holds(row)][:5]
-    assert [row["id"] for row in found] == first
-    assert all(row["at"] == "2026-01-01T00:00:00Z" for row in found)
-    assert all({*row} == {"at", "id", blamed.column} for row in found)
+    assert [row["id"] for row in blamed_rows] == first
+    assert all(row["at"] == "2026-01-01T00:00:00Z" for row in blamed_rows)
+    assert all({*row} == {"at", "id", blame.column} for row in blamed_rows)

@@ -17,8 +17,8 @@ HOUR = 3_600_000_000
 CURRENT = ExpectationView.CURRENT
 
 
-def volume(records: int, passed: int | None = HOUR) -> VersionMeasure:
-    return VersionMeasure("0" * 16, records, passed)
+def volume(records: int, duration: int | None = HOUR) -> VersionMeasure:
+    return VersionMeasure("0" * 16, records, duration)
 
 
 def column(rows: int, measure: ColumnMeasure) -> VersionMeasure:
@@ -44,12 +44,12 @@ def is_far(check: UsualCheck, version: VersionMeasure, *history: VersionMeasure)
 
 
 @pytest.mark.parametrize(
-    ("records", "passed", "far"),
+    ("records", "duration", "far"),
     [(50, HOUR, False), (49, HOUR, True), (200, HOUR, False), (201, HOUR, True), (2400, 24 * HOUR, False)],
 )
-def test_volume_is_a_rate_within_a_factor(records: int, passed: int, far: bool) -> None:
+def test_volume_is_a_rate_within_a_factor(records: int, duration: int, far: bool) -> None:
     history = [volume(99), volume(10_000), volume(100), volume(100), volume(1), volume(7, None)]
-    assert is_far(hr.usual_volume(within=2), volume(records, passed), *history) is far
+    assert is_far(hr.usual_volume(within=2), volume(records, duration), *history) is far
 
 
 def test_a_bound_is_exact() -> None:
@@ -65,31 +65,33 @@ def test_only_the_last_versions_that_have_the_figure_count() -> None:
     assert is_far(check, nulls(100), old, old, old, old, nulls(0), few, other, nulls(0), nulls(1)) is True
     assert is_far(check, nulls(100), nulls(0), few, other, nulls(0)) == "not judged"
     assert is_far(check, nulls(9, rows=9), *[nulls(0)] * 5) == "not judged"
-    changed = hr.usual_distribution("c", distance=0.1, min_versions=1)
+    text_check = hr.usual_distribution("c", distance=0.1, min_versions=1)
     sparse = column(100, ColumnMeasure(71, frequent=(("a", 29),)))
-    assert is_far(changed, sparse, texts(a=100)) == is_far(changed, texts(a=100), sparse) == "not judged"
-    assert is_far(changed, texts(a=100), numbers([1.0] * 19)) == "not judged", "the type of the column has changed"
+    assert is_far(text_check, sparse, texts(a=100)) == is_far(text_check, texts(a=100), sparse) == "not judged"
+    assert is_far(text_check, texts(a=100), numbers([1.0] * 19)) == "not judged", "the type of the column has changed"
 
 
 def test_distance_of_text_is_the_share_that_has_another_value() -> None:
     check = hr.usual_distribution("c", distance=0.2, min_versions=3)
     history = [texts(a=60, b=30), texts(a=60, b=30), texts(z=100)]  # the rest are values that are not told apart
     assert compare_with_history(check, texts(a=60, b=30), history).finding.observed == 0
-    found = compare_with_history(check, texts(a=40, b=25, c=25), history)
-    assert (found.finding.observed, found.finding.severity) == (0.25, Severity.FAIL)
-    assert found.blamed == BlamedRows("c", BlameDirection.TEXT, "c")
-    assert found.finding.said.startswith("distribution of c (current): 0.250 from the usual (the median of 3 versions)")
+    comparison = compare_with_history(check, texts(a=40, b=25, c=25), history)
+    assert (comparison.finding.observed, comparison.finding.severity) == (0.25, Severity.FAIL)
+    assert comparison.blamed == BlamedRows("c", BlameDirection.TEXT, "c")
+    assert comparison.finding.said.startswith(
+        "distribution of c (current): 0.250 from the usual (the median of 3 versions)"
+    )
 
 
 def test_distance_of_numbers_is_how_far_they_moved_beside_the_quartiles() -> None:
     check = hr.usual_distribution("c", distance=0.2, severity="warn", min_versions=3)
     usual = [float(number) for number in range(1, 20)]  # quartiles 10 apart
     history = [numbers(usual), numbers([1e9] * 19), numbers(usual)]
-    up, down = numbers([value + 3 for value in usual]), numbers([value - 3 for value in usual])
-    found = compare_with_history(check, up, history)
-    assert (found.finding.observed, found.finding.severity) == (0.3, Severity.WARN)
-    assert found.blamed == BlamedRows("c", BlameDirection.ABOVE, 19.0)
-    assert compare_with_history(check, down, history).blamed == BlamedRows("c", BlameDirection.BELOW, 1.0)
+    higher, lower = numbers([value + 3 for value in usual]), numbers([value - 3 for value in usual])
+    comparison = compare_with_history(check, higher, history)
+    assert (comparison.finding.observed, comparison.finding.severity) == (0.3, Severity.WARN)
+    assert comparison.blamed == BlamedRows("c", BlameDirection.ABOVE, 19.0)
+    assert compare_with_history(check, lower, history).blamed == BlamedRows("c", BlameDirection.BELOW, 1.0)
     assert is_far(check, numbers([value + 2 for value in usual]), *history) is False
 
 
@@ -111,10 +113,12 @@ def test_distances_are_those_of_plain_python_on_random_versions() -> None:
         rest = [1 - sum(one.values()) for one in (*past, now)]
         differences = [abs(now[text] - median(one[text] for one in past)) for text in "abc"]
         expected = (sum(differences) + abs(rest[-1] - median(rest[:-1]))) / 2
-        *before, version = [texts(**one) for one in counts]
-        observed = compare_with_history(hr.usual_distribution("c", distance=0.5), version, before).finding.observed
-        assert observed == pytest.approx(expected)
-        shares.append(observed)
+        *earlier_versions, version = [texts(**one) for one in counts]
+        distance = compare_with_history(
+            hr.usual_distribution("c", distance=0.5), version, earlier_versions
+        ).finding.observed
+        assert distance == pytest.approx(expected)
+        shares.append(distance)
         *old, new = [sorted(random.gauss(0, 1) for _ in range(19)) for _ in range(6)]
         usual = [median(values) for values in zip(*old, strict=True)]
         moved_total = sum(abs(a - b) for a, b in zip(new, usual, strict=True)) / 19 / (usual[14] - usual[4])

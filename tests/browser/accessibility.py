@@ -61,5 +61,5 @@ return [...new Set(problems)];
 
 def problems(driver: WebDriver) -> list[str]:
     """What is wrong with the Headrace page that is shown, a line each."""
-    found: Any = driver.execute_script(_SCRIPT)  # type: ignore[no-untyped-call]
-    return [str(line) for line in found]
+    lines: Any = driver.execute_script(_SCRIPT)  # type: ignore[no-untyped-call]
+    return [str(line) for line in lines]

@@ -60,7 +60,7 @@ class AirflowUi:
         """Show the open page in a theme, as when another tab of the browser has chosen it."""
         self.driver.execute_script(_CHOOSE, theme)
         theme_script = f"return document.documentElement.classList.contains({theme!r})"
-        self.until(lambda: self.driver.execute_script(theme_script), f"the theme {theme}")
+        self.wait_for(lambda: self.driver.execute_script(theme_script), f"the theme {theme}")
 
     def leave(self) -> None:
         """Look at nothing: a page with a run that is not over is drawn all the time, without a graphics card."""
@@ -77,38 +77,38 @@ class AirflowUi:
 
     def find(self, xpath: str) -> WebElement:
         """The element, as soon as it is shown."""
-        return self.until(lambda: self._shown(xpath), xpath)
+        return self.wait_for(lambda: self._find_shown(xpath), xpath)
 
-    def _shown(self, xpath: str) -> WebElement | None:
+    def _find_shown(self, xpath: str) -> WebElement | None:
         return next((one for one in self.driver.find_elements(By.XPATH, xpath) if one.is_displayed()), None)
 
     def click(self, xpath: str) -> None:
         """Click what is there and enabled."""
 
-        def clicked() -> bool:
+        def click_once() -> bool:
             element = self.find(xpath)
             if not element.is_enabled():
                 return False
             element.click()
             return True
 
-        self.until(clicked, f"{xpath} to be clicked")
+        self.wait_for(click_once, f"{xpath} to be clicked")
 
-    def opens(self, button: str, shown: str) -> None:
-        """Click ``button`` until what it opens is ``shown``: a page that is drawn meanwhile loses clicks."""
+    def opens(self, button: str, target: str) -> None:
+        """Click ``button`` until what it opens is ``target``: a page that is drawn meanwhile loses clicks."""
 
-        def opened() -> bool:
-            if not self._shown(shown):
+        def is_open() -> bool:
+            if not self._find_shown(target):
                 self.find(button).click()
-            return self._shown(shown) is not None
+            return self._find_shown(target) is not None
 
-        self.until(opened, f"{shown}, which {button} opens")
+        self.wait_for(is_open, f"{target}, which {button} opens")
 
     @contextmanager
     def other_tab(self) -> Iterator[None]:
         """Look at the tab that was opened beside this one; it is closed at the end."""
         own = self.driver.current_window_handle
-        others = self.until(lambda: [one for one in self.driver.window_handles if one != own], "another tab")
+        others = self.wait_for(lambda: [one for one in self.driver.window_handles if one != own], "another tab")
         self.driver.switch_to.window(others[-1])
         try:
             yield
@@ -116,10 +116,10 @@ class AirflowUi:
             self.driver.close()
             self.driver.switch_to.window(own)
 
-    def until(self, asked: Callable[[], T | None], what: str) -> T:
-        """What ``asked`` gives as soon as that is something."""
+    def wait_for(self, find: Callable[[], T | None], what: str) -> T:
+        """What ``find`` gives as soon as that is something."""
         waiting = WebDriverWait(self.driver, _SECONDS, ignored_exceptions=_CHANGES)
-        found_element = waiting.until(lambda _: asked(), f"not seen: {what}")
+        found_element = waiting.until(lambda _: find(), f"not seen: {what}")
         assert found_element
         return found_element
 
@@ -153,7 +153,7 @@ class TriggerForm:
             else:
                 self._write_into(f"{field}//input", str(value))
 
-    def required(self) -> list[str]:
+    def required_labels(self) -> list[str]:
         """Labels of the fields that the form says must be filled."""
         return [
             one.find_element(By.XPATH, ".//label").text.rstrip(" *\n")
@@ -168,24 +168,24 @@ class TriggerForm:
     def submit(self) -> None:
         """Trigger the run, and see that the form is gone."""
         self._ui.click(f"{_DIALOG}//button[normalize-space()='Trigger']")
-        self._ui.until(lambda: not self._has(_DIALOG), "the form to be gone")
+        self._ui.wait_for(lambda: not self._has(_DIALOG), "the form to be gone")
 
-    def refused(self) -> str:
+    def read_refusal(self) -> str:
         """Trigger the run, and see why not."""
         self._ui.click(f"{_DIALOG}//button[normalize-space()='Trigger']")
 
-        def told() -> str | None:
+        def read_text() -> str | None:
             text = self._ui.find(_DIALOG).text
             return text if "Bad Request" in text else None
 
-        return self._ui.until(told, "why the run is refused")
+        return self._ui.wait_for(read_text, "why the run is refused")
 
     def _has(self, xpath: str) -> bool:
         return bool(self._ui.driver.find_elements(By.XPATH, xpath))
 
-    def _switch(self, field: str, on: bool) -> None:
+    def _switch(self, field: str, is_on: bool) -> None:
         control = f"{field}//label[@data-scope='switch']"
-        if (self._ui.find(control).get_attribute("data-state") == "checked") is not on:
+        if (self._ui.find(control).get_attribute("data-state") == "checked") is not is_on:
             self._ui.click(control)
 
     def _option(self, field: str, text: str) -> None:
@@ -201,11 +201,11 @@ class TriggerForm:
     def _write_into(self, xpath: str, text: str) -> None:
         """Write into a field that the page may draw again meanwhile."""
 
-        def written() -> bool:
+        def write_text() -> bool:
             self._write(self._ui.find(xpath), text)
             return True
 
-        self._ui.until(written, f"{xpath} to be written into")
+        self._ui.wait_for(write_text, f"{xpath} to be written into")
 
     @staticmethod
     def _write(element: WebElement, text: str) -> None:

@@ -15,10 +15,10 @@ from scripts import chromium
 from scripts.airflow_api import AirflowApi
 from scripts.airflow_env import LocalAirflow
 from tests.browser.airflow_ui import AirflowUi
-from tests.browser.deployment import ASKED, ROLES, fill_in
+from tests.browser.deployment import ASKING_PIPELINE, ROLES, fill_in
 
 _DAG_SECONDS = 300
-_STILL = """
+_NO_ANIMATION = """
 document.addEventListener("DOMContentLoaded", () => {
   const style = document.createElement("style");
   style.textContent = "*, *::before, *::after { animation: none !important; transition: none !important }";
@@ -31,7 +31,7 @@ document.addEventListener("DOMContentLoaded", () => {
 @pytest.fixture(scope="package")
 def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
     """Chromium without a window. Where there is none the test is skipped, in CI it fails."""
-    binary = chromium.found()
+    binary = chromium.find_chromium()
     if binary is None:
         pytest.fail(chromium.MISSING) if os.environ.get("CI") == "true" else pytest.skip(chromium.MISSING)
     profile: Path = tmp_path_factory.mktemp("chromium")
@@ -44,7 +44,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrom
         options.add_argument(argument)
     options.add_argument(f"--user-data-dir={profile}")
     browser = webdriver.Chrome(options=options, service=Service(binary.driver))
-    browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _STILL})
+    browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": _NO_ANIMATION})
     try:
         yield browser
     finally:
@@ -57,7 +57,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
     local = fill_in(tmp_path_factory.mktemp("pages"))
     try:
         local.start()
-        for name in ("clicks", "orders", "visits", "trips", "shop", "fines", "sales.clicks", ASKED):
+        for name in ("clicks", "orders", "visits", "trips", "shop", "fines", "sales.clicks", ASKING_PIPELINE):
             local.api.wait_for_dag(f"headrace_{name}_process", _DAG_SECONDS)
         local.api.wait_for_dag("headrace_promote", _DAG_SECONDS)
         yield local

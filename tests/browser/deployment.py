@@ -16,7 +16,7 @@ from tests.airflow.runs import CALM
 from tests.airflow.subprocesses import write_pipeline, write_shop
 from tests.airflow.test_end_to_end import land
 
-ASKED = "taps"
+ASKING_PIPELINE = "taps"
 """A pipeline that waits for signals and has not run."""
 ROLES = {"admin": "admin", "olga": "op", "uma": "user", "vic": "viewer"}
 _MOST = {"clicks": 100, "orders": 1, "visits": None}
@@ -120,7 +120,7 @@ def fill_in(folder: Path) -> LocalAirflow:
     """
     airflow, pipelines = look_at(folder, {"HEADRACE_IMPORT_LIMIT": "5s"}), folder / "pipelines"
     options = 'executor="local", retention=hr.Retention(schedule="@yearly")'
-    file = write_pipeline(pipelines, ASKED, options=options, most=None)
+    file = write_pipeline(pipelines, ASKING_PIPELINE, options=options, most=None)
     waits = 'hr.AfterAny(hr.AfterSignal("go"), hr.AfterSignal("ask"), hr.AfterCount(1))'
     file.write_text(file.read_text().replace("early=hr.AfterCount(1)", f"early={waits}"))
     _run_fines(folder)

@@ -1,6 +1,6 @@
 """Who may ask what: every route of the pages' app, and every route of Airflow's API that writes.
 
-Whoever adds a route to the app says here what asks it; ``undeclared`` names those that nobody has told of.
+Whoever adds a route to the app says here what asks it; ``undeclared_routes`` names those that nobody has told of.
 """
 
 import re
@@ -72,7 +72,7 @@ VALUES = {
 }
 """Routes whose answers are keys, rows and records: for those who may edit the DAG. One that writes belongs here too."""
 
-PLANTED = ("ada", "oops", "Oslo", "Rome")
+PLANTED_VALUES = ("ada", "oops", "Oslo", "Rome")
 """Keys and records of the pipelines."""
 
 _ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|[0-9a-f]{16,}")
@@ -130,7 +130,7 @@ class Everything:
     settings: Mapping[str, Collection[str]]
 
     @classmethod
-    def of(cls, airflow: LocalAirflow, dag_id: str, run_id: str) -> "Everything":
+    def read_now(cls, airflow: LocalAirflow, dag_id: str, run_id: str) -> "Everything":
         """As it is now; the tasks are those of that run."""
         api = airflow.api
         dags = [dag["dag_id"] for dag in api.request("GET", "/api/v2/dags?limit=100").json()["dags"]]
@@ -164,7 +164,7 @@ def questions() -> list[Question]:
     ]
 
 
-def undeclared(home: Path) -> set[str]:
+def undeclared_routes(home: Path) -> set[str]:
     """The routes of the app that the tables do not have, and those of the tables that the app does not have."""
     environment = {"HEADRACE_ROOT": home.as_uri(), "PYTHONPATH": str(Path(__file__).parents[2] / "plugins")}
     routes = python(_ROUTES, home, environment)
@@ -174,7 +174,7 @@ def undeclared(home: Path) -> set[str]:
 def values_in(text: str) -> set[str]:
     """The planted values that an answer shows."""
     shown_text = _ID.sub("ID", text).replace("metadata", "")
-    return {value for value in PLANTED if value in shown_text}
+    return {value for value in PLANTED_VALUES if value in shown_text}
 
 
 def writes(api: AirflowApi, dag_id: str, run_id: str, task_id: str) -> Iterator[tuple[str, httpx.Response]]:

@@ -18,13 +18,13 @@ from tests.airflow.runs import wait_for_success
 from tests.airflow.test_end_to_end import family as started
 from tests.airflow.test_end_to_end import land, listening
 from tests.browser.airflow_ui import AirflowUi, TriggerForm
-from tests.browser.deployment import ASKED as NAME
+from tests.browser.deployment import ASKING_PIPELINE as NAME
 
 pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 
 _DAG_SECONDS = 300
 _RUN_SECONDS = 600
-UNTOUCHED = {
+DEFAULT_CONFS = {
     "process": {
         "max_epochs": None, "files_per_epoch": None, "bytes_per_epoch": None, "branch": "main", "full_sweep": False,
         "strict": False, "allow_new_aggregates": False, "create": False, "executor": None, "signals": [],
@@ -56,19 +56,19 @@ def newest(airflow: LocalAirflow, family: str) -> dict[str, Any]:
     return airflow.api.runs(dag_of(family))[-1]
 
 
-def ended(airflow: LocalAirflow, family: str, run: dict[str, Any]) -> EndedRun:
+def wait_for_end(airflow: LocalAirflow, family: str, run: dict[str, Any]) -> EndedRun:
     """That run, ended well."""
     return wait_for_success(airflow.api, dag_of(family), run["dag_run_id"], _RUN_SECONDS)
 
 
-def submitted(airflow: LocalAirflow, ui: AirflowUi, family: str, filled: dict[str, object]) -> tuple[Any, EndedRun]:
+def submit_form(airflow: LocalAirflow, ui: AirflowUi, family: str, fields: dict[str, object]) -> tuple[Any, EndedRun]:
     """The configuration of a run that somebody triggered by its form, and how the run ended."""
     form = TriggerForm(ui, dag_of(family))
-    form.fill(filled)
+    form.fill(fields)
     form.submit()
     ui.leave()
     run = newest(airflow, family)
-    return run["conf"], ended(airflow, family, run)
+    return run["conf"], wait_for_end(airflow, family, run)
 
 
 def test_files_that_block_or_raise_anything_take_no_dag_away_and_are_told(
@@ -105,19 +105,19 @@ def test_a_triggerer_listens_no_more_than_the_others(airflow: LocalAirflow) -> N
 def test_a_form_that_nobody_has_touched_is_a_run(airflow: LocalAirflow, admin: AirflowUi, family: str) -> None:
     if family == "process":
         land(open_store(airflow.root), NAME, "a.jsonl", range(10))
-    conf, _ = submitted(airflow, admin, family, {})
-    assert conf == UNTOUCHED[family]
+    conf, _ = submit_form(airflow, admin, family, {})
+    assert conf == DEFAULT_CONFS[family]
 
 
 def test_the_form_of_a_recovery_asks_for_a_snapshot_and_for_nothing_else(
     airflow: LocalAirflow, admin: AirflowUi
 ) -> None:
     form = TriggerForm(admin, dag_of("recover"))
-    assert form.required() == ["Snapshot"]
+    assert form.required_labels() == ["Snapshot"]
     assert not form.is_ready()
     snapshot = stored_refs(airflow)["published"]
-    conf, _ = submitted(airflow, admin, "recover", {"Snapshot": snapshot, "When": "at once"})
-    assert conf == {**UNTOUCHED["recover"], "snapshot": snapshot, "when": "at once"}
+    conf, _ = submit_form(airflow, admin, "recover", {"Snapshot": snapshot, "When": "at once"})
+    assert conf == {**DEFAULT_CONFS["recover"], "snapshot": snapshot, "when": "at once"}
 
 
 def test_a_filled_form_of_a_run(airflow: LocalAirflow, admin: AirflowUi) -> None:
@@ -127,7 +127,7 @@ def test_a_filled_form_of_a_run(airflow: LocalAirflow, admin: AirflowUi) -> None
         "Full sweep": True, "Strict": True, "Added aggregates start empty": True, "Create": True,
         "Executor": "auto: ", "Signals": ['go=["ada"]', "ask"],
     }  # fmt: skip
-    conf, _ = submitted(airflow, admin, "process", filled_fields)
+    conf, _ = submit_form(airflow, admin, "process", filled_fields)
     assert conf == {
         "max_epochs": 1, "files_per_epoch": 2, "bytes_per_epoch": 1_000_000, "branch": "main", "full_sweep": True,
         "strict": True, "allow_new_aggregates": True, "create": True, "executor": "auto",
@@ -141,7 +141,7 @@ def test_a_filled_form_of_a_backfill(airflow: LocalAirflow, admin: AirflowUi) ->
         "From": start, "To": end, "Promote": "never: ", "Patch": False, "Files per epoch at most": 1,
         "Bytes per epoch at most": 1_000, "Branch": "mine", "Executor": "local: ", "Reason": "a test",
     }  # fmt: skip
-    conf, run = submitted(airflow, admin, "backfill", filled_fields)
+    conf, run = submit_form(airflow, admin, "backfill", filled_fields)
     assert (datetime.fromisoformat(conf.pop("from")), datetime.fromisoformat(conf.pop("to"))) == (start, end)
     assert conf == {
         "promote": "never", "patch": False, "files_per_epoch": 1, "bytes_per_epoch": 1_000, "branch": "mine",
@@ -156,7 +156,7 @@ def test_a_filled_form_of_a_recovery(airflow: LocalAirflow, admin: AirflowUi) ->
     filled_fields = {
         "Snapshot": snapshot, "When": "never: ", "With readers": True, "Executor": "local: ", "Reason": "a test",
     }  # fmt: skip
-    conf, run = submitted(airflow, admin, "recover", filled_fields)
+    conf, run = submit_form(airflow, admin, "recover", filled_fields)
     expected = {"snapshot": snapshot, "when": "never", "with_readers": True, "executor": "local", "reason": "a test"}
     assert conf == {"give_up_delivered": False, **expected}
     assert (run.tasks["rehearse"], run.tasks["recover"]) == ("success", "skipped")
@@ -177,7 +177,7 @@ def test_the_form_that_looks_after_all_pipelines(airflow: LocalAirflow, admin: A
     assert run["conf"]["keep_tags"] == "no"
     form = TriggerForm(admin, "headrace_maintain")
     form.fill({"Keep for": "abc"})
-    assert "'abc' does not match" in form.refused()
+    assert "'abc' does not match" in form.read_refusal()
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_field_that_makes_no_sense_is_refused_in_the_form(
     runs_before = len(airflow.api.runs(dag_of(family)))
     form = TriggerForm(admin, dag_of(family))
     form.fill(filled_fields)
-    assert message in form.refused()
+    assert message in form.read_refusal()
     assert len(airflow.api.runs(dag_of(family))) == runs_before
 
 
@@ -206,12 +206,12 @@ def test_the_asset_is_materialized_by_the_dag_that_processes(airflow: LocalAirfl
     admin.click(materialize)
     runs_before = len(airflow.api.runs(dag_of("process")))
     admin.click("//*[@role='dialog']//button[normalize-space()='Trigger']")
-    run = admin.until(
+    run = admin.wait_for(
         lambda: newest(airflow, "process") if len(airflow.api.runs(dag_of("process"))) > runs_before else None,
         "a run that materializes",
     )
     admin.leave()
     assert run["run_type"] == "asset_materialization"
-    ended_run = ended(airflow, "process", run)
+    ended_run = wait_for_end(airflow, "process", run)
     (event,) = airflow.api.asset_events(ended_run.dag_id, ended_run.run_id)
     assert event["snapshot"] == stored_refs(airflow)["published"]

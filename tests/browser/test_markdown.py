@@ -38,7 +38,7 @@ _OF_MARKDOWN: Final = [
 _TEXTS: Final = st.lists(
     st.one_of(st.sampled_from(_OF_MARKDOWN), st.characters(codec="utf-8"), st.sampled_from("abc 019")), max_size=12
 ).map("".join)
-_FORGED: Final = "a\\|500 → 501 | ![p](http://127.0.0.1:1/p)\n| **x**"
+_FORGED_TEXT: Final = "a\\|500 → 501 | ![p](http://127.0.0.1:1/p)\n| **x**"
 
 
 @pytest.fixture(scope="module")
@@ -135,22 +135,22 @@ def test_no_line_ends_a_block_of_lines(renderer: MarkdownRenderer, values: list[
 
 def test_what_an_approver_sees_is_what_the_data_is(renderer: MarkdownRenderer) -> None:
     """A value looks as if the table said other numbers, and would have the browser of the person call out."""
-    key = {"shop": _FORGED, "window_start": "2026-11-20 10:00:00+00:00"}
+    key = {"shop": _FORGED_TEXT, "window_start": "2026-11-20 10:00:00+00:00"}
     row_before, row_after = (
         {"total": total, "pane_index": 0, "timing": "ON_TIME", "epoch": 3} for total in (500, 999_999)
     )
     change = {"kind": "changed", "key": key, "before": row_before, "after": row_after}
     counts = {"added": 0, "changed": 1}
-    shown_text = Proposal.from_parts([Sentence(f"Output {_FORGED}:"), ChangedRows(counts, [change])])
+    shown_text = Proposal.from_parts([Sentence(f"Output {_FORGED_TEXT}:"), ChangedRows(counts, [change])])
     (page,) = renderer.draw([shown_text.markdown])
     cells = [element.text for element in page.all() if element.tag in ("th", "td")]
     assert cells == [
         *("change", "shop", "window_start", "total"),
-        *("changed", in_one_line(_FORGED), "2026-11-20 10:00:00+00:00", "500 → 999999"),
+        *("changed", in_one_line(_FORGED_TEXT), "2026-11-20 10:00:00+00:00", "500 → 999999"),
     ]
     assert {element.address for element in page.all()} == {None}
     assert shown_text.lines == (
-        f"Output {in_one_line(_FORGED)}:",
+        f"Output {in_one_line(_FORGED_TEXT)}:",
         "Readers would see 0 rows added, 1 rows changed.",
         'changed: shop = "a\\\\|500 → 501 | ![p](http://127.0.0.1:1/p)\\n| **x**", '
         'window_start = "2026-11-20 10:00:00+00:00", total = 500 → 999999',

@@ -32,7 +32,16 @@ from tests.airflow.test_end_to_end import land
 from tests.browser.accessibility import problems
 from tests.browser.airflow_ui import AirflowUi, TriggerForm
 from tests.browser.deployment import ROLES, sales_root
-from tests.browser.rights import NEW_SETTINGS, NOT_THERE, PLANTED, Everything, questions, undeclared, values_in, writes
+from tests.browser.rights import (
+    NEW_SETTINGS,
+    NOT_THERE,
+    PLANTED_VALUES,
+    Everything,
+    questions,
+    undeclared_routes,
+    values_in,
+    writes,
+)
 
 pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 
@@ -87,11 +96,11 @@ def logged_in(airflow: LocalAirflow, apis: dict[str, AirflowApi], driver: webdri
 def _all(ui: AirflowUi, xpath: str, at_least: int) -> list[WebElement]:
     """All elements, as soon as there are so many."""
 
-    def found() -> list[WebElement] | None:
+    def find_elements() -> list[WebElement] | None:
         elements = ui.driver.find_elements(By.XPATH, xpath)
         return elements if len(elements) >= at_least else None
 
-    return ui.until(found, f"{at_least} of {xpath}")
+    return ui.wait_for(find_elements, f"{at_least} of {xpath}")
 
 
 def message(airflow: LocalAirflow, pipeline: str) -> str:
@@ -117,13 +126,13 @@ def confirm(ui: AirflowUi, reason: str | None = None) -> str:
     return run
 
 
-def submit(airflow: LocalAirflow, ui: AirflowUi, dag_id: str, filled: Mapping[str, object]) -> str:
+def submit(airflow: LocalAirflow, ui: AirflowUi, dag_id: str, fields: Mapping[str, object]) -> str:
     """Fill in the form of a DAG and trigger it; its run, which has ended well."""
     runs_before = {run["dag_run_id"] for run in airflow.api.runs(dag_id)}
     form = TriggerForm(ui, dag_id)
-    form.fill(filled)
+    form.fill(fields)
     form.submit()
-    (run,) = ui.until(
+    (run,) = ui.wait_for(
         lambda: {run["dag_run_id"] for run in airflow.api.runs(dag_id)} - runs_before, "the run to be there"
     )
     ui.leave()
@@ -131,7 +140,7 @@ def submit(airflow: LocalAirflow, ui: AirflowUi, dag_id: str, filled: Mapping[st
     return str(run)
 
 
-def landed(airflow: LocalAirflow, pipeline: str) -> Counter[tuple[str, datetime]]:
+def landed_clicks(airflow: LocalAirflow, pipeline: str) -> Counter[tuple[str, datetime]]:
     """How many clicks have landed, by user and minute."""
     store = open_store(airflow.root)
     lines = [line for info in store.list(f"landing/{pipeline}/") for line in store.read(info.path).splitlines()]
@@ -139,7 +148,7 @@ def landed(airflow: LocalAirflow, pipeline: str) -> Counter[tuple[str, datetime]
     return Counter((click["user"], datetime.fromisoformat(click["at"])) for click in clicks)
 
 
-def seen(airflow: LocalAirflow, pipeline: str) -> dict[tuple[str, datetime], int]:
+def seen_clicks(airflow: LocalAirflow, pipeline: str) -> dict[tuple[str, datetime], int]:
     """What readers see of that."""
     rows = hr.open(airflow.root)[pipeline].read("current").to_arrow().to_pylist()
     return {(row["user"], row["window_start"]): row["clicks"] for row in rows}
@@ -151,14 +160,14 @@ def state_files(manifest: Manifest) -> set[str]:
 
 
 def test_every_route_of_the_pages_says_who_may_ask_it(tmp_path: Path) -> None:
-    assert undeclared(tmp_path) == set()
+    assert undeclared_routes(tmp_path) == set()
 
 
 def test_a_viewer_writes_nothing_and_sees_no_value(airflow: LocalAirflow, apis: dict[str, AirflowApi]) -> None:
     viewer, editor = apis["vic"], apis["uma"]
     run = editor.trigger("headrace_promote", {"pipeline": "clicks", "branch": "again", "approve": True})
     wait_until_asked(airflow, "headrace_promote", run, "approve")
-    state_before = Everything.of(airflow, "headrace_promote", run)
+    state_before = Everything.read_now(airflow, "headrace_promote", run)
 
     for question in questions():
         assert httpx.get(f"{airflow.url}/{question.path}", timeout=120).status_code == 401, question
@@ -169,26 +178,26 @@ def test_a_viewer_writes_nothing_and_sees_no_value(airflow: LocalAirflow, apis: 
         assert viewer.request("POST", f"/api/v2/dags/{dag}/dagRuns", {"logical_date": None}).status_code == 403, dag
     for name, answer in writes(viewer, "headrace_promote", run, "approve"):
         assert answer.status_code == (404 if name in NOT_THERE else 403), (name, answer.text)
-    assert Everything.of(airflow, "headrace_promote", run) == state_before
+    assert Everything.read_now(airflow, "headrace_promote", run) == state_before
 
     # the same by those who may is answered, shows values and changes something
     seen_answers = [editor.request("GET", question.path) for question in questions()]
     assert {answer.status_code for answer in seen_answers} == {200}
-    assert set().union(*(values_in(answer.text) for answer in seen_answers)) == {*PLANTED}
+    assert set().union(*(values_in(answer.text) for answer in seen_answers)) == {*PLANTED_VALUES}
     editor.answer("headrace_promote", run, "approve", "Reject")
     editor.wait_for_run("headrace_promote", run, _RUN_SECONDS)
     tag = editor.trigger("headrace_tag", {"pipeline": "clicks", "name": "seen"})
     wait_for_success(airflow.api, "headrace_tag", tag, _RUN_SECONDS)
     for path, body in NEW_SETTINGS.items():
         assert [apis[user].request("POST", path, body).status_code for user in ("uma", "olga")] == [403, 201]
-    state_after = Everything.of(airflow, "headrace_promote", run)
+    state_after = Everything.read_now(airflow, "headrace_promote", run)
     assert [name for name in vars(state_before) if getattr(state_before, name) == getattr(state_after, name)] == []
 
 
 def test_the_home_page_names_what_needs_a_look(admin: AirflowUi) -> None:
     admin.go("")
     block = admin.find("//h2[text()='Headrace pipelines']/..")
-    admin.until(lambda: "need a look" in block.text, "what needs a look")
+    admin.wait_for(lambda: "need a look" in block.text, "what needs a look")
     assert "orders" in block.text
     admin.click("//a[text()='all pipelines']")
     admin.find("//h1[text()='Pipelines']")
@@ -204,7 +213,7 @@ def test_the_list_of_pipelines_has_those_first_that_need_a_person(admin: Airflow
     assert "visits is parked since epoch 1" in row
     assert links.index("clicks") < links.index("visits")
     admin.find("//input[@placeholder='name or state']").send_keys("visi")
-    admin.until(lambda: len(admin.driver.find_elements(By.XPATH, "//table//a")) == 1, "one pipeline")
+    admin.wait_for(lambda: len(admin.driver.find_elements(By.XPATH, "//table//a")) == 1, "one pipeline")
     admin.click("//a[text()='visits']")
     admin.find("//*[text()='Event time and processing time']")
 
@@ -254,7 +263,7 @@ def test_pages_of_pipelines_that_read_each_other_are_linked(admin: AirflowUi) ->
 def test_the_graph_of_a_pipeline_has_figures_and_words(admin: AirflowUi) -> None:
     admin.go(f"dags/headrace_visits_process/{_TAB}")
     graph = admin.find("//ol[@aria-label='Steps of the pipeline, from inputs to views']")
-    admin.until(lambda: "all 6 dead letters" in graph.text, "what was rejected")
+    admin.wait_for(lambda: "all 6 dead letters" in graph.text, "what was rejected")
     for step in ("Input source", "Aggregation", "View current", "View panes"):
         admin.find(f"//ol//section[@aria-label='{step}']")
     assert "clicks per user: fixed windows of 1m" in graph.text
@@ -350,7 +359,7 @@ def test_pages_are_reached_by_keyboard_named_and_readable_in_both_themes(admin: 
         for theme in ("light", "dark"):
             admin.choose(theme)
             wrong[path, theme] = _lasting_problems(admin)
-    assert {place: found for place, found in wrong.items() if found} == {}
+    assert {place: problems for place, problems in wrong.items() if problems} == {}
 
 
 def _lasting_problems(ui: AirflowUi) -> list[str]:
@@ -412,7 +421,7 @@ def test_a_promotion_waits_for_a_person_who_has_seen_the_rows(airflow: LocalAirf
     admin.go(f"dags/headrace_promote/runs/{quote(run)}/tasks/approve/required_actions")
     admin.find("//*[contains(text(), 'Readers would see')]")
     admin.click("//button[normalize-space()='Approve']")
-    admin.until(
+    admin.wait_for(
         lambda: airflow.api.task_state("headrace_promote", run, "approve") != "awaiting_input", "that it is approved"
     )
     admin.leave()
@@ -485,7 +494,7 @@ def test_an_audit_that_fails_leads_to_its_data_docs(airflow: LocalAirflow, admin
     admin.click("//button[@role='tab'][text()='Quality']")
     admin.click("//a[text()='current'][contains(@href, '/docs/current')]")
     with admin.other_tab():
-        admin.until(lambda: "Expectation" in admin.text(), "what the docs say")
+        admin.wait_for(lambda: "Expectation" in admin.text(), "what the docs say")
 
 
 def test_forms_of_decisions_take_one_output(airflow: LocalAirflow, admin: AirflowUi) -> None:
@@ -529,7 +538,7 @@ def test_a_release_is_kept_by_a_recovery(
     page = f"dags/headrace_orders_process/{_TAB}"
     ui.go(page)
     ui.find("//span[text()='audit failed']")
-    assert seen(airflow, "orders") != landed(airflow, "orders")
+    assert seen_clicks(airflow, "orders") != landed_clicks(airflow, "orders")
     held_run = run_that_an_audit_fails(ui)
     assert airflow.api.wait_for_run("headrace_orders_process", held_run, _RUN_SECONDS).tasks["audit"] == "failed"
 
@@ -554,7 +563,7 @@ def test_a_release_is_kept_by_a_recovery(
     decision = f"seen with finance (olga, in Airflow: headrace_release/{run})"
     assert message(airflow, "orders") == decision
     released_entry = catalog.head().entry
-    assert seen(airflow, "orders") == landed(airflow, "orders")
+    assert seen_clicks(airflow, "orders") == landed_clicks(airflow, "orders")
     (event,) = airflow.api.asset_events("headrace_release", run)
     assert event["page"].endswith(f"/{page}?view=history&snapshot={event['snapshot']}")
 
@@ -588,7 +597,7 @@ def test_a_release_is_kept_by_a_recovery(
 
     refs = catalog.head().refs
     assert refs["published"] == refs["main"] != head.snapshot_id
-    assert seen(airflow, "orders") == landed(airflow, "orders")
+    assert seen_clicks(airflow, "orders") == landed_clicks(airflow, "orders")
     ui.go(f"{page}?view=history")
     log = ui.find("//*[@role='region'][@aria-label='Log of the catalog']").text
     assert decision in log

@@ -16,7 +16,7 @@ from tests.building import lengths
 from tests.reference.scenarios import _PARTS, ROWS, SCHEMA, SECOND, Scenario, epochs
 
 OTHER = "other"
-_SIGNED = {**SCHEMA, "sign": DataType.INT}
+_SIGNED_SCHEMA = {**SCHEMA, "sign": DataType.INT}
 _SIGNS = st.sampled_from([*[1, -1] * 6, 0, None])
 _ROWS = st.lists(
     st.builds(
@@ -70,7 +70,7 @@ def signed_scenarios(draw: st.DrawFn) -> Scenario:
     parts["key"] = draw(st.sampled_from([{"user": col("user")}, {"user": col("user"), "x": col("x")}]))
     for part in ("deduplicate", "having", "filter"):
         parts[part] = parts[part] if draw(st.integers(0, 2)) == 2 else None
-    source = FileSource("nowhere", draw(_FORMATS), _SIGNED, changelog=col("sign"))
+    source = FileSource("nowhere", draw(_FORMATS), _SIGNED_SCHEMA, changelog=col("sign"))
     has_other = draw(st.booleans())
     if has_other:
         other = FileSource("elsewhere", "json", SCHEMA)

@@ -16,12 +16,12 @@ from headrace.testing.pipeline_run import EXECUTORS, Executor
 SCHEMA: dict[str, Any] = {"id": int, "shop": str, "amount": int, "at": datetime}
 
 
-def at(minute: int) -> datetime:
+def time_at(minute: int) -> datetime:
     return datetime(2026, 1, 1, 10, minute, tzinfo=UTC)
 
 
 def row(number: int, shop: str | None, amount: int, minute: int = 1) -> dict[str, Any]:
-    return {"id": number, "shop": shop, "amount": amount, "at": at(minute)}
+    return {"id": number, "shop": shop, "amount": amount, "at": time_at(minute)}
 
 
 def build(changelog: Any, schema: dict[str, Any] = SCHEMA, **parts: Any) -> hr.Pipeline:

@@ -143,9 +143,9 @@ def test_what_is_left_counts(history: History, parts: Mapping[str, Any], form: t
     on_reference = run(signed_pipeline, [*steps, end()], executor="reference")
     expected = run(plain, [rows(*history.left), end()], executor="reference")
     assert [*on_kernel.panes] == [*on_reference.panes]
-    assert _shown(on_kernel) == _shown(expected)
+    assert _values_by_pane(on_kernel) == _values_by_pane(expected)
     assert on_kernel.rejected == on_kernel.late == []
 
 
-def _shown(result: Any) -> dict[Any, Any]:
+def _values_by_pane(result: Any) -> dict[Any, Any]:
     return {(str(pane.key), str(pane.window)): pane.values for pane in result.current}

@@ -14,12 +14,12 @@ from headrace.testing.deployment import TemporaryDeployment
 
 LSN = hr.field("source.lsn", int)
 SCHEMA: dict[str, Any] = {"id": int, "shop": str, "amount": int, "at": datetime, "lsn": LSN}
-COUNTED = {"n": hr.count(), "total": col("amount").sum(), "most": col("amount").max()}
+COUNTS = {"n": hr.count(), "total": col("amount").sum(), "most": col("amount").max()}
 
 
 def build(form: str = "json", **parts: Any) -> hr.Pipeline:
     source = hr.FileSource("landing/orders", form, SCHEMA, changelog=hr.debezium_envelope(shared=["lsn"]))
-    parts = {"key": "shop", "what": COUNTED, "where": hr.FixedWindows("1h"), "when": hr.on_update(), **parts}
+    parts = {"key": "shop", "what": COUNTS, "where": hr.FixedWindows("1h"), "when": hr.on_update(), **parts}
     parts = parts if "outputs" not in parts else {"outputs": parts["outputs"]}
     return hr.Pipeline(
         "orders",
@@ -34,9 +34,9 @@ def row(number: int, shop: str | None, amount: int, hour: int = 10) -> dict[str,
     return {"id": number, "shop": shop, "amount": amount, "at": datetime(2026, 1, 1, hour, 5, tzinfo=UTC)}
 
 
-def change(lsn: int, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
-    op = "u" if before and after else "c" if after else "d"
-    return {"op": op, "before": before, "after": after, "source": {"lsn": lsn}}
+def change(lsn: int, old_row: dict[str, Any] | None, new_row: dict[str, Any] | None) -> dict[str, Any]:
+    op = "u" if old_row and new_row else "c" if new_row else "d"
+    return {"op": op, "before": old_row, "after": new_row, "source": {"lsn": lsn}}
 
 
 FILES = [
@@ -56,9 +56,9 @@ def deployment(tmp_path: Path) -> TemporaryDeployment:
 
 
 def current(
-    deployment: TemporaryDeployment, pipeline: hr.Pipeline, at: str | None = None
+    deployment: TemporaryDeployment, pipeline: hr.Pipeline, ref: str | None = None
 ) -> dict[tuple[str, int], tuple[int, ...]]:
-    rows = deployment.read(pipeline, at=at)
+    rows = deployment.read(pipeline, at=ref)
     return {(r["shop"], r["window_start"].hour): (r["n"], r["total"], r["most"]) for r in rows}
 
 
@@ -96,7 +96,7 @@ def test_outputs_take_of_an_update_what_each_can(deployment: TemporaryDeployment
     when = {"when": hr.on_update()}
     pipeline = build(
         outputs={
-            "shops": hr.Output(key="shop", what=COUNTED, where=hourly, how=hr.retracting("0s"), **when),
+            "shops": hr.Output(key="shop", what=COUNTS, where=hourly, how=hr.retracting("0s"), **when),
             "all": hr.Output(what={"n": hr.count()}, where=daily, how=hr.retracting("1d"), **when),
         }
     )

@@ -20,21 +20,21 @@ def source(changelog: Any = SIGN, schema: dict[str, Any] = SCHEMA, **reading: An
     return hr.json("landing/orders", schema, changelog=changelog, **reading)
 
 
-def build(given: hr.Input | None = None, **parts: Any) -> hr.Pipeline:
-    given = given or source().event_time("at", bound="1h")
+def build(own_input: hr.Input | None = None, **parts: Any) -> hr.Pipeline:
+    own_input = own_input or source().event_time("at", bound="1h")
     what = {"n": hr.count()}
-    return hr.Pipeline("orders", given, **{"key": "shop", "what": what, "where": hr.FixedWindows("1h"), **parts})
+    return hr.Pipeline("orders", own_input, **{"key": "shop", "what": what, "where": hr.FixedWindows("1h"), **parts})
 
 
 def when(trigger: hr.Trigger, **parts: Any) -> hr.Pipeline:
     return build(when=trigger, **parts)
 
 
-def of(made: hr.FileSource) -> hr.Pipeline:
-    return build(made.event_time("at", bound="1h"))
+def pipeline_of(file_source: hr.FileSource) -> hr.Pipeline:
+    return build(file_source.event_time("at", bound="1h"))
 
 
-REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "accumulating": (lambda: build(how=hr.accumulating()), "the row of a window would stand whose records are all"),
     "discarding": (lambda: build(how=hr.discarding()), "a pane has only what came since the one before it"),
     "the last ones": (lambda: build(how=hr.retracting(keep_last=3)), "leave out keep_last"),
@@ -103,8 +103,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         "shared names 'kafka_offset', which is no column of the records",
     ),
     "a constant": (lambda: source(hr.lit(1)), "it is the same for all records"),
-    "no int": (lambda: of(source("gone")), "it is bool, and must be int"),
-    "nowhere": (lambda: of(source("amout")), "amout"),
+    "no int": (lambda: pipeline_of(source("gone")), "it is bool, and must be int"),
+    "nowhere": (lambda: pipeline_of(source("amout")), "amout"),
     "no text": (
         lambda: source(hr.delta_change_type(), {**SCHEMA, "kind": hr.field("_change_type", int)}),
         "the schema has _change_type as int",
@@ -112,23 +112,23 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "shared and gone": (lambda: source(hr.debezium_envelope(shared=["lsn"])), "shared names 'lsn'"),
     "all shared": (lambda: source(hr.debezium_envelope(shared=[*SCHEMA])), "the schema has none of the rows"),
     "an envelope in CSV": (
-        lambda: of(hr.csv("landing/orders", SCHEMA, changelog=hr.debezium_envelope())),
+        lambda: pipeline_of(hr.csv("landing/orders", SCHEMA, changelog=hr.debezium_envelope())),
         "a CSV file has no objects",
     ),
     "Spark code behind Delta's": (
-        lambda: of(source(hr.delta_change_type(), transform=FUNCTION)),
+        lambda: pipeline_of(source(hr.delta_change_type(), transform=FUNCTION)),
         "cleaning:words makes others of them",
     ),
     "Spark code that is not deterministic": (
-        lambda: of(source(transform=hr.SparkFunction("cleaning:words", SCHEMA, deterministic=False))),
+        lambda: pipeline_of(source(transform=hr.SparkFunction("cleaning:words", SCHEMA, deterministic=False))),
         "nobody could find again what it made of a record",
     ),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", MISTAKES)
 def test_what_cannot_take_back_is_refused(name: str) -> None:
-    wrong, why = REFUSED[name]
+    wrong, why = MISTAKES[name]
     with pytest.raises(PipelineError) as error:
         wrong()
     assert why in str(error.value)
@@ -139,8 +139,8 @@ def test_what_cannot_take_back_is_refused(name: str) -> None:
     [
         build,
         lambda: build(source().arrival_time(), where=hr.GlobalWindows(), when=hr.on_update()),
-        lambda: of(source(hr.delta_change_type(), {**SCHEMA, "kind": hr.field("_change_type", str)})),
-        lambda: of(source(transform=FUNCTION)),
+        lambda: pipeline_of(source(hr.delta_change_type(), {**SCHEMA, "kind": hr.field("_change_type", str)})),
+        lambda: pipeline_of(source(transform=FUNCTION)),
         lambda: build(then=[hr.Aggregation(what={"all": col("n").sum()}, where=hr.CalendarWindows("day"))]),
     ],
 )
@@ -149,8 +149,8 @@ def test_what_can_take_back_is_taken(build_pipeline: Callable[[], hr.Pipeline]) 
 
 
 def test_check_says_what_records_are() -> None:
-    text = str(hr.check(of(source(hr.debezium_envelope(shared=["id"])))))
+    text = str(hr.check(pipeline_of(source(hr.debezium_envelope(shared=["id"])))))
     assert "changes: Debezium's envelopes: each withdraws the row before, and adds the row after" in text
     assert "changes: a record adds a row where if_else(gone, -1, 1) is 1, and withdraws one" in str(hr.check(build()))
-    assert "changes: rows of Delta's change feed" in str(hr.check(of(source(hr.delta_change_type()))))
-    assert "changes:" not in str(hr.check(of(source(None))))
+    assert "changes: rows of Delta's change feed" in str(hr.check(pipeline_of(source(hr.delta_change_type()))))
+    assert "changes:" not in str(hr.check(pipeline_of(source(None))))

@@ -39,10 +39,10 @@ def upserts(chance: random.Random) -> list[dict[str, Any]]:
     ]
 
 
-def truth(given: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
+def truth(rows: list[dict[str, Any]]) -> dict[str, tuple[int, int]]:
     """By shop, the total of what is known, and how many orders there are."""
     newest: dict[int, dict[str, Any]] = {}
-    for row in sorted(given, key=lambda row: row["version"]):
+    for row in sorted(rows, key=lambda row: row["version"]):
         newest[row["id"]] = row
     left = [row for row in newest.values() if not row["gone"]]
     orders = Counter("none" if row["shop"] is None else row["shop"] for row in left)

@@ -23,7 +23,7 @@ from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
 from tests.manifests import new_manifest
 from tests.reading import schema
-from tests.stored_progress import written
+from tests.stored_progress import progress_fields
 
 PIPELINE_FILE = '''"""A pipeline for tests: events per user and hour."""
 
@@ -106,7 +106,7 @@ class Deployment:
         layers = () if self.head is None else self.head.tables["current"]
         if "panes" in added_by_name:
             layers = (*layers, Layer.from_files((added_by_name["panes"],), epoch, epoch))
-        at = hour(epoch)
+        start = hour(epoch)
         claim = self.claim = self.claim or self.catalog.claim(MAIN, "test")
         manifest = new_manifest(
             snapshot_id=snapshot,
@@ -119,13 +119,13 @@ class Deployment:
             generation=claim.generation,
             created_at="2026-03-01T12:00:00Z",
             schema=ViewColumns.from_pipeline(self.pipeline).to_json(),
-            progress=written(
+            progress=progress_fields(
                 PipelineProgress(
-                    watermark=to_instant(at + timedelta(minutes=50)),
+                    watermark=to_instant(start + timedelta(minutes=50)),
                     held_back_by=HeldBack("source", "JFK", to_instant(START + timedelta(days=1))),
                     processing_time=to_instant(START + timedelta(days=1, seconds=epoch)),
-                    min_event_time=to_instant(at),
-                    max_event_time=to_instant(at + timedelta(hours=1)),
+                    min_event_time=to_instant(start),
+                    max_event_time=to_instant(start + timedelta(hours=1)),
                     behind={0: 10} if epoch else {},
                 )
             ),

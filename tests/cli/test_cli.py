@@ -35,7 +35,7 @@ def headrace(deployment: Deployment, *arguments: str) -> Result:
     return CliRunner().invoke(app, [*arguments, "--root", deployment.root])
 
 
-def parsed(result: Result) -> Any:
+def parse_output(result: Result) -> Any:
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
@@ -47,7 +47,7 @@ def test_read_prints_tables_and_json(deployment: Deployment) -> None:
     assert "1,500" in text.stdout
     assert "2026-03-01 01:00:00Z" in text.stdout
     assert "2 of 2 rows of current at main" in text.stderr
-    rows = parsed(headrace(deployment, "read", deployment.reference, "--at", "main", "--format", "json"))
+    rows = parse_output(headrace(deployment, "read", deployment.reference, "--at", "main", "--format", "json"))
     assert [(r["user"], r["clicks"], r["amount"], r["window_start"]) for r in rows] == [
         ("ann", 3, None, "2026-03-01T01:00:00Z"),
         ("bob", 1500, None, "2026-03-01T01:00:00Z"),
@@ -59,29 +59,29 @@ def test_read_takes_whatever_names_a_snapshot(deployment: Deployment) -> None:
     first = deployment.catalog.head().refs["main"]
     deployment.commit(panes=[pane("cid", 2, 7)])
     second = deployment.catalog.head().refs["main"]
-    then = deployment.catalog.release(first, "seen").at
+    release_time = deployment.catalog.release(first, "seen").at
     deployment.catalog.tag("early", first)
     deployment.catalog.release(second, "seen too")
     for command in ("read", "files"):
         outputs = {
-            at: parsed(headrace(deployment, command, deployment.reference, "--at", at, "--format", "json"))
-            for at in (first, "early", "tags/early", then, second, "main", "published")
+            ref: parse_output(headrace(deployment, command, deployment.reference, "--at", ref, "--format", "json"))
+            for ref in (first, "early", "tags/early", release_time, second, "main", "published")
         }
-        old = [outputs[at] for at in (first, "early", "tags/early", then)]
-        new = [outputs[at] for at in (second, "main", "published")]
-        assert all(found == old[0] for found in old), command
-        assert all(found == new[0] for found in new), command
+        old = [outputs[ref] for ref in (first, "early", "tags/early", release_time)]
+        new = [outputs[ref] for ref in (second, "main", "published")]
+        assert all(output == old[0] for output in old), command
+        assert all(output == new[0] for output in new), command
         assert len(new[0]) > len(old[0])
-    for at, code in (("2020-01-01T00:00Z", "config.no_snapshot"), ("2020-01-01", "config.snapshot_ref")):
-        assert code in headrace(deployment, "read", deployment.reference, "--at", at).stderr
-    for at, epochs in ((first, 2), ("main", 3)):
-        found = parsed(headrace(deployment, "plot", deployment.reference, "--at", at, "--format", "json"))
-        assert found["epochs"] == epochs
+    for ref, code in (("2020-01-01T00:00Z", "config.no_snapshot"), ("2020-01-01", "config.snapshot_ref")):
+        assert code in headrace(deployment, "read", deployment.reference, "--at", ref).stderr
+    for ref, epochs in ((first, 2), ("main", 3)):
+        output = parse_output(headrace(deployment, "plot", deployment.reference, "--at", ref, "--format", "json"))
+        assert output["epochs"] == epochs
 
 
 def test_read_takes_a_condition_an_order_and_a_limit(deployment: Deployment) -> None:
     common = ("read", deployment.reference, "--view", "panes", "--at", "main", "--format", "json")
-    rows = parsed(
+    rows = parse_output(
         headrace(deployment, *common, "--where", "not is_retraction", "--order", "clicks desc", "--limit", "2")
     )
     assert [row["clicks"] for row in rows] == [1500, 3]
@@ -110,10 +110,10 @@ def test_a_damaged_file_leaves_by_the_way_that_its_error_names(deployment: Deplo
     error = json.loads(refused_result.stdout)["error"]
     assert (error["code"], error["remedy"]) == ("restore.broken_object", "restore")
     assert path in error["message"]
-    found = re.search(r"`headrace rollback clicks --to (\w+)`", error["message"])
-    assert found
-    assert headrace(deployment, "rollback", deployment.reference, "--to", found[1]).exit_code == 0
-    assert [row["clicks"] for row in parsed(headrace(deployment, *common))] == [2, 1500]
+    match = re.search(r"`headrace rollback clicks --to (\w+)`", error["message"])
+    assert match
+    assert headrace(deployment, "rollback", deployment.reference, "--to", match[1]).exit_code == 0
+    assert [row["clicks"] for row in parse_output(headrace(deployment, *common))] == [2, 1500]
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def test_what_is_no_text_is_printed_too(deployment: Deployment) -> None:
     }
     deployment.commit(rejected=[dead])
     common = ("read", deployment.reference, "--view", "rejected", "--at", "main")
-    assert [row["raw_bytes"] for row in parsed(headrace(deployment, *common, "--format", "json"))] == ["Yf8="]
+    assert [row["raw_bytes"] for row in parse_output(headrace(deployment, *common, "--format", "json"))] == ["Yf8="]
     assert r"b'a\xff'" in headrace(deployment, *common).stdout
 
 
@@ -136,32 +136,32 @@ def test_files_prints_one_path_a_line(deployment: Deployment) -> None:
     result = headrace(deployment, "files", deployment.reference, "--at", "main")
     assert result.exit_code == 0
     assert [Path(line).is_file() for line in result.stdout.splitlines()] == [True, True]
-    assert parsed(headrace(deployment, "files", deployment.reference, "--at", "main", "--format", "json")) == (
+    assert parse_output(headrace(deployment, "files", deployment.reference, "--at", "main", "--format", "json")) == (
         result.stdout.splitlines()
     )
 
 
 def test_files_are_verified_if_that_is_asked_for(deployment: Deployment) -> None:
-    asked = ("files", deployment.reference, "--at", "main")
-    whole = headrace(deployment, *asked)
-    assert headrace(deployment, *asked, "--verify").stdout == whole.stdout
+    arguments = ("files", deployment.reference, "--at", "main")
+    whole = headrace(deployment, *arguments)
+    assert headrace(deployment, *arguments, "--verify").stdout == whole.stdout
     damaged_path = Path(whole.stdout.splitlines()[-1])
     content = bytearray(damaged_path.read_bytes())
     content[len(content) // 2] ^= 1
     damaged_path.write_bytes(content)
-    assert headrace(deployment, *asked).stdout == whole.stdout
-    result = headrace(deployment, *asked, "--verify")
+    assert headrace(deployment, *arguments).stdout == whole.stdout
+    result = headrace(deployment, *arguments, "--verify")
     assert result.exit_code == 40
     assert result.stdout == ""
     assert f"{damaged_path.name} does not have the checksum in its manifest" in result.stderr
 
 
 def test_log_and_show_tell_the_story_of_a_snapshot(deployment: Deployment) -> None:
-    entries = parsed(headrace(deployment, "log", deployment.reference, "--format", "json"))
+    entries = parse_output(headrace(deployment, "log", deployment.reference, "--format", "json"))
     assert [entry["kind"] for entry in entries] == ["commit", "commit", "claim", "init"]
     assert "epoch 1" in headrace(deployment, "log", deployment.reference, "--limit", "1").stdout
     head = deployment.catalog.head().refs["main"]
-    manifest = parsed(headrace(deployment, "show", deployment.reference, head, "--format", "json"))
+    manifest = parse_output(headrace(deployment, "show", deployment.reference, head, "--format", "json"))
     assert manifest["epoch"] == 1
     by_branch = headrace(deployment, "show", deployment.reference, "main")
     assert head in by_branch.stdout
@@ -173,7 +173,7 @@ def test_rollback_moves_main_and_published_back(deployment: Deployment) -> None:
     head, first = (m.snapshot_id for m in deployment.catalog.ancestry(deployment.catalog.head().refs["main"]))
     deployment.catalog.publish(first, None)
     deployment.catalog.publish(head, first)
-    entry = parsed(
+    entry = parse_output(
         headrace(deployment, "rollback", deployment.reference, "--to", first, "--message", "why", "--format", "json")
     )
     assert entry["kind"] == "rollback"
@@ -194,7 +194,7 @@ def test_a_damaged_log_is_told_and_the_command_that_is_named_gets_out_of_it(depl
         assert f"{3:020d}.json is broken" in refused_result.stderr
         assert f"`headrace rollback {deployment.reference} --to {first}`" in refused_result.stderr
         assert "restore.damaged_log" in refused_result.stderr
-    entries = parsed(headrace(deployment, "log", deployment.reference, "--format", "json"))
+    entries = parse_output(headrace(deployment, "log", deployment.reference, "--format", "json"))
     assert [(entry["number"], entry["kind"]) for entry in entries] == [
         (3, "lost"),
         (2, "commit"),
@@ -202,7 +202,7 @@ def test_a_damaged_log_is_told_and_the_command_that_is_named_gets_out_of_it(depl
         (0, "init"),
     ]
     assert headrace(deployment, "rollback", deployment.reference, "--to", first).exit_code == 0
-    rows = parsed(headrace(deployment, "read", deployment.reference, "--at", "main", "--format", "json"))
+    rows = parse_output(headrace(deployment, "read", deployment.reference, "--at", "main", "--format", "json"))
     assert [(row["user"], row["clicks"]) for row in rows] == [("ann", 2), ("bob", 1500)]
     text = headrace(deployment, "log", deployment.reference)
     assert text.exit_code == 0
@@ -244,7 +244,7 @@ def test_a_huge_key_is_not_printed_whole_and_breaks_no_line(deployment: Deployme
     assert "(3,000,005 characters)" in text.stdout
     assert "\x1b" not in text.stdout
     assert len({len(line) for line in text.stdout.splitlines()[:-1]}) == 1, "a row is one line"
-    rows = parsed(headrace(deployment, "read", deployment.reference, "--at", "main", "--format", "json"))
+    rows = parse_output(headrace(deployment, "read", deployment.reference, "--at", "main", "--format", "json"))
     assert key in [row["user"] for row in rows]
 
 
@@ -255,7 +255,7 @@ def test_plot_sums_up_lateness_and_draws(deployment: Deployment, tmp_path: Path)
     assert result.exit_code == 0, result.output
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert "late panes" in result.stdout
-    sums = parsed(headrace(deployment, "plot", deployment.reference, "--format", "json"))
+    sums = parse_output(headrace(deployment, "plot", deployment.reference, "--format", "json"))
     assert sums["counts"] == {"records": 20, "panes_late": 2, "late_dropped": 0}
     assert (sums["epochs"], sums["picture"]) == (2, None)
     wrong = headrace(deployment, "plot", deployment.reference, "--out", str(tmp_path / "lateness.doc"))
@@ -277,7 +277,7 @@ def test_plot_gives_the_quantiles_that_bound_and_allowed_lateness_are_chosen_by(
         deployment.commit(**({"late": rows} if rows else {}))
     result = headrace(deployment, "plot", deployment.reference)
     assert result.exit_code == 0, result.output
-    lateness_seconds = parsed(headrace(deployment, "plot", deployment.reference, "--format", "json"))[
+    lateness_seconds = parse_output(headrace(deployment, "plot", deployment.reference, "--format", "json"))[
         "lateness_seconds"
     ]
     assert lateness_seconds["behind"] == {"50%": 0, "90%": 0, "99%": 0, "100%": 0}
@@ -314,7 +314,7 @@ def test_published_is_no_branch_to_run_on(deployment: Deployment, mode: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("written", "said"),
+    ("text", "message"),
     [
         (
             'hr.expect("column_values_to_be_betwen", column="clicks")',
@@ -325,16 +325,16 @@ def test_published_is_no_branch_to_run_on(deployment: Deployment, mode: str) -> 
         ('hr.expect("column_values_to_not_be_null", column="clicks", view="pane")', 'write one of "panes", "current"'),
     ],
 )
-def test_expectations_that_do_not_exist_stop_a_run_before_it_commits(tmp_path: Path, written: str, said: str) -> None:
+def test_expectations_that_do_not_exist_stop_a_run_before_it_commits(tmp_path: Path, text: str, message: str) -> None:
     file = write_pipeline(tmp_path, "clicks")
     expectation_text = 'hr.expect("column_values_to_be_between", column="clicks", min_value=1, max_value=100)'
     assert expectation_text in file.read_text()
-    file.write_text(file.read_text().replace(expectation_text, written))
+    file.write_text(file.read_text().replace(expectation_text, text))
     (tmp_path / "landing" / "clicks").mkdir(parents=True)
     (tmp_path / "landing" / "clicks" / "a.json").write_text('{"user": "u", "at": "2026-01-01T00:00:00Z"}')
     refused_result = CliRunner().invoke(app, ["run", str(file), "--root", tmp_path.as_uri(), "--executor", "local"])
     assert refused_result.exit_code == 10, refused_result.output
-    assert said in refused_result.stderr
+    assert message in refused_result.stderr
     assert "main" not in Catalog(open_store(tmp_path.as_uri()), "clicks").head().refs, "nothing was committed"
 
 
@@ -348,7 +348,7 @@ def test_pipelines_says_how_far_each_is(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_PIPELINES", str(tmp_path))
-    rows = {row["name"]: row for row in parsed(headrace(deployment, "pipelines", "--format", "json"))}
+    rows = {row["name"]: row for row in parse_output(headrace(deployment, "pipelines", "--format", "json"))}
     assert rows["clicks"]["main"] == 1
     assert rows["clicks"]["published"] is None
     assert rows["clicks"]["watermark"] == "2026-03-01T01:50:00Z"

@@ -24,8 +24,8 @@ from tests.cli.deployments import Deployment, pane
 
 HEAVY = "pyarrow pandas numpy duckdb pyspark matplotlib minio great_expectations airflow rich pydantic polars yaml"
 _VALUES = "headrace.runs.option_values"
-ADDED = {name: ADDED_COMMANDS[name] for name in LAB}
-COMMANDS = sorted({*app.commands, *ADDED})
+LAB_COMMANDS = {name: ADDED_COMMANDS[name] for name in LAB}
+COMMANDS = sorted({*app.commands, *LAB_COMMANDS})
 ROOTLESS = ("check", "conformance", "new", "pipelines", "simulate", "test")
 OF_ALL = "lineage"
 UNDER_A_ROOT = [name for name in COMMANDS if name not in (*ROOTLESS, OF_ALL)]
@@ -103,11 +103,11 @@ def test_what_looks_at_snapshots_imports_only_libraries_that_it_needs(deployment
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = [{*line.split()[1:]} for line in result.stderr.splitlines() if line.startswith("modules ")]
-    for (libraries, command), found in zip(LIBRARIES, modules, strict=True):
-        assert found & {*HEAVY.split()} <= libraries, command
-        assert found.isdisjoint({"headrace.kernel.keys", "headrace.distribute.tasks", _VALUES}), command
+    for (libraries, command), module_names in zip(LIBRARIES, modules, strict=True):
+        assert module_names & {*HEAVY.split()} <= libraries, command
+        assert module_names.isdisjoint({"headrace.kernel.keys", "headrace.distribute.tasks", _VALUES}), command
         most = 440 if command.startswith("check") else 400  # it looks for families of DAGs of other packages
-        assert libraries or len(found) < most, f"{command}: each module takes time to import"
+        assert libraries or len(module_names) < most, f"{command}: each module takes time to import"
 
 
 NOT_OF_A_PLAIN_RUN = {
@@ -159,7 +159,7 @@ def test_every_command_has_help_that_ends_with_an_example_that_parses(name: str)
     assert result.stdout.rstrip().splitlines()[-2].strip() == "Example:"
     program, command, *arguments = shlex.split(example)
     assert (program, command) == ("headrace", name)
-    {**app.commands, **ADDED}[command].make_context(command, arguments)
+    {**app.commands, **LAB_COMMANDS}[command].make_context(command, arguments)
 
 
 def test_the_list_of_commands_has_whole_sentences() -> None:
@@ -169,8 +169,8 @@ def test_the_list_of_commands_has_whole_sentences() -> None:
 
 
 def test_the_exit_codes_that_help_lists_are_those_of_the_tree_of_errors() -> None:
-    told = CliRunner().invoke(app, ["--help"]).stdout.split("Exit codes:")[1]
-    codes = [int(line.split()[0]) for line in told.strip().partition("\n\n")[0].splitlines()]
+    help_text = CliRunner().invoke(app, ["--help"]).stdout.split("Exit codes:")[1]
+    codes = [int(line.split()[0]) for line in help_text.strip().partition("\n\n")[0].splitlines()]
     assert codes == [code for code, _ in exit_code_meanings()]
     branches = [kind for kind in vars(errors).values() if isinstance(kind, type) and "exit_code" in vars(kind)]
     assert set(codes) == {EXIT_DONE, USAGE, EXIT_INTERRUPTED} | {kind.exit_code for kind in branches}
@@ -270,7 +270,7 @@ def test_wrong_words_give_one_message_and_an_exit_code(deployment: Deployment, w
     arguments = [deployment.reference if word == "PIPELINE" else word for word in words]
     if words[0] not in ROOTLESS:
         arguments += ["--root", deployment.root]
-    said(arguments)
+    failure_message(arguments)
     assert deployment.catalog.head().refs == refs
 
 
@@ -284,7 +284,7 @@ def test_a_pipeline_that_is_not_there_is_named(deployment: Deployment, name: str
     (folder / "empty.py").write_text("")
     (folder / "binary.py").write_bytes(bytes(range(256)))
     reference = str(folder / pipeline) if pipeline.partition(":")[0].endswith(".py") else pipeline
-    message = said([name, reference, *required(name), "--root", deployment.root])
+    message = failure_message([name, reference, *required_arguments(name), "--root", deployment.root])
     if pipeline == "broken.py":
         assert f"{reference}:3: AttributeError" in message
 
@@ -294,17 +294,17 @@ def test_a_pipeline_that_is_not_there_is_named(deployment: Deployment, name: str
 )
 @pytest.mark.parametrize("name", UNDER_A_ROOT)
 def test_a_root_that_is_not_one_is_named(deployment: Deployment, name: str, root: str) -> None:
-    said([name, deployment.reference, *required(name), "--root", root])
-    said([OF_ALL, "--root", root])
+    failure_message([name, deployment.reference, *required_arguments(name), "--root", root])
+    failure_message([OF_ALL, "--root", root])
 
 
 def test_a_root_that_is_a_file_is_named(deployment: Deployment, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for name in ("run", "log", "read"):
-        said([name, deployment.reference, "--root", (tmp_path / "file").as_uri()])
+        failure_message([name, deployment.reference, "--root", (tmp_path / "file").as_uri()])
 
 
-def required(name: str) -> list[str]:
+def required_arguments(name: str) -> list[str]:
     """The other arguments that a command cannot do without."""
     words = {
         "show": ["x"],
@@ -320,7 +320,7 @@ def required(name: str) -> list[str]:
     return words.get(name, [])
 
 
-def said(arguments: list[str]) -> str:
+def failure_message(arguments: list[str]) -> str:
     """What a command says that must fail, in one message without a traceback, whose exit code is on the list."""
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "10000"})
     assert isinstance(result.exception, SystemExit), result.exception
@@ -331,7 +331,7 @@ def said(arguments: list[str]) -> str:
     return result.stderr
 
 
-def completed(line: str, **environment: str) -> list[str]:
+def complete_line(line: str, **environment: str) -> list[str]:
     """What bash is offered for the last word of ``line``."""
     variables = {"_HEADRACE_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
     result = subprocess.run(
@@ -359,15 +359,15 @@ def test_a_shell_gets_its_script() -> None:
 @pytest.mark.slow
 def test_a_shell_is_offered_names(deployment: Deployment) -> None:
     deployment.catalog.tag("good", deployment.catalog.head().refs["main"])
-    known = {"HEADRACE_PIPELINES": str(Path(deployment.reference).parent), "HEADRACE_ROOT": deployment.root}
-    assert "replay-late" in completed("headrace re")
-    assert completed("headrace log cl", **known) == ["clicks"]
+    environment = {"HEADRACE_PIPELINES": str(Path(deployment.reference).parent), "HEADRACE_ROOT": deployment.root}
+    assert "replay-late" in complete_line("headrace re")
+    assert complete_line("headrace log cl", **environment) == ["clicks"]
     snapshot = deployment.catalog.head().refs["main"]
-    assert completed("headrace read clicks --at ", **known) == sorted(["good", "main", "published", snapshot])
-    assert completed("headrace run clicks --branch ", **known) == ["good", "main", "published"]
-    assert completed("headrace drop clicks ", **known) == ["good"]
-    assert {"good", "main", snapshot} <= {*completed("headrace rollback clicks --to ", **known)}
-    assert completed("headrace read nowhere --at ", **known) == []
+    assert complete_line("headrace read clicks --at ", **environment) == sorted(["good", "main", "published", snapshot])
+    assert complete_line("headrace run clicks --branch ", **environment) == ["good", "main", "published"]
+    assert complete_line("headrace drop clicks ", **environment) == ["good"]
+    assert {"good", "main", snapshot} <= {*complete_line("headrace rollback clicks --to ", **environment)}
+    assert complete_line("headrace read nowhere --at ", **environment) == []
 
 
 def test_machines_get_json(deployment: Deployment) -> None:

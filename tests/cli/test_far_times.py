@@ -68,7 +68,7 @@ NAMES = ("sessions", "patient", "above", "months", "years")
 class Folder:
     root: Path
 
-    def said(self, *words: str) -> str:
+    def run_command(self, *words: str) -> str:
         result = CliRunner().invoke(app, [*words, *(["--root", self.root.as_uri()] if words[0] != "check" else [])])
         assert result.exit_code == 0, (words[0], repr(result.exception), result.output[-600:])
         return result.output
@@ -80,12 +80,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Folder:
     (found_folder.root / "far.py").write_text(FILE)
     (found_folder.root / "landing").mkdir()
     times = ["2026-01-01T00:00:00Z", "9998-12-31T23:59:59Z", "1900-01-01T00:00:00Z"]
-    lines = [json.dumps({"user": "ann", "at": at}) for at in times]
+    lines = [json.dumps({"user": "ann", "at": time}) for time in times]
     for number, line in enumerate(lines):
         (found_folder.root / "landing" / f"{number}.json").write_text(line + "\n")
     for name in NAMES:
-        found_folder.said("run", f"{found_folder.root}/far.py:{name}", "--publish", "--max-epochs", "1")
-        found_folder.said("run", f"{found_folder.root}/far.py:{name}", "--no-publish")
+        found_folder.run_command("run", f"{found_folder.root}/far.py:{name}", "--publish", "--max-epochs", "1")
+        found_folder.run_command("run", f"{found_folder.root}/far.py:{name}", "--no-publish")
     return found_folder
 
 
@@ -110,11 +110,11 @@ COMMANDS = [
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_every_command_shows_them(folder: Folder, name: str, command: list[str]) -> None:
-    folder.said(*[word.replace("NAME", f"{folder.root}/far.py:{name}") for word in command])
+    folder.run_command(*[word.replace("NAME", f"{folder.root}/far.py:{name}") for word in command])
 
 
 def test_an_end_beyond_the_calendar_is_told_in_full(folder: Folder) -> None:
-    rows = json.loads(folder.said("read", f"{folder.root}/far.py:sessions", "--format", "json"))
+    rows = json.loads(folder.run_command("read", f"{folder.root}/far.py:sessions", "--format", "json"))
     assert [row["window_end"] for row in rows if row["n"] == 1][-1] == "+10000-02-04T23:59:59Z"
 
 
@@ -166,13 +166,13 @@ def test_windows_and_bounds_of_more_than_a_thousand_years_are_refused(build: Cal
 
 @given(st.integers(MIN_INSTANT + 1, GLOBAL_WINDOW_END - 1))
 @examples(200)
-def test_every_time_is_written_and_read_again(at: int) -> None:
-    assert parse_instant(render(Instant(at))) == at
+def test_every_time_is_written_and_read_again(instant: int) -> None:
+    assert parse_instant(render(Instant(instant))) == instant
 
 
 def test_times_are_written_as_iso_8601_has_them() -> None:
     ends = [BEGIN_OF_CALENDAR, BEGIN_OF_CALENDAR - 1, END_OF_CALENDAR, END_OF_CALENDAR + 1]
-    assert [render(Instant(at)) for at in ends] == [
+    assert [render(Instant(instant)) for instant in ends] == [
         "0001-01-01T00:00:00Z",
         "+0000-12-31T23:59:59.999999Z",
         "9999-12-31T23:59:59.999999Z",
@@ -202,8 +202,8 @@ def test_each_command_prints_any_time(tmp_path: Path) -> None:
     for number in range(2):
         lines = [json.dumps({"id": number, "us": us}) + "\n" for us in FARTHEST]
         (tmp_path / "landing" / f"{number}.json").write_text("".join(lines))
-        folder.said("run", far)
-        folder.said("tag", far, f"run{number}", "main")
+        folder.run_command("run", far)
+        folder.run_command("tag", far, f"run{number}", "main")
     written_values = [iso_8601(us) for us in FARTHEST if us != -1]
     for words in (
         ("read", far),
@@ -212,10 +212,10 @@ def test_each_command_prints_any_time(tmp_path: Path) -> None:
         ("diff", far, "run0", "run1"),
     ):
         for form in ("text", "json"):
-            output = folder.said(*words, "--format", form)
+            output = folder.run_command(*words, "--format", form)
             assert all(time in output for time in written_values), (words, form)
     for time in written_values:
-        assert f"at = {time}" in folder.said("explain", far, f"--key={time}")
+        assert f"at = {time}" in folder.run_command("explain", far, f"--key={time}")
     assert [row["last"] for row in hr.open(tmp_path.as_uri())["extremes"].current().head(20)]
 
 

@@ -52,7 +52,7 @@ def sales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> hr.types.PipelineH
     return handle
 
 
-def printed(*words: str) -> Any:
+def run_json(*words: str) -> Any:
     """What a command prints as JSON."""
     result = CliRunner().invoke(app, [*words, "--format", "json"])
     assert result.exit_code == 0, result.output
@@ -63,7 +63,7 @@ def printed(*words: str) -> Any:
 def test_rows_of_views_in_python_are_those_that_the_command_prints(sales: hr.types.PipelineHandle, view: str) -> None:
     rows = sales.read(view).to_json()
     assert rows
-    assert rows == printed("read", "sales.py", "--view", view)
+    assert rows == run_json("read", "sales.py", "--view", view)
 
 
 def test_what_differs_in_python_is_what_the_command_prints(sales: hr.types.PipelineHandle, tmp_path: Path) -> None:
@@ -71,12 +71,12 @@ def test_what_differs_in_python_is_what_the_command_prints(sales: hr.types.Pipel
     sales.run()
     difference = sales.diff("first", "main").to_json()
     assert difference["output"]["first"]
-    assert difference == printed("diff", "sales.py", "first", "main")
+    assert difference == run_json("diff", "sales.py", "first", "main")
 
 
 def test_an_explanation_in_python_is_what_the_command_prints(sales: hr.types.PipelineHandle) -> None:
     rows = sales.current().first(1)[0]
     explanation = sales.explain(key={name: rows[0][name] for name in ("k", "day")}).to_json()
     assert explanation["windows"][0]["last_panes"]
-    printed_one = printed("explain", "sales.py", "--key", "AP8=", "--key", "2026-05-01")
+    printed_one = run_json("explain", "sales.py", "--key", "AP8=", "--key", "2026-05-01")
     assert explanation == printed_one

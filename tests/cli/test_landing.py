@@ -58,7 +58,7 @@ def test_files_that_are_no_input_are_named(reference: str, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("link", "to"),
+    ("link", "target"),
     [
         ("landing/clicks/day/again", "."),
         ("landing/clicks/day/up", "../.."),
@@ -68,14 +68,14 @@ def test_files_that_are_no_input_are_named(reference: str, tmp_path: Path) -> No
     ],
 )
 def test_links_in_a_circle_are_named_and_nothing_is_read_twice(
-    reference: str, tmp_path: Path, link: str, to: str
+    reference: str, tmp_path: Path, link: str, target: str
 ) -> None:
     root = tmp_path / "root"
     put(root, "landing/clicks/day/a.json", "landing/clicks/one/a.json", "landing/clicks/two/a.json")
     (root / "landing/clicks/two/back").symlink_to("../one")  # alone it is no circle
     plain = run(reference, root, "--executor", "local")
     assert plain.exit_code == 0, plain.output
-    (root / link).symlink_to(to)
+    (root / link).symlink_to(target)
     (root / "landing/clicks/zzz.json").write_text("{}")
     refused_result = run(reference, root, "--executor", "local")
     assert refused_result.exit_code == 10, refused_result.output

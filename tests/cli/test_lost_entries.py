@@ -54,15 +54,15 @@ def test_the_last_entry_of_a_command_is_missed(live: Live, command: str) -> None
     assert result.exit_code == 0, result.output
     last = live.catalog.head().entry
     assert last > entry_before
-    lost = entry(live, last)
-    content = lost.read_bytes()
-    lost.unlink()
+    entry_file = entry(live, last)
+    content = entry_file.read_bytes()
+    entry_file.unlink()
     for text_later in (["run", "--executor", "local"], ["read"], ["tag", "later"]):
         told_result = live.headrace(*text_later)
         assert told_result.exit_code == 40
         assert "the log of clicks is damaged" in " ".join(told_result.stderr.split())
     assert live.headrace("fsck").exit_code == 40
-    lost.write_bytes(content)
+    entry_file.write_bytes(content)
     assert live.headrace("fsck").exit_code == 0
     assert live.headrace("read").exit_code == 0
 
@@ -82,7 +82,9 @@ def test_fsck_knows_it_from_what_else_is_stored(live: Live, entries: int) -> Non
     assert live.headrace("read").exit_code == 0, "nobody knows"
     result = live.headrace("fsck")
     assert result.exit_code == 40
-    assert re.search(rf"the log ends at entry {last - entries}, but .*(runs/|audits/|under entry)", said(result.output))
+    assert re.search(
+        rf"the log ends at entry {last - entries}, but .*(runs/|audits/|under entry)", join_lines(result.output)
+    )
     assert live.headrace("fsck", "--repair").exit_code == 40, "nobody can make it again"
     live.land_and_run(2)
     for _ in range(3):
@@ -91,7 +93,7 @@ def test_fsck_knows_it_from_what_else_is_stored(live: Live, entries: int) -> Non
     assert result.exit_code == 0, result.output
 
 
-def said(output: str) -> str:
+def join_lines(output: str) -> str:
     return re.sub(r"[\s│]+", " ", output)
 
 

@@ -165,16 +165,16 @@ def headrace(folder: Path, command: str, *words: str) -> Result:
         return CliRunner().invoke(app, [command, *words, *root], catch_exceptions=False)
 
 
-def value(found: Any) -> Any:
+def value(result: Any) -> Any:
     """What a method gave, as JSON has it."""
-    if hasattr(found, "to_json"):
-        found = found.to_json()
-    return found
+    if hasattr(result, "to_json"):
+        result = result.to_json()
+    return result
 
 
-def in_json(found: Any) -> Any:
-    """``found`` as it comes back from where JSON is printed."""
-    return json.loads(json.dumps(value(found), default=as_json))
+def in_json(result: Any) -> Any:
+    """``result`` as it comes back from where JSON is printed."""
+    return json.loads(json.dumps(value(result), default=as_json))
 
 
 def line(name: str, words: Sequence[str], pipeline: str) -> list[str]:
@@ -195,23 +195,23 @@ def test_every_command_has_a_method() -> None:
 def test_a_method_gives_what_the_command_prints(
     name: str, case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for before, *words in case.before:
-        result = headrace(folder, *line(before, words, "clicks"))
+    for earlier_command, *words in case.before:
+        result = headrace(folder, *line(earlier_command, words, "clicks"))
         assert result.exit_code == 0, result.output
-    method, given = case.method or name, list[Any]()
+    method, results = case.method or name, list[Any]()
     original = getattr(case.owner, method)
 
     def spy_on_call(*args: Any, **kwargs: Any) -> Any:
-        given.append(original(*args, **kwargs))
-        return given[-1]
+        results.append(original(*args, **kwargs))
+        return results[-1]
 
     monkeypatch.setattr(case.owner, method, spy_on_call)
     printed_result = headrace(folder, *line(name, case.words, "clicks"), "--format", Format.JSON)
     assert printed_result.exit_code == 0, printed_result.output
-    assert given, f"headrace {name} does not call {method}"
+    assert results, f"headrace {name} does not call {method}"
     document = json.loads(printed_result.stdout)
     if name != "files":
-        assert in_json(given[-1]) == document
+        assert in_json(results[-1]) == document
     if case.again is not None:
         assert in_json(case.again(hr.open((folder / "root").as_uri())["clicks"])) == document
 
@@ -221,8 +221,8 @@ def test_a_method_gives_what_the_command_prints(
 def test_commands_that_need_no_definition_take_a_name_on_a_root_alone(
     name: str, case: Case, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for before, *words in case.before:
-        assert headrace(folder, *line(before, words, "clicks")).exit_code == 0
+    for earlier_command, *words in case.before:
+        assert headrace(folder, *line(earlier_command, words, "clicks")).exit_code == 0
     monkeypatch.delenv("HEADRACE_PIPELINES")
     (folder / "clicks.py").unlink()
     result = headrace(folder, *line(name, case.words, "clicks"))

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow  # whole runs
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Deployment:
+def deployment(tmp_path: Path) -> Deployment:
     made_deployment = Deployment(tmp_path)
     made_deployment.commit(panes=[pane("ann", 1, 2)])
     made_deployment.commit(panes=[pane("bob", 1, 3)])
@@ -75,61 +75,72 @@ def headrace(deployment: Deployment, command: str, *arguments: str) -> Result:
     return CliRunner().invoke(app, [command, deployment.reference, *arguments, "--root", deployment.root])
 
 
-def test_a_tag_names_main_or_any_snapshot_and_is_dropped_by_its_name(written: Deployment) -> None:
-    newest, first = (manifest.snapshot_id for manifest in written.catalog.ancestry(written.catalog.head().refs["main"]))
-    assert headrace(written, "tag", "now").exit_code == 0
-    assert headrace(written, "tag", "then", first).exit_code == 0
-    assert headrace(written, "tag", "same", "then").exit_code == 0
-    assert written.catalog.head().refs == {"main": newest, "tags/now": newest, "tags/then": first, "tags/same": first}
-    result_again = headrace(written, "tag", "then")
+def test_a_tag_names_main_or_any_snapshot_and_is_dropped_by_its_name(deployment: Deployment) -> None:
+    newest, first = (
+        manifest.snapshot_id for manifest in deployment.catalog.ancestry(deployment.catalog.head().refs["main"])
+    )
+    assert headrace(deployment, "tag", "now").exit_code == 0
+    assert headrace(deployment, "tag", "then", first).exit_code == 0
+    assert headrace(deployment, "tag", "same", "then").exit_code == 0
+    assert deployment.catalog.head().refs == {
+        "main": newest,
+        "tags/now": newest,
+        "tags/then": first,
+        "tags/same": first,
+    }
+    result_again = headrace(deployment, "tag", "then")
     assert result_again.exit_code == 10
     assert "there is a tag then already" in result_again.stderr
-    dropped_result = headrace(written, "drop", "then")
+    dropped_result = headrace(deployment, "drop", "then")
     assert dropped_result.exit_code == 0
     standing = dropped_result.stdout.split("what still stands")[1]
     assert all(name in standing for name in ("main", "tags/now", "tags/same", newest))
     assert "tags/then" not in standing
-    rehearsed_result = headrace(written, "rollback", "--to", "same", "--dry-run")
+    rehearsed_result = headrace(deployment, "rollback", "--to", "same", "--dry-run")
     assert f"main: {newest} → {first}" in " ".join(rehearsed_result.stdout.split())
-    assert written.catalog.head().refs["main"] == newest
-    assert headrace(written, "rollback", "--to", "same").exit_code == 0
-    assert written.catalog.head().refs["main"] == first
+    assert deployment.catalog.head().refs["main"] == newest
+    assert headrace(deployment, "rollback", "--to", "same").exit_code == 0
+    assert deployment.catalog.head().refs["main"] == first
 
 
-def test_a_tag_is_called_as_nothing_else_is(written: Deployment) -> None:
-    newest, first = (manifest.snapshot_id for manifest in written.catalog.ancestry(written.catalog.head().refs["main"]))
-    written.catalog.fork("trial", newest)
+def test_a_tag_is_called_as_nothing_else_is(deployment: Deployment) -> None:
+    newest, first = (
+        manifest.snapshot_id for manifest in deployment.catalog.ancestry(deployment.catalog.head().refs["main"])
+    )
+    deployment.catalog.fork("trial", newest)
     for name in (first, first.upper(), "beginning", "none", "main", "published", "trial", "2026-11-21", "tags/x"):
-        refused_result = headrace(written, "tag", name)
+        refused_result = headrace(deployment, "tag", name)
         assert refused_result.exit_code == 10, name
         assert "cannot name a branch or tag" in refused_result.stderr or "would name" in refused_result.stderr
     for words in (["tag", "x", "2026-11-21"], ["recover", "2026-11-21"], ["rollback", "--to", "2026-11-21"]):
-        unknown = headrace(written, *words)
+        unknown = headrace(deployment, *words)
         assert unknown.exit_code == 10
         assert "'2026-11-21' is a time, which names no snapshot here" in " ".join(unknown.stderr.split())
-    for at in ("beginning", "0" * 16, "mian"):
-        assert headrace(written, "read", "--at", at).exit_code == 10
-    assert written.catalog.head().refs.keys() == {"main", "trial"}
+    for ref in ("beginning", "0" * 16, "mian"):
+        assert headrace(deployment, "read", "--at", ref).exit_code == 10
+    assert deployment.catalog.head().refs.keys() == {"main", "trial"}
 
 
-def test_names_of_before_show_nobody_another_snapshot(written: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_before_show_nobody_another_snapshot(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """What tags could be called once: they are found as tags/NAME, and dropped."""
-    newest, first = (manifest.snapshot_id for manifest in written.catalog.ancestry(written.catalog.head().refs["main"]))
+    newest, first = (
+        manifest.snapshot_id for manifest in deployment.catalog.ancestry(deployment.catalog.head().refs["main"])
+    )
     names = (first, "beginning", "2026-11-21")
     with monkeypatch.context() as patch:
         patch.setattr(object_names, "why_not", lambda name: None)
         for name in names:
-            written.catalog.tag(name, newest)
+            deployment.catalog.tag(name, newest)
 
-    def shown(at: str) -> Any:
-        result = headrace(written, "read", "--view", "panes", "--at", at, "--format", "json")
+    def count_rows(ref: str) -> Any:
+        result = headrace(deployment, "read", "--view", "panes", "--at", ref, "--format", "json")
         return len(json.loads(result.stdout)) if result.exit_code == 0 else None
 
-    assert [shown(at) for at in names] == [1, None, None]
+    assert [count_rows(ref) for ref in names] == [1, None, None]
     for name in names:
-        assert shown(f"tags/{name}") == 2
-        assert headrace(written, "drop", f"tags/{name}").exit_code == 0
-    gone_result = headrace(written, "drop", "beginning")
+        assert count_rows(f"tags/{name}") == 2
+        assert headrace(deployment, "drop", f"tags/{name}").exit_code == 0
+    gone_result = headrace(deployment, "drop", "beginning")
     assert gone_result.exit_code == 10
     assert "there is no branch or tag beginning; those that can be dropped: none" in gone_result.stderr
 
@@ -175,10 +186,10 @@ def test_a_run_that_fell_back_says_so(tmp_path: Path) -> None:
         assert result.exit_code == 0, result.output
         warnings = result.stdout.splitlines()[-1:] if format_ == "text" else json.loads(result.stdout)["warnings"]
         (warning,) = (text.removeprefix("warning: ") for text in warnings)
-        lost = (
+        sentence = (
             f"snapshot {head.snapshot_id} (epoch {head.epoch}) cannot be restored: {live.root}/{lost_path} is missing"
         )
-        assert warning.startswith(f"clicks: {lost}")
+        assert warning.startswith(f"clicks: {sentence}")
         assert "Branch main fell back to" in warning
 
 
@@ -295,14 +306,14 @@ def test_a_clock_that_passes_the_end_of_the_calendar_is_refused(live: Live) -> N
 
 
 def test_diff_says_what_readers_would_see_change(live: Live) -> None:
-    before = live.refs["published"]
+    old_snapshot = live.refs["published"]
     live.land("c.jsonl", 0)
     live.run("run")
-    result = live.headrace("diff", before, "published")
+    result = live.headrace("diff", old_snapshot, "published")
     assert result.exit_code == 0, result.output
     assert "landing/clicks/c.jsonl" in result.stdout
     assert "1 of 1 rows that readers see change" in result.stderr
-    document = json.loads(live.headrace("diff", before, "published", "--format", "json").stdout)
+    document = json.loads(live.headrace("diff", old_snapshot, "published", "--format", "json").stdout)
     assert document["output"]["rows"] == {**document["output"]["rows"], "added": 0, "removed": 0, "changed": 1}
     (row,) = document["output"]["first"]
     assert (row["kind"], row["key"]["window_start"]) == ("changed", "2026-01-01T00:00:00Z")

@@ -61,7 +61,7 @@ def test_plan_advises_commands_that_can_be_typed(deployment: Deployment) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("`headrace plan clicks` says", "`headrace plan 'a b.py'` says"),
         ("headrace replay-late clicks --root x", "headrace replay-late 'a b.py' --root x"),
@@ -70,7 +70,7 @@ def test_plan_advises_commands_that_can_be_typed(deployment: Deployment) -> None
     ],
 )
 def test_only_the_names_of_pipelines_in_commands_are_those_that_were_typed(
-    text: str, said: str | None, monkeypatch: pytest.MonkeyPatch
+    text: str, message: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(REFERENCES, "clicks", "a b.py")
-    assert as_typed(text) == (said or text)
+    assert as_typed(text) == (message or text)

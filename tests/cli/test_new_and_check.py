@@ -19,13 +19,13 @@ def headrace(*arguments: str) -> Result:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.mark.slow
-def test_what_new_writes_runs_as_its_next_steps_say(here: Path) -> None:
+def test_what_new_writes_runs_as_its_next_steps_say(folder: Path) -> None:
     result = headrace("new", "shop")
     assert result.exit_code == 0, result.output
     steps = [shlex.split(line)[1:] for line in result.stdout.partition("next:")[2].splitlines() if line.strip()]
@@ -35,8 +35,8 @@ def test_what_new_writes_runs_as_its_next_steps_say(here: Path) -> None:
         result = headrace(*step)
         assert result.exit_code == 0, result.output
     rows = json.loads(headrace(*steps[-1], "--format", "json").stdout)
-    found = {(row["product"], row["window_start"][11:13]): (row["orders"], row["cents"]) for row in rows}
-    assert found == {
+    sums = {(row["product"], row["window_start"][11:13]): (row["orders"], row["cents"]) for row in rows}
+    assert sums == {
         ("tea", "09"): (2, 1260),
         ("bread", "09"): (2, 1140),
         ("tea", "10"): (2, 1680),
@@ -53,7 +53,7 @@ def test_what_new_writes_runs_as_its_next_steps_say(here: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_new_writes_of_rows_runs_as_its_next_steps_say(here: Path) -> None:
+def test_what_new_writes_of_rows_runs_as_its_next_steps_say(folder: Path) -> None:
     wrote = headrace("new", "shop", "--rows")
     assert wrote.exit_code == 0, wrote.output
     steps = [shlex.split(line)[1:] for line in wrote.stdout.partition("next:")[2].splitlines() if line.strip()]
@@ -67,45 +67,45 @@ def test_what_new_writes_of_rows_runs_as_its_next_steps_say(here: Path) -> None:
     assert sorted(tea, key=lambda row: row[2])[:2] == [("4.2", "2025-01-01", "09:05"), ("8.4", "2025-01-01", "09:40")]
 
 
-def test_new_touches_no_file_that_is_there(here: Path) -> None:
+def test_new_touches_no_file_that_is_there(folder: Path) -> None:
     assert headrace("new", "shop", "--folder", "a b").exit_code == 0
-    file = here / "a b" / "shop.py"
+    file = folder / "a b" / "shop.py"
     file.write_text("mine")
-    (here / "a b" / "data" / "landing" / "shop" / "orders-1.jsonl").unlink()
+    (folder / "a b" / "data" / "landing" / "shop" / "orders-1.jsonl").unlink()
     result_again = headrace("new", "shop", "--folder", "a b")
     assert result_again.exit_code == 10
     assert "nothing was written" in result_again.stderr
     assert file.read_text() == "mine"
-    assert not (here / "a b" / "data" / "landing" / "shop" / "orders-1.jsonl").exists()
-    (here / "file").write_text("")
+    assert not (folder / "a b" / "data" / "landing" / "shop" / "orders-1.jsonl").exists()
+    (folder / "file").write_text("")
     assert headrace("new", "other", "--folder", "file").exit_code == 10
 
 
 @pytest.mark.parametrize("name", ["", "Shop", "1st", "a-b", "../x", "class.py", "x" * 64, "a b"])
-def test_new_takes_names_of_pipelines_alone(here: Path, name: str) -> None:
+def test_new_takes_names_of_pipelines_alone(folder: Path, name: str) -> None:
     refused_result = headrace("new", name)
     assert refused_result.exit_code == 10, refused_result.output
     assert "cannot name a pipeline" in refused_result.stderr
-    assert list(here.iterdir()) == []
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["class", "json", "headrace", "datetime"])
-def test_names_that_python_knows_are_good_names(here: Path, name: str) -> None:
+def test_names_that_python_knows_are_good_names(folder: Path, name: str) -> None:
     assert headrace("new", name).exit_code == 0
     assert resolve_pipeline(f"{name}/{name}.py").name == name
 
 
-def checked(*arguments: str) -> Any:
+def run_check(*arguments: str) -> Any:
     return json.loads(headrace("check", *arguments, "--format", "json").stdout)
 
 
-def test_check_says_what_a_pipeline_means(here: Path) -> None:
-    (here / "clicks.py").write_text(PIPELINE_FILE.replace('key="user",', 'key="user",\n    schedule="@hourly",'))
+def test_check_says_what_a_pipeline_means(folder: Path) -> None:
+    (folder / "clicks.py").write_text(PIPELINE_FILE.replace('key="user",', 'key="user",\n    schedule="@hourly",'))
     result = headrace("check", "clicks.py")
     assert result.exit_code == 0, result.output
     for words in ("clicks = count()", "fixed windows of 1h", "early: whenever", "headrace_clicks_process: @hourly"):
         assert words in result.stdout
-    (pipeline,) = checked("clicks.py:clicks")["pipelines"]
+    (pipeline,) = run_check("clicks.py:clicks")["pipelines"]
     families = {*DAG_FAMILIES.names()} - {"deliver"}  # it has no sinks
     assert pipeline["dags"] == {
         dag_id("clicks", family): "@hourly" if family == "process" else None for family in families
@@ -115,37 +115,39 @@ def test_check_says_what_a_pipeline_means(here: Path) -> None:
 
 
 def test_check_without_a_name_looks_at_all_and_names_each_broken_file(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert headrace("check").exit_code == 0, "what ships is right"
-    assert {each["name"] for each in checked()["pipelines"]} == {file.stem for file in SHIPPED_FOLDER.glob("[!_]*.py")}
-    (here / "one.py").write_text("import headrace as hr\n\nhr.FixedWindows(3600)\n")
-    (here / "two.py").write_text("def f(:\n")
-    monkeypatch.setenv("HEADRACE_PIPELINES", str(here))
+    assert {each["name"] for each in run_check()["pipelines"]} == {
+        file.stem for file in SHIPPED_FOLDER.glob("[!_]*.py")
+    }
+    (folder / "one.py").write_text("import headrace as hr\n\nhr.FixedWindows(3600)\n")
+    (folder / "two.py").write_text("def f(:\n")
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(folder))
     result = headrace("check")
     assert result.exit_code == 10
-    broken = result.stdout.split("WRONG: files that cannot be used")[1]
-    assert f"{here / 'one.py'}:3: PipelineError" in broken
-    assert f"{here / 'two.py'}:1: SyntaxError" in broken
-    assert len(checked()["broken"]) == 2
+    section = result.stdout.split("WRONG: files that cannot be used")[1]
+    assert f"{folder / 'one.py'}:3: PipelineError" in section
+    assert f"{folder / 'two.py'}:1: SyntaxError" in section
+    assert len(run_check()["broken"]) == 2
     assert headrace("check", "aircraft_sessions").exit_code == 10
 
 
-def test_check_finds_spark_code_that_is_not_there(here: Path) -> None:
+def test_check_finds_spark_code_that_is_not_there(folder: Path) -> None:
     function = 'transform=hr.SparkFunction("parsing:flat", {"user": str, "at": datetime, "amount": int}, True)'
-    (here / "clicks.py").write_text(PIPELINE_FILE.replace('"amount": int})', f'"amount": int}}, {function})'))
+    (folder / "clicks.py").write_text(PIPELINE_FILE.replace('"amount": int})', f'"amount": int}}, {function})'))
     assert headrace("check", "clicks.py").exit_code == 10
-    assert "No module named" in checked("clicks.py")["pipelines"][0]["problems"][0]
-    (here / "parsing.py").write_text("def other(rows): return rows\n")
-    assert "has no function flat" in checked("clicks.py")["pipelines"][0]["problems"][0]
-    (here / "parsing.py").write_text("def flat(rows): return rows\n")
+    assert "No module named" in run_check("clicks.py")["pipelines"][0]["problems"][0]
+    (folder / "parsing.py").write_text("def other(rows): return rows\n")
+    assert "has no function flat" in run_check("clicks.py")["pipelines"][0]["problems"][0]
+    (folder / "parsing.py").write_text("def flat(rows): return rows\n")
     assert headrace("check", "clicks.py").exit_code == 0
 
 
 @pytest.mark.parametrize("reference", ["nowhere", "nowhere.py", "clicks.py:other", "empty.py", "."])
-def test_check_of_nothing_is_an_error(here: Path, reference: str) -> None:
-    (here / "clicks.py").write_text(PIPELINE_FILE)
-    (here / "empty.py").write_text("")
+def test_check_of_nothing_is_an_error(folder: Path, reference: str) -> None:
+    (folder / "clicks.py").write_text(PIPELINE_FILE)
+    (folder / "empty.py").write_text("")
     result = headrace("check", reference)
     assert result.exit_code == 10
     assert result.stdout == ""

@@ -17,7 +17,7 @@ from headrace import Input, Pipeline, SlidingWindows
 from headrace.cli.main import app
 from headrace.errors import BrokenObjectError, LandingAgainError
 from headrace_lab.fault_plans import Operation, disturb_stores
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.cli.deployments import PIPELINE_FILE, Deployment, hour
 
 Row = dict[str, Any]
@@ -55,7 +55,7 @@ def sliding(deployment: Deployment, hours: int, every: int) -> Pipeline:
     return replace(deployment.pipeline, where=SlidingWindows(timedelta(hours=hours), timedelta(hours=every)))
 
 
-def landed(deployment: Deployment, folder: str = "late/landing/clicks") -> dict[str, bytes]:
+def landed_files(deployment: Deployment, folder: str = "late/landing/clicks") -> dict[str, bytes]:
     data_by_path = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
     return {path.rpartition("/")[2]: data for path, data in data_by_path.items()}
 
@@ -68,11 +68,11 @@ def test_what_was_late_lands_once_under_a_root_of_its_own(deployment: Deployment
         f"{deployment.root}/late/landing/clicks", files=1, records=3, beside=f"{deployment.root}/late"
     )
     name = f"late-00000000-{first}.jsonl"
-    assert landed(deployment) == {name: f"{raw(1)}\n{raw(1)}\n{raw(2)}\n".encode()}
+    assert landed_files(deployment) == {name: f"{raw(1)}\n{raw(1)}\n{raw(2)}\n".encode()}
     second = deployment.commit(late=[late(raw(3))])
-    files_before = landed(deployment)
+    files_before = landed_files(deployment)
     assert land(deployment) == replace(landing, records=1, already_landed=1)
-    assert landed(deployment) == {**files_before, f"late-00000002-{second}.jsonl": f"{raw(3)}\n".encode()}
+    assert landed_files(deployment) == {**files_before, f"late-00000002-{second}.jsonl": f"{raw(3)}\n".encode()}
     assert land(deployment) == replace(landing, files=0, records=0, already_landed=2)
 
 
@@ -84,14 +84,14 @@ def test_a_record_that_some_windows_took_does_not_land(deployment: Deployment) -
     deployment.commit(late=[*whole, partly, *whole, partly, partly])
     landing = land(deployment)
     assert (landing.records, landing.late_in_some_windows) == (2, 3)
-    assert [*landed(deployment).values()] == [f"{raw(1)}\n{raw(1)}\n".encode()]
+    assert [*landed_files(deployment).values()] == [f"{raw(1)}\n{raw(1)}\n".encode()]
 
 
 def test_what_other_windows_have_dropped_does_not_land(deployment: Deployment) -> None:
     deployment.commit(late=[late(raw(1))])
     with pytest.raises(LandingAgainError, match="clicks has changed since snapshot"):
         land(deployment, sliding(deployment, 2, 1))
-    assert landed(deployment) == {}
+    assert landed_files(deployment) == {}
 
 
 def test_a_damaged_file_of_late_records_lands_nothing(deployment: Deployment) -> None:
@@ -100,7 +100,7 @@ def test_a_damaged_file_of_late_records_lands_nothing(deployment: Deployment) ->
     deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
     with pytest.raises(BrokenObjectError, match=path):
         land(deployment)
-    assert landed(deployment) == {}
+    assert landed_files(deployment) == {}
 
 
 def test_equal_records_of_two_files_are_two(deployment: Deployment) -> None:
@@ -120,7 +120,7 @@ def test_the_own_prefix_lands_what_was_late_only_the_first_time(deployment: Depl
     deployment.commit(late=[late(raw(1))])
     landing = land(deployment, to="landing/clicks/")
     assert (landing.records, landing.lands_in_source) == (1, True)
-    (name,) = landed(deployment, "landing/clicks")
+    (name,) = landed_files(deployment, "landing/clicks")
     deployment.commit(late=[late(raw(1), file=f"landing/clicks/{name}"), late(raw(2))])
     assert land(deployment, to=f"{deployment.root}/landing/clicks") == hr.types.LandedLate(
         f"{deployment.root}/landing/clicks", files=1, records=1, already_landed=1, late_twice=1, lands_in_source=True
@@ -130,7 +130,7 @@ def test_the_own_prefix_lands_what_was_late_only_the_first_time(deployment: Depl
 @pytest.mark.parametrize("suffix", [".jsonl", "_clean.jsonl", "beef"])
 def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Deployment, suffix: str) -> None:
     source = replace(deployment.pipeline.source, suffixes=(suffix,))
-    pipeline = changed(deployment.pipeline, source=source)
+    pipeline = change_pipeline(deployment.pipeline, source=source)
     first = deployment.commit(late=[late(raw(1))])
     second = deployment.commit(late=[late(raw(2))])
     land(deployment, pipeline)
@@ -141,7 +141,7 @@ def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Depl
 
 
 def test_csv_lands_with_the_header_of_its_file(deployment: Deployment, tmp_path: Path) -> None:
-    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format="csv"))
+    pipeline = change_pipeline(deployment.pipeline, source=replace(deployment.pipeline.source, format="csv"))
     names = [f"landing/clicks/{name}" for name in ("a.csv", "b.csv", "c.csv.gz")]
     deployment.store.write(names[0], b"\xef\xbb\xbf\r\nuser,at,amount\r\n...\r\n")
     deployment.store.write(names[1], b"amount,user,at\n...\n")
@@ -150,7 +150,7 @@ def test_csv_lands_with_the_header_of_its_file(deployment: Deployment, tmp_path:
         late=[late(line, file=name) for line, name in zip(("ann,x,1", "2,ann,x", "ann,x,3"), names, strict=True)]
     )
     assert land(deployment, pipeline).records == 3
-    assert landed(deployment) == {
+    assert landed_files(deployment) == {
         f"late-00000000-{snapshot}.csv": b"user,at,amount\nann,x,1\nann,x,3\n",
         f"late-00000000-{snapshot}-1.csv": b"amount,user,at\n2,ann,x\n",
     }
@@ -174,12 +174,12 @@ def test_records_whose_header_is_gone_are_left_and_the_others_land(tmp_path: Pat
     landing = land(deployment, pipeline)
     gone_text = f"{names[1]}, which has the header of their columns, is gone: put it back"
     assert (landing.files, landing.records, landing.left) == (3, 3, {gone_text: 2})
-    before = {
+    files_before = {
         f"late-00000000-{first}-file-0.csv": heads[0] + b"ann,x,1\n",
         f"late-00000000-{first}-file-2.csv": heads[0] + b"ann,x,3\n",
         f"late-00000001-{second}.csv": heads[0] + b"ann,x,4\n",
     }
-    assert landed(deployment) == before
+    assert landed_files(deployment) == files_before
     deployment.store.delete(names[0])
     assert land(deployment, pipeline).left == {gone_text: 2}, "what has landed needs no header any more"
     deployment.store.write(names[0], heads[0])
@@ -190,43 +190,46 @@ def test_records_whose_header_is_gone_are_left_and_the_others_land(tmp_path: Pat
     deployment.store.write(names[1], heads[1])
     assert (landing := land(deployment, pipeline)).records == 2
     assert (landing.already_landed, landing.left) == (3, {})
-    assert landed(deployment) == {**before, f"late-00000000-{first}-file-1.csv": heads[1] + b"2,ann,x\n2,ann,x\n"}
+    assert landed_files(deployment) == {
+        **files_before,
+        f"late-00000000-{first}-file-1.csv": heads[1] + b"2,ann,x\n2,ann,x\n",
+    }
     assert land(deployment, pipeline).records == 0
 
 
 def test_parquet_lands_as_parquet(deployment: Deployment) -> None:
-    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format="parquet"))
+    pipeline = change_pipeline(deployment.pipeline, source=replace(deployment.pipeline.source, format="parquet"))
     text = {"user": "ann", "at": "2026-03-01T01:10:00.000001Z", "amount": 2**60}
     deployment.commit(late=[late(json.dumps(text)), late(json.dumps({**text, "amount": None}))])
     assert land(deployment, pipeline).records == 2
-    (data,) = landed(deployment).values()
+    (data,) = landed_files(deployment).values()
     rows = pq.read_table(io.BytesIO(data)).to_pylist()
-    at = hour(1) + timedelta(minutes=10, microseconds=1)
-    assert sorted((row["at"], row["amount"] or 0) for row in rows) == [(at, 0), (at, 2**60)]
+    time = hour(1) + timedelta(minutes=10, microseconds=1)
+    assert sorted((row["at"], row["amount"] or 0) for row in rows) == [(time, 0), (time, 2**60)]
 
 
 @pytest.mark.parametrize(
     ("suffixes", "ending"), [((".gz", ".json"), ".json"), ((".json.gz",), ".json.gz"), ((".zst", ".txt"), ".txt")]
 )
 def test_names_end_as_the_source_takes_them(deployment: Deployment, suffixes: tuple[str, ...], ending: str) -> None:
-    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, suffixes=suffixes))
+    pipeline = change_pipeline(deployment.pipeline, source=replace(deployment.pipeline.source, suffixes=suffixes))
     snapshot = deployment.commit(late=[late(raw(1))])
     land(deployment, pipeline)
-    ((name, data),) = landed(deployment).items()
+    ((name, data),) = landed_files(deployment).items()
     assert name == f"late-00000000-{snapshot}{ending}"
     assert (gzip.decompress(data) if ending.endswith(".gz") else data) == f"{raw(1)}\n".encode()
 
 
 def test_what_cannot_be_meant_is_refused(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = deployment.pipeline
-    far = deployment.pipeline = changed(pipeline, source=replace(pipeline.source, path="memory://elsewhere"))
+    far = deployment.pipeline = change_pipeline(pipeline, source=replace(pipeline.source, path="memory://elsewhere"))
     deployment.commit(late=[late(raw(1))])
     with pytest.raises(LandingAgainError, match="need a landing prefix"):
         land(deployment, far)
     assert land(deployment, far, to="landing/late").records == 1
-    packed = changed(pipeline, source=replace(far.source, suffixes=(".bz2",)))
+    bz2_pipeline = change_pipeline(pipeline, source=replace(far.source, suffixes=(".bz2",)))
     with pytest.raises(LandingAgainError, match=r"takes only \.bz2"):
-        land(deployment, packed, to="landing/packed")
+        land(deployment, bz2_pipeline, to="landing/packed")
 
 
 def test_windows_of_ones_own_are_refused_with_what_to_do(deployment: Deployment) -> None:
@@ -245,12 +248,12 @@ def test_nothing_late_lands_nothing(deployment: Deployment) -> None:
     assert land(deployment).files == 0
     deployment.commit()
     assert land(deployment).files == 0
-    assert landed(deployment) == {}
+    assert landed_files(deployment) == {}
 
 
 def test_a_file_appears_whole_or_not_at_all(deployment: Deployment) -> None:
     """CSV with two headers: the file that says that the epoch is done is created last."""
-    pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format="csv"))
+    pipeline = change_pipeline(deployment.pipeline, source=replace(deployment.pipeline.source, format="csv"))
     deployment.store.write("landing/clicks/a.csv", b"user,at,amount\n")
     deployment.store.write("landing/clicks/b.csv", b"amount,user,at\n")
     deployment.commit(late=[late("1", file=f"landing/clicks/{name}.csv") for name in "ab"])
@@ -264,11 +267,11 @@ def test_a_file_appears_whole_or_not_at_all(deployment: Deployment) -> None:
     with disturb_stores(stop_at_the_second), pytest.raises(KeyboardInterrupt):
         land(deployment, pipeline)
     assert len(created_paths) == 1
-    assert len(landed(deployment)) == 1
+    assert len(landed_files(deployment)) == 1
     assert land(deployment, pipeline) == hr.types.LandedLate(
         f"{deployment.root}/late/landing/clicks", files=1, records=1, already_landed=1, beside=f"{deployment.root}/late"
     )
-    assert len(landed(deployment)) == 2
+    assert len(landed_files(deployment)) == 2
 
 
 def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deployment) -> None:
@@ -290,6 +293,6 @@ def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deploym
 
 def test_what_comes_from_several_inputs_is_refused(deployment: Deployment) -> None:
     own = deployment.pipeline
-    united = replace(own, union=(Input(own.source, own.event_time, "more"),))
+    union_pipeline = replace(own, union=(Input(own.source, own.event_time, "more"),))
     with pytest.raises(LandingAgainError, match="several inputs"):
-        land(deployment, united)
+        land(deployment, union_pipeline)

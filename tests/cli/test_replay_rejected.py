@@ -13,13 +13,13 @@ import headrace as hr
 from headrace import DataType, Input, Pipeline
 from headrace.cli.main import app
 from headrace.errors import LandingAgainError
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.cli.deployments import Deployment
 
 Row = dict[str, Any]
 
 
-def rejected(
+def dead_letter(
     raw: str | None, position: int | None = 0, *, file: str | None = "landing/clicks/a.jsonl", **more: Any
 ) -> Row:
     reason = "not a JSON object"
@@ -44,22 +44,22 @@ def land(deployment: Deployment, pipeline: Pipeline | None = None, **options: An
     return handle.replay_rejected(**{"at": "main", **options})
 
 
-def landed(deployment: Deployment, folder: str = "rejected/landing/clicks") -> dict[str, bytes]:
+def landed_files(deployment: Deployment, folder: str = "rejected/landing/clicks") -> dict[str, bytes]:
     data_by_path = {info.path: deployment.store.read(info.path) for info in deployment.store.list(f"{folder}/")}
     return {path.rpartition("/")[2]: data for path, data in data_by_path.items()}
 
 
 def of_format(deployment: Deployment, kind: str) -> Pipeline:
-    return changed(deployment.pipeline, source=replace(deployment.pipeline.source, format=kind))
+    return change_pipeline(deployment.pipeline, source=replace(deployment.pipeline.source, format=kind))
 
 
 def test_dead_letters_land_once_byte_for_byte_in_the_order_of_their_file(deployment: Deployment) -> None:
     torn_text, bad = '{"user": "Bjørk', b'{"user": "\xff"}'
     letters = [
-        rejected("{}", 10),
-        rejected(torn_text, 2),
-        rejected(bad.decode(errors="replace"), 3, raw_bytes=bad),
-        rejected("{}", 0, file="landing/clicks/b.jsonl"),
+        dead_letter("{}", 10),
+        dead_letter(torn_text, 2),
+        dead_letter(bad.decode(errors="replace"), 3, raw_bytes=bad),
+        dead_letter("{}", 0, file="landing/clicks/b.jsonl"),
     ]
     first = deployment.commit(rejected=letters)
     deployment.commit()
@@ -71,19 +71,19 @@ def test_dead_letters_land_once_byte_for_byte_in_the_order_of_their_file(deploym
         beside=f"{deployment.root}/rejected",
     )
     name = f"rejected-00000000-{first}-source.jsonl"
-    assert landed(deployment) == {name: b"\n".join([torn_text.encode(), bad, b"{}", b"{}", b""])}
-    second = deployment.commit(rejected=[rejected("x")])
+    assert landed_files(deployment) == {name: b"\n".join([torn_text.encode(), bad, b"{}", b"{}", b""])}
+    second = deployment.commit(rejected=[dead_letter("x")])
     assert land(deployment) == replace(landing, records=1, already_landed=1)
-    assert landed(deployment)[f"rejected-00000002-{second}-source.jsonl"] == b"x\n"
-    files_before = landed(deployment)
+    assert landed_files(deployment)[f"rejected-00000002-{second}-source.jsonl"] == b"x\n"
+    files_before = landed_files(deployment)
     assert land(deployment) == replace(landing, files=0, records=0, already_landed=2)
-    assert landed(deployment) == files_before
+    assert landed_files(deployment) == files_before
 
 
 def test_the_definition_may_have_changed(deployment: Deployment) -> None:
-    deployment.commit(rejected=[rejected('{"user": 1}')])
+    deployment.commit(rejected=[dead_letter('{"user": 1}')])
     wider = replace(deployment.pipeline.source, schema={**deployment.pipeline.source.schema, "user": DataType.INT})
-    assert land(deployment, changed(deployment.pipeline, source=wider)).records == 1
+    assert land(deployment, change_pipeline(deployment.pipeline, source=wider)).records == 1
 
 
 def test_csv_lands_with_the_header_of_each_file(deployment: Deployment) -> None:
@@ -92,27 +92,27 @@ def test_csv_lands_with_the_header_of_each_file(deployment: Deployment) -> None:
     deployment.store.write(files["a.csv"], b"\xef\xbb\xbf\r\nuser,at,amount\r\n...\r\n")
     deployment.store.write(files["b.csv"], b"amount,user,at\n")
     deployment.store.write(files["c.csv.gz"], gzip.compress(b"user,at\n"))
-    snapshot = deployment.commit(rejected=[rejected("ann,x", n, file=file) for n, file in enumerate(files.values())])
+    snapshot = deployment.commit(rejected=[dead_letter("ann,x", n, file=file) for n, file in enumerate(files.values())])
     content = deployment.store.read(files["b.csv"])
     deployment.store.delete(files["b.csv"])
     landing = land(deployment, pipeline)
     gone_text = f"{files['b.csv']}, which has the header of their columns, is gone: put it back"
     assert (landing.records, landing.left) == (2, {gone_text: 1})
     names = [f"rejected-00000000-{snapshot}-source-{number}.csv" for number in range(3)]
-    assert landed(deployment) == {names[0]: b"user,at,amount\nann,x\n", names[2]: b"user,at\nann,x\n"}
+    assert landed_files(deployment) == {names[0]: b"user,at,amount\nann,x\n", names[2]: b"user,at\nann,x\n"}
     deployment.store.write(files["b.csv"], content)
     landing_again = land(deployment, pipeline)
     assert (landing_again.records, landing_again.already_landed, landing_again.left) == (1, 2, {})
-    assert landed(deployment)[names[1]] == b"amount,user,at\nann,x\n"
+    assert landed_files(deployment)[names[1]] == b"amount,user,at\nann,x\n"
 
 
 def test_what_cannot_land_is_counted_with_the_reason(deployment: Deployment) -> None:
     letters = [
-        rejected("{}"),
-        rejected(None, None, file="landing/clicks/torn.gz"),
-        rejected(None, 7),
-        rejected("{}", None, file=None, input="aggregation 1"),
-        rejected("{}", input="weather"),
+        dead_letter("{}"),
+        dead_letter(None, None, file="landing/clicks/torn.gz"),
+        dead_letter(None, 7),
+        dead_letter("{}", None, file=None, input="aggregation 1"),
+        dead_letter("{}", input="weather"),
     ]
     deployment.commit(rejected=letters)
     landing = land(deployment)
@@ -129,19 +129,19 @@ def test_what_cannot_land_is_counted_with_the_reason(deployment: Deployment) -> 
 
 
 def test_what_was_rejected_once_more_does_not_land_once_more(deployment: Deployment) -> None:
-    deployment.commit(rejected=[rejected("x")])
+    deployment.commit(rejected=[dead_letter("x")])
     assert land(deployment, to="landing/clicks").lands_in_source
-    (name,) = landed(deployment, "landing/clicks")
-    deployment.commit(rejected=[rejected("x", file=f"landing/clicks/{name}")])
+    (name,) = landed_files(deployment, "landing/clicks")
+    deployment.commit(rejected=[dead_letter("x", file=f"landing/clicks/{name}")])
     landing = land(deployment, to="landing/clicks/")
     assert (landing.files, landing.already_landed, landing.rejected_twice) == (0, 1, 1)
 
 
 def test_where_the_pipeline_reads_such_files_are_no_input_and_no_obstacle(deployment: Deployment) -> None:
-    first = deployment.commit(rejected=[rejected("x")])
-    second = deployment.commit(rejected=[rejected("y")])
+    first = deployment.commit(rejected=[dead_letter("x")])
+    second = deployment.commit(rejected=[dead_letter("y")])
     land(deployment, to="landing/clicks/below")
-    assert f"again-rejected-00000001-{second}-source.jsonl" in landed(deployment, "landing/clicks/below")
+    assert f"again-rejected-00000001-{second}-source.jsonl" in landed_files(deployment, "landing/clicks/below")
     deployment.catalog.tag("before", second)
     deployment.catalog.rollback("main", first, "why")
     assert land(deployment, to="landing/clicks/below").already_landed == 1
@@ -151,8 +151,8 @@ def test_where_the_pipeline_reads_such_files_are_no_input_and_no_obstacle(deploy
 
 
 def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Deployment) -> None:
-    first = deployment.commit(rejected=[rejected("x")])
-    second = deployment.commit(rejected=[rejected("y")])
+    first = deployment.commit(rejected=[dead_letter("x")])
+    second = deployment.commit(rejected=[dead_letter("y")])
     land(deployment)
     deployment.catalog.rollback("main", first, "why")
     with pytest.raises(LandingAgainError, match=rf"1 files .*rejected-00000001-{second}-source.* main does not have"):
@@ -163,31 +163,31 @@ def test_what_a_rollback_took_back_must_not_lie_beside_the_rest(deployment: Depl
 def test_each_of_several_inputs_lands_under_a_prefix_of_its_own(deployment: Deployment) -> None:
     own = deployment.pipeline
     more = Input(replace(own.source, path="landing/more"), own.event_time, "more")
-    united = replace(own, union=(more,))
-    deployment.commit(rejected=[rejected("x"), rejected("y", input="more", file="landing/more/a.jsonl")])
+    union_pipeline = replace(own, union=(more,))
+    deployment.commit(rejected=[dead_letter("x"), dead_letter("y", input="more", file="landing/more/a.jsonl")])
     with pytest.raises(LandingAgainError, match=r"--input.*source, more"):
-        land(deployment, united, to="elsewhere")
+        land(deployment, union_pipeline, to="elsewhere")
     with pytest.raises(LandingAgainError, match="no input 'moer'"):
-        land(deployment, united, input="moer")
-    assert land(deployment, united, input="more", to="elsewhere").records == 1
-    assert [*landed(deployment, "elsewhere").values()] == [b"y\n"]
-    landing = land(deployment, united)
+        land(deployment, union_pipeline, input="moer")
+    assert land(deployment, union_pipeline, input="more", to="elsewhere").records == 1
+    assert [*landed_files(deployment, "elsewhere").values()] == [b"y\n"]
+    landing = land(deployment, union_pipeline)
     assert landing.targets == {
         n: f"{deployment.root}/rejected/landing/{f}" for n, f in [("source", "clicks"), ("more", "more")]
     }
-    assert ([*landed(deployment).values()], landing.files) == ([b"x\n"], 2)
+    assert ([*landed_files(deployment).values()], landing.files) == ([b"x\n"], 2)
 
 
 def test_files_from_epochs_whose_output_has_expired_are_no_obstacle(deployment: Deployment) -> None:
     for number in range(3):
-        snapshot = deployment.commit(rejected=[rejected(str(number))])
+        snapshot = deployment.commit(rejected=[dead_letter(str(number))])
     assert land(deployment).files == 3
     deployment.catalog.publish(snapshot, None)
     hr.open(deployment.root)["clicks"].expire(keep_last=1)
     head = deployment.head
     assert head is not None
     deployment.head = head.replace(logs={**head.logs, "rejected": deployment.catalog.cut(head.logs["rejected"], 2)})
-    deployment.commit(rejected=[rejected("3")])
+    deployment.commit(rejected=[dead_letter("3")])
     assert land(deployment).records == 1
 
 
@@ -201,7 +201,7 @@ def test_how_many_of_what_lands_are_late_is_told_before_they_are_read(deployment
         '{"user": "cid", "at": "2026-02-20T00:10:00Z", "amount": 1}',
         '{"user": "dan',
     ]
-    deployment.commit(rejected=[rejected(text, number) for number, text in enumerate(letters)])
+    deployment.commit(rejected=[dead_letter(text, number) for number, text in enumerate(letters)])
     assert land(deployment).late == 0, "nobody knows what reads them there"
     own = land(deployment, to="landing/clicks")
     assert (own.records, own.late) == (4, 2)
@@ -209,7 +209,7 @@ def test_how_many_of_what_lands_are_late_is_told_before_they_are_read(deployment
 
 
 def test_the_command_says_that_nothing_is_left_for_the_next_run(deployment: Deployment) -> None:
-    deployment.commit(rejected=[rejected('{"user": "ann", "at": "2026-02-20T00:10:00Z", "amount": 1}')])
+    deployment.commit(rejected=[dead_letter('{"user": "ann", "at": "2026-02-20T00:10:00Z", "amount": 1}')])
     own = ("--root", deployment.root, "--at", "main", "--to", "landing/clicks")
     for command, words in (
         ("replay-rejected", "all of them are late, since their windows have expired"),
@@ -223,7 +223,7 @@ def test_the_command_says_that_nothing_is_left_for_the_next_run(deployment: Depl
 
 
 def test_the_command_says_what_landed_and_what_to_do_with_it(deployment: Deployment) -> None:
-    deployment.commit(rejected=[rejected("x"), rejected(None, None)])
+    deployment.commit(rejected=[dead_letter("x"), dead_letter(None, None)])
 
     def run(*arguments: str) -> Any:
         common = ("replay-rejected", deployment.reference, "--root", deployment.root, "--at", "main")

@@ -14,7 +14,7 @@ from tests.cli.deployments import PIPELINE_FILE
 
 pytestmark = pytest.mark.slow
 
-KILLED = """#!/bin/sh
+JAVA_SCRIPT = """#!/bin/sh
 case "$*" in *org.apache.spark.launcher.Main*) exec {java} "$@";; esac
 echo "the kernel is looking for memory" >&2
 kill -9 $$
@@ -53,7 +53,7 @@ def test_a_jvm_that_is_killed_while_it_starts_is_worth_another_attempt(folder: P
     real = real or shutil.which("java")
     java = folder / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(KILLED.format(java=real))
+    java.write_text(JAVA_SCRIPT.format(java=real))
     java.chmod(java.stat().st_mode | stat.S_IXUSR)
     result = run(folder, {"JAVA_HOME": str(folder / "java")})
     assert result.returncode == 30, result.stderr

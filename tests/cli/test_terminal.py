@@ -26,14 +26,14 @@ from headrace_snapshots.format.files import DataFile, Layer
 from tests.cli.deployments import PIPELINE_FILE, Deployment, hour, pane
 
 ODD = "\x1b]0;owned\x07\x9b31m\u202e:smile: [bold]x[/bold]"
-SHOWN = r"\x1b]0;owned\x07\x9b31m\u202e:smile: [bold]x[/bold]"
-WRITTEN = PIPELINE_FILE.replace('"amount": col(', f"{ODD!r}: col(").replace("Clicks per", f"{ODD} per")
+VISIBLE = r"\x1b]0;owned\x07\x9b31m\u202e:smile: [bold]x[/bold]"
+ODD_FILE = PIPELINE_FILE.replace('"amount": col(', f"{ODD!r}: col(").replace("Clicks per", f"{ODD} per")
 
 
 @pytest.fixture(scope="module")
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Deployment:
     """One whose column, key, message and description are odd."""
-    made_deployment = Deployment(tmp_path_factory.mktemp("odd"), file_text=WRITTEN.replace("\x1b", "\\x1b"))
+    made_deployment = Deployment(tmp_path_factory.mktemp("odd"), file_text=ODD_FILE.replace("\x1b", "\\x1b"))
     for number in range(2):
         row = pane(ODD, 1, 2 + number, index=number)
         made_deployment.commit(panes=[{**row, ODD: 7} | {"amount": None}])
@@ -107,7 +107,7 @@ def test_no_command_has_a_terminal_do_what_its_text_says(
     text = result.output
     assert not [each for each in text if not each.isprintable() and each != "\n"]
     assert "😄" not in text
-    assert "owned" not in text or any(form in text for form in (SHOWN, json.dumps(ODD)[1:-1], "%1B%5D0%3Bowned"))
+    assert "owned" not in text or any(form in text for form in (VISIBLE, json.dumps(ODD)[1:-1], "%1B%5D0%3Bowned"))
 
 
 @pytest.mark.slow
@@ -127,8 +127,11 @@ def test_a_real_terminal_gets_colours_of_ours_and_nothing_else(deployment: Deplo
     assert running.returncode in (0, 10)
     if "FILE" not in words or "main" in words:
         assert "\x1b[" in text, "it is a terminal"
-        assert SHOWN in text
-    assert not {"\x1b]", "\x07", "\x9b", "\u202e", "😄"} & {*text, *(text[at : at + 2] for at in range(len(text)))}
+        assert VISIBLE in text
+    assert not {"\x1b]", "\x07", "\x9b", "\u202e", "😄"} & {
+        *text,
+        *(text[index : index + 2] for index in range(len(text))),
+    }
 
 
 def _all_of(terminal: int) -> bytes:
@@ -150,21 +153,21 @@ def test_the_bar_shows_what_it_is_told() -> None:
         bar.noted(f"reading {ODD}\n!")
         bar.warned(ODD)
     text = written_stream.getvalue()
-    assert text.count(SHOWN) >= 2
-    assert rf"reading {SHOWN}\n!" in text
-    assert not {"\x1b]", "\x07"} & {*text, *(text[at : at + 2] for at in range(len(text)))}
+    assert text.count(VISIBLE) >= 2
+    assert rf"reading {VISIBLE}\n!" in text
+    assert not {"\x1b]", "\x07"} & {*text, *(text[index : index + 2] for index in range(len(text)))}
 
 
 def test_what_a_task_of_airflow_says_is_text(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     submit(["process", "--pipeline", f"{ODD}.py", "--root", root, "--run-id", "r", "--executor", "local"])
     text = capsys.readouterr().out
-    assert SHOWN in text
+    assert VISIBLE in text
     assert not [each for each in text if not each.isprintable() and each not in "\n\t"]
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "visible"),
     [
         ("a\nb\tc", "a\nb\tc"),
         ("\r\x00\x7f\x85", r"\r\x00\x7f\x85"),
@@ -172,9 +175,9 @@ def test_what_a_task_of_airflow_says_is_text(capsys: pytest.CaptureFixture[str],
         ("é 漢 😄 \\x1b", "é 漢 😄 \\x1b"),
     ],
 )
-def test_what_is_visible_stays(text: str, shown: str) -> None:
-    assert escape_invisible(text) == shown
-    assert in_one_line(text) == shown.replace("\n", r"\n").replace("\t", r"\t")
+def test_what_is_visible_stays(text: str, visible: str) -> None:
+    assert escape_invisible(text) == visible
+    assert in_one_line(text) == visible.replace("\n", r"\n").replace("\t", r"\t")
 
 
 @pytest.mark.slow
@@ -195,14 +198,14 @@ def test_a_column_with_nul_in_its_name_that_is_there_already_is_read(
     head = deployment.head
     assert head is not None
     assert deployment.claim is not None
-    later = head.replace(
+    new_head = head.replace(
         snapshot_id=deployment.catalog.new_snapshot_id(),
         parent=head.snapshot_id,
         epoch=1,
         schema=columns.to_json(),
         tables={**head.tables, "current": (Layer.from_files((file,), 1, 1),)},
     )
-    deployment.catalog.commit(deployment.claim, later)
+    deployment.catalog.commit(deployment.claim, new_head)
     (found_row,) = PipelineReader(deployment.catalog).current(at="main").to_arrow().to_pylist()
     assert (found_row["n\0m"], found_row["n\0o"]) == (2, 3)
     assert found_row["window_start"] == hour(1)

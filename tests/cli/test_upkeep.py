@@ -38,7 +38,7 @@ class Live:
     def headrace(self, command: str, *arguments: str) -> Result:
         return CliRunner().invoke(app, [command, self.reference, *arguments, "--root", self.root])
 
-    def told(self, command: str, *arguments: str) -> Any:
+    def run_json(self, command: str, *arguments: str) -> Any:
         result = self.headrace(command, *arguments, "--format", "json")
         assert result.exit_code == 0, result.output
         return json.loads(result.stdout)
@@ -47,11 +47,11 @@ class Live:
         return {str(path.relative_to(self.folder)) for path in (self.folder / "clicks").rglob("*") if path.is_file()}
 
     def read(self, *arguments: str) -> Any:
-        return self.told("read", *arguments)
+        return self.run_json("read", *arguments)
 
 
 @pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Live:
+def live_after_runs(tmp_path_factory: pytest.TempPathFactory) -> Live:
     """Some runs, each of which published."""
     deployment = Live(tmp_path_factory.mktemp("upkeep"))
     for number in range(RUNS):
@@ -60,52 +60,52 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Live:
 
 
 @pytest.mark.slow
-def test_from_runs_to_nothing_that_is_not_needed(started: Live) -> None:
-    live = started
+def test_from_runs_to_nothing_that_is_not_needed(live_after_runs: Live) -> None:
+    live = live_after_runs
     ids = [manifest.snapshot_id for manifest in live.catalog.ancestry(live.catalog.head().refs["main"])][::-1]
     assert live.headrace("tag", "first", ids[0]).exit_code == 0
     (live.folder / "clicks" / "data" / "00000003-0123456789abcdef").mkdir()
     (live.folder / "clicks" / "data" / "00000003-0123456789abcdef" / "panes.parquet").write_bytes(b"?")
-    views = {at: live.read("--view", "panes", "--at", at) for at in (ids[0], ids[-1], ids[-2])}
+    views = {ref: live.read("--view", "panes", "--at", ref) for ref in (ids[0], ids[-1], ids[-2])}
     files_before = live.files()
 
-    dry = live.told("expire", "--keep-last", "2", "--dry-run")
+    dry = live.run_json("expire", "--keep-last", "2", "--dry-run")
     assert live.files() == files_before
     assert dry["dry_run"]
     assert dry["marked"]["kinds"]["manifests"]["objects"] == RUNS - 3
     assert dry["marked"]["bytes"] == sum(kind["bytes"] for kind in dry["marked"]["kinds"].values())
-    marked = live.told("expire", "--keep-last", "2")
-    assert marked["marked"] == dry["marked"]
+    expiry = live.run_json("expire", "--keep-last", "2")
+    assert expiry["marked"] == dry["marked"]
     one = {"objects": 1, "bytes": 1}
-    assert marked["waiting"] == {**one, "kinds": {"data": one}}
+    assert expiry["waiting"] == {**one, "kinds": {"data": one}}
     assert files_before <= live.files(), "nothing is deleted at first"
 
     result = live.headrace("tag", "too-late", ids[1])
     assert result.exit_code == 10
     assert "has expired" in result.output
-    swept = live.told("expire", "--keep-last", "2")
-    assert swept["swept"] == marked["marked"]
+    swept = live.run_json("expire", "--keep-last", "2")
+    assert swept["swept"] == expiry["marked"]
     assert {path for path in files_before if any(each in path for each in ids[1:3]) and "/runs/" not in path}, (
         "there were"
     )
     gone_paths = {path for path in live.files() if "/manifests/" in path and any(each in path for each in ids[1:3])}
     assert not gone_paths
-    assert {at: live.read("--view", "panes", "--at", at) for at in views} == views, "who is kept reads what it read"
+    assert {ref: live.read("--view", "panes", "--at", ref) for ref in views} == views, "who is kept reads what it read"
     assert live.headrace("rollback", "--to", ids[1]).exit_code == 40
 
     live.land_and_run(RUNS)  # another run has the branch: what was killed is certainly dead
     live.land_and_run(RUNS + 1)
-    live.told("expire", "--keep-last", "2")
-    live.told("expire", "--keep-last", "2")
+    live.run_json("expire", "--keep-last", "2")
+    live.run_json("expire", "--keep-last", "2")
     assert not (live.folder / "clicks" / "data" / "00000003-0123456789abcdef").exists(), "nor the folder"
     epochs = {row["epoch"] for row in live.read("--view", "panes")}
     assert epochs >= {RUNS, RUNS + 1}
     assert sum(row["clicks"] for row in live.read()) == RUNS + 3, (
         "current has all of it, the first late click too, which nothing was ahead of"
     )
-    checked = live.told("fsck", "--deep")
-    assert checked["problems"] == []
-    assert checked["unknown"] == []
+    report = live.run_json("fsck", "--deep")
+    assert report["problems"] == []
+    assert report["unknown"] == []
 
     result_back = live.headrace("rollback", "--to", "first")
     assert result_back.exit_code == 0, result_back.output
@@ -121,7 +121,7 @@ def test_a_replay_of_what_has_expired_is_refused(tmp_path: Path) -> None:
     for number in range(3):
         live.land_and_run(number)
     for _ in range(2):
-        live.told("expire", "--keep-last", "1")
+        live.run_json("expire", "--keep-last", "1")
     result = live.headrace("run", "--mode", "replay", "--branch", "again", "--executor", "local")
     assert result.exit_code == 10
     assert "2 of the epochs" in result.output
@@ -152,22 +152,27 @@ def test_what_is_damaged_has_an_exit_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("--keep-last", "0"), ("--keep-for", "long"), ("--keep-for", "30"), ("--keep-for", "-1d")]
 )
-def test_a_rule_that_keeps_nothing_is_refused(started: Live, words: tuple[str, str]) -> None:
-    files_before = started.files()
-    assert started.headrace("expire", *words).exit_code in {2, 10}
-    assert started.files() == files_before
+def test_a_rule_that_keeps_nothing_is_refused(live_after_runs: Live, words: tuple[str, str]) -> None:
+    files_before = live_after_runs.files()
+    assert live_after_runs.headrace("expire", *words).exit_code in {2, 10}
+    assert live_after_runs.files() == files_before
 
 
-def test_an_expiry_says_why_it_keeps_what_for_readers(started: Live) -> None:
-    line = [manifest.snapshot_id for manifest in started.catalog.ancestry(started.catalog.head().refs["main"])]
+def test_an_expiry_says_why_it_keeps_what_for_readers(live_after_runs: Live) -> None:
+    line = [
+        manifest.snapshot_id
+        for manifest in live_after_runs.catalog.ancestry(live_after_runs.catalog.head().refs["main"])
+    ]
     readers = {"daily": line[1::-1], "weekly": line[1:2]}
     for reader, snapshots in readers.items():
-        ReaderHold("file:///elsewhere", reader, "source", "", tuple(snapshots)).put(started.catalog.store, "clicks")
-    printed_output = started.headrace("expire", "--keep-last", "1", "--dry-run").output
+        ReaderHold("file:///elsewhere", reader, "source", "", tuple(snapshots)).put(
+            live_after_runs.catalog.store, "clicks"
+        )
+    printed_output = live_after_runs.headrace("expire", "--keep-last", "1", "--dry-run").output
     text = " ".join(printed_output.replace("│", " ").split())
     assert "readers that are behind weekly.source (1 snapshot to read, the first of 20" in text
     assert "what readers keep daily.source: snapshots of these were computed from it" in text
     assert text.count("headrace drop") == 1
     for reader in readers:
-        drop_holds(started.catalog.store, "clicks", reader)
-    assert "readers" not in started.headrace("expire", "--keep-last", "1", "--dry-run").output
+        drop_holds(live_after_runs.catalog.store, "clicks", reader)
+    assert "readers" not in live_after_runs.headrace("expire", "--keep-last", "1", "--dry-run").output

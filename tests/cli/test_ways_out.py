@@ -17,7 +17,7 @@ USES = (["read"], ["read", "--view", "panes"], ["expire", "--keep-last", "2"], [
 
 
 @dataclass(frozen=True)
-class Damaged:
+class DamagedRoot:
     """A deployment, and an object of it that is not what was written."""
 
     live: Live
@@ -104,31 +104,31 @@ def commands(text: str) -> Iterator[list[str]]:
         yield [found_text[0], *found_text[1].split()]
 
 
-ONCE = {"a node of late": "cut", "a node of rejected": "swapped"}
+ONLY_DAMAGE = {"a node of late": "cut", "a node of rejected": "swapped"}
 """What is damaged in one way: both logs are read as that of panes is, which is damaged in each."""
 
 
 @pytest.mark.parametrize(
     ("victim", "damage"),
-    [(victim, damage) for victim in VICTIMS for damage in DAMAGES if ONCE.get(victim, damage) == damage],
+    [(victim, damage) for victim in VICTIMS for damage in DAMAGES if ONLY_DAMAGE.get(victim, damage) == damage],
 )
 def test_each_command_that_is_named_works(live: Live, victim: str, damage: str, tmp_path: Path) -> None:
     DAMAGES[damage](live.folder / VICTIMS[victim](live))
     copy = tmp_path / "damaged"
     shutil.copytree(live.folder, copy)
-    damaged = Damaged(live, copy)
-    tried: dict[tuple[str, ...], str] = {}
+    damaged_root = DamagedRoot(live, copy)
+    uses_by_command: dict[tuple[str, ...], str] = {}
     for use in USES:
-        result = damaged.as_it_was_damaged().headrace(*use)
+        result = damaged_root.as_it_was_damaged().headrace(*use)
         if result.exit_code == 0:
             continue
         assert result.exit_code == 40, result.output
         named_values = [*commands(result.stderr)]
         assert named_values, f"{use} names no command: {result.stderr}"
-        tried |= {tuple(command): " ".join(use) for command in named_values}
-    for command, use in tried.items():
-        _works(damaged.as_it_was_damaged(), [*command], use)
-    assert tried
+        uses_by_command |= {tuple(command): " ".join(use) for command in named_values}
+    for command, use in uses_by_command.items():
+        _works(damaged_root.as_it_was_damaged(), [*command], use)
+    assert uses_by_command
 
 
 def _works(live: Live, command: list[str], use: str) -> None:
@@ -137,9 +137,9 @@ def _works(live: Live, command: list[str], use: str) -> None:
         command += ["--promote", "--executor", "local"]
     result = live.headrace(*command)
     assert result.exit_code == 0, f"named by {use}: {command}: {result.stderr}"
-    for after in (["run", "--executor", "local"], *USES[:3]):
-        result = live.headrace(*after)
-        assert result.exit_code == 0, f"named by {use}: {after} behind {command}: {result.stderr}"
+    for later_command in (["run", "--executor", "local"], *USES[:3]):
+        result = live.headrace(*later_command)
+        assert result.exit_code == 0, f"named by {use}: {later_command} behind {command}: {result.stderr}"
     hours = [row for row in live.read() if row["window_start"] >= "2026"]  # the others may be late, as epochs are cut
     assert len(hours) == RUNS + 2, "an hour of each run, and two more users"
 

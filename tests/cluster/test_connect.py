@@ -71,7 +71,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
     try:
         tenacity.Retrying(
-            retry=tenacity.retry_if_result(lambda there: not there),
+            retry=tenacity.retry_if_result(lambda is_there: not is_there),
             stop=tenacity.stop_after_delay(120),
             wait=tenacity.wait_fixed(0.1),
         )(answers)

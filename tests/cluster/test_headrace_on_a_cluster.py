@@ -45,7 +45,7 @@ class Numbers:
         return numbers.select(parity("id").alias("is"), at.alias("at"))
 """
 
-COUNTED = """
+NUMBERS_FILE = """
 from datetime import datetime
 
 import headrace as hr
@@ -131,7 +131,7 @@ def driver(
     )
 
 
-def finished(job: "subprocess.Popen[str]") -> str:
+def wait_for_output(job: "subprocess.Popen[str]") -> str:
     try:
         text, _ = job.communicate(timeout=300)
     finally:
@@ -157,9 +157,9 @@ def test_workers_land_what_a_source_reads_with_code_that_they_do_not_have(
 ) -> None:
     (tmp_path / "numbers_read.py").write_text(NUMBERS)
     (tmp_path / "words.py").write_text('PARITY = ("even", "odd")\n')
-    (tmp_path / "numbers.py").write_text(COUNTED)
+    (tmp_path / "numbers.py").write_text(NUMBERS_FILE)
     job = driver(cluster, root, "landing", tasks=2, pipeline=str(tmp_path / "numbers.py"))
-    assert server.secret_key not in finished(job)
+    assert server.secret_key not in wait_for_output(job)
     rows = hr.open(root)["numbers"].read("current", at="main").to_json()
     assert {row["is"]: row["n"] for row in rows} == {"even": 500, "odd": 500}
     written_paths = [info.path for info in open_store(root).list("numbers/landed/source/_written/")]
@@ -174,22 +174,22 @@ def test_workers_go_on_with_what_others_left_and_one_may_die_in_the_middle(
     job = driver(cluster, root, "two", tasks=2)
     try:
         tenacity.Retrying(
-            retry=tenacity.retry_if_result(lambda reached: not reached),
+            retry=tenacity.retry_if_result(lambda is_reached: not is_reached),
             stop=tenacity.stop_after_delay(240),
             wait=tenacity.wait_fixed(0.2),
         )(lambda: epoch(root) >= 1 or job.poll() is not None)
         cluster.kill(cluster.workers[0])
         killed_at = epoch(root)
     finally:
-        said = finished(job)
+        output = wait_for_output(job)
     assert 1 <= killed_at < 4
     assert epoch(root) == 4
     assert current(root) == truth(5)
-    assert server.secret_key not in said
+    assert server.secret_key not in output
     cluster.stop(cluster.workers[0])
     cluster.add_workers(1)  # its cache is empty
     land(root, 5, 7)
-    finished(driver(cluster, root, "another", tasks=3))
+    wait_for_output(driver(cluster, root, "another", tasks=3))
     assert current(root) == truth(7)
     check_catalog(open_store(root), CLICKS.name)
     logs = "".join(file.read_text(errors="replace") for file in cluster.folder.rglob("stderr"))

@@ -83,13 +83,13 @@ def running_on(tasks: Path) -> set[str]:
 
 def wait_until(condition: Callable[[], bool]) -> None:
     tenacity.Retrying(
-        retry=tenacity.retry_if_result(lambda there: not there),
+        retry=tenacity.retry_if_result(lambda is_there: not is_there),
         stop=tenacity.stop_after_delay(240),
         wait=tenacity.wait_fixed(0.1),
     )(condition)
 
 
-def printed(job: "subprocess.Popen[str]") -> list[str]:
+def read_lines(job: "subprocess.Popen[str]") -> list[str]:
     """The two lines that a job prints; then it waits, and its executors with it."""
     assert job.stdout is not None
     assert job.stderr is not None
@@ -129,7 +129,7 @@ def test_a_job_survives_the_death_of_a_worker_uses_one_that_comes_and_leaves_not
             (third,) = cluster.add_workers(1)
             wait_until(lambda: "worker-3" in running_on(tasks) or job.poll() is not None)
             (tasks / "go").touch()
-            assert printed(job) == ["ids True", "workers worker-2 worker-3"]
+            assert read_lines(job) == ["ids True", "workers worker-2 worker-3"]
             cluster.stop(second)
             assert cluster.workers == [third]
             assert cluster.state()["aliveworkers"] == 1

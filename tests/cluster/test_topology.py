@@ -94,7 +94,7 @@ def test_a_dag_run_commits_and_publishes(
 ) -> None:
     times = [START + timedelta(minutes=minute) for minute in range(MINUTES)]
     for number, part in enumerate((times[:6], times[6:])):
-        lines = "".join(json.dumps({"user": "ada", "at": at.isoformat()}) + "\n" for at in part)
+        lines = "".join(json.dumps({"user": "ada", "at": time.isoformat()}) + "\n" for time in part)
         open_store(ROOT).write(f"landing/clicks/part-{number}.jsonl", lines.encode())
 
     dag = "headrace_clicks_process"
@@ -110,7 +110,7 @@ def test_a_dag_run_commits_and_publishes(
     assert event["snapshot"] == refs["published"]
     clicks = runpy.run_path(str(tmp_path / "pipelines" / "clicks.py"))["clicks"]
     rows = read(clicks, ROOT).to_pylist()
-    assert sorted((row["window_start"], row["clicks"]) for row in rows) == [(at, 1) for at in times]
+    assert sorted((row["window_start"], row["clicks"]) for row in rows) == [(time, 1) for time in times]
 
     state = cluster.state()
     assert [application["state"] for application in state["completedapps"]] == ["FINISHED"]

@@ -36,19 +36,19 @@ def test_joins_of_outputs_pass_as_joins_of_inputs_do(tmp_path: Path) -> None:
 
 
 def test_elements_of_a_step_go_from_several_tasks_to_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: set[tuple[int, int, int]] = set()
+    messages: set[tuple[int, int, int]] = set()
 
     def watch_call(work: TaskEnvironment, plan: EpochPlan, numbers: RowBatches) -> Iterator[pa.RecordBatch]:
         for blob in map_elements(work, plan, numbers):
-            ((part, task, number),) = zip(*(blob.column(at).to_pylist() for at in range(3)), strict=True)
+            ((part, task, number),) = zip(*(blob.column(index).to_pylist() for index in range(3)), strict=True)
             if number:  # rows, not only what the task found
-                sent.add((plan.epoch, task, part))
+                messages.add((plan.epoch, task, part))
             yield blob
 
     monkeypatch.setattr(on_local, "map_elements", watch_call)
     file = Path(__file__).parent / "cases" / "own_exchange.json"
-    (result,) = run_file(file, LocalExecutor(), only="own_many_keys_from_many_shares")
+    (result,) = run_file(file, LocalExecutor(), pattern="own_many_keys_from_many_shares")
     assert result.status is CaseStatus.PASSED, result.reason
-    tasks = {(task, part) for epoch, task, part in sent if epoch == 1}
+    tasks = {(task, part) for epoch, task, part in messages if epoch == 1}
     assert {task for task, _ in tasks} == {0, 1, 2}
     assert len({part for _, part in tasks}) > 1

@@ -51,23 +51,23 @@ PANES_FIGURES = sorted(TOPS)
 
 
 @pytest.fixture(scope="module")
-def drawn() -> dict[int, Picture]:
+def pictures_by_number() -> dict[int, Picture]:
     return pictures(ReferenceExecutor())
 
 
 @pytest.fixture(scope="module")
-def documents(drawn: dict[int, Picture]) -> dict[int, str]:
-    return {number: svg(picture) for number, picture in drawn.items()}
+def documents(pictures_by_number: dict[int, Picture]) -> dict[int, str]:
+    return {number: svg(picture) for number, picture in pictures_by_number.items()}
 
 
 def texts(document: str, *kinds: str) -> list[str]:
     """The texts of the groups whose ids are ``kind-N``, by N."""
-    found: dict[int, str] = {}
+    text_by_number: dict[int, str] = {}
     for group in ElementTree.fromstring(document).iter("{http://www.w3.org/2000/svg}g"):
-        named = re.fullmatch(rf"(?:{'|'.join(kinds)})-(\d+)", group.get("id", ""))
-        if named:
-            found[int(named.group(1))] = "".join(group.itertext()).strip()
-    return [found[number] for number in sorted(found)]
+        match = re.fullmatch(rf"(?:{'|'.join(kinds)})-(\d+)", group.get("id", ""))
+        if match:
+            text_by_number[int(match.group(1))] = "".join(group.itertext()).strip()
+    return [text_by_number[number] for number in sorted(text_by_number)]
 
 
 def numbers(document: str) -> list[int]:
@@ -102,19 +102,19 @@ def test_figures_on_spark_are_the_same(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize("number", PANES_FIGURES)
-def test_panes_end_where_the_paper_draws_it(number: int, drawn: dict[int, Picture]) -> None:
-    pane_ends = [box.until for box in boxes(POINTS, drawn[number].emissions)]
+def test_panes_end_where_the_paper_draws_it(number: int, pictures_by_number: dict[int, Picture]) -> None:
+    pane_ends = [box.until for box in boxes(POINTS, pictures_by_number[number].emissions)]
     expected = [clock(top) for top in TOPS[number]]
     assert [abs(a - b) <= 2_000_000 for a, b in zip(pane_ends, expected, strict=True)] == [True] * len(expected)
 
 
 @pytest.mark.parametrize("number", sorted(LATE))
-def test_late_panes_are_those_behind_the_watermark(number: int, drawn: dict[int, Picture]) -> None:
-    panes = [emission.pane for emission in drawn[number].emissions]
+def test_late_panes_are_those_behind_the_watermark(number: int, pictures_by_number: dict[int, Picture]) -> None:
+    panes = [emission.pane for emission in pictures_by_number[number].emissions]
     assert [p.values[0] for p in panes if p.timing == "LATE" and not p.is_retraction] == LATE[number]
 
 
-def inside(points: Iterable[Point], box: Box, earlier: Sequence[Box]) -> list[Point]:
+def points_inside(points: Iterable[Point], box: Box, earlier: Sequence[Box]) -> list[Point]:
     """The points in ``box``; one on its lower edge only if no earlier box ends there."""
     on_edge = all(other.until != box.since for other in earlier)
     return [
@@ -126,15 +126,19 @@ def inside(points: Iterable[Point], box: Box, earlier: Sequence[Box]) -> list[Po
 
 
 @pytest.mark.parametrize("number", PANES_FIGURES)
-def test_rectangles_hold_the_elements_that_their_values_sum(number: int, drawn: dict[int, Picture]) -> None:
-    picture = drawn[number]
+def test_rectangles_hold_the_elements_that_their_values_sum(
+    number: int, pictures_by_number: dict[int, Picture]
+) -> None:
+    picture = pictures_by_number[number]
     values = [emission.pane.values[0] for emission in picture.emissions if not emission.pane.is_retraction]
-    found = boxes(POINTS, picture.emissions)
-    held_values = [inside(POINTS, box, found[:at]) for at, box in enumerate(found)]
+    all_boxes = boxes(POINTS, picture.emissions)
+    held_values = [points_inside(POINTS, box, all_boxes[:index]) for index, box in enumerate(all_boxes)]
     assert sorted(p.arrival for points in held_values for p in points) == sorted(p.arrival for p in POINTS)
-    for box, value, points in zip(found, values, held_values, strict=True):
-        within = [p for p in POINTS if box.window.start <= p.event_time < box.window.end and p.arrival <= box.until]
-        assert sum(p.value for p in (points if number in DISCARDING else within)) == value
+    for box, value, points in zip(all_boxes, values, held_values, strict=True):
+        window_points = [
+            p for p in POINTS if box.window.start <= p.event_time < box.window.end and p.arrival <= box.until
+        ]
+        assert sum(p.value for p in (points if number in DISCARDING else window_points)) == value
 
 
 def test_retractions_leave_the_sum_of_everything(documents: dict[int, str]) -> None:
@@ -154,12 +158,12 @@ def test_the_command_writes_all_figures(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_a_pipeline_that_does_not_run_is_named() -> None:
-    class Broken:
+    class BrokenExecutor:
         def replay(self, cases: Sequence[Case]) -> Iterable[CaseReplay]:
             return [CaseReplay(error="no more water") for _ in cases]
 
     with pytest.raises(FigureError, match="figure 6: no more water"):
-        pictures(Broken())
+        pictures(BrokenExecutor())
 
 
 def test_the_page_of_the_figures_shows_them_all() -> None:

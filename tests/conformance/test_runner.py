@@ -61,8 +61,8 @@ def case(**changes: Any) -> dict[str, Any]:
     return {**CASE, **changes}
 
 
-def steps(at: int, **changes: Any) -> list[dict[str, Any]]:
-    return [{**step, **changes} if i == at else step for i, step in enumerate(CASE["steps"])]
+def steps(index: int, **changes: Any) -> list[dict[str, Any]]:
+    return [{**step, **changes} if i == index else step for i, step in enumerate(CASE["steps"])]
 
 
 @pytest.fixture
@@ -82,8 +82,8 @@ class Lying:
         self._change = change
 
     def replay(self, cases: Sequence[Case]) -> Iterable[CaseReplay]:
-        for replayed in ReferenceExecutor().replay(cases):
-            yield CaseReplay(tuple(self._change(outcome) for outcome in replayed.outcomes))
+        for replay in ReferenceExecutor().replay(cases):
+            yield CaseReplay(tuple(self._change(outcome) for outcome in replay.outcomes))
 
 
 def panes(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Lying:
@@ -151,8 +151,11 @@ def test_expected_failures_pass_by_failing_as_told(write: Callable[..., Path]) -
 
 def test_panes_are_matched_even_if_the_first_expected_one_is_vague(write: Callable[..., Path]) -> None:
     vague = [{"window": [0, 10]}, {"window": [0, 10], "values": [1]}]
-    twice = [{"op": "input", "elements": [{"value": 1, "ts": 1}]}, {"op": "input", "elements": [{"value": 2, "ts": 2}]}]
-    raw = case(steps=[*twice, {"op": "expect", "panes": vague}], collect="at_end")
+    inputs = [
+        {"op": "input", "elements": [{"value": 1, "ts": 1}]},
+        {"op": "input", "elements": [{"value": 2, "ts": 2}]},
+    ]
+    raw = case(steps=[*inputs, {"op": "expect", "panes": vague}], collect="at_end")
     (result,) = run_file(write(raw), ReferenceExecutor())
     assert result.status is CaseStatus.PASSED, result.reason
 
@@ -177,23 +180,27 @@ def test_what_cannot_be_run(changes: Any, status: CaseStatus, reason: str, write
 
 
 STAGE = {name: CASE[name] for name in ("window", "trigger", "accumulation", "allowed_lateness")} | {"combine": "sum"}
-GIVEN = {"name": "given", **STAGE}
+OUTPUT_CASE = {"name": "given", **STAGE}
 
 
 @pytest.mark.parametrize(
     ("outputs", "reason"),
     [
         ([], "there is no output"),
-        ([GIVEN, GIVEN], "another output has that name"),
-        ([{**GIVEN, "of": ["below"]}, {"name": "below", **STAGE}], "'below' is not one of"),
-        ([GIVEN, {"name": "net", "of": ["given"], "minus": ["taken"], **STAGE}], "'taken' is not one of given"),
+        ([OUTPUT_CASE, OUTPUT_CASE], "another output has that name"),
+        ([{**OUTPUT_CASE, "of": ["below"]}, {"name": "below", **STAGE}], "'below' is not one of"),
+        ([OUTPUT_CASE, {"name": "net", "of": ["given"], "minus": ["taken"], **STAGE}], "'taken' is not one of given"),
         (
-            [GIVEN, {"name": "more", **STAGE}, {**GIVEN, "name": "net", "of": ["given"], "minus": ["more"]}],
+            [
+                OUTPUT_CASE,
+                {"name": "more", **STAGE},
+                {**OUTPUT_CASE, "name": "net", "of": ["given"], "minus": ["more"]},
+            ],
             "names more",
         ),
-        ([{**GIVEN, "combine": None}], "a combiner that gives one"),
-        ([GIVEN, {"name": "net", "of": ["given"], "only": "odd", **STAGE}], "panes have no attributes"),
-        ([{**GIVEN, "onlyy": "odd"}], "'onlyy' of a stage"),
+        ([{**OUTPUT_CASE, "combine": None}], "a combiner that gives one"),
+        ([OUTPUT_CASE, {"name": "net", "of": ["given"], "only": "odd", **STAGE}], "panes have no attributes"),
+        ([{**OUTPUT_CASE, "onlyy": "odd"}], "'onlyy' of a stage"),
     ],
 )
 def test_outputs_that_cannot_be_run(outputs: Any, reason: str, write: Callable[..., Path]) -> None:
@@ -323,9 +330,9 @@ def test_a_run_says_on_stderr_how_far_it_is_and_only_there(
     terminal = Terminal(is_terminal=is_terminal)
     with set_sizes(conformance_line_seconds=0.0), redirect_stderr(terminal):
         assert conformance(path, output="json") == 0
-    printed = capsys.readouterr()
-    assert json.loads(printed.out)["passed"] == 2
-    assert printed.err == ""
+    output = capsys.readouterr()
+    assert json.loads(output.out)["passed"] == 2
+    assert output.err == ""
     assert words in terminal.getvalue()
     assert is_terminal or terminal.getvalue() == words
 
@@ -390,10 +397,10 @@ def test_a_field_that_the_schema_does_not_have_is_told(write: Callable[..., Path
 def test_floats_that_are_no_numbers(same: str, other: str, tmp_path: Path) -> None:
     parts = {"op": "input", "elements": [{"value": float(same), "ts": 1}]}
     raws = []
-    for wanted in (float(same), float(other)):
-        for combine, seen in (("sum", {"result": wanted}), ("collect", {"values": [wanted]})):
-            expected = {"op": "expect", "panes": [{"window": [0, 10], **seen}]}
-            raws.append(case(name=f"{combine} is {wanted}", combine=combine, steps=[parts, expected]))
+    for value in (float(same), float(other)):
+        for combine, fields in (("sum", {"result": value}), ("collect", {"values": [value]})):
+            expected = {"op": "expect", "panes": [{"window": [0, 10], **fields}]}
+            raws.append(case(name=f"{combine} is {value}", combine=combine, steps=[parts, expected]))
     file = tmp_path / "cases.json"
     file.write_text(json.dumps({"schema_version": 1, "cases": raws}))
     statuses = [result.status for result in run_file(file, ReferenceExecutor())]
@@ -419,8 +426,8 @@ def test_what_is_no_case_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_whatever_an_executor_dies_of_is_the_failure_of_its_case_alone(write: Callable[..., Path]) -> None:
-    mixed = case(combine="max", steps=steps(0, elements=[{"value": 1, "ts": 1}, {"value": "a", "ts": 1}]))
-    wrong, good = run_file(write(mixed, case(name="good")), ReferenceExecutor())
+    mixed_case = case(combine="max", steps=steps(0, elements=[{"value": 1, "ts": 1}, {"value": "a", "ts": 1}]))
+    wrong, good = run_file(write(mixed_case, case(name="good")), ReferenceExecutor())
     assert (wrong.status, good.status) == (CaseStatus.FAILED, CaseStatus.PASSED)
     assert "TypeError" in wrong.reason
 
@@ -493,14 +500,22 @@ def test_a_case_that_makes_no_sense_is_a_failure_of_its_own(
 
 
 def test_a_second_stage_sees_no_attributes(write: Callable[..., Path]) -> None:
-    marked = {"type": "after_punctuation", "attribute": "end"}
+    punctuation = {"type": "after_punctuation", "attribute": "end"}
     stage = {"window": {"type": "global"}, "trigger": {"type": "always"}, "accumulation": "DISCARDING"}
-    nested = {"type": "or_finally", "main": {"type": "repeatedly", "trigger": marked}, "until": {"type": "after_any"}}
-    nested["until"]["triggers"] = [marked, {"type": "after_bytes", "bytes": 1}, {"type": "after_count", "count": 2}]  # type: ignore[index]
+    trigger = {
+        "type": "or_finally",
+        "main": {"type": "repeatedly", "trigger": punctuation},
+        "until": {"type": "after_any"},
+    }
+    trigger["until"]["triggers"] = [
+        punctuation,
+        {"type": "after_bytes", "bytes": 1},
+        {"type": "after_count", "count": 2},
+    ]  # type: ignore[index]
     parts = {"op": "input", "elements": [{"value": 1, "ts": 1, "end": True}]}
     raw = case(
         kind="pipeline",
-        stages=[{**stage, "combine": "sum"}, {**stage, "combine": "sum", "trigger": nested}],
+        stages=[{**stage, "combine": "sum"}, {**stage, "combine": "sum", "trigger": trigger}],
         between={"key": "constant", "value": "sum"},
         steps=[parts, parts, {"op": "expect", "panes": [{"window": ["-inf", "+inf"], "result": 2}]}],
     )

@@ -33,16 +33,18 @@ def file(tmp_path: Path) -> Path:
 def test_of_each_kind_one_goes_through_the_exchanges_of_spark(file: Path) -> None:
     raws = json.loads(file.read_text())["cases"]
     cases = [read_case(raw) for raw in raws if not is_dialect(raw) and raw.get("window", {}).get("type") != "custom"]
-    chosen = representatives(cases)
-    first = {(type(case.stages[0].where), len(case.stages)) for case in chosen}
+    job_cases = representatives(cases)
+    first = {(type(case.stages[0].where), len(case.stages)) for case in job_cases}
     assert {(FixedWindows, 1), (SlidingWindows, 1), (Sessions, 1), (GlobalWindows, 1), (FixedWindows, 2)} <= first
-    assert {case.stages[0].how.accumulation for case in chosen} == set(Accumulation)
-    assert {len(case.outputs) for case in chosen if case.outputs} >= {3, 4}, "unions, and a diamond"
-    assert {case.stages[0].how.accumulation for case in chosen if case.stages[0].having is not None} >= {*Accumulation}
-    of_rows = [case.stages[0].rows for case in chosen if case.stages[0].rows is not None]
+    assert {case.stages[0].how.accumulation for case in job_cases} == set(Accumulation)
+    assert {len(case.outputs) for case in job_cases if case.outputs} >= {3, 4}, "unions, and a diamond"
+    assert {case.stages[0].how.accumulation for case in job_cases if case.stages[0].having is not None} >= {
+        *Accumulation
+    }
+    of_rows = [case.stages[0].rows for case in job_cases if case.stages[0].rows is not None]
     assert {type(rows.take) for rows in of_rows if rows.join is None} == {type(None), Newest, Top, Distinct, Every}
     assert [rows.join is not None for rows in of_rows].count(True) == 2, "of inputs, and of outputs"
-    assert len(chosen) < len(cases) / 5
+    assert len(job_cases) < len(cases) / 5
 
 
 @pytest.mark.spark

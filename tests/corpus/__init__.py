@@ -49,11 +49,11 @@ class BrokenFile:
     reason: str
 
 
-def accepted(name: str, text: bytes | str, **values: Any) -> Line:
+def good_line(name: str, text: bytes | str, **values: Any) -> Line:
     """A line that is a record."""
     return Line(name, text.encode() if isinstance(text, str) else text, None, values)
 
 
-def rejected(name: str, text: bytes | str, reason: str) -> Line:
+def bad_line(name: str, text: bytes | str, reason: str) -> Line:
     """A line that is a dead letter."""
     return Line(name, text.encode() if isinstance(text, str) else text, reason)

@@ -1,4 +1,6 @@
-"""Files that are dead letters as a whole, by format: ``OPENED`` are found at the beginning, ``TORN`` in the middle."""
+"""Files that are dead letters as a whole, by format: ``FAILING_ON_OPEN`` are found at the beginning,
+``TORN_FILES`` in the middle.
+"""
 
 import gzip
 import json
@@ -48,7 +50,7 @@ def not_utf8(*values: bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), len(values), binary.buffers())
 
 
-OPENED: Mapping[str, list[BrokenFile]] = {
+FAILING_ON_OPEN: Mapping[str, list[BrokenFile]] = {
     "parquet": [
         BrokenFile("a torn footer", "bad.x", parquet(table())[:-5], "it has no Parquet footer"),
         BrokenFile(
@@ -126,7 +128,7 @@ _LINE = json.dumps({"time": T, "user": "u", "n": 0}).encode() + b"\n"
 _LINES = b"".join(_LINE.replace(b"0}", b"%d}" % n) for n in range(MANY))
 _USERS: list[str | None] = ["u"] * MANY
 
-TORN: Mapping[str, list[BrokenFile]] = {
+TORN_FILES: Mapping[str, list[BrokenFile]] = {
     "json": [
         BrokenFile("a torn gzip stream", "torn.json.gz", gzip.compress(_LINES)[:-2_000], "it is not a whole gzip file"),
         BrokenFile("no gzip at all", "torn.json.gz", _LINES, "it is not a whole gzip file"),

@@ -16,7 +16,7 @@ BAD = object()
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenValue:
     """A value as JSON and CSV write it (None: not in that format), and what it is: a value, None for NULL, or BAD."""
 
     json: str | None
@@ -24,20 +24,20 @@ class Written:
     value: Any
 
 
-def number(written_text: str, value: str | object) -> Written:
+def number(written_text: str, value: str | object) -> WrittenValue:
     """A decimal that is a number in JSON."""
-    return Written(written_text, written_text, Decimal(value) if isinstance(value, str) else value)
+    return WrittenValue(written_text, written_text, Decimal(value) if isinstance(value, str) else value)
 
 
-def text(written: str, value: Any) -> Written:
+def text(value_text: str, value: Any) -> WrittenValue:
     """A value that is a string in JSON."""
-    return Written(f'"{written}"', written, value)
+    return WrittenValue(f'"{value_text}"', value_text, value)
 
 
 DAY = date(2013, 1, 1)
-TEXTS: Mapping[DataType, tuple[Written, ...]] = {
+TEXTS: Mapping[DataType, tuple[WrittenValue, ...]] = {
     DataType.DATE: (
-        Written("null", "", None),
+        WrittenValue("null", "", None),
         text("2013-01-01", DAY),
         text(" 2013-01-01 ", DAY),
         text("0001-01-01", date.min),
@@ -65,14 +65,14 @@ TEXTS: Mapping[DataType, tuple[Written, ...]] = {
                 "\u0662\u0660\u0661\u0663-01-01",
             )
         ),
-        Written('""', None, BAD),
-        Written("15706", "15706", BAD),
-        Written("true", None, BAD),
-        Written('["2013-01-01"]', None, BAD),
+        WrittenValue('""', None, BAD),
+        WrittenValue("15706", "15706", BAD),
+        WrittenValue("true", None, BAD),
+        WrittenValue('["2013-01-01"]', None, BAD),
     ),
     DataType.BYTES: (
-        Written("null", "", None),
-        Written('""', None, b""),
+        WrittenValue("null", "", None),
+        WrittenValue('""', None, b""),
         text("YQ==", b"a"),
         text(" YWI= ", b"ab"),
         text("YWJj", b"abc"),
@@ -98,12 +98,12 @@ TEXTS: Mapping[DataType, tuple[Written, ...]] = {
                 "0x6162",
             )
         ),
-        Written("97", None, BAD),
-        Written("true", None, BAD),
-        Written("[97]", None, BAD),
+        WrittenValue("97", None, BAD),
+        WrittenValue("true", None, BAD),
+        WrittenValue("[97]", None, BAD),
     ),
     DataType.DECIMAL: (
-        Written("null", "", None),
+        WrittenValue("null", "", None),
         number("0", "0"),
         number("-0", "0"),
         number("19.99", "19.99"),
@@ -133,8 +133,11 @@ TEXTS: Mapping[DataType, tuple[Written, ...]] = {
         *(number("9" * digits, BAD) for digits in (*range(30, 60), 76, 77, 78, 100, 300)),
         *(number(f"{first}e{power}", BAD) for first in (1, 3, 7, 17, 99) for power in range(29, 80, 3)),
         *(number(f"1{'0' * digits}.5", BAD) for digits in range(29, 60)),
-        *(Written(f'"{escaped_text}"', None, BAD) for escaped_text in (r"\u0039" * 42, r"\u0031\u0065\u0034\u0032")),
-        Written(r'"1\u00309.5"', None, Decimal("109.5")),
+        *(
+            WrittenValue(f'"{escaped_text}"', None, BAD)
+            for escaped_text in (r"\u0039" * 42, r"\u0031\u0065\u0034\u0032")
+        ),
+        WrittenValue(r'"1\u00309.5"', None, Decimal("109.5")),
         text("19.99", Decimal("19.99")),
         text(" 19.99 ", Decimal("19.99")),
         text("+19.99", Decimal("19.99")),
@@ -146,11 +149,11 @@ TEXTS: Mapping[DataType, tuple[Written, ...]] = {
             for written_text in ("nan", "inf", "1_0", "0x1", "1e", "e1", ".", "-", "1.2.3", "12 EUR")
         ),
         *(text(written_text, BAD) for written_text in ("\u0661", "--1", "1e1.5", "100000000000000000000000000000")),
-        Written('"1,5"', '"1,5"', BAD),
-        Written('""', None, BAD),
-        Written("true", None, BAD),
-        Written("[1]", None, BAD),
-        Written('{"a": 1}', None, BAD),
+        WrittenValue('"1,5"', '"1,5"', BAD),
+        WrittenValue('""', None, BAD),
+        WrittenValue("true", None, BAD),
+        WrittenValue("[1]", None, BAD),
+        WrittenValue('{"a": 1}', None, BAD),
     ),
 }
 _LARGEST = Decimal("99999999999999999999999999999.999999999")

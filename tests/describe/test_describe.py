@@ -55,8 +55,8 @@ def test_a_trigger_in_words(trigger: hr.Trigger) -> None:
 
 
 def test_every_trigger_has_words() -> None:
-    told = {type(trigger) for trigger in CONDITIONS} - {Jump}
-    assert told | {hr.CustomTrigger} == {*TRIGGER_KINDS}
+    kinds = {type(trigger) for trigger in CONDITIONS} - {Jump}
+    assert kinds | {hr.CustomTrigger} == {*TRIGGER_KINDS}
 
 
 def test_a_trigger_that_finishes_says_that_it_drops() -> None:
@@ -152,7 +152,7 @@ def test_notes_name_what_may_not_be_meant() -> None:
     assert "without a schedule=" not in " ".join(pipeline_notes(pipeline(when=waits, schedule="@hourly")))
 
 
-NOTED = {
+PARTS_BY_NOTE = {
     "the trigger Never waits for its end": {"where": hr.GlobalWindows(), "when": hr.Never(), "allow_finishing": True},
     "the trigger AfterWatermark waits": {
         "where": hr.GlobalWindows(),
@@ -172,10 +172,10 @@ NOTED = {
 }
 
 
-@pytest.mark.parametrize("said", NOTED)
-def test_what_is_allowed_and_hardly_meant_is_noted(said: str) -> None:
-    assert said in " ".join(pipeline_notes(pipeline(**NOTED[said])))
-    assert said not in " ".join(pipeline_notes(pipeline()))
+@pytest.mark.parametrize("note", PARTS_BY_NOTE)
+def test_what_is_allowed_and_hardly_meant_is_noted(note: str) -> None:
+    assert note in " ".join(pipeline_notes(pipeline(**PARTS_BY_NOTE[note])))
+    assert note not in " ".join(pipeline_notes(pipeline()))
 
 
 def test_a_loop_says_what_goes_round() -> None:

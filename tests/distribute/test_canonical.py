@@ -67,22 +67,22 @@ def test_equal_values_have_one_digest_whichever_objects_they_share(kind: str) ->
     unpickled_copy = pickle.loads(pickle.dumps(output))  # its strings are others than those of the constants
     own = TaskResult(output, received_digest=b"above").content
     assert TaskResult(unpickled_copy, received_digest=b"above").content == own
-    assert TaskResult(_unshared(output), received_digest=b"above").content == own
+    assert TaskResult(_copy_unshared(output), received_digest=b"above").content == own
 
 
-def _unshared(value: Any) -> Any:
+def _copy_unshared(value: Any) -> Any:
     """A copy of a value of which no two parts are one object."""
     if isinstance(value, DataFile):
         return value.replace(sha256="".join(list(value.sha256)))
     if isinstance(value, msgspec.Struct):
-        unshared_by_name = {name: _unshared(getattr(value, name)) for name in value.__struct_fields__}
+        unshared_by_name = {name: _copy_unshared(getattr(value, name)) for name in value.__struct_fields__}
         return msgspec.structs.replace(value, **unshared_by_name)
     if isinstance(value, tuple):
-        return tuple(_unshared(each) for each in value)
+        return tuple(_copy_unshared(each) for each in value)
     if hasattr(value, "__dataclass_fields__"):
-        return replace(value, **{name: _unshared(getattr(value, name)) for name in value.__dataclass_fields__})
+        return replace(value, **{name: _copy_unshared(getattr(value, name)) for name in value.__dataclass_fields__})
     if isinstance(value, dict):
-        return {key: _unshared(each) for key, each in reversed(value.items())}
+        return {key: _copy_unshared(each) for key, each in reversed(value.items())}
     return value
 
 

@@ -14,12 +14,12 @@ from headrace.sources.landing import Landing
 from headrace_snapshots.format.manifest import IDS, REJECTED, UNNAMED, OutputTables
 from headrace_snapshots.names import ObjectKind, data_prefix, kind_of
 from headrace_snapshots.store import open_store
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.distribute.blobs import OverBlobs
 from tests.process.clicks import CLICKS, land
 
 EPOCHS = 3
-TOLD = changed(CLICKS, deduplicate=Deduplicate("user", "1d"))
+DEDUPLICATING = change_pipeline(CLICKS, deduplicate=Deduplicate("user", "1d"))
 
 
 def epochs(pipeline: Pipeline, root: Path, names: OutputTables) -> list[ComputedEpoch]:
@@ -31,7 +31,7 @@ def epochs(pipeline: Pipeline, root: Path, names: OutputTables) -> list[Computed
     return [engine.compute({OWN: [file]}, Instant(0)) for file in engine.landing.new_files({})[OWN]]
 
 
-@pytest.mark.parametrize("pipeline", [CLICKS, TOLD], ids=["all", "deduplicated"])
+@pytest.mark.parametrize("pipeline", [CLICKS, DEDUPLICATING], ids=["all", "deduplicated"])
 @pytest.mark.parametrize("names", [UNNAMED, OutputTables("hourly")], ids=["unnamed", "hourly"])
 def test_tables_and_logs_of_a_chain_have_its_names(pipeline: Pipeline, names: OutputTables, tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)
@@ -48,17 +48,17 @@ def test_tables_and_logs_of_a_chain_have_its_names(pipeline: Pipeline, names: Ou
 
 def test_a_chain_computes_the_same_whatever_its_output_is_called(tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)
-    unnamed, hourly = (epochs(TOLD, tmp_path, names) for names in (UNNAMED, OutputTables("hourly")))
-    for one, other in zip(unnamed, hourly, strict=True):
+    unnamed_epochs, hourly = (epochs(DEDUPLICATING, tmp_path, names) for names in (UNNAMED, OutputTables("hourly")))
+    for one, other in zip(unnamed_epochs, hourly, strict=True):
         own = {name.removeprefix("hourly/"): n for name, n in other.counts.items() if name.startswith("hourly/")}
         assert own == one.counts
-    assert sum(each.counts["duplicates"] for each in unnamed), "and its pipeline tells duplicates across epochs"
-    assert [each.progress.chain for each in unnamed] == [each.progress.chain for each in hourly]
-    assert [replace(each.progress, chains={}) for each in unnamed] == [
+    assert sum(each.counts["duplicates"] for each in unnamed_epochs), "and its pipeline tells duplicates across epochs"
+    assert [each.progress.chain for each in unnamed_epochs] == [each.progress.chain for each in hourly]
+    assert [replace(each.progress, chains={}) for each in unnamed_epochs] == [
         replace(each.progress, chains={}) for each in hourly
     ]
     digests = [
         [[file.sha256 for file in each.written.logs[names.panes]] for each in some]
-        for some, names in ((unnamed, UNNAMED), (hourly, OutputTables("hourly")))
+        for some, names in ((unnamed_epochs, UNNAMED), (hourly, OutputTables("hourly")))
     ]
     assert digests[0] == digests[1]

@@ -34,19 +34,19 @@ def for_part(rows: Iterable[pa.RecordBatch], part: int) -> list[pa.RecordBatch]:
 
 @set_sizes(blob_bytes=1000)
 def test_rows_cross_in_blobs_of_bounded_size_whatever_the_order() -> None:
-    said = list(message_batches(7, 3, {"found": 1}, b"content", {1: ROWS}))
-    assert max(len(row.column("blob")[0].as_py()) for row in said) <= 1000
-    (heard,) = receive_messages(reversed(for_part(said, 1)), 0)
-    assert (heard.task, heard.result, heard.rows) == (7, {"found": 1}, ROWS)
-    (others,) = receive_messages(for_part(said, 2), 0)
-    assert (others.result, others.rows, others.digest) == ({"found": 1}, None, heard.digest)
+    messages = list(message_batches(7, 3, {"found": 1}, b"content", {1: ROWS}))
+    assert max(len(row.column("blob")[0].as_py()) for row in messages) <= 1000
+    (message,) = receive_messages(reversed(for_part(messages, 1)), 0)
+    assert (message.task, message.result, message.rows) == (7, {"found": 1}, ROWS)
+    (others,) = receive_messages(for_part(messages, 2), 0)
+    assert (others.result, others.rows, others.digest) == ({"found": 1}, None, message.digest)
 
 
 @set_sizes(blob_bytes=1000)
 def test_a_blob_that_is_missing_or_of_another_run_is_noticed() -> None:
-    said = list(message_batches(0, 1, None, b"one", {0: ROWS}))
+    messages = list(message_batches(0, 1, None, b"one", {0: ROWS}))
     other = list(message_batches(0, 1, None, b"other", {0: ROWS}))
-    for rows in (said[:-1], said[1:], [*said[:-1], other[-1]]):
+    for rows in (messages[:-1], messages[1:], [*messages[:-1], other[-1]]):
         with pytest.raises(TornExchangeError):
             receive_messages(rows, 1)
 
@@ -67,13 +67,16 @@ class TwoRuns(Blobs):
     def run_epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         type(self).runs += 1
         shares = numbers(0, len(plan.shares))
-        once = list(map_level(self.work, plan, shares))
+        first_messages = list(map_level(self.work, plan, shares))
         plan_twice = (
             self._over_other_input(plan) if self.runs <= self.times else plan
         )  # the same, with files of other names
-        again = list(map_level(self.work, plan_twice, shares))
+        second_messages = list(map_level(self.work, plan_twice, shares))
         (number,) = plan.parts
-        heard_values = [*for_part(once, 0), *(row for part in range(1, number) for row in for_part(again, part))]
+        heard_values = [
+            *for_part(first_messages, 0),
+            *(row for part in range(1, number) for row in for_part(second_messages, part)),
+        ]
         assert [len(chain.stages) for chain in self.work.chains] == [1]
         parts = [for_part(heard_values, part) for part in range(number)]
         return receive_messages([row for part in parts for row in level_below(self.work, plan, 0, part)], number)
@@ -136,10 +139,10 @@ class Forgetful(Blobs):
 
 def test_a_level_acknowledges_an_epoch_when_all_of_its_tasks_did(tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
-    for runner, acknowledged in ((Blobs, {0, 1}), (Forgetful, {1})):
+    for runner, expected in ((Blobs, {0, 1}), (Forgetful, {1})):
         made_engine = engine(tmp_path, runner)
         computed_epoch = made_engine.compute({OWN: made_engine.landing.new_files({})[OWN]}, NOON)
-        assert (made_engine.levels, computed_epoch.acknowledged) == (2, acknowledged)
+        assert (made_engine.levels, computed_epoch.acknowledged) == (2, expected)
 
 
 def test_a_typed_error_of_a_task_is_raised_where_the_epoch_is_driven(tmp_path: Path) -> None:

@@ -24,16 +24,16 @@ from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS
 EPOCHS = 3
 MANY = 2**62
 NOW = 1_770_000_000_000_000
-NOWHERE = "/nowhere/mended"
+NO_FILE = "/nowhere/mended"
 
 FAILING = {
-    "as records are read": fragile(Fragile(NOWHERE, "add", least=23)),
-    "as windows fire": fragile(Fragile(NOWHERE, "extract", least=75)),
-    "as the first records are read": fragile(Fragile(NOWHERE, "add", least=19)),
+    "as records are read": fragile(Fragile(NO_FILE, "add", least=23)),
+    "as windows fire": fragile(Fragile(NO_FILE, "extract", least=75)),
+    "as the first records are read": fragile(Fragile(NO_FILE, "add", least=19)),
     "an aggregate overflows": replace(VISITS, what={"most": (col("price") * MANY).max()}),
     "a filter overflows": replace(VISITS, filter=col("price") * MANY > 0),
     "in its second aggregation": replace(
-        DAILY, then=[replace(DAILY.then[0], what={"sum": col("spent").combine(Fragile(NOWHERE, "add", least=1))})]
+        DAILY, then=[replace(DAILY.then[0], what={"sum": col("spent").combine(Fragile(NO_FILE, "add", least=1))})]
     ),
 }
 
@@ -59,7 +59,7 @@ def contents(computed_epoch: ComputedEpoch, output: str) -> dict[str, object]:
         name: [[file.sha256 for file in layer.files] for layer in layers]
         for name, layers in computed_epoch.written.tables.items()
     }
-    return {name: there for name, there in {**logs, **tables}.items() if name.startswith(f"{output}/") or name == IDS}
+    return {name: data for name, data in {**logs, **tables}.items() if name.startswith(f"{output}/") or name == IDS}
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
@@ -110,7 +110,7 @@ def test_an_output_that_fails_is_as_it_was_and_others_are_as_without_it(
 def test_the_last_output_that_fails_ends_the_epoch(tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     pipeline = replace(
-        SHOP, outputs={"one": fragile(Fragile(NOWHERE, least=1)), "other": FAILING["a filter overflows"]}
+        SHOP, outputs={"one": fragile(Fragile(NO_FILE, least=1)), "other": FAILING["a filter overflows"]}
     )
     with pytest.raises(HeadraceError):
         engine = engine_of(pipeline, tmp_path)
@@ -142,25 +142,27 @@ def test_a_parked_output_is_computed_again_alone(telling: bool, tmp_path: Path) 
         }
 
 
-BELOW = Output(of="bad", what={"clicks": col("clicks").sum()}, where=HOURLY.where, when=hr.on_update(), how=HOURLY.how)
-BOTH = replace(BELOW, of=("bad", "hourly"))
+DOWNSTREAM = Output(
+    of="bad", what={"clicks": col("clicks").sum()}, where=HOURLY.where, when=hr.on_update(), how=HOURLY.how
+)
+BOTH = replace(DOWNSTREAM, of=("bad", "hourly"))
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
 @pytest.mark.parametrize("how", ["as windows fire", "a filter overflows"])
 def test_what_reads_an_output_that_fails_is_parked_with_it(how: str, tasks: int, tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)
-    outputs = {"both": BOTH, "bad": FAILING[how], "hourly": HOURLY, "per_hour": replace(BELOW, of="hourly")}
+    outputs = {"both": BOTH, "bad": FAILING[how], "hourly": HOURLY, "per_hour": replace(DOWNSTREAM, of="hourly")}
     pipeline = replace(SHOP, outputs=outputs)
-    without = replace(SHOP, outputs={name: outputs[name] for name in ("hourly", "per_hour")})
-    failing, sound = (engine_of(shop, tmp_path, tasks) for shop in (pipeline, without))
+    sound_pipeline = replace(SHOP, outputs={name: outputs[name] for name in ("hourly", "per_hour")})
+    failing, sound = (engine_of(shop, tmp_path, tasks) for shop in (pipeline, sound_pipeline))
     parked_values: list[tuple[str, ...]] = []
     for number, file in enumerate(failing.landing.new_files({})[OWN]):
         computed_epoch = failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
         other = sound.compute({OWN: [file]}, Instant(NOW + number))
         parked_values.append(computed_epoch.parked)
         assert computed_epoch.acknowledged == {*range(failing.levels)}
-        for name in without.outputs:
+        for name in sound_pipeline.outputs:
             counts = [
                 {n: count for n, count in c.counts.items() if n.startswith(name)} for c in (computed_epoch, other)
             ]
@@ -174,8 +176,8 @@ def test_what_reads_an_output_that_fails_is_parked_with_it(how: str, tasks: int,
 def test_an_output_that_reads_others_is_computed_again_alone(tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)
     mended_path = tmp_path / "mended"
-    fails = replace(BELOW, of="hourly", what={"clicks": col("clicks").combine(Fragile(str(mended_path)))})
-    pipeline = replace(SHOP, outputs={"hourly": HOURLY, "bad": fails, "below": BELOW})
+    fails = replace(DOWNSTREAM, of="hourly", what={"clicks": col("clicks").combine(Fragile(str(mended_path)))})
+    pipeline = replace(SHOP, outputs={"hourly": HOURLY, "bad": fails, "below": DOWNSTREAM})
     sound, failing, engine_again = (engine_of(pipeline, tmp_path) for _ in range(3))
     files = failing.landing.new_files({})[OWN]
     for number, file in enumerate(files):

@@ -20,7 +20,7 @@ STRAGGLERS = st.lists(st.sampled_from([-(2**50), -1, 0, NOON - 2**40, 2**51 + 1]
 CUTS = st.lists(st.integers(0, 5), min_size=203, max_size=203)
 
 
-def of(times: list[int]) -> FileTimes:
+def times_of(times: list[int]) -> FileTimes:
     return FileTimes.from_times(np.array(times, np.int64), LATEST)
 
 
@@ -34,8 +34,8 @@ def test_pieces_say_together_what_the_file_says(
     by_piece: dict[int, list[int]] = {}
     for time, piece in zip(times, cuts, strict=False):
         by_piece.setdefault(piece, []).append(time)
-    shares = [{"source": {"f": of(piece)}} for piece in by_piece.values()]
-    whole = of(times)
+    shares = [{"source": {"f": times_of(piece)}} for piece in by_piece.values()]
+    whole = times_of(times)
     assert joined_files(shares) == {"source": {"f": whole}}
     assert len(whole.begin) <= MOST_BINS
     assert whole.number.sum() == len(times)
@@ -51,11 +51,11 @@ def test_pieces_say_together_what_the_file_says(
 
 @examples(60)
 @given(FILE, FILE)
-def test_lags_are_never_too_small_and_too_large_by_less_than_a_bin(before: list[int], times: list[int]) -> None:
-    first, second = of(before), of(times)
+def test_lags_are_never_too_small_and_too_large_by_less_than_a_bin(earlier_times: list[int], times: list[int]) -> None:
+    first, second = times_of(earlier_times), times_of(times)
     _, counts = count_behind({"source": {"a": first, "b": second}}, {})
-    reached = max(before)
-    exact = sorted(max(0, reached - time) for time in times)
+    latest = max(earlier_times)
+    exact = sorted(max(0, latest - time) for time in times)
     elements = sorted(Counter(counts).elements())
     assert len(elements) == len(exact), "the first file stands behind nothing"
     for lag, upper in zip(exact, elements, strict=True):
@@ -65,10 +65,10 @@ def test_lags_are_never_too_small_and_too_large_by_less_than_a_bin(before: list[
 @examples(60)
 @given(st.lists(FILE, min_size=1, max_size=8), st.lists(st.booleans(), min_size=8, max_size=8))
 def test_epochs_count_what_one_epoch_counts(files: list[list[int]], ends: list[bool]) -> None:
-    named = {f"{number:02}": of(times) for number, times in enumerate(files)}
-    newest, counts = count_behind({"source": named}, {})
+    times_by_path = {f"{number:02}": times_of(times) for number, times in enumerate(files)}
+    newest, counts = count_behind({"source": times_by_path}, {})
     epochs: list[dict[str, FileTimes]] = [{}]
-    for (path, times), ends_here in zip(named.items(), ends, strict=False):
+    for (path, times), ends_here in zip(times_by_path.items(), ends, strict=False):
         epochs[-1][path] = times
         if ends_here:
             epochs.append({})
@@ -81,11 +81,14 @@ def test_epochs_count_what_one_epoch_counts(files: list[list[int]], ends: list[b
 
 
 def test_what_is_too_far_ahead_makes_nothing_late() -> None:
-    files = {"a": of([NOON]), "b": of([2**51 + 1]), "c": of([NOON - 60])}
+    files = {"a": times_of([NOON]), "b": times_of([2**51 + 1]), "c": times_of([NOON - 60])}
     assert count_behind({"source": files}, {}) == ({"source": NOON}, {0: 1, 60: 1})
-    assert count_behind({"source": {"b": of([2**51 + 1])}}, {}) == ({}, {})
+    assert count_behind({"source": {"b": times_of([2**51 + 1])}}, {}) == ({}, {})
 
 
 def test_inputs_are_behind_their_own() -> None:
-    files = {"left": {"a": of([NOON]), "b": of([NOON - 7])}, "right": {"a": of([NOON - 60]), "b": of([NOON - 61])}}
+    files = {
+        "left": {"a": times_of([NOON]), "b": times_of([NOON - 7])},
+        "right": {"a": times_of([NOON - 60]), "b": times_of([NOON - 61])},
+    }
     assert count_behind(files, {}) == ({"left": NOON, "right": NOON - 60}, {7: 1, 1: 1})

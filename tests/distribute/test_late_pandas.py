@@ -85,9 +85,9 @@ def test_users_find_arrow_as_it_is_without_headrace(use: str, plain: Mapping[str
     assert plain[use]
 
 
-@pytest.mark.parametrize("before", ["import pandas", "import pyarrow as pa\npa.array([1])", LATE])
-def test_what_is_there_stays(before: str) -> None:
-    program = f"import sys\n{before}\nfinders = [*sys.meta_path]\n{LATE}print(finders == sys.meta_path)"
+@pytest.mark.parametrize("first_line", ["import pandas", "import pyarrow as pa\npa.array([1])", LATE])
+def test_what_is_there_stays(first_line: str) -> None:
+    program = f"import sys\n{first_line}\nfinders = [*sys.meta_path]\n{LATE}print(finders == sys.meta_path)"
     assert output_of(program) == "True\n"
 
 

@@ -48,7 +48,7 @@ class Table:
         self.merges = self.merges.with_next(self.layers, parts_of)
         steps = self.merges.next_steps(self.layers)
         self.layers = (*self.layers, layer(rows, number))
-        self.merged_rows.append(sum(merged(step) for step in steps))
+        self.merged_rows.append(sum(count_merged_rows(step) for step in steps))
         self.merges, self.layers = self.merges.with_finished_steps(
             {step: files(step) for step in steps}
         ).apply_finished(self.layers)
@@ -59,7 +59,7 @@ class Table:
         return sum(layer.rows for layer in self.layers)
 
 
-def merged(step: MergeStep) -> int:
+def count_merged_rows(step: MergeStep) -> int:
     return sum(layer.rows for layer in step.layers) * len(step.parts) // step.merge.parts
 
 
@@ -71,16 +71,16 @@ def files(step: MergeStep) -> list[tuple[DataFile, ...]]:
 
 
 def test_epochs_on_many_live_keys_merge_a_little_each() -> None:
-    table, changed = Table(), 200_000
+    table, changed_keys = Table(), 200_000
     for _ in range(10):
         table.epoch(1_000_000)
     begun_number = len(table.merged_rows)
     for _ in range(600):
-        table.epoch(changed)
-    assert table.rows == 10 * 1_000_000 + 600 * changed
+        table.epoch(changed_keys)
+    assert table.rows == 10 * 1_000_000 + 600 * changed_keys
     most_of_a_part = 2 * STEP_ROWS.value
     longest = max(table.merged_rows[begun_number + 16 :])
-    assert longest <= 2 * PACE.value * changed + most_of_a_part, "no epoch waits for a merge of everything"
+    assert longest <= 2 * PACE.value * changed_keys + most_of_a_part, "no epoch waits for a merge of everything"
     assert max(table.counts) <= most_layers()
     assert sum(table.merged_rows) <= 4 * table.rows, "a row is written once for each tier"
 
@@ -123,11 +123,11 @@ def test_many_layers_make_steps_longer(fanout: int) -> None:
         layers = tuple(layer(2_000_000, number) for number in range(FANOUT.value))
         layers = (*layers, *(layer(1, FANOUT.value + number) for number in range(more)))
         merges = TableMerges((UnfinishedMerge.from_layers(layers[: FANOUT.value], 1000, is_lowest=True),))
-        return sum(merged(step) for step in merges.next_steps(layers) if step.merge.first_epoch == 0)
+        return sum(count_merged_rows(step) for step in merges.next_steps(layers) if step.merge.first_epoch == 0)
 
     with set_sizes(fanout=fanout):
-        few, crowded, too_many = (step_rows(more) for more in (1, many_layers(), most_layers()))
-        assert few < crowded < too_many == fanout * 2_000_000
+        few, crowded_rows, too_many = (step_rows(more) for more in (1, many_layers(), most_layers()))
+        assert few < crowded_rows < too_many == fanout * 2_000_000
 
 
 def test_what_is_done_counts_only_for_the_layers_that_it_was_made_of() -> None:
@@ -141,9 +141,15 @@ def test_what_is_done_counts_only_for_the_layers_that_it_was_made_of() -> None:
     others = (*layers[:2], layer(10, 2, expires=9), layers[3])
     assert TableMerges((merge,)).with_next(others, parts_of).unfinished == ()
     whole = merge.with_next(((DataFile("p/data/merged", 40, 40, "0"),),))
-    above = layer(5, 4)
-    (below, newest) = whole.apply_to((*layers[1:], above))
-    assert (below.rows, below.first_epoch, below.last_epoch, below.expires, newest) == (40, 0, 3, 3, above)
+    new_layer = layer(5, 4)
+    (merged_layer, newest) = whole.apply_to((*layers[1:], new_layer))
+    assert (merged_layer.rows, merged_layer.first_epoch, merged_layer.last_epoch, merged_layer.expires, newest) == (
+        40,
+        0,
+        3,
+        3,
+        new_layer,
+    )
     assert whole.apply_to(others) == others
 
 

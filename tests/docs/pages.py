@@ -39,8 +39,8 @@ def blocks(page: Path) -> Iterator[Block]:
     """The fences of ``page`` in order."""
     directive: tuple[str, ...] = ()
     for token in MarkdownIt().parse(page.read_text()):
-        if token.type == "html_block" and (found := _DIRECTIVE.search(token.content)):
-            directive = tuple(found["words"].split())
+        if token.type == "html_block" and (match := _DIRECTIVE.search(token.content)):
+            directive = tuple(match["words"].split())
         elif token.type == "fence":
             language, *_ = token.info.split() or [""]
             yield Block(page, language, token.content, (token.map or [0])[0] + 2, directive)

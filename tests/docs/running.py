@@ -48,9 +48,9 @@ class Command:
 
 def commands(block: Block) -> Iterator[Command]:
     """The commands of a console, in order."""
-    found = list(_COMMAND.finditer(block.text))
-    ends = [each.start() for each in found[1:]] + [len(block.text)]
-    for each, end in zip(found, ends, strict=True):
+    matches = list(_COMMAND.finditer(block.text))
+    ends = [each.start() for each in matches[1:]] + [len(block.text)]
+    for each, end in zip(matches, ends, strict=True):
         yield Command(each["command"].replace("\\\n", " "), block.text[each.end() : end].strip())
 
 
@@ -110,17 +110,17 @@ class Reader:
         self.printed = printed_stream.getvalue()
 
     def _console(self, block: Block, command: Command) -> None:
-        exported = _EXPORT.fullmatch(command.text.partition(" #")[0].strip())
-        if exported is not None:
-            value = os.path.expandvars(exported["value"])
-            self.monkeypatch.setenv(exported["name"], value)
+        match = _EXPORT.fullmatch(command.text.partition(" #")[0].strip())
+        if match is not None:
+            value = os.path.expandvars(match["value"])
+            self.monkeypatch.setenv(match["name"], value)
             return
         words = shlex.split(os.path.expandvars(command.text), comments=True)
-        code, printed, everything = self._headrace(words[1:]) if words[0] == "headrace" else self._shell(command.text)
+        code, stdout, everything = self._headrace(words[1:]) if words[0] == "headrace" else self._shell(command.text)
         fails = block.directive == ("fails",)
         assert (code != 0) is fails, f"{block.place}: {command.text}\nended with {code}:\n{everything}"
         if command.output:
-            self._compare(block, command.output, everything if fails else printed)
+            self._compare(block, command.output, everything if fails else stdout)
 
     def _headrace(self, words: list[str]) -> tuple[int, str, str]:
         result = CliRunner().invoke(app, words, prog_name="headrace", catch_exceptions=False)
@@ -131,9 +131,9 @@ class Reader:
         result = subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False, env=environment)
         return result.returncode, result.stdout, result.stdout + result.stderr
 
-    def _compare(self, block: Block, wanted: str, printed: str) -> None:
-        like = doctest.OutputChecker().check_output(wanted.rstrip() + "\n", printed.rstrip() + "\n", _LIKE)
-        assert like, f"{block.place} shows\n\n{wanted}\nand it is\n\n{printed}"
+    def _compare(self, block: Block, expected: str, output: str) -> None:
+        like = doctest.OutputChecker().check_output(expected.rstrip() + "\n", output.rstrip() + "\n", _LIKE)
+        assert like, f"{block.place} shows\n\n{expected}\nand it is\n\n{output}"
 
 
 _OWN = [str(ROOT / folder) for folder in ("jobs", "snapshots", "plugins")]

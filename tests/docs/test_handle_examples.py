@@ -50,7 +50,7 @@ airports = hr.Pipeline(
     executor="local",
 )
 """
-LANDED = (
+RECORDS = (
     '{"airport": "ATL", "delay": 5, "at": "2026-03-01T09:05:00Z"}\n'
     '{"airport": "ATL", "delay": 25, "at": "2026-03-01T09:40:00Z"}\n'
     '{"airport": "JFK", "delay": 10, "at": "2026-03-01T09:20:00Z"}\n'
@@ -65,22 +65,22 @@ LANDED_SINCE = '{"airport": "JFK", "delay": 7, "at": "2026-03-01T13:00:00Z"}\n'
 KINDS = (hr.types.LazyView, hr.types.PipelineHandle, hr.types.OpenDeployment, hr.types.OutputReader)
 
 
-def _documented() -> dict[str, object]:
+def _list_documented() -> dict[str, object]:
     """The classes, and each public method and property that they have from modules of Headrace, by name."""
-    found: dict[str, object] = {kind.__name__: kind for kind in KINDS}
+    objects: dict[str, object] = {kind.__name__: kind for kind in KINDS}
     for kind in KINDS:
         for base in kind.__mro__:
             if base.__module__.startswith("headrace."):
                 methods = {name: each for name, each in vars(base).items() if _is_method(name, each)}
-                found |= {f"{base.__name__}.{name}": each for name, each in methods.items()}
-    return found
+                objects |= {f"{base.__name__}.{name}": each for name, each in methods.items()}
+    return objects
 
 
 def _is_method(name: str, member: object) -> bool:
     return not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
 
 
-DOCUMENTED = _documented()
+DOCUMENTED_OBJECTS = _list_documented()
 
 
 @pytest.fixture(scope="module")
@@ -92,30 +92,30 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     landing = folder / "root" / "landing" / "flights"
     landing.mkdir(parents=True)
     defined_path = run_path(str(folder / "pipelines" / "flights.py"))
-    opened = hr.open((folder / "root").as_uri())
-    for number, records in enumerate(LANDED):
+    root_handle = hr.open((folder / "root").as_uri())
+    for number, records in enumerate(RECORDS):
         (landing / f"{number}.json").write_text(records)
-        opened[defined_path["delays"]].run()
-        opened[defined_path["traffic"]].run()
-    opened[defined_path["airports"]].run()
+        root_handle[defined_path["delays"]].run()
+        root_handle[defined_path["traffic"]].run()
+    root_handle[defined_path["airports"]].run()
     (landing / "2.json").write_text(LANDED_SINCE)
     (folder / "root").rename(folder / "before")
     return folder
 
 
-@pytest.mark.parametrize("name", [name for name in DOCUMENTED if name != "LazyView.to_spark"])
+@pytest.mark.parametrize("name", [name for name in DOCUMENTED_OBJECTS if name != "LazyView.to_spark"])
 def test_the_example_of_a_method_runs(name: str, deployment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _run_example(name, _restored(deployment, monkeypatch))
+    _run_example(name, _restore_root(deployment, monkeypatch))
 
 
 @pytest.mark.spark
 def test_the_example_of_a_method_runs_on_spark(
     spark: object, deployment: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _run_example("LazyView.to_spark", _restored(deployment, monkeypatch) | {"spark": spark})
+    _run_example("LazyView.to_spark", _restore_root(deployment, monkeypatch) | {"spark": spark})
 
 
-def _restored(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def _restore_root(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Names that examples use, once the root is as it was before any example.
 
     It keeps its place, since what ``airports`` has read says under which root that lay.
@@ -125,17 +125,17 @@ def _restored(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     copytree(deployment / "before", deployment / "root")
     monkeypatch.setenv("HEADRACE_PIPELINES", str(deployment / "pipelines"))
     monkeypatch.setenv("HEADRACE_CONN_LAKE", (deployment / "lake").as_uri())
-    opened = hr.open(root := (deployment / "root").as_uri())
-    handle = opened["delays"]
+    root_handle = hr.open(root := (deployment / "root").as_uri())
+    handle = root_handle["delays"]
     return {
         **{"hr": hr, "datetime": datetime, "UTC": UTC, "root": root},
-        **{"deployment": opened, "handle": handle, "output": opened["traffic"]["daily"]},
+        **{"deployment": root_handle, "handle": handle, "output": root_handle["traffic"]["daily"]},
         "view": handle.current(columns=["airport", "flights"]),
     }
 
 
 def _run_example(name: str, names: dict[str, Any]) -> None:
-    examples = DocTestParser().get_doctest(DOCUMENTED[name].__doc__ or "", names, name, None, 0)
+    examples = DocTestParser().get_doctest(DOCUMENTED_OBJECTS[name].__doc__ or "", names, name, None, 0)
     assert examples.examples, f"{name}: its docstring has no example; write one that begins with >>>"
     texts: list[str] = []
     DocTestRunner(verbose=False, optionflags=ELLIPSIS).run(examples, out=texts.append)

@@ -18,24 +18,24 @@ SCHEMA: dict[str, Any] = {"n": int, "x": float, "text": str, "at": datetime, "fl
 SCHEMA |= {"place": {"city": str}, "marks": dict[str, int]}
 EVENT_TIME = hr.coalesce(hr.col("at"), hr.lit(datetime(2026, 1, 1, tzinfo=UTC)))
 EXAMPLE = re.compile(r'``(col\("(\w+)"\)[^`]*)``\s+of\s+``([^`]*)``\s+is\s+``([^`]*)``')
-WITHOUT = ("combine", "distinct_sketch", "quantile_sketch")
+WITHOUT_EXAMPLE = ("combine", "distinct_sketch", "quantile_sketch")
 """Methods that take an object of the user's own, or give bytes."""
 METHODS = sorted(name for name in dir(hr.Expr) if not name.startswith("_") and callable(getattr(hr.Expr, name)))
 
 
-@pytest.mark.parametrize("name", sorted({*METHODS} - {*WITHOUT}))
+@pytest.mark.parametrize("name", sorted({*METHODS} - {*WITHOUT_EXAMPLE}))
 def test_a_method_gives_what_its_docstring_says(name: str) -> None:
     examples = EXAMPLE.findall(getattr(hr.Expr, name).__doc__ or "")
     assert examples, f"Expr.{name}: its docstring has no example; write ``col(...)`` of ``value`` is ``result``"
     for code, column, values, result in examples:
         assert f".{name}(" in code
         expected = eval(result)
-        outcome = _plain(_computed(eval(code, {"col": hr.col, "int": int}), [*_records(values, column)]))
+        outcome = _plain(_evaluate_example(eval(code, {"col": hr.col, "int": int}), [*_records(values, column)]))
         assert outcome == (pytest.approx(expected) if isinstance(expected, float) else expected)
 
 
 def test_each_method_without_an_example_is_there() -> None:
-    assert {*WITHOUT} <= {*METHODS}
+    assert {*WITHOUT_EXAMPLE} <= {*METHODS}
 
 
 def _records(values: str, column: str) -> Iterator[dict[str, Any]]:
@@ -46,7 +46,7 @@ def _records(values: str, column: str) -> Iterator[dict[str, Any]]:
         yield from ({column: value} for value in eval(f"({values},)"))
 
 
-def _computed(expression: Any, records: list[dict[str, Any]]) -> Any:
+def _evaluate_example(expression: Any, records: list[dict[str, Any]]) -> Any:
     """What an expression over one record, or an aggregate of several, gives."""
     source = hr.json("landing/examples", SCHEMA).event_time(EVENT_TIME, bound="1h")
     steps = [rows(*records), watermark("2099-01-01")]

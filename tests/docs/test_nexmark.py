@@ -74,26 +74,26 @@ class Part:
             "bids": [
                 {
                     "auction": first + number % 3, "bidder": 1, "price": price, "channel": channel,
-                    "extra": "c" * number, "url": f"https://auctions.example/{place}", **self._at(number // 2 * GAP),
+                    "extra": "c" * number, "url": f"https://auctions.example/{place}", **self._time(number // 2 * GAP),
                 }
                 for number, (price, place, channel) in enumerate(BIDS)
             ],
             "auctions": [
                 {
                     "id": first + number, "item_name": "edge", "description": "", "initial_bid": 1, "reserve": 2,
-                    "expires": self._at(expires)["date_time"], "seller": first + number, "category": 10,
-                    "extra": "", **self._at(opened),
+                    "expires": self._time(expires)["date_time"], "seller": first + number, "category": 10,
+                    "extra": "", **self._time(opens),
                 }
-                for number, (opened, expires) in enumerate(AUCTIONS)
+                for number, (opens, expires) in enumerate(AUCTIONS)
             ],
             "persons": [
-                {"id": first + number, "name": f"Edge {number}", "state": "OR", **self._at(registers)}
+                {"id": first + number, "name": f"Edge {number}", "state": "OR", **self._time(registers)}
                 for number, registers in enumerate(PERSONS)
             ],
         }  # fmt: skip
 
-    def _at(self, since: timedelta) -> dict[str, str]:
-        return {"date_time": (self.start + since).isoformat(timespec="milliseconds")}
+    def _time(self, offset: timedelta) -> dict[str, str]:
+        return {"date_time": (self.start + offset).isoformat(timespec="milliseconds")}
 
 
 BIDS = (
@@ -136,7 +136,7 @@ def run(pipeline: Pipeline, root: Path, part: Part, spark: SparkSession | None =
     return hr.open(root.as_uri())[pipeline.name].catalog.head().refs["main"]
 
 
-def landed(root: Path, parts: Sequence[Part]) -> duckdb.DuckDBPyConnection:
+def load_parts(root: Path, parts: Sequence[Part]) -> duckdb.DuckDBPyConnection:
     """DuckDB with the events of ``parts``, when bids were read, and the table of reference."""
     connection = duckdb.connect()
     for stream, types in TABLES.items():
@@ -186,7 +186,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str,
 def test_after_each_run_stands_what_duckdb_answers(query: str, runs: tuple[Path, list[dict[str, str]]]) -> None:
     root, snapshots = runs
     for number, snapshot in enumerate(snapshots, 1):
-        columns, expected = answer(landed(root, PARTS[:number]), query)
+        columns, expected = answer(load_parts(root, PARTS[:number]), query)
         assert expected
         assert current(root, query, columns, snapshot[pipeline_of(query)]) == expected
 
@@ -213,7 +213,7 @@ def test_some_queries_on_spark(spark: SparkSession, tmp_path: Path, name: str, q
     GENERATOR["land_side_input"](tmp_path)
     snapshot = run(few, tmp_path, part, spark)
     for query in queries:
-        columns, expected = answer(landed(tmp_path, [part]), query)
+        columns, expected = answer(load_parts(tmp_path, [part]), query)
         assert current(tmp_path, query, columns, snapshot) == expected
 
 
@@ -221,7 +221,7 @@ def test_of_fifty_events_one_is_a_person_and_three_are_auctions() -> None:
     events = [*GENERATOR["arriving"](range(5000), PARTS[0].start)]
     assert Counter(stream for stream, _ in events) == {"persons": 100, "auctions": 300, "bids": 4600}
     known_by_stream = {
-        stream: {event["id"] for of, event in events if of == stream} for stream in ("persons", "auctions")
+        stream: {event["id"] for kind, event in events if kind == stream} for stream in ("persons", "auctions")
     }
     assert {event["bidder"] for stream, event in events if stream == "bids"} <= known_by_stream["persons"]
     assert {event["auction"] for stream, event in events if stream == "bids"} <= known_by_stream["auctions"]
@@ -239,12 +239,12 @@ def test_bids_go_to_hot_auctions_and_come_from_hot_bidders() -> None:
 
 
 def test_a_seed_gives_the_same_files(tmp_path: Path) -> None:
-    def landed(name: str, seed: int) -> list[str]:
+    def texts_of_seed(name: str, seed: int) -> list[str]:
         GENERATOR["land"](tmp_path / name, range(300), PARTS[0].start, seed=seed)
         return [file.read_text() for file in sorted((tmp_path / name / "landing").rglob("*.json"))]
 
-    assert landed("one", 1) == landed("again", 1)
-    assert landed("one", 1) != landed("other", 2)
+    assert texts_of_seed("one", 1) == texts_of_seed("again", 1)
+    assert texts_of_seed("one", 1) != texts_of_seed("other", 2)
 
 
 def test_the_page_says_of_each_query_whether_it_is_compared() -> None:

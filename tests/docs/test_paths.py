@@ -57,18 +57,18 @@ def test_paths_that_documents_name_are_there(document: Path) -> None:
 def test_the_tree_of_the_architecture_draws_what_is_there() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
     tree = text.partition("## The tree")[2].partition("```text\n")[2].partition("```")[0]
-    above: list[tuple[int, str]] = []
+    folders_above: list[tuple[int, str]] = []
     missing = []
     for line in tree.splitlines():
         indent = len(line) - len(line.lstrip())
-        above = [(at, folder) for at, folder in above if at < indent]
-        folder = above[-1][1] if above else ""
+        folders_above = [(depth, folder) for depth, folder in folders_above if depth < indent]
+        folder = folders_above[-1][1] if folders_above else ""
         drawn_parts = re.split(r"  +", line.strip())[0].split()
         names_there = [name for name in drawn_parts if name.endswith(("/", ".py"))]
         assert names_there, f"nothing is drawn in {line!r}"
         missing += [f"{folder}{name}" for name in names_there if not (ROOT / f"{folder}{name}").exists()]
         if names_there[0].endswith("/"):
-            above.append((indent, f"{folder}{names_there[0]}"))
+            folders_above.append((indent, f"{folder}{names_there[0]}"))
     assert not missing
 
 

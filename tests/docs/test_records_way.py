@@ -17,13 +17,13 @@ _ROW = re.compile(r"^\| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
 Function = tuple[str, str]
 
 
-def named() -> list[Function]:
+def page_functions() -> list[Function]:
     """The functions of the page, each with its file."""
     return _ROW.findall((DOCS / "records-way.md").read_text(encoding="utf-8"))
 
 
 @contextmanager
-def traced(functions: set[Function]) -> Iterator[list[Function]]:
+def trace_calls(functions: set[Function]) -> Iterator[list[Function]]:
     """Calls of ``functions`` in all threads that begin in the block."""
     calls: list[Function] = []
     files = {str(ROOT / top / file): file for file, _ in functions for top in ("jobs", "snapshots")}
@@ -45,7 +45,7 @@ def traced(functions: set[Function]) -> Iterator[list[Function]]:
 
 
 def land(folder: Path, name: str, *records: tuple[str, int]) -> None:
-    lines = [f"north,{amount},2026-03-01T{at}:00Z\n" for at, amount in records]
+    lines = [f"north,{amount},2026-03-01T{time}:00Z\n" for time, amount in records]
     (folder / name).write_text("shop,amount,at\n" + "".join(lines), encoding="utf-8")
 
 
@@ -56,11 +56,11 @@ def test_a_run_goes_the_way_of_the_page(tmp_path: Path) -> None:
     land(folder, "1.csv", ("09:10", 12), ("09:40", 8), ("10:20", 5))
     sales.run(executor="local")
     land(folder, "2.csv", ("09:50", 4))
-    with traced({*named()}) as calls:
+    with trace_calls({*page_functions()}) as calls:
         sales.run(executor="local")
         rows = sales.current().to_arrow().to_pylist()
     assert sorted(row["amount"] for row in rows) == [5, 24]
-    assert len(named()) > 30
+    assert len(page_functions()) > 30
     left = iter(calls)
-    missing = next((one for one in named() if one not in left), None)  # each after the one before
+    missing = next((one for one in page_functions() if one not in left), None)  # each after the one before
     assert missing is None, f"{missing} is not called after those above it; calls were {list(dict.fromkeys(calls))}"

@@ -7,7 +7,7 @@ import click
 
 from scripts.errors import error_classes
 from scripts.front import FIGURES, pictures
-from scripts.reference import SEARCH_WORDS, all_commands, commands, errors, filled, public_names
+from scripts.reference import SEARCH_WORDS, all_commands, commands, errors, fill_page, public_names
 from tests.docs.pages import DOCS, ROOT
 
 
@@ -85,7 +85,7 @@ def test_the_words_that_people_search_for_are_entries_of_one_page_each() -> None
     assert len(words) == len({*words})
     for page in SEARCH_WORDS:
         source = [(DOCS / f"{page}.md").read_text(encoding="utf-8")]
-        filled(None, page, source)
+        fill_page(None, page, source)
         assert source[0].splitlines()[2].startswith("```{index} ! "), page
 
 

@@ -108,9 +108,9 @@ def test_who_runs_need_not_delete_and_who_reads_need_not_write(server: Server, t
     runner.succeeds("run", str(file))
 
     land(server, "11.json", json.dumps({"shop": "Oslo", "at": "2025-05-01T11:05:00Z"}))
-    before = runner.succeeds("log", str(file), "--format", "json")
+    log_before = runner.succeeds("log", str(file), "--format", "json")
     assert reader.headrace("run", str(file)).exit_code != 0
-    assert runner.succeeds("log", str(file), "--format", "json") == before
+    assert runner.succeeds("log", str(file), "--format", "json") == log_before
     for one in (runner, reader):
         with pytest.raises(S3Error, match="Access Denied"):
             one.client.remove_object(BUCKET, f"{PREFIX}/landing/sales/9.json")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import DOCS, ROOT, Block, blocks
-from tests.docs.transcripts import epochs, started, step
+from tests.docs.transcripts import epochs, start_operator, step
 
 PAGE = DOCS / "semantics.md"
 EXAMPLES = [block for block in blocks(PAGE) if block.language == "transcript"]
 _NUMBER = r"[1-9]\d?\.\d{1,2}(?![.\d%])"
-_CITED = re.compile(rf"(?:semantics[,:]? |[(]){_NUMBER}[a-e]?(?:(?:, | and | to |; ){_NUMBER}[a-e]?)*")
+_CITATION = re.compile(rf"(?:semantics[,:]? |[(]){_NUMBER}[a-e]?(?:(?:, | and | to |; ){_NUMBER}[a-e]?)*")
 
 
 def test_there_are_examples() -> None:
@@ -23,7 +23,7 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=lambda block: f"line {block.line}")
 def test_examples_say_what_comes_out(block: Block) -> None:
-    operator = started(block)
+    operator = start_operator(block)
     for epoch in epochs(block):
         assert step(operator, epoch.happens) == epoch.expected, f"semantics.md:{epoch.line}: {epoch.happens}"
 
@@ -34,27 +34,27 @@ def _prose(path: Path) -> Iterator[str]:
     if path.suffix != ".py":
         yield text
         return
-    if not _CITED.search(text):
+    if not _CITATION.search(text):
         return
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type in (tokenize.COMMENT, tokenize.STRING):
             yield token.string
 
 
-def _cited() -> Iterator[tuple[str, Path]]:
+def _list_citations() -> Iterator[tuple[str, Path]]:
     files = [ROOT / "ARCHITECTURE.md"]
     for folder in ("jobs", "snapshots", "plugins", "scripts", "tests"):
         files += sorted((ROOT / folder).rglob("*.py"))
     for file in files:
         for text in _prose(file):
-            for citation in _CITED.findall(text):
+            for citation in _CITATION.findall(text):
                 yield from ((number, file) for number in re.findall(_NUMBER, citation))
 
 
 @pytest.mark.slow
 def test_every_section_that_is_cited_exists() -> None:
     sections = set(re.findall(rf"^### ({_NUMBER}) \S", PAGE.read_text(), re.MULTILINE))
-    cited = list(_cited())
-    assert len(cited) > 150
-    missing = {f"{number} in {file.relative_to(ROOT)}" for number, file in cited if number not in sections}
+    citations = list(_list_citations())
+    assert len(citations) > 150
+    missing = {f"{number} in {file.relative_to(ROOT)}" for number, file in citations if number not in sections}
     assert not missing

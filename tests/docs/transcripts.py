@@ -51,9 +51,9 @@ class Epoch:
 
 def head(block: Block) -> dict[str, Any]:
     """What its first line says of where, when and how."""
-    found = _HEAD.fullmatch(block.text.splitlines()[0])
-    assert found, f"{block.place}: a transcript begins with where ..., when ..., how ..."
-    return {question: eval(said, dict(NAMES)) for question, said in found.groupdict().items() if said is not None}
+    match = _HEAD.fullmatch(block.text.splitlines()[0])
+    assert match, f"{block.place}: a transcript begins with where ..., when ..., how ..."
+    return {question: eval(code, dict(NAMES)) for question, code in match.groupdict().items() if code is not None}
 
 
 def epochs(block: Block) -> Iterator[Epoch]:
@@ -64,18 +64,18 @@ def epochs(block: Block) -> Iterator[Epoch]:
             yield Epoch(number, happens.strip(), [each.strip() for each in expected.split(";") if each.strip()])
 
 
-def started(block: Block) -> Operator | LoopedChain:
+def start_operator(block: Block) -> Operator | LoopedChain:
     """The operator that ``block`` is about."""
     parts = head(block)
     if "loop" in parts:
-        return _looped(parts)
+        return _start_loop(parts)
     if "having" in parts:
         condition = parts["having"]
         parts["having"] = lambda pane: evaluate(condition, {"value": pane.values[0]}, {"value": DataType.INT}) is True
     return Operator(Grouping(**parts, extract=_sum))
 
 
-def _looped(parts: Mapping[str, Any]) -> LoopedChain:
+def _start_loop(parts: Mapping[str, Any]) -> LoopedChain:
     """A pipeline over edges with a weight, but for what comes before its loop."""
     schema: Mapping[str, type] = {"a": str, "b": str, "weight": int, "at": datetime}
     edges = json("edges", schema).event_time("at", bound="0s")
@@ -96,8 +96,8 @@ def step(operator: Operator | LoopedChain, happens: str) -> list[str]:
             case "nothing":
                 pass
             case "add" | "withdraw":
-                signed = (replace(_element(text), is_retraction=word == "withdraw") for text in rest)
-                parts["elements"] = elements = [*elements, *signed]
+                signed_elements = (replace(_element(text), is_retraction=word == "withdraw") for text in rest)
+                parts["elements"] = elements = [*elements, *signed_elements]
             case "watermark":
                 parts["watermark"] = _instant(rest[0])
             case "clock":
@@ -110,7 +110,7 @@ def step(operator: Operator | LoopedChain, happens: str) -> list[str]:
     left = operator.in_flight if isinstance(operator, LoopedChain) else {}
     return [
         *(_pane(pane) for pane in output.panes),
-        *(_dropped(drop) for drop in output.drops),
+        *(_format_drop(drop) for drop in output.drops),
         *(f"in flight {vertex} {value}" for (vertex, _), value in sorted(left.items())),
     ]
 
@@ -124,11 +124,11 @@ def _instant(text: str) -> Instant:
 
 
 def _element(text: str) -> Element:
-    value, at = text.split("@")
+    value, time = text.split("@")
     if edge := _EDGE.fullmatch(value):
-        of, to, weight = edge.groups()
-        return Element((of, to), _instant(at), value, record={"weight": int(weight or 0)})
-    return Element(("key",), _instant(at), int(value))
+        start, end, weight = edge.groups()
+        return Element((start, end), _instant(time), value, record={"weight": int(weight or 0)})
+    return Element(("key",), _instant(time), int(value))
 
 
 def _seconds(instant: Instant) -> str:
@@ -141,6 +141,6 @@ def _pane(pane: Pane) -> str:
     return f"{'-' if pane.is_retraction else ''}{value} [{start}, {end}) {pane.timing}"
 
 
-def _dropped(drop: DroppedElement) -> str:
+def _format_drop(drop: DroppedElement) -> str:
     sign = "-" if drop.element.is_retraction else ""
     return f"dropped {sign}{drop.element.value}@{_seconds(drop.element.timestamp)}"

@@ -20,7 +20,7 @@ from headrace.built_in import BUILT_IN, EXTRAS, PORTS
 from headrace.ext.formats import FORMATS
 from headrace.ext.stores import SCHEMES, open_store
 from headrace.installed import BrokenEntryPointError, EntryPointGroup, NotRegisteredError
-from tests.distributions import installed
+from tests.distributions import write_distribution
 
 ROOT = Path(__file__).resolve().parents[2]
 AIRFLOW = "headrace.dag_families"
@@ -108,7 +108,7 @@ def test_own_parts_are_found_without_a_look_at_metadata(monkeypatch: pytest.Monk
 
 
 def _declare(site: Path, version: str, name: str) -> None:
-    installed(
+    write_distribution(
         f"""
         [project]
         name = "acme-formats"
@@ -150,12 +150,12 @@ def test_nobody_takes_over_the_name_of_an_own_part(tmp_path: Path, monkeypatch: 
         csv = "acme_csv:CSV"
         excel = "acme_csv:EXCEL"
     """
-    installed(project, tmp_path)
+    write_distribution(project, tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     own = FORMATS["csv"]
-    for looked in (FORMATS.names, lambda: FORMATS["excel"], lambda: "excel" in FORMATS):
+    for look in (FORMATS.names, lambda: FORMATS["excel"], lambda: "excel" in FORMATS):
         with pytest.raises(BrokenEntryPointError) as error:
-            looked()
+            look()
         assert str(error.value) == (
             "the file format 'csv' is Headrace's own, and nobody can take it over (as does the entry point csv = "
             "acme_csv:CSV in headrace.formats of acme-csv 1.2); give that another name, or uninstall the package"
@@ -173,11 +173,11 @@ def test_a_name_that_nobody_has_is_said_with_those_that_somebody_has() -> None:
 @pytest.mark.slow
 def test_own_parts_are_found_in_an_archive_without_metadata(tmp_path: Path) -> None:
     archive = tmp_path / "headrace_packages.zip"
-    with ZipFile(archive, "w") as zipped:
+    with ZipFile(archive, "w") as zip_file:
         for folder, package in (("jobs", "headrace"), ("snapshots", "headrace_snapshots")):
             for file in sorted((ROOT / folder / package).rglob("*.py*")):
                 if file.suffix in (".py", ".pyi"):
-                    zipped.write(file, file.relative_to(ROOT / folder))
+                    zip_file.write(file, file.relative_to(ROOT / folder))
     assert find_spec("headrace") is not None
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     result = subprocess.run(

@@ -13,7 +13,7 @@ from headrace.read.pending_work import WatchedSource
 from tests.docs.pages import DOCS
 
 SOURCES, SINKS, FORMATS, STORES = (f"headrace.ext.{role}" for role in ("sources", "sinks", "formats", "stores"))
-MOVED = {
+NEW_PLACES = {
     "headrace.pipeline.sources:Source": f"{SOURCES}:Source",
     "headrace.sources.connector:FetchingReader": f"{SOURCES}:FetchingReader",
     "headrace.sources.connector:Offsets": f"{SOURCES}:SourcePosition",
@@ -80,10 +80,12 @@ STAYING = (
 _IN_AIRFLOW = [pytest.mark.airflow, pytest.mark.slow]
 
 
-@pytest.mark.parametrize("old", [pytest.param(old, marks=_IN_AIRFLOW if "airflow" in old else []) for old in MOVED])
+@pytest.mark.parametrize(
+    "old", [pytest.param(old, marks=_IN_AIRFLOW if "airflow" in old else []) for old in NEW_PLACES]
+)
 def test_a_released_name_goes_on_and_says_where_it_is(old: str) -> None:
     module, _, name = old.partition(":")
-    new_module, _, new = MOVED[old].partition(":")
+    new_module, _, new = NEW_PLACES[old].partition(":")
     import_module(module)  # which may import Airflow, which shows warnings its own way from then on
     with pytest.warns(DeprecationWarning) as warnings:
         namespace: dict[str, object] = {}
@@ -102,11 +104,11 @@ def test_a_released_name_that_stays_is_there(old: str) -> None:
 
 
 def test_a_source_is_made_again_from_where_its_class_was() -> None:
-    kept = {"topic": "orders", "connection": "events", "land": "never", "on_lost": "skip"}
-    watched_source = WatchedSource("headrace.pipeline.systems.kafka:KafkaSource", kept, ("events",))
+    fields = {"topic": "orders", "connection": "events", "land": "never", "on_lost": "skip"}
+    watched_source = WatchedSource("headrace.pipeline.systems.kafka:KafkaSource", fields, ("events",))
     with pytest.warns(DeprecationWarning):
         source = watched_source.build_source()
-    assert (source.place, source.watched_fields()) == ("events/orders", kept)
+    assert (source.place, source.watched_fields()) == ("events/orders", fields)
     assert WatchedSource.from_source(source).build_source() == source
 
 
@@ -126,7 +128,7 @@ def test_a_name_that_never_was_is_refused_as_ever() -> None:
 
 def test_the_page_of_versions_lists_every_moved_name() -> None:
     page = (DOCS / "versions.md").read_text()
-    for place in MOVED:
+    for place in NEW_PLACES:
         module, _, name = place.partition(":")
         line = next((line for line in page.splitlines() if f"`{module}`" in line), "")
         assert f"`{name}`" in line, place

@@ -96,10 +96,10 @@ def functions(role: str) -> Iterator[tuple[str, Any]]:
         if not home.startswith("headrace") or home.startswith(("headrace.connections", "headrace.installed")):
             continue
         if inspect.isclass(value):
-            for called, member in vars(value).items():
+            for method, member in vars(value).items():
                 plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-                if not called.startswith("_") and inspect.isfunction(plain):
-                    yield f"{name}.{called}", plain
+                if not method.startswith("_") and inspect.isfunction(plain):
+                    yield f"{name}.{method}", plain
         elif inspect.isfunction(value):
             yield name, value
 

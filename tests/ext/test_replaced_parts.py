@@ -27,10 +27,10 @@ def test_only_what_is_there_is_replaced() -> None:
 
 
 def test_stores_that_are_opened_inside_do_what_the_plan_says(tmp_path: Path) -> None:
-    own, asked = SCHEMES["file"], list[tuple[str, str]]()
+    own, requests = SCHEMES["file"], list[tuple[str, str]]()
 
     def plan(operation: Operation) -> Fault | None:
-        asked.append((operation.kind, operation.path))
+        requests.append((operation.kind, operation.path))
         return Fault.FAIL if operation.kind == "get" else None
 
     store_before = open_store(tmp_path.as_uri())
@@ -41,6 +41,6 @@ def test_stores_that_are_opened_inside_do_what_the_plan_says(tmp_path: Path) -> 
             store.read("a")
         assert store_before.read("a") == b"1", "it was opened before"
         assert open_store("memory://other").uri == "memory://other"
-    assert asked == [("put", "a"), ("get", "a")]
+    assert requests == [("put", "a"), ("get", "a")]
     assert SCHEMES["file"] is own
     assert open_store(tmp_path.as_uri()).read("a") == b"1"

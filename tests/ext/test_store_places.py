@@ -8,7 +8,7 @@ import pytest
 from headrace.errors import NotInstalledError
 from headrace.ext.stores import StoreScheme, open_store
 from headrace.installed import BrokenEntryPointError
-from tests.distributions import installed
+from tests.distributions import write_distribution
 
 PROJECT = """
     [project]
@@ -43,7 +43,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, text in MODULES.items():
         (tmp_path / f"{name}.py").write_text(text)
         monkeypatch.delitem(sys.modules, name, raising=False)
-    installed(PROJECT, tmp_path)
+    write_distribution(PROJECT, tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
 
 

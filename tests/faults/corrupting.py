@@ -39,9 +39,9 @@ PIPELINE = pipeline(
     ],
     expectations=[hr.expect("column_values_to_be_between", column="spent", min_value=0)],
 )
-FIRST, PUBLISHED, FILES = 4, 8, 10
+FIRST, PUBLISHED_FILES, FILES = 4, 8, 10
 """Input files that are read by each run; those of the last are not published."""
-BACK = 5
+ENTRIES_BACK = 5
 """Of the entries of the log, that many before the newest one is damaged too."""
 OLDER = "older"
 """A tag: of what the second run published."""
@@ -101,23 +101,23 @@ class Deployment:
                 os.environ[FOLDER_VARIABLE] = folder_before
 
 
-def deployed(folder: Path) -> Deployment:
+def build_deployment(folder: Path) -> Deployment:
     """Epochs on main, the last of which are not published; a tag, expired snapshots, audits, results of runs; a file
     that is still to be read.
     """
     deployment = Deployment(folder / "root", folder / "whole", folder / "cache")
     landed_files = iter(range(FILES + 1))
 
-    def land(until: int) -> None:
+    def land(end: int) -> None:
         for file in landed_files:
             land_file(deployment.root, "clicks", file)
-            if file + 1 == until:
+            if file + 1 == end:
                 break
 
     with deployment.caching(warm=False) as cache:
         land(FIRST)
         deployment.run("first", publish=True)
-        land(PUBLISHED)
+        land(PUBLISHED_FILES)
         deployment.run("second", publish=True)
         deployment.history.expire(keep_last=2)
         deployment.catalog.tag(OLDER, deployment.catalog.head().refs["main"])
@@ -128,7 +128,7 @@ def deployed(folder: Path) -> Deployment:
     shutil.copytree(deployment.root, deployment.whole)
     head = deployment.catalog.head()
     assert head.horizon is not None
-    entry = next(deployment.catalog.entries(head.entry - BACK + 1))
+    entry = next(deployment.catalog.entries(head.entry - ENTRIES_BACK + 1))
     return replace(deployment, first_epoch=head.horizon.floor, then=entry.at)
 
 
@@ -162,7 +162,7 @@ def victims(whole: Deployment) -> dict[str, tuple[str, str | None]]:
     for path in paths:
         of_kind.setdefault(kind_of(path.removeprefix(f"{NAME}/")), []).append(path)
     assert of_kind.keys() == KINDS.keys()
-    chosen_objects = dict(_needed(whole))
+    chosen_objects = dict(_needed_objects(whole))
     chosen_objects |= {kind: of_kind[kind][-1] for kind in ("hint", "mark", "result", "data docs")}
     (chosen_objects["audit"],) = [
         path for path in of_kind["audit"] if f"--{whole.catalog.head().refs['published']}/" in path
@@ -171,17 +171,17 @@ def victims(whole: Deployment) -> dict[str, tuple[str, str | None]]:
     for each, path in chosen_objects.items():
         alike_objects = of_kind[kind_of(path.removeprefix(f"{NAME}/"))]
         needed_objects[each] = path, next((other for other in alike_objects if other != path), None)
-    return {**needed_objects, "input": (f"landing/clicks/{PUBLISHED:03}.jsonl", "landing/clicks/000.jsonl")}
+    return {**needed_objects, "input": (f"landing/clicks/{PUBLISHED_FILES:03}.jsonl", "landing/clicks/000.jsonl")}
 
 
-def _needed(whole: Deployment) -> Iterator[tuple[str, str]]:
+def _needed_objects(whole: Deployment) -> Iterator[tuple[str, str]]:
     """What the log, the newest snapshot and the tagged one need."""
     catalog = whole.catalog
     head = catalog.head()
     newest, tagged_manifest = (catalog.manifest(head.refs[ref]) for ref in ("main", f"tags/{OLDER}"))
     assert newest.parent is not None
     yield "entry", f"{NAME}/log/{head.entry:020d}.json"
-    yield "older entry", f"{NAME}/log/{head.entry - BACK:020d}.json"
+    yield "older entry", f"{NAME}/log/{head.entry - ENTRIES_BACK:020d}.json"
     yield "manifest", manifest_path(NAME, newest.snapshot_id)
     yield "older manifest", manifest_path(NAME, newest.parent)
     yield "tagged manifest", manifest_path(NAME, tagged_manifest.snapshot_id)
@@ -196,28 +196,28 @@ def _needed(whole: Deployment) -> Iterator[tuple[str, str]]:
         yield f"node of {log}", node_path(NAME, newest.logs[log].levels[0].refs[0].id)
 
 
-def _flipped(part: int) -> Callable[[bytes, random.Random], bytes]:
+def _flip_bit_of(part: int) -> Callable[[bytes, random.Random], bytes]:
     """One bit, in the beginning, middle or end of the data."""
 
-    def flip(data: bytes, rolled: random.Random) -> bytes:
+    def flip(data: bytes, dice: random.Random) -> bytes:
         third = len(data) // 3
         spoilt = bytearray(data)
-        spoilt[part * third + rolled.randrange(third)] ^= 1 << rolled.randrange(8)
+        spoilt[part * third + dice.randrange(third)] ^= 1 << dice.randrange(8)
         return bytes(spoilt)
 
     return flip
 
 
 CHANGES: Mapping[str, Callable[[bytes, random.Random], bytes]] = {
-    "a bit of its beginning": _flipped(0),
-    "a bit of its middle": _flipped(1),
-    "a bit of its end": _flipped(2),
+    "a bit of its beginning": _flip_bit_of(0),
+    "a bit of its middle": _flip_bit_of(1),
+    "a bit of its end": _flip_bit_of(2),
     "truncated": lambda data, dice: data[: dice.randrange(len(data))],
 }
 DAMAGES = (*CHANGES, "deleted", "replaced by another one")
 
 
-def spoil(path: Path, damage: str, older: Path | None, rolled: random.Random) -> None:
+def spoil(path: Path, damage: str, older: Path | None, dice: random.Random) -> None:
     """Damage ``path``. Changed bits leave the time of the file as it was, as a failing disk does."""
     if damage == "deleted":
         path.unlink()
@@ -227,5 +227,5 @@ def spoil(path: Path, damage: str, older: Path | None, rolled: random.Random) ->
         path.write_bytes(older.read_bytes())
         return
     status = path.stat()
-    path.write_bytes(CHANGES[damage](path.read_bytes(), rolled))
+    path.write_bytes(CHANGES[damage](path.read_bytes(), dice))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))

@@ -85,7 +85,7 @@ class Disk:
             assert isinstance(file, File)
             file.flushed = call.content or b""
 
-    def seen(self) -> Tree:
+    def visible_tree(self) -> Tree:
         """The files that processes see without a cut; those that were never flushed are empty."""
         return dict(_files(self.root, "", lambda path: True))
 
@@ -150,37 +150,39 @@ class Recording:
         patch.setattr(os, "fsync", self._fsync(os.fsync))
 
     def _one(self, call: Callable[..., Any], what: str) -> Callable[..., Any]:
-        def recorded(path: Any, *arguments: Any, **named: Any) -> Any:
+        def record_call(path: Any, *arguments: Any, **options: Any) -> Any:
             with self._lock:
-                result = call(path, *arguments, **named)
+                result = call(path, *arguments, **options)
                 self._note(what, path)
                 return result
 
-        return recorded
+        return record_call
 
     def _two(self, call: Callable[..., Any], what: str) -> Callable[..., Any]:
-        def recorded(path: Any, to: Any, *arguments: Any, **named: Any) -> Any:
+        def record_call(path: Any, target: Any, *arguments: Any, **options: Any) -> Any:
             with self._lock:
-                result = call(path, to, *arguments, **named)
-                self._note(what, path, to)
+                result = call(path, target, *arguments, **options)
+                self._note(what, path, target)
                 return result
 
-        return recorded
+        return record_call
 
     def _fsync(self, call: Callable[[int], None]) -> Callable[[int], None]:
-        def recorded(descriptor: int) -> None:
+        def record_call(descriptor: int) -> None:
             with self._lock:
                 call(descriptor)
                 path = Path(f"/proc/self/fd/{descriptor}").readlink()
                 self._note("flushed", path, content=None if path.is_dir() else path.read_bytes())
 
-        return recorded
+        return record_call
 
-    def _note(self, what: str, path: Any, to: Any = None, content: bytes | None = None) -> None:
+    def _note(self, what: str, path: Any, target: Any = None, content: bytes | None = None) -> None:
         if Path(path).is_relative_to(self.root):
-            self.calls.append(Call(what, self._inside(path), self._inside(to) if to else "", content))
+            self.calls.append(
+                Call(what, self._relative_path(path), self._relative_path(target) if target else "", content)
+            )
 
-    def _inside(self, path: Any) -> str:
+    def _relative_path(self, path: Any) -> str:
         relative_path = str(Path(path).relative_to(self.root))
         return "" if relative_path == "." else relative_path
 
@@ -195,4 +197,4 @@ def recording(root: Path) -> Iterator[Recording]:
     disk = Disk(own_recording.before)
     for call in own_recording.calls:
         disk.do(call)
-    assert disk.seen() == read_tree(root), "something was written that was not flushed, or not recorded"
+    assert disk.visible_tree() == read_tree(root), "something was written that was not flushed, or not recorded"

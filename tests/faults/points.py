@@ -53,7 +53,7 @@ class Point:
         return f"{self.moment} {self.effect.kind} {self.effect.number}"
 
 
-Reached = Callable[[Point], None]
+PointListener = Callable[[Point], None]
 
 
 def _of_row(row: Row[Any, Any]) -> str:
@@ -69,9 +69,9 @@ ROWS = tuple(_of_row(row) for row in coordinator.COORDINATOR_TABLE.rows)
 ENTRIES = tuple(_of_entry(kind) for kind in Kind)
 
 
-def watch(patch: pytest.MonkeyPatch, reached: Reached) -> None:
-    """Call ``reached`` at each point that this process comes to from now on."""
-    watching = _Watching(reached)
+def watch(patch: pytest.MonkeyPatch, listener: PointListener) -> None:
+    """Call ``listener`` at each point that this process comes to from now on."""
+    watching = _Watching(listener)
     rows = [watching.row(row) for row in coordinator.COORDINATOR_TABLE.rows]
     patch.setattr(coordinator, "COORDINATOR_TABLE", Table(rows))
     for store in (LocalStore, S3Store):
@@ -81,26 +81,26 @@ def watch(patch: pytest.MonkeyPatch, reached: Reached) -> None:
 
 
 class _Watching:
-    def __init__(self, reached: Reached) -> None:
-        self._reached = reached
+    def __init__(self, listener: PointListener) -> None:
+        self._reached = listener
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
     def row(self, row: Row[Any, Any]) -> Row[Any, Any]:
         kind = _of_row(row)
 
-        def before(at: Any) -> Sequence[Any]:
+        def strike_before(step: Any) -> Sequence[Any]:
             self._reached(Point(self._next(kind), Moment.BEFORE))
             return ()
 
-        def after(at: Any) -> Sequence[Any]:
+        def strike_after(step: Any) -> Sequence[Any]:
             self._reached(Point(Effect(kind, self._counts[kind] - 1), Moment.AFTER))
             return ()
 
-        return replace(row, do=(before, *row.do, after))
+        return replace(row, do=(strike_before, *row.do, strike_after))
 
     def put(self, put: Callable[[Any, str, bytes], ObjectInfo]) -> Callable[[Any, str, bytes], ObjectInfo]:
-        def watched(store: Any, path: str, data: bytes) -> ObjectInfo:
+        def watch_call(store: Any, path: str, data: bytes) -> ObjectInfo:
             effect = self._next(_of_put(path, data))
             self._reached(Point(effect, Moment.BEFORE))
             self._reached(Point(effect, Moment.MIDDLE))
@@ -108,16 +108,16 @@ class _Watching:
             self._reached(Point(effect, Moment.AFTER))
             return info
 
-        return watched
+        return watch_call
 
     def deletion(self, delete: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
-        def watched(store: Any, path: str) -> None:
+        def watch_call(store: Any, path: str) -> None:
             effect = self._next(f"{_folder(path)} deleted")
             self._reached(Point(effect, Moment.BEFORE))
             delete(store, path)
             self._reached(Point(effect, Moment.AFTER))
 
-        return watched
+        return watch_call
 
     def _next(self, kind: str) -> Effect:
         with self._lock:
@@ -155,14 +155,14 @@ def in_the_middle(patch: pytest.MonkeyPatch, strike: Callable[[], None]) -> None
     """Strike when this thread is about to give the next file its name, or to wait for the answer to a request."""
     own_thread, left = threading.get_ident(), [strike]
 
-    def struck(call: Callable[..., Any]) -> Callable[..., Any]:
-        def instead(*arguments: Any, **named: Any) -> Any:
+    def strike_instead(call: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*arguments: Any, **options: Any) -> Any:
             if left and threading.get_ident() == own_thread:
                 left.pop()()
-            return call(*arguments, **named)
+            return call(*arguments, **options)
 
-        return instead
+        return act
 
-    patch.setattr(os, "link", struck(os.link))
-    patch.setattr(os, "replace", struck(os.replace))
-    patch.setattr(HTTPConnection, "getresponse", struck(HTTPConnection.getresponse))
+    patch.setattr(os, "link", strike_instead(os.link))
+    patch.setattr(os, "replace", strike_instead(os.replace))
+    patch.setattr(HTTPConnection, "getresponse", strike_instead(HTTPConnection.getresponse))

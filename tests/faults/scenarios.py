@@ -65,22 +65,22 @@ def with_outputs(name: str, deduplicate: hr.Deduplicate | None = None, **visits:
     )
 
 
-_broken: list[bool] = []
+_failures: list[bool] = []
 
 
 @contextmanager
-def broken() -> Iterator[None]:
+def break_brittle() -> Iterator[None]:
     """Meanwhile ``Brittle`` fails in this process."""
-    _broken.append(True)
+    _failures.append(True)
     try:
         yield
     finally:
-        _broken.pop()
+        _failures.pop()
 
 
 @dataclass(frozen=True)
 class Brittle(hr.CustomCombiner):
-    """The latest of some times. While it is ``broken`` it fails at one of the second hour, or later."""
+    """The latest of some times. Inside ``break_brittle`` it fails at one of the second hour, or later."""
 
     accumulator_types = {"at": hr.DataType.INT}
     result_type = hr.DataType.INT
@@ -89,7 +89,7 @@ class Brittle(hr.CustomCombiner):
         return {"at": 0}
 
     def add(self, accumulator: Accumulator, value: Any) -> Accumulator:
-        if _broken and value >= to_instant(_START + timedelta(hours=1)):
+        if _failures and value >= to_instant(_START + timedelta(hours=1)):
             raise ValueError("it is too late")
         return self.merge(accumulator, {"at": value})
 

@@ -18,7 +18,7 @@ from headrace.errors import HeadraceError
 from headrace.runs.client.handle import open as open_root
 from headrace.runs.publishing.publish import PlannedPublish
 from headrace_lab.sizes import set_sizes
-from tests.faults.corrupting import DAMAGES, NAME, OLDER, PIPELINE, Deployment, deployed, spoil, victims
+from tests.faults.corrupting import DAMAGES, NAME, OLDER, PIPELINE, Deployment, build_deployment, spoil, victims
 
 pytestmark = pytest.mark.slow
 ALL = os.environ.get("HEADRACE_CORRUPTIONS") == "all"
@@ -35,16 +35,16 @@ VICTIMS = (
 )
 AUDITS = {"audit", "data docs", "result"}
 """What audits leave, or tells of them."""
-ALONE = {"hint", "mark"}
+SINGLE_OBJECTS = {"hint", "mark"}
 """Kinds of which there is one."""
 
-UNNAMED = {("result", "deleted")}
+UNNAMED_DAMAGE = {("result", "deleted")}
 """What fsck cannot know; nor does it of what only people read, and of input (docs/how-to/reading.md)."""
 
 
-def _view(view: str, at: str, **more: Any) -> Callable[[Deployment], Any]:
+def _view(view: str, ref: str, **more: Any) -> Callable[[Deployment], Any]:
     def read(deployment: Deployment) -> list[str]:
-        return sorted(map(str, getattr(deployment.history, view)(at=at, **more).to_arrow().to_pylist()))
+        return sorted(map(str, getattr(deployment.history, view)(at=ref, **more).to_arrow().to_pylist()))
 
     return read
 
@@ -76,11 +76,11 @@ READERS: Mapping[str, Callable[[Deployment], Any]] = {
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """With few records in a node, and few layers in a merge: so there are some of each after a few epochs."""
     with set_sizes(log_radix=4, fanout=4):
-        yield deployed(tmp_path_factory.mktemp("corruption"))
+        yield build_deployment(tmp_path_factory.mktemp("corruption"))
 
 
 @dataclass(frozen=True)
-class Undamaged:
+class SoundAnswers:
     """What readers see while all is whole, and what main has after the next run."""
 
     seen: Mapping[str, Any]
@@ -88,24 +88,24 @@ class Undamaged:
 
 
 @pytest.fixture(scope="module")
-def undamaged(whole: Deployment) -> Undamaged:
+def sound_answers(whole: Deployment) -> SoundAnswers:
     seen_answers = {name: read(whole) for name, read in READERS.items()}
     with whole.caching(warm=True):
         whole.run("truth")
     truth = _results(whole)
     whole.mend()
-    return Undamaged(seen_answers, truth)
+    return SoundAnswers(seen_answers, truth)
 
 
 @pytest.fixture
-def deployment(whole: Deployment, undamaged: Undamaged) -> Iterator[Deployment]:
+def deployment(whole: Deployment, sound_answers: SoundAnswers) -> Iterator[Deployment]:
     yield whole
     whole.mend()
 
 
 def _cases() -> Iterator[tuple[str, str, bool]]:
     for victim in VICTIMS:
-        ways = [each for each in DAMAGES if victim not in ALONE or each != "replaced by another one"]
+        ways = [each for each in DAMAGES if victim not in SINGLE_OBJECTS or each != "replaced by another one"]
         dice = random.Random(f"{SEED} {victim}")
         for damage in ways if ALL else [dice.choice(ways)]:
             is_state = victim.split()[-1] in {"state", "state_1", "ids"}
@@ -120,28 +120,28 @@ def test_there_is_a_victim_of_each_kind_and_no_object_of_another(whole: Deployme
 
 @pytest.mark.parametrize(("victim", "damage", "warm"), [*_cases()])
 def test_nothing_wrong_comes_of(
-    deployment: Deployment, undamaged: Undamaged, victim: str, damage: str, warm: bool
+    deployment: Deployment, sound_answers: SoundAnswers, victim: str, damage: str, warm: bool
 ) -> None:
     path, other = victims(deployment)[victim]
     spoil(deployment.root / path, damage, deployment.root / (other or path), random.Random(f"{victim} {damage}"))
-    is_unnamed = (victim, damage) in UNNAMED or victim in {"data docs", "input"}
+    is_unnamed = (victim, damage) in UNNAMED_DAMAGE or victim in {"data docs", "input"}
     problems = deployment.history.fsck(deep=True).problems
     assert {problem.path for problem in problems} == (set() if is_unnamed else {path})
     assert all(problem.remedy and problem.needed_by for problem in problems)
-    _check_readers(deployment, undamaged.seen)
+    _check_readers(deployment, sound_answers.seen)
     with deployment.caching(warm=warm):
         _run_and_do_as_told(deployment, path, audits=victim in AUDITS)
-    assert _results(deployment) == undamaged.truth
+    assert _results(deployment) == sound_answers.truth
 
 
-def _check_readers(deployment: Deployment, seen: Mapping[str, Any]) -> None:
+def _check_readers(deployment: Deployment, answers: Mapping[str, Any]) -> None:
     """Each gives what it gave, or an error that names what is wrong."""
     for name, read in READERS.items():
         try:
             answer = read(deployment)
         except HeadraceError:
             continue
-        assert answer == seen[name], name
+        assert answer == answers[name], name
 
 
 def _run_and_do_as_told(deployment: Deployment, path: str, *, audits: bool) -> None:

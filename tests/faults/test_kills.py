@@ -21,7 +21,7 @@ from headrace.ext.stores import open_store
 from headrace_lab.catalog_checks import check_catalog
 from tests.faults.points import ENTRIES, ROWS, Moment, Point, watch
 from tests.faults.scenarios import PIPELINES, land, results
-from tests.faults.victims import REFUSED, Victim
+from tests.faults.victims import EXIT_REFUSED, Victim
 from tests.faults.works import SCENARIOS
 from tests.minio_bucket import BUCKET
 
@@ -37,7 +37,7 @@ LONGER = 1.5
 LOCAL = "local"
 
 NO_TASK_IS_LOST = "whoever runs tasks runs lost ones again, or the run ends: a coordinator never hears of them"
-NEVER = {
+UNREACHED_KINDS = {
     "task lost and commits in running": NO_TASK_IS_LOST,
     "task lost in running/restoring": NO_TASK_IS_LOST,
     "task lost in settling": NO_TASK_IS_LOST,
@@ -60,7 +60,7 @@ OTHERS = {
 """Effects that are in no table of the protocol."""
 
 
-class Undisturbed:
+class UndisturbedRun:
     """What a scenario does, and what comes of it."""
 
     def __init__(self, name: str, root: Path) -> None:
@@ -77,9 +77,9 @@ class Undisturbed:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Undisturbed]:
+def undisturbed_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, UndisturbedRun]:
     folder = tmp_path_factory.mktemp("undisturbed")
-    return {name: Undisturbed(name, folder / name) for name in NAMES}
+    return {name: UndisturbedRun(name, folder / name) for name in NAMES}
 
 
 @pytest.fixture
@@ -96,13 +96,13 @@ class Roots:
     def __init__(self, folder: Path, *, is_local: bool) -> None:
         self.folder, self.is_local = folder, is_local
 
-    def made(self, landed: Path) -> str:
+    def make_root(self, landing: Path) -> str:
         """A new one, with these files."""
         if self.is_local:
-            return Path(shutil.copytree(landed, self.folder / uuid4().hex)).as_uri()
+            return Path(shutil.copytree(landing, self.folder / uuid4().hex)).as_uri()
         root = f"s3://{BUCKET}/{uuid4().hex}"
-        for file in sorted(landed.rglob("*.jsonl")):
-            open_store(root).write(str(file.relative_to(landed)), file.read_bytes())
+        for file in sorted(landing.rglob("*.jsonl")):
+            open_store(root).write(str(file.relative_to(landing)), file.read_bytes())
         return root
 
     def remove(self, root: str) -> None:
@@ -118,18 +118,18 @@ def kind_of(name: str, point: Point) -> Kind:
     return name, point.effect.kind, point.moment
 
 
-def drawn(undisturbed: dict[str, Undisturbed], number: int) -> list[tuple[str, Point | None]]:
+def draw_faults(undisturbed_runs: dict[str, UndisturbedRun], number: int) -> list[tuple[str, Point | None]]:
     """So many faults: points in random order, first one of each kind, none twice while there are others; every fourth
     at a random time.
     """
     dice = random.Random(SEED)
-    points = [(name, point) for name, each in undisturbed.items() for point in each.points]
+    points = [(name, point) for name, each in undisturbed_runs.items() for point in each.points]
     dice.shuffle(points)
     first = {kind_of(name, point): (name, point) for name, point in points}
     others = sorted({*points} - {*first.values()})
     dice.shuffle(others)
     every = chain.from_iterable(repeat([*first.values(), *others]))
-    return [next(every) if n % 4 else (dice.choice([*undisturbed]), None) for n in range(1, number + 1)]
+    return [next(every) if n % 4 else (dice.choice([*undisturbed_runs]), None) for n in range(1, number + 1)]
 
 
 def check_left(name: str, root: str) -> None:
@@ -150,17 +150,17 @@ def check_left(name: str, root: str) -> None:
         assert published_refs.keys() in ({*()}, {f"published/{output}" for output in pipeline.by_output})
 
 
-def _with_upstream(output: str, alone: Pipeline) -> list[str]:
-    return [output, *(pipeline_above.output for pipeline_above in alone.upstream)]
+def _with_upstream(output: str, pipeline: Pipeline) -> list[str]:
+    return [output, *(pipeline_above.output for pipeline_above in pipeline.upstream)]
 
 
-def check(name: str, root: str, undisturbed: Undisturbed) -> None:
+def check(name: str, root: str, undisturbed_run: UndisturbedRun) -> None:
     """What is done again ends as if nothing had been."""
     scenario = SCENARIOS[name]
     pipeline = scenario.pipeline.name
     check_left(name, root)
     scenario.run(root)
-    assert results(scenario.pipeline, root) == undisturbed.results
+    assert results(scenario.pipeline, root) == undisturbed_run.results
     check_catalog(open_store(root), pipeline)
     damaged_paths = {problem.path for problem in hr.open(root)[pipeline].fsck(deep=True).damage}
     assert damaged_paths <= {f"{pipeline}/log-hint.json"}  # late if the kill came before it; the next command writes it
@@ -179,33 +179,33 @@ of_all_scenarios = pytest.mark.skipif(len(NAMES) < len(SCENARIOS), reason="only 
 
 @of_all_scenarios
 @pytest.mark.parametrize("kind", [*ROWS, *ENTRIES])
-def test_all_that_the_protocol_does_is_a_fault_point(undisturbed: dict[str, Undisturbed], kind: str) -> None:
-    is_hit = any(point.effect.kind == kind for each in undisturbed.values() for point in each.points)
-    assert is_hit or kind in NEVER, "no scenario comes to it: add one, or say why there is none"
-    assert not (is_hit and kind in NEVER)
+def test_all_that_the_protocol_does_is_a_fault_point(undisturbed_runs: dict[str, UndisturbedRun], kind: str) -> None:
+    is_hit = any(point.effect.kind == kind for each in undisturbed_runs.values() for point in each.points)
+    assert is_hit or kind in UNREACHED_KINDS, "no scenario comes to it: add one, or say why there is none"
+    assert not (is_hit and kind in UNREACHED_KINDS)
 
 
 @of_all_scenarios
-def test_all_that_is_stored_is_a_fault_point(undisturbed: dict[str, Undisturbed]) -> None:
-    kinds = {point.effect.kind for each in undisturbed.values() for point in each.points}
+def test_all_that_is_stored_is_a_fault_point(undisturbed_runs: dict[str, UndisturbedRun]) -> None:
+    kinds = {point.effect.kind for each in undisturbed_runs.values() for point in each.points}
     assert kinds - {*ROWS} == {*ENTRIES, *OTHERS}
 
 
 @pytest.mark.parametrize(
     ("roots", "few"), [(LOCAL, 6), pytest.param("s3", 2, marks=pytest.mark.s3)], indirect=["roots"]
 )
-def test_kills(undisturbed: dict[str, Undisturbed], roots: Roots, few: int, tmp_path: Path) -> None:
+def test_kills(undisturbed_runs: dict[str, UndisturbedRun], roots: Roots, few: int, tmp_path: Path) -> None:
     dice = random.Random(SEED)
-    faults = drawn(undisturbed, int(KILLS or few))
+    faults = draw_faults(undisturbed_runs, int(KILLS or few))
     for number, (name, point) in enumerate(faults):
         print(f"kill {number}: {name}, {point or 'at a random time'}")
-        root = roots.made(undisturbed[name].landed)
+        root = roots.make_root(undisturbed_runs[name].landed)
         with Victim(name, root, tmp_path / "said", point, signal.SIGKILL) as victim:
-            kill(victim, point, dice.random() * undisturbed[name].seconds * LONGER)
-        check(name, root, undisturbed[name])
+            kill(victim, point, dice.random() * undisturbed_runs[name].seconds * LONGER)
+        check(name, root, undisturbed_runs[name])
         roots.remove(root)
     hit = {kind_of(name, point) for name, point in faults if point is not None}
-    every = {kind_of(name, point) for name, each in undisturbed.items() for point in each.points}
+    every = {kind_of(name, point) for name, each in undisturbed_runs.items() for point in each.points}
     print(f"{len(faults)} kills, at {len(hit)} of {len(every)} kinds of fault points: all ended alike")
     assert hit == every or len(faults) <= len(every) * 4 / 3
 
@@ -214,23 +214,25 @@ def test_kills(undisturbed: dict[str, Undisturbed], roots: Roots, few: int, tmp_
     ("roots", "few"), [(LOCAL, 3), pytest.param("s3", 1, marks=pytest.mark.s3)], indirect=["roots"]
 )
 def test_writers_that_stand_still_while_another_commits(
-    undisturbed: dict[str, Undisturbed], roots: Roots, few: int, tmp_path: Path
+    undisturbed_runs: dict[str, UndisturbedRun], roots: Roots, few: int, tmp_path: Path
 ) -> None:
     """What was not committed by then never is: the writer is fenced."""
     dice = random.Random(SEED)
     moments = {Moment.BEFORE, Moment.MIDDLE} if roots.is_local else {Moment.BEFORE}  # what is sent to S3 may count
-    drained_names = [name for name in PIPELINES if name in undisturbed]
+    drained_names = [name for name in PIPELINES if name in undisturbed_runs]
     for number in range(int(STOPS or few) if drained_names else 0):
         name = dice.choice(drained_names)
-        points = [point for point in undisturbed[name].points if point.effect.kind in {"commit entry", "manifests"}]
+        points = [
+            point for point in undisturbed_runs[name].points if point.effect.kind in {"commit entry", "manifests"}
+        ]
         point = dice.choice([point for point in points if point.moment in moments])
         print(f"stop {number}: {name}, {point}")
-        root, log_path = roots.made(undisturbed[name].landed), tmp_path / f"{number}"
+        root, log_path = roots.make_root(undisturbed_runs[name].landed), tmp_path / f"{number}"
         with Victim(name, root, log_path, point, signal.SIGSTOP) as victim:
             victim.waits_until_stopped(SECONDS)
-            check(name, root, undisturbed[name])
+            check(name, root, undisturbed_runs[name])
             victim.goes_on()
-            assert victim.ends(SECONDS) == REFUSED
-            assert victim.said == "give_up.fenced"
-        check(name, root, undisturbed[name])
+            assert victim.ends(SECONDS) == EXIT_REFUSED
+            assert victim.error_code == "give_up.fenced"
+        check(name, root, undisturbed_runs[name])
         roots.remove(root)

@@ -17,7 +17,7 @@ from tests.process.clicks import CLICKS, FILES, land, truth
 from tests.reading import read
 
 pytestmark = pytest.mark.slow
-CONTINUED = 6
+MOST_TREES = 6
 """Runs that go on after a cut; all cuts are looked at."""
 
 
@@ -36,7 +36,7 @@ def run(root: Path, listener: Callable[[str], None] | None = None) -> None:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def run_recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """A run of all files, then two expiries: the second deletes what the first has marked."""
     root = tmp_path_factory.mktemp("recorded")
     land(root)
@@ -80,7 +80,7 @@ def cuts(calls: Recording) -> Iterator[tuple[int, Tree]]:
                 yield told_epoch, tree
 
 
-def survived(root: Path) -> int:
+def surviving_epoch(root: Path) -> int:
     """The newest epoch of main, whose results are right; -1 without one."""
     catalog = hr.open(root.as_uri())[CLICKS].catalog
     main = catalog.head().refs.get("main")
@@ -95,38 +95,38 @@ def current(root: Path) -> dict[tuple[str, object], tuple[int, int]]:
     return {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows}
 
 
-def test_whenever_the_power_goes_what_was_committed_is_there(recorded: Recording, tmp_path: Path) -> None:
+def test_whenever_the_power_goes_what_was_committed_is_there(run_recording: Recording, tmp_path: Path) -> None:
     found_epochs = set()
-    for number, (told_epoch, tree) in enumerate(cuts(recorded)):
+    for number, (told_epoch, tree) in enumerate(cuts(run_recording)):
         root = tmp_path / str(number)
         write_tree(tree, root)
-        epoch = survived(root)
+        epoch = surviving_epoch(root)
         assert epoch >= told_epoch
         found_epochs.add(epoch)
     assert found_epochs == set(range(-1, FILES))
 
 
-def test_whenever_the_power_goes_the_next_run_ends_as_without(recorded: Recording, tmp_path: Path) -> None:
-    every = list(cuts(recorded))
-    for number, (_, tree) in enumerate(random.Random(1).sample(every, CONTINUED)):
+def test_whenever_the_power_goes_the_next_run_ends_as_without(run_recording: Recording, tmp_path: Path) -> None:
+    every = list(cuts(run_recording))
+    for number, (_, tree) in enumerate(random.Random(1).sample(every, MOST_TREES)):
         root = tmp_path / str(number)
         write_tree(tree, root)
         run(root)
-        assert survived(root) == FILES - 1
+        assert surviving_epoch(root) == FILES - 1
         assert open_root(root.as_uri())[CLICKS.name].fsck(deep=True).damage == ()
 
 
 @pytest.mark.parametrize("left_out", ["files", "folders"])
-def test_these_tests_find_a_flush_that_is_left_out(recorded: Recording, tmp_path: Path, left_out: str) -> None:
-    disk = Disk(recorded.before)
-    for call in recorded.calls:
+def test_these_tests_find_a_flush_that_is_left_out(run_recording: Recording, tmp_path: Path, left_out: str) -> None:
+    disk = Disk(run_recording.before)
+    for call in run_recording.calls:
         if call.what != "flushed" or (call.content is None) != (left_out == "folders"):
             disk.do(call)
         elif left_out == "files":
             disk.do(replace(call, content=b""))
     write_tree(disk.after_cut(nothing), tmp_path)
     if left_out == "folders":
-        assert survived(tmp_path) == -1
+        assert surviving_epoch(tmp_path) == -1
     else:
         with pytest.raises(DamagedLogError):
-            survived(tmp_path)
+            surviving_epoch(tmp_path)

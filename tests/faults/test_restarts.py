@@ -13,13 +13,13 @@ from headrace_lab.sizes import set_sizes
 from scripts.minio_server import client, find_or_build, start, start_again, stop
 from tests.faults.points import Effect, Moment, Point, in_the_middle, watch
 from tests.faults.scenarios import PIPELINES
-from tests.faults.test_storage import check, landed, undisturbed
+from tests.faults.test_storage import check, land_files, undisturbed_results
 from tests.faults.works import drain
 from tests.minio_bucket import BUCKET
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow]
 NAME = "two_stages"
-STILL = 0.5
+STILL_SECONDS = 0.5
 """Seconds that it stands still."""
 
 
@@ -55,7 +55,7 @@ class Minio:
         """For a while."""
         self.wait()
         os.kill(self.server.pid, signal.SIGSTOP)
-        self._coming = threading.Timer(STILL, os.kill, (self.server.pid, signal.SIGCONT))
+        self._coming = threading.Timer(STILL_SECONDS, os.kill, (self.server.pid, signal.SIGCONT))
         self._coming.start()
 
     def wait(self) -> None:
@@ -77,25 +77,25 @@ def minio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Minio]:
     stop(server.server)
 
 
-def struck(root: str, faults: dict[Point, Callable[[], None]]) -> None:
+def run_with_faults(root: str, faults: dict[Point, Callable[[], None]]) -> None:
     """A run that each of ``faults`` hits at its point."""
 
-    def reached(here: Point) -> None:
-        fault = faults.pop(here, None)
-        if fault is not None and here.moment is Moment.MIDDLE:
+    def act_at_point(point: Point) -> None:
+        fault = faults.pop(point, None)
+        if fault is not None and point.moment is Moment.MIDDLE:
             in_the_middle(patch, fault)
         elif fault is not None:
             fault()
 
     with pytest.MonkeyPatch.context() as patch:
-        watch(patch, reached)
+        watch(patch, act_at_point)
         drain(PIPELINES[NAME], root)
 
 
 @set_sizes(s3_attempts=100)
 def test_a_run_goes_on_once_the_store_is_back(minio: Minio, tmp_path: Path) -> None:
     """However long that takes here: as many attempts as it needs."""
-    root, expected = landed(tmp_path / "landed"), undisturbed(NAME, tmp_path / "local")
+    root, expected = land_files(tmp_path / "landed"), undisturbed_results(NAME, tmp_path / "local")
     faults: dict[Point, Callable[[], None]] = {
         Point(Effect("init entry", 0), Moment.MIDDLE): minio.restart,
         Point(Effect("late data", 1), Moment.BEFORE): minio.stand_still,
@@ -103,7 +103,7 @@ def test_a_run_goes_on_once_the_store_is_back(minio: Minio, tmp_path: Path) -> N
         Point(Effect("state data", 2), Moment.MIDDLE): minio.restart,
         Point(Effect("commit entry", 3), Moment.MIDDLE): minio.restart,
     }
-    struck(root, faults)
+    run_with_faults(root, faults)
     assert not faults
     assert minio.starts == 5
     check(NAME, root, expected)
@@ -111,9 +111,9 @@ def test_a_run_goes_on_once_the_store_is_back(minio: Minio, tmp_path: Path) -> N
 
 @set_sizes(s3_attempts=3)
 def test_a_run_whose_store_stays_away_ends_and_the_next_goes_on(minio: Minio, tmp_path: Path) -> None:
-    root, expected = landed(tmp_path / "landed"), undisturbed(NAME, tmp_path / "local")
+    root, expected = land_files(tmp_path / "landed"), undisturbed_results(NAME, tmp_path / "local")
     with pytest.raises((StoreUnavailableError, UnknownOutcomeError), match="s3://"):
-        struck(root, {Point(Effect("commit entry", 1), Moment.MIDDLE): minio.kill})
+        run_with_faults(root, {Point(Effect("commit entry", 1), Moment.MIDDLE): minio.kill})
     minio.come_back()
     minio.wait()
     drain(PIPELINES[NAME], root)

@@ -36,18 +36,18 @@ from headrace.runs.process import process
 from tests.faults.scenarios import PIPELINES
 process(PIPELINES[sys.argv[1]], sys.argv[2], RunOptions("run", executor="spark", publish=True))
 """
-HERE = ("java", "spark.daemon", "driver")
+ON_THIS_MACHINE = ("java", "spark.daemon", "driver")
 """Words of the command lines of processes below the driver; where there is none, it is the driver."""
 ON_A_CLUSTER = ("executor", "worker")
-KINDS = (*HERE, *ON_A_CLUSTER)
+KINDS = (*ON_THIS_MACHINE, *ON_A_CLUSTER)
 PATH = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-SUBMITTED = ("--conf", "spark.executor.memory=512m")
+SUBMIT_OPTIONS = ("--conf", "spark.executor.memory=512m")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster | None]:
     """One with two workers, if so many kills need it."""
-    if len(HERE) >= KILLS:
+    if len(ON_THIS_MACHINE) >= KILLS:
         yield None
         return
     with SparkCluster(tmp_path_factory.mktemp("cluster") / "nodes", {"PYTHONPATH": PATH}) as nodes:
@@ -55,11 +55,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster |
         yield nodes
 
 
-def started(name: str, root: Path, cluster: SparkCluster | None) -> "subprocess.Popen[bytes]":
+def start_run(name: str, root: Path, cluster: SparkCluster | None) -> "subprocess.Popen[bytes]":
     """A run in a session of its own, on ``cluster`` or on this machine."""
     file = root.with_suffix(".py")
     file.write_text(DRIVER)
-    program = [sys.executable] if cluster is None else [*cluster.submit, *SUBMITTED]
+    program = [sys.executable] if cluster is None else [*cluster.submit, *SUBMIT_OPTIONS]
     environment = {**os.environ} if cluster is None else cluster.environment()
     with root.with_suffix(".log").open("wb") as log:
         return subprocess.Popen(
@@ -110,7 +110,7 @@ def test_kills_on_spark(cluster: SparkCluster | None, tmp_path: Path) -> None:
         for folder in (root, undisturbed_root):
             land(folder)
         drain(PIPELINES[name], undisturbed_root.as_uri())
-        running = started(name, root, nodes)
+        running = start_run(name, root, nodes)
         try:
             wait_for_a_commit(name, root, running)
             time.sleep(dice.random() * LASTS)  # the random time

@@ -50,7 +50,7 @@ PIPELINES = (
 """Of rows nothing is patched."""
 
 
-class Killed(BaseException):
+class KillSignal(BaseException):
     """Ends whoever stood still."""
 
 
@@ -136,26 +136,26 @@ class History:
         kind, part = self.drawn.choice(MOMENTS)
         number, dies = self.drawn.randint(1, 4), self.drawn.random() < 0.4
         self.done[-1] += f" before {kind} {number} of {part}{' and dies' * dies}"
-        passed = 0
+        count = 0
 
-        def meanwhile() -> None:
+        def act_meanwhile() -> None:
             self._depth += 1
             standing.close()
             for _ in range(self.drawn.randint(1, 4)):
                 self.step()
             self._depth -= 1
             if dies:
-                raise Killed
+                raise KillSignal
 
         def plan(operation: Operation) -> HoldRequest | None:
-            nonlocal passed
-            passed += operation.kind == kind and part in operation.path
-            if passed != number or operation.kind != kind or part not in operation.path:
+            nonlocal count
+            count += operation.kind == kind and part in operation.path
+            if count != number or operation.kind != kind or part not in operation.path:
                 return None
-            passed += 1
-            return HoldRequest(meanwhile)
+            count += 1
+            return HoldRequest(act_meanwhile)
 
-        with ExitStack() as standing, suppress(Killed):
+        with ExitStack() as standing, suppress(KillSignal):
             standing.enter_context(disturb_stores(plan))
             act()
 

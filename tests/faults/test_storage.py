@@ -30,7 +30,7 @@ def proxy(minio: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         yield server
 
 
-def landed(folder: Path) -> str:
+def land_files(folder: Path) -> str:
     """A root in S3 with the files of the scenarios."""
     land(folder)
     root = f"s3://{BUCKET}/{uuid4().hex}"
@@ -43,7 +43,7 @@ def run(name: str, root: str) -> None:
     hr.open(root)[PIPELINES[name]].run(executor="local")
 
 
-def undisturbed(name: str, folder: Path) -> dict[str, list[str]]:
+def undisturbed_results(name: str, folder: Path) -> dict[str, list[str]]:
     """What a run of the same files on local files gives."""
     land(folder)
     run(name, folder.as_uri())
@@ -59,7 +59,7 @@ def check(name: str, root: str, expected: dict[str, list[str]]) -> None:
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_what_the_store_answers_wrong_now_and_then_changes_nothing(proxy: Proxy, tmp_path: Path, name: str) -> None:
-    root, expected = landed(tmp_path / "landed"), undisturbed(name, tmp_path / "local")
+    root, expected = land_files(tmp_path / "landed"), undisturbed_results(name, tmp_path / "local")
     dice = random.Random(name)
     proxy.spoil = [dice.choice(FAULTS) if dice.random() < RATE else "pass" for _ in range(REQUESTS)]
     run(name, root)
@@ -72,8 +72,8 @@ def test_what_the_store_answers_wrong_now_and_then_changes_nothing(proxy: Proxy,
 @set_sizes(s3_attempts=3)
 def test_a_store_that_goes_away_ends_the_run_with_a_clear_error(proxy: Proxy, tmp_path: Path, fault: int | str) -> None:
     """And the next run ends as if nothing had been, wherever that was."""
-    root, name = landed(tmp_path / "landed"), "one_stage"
-    expected = undisturbed(name, tmp_path / "local")
+    root, name = land_files(tmp_path / "landed"), "one_stage"
+    expected = undisturbed_results(name, tmp_path / "local")
     for good in (5, 15, 30):
         proxy.spoil = [*["pass"] * good, *[fault] * REQUESTS]
         with pytest.raises((StoreUnavailableError, UnknownOutcomeError)) as error:

@@ -15,25 +15,25 @@ from headrace.errors import HeadraceError
 from tests.faults.points import Moment, Point, in_the_middle, watch
 from tests.faults.works import SCENARIOS
 
-REFUSED = 3
+EXIT_REFUSED = 3
 """How a victim exits that ends with an error of Headrace's."""
-_IMPORTED = (__name__, "headrace.runs.executors.on_local")
+_PRELOAD_MODULES = (__name__, "headrace.runs.executors.on_local")
 """What victims need, imported once for all of them."""
 
 
 class Victim:
     """A process that runs scenario ``name`` under ``root``, and sends itself signal ``number`` at ``point``.
 
-    ``said``: the file for the code of an error that it ends with. Nothing of it is left after a ``with``: one that
+    ``code_file``: the file for the code of an error that it ends with. Nothing of it is left after a ``with``: one that
     stands still would be waited for at the end of the tests.
     """
 
-    def __init__(self, name: str, root: str, said: Path, point: Point | None, number: int) -> None:
+    def __init__(self, name: str, root: str, code_file: Path, point: Point | None, number: int) -> None:
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([*_IMPORTED])
-        self._said = said
+        context.set_forkserver_preload([*_PRELOAD_MODULES])
+        self._said = code_file
         fault = {"point": point, "number": number}
-        self._process = context.Process(target=_live, args=(name, root, said, dict(os.environ)), kwargs=fault)
+        self._process = context.Process(target=_live, args=(name, root, code_file, dict(os.environ)), kwargs=fault)
         self._process.start()
 
     def __enter__(self) -> Self:
@@ -44,7 +44,7 @@ class Victim:
         self._process.join()
 
     @property
-    def said(self) -> str:
+    def error_code(self) -> str:
         """The code of the error that it ended with."""
         return self._said.read_text()
 
@@ -73,7 +73,7 @@ class Victim:
 
 
 def _live(
-    name: str, root: str, said: Path, environment: Mapping[str, str], *, point: Point | None, number: int
+    name: str, root: str, code_file: Path, environment: Mapping[str, str], *, point: Point | None, number: int
 ) -> None:
     os.environ.update(environment)  # the process that all victims are forked from is older than their store
 
@@ -82,17 +82,17 @@ def _live(
 
     with pytest.MonkeyPatch.context() as patch:
 
-        def reached(here: Point) -> None:
-            if here != point:
+        def act_at_point(place: Point) -> None:
+            if place != point:
                 return
-            if here.moment is Moment.MIDDLE:
+            if place.moment is Moment.MIDDLE:
                 in_the_middle(patch, strike)
             else:
                 strike()
 
-        watch(patch, reached)
+        watch(patch, act_at_point)
         try:
             SCENARIOS[name].run(root)
         except HeadraceError as error:
-            said.write_text(error.code)
-            os._exit(REFUSED)
+            code_file.write_text(error.code)
+            os._exit(EXIT_REFUSED)

@@ -20,7 +20,7 @@ from headrace_snapshots.errors import FencedError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.names import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore, open_store
-from tests.faults.scenarios import FAILING_OUTPUT, OUTBOX, PIPELINES, broken
+from tests.faults.scenarios import FAILING_OUTPUT, OUTBOX, PIPELINES, break_brittle
 
 
 def drain(pipeline: hr.Pipeline, root: str, *, publish: bool = True, listener: Silent | None = None) -> None:
@@ -48,13 +48,13 @@ def moves(pipeline: hr.Pipeline, root: str) -> None:
     Tags say what has been done.
     """
     catalog = Catalog(open_store(root), pipeline.name)
-    _released(pipeline, root, catalog)
+    _release_first(pipeline, root, catalog)
     _rolled_back(catalog)
     drain(pipeline, root)
     _tag(catalog, "old", MAIN)
-    _replayed(pipeline, root, catalog, "again")
+    _replay_on(pipeline, root, catalog, "again")
     _taken_back(catalog)
-    _replayed(pipeline, root, catalog, "anew")
+    _replay_on(pipeline, root, catalog, "anew")
     if "spare" not in catalog.head().generations and "tags/spared" not in catalog.head().refs:
         catalog.fork("spare", catalog.head().refs[MAIN])
     if "tags/spared" not in catalog.head().refs:
@@ -65,18 +65,18 @@ def moves(pipeline: hr.Pipeline, root: str) -> None:
         open_root(root)[pipeline.name].expire(keep_last=1)
 
 
-def patched(pipeline: hr.Pipeline, root: str) -> None:
+def patch_main(pipeline: hr.Pipeline, root: str) -> None:
     """Process what has landed, fill a branch that has what was late, and patch main with it."""
     drain(pipeline, root)
     backfill(pipeline, root, RunOptions("run", executor="local", branch="again"))
     open_root(root)[pipeline.name].promote("again", patch=True)
 
 
-def parked(pipeline: hr.Pipeline, root: str) -> None:
+def park_output(pipeline: hr.Pipeline, root: str) -> None:
     """Process and publish what has landed while an output fails; then mend it, and let it catch up."""
     catalog = Catalog(open_store(root), pipeline.name)
     if "tags/parked" not in catalog.head().refs:
-        with broken():
+        with break_brittle():
             drain(pipeline, root)
         assert "parked" in catalog.manifest(catalog.head().refs[MAIN]).progress["outputs"]["visits"]
         _tag(catalog, "parked", MAIN)
@@ -100,7 +100,7 @@ def handed_over(pipeline: hr.Pipeline, root: str) -> None:
         open_root(root)[pipeline].deliver()
 
 
-def _released(pipeline: hr.Pipeline, root: str, catalog: Catalog) -> None:
+def _release_first(pipeline: hr.Pipeline, root: str, catalog: Catalog) -> None:
     """Let all be committed, a person publish it, and the first snapshot have a tag."""
     if "tags/first" in catalog.head().refs:
         return
@@ -122,7 +122,7 @@ def _rolled_back(catalog: Catalog) -> None:
     catalog.tag("rolled-back", refs["tags/first"])
 
 
-def _replayed(pipeline: hr.Pipeline, root: str, catalog: Catalog, branch: str) -> None:
+def _replay_on(pipeline: hr.Pipeline, root: str, catalog: Catalog, branch: str) -> None:
     if f"tags/{branch}-replayed" in catalog.head().refs:
         return
     backfill(pipeline, root, RunOptions("run", executor="local", branch=branch))
@@ -162,8 +162,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     **{name: Scenario(pipeline) for name, pipeline in PIPELINES.items()},
     "overtaken": Scenario(PIPELINES["one_stage"], overtaken),
     "moves": Scenario(PIPELINES["two_stages"], moves),
-    "patched": Scenario(PIPELINES["one_stage"], patched),
-    "parked": Scenario(FAILING_OUTPUT, parked),
+    "patched": Scenario(PIPELINES["one_stage"], patch_main),
+    "parked": Scenario(FAILING_OUTPUT, park_output),
     "handed_over": Scenario(
         replace(PIPELINES["one_stage"], sinks=(hr.final_rows("tests.faults.works:send"),)), handed_over
     ),

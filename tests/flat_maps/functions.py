@@ -28,7 +28,7 @@ def words(batch: pa.RecordBatch) -> pa.RecordBatch:
     return flat.filter(pc.not_equal(flat.column("word"), ""))
 
 
-def repeated(batch: pa.RecordBatch) -> pa.RecordBatch:
+def repeat_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Each row x modulo 3 times, with numbers that ascend; the last rows come first."""
     rows = [row for row, x in enumerate(batch.column("x").to_pylist()) for _ in range(copies(x))]
     numbers = [k for x in batch.column("x").to_pylist() for k in range(copies(x))]
@@ -39,7 +39,7 @@ def repeated(batch: pa.RecordBatch) -> pa.RecordBatch:
     return flat_batch.take(pa.array(first + last, pa.int64()))
 
 
-def again(batch: pa.RecordBatch) -> pa.RecordBatch:
+def repeat_panes(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Each pane n modulo 3 times, with its number of them for n."""
     n = batch.column("n").to_pylist()
     rows = [row for row, times in enumerate(n) for _ in range(copies(times))]
@@ -48,15 +48,15 @@ def again(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def bare(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same of words, without the times of panes."""
-    return again(batch).select(["_row", "word", "n"])
+    return repeat_panes(batch).select(["_row", "word", "n"])
 
 
 def copies(x: int | None) -> int:
-    """How often ``repeated`` gives a row."""
+    """How often ``repeat_rows`` gives a row."""
     return 1 if x is None else x % 3
 
 
-def spelled(batch: pa.RecordBatch) -> pa.RecordBatch:
+def spell_letters(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A row for each letter of a word."""
     words_ = batch.column("word").to_pylist()
     rows = [row for row, word in enumerate(words_) for _ in word]
@@ -75,17 +75,17 @@ def same(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 _numbers: Iterator[int] = itertools.count()
-_seen: set[str] = set()
+_texts: set[str] = set()
 
 
 def forget_calls() -> None:
     """Let functions answer as in a new process."""
     global _numbers  # noqa: PLW0603
     _numbers = itertools.count()
-    _seen.clear()
+    _texts.clear()
 
 
-def counted(batch: pa.RecordBatch) -> pa.RecordBatch:
+def number_calls(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows with a number that goes on from call to call."""
     numbers = [next(_numbers) for _ in range(batch.num_rows)]
     return batch.set_column(batch.schema.get_field_index("n"), "n", pa.array(numbers, pa.int64()))
@@ -94,12 +94,12 @@ def counted(batch: pa.RecordBatch) -> pa.RecordBatch:
 def first_ones(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows whose text has not come yet."""
     texts = batch.column("text").to_pylist()
-    new = [text not in _seen for text in texts]
-    _seen.update(texts)
+    new = [text not in _texts for text in texts]
+    _texts.update(texts)
     return batch.filter(pa.array(new))
 
 
-def drawn(batch: pa.RecordBatch) -> pa.RecordBatch:
+def add_random(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows with a random number."""
     numbers = [random.getrandbits(60) for _ in range(batch.num_rows)]
     return batch.set_column(batch.schema.get_field_index("n"), "n", pa.array(numbers, pa.int64()))
@@ -111,7 +111,7 @@ def shares(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index("n"), "n", pa.repeat(pa.scalar(total), batch.num_rows))
 
 
-def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
+def number_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows with their number in the batch."""
     return batch.set_column(batch.schema.get_field_index("n"), "n", batch.column("_row"))
 
@@ -126,7 +126,7 @@ def without_row(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.drop_columns(["_row"])
 
 
-def beyond(batch: pa.RecordBatch) -> pa.RecordBatch:
+def invent_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of a record that was not there."""
     return batch.set_column(batch.schema.get_field_index("_row"), "_row", pa.array([7] * batch.num_rows))
 
@@ -152,7 +152,7 @@ def less(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.drop_columns(["n"])
 
 
-def twice(batch: pa.RecordBatch) -> pa.RecordBatch:
+def double_column(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A column comes twice."""
     return batch.append_column("n", batch.column("n"))
 
@@ -169,7 +169,7 @@ def table(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch])
 
 
-def locked(batch: pa.RecordBatch) -> pa.RecordBatch:
+def note_calls(batch: pa.RecordBatch) -> pa.RecordBatch:
     """What it got, one call at a time."""
     with _lock:
         return batch

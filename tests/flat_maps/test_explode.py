@@ -15,11 +15,11 @@ from headrace import col
 from headrace.errors import LandingAgainError, MissingColumnError, PipelineError
 from headrace.testing import rows as given_rows
 from headrace.testing import run
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 from tests.reading import read
 
 SCHEMA = {"id": int, "tags": list[str], "at": datetime}
-LOCAL = Executed("local")
+LOCAL = ExecutorUnderTest("local")
 
 
 def rows(source: hr.FileSource | None = None, **more: Any) -> hr.Pipeline:
@@ -28,7 +28,7 @@ def rows(source: hr.FileSource | None = None, **more: Any) -> hr.Pipeline:
     return hr.Pipeline("made", given_source.event_time("at", bound="0s"), rows=["id", "tags"], executor="local", **more)
 
 
-def counted(**more: Any) -> hr.Pipeline:
+def count_items(**more: Any) -> hr.Pipeline:
     """How often items come, by minute."""
     source = hr.json("landing", SCHEMA, explode="tags", **more.pop("reading", {}))
     parts: dict[str, Any] = {
@@ -42,7 +42,7 @@ def counted(**more: Any) -> hr.Pipeline:
     return hr.Pipeline("made", source.event_time("at", bound="0s"), **parts)
 
 
-def tagged(id: int, tags: Any, minute: int = 0, **more: Any) -> str:  # noqa: A002
+def tagged_line(id: int, tags: Any, minute: int = 0, **more: Any) -> str:  # noqa: A002
     return json.dumps({"id": id, "tags": tags, "at": f"2026-05-01T00:{minute:02}:00Z", **more})
 
 
@@ -63,18 +63,26 @@ def minute_of(root: Path, name: str) -> int:
 
 
 @on_both
-def test_each_item_is_a_record_at_the_place_of_its_own(executor: Executed, tmp_path: Path) -> None:
-    land(tmp_path, "1", tagged(1, ["a", "b", "a"]), "torn", tagged(2, []), tagged(3, None), tagged(4, ["a", 1]))
-    land(tmp_path, "2", tagged(5, ["c", None]), tagged(6, ["a", "b"], at=None), tagged(7, ["z"], 30))
-    land(tmp_path, "3", tagged(8, ["b", "c"]))
-    pipeline = counted()
+def test_each_item_is_a_record_at_the_place_of_its_own(executor: ExecutorUnderTest, tmp_path: Path) -> None:
+    land(
+        tmp_path,
+        "1",
+        tagged_line(1, ["a", "b", "a"]),
+        "torn",
+        tagged_line(2, []),
+        tagged_line(3, None),
+        tagged_line(4, ["a", 1]),
+    )
+    land(tmp_path, "2", tagged_line(5, ["c", None]), tagged_line(6, ["a", "b"], at=None), tagged_line(7, ["z"], 30))
+    land(tmp_path, "3", tagged_line(8, ["b", "c"]))
+    pipeline = count_items()
     result = executor.run(pipeline, tmp_path.as_uri(), files_per_epoch=1, publish=False)
     assert result.counts["records"] == (3 + 1 + 1) + (2 + 2 + 1) + 2
     assert current(pipeline, tmp_path, "tags", "n", "ids") == Counter(
         {("a", 2, 2): 1, ("b", 1, 1): 1, ("c", 1, 5): 1, ("z", 1, 7): 1}
     )
     late = read(pipeline, tmp_path.as_uri(), "late", "main").to_pylist()
-    assert [(row["tags"], row["raw"]) for row in late] == [(tag, tagged(8, ["b", "c"])) for tag in "bc"]
+    assert [(row["tags"], row["raw"]) for row in late] == [(tag, tagged_line(8, ["b", "c"])) for tag in "bc"]
     dead = read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
     assert [(Path(row["file"]).stem, row["position"], row["reason"]) for row in dead] == [
         ("1", 1, "not a JSON object"),
@@ -83,18 +91,18 @@ def test_each_item_is_a_record_at_the_place_of_its_own(executor: Executed, tmp_p
         ("2", 1, "event time is null"),
         ("2", 1, "event time is null"),
     ]
-    assert dead[2]["raw"] == tagged(5, ["c", None])
+    assert dead[2]["raw"] == tagged_line(5, ["c", None])
 
 
 def test_an_item_that_is_null_is_a_row(tmp_path: Path) -> None:
-    land(tmp_path, "1", tagged(1, ["a", None, "a"]), tagged(2, []), tagged(3, None))
+    land(tmp_path, "1", tagged_line(1, ["a", None, "a"]), tagged_line(2, []), tagged_line(3, None))
     LOCAL.run(rows(), tmp_path.as_uri(), publish=False)
     assert current(rows(), tmp_path, "id", "tags") == Counter({(1, "a"): 2, (1, None): 1})
 
 
 @on_both
-def test_duplicates_are_told_of_items(executor: Executed, tmp_path: Path) -> None:
-    land(tmp_path, "1", tagged(1, ["a", "b", "a"]), tagged(1, ["a"]), tagged(2, ["a"]))
+def test_duplicates_are_told_of_items(executor: ExecutorUnderTest, tmp_path: Path) -> None:
+    land(tmp_path, "1", tagged_line(1, ["a", "b", "a"]), tagged_line(1, ["a"]), tagged_line(2, ["a"]))
     pipeline = rows(deduplicate=hr.Deduplicate(hr.concat(col("id").cast(str), col("tags")), "1h"))
     result = executor.run(pipeline, tmp_path.as_uri(), publish=False)
     assert current(pipeline, tmp_path, "id", "tags") == Counter({(1, "a"): 1, (1, "b"): 1, (2, "a"): 1})
@@ -102,15 +110,15 @@ def test_duplicates_are_told_of_items(executor: Executed, tmp_path: Path) -> Non
 
 
 def test_what_has_no_items_moves_no_watermark_and_is_known_to_be_read(tmp_path: Path) -> None:
-    land(tmp_path, "1", tagged(1, ["a"], 1), tagged(2, [], 59))
+    land(tmp_path, "1", tagged_line(1, ["a"], 1), tagged_line(2, [], 59))
     LOCAL.run(rows(), tmp_path.as_uri(), publish=False)
     assert (minute_of(tmp_path, "watermark"), minute_of(tmp_path, "newest_event_time_read")) == (1, 59)
 
 
 def test_a_replay_and_a_batch_give_the_same(tmp_path: Path) -> None:
     for number in range(5):
-        land(tmp_path, str(number), *[tagged(one, [f"{one % 3}"] * number, number) for one in range(4)])
-    pipeline = counted()
+        land(tmp_path, str(number), *[tagged_line(one, [f"{one % 3}"] * number, number) for one in range(4)])
+    pipeline = count_items()
     LOCAL.run(pipeline, tmp_path.as_uri(), files_per_epoch=2, publish=False)
     first_rows = current(pipeline, tmp_path, "tags", "window_start", "n", "ids")
     assert first_rows
@@ -135,7 +143,13 @@ def test_a_row_that_is_changed_goes_with_all_its_items(tmp_path: Path) -> None:
 
 def test_a_sign_is_of_all_items(tmp_path: Path) -> None:
     source = hr.json("landing", {**SCHEMA, "sign": int}, explode="tags", changelog=col("sign"))
-    land(tmp_path, "1", tagged(1, ["a", "b"], sign=1), tagged(1, ["b"], sign=-1), tagged(1, ["x", "y"], sign=3))
+    land(
+        tmp_path,
+        "1",
+        tagged_line(1, ["a", "b"], sign=1),
+        tagged_line(1, ["b"], sign=-1),
+        tagged_line(1, ["x", "y"], sign=3),
+    )
     LOCAL.run(rows(source), tmp_path.as_uri(), publish=False)
     assert current(rows(source), tmp_path, "tags") == Counter({("a",): 1})
     assert [row["position"] for row in read(rows(source), tmp_path.as_uri(), "rejected", "main").to_pylist()] == [2, 2]
@@ -154,14 +168,14 @@ def test_items_of_other_formats_and_types(tmp_path: Path) -> None:
 def test_event_times_can_be_items(tmp_path: Path) -> None:
     source = hr.json("landing", {"id": int, "tags": list[datetime]}, explode="tags").event_time("tags", bound="0s")
     pipeline = hr.Pipeline("made", source, rows=["id"], executor="local")
-    land(tmp_path, "1", tagged(1, ["2026-05-01T00:07:00Z", "2026-05-01T00:03:00Z"]))
+    land(tmp_path, "1", tagged_line(1, ["2026-05-01T00:07:00Z", "2026-05-01T00:03:00Z"]))
     LOCAL.run(pipeline, tmp_path.as_uri(), publish=False)
     assert minute_of(tmp_path, "watermark") == 7
 
 
 def test_small_files_read_together_keep_their_places(tmp_path: Path) -> None:
     for number in range(30):
-        land(tmp_path, f"{number:02}", tagged(number, ["x"] * (number % 4)), "torn")
+        land(tmp_path, f"{number:02}", tagged_line(number, ["x"] * (number % 4)), "torn")
     LOCAL.run(rows(), tmp_path.as_uri(), publish=False)
     assert current(rows(), tmp_path, "id") == Counter({(n,): n % 4 for n in range(30) if n % 4})
     dead = read(rows(), tmp_path.as_uri(), "rejected", "main").to_pylist()
@@ -203,17 +217,17 @@ def test_a_filter_reads_the_item() -> None:
 
 
 def test_late_records_do_not_land_again(tmp_path: Path) -> None:
-    land(tmp_path, "1", tagged(1, ["a"], 50))
-    land(tmp_path, "2", tagged(2, ["a", "b"]))
-    LOCAL.run(counted(), tmp_path.as_uri(), files_per_epoch=1, publish=False)
+    land(tmp_path, "1", tagged_line(1, ["a"], 50))
+    land(tmp_path, "2", tagged_line(2, ["a", "b"]))
+    LOCAL.run(count_items(), tmp_path.as_uri(), files_per_epoch=1, publish=False)
     with pytest.raises(LandingAgainError, match="has explode= between its files and its records"):
-        hr.open(tmp_path.as_uri())[counted()].replay_late()
+        hr.open(tmp_path.as_uri())[count_items()].replay_late()
 
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
 def test_unit_tests_of_pipelines_explode(executor: Any) -> None:
     record = {"id": 1, "tags": ["a", "b", "a", None], "at": datetime(2026, 5, 1, tzinfo=UTC)}
-    result = run(counted(), [given_rows(record, {**record, "tags": []})], executor=executor)
+    result = run(count_items(), [given_rows(record, {**record, "tags": []})], executor=executor)
     assert sorted((pane.key["tags"], pane.values["n"]) for pane in result.panes) == [("a", 2), ("b", 1)]
     assert [(row["position"], row["reason"]) for row in result.rejected] == [(0, "key is null: tags")]
 
@@ -225,7 +239,7 @@ def test_an_output_that_catches_up_takes_items_beside_those_that_none_could(tmp_
     )
     times = ["2026-05-01T00:01:00Z", None, "2026-05-01T00:02:00Z"]
     for number, outputs_left_out in enumerate(((), ("two",), ())):
-        land(tmp_path, str(number), tagged(2 * number, times), tagged(2 * number + 1, times[:2]))
+        land(tmp_path, str(number), tagged_line(2 * number, times), tagged_line(2 * number + 1, times[:2]))
         LOCAL.run(pipeline, tmp_path.as_uri(), without=outputs_left_out)
     for output in ("one", "two"):
         table = read(pipeline, tmp_path.as_uri(), "current", "main", output)

@@ -19,7 +19,7 @@ from headrace import col
 from headrace.errors import ChangedPipelineError, FileColumnsError, PipelineError
 from headrace.testing import rows as given_rows
 from headrace.testing import run
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 from tests.reading import read
 from tests.reference.strategies import examples
 
@@ -30,8 +30,8 @@ SCHEMA: dict[str, Any] = {
     "since": hr.field("items.since", datetime),
     "at": datetime,
 }
-AT = "2026-05-01T00:00:00Z"
-LOCAL = Executed("local")
+TIME = "2026-05-01T00:00:00Z"
+LOCAL = ExecutorUnderTest("local")
 SOURCE = hr.json("landing", SCHEMA, explode="items")
 
 
@@ -40,11 +40,11 @@ def rows(source: hr.FileSource = SOURCE, **more: Any) -> hr.Pipeline:
     return hr.Pipeline("made", timed_input, rows=["id", "sku", "amount", "since"], executor="local", **more)
 
 
-def item(sku: Any, amount: Any = None, since: Any = None) -> dict[str, Any]:
+def item(sku: Any, amount: Any = None, moment: Any = None) -> dict[str, Any]:
     return {
         "sku": sku,
         "price": None if amount is None else {"amount": amount, "unit": "NOK"},
-        "since": since,
+        "since": moment,
         "x": [1],
     }
 
@@ -56,7 +56,7 @@ def land(root: Path, name: str, *records: Any) -> None:
 
 
 def order(id: int, items: Any, **more: Any) -> dict[str, Any]:  # noqa: A002
-    return {"id": id, "items": items, "at": AT, **more}
+    return {"id": id, "items": items, "at": TIME, **more}
 
 
 def current(pipeline: hr.Pipeline, root: Path, *columns: str) -> Counter[tuple[Any, ...]]:
@@ -65,19 +65,19 @@ def current(pipeline: hr.Pipeline, root: Path, *columns: str) -> Counter[tuple[A
 
 
 @on_both
-def test_each_object_is_a_record_with_its_fields(executor: Executed, tmp_path: Path) -> None:
+def test_each_object_is_a_record_with_its_fields(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(
         tmp_path,
         "1",
-        order(1, [item("a", 1.5, AT), item("b"), None, {}]),
+        order(1, [item("a", 1.5, TIME), item("b"), None, {}]),
         "torn",
         order(2, []),
         order(3, None),
-        {"id": 4, "at": AT},
+        {"id": 4, "at": TIME},
         order(5, [item("a", "0.000000001")]),
     )
     executor.run(rows(), tmp_path.as_uri(), publish=False)
-    moment_since = datetime.fromisoformat(AT)
+    moment_since = datetime.fromisoformat(TIME)
     assert current(rows(), tmp_path, "id", "sku", "amount", "since") == Counter(
         {
             (1, "a", Decimal("1.5"), moment_since): 1,
@@ -138,25 +138,30 @@ def test_random_objects_are_read_one_by_one(several: list[list[dict[str, Any] | 
 
 
 @on_both
-def test_parquet_is_read_as_json_is(executor: Executed, tmp_path: Path) -> None:
-    records = [order(1, [item("a", 1.5, AT), item("b")]), order(2, []), order(3, None), order(4, [None, item(None, 2)])]
+def test_parquet_is_read_as_json_is(executor: ExecutorUnderTest, tmp_path: Path) -> None:
+    records = [
+        order(1, [item("a", 1.5, TIME), item("b")]),
+        order(2, []),
+        order(3, None),
+        order(4, [None, item(None, 2)]),
+    ]
     price = pa.struct([("unit", pa.string()), ("amount", pa.decimal128(20, 3))])
     kind = pa.struct(
         [("x", pa.list_(pa.int64())), ("sku", pa.string()), ("price", price), ("since", pa.timestamp("ms"))]
     )
 
-    def stored(one: dict[str, Any] | None) -> dict[str, Any] | None:
+    def stored_item(one: dict[str, Any] | None) -> dict[str, Any] | None:
         if one is None:
             return None
         moment_since = None if one["since"] is None else datetime.fromisoformat(one["since"])
         paid_price = None if one["price"] is None else {"unit": "NOK", "amount": Decimal(str(one["price"]["amount"]))}
         return {**one, "since": moment_since, "price": paid_price}
 
-    values = [None if record["items"] is None else [*map(stored, record["items"])] for record in records]
+    values = [None if record["items"] is None else [*map(stored_item, record["items"])] for record in records]
     columns = {
         "items": pa.array(values, pa.large_list(kind)),
         "id": pa.array([record["id"] for record in records]),
-        "at": pa.array([datetime.fromisoformat(AT)] * len(records), pa.timestamp("us", "UTC")),
+        "at": pa.array([datetime.fromisoformat(TIME)] * len(records), pa.timestamp("us", "UTC")),
     }
     (tmp_path / "landing").mkdir()
     pq.write_table(pa.table(columns), tmp_path / "landing/1.parquet")
@@ -173,7 +178,7 @@ def test_parquet_is_read_as_json_is(executor: Executed, tmp_path: Path) -> None:
 
 def test_a_column_that_is_no_list_of_objects_ends_the_run_of_parquet(tmp_path: Path) -> None:
     (tmp_path / "landing").mkdir()
-    columns = {"items": pa.array([["a"]]), "id": pa.array([1]), "at": pa.array([datetime.fromisoformat(AT)])}
+    columns = {"items": pa.array([["a"]]), "id": pa.array([1]), "at": pa.array([datetime.fromisoformat(TIME)])}
     pq.write_table(pa.table(columns), tmp_path / "landing/1.parquet")
     of_parquet = rows(hr.parquet("landing", SCHEMA, explode="items"))
     with pytest.raises(FileColumnsError, match="its column items is string, and the source says that sku is in it"):
@@ -199,14 +204,14 @@ def test_objects_are_grouped_by_their_fields(tmp_path: Path) -> None:
         filter=col("amount") > 0,
         executor="local",
     )
-    land(tmp_path, "1", order(1, [item("a", 1, AT), item("b", 2, AT), item("a", 3, AT), item("c", -1, AT)]))
+    land(tmp_path, "1", order(1, [item("a", 1, TIME), item("b", 2, TIME), item("a", 3, TIME), item("c", -1, TIME)]))
     LOCAL.run(definition, tmp_path.as_uri(), publish=False)
     assert current(definition, tmp_path, "sku", "n", "amount") == Counter([("a", 2, Decimal(4)), ("b", 1, Decimal(2))])
 
 
 @pytest.mark.parametrize("source", [SOURCE, hr.parquet("landing", SCHEMA, explode="items")], ids=["json", "parquet"])
 def test_unit_tests_write_fields_as_lists(source: hr.FileSource) -> None:
-    record = {"id": 1, "sku": ["a", None], "amount": [Decimal(1), Decimal(2)], "since": None, "at": AT}
+    record = {"id": 1, "sku": ["a", None], "amount": [Decimal(1), Decimal(2)], "since": None, "at": TIME}
     result = run(rows(source), [given_rows({**record, "since": [None, None]})])
     assert sorted(row.values["sku"] or "" for row in result.panes) == ["", "a"]
 

@@ -47,8 +47,8 @@ def _data_file() -> pd.DataFrame:
 def departures(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per origin and hour of scheduled departure."""
     start = rows["scheduled"].dt.floor("h")
-    cancelled = rows["dep_time"].isna().astype("int64")
-    groups = rows.assign(window_start=start, cancelled=cancelled).groupby(["origin", "window_start"])
+    is_cancelled = rows["dep_time"].isna().astype("int64")
+    groups = rows.assign(window_start=start, cancelled=is_cancelled).groupby(["origin", "window_start"])
     answer = groups.agg(
         flights=("flight", "size"),
         cancellations=("cancelled", "sum"),
@@ -69,8 +69,8 @@ def sessions(rows: pd.DataFrame) -> pd.DataFrame:
 
 def busy(rows: pd.DataFrame) -> pd.DataFrame:
     """One row per day in which a session of more than two legs ends; a session ends a microsecond before its end."""
-    ended = sessions(rows)
-    many = ended[ended["legs"] > 2]
+    all_sessions = sessions(rows)
+    many = all_sessions[all_sessions["legs"] > 2]
     day = (many["window_end"] - pd.Timedelta(microseconds=1)).dt.floor("D")
     answer = (
         many.assign(window_start=day)

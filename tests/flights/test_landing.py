@@ -19,17 +19,17 @@ PUERTO_RICO = ("BQN", "PSE", "SJU", "STT")
 
 def reference_arrival(record: dict[str, object], zone: ZoneInfo) -> datetime:
     """The rules of land_flights, one record at a time in plain Python: minute by minute from departure to landing."""
-    scheduled = datetime.fromisoformat(str(record["time_hour"])) + timedelta(minutes=int(str(record["minute"])))
+    schedule_time = datetime.fromisoformat(str(record["time_hour"])) + timedelta(minutes=int(str(record["minute"])))
     if record["dep_time"] is None:
-        return scheduled
-    departed = scheduled + timedelta(minutes=int(str(record["dep_delay"])))
+        return schedule_time
+    departure = schedule_time + timedelta(minutes=int(str(record["dep_delay"])))
     if record["arr_time"] is None:
-        return departed + timedelta(hours=12)
+        return departure + timedelta(hours=12)
     expected = int(str(record["arr_time"])) % 2400
-    landed = departed + timedelta(minutes=1)
-    while landed.astimezone(zone).hour * 100 + landed.astimezone(zone).minute != expected:
-        landed += timedelta(minutes=1)
-    return landed
+    landing = departure + timedelta(minutes=1)
+    while landing.astimezone(zone).hour * 100 + landing.astimezone(zone).minute != expected:
+        landing += timedelta(minutes=1)
+    return landing
 
 
 def lines(data: bytes) -> list[dict[str, object]]:
@@ -58,21 +58,21 @@ def test_arrivals_are_those_of_a_slow_computation(land_flights: ModuleType, year
     assert any(record["arr_time"] == 2400 for record in records)
     for record in records:
         name = "America/Puerto_Rico" if record["dest"] in PUERTO_RICO else airports[record["dest"]]
-        arrived = datetime.fromisoformat(str(record["arrived_at"]))
-        assert arrived == reference_arrival(record, ZoneInfo(name)), record
+        arrival = datetime.fromisoformat(str(record["arrived_at"]))
+        assert arrival == reference_arrival(record, ZoneInfo(name)), record
 
 
 def test_a_time_in_an_hour_that_the_clock_skips_is_of_a_clock_not_yet_moved(year: pd.DataFrame) -> None:
-    skipped = year[(year["month"] == 3) & (year["day"] == 9) & (year["carrier"] == "B6") & (year["flight"] == 35)]
-    assert skipped["arr_time"].tolist() == [203]
-    assert skipped["arrived_at"].tolist() == [datetime(2013, 3, 10, 7, 3, tzinfo=UTC)]
+    flight_rows = year[(year["month"] == 3) & (year["day"] == 9) & (year["carrier"] == "B6") & (year["flight"] == 35)]
+    assert flight_rows["arr_time"].tolist() == [203]
+    assert flight_rows["arrived_at"].tolist() == [datetime(2013, 3, 10, 7, 3, tzinfo=UTC)]
 
 
 def test_a_record_that_contradicts_itself_is_refused(land_flights: ModuleType, year: pd.DataFrame) -> None:
-    landed = year[year["air_time"].notna()].head(3).assign(air_time=2000)
-    zones = pd.Series("America/New_York", index=landed.index)
+    rows = year[year["air_time"].notna()].head(3).assign(air_time=2000)
+    zones = pd.Series("America/New_York", index=rows.index)
     with pytest.raises(FixDataError, match="3 flights landed before their time in the air"):
-        land_flights.arrivals(landed, zones)
+        land_flights.arrivals(rows, zones)
 
 
 def test_instalments_are_the_year_in_order(land_flights: ModuleType, year: pd.DataFrame, tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_instalments_are_the_year_in_order(land_flights: ModuleType, year: pd.Da
     assert [info.path for info in store.list("landing/")] == paths
     records = [record for path in paths for record in lines(store.read(path))]
     assert [r["arrived_at"] for r in records] == week["arrived_at"].dt.strftime("%Y-%m-%dT%H:%M:%SZ").tolist()
-    cancelled = next(r for r in records if r["dep_time"] is None)
-    assert cancelled["air_time"] is None
-    assert list(cancelled) == list(week.columns)
+    cancelled_record = next(r for r in records if r["dep_time"] is None)
+    assert cancelled_record["air_time"] is None
+    assert list(cancelled_record) == list(week.columns)
 
     info_before = store.stat(paths[0])
     assert land_flights.land(root, 1, 3, 7, week) == paths[:2]

@@ -17,7 +17,7 @@ import headrace as hr
 from headrace import Pipeline
 from pipelines import aircraft_sessions, busy_aircraft, flights_departures
 from tests.flights import flight_truth
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 from tests.reading import read
 
 SPARK = pytest.mark.spark
@@ -36,7 +36,7 @@ def name_of(value: object) -> str:
     )
 
 
-def run(pipeline: Pipeline, root: str, files_per_epoch: int, executor: Executed) -> hr.types.RunResult:
+def run(pipeline: Pipeline, root: str, files_per_epoch: int, executor: ExecutorUnderTest) -> hr.types.RunResult:
     handle = hr.open(root, create=True)[pipeline]
     return handle.run(files_per_epoch=files_per_epoch, executor=executor.executor, publish=False)
 
@@ -55,14 +55,17 @@ def assert_current_is_the_truth(pipeline: Pipeline, root: str, rows: pd.DataFram
 
 def assert_dead_letters(pipeline: Pipeline, root: str, rows: pd.DataFrame) -> None:
     """Records without tail number, each once, and no other."""
-    rejected = read(pipeline, root, "rejected", "main")
+    dead_letters = read(pipeline, root, "rejected", "main")
     expected = 0 if pipeline is DEPARTURES else int(rows["tailnum"].isna().sum())
-    assert rejected.num_rows == expected
+    assert dead_letters.num_rows == expected
     if expected:
-        reasons = set(rejected["reason"].to_pylist())
+        reasons = set(dead_letters["reason"].to_pylist())
         assert len(reasons) == 1
         assert "tailnum" in reasons.pop()
-        assert len(set(zip(rejected["file"].to_pylist(), rejected["position"].to_pylist(), strict=True))) == expected
+        assert (
+            len(set(zip(dead_letters["file"].to_pylist(), dead_letters["position"].to_pylist(), strict=True)))
+            == expected
+        )
 
 
 def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
@@ -103,7 +106,7 @@ def assert_panes_are_consistent(pipeline: Pipeline, panes: pa.Table) -> None:
 )
 def test_in_one_epoch(
     case: tuple[Pipeline, tuple[int, ...]],
-    executor: Executed,
+    executor: ExecutorUnderTest,
     land_flights: ModuleType,
     year: pd.DataFrame,
     tmp_path: Path,
@@ -123,7 +126,7 @@ def test_in_one_epoch(
     ids=name_of,
 )
 def test_two_months_in_three_runs(
-    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, executor: Executed, tmp_path: Path
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, executor: ExecutorUnderTest, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file(MARCH_APRIL)
     flights = year[year["month"].isin(MARCH_APRIL)]
@@ -137,7 +140,7 @@ def test_two_months_in_three_runs(
 
 @pytest.mark.parametrize("pipeline", [DEPARTURES, SESSIONS], ids=lambda p: p.name)
 def test_a_month_in_twenty_epochs(
-    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, executor: Executed, tmp_path: Path
+    pipeline: Pipeline, land_flights: ModuleType, year: pd.DataFrame, executor: ExecutorUnderTest, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
     land_flights.land(root, files=20, table=year[year["month"].isin(FEBRUARY)])
@@ -152,12 +155,16 @@ def test_a_month_in_twenty_epochs(
 
 @pytest.mark.parametrize("case", [(DEPARTURES, 1), (SESSIONS, 2)], ids=lambda case: case[0].name)
 def test_any_landing_order_within_the_bound(
-    case: tuple[Pipeline, int], land_flights: ModuleType, year: pd.DataFrame, executor: Executed, tmp_path: Path
+    case: tuple[Pipeline, int],
+    land_flights: ModuleType,
+    year: pd.DataFrame,
+    executor: ExecutorUnderTest,
+    tmp_path: Path,
 ) -> None:
     pipeline, seed = case
     root, rows = tmp_path.as_uri(), flight_truth.data_file((1,))
     january = year[year["month"] == 1]
-    land_flights.land(root, files=10, table=shuffled(january, pipeline, seed))
+    land_flights.land(root, files=10, table=shuffle_flights(january, pipeline, seed))
     assert len(run(pipeline, root, 1, executor).epochs) == 10
     assert_current_is_the_truth(pipeline, root, rows)
     panes = read(pipeline, root, "panes", "main")
@@ -165,7 +172,7 @@ def test_any_landing_order_within_the_bound(
     assert "LATE" not in panes["timing"].to_pylist()
 
 
-def shuffled(flights: pd.DataFrame, pipeline: Pipeline, seed: int) -> pd.DataFrame:
+def shuffle_flights(flights: pd.DataFrame, pipeline: Pipeline, seed: int) -> pd.DataFrame:
     """``flights`` in a random order in which none comes after one whose event time is a whole bound later."""
     bound = pipeline.event_time.watermark.bound
     event = pd.to_datetime(flights["time_hour"], utc=True) + pd.to_timedelta(
@@ -176,7 +183,7 @@ def shuffled(flights: pd.DataFrame, pipeline: Pipeline, seed: int) -> pd.DataFra
 
 
 def test_two_aggregations_with_retractions(
-    land_flights: ModuleType, year: pd.DataFrame, executor: Executed, tmp_path: Path
+    land_flights: ModuleType, year: pd.DataFrame, executor: ExecutorUnderTest, tmp_path: Path
 ) -> None:
     """Sessions that grow and merge leave the day in which they were counted before."""
     root, rows = tmp_path.as_uri(), flight_truth.data_file(FEBRUARY)
@@ -190,7 +197,7 @@ def test_two_aggregations_with_retractions(
 
 
 def test_batch_gives_the_same_as_micro_batches(
-    land_flights: ModuleType, year: pd.DataFrame, executor: Executed, tmp_path: Path
+    land_flights: ModuleType, year: pd.DataFrame, executor: ExecutorUnderTest, tmp_path: Path
 ) -> None:
     root, rows = tmp_path.as_uri(), flight_truth.data_file((1,))
     land_flights.land(root, files=4, table=year[year["month"] == 1])

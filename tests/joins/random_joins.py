@@ -23,10 +23,10 @@ from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import _PARTS, ROWS, SCHEMA, Scenario
 
 NAMES = ("right", "third")
-_SIGNED = {**SCHEMA, "sign": DataType.INT}
+_SIGNED_SCHEMA = {**SCHEMA, "sign": DataType.INT}
 _ROWS = st.lists(ROWS, max_size=4)
 _SIGNS = st.sampled_from([1, 1, -1])
-_ON = st.sampled_from(
+_JOIN_COLUMNS = st.sampled_from(
     [
         "user",
         ["user"],
@@ -55,7 +55,7 @@ def joins(draw: st.DrawFn, right: Input) -> Join:
         "where": draw(_WHERE),
         "spread": draw(st.sampled_from([1, 1, 3])),
     }
-    join_column, deleted_when = draw(_ON), draw(st.sampled_from([None, col("end")]))
+    join_column, deleted_when = draw(_JOIN_COLUMNS), draw(st.sampled_from([None, col("end")]))
     if right.event_time.expr is None:
         return hr.lookup(right, join_column, order=draw(_ORDERS), deleted=deleted_when, **options)
     match draw(st.sampled_from(["within", "window", "next", "as_of", "as_of"])):
@@ -75,7 +75,7 @@ def joins(draw: st.DrawFn, right: Input) -> Join:
 @st.composite
 def _rights(draw: st.DrawFn, name: str) -> Input:
     if draw(st.integers(0, 2)) == 0:
-        source = FileSource(f"{name}ly", "json", _SIGNED, changelog=col("sign"))
+        source = FileSource(f"{name}ly", "json", _SIGNED_SCHEMA, changelog=col("sign"))
     else:
         source = FileSource(f"{name}ly", draw(st.sampled_from(["json", "parquet"])), SCHEMA)
         if draw(st.integers(0, 3)) == 0:
@@ -83,19 +83,21 @@ def _rights(draw: st.DrawFn, name: str) -> Input:
     return Input(source, draw(_PARTS["event_time"]), name)
 
 
-def _columns(joined: Mapping[str, DataType]) -> dict[str, Expr]:
-    names = ("user", "x", "word", *(name for name in joined if name.startswith(NAMES)))
+def _columns(types: Mapping[str, DataType]) -> dict[str, Expr]:
+    names = ("user", "x", "word", *(name for name in types if name.startswith(NAMES)))
     return {name: col(name) for name in names}
 
 
-def _outputs(made: hr.Pipeline) -> dict[str, Any]:
+def _outputs(pipeline: hr.Pipeline) -> dict[str, Any]:
     """An output with a join of its own, beside one without; both have those of the pipeline."""
-    first, *shared_columns = made.join
+    first, *shared_columns = pipeline.join
     rows = {name: col(name) for name in ("user", "x", *(name for join in shared_columns for name in join.columns))}
     return {
         "rows": hr.Rows({**rows, **{name: col(name) for name in first.columns}}, join=[first]),
         "plain": hr.Rows(rows),
-        "counted": hr.Output(key="user", what={"n": hr.count()}, where=made.where, when=hr.on_update(), how=made.how),
+        "counted": hr.Output(
+            key="user", what={"n": hr.count()}, where=pipeline.where, when=hr.on_update(), how=pipeline.how
+        ),
     }
 
 
@@ -106,7 +108,7 @@ def join_scenarios(draw: st.DrawFn) -> Scenario:
     plain = scenario.pipeline
     parts: dict[str, Any] = {"union": ()}
     if draw(st.booleans()):
-        parts["input"] = Input(FileSource("nowhere", "json", _SIGNED), plain.event_time)
+        parts["input"] = Input(FileSource("nowhere", "json", _SIGNED_SCHEMA), plain.event_time)
     names = NAMES[: draw(st.sampled_from([1, 1, 2]))]
     parts["join"] = tuple(draw(joins(draw(_rights(name)))) for name in names)
     try:

@@ -21,10 +21,10 @@ from tests.reference.strategies import examples
 _FOREVER: Final = "30d"
 _MINUTES = st.integers(0, 15).map(lambda number: 5 * number)  # few, so that rows tie and stand at ends of intervals
 _CURRENCIES = st.sampled_from(["usd", "usd", "usd", "eur", None])
-_GONE = st.sampled_from([None, False, False, True])
+_DELETIONS = st.sampled_from([None, False, False, True])
 _TRADE = st.builds(trade, st.sampled_from("abc"), _MINUTES, _CURRENCIES, st.integers(-2, 2))
 _RATE = st.builds(
-    rate, _MINUTES, st.integers(0, 5), _CURRENCIES, seq=st.none() | st.integers(0, 2), gone=_GONE, sign=st.just(1)
+    rate, _MINUTES, st.integers(0, 5), _CURRENCIES, seq=st.none() | st.integers(0, 2), gone=_DELETIONS, sign=st.just(1)
 )
 _RUN = st.tuples(
     st.lists(_TRADE, min_size=1, max_size=8),
@@ -72,7 +72,7 @@ KINDS: Final = {
     ),
 }
 
-_JOINED: Final = """
+_JOIN_SQL: Final = """
     CREATE OR REPLACE TEMP VIEW joined AS
     WITH counted AS (
         SELECT ccy, rate, seq, gone, ts, sum(sign)::BIGINT AS number FROM rates GROUP BY ALL HAVING number > 0
@@ -98,7 +98,7 @@ _HOURLY: Final = """
 """
 
 
-def rated(join: hr.types.Join) -> hr.Pipeline:
+def trades_with_rates(join: hr.types.Join) -> hr.Pipeline:
     """Trades with what they meet: each, and their sums by the hour."""
     return hr.Pipeline(
         "rated",
@@ -141,7 +141,7 @@ class DuckDB:
 
     def answer(self, kind: Kind, outer: bool, query: str) -> tuple[list[str], Counter[tuple[Any, ...]]]:
         """The columns of ``query`` over joined trades, and its rows."""
-        self.connection.execute(_JOINED.format(joined=kind.joined, counts=kind.counts, outer=outer))
+        self.connection.execute(_JOIN_SQL.format(joined=kind.joined, counts=kind.counts, outer=outer))
         result = self.connection.execute(query)
         return [name for name, *_ in result.description], Counter(result.fetchall())
 
@@ -159,7 +159,7 @@ def test_what_stands_is_what_duckdb_joins(
     tmp_path_factory: pytest.TempPathFactory, kind: Kind, history: list[Any], outer: bool, is_signed: bool
 ) -> None:
     right: Input = SIGNED_RATES if is_signed else RATES
-    pipeline = rated(kind.make(right, columns=["rate"], outer=outer, lateness=_FOREVER))
+    pipeline = trades_with_rates(kind.make(right, columns=["rate"], outer=outer, lateness=_FOREVER))
     trades, landed_tables = Trades(tmp_path_factory.mktemp("duckdb")), DuckDB.empty()
     standing: list[dict[str, Any]] = []
     for new_trades, new_rates, places in history:

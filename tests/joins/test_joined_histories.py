@@ -24,7 +24,7 @@ from tests.reading import zoneless_rows
 from tests.reference.strategies import examples
 
 BEGIN: Final = datetime(2026, 5, 1)
-_EVER: dict[str, Any] = {"when": hr.on_update(), "how": hr.retracting(None)}
+_EVERY_UPDATE: dict[str, Any] = {"when": hr.on_update(), "how": hr.retracting(None)}
 FACTOR = {"shop": str, "factor": int, "seq": int}
 FACTORS = hr.Pipeline(
     "factors",
@@ -34,37 +34,37 @@ FACTORS = hr.Pipeline(
     rows=[*FACTOR],
     executor="local",
 )
-_PUBLISHED = hr.published("factors", FACTOR).named("factors")
-_HELD = hr.as_of(_PUBLISHED, "shop", columns=["factor"], order="seq", outer=True)
-_NEAR = hr.within(_PUBLISHED, "shop", between=("-20m", "10m"), columns=["factor"])
-RATED = hr.Pipeline(
+_FACTORS_INPUT = hr.published("factors", FACTOR).named("factors")
+_AS_OF_JOIN = hr.as_of(_FACTORS_INPUT, "shop", columns=["factor"], order="seq", outer=True)
+_WITHIN_JOIN = hr.within(_FACTORS_INPUT, "shop", between=("-20m", "10m"), columns=["factor"])
+RATED_PIPELINE = hr.Pipeline(
     "rated",
     hr.json("landing/orders", {"id": int, "shop": str, "sign": int, "at": datetime}, changelog=col("sign"), max_files=1)
     .event_time("at", bound="30d"),
     outputs={
-        "held": hr.Rows(["id", "shop", "factor"], join=[_HELD]),
-        "near": hr.Rows(["id", "factor"], join=[_NEAR]),
+        "held": hr.Rows(["id", "shop", "factor"], join=[_AS_OF_JOIN]),
+        "near": hr.Rows(["id", "factor"], join=[_WITHIN_JOIN]),
         "sums": hr.Output(
-            join=[_HELD],
+            join=[_AS_OF_JOIN],
             key="factor",
             null_keys=True,
             what={"n": hr.count(), "ids": col("id").sum()},
             where=hr.FixedWindows("1d"),
-            **_EVER,
+            **_EVERY_UPDATE,
         ),
     },
     executor="local",
 )  # fmt: skip
-_JOINED: Final = """
+_JOIN_SQL: Final = """
     select o.id, o.shop, f.factor, o.moment, o.n from orders o
     asof left join (select * from factors qualify row_number() over (partition by shop, moment order by seq desc) = 1) f
     on o.shop = f.shop and o.moment >= f.moment"""
 ORACLES: Final = {
-    "held": _JOINED,
+    "held": _JOIN_SQL,
     "near": """
         select o.id, f.factor, o.moment, o.n from orders o join factors f on o.shop = f.shop
         and f.moment between o.moment - interval 20 minutes and o.moment + interval 10 minutes""",
-    "sums": f"select factor, sum(n), sum(id * n), 1 from ({_JOINED}) group by factor",
+    "sums": f"select factor, sum(n), sum(id * n), 1 from ({_JOIN_SQL}) group by factor",
 }
 COLUMNS: Final = {
     "held": ["id", "shop", "factor", "event_time"],
@@ -72,8 +72,18 @@ COLUMNS: Final = {
     "sums": ["factor", "n", "ids"],
 }
 _OF_ORDERS = pa.schema([("id", pa.int64()), ("shop", pa.string()), ("moment", pa.timestamp("us")), ("n", pa.int64())])
-ACTIONS = ("ordered", "ordered", "priced", "priced", "both", "unpublished", "corrected", "promoted", "branched")
-ACTIONS = (*ACTIONS, "back", "dimension_back", "expired", "dimension_expired", "replayed", "filled")
+ACTIONS = (
+    "take_orders",
+    "take_orders",
+    "change_prices",
+    "change_prices",
+    "both",
+    "run_unpublished",
+    "correct_factors",
+    "promote_whole",
+    "promote_branch",
+)
+ACTIONS = (*ACTIONS, "roll_back", "dimension_back", "expire_snapshots", "dimension_expired", "replay_all", "fill_range")
 
 
 class History:
@@ -87,7 +97,7 @@ class History:
         for kind in self.there:
             (folder / "landing" / kind).mkdir(parents=True)
         root = hr.open(folder.as_uri(), create=True)
-        self.rated, self.factors = root[RATED], root[FACTORS]
+        self.rated, self.factors = root[RATED_PIPELINE], root[FACTORS]
 
     def act(self, action: str) -> None:
         """Do it; a rollback or an expiry that there is nothing for changes nothing."""
@@ -95,7 +105,7 @@ class History:
         try:
             getattr(self, action)()
         except HeadraceError as error:
-            if action not in ("back", "dimension_back"):
+            if action not in ("roll_back", "dimension_back"):
                 raise
             self.done[-1] += f": {error.code}"
 
@@ -125,25 +135,25 @@ class History:
     def _write(self, file: Path, lines: list[dict[str, Any]]) -> None:
         file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
-    def ordered(self) -> None:
+    def take_orders(self) -> None:
         self.land("orders")
         self.rated.run()
 
-    def priced(self) -> None:
+    def change_prices(self) -> None:
         self.land("factors")
         self.factors.run()
 
     def both(self) -> None:
         self.land("factors")
         self.factors.run()
-        self.ordered()
+        self.take_orders()
 
-    def unpublished(self) -> None:
+    def run_unpublished(self) -> None:
         self.land("factors")
         self.factors.run(publish=False)
         self.rated.run()
 
-    def corrected(self) -> None:
+    def correct_factors(self) -> None:
         """Another factor in a file that was read long ago: a backfill of the dimension takes the place of main."""
         files = sorted((self.folder / "landing/factors").iterdir())
         if not files or "factors" not in hr.open(self.folder.as_uri()):
@@ -161,11 +171,11 @@ class History:
         self.branches += 1
         self.factors.backfill(branch=f"fix{self.branches}", promote=True)
 
-    def promoted(self) -> None:
+    def promote_whole(self) -> None:
         self.branches += 1
         self.rated.backfill(branch=f"whole{self.branches}", promote=True)
 
-    def branched(self) -> None:
+    def promote_branch(self) -> None:
         """A branch reads on, and becomes main."""
         self.branches += 1
         branch = f"fork{self.branches}"
@@ -174,28 +184,28 @@ class History:
         self.rated.run(branch=branch)
         self.rated.promote(branch)
 
-    def filled(self) -> None:
+    def fill_range(self) -> None:
         self.branches += 1
         begin = BEGIN + timedelta(minutes=self.choice.randrange(0, 120, 10))
         self.rated.backfill(branch=f"range{self.branches}", start=begin.isoformat() + "Z", promote=True)
 
-    def back(self) -> None:
-        self.rated.rollback(to=self._before(self.rated), message="back")
+    def roll_back(self) -> None:
+        self.rated.rollback(to=self._earlier_snapshot(self.rated), message="back")
 
     def dimension_back(self) -> None:
-        self.factors.rollback(to=self._before(self.factors), message="back")
+        self.factors.rollback(to=self._earlier_snapshot(self.factors), message="back")
 
-    def _before(self, handle: Any) -> str:
+    def _earlier_snapshot(self, handle: Any) -> str:
         line = [link.snapshot_id for link in handle.catalog.lineage(handle.catalog.head().refs["main"])]
         return self.choice.choice([*line[1:4], line[0]])
 
-    def expired(self) -> None:
+    def expire_snapshots(self) -> None:
         self.rated.expire(keep_last=self.choice.randrange(1, 4))
 
     def dimension_expired(self) -> None:
         self.factors.expire(keep_last=self.choice.randrange(1, 4))
 
-    def replayed(self) -> None:
+    def replay_all(self) -> None:
         self.branches += 1
         branch = f"again{self.branches}"
         self.rated.run(mode="replay", from_branch="main", branch=branch)
@@ -209,8 +219,8 @@ class History:
             assert self._standing(output, "main") == self._expected(output), (output, self.done)
         check_catalog(self.rated.catalog.store, "rated")
 
-    def _standing(self, output: str, at: str) -> Counter[tuple[Any, ...]]:
-        table = self.rated[output].current(columns=COLUMNS[output], at=at).to_arrow()
+    def _standing(self, output: str, ref: str) -> Counter[tuple[Any, ...]]:
+        table = self.rated[output].current(columns=COLUMNS[output], at=ref).to_arrow()
         return Counter(tuple(row.values()) for row in zoneless_rows(table))
 
     def _expected(self, output: str) -> Counter[tuple[Any, ...]]:

@@ -20,7 +20,7 @@ from headrace_snapshots.format.files import FANOUT
 from headrace_snapshots.format.manifest import OutputTables
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
-from tests.joins.trades import Trades, at
+from tests.joins.trades import Trades, time_at
 
 FACTS = hr.json("landing/trades", {"id": str, "ccy": str, "rate": int, "at": datetime}).event_time("at", bound="0s")
 IS_RATE = col("rate").is_not_null()
@@ -35,11 +35,11 @@ SIDES: dict[str, Any] = {
 
 
 def deal(id: str, minute: int, ccy: str | None = "usd") -> dict[str, Any]:  # noqa: A002
-    return {"id": id, "ccy": ccy, "at": at(minute)}
+    return {"id": id, "ccy": ccy, "at": time_at(minute)}
 
 
 def rate(minute: int, value: int, ccy: str = "usd") -> dict[str, Any]:
-    return {"ccy": ccy, "rate": value, "at": at(minute)}
+    return {"ccy": ccy, "rate": value, "at": time_at(minute)}
 
 
 def build_pipeline(*joins: hr.types.Join, **outputs: Any) -> hr.Pipeline:
@@ -135,8 +135,9 @@ def test_what_a_row_waits_for_is_said(trades: Trades) -> None:
     (explanation,) = trades.handle(pipeline)["rated"].explain({"id": "a"}).joins
     assert explanation.watermark == explanation.rows[0].at + 5 * 60_000_000  # type: ignore[index]
     assert [*explanation.rows[0].lines(explanation)][1:] == [  # type: ignore[index]
-        f"  meets the row of rates of {at(10)}: rate = 1",
-        f"  waits for rates until the watermark is above {at(35)}: what comes on time may still change what it meets",
+        f"  meets the row of rates of {time_at(10)}: rate = 1",
+        f"  waits for rates until the watermark is above {time_at(35)}: "
+        "what comes on time may still change what it meets",
     ]
 
 

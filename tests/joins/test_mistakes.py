@@ -17,7 +17,11 @@ from tests.joins.test_step import play
 
 HISTORIES = 400
 _INTERVAL, _FIRST_OPEN, _LATE = CompiledJoin.right_interval, CompiledJoin.first_open, CompiledJoin.late_mask
-_SETTLED, _FOUND, _UNSETTLED = _Matches._settle_ties, _Epoch._affected_left_rows, _Matches.unsettled_left_rows
+_SETTLE_TIES, _AFFECTED_ROWS, _UNSETTLED_ROWS = (
+    _Matches._settle_ties,
+    _Epoch._affected_left_rows,
+    _Matches.unsettled_left_rows,
+)
 
 
 def open_end(join: CompiledJoin, times: Any) -> Any:
@@ -43,7 +47,7 @@ def as_they_came(matches: _Matches, order: Any, codes: Any, times: Any) -> Any:
 
 def without_stored(epoch: _Epoch, first_open: int) -> Times:
     """Late versions correct nothing."""
-    return _FOUND(epoch, int(MAX_INSTANT))
+    return _AFFECTED_ROWS(epoch, int(MAX_INSTANT))
 
 
 def always_settled(matches: _Matches, bounds_before: Any, bounds_after: Any) -> Any:
@@ -58,26 +62,26 @@ def without_deleted(matches: _Matches, *args: Any) -> Any:
 
 
 _PAIRS = _Matches.matched_pairs
-_ADDED = _Matches.added_up
-_OF = _Side.from_stored.__func__  # type: ignore[attr-defined]
+_ADD_UP = _Matches.added_up
+_FROM_STORED = _Side.from_stored.__func__  # type: ignore[attr-defined]
 
 
-def with_twins(matches: _Matches, left: Any, met: Any, number: Any) -> Any:
+def with_twins(matches: _Matches, left: Any, right: Any, number: Any) -> Any:
     """What went and what came are not added up."""
-    return left, met, number
+    return left, right, number
 
 
-def below_zero(cls: Any, stored: Any, delta: Any, *, is_signed: bool) -> Any:
+def below_zero(cls: Any, rows: Any, delta: Any, *, is_signed: bool) -> Any:
     """A withdrawal of what is not there counts as a row."""
-    side = _OF(cls, stored, delta, is_signed=is_signed)
+    side = _FROM_STORED(cls, rows, delta, is_signed=is_signed)
     return _Side(side.rows, np.abs(side.before), np.abs(side.after) + (is_signed and side.after == 0))
 
 
-def kept_too_short(join: CompiledJoin, completed: Any, watermark: Any) -> Any:
+def kept_too_short(join: CompiledJoin, end_time: Any, watermark: Any) -> Any:
     """Rows are let go a lateness too early."""
     if join.lateness is None:
-        return _LATE(join, completed, watermark)
-    return completed < int(watermark)
+        return _LATE(join, end_time, watermark)
+    return end_time < int(watermark)
 
 
 def without_history(join: CompiledJoin, watermark: Any) -> int:

@@ -17,7 +17,7 @@ from headrace.errors import PipelineError
 from headrace.testing import rows, run
 from tests.reference.strategies import examples
 from tests.rows.orders import Orders
-from tests.rows.test_nested import PLAIN, SIGNED, as_text, put, records
+from tests.rows.test_nested import PLAIN, SIGNED_SOURCE, as_text, put, records
 
 INFO: dict[str, Any] = {
     "id": str,
@@ -108,7 +108,7 @@ def infos(draw: st.DrawFn) -> list[dict[str, Any]]:
     right=infos(),
     order=st.integers(0, 3),
     parts_behind=st.sampled_from([*PARTS_BEHIND]),
-    sides=st.tuples(st.sampled_from([PLAIN, SIGNED]), st.sampled_from([INFOS, SIGNED_INFOS])),
+    sides=st.tuples(st.sampled_from([PLAIN, SIGNED_SOURCE]), st.sampled_from([INFOS, SIGNED_INFOS])),
 )
 @settings(examples(60, fewest=6), suppress_health_check=list(HealthCheck))
 def test_joined_rows_are_those_of_the_reference(  # noqa: PLR0917 - drawn by name
@@ -183,7 +183,9 @@ NAMES = ("address", "place", "marks", "names", "lines")
 
 
 def versions() -> hr.Pipeline:
-    return join_orders(SIGNED, hr.as_of(SIGNED_INFOS, "id", columns=RIGHT_NAMES, outer=True), rows=["id", *NAMES])
+    return join_orders(
+        SIGNED_SOURCE, hr.as_of(SIGNED_INFOS, "id", columns=RIGHT_NAMES, outer=True), rows=["id", *NAMES]
+    )
 
 
 def test_runs_keep_both_sides(tmp_path: Path) -> None:

@@ -10,17 +10,17 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from tests.joins.trades import RATES, SIGNED_RATES, TRADES, Trades, as_of, rate, rated, trade
-from tests.joins.trades import at as minute
+from tests.joins.trades import RATES, SIGNED_RATES, TRADES, Trades, as_of, rate, rate_trades, trade
+from tests.joins.trades import time_at as minute
 
 _LATE: dict[str, Any] = {"lateness": "30d", "columns": ["rate"]}
 _HOURS: dict[str, Any] = {"where": hr.FixedWindows("2h"), "when": hr.on_update(), "how": hr.retracting("30d")}
 PIPELINES = {
-    "as_of": rated(as_of(lateness="30d", outer=True)),
-    "withdrawn": rated(as_of(right=SIGNED_RATES, lateness="30d")),
-    "of an age": rated(as_of(max_age="2h", lateness="30d")),
-    "within": rated(hr.within(RATES, "ccy", between=("-90m", "1h"), outer=True, **_LATE)),
-    "window": rated(hr.same_window(RATES, "ccy", window=hr.FixedWindows("2h"), **_LATE)),
+    "as_of": rate_trades(as_of(lateness="30d", outer=True)),
+    "withdrawn": rate_trades(as_of(right=SIGNED_RATES, lateness="30d")),
+    "of an age": rate_trades(as_of(max_age="2h", lateness="30d")),
+    "within": rate_trades(hr.within(RATES, "ccy", between=("-90m", "1h"), outer=True, **_LATE)),
+    "window": rate_trades(hr.same_window(RATES, "ccy", window=hr.FixedWindows("2h"), **_LATE)),
     "summed": hr.Pipeline(
         "rated",
         TRADES,
@@ -42,13 +42,15 @@ def test_a_range_is_what_everything_gives(tmp_path: Path, kind: str, seed: int) 
     landed_records: dict[str, list[list[dict[str, Any]]]] = {"trades": [], "rates": []}
     times = [90 * number + dice.choice([0, 0, -60]) for number in range(7)]
 
-    def ago(number: int) -> int:
+    def past_time(number: int) -> int:
         return max(0, times[number] - dice.choice([0, 0, 30, 200]))
 
     for number in range(7):
         given_records = {
-            "trades": [trade(dice.choice("abc"), ago(number), dice.choice(["usd", "eur"])) for _ in range(3)],
-            "rates": [rate(ago(number), dice.randrange(4), dice.choice(["usd", "eur"]), sign=1) for _ in range(2)],
+            "trades": [trade(dice.choice("abc"), past_time(number), dice.choice(["usd", "eur"])) for _ in range(3)],
+            "rates": [
+                rate(past_time(number), dice.randrange(4), dice.choice(["usd", "eur"]), sign=1) for _ in range(2)
+            ],
         }
         if kind == "withdrawn" and number and dice.random() < 0.5:
             given_records["rates"].append({**dice.choice(landed_records["rates"][dice.randrange(number)]), "sign": -1})

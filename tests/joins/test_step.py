@@ -29,7 +29,7 @@ from headrace.model.expressions.expr import Column
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.joins import Join
 from headrace.program import columns as c
-from headrace_lab.reference.contents import known
+from headrace_lab.reference.contents import identity_key
 from headrace_lab.reference.joins import JoinRun, Row
 from headrace_lab.sizes import set_sizes
 
@@ -64,8 +64,8 @@ STRUCTS = SideColumns(
 )
 
 
-def right_input(*, signed: bool, kind: Any = str) -> hr.Input:
-    changelog = {"changelog": SignedBy(Column("sign"))} if signed else {}
+def right_input(*, is_signed: bool, kind: Any = str) -> hr.Input:
+    changelog = {"changelog": SignedBy(Column("sign"))} if is_signed else {}
     return hr.json("landing/right", {**RIGHT, "v": kind}, **changelog).event_time("at", bound="0s").named("right")
 
 
@@ -112,27 +112,29 @@ def right_batch(join: CompiledJoin, rows: list[Row]) -> pa.RecordBatch:
     return batch_of(join.right_schema, join.right_rows, taken_rows, {name: names[name] for name in join.right_columns})
 
 
-def batch_of(schema: pa.Schema, made: Any, rows: list[Row], names: dict[str, str]) -> pa.RecordBatch:
+def batch_of(schema: pa.Schema, make: Any, rows: list[Row], names: dict[str, str]) -> pa.RecordBatch:
     columns = {n: pa.array([row.record[kind] for row in rows], schema.field(n).type) for n, kind in names.items()}
     times = pa.array([int(row.timestamp) for row in rows], pa.int64())
     signs = pa.array([-1 if row.is_retraction else 1 for row in rows], pa.int64())
-    return made(times, columns, signs)
+    return make(times, columns, signs)
 
 
-def drawn(rng: random.Random, around: int, side: tuple[list[Row], list[Row]], make: Any, *, signed: bool) -> list[Row]:
+def draw_rows(
+    rng: random.Random, middle: int, side: tuple[list[Row], list[Row]], make: Any, *, is_signed: bool
+) -> list[Row]:
     """Rows and withdrawals of a side, of which so many are there, and others have been withdrawn before they came."""
     (live, early_rows), rows = side, list[Row]()
     for _ in range(rng.randrange(7)):
-        if signed and live and rng.random() < 0.3:
+        if is_signed and live and rng.random() < 0.3:
             withdrawn_row = live.pop(rng.randrange(len(live)))
             rows.append(Row(withdrawn_row.timestamp, withdrawn_row.record, True))
             continue
         if early_rows and rng.random() < 0.3:  # the row of a withdrawal that came before it
             rows.append(early_rows.pop())
             continue
-        instant = Instant(max(0, around + rng.randrange(-8, 5)) * SECOND)
+        instant = Instant(max(0, middle + rng.randrange(-8, 5)) * SECOND)
         row = Row(instant, make())
-        if signed and rng.random() < 0.1:
+        if is_signed and rng.random() < 0.1:
             rows.append(Row(instant, row.record, True))
             early_rows.append(row)
             continue
@@ -149,7 +151,7 @@ def play(seed: int, side_columns: SideColumns = TEXT) -> int:
     rng = random.Random(seed)
     looks_up = rng.random() < 0.2
     signed_left, signed_right = (not looks_up and rng.random() < 0.4 for _ in range(2))
-    join = any_join(rng, right_input(signed=signed_right, kind=side_columns.right), looks_up=looks_up)
+    join = any_join(rng, right_input(is_signed=signed_right, kind=side_columns.right), looks_up=looks_up)
     left_kinds = {**LEFT, "a": side_columns.left}
     compiled_join = CompiledJoin(0, join, left_kinds, join.lateness, signed_left)
     reference = JoinRun(join, left_kinds, join.lateness)
@@ -158,10 +160,10 @@ def play(seed: int, side_columns: SideColumns = TEXT) -> int:
     watermark, now, left_all = MIN_INSTANT, 3, 0
     key = lambda: rng.choice([1, 1, 2, 3, None])  # noqa: E731
     for number in range(rng.randrange(2, 9)):
-        lefts = drawn(
-            rng, now, sides[0], lambda: {"k": key(), "a": rng.choice(side_columns.left_values)}, signed=signed_left
+        lefts = draw_rows(
+            rng, now, sides[0], lambda: {"k": key(), "a": rng.choice(side_columns.left_values)}, is_signed=signed_left
         )
-        rights = drawn(
+        rights = draw_rows(
             rng,
             now,
             sides[1],
@@ -171,7 +173,7 @@ def play(seed: int, side_columns: SideColumns = TEXT) -> int:
                 "seq": rng.choice([None, 1, 2]),
                 "gone": rng.choice([None, False, False, True]),
             },
-            signed=signed_right,
+            is_signed=signed_right,
         )
         now += rng.randrange(5)
         watermark_after = (
@@ -234,12 +236,20 @@ def multiset(elements: pa.RecordBatch) -> Counter[Any]:
     names = ["k", "a", "v"]
     rows = zip(*(elements.column(name).to_pylist() for name in names), strict=True)
     times, signs = (as_numpy(elements.column(name)).tolist() for name in (c.EVENT_TIME, c.SIGN))
-    return Counter((instant, *map(known, row), sign) for instant, row, sign in zip(times, rows, signs, strict=True))
+    return Counter(
+        (instant, *map(identity_key, row), sign) for instant, row, sign in zip(times, rows, signs, strict=True)
+    )
 
 
 def reference_multiset(rows: list[Row]) -> Counter[Any]:
     return Counter(
-        (int(r.timestamp), r.record["k"], known(r.record["a"]), known(r.record["v"]), -1 if r.is_retraction else 1)
+        (
+            int(r.timestamp),
+            r.record["k"],
+            identity_key(r.record["a"]),
+            identity_key(r.record["v"]),
+            -1 if r.is_retraction else 1,
+        )
         for r in rows
     )
 
@@ -272,7 +282,7 @@ def test_cut_into_small_lots_it_is_the_same() -> None:
 
 
 def test_a_withdrawal_that_came_before_its_row_hides_no_older_version() -> None:
-    join = hr.as_of(right_input(signed=True), {"k": "k2"}, columns=["v"], lateness="0s", history="0s")
+    join = hr.as_of(right_input(is_signed=True), {"k": "k2"}, columns=["v"], lateness="0s", history="0s")
     compiled_join = CompiledJoin(0, join, LEFT, join.lateness, has_signed_left=False)
     values = [{"k2": 1, "v": value, "seq": 1, "gone": None} for value in "pq"]
     withdrawal = Row(Instant(2 * SECOND), values[1], True)

@@ -21,17 +21,17 @@ SIGNED_RATES = (
 )
 
 
-def at(minute: int) -> str:
+def time_at(minute: int) -> str:
     """A minute after midnight of 1 May 2026."""
     return f"2026-05-{1 + minute // 1440:02}T{minute // 60 % 24:02}:{minute % 60:02}:00Z"
 
 
 def trade(id: str, minute: int, ccy: str | None = "usd", amount: int = 10, **more: Any) -> dict[str, Any]:  # noqa: A002
-    return {"id": id, "ccy": ccy, "amount": amount, "at": at(minute), **more}
+    return {"id": id, "ccy": ccy, "amount": amount, "at": time_at(minute), **more}
 
 
 def rate(minute: int, value: int, ccy: str | None = "usd", **more: Any) -> dict[str, Any]:
-    return {"ccy": ccy, "rate": value, "at": at(minute), **more}
+    return {"ccy": ccy, "rate": value, "at": time_at(minute), **more}
 
 
 def as_of(**options: Any) -> hr.types.Join:
@@ -39,7 +39,7 @@ def as_of(**options: Any) -> hr.types.Join:
     return hr.as_of(options.pop("right", RATES), "ccy", **{"columns": ["rate"], "lateness": "1h", **options})
 
 
-def rated(*joins: hr.types.Join, **options: Any) -> hr.Pipeline:
+def rate_trades(*joins: hr.types.Join, **options: Any) -> hr.Pipeline:
     """A row of each trade, with its rate."""
     names = {name: col(name) for name in ("id", *(name for join in joins for name in join.columns))}
     parts = {"name": "rated", "input": TRADES, "rows": names, "executor": "local"}
@@ -66,11 +66,11 @@ class Trades:
     def handle(self, pipeline: hr.Pipeline) -> PipelineHandle:
         return hr.open(self.root, create=True)[pipeline]
 
-    def run(self, pipeline: hr.Pipeline, **landed: list[dict[str, Any]]) -> Any:
+    def run(self, pipeline: hr.Pipeline, **inputs: list[dict[str, Any]]) -> Any:
         """Land what is given by kind, and run."""
         for kind in {join.name for join in pipeline.joins_of_inputs} | {"trades"}:
             (self.folder / "landing" / kind).mkdir(parents=True, exist_ok=True)
-        for kind, records in landed.items():
+        for kind, records in inputs.items():
             self.land(kind, *records)
         return self.handle(pipeline).run()
 

@@ -67,12 +67,12 @@ def python(column: pa.Array) -> list[Any]:
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
 
 
-def alike(found: Any, expected: Any) -> bool:
+def are_alike(value: Any, expected: Any) -> bool:
     """Whether two values are the same in type and every bit, but for which NaN it is."""
-    if isinstance(expected, float) and isinstance(found, float):
-        both = math.isnan(found) and math.isnan(expected)
-        return both or (found == expected and math.copysign(1, found) == math.copysign(1, expected))
-    return type(found) is type(expected) and bool(found == expected)
+    if isinstance(expected, float) and isinstance(value, float):
+        both = math.isnan(value) and math.isnan(expected)
+        return both or (value == expected and math.copysign(1, value) == math.copysign(1, expected))
+    return type(value) is type(expected) and bool(value == expected)
 
 
 def numbering_all_keys() -> AbstractContextManager[None]:

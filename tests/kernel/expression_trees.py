@@ -48,12 +48,12 @@ def trees(kind: DataType, depth: int) -> Trees:
     leaves = _leaves(kind)
     if depth == 0:
         return leaves
-    return st.one_of(leaves, _of_any_type(kind, depth - 1), *_OF[kind](depth - 1))
+    return st.one_of(leaves, _of_any_type(kind, depth - 1), *_TREES_OF_KIND[kind](depth - 1))
 
 
 def _leaves(kind: DataType) -> Trees:
     columns: list[Expr] = [col(f"{kind.value}{i}") for i in (0, 1)]
-    moments = [Literal(at, DataType.TIMESTAMP) for at in (0, -1, 1_363_000_000_250_000)]
+    moments = [Literal(microseconds, DataType.TIMESTAMP) for microseconds in (0, -1, 1_363_000_000_250_000)]
     constants = moments if kind is DataType.TIMESTAMP else [lit(value) for value in _CONSTANTS[kind]]
     return st.sampled_from([*columns * 4, *constants, Literal(None), Literal(None, kind)])
 
@@ -63,9 +63,9 @@ def _of_any_type(kind: DataType, depth: int) -> Trees:
     several = st.lists(same, min_size=1, max_size=3)
     return st.one_of(
         st.builds(if_else, trees(DataType.BOOL, depth), same, same),
-        several.map(lambda found: coalesce(*found)),
-        several.map(lambda found: least(*found)),
-        several.map(lambda found: greatest(*found)),
+        several.map(lambda values: coalesce(*values)),
+        several.map(lambda values: least(*values)),
+        several.map(lambda values: greatest(*values)),
     )
 
 
@@ -79,7 +79,7 @@ def _money(depth: int) -> Trees:
 
 def _ints(depth: int) -> list[Trees]:
     whole, texts, times = trees(DataType.INT, depth), trees(DataType.STRING, depth), trees(DataType.TIMESTAMP, depth)
-    parts = st.builds(lambda at, name, zone: getattr(at, name)(zone), times, *map(st.sampled_from, (PARTS, ZONES)))
+    parts = st.builds(lambda time, name, zone: getattr(time, name)(zone), times, *map(st.sampled_from, (PARTS, ZONES)))
     days, money = trees(DataType.DATE, depth), trees(DataType.DECIMAL, depth)
     return [
         st.builds(lambda a, b: a - b, days, days.map(lambda a: a.cast(date))),
@@ -152,12 +152,12 @@ def _strings(depth: int) -> list[Trees]:
             st.sampled_from(ZONES),
         ),
         trees(DataType.BYTES, depth).map(Expr.sha256),
-        st.lists(texts, min_size=1, max_size=3).map(lambda found: concat(*found)),
-        st.one_of(_number(depth), *(trees(kind, depth) for kind in _SPELLED)).map(lambda a: a.cast(str)),
+        st.lists(texts, min_size=1, max_size=3).map(lambda values: concat(*values)),
+        st.one_of(_number(depth), *(trees(kind, depth) for kind in _KINDS_AS_TEXT)).map(lambda a: a.cast(str)),
     ]
 
 
-def _between(value: Expr, low: Expr, high: Expr) -> Expr:
+def _within_range(value: Expr, low: Expr, high: Expr) -> Expr:
     """A range of constants that is empty is refused, so it is turned round."""
     return value.between(high, low) if is_empty_range(low, high) else value.between(low, high)
 
@@ -170,7 +170,11 @@ def _bools(depth: int) -> list[Trees]:
         left = _number(depth) if kind in (DataType.INT, DataType.FLOAT) else trees(kind, depth)
         left = _money(depth) if kind is DataType.DECIMAL else left
         compared_trees += [st.builds(compare, left, left) for compare in _COMPARISONS]
-        compared_trees += [st.builds(_between, left, left, left), left.map(Expr.is_null), left.map(Expr.is_not_null)]
+        compared_trees += [
+            st.builds(_within_range, left, left, left),
+            left.map(Expr.is_null),
+            left.map(Expr.is_not_null),
+        ]
     return [
         *compared_trees,
         st.builds(lambda a, b: a & b, both, both),
@@ -194,23 +198,23 @@ def _timestamps(depth: int) -> list[Trees]:
     times, units = trees(DataType.TIMESTAMP, depth), st.sampled_from(list(TimeUnit))
     lengths = st.timedeltas(-timedelta(days=400), timedelta(days=400))
     return [
-        st.builds(lambda at, by: at + by, times, lengths),
-        st.builds(lambda at, by: at - by, times, lengths),
-        st.builds(lambda at, n: at.plus(minutes=n), times, trees(DataType.INT, depth)),
+        st.builds(lambda time, length: time + length, times, lengths),
+        st.builds(lambda time, length: time - length, times, lengths),
+        st.builds(lambda time, n: time.plus(minutes=n), times, trees(DataType.INT, depth)),
         st.builds(Expr.truncate, times, units, st.sampled_from(ZONES)),
         st.builds(Expr.local_to_utc, times, *map(st.sampled_from, (ZONES, list(Twice), list(Skipped)))),
         st.one_of(*(trees(kind, depth) for kind in (DataType.INT, DataType.STRING, DataType.DATE))).map(
             lambda a: a.cast(DataType.TIMESTAMP)
         ),
         trees(DataType.STRING, depth).map(Expr.to_timestamp),
-        st.builds(lambda at, text: at.strftime(text).strptime(text), times, st.sampled_from(FORMATS)),
+        st.builds(lambda time, text: time.strftime(text).strptime(text), times, st.sampled_from(FORMATS)),
     ]
 
 
 def _dates(depth: int) -> list[Trees]:
     days, lengths = trees(DataType.DATE, depth), st.integers(-(10**5), 10**5)
     return [
-        st.builds(lambda a, by: a + timedelta(days=by), days, lengths),
+        st.builds(lambda a, days: a + timedelta(days=days), days, lengths),
         st.builds(lambda a, n: a.plus(days=n), days, trees(DataType.INT, depth)),
         trees(DataType.TIMESTAMP, depth).map(Expr.date),
         trees(DataType.STRING, depth).map(lambda a: a.cast(date)),
@@ -237,7 +241,7 @@ def _decimals(depth: int) -> list[Trees]:
 
 
 _DIGITS = st.integers(0, 15)
-_SPELLED = (DataType.BOOL, DataType.DATE, DataType.BYTES, DataType.DECIMAL, DataType.TIMESTAMP)
+_KINDS_AS_TEXT = (DataType.BOOL, DataType.DATE, DataType.BYTES, DataType.DECIMAL, DataType.TIMESTAMP)
 _ARITHMETIC: list[Callable[[Expr, Expr], Expr]] = [
     lambda a, b: a + b,
     lambda a, b: a - b,
@@ -254,7 +258,7 @@ _COMPARISONS: list[Callable[[Expr, Expr], Expr]] = [
     lambda a, b: a > b,
     lambda a, b: a >= b,
 ]
-_OF: dict[DataType, Callable[[int], list[Trees]]] = {
+_TREES_OF_KIND: dict[DataType, Callable[[int], list[Trees]]] = {
     DataType.INT: _ints,
     DataType.FLOAT: _floats,
     DataType.STRING: _strings,

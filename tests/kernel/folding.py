@@ -50,10 +50,10 @@ def expected(aggregate: Aggregate, rows: Sequence[Row], groups: int) -> list[Any
     contents = [Contents() for _ in range(groups)]
     for row in rows:
         contents[row.group].add(kept(aggregate, row.record, SCHEMA, Instant(row.at)), row.sign)
-    return [_combined(aggregate, one) for one in contents]
+    return [_combine_reference(aggregate, one) for one in contents]
 
 
-def _combined(aggregate: Aggregate, contents: Contents) -> Any:
+def _combine_reference(aggregate: Aggregate, contents: Contents) -> Any:
     try:
         kind = None if aggregate.input is None else input_type(aggregate, SCHEMA)
         return combine(aggregate, contents.net, kind)
@@ -73,9 +73,9 @@ def elements(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdra
     if part.input is not None:
         read = {name: _column(name, arranged_rows) for name in columns_of(part.input)}
         value = evaluate_column(part.input, read, SCHEMA, len(arranged_rows))
-    at = pa.array([row.at for row in arranged_rows], pa.int64())
+    times = pa.array([row.at for row in arranged_rows], pa.int64())
     sign = pa.array([row.sign for row in arranged_rows], pa.int64()) if withdrawable else None
-    return Elements(value, at, sign), of_ids(np.array([row.group for row in arranged_rows], np.int64), groups)
+    return Elements(value, times, sign), of_ids(np.array([row.group for row in arranged_rows], np.int64), groups)
 
 
 def _column(name: str, rows: Sequence[Row]) -> pa.Array:
@@ -84,22 +84,22 @@ def _column(name: str, rows: Sequence[Row]) -> pa.Array:
     return pa.array(values, pa.int64()).cast(kind) if kind == TIMESTAMP else pa.array(values, kind)
 
 
-def folded(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdrawable: bool = False) -> pa.Array:
+def fold_rows(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdrawable: bool = False) -> pa.Array:
     """The part of each group."""
-    found = part.fold(*elements(part, rows, groups, withdrawable=withdrawable))
-    assert found.type == part.type
-    assert len(found) == groups
-    return found
+    array = part.fold(*elements(part, rows, groups, withdrawable=withdrawable))
+    assert array.type == part.type
+    assert len(array) == groups
+    return array
 
 
-def gathered(part: AccumulatorPart, bundles: Sequence[pa.Array], groups: int) -> pa.Array:
+def gather_parts(part: AccumulatorPart, bundles: Sequence[pa.Array], groups: int) -> pa.Array:
     """Parts of several bundles as one."""
     rows = pa.concat_arrays(bundles)
     order = np.argsort(np.tile(np.arange(groups), len(bundles)), kind="stable")
-    found = part.gather(rows.take(pa.array(order)), Groups(np.arange(groups + 1) * len(bundles)))
-    assert found.type == part.type
-    found.validate(full=True)
-    return found
+    array = part.gather(rows.take(pa.array(order)), Groups(np.arange(groups + 1) * len(bundles)))
+    assert array.type == part.type
+    array.validate(full=True)
+    return array
 
 
 def over_bundles(
@@ -109,15 +109,15 @@ def over_bundles(
     number = rng.randint(1, 4)
     of_row = sorted(rng.randrange(number) for _ in rows)
     bundles = [
-        folded(
+        fold_rows(
             part, [row for row, b in zip(rows, of_row, strict=True) if b == bundle], groups, withdrawable=withdrawable
         )
         for bundle in range(number)
     ]
     while len(bundles) > 1:
-        at = rng.randrange(len(bundles) - 1)
-        upto = rng.randint(at + 2, len(bundles))
-        bundles[at:upto] = [gathered(part, bundles[at:upto], groups)]
+        start = rng.randrange(len(bundles) - 1)
+        upto = rng.randint(start + 2, len(bundles))
+        bundles[start:upto] = [gather_parts(part, bundles[start:upto], groups)]
     return bundles[0]
 
 
@@ -129,8 +129,8 @@ def results(made_accumulator: Accumulator, parts: Mapping[str, pa.Array]) -> lis
         groups = len(next(iter(parts.values())))
         if groups == 1:
             return [error]
-        alone = [{name: part.slice(i, 1) for name, part in parts.items()} for i in range(groups)]
-        return [result for one in alone for result in results(made_accumulator, one)]
+        group_parts = [{name: part.slice(i, 1) for name, part in parts.items()} for i in range(groups)]
+        return [result for one in group_parts for result in results(made_accumulator, one)]
 
 
 def plain(column: pa.Array) -> list[Any]:
@@ -147,18 +147,18 @@ def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, list) else value
 
 
-def same(found: Any, wanted: Any, scale: float = 0.0) -> bool:
+def same(value: Any, expected: Any, scale: float = 0.0) -> bool:
     """Whether two results are equal, floats nearly so; ``scale`` is the size of what was added up."""
-    if isinstance(wanted, ValueOverflowError) or isinstance(found, ValueOverflowError):
-        return str(found) == str(wanted)
-    if isinstance(wanted, tuple):
+    if isinstance(expected, ValueOverflowError) or isinstance(value, ValueOverflowError):
+        return str(value) == str(expected)
+    if isinstance(expected, tuple):
         return (
-            isinstance(found, tuple)
-            and len(found) == len(wanted)
-            and all(same(a, b, scale) for a, b in zip(found, wanted, strict=True))
+            isinstance(value, tuple)
+            and len(value) == len(expected)
+            and all(same(a, b, scale) for a, b in zip(value, expected, strict=True))
         )
-    if isinstance(wanted, float) and found is not None:
-        if math.isnan(wanted):
-            return math.isnan(found)
-        return math.isclose(found, wanted, rel_tol=1e-9, abs_tol=1e-9 * scale)
-    return bool(found == wanted) and isinstance(found, bool) == isinstance(wanted, bool)
+    if isinstance(expected, float) and value is not None:
+        if math.isnan(expected):
+            return math.isnan(value)
+        return math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-9 * scale)
+    return bool(value == expected) and isinstance(value, bool) == isinstance(expected, bool)

@@ -69,7 +69,7 @@ class Growing(Validity):
 
 
 @dataclass(frozen=True)
-class Weighed(CustomWindows):
+class WeighedWindows(CustomWindows):
     """None, one or two windows, as the value says; panes are stamped a bit later than their elements."""
 
     def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
@@ -84,7 +84,7 @@ class Weighed(CustomWindows):
 
 
 @dataclass(frozen=True)
-class Stamped(Validity):
+class StampedValidity(Validity):
     """The time that elements lend their panes depends on what the window has become; it may lie beyond the end."""
 
     def output_time(self, timestamp: Instant, window: Window) -> Instant:
@@ -129,17 +129,17 @@ SCENARIOS: dict[str, tuple[WindowFn, Trigger, How]] = {
     "custom_finishing": (Validity(15), OrFinally(Repeatedly(AfterCount(2)), TOTAL), accumulating("30us")),
     "custom_growing": (Growing(8), Repeatedly(AfterAny(GO, AfterProcessingTime("5us"))), accumulating("25us")),
     "custom_records": (
-        Weighed(),
+        WeighedWindows(),
         AfterWatermark(late=AfterCount(2)),
         discarding("20us", timestamp=TimestampCombiner.EARLIEST),
     ),
     "custom_stamped": (
-        Stamped(10),
+        StampedValidity(10),
         AfterWatermark(early=AfterCount(2), late=AfterCount(1)),
         retracting("20us", timestamp=TimestampCombiner.EARLIEST),
     ),
     "custom_stamped_latest": (
-        ShiftedOutputTime(Stamped(8), "3us"),
+        ShiftedOutputTime(StampedValidity(8), "3us"),
         OrFinally(Repeatedly(AfterCount(2)), TOTAL),
         accumulating("30us", timestamp=TimestampCombiner.LATEST),
     ),
@@ -169,7 +169,9 @@ SIGNALS = [
 ]
 
 
-def build(where: WindowFn, when: Trigger, how: How, bound: int = 6, then: tuple[Aggregation, ...] = ()) -> Pipeline:
+def build(
+    where: WindowFn, when: Trigger, how: How, bound: int = 6, aggregations: tuple[Aggregation, ...] = ()
+) -> Pipeline:
     columns = {"user": DataType.STRING, "value": DataType.INT, "at": DataType.TIMESTAMP, "bot": DataType.BOOL}
     columns |= {"share": DataType.FLOAT, "word": DataType.STRING}
     return Pipeline(
@@ -185,7 +187,7 @@ def build(where: WindowFn, when: Trigger, how: How, bound: int = 6, then: tuple[
         how=how,
         what=WHAT,
         allow_finishing=True,
-        then=then,
+        then=aggregations,
     )
 
 
@@ -232,7 +234,7 @@ CHAINS = {
         FixedWindows("10us"),
         AfterWatermark(AfterCount(1), AfterCount(1)),
         retracting("25us", elide_unchanged=True, timestamp=TimestampCombiner.LATEST),
-        then=(
+        aggregations=(
             replace(
                 downstream(Repeatedly(AfterCount(2)), retracting("25us", elide_unchanged=True)),
                 what={"most": col("elements").max()},
@@ -243,12 +245,12 @@ CHAINS = {
         FixedWindows("5us"),
         AfterWatermark(AfterCount(2), AfterCount(1)),
         discarding("25us"),
-        then=(downstream(Repeatedly(AfterCount(3)), accumulating("25us", keep_last=4)),),
+        aggregations=(downstream(Repeatedly(AfterCount(3)), accumulating("25us", keep_last=4)),),
     ),
     "pattern": build(
         FixedWindows("10us"),
         AfterWatermark(AfterProcessingTime("5us"), AfterCount(1)),
         retracting("25us"),
-        then=(downstream(Repeatedly(GROWTH), accumulating("25us")),),
+        aggregations=(downstream(Repeatedly(GROWTH), accumulating("25us")),),
     ),
 }

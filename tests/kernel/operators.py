@@ -30,7 +30,7 @@ NOTHING = AggregatedBundle()
 
 
 @dataclass(frozen=True)
-class Stepped:
+class StageStep:
     """What one epoch did to a stage; ``result`` None: nothing changed."""
 
     clocks: FiringClocks
@@ -83,7 +83,7 @@ class Operator:
         *,
         signals: Sequence[Signal] = (),
         is_batch: bool = False,
-    ) -> Stepped:
+    ) -> StageStep:
         """One epoch (semantics 12.1): ``bundle`` under the old watermark, due deadlines, ``signals``, then the step to
         ``watermark``. ``is_batch``: it is all there is, and each window gives one pane, in that step. Clocks never go
         back.
@@ -108,7 +108,7 @@ class Operator:
             [SortedFile(layers_below.changes_to_keep(result.changes))] if result else [], epoch
         )
         self._output_watermark = None
-        return Stepped(clocks, bundle.accounting, result)
+        return StageStep(clocks, bundle.accounting, result)
 
     @property
     def output_watermark(self) -> Instant:
@@ -133,26 +133,26 @@ def run_stages(
     percentiles: Mapping[float, Instant] | None = None,
     signals: Sequence[Signal] = (),
     is_batch: bool = False,
-) -> tuple[Stepped, ...]:
+) -> tuple[StageStep, ...]:
     """One epoch of a chain: each operator gets the panes above it as one bundle under its old watermark, then the
     output watermark above it (semantics 7.2, 12.1). ``bundle``, ``watermark``, ``percentiles`` are those of the first;
     ``signals`` reach all, and a batch is one to all.
     """
-    done: list[Stepped] = []
+    steps: list[StageStep] = []
     for operator in operators:
-        if done:
-            result_above = done[-1].result
+        if steps:
+            result_above = steps[-1].result
             bundle = NOTHING
             if result_above is not None and len(result_above.emission.row):
                 bundle = operator.take_in(in_emitted_order([result_above.emitted_elements()]).elements)
-            watermark = operators[len(done) - 1].output_watermark
-        source = None if done else percentiles
-        stepped = operator.step(epoch, bundle, processing_time, watermark, source, signals=signals, is_batch=is_batch)
-        done.append(stepped)
-    return tuple(done)
+            watermark = operators[len(steps) - 1].output_watermark
+        source = None if steps else percentiles
+        step = operator.step(epoch, bundle, processing_time, watermark, source, signals=signals, is_batch=is_batch)
+        steps.append(step)
+    return tuple(steps)
 
 
-def emitted(result: StageResult | None) -> list[Pane]:
+def emitted_panes(result: StageResult | None) -> list[Pane]:
     """What an epoch emitted, retractions included, ordered by the emitting window's (end, start), then key, as a step's
     output is (semantics 3.2).
     """

@@ -28,13 +28,13 @@ from tests.kernel.folding import (
     accumulator,
     elements,
     expected,
-    folded,
-    gathered,
+    fold_rows,
+    gather_parts,
     over_bundles,
     results,
     same,
 )
-from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, Until
+from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, UntilCombiner
 from tests.reference.strategies import examples
 
 INTEGERS = [0, 1, 2, 3, 5, 5, -7, 10**12, None]
@@ -46,7 +46,7 @@ DECIMALS = [None, *map(Decimal, ("0", "0.01", "0.02", "-7.5", "19.99", "1e-9", "
 EXTREME_DECIMALS = [*DECIMALS, *(Decimal(f"{sign}{10**38 - 1}e-9") for sign in "+-"), Decimal("5e28"), Decimal("1e28")]
 GROUPS = 5
 
-BY = ["ix", "xi", "sb", "bs", "ts", "st", "dm", "md", "yd", "iy", "jj"]
+VALUE_AND_ORDER = ["ix", "xi", "sb", "bs", "ts", "st", "dm", "md", "yd", "iy", "jj"]
 """Values, and what they go by."""
 
 WHAT: dict[str, Aggregate] = {
@@ -70,12 +70,16 @@ WHAT: dict[str, Aggregate] = {
     **{f"quantile {q} {name}": col(name).quantile(q) for q in (0.0, 0.1, 1.0) for name in "ixm"},
     **{f"pairs {outer}": col("s").pairs(col("t"), outer) for outer in ("none", "left", "right", "both")},
     **{
-        f"{how} of {value} by {by}": getattr(col(value), how)(col(by))
+        f"{how} of {value} by {order}": getattr(col(value), how)(col(order))
         for how in ("max_by", "min_by")
-        for value, by in BY
+        for value, order in VALUE_AND_ORDER
     },
-    **{f"first {k} of {value} by {by}": col(value).list_agg(k, col(by)) for k in (1, 3) for value, by in BY},
-    **{f"{by} by {value}": col(value).map_agg(col(by)) for value, by in BY},
+    **{
+        f"first {k} of {value} by {order}": col(value).list_agg(k, col(order))
+        for k in (1, 3)
+        for value, order in VALUE_AND_ORDER
+    },
+    **{f"{order} by {value}": col(value).map_agg(col(order)) for value, order in VALUE_AND_ORDER},
     "all of b": col("b").bool_and(),
     "one of b": col("b").bool_or(),
     **{f"mode {name}": col(name).mode() for name in "ixsbtdym"},
@@ -83,7 +87,7 @@ WHAT: dict[str, Aggregate] = {
     "span": col("j").combine(Span()),
     "bins": col("j").combine(Bins(3)),
     "longest": col("s").combine(Longest()),
-    "until": col("t").combine(Until(100)),
+    "until": col("t").combine(UntilCombiner(100)),
 }
 
 
@@ -91,9 +95,9 @@ def random_rows(rng: Random, *, withdrawable: bool, floats: list[Any] = EVERY_FL
     integers, decimals = rng.choice([INTEGERS, EXTREMES]), rng.choice([DECIMALS, EXTREME_DECIMALS])
     rows: list[Row] = []
     for _ in range(rng.choice([0, 1, 5, 40])):
-        came = [row for row in rows if row.sign > 0]
-        if withdrawable and came and rng.random() < 0.3:
-            row = rng.choice(came)
+        additions = [row for row in rows if row.sign > 0]
+        if withdrawable and additions and rng.random() < 0.3:
+            row = rng.choice(additions)
             rows.append(Row(row.group, row.record, row.at, -1))
             continue
         record = {
@@ -117,9 +121,9 @@ def check(aggregate: Aggregate, rows: list[Row], rng: Random, *, withdrawable: b
     made_accumulator = accumulator(aggregate, withdrawable=withdrawable)
     parts = {p.name: over_bundles(p, rows, GROUPS, rng, withdrawable=withdrawable) for p in made_accumulator.parts}
     scale = sum(abs(row.record["x"]) for row in rows if math.isfinite(row.record["x"] or 0.0) and row.record["x"])
-    wanted = expected(aggregate, rows, GROUPS)
-    for found, value in zip(results(made_accumulator, parts), wanted, strict=True):
-        assert same(found, value, scale), (aggregate, found, value)
+    expected_values = expected(aggregate, rows, GROUPS)
+    for result, value in zip(results(made_accumulator, parts), expected_values, strict=True):
+        assert same(result, value, scale), (aggregate, result, value)
 
 
 @pytest.mark.slow
@@ -177,24 +181,24 @@ def test_of_the_last_elements(seed: int, name: str) -> None:
         return kept_part.fold(Elements(value, element.at, None), groups)
 
     cut = rng.randint(0, len(rows))
-    stored = gathered(kept_part, [bundle(rows[:cut]), bundle(rows[cut:])], GROUPS)
+    state = gather_parts(kept_part, [bundle(rows[:cut]), bundle(rows[cut:])], GROUPS)
 
     def field_of(expr: Any) -> str:
         return str(expr)
 
     last = [row for group in range(GROUPS) for row in [r for r in rows if r.group == group][-number:]]
-    wanted = expected(aggregate, last, GROUPS)
-    for found, value in zip(
-        results(made_accumulator, unpack_parts(stored, made_accumulator.parts, field_of)), wanted, strict=True
+    expected_values = expected(aggregate, last, GROUPS)
+    for result, value in zip(
+        results(made_accumulator, unpack_parts(state, made_accumulator.parts, field_of)), expected_values, strict=True
     ):
-        assert same(found, value, 1e4), (found, value)
+        assert same(result, value, 1e4), (result, value)
 
 
 def test_the_last_elements_do_not_stand_behind_retractions() -> None:
     kept_part = KeptPart("kept", pa.list_(pa.struct([("_", pa.bool_())])), None, 2)
-    value, at = pa.array([{"_": True}]), pa.array([0])
+    value, times = pa.array([{"_": True}]), pa.array([0])
     with pytest.raises(PipelineError, match="retractions"):
-        kept_part.fold(Elements(value, at, pa.array([1])), Groups(np.array([0, 1])))
+        kept_part.fold(Elements(value, times, pa.array([1])), Groups(np.array([0, 1])))
 
 
 # --- written out
@@ -208,10 +212,10 @@ def one(aggregate: Aggregate, values: list[Any], *, signs: list[int] | None = No
     made_accumulator = accumulator(aggregate, withdrawable=withdrawable)
     parts = {}
     for part in made_accumulator.parts:
-        bundles = [folded(part, some, 1, withdrawable=withdrawable) for some in (rows[:cut], rows[cut:])]
-        parts[part.name] = gathered(part, bundles, 1)
-    (found,) = results(made_accumulator, parts)
-    return found
+        bundles = [fold_rows(part, some, 1, withdrawable=withdrawable) for some in (rows[:cut], rows[cut:])]
+        parts[part.name] = gather_parts(part, bundles, 1)
+    (result,) = results(made_accumulator, parts)
+    return result
 
 
 def test_only_a_final_total_that_leaves_64_bits_is_an_error() -> None:
@@ -220,10 +224,10 @@ def test_only_a_final_total_that_leaves_64_bits_is_an_error() -> None:
     assert one(col("i").sum(), [-(2**63)], signs=[-1]) is not None
     assert one(col("i").sum(), [-(2**63), -(2**63)], signs=[1, -1], cut=1) == 0
     assert one(col("i").mean(), [top] * 4, cut=2) == float(top)
-    found = one(col("i").sum(), [top, 1], cut=1)
-    assert isinstance(found, IntegerOverflowError)
-    assert found.code == "data.integer_overflow"
-    assert str(2**63) in str(found)
+    result = one(col("i").sum(), [top, 1], cut=1)
+    assert isinstance(result, IntegerOverflowError)
+    assert result.code == "data.integer_overflow"
+    assert str(2**63) in str(result)
 
 
 @pytest.mark.parametrize("signs", [None, [1, 1, 1, 1, 1, 1, -1, -1]])
@@ -237,8 +241,8 @@ def test_variance_of_integers_is_exact_where_the_mean_is_large(base: int, signs:
 
 
 def test_variance_of_integers_over_all_64_bits() -> None:
-    found = one(col("i").variance(), [2**63 - 1, -(2**63)] * 50, cut=31)
-    assert found == pytest.approx((2.0**63 - 0.5) ** 2, rel=1e-9)
+    result = one(col("i").variance(), [2**63 - 1, -(2**63)] * 50, cut=31)
+    assert result == pytest.approx((2.0**63 - 0.5) ** 2, rel=1e-9)
 
 
 def test_variance_of_integers_that_are_all_but_equal() -> None:
@@ -249,8 +253,8 @@ def test_variance_of_integers_that_are_all_but_equal() -> None:
 def test_variance_where_what_is_withdrawn_has_not_come() -> None:
     k = 2**60
     for cut in (0, 1, 2):
-        found = one(col("i").variance(), [3 * k, 4 * k, 5 * k], signs=[1, 1, -1], cut=cut)
-        assert found == pytest.approx((k**2 + (2 * k) ** 2 - (3 * k) ** 2) / 1, rel=1e-9)
+        result = one(col("i").variance(), [3 * k, 4 * k, 5 * k], signs=[1, 1, -1], cut=cut)
+        assert result == pytest.approx((k**2 + (2 * k) ** 2 - (3 * k) ** 2) / 1, rel=1e-9)
 
 
 @given(seed=st.integers(0, 2**32), withdrawable=st.booleans(), base=st.sampled_from([0.0, 1e9, -1e6]))
@@ -262,9 +266,9 @@ def test_variance(seed: int, withdrawable: bool, base: float) -> None:
     for aggregate in (col("x").variance(), col("j").variance()):
         made_accumulator = accumulator(aggregate, withdrawable=withdrawable)
         parts = {p.name: over_bundles(p, rows, GROUPS, rng, withdrawable=withdrawable) for p in made_accumulator.parts}
-        for found, value in zip(results(made_accumulator, parts), expected(aggregate, rows, GROUPS), strict=True):
-            assert (found is None) == (value is None)
-            assert found is None or found == pytest.approx(value, rel=1e-6, abs=1e-9)
+        for result, value in zip(results(made_accumulator, parts), expected(aggregate, rows, GROUPS), strict=True):
+            assert (result is None) == (value is None)
+            assert result is None or result == pytest.approx(value, rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -284,10 +288,10 @@ def test_zeros_are_one_value_and_so_is_nan() -> None:
 
 
 def test_integers_beyond_2_to_the_53_are_told_apart() -> None:
-    near = [2**53, 2**53 + 1, 2**62 + 1, 2**62]
-    assert one(col("i").collect(), near, cut=2) == tuple(sorted(near))
-    assert one(col("i").quantile(0.5), near, cut=2) == 2**53 + 1
-    assert one(col("i").top(1), near, cut=2) == (2**62 + 1,)
+    numbers = [2**53, 2**53 + 1, 2**62 + 1, 2**62]
+    assert one(col("i").collect(), numbers, cut=2) == tuple(sorted(numbers))
+    assert one(col("i").quantile(0.5), numbers, cut=2) == 2**53 + 1
+    assert one(col("i").top(1), numbers, cut=2) == (2**62 + 1,)
 
 
 @pytest.mark.parametrize("signs", [None, [1] * 100])
@@ -301,11 +305,11 @@ def test_an_aggregate_of_nothing_is_its_identity() -> None:
         for withdrawable in (False, True):
             made_accumulator = accumulator(aggregate, withdrawable=withdrawable)
             nothing = {part.name: pa.nulls(2, part.type) for part in made_accumulator.parts}
-            wanted = expected(aggregate, [], 2)
-            assert all(map(same, results(made_accumulator, nothing), wanted))
+            expected_values = expected(aggregate, [], 2)
+            assert all(map(same, results(made_accumulator, nothing), expected_values))
             for part in made_accumulator.parts:
-                assert folded(part, [], 2, withdrawable=withdrawable).null_count == 2
-                assert gathered(part, [pa.nulls(2, part.type)] * 2, 2).null_count == 2
+                assert fold_rows(part, [], 2, withdrawable=withdrawable).null_count == 2
+                assert gather_parts(part, [pa.nulls(2, part.type)] * 2, 2).null_count == 2
                 assert len(part.gather(pa.nulls(0, part.type), Groups(np.array([0])))) == 0
 
 
@@ -313,9 +317,11 @@ def test_the_types_of_results() -> None:
     from headrace.kernel.columns import arrow_type
 
     for withdrawable in (False, True):
-        for name, made in compile_aggregates(WHAT, SCHEMA, withdrawable=withdrawable, all_kept=False).items():
-            nothing = {part.name: pa.nulls(1, part.type) for part in made.parts}
-            assert made.result(nothing).type == arrow_type(output_type(WHAT[name], SCHEMA)), name
+        for name, own_accumulator in compile_aggregates(
+            WHAT, SCHEMA, withdrawable=withdrawable, all_kept=False
+        ).items():
+            nothing = {part.name: pa.nulls(1, part.type) for part in own_accumulator.parts}
+            assert own_accumulator.result(nothing).type == arrow_type(output_type(WHAT[name], SCHEMA)), name
 
 
 def test_parts_are_named_after_the_place_of_their_aggregate() -> None:
@@ -335,10 +341,10 @@ def test_parts_of_several_rows_of_sliced_columns() -> None:
         ]
         parts = {}
         for part in made_accumulator.parts:
-            found = gathered(part, [folded(part, rows, 4)] * 2, 4)
-            parts[part.name] = part.gather(found.slice(1, 2), Groups(np.array([0, 1, 2])))
-        wanted = expected(aggregate, [*rows, *rows], 4)[1:3]
-        assert all(map(same, results(made_accumulator, parts), wanted))
+            array = gather_parts(part, [fold_rows(part, rows, 4)] * 2, 4)
+            parts[part.name] = part.gather(array.slice(1, 2), Groups(np.array([0, 1, 2])))
+        expected_values = expected(aggregate, [*rows, *rows], 4)[1:3]
+        assert all(map(same, results(made_accumulator, parts), expected_values))
 
 
 @pytest.mark.slow
@@ -349,7 +355,7 @@ def test_parts_are_plain_data_that_files_of_parquet_hold() -> None:
     for withdrawable in (False, True):
         for aggregate in [*WHAT.values(), col("i").variance(), col("x").variance()]:
             parts = accumulator(aggregate, withdrawable=withdrawable).parts
-            table = pa.table({part.name: folded(part, rows, 4, withdrawable=withdrawable) for part in parts})
+            table = pa.table({part.name: fold_rows(part, rows, 4, withdrawable=withdrawable) for part in parts})
             sink = pa.BufferOutputStream()
             parquet.write_table(table, sink)
             assert parquet.read_table(pa.BufferReader(sink.getvalue()), use_threads=False).equals(table)

@@ -45,19 +45,23 @@ def moments(zone: str) -> list[Instant]:
     low, high = to_instant(datetime(1900, 1, 2, tzinfo=UTC)), to_instant(datetime(2040, 1, 1, tzinfo=UTC))
     end = to_instant(datetime(9998, 1, 1, tzinfo=UTC))
 
-    def offset(at: int) -> timedelta | None:
-        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)).astimezone(tz).utcoffset()
+    def offset(microseconds: int) -> timedelta | None:
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)).astimezone(tz).utcoffset()
 
     found_moments = [Instant(rng.randrange(low, end)) for _ in range(200)]
-    for at in range(low, high, 7 * day):
-        if offset(at) == offset(at + 7 * day):
+    for instant in range(low, high, 7 * day):
+        if offset(instant) == offset(instant + 7 * day):
             continue
-        before, after = at, at + 7 * day
-        while after - before > 1:
-            middle = (before + after) // 2
-            before, after = (middle, after) if offset(middle) == offset(at) else (before, middle)
-        near = [after + minutes * 60_000_000 + shift for minutes in (-61, -31, 0, 1, 31, 61) for shift in (-1, 0)]
-        found_moments += [Instant(moment) for moment in [*near, after - day, after + day, after + rng.randrange(day)]]
+        left, right = instant, instant + 7 * day
+        while right - left > 1:
+            middle = (left + right) // 2
+            left, right = (middle, right) if offset(middle) == offset(instant) else (left, middle)
+        moments_near = [
+            right + minutes * 60_000_000 + shift for minutes in (-61, -31, 0, 1, 31, 61) for shift in (-1, 0)
+        ]
+        found_moments += [
+            Instant(moment) for moment in [*moments_near, right - day, right + day, right + rng.randrange(day)]
+        ]
     return found_moments
 
 
@@ -76,9 +80,9 @@ def test_windows_of_a_calendar(zone: str) -> None:
     for where in [*plain(zone), *others(zone)]:
         windows = assign_windows(where, pa.array(times, pa.int64()), {}, {})
         pairs = list(zip(windows.start.tolist(), windows.end.tolist(), strict=True))
-        wrong = [(at, one) for at, one in zip(times, pairs, strict=True) if one != calendar_window(where, at)]
+        wrong = [(time, one) for time, one in zip(times, pairs, strict=True) if one != calendar_window(where, time)]
         assert wrong == []
-        assert all(start <= at < end for at, (start, end) in zip(times, pairs, strict=True))
+        assert all(start <= time < end for time, (start, end) in zip(times, pairs, strict=True))
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -90,14 +94,14 @@ def test_the_last_window_of_a_calendar_ends_with_time(
 ) -> None:
     where, day = CalendarWindows(unit, zone, length, **begins), 86_400_000_000
     far = [END_OF_CALENDAR + shift for shift in (-400 * day, -2 * day, -day, -1, 0, 1, day, 10**6 * day)]
-    times = [Instant(at) for at in [*far, GLOBAL_WINDOW_END - 1, GLOBAL_WINDOW_END, GLOBAL_WINDOW_END + 7]]
+    times = [Instant(time) for time in [*far, GLOBAL_WINDOW_END - 1, GLOBAL_WINDOW_END, GLOBAL_WINDOW_END + 7]]
     windows = assign_windows(where, pa.array(times, pa.int64()), {}, {})
     pairs = list(zip(windows.start.tolist(), windows.end.tolist(), strict=True))
-    assert pairs == [calendar_window(where, at) for at in times]
-    assert all(start <= at < end for at, (start, end) in zip(times[:-2], pairs, strict=False))
+    assert pairs == [calendar_window(where, time) for time in times]
+    assert all(start <= time < end for time, (start, end) in zip(times[:-2], pairs, strict=False))
     # what panes of a global window are dated beyond it is in the last one, too
     assert pairs[-3][1] == GLOBAL_WINDOW_END
     assert pairs[-3] == pairs[-2] == pairs[-1]
-    assert [assign_windows(where, pa.array([at], pa.int64()), {}, {}).start[0] for at in times] == [
+    assert [assign_windows(where, pa.array([time], pa.int64()), {}, {}).start[0] for time in times] == [
         start for start, _ in pairs
     ]

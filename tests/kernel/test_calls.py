@@ -101,12 +101,12 @@ def table(rows: int, epoch: int) -> pa.Table:
     """Records of one epoch; the keys are those of the epoch before, and times go on."""
     keys, records = int(rows * KEYS), []
     for i in range(rows):
-        at = START + epoch * 20 * SECOND + i * 20 * SECOND // rows
+        time = START + epoch * 20 * SECOND + i * 20 * SECOND // rows
         records.append(
             {
                 "id": epoch * rows + i if i % 50 else epoch * rows,
                 "user": f"user {i * 7919 % keys:08}",
-                "at": at,
+                "at": time,
                 "v": i % 1000,
                 "x": i / 7,
                 "s": f"text {i % 3}",
@@ -155,11 +155,11 @@ def calls_of(tested_pipeline: Pipeline, rows: int, epochs: int = 3) -> int:
         files = {OWN: [SourceSplit(info.path, info.size, info.etag)]}
         if epoch < epochs - 1:
             engine.compute(files, START)
-    called = 0
+    calls = 0
 
     def count_calls(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal called
-        called += event in ("call", "c_call")
+        nonlocal calls
+        calls += event in ("call", "c_call")
 
     profile_before = sys.getprofile()
     gc.collect()  # else finalizers of what other tests left are called, and counted, whenever it is collected
@@ -174,7 +174,7 @@ def calls_of(tested_pipeline: Pipeline, rows: int, epochs: int = 3) -> int:
     counts = computed_epoch.stages[0].counts
     assert counts is not None
     assert counts.early + counts.on_time + counts.late > 0.9 * rows * KEYS
-    return called
+    return calls
 
 
 TWO_STAGES = Aggregation(

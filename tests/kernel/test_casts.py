@@ -16,7 +16,7 @@ from headrace.model.expressions.expr import col
 from headrace.model.expressions.typing import type_of
 from headrace.program.columns import settle_casts
 from headrace_lab.reference import evaluate as evaluate_record
-from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python
+from tests.kernel.columns import SPECIAL, VALUES, are_alike, arrow, python
 from tests.reference.strategies import examples
 
 NUMBERS = ["7", "+7", "-7", "007", "-0", "1_0", "0x1F", "٣", "", "+", "9223372036854775807", "9223372036854775808"]
@@ -52,38 +52,40 @@ TIMES += ["2013-01-01T05+02:75", "2013-01-01T05:07:09+02:00:30", "2013-01-01T05:
 TEXTS = [text for each in (NUMBERS, FLOATS, BOOLS, TIMES) for text in each]
 
 
-def casted(values: list[Any], source: DataType, to: DataType) -> list[Any]:
-    return python(evaluate_column(col("v").cast(to), {"v": arrow(values, source)}, {"v": source}, len(values)))
+def cast_values(values: list[Any], source: DataType, target: DataType) -> list[Any]:
+    return python(evaluate_column(col("v").cast(target), {"v": arrow(values, source)}, {"v": source}, len(values)))
 
 
-def assert_as_the_reference(values: list[Any], source: DataType, to: DataType) -> None:
+def assert_as_the_reference(values: list[Any], source: DataType, target: DataType) -> None:
     try:
-        type_of(col("v").cast(to), {"v": source})
+        type_of(col("v").cast(target), {"v": source})
     except PipelineError as error:
-        assert f"a {source} cannot be cast to {to}" in str(error)
+        assert f"a {source} cannot be cast to {target}" in str(error)
         return
-    found = casted(values, source, to)
-    expected = [evaluate_record(col("v").cast(to), {"v": value}, {"v": source}) for value in values]
-    assert all(map(alike, found, expected)), [x for x in zip(values, found, expected, strict=True) if not alike(*x[1:])]
-    assert len(found) == len(expected)
+    results = cast_values(values, source, target)
+    expected = [evaluate_record(col("v").cast(target), {"v": value}, {"v": source}) for value in values]
+    assert all(map(are_alike, results, expected)), [
+        x for x in zip(values, results, expected, strict=True) if not are_alike(*x[1:])
+    ]
+    assert len(results) == len(expected)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("to", list(DataType))
-def test_texts_are_read_as_the_reference_reads_them(to: DataType) -> None:
-    around = [
-        f"{before}{text}{behind}" for text in TEXTS for before, behind in (("", ""), (" ", "\t"), ("\x1f", "\u2003"))
+@pytest.mark.parametrize("target", list(DataType))
+def test_texts_are_read_as_the_reference_reads_them(target: DataType) -> None:
+    padded_texts = [
+        f"{prefix}{text}{suffix}" for text in TEXTS for prefix, suffix in (("", ""), (" ", "\t"), ("\x1f", "\u2003"))
     ]
-    assert_as_the_reference([*around, None], DataType.STRING, to)
-    for text in around:  # alone, it may be a clean column
-        assert_as_the_reference([text, None], DataType.STRING, to)
+    assert_as_the_reference([*padded_texts, None], DataType.STRING, target)
+    for text in padded_texts:  # alone, it may be a clean column
+        assert_as_the_reference([text, None], DataType.STRING, target)
 
 
-@pytest.mark.parametrize("to", list(DataType))
+@pytest.mark.parametrize("target", list(DataType))
 @pytest.mark.parametrize("source", list(DataType))
-def test_values_are_cast_as_the_reference_casts_them(source: DataType, to: DataType) -> None:
-    assert_as_the_reference(list(SPECIAL[source]), source, to)
-    assert_as_the_reference([], source, to)
+def test_values_are_cast_as_the_reference_casts_them(source: DataType, target: DataType) -> None:
+    assert_as_the_reference(list(SPECIAL[source]), source, target)
+    assert_as_the_reference([], source, target)
 
 
 _DIGITS = st.from_regex(r"[+-]?[0-9]{1,22}", fullmatch=True)
@@ -98,31 +100,38 @@ _MOMENTS = st.from_regex(
 @pytest.mark.slow
 @examples(200)
 @given(st.sampled_from(list(DataType)), st.lists(st.none() | _DIGITS | _DECIMALS | _MOMENTS | st.text(), max_size=4))
-def test_random_texts_are_read_as_the_reference_reads_them(to: DataType, texts: list[str | None]) -> None:
-    assert_as_the_reference(texts, DataType.STRING, to)
+def test_random_texts_are_read_as_the_reference_reads_them(target: DataType, texts: list[str | None]) -> None:
+    assert_as_the_reference(texts, DataType.STRING, target)
 
 
 @pytest.mark.slow
 @examples(200)
 @given(st.data())
 def test_random_values_are_cast_as_the_reference_casts_them(data: st.DataObject) -> None:
-    source, to = data.draw(st.sampled_from(list(DataType))), data.draw(st.sampled_from(list(DataType)))
-    assert_as_the_reference(data.draw(st.lists(VALUES[source], max_size=4)), source, to)
+    source, target = data.draw(st.sampled_from(list(DataType))), data.draw(st.sampled_from(list(DataType)))
+    assert_as_the_reference(data.draw(st.lists(VALUES[source], max_size=4)), source, target)
 
 
-@pytest.mark.parametrize(("source", "value", "wanted"), [(DataType.STRING, "12", 12), (DataType.FLOAT, -2.9, -2)])
-def test_casts_need_no_schema_once_they_are_settled(source: DataType, value: Any, wanted: int) -> None:
+@pytest.mark.parametrize(("source", "value", "expected"), [(DataType.STRING, "12", 12), (DataType.FLOAT, -2.9, -2)])
+def test_casts_need_no_schema_once_they_are_settled(source: DataType, value: Any, expected: int) -> None:
     expr = settle_casts(col("v").cast(DataType.INT), {"v": source})
-    assert evaluate(expr, {"v": arrow([value], source)}).to_pylist() == [wanted]
+    assert evaluate(expr, {"v": arrow([value], source)}).to_pylist() == [expected]
 
 
 def test_a_few_texts_and_what_they_are() -> None:
-    assert casted(["12", " 12 ", "1.5", "x"], DataType.STRING, DataType.INT) == [12, 12, None, None]
-    assert casted(["1e3", "inf"], DataType.STRING, DataType.FLOAT) == [1000.0, math.inf]
-    assert casted(["2013-01-01T02:00:00+02:00"], DataType.STRING, DataType.TIMESTAMP) == [1_356_998_400_000_000]
-    assert casted([1e7, 0.001, -12345678.9], DataType.FLOAT, DataType.STRING) == ["1.0E7", "0.001", "-1.23456789E7"]
-    assert casted([1_500_000], DataType.TIMESTAMP, DataType.STRING) == ["1970-01-01 00:00:01.5"]
-    assert casted(["2013-01-01", "2013-01-01T00:00:00"], DataType.STRING, DataType.DATE) == [date(2013, 1, 1), None]
-    assert casted([date(2013, 1, 1)], DataType.DATE, DataType.TIMESTAMP) == [1_356_998_400_000_000]
-    assert casted([-1, 2**61], DataType.TIMESTAMP, DataType.DATE) == [date(1969, 12, 31), None]
+    assert cast_values(["12", " 12 ", "1.5", "x"], DataType.STRING, DataType.INT) == [12, 12, None, None]
+    assert cast_values(["1e3", "inf"], DataType.STRING, DataType.FLOAT) == [1000.0, math.inf]
+    assert cast_values(["2013-01-01T02:00:00+02:00"], DataType.STRING, DataType.TIMESTAMP) == [1_356_998_400_000_000]
+    assert cast_values([1e7, 0.001, -12345678.9], DataType.FLOAT, DataType.STRING) == [
+        "1.0E7",
+        "0.001",
+        "-1.23456789E7",
+    ]
+    assert cast_values([1_500_000], DataType.TIMESTAMP, DataType.STRING) == ["1970-01-01 00:00:01.5"]
+    assert cast_values(["2013-01-01", "2013-01-01T00:00:00"], DataType.STRING, DataType.DATE) == [
+        date(2013, 1, 1),
+        None,
+    ]
+    assert cast_values([date(2013, 1, 1)], DataType.DATE, DataType.TIMESTAMP) == [1_356_998_400_000_000]
+    assert cast_values([-1, 2**61], DataType.TIMESTAMP, DataType.DATE) == [date(1969, 12, 31), None]
     assert isinstance(evaluate(col("v").cast(DataType.INT), {"v": pa.scalar("7")}), pa.Scalar)

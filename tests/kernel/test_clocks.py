@@ -22,7 +22,7 @@ from headrace.model.windows import CalendarWindows
 from headrace_lab.reference import evaluate
 from tests.kernel.columns import arrow, python
 
-AT = col("at")
+TIME = col("at")
 SCHEMA = {"at": DataType.TIMESTAMP}
 YEARS = (1847, 1893, 1972, 2011, 2018, 2040, 9998)
 ZONES = (
@@ -49,39 +49,39 @@ def instants(zone: str) -> list[int]:
         for day in days
         if clock.utcoffset(day.replace(tzinfo=None)) != clock.utcoffset(day.replace(tzinfo=None) + DAY)
     ]
-    near = [day + n * QUARTER_HOUR for day in changes for n in range(-8, 104)]
-    return sorted({to_instant(at) + odd for at in (*near, *days[::365]) for odd in (-1, 0)})
+    moments = [day + n * QUARTER_HOUR for day in changes for n in range(-8, 104)]
+    return sorted({to_instant(moment) + odd for moment in (*moments, *days[::365]) for odd in (-1, 0)})
 
 
-def computed(expr: Expr, at: Sequence[int | None]) -> list[int | None]:
-    return python(evaluate_column(expr, {"at": arrow(at, DataType.TIMESTAMP)}, SCHEMA, len(at)))
+def evaluate_at(expr: Expr, times: Sequence[int | None]) -> list[int | None]:
+    return python(evaluate_column(expr, {"at": arrow(times, DataType.TIMESTAMP)}, SCHEMA, len(times)))
 
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_clocks_show_what_the_reference_shows(zone: str) -> None:
     moments = instants(zone)
     for part in (
-        AT.year(zone),
-        AT.month(zone),
-        AT.day(zone),
-        AT.weekday(zone),
-        AT.hour(zone),
-        AT.minute(zone),
-        AT.second(zone),
+        TIME.year(zone),
+        TIME.month(zone),
+        TIME.day(zone),
+        TIME.weekday(zone),
+        TIME.hour(zone),
+        TIME.minute(zone),
+        TIME.second(zone),
     ):
-        assert computed(part, moments) == [evaluate(part, {"at": each}, SCHEMA) for each in moments]
+        assert evaluate_at(part, moments) == [evaluate(part, {"at": each}, SCHEMA) for each in moments]
 
 
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("unit", list(TimeUnit))
 def test_truncation_is_that_of_the_reference(unit: TimeUnit, zone: str) -> None:
     moments = instants(zone)
-    start = computed(AT.truncate(unit, zone), moments)
-    assert start == [evaluate(AT.truncate(unit, zone), {"at": each}, SCHEMA) for each in moments]
+    start = evaluate_at(TIME.truncate(unit, zone), moments)
+    assert start == [evaluate(TIME.truncate(unit, zone), {"at": each}, SCHEMA) for each in moments]
     begun_array = np.array(start)
     assert (begun_array <= moments).all()
     assert (np.diff(begun_array) >= 0).all()
-    assert computed(AT.truncate(unit, zone), start) == start
+    assert evaluate_at(TIME.truncate(unit, zone), start) == start
 
 
 BEGINNINGS: list[tuple[TimeUnit, dict[str, Any]]] = [
@@ -107,18 +107,18 @@ WINDOWS = {
 @pytest.mark.parametrize(("unit", "begins"), BEGINNINGS, ids=str)
 def test_what_begins_elsewhere_begins_as_windows_do(unit: TimeUnit, begins: dict[str, Any], zone: str) -> None:
     moments = instants(zone)[::5]
-    truncated = AT.truncate(unit, zone, **begins)
-    start = computed(truncated, moments)
-    assert start == [evaluate(truncated, {"at": each}, SCHEMA) for each in moments]
+    expr = TIME.truncate(unit, zone, **begins)
+    start = evaluate_at(expr, moments)
+    assert start == [evaluate(expr, {"at": each}, SCHEMA) for each in moments]
     name, count = WINDOWS[unit]
     starts, _ = calendar_windows(CalendarWindows(name, zone, count, **begins), np.array(moments))
     assert start == starts.tolist()
-    assert start != computed(AT.truncate(unit, zone), moments)
+    assert start != evaluate_at(TIME.truncate(unit, zone), moments)
 
 
 def test_what_begins_as_ever_is_written_as_ever() -> None:
-    usual = AT.truncate("week", "UTC", day_begins="00:00", week_begins="monday", year_begins=1)
-    assert is_same_expression(usual, AT.truncate("week"))
+    usual = TIME.truncate("week", "UTC", day_begins="00:00", week_begins="monday", year_begins=1)
+    assert is_same_expression(usual, TIME.truncate("week"))
     assert render(usual) == "at.truncate('week', 'UTC')"
 
 
@@ -133,23 +133,23 @@ def test_what_begins_as_ever_is_written_as_ever() -> None:
 )
 def test_a_beginning_that_says_nothing_of_a_unit_is_refused(unit: str, begins: dict[str, Any], why: str) -> None:
     with pytest.raises(PipelineError, match=f"truncate.*{why}"):
-        AT.truncate(unit, **begins)
+        TIME.truncate(unit, **begins)
 
 
 @pytest.mark.parametrize("zone", ZONES)
 def test_local_times_are_moments_as_the_reference_says(zone: str) -> None:
     shown_moments = instants(zone)
-    for twice, skipped in (("first", "later"), ("second", "null"), ("null", "later")):
-        moments = AT.local_to_utc(zone, twice, skipped)
-        found = computed(moments, shown_moments)
-        assert found == [evaluate(moments, {"at": each}, SCHEMA) for each in shown_moments]
+    for ambiguous, missing in (("first", "later"), ("second", "null"), ("null", "later")):
+        moments = TIME.local_to_utc(zone, ambiguous, missing)
+        values = evaluate_at(moments, shown_moments)
+        assert values == [evaluate(moments, {"at": each}, SCHEMA) for each in shown_moments]
 
 
 def test_what_clocks_show_twice_or_never_is_what_was_asked_for() -> None:
     def utc(text: str, **options: str) -> str | None:
         moment = to_instant(datetime.fromisoformat(f"{text}+00:00"))
-        (found,) = computed(AT.local_to_utc("Europe/Berlin", **options), [moment])
-        return None if found is None else rendered(Instant(found))
+        (instant,) = evaluate_at(TIME.local_to_utc("Europe/Berlin", **options), [moment])
+        return None if instant is None else rendered(Instant(instant))
 
     assert utc("2025-07-01T12:00:00") == "2025-07-01T10:00:00Z"
     assert utc("2025-10-26T02:30:00") == "2025-10-26T00:30:00Z"
@@ -175,11 +175,11 @@ EDGES = [
 @pytest.mark.parametrize("zone", ZONES[:8])
 def test_what_is_far_away_is_what_the_reference_says(zone: str) -> None:
     for expr in (
-        AT.local_to_utc(zone),
-        AT.year(zone),
-        AT.weekday(zone),
-        AT.hour(zone),
-        *[AT.truncate(unit, zone) for unit in TimeUnit],
-        *[AT.truncate(unit, zone, **begins) for unit, begins in BEGINNINGS],
+        TIME.local_to_utc(zone),
+        TIME.year(zone),
+        TIME.weekday(zone),
+        TIME.hour(zone),
+        *[TIME.truncate(unit, zone) for unit in TimeUnit],
+        *[TIME.truncate(unit, zone, **begins) for unit, begins in BEGINNINGS],
     ):
-        assert computed(expr, EDGES) == [evaluate(expr, {"at": each}, SCHEMA) for each in EDGES]
+        assert evaluate_at(expr, EDGES) == [evaluate(expr, {"at": each}, SCHEMA) for each in EDGES]

@@ -28,8 +28,8 @@ from headrace.model.time import Instant
 from headrace.model.windows import WindowFn
 from headrace_lab.reference import Epoch, EpochResult, run_pipeline
 from headrace_lab.reference.elements import Pane
-from tests.kernel.differential import Found, run_on_kernel
-from tests.own_combiners import Bins, Longest, Nearness, Span, Until
+from tests.kernel.differential import EpochOutcome, run_on_kernel
+from tests.own_combiners import Bins, Longest, Nearness, Span, UntilCombiner
 from tests.panes import same
 
 pytestmark = pytest.mark.slow
@@ -75,7 +75,9 @@ def every(whole: str, fraction: str, text: str) -> dict[str, Aggregate]:
     }
 
 
-def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation, keep_last: int | None = None) -> Pipeline:
+def pipeline(
+    where: WindowFn, what: dict[str, Aggregate], *aggregations: Aggregation, keep_last: int | None = None
+) -> Pipeline:
     columns = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "v": DataType.INT, "x": DataType.FLOAT}
     return Pipeline(
         name="combiners",
@@ -88,7 +90,7 @@ def pipeline(where: WindowFn, what: dict[str, Aggregate], *then: Aggregation, ke
         when=EARLY,
         how=retracting("20us", keep_last=keep_last),
         what=what,
-        then=then,
+        then=aggregations,
     )
 
 
@@ -118,8 +120,8 @@ def assert_same(panes: list[Pane], expected: list[Pane]) -> None:
         assert not different, (left, right, different)
 
 
-def assert_all_same(found: Sequence[Found], expected: Sequence[EpochResult]) -> None:
-    for ours, reference in zip(found, expected, strict=True):
+def assert_all_same(outcomes: Sequence[EpochOutcome], expected: Sequence[EpochResult]) -> None:
+    for ours, reference in zip(outcomes, expected, strict=True):
         assert_same(ours.panes, list(reference.panes))
 
 
@@ -143,9 +145,9 @@ STAGES = {
 
 @pytest.mark.parametrize("name", STAGES)
 def test_combiners_equal_the_reference(name: str) -> None:
-    tested, given = STAGES[name], epochs(len(name))
-    expected = run_pipeline(tested, given)
-    results = run_on_kernel(tested, given)
+    tested_pipeline, own_epochs = STAGES[name], epochs(len(name))
+    expected = run_pipeline(tested_pipeline, own_epochs)
+    results = run_on_kernel(tested_pipeline, own_epochs)
     assert sum(len(result.panes) for result in expected) > 50
     assert_all_same(results, expected)
 
@@ -173,6 +175,6 @@ def test_what_is_not_finite_can_be_withdrawn(value: float) -> None:
 
 
 def test_timestamps_are_instants_to_a_users_combiner() -> None:
-    tested_pipeline = pipeline(FixedWindows("200us"), {"until": col("at").combine(Until(100))})
-    given_epochs = [Epoch(Instant(0), [{"user": "u", "at": Instant(at)} for at in (7, 40, 12)], is_last=True)]
+    tested_pipeline = pipeline(FixedWindows("200us"), {"until": col("at").combine(UntilCombiner(100))})
+    given_epochs = [Epoch(Instant(0), [{"user": "u", "at": Instant(time)} for time in (7, 40, 12)], is_last=True)]
     assert [pane.values for pane in run_on_kernel(tested_pipeline, given_epochs)[0].panes] == [(60,)]

@@ -71,9 +71,9 @@ OWN_TRIGGERS: dict[str, tuple[WindowFn, Trigger, How]] = {
 def compare(pipeline: Pipeline, epochs: Sequence[Epoch]) -> None:
     expected = run_pipeline(pipeline, epochs)
     assert any(result.panes for result in expected), "the scenario must emit something"
-    for number, (found, reference) in enumerate(zip(run_on_kernel(pipeline, epochs), expected, strict=True)):
+    for number, (outcome, reference) in enumerate(zip(run_on_kernel(pipeline, epochs), expected, strict=True)):
         try:
-            check(found, reference)
+            check(outcome, reference)
         except AssertionError as error:
             raise AssertionError(f"epoch {number}") from error
 
@@ -109,9 +109,9 @@ def test_users_triggers(name: str) -> None:
 
 @pytest.mark.slow
 def test_panes_and_their_retractions_are_elements_to_a_users_trigger() -> None:
-    then = (downstream(AfterWatermark(early=Jump(20, "total")), accumulating("25us")),)
-    above = (FixedWindows("10us"), AfterWatermark(AfterProcessingTime("5us"), AfterCount(1)), retracting("25us"))
-    compare(build(*above, then=then), random_epochs(11))
+    lower = (downstream(AfterWatermark(early=Jump(20, "total")), accumulating("25us")),)
+    upper = (FixedWindows("10us"), AfterWatermark(AfterProcessingTime("5us"), AfterCount(1)), retracting("25us"))
+    compare(build(*upper, aggregations=lower), random_epochs(11))
 
 
 @pytest.mark.slow
@@ -161,8 +161,8 @@ def test_a_pane_that_is_nan_again_is_elided() -> None:
 def test_a_list_of_other_values_is_not_elided() -> None:
     """Of the panes above one is withdrawn and another comes: as many values as before."""
     now = Repeatedly(AfterCount(1))
-    then = replace(downstream(now, retracting("25us", elide_unchanged=True)), what={"all": col("total").collect()})
-    pipeline = build(FixedWindows("15us"), now, retracting("25us"), then=(then,))
+    lower = replace(downstream(now, retracting("25us", elide_unchanged=True)), what={"all": col("total").collect()})
+    pipeline = build(FixedWindows("15us"), now, retracting("25us"), aggregations=(lower,))
     epochs = [Epoch(Instant(0), [{"user": "ann", "at": Instant(1), "value": value}]) for value in (1, 2)]
     compare(pipeline, epochs)
     values = [[pane.values for pane in result.panes] for result in run_on_kernel(pipeline, epochs)]

@@ -24,9 +24,9 @@ from headrace.state.sorted_file import SortedFile
 from headrace_lab.conformance.values import element_rows
 from headrace_lab.reference import evaluate, run_pipeline
 from headrace_lab.reference.elements import Pane
-from headrace_lab.reference.intake import Intake, Taken
+from headrace_lab.reference.intake import EpochInput, Intake
 from tests.kernel import further_scenarios as further
-from tests.kernel.operators import emitted
+from tests.kernel.operators import emitted_panes
 from tests.panes import by_window, same
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples
@@ -63,10 +63,10 @@ class Parts:
         results = []
         for part in range(self.number):
             own = None if delta is None else delta.filter(pa.array(self._part(delta) == part))
-            touched = np.zeros(0, np.uint64) if own is None else np.unique(own.column(c.HASH).to_numpy())
-            state = self.layers[part].affected_rows(touched, clocks, signals)
+            hashes = np.zeros(0, np.uint64) if own is None else np.unique(own.column(c.HASH).to_numpy())
+            state = self.layers[part].affected_rows(hashes, clocks, signals)
             own = own if own is not None and own.num_rows else None
-            found = step_stage(
+            result = step_stage(
                 self.compiled,
                 state,
                 own,
@@ -76,11 +76,11 @@ class Parts:
                 signals=signals,
                 is_batch=batch,
             )
-            below = self.layers[part]
-            self.layers[part] = below.with_layer(
-                [] if found is None else [SortedFile(below.changes_to_keep(found.changes))], epoch
+            own_layers = self.layers[part]
+            self.layers[part] = own_layers.with_layer(
+                [] if result is None else [SortedFile(own_layers.changes_to_keep(result.changes))], epoch
             )
-            results += [] if found is None else [found]
+            results += [] if result is None else [result]
         self.watermark, self.processing_time = clocks.watermark_after, clocks.processing_time
         self.output_watermark = min(layers.earliest_hold(self.watermark) for layers in self.layers)
         return results
@@ -89,13 +89,13 @@ class Parts:
         return (delta.column(c.HASH).to_numpy() >> np.uint64(32)) * np.uint64(self.number) >> np.uint64(32)
 
     def clocks(self, watermark: Instant, now: Instant, percentiles: dict[float, Instant]) -> FiringClocks:
-        moment_after, passed = Instant(max(self.watermark, watermark)), {}
+        moment_after, new_percentiles = Instant(max(self.watermark, watermark)), {}
         for q in sorted(self.compiled.trigger.percentiles):
             old = self.percentiles.get(q, MIN_INSTANT)
             self.percentiles[q] = Instant(max(old, percentiles.get(q, old)))
-            passed[q] = (Instant(max(old, self.watermark)), Instant(max(self.percentiles[q], moment_after)))
+            new_percentiles[q] = (Instant(max(old, self.watermark)), Instant(max(self.percentiles[q], moment_after)))
         return FiringClocks(
-            self.watermark, moment_after, self.processing_time, Instant(max(self.processing_time, now)), passed
+            self.watermark, moment_after, self.processing_time, Instant(max(self.processing_time, now)), new_percentiles
         )
 
 
@@ -117,8 +117,8 @@ def run_in_parts(scenario: Scenario, number: int, places: Sequence[int]) -> list
     for epoch, given_epoch in enumerate(scenario.epochs):
         clock = Instant(max(clock, given_epoch.processing_time))
         timed_pairs = [(record, evaluate(expr, record, pipeline.schema)) for record in given_epoch.records]
-        rows = element_rows(pipeline.schema, [(record, at, 1) for record, at in timed_pairs if at is not None])
-        intake.take(OWN, given_epoch.records, clock, {"": Taken()})
+        rows = element_rows(pipeline.schema, [(record, time, 1) for record, time in timed_pairs if time is not None])
+        intake.take(OWN, given_epoch.records, clock, {"": EpochInput()})
         intake.advance(clock, given_epoch.is_last)
         watermark, percentiles = intake.watermark, intake.percentiles
         results: list[StageResult] = []
@@ -134,7 +134,7 @@ def run_in_parts(scenario: Scenario, number: int, places: Sequence[int]) -> list
             clocks = stage.clocks(watermark, clock, percentiles)
             batch = given_epoch.is_last and epoch == 0
             results = stage.run(epoch, shares, clocks, batch, given_epoch.signals)
-        panes_by_epoch.append([pane for result in results for pane in emitted(result)])
+        panes_by_epoch.append([pane for result in results for pane in emitted_panes(result)])
     return panes_by_epoch
 
 

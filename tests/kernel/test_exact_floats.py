@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from headrace.kernel.aggregates.sums import exact_sum
 from headrace.kernel.columns import Groups, as_now
 from headrace.model.expressions.expr import col
-from tests.kernel.folding import Row, accumulator, folded, gathered, over_bundles, results
+from tests.kernel.folding import Row, accumulator, fold_rows, gather_parts, over_bundles, results
 from tests.reference.strategies import examples
 
 LARGEST = float(np.finfo(np.float64).max)
@@ -24,7 +24,7 @@ FLOATS = st.one_of(
 )
 
 
-def grouped(values: list[list[float]]) -> tuple[np.ndarray, Groups]:
+def group_values(values: list[list[float]]) -> tuple[np.ndarray, Groups]:
     offsets = np.cumsum([0, *map(len, values)])
     return np.array([value for group in values for value in group], np.float64), Groups(offsets)
 
@@ -32,7 +32,7 @@ def grouped(values: list[list[float]]) -> tuple[np.ndarray, Groups]:
 @given(values=st.lists(st.lists(FLOATS, max_size=8), max_size=6), rng=st.randoms())
 @examples(200)
 def test_a_sum_is_what_exact_fractions_come_to_in_any_order(values: list[list[float]], rng: Random) -> None:
-    nearest, rest = exact_sum(*grouped(values))
+    nearest, rest = exact_sum(*group_values(values))
     for group, first, others in zip(values, nearest, rest.to_pylist(), strict=True):
         exact = sum(map(Fraction, group), Fraction(0))
         assert sum(map(Fraction, [first, *(others or [])]), Fraction(0)) == exact
@@ -40,9 +40,9 @@ def test_a_sum_is_what_exact_fractions_come_to_in_any_order(values: list[list[fl
             assert abs(first - float(exact)) <= math.ulp(float(exact))
     for group in values:
         rng.shuffle(group)
-    again = exact_sum(*grouped(values))
-    assert again[0].tolist() == nearest.tolist()
-    assert again[1].equals(rest)
+    second_sum = exact_sum(*group_values(values))
+    assert second_sum[0].tolist() == nearest.tolist()
+    assert second_sum[1].equals(rest)
 
 
 @given(values=st.lists(FLOATS, max_size=6), others=st.lists(FLOATS, max_size=8), seed=st.integers(0, 2**32))
@@ -58,23 +58,23 @@ def test_what_is_withdrawn_leaves_nothing(values: list[float], others: list[floa
         found_by_name = {
             part.name: over_bundles(part, mixed_values, 1, rng, withdrawable=True) for part in made_accumulator.parts
         }
-        alone = {part.name: folded(part, rows, 1, withdrawable=True) for part in made_accumulator.parts}
+        parts = {part.name: fold_rows(part, rows, 1, withdrawable=True) for part in made_accumulator.parts}
         assert list(map(repr, results(made_accumulator, found_by_name))) == list(
-            map(repr, results(made_accumulator, alone))
+            map(repr, results(made_accumulator, parts))
         )
 
 
 @pytest.mark.parametrize(
-    ("before", "left"),
+    ("values", "left"),
     [([1e17, 1.0], 1.0), ([LARGEST, LARGEST, 1.5], LARGEST + 1.5), ([0.1, 0.2], 0.2)],
     ids=["beside a larger one", "too large for a while", "fractions"],
 )
-def test_the_first_one_is_withdrawn(before: list[float], left: float) -> None:
+def test_the_first_one_is_withdrawn(values: list[float], left: float) -> None:
     made_accumulator = accumulator(col("x").sum(), withdrawable=True)
     (part,) = made_accumulator.parts
-    came = folded(part, [Row(0, {"x": value}) for value in before], 1, withdrawable=True)
-    goes = folded(part, [Row(0, {"x": before[0]}, sign=-1)], 1, withdrawable=True)
-    assert results(made_accumulator, {part.name: gathered(part, [came, goes], 1)}) == [left]
+    addition = fold_rows(part, [Row(0, {"x": value}) for value in values], 1, withdrawable=True)
+    goes = fold_rows(part, [Row(0, {"x": values[0]}, sign=-1)], 1, withdrawable=True)
+    assert results(made_accumulator, {part.name: gather_parts(part, [addition, goes], 1)}) == [left]
 
 
 @pytest.mark.parametrize("finite", [0.75, math.inf])
@@ -83,7 +83,7 @@ def test_a_sum_that_was_stored_before_sums_were_exact_goes_on(finite: float) -> 
     (part,) = made_accumulator.parts
     stored_table = pa.table({part.name: [{"finite": finite, "nan": 0, "above": 0, "below": 0}]})
     now = as_now(stored_table, pa.schema([(part.name, part.type)]), {})
-    more = folded(part, [Row(0, {"x": 0.5})], 1, withdrawable=True)
-    assert results(made_accumulator, {part.name: gathered(part, [now.column(0).combine_chunks(), more], 1)}) == [
+    more = fold_rows(part, [Row(0, {"x": 0.5})], 1, withdrawable=True)
+    assert results(made_accumulator, {part.name: gather_parts(part, [now.column(0).combine_chunks(), more], 1)}) == [
         finite + 0.5
     ]

@@ -30,14 +30,15 @@ from headrace.model.triggers.custom import CustomTrigger, TriggerElement, Trigge
 from headrace.model.triggers.data_driven import compile_pattern
 from headrace.program.columns import Call
 from headrace_lab.reference import evaluate
-from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python
+from tests.kernel.columns import SPECIAL, VALUES, are_alike, arrow, python
 from tests.kernel.expression_trees import KINDS, PARTS, trees
 from tests.reference.strategies import examples
 
 SCHEMA = {f"{kind.value}{i}": kind for kind in DataType for i in (0, 1)}
-OF: dict[DataType, tuple[Expr, Expr]] = {k: (col(f"{k.value}0"), col(f"{k.value}1")) for k in DataType}
+COLUMNS_OF_KIND: dict[DataType, tuple[Expr, Expr]] = {k: (col(f"{k.value}0"), col(f"{k.value}1")) for k in DataType}
 (N, M), (X, Y), (S, U), (B, C), (T, V), (D, E), (P, Q) = (
-    OF[getattr(DataType, kind)] for kind in ("INT", "FLOAT", "STRING", "BOOL", "TIMESTAMP", "DATE", "DECIMAL")
+    COLUMNS_OF_KIND[getattr(DataType, kind)]
+    for kind in ("INT", "FLOAT", "STRING", "BOOL", "TIMESTAMP", "DATE", "DECIMAL")
 )
 NULL = Literal(None)
 HOUR, NOON = timedelta(hours=1), datetime(2013, 1, 1, 12, tzinfo=UTC)
@@ -52,7 +53,7 @@ EXPRESSIONS: list[Expr] = [
     *[
         Binary(op, left, right)
         for op in sorted(Binary.COMPARISON)
-        for left, right in (*OF.values(), (N, Y), (X, M), (NULL, S))
+        for left, right in (*COLUMNS_OF_KIND.values(), (N, Y), (X, M), (NULL, S))
     ],
     *[Binary(op, left, right) for op in sorted(Binary.BOOLEAN) for left, right in ((B, C), (B, NULL), (NULL, NULL))],
     N % 7,
@@ -62,11 +63,11 @@ EXPRESSIONS: list[Expr] = [
     N + 2.5,
     ~B,
     ~NULL,
-    *[left.is_null() for left, _ in OF.values()],
-    *[coalesce(left, right) for left, right in OF.values()],
-    *[least(left, right) for left, right in (*OF.values(), (N, Y), (X, M), (X, NULL))],
-    *[greatest(left, right) for left, right in (*OF.values(), (N, Y), (X, M), (NULL, T))],
-    *[if_else(B, left, right) for left, right in (*OF.values(), (N, Y), (lit(1), lit(2.5)), (S, NULL))],
+    *[left.is_null() for left, _ in COLUMNS_OF_KIND.values()],
+    *[coalesce(left, right) for left, right in COLUMNS_OF_KIND.values()],
+    *[least(left, right) for left, right in (*COLUMNS_OF_KIND.values(), (N, Y), (X, M), (X, NULL))],
+    *[greatest(left, right) for left, right in (*COLUMNS_OF_KIND.values(), (N, Y), (X, M), (NULL, T))],
+    *[if_else(B, left, right) for left, right in (*COLUMNS_OF_KIND.values(), (N, Y), (lit(1), lit(2.5)), (S, NULL))],
     if_else(Literal(None, DataType.BOOL), N, M),
     coalesce(NULL, N, X),
     least(N, 3, M),
@@ -104,7 +105,7 @@ EXPRESSIONS: list[Expr] = [
     P.ceil(),
     P.is_in([Decimal("0.01"), 3]),
     D.is_in([date.min]),
-    OF[DataType.BYTES][0].is_in([b"a"]),
+    COLUMNS_OF_KIND[DataType.BYTES][0].is_in([b"a"]),
     P.between(0, Q),
     *[getattr(D, part)() for part in ("year", "month", "day", "weekday")],
     D.year("America/New_York"),
@@ -154,7 +155,7 @@ EXPRESSIONS: list[Expr] = [
     *[getattr(left, name)(right) for name in ("bit_and", "bit_or", "bit_xor") for left, right in ((N, M), (N, 6))],
     *[getattr(N, name)(bits) for name in ("shift_left", "shift_right") for bits in (0, 1, 40, 62)],
     *[NULL.bit_and(1), N.bit_or(NULL), NULL.shift_left(1), NULL.md5()],
-    *[getattr(left, name)() for left in (S, OF[DataType.BYTES][0]) for name in ("md5", "sha256")],
+    *[getattr(left, name)() for left in (S, COLUMNS_OF_KIND[DataType.BYTES][0]) for name in ("md5", "sha256")],
     *[concat('{"a":', S, "}").json_field("a", kind) for kind in (str, int, float, bool)],
     *[concat('{"a":', N.cast(str), "}").json_field("a", kind) for kind in (int, float)],
     *[concat('{"a":', X.cast(str), "}").json_field("a", float), NULL.json_field("a", str)],
@@ -206,7 +207,7 @@ def assert_overflows_as_the_reference(expr: Expr, records: list[dict[str, Any]],
             assert (why[0], value) == ((str(want).removesuffix(OPERANDS), type(want)), None)
         else:
             assert not why
-            assert alike(value, want)
+            assert are_alike(value, want)
 
 
 def assert_as_the_reference(expr: Expr, records: list[dict[str, Any]]) -> None:
@@ -225,13 +226,13 @@ def assert_as_the_reference(expr: Expr, records: list[dict[str, Any]]) -> None:
     if good:
         result = python(evaluate_column(expr, _columns(good), SCHEMA, len(good)))
         expected = list(compress(expected, is_good))
-        assert all(map(alike, result, expected)), [
-            x for x in zip(good, result, expected, strict=True) if not alike(*x[1:])
+        assert all(map(are_alike, result, expected)), [
+            x for x in zip(good, result, expected, strict=True) if not are_alike(*x[1:])
         ]
     for record in good[:2]:  # constants stay scalars
         scalars = {name: values[0] for name, values in _columns([record]).items()}
         (one,) = python(evaluate_column(expr, scalars, SCHEMA, 1))
-        assert alike(one, evaluate(expr, record, SCHEMA))
+        assert are_alike(one, evaluate(expr, record, SCHEMA))
 
 
 @pytest.mark.parametrize("expr", EXPRESSIONS, ids=render)
@@ -266,7 +267,7 @@ def every_character() -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("expr", "wanted"),
+    ("expr", "expected"),
     [
         (S.lower(), str.lower),
         (S.upper(), str.upper),
@@ -280,11 +281,11 @@ def every_character() -> list[str]:
     ],
 )
 def test_every_character_is_what_python_says(
-    expr: Expr, wanted: Callable[[str], Any], every_character: list[str]
+    expr: Expr, expected: Callable[[str], Any], every_character: list[str]
 ) -> None:
     some = [*every_character[:0x3000], *every_character[0x3000::7]]
     for texts in (every_character, [f"a{character}b" for character in some]):
-        assert evaluate_columns(expr, {"string0": pa.array(texts)}).to_pylist() == list(map(wanted, texts))
+        assert evaluate_columns(expr, {"string0": pa.array(texts)}).to_pylist() == list(map(expected, texts))
 
 
 @pytest.mark.slow
@@ -306,9 +307,9 @@ def test_a_text_of_every_character_has_a_case(every_character: list[str]) -> Non
     ),
 )
 def test_floats_beside_the_middle_of_two_numbers_are_rounded_as_python_does(digits: int, numbers: list[float]) -> None:
-    beside = [near for number in numbers for near in (number, math.nextafter(number, math.inf), -number)]
-    values = evaluate_columns(X.round(digits), {"float0": pa.array(beside, pa.float64())}).to_pylist()
-    assert all(map(alike, values, [round(number, digits) for number in beside]))
+    neighbours = [neighbour for number in numbers for neighbour in (number, math.nextafter(number, math.inf), -number)]
+    values = evaluate_columns(X.round(digits), {"float0": pa.array(neighbours, pa.float64())}).to_pylist()
+    assert all(map(are_alike, values, [round(number, digits) for number in neighbours]))
 
 
 def test_integers_that_leave_64_bits_are_errors() -> None:
@@ -342,7 +343,7 @@ def test_a_part_of_the_rows_gives_a_part_of_the_values(expr: Expr) -> None:
     result = python(evaluate_column(expr, rows, SCHEMA, len(rows["int0"])))
     for start, end in ((2, 5), (1, 1), (0, 0)):
         part = {name: values[start:end] for name, values in rows.items()}
-        assert all(map(alike, python(evaluate_column(expr, part, SCHEMA, end - start)), result[start:end]))
+        assert all(map(are_alike, python(evaluate_column(expr, part, SCHEMA, end - start)), result[start:end]))
 
 
 def test_slices_of_columns_are_columns() -> None:
@@ -357,17 +358,17 @@ def test_slices_of_columns_are_columns() -> None:
     st.sampled_from(["ab", "a(b|c)*d", "a{3,5}", "[^a]a.a"]),
     st.lists(st.tuples(st.integers(0, 100), st.none() | st.lists(st.integers(0, 15), max_size=200)), max_size=5),
 )
-def test_a_pattern_walks_over_the_codes_of_every_row(pattern: str, found: list[tuple[int, list[int] | None]]) -> None:
+def test_a_pattern_walks_over_the_codes_of_every_row(pattern: str, walks: list[tuple[int, list[int] | None]]) -> None:
     letters = sorted({letter for letter in pattern if letter.isalpha()})
     transitions = compile_pattern(pattern, letters).transitions
     width = len(transitions[0])
-    starts = [start % len(transitions) for start, _ in found]
-    code_lists = [None if codes is None else [code % width for code in codes] for _, codes in found]
+    starts = [start % len(transitions) for start, _ in walks]
+    code_lists = [None if codes is None else [code % width for code in codes] for _, codes in walks]
     expected = [
-        reduce(lambda at, code: transitions[at][code], codes or (), start)
+        reduce(lambda state, code: transitions[state][code], codes or (), start)
         for start, codes in zip(starts, code_lists, strict=True)
     ]
-    moves = Literal(",".join(str(to) for row in transitions for to in row))
+    moves = Literal(",".join(str(target) for row in transitions for target in row))
     walk = Function("walk", (col("at"), col("codes"), moves, Literal(width)))
     rows = {"at": pa.array(starts, pa.int64()), "codes": pa.array(code_lists, pa.list_(pa.int64()))}
     assert evaluate_columns(walk, rows).to_pylist() == expected

@@ -17,7 +17,7 @@ from headrace.model.expressions.data_types import IN_JSON, DataType
 from headrace.model.expressions.expr import Expr, render
 from headrace.model.expressions.typing import to_json, type_of
 from headrace_lab.reference.evaluate import evaluate
-from tests.kernel.columns import alike
+from tests.kernel.columns import are_alike
 from tests.reference.strategies import examples
 
 SCHEMA = {"s": DataType.STRING}
@@ -33,13 +33,13 @@ def read(expr: Expr, texts: Sequence[str | None]) -> list[Any]:
 def assert_as_the_oracle(expr: Expr, texts: Sequence[str | None]) -> None:
     """All at once, and each alone."""
     expected = [evaluate(expr, {"s": text}, SCHEMA) for text in texts]
-    found = read(expr, texts)
-    assert all(map(alike, found, expected)), [
-        row for row in zip(texts, found, expected, strict=True) if row[1] != row[2]
+    values = read(expr, texts)
+    assert all(map(are_alike, values, expected)), [
+        row for row in zip(texts, values, expected, strict=True) if row[1] != row[2]
     ]
-    alone = [read(expr, [text])[0] for text in texts]
-    assert all(map(alike, alone, expected)), [
-        row for row in zip(texts, alone, expected, strict=True) if row[1] != row[2]
+    single_values = [read(expr, [text])[0] for text in texts]
+    assert all(map(are_alike, single_values, expected)), [
+        row for row in zip(texts, single_values, expected, strict=True) if row[1] != row[2]
     ]
 
 
@@ -96,8 +96,8 @@ def _texts(draw: st.DrawFn) -> str:
     text = json.dumps(draw(_DOCUMENTS), indent=draw(st.sampled_from([None, 1])))
     if draw(st.integers(0, 5)):
         return text
-    at = draw(st.integers(0, len(text)))
-    return text[:at] + draw(st.sampled_from(["", "{", "}", '"', "\n", ",", "}{"])) + text[at + 1 :]
+    place = draw(st.integers(0, len(text)))
+    return text[:place] + draw(st.sampled_from(["", "{", "}", '"', "\n", ",", "}{"])) + text[place + 1 :]
 
 
 @examples(400)

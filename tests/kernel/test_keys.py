@@ -26,11 +26,11 @@ from tests.reference.strategies import examples
 TAGS = dict(zip(DataType, (3, 1, 2, 4, 5, 6, 7, 8), strict=True))
 
 
-def padded(data: bytes) -> bytes:
+def pad_bytes(data: bytes) -> bytes:
     return data + bytes(-len(data) % 8)
 
 
-def encoded(key: tuple[Any, ...], kinds: list[DataType]) -> bytes:
+def encode_key(key: tuple[Any, ...], kinds: list[DataType]) -> bytes:
     """The bytes that are hashed, as the docstring of the module has it."""
     tags = bytes(0 if value is None else TAGS[kind] for value, kind in zip(key, kinds, strict=True))
     words, texts = b"", b""
@@ -39,32 +39,32 @@ def encoded(key: tuple[Any, ...], kinds: list[DataType]) -> bytes:
             words += bytes(16 if kind is DataType.DECIMAL else 8)
         elif kind in (DataType.STRING, DataType.BYTES):
             text = value if isinstance(value, bytes) else value.encode()
-            words, texts = words + struct.pack("<Q", len(text)), texts + padded(text)
+            words, texts = words + struct.pack("<Q", len(text)), texts + pad_bytes(text)
         elif kind is DataType.FLOAT:
             words += struct.pack("<Q", 0x7FF8 << 48) if math.isnan(value) else struct.pack("<d", value or 0.0)
         elif kind is DataType.DECIMAL:
             words += int(to_billionths(value) or 0).to_bytes(16, "little", signed=True)
         else:
             words += struct.pack("<q", (value - date(1970, 1, 1)).days if kind is DataType.DATE else value)
-    return padded(tags) + words + texts
+    return pad_bytes(tags) + words + texts
 
 
 def columns_of(rows: list[tuple[Any, ...]], kinds: list[DataType]) -> list[pa.Array]:
     return [arrow([row[i] for row in rows], kind) for i, kind in enumerate(kinds)]
 
 
-def hashed(rows: list[tuple[Any, ...]], kinds: list[DataType]) -> list[int]:
+def hash_rows(rows: list[tuple[Any, ...]], kinds: list[DataType]) -> list[int]:
     return list(map(int, hash_keys(columns_of(rows, kinds))))
 
 
 def one_by_one(rows: list[tuple[Any, ...]], kinds: list[DataType]) -> list[int]:
-    return [xxhash.xxh64_intdigest(encoded(row, kinds)) for row in rows]
+    return [xxhash.xxh64_intdigest(encode_key(row, kinds)) for row in rows]
 
 
 @pytest.mark.parametrize("kind", list(DataType))
 def test_the_hash_of_special_values(kind: DataType) -> None:
     rows = [(value,) for value in SPECIAL[kind]]
-    assert hashed(rows, [kind]) == one_by_one(rows, [kind])
+    assert hash_rows(rows, [kind]) == one_by_one(rows, [kind])
 
 
 @examples(150)
@@ -72,28 +72,28 @@ def test_the_hash_of_special_values(kind: DataType) -> None:
 def test_the_hash_is_xxh64_over_the_encoded_key(data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(list(DataType)), min_size=1, max_size=10))
     rows = data.draw(st.lists(st.tuples(*(VALUES[kind] for kind in kinds)), max_size=6))
-    assert hashed(rows, kinds) == one_by_one(rows, kinds)
+    assert hash_rows(rows, kinds) == one_by_one(rows, kinds)
 
 
 @set_sizes(hash_slice_rows=7)
 def test_texts_of_all_lengths() -> None:
     rows = [("é" * (i % 50) + "x" * (i % 7), None if i % 3 else "y" * i) for i in range(100)]
     kinds = [DataType.STRING, DataType.STRING]
-    assert hashed(rows, kinds) == one_by_one(rows, kinds)
+    assert hash_rows(rows, kinds) == one_by_one(rows, kinds)
     assert list(hash_keys([column[3:90] for column in columns_of(rows, kinds)])) == one_by_one(rows[3:90], kinds)
 
 
 def test_the_hash_of_a_key_never_changes() -> None:
     kinds = [DataType.STRING, DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.TIMESTAMP]
     rows = [("ann", 7, 2.5, True, 1_363_000_000_250_000), ("", -1, -0.0, False, 0), (None, None, None, None, None)]
-    assert hashed(rows, kinds) == [15475738344891921290, 17660220530898859041, 7212482505122059892]
-    assert hashed([(0,), (1,)], [DataType.INT]) == [7790381849595394832, 17112247933498734332]
-    assert hashed([(date(2013, 1, 1),)], [DataType.DATE]) == [9252948160091475191]
+    assert hash_rows(rows, kinds) == [15475738344891921290, 17660220530898859041, 7212482505122059892]
+    assert hash_rows([(0,), (1,)], [DataType.INT]) == [7790381849595394832, 17112247933498734332]
+    assert hash_rows([(date(2013, 1, 1),)], [DataType.DATE]) == [9252948160091475191]
     kinds, rows = (
         [DataType.BYTES, DataType.DECIMAL],
         [(b"\xff\x00", Decimal("-12.34")), (b"", Decimal(0)), (None, None)],
     )
-    assert hashed(rows, kinds) == [15645882719321371010, 7293924028792601672, 17791961111430638837]
+    assert hash_rows(rows, kinds) == [15645882719321371010, 7293924028792601672, 17791961111430638837]
 
 
 def test_zeros_are_one_key_and_so_are_nans() -> None:
@@ -106,10 +106,10 @@ def test_zeros_are_one_key_and_so_are_nans() -> None:
     ]
 
 
-def in_python(rows: list[tuple[Any, ...]], kinds: list[DataType], cut: int, within: list[list[int]]) -> list[list[int]]:
+def in_python(rows: list[tuple[Any, ...]], kinds: list[DataType], cut: int, parts: list[list[int]]) -> list[list[int]]:
     """Rows of each group, by the bytes of the key instead of its columns."""
-    codes = [encoded(row, kinds) for row in rows]
-    order = [(xxhash.xxh64_intdigest(code) % cut, *(some[i] for some in within)) for i, code in enumerate(codes)]
+    codes = [encode_key(row, kinds) for row in rows]
+    order = [(xxhash.xxh64_intdigest(code) % cut, *(some[i] for some in parts)) for i, code in enumerate(codes)]
     places = sorted(range(len(rows)), key=lambda i: (order[i], codes[i], i))
     return [list(some) for _, some in groupby(places, key=lambda i: (order[i], codes[i]))]
 
@@ -121,19 +121,19 @@ def test_groups_are_exact_whatever_the_hash(data: st.DataObject) -> None:
     some = data.draw(st.lists(st.tuples(*(VALUES[kind] for kind in kinds)), min_size=1, max_size=5))
     rows = data.draw(st.lists(st.sampled_from(some), max_size=30))
     starts = st.lists(st.sampled_from([0, 60, -60, 2**62, -(2**61)]), min_size=len(rows), max_size=len(rows))
-    within = data.draw(st.lists(starts, max_size=2))
+    parts = data.draw(st.lists(starts, max_size=2))
     cut = data.draw(st.sampled_from([2**64, 8, 1]))
     columns = columns_of(rows, kinds)
     hashes = hash_keys(columns)
     hashes = hashes if cut == 2**64 else hashes % np.uint64(cut)
-    numbers = [np.array(numbers, np.int64) for numbers in within]
+    numbers = [np.array(numbers, np.int64) for numbers in parts]
     groups = group_by_key(hashes, columns, *numbers)
     order = np.arange(len(rows)) if groups.order is None else groups.order
     several = [order[a:b].tolist() for a, b in zip(groups.offsets[:-1], groups.offsets[1:], strict=True)]
-    expected = in_python(rows, kinds, cut, within)
+    expected = in_python(rows, kinds, cut, parts)
     assert sorted(several) == sorted(expected)  # keys of one hash may stand in any order
-    by = [(int(hashes[rows[0]]), *(some[rows[0]] for some in within)) for rows in several]
-    assert by == sorted(by)
+    order_keys = [(int(hashes[rows[0]]), *(some[rows[0]] for some in parts)) for rows in several]
+    assert order_keys == sorted(order_keys)
     groups_again = group_by_key(
         hashes[order], [column.take(pa.array(order)) for column in columns], *[some[order] for some in numbers]
     )
@@ -184,10 +184,12 @@ def test_stages_with_the_same_key_of_the_same_rows_have_its_hashes_in_common() -
         ([], [0, 2, 3]),
         ([pa.array(["b", "b", "b", "b"])], [0, 2, 3]),
     ]
-    for columns, chosen in others:
-        own = known_key_hashes.keys_of_rows(columns, np.array(chosen), everything=False)
-        assert [column.to_pylist() for column in own.columns] == [column.take(chosen).to_pylist() for column in columns]
-        assert own.key_hashes.tolist() == hash_keys(own.columns, len(chosen)).tolist()
+    for columns, row_numbers in others:
+        own = known_key_hashes.keys_of_rows(columns, np.array(row_numbers), everything=False)
+        assert [column.to_pylist() for column in own.columns] == [
+            column.take(row_numbers).to_pylist() for column in columns
+        ]
+        assert own.key_hashes.tolist() == hash_keys(own.columns, len(row_numbers)).tolist()
     whole = known_key_hashes.keys_of_rows([users], np.arange(4), everything=True)
     assert whole.columns[0] is users
     assert whole.key_hashes.tolist() == hash_keys([users]).tolist()
@@ -206,34 +208,36 @@ def test_groups_by_the_number_of_a_key_are_those_by_its_hash(data: st.DataObject
     some = data.draw(st.lists(st.tuples(*(VALUES[kind] for kind in kinds)), min_size=1, max_size=5))
     rows = data.draw(st.lists(st.sampled_from(some), min_size=1, max_size=30))
     starts = st.lists(st.sampled_from([0, 60, -60, 2**62, -(2**61)]), min_size=len(rows), max_size=len(rows))
-    within = [np.array(numbers, np.int64) for numbers in data.draw(st.lists(starts, max_size=2))]
+    parts = [np.array(numbers, np.int64) for numbers in data.draw(st.lists(starts, max_size=2))]
     columns = columns_of(rows, kinds)
     with numbering_all_keys():
-        numbered = Keys(columns, len(rows)).group_rows(*within)
-    assert numbered.numbered is not None
-    ordered = Keys(columns, len(rows)).group_rows(*within)
-    assert ordered.numbered is None
-    assert rows_of(numbered.groups, len(rows)) == rows_of(ordered.groups, len(rows))
-    assert numbered.numbered.arranged_groups.sizes.tolist() == ordered.groups.sizes.tolist()
-    assert numbered.hashes.tolist() == ordered.hashes.tolist()
-    assert all(own.equals(other) for own, other in zip(numbered.keys, ordered.keys, strict=True))
-    assert [some[numbered.rows].tolist() for some in within] == [some[ordered.rows].tolist() for some in within]
+        by_number = Keys(columns, len(rows)).group_rows(*parts)
+    assert by_number.numbered is not None
+    by_hash = Keys(columns, len(rows)).group_rows(*parts)
+    assert by_hash.numbered is None
+    assert rows_of(by_number.groups, len(rows)) == rows_of(by_hash.groups, len(rows))
+    assert by_number.numbered.arranged_groups.sizes.tolist() == by_hash.groups.sizes.tolist()
+    assert by_number.hashes.tolist() == by_hash.hashes.tolist()
+    assert all(own.equals(other) for own, other in zip(by_number.keys, by_hash.keys, strict=True))
+    assert [some[by_number.rows].tolist() for some in parts] == [some[by_hash.rows].tolist() for some in parts]
     values = np.array(data.draw(st.lists(st.integers(-(2**40), 2**40), min_size=len(rows), max_size=len(rows))))
     folds: list[np.ufunc] = [np.add, np.minimum, np.maximum]
     for fold in folds:
-        arranged = values if ordered.groups.order is None else values[ordered.groups.order]
-        assert numbered.numbered.reduce(fold, values).tolist() == ordered.groups.reduce(fold, arranged, 0).tolist()
+        values_in_order = values if by_hash.groups.order is None else values[by_hash.groups.order]
+        assert (
+            by_number.numbered.reduce(fold, values).tolist() == by_hash.groups.reduce(fold, values_in_order, 0).tolist()
+        )
 
 
 def test_many_numbers_are_put_in_order_by_their_digits() -> None:
     number = np.random.default_rng(3).integers(0, 2**33, 1000)
     groups = NumberedGroups(number[:10] % 7, 7).groups, NumberedGroups(number % 2**21, 2**21).groups
-    for some, of in zip(groups, (number[:10] % 7, number % 2**21), strict=True):
+    for some, digits in zip(groups, (number[:10] % 7, number % 2**21), strict=True):
         assert some.order is not None
-        assert some.order.tolist() == np.argsort(of, kind="stable").tolist()
+        assert some.order.tolist() == np.argsort(digits, kind="stable").tolist()
 
 
-def hashed_rows(patch: pytest.MonkeyPatch, columns: list[pa.Array], *within: Any) -> int:
+def hashed_rows(patch: pytest.MonkeyPatch, columns: list[pa.Array], *parts: Any) -> int:
     """How many keys are hashed to group rows."""
     numbers: list[int] = []
 
@@ -242,7 +246,7 @@ def hashed_rows(patch: pytest.MonkeyPatch, columns: list[pa.Array], *within: Any
         return hash_keys(columns, rows)
 
     patch.setattr(keys, "hash_keys", counting)
-    groups = Keys(columns, len(columns[0])).group_rows(*within)
+    groups = Keys(columns, len(columns[0])).group_rows(*parts)
     patch.undo()
     assert sum(groups.groups.sizes) == len(columns[0])
     return sum(numbers)
@@ -269,6 +273,6 @@ def test_keys_get_no_numbers_where_that_does_not_pay(monkeypatch: pytest.MonkeyP
 def test_keys_of_one_hash_get_no_numbers() -> None:
     with numbering_all_keys(), set_sizes(hash_bits=0):
         names = pa.array(["b", "a", "b"])
-        found = Keys([names], 3).group_rows()
-        assert found.numbered is None
-        assert rows_of(found.groups, 3) == [[1], [0, 2]]
+        groups = Keys([names], 3).group_rows()
+        assert groups.numbered is None
+        assert rows_of(groups.groups, 3) == [[1], [0, 2]]

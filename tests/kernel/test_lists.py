@@ -18,15 +18,15 @@ from headrace.model.expressions.expr import Expr, Function, Literal
 from headrace.model.expressions.typing import type_of
 from headrace_lab.reference.evaluate import evaluate
 from headrace_lab.reference.stages import element_size as size_of
-from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python
+from tests.kernel.columns import SPECIAL, VALUES, are_alike, arrow, python
 from tests.reference.strategies import examples
 
 V = col("v")
 
 
-def lists(values: list[list[Any] | None], kind: DataType, hidden: list[list[Any]]) -> pa.Array:
+def lists(values: list[list[Any] | None], kind: DataType, hidden_items: list[list[Any]]) -> pa.Array:
     """A column of lists, in which a NULL hides items."""
-    stored_values = [hidden[row] if value is None else value for row, value in enumerate(values)]
+    stored_values = [hidden_items[row] if value is None else value for row, value in enumerate(values)]
     offsets = [0]
     for items in stored_values:
         offsets.append(offsets[-1] + len(items))
@@ -41,18 +41,18 @@ def lists(values: list[list[Any] | None], kind: DataType, hidden: list[list[Any]
 def test_what_reads_a_list(kind: DataType, data: st.DataObject) -> None:
     item = st.sampled_from(SPECIAL[kind]) | VALUES[kind]
     values = data.draw(st.lists(st.none() | st.lists(item, max_size=4), max_size=6))
-    hidden = data.draw(st.lists(st.lists(item, max_size=2), min_size=len(values), max_size=len(values)))
-    wanted = data.draw(item.filter(lambda value: value is not None))
+    hidden_items = data.draw(st.lists(st.lists(item, max_size=2), min_size=len(values), max_size=len(values)))
+    needle = data.draw(item.filter(lambda value: value is not None))
     cut = data.draw(st.integers(0, len(values)))
-    stored, values = lists(values, kind, hidden)[cut:], values[cut:]
+    array, values = lists(values, kind, hidden_items)[cut:], values[cut:]
     schema = {"v": ListType(kind)}
-    contains = Function("contains", (V, Literal(wanted, kind)))
+    contains = Function("contains", (V, Literal(needle, kind)))
     part = V.slice(data.draw(st.integers(-4, 4)), data.draw(st.none() | st.integers(0, 3)))
     read = (V.item(data.draw(st.integers(-4, 4))), part.item(0), part.length(), part.is_null(), part.item(-1).is_null())
     for expr in (V.length(), V.is_null(), contains, ~contains, V.length() + 1, *read):
         expected = [evaluate(expr, {"v": value}, schema) for value in values]
-        assert all(map(alike, python(evaluate_column(expr, {"v": stored}, schema, len(values))), expected))
-    sizes = element_size({"v": stored}, schema, len(values))
+        assert all(map(are_alike, python(evaluate_column(expr, {"v": array}, schema, len(values))), expected))
+    sizes = element_size({"v": array}, schema, len(values))
     assert sizes.to_pylist() == [size_of({"v": value}, schema) for value in values]
 
 
@@ -64,9 +64,9 @@ def test_constants_of_a_number_beside_lists_of_another() -> None:
 
 def test_a_list_is_null_once_an_item_becomes_it() -> None:
     stored_array = pa.array([["a", None], ["", "b"], [], None, ["c"]])
-    made = with_items(stored_array, lambda items: pc.if_else(pc.equal(items, ""), None, items))
-    assert made.to_pylist() == [["a", None], None, [], None, ["c"]]
-    assert made.type == arrow_type(ListType(DataType.STRING))
+    array = with_items(stored_array, lambda items: pc.if_else(pc.equal(items, ""), None, items))
+    assert array.to_pylist() == [["a", None], None, [], None, ["c"]]
+    assert array.type == arrow_type(ListType(DataType.STRING))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from headrace_lab.sizes import set_sizes
 WINDOWS = [(0, 10), (10, 20)]
 
 
-def compiled(kind: type, loop: hr.Loop) -> CompiledLoop:
+def compile_loop(kind: type, loop: hr.Loop) -> CompiledLoop:
     links = hr.json("landing/links", {"a": kind, "b": kind, "w": int, "at": datetime}).event_time("at", bound="0s")
     own_pipeline = hr.Pipeline(
         "links", links, key=["a", "b"], loop=loop, where=hr.FixedWindows("10s"), when=hr.on_update()
@@ -52,21 +52,21 @@ class Store:
         """Take ``new`` edges in and turn rounds; how many."""
         edges = self.loop.edges_of(new)
         self.edges.append(edges.rows)
-        rounds = Rounds(self.loop, self._edges, self._stored)
-        messages, turned = rounds.first_messages(self.in_flight, edges), 0
-        while len(messages) and turned != most:
-            messages, turned = rounds.send(rounds.deliver(messages)), turned + 1
+        rounds = Rounds(self.loop, self._edges, self._stored_values)
+        messages, rounds_done = rounds.first_messages(self.in_flight, edges), 0
+        while len(messages) and rounds_done != most:
+            messages, rounds_done = rounds.send(rounds.deliver(messages)), rounds_done + 1
         self.in_flight = rounds.improving_rows(messages)
         self.values.append(rounds.changed_vertices())
-        return turned
+        return rounds_done
 
-    def _edges(self, hashed: Any) -> Iterator[pa.RecordBatch]:
-        return (rows_of(edges, hashed) for edges in self.edges)
+    def _edges(self, hashes: Any) -> Iterator[pa.RecordBatch]:
+        return (rows_of(edges, hashes) for edges in self.edges)
 
-    def _stored(self, hashed: Any) -> Iterator[pa.RecordBatch]:
-        return (rows_of(values, hashed) for values in self.values)
+    def _stored_values(self, hashes: Any) -> Iterator[pa.RecordBatch]:
+        return (rows_of(values, hashes) for values in self.values)
 
-    def known(self) -> dict[tuple[int, Any], Any]:
+    def known_values(self) -> dict[tuple[int, Any], Any]:
         rows = [row for values in self.values for row in values.to_pylist()]
         return {(row[c.WINDOW_START], row["vertex"]): row["value"] for row in rows}
 
@@ -74,16 +74,18 @@ class Store:
 def nearest(edges: Iterable[tuple[Any, Any, int, int]], start: Any) -> dict[tuple[int, Any], int]:
     """Distances from ``start`` in each window."""
     rows = [*edges]
-    known: dict[tuple[int, Any], int] = {}
+    distances: dict[tuple[int, Any], int] = {}
     for a, b, _, window in rows:
         if start in (a, b):
-            known[WINDOWS[window][0], start] = 0
+            distances[WINDOWS[window][0], start] = 0
     for _ in rows:
         for a, b, w, window in rows:
-            at = WINDOWS[window][0]
-            if (at, a) in known:
-                known[at, b] = min(known.get((at, b), 2**60), known[at, a] + w)
-    return known
+            window_start = WINDOWS[window][0]
+            if (window_start, a) in distances:
+                distances[window_start, b] = min(
+                    distances.get((window_start, b), 2**60), distances[window_start, a] + w
+                )
+    return distances
 
 
 @pytest.mark.parametrize("bits", [64, 3, 0])
@@ -91,7 +93,7 @@ def nearest(edges: Iterable[tuple[Any, Any, int, int]], start: Any) -> dict[tupl
 def test_vertices_with_one_hash_are_told_apart(kind: type, bits: int) -> None:
     with set_sizes(hash_bits=(2**bits - 1) << (64 - bits), loop_slice_rows=3):
         start = hr.if_else(col("vertex") == kind(0), 0, None)
-        loop = compiled(kind, hr.Loop(start=start, step=col("value") + col("w"), combine="least"))
+        loop = compile_loop(kind, hr.Loop(start=start, step=col("value") + col("w"), combine="least"))
         rolled_generator = random.Random(f"{kind} {bits}")
         for _ in range(20):
             store, every = Store(loop), []
@@ -109,20 +111,20 @@ def test_vertices_with_one_hash_are_told_apart(kind: type, bits: int) -> None:
                 store.epoch(delta(loop, new), rolled_generator.choice([1, 2, None]))
             while store.in_flight.num_rows:
                 store.epoch(delta(loop, []), 1)
-            assert store.known() == nearest(every, kind(0))
+            assert store.known_values() == nearest(every, kind(0))
 
 
 def test_a_long_way_round_ends() -> None:
     """A path of many vertices: a round for each."""
-    loop = compiled(int, hr.Loop(start=col("vertex"), step=col("value"), combine="least", both_ways=True))
+    loop = compile_loop(int, hr.Loop(start=col("vertex"), step=col("value"), combine="least", both_ways=True))
     store, length = Store(loop), 300
     assert store.epoch(delta(loop, [(n, n + 1, 0, 0) for n in range(1, length)]), None) == length
     assert store.epoch(delta(loop, [(0, 1, 0, 0)]), None) == length + 1
-    assert {*store.known().values()} == {0}
+    assert {*store.known_values().values()} == {0}
 
 
 def test_an_epoch_without_edges_does_nothing() -> None:
-    loop = compiled(int, hr.Loop(start=col("vertex"), step=col("value"), combine="least"))
+    loop = compile_loop(int, hr.Loop(start=col("vertex"), step=col("value"), combine="least"))
     store = Store(loop)
     store.epoch(delta(loop, [(1, 2, 0, 0)]), None)
     assert store.epoch(delta(loop, []), None) == 0
@@ -131,7 +133,7 @@ def test_an_epoch_without_edges_does_nothing() -> None:
 
 def test_least_of_nothing_does_not_arrive() -> None:
     """``least`` leaves NULL out, and a vertex without a value sends nothing all the same."""
-    loop = compiled(
+    loop = compile_loop(
         int,
         hr.Loop(
             start=hr.if_else(col("vertex") == 1, 9, None), step=hr.least(col("value"), col("w")), combine="greatest"
@@ -139,9 +141,9 @@ def test_least_of_nothing_does_not_arrive() -> None:
     )
     store = Store(loop)
     store.epoch(delta(loop, [(5, 6, 4, 0)]), None)
-    assert store.known() == {}
+    assert store.known_values() == {}
     store.epoch(delta(loop, [(1, 5, 7, 0)]), None)
-    assert store.known() == {(0, 1): 9, (0, 5): 7, (0, 6): 4}
+    assert store.known_values() == {(0, 1): 9, (0, 5): 7, (0, 6): 4}
 
 
 @pytest.mark.parametrize("most", [3, 2**40, 2**62])

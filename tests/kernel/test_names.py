@@ -26,7 +26,7 @@ from headrace.model.event_time import EventTime, Monotonic
 from headrace.model.time import Duration, Instant
 from headrace_lab.reference import Epoch, run_pipeline
 from tests.kernel.differential import check, run_on_kernel
-from tests.reference.naming import NAMES, UNTAKEN, renamed
+from tests.reference.naming import NAMES, UNTAKEN, rename_columns
 from tests.reference.scenarios import Scenario, scenarios
 from tests.reference.strategies import examples, nasty_names
 
@@ -41,13 +41,17 @@ def test_random_pipelines_give_the_same_whatever_their_columns_are_called(
     scenario: Scenario, names: Mapping[str, str]
 ) -> None:
     try:
-        called = renamed(Scenario(replace(scenario.pipeline, deduplicate=None), scenario.epochs), names)
+        renamed_scenario = rename_columns(
+            Scenario(replace(scenario.pipeline, deduplicate=None), scenario.epochs), names
+        )
     except PipelineError:  # names that differ in case only
         assume(False)
         raise
-    note(f"{called.pipeline!r}")
-    expected = run_pipeline(called.pipeline, called.epochs)
-    for result, reference in zip(run_on_kernel(called.pipeline, called.epochs), expected, strict=True):
+    note(f"{renamed_scenario.pipeline!r}")
+    expected = run_pipeline(renamed_scenario.pipeline, renamed_scenario.epochs)
+    for result, reference in zip(
+        run_on_kernel(renamed_scenario.pipeline, renamed_scenario.epochs), expected, strict=True
+    ):
         check(result, reference)
 
 
@@ -77,7 +81,7 @@ def in_turns(keys: Sequence[str], aggregates: Sequence[str]) -> Pipeline:
 
 def last_of(keys: Sequence[str], aggregates: Sequence[str]) -> list[tuple[object, ...]]:
     """The values of the last pane, on the kernel and as the reference gives them."""
-    rows = [{"user": user, "at": at, "x": at} for user, at in [("b", 15), ("b", 16), ("a", 1)]]
+    rows = [{"user": user, "at": time, "x": time} for user, time in [("b", 15), ("b", 16), ("a", 1)]]
     pipeline, epochs = in_turns(keys, aggregates), [Epoch(Instant(100), rows)]
     results = [run_on_kernel(pipeline, epochs)[-1].panes, run_pipeline(pipeline, epochs)[-1].panes]
     return [panes[-1].values for panes in results]

@@ -15,7 +15,7 @@ from headrace.model.expressions.data_types import ColumnType, DataType, ListType
 from headrace.model.expressions.expr import Expr, Literal
 from headrace.model.expressions.typing import kind_of
 from headrace_lab.reference.evaluate import evaluate
-from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python
+from tests.kernel.columns import SPECIAL, VALUES, are_alike, arrow, python
 from tests.reference.strategies import examples
 
 KEYS = ("a", "b", "é", "", "a.b", "A")
@@ -111,7 +111,7 @@ def test_what_is_in_a_column(data: st.DataObject) -> None:
         expected = [evaluate(expr, {"v": value}, schema) for value in values]
         values_read = evaluate_column(expr, {"v": column}, schema, len(values))
         assert values_read.type == arrow_type(kind_of(expr, schema))  # type: ignore[arg-type]
-        assert all(map(alike, python(values_read), expected))
+        assert all(map(are_alike, python(values_read), expected))
 
 
 def test_a_part_of_nothing_is_nothing() -> None:

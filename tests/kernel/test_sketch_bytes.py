@@ -54,8 +54,8 @@ KINDS = {"m": pa.decimal128(38, 9)}
 @pytest.mark.parametrize("name", VALUES)
 def test_the_bytes_of_format_1_stay(name: str) -> None:
     aggregate, values = VALUES[name]
-    found = sketch(aggregate, values, KINDS.get(str(aggregate.input)))
-    assert found == base64.b64decode(json.loads(GOLDEN.read_text())[name])
+    data = sketch(aggregate, values, KINDS.get(str(aggregate.input)))
+    assert data == base64.b64decode(json.loads(GOLDEN.read_text())[name])
 
 
 def test_golden_sketches_are_merged() -> None:
@@ -85,11 +85,11 @@ def test_merged_sketches_are_right_to_their_error(parts: int) -> None:
     assert abs(hr.merge_distinct_sketches(distinct) - true) < DISTINCT_ERROR * true
     sketches = pa.array([sketch(col("i").quantile_sketch(), some) for some in cut], pa.binary()).to_pandas()
     ascending = np.sort(values)
-    for q, found in zip(
+    for q, estimate in zip(
         (0.0, 0.1, 0.5, 0.99), hr.merge_quantile_sketches(sketches, [0.0, 0.1, 0.5, 0.99]), strict=True
     ):
-        assert found is not None
-        least, most = (np.searchsorted(ascending, int(found), side) for side in ("left", "right"))  # type: ignore[call-overload]
+        assert estimate is not None
+        least, most = (np.searchsorted(ascending, int(estimate), side) for side in ("left", "right"))  # type: ignore[call-overload]
         assert least - RANK_ERROR * len(values) <= q * len(values) <= most + RANK_ERROR * len(values)
 
 

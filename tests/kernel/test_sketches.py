@@ -13,7 +13,7 @@ from headrace.kernel.aggregates.sums import AccumulatorPart, Elements
 from headrace.kernel.columns import Groups
 from headrace.model.combiners import DISTINCT_ERROR, RANK_ERROR
 from headrace.model.expressions.expr import col
-from tests.kernel.folding import accumulator, gathered
+from tests.kernel.folding import accumulator, gather_parts
 
 pytestmark = pytest.mark.slow
 
@@ -28,30 +28,30 @@ ORDERS = {
 
 
 def fold(part: AccumulatorPart, values: Any, groups: Groups | None = None) -> pa.Array:
-    at = pa.nulls(len(values), pa.int64())
-    return part.fold(Elements(pa.array(values), at, None), groups or Groups(np.array([0, len(values)])))
+    times = pa.nulls(len(values), pa.int64())
+    return part.fold(Elements(pa.array(values), times, None), groups or Groups(np.array([0, len(values)])))
 
 
 def one_after_another(part: AccumulatorPart, bundles: list[pa.Array]) -> pa.Array:
     found_bundle = bundles[0]
     for bundle in bundles[1:]:
-        found_bundle = gathered(part, [found_bundle, bundle], 1)
+        found_bundle = gather_parts(part, [found_bundle, bundle], 1)
     return found_bundle
 
 
 def two_by_two(part: AccumulatorPart, bundles: list[pa.Array]) -> pa.Array:
     while len(bundles) > 1:
-        bundles = [gathered(part, bundles[i : i + 2], 1) for i in range(0, len(bundles), 2)]
+        bundles = [gather_parts(part, bundles[i : i + 2], 1) for i in range(0, len(bundles), 2)]
     return bundles[0]
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("merged", [one_after_another, two_by_two])
-def test_quantiles_are_right_to_their_rank_error(order: str, merged: Any) -> None:
+@pytest.mark.parametrize("merge", [one_after_another, two_by_two])
+def test_quantiles_are_right_to_their_rank_error(order: str, merge: Any) -> None:
     values = ORDERS[order]
     made_accumulator = accumulator(col("x").quantile(0.5))
     (part,) = made_accumulator.parts
-    sketch = merged(part, [fold(part, bundle) for bundle in np.array_split(values, 80)])
+    sketch = merge(part, [fold(part, bundle) for bundle in np.array_split(values, 80)])
     assert len(sketch[0]) < CAPACITY * (1 + math.log2(N / CAPACITY))
     assert sum(2 ** item["level"] for item in sketch[0].as_py()) == N  # no value is lost
     ascending = np.sort(values)
@@ -77,8 +77,8 @@ def test_sketches_of_many_groups_are_those_of_each() -> None:
     values = rng.integers(0, 10**6, sizes.sum())
     for aggregate in (col("i").quantile(0.3), col("i").approx_distinct()):
         (part,) = accumulator(aggregate).parts
-        alone = [fold(part, values[a:b]) for a, b in zip(groups.offsets, groups.offsets[1:], strict=False)]
-        assert fold(part, values, groups).equals(pa.concat_arrays(alone))
+        arrays = [fold(part, values[a:b]) for a, b in zip(groups.offsets, groups.offsets[1:], strict=False)]
+        assert fold(part, values, groups).equals(pa.concat_arrays(arrays))
 
 
 @pytest.mark.parametrize("number", [1, 10, HASHES, HASHES + 1, 1000, 5000, 12_000, 40_000])

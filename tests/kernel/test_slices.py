@@ -73,7 +73,9 @@ OVERLAPPING = SlidingWindows("10us", "5us")
 PIPELINE = replace(build(OVERLAPPING, *HOWS["plain"]), what=SMALL)
 
 
-def both(pipeline: Pipeline, rows: list[Any], watermark: int, behind: int, number: int = 0) -> list[AggregatedBundle]:
+def both(
+    pipeline: Pipeline, rows: list[Any], watermark: int, old_watermark: int, number: int = 0
+) -> list[AggregatedBundle]:
     """What ``rows`` are as a bundle of a stage, by slice and one by one."""
     bundles = []
     for by_slice in (True, False):
@@ -83,7 +85,7 @@ def both(pipeline: Pipeline, rows: list[Any], watermark: int, behind: int, numbe
         else:
             vars(stage)["slides"] = None
         judgements = judge_rows(stage, element_rows(stage.stage.schema, rows))
-        bundles.append(aggregate_rows(stage, judgements, Instant(watermark), Instant(behind)))
+        bundles.append(aggregate_rows(stage, judgements, Instant(watermark), Instant(old_watermark)))
     return bundles
 
 
@@ -104,10 +106,10 @@ def check_same(by_slice: AggregatedBundle, one_by_one: AggregatedBundle) -> None
 @examples(300)
 @given(SLIDING, st.lists(MOMENTS, max_size=8))
 def test_times_of_a_slice_are_in_the_windows_of_its_start(where: SlidingWindows, times: list[int]) -> None:
-    at = np.array(times, np.int64)
-    starts = slice_starts(where, at)
-    assert (starts <= at).all()
-    own, of_start = (assign_windows(where, pa.array(each), {}, {}) for each in (at, starts))
+    instants = np.array(times, np.int64)
+    starts = slice_starts(where, instants)
+    assert (starts <= instants).all()
+    own, of_start = (assign_windows(where, pa.array(each), {}, {}) for each in (instants, starts))
     for name in ("row", "start", "end", "is_first"):
         np.testing.assert_array_equal(getattr(own, name), getattr(of_start, name))
 
@@ -129,29 +131,29 @@ ELEMENTS = st.lists(
 @given(SLIDING.filter(lambda where: where.size > where.period), ELEMENTS, st.integers(-20, 90), st.integers(-5, 70))
 @settings(examples(80), suppress_health_check=list(HealthCheck))
 def test_a_delta_is_the_same_by_slice(
-    name: str, where: SlidingWindows, rows: list[Any], watermark: int, behind: int
+    name: str, where: SlidingWindows, rows: list[Any], watermark: int, old_watermark: int
 ) -> None:
     when, how = HOWS[name]
-    made = replace(build(ShiftedOutputTime(where, "3us"), when, how), what=SMALL)
-    check_same(*both(made, rows, watermark, behind))
+    own_pipeline = replace(build(ShiftedOutputTime(where, "3us"), when, how), what=SMALL)
+    check_same(*both(own_pipeline, rows, watermark, old_watermark))
 
 
 @given(SLIDING.filter(lambda where: where.size > where.period), st.data(), st.integers(-20, 90))
 @settings(examples(60), suppress_health_check=list(HealthCheck))
 def test_so_is_one_with_retractions(where: SlidingWindows, data: st.DataObject, watermark: int) -> None:
-    above = build(FixedWindows("10us"), Default(), retracting("25us"))
-    below = replace(
+    upper = build(FixedWindows("10us"), Default(), retracting("25us"))
+    lower = replace(
         downstream(Default(), retracting("25us")), where=where, what={"n": count(), "t": col("total").sum()}
     )
-    made = replace(above, then=(below,))
-    schema = made.stages[1].schema
+    chain = replace(upper, then=(lower,))
+    schema = chain.stages[1].schema
     names = [name for name, kind in schema.items() if kind is DataType.INT]
     element = st.tuples(
         st.fixed_dictionaries({"user": st.sampled_from(["ann", "bob"]), **dict.fromkeys(names, st.integers(-9, 9))}),
         st.integers(0, 60),
         st.sampled_from([1, 1, -1]),
     )
-    check_same(*both(made, data.draw(st.lists(element, min_size=1, max_size=40)), watermark, 0, number=1))
+    check_same(*both(chain, data.draw(st.lists(element, min_size=1, max_size=40)), watermark, 0, number=1))
 
 
 @pytest.mark.parametrize(
@@ -173,10 +175,10 @@ def test_what_slices_would_not_help_is_not_sliced(parts: dict[str, Any]) -> None
 
 def test_the_span_of_what_is_accepted_leaves_out_what_is_filtered() -> None:
     """As many windows as rows: one row is in two windows, and another is filtered out."""
-    made = replace(PIPELINE, filter=col("value") > 0)
-    rows = [({"user": "ann", "value": value}, at, 1) for value, at in ((1, 20), (0, 90))]
-    for found in both(made, rows, 0, 0):
-        assert (found.accounting.min_accepted, found.accounting.max_accepted) == (20, 20)
+    filtered_pipeline = replace(PIPELINE, filter=col("value") > 0)
+    rows = [({"user": "ann", "value": value}, time, 1) for value, time in ((1, 20), (0, 90))]
+    for bundle in both(filtered_pipeline, rows, 0, 0):
+        assert (bundle.accounting.min_accepted, bundle.accounting.max_accepted) == (20, 20)
 
 
 @given(scenarios(), SLIDING, st.lists(st.lists(ROWS, max_size=40), min_size=1, max_size=3))
@@ -192,13 +194,13 @@ def test_random_sliding_windows_give_what_the_reference_gives(
         for i, rows in enumerate(bundles)
     ]
     expected = run_pipeline(pipeline, epochs)
-    for found, reference in zip(run_on_kernel(pipeline, epochs), expected, strict=True):
-        check(found, reference)
+    for outcome, reference in zip(run_on_kernel(pipeline, epochs), expected, strict=True):
+        check(outcome, reference)
 
 
 def test_float_sums_are_those_of_the_reference() -> None:
-    made = plain.build(SlidingWindows("12us", "5us", "1us"), Default(), accumulating("4us"))
-    made = replace(made, what={"share": (col("value") / 7).sum(), "mean": (col("value") / 7).mean()})
+    own_pipeline = plain.build(SlidingWindows("12us", "5us", "1us"), Default(), accumulating("4us"))
+    own_pipeline = replace(own_pipeline, what={"share": (col("value") / 7).sum(), "mean": (col("value") / 7).mean()})
     epochs = plain.random_epochs(5)
-    for found, reference in zip(run_on_kernel(made, epochs), run_pipeline(made, epochs), strict=True):
-        check(found, reference)
+    for outcome, reference in zip(run_on_kernel(own_pipeline, epochs), run_pipeline(own_pipeline, epochs), strict=True):
+        check(outcome, reference)

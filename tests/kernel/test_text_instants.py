@@ -132,7 +132,7 @@ DAYS = [
     "1899-12-31",
     "2013-1-1",
 ]
-BETWEEN = ["T", "t", " ", "", "  ", "T "]
+SEPARATORS = ["T", "t", " ", "", "  ", "T "]
 HOURS = ["12", "00", "23", "24", "1", "25"]
 MORE = [
     "",
@@ -155,7 +155,7 @@ MORE = [
 ZONES = ["", " UTC", " GMT", " +0100", " -05", " +0000 UTC", " +00:00 Z", " CET", " "]
 ZONES += ["Z", "z", "UTC", "+01:00", "+0000", "+24:00", "-"]
 
-TEXTS = st.builds("{}{}{}{}{}".format, *(st.sampled_from(choice) for choice in (DAYS, BETWEEN, HOURS, MORE, ZONES)))
+TEXTS = st.builds("{}{}{}{}{}".format, *(st.sampled_from(choice) for choice in (DAYS, SEPARATORS, HOURS, MORE, ZONES)))
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=20))
@@ -204,11 +204,11 @@ FORMATS = {
 }
 
 
-@pytest.mark.parametrize("written", FORMATS)
-def test_times_in_a_format(written: str) -> None:
-    texts, schema = [*FORMATS[written], None], {"s": DataType.STRING}
-    expr = col("s").strptime(written)
-    expected = [*FORMATS[written].values(), None]
+@pytest.mark.parametrize("pattern", FORMATS)
+def test_times_in_a_format(pattern: str) -> None:
+    texts, schema = [*FORMATS[pattern], None], {"s": DataType.STRING}
+    expr = col("s").strptime(pattern)
+    expected = [*FORMATS[pattern].values(), None]
     assert [evaluate(expr, {"s": text}, schema) for text in texts] == expected
     assert evaluate_column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == expected
 
@@ -227,10 +227,10 @@ _FIELDS = st.one_of(
     st.lists(st.tuples(st.lists(_FIELDS, min_size=7, max_size=7), st.sampled_from(["", "Z", "+0130"])), min_size=1),
 )
 def test_random_formats_read_what_the_reference_reads(
-    parts: list[str], mark: str, found: list[tuple[list[str], str]]
+    parts: list[str], mark: str, times: list[tuple[list[str], str]]
 ) -> None:
     parts = ["%Y", *parts[:5]]
-    texts = [mark.join(["2012", *fields[:4]]) + mark + zone for fields, zone in found]
+    texts = [mark.join(["2012", *fields[:4]]) + mark + zone for fields, zone in times]
     expr, schema = col("s").strptime(mark.join(parts)), {"s": DataType.STRING}
     expected = [evaluate(expr, {"s": text}, schema) for text in texts]
     assert evaluate_column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == expected
@@ -241,12 +241,12 @@ def test_times_are_written_in_a_format() -> None:
         pa.array([NOON + 5_000_007, None, 2**61], pa.int64()).cast(pa.timestamp("us", "UTC")),
         {"t": DataType.TIMESTAMP},
     )
-    for written, zone, expected in (
+    for pattern, zone, expected in (
         ("%d/%b/%Y:%H:%M:%S", "UTC", "01/Jan/2013:12:00:05"),
         ("%Y-%m-%dT%H:%M:%S.%f", "Asia/Kathmandu", "2013-01-01T17:45:05.000007"),
         ("100%% é", "UTC", "100% é"),
     ):
-        assert evaluate_column(col("t").strftime(written, zone), {"t": times}, schema, 3).to_pylist() == [
+        assert evaluate_column(col("t").strftime(pattern, zone), {"t": times}, schema, 3).to_pylist() == [
             expected,
             None,
             None,

@@ -66,7 +66,7 @@ class Validity(CustomWindows):
 
 
 @dataclass(frozen=True)
-class Broken(CustomWindows):
+class BrokenWindows(CustomWindows):
     """A mistake in each method."""
 
     @property
@@ -81,7 +81,7 @@ class Broken(CustomWindows):
 
 
 ZONES = ["UTC", "Europe/Berlin", "America/Havana", "America/Sao_Paulo", "America/St_Johns", "America/Toronto"]
-FIXED: st.SearchStrategy[WindowFn] = st.one_of(
+PLAIN_WINDOWS: st.SearchStrategy[WindowFn] = st.one_of(
     st.builds(FixedWindows, lengths(1, 20), lengths(-5, 25)),
     st.builds(FixedWindows, lengths(1, 20), lengths(-5, 25), st.just(col("k") * 3)),
     st.builds(SlidingWindows, lengths(1, 20), lengths(1, 30), lengths(-5, 15)),
@@ -89,16 +89,16 @@ FIXED: st.SearchStrategy[WindowFn] = st.one_of(
     st.just(GlobalWindows()),
     st.builds(Validity, st.integers(1, 5), st.integers(0, 3)),
 )
-ANY = FIXED | st.builds(ShiftedOutputTime, FIXED, lengths(0, 9))
+ANY = PLAIN_WINDOWS | st.builds(ShiftedOutputTime, PLAIN_WINDOWS, lengths(0, 9))
 
 
 def in_python(where: WindowFn, times: list[Any], keys: list[Any], records: list[Any]) -> list[tuple[Any, ...]]:
     assignments = []
-    for row, (at, key) in enumerate(zip(times, keys, strict=True)):
+    for row, (time, key) in enumerate(zip(times, keys, strict=True)):
         phase = reference.phase_of(where, {"k": key}, {"k": DataType.INT})
-        windows = [] if at is None else reference.assign(where, at, records[row], phase)
+        windows = [] if time is None else reference.assign(where, time, records[row], phase)
         for i, window in enumerate(windows):
-            assignments.append((row, *window, i == 0, reference.output_time(where, at, window)))
+            assignments.append((row, *window, i == 0, reference.output_time(where, time, window)))
     return assignments
 
 
@@ -123,14 +123,14 @@ def test_windows_are_those_of_the_reference(where: WindowFn, rows: list[tuple[An
 
 
 @examples(100)
-@given(ANY, st.lists(MOMENTS.filter(lambda at: at is not None), max_size=8))
+@given(ANY, st.lists(MOMENTS.filter(lambda moment: moment is not None), max_size=8))
 def test_windows_are_counted_as_they_are_assigned(where: WindowFn, times: list[Any]) -> None:
-    at = np.array(times, np.int64)
+    instants = np.array(times, np.int64)
     if isinstance(where, Validity) or (isinstance(where, ShiftedOutputTime) and isinstance(where.inner, Validity)):
         with pytest.raises(PipelineError, match="of its own"):
-            count_windows(where, at)
+            count_windows(where, instants)
         return
-    assert count_windows(where, at).tolist() == [len(reference.assign(where, moment)) for moment in times]
+    assert count_windows(where, instants).tolist() == [len(reference.assign(where, moment)) for moment in times]
 
 
 @examples(100)
@@ -199,8 +199,8 @@ def merged_in_python(where: WindowFn, rows: list[tuple[int, Window, bool]]) -> l
 def merged_on_columns(where: WindowFn, rows: list[tuple[int, Window, bool]]) -> list[Window]:
     key, start = np.array([row[0] for row in rows], np.int64), np.array([row[1].start for row in rows], np.int64)
     end, is_new = np.array([row[1].end for row in rows], np.int64), np.array([row[2] for row in rows], np.bool_)
-    found = merged_windows(where, key, start, end, is_new)
-    return [Window(Instant(a), Instant(b)) for a, b in zip(*(x.tolist() for x in found), strict=True)]
+    columns = merged_windows(where, key, start, end, is_new)
+    return [Window(Instant(a), Instant(b)) for a, b in zip(*(x.tolist() for x in columns), strict=True)]
 
 
 WINDOWS = st.builds(
@@ -227,10 +227,10 @@ def test_one_long_session_in_many_small_windows() -> None:
 
 
 def test_mistakes_of_a_users_windows_name_them() -> None:
-    with pytest.raises(PipelineError, match=r"Broken\(\) could not assign windows to an element.*oh"):
-        assign_windows(Broken(), pa.array([5]), {}, {}, pa.array([{"a": 1}]))
+    with pytest.raises(PipelineError, match=r"BrokenWindows\(\) could not assign windows to an element.*oh"):
+        assign_windows(BrokenWindows(), pa.array([5]), {}, {}, pa.array([{"a": 1}]))
     rows = [(0, Window(Instant(3), Instant(4)), True), (0, Window(Instant(7), Instant(8)), True)]
     with pytest.raises(PipelineError, match="merged a window twice"):
-        merged_on_columns(Broken(), rows)
+        merged_on_columns(BrokenWindows(), rows)
     with pytest.raises(PipelineError, match="is not a window function"):
         assign_windows(WindowFn(), pa.array([5]), {}, {})

@@ -36,7 +36,7 @@ class Deployment:
         """Some pipelines commit, each with what the others have published by then."""
         for _ in range(steps):
             name = self.chance.choice([*self.heads])
-            consumed_epochs = {above: self.heads[above].epoch for above in self.reads[name]}
+            consumed_epochs = {upstream: self.heads[upstream].epoch for upstream in self.reads[name]}
             self.heads[name] = Head(self.heads[name].epoch + 1, consumed_epochs)
 
     def read_some(self, names: Sequence[int]) -> list[Head]:
@@ -52,7 +52,7 @@ class Deployment:
 
 
 def is_consistent(cut: dict[int, Head]) -> bool:
-    return all(epoch <= cut[above].epoch for head in cut.values() for above, epoch in head.consumed.items())
+    return all(epoch <= cut[upstream].epoch for head in cut.values() for upstream, epoch in head.consumed.items())
 
 
 def by_rule(deployment: Deployment, names: list[int]) -> dict[int, Head]:
@@ -68,8 +68,8 @@ def by_expectation(deployment: Deployment, names: list[int]) -> dict[int, Head]:
 
 
 def upstream_first(deployment: Deployment, names: list[int]) -> dict[int, Head]:
-    ordered = upstream_last({name: [*head.consumed] for name, head in deployment.heads.items()})
-    return {name: deployment.read(name) for name in reversed(ordered)}
+    names_in_order = upstream_last({name: [*head.consumed] for name, head in deployment.heads.items()})
+    return {name: deployment.read(name) for name in reversed(names_in_order)}
 
 
 def consistent(read: Callable[[Deployment, list[int]], dict[int, Head]]) -> int:
@@ -99,7 +99,7 @@ def test_what_is_expected_rightly_is_read_once() -> None:
         read.extend(names)
         return [edges[name] for name in names]
 
-    assert consistent_cut([*"cba"], heads, lambda above: above, edges).keys() == edges.keys()
+    assert consistent_cut([*"cba"], heads, lambda upstream: upstream, edges).keys() == edges.keys()
     assert read == [*"abc"]
 
 
@@ -123,4 +123,4 @@ def test_what_is_read_is_in_the_cut_though_nobody_named_it() -> None:
 )
 def test_a_circle_is_named(edges: dict[str, list[str]], path: str) -> None:
     with pytest.raises(UpstreamCycleError, match=path):
-        consistent_cut([*edges], lambda names: [edges[name] for name in names], lambda above: above)
+        consistent_cut([*edges], lambda names: [edges[name] for name in names], lambda upstream: upstream)

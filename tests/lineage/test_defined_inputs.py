@@ -29,13 +29,13 @@ def files(name: str) -> hr.Input:
     return hr.json(f"landing/{name}", {"k": str, "s": int, "at": datetime}).event_time("at", bound="20m")
 
 
-def of(name: str) -> hr.Input:
+def published_input(name: str) -> hr.Input:
     return hr.published(name, {"k": str, "s": int})
 
 
 Q = hr.Pipeline("q", files("q"), **HOURLY)
-P = hr.Pipeline("p", files("p"), union=[of("q").named("q")], **HOURLY)
-R = hr.Pipeline("r", of("q"), **HOURLY)
+P = hr.Pipeline("p", files("p"), union=[published_input("q").named("q")], **HOURLY)
+R = hr.Pipeline("r", published_input("q"), **HOURLY)
 
 
 @pytest.fixture
@@ -55,12 +55,12 @@ def land(root: Path, name: str) -> None:
     (folder / f"{number}.jsonl").write_text(json.dumps({"k": "a", "s": 1, "at": f"2026-01-01T00:0{number}:00Z"}))
 
 
-def opened(root: Path, pipeline: hr.Pipeline) -> hr.types.PipelineHandle:
+def open_handle(root: Path, pipeline: hr.Pipeline) -> hr.types.PipelineHandle:
     return hr.open(root.as_uri())[pipeline]
 
 
 def run(root: Path, pipeline: hr.Pipeline) -> None:
-    opened(root, pipeline).run()
+    open_handle(root, pipeline).run()
 
 
 def in_flight(root: Path, *definitions: hr.Pipeline) -> set[tuple[str, str]]:
@@ -110,12 +110,12 @@ def test_one_that_has_not_run_is_there_with_what_it_reads(tmp_path: Path) -> Non
 
 
 def test_a_circle_of_definitions_is_named(root: Path) -> None:
-    circle = (hr.Pipeline("x", of("y"), **HOURLY), hr.Pipeline("y", of("x"), **HOURLY))
+    circle = (hr.Pipeline("x", published_input("y"), **HOURLY), hr.Pipeline("y", published_input("x"), **HOURLY))
     for look in (in_flight, lags):
         with pytest.raises(UpstreamCycleError, match=r"x reads y reads x|y reads x reads y"):
             look(root, *circle)
     run(root, P)
-    turned_pipeline = hr.Pipeline("q", of("p"), **HOURLY)
+    turned_pipeline = hr.Pipeline("q", published_input("p"), **HOURLY)
     with pytest.raises(UpstreamCycleError, match="reads"):
         lags(root, P, turned_pipeline)
     assert lags(root, hr.Pipeline("p", files("p"), **HOURLY), turned_pipeline) == {("q", "p"): "2 epochs behind"}

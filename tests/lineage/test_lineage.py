@@ -17,11 +17,11 @@ def chain_in(folder: Path, *, roots: int) -> Chain:
     folders = [folder / f"root{number % roots}" for number in range(3)]
     for one in folders:
         one.mkdir(exist_ok=True)
-    named = {} if roots == 1 else {"first": folders[0].as_uri(), "second": folders[1].as_uri()}
-    return Chain(folders, pipelines("retracting", None, **named), random.Random(7))
+    uris = {} if roots == 1 else {"first": folders[0].as_uri(), "second": folders[1].as_uri()}
+    return Chain(folders, pipelines("retracting", None, **uris), random.Random(7))
 
 
-def seen(chain: Chain, names: Iterable[str] = ("third",)) -> Lineage:
+def lineage_of(chain: Chain, names: Iterable[str] = ("third",)) -> Lineage:
     return read_lineage(open_store(chain.folders[2].as_uri()), names)
 
 
@@ -32,32 +32,32 @@ def head(chain: Chain, number: int) -> str | None:
 @pytest.mark.parametrize("roots", [1, 3])
 def test_a_chain_is_shown_with_its_lag(tmp_path: Path, roots: int) -> None:
     chain = chain_in(tmp_path, roots=roots)
-    assert seen(chain).rows()[0]["snapshot"] is None
+    assert lineage_of(chain).rows()[0]["snapshot"] is None
     chain.run_all()
     chain.drain()
-    before = seen(chain)
-    assert [name.name for name in before.heads] == ["third", "second", "first"]
-    assert [one.snapshot for one in before.heads.values()] == [head(chain, number) for number in (2, 1, 0)]
-    assert [one.lag for one in before.readings] == ["up to date", "up to date"]
-    reads_second, _, reads_none, *_ = repr(before).splitlines()
-    epoch = before.rows()[0]["epoch"]
-    assert reads_second == f"third (epoch {epoch}) reads {before.readings[0].upstream}: up to date"
+    lineage_before = lineage_of(chain)
+    assert [name.name for name in lineage_before.heads] == ["third", "second", "first"]
+    assert [one.snapshot for one in lineage_before.heads.values()] == [head(chain, number) for number in (2, 1, 0)]
+    assert [one.lag for one in lineage_before.readings] == ["up to date", "up to date"]
+    reads_second, _, reads_none, *_ = repr(lineage_before).splitlines()
+    epoch = lineage_before.rows()[0]["epoch"]
+    assert reads_second == f"third (epoch {epoch}) reads {lineage_before.readings[0].upstream}: up to date"
     assert reads_none.endswith(" reads no other pipeline")
-    assert [one.upstream.root for one in before.readings] == (
+    assert [one.upstream.root for one in lineage_before.readings] == (
         ["", ""] if roots == 1 else [chain.folders[1].resolve().as_uri(), chain.folders[0].resolve().as_uri()]
     )
     chain.now += 300
     chain.land()
     chain.handles[0].run(files_per_epoch=100)
-    assert [one.lag for one in seen(chain).readings] == ["up to date", "1 epoch behind"]
+    assert [one.lag for one in lineage_of(chain).readings] == ["up to date", "1 epoch behind"]
     chain.handles[1].run()
-    assert seen(chain).readings[1].lag == "up to date"
-    assert seen(chain).readings[0].lag.endswith("behind")
-    chain.handles[0].rollback(to=str(before.readings[1].consumed))
-    moved = seen(chain)
-    assert moved.readings[1].lag == "the upstream has moved: the next run takes it back"
-    assert moved.to_json()["readings"][1]["is_in_line"] is False
-    rows = moved.rows()
+    assert lineage_of(chain).readings[1].lag == "up to date"
+    assert lineage_of(chain).readings[0].lag.endswith("behind")
+    chain.handles[0].rollback(to=str(lineage_before.readings[1].consumed))
+    lineage_after = lineage_of(chain)
+    assert lineage_after.readings[1].lag == "the upstream has moved: the next run takes it back"
+    assert lineage_after.to_json()["readings"][1]["is_in_line"] is False
+    rows = lineage_after.rows()
     assert [row["reads"] is None for row in rows] == [False, False, True]
 
 
@@ -68,7 +68,7 @@ def test_readers_in_a_root_that_was_moved_stay_readers(tmp_path: Path) -> None:
     chain.drain()
     moved_folder = chain.folders[0].rename(tmp_path / "moved")
     chain.folders = [moved_folder] * 3
-    assert [one.lag for one in seen(chain).readings] == ["up to date", "up to date"]
+    assert [one.lag for one in lineage_of(chain).readings] == ["up to date", "up to date"]
     old_heads = [head(chain, number) for number in range(3)]
     first, second, _ = chain.handles
     for reader, upstream in (("second", first), ("third", second)):
@@ -76,7 +76,7 @@ def test_readers_in_a_root_that_was_moved_stay_readers(tmp_path: Path) -> None:
     chain.now += 300
     chain.run_all()
     chain.drain()
-    lineage_after = seen(chain)
+    lineage_after = lineage_of(chain)
     assert [(one.upstream.root, one.lag) for one in lineage_after.readings] == [("", "up to date")] * 2
     dependents = find_dependents(
         open_store(moved_folder.as_uri()), ["third"], first._catalog, str(head(chain, 0))
@@ -94,16 +94,16 @@ def test_what_was_consumed_and_has_expired_is_shown_as_that(tmp_path: Path) -> N
     chain = chain_in(tmp_path, roots=1)
     chain.run_all()
     first = chain.handles[0]
-    consumed = seen(chain).readings[1].consumed
+    consumed_snapshot = lineage_of(chain).readings[1].consumed
     first.drop_reader("second")
     for _ in range(3):
         chain.now += 20
         chain.land()
         first.run()
     [first.expire(keep_last=1) for _ in range(2)]  # marked, then swept
-    gone = seen(chain).readings[1]
-    assert (gone.reader.name, gone.consumed, gone.is_in_line) == ("second", consumed, None)
-    assert "restore.upstream_expired" in gone.lag
+    reading = lineage_of(chain).readings[1]
+    assert (reading.reader.name, reading.consumed, reading.is_in_line) == ("second", consumed_snapshot, None)
+    assert "restore.upstream_expired" in reading.lag
 
 
 def test_what_depends_on_a_snapshot_is_named_with_the_first_that_does(tmp_path: Path) -> None:

@@ -31,15 +31,15 @@ def chain(tmp_path: Path) -> Iterator[Chain]:
     return chain
 
 
-def seen(chain: Chain, opened: Any = open_store) -> LineageOverview:
+def read_overview(chain: Chain, open_root: Any = open_store) -> LineageOverview:
     """What is seen by somebody who knows the root of the first pipeline alone."""
-    stores = KeptCatalogs(open_store(chain.folders[0].as_uri()), opened)
+    stores = KeptCatalogs(open_store(chain.folders[0].as_uri()), open_root)
     return lineage_overview(stores, [PlacedPipeline("", "first")], to_instant(datetime(2026, 1, 1, tzinfo=UTC)))
 
 
 def test_readers_in_other_roots_are_seen_with_their_lag(chain: Chain) -> None:
-    graph = seen(chain)
-    assert {at.name for at in graph.heads} == {"first", "second", "third"}
+    graph = read_overview(chain)
+    assert {head.name for head in graph.heads} == {"first", "second", "third"}
     assert {(one.reader.name, one.upstream.name): one.lag for one in graph.readings} == {
         ("third", "second"): "up to date",
         ("second", "first"): "1 epoch behind",
@@ -56,12 +56,12 @@ def test_what_cannot_be_read_hides_nothing_else(chain: Chain) -> None:
             raise RetryError(f"nobody may read {uri}")
         return open_store(uri)  # type: ignore[return-value]
 
-    graph = seen(chain, open_object)
+    graph = read_overview(chain, open_object)
     assert [(one.reader.name, one.lag) for one in graph.readings] == [("second", "1 epoch behind")]
     (unseen,) = graph.unseen
     assert (unseen.reader.name, unseen.upstream.name) == ("third", "second")
     assert "nobody may read" in unseen.why
-    assert [at.name for at in graph.problems] == ["third"]
+    assert [problem.name for problem in graph.problems] == ["third"]
 
 
 def test_head_and_manifest_of_a_pipeline_are_read_once(chain: Chain) -> None:
@@ -73,6 +73,6 @@ def test_head_and_manifest_of_a_pipeline_are_read_once(chain: Chain) -> None:
         manifests[operation.path] += operation.kind == "get" and "/manifests/" in operation.path
 
     with disturb_stores(count):
-        seen(chain)
+        read_overview(chain)
     assert +listed_counts == {"first/log/": 1, "second/log/": 1, "third/log/": 1}
     assert set(manifests.values()) == {0, 1}

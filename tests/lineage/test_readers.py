@@ -70,7 +70,7 @@ def test_a_reader_without_a_hold_is_found_where_its_root_is_named(
 
 
 def test_a_reader_that_holds_something_and_cannot_be_looked_at_stops_a_recovery(chain: Chain) -> None:
-    first, to = chain.handles[0], line(chain.handles[0])[1]
+    first, target = chain.handles[0], line(chain.handles[0])[1]
     head = first.catalog.head().refs["main"]
     chain.folders[1].rename(chain.folders[1].with_name("elsewhere"))
     deployment = hr.open(chain.folders[0].as_uri())
@@ -78,9 +78,9 @@ def test_a_reader_that_holds_something_and_cannot_be_looked_at_stops_a_recovery(
     assert hidden_row["reads"] == "first"
     assert "seen from here" in hidden_row["lag"]
     with pytest.raises(ReadersCannotFollowError, match=r"second cannot follow: nothing of it is there.*has moved"):
-        first.recover(to, with_readers=True)
+        first.recover(target, with_readers=True)
     assert first.catalog.head().refs["main"] == head
-    left = first.recovery_cut(to, leave=["second"])
+    left = first.recovery_cut(target, leave=["second"])
     assert [move.in_words for move in left.moves][1].startswith("is left where it is")
-    result = first.recover(to, with_readers=True, leave=["second"])
+    result = first.recover(target, with_readers=True, leave=["second"])
     assert any(warning.startswith("readers were looked for under") for warning in result.warnings)

@@ -15,11 +15,11 @@ from tests.process.fragile import Fragile
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def waits_of(chain: Chain, *, known: bool = True, now: datetime = NOW) -> hr.types.DeploymentWaits:
-    return hr.open(chain.folders[2].as_uri()).waits(chain.made if known else (), now=now)
+def waits_of(chain: Chain, *, is_known: bool = True, now: datetime = NOW) -> hr.types.DeploymentWaits:
+    return hr.open(chain.folders[2].as_uri()).waits(chain.made if is_known else (), now=now)
 
 
-def told(waits: hr.types.DeploymentWaits) -> set[tuple[str, str]]:
+def waiting_pairs(waits: hr.types.DeploymentWaits) -> set[tuple[str, str]]:
     """Which pipeline waits for what, as far as it is in flight."""
     return {(wait.pipeline.name, wait.kind.value) for wait in waits.waits if wait.kind.is_in_flight}
 
@@ -33,25 +33,25 @@ def test_what_is_in_flight_goes_down_the_chain_until_all_is_quiet(roots: int, tm
     quiet = waits_of(chain)
     assert quiet.is_quiet
     assert quiet.unlooked == (() if roots == 1 else (f"{chain.folders[0].resolve().as_uri()}/first",))
-    on = {wait.pipeline.name: wait.on.name for wait in quiet.waits}
-    assert on == {"first": "first", "second": "first", "third": "second"}, "open windows wait for watermarks"
+    waits_by_name = {wait.pipeline.name: wait.on.name for wait in quiet.waits}
+    assert waits_by_name == {"first": "first", "second": "first", "third": "second"}, "open windows wait for watermarks"
     chain.now += 20
     chain.land()
     if roots == 1:
-        assert told(waits_of(chain)) == {("first", "files")}
-        assert told(waits_of(chain, known=False)) == set()
-        assert waits_of(chain, known=False).unlooked == ("first",)
+        assert waiting_pairs(waits_of(chain)) == {("first", "files")}
+        assert waiting_pairs(waits_of(chain, is_known=False)) == set()
+        assert waits_of(chain, is_known=False).unlooked == ("first",)
     first.run(publish=False)
-    assert told(waits_of(chain)) == {("first", "publish")}
+    assert waiting_pairs(waits_of(chain)) == {("first", "publish")}
     first.publish()
-    assert told(waits_of(chain)) == {("second", "published")}
+    assert waiting_pairs(waits_of(chain)) == {("second", "published")}
     second.run()
-    assert told(waits_of(chain)) == {("third", "published")}
+    assert waiting_pairs(waits_of(chain)) == {("third", "published")}
     third.run()
     assert waits_of(chain).is_quiet
     first.rollback(to="beginning")
     moved_waits = waits_of(chain)
-    assert ("second", "published") in told(moved_waits)
+    assert ("second", "published") in waiting_pairs(moved_waits)
     assert any("nothing is published any more" in wait.why for wait in moved_waits.waits)
     assert moved_waits.to_json()["is_quiet"] is False
 
@@ -103,8 +103,8 @@ def test_a_timer_is_in_flight_until_it_was_heard(tmp_path: Path) -> None:
     (tmp_path / "landing" / "clicks" / "1.jsonl").write_text('{"k": "a", "v": 3, "at": "2026-01-01T00:01:00Z"}\n')
     handle.run()
     kinds: dict[str, str] = {}
-    for name, later in (("before", timedelta()), ("after", timedelta(hours=2))):
-        waits = hr.open(tmp_path.as_uri()).waits([own_pipeline], now=datetime.now(UTC) + later)
+    for name, delay in (("before", timedelta()), ("after", timedelta(hours=2))):
+        waits = hr.open(tmp_path.as_uri()).waits([own_pipeline], now=datetime.now(UTC) + delay)
         assert not waits.is_quiet
         kinds[name] = next(wait.why for wait in waits.waits if wait.kind == "timer")
     assert kinds["before"].startswith("for 2")

@@ -49,7 +49,7 @@ def star(leaves: int) -> Pairs:
     return [(0, leaf) for leaf in range(1, leaves + 1)]
 
 
-def bridged(size: int) -> Pairs:
+def bridge_cliques(size: int) -> Pairs:
     """Two cliques and an edge between them."""
     cliques = [(low + a, low + b) for low in (0, size) for a in range(size) for b in range(a)]
     return [*cliques, (size - 1, size)]
@@ -62,7 +62,7 @@ _SHAPES: st.SearchStrategy[Pairs] = st.one_of(
     st.builds(ring, st.integers(1, 9)),
     st.builds(grid, st.integers(1, 4), st.integers(1, 4)),
     st.builds(star, st.integers(1, 12)),
-    st.builds(bridged, st.integers(1, 4)),
+    st.builds(bridge_cliques, st.integers(1, 4)),
 )
 
 

@@ -31,7 +31,7 @@ from headrace_snapshots.store import open_store
 from tests.loops.graphs import Edge
 from tests.loops.pipelines import LOOPS, SECOND, answers, links
 from tests.loops.stopping import stopped_after
-from tests.loops.test_crash import BEGUN, land
+from tests.loops.test_crash import START_TIME, land
 
 NAME = "graph"
 Rows = Mapping[tuple[int | None, Any], Any]
@@ -54,7 +54,7 @@ class LoopOutput:
         where = hr.GlobalWindows() if self.width is None else hr.FixedWindows(f"{self.width}s")
         return hr.Output(
             key=["a", "b"],
-            loop=LOOPS[self.kind].over(self.rounds),
+            loop=LOOPS[self.kind].with_rounds(self.rounds),
             where=where,
             when=hr.Repeatedly(hr.AfterCount(1)),
             how=hr.retracting(f"{self.lateness}s"),
@@ -96,7 +96,7 @@ class History:
         return Catalog(open_store(self.root.as_uri()), NAME)
 
     @property
-    def opened(self) -> Any:
+    def handle(self) -> Any:
         return hr.open(self.root.as_uri())[NAME]
 
     @property
@@ -141,7 +141,7 @@ class History:
             recover(self.pipeline, self.root.as_uri(), RunOptions(name, snapshot=snapshot, files_per_epoch=files))
             self.check("main")
         elif snapshot != line[-1].snapshot_id:
-            self.opened.rollback(to=snapshot)
+            self.handle.rollback(to=snapshot)
 
     def turn(self, rounds: int | None) -> None:
         """From now on all loops turn so many rounds in an epoch."""
@@ -155,10 +155,10 @@ class History:
         self.formerly = {new: old}
         self.run(1)  # readers know outputs by the names that main has
 
-    def change(self, without: int, epochs: int | None) -> None:
+    def change(self, omission: int, epochs: int | None) -> None:
         """The last output leaves other edges out, which is computed again while main goes on, and adopted."""
         *rest, (name, output) = self.outputs.items()
-        self.outputs = {**dict(rest), name: replace(output, without=without)}
+        self.outputs = {**dict(rest), name: replace(output, without=omission)}
         if not self.line or parked_in(self.line[-1]):
             return
         self.run(epochs)
@@ -177,13 +177,15 @@ class History:
         options = RunOptions(branch, branch=branch, files_per_epoch=files)
         backfill(self.pipeline, self.root.as_uri(), options)
         self.check(branch)
-        accepted_edges = {name: {*self.accepted(name, "main")} for name in self.outputs}
-        assert all(accepted_edges[name] <= {*self.accepted(name, branch)} for name in self.outputs), "main took more"
+        accepted_edges = {name: {*self.accepted_edges(name, "main")} for name in self.outputs}
+        assert all(accepted_edges[name] <= {*self.accepted_edges(name, branch)} for name in self.outputs), (
+            "main took more"
+        )
         if promote:
-            self.opened.promote(branch)
+            self.handle.promote(branch)
             self.formerly = {}
         else:
-            self.opened.drop(branch)
+            self.handle.drop(branch)
 
     def damage(self, table: str) -> None:
         """The newest files of a ``table`` of a loop are lost: a run falls back, where readers have not seen them."""
@@ -216,20 +218,20 @@ class History:
         ]
         for name in known_names if names is None else names:
             if not manifest.tables.get(OutputTables(name).in_flight):
-                assert self.current(name, ref) == self.outputs[name].answer(self.accepted(name, ref)), (name, ref)
+                assert self.current(name, ref) == self.outputs[name].answer(self.accepted_edges(name, ref)), (name, ref)
 
     def current(self, name: str, ref: str) -> dict[tuple[int | None, Any], Any]:
         """The rows of ``current``."""
-        rows = self.opened[name].current(at=ref).to_arrow().to_pylist()
+        rows = self.handle[name].current(at=ref).to_arrow().to_pylist()
         return {(_seconds(row["window_start"]), row["vertex"]): row["value"] for row in rows}
 
-    def accepted(self, name: str, ref: str) -> list[Edge]:
+    def accepted_edges(self, name: str, ref: str) -> list[Edge]:
         """The edges that were read and not dropped as late."""
         catalog = self.catalog
         manifest = catalog.manifest(catalog.head().refs[ref])
         records = catalog.file_records(manifest.logs[INPUTS])
         paths = [file.path for record in records for file in record.files if isinstance(file, InputFile)]
-        rows = self.opened[name].late(at=ref).to_arrow().to_pylist()
+        rows = self.handle[name].late(at=ref).to_arrow().to_pylist()
         late = {(row["file"].rpartition("links/")[2], _edge(row["raw"])) for row in rows}
         return [
             edge for path in paths for edge in self.landed[path] if (path.rpartition("links/")[2], edge) not in late
@@ -249,10 +251,10 @@ class History:
             stage = LastStage.from_manifest(main)
             assert stage is not None
             expired_until = min(stage.expired_until(main), stage.expired_until(filled_manifest)) // SECOND
-            answer_before, answer_after = (output.answer(self.accepted(name, ref)) for ref in ("main", branch))
+            answer_before, answer_after = (output.answer(self.accepted_edges(name, ref)) for ref in ("main", branch))
             if self.current(name, branch) != answer_after:  # something is in flight on the branch
                 continue
-            self.opened.promote(branch, output=name, patch=True)
+            self.handle.promote(branch, output=name, patch=True)
             for place, value in self.current(name, "main").items():
                 expected = answer_after if (place[0] or 0) + output.width <= expired_until else answer_before
                 assert expected[place] == value, (name, place)
@@ -261,10 +263,10 @@ class History:
 
 
 def _seconds(start: Any) -> int | None:
-    return None if start is None else int((start - BEGUN).total_seconds())
+    return None if start is None else int((start - START_TIME).total_seconds())
 
 
 def _edge(raw: str) -> Edge:
     row = json.loads(raw)
     moment = datetime.fromisoformat(row["at"])
-    return Edge(row["a"], row["b"], row["weight"], int((moment - BEGUN).total_seconds()))
+    return Edge(row["a"], row["b"], row["weight"], int((moment - START_TIME).total_seconds()))

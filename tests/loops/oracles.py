@@ -35,14 +35,14 @@ def distances(edges: Iterable[tuple[Any, Any, Any]], starts: Mapping[Any, Any]) 
     return shortest
 
 
-def reached(edges: Iterable[tuple[Any, Any]], starts: Iterable[Any]) -> set[Any]:
+def reachable_vertices(edges: Iterable[tuple[Any, Any]], starts: Iterable[Any]) -> set[Any]:
     """The vertices that a path leads to, by a search from ``starts``."""
     known_edges = [*edges]
     seen_vertices = {*starts} & {vertex for edge in known_edges for vertex in edge}
     waiting = [*seen_vertices]
     while waiting:
-        here = waiting.pop()
-        further = {other for one, other in known_edges if one == here} - seen_vertices
+        vertex = waiting.pop()
+        further = {other for one, other in known_edges if one == vertex} - seen_vertices
         seen_vertices |= further
         waiting += further
     return seen_vertices

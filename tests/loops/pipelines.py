@@ -14,7 +14,7 @@ from headrace import col
 from headrace.model.time import Instant
 from headrace_lab.reference import Epoch
 from tests.loops.graphs import Cut, Edge, cuts
-from tests.loops.oracles import components, distances, reached
+from tests.loops.oracles import components, distances, reachable_vertices
 from tests.reference.scenarios import Scenario
 
 SECOND = 1_000_000
@@ -32,7 +32,7 @@ class KnownLoop:
     loop: Mapping[str, Any]
     answer: Callable[[Sequence[Edge]], Values]
 
-    def over(self, rounds: int | None = 64) -> hr.Loop:
+    def with_rounds(self, rounds: int | None = 64) -> hr.Loop:
         """With so many rounds in an epoch."""
         return hr.Loop(**self.loop, rounds=rounds)
 
@@ -41,8 +41,8 @@ def _both(edges: Iterable[Edge]) -> list[tuple[str, str]]:
     return [ends for edge in edges for ends in ((edge.a, edge.b), (edge.b, edge.a))]
 
 
-def _reached(edges: Sequence[Edge]) -> Values:
-    reached_vertices = reached(_both(edges), [BEGIN])
+def _reachability(edges: Sequence[Edge]) -> Values:
+    reached_vertices = reachable_vertices(_both(edges), [BEGIN])
     return {vertex: vertex in reached_vertices for ends in _both(edges) for vertex in ends}
 
 
@@ -51,7 +51,7 @@ def _widest(edges: Sequence[Edge]) -> Values:
     widths: dict[str, int] = {}
     for width in sorted({0, 100, *(edge.weight for edge in edges)}):
         wide = [(edge.a, edge.b) for edge in edges if edge.weight >= width]
-        widths |= dict.fromkeys(reached(wide, [BEGIN]), width)
+        widths |= dict.fromkeys(reachable_vertices(wide, [BEGIN]), width)
     if any(BEGIN in (edge.a, edge.b) for edge in edges):
         widths[BEGIN] = 100
     return widths
@@ -67,7 +67,7 @@ LOOPS: Mapping[str, KnownLoop] = {
         lambda edges: distances(((edge.a, edge.b, edge.weight) for edge in edges), {BEGIN: 0}),
     ),
     "reached": KnownLoop(
-        {"start": col("vertex") == BEGIN, "step": col("value"), "combine": "greatest", "both_ways": True}, _reached
+        {"start": col("vertex") == BEGIN, "step": col("value"), "combine": "greatest", "both_ways": True}, _reachability
     ),
     "widest": KnownLoop(
         {
@@ -189,7 +189,7 @@ _HOW = st.sampled_from(
     ]
 )
 _RESULTS = st.sampled_from([{}, {}, {"known": col("value").is_not_null(), "of": col("vertex")}])
-_THEN = st.sampled_from(
+_LATER_STAGES = st.sampled_from(
     [
         (),
         (),
@@ -212,7 +212,7 @@ def _outputs(draw: st.DrawFn) -> dict[str, Any]:
         "what": draw(_RESULTS),
         "having": draw(st.sampled_from([None, None, col("vertex") != "v01"])),
         "filter": draw(st.sampled_from([None, None, col("weight") != 3])),
-        "then": draw(_THEN),
+        "then": draw(_LATER_STAGES),
         "allow_double_counting": True,
     }
 

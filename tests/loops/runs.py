@@ -12,7 +12,7 @@ from headrace.runs.options import RunOptions
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.loops.stopping import stopped_after
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -20,8 +20,8 @@ NOW = datetime(2030, 1, 1, tzinfo=UTC)
 class Runs:
     """Runs of a pipeline under ``root``."""
 
-    def __init__(self, made: hr.Pipeline, root: Path, executed: Executed) -> None:
-        self.pipeline, self.root, self.executed = made, root, executed
+    def __init__(self, pipeline: hr.Pipeline, root: Path, executor: ExecutorUnderTest) -> None:
+        self.pipeline, self.root, self.executed = pipeline, root, executor
         self._numbers = count()
 
     @property

@@ -22,12 +22,12 @@ from headrace_snapshots.store import open_store
 from tests.loops.graphs import Cut, Edge, cuts
 from tests.loops.pipelines import LOOPS, SECOND, answers, links, pipeline
 from tests.loops.runs import Runs
-from tests.process.executors import LOCAL, Executed, on_both
+from tests.process.executors import LOCAL, ExecutorUnderTest, on_both
 from tests.process.random_runs import panes
 from tests.reading import read
 from tests.reference.strategies import examples
 
-BEGUN = datetime(1970, 1, 1, tzinfo=UTC)
+START_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 ROUNDS = st.sampled_from([1, 2, 3, None])
 by_loop = pytest.mark.parametrize("name", LOOPS)
 
@@ -39,15 +39,15 @@ def land(root: Path, number: int, edges: Sequence[Edge]) -> None:
     if not edges:
         return
     rows = [
-        {"a": edge.a, "b": edge.b, "weight": edge.weight, "at": (BEGUN + timedelta(seconds=edge.at)).isoformat()}
+        {"a": edge.a, "b": edge.b, "weight": edge.weight, "at": (START_TIME + timedelta(seconds=edge.at)).isoformat()}
         for edge in edges
     ]
     (folder / f"{number:04}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def current(made: hr.Pipeline, root: Path) -> dict[tuple[int | None, Any], Any]:
+def current(pipeline: hr.Pipeline, root: Path) -> dict[tuple[int | None, Any], Any]:
     """The value of each vertex of each window on main."""
-    rows = read(made, root.as_uri(), "current", "main").to_pylist()
+    rows = read(pipeline, root.as_uri(), "current", "main").to_pylist()
     starts = [None if row["window_start"] is None else to_instant(row["window_start"]) // SECOND for row in rows]
     return {(start, row["vertex"]): row["value"] for start, row in zip(starts, rows, strict=True)}
 
@@ -68,7 +68,7 @@ _CRASHES = st.lists(st.tuples(st.integers(0, 25), st.none() | st.integers(1, 3),
 def test_crashes_do_not_show(data: st.DataObject, name: str, cut: Cut, rounds: int | None, width: int | None) -> None:
     known_loop = LOOPS[name]
     where = hr.GlobalWindows() if width is None else hr.FixedWindows(f"{width}s")
-    definition = pipeline(known_loop.over(rounds), where=where, input=links("100s"))
+    definition = pipeline(known_loop.with_rounds(rounds), where=where, input=links("100s"))
     with TemporaryDirectory() as disturbed_folder, TemporaryDirectory() as undisturbed_folder:
         runs, calm = Runs(definition, Path(disturbed_folder), LOCAL), Runs(definition, Path(undisturbed_folder), LOCAL)
         so_far: list[Edge] = []
@@ -93,10 +93,10 @@ def test_crashes_do_not_show(data: st.DataObject, name: str, cut: Cut, rounds: i
 
 @on_both
 @by_loop
-def test_a_long_way_in_short_runs(name: str, executor: Executed, tmp_path: Path) -> None:
+def test_a_long_way_in_short_runs(name: str, executor: ExecutorUnderTest, tmp_path: Path) -> None:
     """Each run has one epoch, of one round: the next one has nothing but what is in flight."""
     known_loop, edges = LOOPS[name], WAY
-    runs = Runs(pipeline(known_loop.over(1)), tmp_path, executor)
+    runs = Runs(pipeline(known_loop.with_rounds(1)), tmp_path, executor)
     land(tmp_path, 0, edges)
     runs.run(epochs=1)
     assert runs.is_in_flight
@@ -113,11 +113,11 @@ MORE = [Edge("v01", "v09", 1, 0), Edge("v09", "v03", 2, 0), Edge("v04", "v10", 9
 
 
 def test_a_loop_that_throws_away_what_is_in_flight_is_found_out(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loops._Turning, "_in_flight", lambda turning: turning.loop.no_messages)
     for name, known_loop in LOOPS.items():
-        runs = Runs(pipeline(known_loop.over(1)), tmp_path / name, executor)
+        runs = Runs(pipeline(known_loop.with_rounds(1)), tmp_path / name, executor)
         runs.root.mkdir()
         land(runs.root, 0, WAY)
         runs.run()
@@ -125,10 +125,10 @@ def test_a_loop_that_throws_away_what_is_in_flight_is_found_out(
 
 
 def test_a_loop_whose_back_edge_is_not_declared_has_no_snapshot(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loops, "BACK_EDGES", ())
-    runs = Runs(pipeline(LOOPS["components"].over()), tmp_path, executor)
+    runs = Runs(pipeline(LOOPS["components"].with_rounds()), tmp_path, executor)
     land(tmp_path, 0, WAY)
     with pytest.raises(RetryError) as error:
         runs.run()

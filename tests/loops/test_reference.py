@@ -34,7 +34,7 @@ def current(results: Sequence[EpochResult]) -> dict[tuple[int | None, Any], Any]
     return {place(pane): pane.values[0] for pane in folded_panes.values()}
 
 
-def shown(result: EpochResult) -> list[str]:
+def panes_in_words(result: EpochResult) -> list[str]:
     """The panes of an epoch in words."""
     return [
         f"{'-' if pane.is_retraction else ''}{pane.key[0]} {pane.values[0]} {pane.timing.value}"
@@ -51,7 +51,7 @@ def test_each_epoch_with_nothing_in_flight_shows_the_answer(
 ) -> None:
     known_loop = LOOPS[name]
     where = hr.GlobalWindows() if width is None else hr.FixedWindows(f"{width}s")
-    run = PipelineRun(pipeline(known_loop.over(rounds), where=where, input=links("100s")))
+    run = PipelineRun(pipeline(known_loop.with_rounds(rounds), where=where, input=links("100s")))
     results: list[EpochResult] = []
     so_far: list[Edge] = []
     for epoch, edges in zip(epochs(cut), cut.epochs, strict=True):
@@ -72,7 +72,7 @@ def test_each_epoch_with_nothing_in_flight_shows_the_answer(
 def test_the_end_of_the_input_leaves_nothing_in_flight(name: str, cut: Cut, rounds: int | None) -> None:
     known_loop = LOOPS[name]
     definition = pipeline(
-        known_loop.over(rounds), where=hr.FixedWindows("10s"), when=hr.AfterWatermark(), input=links("100s")
+        known_loop.with_rounds(rounds), where=hr.FixedWindows("10s"), when=hr.AfterWatermark(), input=links("100s")
     )
     given_all = [edge for edges in cut.epochs for edge in edges]
     whole = run_pipeline(definition, [Epoch(Instant(0), [*map(record, given_all)], is_last=True)])
@@ -96,12 +96,12 @@ def test_readers_never_see_a_value_get_worse_nor_one_of_the_wrong_edges(scenario
     newest: dict[Any, Pane] = {}
     for result in run_pipeline(definition, scenario.epochs):
         for pane in result.panes:
-            at = (pane.key, pane.window)
+            place = (pane.key, pane.window)
             if pane.is_retraction:
-                assert newest[at].values == pane.values
+                assert newest[place].values == pane.values
             else:
-                assert at not in newest or not is_better(newest[at].values[0], pane.values[0])
-                newest[at] = pane
+                assert place not in newest or not is_better(newest[place].values[0], pane.values[0])
+                newest[place] = pane
 
 
 def test_a_window_is_not_on_time_while_something_is_in_flight() -> None:
@@ -120,10 +120,10 @@ def test_a_window_is_not_on_time_while_something_is_in_flight() -> None:
             Epoch(Instant(2), [record(Edge("a", "b", 1, 3))]),
         ],
     )
-    assert shown(first) == ["a a EARLY", "b a EARLY", "c b EARLY", "x x EARLY", "y x EARLY"]
+    assert panes_in_words(first) == ["a a EARLY", "b a EARLY", "c b EARLY", "x x EARLY", "y x EARLY"]
     assert {(vertex, value) for (vertex, _), value in first.in_flight.items()} == {("c", "a")}
     assert (first.watermark, first.output_watermarks) == (10 * SECOND - 1, (10 * SECOND - 1,))
-    assert shown(second) == [
+    assert panes_in_words(second) == [
         *("-c b EARLY", "c a EARLY"),
         *("-a a EARLY", "a a ON_TIME", "-b a EARLY", "b a ON_TIME", "-c a EARLY", "c a ON_TIME"),
     ]
@@ -134,16 +134,16 @@ def test_a_window_is_not_on_time_while_something_is_in_flight() -> None:
 
 def test_an_edge_behind_the_watermark_counts_until_its_window_expires() -> None:
     definition = pipeline(
-        LOOPS["components"].over(1), where=hr.FixedWindows("10s"), when=hr.on_update(), how=hr.retracting("20s")
+        LOOPS["components"].with_rounds(1), where=hr.FixedWindows("10s"), when=hr.on_update(), how=hr.retracting("20s")
     )
     run = PipelineRun(definition)
     run.run(Epoch(Instant(0), [record(Edge("b", "c", 0, 1)), record(Edge("x", "y", 0, 25))]))
     run.run(Epoch(Instant(1)))
     late = run.run(Epoch(Instant(2), [record(Edge("a", "b", 0, 2))]))
-    assert shown(late) == ["a a LATE"]
+    assert panes_in_words(late) == ["a a LATE"]
     assert run.run(Epoch(Instant(3), [record(Edge("x", "y", 0, 60))])).output_watermarks == (25 * SECOND,)
     last = run.run(Epoch(Instant(4)))
-    assert shown(last)[:2] == ["-c b ON_TIME", "c a LATE"]
+    assert panes_in_words(last)[:2] == ["-c b ON_TIME", "c a LATE"]
     dropped_result = run.run(Epoch(Instant(5), [record(Edge("0", "a", 0, 2))]))
     assert [(drop.element.key[:2], drop.cause) for drop in dropped_result.drops] == [(("0", "a"), DropCause.LATE)]
 
@@ -152,7 +152,7 @@ def test_an_edge_behind_the_watermark_counts_until_its_window_expires() -> None:
 def test_duplicates_are_told_by_the_watermark_of_the_source(horizon: str, dropped_record: int) -> None:
     """What is in flight keeps the window open, and no id longer."""
     definition = pipeline(
-        LOOPS["components"].over(1),
+        LOOPS["components"].with_rounds(1),
         where=hr.FixedWindows("10s"),
         deduplicate=hr.Deduplicate(hr.concat(col("a"), col("b")), horizon),
     )
@@ -163,7 +163,7 @@ def test_duplicates_are_told_by_the_watermark_of_the_source(horizon: str, droppe
     )
     assert second.watermark == 10 * SECOND - 1
     assert [drop.cause for drop in second.drops] == [DropCause.LATE] * dropped_record
-    assert ("0 0 EARLY" in shown(second)) != bool(dropped_record)
+    assert ("0 0 EARLY" in panes_in_words(second)) != bool(dropped_record)
 
 
 def test_edges_that_no_loop_can_go_over_are_dead_letters_and_say_nothing() -> None:
@@ -173,26 +173,28 @@ def test_edges_that_no_loop_can_go_over_are_dead_letters_and_say_nothing() -> No
         {**record(Edge("v00", "b", 1, 50)), "b": None},
         record(Edge("v00", "b", 2, 1)),
     ]
-    (result,) = run_pipeline(pipeline(LOOPS["paths"].over()), [Epoch(Instant(0), rows)])
+    (result,) = run_pipeline(pipeline(LOOPS["paths"].with_rounds()), [Epoch(Instant(0), rows)])
     assert [rejection.column for rejection in result.rejected] == [
         "the step of the loop descends: weight",
         "the step of the loop is null: weight",
         "b",
     ]
     assert result.watermark == SECOND
-    assert shown(result) == ["b 2 EARLY", "v00 0 EARLY"]
+    assert panes_in_words(result) == ["b 2 EARLY", "v00 0 EARLY"]
 
 
 def test_the_filter_comes_before_the_weight_is_asked() -> None:
     rows = [record(Edge("v00", "b", -1, 50)), record(Edge("v00", "c", 1, 1))]
-    (result,) = run_pipeline(pipeline(LOOPS["paths"].over(), filter=col("weight") > 0), [Epoch(Instant(0), rows)])
+    (result,) = run_pipeline(
+        pipeline(LOOPS["paths"].with_rounds(), filter=col("weight") > 0), [Epoch(Instant(0), rows)]
+    )
     assert not result.rejected
     assert result.watermark == 50 * SECOND
-    assert shown(result) == ["c 1 EARLY", "v00 0 EARLY"]
+    assert panes_in_words(result) == ["c 1 EARLY", "v00 0 EARLY"]
 
 
 def test_a_path_that_leaves_the_integers_is_an_error() -> None:
     far = 2**62
     rows = [record(Edge("v00", "b", far, 1)), record(Edge("b", "c", far, 1))]
     with pytest.raises(IntegerOverflowError, match=r"value [+] weight"):
-        run_pipeline(pipeline(LOOPS["paths"].over()), [Epoch(Instant(0), rows)])
+        run_pipeline(pipeline(LOOPS["paths"].with_rounds()), [Epoch(Instant(0), rows)])

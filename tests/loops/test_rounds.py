@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace_lab.reference.loop import Edge, Functions, Graph
 from tests.loops.graphs import Cut, cuts, grid
 from tests.loops.graphs import Edge as Given
-from tests.loops.oracles import components, distances, reached
+from tests.loops.oracles import components, distances, reachable_vertices
 from tests.reference.strategies import examples
 
 ROUNDS = st.sampled_from([1, 2, 3, None])
@@ -22,16 +22,16 @@ BEGIN = "v00"
 
 COMPONENTS = Functions(lambda vertex: vertex, lambda value, edge: value, operator.lt)
 PATHS = Functions(lambda vertex: 0 if vertex == BEGIN else None, lambda value, edge: value + edge.reads[0], operator.lt)
-REACHED = Functions(lambda vertex: vertex == BEGIN, lambda value, edge: value, operator.gt)
+REACHABILITY = Functions(lambda vertex: vertex == BEGIN, lambda value, edge: value, operator.gt)
 """The loops, and what each must come to."""
 
 
-def turned(edge: Given) -> Given:
+def reverse_edge(edge: Given) -> Given:
     return Given(edge.b, edge.a, edge.weight, edge.at)
 
 
 def both(edges: Sequence[Given]) -> list[Given]:
-    return [*edges, *map(turned, edges)]
+    return [*edges, *map(reverse_edge, edges)]
 
 
 def _components(edges: Sequence[Given]) -> Mapping[str, Any]:
@@ -42,15 +42,15 @@ def _paths(edges: Sequence[Given]) -> Mapping[str, Any]:
     return distances(((edge.a, edge.b, edge.weight) for edge in edges), {BEGIN: 0})
 
 
-def _reached(edges: Sequence[Given]) -> Mapping[str, Any]:
-    reached_vertices = reached(((edge.a, edge.b) for edge in edges), [BEGIN])
+def _reachability(edges: Sequence[Given]) -> Mapping[str, Any]:
+    reached_vertices = reachable_vertices(((edge.a, edge.b) for edge in edges), [BEGIN])
     return {vertex: vertex in reached_vertices for edge in edges for vertex in (edge.a, edge.b)}
 
 
 LOOPS: Mapping[str, tuple[Functions, bool, Callable[[Sequence[Given]], Mapping[str, Any]]]] = {
     "components": (COMPONENTS, True, _components),
     "paths": (PATHS, False, _paths),
-    "reached": (REACHED, False, _reached),
+    "reached": (REACHABILITY, False, _reachability),
 }
 by_loop = pytest.mark.parametrize("name", LOOPS)
 
@@ -85,12 +85,12 @@ def test_an_epoch_with_nothing_in_flight_has_the_answer(
     assert graph.epoch([], rounds) == {}
 
 
-def _check_between(graph: Graph, before: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+def _check_between(graph: Graph, old_values: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
     """Values only get better, are never better than the answer, and what is in flight is better than them."""
     is_better = graph.functions.is_better
     assert graph.values.keys() <= expected.keys()
     for vertex, value in graph.values.items():
-        assert vertex not in before or not is_better(before[vertex], value)
+        assert vertex not in old_values or not is_better(old_values[vertex], value)
         assert not is_better(value, expected[vertex])
     for vertex, value in graph.in_flight.items():
         assert vertex not in graph.values or is_better(value, graph.values[vertex])

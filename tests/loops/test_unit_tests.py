@@ -19,7 +19,7 @@ def pane(vertex: str, value: int, timing: str, **more: Any) -> dict[str, Any]:
 
 def test_steps_of_a_unit_test_are_epochs_of_a_loop() -> None:
     definition = pipeline(
-        LOOPS["paths"].over(1), where=hr.FixedWindows("10s"), when=hr.AfterWatermark(early=hr.AfterCount(1))
+        LOOPS["paths"].with_rounds(1), where=hr.FixedWindows("10s"), when=hr.AfterWatermark(early=hr.AfterCount(1))
     )
     result = run(
         definition,

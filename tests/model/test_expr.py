@@ -15,13 +15,13 @@ from headrace.errors import PipelineError
 from headrace.model.expressions.expr import render
 from headrace.model.expressions.typing import output_type, to_json, type_of
 
-A, S, AT, B = col("a"), col("s"), col("at"), col("b")
+A, S, TIME, B = col("a"), col("s"), col("at"), col("b")
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 SCHEMA = {"a": DataType.INT, "s": DataType.STRING, "at": DataType.TIMESTAMP, "b": DataType.BOOL}
 
 
 @pytest.mark.parametrize(
-    ("expr", "wanted"),
+    ("expr", "expected"),
     [
         (24 * A, "(24 * a)"),
         (1 - A, "(1 - a)"),
@@ -33,9 +33,9 @@ SCHEMA = {"a": DataType.INT, "s": DataType.STRING, "at": DataType.TIMESTAMP, "b"
         (True & B, "(True and b)"),
         (False | ~B, "(False or ~b)"),
         (A > 3, "(a > 3)"),
-        (AT + timedelta(hours=1), "at.plus(microseconds=3600000000)"),
-        (timedelta(hours=-1) + AT, "at.plus(microseconds=-3600000000)"),
-        (AT - timedelta(microseconds=1), "at.plus(microseconds=-1)"),
+        (TIME + timedelta(hours=1), "at.plus(microseconds=3600000000)"),
+        (timedelta(hours=-1) + TIME, "at.plus(microseconds=-3600000000)"),
+        (TIME - timedelta(microseconds=1), "at.plus(microseconds=-1)"),
         (A.is_not_null(), "a.is_not_null()"),
         (hr.if_else(B, A, 2), "if_else(b, a, 2)"),
         (hr.case((B, A), (A > 3, 2)), "if_else(b, a, if_else((a > 3), 2, None))"),
@@ -44,8 +44,8 @@ SCHEMA = {"a": DataType.INT, "s": DataType.STRING, "at": DataType.TIMESTAMP, "b"
         (S.substring(0, 2), "s.substring(0, 2)"),
     ],
 )
-def test_operators_take_constants_on_either_side(expr: Expr, wanted: str) -> None:
-    assert render(expr) == wanted
+def test_operators_take_constants_on_either_side(expr: Expr, expected: str) -> None:
+    assert render(expr) == expected
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_operators_take_constants_on_either_side(expr: Expr, wanted: str) -> Non
         (lambda: math.floor(A), r"\.floor\(\)"),
         (lambda: len(S), r"\.length\(\)"),
         (lambda: int(S), r"\.cast\(int\)"),
-        (lambda: datetime(2013, 1, 1) < AT, "tzinfo=UTC"),
+        (lambda: datetime(2013, 1, 1) < TIME, "tzinfo=UTC"),
         (lambda: A + object(), "cannot stand in an expression"),
         (lambda: A + 2**63, "leaves 64 bits"),
         (lambda: S == "\ud800", "surrogate"),
-        (lambda: timedelta(1) < AT, "added to a timestamp"),
-        (lambda: timedelta(1) - AT, "added to a timestamp"),
+        (lambda: timedelta(1) < TIME, "added to a timestamp"),
+        (lambda: timedelta(1) - TIME, "added to a timestamp"),
         (lambda: col(""), r"col\(''\)"),
         (lambda: col(3), r"col\(3\)"),
         (hr.coalesce, "at least one"),
@@ -86,11 +86,11 @@ def test_operators_take_constants_on_either_side(expr: Expr, wanted: str) -> Non
         (lambda: hr.count().where(True), "where"),
         (lambda: S.cast("integer"), r"cast\(to='integer'\): write one of str, int"),
         (lambda: S.cast(list), "write one of"),
-        (AT.plus, r"plus\(minutes=15\)"),
-        (lambda: AT.plus(hour=1), r"plus\(hour=1\): did you mean 'hours'\? write one"),
-        (lambda: AT.plus(days=10**9), r"plus\(days=1000000000\): it is longer"),
-        (lambda: AT + timedelta.max, "longer than 70,000 years"),
-        (lambda: AT.plus(hours=1.5), r"plus\(hours=1\.5\): write a whole number"),
+        (TIME.plus, r"plus\(minutes=15\)"),
+        (lambda: TIME.plus(hour=1), r"plus\(hour=1\): did you mean 'hours'\? write one"),
+        (lambda: TIME.plus(days=10**9), r"plus\(days=1000000000\): it is longer"),
+        (lambda: TIME + timedelta.max, "longer than 70,000 years"),
+        (lambda: TIME.plus(hours=1.5), r"plus\(hours=1\.5\): write a whole number"),
         (lambda: S.substring("a"), r"substring\(start='a'\): write a whole number"),
         (lambda: S.substring(0, -1), r"substring\(length=-1\)"),
         (lambda: S.contains(S), r"Column\(name='.*'\) cannot stand in an expression"),
@@ -103,8 +103,8 @@ def test_operators_take_constants_on_either_side(expr: Expr, wanted: str) -> Non
         (lambda: S.is_in([]), "at least one value"),
         (lambda: S.is_in(["a", None]), r"\.is_null\(\) for a missing one"),
         (lambda: S.is_in([A]), "cannot stand|constants"),
-        (lambda: AT.hour("Mars/Olympus"), r"hour\(zone='Mars/Olympus'\): there is no such time zone"),
-        (lambda: AT.truncate("fortnight"), r'truncate\(unit=\'fortnight\'\): write one of "minute"'),
+        (lambda: TIME.hour("Mars/Olympus"), r"hour\(zone='Mars/Olympus'\): there is no such time zone"),
+        (lambda: TIME.truncate("fortnight"), r'truncate\(unit=\'fortnight\'\): write one of "minute"'),
     ],
 )
 def test_what_an_expression_cannot_do_is_an_error_that_says_what_to_write(
@@ -117,10 +117,10 @@ def test_what_an_expression_cannot_do_is_an_error_that_says_what_to_write(
 @pytest.mark.parametrize(
     ("expr", "hint"),
     [
-        (AT > "2013-01-01", r"in \(at > '2013-01-01'\).*write the time as a datetime.*cast\(datetime\)"),
+        (TIME > "2013-01-01", r"in \(at > '2013-01-01'\).*write the time as a datetime.*cast\(datetime\)"),
         (S + "x", r"write concat\(a, b\)"),
-        (AT + 1, r"write a timedelta, or \.plus\(minutes=\.\.\.\)"),
-        (AT - AT, "cast both to int"),
+        (TIME + 1, r"write a timedelta, or \.plus\(minutes=\.\.\.\)"),
+        (TIME - TIME, "cast both to int"),
         (A & (A > 1), "put each comparison beside & in parentheses"),
         (-S, "negate takes int or float"),
         (A.length(), r"in a\.length\(\): length takes string, found int"),
@@ -160,10 +160,10 @@ def _constants(*values: object) -> list[Any]:
         (lambda: output_type(S.quantiles([0.5]), SCHEMA), "needs a number, found string"),
         (lambda: output_type(A.max_by(col("nowhere")), SCHEMA), "there is no column 'nowhere'"),
         (lambda: output_type(A.list_agg(2, lit(None)), SCHEMA), "bare NULL"),
-        (lambda: AT.strftime("%A"), "%A is no directive; there are %Y %y %m"),
-        (lambda: AT.strftime("100%"), "% is no directive"),
-        (lambda: AT.strftime("%H %z"), "%z is only read"),
-        (lambda: AT.strftime("%H", "Mars"), "zone"),
+        (lambda: TIME.strftime("%A"), "%A is no directive; there are %Y %y %m"),
+        (lambda: TIME.strftime("100%"), "% is no directive"),
+        (lambda: TIME.strftime("%H %z"), "%z is only read"),
+        (lambda: TIME.strftime("%H", "Mars"), "zone"),
         (lambda: S.strptime("%d.%m."), "name the year"),
         (lambda: S.strptime("%Y %m %Y"), "each part once"),
         (lambda: S.strptime("%Y %m %b"), "each part once"),
@@ -182,7 +182,7 @@ def test_what_is_refused_when_it_is_written(call: Callable[[], object], why: str
 
 
 @pytest.mark.parametrize(
-    ("expr", "wanted"),
+    ("expr", "expected"),
     [
         (A, ["column", "a"]),
         (lit(1), ["literal", 1, "int"]),
@@ -197,7 +197,7 @@ def test_what_is_refused_when_it_is_written(call: Callable[[], object], why: str
         (A.log(2), ["function", "log", ["column", "a"], *_constants(2)]),
         (A.bit_and(A), ["function", "bit_and", ["column", "a"], ["column", "a"]]),
         (A.shift_right(3), ["function", "shift_right", ["column", "a"], *_constants(3)]),
-        (AT.strftime("%Y"), ["function", "strftime", ["column", "at"], *_constants("%Y", "UTC")]),
+        (TIME.strftime("%Y"), ["function", "strftime", ["column", "at"], *_constants("%Y", "UTC")]),
         (S.strptime("%Y"), ["function", "strptime", ["column", "s"], *_constants("%Y")]),
         (A.item(-1), ["function", "item", ["column", "a"], *_constants(-1)]),
         (A.item("x"), ["function", "item", ["column", "a"], *_constants("x")]),
@@ -207,9 +207,9 @@ def test_what_is_refused_when_it_is_written(call: Callable[[], object], why: str
         (B & True, ["binary", "and", ["column", "b"], ["literal", True, "bool"]]),
         (S.cast(int), ["function", "cast_int", ["column", "s"]]),
         (hr.if_else(B, 1, A), ["function", "if", ["column", "b"], ["literal", 1, "int"], ["column", "a"]]),
-        (AT + timedelta(seconds=1), ["function", "plus_us", ["column", "at"], ["literal", 1_000_000, "int"]]),
+        (TIME + timedelta(seconds=1), ["function", "plus_us", ["column", "at"], ["literal", 1_000_000, "int"]]),
         (
-            AT.truncate("day", "Europe/Berlin"),
+            TIME.truncate("day", "Europe/Berlin"),
             [
                 "function",
                 "truncate",
@@ -220,9 +220,9 @@ def test_what_is_refused_when_it_is_written(call: Callable[[], object], why: str
         ),
     ],
 )
-def test_the_json_of_an_expression_never_changes(expr: Expr, wanted: list[Any]) -> None:
-    assert to_json(expr) == wanted
-    assert json.dumps(to_json(expr)) == json.dumps(wanted)
+def test_the_json_of_an_expression_never_changes(expr: Expr, expected: list[Any]) -> None:
+    assert to_json(expr) == expected
+    assert json.dumps(to_json(expr)) == json.dumps(expected)
 
 
 def test_every_method_has_its_own_json() -> None:

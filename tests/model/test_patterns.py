@@ -33,8 +33,8 @@ PATTERNS = st.recursive(
 def ends(table: PatternTable, word: list[frozenset[str]]) -> list[bool]:
     """Whether a match has ended at or before each element."""
     state, ended_flags = 0, []
-    for satisfied in word:
-        code = sum(1 << i for i, letter in enumerate(table.letters) if letter in satisfied)
+    for letters in word:
+        code = sum(1 << i for i, letter in enumerate(table.letters) if letter in letters)
         state = table.transitions[state][code]
         ended_flags.append(state == table.accepting)
     return ended_flags
@@ -49,8 +49,8 @@ def usable(pattern: str) -> bool:
 def test_elements_with_one_letter_match_as_text_does(pattern: str, text: str) -> None:
     """d satisfies no predicate."""
     table = compile_pattern(pattern, LETTERS)
-    found = ends(table, [frozenset(letter) & frozenset(LETTERS) for letter in text])
-    assert found == [re.search(pattern, text[: i + 1]) is not None for i in range(len(text))]
+    matches = ends(table, [frozenset(letter) & frozenset(LETTERS) for letter in text])
+    assert matches == [re.search(pattern, text[: i + 1]) is not None for i in range(len(text))]
 
 
 @examples(300)
@@ -59,8 +59,8 @@ def test_the_table_is_what_the_reference_simulates(pattern: str, word: list[froz
     node = OnceMatched(AfterPattern(f"({pattern})|abc", {letter: col(letter) for letter in LETTERS}))
     moment = Moment(FiringClocks(), Window(Instant(0), Instant(1)), {})
     ready_flags = []
-    for satisfied in word:
-        node.on_element(moment, Arrival({letter: letter in satisfied for letter in LETTERS}, 0))
+    for letters in word:
+        node.on_element(moment, Arrival({letter: letter in letters for letter in LETTERS}, 0))
         ready_flags.append(node.ready(moment))
     assert ready_flags == ends(compile_pattern(f"({pattern})|abc", LETTERS), word)
 

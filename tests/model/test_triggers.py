@@ -71,7 +71,7 @@ SYNC = AfterSynchronizedProcessingTime()
 
 
 @pytest.mark.parametrize(
-    ("trigger", "behind"),
+    ("trigger", "continuation"),
     [
         (COUNT, AfterCount(1)),
         (AfterBytes(10), AfterCount(1)),
@@ -87,8 +87,8 @@ SYNC = AfterSynchronizedProcessingTime()
         (OrFinally(FOREVER, COUNT), Repeatedly(OrFinally(Repeatedly(AfterCount(1)), AfterCount(1)))),
     ],
 )
-def test_continuation(trigger: Trigger, behind: Trigger) -> None:
-    assert trigger.continuation == behind
+def test_continuation(trigger: Trigger, continuation: Trigger) -> None:
+    assert trigger.continuation == continuation
 
 
 def test_composites_are_values() -> None:

@@ -26,24 +26,24 @@ from headrace_lab.reference.source_clock import lag_bucket
 from tests.reference.strategies import examples
 
 
-def split(mark: int | None, at: int = 0, lags: dict[int, int] | None = None) -> Split:
-    return Split(None if mark is None else Instant(mark), Instant(at), Instant(at), lags or {})
+def split(mark: int | None, time: int = 0, lags: dict[int, int] | None = None) -> Split:
+    return Split(None if mark is None else Instant(mark), Instant(time), Instant(time), lags or {})
 
 
-def after(strategy: SplitStrategy, now: int, previous: int = MIN_INSTANT, **splits: Split) -> Instant:
+def watermark_of(strategy: SplitStrategy, now: int, previous: int = MIN_INSTANT, **splits: Split) -> Instant:
     return strategy.watermark_after(splits, Instant(now), Instant(previous))
 
 
 @pytest.mark.parametrize(
-    ("strategy", "found"),
+    ("strategy", "expected"),
     [(BoundedOutOfOrderness("5us"), 35), (Monotonic(), 40), (Punctuated(col("until")), 40)],
 )
-def test_the_slowest_split_counts_and_nothing_goes_back(strategy: SplitStrategy, found: int) -> None:
-    assert after(strategy, 0, x=split(70), y=split(40)) == found
-    assert after(strategy, 0, 60, x=split(70), y=split(40)) == 60
-    assert after(strategy, 0) == MIN_INSTANT
-    assert after(strategy, 0, 7) == 7
-    assert after(strategy, 0, x=split(70), y=split(None)) == MIN_INSTANT, "y has said nothing yet"
+def test_the_slowest_split_counts_and_nothing_goes_back(strategy: SplitStrategy, expected: int) -> None:
+    assert watermark_of(strategy, 0, x=split(70), y=split(40)) == expected
+    assert watermark_of(strategy, 0, 60, x=split(70), y=split(40)) == 60
+    assert watermark_of(strategy, 0) == MIN_INSTANT
+    assert watermark_of(strategy, 0, 7) == 7
+    assert watermark_of(strategy, 0, x=split(70), y=split(None)) == MIN_INSTANT, "y has said nothing yet"
     assert strategy.slowest({"x": split(70), "y": split(40)}, Instant(0)) == "y"
     assert strategy.slowest({}, Instant(0)) is None
 
@@ -56,16 +56,16 @@ def test_a_silent_split_is_left_out_until_it_speaks_again(strategy: SplitStrateg
     splits = update_splits({}, {"x": SplitFacts(Instant(70)), "y": SplitFacts(Instant(40))}, Instant(100))
     splits = update_splits(splits, {"x": SplitFacts(Instant(80))}, Instant(105))
     assert strategy.idle_deadline(splits, Instant(105)) == 110
-    assert [strategy.is_idle(splits, Instant(at)) for at in (110, 114, 115)] == [False, False, True]
+    assert [strategy.is_idle(splits, Instant(time)) for time in (110, 114, 115)] == [False, False, True]
     assert not strategy.is_idle({}, Instant(10**9)), "what never spoke is not idle"
-    assert (after(strategy, 109, **splits), strategy.slowest(splits, Instant(109))) == (40, "y")
-    assert (after(strategy, 110, **splits), strategy.slowest(splits, Instant(110))) == (80, "x")
+    assert (watermark_of(strategy, 109, **splits), strategy.slowest(splits, Instant(109))) == (40, "y")
+    assert (watermark_of(strategy, 110, **splits), strategy.slowest(splits, Instant(110))) == (80, "x")
     assert strategy.idle_deadline(splits, Instant(110)) == 115
-    assert after(strategy, 115, 80, **splits) == 80, "nobody speaks: it stays"
+    assert watermark_of(strategy, 115, 80, **splits) == 80, "nobody speaks: it stays"
     assert strategy.idle_deadline(splits, Instant(115)) == NEVER
-    again = update_splits(splits, {"y": SplitFacts(Instant(50))}, Instant(114))
-    assert after(strategy, 114, 0, **again) == 50
-    assert after(strategy, 114, 80, **again) == 80
+    later_splits = update_splits(splits, {"y": SplitFacts(Instant(50))}, Instant(114))
+    assert watermark_of(strategy, 114, 0, **later_splits) == 50
+    assert watermark_of(strategy, 114, 80, **later_splits) == 80
 
 
 def test_a_split_that_was_named_and_says_nothing_holds_the_watermark_back_until_it_is_idle() -> None:
@@ -80,7 +80,7 @@ def test_a_split_that_was_named_and_says_nothing_holds_the_watermark_back_until_
 
 def test_no_timeout_means_never_idle() -> None:
     assert BoundedOutOfOrderness("5us").idle_deadline({"x": split(1)}, Instant(0)) == NEVER
-    assert after(Monotonic(), 10**15, x=split(1), y=split(2)) == 1
+    assert watermark_of(Monotonic(), 10**15, x=split(1), y=split(2)) == 1
 
 
 def test_what_is_heard_of_a_split_adds_up() -> None:
@@ -109,11 +109,11 @@ def test_what_the_mark_is() -> None:
 
 def percentile(q: float, bound: int, lags: Sequence[int], mark: int = 0) -> int:
     strategy = BoundedOutOfOrderness(Duration(bound))
-    counted: dict[int, int] = {}
+    counts: dict[int, int] = {}
     for lag in lags:
         bucket = lag_bucket(strategy, lag)
-        counted[bucket] = counted.get(bucket, 0) + 1
-    return strategy.percentile_after(q, {"x": split(mark, 0, counted)}, Instant(0), MIN_INSTANT)
+        counts[bucket] = counts.get(bucket, 0) + 1
+    return strategy.percentile_after(q, {"x": split(mark, 0, counts)}, Instant(0), MIN_INSTANT)
 
 
 def test_the_fastest_part_of_the_input_has_a_watermark_of_its_own() -> None:
@@ -141,10 +141,10 @@ def test_percentile_watermarks_take_the_slowest_split_and_do_not_go_back() -> No
 def test_a_percentile_watermark_lets_its_part_pass_and_is_never_behind_the_watermark(
     bound: int, q: float, lags: list[int]
 ) -> None:
-    found = percentile(q, bound, lags)
-    assert -bound <= found <= 0
-    within = sum(-max(lag, 0) >= found for lag in lags)
-    assert within * 100 >= q * len(lags) or found == -bound
+    mark = percentile(q, bound, lags)
+    assert -bound <= mark <= 0
+    passing = sum(-max(lag, 0) >= mark for lag in lags)
+    assert passing * 100 >= q * len(lags) or mark == -bound
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ HOURLY = hr.FixedWindows("1h")
 TOTALS: dict[str, Any] = {"orders": hr.count(), "spent": col("price").sum()}
 
 
-def shops(**changed: Any) -> hr.Pipeline:
+def shops(**parts: Any) -> hr.Pipeline:
     """Orders by shop and hour, of which NULL is one."""
     definition = hr.Pipeline(
         "orders",
@@ -40,10 +40,10 @@ def shops(**changed: Any) -> hr.Pipeline:
         executor="local",
         null_keys=True,
     )
-    return replace(definition, **changed) if changed else definition
+    return replace(definition, **parts) if parts else definition
 
 
-def of(shop: str | None, price: int = 1, minute: int = 0) -> dict[str, Any]:
+def order_of(shop: str | None, price: int = 1, minute: int = 0) -> dict[str, Any]:
     return {**order(f"{shop} {price} {minute}", price, minute), "shop": shop}
 
 
@@ -75,9 +75,9 @@ def test_without_it_a_record_without_a_key_is_a_dead_letter_and_with_it_a_group(
 
 
 def test_the_group_of_null_goes_on_over_epochs_and_is_corrected(orders: Orders) -> None:
-    orders.run(shops(), of(None, 1), of("", 2), of("one", 4))
+    orders.run(shops(), order_of(None, 1), order_of("", 2), order_of("one", 4))
     assert standing(orders, shops()) == [("", 1, 2), ("one", 1, 4), (None, 1, 1)]
-    orders.run(shops(), of(None, 8), of(None, 16, minute=70))
+    orders.run(shops(), order_of(None, 8), order_of(None, 16, minute=70))
     assert standing(orders, shops()) == [("", 1, 2), ("one", 1, 4), (None, 1, 16), (None, 2, 9)]
     panes = (
         orders.handle(shops()).panes(where="shop is null and window_end = '2026-05-01 01:00Z'").to_arrow().to_pylist()
@@ -101,9 +101,9 @@ def test_a_key_of_several_columns_has_a_group_for_each_of_them_that_is_null() ->
 
 def test_sessions_of_null_merge_and_touch_no_others(orders: Orders) -> None:
     definition = shops(where=hr.Sessions("10m"), how=hr.retracting(allowed_lateness="30d"))
-    orders.run(definition, of(None, 1, 0), of(None, 2, 16), of("one", 4, 8))
+    orders.run(definition, order_of(None, 1, 0), order_of(None, 2, 16), order_of("one", 4, 8))
     assert standing(orders, definition) == [("one", 1, 4), (None, 1, 1), (None, 1, 2)]
-    orders.run(definition, of(None, 8, 8))
+    orders.run(definition, order_of(None, 8, 8))
     assert standing(orders, definition) == [("one", 1, 4), (None, 3, 11)]
 
 
@@ -121,8 +121,8 @@ def test_further_aggregations_and_outputs_have_the_group_if_they_say_so(orders: 
         },
         executor="local",
     )
-    orders.run(definition, of(None, 1), of(None, 2, 70), of("one", 4))
-    orders.run(definition, of(None, 8, 70))
+    orders.run(definition, order_of(None, 1), order_of(None, 2, 70), order_of("one", 4))
+    orders.run(definition, order_of(None, 8, 70))
     for name, more in (("named", []), ("chained", [(None, 11)]), ("daily", [(None, 11)])):
         table = orders.handle(definition)[name].current(columns=["shop", "day"]).to_arrow()
         assert Counter(tuple(row.values()) for row in table.to_pylist()) == Counter([("one", 4), *more])
@@ -150,8 +150,8 @@ def test_outputs_that_lack_the_column_of_a_key_are_united_under_null(orders: Ord
         },
         executor="local",
     )
-    orders.run(definition, of(None, 1), of("one", 2))
-    orders.run(definition, of(None, 4), of("two", 8))
+    orders.run(definition, order_of(None, 1), order_of("one", 2))
+    orders.run(definition, order_of(None, 4), order_of("two", 8))
     table = orders.handle(definition)["both"].current(columns=["shop", "all"]).to_arrow()
     assert Counter(tuple(row.values()) for row in table.to_pylist()) == Counter(
         [("one", 2), ("two", 8), (None, 5 + 15)]
@@ -189,16 +189,16 @@ def test_rows_of_a_group_whose_key_is_null(orders: Orders) -> None:
         executor="local",
         null_keys=True,
     )
-    orders.run(definition, of(None, 1, 5), of("one", 2, 6))
-    orders.run(definition, of(None, 4, 3), of(None, 8, 9))
+    orders.run(definition, order_of(None, 1, 5), order_of("one", 2, 6))
+    orders.run(definition, order_of(None, 4, 3), order_of(None, 8, 9))
     assert standing(orders, definition, "shop", "price") == [("one", 2), (None, 8)]
 
 
 def test_a_query_is_asked_of_the_group_of_null(orders: Orders) -> None:
     running = "select id, price, sum(price) over (order by price) as running, event_time from rows"
     definition = hr.Pipeline("orders", ORDERS, key="shop", take=hr.query(running), executor="local", null_keys=True)
-    orders.run(definition, of(None, 1), of(None, 2), of("one", 4), of("", 8))
-    orders.run(definition, of(None, 16))
+    orders.run(definition, order_of(None, 1), order_of(None, 2), order_of("one", 4), order_of("", 8))
+    orders.run(definition, order_of(None, 16))
     found_counts = Counter(standing(orders, definition, "shop", "price", "running"))
     assert found_counts == Counter([(None, 1, 1), (None, 2, 3), (None, 16, 19), ("one", 4, 4), ("", 8, 8)])
 
@@ -243,7 +243,7 @@ def test_many_records_of_few_keys_are_those_of_duckdb(orders: Orders) -> None:
 
 def test_a_signal_can_be_for_the_key_that_is_null(orders: Orders) -> None:
     definition = shops(when=hr.OrFinally(hr.Repeatedly(hr.AfterSignal("go")), hr.Never()), allow_finishing=True)
-    orders.run(definition, of(None, 1), of("one", 2))
+    orders.run(definition, order_of(None, 1), order_of("one", 2))
     orders.run(definition, signals=[hr.Signal("go", key=(None,))])
     assert standing(orders, definition) == [(None, 1, 1)]
 
@@ -252,7 +252,7 @@ def test_a_signal_can_be_for_the_key_that_is_null(orders: Orders) -> None:
 
 
 def test_conditions_find_the_group_of_null(orders: Orders) -> None:
-    orders.run(shops(), of(None, 1), of("one", 2), of("", 4))
+    orders.run(shops(), order_of(None, 1), order_of("one", 2), order_of("", 4))
     for condition in ("shop is null", "shop is not distinct from null", "shop is null and spent = 1"):
         assert standing(orders, shops(), where=condition) == [(None, 1, 1)]
     assert standing(orders, shops(), where=col("shop").is_null()) == [(None, 1, 1)]
@@ -263,7 +263,7 @@ def test_conditions_find_the_group_of_null(orders: Orders) -> None:
 
 @pytest.mark.parametrize("key", [{"shop": None}, [None], '{"shop": null}', ['{"shop": null}']])
 def test_what_its_windows_wait_for_is_explained(orders: Orders, key: Any) -> None:
-    orders.run(shops(), of(None, 1), of(None, 2), of("one", 4))
+    orders.run(shops(), order_of(None, 1), order_of(None, 2), order_of("one", 4))
     explanation = str(orders.handle(shops()).explain(key, pipeline=shops()))
     assert "aggregation 1: shop = NULL" in explanation
     assert "holds orders = 2, spent = 3" in explanation
@@ -272,14 +272,14 @@ def test_what_its_windows_wait_for_is_explained(orders: Orders, key: Any) -> Non
 
 def test_a_key_that_is_null_is_none_where_it_is_no_group(orders: Orders) -> None:
     definition = shops(null_keys=False)
-    orders.run(definition, of("one"))
+    orders.run(definition, order_of("one"))
     with pytest.raises(ExplainError, match="NULL is no key"):
         orders.handle(definition).explain([None], pipeline=definition)
     assert "no element with this key" in str(orders.handle(definition).explain("null", pipeline=definition))
 
 
 def test_its_panes_are_drawn(orders: Orders) -> None:
-    orders.run(shops(), of(None, 1), of("null", 2))
+    orders.run(shops(), order_of(None, 1), order_of("null", 2))
     catalog = orders.handle(shops()).catalog
     history = PaneHistory(catalog, catalog.manifest(catalog.head().refs["main"]), 10)
     known_keys = history.newest_keys(10)
@@ -292,9 +292,9 @@ def test_its_panes_are_drawn(orders: Orders) -> None:
 
 def test_a_diff_and_a_patch_are_of_the_group_of_null(orders: Orders) -> None:
     definition = shops(how=hr.retracting())
-    orders.run(definition, of(None, 1), of("one", 2))
-    orders.run(definition, of("one", 2, 400))
-    result_before = orders.run(definition, of(None, 8)).snapshot  # late
+    orders.run(definition, order_of(None, 1), order_of("one", 2))
+    orders.run(definition, order_of("one", 2, 400))
+    result_before = orders.run(definition, order_of(None, 8)).snapshot  # late
     assert [row["shop"] for row in orders.handle(definition).late().to_arrow().to_pylist()] == [None]
     handle = orders.handle(definition)
     handle.backfill(patch=True)
@@ -305,8 +305,8 @@ def test_a_diff_and_a_patch_are_of_the_group_of_null(orders: Orders) -> None:
 
 def test_late_records_and_open_windows_of_it_are_found(orders: Orders) -> None:
     definition = shops(how=hr.retracting())
-    orders.run(definition, of("one", 2, 400), of(None, 4, 400))
-    orders.run(definition, of(None, 8), of("one", 16))
+    orders.run(definition, order_of("one", 2, 400), order_of(None, 4, 400))
+    orders.run(definition, order_of(None, 8), order_of("one", 16))
     handle = orders.handle(definition)
     assert handle.late(where="shop is null", columns=["shop", "reason"]).to_arrow().to_pylist() == [
         {"shop": None, "reason": "window expired"}
@@ -321,7 +321,7 @@ def test_a_target_is_held_to_it_row_by_row(orders: Orders, tmp_path: Path, monke
         monkeypatch.setenv(name, value)
     definition = shops(sinks=[world.sink])
     handle = orders.handle(definition)
-    for records in ([of(None, 1), of("one", 2)], [of(None, 4), of("", 8)]):
+    for records in ([order_of(None, 1), order_of("one", 2)], [order_of(None, 4), order_of("", 8)]):
         orders.run(definition, *records)
         handle.deliver(dry_run=False)
         (check,) = handle.check_sinks()
@@ -331,13 +331,13 @@ def test_a_target_is_held_to_it_row_by_row(orders: Orders, tmp_path: Path, monke
 
 def test_it_is_computed_again_and_promoted(orders: Orders) -> None:
     pipeline_before = shops(null_keys=False)
-    orders.run(pipeline_before, of(None, 1), of("one", 2))
+    orders.run(pipeline_before, order_of(None, 1), order_of("one", 2))
     plan = orders.handle(shops()).plan()
     assert "null_keys (NULL as a group) is new" in str(plan)
     assert "backfill" in str(plan)
     orders.handle(shops()).backfill(promote=True)
     assert standing(orders, shops()) == [("one", 1, 2), (None, 1, 1)]
-    orders.run(shops(), of(None, 4))
+    orders.run(shops(), order_of(None, 4))
     assert standing(orders, shops()) == [("one", 1, 2), (None, 2, 5)]
 
 
@@ -353,18 +353,18 @@ def test_another_pipeline_reads_the_group_and_its_withdrawals(orders: Orders) ->
         executor="local",
         null_keys=True,
     )
-    orders.run(shops(), of(None, 1), of("one", 2))
+    orders.run(shops(), order_of(None, 1), order_of("one", 2))
     orders.run(pipeline_below)
-    orders.run(shops(), of(None, 4))
+    orders.run(shops(), order_of(None, 4))
     orders.run(pipeline_below)
     assert standing(orders, pipeline_below, "shop", "day") == [("one", 2), (None, 5)]
 
 
 def test_expectations_see_null_in_the_key(orders: Orders) -> None:
     definition = shops(expectations=[hr.expect("column_values_to_not_be_null", column="shop")])
-    orders.run(definition, of("one", 1))
+    orders.run(definition, order_of("one", 1))
     with pytest.raises(hr.errors.HeadraceError, match="shop"):
-        orders.run(definition, of(None, 1))
+        orders.run(definition, order_of(None, 1))
     assert standing(orders, definition) == [("one", 1, 1)]
 
 

@@ -50,14 +50,14 @@ def history(folder: Path, pipeline: Pipeline, *epochs: list[Click], limit: int =
     """What pages have of a pipeline that ran an epoch of each of ``epochs``."""
     deployment = TemporaryDeployment(folder)
     for elements in epochs:
-        rows = ({"user": user, "at": f"2026-03-01T{at}:00Z", "amount": amount} for user, at, amount in elements)
+        rows = ({"user": user, "at": f"2026-03-01T{time}:00Z", "amount": amount} for user, time, amount in elements)
         deployment.land(pipeline, *rows)
         deployment.run(pipeline, at=NOON)
     catalog = Catalog(open_store(deployment.root), "clicks")
     return PaneHistory(catalog, catalog.manifest(catalog.head().refs[MAIN]), limit)
 
 
-def drawn(panes: KeyPanes) -> list[tuple[str, int, int, str, int]]:
+def drawn_panes(panes: KeyPanes) -> list[tuple[str, int, int, str, int]]:
     """Of each pane: the start of its window, from which epoch to which, timing, amount (negative: retracted)."""
     return [
         (
@@ -73,7 +73,7 @@ def drawn(panes: KeyPanes) -> list[tuple[str, int, int, str, int]]:
 
 def test_panes_stand_between_the_epochs_that_took_in_and_emitted(tmp_path: Path) -> None:
     key = history(tmp_path, clicks(), *EPOCHS).of_key("ann", 100)
-    assert drawn(key) == [
+    assert drawn_panes(key) == [
         ("10:00", -1, 0, "EARLY", 5),
         ("10:00", 0, 1, "RETRACTED", -5),
         ("10:00", 0, 1, "ON_TIME", 5),
@@ -101,12 +101,12 @@ def test_keys_are_those_of_the_panes_as_text_to_ask_with(tmp_path: Path) -> None
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_too_many_rows_leave_out_older_windows_whole(tmp_path: Path, most: int) -> None:
     key = history(tmp_path, clicks(), *EPOCHS).of_key("ann", most)
-    shown = {1: [("11:00", 0, 3, "ON_TIME", 3)]}
+    expected = {1: [("11:00", 0, 3, "ON_TIME", 3)]}
     newest = [("11:00", 0, 1, "EARLY", 3), ("11:00", 1, 3, "RETRACTED", -3), ("11:00", 1, 3, "ON_TIME", 3)]
-    assert len(drawn(key)) == min(most, 3)
-    assert drawn(key)[-1][4] == 3
-    assert most < 5 or drawn(key) == newest
-    assert most > 1 or {pane[0] for pane in drawn(key)} == {pane[0] for pane in shown[1]}
+    assert len(drawn_panes(key)) == min(most, 3)
+    assert drawn_panes(key)[-1][4] == 3
+    assert most < 5 or drawn_panes(key) == newest
+    assert most > 1 or {pane[0] for pane in drawn_panes(key)} == {pane[0] for pane in expected[1]}
     assert key.has_more
 
 
@@ -114,7 +114,7 @@ def test_a_merged_session_stands_on_the_sessions_that_it_took_in(tmp_path: Path)
     epochs = [[("ann", "10:05", 5)], [("ann", "10:45", 3)], [("ann", "10:25", 2)]]
     pipeline = clicks(hr.Sessions("30m"))
     key = history(tmp_path, pipeline, *epochs).of_key({"user": "ann"}, 100)
-    assert ("10:05", 1, 2, "EARLY", 10) in drawn(key)
+    assert ("10:05", 1, 2, "EARLY", 10) in drawn_panes(key)
 
 
 def test_without_a_key_and_in_the_global_window_there_is_one_picture(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def outputs(backfill: hr.Backfill) -> hr.Pipeline:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "said"),
+    ("schedule", "text"),
     [
         ("@hourly", "@hourly"),
         (timedelta(minutes=10), "0:10:00"),
@@ -38,20 +38,20 @@ def outputs(backfill: hr.Backfill) -> hr.Pipeline:
         (hr.on_files("5m", or_at="@hourly"), "when files land (a look every 5m), or @hourly"),
     ],
 )
-def test_a_schedule_is_told_as_it_is_meant(schedule: Any, said: str) -> None:
+def test_a_schedule_is_told_as_it_is_meant(schedule: Any, text: str) -> None:
     own_pipeline = pipeline(schedule=schedule)
-    assert str(own_pipeline.schedule) == said
+    assert str(own_pipeline.schedule) == text
     (checked_pipeline,) = hr.check(own_pipeline).pipelines
-    assert checked_pipeline.dags["headrace_clicks_process"] == said
+    assert checked_pipeline.dags["headrace_clicks_process"] == text
 
 
 def test_backfills_and_retention_have_schedules_in_zones_too() -> None:
-    zoned = hr.cron("0 3 * * *", zone="Europe/Berlin")
+    schedule = hr.cron("0 3 * * *", zone="Europe/Berlin")
     own_pipeline = pipeline(
-        backfill=hr.Backfill(zoned, last="7d"), retention=hr.Retention(schedule=timedelta(hours=6), keep_last=5)
+        backfill=hr.Backfill(schedule, last="7d"), retention=hr.Retention(schedule=timedelta(hours=6), keep_last=5)
     )
     assert own_pipeline.backfill is not None
-    assert own_pipeline.backfill.schedule == zoned
+    assert own_pipeline.backfill.schedule == schedule
     (checked_pipeline,) = hr.check(own_pipeline).pipelines
     assert checked_pipeline.dags["headrace_clicks_backfill"] == "0 3 * * * in Europe/Berlin"
     assert [each for each in checked_pipeline.dags.items() if "maintain" in each[0]] == [
@@ -66,9 +66,10 @@ def test_a_scheduled_patch_is_of_one_output() -> None:
 
 
 def test_retentions_of_different_schedules_have_different_dags_and_of_equal_ones_the_same() -> None:
-    zoned = hr.cron("0 4 * * *", zone="Europe/Berlin")
+    schedule = hr.cron("0 4 * * *", zone="Europe/Berlin")
     ids = [
-        retention_dag_id(each) for each in ("@daily", "0 4 * * *", "0 4 * * 1", zoned, timedelta(hours=4), "0 4 * * *")
+        retention_dag_id(each)
+        for each in ("@daily", "0 4 * * *", "0 4 * * 1", schedule, timedelta(hours=4), "0 4 * * *")
     ]
     assert len({*ids}) == 5
     assert (ids[0], ids[1]) == ("headrace_maintain-daily", ids[5])
@@ -77,7 +78,7 @@ def test_retentions_of_different_schedules_have_different_dags_and_of_equal_ones
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("call", "message"),
     [
         (lambda: pipeline(schedule=timedelta()), "give an interval of a second or more"),
         (lambda: pipeline(schedule=5), "it is not text"),
@@ -114,10 +115,10 @@ def test_retentions_of_different_schedules_have_different_dags_and_of_equal_ones
         (lambda: hr.airflow(ower="sales"), "did you mean 'owner'"),
     ],
 )
-def test_a_mistake_is_told_with_what_to_write(call: Any, said: str) -> None:
+def test_a_mistake_is_told_with_what_to_write(call: Any, message: str) -> None:
     with pytest.raises(PipelineError) as error:
         call()
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_neither_schedules_nor_options_change_a_fingerprint() -> None:

@@ -7,17 +7,17 @@ import pytest
 
 import headrace as hr
 from headrace.errors import PipelineError
-from scripts.expectations import FILE, installed
+from scripts.expectations import FILE, read_installed
 from tests.pipeline.test_validation import build
 
 
 @pytest.mark.slow
 def test_the_table_is_that_of_the_installed_library() -> None:
-    assert json.loads(FILE.read_text()) == installed(), "run python -m scripts.expectations"
+    assert json.loads(FILE.read_text()) == read_installed(), "run python -m scripts.expectations"
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "said"),
+    ("name", "arguments", "message"),
     [
         ("column_values_to_be_betwen", {"column": "n"}, "did you mean 'expect_column_values_to_be_between'"),
         ("column_values_to_be_between", {"column": "n", "minimum": 3}, r"\(minimum=3\): there is no such argument"),
@@ -42,8 +42,8 @@ def test_the_table_is_that_of_the_installed_library() -> None:
         (5, {}, r"expect\(name=5\): write text"),
     ],
 )
-def test_what_does_not_fit_is_told(name: Any, arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(PipelineError, match=said):
+def test_what_does_not_fit_is_told(name: Any, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
         hr.expect(name, **arguments)
 
 

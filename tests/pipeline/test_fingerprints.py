@@ -24,7 +24,7 @@ from tests.own_triggers import Jump
 from tests.own_windows import Validity
 
 GOLDEN = Path(__file__).parent / "golden" / "fingerprints-1.json"
-SHIPPED = Path(__file__).resolve().parents[2] / "jobs" / "pipelines"
+SHIPPED_FOLDER = Path(__file__).resolve().parents[2] / "jobs" / "pipelines"
 SOURCE = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int, "share": float, "end": bool})
 CLICKS = SOURCE.event_time("at", bound="5m")
 HOURLY = hr.FixedWindows("1h")
@@ -41,13 +41,13 @@ def when(trigger: hr.Trigger) -> hr.Pipeline:
     return build(when=hr.Repeatedly(trigger))
 
 
-def of(aggregate: hr.Aggregate) -> hr.Pipeline:
+def pipeline_of(aggregate: hr.Aggregate) -> hr.Pipeline:
     return build(what={"found": aggregate})
 
 
-def loop(made: hr.Loop, **parts: Any) -> hr.Pipeline:
+def loop(own_loop: hr.Loop, **parts: Any) -> hr.Pipeline:
     links = hr.json("landing/links", {"a": int, "b": int, "w": int, "at": datetime}).event_time("at", bound="5m")
-    return hr.Pipeline("links", links, **{"key": ["a", "b"], "loop": made, "where": HOURLY, **parts})
+    return hr.Pipeline("links", links, **{"key": ["a", "b"], "loop": own_loop, "where": HOURLY, **parts})
 
 
 def changes(changelog: Any) -> hr.Pipeline:
@@ -62,9 +62,9 @@ def joining(*joins: hr.types.Join) -> hr.Pipeline:
     return build(join=joins, how=hr.retracting("1h"))
 
 
-def versions(told: Any, at: str = "at") -> hr.Pipeline:
-    source = replace(SOURCE, versions=told.ordered_by(None))
-    return hr.Pipeline("clicks", source.event_time(at, bound="5m"), key="user", take=hr.newest())
+def versions(versioning: Any, column: str = "at") -> hr.Pipeline:
+    source = replace(SOURCE, versions=versioning.ordered_by(None))
+    return hr.Pipeline("clicks", source.event_time(column, bound="5m"), key="user", take=hr.newest())
 
 
 def taking(take: Any, **parts: Any) -> hr.Pipeline:
@@ -75,7 +75,7 @@ NUMBER, TEXT = col("amount"), col("user")
 PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     **{
         file.stem: (lambda file=file: resolve_pipeline(str(file)))
-        for file in sorted([*SHIPPED.glob("[!_]*.py"), *SHIPPED.glob("scenarios/[!_]*.py")])
+        for file in sorted([*SHIPPED_FOLDER.glob("[!_]*.py"), *SHIPPED_FOLDER.glob("scenarios/[!_]*.py")])
     },
     "plain": build,
     "no key": lambda: build(key=None),
@@ -111,24 +111,24 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     "accumulating": lambda: build(how=hr.accumulating(None)),
     "the last ones": lambda: build(how=hr.accumulating("0s", keep_last=5)),
     "elided": lambda: build(how=hr.retracting("1d", elide_unchanged=True)),
-    **{name: (lambda name=name: of(getattr(NUMBER, name)())) for name in (
+    **{name: (lambda name=name: pipeline_of(getattr(NUMBER, name)())) for name in (
         "count", "sum", "min", "max", "mean", "variance", "first", "last", "collect", "distinct", "approx_distinct",
     )},
-    "top": lambda: of(NUMBER.top(3)),
-    "quantile": lambda: of(NUMBER.quantile(0.9)),
-    "quantiles": lambda: of(NUMBER.quantiles([0.5, 0.9])),
-    "distinct sketch": lambda: of(TEXT.distinct_sketch()),
-    "quantile sketch": lambda: of(NUMBER.quantile_sketch()),
-    "max by": lambda: of(TEXT.max_by(NUMBER)),
-    "min by": lambda: of(TEXT.min_by(NUMBER)),
-    "list by": lambda: of(TEXT.list_agg(3, NUMBER)),
-    "map": lambda: of(TEXT.map_agg(NUMBER)),
-    "all": lambda: of((NUMBER > 3).bool_and()),
-    "one": lambda: of((NUMBER > 3).bool_or()),
-    "mode": lambda: of(TEXT.mode()),
-    "pairs": lambda: of(NUMBER.pairs(TEXT)),
-    "outer pairs": lambda: of(NUMBER.pairs(TEXT, outer="both")),
-    "own combiner": lambda: of(TEXT.combine(Longest())),
+    "top": lambda: pipeline_of(NUMBER.top(3)),
+    "quantile": lambda: pipeline_of(NUMBER.quantile(0.9)),
+    "quantiles": lambda: pipeline_of(NUMBER.quantiles([0.5, 0.9])),
+    "distinct sketch": lambda: pipeline_of(TEXT.distinct_sketch()),
+    "quantile sketch": lambda: pipeline_of(NUMBER.quantile_sketch()),
+    "max by": lambda: pipeline_of(TEXT.max_by(NUMBER)),
+    "min by": lambda: pipeline_of(TEXT.min_by(NUMBER)),
+    "list by": lambda: pipeline_of(TEXT.list_agg(3, NUMBER)),
+    "map": lambda: pipeline_of(TEXT.map_agg(NUMBER)),
+    "all": lambda: pipeline_of((NUMBER > 3).bool_and()),
+    "one": lambda: pipeline_of((NUMBER > 3).bool_or()),
+    "mode": lambda: pipeline_of(TEXT.mode()),
+    "pairs": lambda: pipeline_of(NUMBER.pairs(TEXT)),
+    "outer pairs": lambda: pipeline_of(NUMBER.pairs(TEXT, outer="both")),
+    "own combiner": lambda: pipeline_of(TEXT.combine(Longest())),
     "splits": lambda: build(SOURCE.event_time("at", bound="5m", idle="10m", split="user", max_ahead=None)),
     "monotonic": lambda: build(hr.Input(SOURCE, EventTime(col("at"), Monotonic()))),
     "another pipeline": lambda: build(
@@ -224,9 +224,9 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
 @pytest.mark.parametrize("name", PIPELINES)
 def test_fingerprints_of_format_1_stay(name: str) -> None:
     golden = json.loads(GOLDEN.read_text())[name]
-    made = PIPELINES[name]()
-    assert json.loads(json.dumps(pipeline_meaning(made))) == golden["meaning"]
-    assert fingerprint(made) == golden["fingerprint"]
+    pipeline = PIPELINES[name]()
+    assert json.loads(json.dumps(pipeline_meaning(pipeline))) == golden["meaning"]
+    assert fingerprint(pipeline) == golden["fingerprint"]
 
 
 def test_every_word_is_held_by_one_of_them() -> None:
@@ -246,7 +246,7 @@ class Longest2(Longest):
 
 
 def test_own_objects_go_by_their_class() -> None:
-    assert fingerprint(of(TEXT.combine(Longest2()))) != fingerprint(of(TEXT.combine(Longest())))
+    assert fingerprint(pipeline_of(TEXT.combine(Longest2()))) != fingerprint(pipeline_of(TEXT.combine(Longest())))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from headrace.errors import PipelineError
 
 N, T = col("n"), col("t")
 
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+MISTAKES: dict[str, tuple[Callable[[], Any], str]] = {
     "a capital M": (lambda: hr.FixedWindows("1M"), r"minutes or as months: write .1m. for minutes"),
     "a capital M after others": (lambda: hr.Sessions("1h 30 M"), "minutes or as months"),
     "a capital M before others": (lambda: hr.Sessions("1.5M 3s"), "minutes or as months"),
@@ -30,9 +30,9 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("what", MISTAKES)
 def test_it_is_refused(what: str) -> None:
-    build, why = REFUSED[what]
+    build, why = MISTAKES[what]
     with pytest.raises(PipelineError, match=why):
         build()
 
@@ -41,6 +41,6 @@ def test_what_is_near_to_it_is_not() -> None:
     minutes = ["1m", "1 min", "1 Minute", "1MIN", "60S"]
     assert {hr.FixedWindows(text) for text in minutes} == {hr.FixedWindows(timedelta(minutes=1))}
     assert hr.FixedWindows("4H 30Min") == hr.FixedWindows("4h 30m")
-    for made in (N.between(1, 1), N.between(1, col("m")), N.between(Decimal(1), 2)):
-        assert made is not None
+    for condition in (N.between(1, 1), N.between(1, col("m")), N.between(Decimal(1), 2)):
+        assert condition is not None
     assert hr.SlidingWindows("365d", "1h").size

@@ -51,7 +51,7 @@ def test_shares_are_exact(share: str, count: int, records: int, more: bool) -> N
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("parts", "message"),
     [
         ({}, 'it limits nothing; give a limit, such as rejected="1%"'),
         ({"rejected": "1"}, 'write a share such as "1%", or a number of records'),
@@ -65,10 +65,10 @@ def test_shares_are_exact(share: str, count: int, records: int, more: bool) -> N
         ({"reject": "1%"}, "did you mean 'rejected'"),
     ],
 )
-def test_mistakes_say_what_to_write(given: dict[str, Any], said: str) -> None:
+def test_mistakes_say_what_to_write(parts: dict[str, Any], message: str) -> None:
     with pytest.raises(PipelineError) as error:
-        hr.Limits(**given)
-    assert said in str(error.value)
+        hr.Limits(**parts)
+    assert message in str(error.value)
 
 
 def test_a_limit_without_bounds_and_other_things_than_limits_are_refused() -> None:

@@ -24,9 +24,9 @@ def loop(**parts: Any) -> hr.Loop:
     return hr.Loop(**{"start": VERTEX, "step": VALUE, "combine": "least", **parts})
 
 
-def pipeline(made: hr.Loop | None = None, **parts: Any) -> hr.Pipeline:
+def pipeline(own_loop: hr.Loop | None = None, **parts: Any) -> hr.Pipeline:
     common = {"key": ["a", "b"], "where": hr.FixedWindows("1h"), "when": hr.on_update(), "how": hr.retracting("1h")}
-    return hr.Pipeline("links", LINKS, **{**common, "loop": made or loop(), **parts})
+    return hr.Pipeline("links", LINKS, **{**common, "loop": own_loop or loop(), **parts})
 
 
 def test_panes_are_of_vertices_and_records_of_edges() -> None:
@@ -53,9 +53,9 @@ def test_each_output_may_have_its_own() -> None:
             "plain": hr.Output(key="a", what={"n": hr.count()}, where=hr.FixedWindows("1h")),
         },
     )
-    near = own_pipeline.by_output["near"]
-    assert near.loop is not None
-    assert [*near.value_types] == ["value", "far"]
+    near_output = own_pipeline.by_output["near"]
+    assert near_output.loop is not None
+    assert [*near_output.value_types] == ["value", "far"]
     assert [*own_pipeline.by_output["sizes"].stages[0].schema] == [
         "vertex",
         "value",

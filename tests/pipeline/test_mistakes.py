@@ -167,7 +167,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "Always": {}, "Default": {},
     "on_update": {}, "on_window_close": {}, "Never": {}, "GlobalWindows": {}, "AfterSynchronizedProcessingTime": {},
 }  # fmt: skip
-ALSO = {"expect": {"column": "a"}}
+FURTHER_PARTS = {"expect": {"column": "a"}}
 READING = {
     "max_files": 1, "max_bytes": 1, "look_back": 1, "names": "any", "max_rejected": 1, "on_unreadable": "fail",
     "suffixes": [".json"], "transform": None, "explode": None, "changelog": None,
@@ -248,19 +248,19 @@ class Case:
 def cases() -> Iterator[Case]:
     for name, good in GOOD.items():
         extra = READING if name in ("csv", "json", "parquet") else BEHAVIOUR if name.endswith("ing") else {}
-        yield from _of(getattr(hr, name), name, {**good, **extra}, ALSO.get(name, {}))
+        yield from _cases_of(getattr(hr, name), name, {**good, **extra}, FURTHER_PARTS.get(name, {}))
     for name, (owner, good) in METHODS.items():
-        yield from _of(getattr(owner, name), name, good, {})
+        yield from _cases_of(getattr(owner, name), name, good, {})
 
 
-def _of(call: Callable[..., Any], name: str, good: dict[str, Any], also: dict[str, Any]) -> Iterator[Case]:
+def _cases_of(call: Callable[..., Any], name: str, good: dict[str, Any], further: dict[str, Any]) -> Iterator[Case]:
     parameters = inspect.signature(call).parameters
     hints = _hints(call)
     for each in good:
         kind = parameters[each].kind if each in parameters else inspect.Parameter.KEYWORD_ONLY
         several = kind is inspect.Parameter.VAR_POSITIONAL
         others = {other: value for other, value in good.items() if other != each and not several}
-        yield Case(call, name, each, hints.get(each, Any), {**others, **also}, several)
+        yield Case(call, name, each, hints.get(each, Any), {**others, **further}, several)
 
 
 def _hints(call: Callable[..., Any]) -> dict[str, Any]:
@@ -304,29 +304,31 @@ def test_what_is_wrong_is_one_error_that_names_the_argument(case: Case) -> None:
         except Exception as error:
             raise AssertionError(f"{written_text} raises {error!r} from the inside") from error
         else:
-            assert allowed(case.annotation, value), f"{written_text} is taken, which {case.annotation} does not allow"
+            assert is_allowed(case.annotation, value), (
+                f"{written_text} is taken, which {case.annotation} does not allow"
+            )
 
 
-def allowed(annotation: Any, value: Any) -> bool:  # noqa: PLR0911
+def is_allowed(annotation: Any, value: Any) -> bool:  # noqa: PLR0911
     """Whether ``annotation`` allows ``value``."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation is Any or isinstance(annotation, typing.TypeVar):
         return True
     if origin in (typing.Union, types.UnionType):
-        return any(allowed(each, value) for each in inner)
+        return any(is_allowed(each, value) for each in inner)
     if annotation is None or annotation is type(None):
         return value is None
     if origin is type:
         return isinstance(value, type)
     if origin in (collections.abc.Mapping, dict):
         return isinstance(value, Mapping) and all(
-            allowed(inner[0], key) and allowed(inner[1], each) for key, each in value.items()
+            is_allowed(inner[0], key) and is_allowed(inner[1], each) for key, each in value.items()
         )
     if origin is tuple:
         return isinstance(value, tuple)
     if isinstance(origin, type) and issubclass(origin, collections.abc.Collection | collections.abc.Iterable):
         items = isinstance(value, origin) and not isinstance(value, str | bytes)
-        return items and all(allowed(inner[0], each) for each in value)
+        return items and all(is_allowed(inner[0], each) for each in value)
     if annotation is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if annotation is int:

@@ -66,7 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
 ALL = ["clicks", "daily", "views"]
 
 
-def named(text: str, name: str) -> str:
+def rename_pipeline(text: str, name: str) -> str:
     """The text of ``clicks``, whose pipeline is called what ``name`` computes."""
     return text.replace('    "clicks",', f"    {name},")
 
@@ -146,10 +146,10 @@ def refuse_clicks() -> None:
 
 def test_a_name_that_comes_twice_is_refused_whether_its_files_are_known_or_not(folder: Folder) -> None:
     text = (folder.path / "clicks.py").read_text()
-    other = folder.write("other", named(text, "'other1'"))
+    other = folder.write("other", rename_pipeline(text, "'other1'"))
     resolve_pipeline("daily")
     times = other.stat()
-    folder.write("other", named(text, "'clicks'"))
+    folder.write("other", rename_pipeline(text, "'clicks'"))
     os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))  # and as long as before
     refuse_clicks()
     refuse_clicks()
@@ -157,12 +157,14 @@ def test_a_name_that_comes_twice_is_refused_whether_its_files_are_known_or_not(f
     assert resolve_pipeline("clicks").name == "clicks"
 
 
-@pytest.mark.parametrize("beside", ["from _names import NAME", "from ._names import NAME", "from _again import NAME"])
-def test_a_name_that_a_module_beside_gives_follows_that(folder: Folder, beside: str) -> None:
+@pytest.mark.parametrize(
+    "import_line", ["from _names import NAME", "from ._names import NAME", "from _again import NAME"]
+)
+def test_a_name_that_a_module_beside_gives_follows_that(folder: Folder, import_line: str) -> None:
     text = (folder.path / "clicks.py").read_text()
     folder.write("_names", "NAME = 'other'\n")
     folder.write("_again", "from _names import *\n")
-    folder.write("other", f"{beside}\n{named(text, 'NAME')}")
+    folder.write("other", f"{import_line}\n{rename_pipeline(text, 'NAME')}")
     resolve_pipeline("daily")
     assert folder.loaded_by(lambda: resolve_pipeline("other")) == ["other"]
     assert folder.loaded_by(lambda: resolve_pipeline("daily")) == ["daily"]
@@ -175,7 +177,7 @@ def test_a_name_that_a_module_beside_gives_follows_that(folder: Folder, beside: 
 def test_a_module_that_comes_before_the_one_beside_is_noticed(folder: Folder) -> None:
     text = (folder.path / "clicks.py").read_text()
     folder.write("_names", "NAME = 'other'\n")
-    folder.write("other", f"from _names import NAME\n{named(text, 'NAME')}")
+    folder.write("other", f"from _names import NAME\n{rename_pipeline(text, 'NAME')}")
     resolve_pipeline("daily")
     (folder.path / "_names").mkdir()
     folder.write("_names/__init__", "NAME = 'clicks'\n")
@@ -199,7 +201,7 @@ def test_a_file_that_asks_elsewhere_for_its_names_is_loaded_each_time(
     file.write_text("other")
     monkeypatch.setenv("NAMED", "other")
     folder.write("_names", ELSEWHERE["environment"])
-    folder.write("other", ELSEWHERE[where].format(file=str(file)) + named(text, "NAME"))
+    folder.write("other", ELSEWHERE[where].format(file=str(file)) + rename_pipeline(text, "NAME"))
     resolve_pipeline("daily")
     assert folder.loaded_by(lambda: resolve_pipeline("daily")) == ["daily", "other"]
     file.write_text("clicks")
@@ -210,18 +212,18 @@ def test_a_file_that_asks_elsewhere_for_its_names_is_loaded_each_time(
 
 def test_a_file_that_cannot_be_used_is_reported_where_the_name_may_be_in_it(folder: Folder) -> None:
     resolve_pipeline("daily")
-    broken = folder.write("broken", "1 / 0\n")
+    file = folder.write("broken", "1 / 0\n")
     assert resolve_pipeline("daily").name == "daily"
     with pytest.raises(UnknownPipelineError, match=r"cannot be used: .*broken\.py:1: ZeroDivisionError"):
         resolve_pipeline("lost")
-    broken.write_text((folder.path / "clicks.py").read_text().replace("clicks", "lost"))
+    file.write_text((folder.path / "clicks.py").read_text().replace("clicks", "lost"))
     assert resolve_pipeline("lost").name == "lost"
-    broken.write_text("1 / 0\n")
+    file.write_text("1 / 0\n")
     with pytest.raises(UnknownPipelineError, match="ZeroDivisionError"):
         resolve_pipeline("lost")
 
 
-def tampered(text: str) -> str:
+def swap_names(text: str) -> str:
     """An index that is whole, and wrong: files have each other's names."""
     _, _, body = text.partition("\n")
     entries = json.loads(body)
@@ -235,7 +237,7 @@ SPOILT: dict[str, Callable[[str], str]] = {
     "half": lambda text: text[: len(text) // 2],
     "other": lambda text: text.replace("views", "viems"),
     "later": lambda text: f"2{text[1:]}",
-    "tampered": tampered,
+    "tampered": swap_names,
 }
 
 
@@ -273,8 +275,8 @@ import headrace as hr
 
 
 def test_what_a_pipeline_reads_is_loaded_with_it_and_circles_are_refused(folder: Folder) -> None:
-    for name, of in (("above", "clicks"), ("top", "above")):
-        folder.write(name, READING.format(name=name, of=of))
+    for name, upstream in (("above", "clicks"), ("top", "above")):
+        folder.write(name, READING.format(name=name, of=upstream))
     resolve_pipeline("daily")
     assert folder.loaded_by(lambda: resolve_to_run("top")) == ["above", "clicks", "top"]
     folder.write("above", READING.format(name="above", of="top"))

@@ -18,7 +18,7 @@ from tests.process.clicks import CLICKS
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS
 
 GOLDEN = Path(__file__).parent / "golden" / "fingerprints-2.json"
-ALONE: dict[str, Any] = {"key": "user", "what": {"n": count()}, "where": FixedWindows("1h")}
+OUTPUT_PARTS: dict[str, Any] = {"key": "user", "what": {"n": count()}, "where": FixedWindows("1h")}
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a dot in a name": ({"outputs": {"a.b": HOURLY}}, r"outputs='a\.b'"),
@@ -28,7 +28,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     **{
         f"{name} of both": ({"outputs": {"hourly": HOURLY}, name: value}, rf"{name}=.*write it into an Output")
         for name, value in {
-            **ALONE,
+            **OUTPUT_PARTS,
             "when": hr.on_update(),
             "how": hr.retracting(),
             "then": [Aggregation(what={"n": count()}, where=FixedWindows("1h"))],
@@ -46,7 +46,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 PER_DAY: dict[str, Any] = {"what": {"n": col("clicks").sum()}, "where": FixedWindows("1d")}
-ACCUMULATED = replace(HOURLY, how=hr.accumulating("1d"))
+ACCUMULATING = replace(HOURLY, how=hr.accumulating("1d"))
 WRONG_GRAPHS: dict[str, tuple[dict[str, Any], str]] = {
     "of an output that is not there": (
         {"hourly": HOURLY, "daily": Output(of="hourli", **PER_DAY)},
@@ -86,7 +86,7 @@ WRONG_GRAPHS: dict[str, tuple[dict[str, Any], str]] = {
         "output hourly withdraws panes from windows that merge",
     ),
     "panes that count twice": (
-        {"hourly": HOURLY, "totals": ACCUMULATED, "daily": Output(of=("hourly", "totals"), **PER_DAY)},
+        {"hourly": HOURLY, "totals": ACCUMULATING, "daily": Output(of=("hourly", "totals"), **PER_DAY)},
         "output totals accumulates, so the next aggregation would count a pane and its refinements",
     ),
 }
@@ -128,34 +128,34 @@ def test_an_output_of_another_is_the_next_aggregation_of_its_chain() -> None:
 
 
 def test_a_union_has_the_columns_of_its_first_output_and_those_that_are_named() -> None:
-    kept = replace(HOURLY, how=hr.discarding("3d"))
+    discarding = replace(HOURLY, how=hr.discarding("3d"))
     net = Output(
         of=("kept", "hourly"),
         columns={"hourly": {"clicks": -col("clicks"), "side": hr.lit("back")}},
         key=["user", "side"],
         **PER_DAY,
     )
-    shop = Pipeline("shop", CLICKS.input, outputs={"net": net, "kept": kept, "hourly": HOURLY})
+    shop = Pipeline("shop", CLICKS.input, outputs={"net": net, "kept": discarding, "hourly": HOURLY})
     (stage,) = shop.by_output["net"].stages
     assert [*stage.schema] == ["user", "clicks", "spent", "window_start", "window_end", "side"]
     assert stage.withdrawable, "since one of the outputs withdraws panes"
-    assert stage.aggregation.how.allowed_lateness == kept.how.allowed_lateness, "the longest"
+    assert stage.aggregation.how.allowed_lateness == discarding.how.allowed_lateness, "the longest"
 
 
 def test_the_fingerprint_of_an_output_goes_by_what_it_reads_not_by_its_name() -> None:
     daily = Output(of="hourly", **PER_DAY)
 
-    def made(above: Output, name: str = "hourly", **parts: Any) -> Pipeline:
+    def shop_with(upstream: Output, name: str = "hourly", **parts: Any) -> Pipeline:
         daily_below = replace(daily, of=(name,), **parts)
-        return Pipeline("shop", CLICKS.input, outputs={name: above, "daily": daily_below}).by_output["daily"]
+        return Pipeline("shop", CLICKS.input, outputs={name: upstream, "daily": daily_below}).by_output["daily"]
 
-    own = made(HOURLY)
-    assert fingerprint(own) == fingerprint(made(HOURLY, "per_hour"))
+    own = shop_with(HOURLY)
+    assert fingerprint(own) == fingerprint(shop_with(HOURLY, "per_hour"))
     assert recorded_definition(own)["of"][0]["output"] == "hourly"
     differing = [
-        made(replace(HOURLY, filter=col("price") > 1)),
-        made(replace(HOURLY, where=FixedWindows("2h"))),
-        made(HOURLY, columns={"hourly": {"clicks": -col("clicks")}}),
+        shop_with(replace(HOURLY, filter=col("price") > 1)),
+        shop_with(replace(HOURLY, where=FixedWindows("2h"))),
+        shop_with(HOURLY, columns={"hourly": {"clicks": -col("clicks")}}),
     ]
     assert len({fingerprint(pipeline) for pipeline in (own, *differing)}) == 1 + len(differing)
     shop = Pipeline("shop", CLICKS.input, outputs={"hourly": HOURLY, "daily": daily})
@@ -169,8 +169,8 @@ def test_check_draws_which_output_reads_which() -> None:
     shop = Pipeline("shop", CLICKS.input, outputs={"both": both, "daily": daily, "hourly": HOURLY})
     lines = [line.strip() for line in hr.check(shop).lines()]
     drawn_lines = [line for line in lines if line.startswith(("├─▶", "panes of"))]
-    at = drawn_lines.index("├─▶ hourly")
-    assert drawn_lines[at : at + 5] == [
+    index = drawn_lines.index("├─▶ hourly")
+    assert drawn_lines[index : index + 5] == [
         "├─▶ hourly",
         "panes of hourly",
         "├─▶ daily",
@@ -191,12 +191,12 @@ def test_mistakes_are_told(mistake: str) -> None:
 
 
 def test_an_output_alone_is_the_pipeline_that_has_only_this_one() -> None:
-    filtered = replace(SHOP, filter=col("price") < 9)
+    filtered_shop = replace(SHOP, filter=col("price") < 9)
     pipeline_alone = Pipeline(
         "shop", CLICKS.input, what=DAILY.what, where=DAILY.where, then=DAILY.then,
         filter=(col("price") < 9) & (col("price") > 3),
     )  # fmt: skip
-    assert fingerprint(filtered.by_output["daily"]) == fingerprint(pipeline_alone)
+    assert fingerprint(filtered_shop.by_output["daily"]) == fingerprint(pipeline_alone)
     assert fingerprint(SHOP.by_output["hourly"]) == fingerprint(replace(CLICKS, name="other"))
     assert {*CLICKS.by_output} == {""}
     assert CLICKS.by_output[""] is CLICKS
@@ -221,8 +221,10 @@ def test_fingerprints_of_several_outputs_stay_as_they_are() -> None:
 
 
 def test_a_description_or_an_expectation_of_an_output_changes_no_fingerprint() -> None:
-    said = replace(HOURLY, description="per hour", expectations=(hr.expect("column_to_exist", column="spent"),))
-    assert fingerprint(replace(SHOP, outputs={**SHOP.outputs, "hourly": said})) == fingerprint(SHOP)
+    hourly_output = replace(
+        HOURLY, description="per hour", expectations=(hr.expect("column_to_exist", column="spent"),)
+    )
+    assert fingerprint(replace(SHOP, outputs={**SHOP.outputs, "hourly": hourly_output})) == fingerprint(SHOP)
 
 
 def test_a_file_must_have_what_any_output_reads() -> None:
@@ -243,7 +245,7 @@ def test_check_says_each_output() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "named"),
+    ("reference", "names"),
     [
         ("shop", ("shop", "")),
         ("shop.hourly", ("shop", "hourly")),
@@ -252,8 +254,8 @@ def test_check_says_each_output() -> None:
         ("shop.py:shop", ("shop.py:shop", "")),
     ],
 )
-def test_a_reference_names_an_output(reference: str, named: tuple[str, str]) -> None:
-    assert output_named(reference) == named
+def test_a_reference_names_an_output(reference: str, names: tuple[str, str]) -> None:
+    assert output_named(reference) == names
 
 
 def test_an_output_is_tested_as_if_it_were_alone() -> None:

@@ -22,7 +22,7 @@ from headrace.model.time import Duration, Instant, to_instant
 from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window, WindowFn
 from headrace.runs.backfill.branches import needed_event_times
 from headrace_lab.reference.windows import assign
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.own_windows import Validity
 from tests.process.clicks import clicks
 
@@ -44,9 +44,9 @@ def touches(window: Window, span: Window) -> bool:
 def test_every_element_of_a_window_that_touches_the_range_is_within_reach(where: WindowFn, span: Window) -> None:
     found_span = needed_event_times(clicks(where), span)
     assert found_span is not None
-    for at in range(-80, 80):
-        if any(touches(window, span) for window in assign(where, Instant(at))):
-            assert found_span.start <= at < found_span.end
+    for time in range(-80, 80):
+        if any(touches(window, span) for window in assign(where, Instant(time))):
+            assert found_span.start <= time < found_span.end
 
 
 @given(
@@ -54,7 +54,7 @@ def test_every_element_of_a_window_that_touches_the_range_is_within_reach(where:
 )
 def test_the_reach_ends_where_windows_that_touch_the_range_do(where: WindowFn, span: Window) -> None:
     found_span = needed_event_times(clicks(where), span)
-    touching = {w for at in range(-80, 80) for w in assign(where, Instant(at)) if touches(w, span)}
+    touching = {w for time in range(-80, 80) for w in assign(where, Instant(time)) if touches(w, span)}
     if touching:
         assert found_span == Window(min(w.start for w in touching), max(w.end for w in touching))
 
@@ -66,14 +66,14 @@ def test_panes_of_a_first_stage_are_elements_of_the_second(
     second_aggregation = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=second)
     shifted_output_time = ShiftedOutputTime(first, Duration(shift))
     found_span = needed_event_times(
-        changed(clicks(shifted_output_time), how=discarding(), then=[second_aggregation]), span
+        change_pipeline(clicks(shifted_output_time), how=discarding(), then=[second_aggregation]), span
     )
     assert found_span is not None
-    inside = {at for at in range(-120, 120) if any(touches(w, span) for w in assign(second, Instant(at)))}
-    for at in range(-80, 80):
-        for window in assign(first, Instant(at)):
-            if inside.intersection(range(window.start, window.end + shift)):  # whatever its panes are stamped with
-                assert found_span.start <= at < found_span.end
+    inner_times = {time for time in range(-120, 120) if any(touches(w, span) for w in assign(second, Instant(time)))}
+    for time in range(-80, 80):
+        for window in assign(first, Instant(time)):
+            if inner_times.intersection(range(window.start, window.end + shift)):  # whatever its panes are stamped with
+                assert found_span.start <= time < found_span.end
 
 
 def test_outputs_of_several_reach_as_far_as_the_one_that_reaches_furthest() -> None:
@@ -119,11 +119,13 @@ def test_a_range_may_be_open() -> None:
         assert needed_event_times(clicks(where), everything) == everything
 
 
-@pytest.mark.parametrize("then", [False, True])
-def test_windows_of_a_users_own_reach_nobody_knows_where(then: bool) -> None:
+@pytest.mark.parametrize("has_second_stage", [False, True])
+def test_windows_of_a_users_own_reach_nobody_knows_where(has_second_stage: bool) -> None:
     own = clicks(Validity(5))
     aggregation_later = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=FixedWindows("1h"))
     assert (
-        needed_event_times(changed(own, then=[aggregation_later]) if then else own, Window(Instant(0), Instant(1)))
+        needed_event_times(
+            change_pipeline(own, then=[aggregation_later]) if has_second_stage else own, Window(Instant(0), Instant(1))
+        )
         is None
     )

@@ -42,23 +42,23 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_file_fails_alone_with_file_and_line(folder: Path, name: str) -> None:
-    text, said = BAD[name]
+    text, message = BAD[name]
     (folder / "bad_helper.py").write_text("pass\n1 / 0\n") if name == "imports" else None
     file = folder / "a_bad_one.py"
     file.write_text(text)
-    said = said.format(file=file, folder=folder)
+    message = message.format(file=file, folder=folder)
     assert resolve_pipeline("clicks").name == "clicks"
-    assert registered_files().broken[file].startswith(said)
+    assert registered_files().broken[file].startswith(message)
     with pytest.raises(UnknownPipelineError, match="cannot be used") as unknown:
         resolve_pipeline("a_bad_one")
-    assert said in str(unknown.value)
+    assert message in str(unknown.value)
     with pytest.raises(PipelineFileError) as of_file:
         resolve_pipeline(str(file))
-    assert said in str(of_file.value)
+    assert message in str(of_file.value)
     listed_result = CliRunner().invoke(app, ["pipelines"])
     assert listed_result.exit_code == 0
     assert "clicks" in listed_result.stdout
-    assert said in listed_result.stderr
+    assert message in listed_result.stderr
 
 
 STRANGE = {
@@ -86,12 +86,12 @@ def test_a_file_that_blocks_or_raises_what_is_no_exception_fails_alone(
     folder: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_IMPORT_LIMIT", "1s")
-    text, said = STRANGE[name]
+    text, message = STRANGE[name]
     file = folder / "a_bad_one.py"
     file.write_text(text)
     files = registered_files()
     assert "clicks" in files.pipelines
-    assert files.broken[file].startswith(said.format(file=file))
+    assert files.broken[file].startswith(message.format(file=file))
 
 
 def test_what_a_file_holds_is_not_asked_what_it_is(folder: Path) -> None:
@@ -179,7 +179,7 @@ def test_of_a_name_that_two_files_define_the_same_counts_whoever_asks(folder: Pa
 
 
 @pytest.mark.parametrize(
-    ("schedule", "said"),
+    ("schedule", "message"),
     [
         ("0 25 * * *", "hour 25 is not between 0 and 23"),
         (5, "it is not text"),
@@ -191,12 +191,12 @@ def test_of_a_name_that_two_files_define_the_same_counts_whoever_asks(folder: Pa
         ("*/0 * * * *", "is not a minute"),
     ],
 )
-def test_schedules_are_checked_when_the_pipeline_is_built(folder: Path, schedule: object, said: str) -> None:
+def test_schedules_are_checked_when_the_pipeline_is_built(folder: Path, schedule: object, message: str) -> None:
     file = write_pipeline(folder, "wrong", options=f"schedule={schedule!r}")
     with pytest.raises(PipelineError) as error:
         resolve_pipeline(str(file))
     assert f"{file}:8: " in str(error.value)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert set(registered_files().broken) == {file}
 
 
@@ -276,7 +276,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize(
-    ("changed", "counts"),
+    ("changes", "counts"),
     [
         ({"docstring": "y"}, False),
         ({"comment": "y"}, False),
@@ -287,7 +287,7 @@ PLAIN = {
         ({"limit": "LIMITS['high']"}, True),
     ],
 )
-def test_what_counts_as_code_of_ones_own(folder: Path, changed: dict[str, object], counts: bool) -> None:
+def test_what_counts_as_code_of_ones_own(folder: Path, changes: dict[str, object], counts: bool) -> None:
     file = folder / "clicks.py"
     text = file.read_text().replace("hr.count()", 'col("user").combine(Own())')
 
@@ -296,9 +296,9 @@ def test_what_counts_as_code_of_ones_own(folder: Path, changed: dict[str, object
         file.write_text(text.replace("\nclicks =", OWN.format(**parts) + "\nclicks ="))
         return code_of(resolve_pipeline(str(file)))
 
-    before = code(**PLAIN)
-    assert list(before) == ["clicks:Own"]
-    assert (code(**PLAIN | changed) != before) is counts
+    code_before = code(**PLAIN)
+    assert list(code_before) == ["clicks:Own"]
+    assert (code(**PLAIN | changes) != code_before) is counts
 
 
 def test_a_file_that_another_thread_is_executing_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,9 @@ def test_windows_that_can_have_only_one_pane_withdraw_nothing() -> None:
     )
     accumulating_pipeline = carriers(how=hr.accumulating("1d"), having=col("late") > 1)
     discarding_pipeline = carriers(how=hr.discarding("1d"), having=col("late") > 1)
-    assert [made.stages[0].withdraws for made in (one_pane_pipeline, accumulating_pipeline, discarding_pipeline)] == [
+    assert [
+        pipeline.stages[0].withdraws for pipeline in (one_pane_pipeline, accumulating_pipeline, discarding_pipeline)
+    ] == [
         False,
         True,
         False,

@@ -19,7 +19,7 @@ def pipeline(split: str = "shop", **parts: object) -> hr.Pipeline:
     return hr.Pipeline("sales", given_input, **made_parts)  # type: ignore[arg-type]
 
 
-MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
+TYPOS: dict[str, tuple[Callable[[], object], str]] = {
     "accumulating": (
         lambda: hr.accumulating(alowed_lateness="1h"),  # type: ignore[call-arg]
         "accumulating(alowed_lateness=): there is no such argument; did you mean 'allowed_lateness'? "
@@ -125,17 +125,17 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
     ),
 }
 # the program makes these for users' own code, one for each row or window; hr.expect judges its own (above)
-MADE = {"MergeGroup", "Progress", "TriggerElement", "TriggerMoment", "Window", "expect"}
+MADE_BY_HEADRACE = {"MergeGroup", "Progress", "TriggerElement", "TriggerMoment", "Window", "expect"}
 TESTING = {"PaneRow", "Panes", "Result", "Step", "StepResults", "TemporaryDeployment", "UnitTestError"}
 
 
 def _public() -> Iterator[tuple[str, Callable[..., object]]]:
     """Public functions, and public classes that users make objects of."""
-    for module, excused in ((hr, MADE), (hr.testing, TESTING)):
+    for module, exceptions in ((hr, MADE_BY_HEADRACE), (hr.testing, TESTING)):
         for name in module.__all__:
             public = getattr(module, name)
             is_made = callable(public) and not (isinstance(public, type) and issubclass(public, Enum))
-            if is_made and name not in excused and getattr(public, "__init__", None) is not object.__init__:
+            if is_made and name not in exceptions and getattr(public, "__init__", None) is not object.__init__:
                 yield name, public
 
 
@@ -159,9 +159,9 @@ def test_what_the_message_about_aggregates_says_can_be_written() -> None:
     assert pipeline(what=totals, then=[further]).value_types == {"mean": hr.DataType.FLOAT}
 
 
-@pytest.mark.parametrize("name", MISTYPED)
+@pytest.mark.parametrize("name", TYPOS)
 def test_the_whole_message(name: str) -> None:
-    call, message = MISTYPED[name]
+    call, message = TYPOS[name]
     with pytest.raises((PipelineError, AttributeError)) as error:
         call()
     assert str(error.value) == message

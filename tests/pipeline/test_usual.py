@@ -31,7 +31,7 @@ versions, from 5 versions and 30 rows on
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("make", "message"),
     [
         (lambda: hr.usual_volume(within=1), "usual_volume(within=1): write a number above 1 to"),
         (lambda: hr.usual_volume(with_in=2), "there is no such argument; did you mean 'within'?"),  # type: ignore[call-arg]
@@ -51,7 +51,7 @@ versions, from 5 versions and 30 rows on
         (lambda: clicks(usual=[hr.usual_volume]), "write usual_volume(within=2)"),
     ],
 )
-def test_mistakes_say_what_to_write(made: Callable[[], Any], said: str) -> None:
+def test_mistakes_say_what_to_write(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(PipelineError) as error:
-        made()
-    assert said in str(error.value)
+        make()
+    assert message in str(error.value)

@@ -28,7 +28,7 @@ on_spark = pytest.mark.parametrize("executor", [_SPARK], indirect=True)
 
 
 @dataclass(frozen=True)
-class Executed:
+class ExecutorUnderTest:
     """Runs on one executor; ``spark`` is the session of the tests, None on ``local``."""
 
     executor: str
@@ -57,7 +57,7 @@ class Executed:
         return run(pipeline, root, replace(options, executor=self.executor), spark=self.spark, **more)
 
 
-LOCAL = Executed("local")
+LOCAL = ExecutorUnderTest("local")
 """What sets the scene for a test on both, or is compared with it: an epoch on Spark takes twenty times as long."""
 
 

@@ -7,14 +7,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_IMPORTED = ("headrace.runs.process", "headrace.runs.executors.on_local", "headrace_snapshots.testing")
+_PRELOAD_MODULES = ("headrace.runs.process", "headrace.runs.executors.on_local", "headrace_snapshots.testing")
 _SECONDS = 300.0
 
 
 def exit_code(program: str, root: Path, *arguments: str) -> int:
     """How ``program`` ended, whose arguments are the URI of ``root`` and these. What it said is in ``driver.log``."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*_IMPORTED])
+    context.set_forkserver_preload([*_PRELOAD_MODULES])
     process = context.Process(target=_live, args=(program, root, arguments, dict(os.environ)))
     process.start()
     process.join(_SECONDS)

@@ -53,9 +53,11 @@ class Fragile(CustomCombiner):
         return accumulator["sum"]
 
 
-def fragile(combiner: Fragile, of: Expr | None = None) -> Output:
+def fragile(combiner: Fragile, value: Expr | None = None) -> Output:
     """Visits, with a ``combiner`` that fails."""
-    return replace(VISITS, what={**VISITS.what, "fragile": (col("price") if of is None else of).combine(combiner)})
+    return replace(
+        VISITS, what={**VISITS.what, "fragile": (col("price") if value is None else value).combine(combiner)}
+    )
 
 
 def minute(number: int) -> int:
@@ -63,11 +65,11 @@ def minute(number: int) -> int:
     return int(to_instant(START + timedelta(minutes=number)))
 
 
-def breaking(mended: Path, *, telling: bool = False) -> Pipeline:
+def breaking(mended_file: Path, *, telling: bool = False) -> Pipeline:
     """A shop whose output "visits" fails in epochs 5 to 9, each of which reads a file, until there is a file
-    ``mended``. ``telling``: duplicates are told.
+    ``mended_file``. ``telling``: duplicates are told.
     """
-    combiner = Fragile(str(mended), "add", least=minute(330), most=minute(599))
+    combiner = Fragile(str(mended_file), "add", least=minute(330), most=minute(599))
     schema = {"id": STRING, "user": STRING, "at": DataType.TIMESTAMP, "price": INT}
     return Pipeline(
         "shop",
@@ -88,10 +90,13 @@ def land_with_ids(root: Path, first: int, last: int) -> None:
     folder = root / "landing" / "clicks"
     folder.mkdir(parents=True, exist_ok=True)
     for file in range(first, last):
-        lines = [*_numbered(file), *(line for n in (1, 4) if file >= n for line in _numbered(file - n)[n::3])]
-        lines.append({**_numbered(file)[0], "user": None, "id": f"{file}-none"})
+        lines = [
+            *_number_records(file),
+            *(line for n in (1, 4) if file >= n for line in _number_records(file - n)[n::3]),
+        ]
+        lines.append({**_number_records(file)[0], "user": None, "id": f"{file}-none"})
         (folder / f"part-{file:05d}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def _numbered(file: int) -> Sequence[dict[str, object]]:
+def _number_records(file: int) -> Sequence[dict[str, object]]:
     return [{"id": f"{file}-{number}", **record} for number, record in enumerate(records(file))]

@@ -6,13 +6,13 @@ import headrace as hr
 from headrace import col
 from headrace.ext.sinks import FinalRows
 
-SENT: list[tuple[str, str, str, int]] = []
+SENT_ROWS: list[tuple[str, str, str, int]] = []
 """The id, the user, the beginning of the window and the amount of each row that was handed over."""
 
 
 def send(rows: FinalRows) -> None:
     """Take each row."""
-    SENT.extend((row["_id"], row["user"], row["window_start"].isoformat(), row["amount"]) for row in rows)
+    SENT_ROWS.extend((row["_id"], row["user"], row["window_start"].isoformat(), row["amount"]) for row in rows)
 
 
 BILLS = hr.Pipeline(

@@ -10,13 +10,13 @@ from headrace.runs.client.handle import PipelineHandle
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 
 
-def copied(name: str, folder: Path) -> Path:
+def copy_root(name: str, folder: Path) -> Path:
     """A copy of a root, to go on from."""
     shutil.copytree(GOLDEN / name / "root", folder / "root")
     return folder / "root"
 
 
-def values(handle: PipelineHandle, pipeline: hr.Pipeline, at: str = "published") -> list[dict[str, Any]]:
+def values(handle: PipelineHandle, pipeline: hr.Pipeline, ref: str = "published") -> list[dict[str, Any]]:
     """Key, window and values of the rows that stand."""
     columns = [*pipeline.key_types, "window_start", *pipeline.value_types]
-    return sorted(handle.current(columns=columns, at=at).to_arrow().to_pylist(), key=str)
+    return sorted(handle.current(columns=columns, at=ref).to_arrow().to_pylist(), key=str)

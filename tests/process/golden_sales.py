@@ -26,14 +26,14 @@ def sales(**reading: Any) -> hr.Pipeline:
 
 
 SALES: Final = sales()
-CLAIMED: Final = sales(land="never")
+CLAIMING_SALES: Final = sales(land="never")
 
 
-def _sold(user: str, at: str, amount: int) -> bytes:
-    return json.dumps({"user": user, "at": f"2026-01-01T{at}:00Z", "amount": amount}).encode()
+def _sold(user: str, time: str, amount: int) -> bytes:
+    return json.dumps({"user": user, "at": f"2026-01-01T{time}:00Z", "amount": amount}).encode()
 
 
-SENT: Final = (
+SENT_MESSAGES: Final = (
     (
         [_sold("ann", "00:10", 2), _sold("bob", "00:20", 1)],
         [_sold("ann", "00:30", 3), _sold("ann", "09:10", 4)],

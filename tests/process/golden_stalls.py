@@ -33,10 +33,12 @@ STALLS: Final = hr.Pipeline(
 )
 
 
-def order(number: int, stall: str, price: int | None, at: str, *, sign: int = 1, gone: bool = False) -> dict[str, Any]:
+def order(
+    number: int, stall: str, price: int | None, time: str, *, sign: int = 1, is_gone: bool = False
+) -> dict[str, Any]:
     """An order of 1 January 2026; without a price it is NULL."""
-    at = f"2026-01-01T{at}:00Z"
-    return {"id": number, "stall": stall, "price": price, "at": at, "gone": gone, "sign": sign}
+    time = f"2026-01-01T{time}:00Z"
+    return {"id": number, "stall": stall, "price": price, "at": time, "gone": is_gone, "sign": sign}
 
 
 def land(root: Path, name: str, *orders: dict[str, Any]) -> None:
@@ -68,9 +70,9 @@ def write(root: Path) -> None:
     land(
         root,
         "c.jsonl",
-        *(order(3, "fish", 6, "11:40", gone=True, sign=-1), order(1, "fish", 5, "09:05", sign=-1)),
+        *(order(3, "fish", 6, "11:40", is_gone=True, sign=-1), order(1, "fish", 5, "09:05", sign=-1)),
         *(order(6, "fruit", 3, "11:45"), order(6, "fruit", 1, "09:40", sign=-1)),
-        *(order(4, "fruit", None, "11:50", gone=True), order(4, "fruit", None, "09:30", sign=-1)),
+        *(order(4, "fruit", None, "11:50", is_gone=True), order(4, "fruit", None, "09:30", sign=-1)),
     )
     stalls.run()
 

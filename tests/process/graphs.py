@@ -19,7 +19,7 @@ Edge = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Dated:
+class DatedEdge:
     """An edge, so many minutes after the start."""
 
     edge: Edge
@@ -55,7 +55,7 @@ def _pipeline(name: str, loop: hr.Loop, parts: Mapping[str, Any]) -> hr.Pipeline
     return hr.Pipeline(name, links(), loop=loop, **{**common, **parts})
 
 
-def land(root: Path, number: int, edges: Iterable[Dated]) -> None:
+def land(root: Path, number: int, edges: Iterable[DatedEdge]) -> None:
     """A file of ``edges``."""
     folder = root / "landing" / "links"
     folder.mkdir(parents=True, exist_ok=True)
@@ -67,12 +67,12 @@ def land(root: Path, number: int, edges: Iterable[Dated]) -> None:
     (folder / f"{number:04}.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
 
 
-def random_graph(rolled: random.Random, *, files: int = 5, vertices: int = 30, most: int = 12) -> list[list[Dated]]:
+def random_graph(dice: random.Random, *, files: int = 5, vertices: int = 30, most: int = 12) -> list[list[DatedEdge]]:
     """Edges by file, an hour apart."""
     return [
         [
-            Dated((rolled.randrange(vertices), rolled.randrange(vertices), rolled.randrange(10)), 60 * file + minute)
-            for minute in range(rolled.randrange(most))
+            DatedEdge((dice.randrange(vertices), dice.randrange(vertices), dice.randrange(10)), 60 * file + minute)
+            for minute in range(dice.randrange(most))
         ]
         for file in range(files)
     ]
@@ -111,7 +111,7 @@ KINDS: Mapping[str, tuple[Callable[..., hr.Pipeline], Oracle]] = {
 }
 
 
-def by_hour(edges: Iterable[Dated]) -> dict[datetime, list[Edge]]:
+def by_hour(edges: Iterable[DatedEdge]) -> dict[datetime, list[Edge]]:
     """Edges by the hour that they are in."""
     hours: defaultdict[datetime, list[Edge]] = defaultdict(list)
     for edge in edges:

@@ -50,13 +50,13 @@ def of_rows(**parts: Any) -> hr.Pipeline:
 class Live:
     """A pipeline under a root of its own."""
 
-    def __init__(self, folder: Path, made: hr.Pipeline) -> None:
-        self.folder, self.pipeline, self.root = folder, made, folder.as_uri()
-        self.catalog = Catalog(open_store(self.root), made.name)
+    def __init__(self, folder: Path, pipeline: hr.Pipeline) -> None:
+        self.folder, self.pipeline, self.root = folder, pipeline, folder.as_uri()
+        self.catalog = Catalog(open_store(self.root), pipeline.name)
         self._files = 0
         (folder / "landing" / "clicks").mkdir(parents=True, exist_ok=True)
 
-    def copied(self, folder: Path) -> "Live":
+    def copy_to(self, folder: Path) -> "Live":
         """The same, under another root."""
         shutil.copytree(self.folder, folder)
         copy = Live(folder, self.pipeline)
@@ -81,8 +81,8 @@ class Live:
         handle = hr.open(self.root, create=True)[self.pipeline]
         return handle.run(executor="local", publish=publish, branch=branch, **options)
 
-    def backfill(self, branch: str = "fix", *, since: float | None = None, **options: Any) -> RunResult:
-        span = None if since is None else parse_span((START + timedelta(hours=since)).isoformat(), None)
+    def backfill(self, branch: str = "fix", *, first_hour: float | None = None, **options: Any) -> RunResult:
+        span = None if first_hour is None else parse_span((START + timedelta(hours=first_hour)).isoformat(), None)
         return backfill(
             self.pipeline, self.root, RunOptions("fill", executor="local", branch=branch, span=span, **options)
         )
@@ -114,20 +114,20 @@ class Live:
         newest: dict[Row, dict[str, Any]] = {}
         for pane in self.panes():
             place = (*(pane[name] for name in self.pipeline.key_types), pane["window_start"], pane["window_end"])
-            if place not in newest or later(pane) > later(newest[place]):
+            if place not in newest or recency(pane) > recency(newest[place]):
                 newest[place] = pane
         assert values(self.pipeline, [p for p in newest.values() if not p["is_retraction"]]) == self.current()
         check_catalog(self.catalog.store, self.pipeline.name)
         assert fsck(self.catalog, deep=True).damage == ()
 
 
-def later(pane: Mapping[str, Any]) -> tuple[int, int]:
+def recency(pane: Mapping[str, Any]) -> tuple[int, int]:
     return pane["epoch"], pane["sequence"]
 
 
-def values(made: hr.Pipeline, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+def values(pipeline: hr.Pipeline, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
     """Rows without what is said of their panes."""
-    column_names = [*made.key_types, "window_start", "window_end", *made.value_types]
+    column_names = [*pipeline.key_types, "window_start", "window_end", *pipeline.value_types]
     return sorted(tuple(row[name] for name in column_names) for row in rows)
 
 

@@ -33,8 +33,20 @@ NAMES = {"hours": ("hours",), "days": ("days", "daily", "by_day"), "number": ("n
 NAMES |= {"lines": ("lines", "sold"), "dearest": ("dearest", "most"), "matched": ("matched", "met")}
 """The outputs, and what each may be called."""
 
-ACTIONS = ("good", "good", "bad", "mended", "several", "without", "breaks", "renamed", "back", "back", "recovered")
-ACTIONS = (*ACTIONS, "released", "expired", "read", "read")
+ACTIONS = (
+    "good",
+    "good",
+    "bad",
+    "mend_input",
+    "several",
+    "run_without",
+    "breaks",
+    "rename_outputs",
+    "roll_back",
+    "roll_back",
+    "recover_snapshot",
+)
+ACTIONS = (*ACTIONS, "release_main", "expire_snapshots", "read", "read")
 
 
 class History:
@@ -56,9 +68,9 @@ class History:
 
     # What there is
 
-    def pipeline(self, at: str | None = None) -> hr.Pipeline:
-        """Its outputs say what they are called in the snapshot ``at`` (None: main), where that is another name."""
-        self._there_now = self._there(at)
+    def pipeline(self, ref: str | None = None) -> hr.Pipeline:
+        """Its outputs say what they are called in the snapshot ``ref`` (None: main), where that is another name."""
+        self._there_now = self._output_names_at(ref)
         source = hr.json("landing/o", {"hour": int, "price": int, "at": datetime}, max_files=1)
         limit = hr.expect("column_values_to_be_between", column="sales", max_value=MOST)
         fragile = col("sales").combine(Fragile(str(self.works), least=-(2**62)))
@@ -91,11 +103,11 @@ class History:
         former = next((name for name in NAMES[output] if name in self._there_now), None)
         return {} if former in {None, self.called[output]} else {"formerly": str(former)}
 
-    def _there(self, at: str | None = None) -> tuple[str, ...]:
+    def _output_names_at(self, ref: str | None = None) -> tuple[str, ...]:
         if "p" not in self.root:
             return ()
         catalog = self.root["p"].catalog
-        snapshot = at or catalog.head().refs.get("main")
+        snapshot = ref or catalog.head().refs.get("main")
         return () if snapshot is None else output_names(catalog.manifest(snapshot))
 
     def reader(self) -> hr.Pipeline:
@@ -109,7 +121,7 @@ class History:
     def handle(self) -> Any:
         return self.root[self.pipeline()]
 
-    def seen(self) -> dict[str, str]:
+    def seen_by_output(self) -> dict[str, str]:
         """What readers see of each output."""
         refs = self.handle.catalog.head().refs
         return {_output(name): snapshot for name, snapshot in published_of(refs).items()}
@@ -124,9 +136,9 @@ class History:
         record = {"hour": hour, "price": price, "at": (BEGIN + timedelta(hours=hour, seconds=number)).isoformat()}
         (self.folder / f"landing/o/{number:04}.json").write_text(json.dumps(record) + "\n")
 
-    def run(self, *without: str) -> None:
+    def run(self, *names: str) -> None:
         with suppress(AuditFailedError, UpstreamUnpublishedError):
-            self.handle.run(without=list(without))
+            self.handle.run(without=list(names))
         self._note()
 
     def _note(self) -> None:
@@ -134,7 +146,7 @@ class History:
         catalog = self.handle.catalog
         newest = next(iter(catalog.entries()))
         assert newest.kind is not Kind.ROLLBACK
-        for output, snapshot in self.seen().items():
+        for output, snapshot in self.seen_by_output().items():
             self.may_see[output].add(snapshot)
 
     def good(self) -> None:
@@ -145,7 +157,7 @@ class History:
         self.land(1000)
         self.run()
 
-    def mended(self) -> None:
+    def mend_input(self) -> None:
         """Take back what is too much, each in the hour where it is."""
         sums = self.sums()
         for hour in [hour for hour, value in sums.items() if value > MOST]:
@@ -159,9 +171,9 @@ class History:
         """Epochs of one run: what is too much after some of them need not be so after the last."""
         self.land(1000)
         self.land(1)
-        self.mended()
+        self.mend_input()
 
-    def without(self) -> None:
+    def run_without(self) -> None:
         self.land(1)
         self.run(self.called[self.choice.choice(("hours", "days", "lines", "dearest", "matched"))])
 
@@ -170,15 +182,15 @@ class History:
         self.works.unlink(missing_ok=True)
         self.good()
         if self.choice.random() < 0.5:
-            self.renamed()
+            self.rename_outputs()
         self.works.touch()
 
-    def renamed(self) -> None:
+    def rename_outputs(self) -> None:
         output = self.choice.choice([*NAMES])
         self.called[output] = self.choice.choice(NAMES[output])
         self.good()
 
-    def back(self, *, recovers: bool = False) -> None:
+    def roll_back(self, *, recovers: bool = False) -> None:
         """Main goes to a snapshot of its line, and readers to what they could see then; or nobody goes anywhere."""
         catalog = self.handle.catalog
         main = catalog.head().refs.get("main")
@@ -198,36 +210,36 @@ class History:
             assert catalog.head().refs == refs_before, "nothing has moved"
             assert None in expected.values() or "expired" in str(error), (error, expected)
             if "would see nothing" in str(error):
-                assert f"`headrace release p.{_named(error)} {target}`" in str(error)
+                assert f"`headrace release p.{_named_output(error)} {target}`" in str(error)
             return
         assert foreseen is not None
         assert {
             _output(n): snapshot for n, snapshot in published_of(self._refs_after(foreseen.moves, refs_before)).items()
         } == expected
-        assert self.seen() == expected
-        assert {*published_of(catalog.head().refs)} <= {*self._there()} or recovers
+        assert self.seen_by_output() == expected
+        assert {*published_of(catalog.head().refs)} <= {*self._output_names_at()} or recovers
 
     @staticmethod
-    def _refs_after(moves: Any, before: Any) -> dict[str, str]:
-        refs = {**before, **{ref: new_snapshot for ref, (_, new_snapshot) in moves.items()}}
+    def _refs_after(moves: Any, old_refs: Any) -> dict[str, str]:
+        refs = {**old_refs, **{ref: new_snapshot for ref, (_, new_snapshot) in moves.items()}}
         return {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
 
-    def expected(self, to: str, line: list[str]) -> dict[str, str | None]:
-        """What readers of each output see once main is at ``to``: what they see, if that is not newer; else the newest
-        at or before it that they could; None: nothing that is kept.
+    def expected(self, target: str, line: list[str]) -> dict[str, str | None]:
+        """What readers of each output see once main is at ``target``: what they see, if that is not newer; else the
+        newest at or before it that they could; None: nothing that is kept.
         """
-        older = line[line.index(to) :]
-        had = {_output(name) for name in output_names(self.handle.catalog.manifest(to))}
+        older = line[line.index(target) :]
+        had = {_output(name) for name in output_names(self.handle.catalog.manifest(target))}
         return {
             output: snapshot if snapshot in older else next((one for one in older if one in self.may_see[output]), None)
-            for output, snapshot in self.seen().items()
+            for output, snapshot in self.seen_by_output().items()
             if output in had
         }
 
-    def recovered(self) -> None:
-        self.back(recovers=True)
+    def recover_snapshot(self) -> None:
+        self.roll_back(recovers=True)
 
-    def released(self) -> None:
+    def release_main(self) -> None:
         """A person lets readers see main, though it may be too much."""
         catalog = self.handle.catalog
         if (main := catalog.head().refs.get("main")) is None:
@@ -242,13 +254,13 @@ class History:
         self.was_released = True
         self._note()
 
-    def expired(self) -> None:
+    def expire_snapshots(self) -> None:
         for _ in range(2):
             self.handle.expire(keep_last=self.choice.randrange(1, 4))
 
     def read(self) -> None:
         """The reader reads on; what it reads may be called otherwise now, or have nothing that readers may see."""
-        if "hours" in self.seen():
+        if "hours" in self.seen_by_output():
             self.root[self.reader()].run()
 
     # What holds
@@ -262,9 +274,9 @@ class History:
 
     def check(self) -> None:
         """After each step: readers see nothing that they may not, and no sum that no audit passes."""
-        for output, snapshot in self.seen().items():
+        for output, snapshot in self.seen_by_output().items():
             assert snapshot in self.may_see[output], (output, snapshot)
-        if "hours" in self.seen() and not self.was_released:
+        if "hours" in self.seen_by_output() and not self.was_released:
             name = next(name for name in published_of(self.handle.catalog.head().refs) if _output(name) == "hours")
             rows = self.root["p"][name].current().to_arrow().to_pylist()
             assert all(row["sales"] <= MOST for row in rows), rows
@@ -298,13 +310,13 @@ class History:
     def finish(self) -> None:
         """In the end all have read everything, and readers see it."""
         self.works.touch()
-        self.mended()
+        self.mend_input()
         self.good()
-        self.mended()
+        self.mend_input()
         catalog = self.handle.catalog
         main = catalog.head().refs["main"]
         assert StoredProgress.from_manifest(catalog.manifest(main)).parked == {}
-        assert self.seen() == dict.fromkeys(NAMES, main)
+        assert self.seen_by_output() == dict.fromkeys(NAMES, main)
         hours, days, number, lines, dearest, matches = (
             self.handle[self.called[output]].current().to_arrow().to_pylist() for output in NAMES
         )
@@ -336,6 +348,6 @@ def _output(name: str) -> str:
     return next(output for output, names in NAMES.items() if name in names)
 
 
-def _named(error: Exception) -> str:
+def _named_output(error: Exception) -> str:
     """The first output that a refusal names."""
     return str(error).partition("readers of ")[2].split()[0]

@@ -56,7 +56,7 @@ SCHEDULES = st.builds(
 )
 
 
-Made = Callable[[Record], Sequence[Record]]
+RecordFunction = Callable[[Record], Sequence[Record]]
 """The records that a pipeline reads for one that landed."""
 
 
@@ -71,11 +71,11 @@ def check(
     executors: Sequence[str],
     spark: Any = None,
     *,
-    made: Made = itself,
+    make: RecordFunction = itself,
     functions: Functions = NO_FUNCTIONS,
 ) -> None:
     """Runs over landed files give what the reference gives for the epochs that they recorded, and so does a replay.
-    ``executors`` take turns. ``made``: what sources make of a record; ``functions``: what others make of panes.
+    ``executors`` take turns. ``make``: what sources make of a record; ``functions``: what others make of panes.
     """
     pipeline = scenario.pipeline
     note(f"{pipeline!r}")
@@ -86,23 +86,23 @@ def check(
         head = catalog.head().refs.get("main")
         if head is None:  # nothing landed, nothing was due
             return
-        recorded = recorded_of(catalog, head, landed_result, made)
-        note(f"{recorded!r}")
-        expected = run_outputs(pipeline, recorded, functions)
+        epochs = recorded_of(catalog, head, landed_result, make)
+        note(f"{epochs!r}")
+        expected = run_outputs(pipeline, epochs, functions)
         manifests = list(catalog.ancestry(head))[::-1]
         outputs = [_Output(own_pipeline, root, output) for output, own_pipeline in pipeline.by_output.items()]
         for each in outputs:
-            found_rows = each.panes("main", len(recorded))
+            found_rows = each.panes("main", len(epochs))
             for number, (result, manifest) in enumerate(zip(expected[each.name], manifests, strict=True)):
-                assert_same(found_rows[number], by_window(rendered(pane) for pane in result.panes))
+                assert_same(found_rows[number], by_window(shown_pane(pane) for pane in result.panes))
                 _check_accounts(seen_by(manifest, each.name), result, each.alone)
             each.check_side_outputs(expected[each.name])
         if schedule.mode is Mode.MICRO_BATCH:
             replay_options = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executors[0])
             process(pipeline, root.as_uri(), replay_options, spark=spark)
             for each in outputs:
-                first_rows = each.panes("main", len(recorded))
-                for second_panes, first_panes in zip(each.panes("again", len(recorded)), first_rows, strict=True):
+                first_rows = each.panes("main", len(epochs))
+                for second_panes, first_panes in zip(each.panes("again", len(epochs)), first_rows, strict=True):
                     assert_same(second_panes, first_panes)
 
 
@@ -122,14 +122,14 @@ def check_cut(whole: Scenario, cut: Scenario, schedule: Schedule, output: str) -
             line = [] if head is None else [*catalog.ancestry(head)]
             own_pipeline = scenario.pipeline.by_output[output]
             epochs.append(panes(own_pipeline, root, "main", len(line), output) if line else [])
-            dropped_counts.append([Counter({name: manifest.counts[name] for name in DROPPED}) for manifest in line])
+            dropped_counts.append([Counter({name: manifest.counts[name] for name in DROP_COUNTS}) for manifest in line])
     assert len(epochs[0]) == len(epochs[1])
     for one, other in zip(*epochs, strict=True):
         assert_same(one, other)
     assert dropped_counts[0] == dropped_counts[1]
 
 
-DROPPED = (
+DROP_COUNTS = (
     "rejected",
     "late_dropped",
     "late_panes_dropped",
@@ -141,32 +141,36 @@ DROPPED = (
 
 
 def recorded_of(
-    catalog: Catalog, head: str, landed: Mapping[str, Sequence[Record]], made: Made = itself
+    catalog: Catalog, head: str, files: Mapping[str, Sequence[Record]], make: RecordFunction = itself
 ) -> list[Epoch]:
     """The epochs up to ``head`` as the reference reads them."""
-    read_records = {path: [row for record in records for row in made(record)] for path, records in landed.items()}
+    read_records = {path: [row for record in records for row in make(record)] for path, records in files.items()}
     return [_epoch(epoch, read_records) for epoch in recorded_epochs(catalog, head)]
 
 
-def _epoch(recorded: RecordedEpoch, landed: Mapping[str, Sequence[Record]]) -> Epoch:
+def _epoch(epoch: RecordedEpoch, records_by_path: Mapping[str, Sequence[Record]]) -> Epoch:
     """A recorded epoch as the reference reads it."""
-    records = {name: [row for file in files for row in landed[file.path]] for name, files in recorded.files.items()}
+    records = {
+        name: [row for file in files for row in records_by_path[file.path]] for name, files in epoch.files.items()
+    }
     own = records.pop(OWN, [])
-    return Epoch(recorded.processing_time, own, recorded.is_last, recorded.signals, union=records)
+    return Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=records)
 
 
-def _check_accounts(manifest: Manifest, result: EpochResult, alone: Pipeline) -> None:
+def _check_accounts(manifest: Manifest, result: EpochResult, pipeline: Pipeline) -> None:
     """What a manifest says of the records of its epoch."""
     counts, progress = manifest.counts, manifest.progress
     causes = Counter(drop.cause for drop in result.drops)
-    late_records = sum(drop.is_late and _is_record(alone, drop) for drop in result.drops)
-    late_panes = sum(drop.cause is DropCause.LATE and not _is_record(alone, drop) for drop in result.drops)
+    late_records = sum(drop.is_late and _is_record(pipeline, drop) for drop in result.drops)
+    late_panes = sum(drop.cause is DropCause.LATE and not _is_record(pipeline, drop) for drop in result.drops)
     retractions = [drop for drop in result.drops if drop.cause is DropCause.RETRACTION]
     assert progress.get(INPUT_WATERMARK, progress["watermark"]) == render(result.watermark)
     assert counts["duplicates"] == causes[DropCause.DUPLICATE]
     assert counts["late_dropped"] + counts["late_panes_dropped"] == late_records + late_panes
     assert counts["closed_dropped"] == causes[DropCause.CLOSED]
-    assert counts["retractions_dropped"] == sum(not (drop.is_late and _is_record(alone, drop)) for drop in retractions)
+    assert counts["retractions_dropped"] == sum(
+        not (drop.is_late and _is_record(pipeline, drop)) for drop in retractions
+    )
     assert counts["rejected"] == sum(not rejection.is_pane for rejection in result.rejected)
     assert counts["rejected_panes"] == sum(rejection.is_pane for rejection in result.rejected)
     assert sum(each["records"] for each in progress["ahead"]) == len(result.ahead)
@@ -271,15 +275,17 @@ def land(path: Path, source: FileSource, records: Sequence[Record]) -> Sequence[
     if source.format == "parquet":
         schema = schema_of(source.types)
         rows = pa.Table.from_pylist([{n: row.get(n) for n in schema.names} for row in records], schema)
-        columns = nested(source, {name: rows[name].combine_chunks() for name in schema.names})
+        columns = nest_row(source, {name: rows[name].combine_chunks() for name in schema.names})
         pq.write_table(pa.table({name: objects(values) for name, values in columns.items()}), path)
         return records
     finite_records = [finite(row) for row in records]
-    path.write_text("".join(f"{json.dumps(nested(source, written(row, source.types)))}\n" for row in finite_records))
+    path.write_text(
+        "".join(f"{json.dumps(nest_row(source, format_row(row, source.types)))}\n" for row in finite_records)
+    )
     return finite_records
 
 
-def nested(source: FileSource, row: Mapping[str, Any]) -> dict[str, Any]:
+def nest_row(source: FileSource, row: Mapping[str, Any]) -> dict[str, Any]:
     """The values of ``row`` where the fields of ``source`` are."""
     objects_: dict[str, Any] = {}
     for name, value in row.items():
@@ -295,7 +301,7 @@ def objects(values: Any) -> Any:
     """A column of objects, of the columns in them."""
     if not isinstance(values, dict):
         return values
-    return pa.StructArray.from_arrays([objects(inside) for inside in values.values()], names=[*values])
+    return pa.StructArray.from_arrays([objects(inner) for inner in values.values()], names=[*values])
 
 
 def finite(row: Record) -> dict[str, Any]:
@@ -303,23 +309,23 @@ def finite(row: Record) -> dict[str, Any]:
     return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 
-def written(row: Record, schema: Schema) -> dict[str, Any]:
+def format_row(row: Record, schema: Schema) -> dict[str, Any]:
     """A record as a producer writes it in JSON."""
     return {
-        name: value if value is None or schema[name] not in _WRITTEN else _WRITTEN[schema[name]](value)
+        name: value if value is None or schema[name] not in _TEXT_BY_TYPE else _TEXT_BY_TYPE[schema[name]](value)
         for name, value in row.items()
     }
 
 
-def moment(at: int) -> datetime:
+def moment(instant: int) -> datetime:
     """An instant as a time in UTC."""
-    calendar_time = to_datetime(Instant(at))
+    calendar_time = to_datetime(Instant(instant))
     assert calendar_time is not None
     return calendar_time
 
 
-_WRITTEN: Mapping[DataType, Callable[[Any], str]] = {
-    DataType.TIMESTAMP: lambda at: moment(at).isoformat(),
+_TEXT_BY_TYPE: Mapping[DataType, Callable[[Any], str]] = {
+    DataType.TIMESTAMP: lambda instant: moment(instant).isoformat(),
     DataType.DATE: lambda day: day.isoformat(),
     DataType.BYTES: lambda octets: base64.b64encode(octets).decode(),
     DataType.DECIMAL: str,
@@ -350,7 +356,7 @@ def _with_instants(table: pa.Table) -> pa.Table:
     return table
 
 
-def rendered(pane: Pane) -> tuple[Any, ...]:
+def shown_pane(pane: Pane) -> tuple[Any, ...]:
     """A pane as ``panes`` gives it: readers see NULL for times without end."""
     ends = (*pane.window, pane.timestamp)
     times = [instant if MIN_INSTANT < instant < GLOBAL_WINDOW_END - 1 else None for instant in ends]
@@ -375,8 +381,8 @@ def by_window(rows: Any) -> Windows:
     return windows
 
 
-def assert_same(found: Windows, expected: Windows) -> None:
+def assert_same(actual: Windows, expected: Windows) -> None:
     """The same rows in each window, in order."""
-    assert found.keys() == expected.keys(), (found, expected)
+    assert actual.keys() == expected.keys(), (actual, expected)
     for place, rows in expected.items():
-        assert same(tuple(found[place]), tuple(rows)), (place, found[place], rows)
+        assert same(tuple(actual[place]), tuple(rows)), (place, actual[place], rows)

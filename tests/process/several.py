@@ -24,7 +24,7 @@ def output_of(pipeline: Pipeline) -> Output:
     return Output(**parts)
 
 
-def below(upstream: str | Sequence[str], first: Aggregation, **more: Any) -> Output:
+def output_over(upstream: str | Sequence[str], first: Aggregation, **more: Any) -> Output:
     """The output whose ``first`` aggregation reads panes of the outputs ``upstream``."""
     parts: dict[str, Any] = {part: getattr(first, part) for part in _AGGREGATION}
     return Output(of=upstream, **parts, **more, allow_finishing=True, allow_double_counting=True)
@@ -48,7 +48,7 @@ def _outputs_below(draw: st.DrawFn, outputs: Mapping[str, Output], least: int) -
             columns[name] = {**draw(_COLUMNS), **({} if "user" in last.key else {"user": lit("nobody")})}
         next_stages = draw(st.lists(SECOND, max_size=1))
         more = {"columns": columns, "then": next_stages, "null_keys": draw(st.booleans())}
-        outputs_so_far[f"below_{number}"] = below(upstream, with_user(first), **more)
+        outputs_so_far[f"below_{number}"] = output_over(upstream, with_user(first), **more)
     return outputs_so_far
 
 
@@ -56,18 +56,18 @@ def _outputs_below(draw: st.DrawFn, outputs: Mapping[str, Output], least: int) -
 def several_outputs(
     draw: st.DrawFn,
     inputs: st.SearchStrategy[Scenario],
-    below: int = 0,
-    beside: st.SearchStrategy[Scenario] = scenarios(),  # noqa: B008 (a strategy is a value)
+    lower_count: int = 0,
+    strategy: st.SearchStrategy[Scenario] = scenarios(),  # noqa: B008 (a strategy is a value)
 ) -> Scenario:
-    """A scenario whose pipeline has two to five outputs, of which so many at least read others. ``beside``: scenarios
+    """A scenario whose pipeline has two to five outputs, of which so many at least read others. ``strategy``: scenarios
     whose pipelines give the other outputs.
     """
     scenario = draw(inputs)
     whole = scenario.pipeline
-    others = draw(st.lists(beside, min_size=1, max_size=2))
+    others = draw(st.lists(strategy, min_size=1, max_size=2))
     outputs = {f"output_{n}": output_of(each) for n, each in enumerate([whole, *(each.pipeline for each in others)])}
     try:
-        outputs = draw(_outputs_below(outputs, below))
+        outputs = draw(_outputs_below(outputs, lower_count))
         pipeline = Pipeline(
             "several",
             whole.input,
@@ -99,7 +99,7 @@ def cut_chains(draw: st.DrawFn) -> tuple[Scenario, Scenario]:
     first = output_of(chain)
     outputs = [replace(first, then=pieces[0])]
     for number, (head, *next_stages) in enumerate(pieces[1:]):
-        outputs.append(below(f"piece_{number}", head, then=next_stages, null_keys=first.null_keys))
+        outputs.append(output_over(f"piece_{number}", head, then=next_stages, null_keys=first.null_keys))
     outputs_by_name = {f"piece_{number}": output for number, output in enumerate(outputs[:-1])} | {LAST: outputs[-1]}
     drawn_epochs = draw(epochs())
     try:

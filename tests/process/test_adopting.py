@@ -37,7 +37,7 @@ from headrace_snapshots.names import published_of
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.store import open_store
 from tests.process.clicks import START
-from tests.process.executors import LOCAL, Executed, on_both
+from tests.process.executors import LOCAL, ExecutorUnderTest, on_both
 from tests.process.forked import exit_code
 from tests.process.fragile import breaking, land_with_ids
 from tests.process.outputs import VISITS, catalog_of, line
@@ -45,7 +45,7 @@ from tests.process.test_outputs_below import DAYS, GRAPH
 
 LAST = 4
 SHOP_WITH_IDS = breaking(Path("unused"))
-BEFORE = replace(GRAPH, input=SHOP_WITH_IDS.input, deduplicate=Deduplicate("id", "2d"))
+OLD_SHOP = replace(GRAPH, input=SHOP_WITH_IDS.input, deduplicate=Deduplicate("id", "2d"))
 HOURLY_NOW = replace(GRAPH.outputs["hourly"], filter=col("price") > 4)
 VISITS_NOW = replace(VISITS, filter=col("price") > 4)
 VIEWS = ("panes", "late", "current")
@@ -62,12 +62,12 @@ def land_clicks(root: Path, first: int, last: int) -> None:
             stream.write(json.dumps(late) + "\n")
 
 
-def with_outputs(shop: Pipeline = BEFORE, **outputs: hr.Output) -> Pipeline:
+def with_outputs(shop: Pipeline = OLD_SHOP, **outputs: hr.Output) -> Pipeline:
     return replace(shop, outputs={**shop.outputs, **outputs})
 
 
 HOURLY = with_outputs(hourly=HOURLY_NOW)
-VISITED = with_outputs(visits=VISITS_NOW)
+SHOP_WITH_VISITS = with_outputs(visits=VISITS_NOW)
 
 
 @pytest.fixture(autouse=True)
@@ -78,12 +78,14 @@ def one_task(monkeypatch: pytest.MonkeyPatch) -> None:
 def history(root: Path, now: Pipeline) -> None:
     """A root whose pipeline has become ``now`` while main went on."""
     land_clicks(root, 0, LAST // 2)
-    LOCAL.process(BEFORE, root.as_uri(), RunOptions("before", publish=True))
+    LOCAL.process(OLD_SHOP, root.as_uri(), RunOptions("before", publish=True))
     land_clicks(root, LAST // 2, LAST)
     LOCAL.process(now, root.as_uri(), RunOptions("changed", publish=True))
 
 
-def adopted(executor: Executed, root: Path, shop: Pipeline, output: str, branch: str = "again") -> Manifest:
+def adopt_output(
+    executor: ExecutorUnderTest, root: Path, shop: Pipeline, output: str, branch: str = "again"
+) -> Manifest:
     """The head of main once it has adopted the output."""
     executor.backfill(shop, root.as_uri(), RunOptions(f"backfill-{branch}", branch=branch, output=output))
     make_change(catalog_of(root), CutOver(branch, output), run_id="adopt")
@@ -158,13 +160,15 @@ def assert_same(root: Path, whole: Path, shop: Pipeline) -> None:
     check_catalog(open_store(root.as_uri()), "shop")
 
 
-def test_a_changed_output_comes_back_with_what_reads_it(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+def test_a_changed_output_comes_back_with_what_reads_it(
+    executor: ExecutorUnderTest, roots: Roots, tmp_path: Path
+) -> None:
     root = tmp_path / "root"
     roots.history(root, HOURLY)
     manifest_before = line(catalog_of(root))[-1]
     assert {*parked_in(manifest_before)} == {"hourly", "days", "both"}
     seen_refs = published_of(catalog_of(root).head().refs)
-    head = adopted(executor, root, HOURLY, "hourly")
+    head = adopt_output(executor, root, HOURLY, "hourly")
     assert parked_in(head) == {}
     assert published_of(catalog_of(root).head().refs) == seen_refs, "readers see nothing of it yet"
     for new_by_name, old_by_name in ((head.tables, manifest_before.tables), (head.logs, manifest_before.logs)):
@@ -187,100 +191,102 @@ def test_a_changed_output_comes_back_with_what_reads_it(executor: Executed, root
 
 
 @on_both
-def test_main_goes_on_while_a_branch_computes(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+def test_main_goes_on_while_a_branch_computes(executor: ExecutorUnderTest, roots: Roots, tmp_path: Path) -> None:
     root = tmp_path / "root"
-    roots.history(root, VISITED)
-    executor.backfill(VISITED, root.as_uri(), RunOptions("backfill", branch="again", output="visits"))
+    roots.history(root, SHOP_WITH_VISITS)
+    executor.backfill(SHOP_WITH_VISITS, root.as_uri(), RunOptions("backfill", branch="again", output="visits"))
     land_clicks(root, LAST, LAST + 2)
-    executor.process(VISITED, root.as_uri(), RunOptions("on", publish=True))
+    executor.process(SHOP_WITH_VISITS, root.as_uri(), RunOptions("on", publish=True))
     result = make_change(catalog_of(root), CutOver("again", "visits"), run_id="adopt")
     assert "2 epochs more than branch again" in result.warnings[0]
     assert parked_in(line(catalog_of(root))[-1]) == {"visits": LAST - 1}
-    executor.process(VISITED, root.as_uri(), RunOptions("caught-up", publish=True))
+    executor.process(SHOP_WITH_VISITS, root.as_uri(), RunOptions("caught-up", publish=True))
     assert parked_in(line(catalog_of(root))[-1]) == {}
-    assert_same(root, roots.whole(VISITED, LAST + 2), VISITED)
+    assert_same(root, roots.whole(SHOP_WITH_VISITS, LAST + 2), SHOP_WITH_VISITS)
 
 
-def test_main_goes_on_just_before_it_is_claimed(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+def test_main_goes_on_just_before_it_is_claimed(executor: ExecutorUnderTest, roots: Roots, tmp_path: Path) -> None:
     root = tmp_path / "root"
-    roots.history(root, VISITED)
-    executor.backfill(VISITED, root.as_uri(), RunOptions("backfill", branch="again", output="visits"))
+    roots.history(root, SHOP_WITH_VISITS)
+    executor.backfill(SHOP_WITH_VISITS, root.as_uri(), RunOptions("backfill", branch="again", output="visits"))
 
     class Quicker(Catalog):
         def claim(self, branch: str, owner: str) -> Claim:
             land_clicks(root, LAST, LAST + 1)
-            executor.process(VISITED, root.as_uri(), RunOptions("quicker"))
+            executor.process(SHOP_WITH_VISITS, root.as_uri(), RunOptions("quicker"))
             return super().claim(branch, owner)
 
     make_change(Quicker(open_store(root.as_uri()), "shop"), CutOver("again", "visits"), run_id="adopt")
     assert [manifest.epoch for manifest in line(catalog_of(root))][-2:] == [LAST, LAST + 1]
     assert parked_in(line(catalog_of(root))[-1]) == {"visits": LAST - 1}
-    executor.process(VISITED, root.as_uri(), RunOptions("caught-up", publish=True))
-    assert_same(root, roots.whole(VISITED, LAST + 1), VISITED)
+    executor.process(SHOP_WITH_VISITS, root.as_uri(), RunOptions("caught-up", publish=True))
+    assert_same(root, roots.whole(SHOP_WITH_VISITS, LAST + 1), SHOP_WITH_VISITS)
 
 
-def test_a_branch_that_was_stopped_goes_on(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+def test_a_branch_that_was_stopped_goes_on(executor: ExecutorUnderTest, roots: Roots, tmp_path: Path) -> None:
     root = tmp_path / "root"
-    roots.history(root, VISITED)
+    roots.history(root, SHOP_WITH_VISITS)
     some = RunOptions("some", branch="again", output="visits", max_epochs=2)
-    executor.backfill(VISITED, root.as_uri(), some)
+    executor.backfill(SHOP_WITH_VISITS, root.as_uri(), some)
     assert line(catalog_of(root), "again")[-1].epoch == 1
-    adopted(executor, root, VISITED, "visits")
-    assert_same(root, roots.whole(VISITED), VISITED)
+    adopt_output(executor, root, SHOP_WITH_VISITS, "visits")
+    assert_same(root, roots.whole(SHOP_WITH_VISITS), SHOP_WITH_VISITS)
 
 
 @set_sizes(epochs_computed_again=1)
-def test_a_new_output_gets_its_history(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+def test_a_new_output_gets_its_history(executor: ExecutorUnderTest, roots: Roots, tmp_path: Path) -> None:
     root = tmp_path / "root"
     more = with_outputs(more=replace(DAYS, of="visits"))
     roots.history(root, more)
     assert parked_in(line(catalog_of(root))[-1]) == {"more": -1}
-    assert parked_in(adopted(executor, root, more, "more")) == {}
+    assert parked_in(adopt_output(executor, root, more, "more")) == {}
     assert_same(root, roots.whole(more), more)
 
 
-def test_of_an_output_that_reads_others_only_that_is_adopted(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+def test_of_an_output_that_reads_others_only_that_is_adopted(
+    executor: ExecutorUnderTest, roots: Roots, tmp_path: Path
+) -> None:
     root = tmp_path / "root"
     changed_pipeline = with_outputs(days=replace(DAYS, what={"spent": col("spent").max()}))
     roots.history(root, changed_pipeline)
     manifest_before = line(catalog_of(root))[-1]
-    head = adopted(executor, root, changed_pipeline, "days")
+    head = adopt_output(executor, root, changed_pipeline, "days")
     own = {name: value for name, value in manifest_before.tables.items() if name.startswith("hourly/")}
     assert {name: head.tables[name] for name in own} == own, "it is computed in the branch, and not adopted"
     assert_same(root, roots.whole(changed_pipeline), changed_pipeline)
 
 
-def test_readers_of_a_copy_and_audits_see_all_rows(executor: Executed, roots: Roots, tmp_path: Path) -> None:
-    roots.history(tmp_path, VISITED)
+def test_readers_of_a_copy_and_audits_see_all_rows(executor: ExecutorUnderTest, roots: Roots, tmp_path: Path) -> None:
+    roots.history(tmp_path, SHOP_WITH_VISITS)
     catalog = seen_catalog(catalog_of(tmp_path), "visits")
     shown_snapshot = catalog.head().refs["published"]
-    head = seen_by(adopted(executor, tmp_path, VISITED, "visits"), "visits")
+    head = seen_by(adopt_output(executor, tmp_path, SHOP_WITH_VISITS, "visits"), "visits")
     with changes_between(catalog, shown_snapshot, head) as changes:
         assert changes.source is ChangeSource.DIFFERENCE
         removed_rows = sum(batch.num_rows for batch in changes.removed())
     assert removed_rows, "sessions of prices that do not count any more"
     assert len(audited_files(catalog, shown_snapshot, head).files[ExpectationView.PANES]) == LAST
     land_clicks(tmp_path, LAST, LAST + 1)
-    executor.process(VISITED, tmp_path.as_uri(), RunOptions("on", publish=True))
+    executor.process(SHOP_WITH_VISITS, tmp_path.as_uri(), RunOptions("on", publish=True))
     with changes_between(catalog, head.snapshot_id, catalog.manifest(catalog.head().refs["main"])) as changes:
         assert changes.source is ChangeSource.PANES, "what comes after it is read from panes again"
 
 
-def test_a_rollback_takes_it_back(executor: Executed, roots: Roots, tmp_path: Path) -> None:
-    roots.history(tmp_path, VISITED)
+def test_a_rollback_takes_it_back(executor: ExecutorUnderTest, roots: Roots, tmp_path: Path) -> None:
+    roots.history(tmp_path, SHOP_WITH_VISITS)
     manifest_before, seen_refs = line(catalog_of(tmp_path))[-1], published_of(catalog_of(tmp_path).head().refs)
     assert {output for output, snapshot in seen_refs.items() if snapshot != manifest_before.snapshot_id} == {
         "visits"
     }, "which is parked"
-    adopted(executor, tmp_path, VISITED, "visits")
-    executor.process(VISITED, tmp_path.as_uri(), RunOptions("publish", publish=True))
+    adopt_output(executor, tmp_path, SHOP_WITH_VISITS, "visits")
+    executor.process(SHOP_WITH_VISITS, tmp_path.as_uri(), RunOptions("publish", publish=True))
     catalog_of(tmp_path).rollback("main", manifest_before.snapshot_id, "as it was")
     assert published_of(catalog_of(tmp_path).head().refs) == seen_refs
-    executor.process(VISITED, tmp_path.as_uri(), RunOptions("on", publish=True))
+    executor.process(SHOP_WITH_VISITS, tmp_path.as_uri(), RunOptions("on", publish=True))
     assert "visits" in parked_in(line(catalog_of(tmp_path))[-1])
 
 
-def refused(
+def check_refusal(
     root: Path, output: str, match: str, branch: str = "again", error: type[Exception] = NotAdoptableError
 ) -> None:
     """Nothing moves, and the rehearsal says the same."""
@@ -293,26 +299,26 @@ def refused(
     assert isinstance(refusal, error)
 
 
-def test_what_main_reads_otherwise_is_not_adopted(executor: Executed, roots: Roots, tmp_path: Path) -> None:
-    roots.history(tmp_path, VISITED)
+def test_what_main_reads_otherwise_is_not_adopted(executor: ExecutorUnderTest, roots: Roots, tmp_path: Path) -> None:
+    roots.history(tmp_path, SHOP_WITH_VISITS)
     root = tmp_path.as_uri()
-    executor.backfill(VISITED, root, RunOptions("branch", branch="again", output="visits"))
+    executor.backfill(SHOP_WITH_VISITS, root, RunOptions("branch", branch="again", output="visits"))
     catalog = catalog_of(tmp_path)
     catalog.rollback("main", line(catalog)[LAST // 2].snapshot_id, "back")
-    refused(tmp_path, "visits", "has read more than main")
-    executor.process(VISITED, root, RunOptions("on", files_per_epoch=2))
-    refused(tmp_path, "visits", "has not read what main has read: epoch 3 differs")
+    check_refusal(tmp_path, "visits", "has read more than main")
+    executor.process(SHOP_WITH_VISITS, root, RunOptions("on", files_per_epoch=2))
+    check_refusal(tmp_path, "visits", "has not read what main has read: epoch 3 differs")
     with pytest.raises(RunOptionsError, match="epoch 3 differs"):
-        executor.backfill(VISITED, root, RunOptions("again", branch="again", output="visits"))
+        executor.backfill(SHOP_WITH_VISITS, root, RunOptions("again", branch="again", output="visits"))
 
 
-def test_a_whole_branch_has_other_epochs(executor: Executed, tmp_path: Path) -> None:
-    shop = replace(VISITED, deduplicate=None)
+def test_a_whole_branch_has_other_epochs(executor: ExecutorUnderTest, tmp_path: Path) -> None:
+    shop = replace(SHOP_WITH_VISITS, deduplicate=None)
     land_clicks(tmp_path, 0, 3)
     executor.process(shop, tmp_path.as_uri(), RunOptions("run"))
     land_clicks(tmp_path, 3, 4)
     executor.backfill(shop, tmp_path.as_uri(), RunOptions("branch", branch="again", files_per_epoch=5))
-    refused(tmp_path, "visits", "epoch 3 differs|has not read|has read more")
+    check_refusal(tmp_path, "visits", "epoch 3 differs|has not read|has read more")
 
 
 @pytest.mark.parametrize(
@@ -323,11 +329,11 @@ def test_a_whole_branch_has_other_epochs(executor: Executed, tmp_path: Path) -> 
     ],
 )  # fmt: skip
 def test_an_output_that_takes_other_records(
-    changes: dict[str, hr.Output], match: str | None, executor: Executed, tmp_path: Path
+    changes: dict[str, hr.Output], match: str | None, executor: ExecutorUnderTest, tmp_path: Path
 ) -> None:
     shop = with_outputs(**changes)
     without_daily = {name: output for name, output in shop.outputs.items() if name != "daily"}
-    pipeline_before = replace(BEFORE, outputs={name: BEFORE.outputs[name] for name in without_daily})
+    pipeline_before = replace(OLD_SHOP, outputs={name: OLD_SHOP.outputs[name] for name in without_daily})
     land_clicks(tmp_path, 0, 3)
     executor.process(pipeline_before, tmp_path.as_uri(), RunOptions("before"))
     shop = replace(shop, outputs=without_daily)
@@ -335,25 +341,25 @@ def test_an_output_that_takes_other_records(
     if match is None:
         make_change(catalog_of(tmp_path), CutOver("again", "visits"), run_id="adopt")
     else:
-        refused(tmp_path, "visits", match)
+        check_refusal(tmp_path, "visits", match)
 
 
-def test_what_it_reads_has_to_be_main_s(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+def test_what_it_reads_has_to_be_main_s(executor: ExecutorUnderTest, roots: Roots, tmp_path: Path) -> None:
     counting = replace(GRAPH.outputs["hourly"], what={**GRAPH.outputs["hourly"].what, "most": col("price").max()})
     shop, root = with_outputs(hourly=counting), tmp_path.as_uri()
     land_clicks(tmp_path, 0, 2)
-    executor.process(BEFORE, root, RunOptions("before"))
+    executor.process(OLD_SHOP, root, RunOptions("before"))
     land_clicks(tmp_path, 2, 4)
     executor.process(shop, root, RunOptions("migrated", allow_new_aggregates=True))
     changed_pipeline = with_outputs(shop, days=replace(DAYS, what={"spent": col("spent").max()}))
     executor.process(changed_pipeline, root, RunOptions("changed"))
     executor.backfill(changed_pipeline, root, RunOptions("branch", branch="again", output="days"))
-    refused(tmp_path, "days", "read output hourly, of which main has other rows")
-    assert parked_in(adopted(executor, tmp_path, changed_pipeline, "hourly", "hourly-again")) == {}
+    check_refusal(tmp_path, "days", "read output hourly, of which main has other rows")
+    assert parked_in(adopt_output(executor, tmp_path, changed_pipeline, "hourly", "hourly-again")) == {}
     assert_same(tmp_path, roots.whole(changed_pipeline, 4), changed_pipeline)
 
 
-def test_said_before_anything_is_computed(executor: Executed, tmp_path: Path) -> None:
+def test_said_before_anything_is_computed(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land_clicks(tmp_path, 0, 3)
 
@@ -363,16 +369,16 @@ def test_said_before_anything_is_computed(executor: Executed, tmp_path: Path) ->
         )
 
     refusals: list[tuple[Callable[[], object], type[Exception], str]] = [
-        (backfill(BEFORE, "visits"), RunOptionsError, "has read nothing yet"),
+        (backfill(OLD_SHOP, "visits"), RunOptionsError, "has read nothing yet"),
     ]
     with pytest.raises(RunOptionsError, match="has read nothing yet"):
-        backfill(BEFORE, "visits")()
-    executor.process(BEFORE, root, RunOptions("before"))
+        backfill(OLD_SHOP, "visits")()
+    executor.process(OLD_SHOP, root, RunOptions("before"))
     days = replace(DAYS, what={"spent": col("spent").max()})
     refusals = [
-        (backfill(BEFORE, "visit"), UnknownOutputError, "no output 'visit'"),
-        (backfill(BEFORE, "visits", files_per_epoch=3), RunOptionsError, "in the epochs that main recorded"),
-        (backfill(replace(BEFORE, deduplicate=None), "visits"), NotAdoptableError, "inputs of shop have changed"),
+        (backfill(OLD_SHOP, "visit"), UnknownOutputError, "no output 'visit'"),
+        (backfill(OLD_SHOP, "visits", files_per_epoch=3), RunOptionsError, "in the epochs that main recorded"),
+        (backfill(replace(OLD_SHOP, deduplicate=None), "visits"), NotAdoptableError, "inputs of shop have changed"),
         (backfill(with_outputs(hourly=HOURLY_NOW, days=days), "days"), NotAdoptableError, "reads output hourly, which"),
     ]
     for run, error, match in refusals:
@@ -381,20 +387,20 @@ def test_said_before_anything_is_computed(executor: Executed, tmp_path: Path) ->
     assert "again" not in catalog_of(tmp_path).head().generations
 
 
-def test_such_a_branch_is_not_promoted_as_a_whole(executor: Executed, roots: Roots, tmp_path: Path) -> None:
-    roots.history(tmp_path, VISITED)
-    executor.backfill(VISITED, tmp_path.as_uri(), RunOptions("branch", branch="again", output="visits"))
+def test_such_a_branch_is_not_promoted_as_a_whole(executor: ExecutorUnderTest, roots: Roots, tmp_path: Path) -> None:
+    roots.history(tmp_path, SHOP_WITH_VISITS)
+    executor.backfill(SHOP_WITH_VISITS, tmp_path.as_uri(), RunOptions("branch", branch="again", output="visits"))
     with pytest.raises(PartialBranchError, match="has not computed both, daily, days, hourly up to its end"):
         hr.open(tmp_path.as_uri())["shop"].promote("again")
-    refused(tmp_path, "hourly", "has not computed")
+    check_refusal(tmp_path, "hourly", "has not computed")
 
 
-def test_an_audit_that_fails_keeps_it_out(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+def test_an_audit_that_fails_keeps_it_out(executor: ExecutorUnderTest, roots: Roots, tmp_path: Path) -> None:
     strict = [expect("column_values_to_be_between", column="spent", max_value=1)]
     shop = with_outputs(visits=replace(VISITS_NOW, expectations=strict))
     roots.history(tmp_path, shop)
     executor.backfill(shop, tmp_path.as_uri(), RunOptions("branch", branch="again", output="visits"))
-    refused(tmp_path, "visits", "expectations failed|failed", error=AuditFailedError)
+    check_refusal(tmp_path, "visits", "expectations failed|failed", error=AuditFailedError)
 
 
 KILLS_ITSELF = """
@@ -408,10 +414,10 @@ make_change(Catalog(deadly(int(sys.argv[2]))(sys.argv[1]), "shop"), CutOver("aga
 """
 
 
-def test_killed_at_every_write(executor: Executed, roots: Roots, tmp_path: Path) -> None:
+def test_killed_at_every_write(executor: ExecutorUnderTest, roots: Roots, tmp_path: Path) -> None:
     root = tmp_path / "root"
-    roots.history(root, VISITED)
-    executor.backfill(VISITED, root.as_uri(), RunOptions("branch", branch="again", output="visits"))
+    roots.history(root, SHOP_WITH_VISITS)
+    executor.backfill(SHOP_WITH_VISITS, root.as_uri(), RunOptions("branch", branch="again", output="visits"))
     seen_refs = published_of(catalog_of(root).head().refs)
     ends = []
     for writes in range(50):
@@ -423,12 +429,12 @@ def test_killed_at_every_write(executor: Executed, roots: Roots, tmp_path: Path)
             break
         assert code == -signal.SIGKILL, (root / "driver.log").read_text()
     assert len(ends) > 4, "it was killed in between"
-    executor.process(VISITED, root.as_uri(), RunOptions("publish", publish=True))
-    assert_same(root, roots.whole(VISITED), VISITED)
+    executor.process(SHOP_WITH_VISITS, root.as_uri(), RunOptions("publish", publish=True))
+    assert_same(root, roots.whole(SHOP_WITH_VISITS), SHOP_WITH_VISITS)
     assert {*published_of(catalog_of(root).head().refs).values()} == {catalog_of(root).head().refs["main"]}
 
 
-def test_from_python(tmp_path: Path, roots: Roots, executor: Executed) -> None:
+def test_from_python(tmp_path: Path, roots: Roots, executor: ExecutorUnderTest) -> None:
     root = tmp_path / "root"
     roots.history(root, HOURLY)
     shop = hr.open(root.as_uri())[HOURLY]
@@ -443,26 +449,26 @@ def test_from_python(tmp_path: Path, roots: Roots, executor: Executed) -> None:
 
 
 def test_from_the_command_line(
-    executor: Executed, roots: Roots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, roots: Roots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "root"
-    roots.history(root, VISITED)
+    roots.history(root, SHOP_WITH_VISITS)
     (tmp_path / "pipelines").mkdir()
-    (tmp_path / "pipelines/shop.py").write_text("from tests.process.test_adopting import VISITED\n")
+    (tmp_path / "pipelines/shop.py").write_text("from tests.process.test_adopting import SHOP_WITH_VISITS\n")
     monkeypatch.setenv("HEADRACE_PIPELINES", str(tmp_path / "pipelines"))
 
-    def said(*arguments: str) -> str:
+    def run_command(*arguments: str) -> str:
         result = CliRunner().invoke(app, [*arguments, "--root", root.as_uri()])
         assert result.exit_code == 0, result.stderr
         return result.stderr
 
-    computed_text = said("backfill", "shop.visits", "--branch", "again", "--executor", "local")
+    computed_text = run_command("backfill", "shop.visits", "--branch", "again", "--executor", "local")
     assert "branch again computes visits in the epochs of main" in computed_text
     assert f"headrace backfill shop.visits --root {root.as_uri()} --branch again" in computed_text
-    dry = said("promote", "shop.visits", "again", "--dry-run")
+    dry = run_command("promote", "shop.visits", "again", "--dry-run")
     assert "it would let main adopt visits of branch again, as epoch " in dry
     assert "nothing is against the promotion: headrace promote shop.visits again" in dry
-    said("promote", "shop.visits", "again", "--message", "the price counts")
+    run_command("promote", "shop.visits", "again", "--message", "the price counts")
     (entry,) = (entry for entry in catalog_of(root).list_entries() if "adopted visits of branch again" in entry.message)
     assert entry.message.endswith(": the price counts")
-    assert_same(root, roots.whole(VISITED), VISITED)
+    assert_same(root, roots.whole(SHOP_WITH_VISITS), SHOP_WITH_VISITS)

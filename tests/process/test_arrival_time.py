@@ -24,9 +24,9 @@ def land(root: Path, source: str, number: int, **record: str) -> None:
     (folder / f"{number}.json").write_text(json.dumps({"user": "ann", **record}) + "\n")
 
 
-def run(pipeline: hr.Pipeline, root: Path, at: datetime) -> int:
-    """Run at ``at``; the number of its epochs."""
-    return len(TemporaryDeployment(root).run(pipeline, at=at).epochs)
+def run(pipeline: hr.Pipeline, root: Path, time: datetime) -> int:
+    """Run at ``time``; the number of its epochs."""
+    return len(TemporaryDeployment(root).run(pipeline, at=time).epochs)
 
 
 def panes(pipeline: hr.Pipeline, root: Path) -> list[tuple[str, int]]:

@@ -40,7 +40,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 SCHEMA = {"user": str, "at": datetime, "price": int, "id": str, "split": str, "n": int}
 
 
-def at(minutes: float) -> datetime:
+def time_at(minutes: float) -> datetime:
     return START + timedelta(minutes=minutes)
 
 
@@ -72,7 +72,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Again:
+class SecondRun:
     """One run of the backfill."""
 
     files: int | None
@@ -100,22 +100,22 @@ STEPS = st.builds(
     RARELY,
     RARELY,
 )
-AGAIN = st.builds(
-    Again,
+SECOND_RUNS = st.builds(
+    SecondRun,
     st.none() | st.integers(1, 4),
     st.none() | st.sampled_from([1, 150, 400]),
     st.none() | st.integers(1, 3),
 )
-AFTER = hr.AfterCount(1)
+EACH_ELEMENT = hr.AfterCount(1)
 TRIGGERS: st.SearchStrategy[hr.Trigger] = st.sampled_from(
     [
         hr.Default(),
-        hr.AfterWatermark(early=hr.AfterCount(2), late=AFTER),
+        hr.AfterWatermark(early=hr.AfterCount(2), late=EACH_ELEMENT),
         hr.AfterWatermark(early=hr.AfterProcessingTime("30m"), late=hr.AfterCount(2)),
         hr.Repeatedly(hr.AfterCount(3)),
         hr.Repeatedly(hr.AfterProcessingTime("1h")),
-        hr.AfterWatermark(early=hr.Repeatedly(hr.AfterPercentileWatermark(50)), late=AFTER),
-        hr.AfterWatermark(early=hr.Repeatedly(hr.AfterSignal("go")), late=AFTER),
+        hr.AfterWatermark(early=hr.Repeatedly(hr.AfterPercentileWatermark(50)), late=EACH_ELEMENT),
+        hr.AfterWatermark(early=hr.Repeatedly(hr.AfterSignal("go")), late=EACH_ELEMENT),
     ]
 )
 MINUTES = st.sampled_from(["0s", "10m", "60m", "200m"])
@@ -161,7 +161,7 @@ class Main:
         for each in pipeline.inputs:
             (folder / each.source.path).mkdir(parents=True)
 
-    def copied(self, folder: Path) -> "Main":
+    def copy_to(self, folder: Path) -> "Main":
         copy = Main(folder, self.pipeline)
         shutil.copytree(self.folder, folder, dirs_exist_ok=True)
         copy.clock, copy._records, copy.is_patched = self.clock, self._records, self.is_patched
@@ -173,7 +173,12 @@ class Main:
         lines = []
         for minutes, letter, split in records:
             self._records += 1
-            row = {"user": letter, "at": at(minutes).isoformat(), "price": 10**6 + self._records, "n": self._records}
+            row = {
+                "user": letter,
+                "at": time_at(minutes).isoformat(),
+                "price": 10**6 + self._records,
+                "n": self._records,
+            }
             lines.append(json.dumps({**row, "id": f"{letter}{minutes // 30}", "split": split}) + "\n")
         (self.folder / "landing" / path / f"{name}-{self._records}.jsonl").write_text("".join(lines))
 
@@ -181,7 +186,7 @@ class Main:
         """Land what the step does, and run main."""
         for path, name, records in step.landed:
             self.land(path, name, records)
-        self.clock = max(self.clock + timedelta(seconds=1), at(step.clock))
+        self.clock = max(self.clock + timedelta(seconds=1), time_at(step.clock))
         signals = (hr.Signal("go"),) if step.signal else ()
         self.run(files_per_epoch=step.files_per_epoch, signals=signals)
         if "main" not in self.catalog.head().refs:
@@ -208,22 +213,22 @@ class Main:
     def run(self, **options: Any) -> None:
         process(self.pipeline, self.root, self._options(publish=True, **options), now=lambda: self.clock)
 
-    def fill(self, again: Again, since: int | None) -> None:
+    def fill(self, second_run: SecondRun, minute: int | None) -> None:
         """A run of the backfill."""
         self.clock += timedelta(seconds=1)
         options = self._options(
             branch="fix",
-            files_per_epoch=again.files,
-            bytes_per_epoch=again.bytes,
-            max_epochs=again.epochs,
-            span=None if since is None else parse_span(at(since).isoformat(), None),
+            files_per_epoch=second_run.files,
+            bytes_per_epoch=second_run.bytes,
+            max_epochs=second_run.epochs,
+            span=None if minute is None else parse_span(time_at(minute).isoformat(), None),
         )
         backfill(self.pipeline, self.root, options, now=lambda: self.clock)
 
     def close(self) -> None:
         """Let every window come to its end."""
         for number, minutes in enumerate((9_000, 9_001, 20_000)):
-            self.clock = max(self.clock, at(minutes))
+            self.clock = max(self.clock, time_at(minutes))
             for each in self.pipeline.inputs:
                 path = each.source.path.removeprefix("landing/")
                 self.land(path, f"z{number}", [(minutes, "z", split) for split in "xy"])
@@ -258,7 +263,7 @@ class Main:
         return RunOptions(f"run-{id(self)}-{self._runs}", executor="local", create=True, **options)
 
 
-Landed = list[tuple[str, str, Sequence[tuple[int, str, str]]]]
+LandedFiles = list[tuple[str, str, Sequence[tuple[int, str, str]]]]
 
 
 @dataclass(frozen=True)
@@ -268,9 +273,9 @@ class History:
     """
 
     before: Sequence[Step]
-    meanwhile: Sequence[Step | Again]
-    rest: Landed
-    last: Again
+    meanwhile: Sequence[Step | SecondRun]
+    rest: LandedFiles
+    last: SecondRun
     since: int | None
 
 
@@ -278,9 +283,9 @@ FILES = st.lists(st.tuples(st.sampled_from(["one", "two"]), NAMES, RECORDS), max
 HISTORIES = st.builds(
     History,
     st.lists(STEPS, min_size=1, max_size=5),
-    st.lists(STEPS | AGAIN, max_size=4),
+    st.lists(STEPS | SECOND_RUNS, max_size=4),
     FILES,
-    AGAIN.map(lambda second_run: replace(second_run, epochs=None)),
+    SECOND_RUNS.map(lambda second_run: replace(second_run, epochs=None)),
     st.none() | st.integers(0, 300),
 )
 
@@ -300,7 +305,7 @@ def test_what_main_accepted_is_not_late_in_epochs_of_any_size(pipeline: hr.Pipel
                 live.fill(each, history.since)
         for path, name, records in history.rest:
             live.land(path, f"r{name}", records)
-        lone_live = live.copied(Path(folder) / "alone")
+        lone_live = live.copy_to(Path(folder) / "alone")
         live.fill(history.last, history.since)
         if live.catalog.head().refs.get("fix") is not None:
             with suppress(PatchedSinceError):
@@ -353,12 +358,12 @@ def test_a_run_that_falls_back_reads_as_it_was_read(tmp_path: Path) -> None:
     assert {row[:2] for row in live.current("main")} == {row[:2] for row in rows_before}
 
 
-def patched_since(live: Live, *, kept: str | None = None) -> list[tuple[Any, ...]]:
+def patched_since(live: Live, *, kept_snapshot: str | None = None) -> list[tuple[Any, ...]]:
     """Main goes on with a click that is too late for it, is patched with it, and only the patch is kept; and what a tag
     keeps. The rows that readers see then.
     """
-    if kept is not None:
-        hr.open(live.root)[live.pipeline.name].tag("kept", kept)
+    if kept_snapshot is not None:
+        hr.open(live.root)[live.pipeline.name].tag("kept", kept_snapshot)
     live.land(("cyd", 2.5, 100))
     assert live.process().counts["late_dropped"] == 1
     live.process(branch="all", mode=Mode.BATCH, publish=False)
@@ -380,7 +385,7 @@ def test_a_backfill_drops_nothing_that_was_read_where_patches_alone_are_kept(tmp
 @pytest.mark.slow
 def test_a_recovery_drops_nothing_that_was_read_where_a_patch_alone_is_kept(tmp_path: Path) -> None:
     live, seen_snapshot = one_epoch_of_two_files(tmp_path)
-    rows = patched_since(live, kept=seen_snapshot)
+    rows = patched_since(live, kept_snapshot=seen_snapshot)
     options = RunOptions("recover", executor="local", snapshot=seen_snapshot, publish=True)
     assert recover(live.pipeline, live.root, options).counts["late_dropped"] == 0
     assert live.current() == rows

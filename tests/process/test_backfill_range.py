@@ -46,24 +46,24 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import expire
 from headrace_snapshots.gc_roots import Keep
 from headrace_snapshots.store import open_store
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.manifests import new_manifest
 from tests.own_windows import Validity
 from tests.process.clicks import CLICKS, START, USERS, clicks, land, records
 from tests.reading import read
-from tests.stored_progress import written
+from tests.stored_progress import progress_fields
 
 pytestmark = pytest.mark.slow  # whole runs
 
 DAY = 86_400_000_000
 FILES = 8  # the clicks of file n are in [n h, n h + 89 min]
 FROM_3_H = "America/Argentina/Buenos_Aires"  # where days begin at 03:00 UTC
-LATER = Aggregation(
+LOWER_STAGE = Aggregation(
     key="user", what={"clicks": col("clicks").sum(), "spent": col("spent").sum()}, where=FixedWindows("3h")
 )
 
 
-class Heard(Silent):
+class NotingListener(Silent):
     def __init__(self) -> None:
         self.notes: list[str] = []
 
@@ -77,13 +77,13 @@ class Live:
     def __init__(self, folder: Path, pipeline: Pipeline = CLICKS, files: int = FILES) -> None:
         self.folder, self.pipeline, self.root = folder, pipeline, folder.as_uri()
         self.catalog = Catalog(open_store(self.root), pipeline.name)
-        self.heard = Heard()
+        self.heard = NotingListener()
         self._runs = 0
         land(folder, 0, files)
         self.process()
 
-    def process(self, *, publish: bool = True, at: datetime | None = None, **more: Any) -> RunResult:
-        now = None if at is None else lambda: at
+    def process(self, *, publish: bool = True, time: datetime | None = None, **more: Any) -> RunResult:
+        now = None if time is None else lambda: time
         return process(self.pipeline, self.root, replace(self._options(), publish=publish, **more), now=now)
 
     def backfill(self, first: float | None, last: float | None, branch: str = "fix", **more: Any) -> RunResult:
@@ -131,7 +131,7 @@ def results(pipeline: Pipeline, root: str, branch: str) -> list[tuple[Any, ...]]
     return sorted((r["user"], r["window_start"], r["window_end"], r["clicks"], r["spent"]) for r in rows)
 
 
-def anew(live: Live, folder: Path) -> list[tuple[Any, ...]]:
+def run_from_nothing(live: Live, folder: Path) -> list[tuple[Any, ...]]:
     """The results of all that has landed in one run from nothing."""
     (folder / "landing").mkdir(parents=True)
     (folder / "landing" / "clicks").symlink_to(live.folder / "landing" / "clicks")
@@ -149,7 +149,7 @@ def anew(live: Live, folder: Path) -> list[tuple[Any, ...]]:
         (Sessions("30m"), (), 2),  # from 3 h 30 on
         (Sessions("31m"), (), 1),
         (CalendarWindows("day", FROM_3_H), (), 1),  # from 3 h on
-        (FixedWindows("1h"), (LATER,), 1),  # from 3 h on
+        (FixedWindows("1h"), (LOWER_STAGE,), 1),  # from 3 h on
         (CalendarWindows("day"), (), None),
     ],
     ids=str,
@@ -157,7 +157,7 @@ def anew(live: Live, folder: Path) -> list[tuple[Any, ...]]:
 def test_a_range_is_computed_anew_from_the_newest_snapshot_without_it(
     tmp_path: Path, where: WindowFn, next_stages: tuple[Aggregation, ...], fork: int | None
 ) -> None:
-    live = Live(tmp_path / "live", changed(clicks(where), then=next_stages))
+    live = Live(tmp_path / "live", change_pipeline(clicks(where), then=next_stages))
     live.correct(5)
     begin = None if fork is None else live.epoch(fork)
     result = live.backfill(4, 5)
@@ -171,10 +171,10 @@ def test_a_range_is_computed_anew_from_the_newest_snapshot_without_it(
         "what readers had before is not announced again"
     )
     assert live.refs == dict.fromkeys(("main", "published"), refs_before["fix"])
-    assert live.current() == anew(live, tmp_path / "anew")
+    assert live.current() == run_from_nothing(live, tmp_path / "anew")
     land(live.folder, FILES, FILES + 1)
     assert live.process().counts["input_files"] == 1
-    assert live.current() == anew(live, tmp_path / "later")
+    assert live.current() == run_from_nothing(live, tmp_path / "later")
     check_catalog(live.catalog.store, live.pipeline.name)
 
 
@@ -189,13 +189,13 @@ def test_the_live_lane_goes_on_meanwhile_and_nothing_of_it_is_lost(tmp_path: Pat
     assert live.refs == refs_before
     assert live.backfill(4, 5).counts["input_files"] == 2, "it goes on where it stopped"
     live.cut_over()
-    assert live.current() == anew(live, tmp_path / "anew")
+    assert live.current() == run_from_nothing(live, tmp_path / "anew")
     assert live.process().epochs == ()
 
 
 def test_the_watermark_of_the_branch_waits_where_main_is(tmp_path: Path) -> None:
     """Main may still read files that are older than what the branch has read and main has not."""
-    live = Live(tmp_path / "live", changed(CLICKS, how=retracting(allowed_lateness="0s")), files=4)
+    live = Live(tmp_path / "live", change_pipeline(CLICKS, how=retracting(allowed_lateness="0s")), files=4)
     land(live.folder, 5, 8)
     live.backfill(None, None)
     assert live.watermark("fix") == live.watermark("main")
@@ -211,7 +211,7 @@ def test_the_watermark_of_the_branch_waits_where_main_is(tmp_path: Path) -> None
     assert len(live.process().epochs) == 1, "nothing is new, but the watermark goes on"
     assert live.watermark("main") > watermark_before
     assert live.process().epochs == ()
-    assert live.current() == anew(live, tmp_path / "anew")
+    assert live.current() == run_from_nothing(live, tmp_path / "anew")
 
 
 def test_a_replay_of_a_branch_is_held_as_the_branch_was(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_input_that_is_gone_is_named_before_anything_moves(tmp_path: Path) -> No
 
 def test_a_changed_pipeline_begins_with_nothing_and_says_so(tmp_path: Path) -> None:
     live = Live(tmp_path, files=4)
-    live.pipeline = changed(live.pipeline, where=FixedWindows("2h"))
+    live.pipeline = change_pipeline(live.pipeline, where=FixedWindows("2h"))
     assert live.backfill(3, 4).forked_from is None
     assert "the backfill begins with nothing: the pipeline has changed since snapshot" in " ".join(live.heard.notes)
     assert live.cut_over().counts["input_files"] == 4
@@ -275,40 +275,43 @@ def test_dead_letters_are_read_again_with_the_range_that_they_may_be_of(tmp_path
     (live.folder / "landing" / "clicks" / "part-00007.jsonl").write_text(lines)
     assert live.backfill(3, 4).forked_from == live.epoch(0)
     live.cut_over()
-    assert live.current() == anew(live, tmp_path / "anew")
+    assert live.current() == run_from_nothing(live, tmp_path / "anew")
     assert live.backfill(10, None, branch="later").forked_from == live.refs["published"]
 
 
 def test_a_range_begins_before_records_that_the_filter_had_dropped(tmp_path: Path) -> None:
-    live = Live(tmp_path / "live", changed(CLICKS, filter=col("price") < 1000), files=3)
+    live = Live(tmp_path / "live", change_pipeline(CLICKS, filter=col("price") < 1000), files=3)
     live.correct(3)
     assert live.process().counts["filtered"] == 4 * USERS
     land(live.folder, 3, 4)  # what was wrong, under the same name
     assert live.backfill(4, 5).forked_from == live.epoch(2)
     live.cut_over()
-    assert live.current() == anew(live, tmp_path / "anew")
+    assert live.current() == run_from_nothing(live, tmp_path / "anew")
 
 
 def test_manifests_of_before_do_not_say_what_was_dropped_unseen(tmp_path: Path) -> None:
-    filtering = changed(CLICKS, filter=col("price") < 1000)
+    filtering = change_pipeline(CLICKS, filter=col("price") < 1000)
     for pipeline, expected_epochs in ((CLICKS, 5), (filtering, 2)):
         catalog = Catalog(open_store((tmp_path / str(expected_epochs)).as_uri()), CLICKS.name)
         days = [to_instant(START + timedelta(days=day)) for day in range(9)]
-        read = [written(PipelineProgress(newest=moment, processing_time=Instant(moment + 2 * DAY))) for moment in days]
+        read = [
+            progress_fields(PipelineProgress(newest=moment, processing_time=Instant(moment + 2 * DAY)))
+            for moment in days
+        ]
         for progress in read:
             del progress["newest_event_time_read"]
         ids = publish_epochs(catalog, pipeline, read)
         assert fork_point(catalog, pipeline, span(6 * 24, None)).snapshot == ids[expected_epochs]
 
 
-def publish_epochs(catalog: Catalog, tested: Pipeline, progress: Sequence[dict[str, Any]]) -> list[str]:
+def publish_epochs(catalog: Catalog, pipeline: Pipeline, progress: Sequence[dict[str, Any]]) -> list[str]:
     """Commit an epoch for each ``progress`` and publish them; their ids."""
     claim, ids = catalog.claim("main", "test"), list[str]()
     for epoch, each in enumerate(progress):
         manifest = new_manifest(
             snapshot_id=catalog.new_snapshot_id(),
-            pipeline=tested.name,
-            fingerprint=fingerprint(tested),
+            pipeline=pipeline.name,
+            fingerprint=fingerprint(pipeline),
             branch="main",
             epoch=epoch,
             parent=ids[-1] if ids else None,
@@ -345,7 +348,7 @@ def test_an_expiry_may_mark_what_was_chosen(tmp_path: Path) -> None:
     """The expiry comes after the choice: it is made again."""
     live = Live(tmp_path / "live")
 
-    class Expiring(Heard):
+    class Expiring(NotingListener):
         def noted(self, what: str) -> None:
             super().noted(what)
             if len(self.notes) == 1:
@@ -366,10 +369,10 @@ def test_windows_of_a_users_own_are_computed_from_nothing(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("first", [None, 1.0])
 def test_times_of_arrival_stay_those_of_then(tmp_path: Path, first: float | None) -> None:
-    live = Live(tmp_path, changed(CLICKS, event_time=arrival_time()), files=0)
+    live = Live(tmp_path, change_pipeline(CLICKS, event_time=arrival_time()), files=0)
     for hour in range(3):
         land(tmp_path, hour, hour + 1)
-        live.process(at=START + timedelta(hours=hour))
+        live.process(time=START + timedelta(hours=hour))
     rows_before = live.current()
     assert len(rows_before) == 3 * USERS
     assert (live.backfill(first, None).forked_from is None) == (first is None)
@@ -379,14 +382,14 @@ def test_times_of_arrival_stay_those_of_then(tmp_path: Path, first: float | None
 
 @pytest.mark.parametrize("first", [None, 2.0])
 def test_what_main_accepted_is_not_late_whatever_files_are_called(tmp_path: Path, first: float | None) -> None:
-    live = Live(tmp_path, changed(CLICKS, how=retracting(allowed_lateness="0s")), files=0)
+    live = Live(tmp_path, change_pipeline(CLICKS, how=retracting(allowed_lateness="0s")), files=0)
     folder = tmp_path / "landing" / "clicks"
     for hour in range(6):
         land(tmp_path / "made", hour, hour + 1)
         (tmp_path / "made" / "landing" / "clicks" / f"part-{hour:05d}.jsonl").rename(folder / f"{9 - hour}.jsonl")
         live.process()
     rows_before, epochs = live.current(), 6
-    assert anew(live, tmp_path / "anew") != rows_before, "in the order of names most are late"
+    assert run_from_nothing(live, tmp_path / "anew") != rows_before, "in the order of names most are late"
     result = live.backfill(first, None, files_per_epoch=1)
     assert len(result.epochs) == epochs - (0 if first is None else 1)
     live.cut_over()
@@ -395,12 +398,12 @@ def test_what_main_accepted_is_not_late_whatever_files_are_called(tmp_path: Path
 
 def test_a_clock_that_was_wrong_stays_so(tmp_path: Path) -> None:
     """A record of a day that was far ahead when it was read, and moved no watermark; now that day is long over."""
-    live = Live(tmp_path, changed(CLICKS, how=retracting(allowed_lateness="0s")), files=0)
+    live = Live(tmp_path, change_pipeline(CLICKS, how=retracting(allowed_lateness="0s")), files=0)
     wrong = {**records(0)[0], "at": (START + timedelta(days=30)).isoformat()}
     (tmp_path / "landing" / "clicks" / "a.jsonl").write_text(json.dumps(wrong) + "\n")
-    live.process(at=START)
+    live.process(time=START)
     land(tmp_path, 0, 2)
-    live.process(at=START + timedelta(hours=2))
+    live.process(time=START + timedelta(hours=2))
     rows_before = live.current()
     assert len(rows_before) > USERS
     live.backfill(None, None, files_per_epoch=1)
@@ -497,7 +500,9 @@ def test_the_place_to_fork_is_found_by_few_requests_among_many_epochs(tmp_path: 
     catalog = Catalog(store, CLICKS.name)
     newest = [to_instant(START + timedelta(hours=hour // 3)) for hour in range(150)]  # three epochs an hour
     ids = publish_epochs(
-        catalog, CLICKS, [written(PipelineProgress(newest=snapshot, newest_read=snapshot)) for snapshot in newest]
+        catalog,
+        CLICKS,
+        [progress_fields(PipelineProgress(newest=snapshot, newest_read=snapshot)) for snapshot in newest],
     )
     for hour in (0, 1, 2, 25, 48, 49, 50, 200):
         requests_before = store.requests.snapshot()
@@ -508,7 +513,7 @@ def test_the_place_to_fork_is_found_by_few_requests_among_many_epochs(tmp_path: 
 
 
 def test_signals_are_given_again_after_what_they_were_given_after(tmp_path: Path) -> None:
-    live = Live(tmp_path, changed(CLICKS, when=Repeatedly(AfterSignal("go"))), files=1)
+    live = Live(tmp_path, change_pipeline(CLICKS, when=Repeatedly(AfterSignal("go"))), files=1)
     live.process(signals=(Signal("go"),))
     land(tmp_path, 1, 2)
     live.process()

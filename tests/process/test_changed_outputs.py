@@ -25,7 +25,7 @@ from headrace_snapshots.names import published_of
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, FILES, land
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, digests, line
 
 TWO = replace(SHOP, outputs={"hourly": HOURLY, "daily": DAILY})
@@ -37,14 +37,14 @@ def stands(manifest: Manifest, output: str) -> dict[str, Any]:
     return own
 
 
-def whole(executor: Executed, root: Path, shop: Pipeline = SHOP) -> Path:
+def whole(executor: ExecutorUnderTest, root: Path, shop: Pipeline = SHOP) -> Path:
     """A root where ``shop`` has read all files from the beginning."""
     land(root)
     executor.process(shop, root.as_uri(), RunOptions("whole"))
     return root
 
 
-def test_a_new_output_is_computed_of_what_was_read_before(executor: Executed, tmp_path: Path) -> None:
+def test_a_new_output_is_computed_of_what_was_read_before(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root = tmp_path / "root"
     land(root, 0, 3)
     executor.process(TWO, root.as_uri(), RunOptions("two", publish=True))
@@ -61,7 +61,7 @@ def test_a_new_output_is_computed_of_what_was_read_before(executor: Executed, tm
 
 
 @set_sizes(epochs_computed_again=2)
-def test_a_new_output_waits_where_history_is_long(executor: Executed, tmp_path: Path) -> None:
+def test_a_new_output_waits_where_history_is_long(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 3)
     executor.process(TWO, tmp_path.as_uri(), RunOptions("two"))
     land(tmp_path, 3, 4)
@@ -76,20 +76,22 @@ def test_a_new_output_waits_where_history_is_long(executor: Executed, tmp_path: 
         assert "parked" not in stands(line(catalog_of(tmp_path))[-1], "visits")
 
 
-def test_a_new_output_waits_that_takes_records_whose_ids_nobody_remembers(executor: Executed, tmp_path: Path) -> None:
+def test_a_new_output_waits_that_takes_records_whose_ids_nobody_remembers(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     dear = replace(HOURLY, filter=col("price") > 3)
     shop = replace(SHOP, outputs={"dear": dear}, deduplicate=hr.Deduplicate("user", "1d"))
     folder = tmp_path / "landing" / "clicks"
     folder.mkdir(parents=True)
 
-    def landed(number: int, prices: dict[str, int]) -> None:
+    def land_prices(number: int, prices: dict[str, int]) -> None:
         rows = [{"user": user, "at": "2026-01-01T00:00:00Z", "price": price} for user, price in prices.items()]
         (folder / f"{number}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
-    landed(0, {"a": 2, "b": 7})
-    landed(1, {"a": 2, "c": 8})
+    land_prices(0, {"a": 2, "b": 7})
+    land_prices(1, {"a": 2, "c": 8})
     executor.process(shop, tmp_path.as_uri(), RunOptions("dear"))
-    landed(2, {"b": 7, "d": 9})
+    land_prices(2, {"b": 7, "d": 9})
     more = replace(shop, outputs={"dear": dear, "same": dear, "all": HOURLY})
     assert executor.process(more, tmp_path.as_uri(), RunOptions("more")).status == "succeeded"
     head = line(catalog_of(tmp_path))[-1]
@@ -100,7 +102,9 @@ def test_a_new_output_waits_that_takes_records_whose_ids_nobody_remembers(execut
 
 
 @set_sizes(epochs_computed_again=2)
-def test_nothing_is_published_of_a_new_output_that_waits_and_others_are(executor: Executed, tmp_path: Path) -> None:
+def test_nothing_is_published_of_a_new_output_that_waits_and_others_are(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 3)
     executor.process(TWO, root, RunOptions("two"))
@@ -113,7 +117,7 @@ def test_nothing_is_published_of_a_new_output_that_waits_and_others_are(executor
             publish_audited("shop", root, last_announced=None, output=output)
 
 
-def test_an_output_is_gone(executor: Executed, tmp_path: Path) -> None:
+def test_an_output_is_gone(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root = tmp_path / "root"
     land(root, 0, 3)
     executor.process(SHOP, root.as_uri(), RunOptions("all", publish=True))
@@ -128,7 +132,7 @@ def test_an_output_is_gone(executor: Executed, tmp_path: Path) -> None:
     check_catalog(open_store(root.as_uri()), "shop")
 
 
-def test_a_changed_output_waits_and_may_be_taken_back(executor: Executed, tmp_path: Path) -> None:
+def test_a_changed_output_waits_and_may_be_taken_back(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root = tmp_path / "root"
     land(root, 0, 2)
     executor.process(SHOP, root.as_uri(), RunOptions("as-it-was", publish=True))
@@ -149,7 +153,7 @@ def test_a_changed_output_waits_and_may_be_taken_back(executor: Executed, tmp_pa
     assert line(catalog_of(root))[-1].fingerprint == line(theirs)[-1].fingerprint
 
 
-def test_a_run_in_which_no_output_goes_on_refuses(executor: Executed, tmp_path: Path) -> None:
+def test_a_run_in_which_no_output_goes_on_refuses(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(TWO, tmp_path.as_uri(), RunOptions("two"))
     others = {name: replace(output, filter=col("price") > 7) for name, output in TWO.outputs.items()}
@@ -159,7 +163,7 @@ def test_a_run_in_which_no_output_goes_on_refuses(executor: Executed, tmp_path: 
         executor.process(replace(TWO, outputs={"visits": VISITS}), tmp_path.as_uri(), RunOptions("other"))
 
 
-def test_one_output_gets_a_name_later(executor: Executed, tmp_path: Path) -> None:
+def test_one_output_gets_a_name_later(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root, whole_root = tmp_path / "root", tmp_path / "whole"
     land(root, 0, 3)
     executor.process(ONE, root.as_uri(), RunOptions("unnamed", publish=True))
@@ -196,7 +200,7 @@ def test_one_output_gets_a_name_later(executor: Executed, tmp_path: Path) -> Non
 
 
 def test_readers_see_an_output_under_its_new_name_from_its_first_snapshot_on(
-    executor: Executed, tmp_path: Path
+    executor: ExecutorUnderTest, tmp_path: Path
 ) -> None:
     land(tmp_path, 0, 2)
     executor.process(ONE, tmp_path.as_uri(), RunOptions("unnamed", publish=True))
@@ -223,7 +227,7 @@ def test_readers_see_an_output_under_its_new_name_from_its_first_snapshot_on(
     check_catalog(open_store(tmp_path.as_uri()), "shop")
 
 
-def test_a_branch_gives_no_names_to_what_readers_see(executor: Executed, tmp_path: Path) -> None:
+def test_a_branch_gives_no_names_to_what_readers_see(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(ONE, tmp_path.as_uri(), RunOptions("unnamed", publish=True))
     shown_snapshot = catalog_of(tmp_path).head().refs["published"]
@@ -234,7 +238,7 @@ def test_a_branch_gives_no_names_to_what_readers_see(executor: Executed, tmp_pat
     assert published_of(catalog_of(tmp_path).head().refs) == {"": shown_snapshot}
 
 
-def test_a_named_manifest_is_seen_as_it_was(executor: Executed, tmp_path: Path) -> None:
+def test_a_named_manifest_is_seen_as_it_was(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(ONE, tmp_path.as_uri(), RunOptions("unnamed"))
     head = line(catalog_of(tmp_path))[-1]

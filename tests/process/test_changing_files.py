@@ -23,9 +23,9 @@ from headrace.sources.file_planning import ChangedFileError, ChangingFileError, 
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.store import LocalStore, ObjectInfo, ObjectStore, open_store
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.faults.scenarios import PIPELINES, land_file, results
-from tests.process.executors import Executed, on_spark
+from tests.process.executors import ExecutorUnderTest, on_spark
 from tests.snapshots.conftest import root
 
 __all__ = ["root"]  # a fixture
@@ -45,7 +45,7 @@ OTHERS: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 @cache
-def landed(number: int) -> bytes:
+def first_content(number: int) -> bytes:
     """What the file of that number holds at first."""
     land_file(folder := Path(os.environ["HEADRACE_CACHE"]) / uuid4().hex, "clicks", number)
     return (folder / "landing" / "clicks" / f"{number:03}.jsonl").read_bytes()
@@ -53,7 +53,7 @@ def landed(number: int) -> bytes:
 
 def land(store: ObjectStore) -> None:
     for number in range(FILES):
-        store.write(f"landing/clicks/{number:03}.jsonl", landed(number))
+        store.write(f"landing/clicks/{number:03}.jsonl", first_content(number))
 
 
 def put(store: ObjectStore, content: bytes) -> None:
@@ -69,7 +69,7 @@ def put(store: ObjectStore, content: bytes) -> None:
         store.write(CHANGING, content)
 
 
-def undisturbed(pipeline: Pipeline, content: bytes) -> dict[str, list[str]]:
+def undisturbed_results(pipeline: Pipeline, content: bytes) -> dict[str, list[str]]:
     """What a run gives that finds ``content`` in the file."""
     store = open_store(f"memory://{uuid4().hex}")
     land(store)
@@ -98,10 +98,10 @@ class Moments:
         """Watch stores like ``store``, and what they do to local files."""
         kind: Any = type(store)
         for name in ("read", "read_same", "digested", "stat"):
-            patch.setattr(kind, name, self._watched(name, getattr(kind, name)))
+            patch.setattr(kind, name, self._watch_method(name, getattr(kind, name)))
         listing = kind.list
 
-        def listed(this: Any, prefix: str, start_after: str = "") -> Iterator[Any]:
+        def watch_list(this: Any, prefix: str, start_after: str = "") -> Iterator[Any]:
             is_landing = prefix.startswith("landing")
             if is_landing:
                 self.moment()
@@ -110,17 +110,17 @@ class Moments:
                 self.moment()
             yield from listed_infos
 
-        patch.setattr(kind, "list", listed)
+        patch.setattr(kind, "list", watch_list)
         status = os.fstat
 
-        def looked(descriptor: int) -> os.stat_result:
+        def watch_status(descriptor: int) -> os.stat_result:
             if str(Path(f"/proc/self/fd/{descriptor}").readlink()).endswith(CHANGING):
                 self.moment()  # opened, or read
             return status(descriptor)
 
-        patch.setattr(os, "fstat", looked)
+        patch.setattr(os, "fstat", watch_status)
 
-    def _watched(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    def _watch_method(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
         def ask(this: Any, what: Any) -> Any:
             path = what if isinstance(what, str) else what.path
             if path.startswith("landing"):
@@ -142,11 +142,11 @@ def run(pipeline: Pipeline, root: str, **options: Any) -> None:
 def digest(store: ObjectStore, content: bytes) -> str | None:
     """What a store like ``store`` says of ``content``, where it says more than the ETag."""
     store.write("elsewhere", content)
-    found = store.digested("elsewhere")
-    return None if found is None else found.digest
+    info = store.digested("elsewhere")
+    return None if info is None else info.digest
 
 
-def recorded(pipeline: Pipeline, store: ObjectStore) -> InputFile:
+def recorded_file(pipeline: Pipeline, store: ObjectStore) -> InputFile:
     """The changing file as the newest manifest has it."""
     catalog = Catalog(store, pipeline.name)
     manifest = catalog.manifest(catalog.head().refs["main"])
@@ -167,8 +167,8 @@ def recorded(pipeline: Pipeline, store: ObjectStore) -> InputFile:
 )
 def test_what_is_committed_is_what_the_manifest_records_whenever_a_file_changes(root: str, other: str) -> None:
     pipeline = DEDUPLICATING  # reads files again, for records that it drops
-    content_before, content_after = landed(1), OTHERS[other](landed(1))
-    expected = {content: undisturbed(pipeline, content) for content in (content_before, content_after)}
+    content_before, content_after = first_content(1), OTHERS[other](first_content(1))
+    expected = {content: undisturbed_results(pipeline, content) for content in (content_before, content_after)}
     assert expected[content_before] != expected[content_after]
     number, step_seen, committed_steps = [*OTHERS].index(other) % STEP, STEP, set()
     while number < step_seen:
@@ -183,10 +183,10 @@ def test_what_is_committed_is_what_the_manifest_records_whenever_a_file_changes(
         with pytest.MonkeyPatch.context() as patch:
             moments.watch(store, patch)
             run(pipeline, store.uri)
-        found = results(pipeline, store.uri)
-        (content,) = [content for content, rows in expected.items() if rows == found]
+        own_results = results(pipeline, store.uri)
+        (content,) = [content for content, rows in expected.items() if rows == own_results]
         committed_steps.add(content)
-        of_then = recorded(pipeline, store)
+        of_then = recorded_file(pipeline, store)
         assert (of_then.size, of_then.digest) == (len(content), digest(store, content))
         refs = Catalog(store, pipeline.name).head().refs
         stored_content = store.read(CHANGING)
@@ -209,7 +209,7 @@ def test_a_file_that_changes_each_time_ends_the_run_before_the_commit(
     land(store)
 
     def another(moment: int) -> None:
-        put(store, landed(1).replace(b'"user": "u1"', f'"user": "u{moment + 2}"'.encode()))
+        put(store, first_content(1).replace(b'"user": "u1"', f'"user": "u{moment + 2}"'.encode()))
 
     with monkeypatch.context() as patch:
         Moments(another).watch(store, patch)
@@ -217,7 +217,7 @@ def test_a_file_that_changes_each_time_ends_the_run_before_the_commit(
             run(PLAIN, root)
     assert Catalog(store, PLAIN.name).manifest(Catalog(store, PLAIN.name).head().refs["main"]).epoch == 0
     run(PLAIN, root)
-    assert results(PLAIN, root) == undisturbed(PLAIN, store.read(CHANGING))
+    assert results(PLAIN, root) == undisturbed_results(PLAIN, store.read(CHANGING))
 
 
 def test_a_file_that_goes_when_it_was_taken_in_ends_the_run_before_the_commit(
@@ -225,7 +225,7 @@ def test_a_file_that_goes_when_it_was_taken_in_ends_the_run_before_the_commit(
 ) -> None:
     store = open_store(root)
     land(store)
-    data = landed(1)
+    data = first_content(1)
 
     def remove(_: int) -> None:
         if moments.asked["read_same"] == FILES:  # it is the last one
@@ -238,11 +238,11 @@ def test_a_file_that_goes_when_it_was_taken_in_ends_the_run_before_the_commit(
             run(PLAIN, root)
     store.write(CHANGING, data)
     run(PLAIN, root)
-    assert results(PLAIN, root) == undisturbed(PLAIN, data)
+    assert results(PLAIN, root) == undisturbed_results(PLAIN, data)
 
 
 def test_a_replay_reads_what_was_recorded_or_ends(root: str) -> None:
-    content_before, content_after = landed(1), OTHERS["as long"](landed(1))
+    content_before, content_after = first_content(1), OTHERS["as long"](first_content(1))
     store = open_store(root)
     land(store)
     run(PLAIN, root)
@@ -285,22 +285,22 @@ def test_a_file_is_asked_for_once_but_for_what_a_local_one_needs(root: str, monk
 
 
 _FUNCTION = SparkFunction(
-    "tests.spark.spark_transforms:doubled", {**PLAIN.source.schema, "times": DataType.STRING}, deterministic=True
+    "tests.spark.spark_transforms:double_rows", {**PLAIN.source.schema, "times": DataType.STRING}, deterministic=True
 )
-DOUBLED = changed(PLAIN, name="doubled", source=replace(PLAIN.source, transform=_FUNCTION))
+DOUBLING = change_pipeline(PLAIN, name="doubled", source=replace(PLAIN.source, transform=_FUNCTION))
 
 
 @on_spark
-@pytest.mark.parametrize("pipeline", [DEDUPLICATING, DOUBLED], ids=lambda pipeline: pipeline.name)
+@pytest.mark.parametrize("pipeline", [DEDUPLICATING, DOUBLING], ids=lambda pipeline: pipeline.name)
 def test_tasks_in_other_processes_read_what_was_taken_in(
-    executor: Executed, pipeline: Pipeline, tmp_path: Path
+    executor: ExecutorUnderTest, pipeline: Pipeline, tmp_path: Path
 ) -> None:
-    store, content_after = open_store(tmp_path.as_uri()), OTHERS["as long"](landed(1))
+    store, content_after = open_store(tmp_path.as_uri()), OTHERS["as long"](first_content(1))
     land(store)
     requested_paths: list[str] = []
     take_in = LocalStore.digested
 
-    def digested(this: LocalStore, path: str) -> ObjectInfo:
+    def take_digest(this: LocalStore, path: str) -> ObjectInfo:
         taken_in = take_in(this, path)
         if path == CHANGING and CHANGING not in requested_paths:
             put(store, content_after)
@@ -308,7 +308,7 @@ def test_tasks_in_other_processes_read_what_was_taken_in(
         return taken_in
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalStore, "digested", digested)
+        patch.setattr(LocalStore, "digested", take_digest)
         executor.process(pipeline, store.uri, RunOptions("swapped", publish=True))
     assert requested_paths.count(CHANGING) == 2
     rows = results(pipeline, store.uri)

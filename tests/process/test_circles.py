@@ -9,18 +9,18 @@ from click.testing import CliRunner
 import headrace as hr
 from headrace.cli.main import app
 from headrace.errors import PipelineError, UpstreamCycleError
-from tests.lineage.test_defined_inputs import HOURLY, files, land, of, opened, run
+from tests.lineage.test_defined_inputs import HOURLY, files, land, open_handle, published_input, run
 
 
-def named(name: str, *reads: str, beside_files: bool = False) -> hr.Pipeline:
-    inputs = [*([files(name)] if beside_files else []), *map(of, reads)]
+def pipeline_reading(name: str, *reads: str, beside_files: bool = False) -> hr.Pipeline:
+    inputs = [*([files(name)] if beside_files else []), *map(published_input, reads)]
     return hr.Pipeline(name, inputs[0], union=[one.named(f"of{n}") for n, one in enumerate(inputs[1:])], **HOURLY)
 
 
 def test_one_that_reads_itself_is_refused_when_it_is_built(tmp_path: Path) -> None:
     for beside_files in (True, False):
         with pytest.raises(UpstreamCycleError, match="z reads z: ") as error:
-            named("z", "z", beside_files=beside_files)
+            pipeline_reading("z", "z", beside_files=beside_files)
         assert isinstance(error.value, PipelineError)
         assert error.value.code == "config.upstream_cycle"
     for root in (tmp_path, tmp_path / "other"):
@@ -36,9 +36,9 @@ def test_one_that_reads_itself_is_refused_when_it_is_built(tmp_path: Path) -> No
 
 def test_the_last_of_a_circle_that_runs_first_names_all_of_it(tmp_path: Path) -> None:
     land(tmp_path, "a")
-    run(tmp_path, named("a", "c", beside_files=True))
-    run(tmp_path, named("b", "a"))
-    c = opened(tmp_path, named("c", "b"))
+    run(tmp_path, pipeline_reading("a", "c", beside_files=True))
+    run(tmp_path, pipeline_reading("b", "a"))
+    c = open_handle(tmp_path, pipeline_reading("c", "b"))
     with pytest.raises(UpstreamCycleError, match="c reads b reads a reads c: "):
         c.run()
     assert "c" not in hr.open(tmp_path.as_uri()), "nothing is committed"
@@ -47,10 +47,10 @@ def test_the_last_of_a_circle_that_runs_first_names_all_of_it(tmp_path: Path) ->
 def test_what_a_pipeline_read_before_it_was_changed_is_no_circle(tmp_path: Path) -> None:
     for name in "xy":
         land(tmp_path, name)
-    x, y = (opened(tmp_path, named(name, beside_files=True)) for name in "xy")
+    x, y = (open_handle(tmp_path, pipeline_reading(name, beside_files=True)) for name in "xy")
     x.run()
-    opened(tmp_path, named("y", "x", beside_files=True)).run()
-    reading = opened(tmp_path, named("x", "y", beside_files=True))
+    open_handle(tmp_path, pipeline_reading("y", "x", beside_files=True)).run()
+    reading = open_handle(tmp_path, pipeline_reading("x", "y", beside_files=True))
     with pytest.raises(UpstreamCycleError, match="x reads y reads x: "):
         reading.backfill(promote=True)
     y.backfill(promote=True)  # it reads x no more
@@ -73,8 +73,8 @@ def headrace(*arguments: str) -> tuple[int, str]:
 
 
 def write(folder: Path, file: str, pipelines: Sequence[tuple[str, str]]) -> str:
-    lines = [f"{name} = named({name!r}, {upstream!r})" for name, upstream in pipelines]
-    (folder / file).write_text("\n".join(["from tests.process.test_circles import named", *lines, ""]))
+    lines = [f"{name} = pipeline_reading({name!r}, {upstream!r})" for name, upstream in pipelines]
+    (folder / file).write_text("\n".join(["from tests.process.test_circles import pipeline_reading", *lines, ""]))
     return str(folder / file)
 
 

@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 from headrace_lab.catalog_checks import check_catalog
 from tests.process.clicks import CLICKS, FILES, land, truth
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 from tests.process.forked import exit_code
 from tests.process.test_process import current, panes_twice
 
@@ -69,7 +69,7 @@ def driver(program: str, root: Path, *arguments: str) -> subprocess.Popen[bytes]
         )
 
 
-def check(executor: Executed, root: Path) -> None:
+def check(executor: ExecutorUnderTest, root: Path) -> None:
     """Another run ends as if nothing had been."""
     catalog = hr.open(root.as_uri())[CLICKS].catalog
     main = catalog.head().refs.get("main")
@@ -82,7 +82,7 @@ def check(executor: Executed, root: Path) -> None:
 
 
 @on_both
-def test_killed_during_a_later_epoch(executor: Executed, tmp_path: Path) -> None:
+def test_killed_during_a_later_epoch(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path)
     catalog = hr.open(tmp_path.as_uri())[CLICKS].catalog
     running = driver(DRIVER, tmp_path, executor.executor)
@@ -100,7 +100,7 @@ def test_killed_during_a_later_epoch(executor: Executed, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("requests", [1, 5, 8, 9, 10, 11, 12, 13, 20, 27])
-def test_killed_at_a_request_to_the_store(executor: Executed, tmp_path: Path, requests: int) -> None:
+def test_killed_at_a_request_to_the_store(executor: ExecutorUnderTest, tmp_path: Path, requests: int) -> None:
     land(tmp_path)
     code = exit_code(KILLS_ITSELF, tmp_path, str(requests))
     assert code == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-3000:]

@@ -13,7 +13,7 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, col
 from headrace_lab.sizes import set_sizes
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 from tests.reading import read
 
 PIECES = ['"', "\n", "\r\n", ",", ";", "9,99999,paid", "x", "\u00e9", '""', "id,amount,note\n"]
@@ -37,7 +37,7 @@ def pipeline(options: dict[str, Any]) -> Pipeline:
 @pytest.mark.parametrize("options", DIALECTS, ids=str)
 @set_sizes(least_of_a_file=500)
 def test_tasks_share_files_with_line_breaks_in_quotes(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    executor: ExecutorUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("HEADRACE_TASKS", "3")
     dice, folder = random.Random(1), tmp_path / "landing"

@@ -27,10 +27,10 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.names import audit_folder
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, MODEST, clicks, land, truth
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 from tests.process.test_process import current
 
-AUDITED = clicks(expectations=MODEST)
+MODEST_CLICKS = clicks(expectations=MODEST)
 
 
 def catalog_of(root: Path) -> Catalog:
@@ -70,18 +70,20 @@ def flip(file: Path) -> None:
     file.write_bytes(bytes(data))
 
 
-def run(root: Path, name: str, executor: Executed, pipeline: Pipeline = CLICKS, *, publish: bool = False) -> RunResult:
+def run(
+    root: Path, name: str, executor: ExecutorUnderTest, pipeline: Pipeline = CLICKS, *, publish: bool = False
+) -> RunResult:
     return executor.process(pipeline, root.as_uri(), RunOptions(name, publish=publish))
 
 
-def advised(error: BrokenObjectError) -> str:
+def advised_snapshot(error: BrokenObjectError) -> str:
     """The snapshot that the message advises to go back to."""
     advice = re.search(r"`headrace rollback clicks --to (\S+)`", str(error))
     assert advice, error
     return advice[1]
 
 
-def test_a_fold_does_not_copy_what_was_damaged(executor: Executed, tmp_path: Path) -> None:
+def test_a_fold_does_not_copy_what_was_damaged(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, FANOUT.value - 1)
     run(tmp_path, "whole", executor)
     damaged_path = tmp_path / head_of(tmp_path).tables["current"][FANOUT.value - 4].files[0].path
@@ -92,7 +94,7 @@ def test_a_fold_does_not_copy_what_was_damaged(executor: Executed, tmp_path: Pat
     assert head_of(tmp_path).epoch == FANOUT.value - 1, "the next one would have taken the fold over"
     assert "run `headrace backfill clicks` (or the backfill DAG)" in str(error.value)
 
-    catalog_of(tmp_path).rollback("main", advised(error.value), "as the message says")
+    catalog_of(tmp_path).rollback("main", advised_snapshot(error.value), "as the message says")
     assert head_of(tmp_path).epoch == FANOUT.value - 5
     run(tmp_path, "after", executor)
     assert current(CLICKS, tmp_path) == truth(FANOUT.value + 1)
@@ -101,29 +103,29 @@ def test_a_fold_does_not_copy_what_was_damaged(executor: Executed, tmp_path: Pat
     assert folded_path.name.startswith("current-")
     flip(folded_path)
     with pytest.raises(BrokenObjectError, match=folded_path.name) as error:
-        executor.audit(AUDITED, tmp_path.as_uri(), RunOptions("audit"))
-    assert catalog_of(tmp_path).manifest(advised(error.value)).epoch == FANOUT.value - 2, (
+        executor.audit(MODEST_CLICKS, tmp_path.as_uri(), RunOptions("audit"))
+    assert catalog_of(tmp_path).manifest(advised_snapshot(error.value)).epoch == FANOUT.value - 2, (
         "it was begun beside the next one"
     )
 
 
 @pytest.mark.parametrize("damage", [flip_unnoticed, flip, Path.unlink])
 def test_an_audit_passes_nothing_that_was_damaged(
-    executor: Executed, tmp_path: Path, damage: Callable[[Path], None]
+    executor: ExecutorUnderTest, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     land(tmp_path, 0, 1)
-    published_snapshot = run(tmp_path, "published", executor, AUDITED, publish=True).published
+    published_snapshot = run(tmp_path, "published", executor, MODEST_CLICKS, publish=True).published
     land(tmp_path, 1, 2)
     run(tmp_path, "unaudited", executor)
     damaged_path = newest_of(tmp_path, "current")
     damage(damaged_path)
     with pytest.raises(BrokenObjectError, match=damaged_path.name) as error:
-        run(tmp_path, "audited", executor, AUDITED, publish=True)
-    assert catalog_of(tmp_path).head().refs["published"] == published_snapshot == advised(error.value)
+        run(tmp_path, "audited", executor, MODEST_CLICKS, publish=True)
+    assert catalog_of(tmp_path).head().refs["published"] == published_snapshot == advised_snapshot(error.value)
     assert "readers with it" not in str(error.value)
 
 
-def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(executor: Executed, tmp_path: Path) -> None:
+def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     """However it became so after the restore had looked at it."""
     land(tmp_path, 0, 2)
     executor.process(CLICKS, tmp_path.as_uri(), RunOptions("first", max_epochs=1))
@@ -143,7 +145,7 @@ def test_what_an_engine_goes_on_from_is_verified_as_it_is_loaded(executor: Execu
 
 @pytest.mark.parametrize("damage", [flip, Path.unlink])
 def test_a_repair_stores_a_file_of_state_again_from_the_local_cache(
-    executor: Executed, tmp_path: Path, damage: Callable[[Path], None]
+    executor: ExecutorUnderTest, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     land(tmp_path, 0, 3)
     run(tmp_path, "first", executor)
@@ -158,9 +160,11 @@ def test_a_repair_stores_a_file_of_state_again_from_the_local_cache(
     assert check(catalog_of(tmp_path), deep=True, repair=True).damage, "of which the cache has nothing"
 
 
-def test_a_damaged_audit_is_made_anew_and_a_changed_definition_gets_none(executor: Executed, tmp_path: Path) -> None:
+def test_a_damaged_audit_is_made_anew_and_a_changed_definition_gets_none(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     land(tmp_path, 0, 1)
-    snapshot = str(run(tmp_path, "unpublished", executor, AUDITED).snapshot)
+    snapshot = str(run(tmp_path, "unpublished", executor, MODEST_CLICKS).snapshot)
     store = open_store(tmp_path.as_uri())
     stored_audit = read_audit(store, CLICKS.name, None, snapshot)
     result = tmp_path / audit_folder(CLICKS.name, None, snapshot) / "result.json"
@@ -168,7 +172,7 @@ def test_a_damaged_audit_is_made_anew_and_a_changed_definition_gets_none(executo
     changed_pipeline = clicks(FixedWindows("2h"), expectations=MODEST)
     with pytest.raises(ChangedPipelineError):
         executor.audit(changed_pipeline, tmp_path.as_uri(), RunOptions("changed"))
-    second_result = run(tmp_path, "again", executor, AUDITED, publish=True)
+    second_result = run(tmp_path, "again", executor, MODEST_CLICKS, publish=True)
     assert second_result.published == snapshot
     (warning,) = second_result.warnings
     assert str(result.relative_to(tmp_path)) in warning

@@ -22,7 +22,7 @@ def files(root: Path) -> dict[str, tuple[bytes, int]]:
 
 
 @pytest.fixture
-def written() -> Iterator[list[str]]:
+def written_paths() -> Iterator[list[str]]:
     """The paths that stores are asked to write in a test, or to delete."""
     paths: list[str] = []
 
@@ -34,15 +34,15 @@ def written() -> Iterator[list[str]]:
         yield paths
 
 
-def test_a_dry_run_says_what_the_run_does_then_and_writes_nothing(tmp_path: Path, written: list[str]) -> None:
+def test_a_dry_run_says_what_the_run_does_then_and_writes_nothing(tmp_path: Path, written_paths: list[str]) -> None:
     land(tmp_path, 0, 2)
     handle = hr.open(tmp_path.as_uri())[CLICKS]
     handle.run(executor="local")
     land(tmp_path, 2, 5)
-    files_before, count = files(tmp_path), len(written)
+    files_before, count = files(tmp_path), len(written_paths)
     assert count > 0, "a run is seen to write"
     dry_run = handle.run(executor="local", dry_run=True)
-    assert len(written) == count
+    assert len(written_paths) == count
     assert files(tmp_path) == files_before
     snapshot = handle.show("main").snapshot_id
     assert [*dry_run.lines()] == [
@@ -107,15 +107,15 @@ def test_the_command_prints_each_stage_on_a_line(tmp_path: Path, monkeypatch: py
     assert [*Path("root").iterdir()] == []
 
 
-def test_a_backfill_and_a_recovery_say_what_they_do_then(tmp_path: Path, written: list[str]) -> None:
+def test_a_backfill_and_a_recovery_say_what_they_do_then(tmp_path: Path, written_paths: list[str]) -> None:
     land(tmp_path, 0, 2)
     handle = hr.open(tmp_path.as_uri())[CLICKS]
     first = handle.run(executor="local", max_epochs=1)
     second = handle.run(executor="local")
-    files_before, count = files(tmp_path), len(written)
+    files_before, count = files(tmp_path), len(written_paths)
     backfill = handle.backfill(executor="local", branch="again", promote=True, dry_run=True)
     recovery = handle.recover(str(first.snapshot), executor="local", dry_run=True)
-    assert len(written) == count
+    assert len(written_paths) == count
     assert files(tmp_path) == files_before
     assert [*backfill.lines()] == [
         "begin branch again with nothing: all input is read again",

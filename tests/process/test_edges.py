@@ -23,22 +23,22 @@ from headrace import (
     retracting,
 )
 from headrace.testing import TemporaryDeployment
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.process.clicks import CLICKS, FILES, USERS, land, records, truth
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 from tests.reading import read
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
 
-def run(executor: Executed, pipeline: Pipeline, root: Path, **options: Any) -> hr.types.RunResult:
+def run(executor: ExecutorUnderTest, pipeline: Pipeline, root: Path, **options: Any) -> hr.types.RunResult:
     result: hr.types.RunResult = TemporaryDeployment(root).run(
         pipeline, executor=executor.executor, at=NOW, publish=False, **options
     )
     return result
 
 
-def test_a_column_may_have_a_name_that_is_short_for_something(executor: Executed, tmp_path: Path) -> None:
+def test_a_column_may_have_a_name_that_is_short_for_something(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline = replace(CLICKS, key={"p": col("user")}, what={"newest": count()})
     land(tmp_path, 0, 2)
     run(executor, pipeline, tmp_path)
@@ -48,9 +48,9 @@ def test_a_column_may_have_a_name_that_is_short_for_something(executor: Executed
     }
 
 
-def test_what_is_asserted_beyond_the_calendar_is_a_dead_letter(executor: Executed, tmp_path: Path) -> None:
+def test_what_is_asserted_beyond_the_calendar_is_a_dead_letter(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     kinds = {"user": DataType.STRING, "at": DataType.TIMESTAMP, "price": DataType.INT, "until": DataType.TIMESTAMP}
-    asserting = changed(
+    asserting = change_pipeline(
         CLICKS,
         source=FileSource("landing", "json", kinds),
         event_time=CLICKS.source.event_time("at", watermark=Punctuated(col("until"))).event_time,
@@ -69,7 +69,7 @@ def test_what_is_asserted_beyond_the_calendar_is_a_dead_letter(executor: Execute
     assert [(row["position"], row["reason"]) for row in dead] == [(1, reason), (2, reason)]
 
 
-def test_lateness_may_be_longer_than_time(executor: Executed, tmp_path: Path) -> None:
+def test_lateness_may_be_longer_than_time(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline = replace(CLICKS, how=accumulating(timedelta.max))
     land(tmp_path)
     run(executor, pipeline, tmp_path)
@@ -77,7 +77,9 @@ def test_lateness_may_be_longer_than_time(executor: Executed, tmp_path: Path) ->
     assert {(row["user"], row["window_start"]) for row in rows} == {*truth(FILES)}
 
 
-def test_a_window_that_never_expires_gives_its_pane_when_input_ends(executor: Executed, tmp_path: Path) -> None:
+def test_a_window_that_never_expires_gives_its_pane_when_input_ends(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     when = Repeatedly(AfterCount(FILES * USERS * 4 + 1))
     how = accumulating(allowed_lateness=None)
     pipeline = replace(CLICKS, where=GlobalWindows(), when=when, how=how, allow_finishing=True)
@@ -86,7 +88,7 @@ def test_a_window_that_never_expires_gives_its_pane_when_input_ends(executor: Ex
     assert (result.status, result.watermark, result.counts["panes"]) == ("succeeded", "+inf", USERS)
 
 
-def test_one_mistaken_date_is_named_and_makes_nothing_late(executor: Executed, tmp_path: Path) -> None:
+def test_one_mistaken_date_is_named_and_makes_nothing_late(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     wild = {"user": "u0", "at": "9998-06-01T00:00:00Z", "price": 7}
     (tmp_path / "landing" / "clicks" / "part-00000-a.jsonl").write_text(f"\n{json.dumps(wild)}\n")
@@ -101,8 +103,8 @@ def test_one_mistaken_date_is_named_and_makes_nothing_late(executor: Executed, t
     assert len(rows) == len(truth(2)) + 1
 
 
-def test_a_run_that_drops_much_as_late_says_so_last(executor: Executed, tmp_path: Path) -> None:
-    prompt = changed(
+def test_a_run_that_drops_much_as_late_says_so_last(executor: ExecutorUnderTest, tmp_path: Path) -> None:
+    prompt = change_pipeline(
         CLICKS,
         how=retracting(),
         where=FixedWindows(timedelta(minutes=15)),

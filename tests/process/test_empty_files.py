@@ -16,7 +16,7 @@ from headrace import DataType, Pipeline, SparkFunction, col
 from headrace.ext.stores import open_store
 from headrace_lab.sizes import set_sizes
 from tests.faults.scenarios import FILES, land_file, results
-from tests.process.executors import Executed, on_spark
+from tests.process.executors import ExecutorUnderTest, on_spark
 
 SCHEMA = {"id": str, "user": str, "at": datetime, "price": int}
 TYPES = pa.schema([("id", "string"), ("user", "string"), ("at", pa.timestamp("us", "UTC")), ("price", "int64")])
@@ -36,7 +36,7 @@ def csv(records: list[dict[str, Any]]) -> bytes:
     return "".join(f"{','.join(map(str, line))}\n" for line in [SCHEMA, *(r.values() for r in records)]).encode()
 
 
-WRITTEN: Mapping[str, Callable[[list[dict[str, Any]]], bytes]] = {"json": json_lines, "csv": csv, "parquet": parquet}
+WRITERS: Mapping[str, Callable[[list[dict[str, Any]]], bytes]] = {"json": json_lines, "csv": csv, "parquet": parquet}
 BLANK = {"json": b"\n  \n", "csv": b"\n", "parquet": b""}
 
 
@@ -61,9 +61,11 @@ def records(number: int, folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines[:-1]]
 
 
-def computed(executor: Executed, pipeline: Pipeline, kind: str, folder: Path, empty: Sequence[bytes]) -> str:
+def compute_root(
+    executor: ExecutorUnderTest, pipeline: Pipeline, kind: str, folder: Path, empty: Sequence[bytes]
+) -> str:
     """A root with what comes of the newest file first, and then of all others, with ``empty`` files between them."""
-    write, store = WRITTEN[kind], open_store(folder.as_uri())
+    write, store = WRITERS[kind], open_store(folder.as_uri())
     store.write(f"landing/0.{kind}", write(records(FILES - 1, folder / "made")))
     executor.run(pipeline, store.uri, publish=False)
     for number in range(FILES - 1):
@@ -81,16 +83,16 @@ def landed_late(pipeline: Pipeline, root: str) -> list[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", WRITTEN)
+@pytest.mark.parametrize("kind", WRITERS)
 @pytest.mark.parametrize("tasks", ["1", "3"])
 def test_files_without_records_change_nothing(
-    executor: Executed, kind: str, tasks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, kind: str, tasks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_TASKS", tasks)
     with set_sizes(task_bytes=100):
         pipeline = deduplicating(kind)
-        rows_without = computed(executor, pipeline, kind, tmp_path / "without", ())
-        root = computed(executor, pipeline, kind, tmp_path / "with", (b"", BLANK[kind], WRITTEN[kind]([]), b""))
+        rows_without = compute_root(executor, pipeline, kind, tmp_path / "without", ())
+        root = compute_root(executor, pipeline, kind, tmp_path / "with", (b"", BLANK[kind], WRITERS[kind]([]), b""))
         expected = results(pipeline, rows_without)
         assert len(expected["late"]) > 10
         assert results(pipeline, root) == expected
@@ -101,14 +103,14 @@ def test_files_without_records_change_nothing(
 
 
 @on_spark
-def test_files_without_records_change_nothing_behind_spark_code(executor: Executed, tmp_path: Path) -> None:
+def test_files_without_records_change_nothing_behind_spark_code(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     """Nor do those all of whose records parse, of which the map side itself has none."""
     function = SparkFunction(
-        "tests.spark.spark_transforms:doubled", {**SCHEMA, "times": DataType.STRING}, deterministic=True
+        "tests.spark.spark_transforms:double_rows", {**SCHEMA, "times": DataType.STRING}, deterministic=True
     )
     pipeline = deduplicating("json", transform=function)
     results_by_name = {
-        name: results(pipeline, computed(executor, pipeline, "json", tmp_path / name, empty))
+        name: results(pipeline, compute_root(executor, pipeline, "json", tmp_path / name, empty))
         for name, empty in {"without": (), "with": (b"", b"", b"no record\n")}.items()
     }
     assert len(results_by_name["without"]["late"]) > 10

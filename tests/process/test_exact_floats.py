@@ -9,22 +9,22 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 
 pytestmark = pytest.mark.slow  # whole runs
 
-ALWAYS: dict[str, Any] = {"where": hr.GlobalWindows(), "when": hr.on_update(), "how": hr.retracting()}
+EVERY_UPDATE: dict[str, Any] = {"where": hr.GlobalWindows(), "when": hr.on_update(), "how": hr.retracting()}
 SCHEMA = {"id": str, "shop": str, "weight": float, "at": datetime}
 PIPELINE = hr.Pipeline(
     "scales",
     hr.json("landing/scales", SCHEMA, max_files=1).event_time("at", bound="1h"),
     outputs={
-        "newest": hr.Output(key=["id", "shop"], what={"weight": col("weight").last()}, **ALWAYS),
+        "newest": hr.Output(key=["id", "shop"], what={"weight": col("weight").last()}, **EVERY_UPDATE),
         "total": hr.Output(
             of="newest",
             key="shop",
             what={"sum": col("weight").sum(), "mean": col("weight").mean(), "n": hr.count()},
-            **ALWAYS,
+            **EVERY_UPDATE,
         ),
     },
 )
@@ -39,7 +39,9 @@ STEPS = [
 
 
 @on_both
-def test_a_sum_is_that_of_the_newest_values_whatever_they_were_before(executor: Executed, tmp_path: Path) -> None:
+def test_a_sum_is_that_of_the_newest_values_whatever_they_were_before(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     folder = tmp_path / "landing" / "scales"
     folder.mkdir(parents=True)
     for number, (weights, expected_values) in enumerate(STEPS):

@@ -25,23 +25,23 @@ from headrace_lab.actions import audit
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.cli.deployments import PIPELINE_FILE
 from tests.process.clicks import CLICKS, FILES, MODEST, clicks, land
-from tests.process.executors import Executed, SparkStandIn, on_spark
+from tests.process.executors import ExecutorUnderTest, SparkStandIn, on_spark
 from tests.reading import read
 
 BOUNDS = Bounds(input=1000, state=500)
 AUTO = replace(CLICKS, executor="auto")
 
 
-def never() -> WorkEstimate:
+def fail_if_asked() -> WorkEstimate:
     raise AssertionError("nobody has to look at the work")
 
 
 def with_spark_code(pipeline: Pipeline) -> Pipeline:
     function = SparkFunction("tests.engine.spark_transforms:same", pipeline.source.schema, deterministic=True)
-    return changed(pipeline, source=replace(pipeline.source, transform=function))
+    return change_pipeline(pipeline, source=replace(pipeline.source, transform=function))
 
 
 @pytest.mark.parametrize(
@@ -56,11 +56,11 @@ def with_spark_code(pipeline: Pipeline) -> Pipeline:
 def test_what_is_asked_for_comes_before_the_pipelines_own(
     own: str, requested_executor: str, choice: ExecutorDecision
 ) -> None:
-    assert choose(replace(CLICKS, executor=own), requested_executor, never) == choice
+    assert choose(replace(CLICKS, executor=own), requested_executor, fail_if_asked) == choice
 
 
 def test_whoever_chose_before_the_run_says_why() -> None:
-    assert choose(CLICKS, "local", never, "auto: little to do").reason == "auto: little to do"
+    assert choose(CLICKS, "local", fail_if_asked, "auto: little to do").reason == "auto: little to do"
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,9 @@ def test_epochs_before_a_spark_that_is_not_installed_stay(
 
 
 @on_spark
-def test_a_run_turns_to_a_real_spark(tmp_path: Path, executor: Executed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_turns_to_a_real_spark(
+    tmp_path: Path, executor: ExecutorUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HEADRACE_AUTO_INPUT", "12k")
     for root in (tmp_path, tmp_path / "alone"):
         land(root)

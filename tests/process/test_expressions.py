@@ -8,12 +8,12 @@ from typing import Any
 import headrace as hr
 from headrace import col
 from headrace.testing import end, rows, run
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 from tests.reading import read
 
 LOG = col("line").regexp_extract(r"\[([^\]]+)\]", 1).strptime("%d/%b/%Y:%H:%M:%S %z")
 PATH = col("line").split(" ").item(-1)
-SPENT = col("payload").json_field("spent", float)
+SPENT_FIELD = col("payload").json_field("spent", float)
 """Of a line of a web server's log, and of a text that holds JSON."""
 
 WHAT: dict[str, Any] = {
@@ -22,15 +22,15 @@ WHAT: dict[str, Any] = {
     "pages": PATH.regexp_replace(r"\d+", "N").collect(),
     "digest": PATH.sha256().min(),
     "month": col("at").strftime("%b %Y", "Europe/Oslo").max(),
-    "size": SPENT.power(2).sqrt().ln().max(),
+    "size": SPENT_FIELD.power(2).sqrt().ln().max(),
     "flags": col("n").bit_and(6).shift_left(2).max(),
-    "dearest": PATH.max_by(SPENT),
-    "cheapest": PATH.min_by(SPENT),
-    "first": col("n").list_agg(2, SPENT),
-    "spent": PATH.map_agg(SPENT),
+    "dearest": PATH.max_by(SPENT_FIELD),
+    "cheapest": PATH.min_by(SPENT_FIELD),
+    "first": col("n").list_agg(2, SPENT_FIELD),
+    "spent": PATH.map_agg(SPENT_FIELD),
     "often": col("n").mode(),
-    "all": (SPENT > 1).bool_and(),
-    "one": (SPENT > 1).bool_or(),
+    "all": (SPENT_FIELD > 1).bool_and(),
+    "one": (SPENT_FIELD > 1).bool_or(),
     "quantiles": col("n").quantiles([0.5, 1.0]),
 }
 LINES = [
@@ -55,7 +55,7 @@ def build() -> hr.Pipeline:
 
 
 @on_both
-def test_both_executors_give_what_the_oracle_gives(executor: Executed, tmp_path: Path) -> None:
+def test_both_executors_give_what_the_oracle_gives(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     (tmp_path / "landing").mkdir()
     for number, record in enumerate(records()):
         (tmp_path / "landing" / f"{number}.json").write_text(json.dumps(record) + "\n")

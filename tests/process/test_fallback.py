@@ -18,9 +18,9 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.process.clicks import CLICKS, land, truth
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 from tests.process.test_process import current, panes_twice
 
 
@@ -41,7 +41,7 @@ def newest_state_file(root: Path) -> Path:
 
 @pytest.mark.parametrize("damage", [Path.unlink, flip])
 def test_a_broken_state_file_costs_a_replay_and_nothing_else(
-    executor: Executed, tmp_path: Path, damage: Callable[[Path], None]
+    executor: ExecutorUnderTest, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 2)
@@ -78,7 +78,7 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
     check_catalog(open_store(root), CLICKS.name)
 
 
-def test_below_what_readers_see_a_person_decides(executor: Executed, tmp_path: Path) -> None:
+def test_below_what_readers_see_a_person_decides(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 2)
     executor.process(CLICKS, root, RunOptions("first", publish=True))
@@ -100,10 +100,10 @@ def test_below_what_readers_see_a_person_decides(executor: Executed, tmp_path: P
     assert current(CLICKS, tmp_path, "published") == truth(3)
 
 
-def test_a_straggler_is_read_again(executor: Executed, tmp_path: Path) -> None:
+def test_a_straggler_is_read_again(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     """It sorts below the mark of the snapshot that is restored, where only a full sweep looks."""
     pipeline, root = (
-        changed(CLICKS, source=replace(CLICKS.source, names=NameOrder.ORDERED, look_back=1)),
+        change_pipeline(CLICKS, source=replace(CLICKS.source, names=NameOrder.ORDERED, look_back=1)),
         tmp_path.as_uri(),
     )
     land(tmp_path, 1, 4)

@@ -89,11 +89,11 @@ class World:
                 self.handle.expire(keep_last=2)
             case "backfill" if self.snapshots():
                 self.handle.backfill(promote=True)
-            case "rollback" if kept := self.snapshots():
-                self.handle.rollback(to=self.draw.choice([*sorted(self.seen.intersection(kept[1:])), "beginning"]))
-            case "branch" if kept := self.snapshots():
+            case "rollback" if snapshots := self.snapshots():
+                self.handle.rollback(to=self.draw.choice([*sorted(self.seen.intersection(snapshots[1:])), "beginning"]))
+            case "branch" if snapshots := self.snapshots():
                 self.branches += 1
-                self.handle.fork(self.draw.choice(kept), f"b{self.branches}")
+                self.handle.fork(self.draw.choice(snapshots), f"b{self.branches}")
                 self.handle.run(branch=f"b{self.branches}", publish=False)
                 self.check(f"b{self.branches}")
 

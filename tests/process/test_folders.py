@@ -11,7 +11,7 @@ from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import ChangedCodeError
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 from tests.reading import read
 
 PIPELINE = """
@@ -101,7 +101,7 @@ def land(root: Path, file: int = 0) -> None:
     (landing / f"{file}.json").write_text(json.dumps({"at": "2026-01-01T00:00:00Z", "mark": 1}))
 
 
-def run(reference: str, root: Path, executor: Executed, *, strict: bool = False) -> RunResult:
+def run(reference: str, root: Path, executor: ExecutorUnderTest, *, strict: bool = False) -> RunResult:
     return executor.process(resolve_pipeline(reference), root.as_uri(), RunOptions("run", strict=strict))
 
 
@@ -111,7 +111,7 @@ def results(reference: str, root: Path) -> list[tuple[int, int]]:
 
 
 def test_combiners_of_one_name_in_two_folders_are_each_their_folders_own(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "a", "first", weight=10)
     write(tmp_path / "b", "second", weight=1000)
@@ -133,7 +133,7 @@ def test_combiners_of_one_name_in_two_folders_are_each_their_folders_own(
     indirect=["executor"],
 )
 def test_functions_of_one_name_in_two_folders_are_each_their_folders_own(
-    executor: Executed, transform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, transform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "a", "first", mark=1, weight=10, transform=transform)
     write(tmp_path / "b", "second", mark=2, weight=1000, transform=transform)
@@ -148,7 +148,9 @@ def test_functions_of_one_name_in_two_folders_are_each_their_folders_own(
         run("first", tmp_path, executor, strict=True)
 
 
-def test_code_that_has_changed_is_told_once_and_refused_where_that_is_asked(executor: Executed, tmp_path: Path) -> None:
+def test_code_that_has_changed_is_told_once_and_refused_where_that_is_asked(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     root = tmp_path / "root"
     reference = str(write(tmp_path, "told"))
     land(root)

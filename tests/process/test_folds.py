@@ -35,27 +35,29 @@ pytestmark = pytest.mark.slow  # runs of many epochs
 FilesByPart = tuple[tuple[DataFile, ...], ...]
 
 
-class Held(LocalEngine):
+class HoldingEngine(LocalEngine):
     """An engine whose folds wait until ``released``, or end with the run."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.released, self.began = threading.Event(), threading.Event()
         self.in_time: list[bool] = []
 
-    def compact_current(self, layers: Sequence[Layer], *rest: Any, stop: Stop, **named: Any) -> FilesByPart:
+    def compact_current(self, layers: Sequence[Layer], *rest: Any, stop: Stop, **options: Any) -> FilesByPart:
         self.began.set()
         with stop.call_on_stop(self.released.set):
             self.in_time.append(self.released.wait(SECONDS))
-        return super().compact_current(layers, *rest, stop=stop, **named)
+        return super().compact_current(layers, *rest, stop=stop, **options)
 
 
-def run_held(root: Path, *, release_at: int, epochs: int = EPOCHS, fails: bool = False) -> tuple[Held, list[Manifest]]:
+def run_held(
+    root: Path, *, release_at: int, epochs: int = EPOCHS, fails: bool = False
+) -> tuple[HoldingEngine, list[Manifest]]:
     """A run of so many epochs, whose folds wait for the commit of epoch ``release_at``."""
     land(root, 0, epochs)
     store = open_store(root.as_uri())
     catalog = Catalog(store, CLICKS.name)
-    engine = Held(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog))
+    engine = HoldingEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog))
     committed_manifests: list[Manifest] = []
 
     def on_commit(manifest: Manifest) -> None:
@@ -97,9 +99,9 @@ def test_epochs_are_committed_while_a_fold_is_running(tmp_path: Path) -> None:
 
 
 def test_the_last_epoch_of_a_run_waits_for_the_fold(tmp_path: Path) -> None:
-    class Waiting(Held):
-        def compute(self, *given: Any, **named: Any) -> ComputedEpoch:
-            computed_epoch = super().compute(*given, **named)
+    class Waiting(HoldingEngine):
+        def compute(self, *arguments: Any, **options: Any) -> ComputedEpoch:
+            computed_epoch = super().compute(*arguments, **options)
             if computed_epoch.wait_for_merges:
                 self.released.set()
             return computed_epoch
@@ -135,17 +137,17 @@ def test_runs_of_one_epoch_fold_as_well(tmp_path: Path) -> None:
     """Each begins with what is to be folded, and its only commit takes it over."""
     folded_epochs: list[int] = []
 
-    class Counted(LocalEngine):
-        def compact_current(self, layers: Sequence[Layer], *rest: Any, **named: Any) -> FilesByPart:
+    class CountingEngine(LocalEngine):
+        def compact_current(self, layers: Sequence[Layer], *rest: Any, **options: Any) -> FilesByPart:
             folded_epochs.append(len(layers))
-            return super().compact_current(layers, *rest, **named)
+            return super().compact_current(layers, *rest, **options)
 
-    def counted(run: LocalExecution, attempts: Attempts) -> LocalEngine:
-        return Counted(run.pipeline, run.store, run.landing, attempts)
+    def make_counting_engine(run: LocalExecution, attempts: Attempts) -> LocalEngine:
+        return CountingEngine(run.pipeline, run.store, run.landing, attempts)
 
     for number in range(FANOUT.value + 4):
         land(tmp_path, number, number + 1)
-        with computing(counted):
+        with computing(make_counting_engine):
             result = process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}", executor="local"))
     manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(result.snapshot))
     assert folded_epochs == [FANOUT.value]

@@ -23,7 +23,7 @@ from tests.process import golden_bills
 from tests.process.golden_bills import BILLS
 from tests.process.golden_clicks import CLICKS, DAYS
 from tests.process.golden_roads import ROADS
-from tests.process.golden_roots import GOLDEN, copied, values
+from tests.process.golden_roots import GOLDEN, copy_root, values
 from tests.process.golden_sales import SALES
 from tests.process.golden_shop import SHOP
 from tests.process.golden_stalls import STALLS, order
@@ -36,12 +36,12 @@ OLD = [("ann", FIRST, 2, 6), ("bob", FIRST, 1, 7)]
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    return copied("format-1", tmp_path)
+    return copy_root("format-1", tmp_path)
 
 
 @pytest.fixture
 def with_outputs(tmp_path: Path) -> Path:
-    return copied("format-3", tmp_path)
+    return copy_root("format-3", tmp_path)
 
 
 def land(root: Path, path: str, *records: tuple[str, str, int]) -> None:
@@ -130,7 +130,7 @@ def lengths(root: Path) -> dict[str, int]:
 
 
 def test_rounds_go_on_with_what_was_in_flight(tmp_path: Path) -> None:
-    root = copied("format-1-loop", tmp_path)
+    root = copy_root("format-1-loop", tmp_path)
     assert lengths(root) == {"harbour": 0, "mill": 5, "ford": 8, "abbey": 20, "ridge": 22}
     result = process(ROADS, root.as_uri(), RunOptions("after", publish=True))
     assert (result.counts["input_files"], result.warnings) == (0, ())
@@ -143,12 +143,12 @@ def test_rounds_go_on_with_what_was_in_flight(tmp_path: Path) -> None:
 
 
 def test_what_was_landed_is_read_again_without_its_broker(tmp_path: Path) -> None:
-    root = copied("format-1-landed", tmp_path)
+    root = copy_root("format-1-landed", tmp_path)
     handle = hr.open(root.as_uri())["sales"]
 
-    def sold(at: str) -> list[tuple[object, ...]]:
+    def sold(ref: str) -> list[tuple[object, ...]]:
         columns = ["user", "window_start", "orders", "amount", "last"]
-        return [tuple(row.values()) for row in handle.current(columns=columns, at=at).to_arrow().to_pylist()]
+        return [tuple(row.values()) for row in handle.current(columns=columns, at=ref).to_arrow().to_pylist()]
 
     nine = FIRST.replace(hour=9)
     expected = [("ann", FIRST, 2, 5, 0), ("bob", FIRST, 1, 1, 1), ("ann", nine, 2, 9, 3), ("bob", nine, 1, 2, 2)]
@@ -161,7 +161,7 @@ def test_what_was_landed_is_read_again_without_its_broker(tmp_path: Path) -> Non
 
 def test_what_was_sealed_is_held_against_it(tmp_path: Path) -> None:
     """Files that are not those that were landed, valid as they are, are refused; put back, all is as it was."""
-    landed_path = copied("format-3-sealed", tmp_path) / "sales" / "landed" / "source"
+    landed_path = copy_root("format-3-sealed", tmp_path) / "sales" / "landed" / "source"
     handle = hr.open((tmp_path / "root").as_uri())[SALES]
     nine = FIRST.replace(hour=9)
     amounts = [(row["user"], row["window_start"], row["amount"]) for row in values(handle, SALES)]
@@ -184,7 +184,7 @@ def test_what_was_sealed_is_held_against_it(tmp_path: Path) -> None:
 
 
 def test_a_root_of_which_some_has_expired_goes_on_and_expires(tmp_path: Path) -> None:
-    root = copied("format-2", tmp_path)
+    root = copy_root("format-2", tmp_path)
     clicks = hr.open(root.as_uri())[CLICKS]
     assert rows(clicks) == [("ann", FIRST, 2, 5), ("bob", FIRST, 1, 1), ("ann", LAST, 1, 4), ("bob", LAST, 2, 7)]
     assert clicks.late().to_arrow()["user"].to_pylist() == ["eve"]
@@ -201,8 +201,8 @@ def test_a_root_of_which_some_has_expired_goes_on_and_expires(tmp_path: Path) ->
 
 
 def test_rows_that_were_handed_over_come_with_their_ids_and_stay_delivered(tmp_path: Path) -> None:
-    root = copied("format-4", tmp_path)
-    golden_bills.SENT.clear()
+    root = copy_root("format-4", tmp_path)
+    golden_bills.SENT_ROWS.clear()
     bills = hr.open(root.as_uri())[BILLS]
     assert [(row["user"], row["window_start"].hour, row["amount"]) for row in values(bills, BILLS)] == [
         ("ann", 0, 2),
@@ -218,24 +218,24 @@ def test_rows_that_were_handed_over_come_with_their_ids_and_stay_delivered(tmp_p
     with pytest.raises(RefusedError, match="sink send, which cannot take them back"):
         bills.rollback(to="beginning", message="all of it")
     (delivery,) = bills.deliver(sinks=["send"])
-    assert golden_bills.SENT[:2] == sent_before[2:], "those of the delivery that broke off come again"
-    assert (delivery.written, golden_bills.SENT[2][1:]) == (3, ("eve", "2026-01-01T01:00:00", 3))
+    assert golden_bills.SENT_ROWS[:2] == sent_before[2:], "those of the delivery that broke off come again"
+    assert (delivery.written, golden_bills.SENT_ROWS[2][1:]) == (3, ("eve", "2026-01-01T01:00:00", 3))
     land(root, "orders/c.jsonl", ("bob", "01T02:50", 8), ("ann", "01T03:15", 9))
     bills.run()
     bills.deliver(sinks=["send"])
     for _ in range(2):
         bills.expire(keep_last=1)
     assert bills.fsck(deep=True).damage == ()
-    sent_rows = {*sent_before, *golden_bills.SENT}
-    golden_bills.SENT.clear()
+    sent_rows = {*sent_before, *golden_bills.SENT_ROWS}
+    golden_bills.SENT_ROWS.clear()
     handle = from_nothing(root, tmp_path / "nothing", BILLS)["bills"]
     assert values(bills, BILLS) == values(handle, BILLS)
     handle.deliver(BILLS, sinks=["send"])
-    assert sent_rows == {*golden_bills.SENT}
+    assert sent_rows == {*golden_bills.SENT_ROWS}
 
 
 def test_a_table_that_was_delivered_to_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    root = copied("format-4", tmp_path)
+    root = copy_root("format-4", tmp_path)
     monkeypatch.setenv("HEADRACE_CONN_LAKE", lake_of(root, tmp_path / "lake"))
     bills = hr.open(root.as_uri())[BILLS]
     notes_before = read_notes(open_store(root.as_uri()), "bills")
@@ -259,7 +259,7 @@ def lake_of(root: Path, folder: Path) -> str:
 
 
 def test_a_pipeline_and_its_reader_go_on(tmp_path: Path) -> None:
-    root = copied("format-3-published", tmp_path)
+    root = copy_root("format-3-published", tmp_path)
     deployment, store = hr.open(root.as_uri()), open_store(root.as_uri())
     clicks, days = deployment[CLICKS], deployment[DAYS]
     assert values(days, DAYS) == [
@@ -277,9 +277,9 @@ def test_a_pipeline_and_its_reader_go_on(tmp_path: Path) -> None:
     land(root, "clicks/e.jsonl", ("bob", "01T01:50", 7), ("ann", "02T00:10", 8))
     clicks.run()
     days.run()
-    made = from_nothing(root, tmp_path / "nothing", CLICKS, DAYS)
-    assert values(clicks, CLICKS) == values(made["clicks"], CLICKS)
-    assert values(days, DAYS) == values(made["days"], DAYS)
+    handles = from_nothing(root, tmp_path / "nothing", CLICKS, DAYS)
+    assert values(clicks, CLICKS) == values(handles["clicks"], CLICKS)
+    assert values(days, DAYS) == values(handles["days"], DAYS)
     for handle in (clicks, days):
         for _ in range(2):
             handle.expire(keep_last=1)
@@ -287,7 +287,7 @@ def test_a_pipeline_and_its_reader_go_on(tmp_path: Path) -> None:
 
 
 def test_what_jobs_have_written_is_read_again_without_spark(tmp_path: Path) -> None:
-    visits = hr.open(copied("format-3-written", tmp_path).as_uri())[VISITS]
+    visits = hr.open(copy_root("format-3-written", tmp_path).as_uri())[VISITS]
     assert values(visits, VISITS) == [
         {"user": "ann", "window_start": FIRST, "visits": 2, "amount": 5},
         {"user": "ann", "window_start": FIRST.replace(hour=9), "visits": 1, "amount": 4},
@@ -299,15 +299,15 @@ def test_what_jobs_have_written_is_read_again_without_spark(tmp_path: Path) -> N
     assert visits.fsck(deep=True).damage == ()
 
 
-def standing(handle: PipelineHandle, at: str = "published") -> dict[str, list[str]]:
+def standing(handle: PipelineHandle, ref: str = "published") -> dict[str, list[str]]:
     """What stands of each output of rows."""
     columns = {output: [*own_pipeline.value_types, "event_time"] for output, own_pipeline in STALLS.by_output.items()}
-    rows = {name: handle[name].current(columns=own, at=at).to_json() for name, own in columns.items()}
+    rows = {name: handle[name].current(columns=own, at=ref).to_json() for name, own in columns.items()}
     return {name: sorted(json.dumps([*row.values()]) for row in own) for name, own in rows.items()}
 
 
 def test_rows_are_read_and_go_on(tmp_path: Path) -> None:
-    root = copied("format-6-rows", tmp_path)
+    root = copy_root("format-6-rows", tmp_path)
     stalls = hr.open(root.as_uri())[STALLS]
     assert {name: stalls[name].panes().count() for name in stalls.outputs} == {
         "lines": 17,
@@ -322,7 +322,7 @@ def test_rows_are_read_and_go_on(tmp_path: Path) -> None:
     assert stalls.fsck(deep=True).damage == ()
     stalls.run(mode="replay", from_branch="main", branch="again")
     assert standing(stalls, "again") == standing(stalls)
-    land_orders(root, "d.jsonl", order(3, "fish", 6, "11:40", gone=True), order(7, "fish", 9, "11:00", sign=-1))
+    land_orders(root, "d.jsonl", order(3, "fish", 6, "11:40", is_gone=True), order(7, "fish", 9, "11:00", sign=-1))
     land_orders(root, "e.jsonl", order(10, "fish", 8, "09:55"), order(9, "fish", 2**62, "11:30", sign=-1))
     assert stalls.run(files_per_epoch=1).epochs == (3, 4)
     assert standing(stalls) == standing(from_nothing(root, tmp_path / "nothing", STALLS)["stalls"])

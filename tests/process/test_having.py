@@ -16,23 +16,23 @@ from headrace.ext.stores import open_store
 from headrace.testing import TemporaryDeployment
 from headrace_lab.catalog_checks import check_catalog
 from tests.process.clicks import clicks, land
-from tests.process.executors import LOCAL, Executed, on_both
+from tests.process.executors import LOCAL, ExecutorUnderTest, on_both
 from tests.process.late_clicks import START, Live, pipeline
 from tests.process.outputs import line
 from tests.reading import read
 
 pytestmark = pytest.mark.slow  # whole runs
 
-COUNTED = {"clicks": count(), "spent": col("price").sum()}
-RATED = {**COUNTED, "each": col("spent") / col("clicks"), "since": col("window_start")}
-BETWEEN = (col("each") > 8) & (col("clicks") < 4)
+COUNTS = {"clicks": count(), "spent": col("price").sum()}
+RATES = {**COUNTS, "each": col("spent") / col("clicks"), "since": col("window_start")}
+CONDITION = (col("each") > 8) & (col("clicks") < 4)
 
 Row = Mapping[str, Any]
 
 
-def rows(made: Pipeline, root: Path, view: str) -> list[Row]:
+def rows(pipeline: Pipeline, root: Path, view: str) -> list[Row]:
     """The rows of a view without their places in an epoch, of which some are not seen."""
-    return [{**row, "sequence": 0} for row in read(made, root.as_uri(), view, "main").to_pylist()]
+    return [{**row, "sequence": 0} for row in read(pipeline, root.as_uri(), view, "main").to_pylist()]
 
 
 def fulfil(row: Row) -> bool:
@@ -44,7 +44,7 @@ def fulfil(row: Row) -> bool:
     "how", [retracting("1d"), accumulating("1d"), discarding("1d")], ids=lambda how: how.accumulation
 )
 def test_what_leaves_is_what_there_would_be_filtered(
-    executor: Executed, how: How, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, how: How, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_TASKS", "1")  # files are cut by tasks
     pipeline_without = clicks()
@@ -56,8 +56,8 @@ def test_what_leaves_is_what_there_would_be_filtered(
         "when": pipeline_without.when,
     }
     definitions = {
-        "all": Pipeline(**common_parts, how=how, what=RATED),
-        "some": Pipeline(**common_parts, how=how, what=RATED, having=BETWEEN),
+        "all": Pipeline(**common_parts, how=how, what=RATES),
+        "some": Pipeline(**common_parts, how=how, what=RATES, having=CONDITION),
     }
     for name, computed_by in (("all", LOCAL), ("some", executor)):
         land(tmp_path / name)
@@ -87,18 +87,18 @@ def test_expectations_and_conditions_of_readers_read_columns_of_results(tmp_path
     land(tmp_path)
     expecting = hr.expect("column_values_to_be_between", column="each", max_value=3)
     with pytest.raises(AuditFailedError, match="each"):
-        LOCAL.run(_rated(expectations=[expecting]), tmp_path.as_uri())
+        LOCAL.run(_clicks_with_rates(expectations=[expecting]), tmp_path.as_uri())
     reader = hr.open(tmp_path.as_uri())["clicks"]
     found_rows = reader.current(at="main", where=col("each") > 8, columns=["each"]).to_arrow()["each"].to_pylist()
     assert found_rows
     assert min(found_rows) > 8
 
 
-def _rated(**parts: Any) -> Pipeline:
+def _clicks_with_rates(**parts: Any) -> Pipeline:
     plain = clicks()
     common_parts = {
         "key": "user",
-        "what": RATED,
+        "what": RATES,
         "where": plain.where,
         "when": plain.when,
         "how": retracting("1d"),
@@ -109,12 +109,12 @@ def _rated(**parts: Any) -> Pipeline:
 
 def test_a_value_that_leaves_its_type_says_of_which_column_and_row(tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
-    huge = _rated(what={**COUNTED, "huge": col("spent") * 2**61}, having=col("huge") < 0)
+    huge = _clicks_with_rates(what={**COUNTS, "huge": col("spent") * 2**61}, having=col("huge") < 0)
     with pytest.raises(IntegerOverflowError) as error:
         LOCAL.run(huge, tmp_path.as_uri(), publish=False)
     assert str(error.value).startswith("column 'huge' of key user='u")
     assert "(spent * 2305843009213693952) leaves 64 bits" in str(error.value)
-    condition = _rated(having=col("spent") * 2**61 < 0)
+    condition = _clicks_with_rates(having=col("spent") * 2**61 < 0)
     with pytest.raises(IntegerOverflowError, match=r"having of key user='u"):
         LOCAL.run(condition, tmp_path.as_uri(), publish=False)
 
@@ -124,7 +124,7 @@ def test_a_new_column_is_null_in_what_stands_and_retractions_repeat_that(tmp_pat
     live.land(("ann", 0.1, 4), ("bob", 0.1, 6))
     live.process()
     live.land(("ann", 0.2, 2))
-    rated_live = Live(tmp_path, pipeline(how=retracting("1d"), what={**COUNTED, "each": col("spent") / col("clicks")}))
+    rated_live = Live(tmp_path, pipeline(how=retracting("1d"), what={**COUNTS, "each": col("spent") / col("clicks")}))
     with pytest.raises(ChangedPipelineError, match="column 'each' of aggregation 1"):
         rated_live.process()
     rated_live.process(allow_new_aggregates=True)

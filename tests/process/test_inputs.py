@@ -33,7 +33,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from tests.building import pipeline
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 from tests.reading import read
 
 SECOND = Duration(1_000_000)
@@ -100,14 +100,16 @@ def rows_of(number: int, seed: int) -> tuple[list[dict[str, Any]], list[dict[str
     """Records of both inputs in one epoch, some of them without what they need."""
     dice = random.Random(f"{seed} {number}")
 
-    def at() -> int:
+    def random_time() -> int:
         return START + (number * 6 + dice.randint(-24, 9)) * SECOND
 
     orders = [
         {
             "id": dice.choice([*"abcdefgh", f"o{number}", None]),
             "user": dice.choice(["ann", "bob", "eve"]),
-            "at": dice.choice([at(), at(), at(), None]) if dice.random() < 0.2 else at(),
+            "at": dice.choice([random_time(), random_time(), random_time(), None])
+            if dice.random() < 0.2
+            else random_time(),
             "amount": dice.randint(1, 9),
             "order": dice.randint(1, 5),
         }
@@ -117,9 +119,9 @@ def rows_of(number: int, seed: int) -> tuple[list[dict[str, Any]], list[dict[str
         {
             "click": dice.choice([*"abcdefgh", f"c{number}"]),
             "who": dice.choice(["ann", "bob"]),
-            "day": at() if dice.random() < 0.9 else None,
+            "day": random_time() if dice.random() < 0.9 else None,
             "cents": str(dice.randint(1, 9)),
-            "up_to": at() if dice.random() < 0.3 else None,
+            "up_to": random_time() if dice.random() < 0.3 else None,
         }
         for _ in range(dice.randint(0, 5))
     ]
@@ -146,7 +148,7 @@ def expected(pipeline: Pipeline, results: list[EpochResult]) -> list[Counter[Any
     ]
 
 
-def found(pipeline: Pipeline, root: Path, epochs: int) -> list[Counter[Any]]:
+def panes_by_epoch(pipeline: Pipeline, root: Path, epochs: int) -> list[Counter[Any]]:
     panes: list[Counter[Any]] = [Counter() for _ in range(epochs)]
     for row in read(pipeline, root.as_uri(), "panes", "main").to_pylist():
         values = tuple(_plain(row[name]) for name in pipeline.what)
@@ -169,7 +171,7 @@ def lineage(pipeline: Pipeline, root: Path) -> list[Manifest]:
 
 @pytest.mark.parametrize("name", PIPELINES)
 def test_landed_files_of_all_inputs_give_what_the_reference_gives(
-    executor: Executed, tmp_path: Path, name: str
+    executor: ExecutorUnderTest, tmp_path: Path, name: str
 ) -> None:
     pipeline, epochs, clock = PIPELINES[name], 9, datetime(2026, 1, 2, tzinfo=UTC)
     records_by_epoch = [rows_of(number, seed=len(name)) for number in range(epochs)]
@@ -189,7 +191,7 @@ def test_landed_files_of_all_inputs_give_what_the_reference_gives(
     manifests = lineage(pipeline, tmp_path)
     assert [m.progress["watermark"] for m in manifests] == [render(result.watermark) for result in results]
     for number, (ours, theirs) in enumerate(
-        zip(found(pipeline, tmp_path, epochs), expected(pipeline, results), strict=True)
+        zip(panes_by_epoch(pipeline, tmp_path, epochs), expected(pipeline, results), strict=True)
     ):
         assert ours == theirs, number
     counts = [(m.counts["duplicates"], m.counts["late_dropped"], m.counts["rejected"]) for m in manifests]
@@ -209,7 +211,9 @@ def _drops(result: EpochResult) -> tuple[int, int]:
     return causes[DropCause.DUPLICATE], causes[DropCause.LATE]
 
 
-def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(executor: Executed, tmp_path: Path) -> None:
+def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     waits = Monotonic(idle_timeout=60 * SECOND)
     pipeline = build(union=(Input(build().union[0].source, EventTime(col("day"), waits), "clicks", COLUMNS),))
     begin = datetime(2026, 1, 2, tzinfo=UTC)
@@ -234,8 +238,8 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(execut
     run(300, [90], [])
     manifests, results = lineage(pipeline, tmp_path), run_pipeline(pipeline, epochs)
     assert [m.progress["watermark"] for m in manifests] == [render(result.watermark) for result in results]
-    assert [result.watermark for result in results[1:]] == [START + at * SECOND for at in (12, 35, 35, 85)]
-    assert found(pipeline, tmp_path, len(epochs)) == expected(pipeline, results)
+    assert [result.watermark for result in results[1:]] == [START + seconds * SECOND for seconds in (12, 35, 35, 85)]
+    assert panes_by_epoch(pipeline, tmp_path, len(epochs)) == expected(pipeline, results)
     moments = [render(to_instant(begin + timedelta(seconds=seconds))) for seconds in (10, 0, 80, 300)]
     assert [m.progress["held_back_by"] for m in manifests] == [
         {"input": "clicks", "split": None, "since": None},
@@ -246,7 +250,7 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(execut
     ]
 
 
-def test_a_budget_is_held_input_by_input(executor: Executed, tmp_path: Path) -> None:
+def test_a_budget_is_held_input_by_input(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     strict = FileSource("landing/clicks", "json", CLICKS, max_rejected=1)
     pipeline = build(union=(Input(strict, EventTime(col("day"), Monotonic()), "clicks", COLUMNS),))
     for number in range(3):

@@ -15,9 +15,9 @@ import pytest
 
 import headrace as hr
 from headrace import DataType, Pipeline, accumulating
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.process.clicks import CLICKS, START
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 from tests.reading import read
 
 Row = dict[str, Any]
@@ -56,8 +56,8 @@ FORMATS: dict[str, Callable[[list[Row]], bytes]] = {
 }
 
 
-def current(pipeline: Pipeline, root: str, at: str = "main") -> Counter[tuple[str, datetime, str]]:
-    rows = read(pipeline, root, "current", at).to_pylist()
+def current(pipeline: Pipeline, root: str, ref: str = "main") -> Counter[tuple[str, datetime, str]]:
+    rows = read(pipeline, root, "current", ref).to_pylist()
     late_counts: Counter[tuple[str, datetime, str]] = Counter()
     for row in rows:
         late_counts[row["user"], row["window_start"], "clicks"] += row["clicks"]
@@ -76,9 +76,9 @@ def truth() -> Counter[tuple[str, datetime, str]]:
 
 @on_both
 @pytest.mark.parametrize("kind", list(FORMATS))
-def test_what_was_late_completes_the_rest(executor: Executed, tmp_path: Path, kind: str) -> None:
+def test_what_was_late_completes_the_rest(executor: ExecutorUnderTest, tmp_path: Path, kind: str) -> None:
     root = tmp_path.as_uri()
-    pipeline = changed(CLICKS, source=replace(CLICKS.source, format=kind), how=accumulating("0s"))
+    pipeline = change_pipeline(CLICKS, source=replace(CLICKS.source, format=kind), how=accumulating("0s"))
     folder = tmp_path / "landing" / "clicks"
     folder.mkdir(parents=True)
     for number, rows in enumerate(FILES):
@@ -93,9 +93,9 @@ def test_what_was_late_completes_the_rest(executor: Executed, tmp_path: Path, ki
 
 
 def test_records_land_under_the_header_that_they_were_read_under_or_not_at_all(
-    executor: Executed, tmp_path: Path
+    executor: ExecutorUnderTest, tmp_path: Path
 ) -> None:
-    pipeline = changed(
+    pipeline = change_pipeline(
         CLICKS,
         source=replace(CLICKS.source, format="csv", on_unreadable="dead_letter"),
         how=accumulating("0s"),
@@ -118,10 +118,10 @@ def test_records_land_under_the_header_that_they_were_read_under_or_not_at_all(
     assert handle.replay_rejected().records == 3
 
 
-def test_times_beyond_the_calendar_land_as_they_were(executor: Executed, tmp_path: Path) -> None:
+def test_times_beyond_the_calendar_land_as_they_were(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root, source = tmp_path.as_uri(), replace(CLICKS.source, format="parquet")
     source = replace(source, schema={**source.schema, "until": DataType.TIMESTAMP})
-    pipeline = changed(CLICKS, source=source, how=accumulating("0s"))
+    pipeline = change_pipeline(CLICKS, source=source, how=accumulating("0s"))
     folder = tmp_path / "landing" / "clicks"
     folder.mkdir(parents=True)
     times = [2**62, -(2**62), 2**63 - 1, 1 - 2**63, 0, -1, -62_135_596_800_000_001, 253_402_300_800_000_000]
@@ -136,9 +136,11 @@ def test_times_beyond_the_calendar_land_as_they_were(executor: Executed, tmp_pat
 
 
 @pytest.mark.parametrize("executor", ["local"], indirect=True)
-def test_late_records_that_land_where_the_pipeline_reads_are_not_read_twice(executor: Executed, tmp_path: Path) -> None:
+def test_late_records_that_land_where_the_pipeline_reads_are_not_read_twice(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     root = tmp_path.as_uri()
-    pipeline = changed(CLICKS, how=accumulating("0s"))
+    pipeline = change_pipeline(CLICKS, how=accumulating("0s"))
     folder = tmp_path / "landing" / "clicks"
     folder.mkdir(parents=True)
     for number, rows in enumerate(FILES):

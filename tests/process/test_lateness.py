@@ -23,9 +23,9 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from tests.airflow.subprocesses import write_pipeline
-from tests.process.executors import LOCAL, Executed, on_both
+from tests.process.executors import LOCAL, ExecutorUnderTest, on_both
 from tests.process.golden_clicks import CLICKS
-from tests.process.golden_roots import copied
+from tests.process.golden_roots import copy_root
 from tests.process.golden_shop import SHOP
 from tests.process.golden_tills import TILLS
 from tests.reference.strategies import examples
@@ -42,7 +42,7 @@ PAIRS = Pipeline(
 """A pipeline with two inputs."""
 
 
-def written(folder: Path, files: Sequence[Sequence[datetime]], name: str = "clicks") -> None:
+def write_files(folder: Path, files: Sequence[Sequence[datetime]], name: str = "clicks") -> None:
     """A landing file of each, with these event times."""
     landing = folder / "landing" / name
     landing.mkdir(parents=True)
@@ -62,7 +62,7 @@ def manifests(folder: Path, name: str, branch: str = "main") -> list[Manifest]:
     return [*catalog.ancestry(catalog.head().refs[branch], until=None)][::-1]
 
 
-def test_one_straggler_does_not_decide_the_quantiles(executor: Executed, tmp_path: Path) -> None:
+def test_one_straggler_does_not_decide_the_quantiles(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     """Of a hundred elements behind the newest one, 99 lay a minute behind it and one an hour."""
     reference = str(write_pipeline(tmp_path, "clicks"))
     times = [[NOON], [NOON - timedelta(minutes=1)] * 99 + [NOON - timedelta(hours=1)]]
@@ -80,11 +80,11 @@ def test_one_straggler_does_not_decide_the_quantiles(executor: Executed, tmp_pat
 
 
 @on_both
-def test_files_of_one_epoch_are_behind_each_other(executor: Executed, tmp_path: Path) -> None:
+def test_files_of_one_epoch_are_behind_each_other(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     """Each other file is of fifty minutes before: smaller epochs would show it as late, and a bound is chosen by it."""
     pipeline = resolve_pipeline(str(write_pipeline(tmp_path, "clicks")))
     steps = [NOON + timedelta(minutes=number) - timedelta(minutes=50 * (number % 2)) for number in range(21)]
-    written(tmp_path, [[step] * 5 for step in steps])
+    write_files(tmp_path, [[step] * 5 for step in steps])
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
     assert [manifest.counts["input_files"] for manifest in manifests(tmp_path, "clicks")] == [21]
     assert quantiles_of(tmp_path, pipeline) == {"50%": 0, "90%": 3000, "99%": 3000, "100%": 3000}
@@ -110,8 +110,8 @@ def test_no_cut_into_epochs_shares_and_pieces_changes_a_figure(
             patch.setenv("HEADRACE_TASKS", tasks)
             with set_sizes(least_of_a_file=least):
                 root = Path(folder)
-                written(root, left, "left")
-                written(root, right, "right")
+                write_files(root, left, "left")
+                write_files(root, right, "right")
                 LOCAL.process(PAIRS, root.as_uri(), RunOptions("run", files_per_epoch=files_per_epoch))
                 outcomes.append(
                     (quantiles_of(root, PAIRS), manifests(root, "pairs")[-1].progress["newest_event_times"])
@@ -121,7 +121,7 @@ def test_no_cut_into_epochs_shares_and_pieces_changes_a_figure(
 
 @pytest.mark.parametrize(("golden", "pipeline"), [("format-1", CLICKS), ("format-3", SHOP), ("format-3-texts", TILLS)])
 def test_epochs_of_older_versions_replay_as_they_were_recorded(golden: str, pipeline: Pipeline, tmp_path: Path) -> None:
-    root = copied(golden, tmp_path)
+    root = copy_root(golden, tmp_path)
     hr.open(root.as_uri())[pipeline].run(mode=Mode.REPLAY, from_branch="main", branch="again")
     recorded_manifests, replayed_manifests = manifests(root, pipeline.name), manifests(root, pipeline.name, "again")
     assert any(manifest.progress["behind"] for manifest in recorded_manifests)

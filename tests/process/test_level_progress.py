@@ -23,7 +23,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import FaultyStore
 from tests.process.clicks import CLICKS, land
-from tests.process.executors import Executed, on_both, on_spark
+from tests.process.executors import ExecutorUnderTest, on_both, on_spark
 from tests.process.test_outputs_below import GRAPH
 
 _SECONDS = 60
@@ -87,7 +87,7 @@ def test_each_level_of_an_epoch_is_seen_by_the_requests_of_its_tasks(tmp_path: P
 
 
 @on_both
-def test_a_run_says_at_which_level_its_epoch_is(executor: Executed, tmp_path: Path) -> None:
+def test_a_run_says_at_which_level_its_epoch_is(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 4)
     following = Following()
     executor.process(DEEP, tmp_path.as_uri(), RunOptions("run"), listener=following)
@@ -102,7 +102,7 @@ def test_a_run_says_at_which_level_its_epoch_is(executor: Executed, tmp_path: Pa
 
 
 @on_spark
-def test_levels_are_counted_through_all_jobs_of_an_epoch(executor: Executed, tmp_path: Path) -> None:
+def test_levels_are_counted_through_all_jobs_of_an_epoch(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     following = Following()
     executor.process(GRAPH, tmp_path.as_uri(), RunOptions("run"), listener=following)
@@ -119,7 +119,7 @@ def test_levels_are_counted_through_all_jobs_of_an_epoch(executor: Executed, tmp
 
 
 @on_spark
-def test_sparks_own_pages_name_the_levels(executor: Executed, tmp_path: Path) -> None:
+def test_sparks_own_pages_name_the_levels(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     context: Any = executor.spark.sparkContext
     tracker = context.statusTracker()
@@ -141,13 +141,13 @@ def test_sparks_own_pages_name_the_levels(executor: Executed, tmp_path: Path) ->
         assert name in plan
 
 
-_BEGUN = "2026-11-28T10:00:00Z"
-_STARTED = UnderWay("ours", "process", "main", _BEGUN, _BEGUN)
-_AT = LevelProgress(12, 3, 4, "stage 1 of 2 of output by_shop", 5, 8)
+_START = "2026-11-28T10:00:00Z"
+_UNDER_WAY = UnderWay("ours", "process", "main", _START, _START)
+_LEVEL = LevelProgress(12, 3, 4, "stage 1 of 2 of output by_shop", 5, 8)
 
 
 @dataclass
-class Noted:
+class ProgressWatch:
     """What a run's notes say of its level; ``puts`` of them there were."""
 
     store: ObjectStore
@@ -158,18 +158,18 @@ class Noted:
             raise self.level
         return self.level
 
-    def noted(self) -> LevelProgress | None:
+    def read_level(self) -> LevelProgress | None:
         summary = read_summary(self.store, "clicks")
         return None if summary is None or summary.under_way is None else summary.under_way.level
 
     def until_noted(self, level: LevelProgress) -> None:
         """Wait until the notes say that."""
-        self.level, over = level, threading.Event()
+        self.level, pause = level, threading.Event()
         for _ in range(_SECONDS * 100):
-            if self.noted() == level:
+            if self.read_level() == level:
                 return
-            over.wait(0.01)
-        raise AssertionError(f"notes say {self.noted()}")
+            pause.wait(0.01)
+        raise AssertionError(f"notes say {self.read_level()}")
 
     @property
     def puts(self) -> int:
@@ -177,24 +177,24 @@ class Noted:
 
 
 def test_a_note_is_written_while_an_epoch_is_computed_and_only_if_it_is_elsewhere(tmp_path: Path) -> None:
-    listener = Noted(open_store((tmp_path / "root").as_uri()))
-    notes = ProgressNotes(Silent(), listener.store, "clicks", _STARTED, every=0.01)
+    listener = ProgressWatch(open_store((tmp_path / "root").as_uri()))
+    notes = ProgressNotes(Silent(), listener.store, "clicks", _UNDER_WAY, every=0.01)
     with notes.following(listener.find_level):
-        listener.until_noted(_AT)
-        listener.until_noted(replace(_AT, done=8))
+        listener.until_noted(_LEVEL)
+        listener.until_noted(replace(_LEVEL, done=8))
         puts = listener.puts
         threading.Event().wait(0.2)  # twenty times as long as it waits
         assert listener.puts == puts, "nothing has changed"
         listener.level = RetryError("Spark has gone")
         notes.planned(3)  # a run goes on, whatever is said of its level
-    listener.level = _AT
+    listener.level = _LEVEL
     threading.Event().wait(0.1)
-    assert listener.noted() is None, "who ends looks no more"
+    assert listener.read_level() is None, "who ends looks no more"
 
 
 def test_notes_are_no_more_often_than_they_were(tmp_path: Path) -> None:
-    listener = Noted(open_store((tmp_path / "root").as_uri()), _AT)
-    notes = ProgressNotes(Silent(), listener.store, "clicks", _STARTED, every=3600.0)
+    listener = ProgressWatch(open_store((tmp_path / "root").as_uri()), _LEVEL)
+    notes = ProgressNotes(Silent(), listener.store, "clicks", _UNDER_WAY, every=3600.0)
     notes.planned(1)
     puts = listener.puts
     with notes.following(listener.find_level):
@@ -203,7 +203,9 @@ def test_notes_are_no_more_often_than_they_were(tmp_path: Path) -> None:
 
 
 @on_both
-def test_the_notes_of_a_run_say_where_its_epoch_is_until_it_has_ended(executor: Executed, tmp_path: Path) -> None:
+def test_the_notes_of_a_run_say_where_its_epoch_is_until_it_has_ended(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     land(tmp_path, 0, 3)
     store = open_store(tmp_path.as_uri())
     seen_levels: set[LevelProgress] = set()
@@ -215,7 +217,7 @@ def test_the_notes_of_a_run_say_where_its_epoch_is_until_it_has_ended(executor: 
                 seen_levels.add(summary.under_way.level)
 
     looking = Looking()
-    notes = ProgressNotes(looking, store, "clicks", _STARTED, every=0.0)
+    notes = ProgressNotes(looking, store, "clicks", _UNDER_WAY, every=0.0)
     result = executor.process(DEEP, tmp_path.as_uri(), RunOptions("ours"), listener=notes)
     assert {each.epoch for each in seen_levels} <= {0, 1, 2}
     assert {each.does for each in seen_levels} <= {*LEVELS}

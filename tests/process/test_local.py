@@ -24,7 +24,7 @@ from headrace_lab.catalog_checks import check_catalog
 from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, clicks, land, truth
 from tests.reading import read
 
@@ -135,7 +135,7 @@ def test_an_audit_looks_at_the_same_rows(tmp_path: Path) -> None:
 def test_spark_code_of_a_pipeline_needs_spark(tmp_path: Path) -> None:
     land(tmp_path)
     function = SparkFunction("tests.spark.spark_transforms:words", CLICKS.source.schema, deterministic=True)
-    pipeline = changed(CLICKS, source=replace(CLICKS.source, transform=function))
+    pipeline = change_pipeline(CLICKS, source=replace(CLICKS.source, transform=function))
     with pytest.raises(Exception, match="--executor spark"):
         process(pipeline, tmp_path.as_uri(), local("first"))
 
@@ -168,7 +168,7 @@ def test_nothing_is_imported_that_a_run_does_not_need(tmp_path: Path) -> None:
 
 def test_a_record_that_only_asserts_the_watermark_needs_no_key(tmp_path: Path) -> None:
     source = FileSource("landing", "json", {**CLICKS.source.schema, "mark": DataType.TIMESTAMP})
-    pipeline = changed(CLICKS, source=source, event_time=EventTime(col("at"), Punctuated(col("mark"))))
+    pipeline = change_pipeline(CLICKS, source=source, event_time=EventTime(col("at"), Punctuated(col("mark"))))
     (tmp_path / "landing").mkdir()
     (tmp_path / "landing/0.json").write_text(
         '{"user": "u1", "at": "2026-01-01T05:00:00Z", "price": 1}\n{"mark": "2026-01-01T06:00:00Z"}\n{"user": "u1"}\n'

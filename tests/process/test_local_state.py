@@ -60,7 +60,7 @@ def state_files(manifest: Manifest) -> list[tuple[str, DataFile]]:
     return [(name, file) for name, layers in tables if name != "current" for each in layers for file in each.files]
 
 
-def restored(store: ObjectStore, manifest: Manifest) -> LocalEngine:
+def restore_engine(store: ObjectStore, manifest: Manifest) -> LocalEngine:
     """What a run does before its first epoch."""
     landing = Landing(CLICKS, store)
     side = LocalExecution(CLICKS, store, landing)
@@ -80,7 +80,7 @@ def data_requests(store: ObjectStore, manifest: Manifest) -> list[str]:
         if operation.path.endswith(".parquet"):
             kinds.append(operation.kind)
 
-    restored(FaultyStore(store, note_request), manifest)
+    restore_engine(FaultyStore(store, note_request), manifest)
     return kinds
 
 

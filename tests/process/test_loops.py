@@ -24,11 +24,11 @@ from headrace.runs.relanding import late_behind
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from tests.process.executors import LOCAL, Executed, on_both
+from tests.process.executors import LOCAL, ExecutorUnderTest, on_both
 from tests.process.graphs import (
     KINDS,
     START,
-    Dated,
+    DatedEdge,
     by_hour,
     components,
     distances,
@@ -54,22 +54,22 @@ def in_flight(manifest: Manifest) -> int:
     return sum(layer.rows for layer in manifest.tables["inflight"])
 
 
-def land_all(root: Path, graph: Sequence[Sequence[Dated]]) -> None:
+def land_all(root: Path, graph: Sequence[Sequence[DatedEdge]]) -> None:
     for number, edges in enumerate(graph):
         land(root, number, edges)
 
 
-def edges_of(graph: Sequence[Sequence[Dated]]) -> list[tuple[int, int, int]]:
+def edges_of(graph: Sequence[Sequence[DatedEdge]]) -> list[tuple[int, int, int]]:
     return [edge.edge for edges in graph for edge in edges]
 
 
-def path_graph(length: int, *, files: int = 1) -> list[list[Dated]]:
+def path_graph(length: int, *, files: int = 1) -> list[list[DatedEdge]]:
     """A path from 0 on, whose edges come from its far end."""
-    edges = [Dated((number, number + 1, 1), 0) for number in reversed(range(length))]
+    edges = [DatedEdge((number, number + 1, 1), 0) for number in reversed(range(length))]
     return [edges[file::files] for file in range(files)]
 
 
-def check_random(executor: Executed, root: Path, kind: str, seed: int) -> None:
+def check_random(executor: ExecutorUnderTest, root: Path, kind: str, seed: int) -> None:
     """Random edges in random runs, each of which continues from what the last one has left."""
     dice = random.Random(f"{kind} {seed}")
     make, oracle = KINDS[kind]
@@ -93,7 +93,7 @@ def check_random(executor: Executed, root: Path, kind: str, seed: int) -> None:
 @pytest.mark.hypothesis  # make fuzz turns as many as it turns of others
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "3"))))
-def test_random_graphs(executor: Executed, kind: str, seed: int, tmp_path: Path) -> None:
+def test_random_graphs(executor: ExecutorUnderTest, kind: str, seed: int, tmp_path: Path) -> None:
     check_random(executor, tmp_path, kind, seed)
 
 
@@ -101,11 +101,11 @@ def test_random_graphs(executor: Executed, kind: str, seed: int, tmp_path: Path)
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_graphs_on_spark(kind: str, spark: Any, tmp_path: Path) -> None:
     for seed in (100, 101):
-        check_random(Executed("spark", spark), tmp_path / str(seed), kind, seed)
+        check_random(ExecutorUnderTest("spark", spark), tmp_path / str(seed), kind, seed)
 
 
 @on_both
-def test_what_is_in_flight_is_taken_up_first(executor: Executed, tmp_path: Path) -> None:
+def test_what_is_in_flight_is_taken_up_first(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline = distances(rounds=1)
     land_all(tmp_path, path_graph(6))
     for epoch in range(8):
@@ -116,7 +116,7 @@ def test_what_is_in_flight_is_taken_up_first(executor: Executed, tmp_path: Path)
     assert [in_flight(manifest) for manifest in manifests] == [1] * 6 + [0]
 
 
-def test_a_run_goes_on_until_nothing_is_in_flight(executor: Executed, tmp_path: Path) -> None:
+def test_a_run_goes_on_until_nothing_is_in_flight(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline = distances(rounds=2)
     land_all(tmp_path, path_graph(9))
     result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
@@ -128,7 +128,7 @@ def test_a_run_goes_on_until_nothing_is_in_flight(executor: Executed, tmp_path: 
 
 @pytest.mark.parametrize("mutation", ["log thrown away", "back-edge not declared"])
 def test_mistakes_in_the_protocol_are_seen(
-    executor: Executed, mutation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, mutation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is kept on the back-edge is what makes rounds that end early right, and being declared lets it end."""
     pipeline = distances(rounds=1)
@@ -151,10 +151,10 @@ def test_mistakes_in_the_protocol_are_seen(
 
 
 @pytest.mark.parametrize("rounds", [1, 3, None])
-def test_panes_wait_for_what_is_in_flight(executor: Executed, rounds: int | None, tmp_path: Path) -> None:
+def test_panes_wait_for_what_is_in_flight(executor: ExecutorUnderTest, rounds: int | None, tmp_path: Path) -> None:
     """Windows: the values of each are those of its own edges, and final panes are right, however few rounds turn."""
-    late = Dated((0, 29, 0), 5)
-    graph = [*random_graph(random.Random(7), files=6, most=25), [late], [Dated((1, 2, 3), 60 * 12)]]
+    late = DatedEdge((0, 29, 0), 5)
+    graph = [*random_graph(random.Random(7), files=6, most=25), [late], [DatedEdge((1, 2, 3), 60 * 12)]]
     land_all(tmp_path, graph)
     where = {"where": hr.FixedWindows("1h"), "when": hr.on_update(), "how": hr.retracting()}
     pipeline = distances(rounds=rounds, **where)
@@ -174,7 +174,7 @@ def test_panes_wait_for_what_is_in_flight(executor: Executed, rounds: int | None
             assert row["value"] == expected[row["window_start"]][row["vertex"]]
 
 
-def test_a_batch_turns_all_rounds(executor: Executed, tmp_path: Path) -> None:
+def test_a_batch_turns_all_rounds(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline = components(rounds=1, where=hr.FixedWindows("1h"))
     graph = random_graph(random.Random(3), files=4, most=30)
     land_all(tmp_path, graph)
@@ -190,7 +190,7 @@ def test_a_batch_turns_all_rounds(executor: Executed, tmp_path: Path) -> None:
 
 
 @on_both
-def test_a_replay_gives_the_same_panes(executor: Executed, tmp_path: Path) -> None:
+def test_a_replay_gives_the_same_panes(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline = components(rounds=2)
     graph = random_graph(random.Random(11), files=5, most=20)
     for number, edges in enumerate(graph):
@@ -203,7 +203,7 @@ def test_a_replay_gives_the_same_panes(executor: Executed, tmp_path: Path) -> No
     assert len(line(catalog)) == len(line(catalog, "again"))
 
 
-def test_backfills_forks_expiry_and_fsck_have_its_tables(executor: Executed, tmp_path: Path) -> None:
+def test_backfills_forks_expiry_and_fsck_have_its_tables(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline = distances(rounds=1)
     graph = path_graph(12, files=3)
     for number, edges in enumerate(graph):
@@ -223,15 +223,15 @@ def test_backfills_forks_expiry_and_fsck_have_its_tables(executor: Executed, tmp
     opened_handle.expire(keep_last=1)
     assert old not in {manifest.snapshot_id for manifest in line(catalog)}
     assert opened_handle.fsck(deep=True).problems == ()
-    land(tmp_path, 9, [Dated((0, 12, 1), 0)])
+    land(tmp_path, 9, [DatedEdge((0, 12, 1), 0)])
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("more"))
     assert values(pipeline, tmp_path) == {**expected_lengths, 12: 1}
 
 
-def test_an_edge_that_makes_values_better_is_a_dead_letter(executor: Executed, tmp_path: Path) -> None:
+def test_an_edge_that_makes_values_better_is_a_dead_letter(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline = distances(filter=(col("w") != -7) | col("w").is_null())
-    edges: list[Any] = [Dated((0, 1, 3), 0), Dated((1, 2, -2), 0), Dated((2, 3, -7), 0)]
-    land(tmp_path, 0, [*edges, Dated((1, 4, None), 0), Dated((None, 4, 1), 0)])  # type: ignore[arg-type]
+    edges: list[Any] = [DatedEdge((0, 1, 3), 0), DatedEdge((1, 2, -2), 0), DatedEdge((2, 3, -7), 0)]
+    land(tmp_path, 0, [*edges, DatedEdge((1, 4, None), 0), DatedEdge((None, 4, 1), 0)])  # type: ignore[arg-type]
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
     assert values(pipeline, tmp_path) == {0: 0, 1: 3}
     reasons = [row["reason"] for row in read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()]
@@ -240,7 +240,7 @@ def test_an_edge_that_makes_values_better_is_a_dead_letter(executor: Executed, t
     assert (manifest.counts["accepted"], manifest.counts["rejected"], manifest.counts["filtered"]) == (1, 3, 1)
 
 
-def test_edges_that_come_again_are_kept_once(executor: Executed, tmp_path: Path) -> None:
+def test_edges_that_come_again_are_kept_once(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     """The same graph in many epochs, merged meanwhile."""
     pipeline = components()
     graph = random_graph(random.Random(5), files=1, most=20)[0]
@@ -256,11 +256,11 @@ def test_edges_that_come_again_are_kept_once(executor: Executed, tmp_path: Path)
     assert values(pipeline, tmp_path) == least_reachable([edge.edge for edge in graph])
 
 
-def test_edges_of_expired_windows_are_forgotten(executor: Executed, tmp_path: Path) -> None:
+def test_edges_of_expired_windows_are_forgotten(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline = components(where=hr.FixedWindows("1h"), when=hr.on_update())
     hours = 40
     for hour in range(hours):
-        land(tmp_path, hour, [Dated((hour, hour + 1, 1), 60 * hour), Dated((hour + 1, hour + 2, 1), 60 * hour)])
+        land(tmp_path, hour, [DatedEdge((hour, hour + 1, 1), 60 * hour), DatedEdge((hour + 1, hour + 2, 1), 60 * hour)])
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
     *_, head = line(catalog_of(tmp_path, "graph"))
     assert sum(layer.rows for layer in head.tables["edges"]) < 4 * hours
@@ -273,7 +273,7 @@ def test_edges_of_expired_windows_are_forgotten(executor: Executed, tmp_path: Pa
 
 @on_both
 def test_beside_other_outputs_and_above_them(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_TASKS", "3")
     everything: dict[str, Any] = {"where": hr.GlobalWindows(), "when": hr.Repeatedly(hr.AfterCount(1))}
@@ -304,10 +304,10 @@ def test_beside_other_outputs_and_above_them(
     assert {"components/edges", "sizes/edges", "components/inflight"} <= {*head.tables}
 
 
-def test_only_the_first_record_of_an_id_is_an_edge(executor: Executed, tmp_path: Path) -> None:
+def test_only_the_first_record_of_an_id_is_an_edge(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline = distances(deduplicate=hr.Deduplicate("w", "1d"))
-    land(tmp_path, 0, [Dated((0, 1, 1), 0), Dated((0, 2, 2), 0)])
-    land(tmp_path, 1, [Dated((0, 3, 1), 60), Dated((2, 4, 5), 60)])
+    land(tmp_path, 0, [DatedEdge((0, 1, 1), 0), DatedEdge((0, 2, 2), 0)])
+    land(tmp_path, 1, [DatedEdge((0, 3, 1), 60), DatedEdge((2, 4, 5), 60)])
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
     assert values(pipeline, tmp_path) == {0: 0, 1: 1, 2: 2, 4: 7}
 
@@ -337,24 +337,24 @@ VALUES: Mapping[str, tuple[hr.Loop, Mapping[int, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_values_of_each_type(executor: Executed, kind: str, tmp_path: Path) -> None:
+def test_values_of_each_type(executor: ExecutorUnderTest, kind: str, tmp_path: Path) -> None:
     loop, expected_value = VALUES[kind]
     pipeline = replace(components(), loop=loop)
-    land(tmp_path, 0, [Dated((1, 2, 4), 0), Dated((2, 3, 9), 0)])
-    land(tmp_path, 1, [Dated((8, 9, 2), 60)])
+    land(tmp_path, 0, [DatedEdge((1, 2, 4), 0), DatedEdge((2, 3, 9), 0)])
+    land(tmp_path, 1, [DatedEdge((8, 9, 2), 60)])
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
     assert values(pipeline, tmp_path) == expected_value
 
 
-def test_a_sum_that_leaves_64_bits_is_an_error(executor: Executed, tmp_path: Path) -> None:
+def test_a_sum_that_leaves_64_bits_is_an_error(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     most = 2**62
-    land(tmp_path, 0, [Dated((0, 1, most), 0), Dated((1, 2, most), 0)])
+    land(tmp_path, 0, [DatedEdge((0, 1, most), 0), DatedEdge((1, 2, most), 0)])
     with pytest.raises(IntegerOverflowError, match="leaves 64 bits"):
         executor.process(distances(), tmp_path.as_uri(), RunOptions("run"))
 
 
 def test_files_of_one_epoch_are_the_same_however_they_are_shared_out(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = random_graph(random.Random(2), files=6, most=40)
     pipeline = components()
@@ -368,9 +368,9 @@ def test_files_of_one_epoch_are_the_same_however_they_are_shared_out(
     assert digests(catalog_of(tmp_path / "1", "graph"), "late") == digests(catalog_of(tmp_path / "4", "graph"), "late")
 
 
-def test_a_window_with_something_in_flight_has_not_expired(executor: Executed, tmp_path: Path) -> None:
+def test_a_window_with_something_in_flight_has_not_expired(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, path_graph(5)[0])
-    land(tmp_path, 1, [Dated((7, 8, 1), 600)])
+    land(tmp_path, 1, [DatedEdge((7, 8, 1), 600)])
     pipeline = components(where=hr.FixedWindows("1h"), rounds=1, how=hr.retracting("0s"))
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("some", max_epochs=2))
     head = line(catalog_of(tmp_path, "graph"))[-1]
@@ -389,18 +389,18 @@ def held_windows(**more: Any) -> hr.Pipeline:
     return distances(where=hr.FixedWindows("1h"), how=hr.retracting("0s"), **more)
 
 
-def land_held(root: Path) -> Dated:
+def land_held(root: Path) -> DatedEdge:
     """A way of the first hour, something of the tenth, and an edge of the first hour when the source has passed it."""
     land(root, 0, path_graph(5)[0])
-    land(root, 1, [Dated((0, 8, 1), 600)])
-    late_edge = Dated((0, 4, 0), 30)
+    land(root, 1, [DatedEdge((0, 8, 1), 600)])
+    late_edge = DatedEdge((0, 4, 0), 30)
     land(root, 2, [late_edge])
     return late_edge
 
 
 @pytest.mark.parametrize("files", [1, 2])
 def test_a_backfill_takes_what_main_took_while_something_was_in_flight(
-    executor: Executed, files: int, tmp_path: Path
+    executor: ExecutorUnderTest, files: int, tmp_path: Path
 ) -> None:
     main = held_windows(rounds=1)
     land_held(tmp_path)
@@ -416,7 +416,7 @@ def test_a_backfill_takes_what_main_took_while_something_was_in_flight(
     assert {row["timing"] for row in rows[1] if row["window_start"] == START} == {"ON_TIME"}
 
 
-def test_how_many_would_be_late_is_said_by_the_clock_of_the_loop(executor: Executed, tmp_path: Path) -> None:
+def test_how_many_would_be_late_is_said_by_the_clock_of_the_loop(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     main = held_windows(rounds=1)
     land_held(tmp_path)
     catalog = catalog_of(tmp_path, "graph")

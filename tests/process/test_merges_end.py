@@ -52,7 +52,7 @@ def test_what_waits_elsewhere_is_called_and_what_begins_too_late_does_not_begin(
     assert calls == ["while"]
 
 
-class Held(Threads):
+class HoldingThreads(Threads):
     """Threads whose first merge takes away the input of the next epochs, and waits for its end before it writes."""
 
     root: Path
@@ -69,17 +69,17 @@ class Held(Threads):
 
 @pytest.mark.slow
 def test_a_merge_ends_with_the_run_that_failed(tmp_path: Path) -> None:
-    Held.root, Held.ended = tmp_path, []
+    HoldingThreads.root, HoldingThreads.ended = tmp_path, []
 
-    def held(run: LocalExecution, attempts: Attempts) -> LocalEngine:
+    def hold_engine(run: LocalExecution, attempts: Attempts) -> LocalEngine:
         engine = LocalEngine(run.pipeline, run.store, run.landing, attempts)
-        engine.runner = Held(engine.work, available_cores())
+        engine.runner = HoldingThreads(engine.work, available_cores())
         return engine
 
     land(tmp_path, 0, 24)
-    with computing(held), pytest.raises(HeadraceError, match="landing/clicks"):
+    with computing(hold_engine), pytest.raises(HeadraceError, match="landing/clicks"):
         process(CLICKS, tmp_path.as_uri(), RunOptions("fails", executor="local"))
-    assert Held.ended == [True], "the run ended without the merge"
+    assert HoldingThreads.ended == [True], "the run ended without the merge"
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("merge")]
     assert not [*tmp_path.rglob("*-merged-*")]
     land(tmp_path, 22, 24)

@@ -23,14 +23,14 @@ from headrace_snapshots.store import open_store
 from tests.own_windows import Validity
 from tests.reading import read
 
-AT = "2026-01-01T00:00:00Z"
+TIME = "2026-01-01T00:00:00Z"
 SCHEMA = {"user": str, "at": datetime, "amount": int, "kind": str, "note": str}
 FORMATS = {"csv": hr.csv, "parquet": hr.parquet, "json": hr.json}
 
 
 def content(kind: str, *columns: str) -> bytes:
     """A file of two records with those columns."""
-    values: dict[str, Any] = {"user": "u", "at": AT, "amount": 5, "kind": "x", "note": "n"}
+    values: dict[str, Any] = {"user": "u", "at": TIME, "amount": 5, "kind": "x", "note": "n"}
     record = {name: values.get(name.lower(), 1) for name in columns}
     if kind == "json":
         return f"{json.dumps(record)}\n".encode() * 2
@@ -63,7 +63,7 @@ def run(pipeline: Pipeline, root: Path, mode: Mode = Mode.BATCH) -> RunResult:
     return process(pipeline, root.as_uri(), RunOptions("run", mode=mode))
 
 
-def committed(pipeline: Pipeline, root: Path) -> list[dict[str, Any]]:
+def committed_rows(pipeline: Pipeline, root: Path) -> list[dict[str, Any]]:
     return read(pipeline, root.as_uri(), "current", "main").to_pylist()
 
 
@@ -80,7 +80,7 @@ def test_a_column_that_the_pipeline_reads_and_a_header_lacks_stops_the_run_befor
         assert part in message
     assert Catalog(open_store(tmp_path.as_uri()), "sales").head().refs.get("main") is None
     run(sales(kind, missing="null"), tmp_path)
-    (row,) = committed(sales(kind, missing="null"), tmp_path)
+    (row,) = committed_rows(sales(kind, missing="null"), tmp_path)
     assert (row["n"], row["total"]) == (2, 0)
 
 
@@ -110,7 +110,7 @@ def test_whatever_reads_it_is_named(reader: str) -> None:
 def test_a_column_that_nothing_reads_may_be_missing(tmp_path: Path, kind: str) -> None:
     land(tmp_path, f"1.{kind}", content(kind, "user", "at", "amount"))
     assert run(sales(kind), tmp_path).warnings == ()
-    (row,) = committed(sales(kind), tmp_path)
+    (row,) = committed_rows(sales(kind), tmp_path)
     assert row["total"] == 10
 
 
@@ -128,14 +128,14 @@ def test_of_json_the_result_warns_as_soon_as_no_record_of_a_file_has_it(tmp_path
     (warning,) = run(sales("json"), tmp_path).warnings
     for part in ("'amount'", "2 files, the first of them landing/2.json", "'amuont'", 'missing="null"'):
         assert part in warning
-    assert committed(sales("json"), tmp_path)[0]["total"] == 10
+    assert committed_rows(sales("json"), tmp_path)[0]["total"] == 10
 
 
 def test_a_column_that_some_record_has_even_as_null_is_not_missing(tmp_path: Path) -> None:
     land(
         tmp_path,
         "1.json",
-        b'{"user": "u", "at": "%s", "amount": null}\n{"user": "u", "at": "%s"}\n' % ((AT.encode(),) * 2),
+        b'{"user": "u", "at": "%s", "amount": null}\n{"user": "u", "at": "%s"}\n' % ((TIME.encode(),) * 2),
     )
     land(tmp_path, "2.json", b"torn\n")
     land(tmp_path, "3.json", b"")
@@ -163,11 +163,11 @@ def test_what_another_input_gives_is_not_missing_in_the_own_one(tmp_path: Path) 
     pipeline = sales("csv", union=[refunds.named("refunds", columns=columns)])
     land(tmp_path, "1.csv", content("csv", "user", "at"))
     (tmp_path / "refunds").mkdir()
-    (tmp_path / "refunds" / "1.csv").write_text(f"who,at,sum\nu,{AT},7\n")
+    (tmp_path / "refunds" / "1.csv").write_text(f"who,at,sum\nu,{TIME},7\n")
     assert run(pipeline, tmp_path).warnings == ()
-    (row,) = committed(pipeline, tmp_path)
+    (row,) = committed_rows(pipeline, tmp_path)
     assert (row["n"], row["total"]) == (3, 7)
-    (tmp_path / "refunds" / "2.csv").write_text(f"who,at,summe\nu,{AT},7\n")
+    (tmp_path / "refunds" / "2.csv").write_text(f"who,at,summe\nu,{TIME},7\n")
     with pytest.raises(
         MissingColumnError, match=r"refunds/2.csv .* lacks column sum, which aggregate total reads.*'summe'"
     ):

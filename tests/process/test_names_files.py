@@ -51,7 +51,7 @@ def land(root: Path, *days: int) -> int:
     return len(days) * SHOPS
 
 
-def counted(root: Path) -> int:
+def count_receipts(root: Path) -> int:
     """How many receipts count."""
     return sum(row["n"] for row in handle(root).read("current", at="main").to_arrow().to_pylist())
 
@@ -87,7 +87,7 @@ def test_names_of_many_files_are_in_few(root: Path) -> None:
         assert land(root, *range(day, day + 20)) == handle(root).run().counts["input_files"]
     log = log_of(root)
     assert log.names is not None
-    assert log.files == counted(root) == 130 * SHOPS
+    assert log.files == count_receipts(root) == 130 * SHOPS
     assert log.files - log.names.of < 512
     assert 1 <= len(log.names.files) <= 2
     assert sum(one.file.rows for one in log.names.files) == log.names.of
@@ -125,7 +125,7 @@ def test_without_names_files_the_log_says_the_same(root: Path, damage: str) -> N
     assert "the next run reads the log of inputs in its place" in problem.remedy
     land(root, 60)
     assert handle(root).run().counts["input_files"] == SHOPS
-    assert counted(root) == 51 * SHOPS
+    assert count_receipts(root) == 51 * SHOPS
     assert file not in names_files(root)
     (root / "landing" / "shop=00" / "0000.json").write_text("{}")
     with pytest.raises(FixDataError, match=r"shop=00/0000\.json has changed"):
@@ -150,7 +150,7 @@ def test_old_roots_have_none_and_lose_nothing(root: Path) -> None:
     land(root, 7, 55)
     (root / "landing" / "shop=00" / "0007.json").unlink()  # one that was read may go
     assert handle(root).run().counts["input_files"] == SHOPS
-    assert counted(root) == 51 * SHOPS
+    assert count_receipts(root) == 51 * SHOPS
     assert log_of(root).names is not None
 
 
@@ -191,7 +191,7 @@ def test_names_that_are_said_to_ascend_are_listed_from_the_newest_and_a_straggle
     assert swept.counts["input_files"] == SHOPS - 1
     assert "29 files that no run had read, such as landing/shop=00/0060.json" in swept.warnings[0]
     assert json.loads(json.dumps(swept.to_json()))["warnings"] == [*swept.warnings]
-    assert counted(root) == 51 * SHOPS
+    assert count_receipts(root) == 51 * SHOPS
 
 
 def test_a_name_that_is_used_again_is_refused_and_with_the_same_content_it_was_read(root: Path) -> None:
@@ -215,16 +215,16 @@ def test_what_was_read_under_an_ending_of_files_under_way_is_left_out_of_a_backf
     first = tmp_path / "landing" / "shop=00" / "0001.json"
     (first.parent / "0001.json.part").write_bytes(first.read_bytes())
     hr.open(tmp_path.as_uri(), create=True)[pipeline_before].run()
-    assert counted(tmp_path) == SHOPS + 1
+    assert count_receipts(tmp_path) == SHOPS + 1
     assert not handle(tmp_path).run().epochs
     handle(tmp_path).backfill(promote=True)
-    assert counted(tmp_path) == SHOPS
+    assert count_receipts(tmp_path) == SHOPS
     catalog = handle(tmp_path)._catalog
     newest = catalog.manifest(catalog.head().refs["main"])
     (tmp_path / "landing" / "shop=00" / "0002.json").write_bytes(first.read_bytes())
     hr.open(tmp_path.as_uri())[pipeline_before].run()  # which reads the .part again, too
     handle(tmp_path).recover(newest.snapshot_id, publish=False)
-    assert counted(tmp_path) == SHOPS + 1
+    assert count_receipts(tmp_path) == SHOPS + 1
 
 
 def test_the_first_run_of_a_day_looks_at_all_names(root: Path) -> None:
@@ -234,4 +234,4 @@ def test_the_first_run_of_a_day_looks_at_all_names(root: Path) -> None:
     tomorrow = process(ordered_pipeline, root.as_uri(), RunOptions("tomorrow"), now=lambda: today + timedelta(days=1))
     assert tomorrow.counts["input_files"] == SHOPS - 1
     assert "29 files that no run had read" in tomorrow.warnings[0]
-    assert counted(root) == 51 * SHOPS
+    assert count_receipts(root) == 51 * SHOPS

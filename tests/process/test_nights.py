@@ -56,11 +56,11 @@ class Nights:
             self.commit(name)
         return name
 
-    def drop(self, night: int, catalog: Catalog | None = None, *, awaited: Set[str] = frozenset()) -> list[str]:
+    def drop(self, night: int, catalog: Catalog | None = None, *, awaited_names: Set[str] = frozenset()) -> list[str]:
         """As the run of ``night`` does when it begins: the names of what it dropped."""
         self.now = FIRST + timedelta(days=night)
         catalog = catalog or self.catalog
-        return [each.name for each in drop_abandoned(catalog, branch(night), self.now, lambda: awaited)]
+        return [each.name for each in drop_abandoned(catalog, branch(night), self.now, lambda: awaited_names)]
 
     def branches(self) -> set[str]:
         return {*self.catalog.head().generations} - {"main"}
@@ -131,9 +131,9 @@ def test_what_a_person_is_asked_about_stays_until_there_is_an_answer(nights: Nig
     nights.catalog.fork(by_hand, nights.first)
     failed_branches = [nights.fails(night) for night in range(KEPT_BRANCHES + 2)]
     year = 365
-    assert nights.drop(year, awaited={by_hand, failed_branches[0]}) == [failed_branches[1]]
+    assert nights.drop(year, awaited_names={by_hand, failed_branches[0]}) == [failed_branches[1]]
     assert {by_hand, failed_branches[0]} <= nights.branches()
-    assert nights.drop(year, awaited={by_hand}) == [failed_branches[0]]
+    assert nights.drop(year, awaited_names={by_hand}) == [failed_branches[0]]
     assert nights.drop(year) == [by_hand]
 
 
@@ -171,7 +171,7 @@ def test_where_something_was_done_of_late_somebody_may_be_at_work(nights: Nights
 def test_a_run_that_begins_while_it_is_decided_keeps_its_branch(nights: Nights) -> None:
     failed_branches = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
     nights.now = FIRST + timedelta(days=9)
-    beginning = _Meanwhile(
+    beginning = _BusyCatalog(
         nights.store, lambda: nights.commit(failed_branches[0], nights.another()), lambda: nights.now
     )
     assert nights.drop(9, beginning) == []
@@ -180,7 +180,7 @@ def test_a_run_that_begins_while_it_is_decided_keeps_its_branch(nights: Nights) 
 
 def test_what_others_do_elsewhere_only_makes_it_look_again(nights: Nights) -> None:
     failed_branches = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
-    busy = _Meanwhile(nights.store, lambda: nights.commit("main", nights.another()), lambda: nights.now)
+    busy = _BusyCatalog(nights.store, lambda: nights.commit("main", nights.another()), lambda: nights.now)
     assert nights.drop(9, busy) == failed_branches[:1]
 
 
@@ -196,7 +196,7 @@ def test_who_still_writes_to_what_was_dropped_is_fenced(nights: Nights) -> None:
         zombie.commit(claim, head.replace(**fields, generation=claim.generation, skips=()))
 
 
-class _Meanwhile(Catalog):
+class _BusyCatalog(Catalog):
     """A catalog beside which something is done once, just before it drops a branch."""
 
     def __init__(self, store: MemoryStore, action: Callable[[], object], now: Callable[[], datetime]) -> None:

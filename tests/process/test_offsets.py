@@ -22,27 +22,27 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store.local import MemoryStore
 from tests.manifests import new_manifest
 from tests.process.clicks import CLICKS, land, truth
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 from tests.process.test_fallback import flip, newest_state_file
 from tests.process.test_process import current
-from tests.stored_progress import written
+from tests.stored_progress import progress_fields
 
 LOOK_BACK = 1000
 
 
-def copied(root: Path, to: Path) -> Path:
+def copy_root(root: Path, target: Path) -> Path:
     """``root`` as ``cp -r`` copies it, or a backup brings it back: the same bytes, and every time a new one."""
-    shutil.copytree(root, to, copy_function=shutil.copyfile)
-    for file in to.rglob("*"):
+    shutil.copytree(root, target, copy_function=shutil.copyfile)
+    for file in target.rglob("*"):
         os.utime(file, ns=(10**18, 10**18))
-    return to
+    return target
 
 
-def test_a_copy_of_a_root_goes_on_as_the_root_would(executor: Executed, tmp_path: Path) -> None:
+def test_a_copy_of_a_root_goes_on_as_the_root_would(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     original = tmp_path / "original"
     land(original, 0, 3)
     executor.process(CLICKS, original.as_uri(), RunOptions("first", publish=True))
-    root = copied(original, tmp_path / "copy")
+    root = copy_root(original, tmp_path / "copy")
     land(root, 3, 4)
     executor.process(CLICKS, root.as_uri(), RunOptions("goes-on"))
     assert current(CLICKS, root) == truth(4)
@@ -91,7 +91,9 @@ class Reader:
             parent=None if self.head is None else self.head.snapshot_id,
             generation=self.claim.generation,
             created_at="2026-01-01T00:00:00Z",
-            progress=written(PipelineProgress({name: InputProgress(each) for name, each in self.offsets.items()})),
+            progress=progress_fields(
+                PipelineProgress({name: InputProgress(each) for name, each in self.offsets.items()})
+            ),
             logs={"inputs": self.catalog.append_record(log, FileRecord(number, tuple(read)))},
         )
         self.catalog.commit(self.claim, self.head)
@@ -126,7 +128,7 @@ def test_only_what_is_behind_the_mark_is_read_back() -> None:
         manifest = reader.epoch()
     offsets = reader.offsets[OWN]
     kept_offsets = replace(offsets, mark=offsets.recent[-11].path, recent=offsets.recent[-10:])
-    progress = written(PipelineProgress({OWN: InputProgress(kept_offsets)}))
+    progress = progress_fields(PipelineProgress({OWN: InputProgress(kept_offsets)}))
     assert progress_of(reader.newcomer(), manifest.replace(progress=progress)).offsets == {OWN: kept_offsets}
 
 

@@ -34,7 +34,7 @@ from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import Operation, disturb_stores
 from tests.process.clicks import CLICKS, FILES, land, records
-from tests.process.executors import LOCAL, Executed, on_both
+from tests.process.executors import LOCAL, ExecutorUnderTest, on_both
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, digests, expecting, line
 
 TELLING = replace(
@@ -50,7 +50,7 @@ def rows(manifest: Manifest) -> dict[str, list[int]]:
 @on_both
 @pytest.mark.parametrize("shop", [SHOP, TELLING], ids=["all", "deduplicated"])
 def test_each_output_is_byte_for_byte_what_a_pipeline_of_its_own_gives(
-    executor: Executed, shop: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, shop: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_TASKS", "1")  # files are cut by tasks
     roots = {name: tmp_path / name for name in ("together", *shop.outputs)}
@@ -76,7 +76,9 @@ def test_each_output_is_byte_for_byte_what_a_pipeline_of_its_own_gives(
     check_catalog(open_store(roots["together"].as_uri()), shop.name)
 
 
-def test_landing_files_are_read_once_however_many_outputs_there_are(executor: Executed, tmp_path: Path) -> None:
+def test_landing_files_are_read_once_however_many_outputs_there_are(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     requested_counts: dict[int, Counter[tuple[str, str]]] = {}
     for number in range(len(SHOP.outputs) + 1):
         requests = requested_counts[number] = Counter[tuple[str, str]]()
@@ -96,7 +98,9 @@ def test_landing_files_are_read_once_however_many_outputs_there_are(executor: Ex
     )
 
 
-def test_manifests_and_the_log_are_read_no_more_often_for_more_outputs(executor: Executed, tmp_path: Path) -> None:
+def test_manifests_and_the_log_are_read_no_more_often_for_more_outputs(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     requested_counts: dict[int, Counter[str]] = {}
     for number in (1, len(SHOP.outputs)):
         requests = requested_counts[number] = Counter[str]()
@@ -116,7 +120,9 @@ def test_manifests_and_the_log_are_read_no_more_often_for_more_outputs(executor:
     assert requested_counts[1] == requested_counts[len(SHOP.outputs)]
 
 
-def test_a_snapshot_has_every_output_and_only_its_own_version_reads_it(executor: Executed, tmp_path: Path) -> None:
+def test_a_snapshot_has_every_output_and_only_its_own_version_reads_it(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run"))
     head = line(catalog_of(tmp_path))[-1]
@@ -139,7 +145,7 @@ def test_a_snapshot_has_every_output_and_only_its_own_version_reads_it(executor:
         catalog_of(tmp_path).manifest(head.snapshot_id)
 
 
-def test_one_output_without_a_name_is_stored_as_ever(executor: Executed, tmp_path: Path) -> None:
+def test_one_output_without_a_name_is_stored_as_ever(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     executor.process(CLICKS, tmp_path.as_uri(), RunOptions("run"))
     (head,) = line(catalog_of(tmp_path, CLICKS.name))
@@ -150,7 +156,7 @@ def test_one_output_without_a_name_is_stored_as_ever(executor: Executed, tmp_pat
     assert "outputs" not in {*head.schema, *head.progress, *head.definition}
 
 
-def test_an_expectation_of_one_output_holds_back_that_one_alone(executor: Executed, tmp_path: Path) -> None:
+def test_an_expectation_of_one_output_holds_back_that_one_alone(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     shop = expecting("visits", expect("column_values_to_be_between", column="spent", max_value=1))
     with pytest.raises(AuditFailedError, match=r"pipeline shop\.visits: 1 of 1") as error:
@@ -183,7 +189,7 @@ def test_an_expectation_of_one_output_holds_back_that_one_alone(executor: Execut
     assert reader.fsck().problems == ()
 
 
-def test_readers_of_each_output_see_what_its_own_audits_found_good(executor: Executed, tmp_path: Path) -> None:
+def test_readers_of_each_output_see_what_its_own_audits_found_good(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     strict = expecting("visits", expect("column_values_to_be_between", column="spent", max_value=1))
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("first", publish=True))
@@ -215,7 +221,7 @@ def test_readers_of_each_output_see_what_its_own_audits_found_good(executor: Exe
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
 
 
-def test_a_release_holds_under_another_name(executor: Executed, tmp_path: Path) -> None:
+def test_a_release_holds_under_another_name(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     few = expect("column_values_to_be_between", column="clicks", max_value=0)
     strict, root = expecting("visits", few), tmp_path.as_uri()
     land(tmp_path, 0, 1)
@@ -237,7 +243,7 @@ def test_a_release_holds_under_another_name(executor: Executed, tmp_path: Path) 
     assert releases_that_hold(seen_catalog(catalog, "visits")) == [], "another one has the name now"
 
 
-def test_limits_of_an_output_hold_back_that_one_alone(executor: Executed, tmp_path: Path) -> None:
+def test_limits_of_an_output_hold_back_that_one_alone(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     (tmp_path / "landing" / "clicks").mkdir(parents=True)
     landed_lines = [
         '{"user": null, "at": "2026-01-01T00:00:00Z", "price": 5}',
@@ -258,7 +264,7 @@ def test_limits_of_an_output_hold_back_that_one_alone(executor: Executed, tmp_pa
         replace(HOURLY, limits=hr.Limits(newest_file="1h"))
 
 
-def test_readers_name_an_output(executor: Executed, tmp_path: Path) -> None:
+def test_readers_name_an_output(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
     shop = hr.open(tmp_path.as_uri())["shop"]
@@ -278,7 +284,7 @@ def test_readers_name_an_output(executor: Executed, tmp_path: Path) -> None:
         PipelineReader(catalog_of(tmp_path / "one", CLICKS.name))["hourly"]
 
 
-def test_a_dead_letter_says_which_output_could_not_take_it(executor: Executed, tmp_path: Path) -> None:
+def test_a_dead_letter_says_which_output_could_not_take_it(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     (tmp_path / "landing" / "clicks").mkdir(parents=True)
     landed_lines = [
         '{"user": null, "at": "2026-01-01T00:00:00Z", "price": 5}',
@@ -307,7 +313,9 @@ CHANGES: dict[str, dict[str, Output]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_changed_outputs_are_computed_again_by_a_backfill(executor: Executed, change: str, tmp_path: Path) -> None:
+def test_changed_outputs_are_computed_again_by_a_backfill(
+    executor: ExecutorUnderTest, change: str, tmp_path: Path
+) -> None:
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
     outputs = CHANGES[change]
@@ -325,7 +333,7 @@ def test_changed_outputs_are_computed_again_by_a_backfill(executor: Executed, ch
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
 
 
-def test_a_summary_is_due_when_the_first_output_is(executor: Executed, tmp_path: Path) -> None:
+def test_a_summary_is_due_when_the_first_output_is(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
     head = line(catalog_of(tmp_path))[-1]
@@ -337,7 +345,7 @@ def test_a_summary_is_due_when_the_first_output_is(executor: Executed, tmp_path:
         PaneHistory(catalog_of(tmp_path), head, 10)
 
 
-def test_a_column_is_renamed_in_one_output(executor: Executed, tmp_path: Path) -> None:
+def test_a_column_is_renamed_in_one_output(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root, undisturbed_root = tmp_path / "renamed", tmp_path / "undisturbed"
     visits = replace(VISITS, what={"number": count(), "spent": col("price").sum()}, renamed={"clicks": "number"})
     for last, shop in ((2, SHOP), (4, replace(SHOP, outputs={**SHOP.outputs, "visits": visits}))):
@@ -357,7 +365,7 @@ def visits_at(root: Path) -> pa.Table:
     return hr.open(root.as_uri())["shop"]["visits"].current().to_arrow()
 
 
-def test_what_is_of_one_output_is_refused_where_there_are_several(executor: Executed, tmp_path: Path) -> None:
+def test_what_is_of_one_output_is_refused_where_there_are_several(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
     executor.backfill(SHOP, tmp_path.as_uri(), RunOptions("again", branch="again"))
@@ -372,7 +380,9 @@ def test_what_is_of_one_output_is_refused_where_there_are_several(executor: Exec
         SHOP.stages  # noqa: B018
 
 
-def test_a_rehearsal_shows_what_readers_of_each_output_would_see_change(executor: Executed, tmp_path: Path) -> None:
+def test_a_rehearsal_shows_what_readers_of_each_output_would_see_change(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
     double_output = Output(key="user", what={"clicks": count(), "spent": (col("price") * 2).sum()}, where=HOURLY.where)
@@ -388,11 +398,11 @@ def test_a_rehearsal_shows_what_readers_of_each_output_would_see_change(executor
         "daily": False,
     }
     assert {*rehearsal.to_json()["outputs"]} == {*SHOP.outputs}
-    seen = rehearse_for_readers(catalog_of(tmp_path), "again")
-    assert seen.outputs == {output: diff.output for output, diff in rehearsal.diffs.items()}
+    reader_rehearsal = rehearse_for_readers(catalog_of(tmp_path), "again")
+    assert reader_rehearsal.outputs == {output: diff.output for output, diff in rehearsal.diffs.items()}
 
 
-def test_an_output_that_only_a_branch_has_is_read_there(executor: Executed, tmp_path: Path) -> None:
+def test_an_output_that_only_a_branch_has_is_read_there(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
     more = replace(SHOP, outputs={**SHOP.outputs, "often": HOURLY})
@@ -405,7 +415,7 @@ def test_an_output_that_only_a_branch_has_is_read_there(executor: Executed, tmp_
         shop["ofen"]
 
 
-def test_what_is_computed_of_an_output_is_published_with_it(executor: Executed, tmp_path: Path) -> None:
+def test_what_is_computed_of_an_output_is_published_with_it(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     """Never before it: a day would have sums of hours whose audit failed."""
     of_hours = Output(of="hourly", what={"spent": col("spent").sum()}, where=CalendarWindows("day"), when=HOURLY.when)
     outputs = {"visits": VISITS, "days": of_hours, "hourly": HOURLY}
@@ -442,7 +452,7 @@ def test_what_is_computed_of_an_output_is_published_with_it(executor: Executed, 
     assert handle.publish().published == third
 
 
-def test_recovered_and_forked_all_outputs_go_together(executor: Executed, tmp_path: Path) -> None:
+def test_recovered_and_forked_all_outputs_go_together(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 4)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run", publish=True))
     catalog = catalog_of(tmp_path)
@@ -462,7 +472,7 @@ def test_recovered_and_forked_all_outputs_go_together(executor: Executed, tmp_pa
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
 
 
-def test_a_manifest_seen_by_an_output_names_no_other(executor: Executed, tmp_path: Path) -> None:
+def test_a_manifest_seen_by_an_output_names_no_other(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run"))
     (head,) = line(catalog_of(tmp_path))

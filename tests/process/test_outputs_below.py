@@ -12,7 +12,7 @@ from headrace import CalendarWindows, FixedWindows, Output, col, on_update, retr
 from headrace.ext.stores import open_store
 from headrace_lab.catalog_checks import check_catalog
 from tests.process.clicks import FILES, land
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 from tests.process.outputs import SHOP, catalog_of, line
 
 EARLY: dict[str, Any] = {"when": on_update(), "how": retracting("1d")}
@@ -31,7 +31,7 @@ def one_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]]:
+def undisturbed_digests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[list[str]]]:
     """The digests of the pane files of each epoch, by log, of a run that nothing happened to."""
     root = tmp_path_factory.mktemp("undisturbed")
     land(root)
@@ -57,36 +57,36 @@ def digests(root: Path, ref: str = "main") -> dict[str, list[list[str]]]:
 
 
 def test_a_replay_and_a_fork_give_the_same_panes(
-    executor: Executed, undisturbed: dict[str, list[list[str]]], tmp_path: Path
+    executor: ExecutorUnderTest, undisturbed_digests: dict[str, list[list[str]]], tmp_path: Path
 ) -> None:
     land(tmp_path)
     executor.run(GRAPH, tmp_path.as_uri(), publish=False)
-    assert digests(tmp_path) == undisturbed
-    assert all(any(epoch) for epoch in zip(*undisturbed.values(), strict=True)), "every epoch has panes"
+    assert digests(tmp_path) == undisturbed_digests
+    assert all(any(epoch) for epoch in zip(*undisturbed_digests.values(), strict=True)), "every epoch has panes"
     executor.run(GRAPH, tmp_path.as_uri(), mode="replay", branch="again")
-    assert digests(tmp_path, "again") == undisturbed
+    assert digests(tmp_path, "again") == undisturbed_digests
     shop = hr.open(tmp_path.as_uri())["shop"]
     shop.fork(line(catalog_of(tmp_path))[1].snapshot_id, "side")
     executor.run(GRAPH, tmp_path.as_uri(), branch="side")
-    assert digests(tmp_path, "side") == undisturbed
+    assert digests(tmp_path, "side") == undisturbed_digests
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
 
 
 def test_after_a_rollback_and_a_recovery_the_same_panes_come(
-    executor: Executed, undisturbed: dict[str, list[list[str]]], tmp_path: Path
+    executor: ExecutorUnderTest, undisturbed_digests: dict[str, list[list[str]]], tmp_path: Path
 ) -> None:
     land(tmp_path)
     executor.run(GRAPH, tmp_path.as_uri(), publish=False)
     shop = hr.open(tmp_path.as_uri())[GRAPH]
     shop.rollback(to=line(catalog_of(tmp_path))[2].snapshot_id)
     executor.run(GRAPH, tmp_path.as_uri(), publish=False)
-    assert digests(tmp_path) == undisturbed
+    assert digests(tmp_path) == undisturbed_digests
     shop.recover(line(catalog_of(tmp_path))[0].snapshot_id)
-    assert digests(tmp_path) == undisturbed
+    assert digests(tmp_path) == undisturbed_digests
     check_catalog(open_store(tmp_path.as_uri()), SHOP.name)
 
 
-def test_a_backfill_comes_to_the_same_rows(executor: Executed, tmp_path: Path) -> None:
+def test_a_backfill_comes_to_the_same_rows(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path)
     executor.run(GRAPH, tmp_path.as_uri())
 
@@ -107,7 +107,7 @@ def test_a_backfill_comes_to_the_same_rows(executor: Executed, tmp_path: Path) -
     assert rows() == rows_before
 
 
-def test_an_output_counts_the_panes_that_it_reads(executor: Executed, tmp_path: Path) -> None:
+def test_an_output_counts_the_panes_that_it_reads(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     executor.run(GRAPH, tmp_path.as_uri(), publish=False)
     (head,) = line(catalog_of(tmp_path))
@@ -120,10 +120,10 @@ def test_an_output_counts_the_panes_that_it_reads(executor: Executed, tmp_path: 
 
 
 def test_outputs_that_come_later_and_read_others_have_the_panes_that_they_would_have(
-    executor: Executed, undisturbed: dict[str, list[list[str]]], tmp_path: Path
+    executor: ExecutorUnderTest, undisturbed_digests: dict[str, list[list[str]]], tmp_path: Path
 ) -> None:
     land(tmp_path, 0, 3)
     executor.run(SHOP, tmp_path.as_uri(), publish=False)
     land(tmp_path, 3, FILES)
     executor.run(GRAPH, tmp_path.as_uri(), publish=False)
-    assert digests(tmp_path) == undisturbed
+    assert digests(tmp_path) == undisturbed_digests

@@ -18,7 +18,7 @@ from headrace.runs.options import Mode, RunOptions
 from headrace.runs.plan import CutOver
 from headrace.runs.relanding import LandingAgainError
 from tests.process.clicks import START, land
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, line
 from tests.reading import read
 
@@ -37,7 +37,7 @@ def add(root: Path, number: int, clicks: list[dict[str, object]]) -> None:
 
 
 @pytest.fixture
-def root(executor: Executed, tmp_path: Path) -> Path:
+def root(executor: ExecutorUnderTest, tmp_path: Path) -> Path:
     """Clicks of which some are dead letters and some come too late, in four epochs."""
     root = tmp_path / "root"
     add(root, 0, [*NOBODYS, *KEYLESS])
@@ -50,17 +50,17 @@ def root(executor: Executed, tmp_path: Path) -> Path:
     return root
 
 
-def landed(folder: Path) -> list[Mapping[str, object]]:
+def landed_rows(folder: Path) -> list[Mapping[str, object]]:
     return [json.loads(line) for file in sorted(folder.glob("*.jsonl")) for line in file.read_text().splitlines()]
 
 
-def test_late_records_of_an_output_are_counted_beside_it(executor: Executed, root: Path) -> None:
+def test_late_records_of_an_output_are_counted_beside_it(executor: ExecutorUnderTest, root: Path) -> None:
     shop = hr.open(root.as_uri())[SHOP]
     with pytest.raises(LandingAgainError, match=r"the outputs hourly, visits, daily: say of which one.*shop\.hourly"):
         shop.replay_late()
     late = shop.replay_late(output="visits")
     assert (late.target, late.records) == (f"{root.as_uri()}/late/visits/landing/clicks", 3)
-    assert [click["price"] for click in landed(root / "late" / "visits" / "landing" / "clicks")] == [10, 11, 12]
+    assert [click["price"] for click in landed_rows(root / "late" / "visits" / "landing" / "clicks")] == [10, 11, 12]
     path_beside = root / "late" / "visits"
     executor.process(SHOP, path_beside.as_uri(), RunOptions("late", mode=Mode.BATCH, without=("hourly", "daily")))
     (row,) = hr.open(path_beside.as_uri())["shop"]["visits"].current(at="main").to_arrow().to_pylist()
@@ -71,7 +71,7 @@ def test_late_records_of_an_output_are_counted_beside_it(executor: Executed, roo
         shop.replay_late(output="visits", to="landing/clicks")
 
 
-def test_of_an_output_that_reads_others_nothing_lands(executor: Executed, tmp_path: Path) -> None:
+def test_of_an_output_that_reads_others_nothing_lands(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     output_below = replace(HOURLY, of="hourly", what={"spent": col("spent").sum()})
     shop = replace(SHOP, outputs={**SHOP.outputs, "below": output_below})
     land(tmp_path, 0, 1)
@@ -84,19 +84,19 @@ def test_dead_letters_of_nobody_land_and_those_of_one_output_beside(root: Path) 
     shop = hr.open(root.as_uri())[SHOP]
     whole = shop.replay_rejected()
     assert whole.records == len(NOBODYS)
-    assert landed(root / "rejected" / "landing" / "clicks") == NOBODYS
+    assert landed_rows(root / "rejected" / "landing" / "clicks") == NOBODYS
     (why, number), (other, of_visits) = sorted(whole.left.items())
     assert "refused by output hourly alone" in why
     assert "headrace backfill shop.visits --promote" in other
     assert (number, of_visits) == (len(KEYLESS), len(KEYLESS))
     own = shop.replay_rejected(output="visits")
     assert (own.records, own.left) == (len(KEYLESS), {})
-    assert landed(root / "rejected" / "visits" / "landing" / "clicks") == KEYLESS
+    assert landed_rows(root / "rejected" / "visits" / "landing" / "clicks") == KEYLESS
     with pytest.raises(LandingAgainError, match="they would count it twice"):
         shop.replay_rejected(output="visits", to="landing/clicks")
 
 
-def test_dead_letters_under_a_former_name_are_those_of_the_output(executor: Executed, root: Path) -> None:
+def test_dead_letters_under_a_former_name_are_those_of_the_output(executor: ExecutorUnderTest, root: Path) -> None:
     sessions = {"hourly": HOURLY, "sessions": replace(VISITS, formerly="visits"), "daily": DAILY}
     shop = replace(SHOP, outputs=sessions)
     land(root, 43, 44)
@@ -121,7 +121,7 @@ def test_dead_letters_under_a_former_name_are_those_of_the_output(executor: Exec
         hr.open(root.as_uri())[second_pipeline].replay_rejected(output="visits")
 
 
-def test_they_land_once_whatever_main_adopts(executor: Executed, root: Path) -> None:
+def test_they_land_once_whatever_main_adopts(executor: ExecutorUnderTest, root: Path) -> None:
     shop = hr.open(root.as_uri())[SHOP]
     assert shop.replay_rejected(to="landing/clicks").records == len(NOBODYS)
     executor.process(SHOP, root.as_uri(), RunOptions("third", publish=True))
@@ -144,7 +144,7 @@ WITHOUT_KEYS = replace(VISITS, key={"user": hr.coalesce(col("user"), "nobody")})
 
 
 @on_both
-def test_what_no_output_took_is_not_taken_by_one_that_catches_up(executor: Executed, tmp_path: Path) -> None:
+def test_what_no_output_took_is_not_taken_by_one_that_catches_up(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     """Else it would count once more when it lands again."""
     root, two = tmp_path.as_uri(), replace(SHOP, outputs={"hourly": HOURLY, "visits": VISITS})
     now = replace(two, outputs={"hourly": HOURLY, "visits": WITHOUT_KEYS})
@@ -170,7 +170,7 @@ def test_what_no_output_took_is_not_taken_by_one_that_catches_up(executor: Execu
 
 
 def test_what_an_output_took_while_it_meant_something_else_is_its_dead_letter(
-    executor: Executed, tmp_path: Path
+    executor: ExecutorUnderTest, tmp_path: Path
 ) -> None:
     root, two = tmp_path.as_uri(), replace(SHOP, outputs={"hourly": HOURLY, "visits": VISITS})
     land(tmp_path, 0, 2)
@@ -182,7 +182,9 @@ def test_what_an_output_took_while_it_meant_something_else_is_its_dead_letter(
     assert sorted(str(row["output"]) for row in letters) == ["hourly", "visits"]
 
 
-def test_what_an_output_may_have_taken_that_came_later_does_not_land(executor: Executed, tmp_path: Path) -> None:
+def test_what_an_output_may_have_taken_that_came_later_does_not_land(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     root = tmp_path.as_uri()
     add(tmp_path, 0, [*NOBODYS])
     executor.process(replace(SHOP, outputs={"hourly": HOURLY, "daily": DAILY}), root, RunOptions("two", publish=True))
@@ -199,7 +201,7 @@ def test_what_an_output_may_have_taken_that_came_later_does_not_land(executor: E
     assert (number, result.records) == (2, 4)
 
 
-def test_a_new_output_waits_if_it_takes_what_has_landed_again(executor: Executed, tmp_path: Path) -> None:
+def test_a_new_output_waits_if_it_takes_what_has_landed_again(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 1)
     add(tmp_path, 1, KEYLESS)
@@ -211,7 +213,7 @@ def test_a_new_output_waits_if_it_takes_what_has_landed_again(executor: Executed
     assert "which have landed again or may yet" in outputs["all"].get("parked", {}).get("message", ""), "else twice"
 
 
-def test_commands_name_the_output(executor: Executed, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_name_the_output(executor: ExecutorUnderTest, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (root / "pipelines").mkdir()
     (root / "pipelines/shop.py").write_text("from tests.process.outputs import SHOP\n")
     monkeypatch.setenv("HEADRACE_PIPELINES", str(root / "pipelines"))

@@ -20,7 +20,7 @@ from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.manifest import Manifest, Patch
 from headrace_snapshots.format.output_view import UnknownOutputError, parked_in
 from headrace_snapshots.fsck import fsck
-from tests.process.executors import Executed
+from tests.process.executors import ExecutorUnderTest
 from tests.process.late_clicks import Live, pipeline
 from tests.process.outputs import line
 
@@ -28,7 +28,7 @@ ONE = pipeline()
 HOURS = hr.Output(key=ONE.key, what=ONE.what, where=ONE.where, when=ONE.when, how=ONE.how)
 PAIRS = replace(HOURS, where=hr.FixedWindows("2h"))
 BOTH = hr.Pipeline("clicks", ONE.input, outputs={"hours": HOURS, "pairs": PAIRS}, executor="local")
-BELOW = replace(PAIRS, of="hours", what={"spent": col("spent").sum()})
+READING_HOURS = replace(PAIRS, of="hours", what={"spent": col("spent").sum()})
 
 
 @pytest.fixture
@@ -44,17 +44,17 @@ def live(tmp_path: Path) -> Live:
 
 
 def rows(
-    live: Live, output: str, at: str = "published", values: Sequence[str] = ("clicks", "spent")
+    live: Live, output: str, ref: str = "published", values: Sequence[str] = ("clicks", "spent")
 ) -> list[tuple[Any, ...]]:
-    read = hr.open(live.root)["clicks"][output].current(at=at).to_arrow().to_pylist()
+    read = hr.open(live.root)["clicks"][output].current(at=ref).to_arrow().to_pylist()
     return sorted((row["user"], row["window_start"], *(row[value] for value in values)) for row in read)
 
 
-def spent(live: Live, output: str, at: str = "published") -> list[tuple[Any, ...]]:
-    return rows(live, output, at, ["spent"])
+def spent_rows(live: Live, output: str, ref: str = "published") -> list[tuple[Any, ...]]:
+    return rows(live, output, ref, ["spent"])
 
 
-def of(manifest: Manifest, output: str) -> Mapping[str, Any]:
+def tables_of(manifest: Manifest, output: str) -> Mapping[str, Any]:
     named_tables = {**manifest.tables, **manifest.logs}
     return {name: value for name, value in named_tables.items() if name.startswith(f"{output}/")}
 
@@ -76,7 +76,7 @@ def test_rows_of_one_output_are_patched(live: Live) -> None:
     moved_refs = ("main", "published/hours", "published/pairs")
     assert live.refs() == {**refs, **dict.fromkeys(moved_refs, head.snapshot_id)}, "pairs are as they were"
     assert (head.is_patch, head.patch.output if head.patch else None) == (True, "hours")
-    assert of(head, "pairs") == of(manifest_before, "pairs")
+    assert tables_of(head, "pairs") == tables_of(manifest_before, "pairs")
     assert (head.counts["hours/panes"], head.counts["pairs/panes"]) == (2, 0)
     assert rows(live, "hours") == rows(live, "hours", "fix")
     assert rows(live, "pairs") == others
@@ -93,11 +93,11 @@ def test_rows_of_one_output_are_patched(live: Live) -> None:
 
 
 def test_one_that_was_stopped_is_published_by_the_next(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(*_: object) -> None:
+    def stop_publish(*_: object) -> None:
         raise PublishConflictError("stopped")
 
     with monkeypatch.context() as patch, pytest.raises(PublishConflictError):
-        patch.setattr(patching, "publish_range", stopped)
+        patch.setattr(patching, "publish_range", stop_publish)
         live.history.promote("fix", output="hours", patch=True)
     head = line(live.catalog)[-1]
     assert (head.is_patch, live.refs()["published/hours"]) == (True, head.parent)
@@ -120,7 +120,9 @@ def test_outputs_that_are_computed_again_pass_over_patches(live: Live) -> None:
 
 
 @pytest.mark.parametrize("is_renamed", [False, True])
-def test_what_was_patched_stays_also_under_another_name(is_renamed: bool, live: Live, executor: Executed) -> None:
+def test_what_was_patched_stays_also_under_another_name(
+    is_renamed: bool, live: Live, executor: ExecutorUnderTest
+) -> None:
     live.history.fork(line(live.catalog)[0].snapshot_id, "side")
     live.history.promote("fix", output="hours", patch=True)
     name, own = ("hourly", replace(HOURS, formerly="hours")) if is_renamed else ("hours", HOURS)
@@ -132,7 +134,7 @@ def test_what_was_patched_stays_also_under_another_name(is_renamed: bool, live: 
     assert (rehearsal.output.rows.differing, rehearsal.left) == (0, {"patched since the branch was forked": 2})
 
 
-def test_an_adoption_says_which_patches_it_gives_up(live: Live, executor: Executed) -> None:
+def test_an_adoption_says_which_patches_it_gives_up(live: Live, executor: ExecutorUnderTest) -> None:
     live.history.promote("fix", output="hours", patch=True)
     changed_pipeline = replace(BOTH, outputs={**BOTH.outputs, "hours": replace(HOURS, filter=col("price") < 900)})
     executor.backfill(changed_pipeline, live.root, RunOptions("again", branch="again", output="hours"))
@@ -143,13 +145,13 @@ def test_an_adoption_says_which_patches_it_gives_up(live: Live, executor: Execut
 
 
 def test_a_patch_and_an_adoption_are_published_together(
-    live: Live, executor: Executed, monkeypatch: pytest.MonkeyPatch
+    live: Live, executor: ExecutorUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stopped(*_: object) -> None:
+    def stop_publish(*_: object) -> None:
         raise PublishConflictError("stopped")
 
     with monkeypatch.context() as patch, pytest.raises(PublishConflictError):
-        patch.setattr(patching, "publish_range", stopped)
+        patch.setattr(patching, "publish_range", stop_publish)
         live.history.promote("fix", output="hours", patch=True)
     live.pipeline = replace(BOTH, outputs={**BOTH.outputs, "pairs": replace(PAIRS, filter=col("price") < 900)})
     executor.backfill(live.pipeline, live.root, RunOptions("again", branch="again", output="pairs"))
@@ -188,7 +190,7 @@ def test_a_rollback_says_which_patch_it_gives_up(live: Live) -> None:
     assert live.refs()["published/hours"] == snapshot_before
 
 
-def test_which_outputs_are_not_patched(live: Live, executor: Executed) -> None:
+def test_which_outputs_are_not_patched(live: Live, executor: ExecutorUnderTest) -> None:
     with pytest.raises(UnpatchableError, match=r"outputs hours, pairs.*headrace promote clicks\.hours fix --patch"):
         live.history.promote("fix", patch=True)
     with pytest.raises(UnknownOutputError):
@@ -198,7 +200,7 @@ def test_which_outputs_are_not_patched(live: Live, executor: Executed) -> None:
     executor.process(BOTH, live.root, RunOptions("left", without=("pairs",)))
     with pytest.raises(UnpatchableError, match="output pairs of clicks is parked"):
         live.history.promote("fix", output="pairs", patch=True)
-    live.pipeline = replace(BOTH, outputs={**BOTH.outputs, "below": BELOW})
+    live.pipeline = replace(BOTH, outputs={**BOTH.outputs, "below": READING_HOURS})
     live.process()
     live.backfill("below")
     with pytest.raises(UnpatchableError, match="is read by below, which would not hear of a patch"):
@@ -218,23 +220,23 @@ def test_one_command_computes_an_output_and_patches_it(live: Live) -> None:
 
 @pytest.mark.parametrize("name", ["pairs", "below"])
 def test_a_range_is_computed_from_the_newest_snapshot_without_what_it_depends_on(tmp_path: Path, name: str) -> None:
-    live = Live(tmp_path / "live", replace(BOTH, outputs={**BOTH.outputs, "below": BELOW}))
+    live = Live(tmp_path / "live", replace(BOTH, outputs={**BOTH.outputs, "below": READING_HOURS}))
     live.land(("ann", 0.1, 1), ("bob", 0.2, 10))
     live.land(("ann", 4.1, 1), ("bob", 5.6, 1))
     live.land(("ann", 9.5, 1))
     live.land(("ann", 4.2, 100), ("cyd", 5.3, 1000))  # too late
     live.process()
-    spent_before = {output: spent(live, output) for output in live.pipeline.outputs}
+    spent_before = {output: spent_rows(live, output) for output in live.pipeline.outputs}
     clicks = hr.open(live.root)[live.pipeline]
     span = {"start": "2026-01-01T04:00:00Z", "end": "2026-01-01T06:00:00Z"}
 
     assert clicks.backfill(branch="whole", **span).forked_from == line(live.catalog)[0].snapshot_id
     assert clicks.backfill(branch="nothing").forked_from is None
-    assert spent(live, name, "whole") == spent(live, name, "nothing") != spent_before[name]
+    assert spent_rows(live, name, "whole") == spent_rows(live, name, "nothing") != spent_before[name]
     result = clicks.backfill(output=name, branch="again", patch=True, **span)
     assert (result.action, result.counts["panes"]) == ("patch", 2)
-    spent_after = {**spent_before, name: spent(live, name, "nothing")}
-    assert {output: spent(live, output) for output in live.pipeline.outputs} == spent_after
+    spent_after = {**spent_before, name: spent_rows(live, name, "nothing")}
+    assert {output: spent_rows(live, output) for output in live.pipeline.outputs} == spent_after
     assert line(live.catalog, "again")[0] == line(live.catalog)[0], "where it has begun"
     check(live)
 
@@ -265,12 +267,12 @@ def test_a_window_of_panes_that_were_partly_read_before_the_fork_stays_as_it_was
     live.land(("ann", 1.5, 1), ("ann", 2.5, 1))
     live.land(("ann", 9, 1))
     live.process()
-    live.backfill("range", since=2.2)
+    live.backfill("range", first_hour=2.2)
     live.write(1, ("ann", 0.1, 100))
     live.backfill("whole")
     live.history.promote("whole", output="below", patch=True)
-    patched_rows = spent(live, "below")
-    assert patched_rows == spent(live, "below", "whole") != spent(live, "below", "range")
+    patched_rows = spent_rows(live, "below")
+    assert patched_rows == spent_rows(live, "below", "whole") != spent_rows(live, "below", "range")
     live.history.promote("range", output="below", patch=True)
-    assert spent(live, "below") == patched_rows
+    assert spent_rows(live, "below") == patched_rows
     check(live)

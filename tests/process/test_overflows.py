@@ -44,8 +44,8 @@ def sale(user: str, amount: int, price: str = "1", hour: int = 9) -> dict[str, A
     return {"user": user, "shop": "Oslo", "at": f"2026-01-01T{hour:02}:10:00Z", "amount": amount, "price": price}
 
 
-def run(made: hr.Pipeline, root: Path, name: str) -> None:
-    hr.open(root.as_uri())[made].run(executor="local")
+def run(pipeline: hr.Pipeline, root: Path, name: str) -> None:
+    hr.open(root.as_uri())[pipeline].run(executor="local")
 
 
 def totals(root: Path) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def one(
     return hr.Pipeline("p", read, union=more, where=hr.FixedWindows("1h"), when=hr.on_update(), **parts)
 
 
-JUDGED: dict[str, tuple[Callable[[], hr.Pipeline], str]] = {
+OVERFLOWS: dict[str, tuple[Callable[[], hr.Pipeline], str]] = {
     "event time": (lambda: one(MANY), "event time: (x * 100) leaves 64 bits"),
     "key": (lambda: one(key={"k": col("x") * 100}), "key k: (x * 100) leaves 64 bits"),
     "split": (lambda: one(split=(col("x") * 100).cast(str)), "split: (x * 100) leaves 64 bits"),
@@ -139,9 +139,9 @@ JUDGED: dict[str, tuple[Callable[[], hr.Pipeline], str]] = {
 
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
-@pytest.mark.parametrize("kind", JUDGED)
+@pytest.mark.parametrize("kind", OVERFLOWS)
 def test_a_record_that_overflows_before_it_counts_is_a_dead_letter(kind: str, executor: Any) -> None:
-    make, reason = JUDGED[kind]
+    make, reason = OVERFLOWS[kind]
     result = testing.run(make(), [testing.rows(GOOD[0], BAD, GOOD[1]), testing.end()], executor=executor)
     assert [(row["position"], row["reason"]) for row in result.rejected] == [(1, reason)]
     assert sum(row["n"] for row in result.current) == 2

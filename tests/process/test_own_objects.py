@@ -12,7 +12,7 @@ from headrace_lab.reference import Epoch, fold_current, run_pipeline
 from tests.own_combiners import Bins, Longest, Span
 from tests.own_triggers import Jump
 from tests.process.clicks import clicks, land, records
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 from tests.reading import read
 
 PIPELINE = replace(
@@ -37,7 +37,7 @@ def expected(files: int) -> dict[Any, Any]:
 
 
 @on_both
-def test_a_run_goes_on_from_the_state_that_another_left(executor: Executed, tmp_path: Path) -> None:
+def test_a_run_goes_on_from_the_state_that_another_left(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     for files_landed, files in ((0, 2), (2, 3)):
         land(tmp_path, files_landed, files)
         executor.process(PIPELINE, tmp_path.as_uri(), RunOptions(f"run-{files}"))

@@ -22,7 +22,7 @@ from headrace_snapshots.fsck import fsck
 from headrace_snapshots.gc_roots import Keep
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, land, truth
-from tests.process.executors import LOCAL, Executed, SparkStandIn, on_both
+from tests.process.executors import LOCAL, ExecutorUnderTest, SparkStandIn, on_both
 from tests.process.test_process import current
 from tests.reading import read
 
@@ -38,7 +38,7 @@ def _small_steps() -> Iterator[None]:
         yield
 
 
-def runs(root: Path, first: int, last: int, executor: Executed = LOCAL) -> Iterator[Manifest]:
+def runs(root: Path, first: int, last: int, executor: ExecutorUnderTest = LOCAL) -> Iterator[Manifest]:
     """The manifests of runs of one epoch each."""
     for number in range(first, last):
         land(root, number, number + 1)
@@ -52,7 +52,7 @@ def catalog(root: Path) -> Catalog:
     return Catalog(open_store(root.as_uri()), NAME)
 
 
-def unfinished(manifest: Manifest, table: str) -> list[UnfinishedMerge]:
+def unfinished_merges(manifest: Manifest, table: str) -> list[UnfinishedMerge]:
     """Those of which something is done."""
     return [merge for merge in manifest.merges.get(table, ()) if merge.files]
 
@@ -73,11 +73,13 @@ def epochs_of(manifest: Manifest, table: str) -> list[set[int]]:
 
 
 @on_both
-def test_what_one_run_has_done_of_a_merge_the_next_ones_finish(tmp_path: Path, executor: Executed) -> None:
+def test_what_one_run_has_done_of_a_merge_the_next_ones_finish(tmp_path: Path, executor: ExecutorUnderTest) -> None:
     epochs = 22 if executor.executor == "spark" else 40
     manifests = [*runs(tmp_path, 0, epochs, executor)]
     for table in ("state", "current"):
-        assert any(unfinished(manifest, table) for manifest in manifests), f"a merge of {table} took several runs"
+        assert any(unfinished_merges(manifest, table) for manifest in manifests), (
+            f"a merge of {table} took several runs"
+        )
         pieced_layers = [layer for manifest in manifests for layer in epochs_of(manifest, table) if len(layer) > 1]
         assert pieced_layers, f"a layer of {table} has files of several runs"
         assert max(len(manifest.tables[table]) for manifest in manifests) <= most_layers() + FANOUT.value
@@ -90,7 +92,7 @@ def with_unfinished(root: Path) -> tuple[int, Manifest]:
     while number < 40:
         (manifest,) = runs(root, number, number + 1)
         number += 1
-        if unfinished(manifest, "state") and unfinished(manifest, "current"):
+        if unfinished_merges(manifest, "state") and unfinished_merges(manifest, "current"):
             return number, manifest
     raise AssertionError("no merge takes several runs")
 
@@ -165,8 +167,8 @@ def test_an_expiry_keeps_what_is_done_of_merges(tmp_path: Path) -> None:
     assert fsck(catalog(tmp_path), deep=True).problems == ()
     (manifest_after,) = runs(tmp_path, number, number + 1)
     for table in ("state", "current"):
-        merges_before = {merge.first_epoch: merge for merge in unfinished(manifest, table)}
-        going_on = [merge for merge in unfinished(manifest_after, table) if merge.first_epoch in merges_before]
+        merges_before = {merge.first_epoch: merge for merge in unfinished_merges(manifest, table)}
+        going_on = [merge for merge in unfinished_merges(manifest_after, table) if merge.first_epoch in merges_before]
         assert all(len(merge.files) > len(merges_before[merge.first_epoch].files) for merge in going_on)
 
 

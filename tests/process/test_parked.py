@@ -15,11 +15,11 @@ from headrace.errors import DeadLetterBudgetError, OutputHeldError, PipelineErro
 from headrace.ext.stores import open_store
 from headrace_lab.catalog_checks import check_catalog
 from headrace_lab.sizes import set_sizes
-from tests.process.executors import LOCAL, Executed
+from tests.process.executors import LOCAL, ExecutorUnderTest
 from tests.process.fragile import Fragile, breaking, land_with_ids
 from tests.process.outputs import catalog_of, digests, line
 
-FIRST, BEFORE, AFTER = 5, 8, 12
+FIRST, FILES_BEFORE, FILES_IN_ALL = 5, 8, 12
 """The epoch in which the output fails, and how many files land before and after it is mended."""
 
 
@@ -52,11 +52,11 @@ def assert_same(root: Path, whole: Path, shop: Pipeline) -> None:
 
 
 @pytest.fixture
-def mended(tmp_path: Path) -> Path:
+def mended_file(tmp_path: Path) -> Path:
     return tmp_path / "mended"
 
 
-class Undisturbed:
+class UndisturbedRun:
     """Roots whose pipeline never failed; each is made once."""
 
     def __init__(self, folder: Path) -> None:
@@ -65,7 +65,7 @@ class Undisturbed:
     def root(self, *, telling: bool = False) -> Path:
         root = self._folder / str(telling)
         if not root.exists():
-            land_with_ids(root, 0, AFTER)
+            land_with_ids(root, 0, FILES_IN_ALL)
             mended_path = root / "mended"
             mended_path.touch()
             LOCAL.run(breaking(mended_path, telling=telling), root.as_uri(), publish=False)
@@ -73,8 +73,8 @@ class Undisturbed:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    return Undisturbed(tmp_path_factory.mktemp("undisturbed"))
+def undisturbed_run(tmp_path_factory: pytest.TempPathFactory) -> UndisturbedRun:
+    return UndisturbedRun(tmp_path_factory.mktemp("undisturbed"))
 
 
 @pytest.fixture
@@ -93,13 +93,13 @@ def one_task(monkeypatch: pytest.MonkeyPatch) -> None:
     indirect=["executor"],
 )
 def test_an_output_that_fails_catches_up_as_if_it_had_not(
-    executor: Executed, telling: bool, undisturbed: Undisturbed, tmp_path: Path, mended: Path
+    executor: ExecutorUnderTest, telling: bool, undisturbed_run: UndisturbedRun, tmp_path: Path, mended_file: Path
 ) -> None:
-    shop, root = breaking(mended, telling=telling), tmp_path / "root"
-    whole = undisturbed.root(telling=telling)
-    land_with_ids(root, 0, BEFORE)
+    shop, root = breaking(mended_file, telling=telling), tmp_path / "root"
+    whole = undisturbed_run.root(telling=telling)
+    land_with_ids(root, 0, FILES_BEFORE)
     result = executor.run(shop, root.as_uri(), publish=False)
-    assert [*result.epochs] == [*range(BEFORE)]
+    assert [*result.epochs] == [*range(FILES_BEFORE)]
     catalog = catalog_of(root)
     manifest_before, *_, head = line(catalog)[FIRST - 1 :]
     assert (stands(head)["epoch"], stands(head)["snapshot"]) == (FIRST - 1, manifest_before.snapshot_id)
@@ -114,44 +114,46 @@ def test_an_output_that_fails_catches_up_as_if_it_had_not(
     assert second_result.epochs == ()
     assert any("visits is parked since epoch 5" in warning for warning in second_result.warnings)
 
-    mended.touch()
-    land_with_ids(root, BEFORE, AFTER)
+    mended_file.touch()
+    land_with_ids(root, FILES_BEFORE, FILES_IN_ALL)
     executor.run(shop, root.as_uri(), publish=False)
     assert "parked" not in stands(line(catalog)[-1])
     assert_same(root, whole, shop)
 
 
-def test_it_catches_up_though_nothing_new_has_landed(executor: Executed, tmp_path: Path, mended: Path) -> None:
-    shop = breaking(mended)
-    land_with_ids(tmp_path, 0, BEFORE)
+def test_it_catches_up_though_nothing_new_has_landed(
+    executor: ExecutorUnderTest, tmp_path: Path, mended_file: Path
+) -> None:
+    shop = breaking(mended_file)
+    land_with_ids(tmp_path, 0, FILES_BEFORE)
     executor.run(shop, tmp_path.as_uri(), publish=False)
-    mended.touch()
+    mended_file.touch()
     result = executor.run(shop, tmp_path.as_uri(), publish=False)
-    assert [*result.epochs] == [BEFORE]
+    assert [*result.epochs] == [FILES_BEFORE]
     (*_, head) = line(catalog_of(tmp_path))
     assert "parked" not in stands(head)
-    assert (head.counts["input_files"], head.counts["visits/input_files"]) == (0, BEFORE - FIRST)
+    assert (head.counts["input_files"], head.counts["visits/input_files"]) == (0, FILES_BEFORE - FIRST)
     assert executor.run(shop, tmp_path.as_uri(), publish=False).epochs == ()
 
 
-def test_it_fails_again_later(executor: Executed, tmp_path: Path, mended: Path) -> None:
-    shop, root = breaking(mended), tmp_path / "root"
+def test_it_fails_again_later(executor: ExecutorUnderTest, tmp_path: Path, mended_file: Path) -> None:
+    shop, root = breaking(mended_file), tmp_path / "root"
     for last in (6, 7, 8):
         land_with_ids(root, 0, last)
-        mended.unlink(missing_ok=True)
+        mended_file.unlink(missing_ok=True)
         executor.run(shop, root.as_uri(), publish=False)
         assert stands(line(catalog_of(root))[-1])["epoch"] == last - 2 if last == 6 else True
-        mended.touch()
+        mended_file.touch()
         executor.run(shop, root.as_uri(), max_epochs=1, publish=False)
     assert "parked" not in stands(line(catalog_of(root))[-1])
 
 
 def test_an_output_that_reads_another_fails_again_and_the_other_goes_on(
-    executor: Executed, tmp_path: Path, mended: Path
+    executor: ExecutorUnderTest, tmp_path: Path, mended_file: Path
 ) -> None:
     each: dict[str, Any] = {"key": "user", "when": hr.on_update(), "how": hr.retracting("1d")}
     paid_output = hr.Output(what={"price": hr.col("price").sum()}, where=hr.FixedWindows("1h"), **each)
-    most = hr.col("price").combine(Fragile(str(mended), least=100))
+    most = hr.col("price").combine(Fragile(str(mended_file), least=100))
     shop = Pipeline(
         "shop",
         hr.json("landing/paid", {"user": str, "at": datetime, "price": int}, max_files=1).event_time("at", bound="1h"),
@@ -174,7 +176,7 @@ def test_an_output_that_reads_another_fails_again_and_the_other_goes_on(
     assert [run(ours, number, price) for number, price in enumerate(prices)] == [
         ((0,), False), ((1,), True), ((), True), ((2,), True), ((), True), ((3,), True)
     ]  # fmt: skip
-    mended.touch()
+    mended_file.touch()
     assert run(ours, 6, None) == ((4,), False)
     for number, price in enumerate(prices):
         run(whole, number, price)
@@ -185,8 +187,8 @@ def test_an_output_that_reads_another_fails_again_and_the_other_goes_on(
 
 
 @set_sizes(parked_epochs=2)
-def test_others_go_on_only_for_so_long(executor: Executed, tmp_path: Path, mended: Path) -> None:
-    shop = breaking(mended)
+def test_others_go_on_only_for_so_long(executor: ExecutorUnderTest, tmp_path: Path, mended_file: Path) -> None:
+    shop = breaking(mended_file)
     land_with_ids(tmp_path, 0, 9)
     with pytest.raises(OutputHeldError, match=r"visits since epoch 5: .*too much to add.*--without visits") as error:
         executor.run(shop, tmp_path.as_uri(), publish=False)
@@ -200,17 +202,17 @@ def test_others_go_on_only_for_so_long(executor: Executed, tmp_path: Path, mende
     executor.run(shop, tmp_path.as_uri(), without=("visits",), publish=False)
     assert line(catalog)[-1].epoch == 8
     assert stands(line(catalog)[-1])["epoch"] == FIRST - 1
-    mended.touch()
+    mended_file.touch()
     executor.run(shop, tmp_path.as_uri(), publish=False)
     assert "parked" not in stands(line(catalog)[-1])
 
 
 def test_a_run_leaves_an_output_out_that_it_is_told_to(
-    executor: Executed, undisturbed: Undisturbed, tmp_path: Path, mended: Path
+    executor: ExecutorUnderTest, undisturbed_run: UndisturbedRun, tmp_path: Path, mended_file: Path
 ) -> None:
-    shop, whole, root = breaking(mended), undisturbed.root(), tmp_path / "root"
-    mended.touch()
-    for last, outputs_left_out in ((3, ()), (5, ("daily",)), (AFTER, ())):
+    shop, whole, root = breaking(mended_file), undisturbed_run.root(), tmp_path / "root"
+    mended_file.touch()
+    for last, outputs_left_out in ((3, ()), (5, ("daily",)), (FILES_IN_ALL, ())):
         land_with_ids(root, 0, last)
         executor.run(shop, root.as_uri(), without=outputs_left_out, publish=False)
         assert ("parked" in stands(line(catalog_of(root))[-1], "daily")) == bool(outputs_left_out)
@@ -218,28 +220,28 @@ def test_a_run_leaves_an_output_out_that_it_is_told_to(
 
 
 def test_the_first_run_may_leave_an_output_out(
-    executor: Executed, undisturbed: Undisturbed, tmp_path: Path, mended: Path
+    executor: ExecutorUnderTest, undisturbed_run: UndisturbedRun, tmp_path: Path, mended_file: Path
 ) -> None:
-    shop, whole, root = breaking(mended), undisturbed.root(), tmp_path / "root"
-    mended.touch()
+    shop, whole, root = breaking(mended_file), undisturbed_run.root(), tmp_path / "root"
+    mended_file.touch()
     land_with_ids(root, 0, 3)
     result = executor.run(shop, root.as_uri(), without=("daily",), publish=False)
     assert {*result.parked} == {"daily"}
     first = line(catalog_of(root))[0]
     assert (stands(first, "daily")["epoch"], stands(first, "daily")["snapshot"]) == (-1, None)
     assert first.tables["daily/state"] == ()
-    land_with_ids(root, 3, AFTER)
+    land_with_ids(root, 3, FILES_IN_ALL)
     executor.run(shop, root.as_uri(), publish=False)
     assert_same(root, whole, shop)
 
 
 def test_expiry_keeps_what_a_parked_output_needs(
-    executor: Executed, undisturbed: Undisturbed, tmp_path: Path, mended: Path
+    executor: ExecutorUnderTest, undisturbed_run: UndisturbedRun, tmp_path: Path, mended_file: Path
 ) -> None:
-    shop, whole, root = breaking(mended, telling=True), undisturbed.root(telling=True), tmp_path / "root"
+    shop, whole, root = breaking(mended_file, telling=True), undisturbed_run.root(telling=True), tmp_path / "root"
     land_with_ids(root, 0, FIRST)
     executor.run(shop, root.as_uri())
-    land_with_ids(root, FIRST, BEFORE)
+    land_with_ids(root, FIRST, FILES_BEFORE)
     executor.run(shop, root.as_uri())
     refs = catalog_of(root).head().refs
     published_snapshots = {name: refs[f"published/{name}"] for name in shop.outputs}
@@ -252,8 +254,8 @@ def test_expiry_keeps_what_a_parked_output_needs(
     for _ in range(2):
         hr.open(root.as_uri())[shop].expire(keep_last=1)
     assert line(catalog_of(root))[0].epoch == FIRST - 1
-    mended.touch()
-    land_with_ids(root, BEFORE, AFTER)
+    mended_file.touch()
+    land_with_ids(root, FILES_BEFORE, FILES_IN_ALL)
     executor.run(shop, root.as_uri())
     for output in shop.outputs:
         assert (
@@ -261,27 +263,27 @@ def test_expiry_keeps_what_a_parked_output_needs(
         )
     for _ in range(2):
         hr.open(root.as_uri())[shop].expire(keep_last=1)
-    assert line(catalog_of(root))[0].epoch == AFTER - 1
+    assert line(catalog_of(root))[0].epoch == FILES_IN_ALL - 1
 
 
-def test_an_error_of_all_outputs_ends_the_run(executor: Executed, tmp_path: Path, mended: Path) -> None:
-    shop = breaking(mended)
+def test_an_error_of_all_outputs_ends_the_run(executor: ExecutorUnderTest, tmp_path: Path, mended_file: Path) -> None:
+    shop = breaking(mended_file)
     shop = replace(shop, input=replace(shop.input, source=replace(shop.input.source, max_rejected=0)))
-    land_with_ids(tmp_path, 0, BEFORE)
+    land_with_ids(tmp_path, 0, FILES_BEFORE)
     (tmp_path / "landing" / "clicks" / "part-00002.jsonl").write_text("no record\n")
     with pytest.raises(DeadLetterBudgetError):
         executor.run(shop, tmp_path.as_uri(), publish=False)
     assert line(catalog_of(tmp_path))[-1].epoch == 1
 
 
-def test_a_branch_computes_all_outputs_or_none(executor: Executed, tmp_path: Path, mended: Path) -> None:
-    shop = breaking(mended)
-    land_with_ids(tmp_path, 0, BEFORE)
+def test_a_branch_computes_all_outputs_or_none(executor: ExecutorUnderTest, tmp_path: Path, mended_file: Path) -> None:
+    shop = breaking(mended_file)
+    land_with_ids(tmp_path, 0, FILES_BEFORE)
     for _ in range(2):  # the second time it forks from main, where an output is parked
         with pytest.raises(PipelineError, match="too much to add"):
             hr.open(tmp_path.as_uri())[shop].backfill(branch="again", executor=executor.executor)
         executor.run(shop, tmp_path.as_uri(), publish=False)
-    mended.touch()
+    mended_file.touch()
     result = hr.open(tmp_path.as_uri())[shop].backfill(branch="mended", executor=executor.executor)
     assert result.snapshot is not None
     assert "parked" not in stands(catalog_of(tmp_path).manifest(result.snapshot))

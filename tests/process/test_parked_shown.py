@@ -20,14 +20,14 @@ FIRST, FILES = 5, 8
 """The epoch in which the output fails, and how many files there are."""
 
 
-def shown(root: Path, *arguments: str) -> str:
+def show_output(root: Path, *arguments: str) -> str:
     result = CliRunner().invoke(app, [*arguments, "--root", root.as_uri()])
     assert result.exit_code == 0, result.stderr
     return result.stdout
 
 
-def row(printed: str, name: str) -> list[str]:
-    (line,) = (line for line in printed.splitlines() if line.strip("│ ").split()[:1] == [name])
+def row(output: str, name: str) -> list[str]:
+    (line,) = (line for line in output.splitlines() if line.strip("│ ").split()[:1] == [name])
     return [cell.strip() for cell in line.strip("│").split("│")]
 
 
@@ -39,7 +39,7 @@ def test_a_parked_output_is_told_everywhere(tmp_path: Path) -> None:
     summary = read_summary(open_store(tmp_path.as_uri()), "shop")
     assert summary is not None
     assert (summary.state, summary.worst_output, "worst_output" in summary.to_json()) == ("published", None, False)
-    assert "parked" not in shown(tmp_path, "pipelines")
+    assert "parked" not in show_output(tmp_path, "pipelines")
 
     land_with_ids(tmp_path, 3, FILES)
     result = handle.run(publish=True)
@@ -61,10 +61,10 @@ def test_a_parked_output_is_told_everywhere(tmp_path: Path) -> None:
     }  # fmt: skip
 
     why = f"since epoch {FIRST}: "
-    name, _, _, main, published_epoch, watermark, parked_text = row(shown(tmp_path, "pipelines"), "shop.visits")
+    name, _, _, main, published_epoch, watermark, parked_text = row(show_output(tmp_path, "pipelines"), "shop.visits")
     assert (name, main, published_epoch, watermark) == ("shop.visits", "7", "2", "-")
     assert parked_text.startswith(why)
-    listed_pipelines = {one["name"]: one for one in json.loads(shown(tmp_path, "pipelines", "--format", "json"))}[
+    listed_pipelines = {one["name"]: one for one in json.loads(show_output(tmp_path, "pipelines", "--format", "json"))}[
         "shop"
     ]
     assert {one["name"]: one["published_epoch"] for one in listed_pipelines["outputs"]} == {
@@ -72,13 +72,13 @@ def test_a_parked_output_is_told_everywhere(tmp_path: Path) -> None:
         "visits": 2,
         "daily": 7,
     }
-    of_main = shown(tmp_path, "show", "shop", "main")
+    of_main = show_output(tmp_path, "show", "shop", "main")
     assert row(of_main, "visits")[1::2] == ["4", "2", row(of_main, "visits")[5]]
     assert row(of_main, "visits")[5].startswith(why)
     assert row(of_main, "hourly")[1] == "7"
     snapshot_before = next(m.snapshot_id for m in handle.catalog.ancestry(str(result.snapshot)) if m.epoch == FIRST - 1)
-    assert row(shown(tmp_path, "show", "shop", snapshot_before), "visits")[5] == "-"
-    log_cells = row(shown(tmp_path, "log", "shop"), "visits")
+    assert row(show_output(tmp_path, "show", "shop", snapshot_before), "visits")[5] == "-"
+    log_cells = row(show_output(tmp_path, "log", "shop"), "visits")
     assert log_cells[1:3] == ["2", "5"]
     assert log_cells[3].startswith(why)
 

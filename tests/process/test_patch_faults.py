@@ -50,7 +50,7 @@ def test_a_patch_that_is_stopped_at_any_put_is_whole_or_not_there(late: Live, tm
     unpatched_rows, expected_rows = late.current(), late.current("fix")
     puts, commits = 0, 0
     while True:
-        live = late.copied(tmp_path / f"{happens} {puts}")
+        live = late.copy_to(tmp_path / f"{happens} {puts}")
         stopping = Stopping(puts, happens)
         catalog = Catalog(FaultyStore(open_store(live.root), stopping.plan), live.pipeline.name)
         refs_before = live.refs()
@@ -64,7 +64,7 @@ def test_a_patch_that_is_stopped_at_any_put_is_whole_or_not_there(late: Live, tm
         assert live.current("main") == (unpatched_rows if refs["main"] == refs_before["main"] else expected_rows)
         if refs["main"] != refs["published"]:
             commits += 1
-            other = live.copied(tmp_path / f"{happens} {puts} run")
+            other = live.copy_to(tmp_path / f"{happens} {puts} run")
             other.process()  # the next run publishes it as well
             assert other.current() == expected_rows
         assert live.patch().published == live.refs()["main"]
@@ -78,7 +78,7 @@ def test_a_patch_that_is_stopped_at_any_put_is_whole_or_not_there(late: Live, tm
     assert commits
 
 
-def beside(live: Live, entry: int, happens: Callable[[], object]) -> Catalog:
+def busy_catalog(live: Live, entry: int, happens: Callable[[], object]) -> Catalog:
     """A catalog in which something ``happens`` right before an entry of its log is stored, counted from 0."""
     entries = 0
 
@@ -92,18 +92,18 @@ def beside(live: Live, entry: int, happens: Callable[[], object]) -> Catalog:
 
 def test_main_may_go_on_while_it_is_patched(late: Live, tmp_path: Path) -> None:
     for entry, error in ((0, PublishConflictError), (1, FencedError)):
-        live = late.copied(tmp_path / error.code)
+        live = late.copy_to(tmp_path / error.code)
         live.land(("ann", 5.8, 3))
         unpatched_rows = [row for row in live.current() if hour(row) == 0]
         with pytest.raises(error):
-            make_change(beside(live, entry, live.process), CutOver("fix", patches=True), run_id="patch")
+            make_change(busy_catalog(live, entry, live.process), CutOver("fix", patches=True), run_id="patch")
         assert [row for row in live.current() if hour(row) == 0] == unpatched_rows
         live.check()
         live.backfill()
         live.patch()
         assert live.current() == live.current("fix")
     late.land(("ann", 5.8, 3))
-    result = make_change(beside(late, 2, late.process), CutOver("fix", patches=True), run_id="patch")
+    result = make_change(busy_catalog(late, 2, late.process), CutOver("fix", patches=True), run_id="patch")
     assert result.epochs == (3,)
     assert late.catalog.manifest(late.refs()["published"]).epoch == 4
     assert [row for row in late.current() if hour(row) == 0] == [r for r in late.current("fix") if hour(r) == 0]

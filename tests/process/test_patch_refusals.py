@@ -29,11 +29,11 @@ def late(tmp_path: Path) -> Live:
     return late_for_main(tmp_path / "live")
 
 
-def refused(live: Live, kind: type[HeadraceError], said: str, branch: str = "fix") -> None:
+def check_refusal(live: Live, kind: type[HeadraceError], message: str, branch: str = "fix") -> None:
     """A patch, and in a dry run it says so; nothing moves."""
     head_before = live.catalog.head()
     assert kind in map(type, live.rehearse(branch).refusals)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         live.patch(branch)
     assert live.catalog.head() == head_before
 
@@ -52,28 +52,28 @@ def test_pipelines_whose_rows_cannot_be_replaced(tmp_path: Path, definition: hr.
     live.land(("ann", 0.1, 1))
     live.process()
     live.backfill()
-    refused(live, UnpatchableError, message)
+    check_refusal(live, UnpatchableError, message)
 
 
 def test_a_branch_of_another_definition_is_refused(late: Live) -> None:
     late.pipeline = pipeline(what={"clicks": hr.count(), "spent": col("price").max()})
     late.backfill("other")
-    refused(late, OtherDefinitionError, "another definition", "other")
+    check_refusal(late, OtherDefinitionError, "another definition", "other")
 
 
 def test_a_branch_without_an_audit_is_refused(late: Live) -> None:
     for info in [*late.catalog.store.list("clicks/audits/none--")]:
         if late.refs()["fix"] in info.path:
             late.catalog.store.delete(info.path)
-    refused(late, AuditMissingError, "has no audit")
+    check_refusal(late, AuditMissingError, "has no audit")
 
 
 def test_a_branch_that_is_behind_main_is_refused_and_so_is_what_readers_have_not_seen(late: Live) -> None:
     late.land(("ann", 6.5, 1))
     late.process(publish=False)
-    refused(late, UnpublishedError, "readers are at")
+    check_refusal(late, UnpublishedError, "readers are at")
     late.process()
-    refused(late, BranchBehindError, "has not read 1 files")
+    check_refusal(late, BranchBehindError, "has not read 1 files")
     late.backfill()
     late.patch()
     assert late.current() == late.current("fix")
@@ -87,7 +87,7 @@ def test_what_main_has_given_up_is_not_brought_back(late: Live) -> None:
     late.catalog.release(first, "looked at")
     late.catalog.rollback("main", first, "all but the first file")
     late.process(branch="given-up", publish=False)  # audits what readers do not see any more, too
-    refused(late, ForkGivenUpError, "main does not have any more", "given-up")
+    check_refusal(late, ForkGivenUpError, "main does not have any more", "given-up")
 
 
 MODEST = (expect("column_values_to_be_between", column="spent", min_value=0, max_value=500),)
@@ -100,7 +100,7 @@ def test_what_the_audit_does_not_let_through_is_never_on_main(tmp_path: Path) ->
     live.land(("ann", 0.5, 100), ("cyd", 0.6, 1000))
     live.process()
     live.backfill()
-    refused(live, AuditFailedError, "expectations failed")
+    check_refusal(live, AuditFailedError, "expectations failed")
     live.write(3, ("ann", 0.5, 100), ("cyd", 0.6, 400))
     live.backfill("modest")
     result = live.patch("modest")
@@ -157,8 +157,8 @@ def test_a_branch_that_was_forked_before_a_patch_does_not_take_it_back(tmp_path:
     live.backfill("whole")
     live.write(1, ("ann", 0.1, 1))
     live.write(3, ("ann", 5.1, 50))
-    live.backfill("range", since=5)
-    live.backfill("later", since=5)
+    live.backfill("range", first_hour=5)
+    live.backfill("later", first_hour=5)
     live.patch("whole")
     rehearsal = live.rehearse("range")
     assert rehearsal.left == {"patched since the branch was forked": 2}  # hers, and one that only the patch has
@@ -182,7 +182,7 @@ def test_a_window_of_a_range_may_be_patched_again(tmp_path: Path) -> None:
     live.process()
     for price in (50, 70):
         live.write(2, ("ann", 5.1, price))
-        live.backfill(f"to-{price}", since=5)
+        live.backfill(f"to-{price}", first_hour=5)
         live.patch(f"to-{price}")
         assert [row[4] for row in live.current()] == [1, price, 1]
     live.check()
@@ -194,7 +194,7 @@ def test_a_patch_that_cannot_be_told_from_others_any_more_is_refused_and_no_dama
         live.land(*clicks)
     live.process()
     live.write(3, ("ann", 5.1, 50))
-    live.backfill("range", since=5)
+    live.backfill("range", first_hour=5)
     live.patch("range")
     assert live.rehearse("range").refusals == ()
     for _ in range(2):
@@ -214,7 +214,7 @@ def test_a_rehearsal_says_that_sessions_were_patched_since(tmp_path: Path) -> No
         live.land(*clicks)
     live.process()
     live.write(2, ("ann", 5.1, 50))
-    live.backfill("range", since=5)
+    live.backfill("range", first_hour=5)
     live.patch("range")
     assert [row[4] for row in live.current()] == [1, 50, 1]
     (refusal,) = live.rehearse("range").refusals
@@ -230,7 +230,7 @@ def test_a_branch_with_nothing_new_is_refused_neither_by_a_patch_nor_by_its_rehe
     live.process()
     live.catalog.fork("idle", live.refs()["main"])
     live.write(2, ("ann", 5.1, 50))
-    live.backfill("range", since=5)
+    live.backfill("range", first_hour=5)
     live.patch("range")
     head_before = live.catalog.head()
     assert live.rehearse("idle").refusals == ()

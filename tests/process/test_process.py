@@ -29,9 +29,9 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, Operation, disturb_stores
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, USERS, clicks, land, records, truth
-from tests.process.executors import Executed, no_executor, on_both
+from tests.process.executors import ExecutorUnderTest, no_executor, on_both
 from tests.reading import read
 
 SECONDS = 120.0
@@ -50,7 +50,7 @@ def panes_twice(pipeline: Pipeline, root: Path) -> list[Any]:
     return [place for place in set(seen_rows) if seen_rows.count(place) > 1]
 
 
-class Started:
+class StartedEpoch:
     """An engine and a committer on an empty pipeline, one file an epoch; ``befalls``: what each put of a manifest."""
 
     def __init__(self, engine: LocalEngine, root: Path, befalls: Befalls = lambda: None) -> None:
@@ -73,7 +73,7 @@ class Started:
             self.committer.close()
 
 
-def test_the_next_epoch_computes_while_one_is_written(executor: Executed, tmp_path: Path) -> None:
+def test_the_next_epoch_computes_while_one_is_written(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     computed_next = threading.Event()
     in_time: list[bool] = []
@@ -87,19 +87,21 @@ def test_the_next_epoch_computes_while_one_is_written(executor: Executed, tmp_pa
 
     store = open_store(tmp_path.as_uri())
     engine = Overlapping(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name)))
-    started_epoch = Started(engine, tmp_path, lambda: HoldRequest(lambda: in_time.append(computed_next.wait(SECONDS))))
+    started_epoch = StartedEpoch(
+        engine, tmp_path, lambda: HoldRequest(lambda: in_time.append(computed_next.wait(SECONDS)))
+    )
     started_epoch.run()
     assert in_time == [True, True], "epoch 1 was not computed while epoch 0 was being written"
     assert [m.epoch for m in started_epoch.committed] == [0, 1]
     check_catalog(store, CLICKS.name)
 
 
-def test_a_failed_write_discards_later_epochs_and_fails_the_run(executor: Executed, tmp_path: Path) -> None:
+def test_a_failed_write_discards_later_epochs_and_fails_the_run(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 3)
     faults = iter([None, Fault.FAIL])
     store = open_store(tmp_path.as_uri())
     engine = LocalEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name)))
-    started_epoch = Started(engine, tmp_path, lambda: next(faults))
+    started_epoch = StartedEpoch(engine, tmp_path, lambda: next(faults))
     with pytest.raises(StoreUnavailableError, match="failed on purpose"):
         started_epoch.run()
     assert [m.epoch for m in started_epoch.committed] == [0]
@@ -115,7 +117,7 @@ def test_every_epoch_behind_a_failed_one_is_refused_however_many_are_tried(tmp_p
     faults = iter([Fault.FAIL])
     store = open_store(tmp_path.as_uri())
     engine = LocalEngine(CLICKS, store, Landing(CLICKS, store), attempts_of(Catalog(store, CLICKS.name)))
-    started_epoch = Started(engine, tmp_path, lambda: next(faults))
+    started_epoch = StartedEpoch(engine, tmp_path, lambda: next(faults))
     computed_epochs = [engine.compute({OWN: [file]}, Instant(0)) for file in started_epoch.files]
     refused_lines = list[str]()
 
@@ -159,7 +161,7 @@ def test_an_epoch_that_not_all_tasks_acknowledged_is_never_committed(number: int
     catalog = Catalog(store, CLICKS.name)
     engine = Incomplete(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog))
     engine.number = number
-    started_epoch = Started(engine, tmp_path)
+    started_epoch = StartedEpoch(engine, tmp_path)
     with pytest.raises(IncompleteEpochError, match=reason):
         started_epoch.run()
     assert [m.epoch for m in started_epoch.committed] == [0], (
@@ -169,7 +171,7 @@ def test_an_epoch_that_not_all_tasks_acknowledged_is_never_committed(number: int
 
 
 @on_both
-def test_applications_hand_state_to_each_other(executor: Executed, tmp_path: Path) -> None:
+def test_applications_hand_state_to_each_other(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     for last in range(1, FILES + 1):
         land(tmp_path, last - 1, last)
         assert executor.process(SESSIONS, tmp_path.as_uri(), RunOptions(f"run-{last}")).epochs == (last - 1,)
@@ -179,7 +181,7 @@ def test_applications_hand_state_to_each_other(executor: Executed, tmp_path: Pat
     assert current(SESSIONS, tmp_path) == current(SESSIONS, tmp_path / "whole")
 
 
-def test_nothing_to_do_starts_no_executor(executor: Executed, tmp_path: Path) -> None:
+def test_nothing_to_do_starts_no_executor(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     prefixes: list[str] = []
 
@@ -201,7 +203,7 @@ def test_nothing_to_do_starts_no_executor(executor: Executed, tmp_path: Path) ->
     assert Catalog(open_store(tmp_path.as_uri()), CLICKS.name).head().entry == log
 
 
-def test_a_failed_audit_is_a_quarantine_that_a_correction_ends(executor: Executed, tmp_path: Path) -> None:
+def test_a_failed_audit_is_a_quarantine_that_a_correction_ends(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline, root = clicks(expectations=MODEST), tmp_path.as_uri()
     land(tmp_path, 0, 2)
     published_snapshot = executor.process(pipeline, root, RunOptions("good", publish=True)).published
@@ -222,7 +224,7 @@ def test_a_failed_audit_is_a_quarantine_that_a_correction_ends(executor: Execute
     assert result.published == result.snapshot == catalog.head().refs["main"]
 
 
-def test_an_audit_of_its_own_when_none_is_stored(executor: Executed, tmp_path: Path) -> None:
+def test_an_audit_of_its_own_when_none_is_stored(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 1)
     executor.process(CLICKS, root, RunOptions("unaudited"))
@@ -236,7 +238,7 @@ def test_an_audit_of_its_own_when_none_is_stored(executor: Executed, tmp_path: P
     assert stored_audit.covers(MODEST)
 
 
-def test_a_changed_pipeline_needs_a_backfill(executor: Executed, tmp_path: Path) -> None:
+def test_a_changed_pipeline_needs_a_backfill(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 3)
     executor.process(CLICKS, root, RunOptions("old", publish=True))
@@ -255,9 +257,11 @@ def test_a_changed_pipeline_needs_a_backfill(executor: Executed, tmp_path: Path)
     assert executor.process(changed_pipeline, root, RunOptions("done")).epochs == ()
 
 
-def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(executor: Executed, tmp_path: Path) -> None:
+def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     root = tmp_path.as_uri()
-    pipeline = changed(CLICKS, source=replace(CLICKS.source, names=NameOrder.ORDERED, look_back=0))
+    pipeline = change_pipeline(CLICKS, source=replace(CLICKS.source, names=NameOrder.ORDERED, look_back=0))
     land(tmp_path, 1, 3)
     executor.process(pipeline, root, RunOptions("main"))
     executor.backfill(pipeline, root, RunOptions("replay", branch="next"))
@@ -270,7 +274,7 @@ def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(execut
     assert current(pipeline, tmp_path, "published") == truth(3)
 
 
-def test_recovery_moves_back_and_replays(executor: Executed, tmp_path: Path) -> None:
+def test_recovery_moves_back_and_replays(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 1)
     executor.process(CLICKS, root, RunOptions("first", publish=True))
@@ -288,7 +292,7 @@ def test_recovery_moves_back_and_replays(executor: Executed, tmp_path: Path) -> 
     check_catalog(catalog.store, CLICKS.name)
 
 
-def test_a_batch_leaves_no_state_behind(executor: Executed, tmp_path: Path) -> None:
+def test_a_batch_leaves_no_state_behind(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     options = RunOptions("batch", mode=Mode.BATCH)
     executor.process(CLICKS, tmp_path.as_uri(), options)
@@ -299,7 +303,7 @@ def test_a_batch_leaves_no_state_behind(executor: Executed, tmp_path: Path) -> N
     assert current(CLICKS, tmp_path) == truth(2)
 
 
-def test_a_batch_gives_one_pane_a_window(executor: Executed, tmp_path: Path) -> None:
+def test_a_batch_gives_one_pane_a_window(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     """Also where the trigger asks for early panes; a replay of it gives the same (semantics 12.1)."""
     land(tmp_path, 0, 2)
     executor.process(CLICKS, tmp_path.as_uri(), RunOptions("batch", mode=Mode.BATCH))
@@ -314,7 +318,7 @@ def test_a_batch_gives_one_pane_a_window(executor: Executed, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("runs", [1, FILES], ids=["one run", "a run for each file"])
-def test_expired_windows_leave_the_state(executor: Executed, tmp_path: Path, runs: int) -> None:
+def test_expired_windows_leave_the_state(executor: ExecutorUnderTest, tmp_path: Path, runs: int) -> None:
     """Of every file one window of each user can still change behind it; what came before is neither kept nor stored."""
     pipeline = replace(CLICKS, how=retracting())
     for run in range(runs):

@@ -78,7 +78,7 @@ def locales(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Deployed:
+class LocaleDeployment:
     """A root with files of such names, and the command line under settings of a process."""
 
     def __init__(self, folder: Path, locales: Path) -> None:
@@ -136,9 +136,9 @@ class Deployed:
             self.headrace(settings, "read", file, *place_arguments),
             self.headrace(settings, "read", file, *place_arguments, "--view", "rejected"),
         ]
-        return {"printed": printed_texts, "stored": self.stored()}
+        return {"printed": printed_texts, "stored": self.stored_files()}
 
-    def stored(self) -> list[tuple[str, str]]:
+    def stored_files(self) -> list[tuple[str, str]]:
         """What the data files of main and branches hold, by what they are of."""
         root = self.folder / "root" / "kaeufe" / "data"
         files = sorted(root.rglob("*.parquet"))
@@ -147,12 +147,12 @@ class Deployed:
 
 
 @pytest.fixture(scope="module")
-def usual(tmp_path_factory: pytest.TempPathFactory, locales: Path) -> Deployed:
-    return Deployed(tmp_path_factory.mktemp("usual") / "root", locales)
+def usual(tmp_path_factory: pytest.TempPathFactory, locales: Path) -> LocaleDeployment:
+    return LocaleDeployment(tmp_path_factory.mktemp("usual") / "root", locales)
 
 
 @pytest.fixture(scope="module")
-def expected(usual: Deployed) -> dict[str, object]:
+def expected(usual: LocaleDeployment) -> dict[str, object]:
     """What a process leaves behind whose settings are usual."""
     return usual.replay(USUAL, "b", "local")
 
@@ -162,14 +162,14 @@ def test_locale_and_zone_of_a_process_change_nothing(
     settings: str, tmp_path: Path, locales: Path, expected: dict[str, object]
 ) -> None:
     _need(settings, locales)
-    assert Deployed(tmp_path / "root", locales).replay(OTHERS[settings], "b", "local") == expected
+    assert LocaleDeployment(tmp_path / "root", locales).replay(OTHERS[settings], "b", "local") == expected
 
 
 @pytest.mark.spark
 def test_locale_and_zone_of_a_jvm_change_nothing(tmp_path: Path, locales: Path, expected: dict[str, object]) -> None:
-    usual = Deployed(tmp_path / "usual", locales).replay(USUAL, "b", "spark")
+    usual = LocaleDeployment(tmp_path / "usual", locales).replay(USUAL, "b", "spark")
     settings = {**OTHERS["ascii"], "HEADRACE_JAVA_OPTIONS": f"{os.environ['HEADRACE_JAVA_OPTIONS']} {JVM}"}
-    assert Deployed(tmp_path / "root", locales).replay(settings, "b", "spark") == usual
+    assert LocaleDeployment(tmp_path / "root", locales).replay(settings, "b", "spark") == usual
     assert usual["printed"] == expected["printed"]
 
 
@@ -179,7 +179,7 @@ def test_what_was_read_is_not_read_again_by_a_program_in_another_locale(
 ) -> None:
     """A program of one's own is as Python starts it: nobody begins it again in UTF-8."""
     _need(settings, locales)
-    deployment = Deployed(tmp_path / "root", locales)
+    deployment = LocaleDeployment(tmp_path / "root", locales)
     assert deployment.program(USUAL) == [2, ["nord/ß=1/é.csv", "süd-东/z 🚰.csv", "süd-东/ä.csv"]]
     assert deployment.program(OTHERS[settings]) == [0, ["nord/ß=1/é.csv", "süd-东/z 🚰.csv", "süd-东/ä.csv"]]
     deployment.land("süd-东/ö.csv", 1)

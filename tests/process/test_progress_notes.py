@@ -19,8 +19,8 @@ from tests.airflow.test_end_to_end import land
 
 pytestmark = pytest.mark.slow  # whole runs
 
-_BEGUN = "2026-11-28T10:00:00Z"
-_STARTED = UnderWay("ours", "process", "main", _BEGUN, _BEGUN)
+_START = "2026-11-28T10:00:00Z"
+_UNDER_WAY = UnderWay("ours", "process", "main", _START, _START)
 
 
 @dataclass
@@ -50,7 +50,7 @@ def store(tmp_path: Path) -> Iterator[ObjectStore]:
 def _run(store: ObjectStore, folder: Path, clock: Iterator[float]) -> tuple[Any, list[UnderWay | None]]:
     (registered_pipeline,) = in_file(write_pipeline(folder, "clicks", options='executor="local"', most=None))
     looking = _Looking(store, [])
-    notes = ProgressNotes(looking, store, "clicks", _STARTED, lambda: next(clock))
+    notes = ProgressNotes(looking, store, "clicks", _UNDER_WAY, lambda: next(clock))
     result = hr.open(store.uri, create=True)[registered_pipeline.pipeline].run(listener=notes, files_per_epoch=1)
     return result, looking.seen
 
@@ -64,7 +64,7 @@ def test_a_run_notes_files_records_and_epochs_until_it_has_ended(store: ObjectSt
     assert figures == [(3, 0, 0, 0, None), (3, 1, 10, 1, 0), (3, 2, 20, 2, 1)]
     catalog = Catalog(store, "clicks")
     assert _under_way(store) is None
-    ProgressNotes(Silent(), store, "clicks", _STARTED).planned(2)
+    ProgressNotes(Silent(), store, "clicks", _UNDER_WAY).planned(2)
     renew_summary(catalog)
     assert _under_way(store) is not None, "a person has decided something meanwhile"
     renew_summary(catalog, result)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from headrace.runs.publishing.publish import OutputVersions, held_back, publishable_epochs
 
 
-def versions(published: int, *passed: int, of: tuple[str, ...] = ()) -> OutputVersions:
-    return OutputVersions(published, frozenset(passed), of)
+def versions(published_epoch: int, *passed_epochs: int, upstream: tuple[str, ...] = ()) -> OutputVersions:
+    return OutputVersions(published_epoch, frozenset(passed_epochs), upstream)
 
 
 def test_an_output_of_records_goes_as_far_as_its_audit() -> None:
@@ -18,18 +18,18 @@ def test_an_output_of_records_goes_as_far_as_its_audit() -> None:
 
 
 def test_an_output_is_never_ahead_of_what_it_is_computed_of() -> None:
-    outputs = {"daily": versions(3, 7, of=("hourly",)), "hourly": versions(3)}
+    outputs = {"daily": versions(3, 7, upstream=("hourly",)), "hourly": versions(3)}
     assert publishable_epochs(outputs) == {"daily": 3, "hourly": 3}
     assert held_back(outputs, 7) == {"daily": ("hourly",)}
 
 
 def test_an_output_follows_up_to_an_earlier_audit() -> None:
-    outputs = {"hourly": versions(5), "daily": versions(3, 5, 7, of=("hourly",))}
+    outputs = {"hourly": versions(5), "daily": versions(3, 5, 7, upstream=("hourly",))}
     assert publishable_epochs(outputs) == {"hourly": 5, "daily": 5}
 
 
 def test_a_chain_waits_for_its_first() -> None:
-    outputs = {"c": versions(-1, 2, of=("b",)), "b": versions(-1, 2, of=("a",)), "a": versions(-1)}
+    outputs = {"c": versions(-1, 2, upstream=("b",)), "b": versions(-1, 2, upstream=("a",)), "a": versions(-1)}
     assert publishable_epochs(outputs) == {"a": -1, "b": -1, "c": -1}
     assert held_back(outputs, 2) == {"b": ("a",), "c": ("b",)}
 

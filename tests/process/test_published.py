@@ -29,7 +29,7 @@ from headrace_snapshots.holds import read_holds
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import LocalStore
 from tests.process.chains import CLICKS, FINE, UPSTREAM, Chain, pipelines, rows
-from tests.process.executors import Executed, on_spark
+from tests.process.executors import ExecutorUnderTest, on_spark
 from tests.process.fragile import Fragile
 
 SEEDS = int(os.environ.get("HEADRACE_CHAINS", "0"))
@@ -40,7 +40,7 @@ MANY = [(kind, seed) for kind in UPSTREAM for seed in range(SEEDS)]
 FEW = [("retracting", 0), ("discarding", 1), ("accumulating", 2)]
 
 
-def deployed(folder: Path, kind: str, seed: int, *, lateness: str | None, executor: str = "local") -> Chain:
+def deploy_chain(folder: Path, kind: str, seed: int, *, lateness: str | None, executor: str = "local") -> Chain:
     """A chain in one root, or in three."""
     if seed % 2:
         folders, roots = [folder / "root"] * 3, dict[str, str | None]()
@@ -64,7 +64,7 @@ def check_equal(chain: Chain, folder: Path, kind: str, lateness: str | None) -> 
 @pytest.mark.parametrize(("kind", "seed"), FEW + MANY)
 def test_rows_are_those_of_one_pipeline_whatever_was_taken_back(kind: str, seed: int, tmp_path: Path) -> None:
     lateness = LATENESS[seed % len(LATENESS)] if seed >= len(FEW) else None
-    chain = deployed(tmp_path, kind, seed, lateness=lateness)
+    chain = deploy_chain(tmp_path, kind, seed, lateness=lateness)
     chain.run_all()
     for _ in range(14 if SEEDS else 5):
         chain.step()
@@ -82,7 +82,7 @@ def test_a_reader_that_cannot_take_back_goes_back_as_it_says(kind: str, seed: in
 
 
 @on_spark
-def test_both_executors_read_the_same(executor: Executed, tmp_path: Path) -> None:
+def test_both_executors_read_the_same(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     folder = tmp_path / "root"
     chain = Chain([folder] * 3, pipelines("retracting", None), random.Random(3))
     first, second, _ = chain.handles
@@ -134,7 +134,7 @@ class Pair:
         return sorted((row[-2].hour, *row[:-2]) for row in rows(self.reader))
 
     @property
-    def at(self) -> UpstreamPosition:
+    def position(self) -> UpstreamPosition:
         catalog = self.reader._catalog
         return upstreams_of(catalog.manifest(catalog.head().refs[MAIN]), catalog.store.uri)["source"]
 
@@ -173,8 +173,8 @@ def test_a_reader_begins_with_rows_and_goes_on_with_panes(pair: Pair) -> None:
     assert pair.read() == [(0, 15, 2), (1, 16, 1)]
     assert pair.read_as == [StepKind.ROWS, StepKind.PANES, StepKind.PANES]
     newest = line(pair.upstream)[0]
-    assert (pair.at.snapshot, pair.at.epoch, pair.at.name) == (newest, 3, "first")
-    assert pair.at.watermark == pair.at.reached == hr_instant("2026-01-01T00:43:00Z")
+    assert (pair.position.snapshot, pair.position.epoch, pair.position.name) == (newest, 3, "first")
+    assert pair.position.watermark == pair.position.reached == hr_instant("2026-01-01T00:43:00Z")
     line_before = line(pair.reader)
     pair.read()  # nothing is new
     assert line(pair.reader) == line_before
@@ -190,19 +190,23 @@ def test_what_is_rolled_back_is_taken_back_and_counts_again(pair: Pair) -> None:
     pair.land(("a", 1, "00:01"))
     pair.land(("a", 2, "00:12"))
     assert pair.read() == [(0, 3, 2)]
-    reached_moment = pair.at.reached
+    reached_moment = pair.position.reached
     pair.upstream.rollback(to=line(pair.upstream)[1])
     assert pair.read() == [(0, 1, 1)]
-    assert (pair.read_as[-1], pair.at.reached, pair.at.is_behind) == (StepKind.DIFFERENCE, reached_moment, True)
+    assert (pair.read_as[-1], pair.position.reached, pair.position.is_behind) == (
+        StepKind.DIFFERENCE,
+        reached_moment,
+        True,
+    )
     pair.upstream.run()
     assert pair.read() == [(0, 3, 2)]
-    assert (pair.read_as[-1], pair.at.is_behind) == (StepKind.AGAIN, False)
+    assert (pair.read_as[-1], pair.position.is_behind) == (StepKind.AGAIN, False)
     pair.land(("a", 4, "00:22"))
     pair.read()
     assert pair.read_as[-1] is StepKind.PANES
     pair.upstream.rollback(to="beginning")
     assert pair.read() == []
-    assert (pair.at.snapshot, pair.at.epoch) == (None, -1)
+    assert (pair.position.snapshot, pair.position.epoch) == (None, -1)
     pair.upstream.run()
     assert pair.read() == [(0, 7, 3)]
 
@@ -265,7 +269,7 @@ def test_a_backfill_of_a_reader_begins_with_what_is_published(pair: Pair) -> Non
     pair.upstream.run()
     pair.reader.backfill(promote=True)
     assert pair.read() == [(0, 1, 1), (5, 2, 1)]
-    assert pair.at.snapshot == line(pair.upstream)[0]
+    assert pair.position.snapshot == line(pair.upstream)[0]
 
 
 def test_the_end_of_an_upstream_is_the_end_of_its_watermark(pair: Pair) -> None:
@@ -273,7 +277,7 @@ def test_the_end_of_an_upstream_is_the_end_of_its_watermark(pair: Pair) -> None:
     pair.upstream.rollback(to="beginning")
     pair.upstream.run(mode="batch")
     assert pair.read() == [(0, 1, 1)]
-    assert pair.at.watermark == MAX_INSTANT
+    assert pair.position.watermark == MAX_INSTANT
     (pane,) = pair.reader.current().to_json()
     assert (pane["timing"], pane["is_last"]) == ("ON_TIME", True)
 
@@ -297,7 +301,7 @@ def test_an_expiry_upstream_keeps_what_readers_may_read_again(pair: Pair) -> Non
         pair.land(("a", 1 << number, f"00:{number:02}"))
         if number == 1:
             pair.read()
-    consumed_snapshot = pair.at.snapshot
+    consumed_snapshot = pair.position.snapshot
     expiries = [pair.upstream.expire(keep_last=1) for _ in range(2)]
     assert (expiries[-1].kept, expiries[-1].readers) == (3, ("reader.source",))
     assert [(one.name, one.unread) for one in expiries[-1].behind] == [("reader.source", 2)]
@@ -308,7 +312,7 @@ def test_an_expiry_upstream_keeps_what_readers_may_read_again(pair: Pair) -> Non
     [pair.upstream.expire(keep_last=1) for _ in range(2)]
     assert consumed_snapshot not in line(pair.upstream)
     (hold,) = read_holds(LocalStore(pair.folder), "first")
-    assert hold.snapshots == (pair.at.snapshot,)
+    assert hold.snapshots == (pair.position.snapshot,)
 
 
 @set_sizes(kept_results=2)
@@ -377,7 +381,7 @@ def test_a_hold_that_cannot_be_read_hides_nothing_else_and_is_put_again(pair: Pa
     if mend == "run":
         assert pair.read() == [(0, 15, 1)]
         (mended_hold,) = read_holds(store, "first")
-        assert mended_hold == replace(hold, snapshots=(*hold.snapshots, pair.at.snapshot))
+        assert mended_hold == replace(hold, snapshots=(*hold.snapshots, pair.position.snapshot))
     elif mend == "expire":
         pair.reader.expire(keep_last=100)
         assert read_holds(store, "first") == [hold]
@@ -411,7 +415,7 @@ def many(pair: Pair, count: int) -> None:
         pair.land(("a", 1, "00:01"))
 
 
-def expired(pair: Pair, keep_last: int) -> None:
+def expire_pair(pair: Pair, keep_last: int) -> None:
     """An upstream whose newest snapshots do not name old panes any more."""
     for _ in range(2):
         pair.upstream.expire(keep_last=keep_last)
@@ -453,7 +457,7 @@ def test_columns_that_get_the_names_of_others_upstream_are_read_again(pair: Pair
 def test_panes_that_have_expired_are_missed_also_after_a_rollback(pair: Pair) -> None:
     discarding(pair)
     many(pair, 6)
-    expired(pair, 1)
+    expire_pair(pair, 1)
     pair.upstream.rollback(to=line(pair.upstream)[1])
     with pytest.raises(UpstreamExpiredError, match=r"panes after epoch -1 .* have expired"):
         pair.reader.run()
@@ -467,7 +471,7 @@ def test_panes_are_taken_back_though_others_have_expired(pair: Pair) -> None:
     many(pair, 2)
     assert pair.read() == [(0, 8, 8)]
     pair.reader.expire(keep_last=1)
-    expired(pair, 1)
+    expire_pair(pair, 1)
     assert pair.read() == [(0, 14, 14)]
     pair.upstream.rollback(to=line(pair.upstream)[2])
     many(pair, 1)
@@ -483,8 +487,8 @@ def test_rows_are_compared_where_panes_between_have_expired(pair: Pair) -> None:
     pair.upstream.tag("kept")
     pair.upstream.drop_reader("reader")
     many(pair, 6)
-    expired(pair, 1)
-    expired(pair, 1)
+    expire_pair(pair, 1)
+    expire_pair(pair, 1)
     assert pair.read() == [(0, 20, 1)]
     assert StepKind.DIFFERENCE in pair.read_as
 
@@ -528,7 +532,7 @@ def test_a_recovery_follows_the_upstream_where_it_is_now(pair: Pair) -> None:
     assert pair.read() == [(0, 7, 3)]
     pair.reader.recover(first)  # whose next step is none that was ever read; the one after it was
     assert pair.read() == [(0, 7, 3)]
-    assert pair.at.snapshot == line(pair.upstream)[0]
+    assert pair.position.snapshot == line(pair.upstream)[0]
 
 
 def test_one_of_several_outputs_is_read(tmp_path: Path) -> None:
@@ -542,7 +546,7 @@ def test_one_of_several_outputs_is_read(tmp_path: Path) -> None:
     assert pair.read() == [(0, 3, 2)]
     pair.land(("a", 4, "00:02"))
     assert pair.read() == [(0, 7, 2)]
-    assert (pair.at.name, pair.at.epoch) == ("first.sums", 1)
+    assert (pair.position.name, pair.position.epoch) == ("first.sums", 1)
     pair.upstream.rollback(to=line(pair.upstream)[1])
     assert pair.read() == [(0, 3, 2)]
     pair.upstream.backfill(output="sums", promote=True)
@@ -613,7 +617,7 @@ def test_an_upstream_that_has_ended_and_begins_again_is_taken_back_or_stops_the_
     (folder / "900.jsonl").write_text('{"k": "a", "v": 5, "at": "2026-01-01T00:30:00Z"}\n')
     pair.upstream.run(mode="batch", publish=True)
     assert pair.read() == [(0, 5, 1)]
-    assert pair.at.watermark == MAX_INSTANT
+    assert pair.position.watermark == MAX_INSTANT
     (folder / "901.jsonl").write_text('{"k": "a", "v": 7, "at": "2026-01-01T00:35:00Z"}\n')
     assert pair.upstream.run().counts["late_dropped"] == 1
     assert pair.read() == [(0, 5, 1)]
@@ -662,7 +666,7 @@ def test_a_reader_that_may_not_write_there_says_what_may_happen(pair: Pair) -> N
     (pair.folder / "first" / "readers").write_text("in the way")
     result = pair.reader.run()
     assert any("first cannot be told what is still needed of it" in warning for warning in result.warnings)
-    assert pair.at.snapshot == line(pair.upstream)[0]
+    assert pair.position.snapshot == line(pair.upstream)[0]
 
 
 @pytest.mark.parametrize(

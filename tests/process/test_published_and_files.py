@@ -21,7 +21,11 @@ SEEDS = int(os.environ.get("HEADRACE_CHAINS", "0"))
 """Random deployments of each kind, as in ``test_published``."""
 
 KINDS = ("retracting", "discarding", "accumulating")
-DRAWN = [("retracting", 0), ("discarding", 1), *[(kind, 100 + seed) for kind in KINDS for seed in range(SEEDS)]]
+KINDS_AND_SEEDS = [
+    ("retracting", 0),
+    ("discarding", 1),
+    *[(kind, 100 + seed) for kind in KINDS for seed in range(SEEDS)],
+]
 
 Place = tuple[str, datetime]
 """A key, and the hour."""
@@ -29,7 +33,7 @@ Place = tuple[str, datetime]
 GIFTS = hr.json("landing/gifts", {"k": str, "s": int, "at": datetime}).event_time("at", bound="20m")
 
 
-def mixed(*, is_first: bool) -> hr.Pipeline:
+def mixed_pipeline(*, is_first: bool) -> hr.Pipeline:
     """What another pipeline gives, and gifts, of which nobody knows upstream; either may be the first input."""
     sales = hr.published("first", {"k": str, "s": int})
     one, other = (sales, GIFTS.named("other")) if is_first else (GIFTS, sales.named("other"))
@@ -60,7 +64,7 @@ class Mixture:
         options: dict[str, Any] = {"when": when, "how": how, "executor": "local"}
         first = hr.Pipeline("first", CLICKS, key="k", what=FIRST, where=hr.FixedWindows("10m"), **options)
         is_first = self.random.random() < 0.5
-        self.chain = Chain([self.root] * 2, [first, mixed(is_first=is_first)], self.random)
+        self.chain = Chain([self.root] * 2, [first, mixed_pipeline(is_first=is_first)], self.random)
 
     @property
     def handles(self) -> list[hr.types.PipelineHandle]:
@@ -95,7 +99,7 @@ class Mixture:
         for handle in self.handles:
             handle.run()
 
-    def given(self) -> list[tuple[str, int, datetime]]:
+    def given_values(self) -> list[tuple[str, int, datetime]]:
         """Key, value and time of what was published of the first, as it adds up, and of all gifts."""
         if self.kind == "discarding":  # a row is the last pane of several, which all count
             panes = self.handles[0].panes().to_arrow().to_pylist()
@@ -113,14 +117,14 @@ class Mixture:
     def expected(self) -> tuple[dict[Place, int], dict[Place, int]]:
         """Sum and number of that by key and hour."""
         sums, numbers = Counter[Place](), Counter[Place]()
-        for key, value, moment in self.given():
+        for key, value, moment in self.given_values():
             place = key, moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
             sums[place] += value
             numbers[place] += 1
         return dict(sums), dict(numbers)
 
 
-@pytest.mark.parametrize(("kind", "seed"), DRAWN)
+@pytest.mark.parametrize(("kind", "seed"), KINDS_AND_SEEDS)
 def test_rows_are_those_of_both_inputs(kind: str, seed: int, tmp_path: Path) -> None:
     mixture = Mixture(tmp_path, kind, random.Random(f"{kind}{seed}"))
     mixture.chain.land()

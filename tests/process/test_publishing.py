@@ -27,10 +27,10 @@ from headrace_snapshots.format.files import RADIX, FileLog, FileRecord, InputFil
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore
 from tests.manifests import new_manifest
-from tests.stored_progress import written
+from tests.stored_progress import progress_fields
 
 
-class Audited:
+class AuditedDeployment:
     """A pipeline whose epoch n wrote n+1 panes, and audits of it as they are asked for."""
 
     def __init__(self, root: str) -> None:
@@ -59,7 +59,7 @@ class Audited:
                 parent=head,
                 generation=claim.generation,
                 created_at="2026-01-01T00:00:00Z",
-                progress=written(progress),
+                progress=progress_fields(progress),
                 schema={"keys": [], "values": [], "late_keys": []},
                 logs={"inputs": inputs},
                 counts={"panes": epoch + 1, **({"late_dropped": 1} if epoch == 0 else {})},
@@ -69,8 +69,8 @@ class Audited:
         assert head is not None
         return head
 
-    def audit(self, after: str | None, until: str) -> None:
-        write_audit(self.store, AuditOutcome("p", after, until, True, (), "2026-01-01T00:00:00Z"))
+    def audit(self, start: str | None, end: str) -> None:
+        write_audit(self.store, AuditOutcome("p", start, end, True, (), "2026-01-01T00:00:00Z"))
 
 
 def _read(progress: PipelineProgress, files: Iterable[InputFile]) -> dict[str, InputProgress]:
@@ -90,7 +90,7 @@ def root(tmp_path: Path) -> str:
 
 
 def test_a_publish_counts_every_epoch_of_the_range(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     first = audited_deployment.commit(2)
     audited_deployment.audit(None, first)
     result = publish_audited("p", root, last_announced=None)
@@ -104,7 +104,7 @@ def test_a_publish_counts_every_epoch_of_the_range(root: str) -> None:
 
 
 def test_who_comes_after_the_entry_hears_of_the_same_rows(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     first = audited_deployment.commit(1)
     audited_deployment.audit(None, first)
     publish_audited("p", root, last_announced=None)
@@ -121,7 +121,7 @@ def test_who_comes_after_the_entry_hears_of_the_same_rows(root: str) -> None:
 
 
 def test_what_a_person_released_is_counted_too(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     first = audited_deployment.commit(1)
     audited_deployment.audit(None, first)
     publish_audited("p", root, last_announced=None)
@@ -134,7 +134,7 @@ def test_what_a_person_released_is_counted_too(root: str) -> None:
 
 
 def test_behind_a_rollback_what_is_new_counts_from_where_it_went_back_to(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     first = audited_deployment.commit(1)
     audited_deployment.catalog.release(first, "as it is")
     given_up = audited_deployment.commit(4)
@@ -147,14 +147,14 @@ def test_behind_a_rollback_what_is_new_counts_from_where_it_went_back_to(root: s
 
 
 def test_who_knows_a_snapshot_of_another_root_hears_of_everything(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     first = audited_deployment.commit(2)
     audited_deployment.audit(None, first)
     assert publish_audited("p", root, last_announced="20250101T000000-gone").counts["panes"] == 1 + 2
 
 
 def test_a_cut_over_counts_the_whole_branch(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     first = audited_deployment.commit(2)
     audited_deployment.audit(None, first)
     publish_audited("p", root, last_announced=None)
@@ -166,7 +166,7 @@ def test_a_cut_over_counts_the_whole_branch(root: str) -> None:
 
 
 def test_a_replay_whose_clock_is_ahead_does_not_become_main(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     future_moment = to_instant(datetime.now(UTC) + timedelta(hours=1))
     audited_deployment.audit(None, audited_deployment.commit(1, "replay", future_moment))
     with pytest.raises(ClockAheadError, match=re.escape(render(future_moment))):
@@ -174,8 +174,8 @@ def test_a_replay_whose_clock_is_ahead_does_not_become_main(root: str) -> None:
 
 
 def test_a_rehearsal_says_all_that_is_against_a_promotion(root: str) -> None:
-    audited_deployment = Audited(root)
-    audited_deployment.commit(1, files=landed("a"))
+    audited_deployment = AuditedDeployment(root)
+    audited_deployment.commit(1, files=landed_files("a"))
     audited_deployment.commit(1, "replay", to_instant(datetime.now(UTC) + timedelta(hours=1)))
     head_before = audited_deployment.catalog.head()
     refusals = rehearse_change(audited_deployment.catalog, CutOver("replay")).refusals
@@ -183,63 +183,63 @@ def test_a_rehearsal_says_all_that_is_against_a_promotion(root: str) -> None:
     assert audited_deployment.catalog.head() == head_before
 
 
-def landed(*names: str, size: int = 10, of: str = OWN) -> list[InputFile]:
-    return [InputFile(f"landing/{name}", size, "etag", of) for name in names]
+def landed_files(*names: str, size: int = 10, input_name: str = OWN) -> list[InputFile]:
+    return [InputFile(f"landing/{name}", size, "etag", input_name) for name in names]
 
 
 def test_a_branch_that_lacks_a_file_of_main_does_not_become_main_however_many_others_it_has(root: str) -> None:
-    audited_deployment = Audited(root)
-    audited_deployment.commit(1, files=landed("b", "a straggler that a full sweep found"))
-    audited_deployment.audit(None, audited_deployment.commit(1, "replay", files=landed("b", "c", "d")))
+    audited_deployment = AuditedDeployment(root)
+    audited_deployment.commit(1, files=landed_files("b", "a straggler that a full sweep found"))
+    audited_deployment.audit(None, audited_deployment.commit(1, "replay", files=landed_files("b", "c", "d")))
     with pytest.raises(BranchBehindError, match=r"1 files .* landing/a straggler"):
         hr.open(root)["p"].promote("replay")
-    caught_up = audited_deployment.commit(1, "replay", files=landed("a straggler that a full sweep found"))
+    caught_up = audited_deployment.commit(1, "replay", files=landed_files("a straggler that a full sweep found"))
     audited_deployment.audit(None, caught_up)
     assert hr.open(root)["p"].promote("replay").published == caught_up
 
 
 def test_a_corrected_file_may_be_smaller_than_the_one_that_main_read(root: str) -> None:
-    audited_deployment = Audited(root)
-    audited_deployment.commit(1, files=landed("a", size=100))
-    corrected_snapshot = audited_deployment.commit(1, "replay", files=landed("a", size=90))
+    audited_deployment = AuditedDeployment(root)
+    audited_deployment.commit(1, files=landed_files("a", size=100))
+    corrected_snapshot = audited_deployment.commit(1, "replay", files=landed_files("a", size=90))
     audited_deployment.audit(None, corrected_snapshot)
     assert hr.open(root)["p"].promote("replay").published == corrected_snapshot
 
 
 def test_an_input_that_the_pipeline_does_not_have_any_more_holds_nothing_up(root: str) -> None:
-    audited_deployment = Audited(root)
-    audited_deployment.commit(1, files=[*landed("a"), *landed("b", of="dropped")])
-    snapshot_without = audited_deployment.commit(1, "replay", files=landed("a"))
+    audited_deployment = AuditedDeployment(root)
+    audited_deployment.commit(1, files=[*landed_files("a"), *landed_files("b", input_name="dropped")])
+    snapshot_without = audited_deployment.commit(1, "replay", files=landed_files("a"))
     audited_deployment.audit(None, snapshot_without)
     assert hr.open(root)["p"].promote("replay").published == snapshot_without
 
 
 def test_an_input_that_moved_is_compared_by_number(root: str) -> None:
-    audited_deployment = Audited(root)
-    audited_deployment.commit(1, files=landed("a", "b"))
-    audited_deployment.audit(None, audited_deployment.commit(1, "replay", files=landed("elsewhere/a")))
+    audited_deployment = AuditedDeployment(root)
+    audited_deployment.commit(1, files=landed_files("a", "b"))
+    audited_deployment.audit(None, audited_deployment.commit(1, "replay", files=landed_files("elsewhere/a")))
     with pytest.raises(BranchBehindError):
         hr.open(root)["p"].promote("replay")
-    moved_snapshot = audited_deployment.commit(1, "replay", files=landed("elsewhere/b"))
+    moved_snapshot = audited_deployment.commit(1, "replay", files=landed_files("elsewhere/b"))
     audited_deployment.audit(None, moved_snapshot)
     assert hr.open(root)["p"].promote("replay").published == moved_snapshot
 
 
 @pytest.mark.parametrize("kind", ["manifests", "index"])
 def test_a_broken_head_of_main_does_not_stop_the_cut_over_that_replaces_it(root: str, kind: str) -> None:
-    audited_deployment = Audited(root)
-    whole = audited_deployment.commit(1, files=landed("a"))
-    audited_deployment.commit(1, files=landed(*"a" * RADIX.value))
+    audited_deployment = AuditedDeployment(root)
+    whole = audited_deployment.commit(1, files=landed_files("a"))
+    audited_deployment.commit(1, files=landed_files(*"a" * RADIX.value))
     for info in [*audited_deployment.store.list(f"p/{kind}/")]:
         if whole not in info.path:
             audited_deployment.store.delete(info.path)
-    replayed_snapshot = audited_deployment.commit(1, "replay", files=landed("a"))
+    replayed_snapshot = audited_deployment.commit(1, "replay", files=landed_files("a"))
     audited_deployment.audit(None, replayed_snapshot)
     assert hr.open(root)["p"].promote("replay").published == replayed_snapshot
 
 
 def test_a_cut_over_that_was_done_is_told_again(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     audited_deployment.commit(1)
     audited_deployment.audit(None, audited_deployment.commit(3, "replay"))
     result = hr.open(root)["p"].promote("replay")
@@ -261,7 +261,7 @@ def test_a_cut_over_that_was_done_is_told_again(root: str) -> None:
 
 
 def test_a_dropped_branch_is_not_told_as_the_one_of_its_name_that_was_promoted(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     audited_deployment.commit(1)
     audited_deployment.audit(None, audited_deployment.commit(3, "replay"))
     hr.open(root)["p"].promote("replay")
@@ -272,7 +272,7 @@ def test_a_dropped_branch_is_not_told_as_the_one_of_its_name_that_was_promoted(r
 
 
 def test_a_name_that_is_used_again_does_not_bring_back_what_was_rolled_back(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     first = audited_deployment.commit(1)
     audited_deployment.catalog.fork("fix", first)
     second = audited_deployment.commit(2, "fix")
@@ -298,7 +298,7 @@ def test_a_name_that_is_used_again_does_not_bring_back_what_was_rolled_back(root
 
 
 def test_a_branch_of_a_branch_becomes_main_unless_main_has_left_what_its_parent_began_with(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     first, second = audited_deployment.commit(1), audited_deployment.commit(1)
     audited_deployment.audit(None, second)
     publish_audited("p", root, last_announced=None)
@@ -326,7 +326,7 @@ def test_a_branch_of_a_branch_becomes_main_unless_main_has_left_what_its_parent_
 
 
 def test_what_another_promotion_has_replaced_is_named(root: str) -> None:
-    audited_deployment = Audited(root)
+    audited_deployment = AuditedDeployment(root)
     first, second = audited_deployment.commit(1), audited_deployment.commit(1)
     audited_deployment.catalog.fork("late", second)
     audited_deployment.audit(None, audited_deployment.commit(1, "late"))
@@ -341,17 +341,17 @@ def test_what_another_promotion_has_replaced_is_named(root: str) -> None:
 
 
 def test_the_branch_that_was_looked_at_is_promoted_and_no_other_of_its_name() -> None:
-    audited_deployment = Audited("memory://names")
+    audited_deployment = AuditedDeployment("memory://names")
     first = audited_deployment.commit(1)
     audited_deployment.catalog.fork("fix", first)
     audited_deployment.audit(None, audited_deployment.commit(1, "fix"))
 
-    def meanwhile() -> None:
+    def commit_meanwhile() -> None:
         audited_deployment.catalog.drop("fix")
         audited_deployment.catalog.fork("fix", first)
         audited_deployment.commit(1, "fix")
 
-    slow = FaultyStore(audited_deployment.store, hold_first("create", "/log/", meanwhile))
+    slow = FaultyStore(audited_deployment.store, hold_first("create", "/log/", commit_meanwhile))
     with pytest.raises(PublishConflictError, match="branch fix is at"):
         make_change(Catalog(slow, "p"), CutOver("fix"), run_id="person")
     assert audited_deployment.catalog.head().refs["main"] == first

@@ -32,7 +32,7 @@ def test_outputs_side_by_side_give_what_the_reference_gives(scenario: Scenario, 
 
 
 @pytest.mark.slow
-@given(several_outputs(wider_scenarios(), below=1), SCHEDULES)
+@given(several_outputs(wider_scenarios(), lower_count=1), SCHEDULES)
 @settings(examples(12, fewest=A_FEW), suppress_health_check=list(HealthCheck))
 def test_outputs_that_read_others_give_what_the_reference_gives(scenario: Scenario, schedule: Schedule) -> None:
     check(scenario, schedule, ["local"])

@@ -33,9 +33,9 @@ def pipeline(**more: object) -> hr.Pipeline:
 class Root:
     """A root where files land, and ``pipeline`` runs."""
 
-    def __init__(self, folder: Path, made: hr.Pipeline) -> None:
+    def __init__(self, folder: Path, pipeline: hr.Pipeline) -> None:
         self.folder, self.root = folder, folder.as_uri()
-        self.handle = hr.open(self.root, create=True)[made]
+        self.handle = hr.open(self.root, create=True)[pipeline]
         (folder / "landing/s").mkdir(parents=True)
         self.files = 0
 
@@ -56,7 +56,7 @@ class Root:
     def refs(self) -> dict[str, str]:
         return dict(self.handle.catalog.head().refs)
 
-    def seen(self) -> dict[str, str]:
+    def seen_by_output(self) -> dict[str, str]:
         return {
             ref.removeprefix("published/"): snapshot
             for ref, snapshot in self.refs.items()
@@ -66,9 +66,9 @@ class Root:
     def sums(self) -> list[int]:
         return [row["s"] for row in self.handle["sums"].current().to_arrow().to_pylist()]
 
-    def is_good(self, output: str, after: str | None, until: str) -> bool:
+    def is_good(self, output: str, start: str | None, end: str) -> bool:
         """Whether there is a good audit of exactly that range."""
-        audit = read_audit(self.handle.catalog.store, "p", after, until, output)
+        audit = read_audit(self.handle.catalog.store, "p", start, end, output)
         return audit is not None and audit.success
 
 
@@ -80,7 +80,7 @@ def root(tmp_path: Path) -> Root:
 def test_a_rollback_to_a_refused_epoch_leaves_readers_what_they_saw(root: Root) -> None:
     good, bad = root.run(10), root.run(1000)
     mended_result = root.run(-990)
-    assert root.seen() == dict.fromkeys(("sums", "counts", "below"), mended_result)
+    assert root.seen_by_output() == dict.fromkeys(("sums", "counts", "below"), mended_result)
     given_up = root.handle.rollback(to=bad, dry_run=True)
     assert given_up.moves == {
         "main": (mended_result, bad),
@@ -124,7 +124,7 @@ def test_an_epoch_within_a_run_was_never_seen(root: Root) -> None:
     first, last = root.run(10), root.run(1000, -990)
     snapshot_within = next(epoch.snapshot_id for epoch in root.handle.catalog.ancestry(last) if epoch.epoch == 1)
     root.handle.rollback(to=snapshot_within)
-    assert root.seen() == dict.fromkeys(("sums", "counts", "below"), first)
+    assert root.seen_by_output() == dict.fromkeys(("sums", "counts", "below"), first)
     assert root.sums() == [10]
 
 
@@ -135,10 +135,10 @@ def test_what_nobody_could_see_is_released_first(tmp_path: Path) -> None:
     for go_back in (root.handle.recover, lambda target: root.handle.rollback(to=target)):
         with pytest.raises(RefusedError, match=rf"`headrace release p\.sums {first}`.* with --message WHY"):
             go_back(first)
-    assert root.seen() == dict.fromkeys(("sums", "counts", "below"), last)
+    assert root.seen_by_output() == dict.fromkeys(("sums", "counts", "below"), last)
     assert root.handle.release(first, message="ada: it was so").moves == {}
     root.handle.rollback(to=first)
-    assert root.seen() == dict.fromkeys(("sums", "counts", "below"), first)
+    assert root.seen_by_output() == dict.fromkeys(("sums", "counts", "below"), first)
     assert root.sums() == [1000]
 
 
@@ -149,7 +149,7 @@ def test_readers_return_to_what_they_saw_over_a_promotion(root: Root) -> None:
     root.handle.backfill(branch="again", promote=True)
     assert root.sums() == [20]
     root.handle.rollback(to=bad)
-    assert (root.seen()["sums"], root.seen()["counts"]) == (good, bad)
+    assert (root.seen_by_output()["sums"], root.seen_by_output()["counts"]) == (good, bad)
     assert root.sums() == [10]
 
 

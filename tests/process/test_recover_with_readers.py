@@ -23,22 +23,22 @@ from headrace_snapshots.names import MAIN, PUBLISHED
 from headrace_snapshots.protocol import BeginDelivery
 from headrace_snapshots.testing import Fault, Operation, disturb_stores
 from tests.process.chains import FINE, Chain, pipelines, rows
-from tests.process.test_published import LATENESS, MANY, SEEDS, check_equal, deployed, line
+from tests.process.test_published import LATENESS, MANY, SEEDS, check_equal, deploy_chain, line
 
 
-class Killed(BaseException):
+class KillSignal(BaseException):
     """The process ends here."""
 
 
-def killed(*_: Any, **__: Any) -> Any:
-    raise Killed
+def raise_kill(*_: Any, **__: Any) -> Any:
+    raise KillSignal
 
 
 def head(handle: PipelineHandle) -> str | None:
     return handle._catalog.head().refs.get(MAIN)
 
 
-def consumed(handle: PipelineHandle) -> dict[str, str | None]:
+def consumed_snapshots(handle: PipelineHandle) -> dict[str, str | None]:
     """The snapshots of others that the head has consumed, by input."""
     catalog = handle._catalog
     manifest = catalog.manifest(catalog.head().refs[MAIN])
@@ -51,15 +51,15 @@ def is_one_cut(handles: list[PipelineHandle]) -> bool:
         published_snapshot = upstream._catalog.head().refs[PUBLISHED]
         if not all(
             snapshot is not None and upstream._catalog.is_ancestor(snapshot, published_snapshot)
-            for snapshot in consumed(reader).values()
+            for snapshot in consumed_snapshots(reader).values()
         ):
             return False
     return True
 
 
-def grown(folder: Path, seed: int, *, lateness: str | None = "0s") -> Chain:
+def grow_chain(folder: Path, seed: int, *, lateness: str | None = "0s") -> Chain:
     """A chain of which each has run five times, while input goes on so far that windows expire."""
-    chain = deployed(folder, "retracting", seed, lateness=lateness)
+    chain = deploy_chain(folder, "retracting", seed, lateness=lateness)
     for _ in range(5):
         chain.land()
         for handle in chain.handles:
@@ -68,7 +68,7 @@ def grown(folder: Path, seed: int, *, lateness: str | None = "0s") -> Chain:
     return chain
 
 
-class Grown:
+class GrownChains:
     """Chains that tests begin with: each grows once, and is put back where it was, as it names the roots it reads."""
 
     def __init__(self, folder: Path) -> None:
@@ -82,19 +82,19 @@ class Grown:
             shutil.copytree(kept_folder, live)  # with the times of files, of which local files have their ETags
         else:
             live.mkdir()
-            self._chains[seed] = grown(live, seed)
+            self._chains[seed] = grow_chain(live, seed)
             shutil.copytree(live, kept_folder)
         chain = self._chains[seed]
         return replace(chain, random=copy(chain.random), done=[*chain.done])
 
 
 @pytest.fixture(scope="module")
-def chains(tmp_path_factory: pytest.TempPathFactory) -> Grown:
-    return Grown(tmp_path_factory.mktemp("chains"))
+def chains(tmp_path_factory: pytest.TempPathFactory) -> GrownChains:
+    return GrownChains(tmp_path_factory.mktemp("chains"))
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_chain_goes_back_to_one_cut_and_reads_on(seed: int, chains: Grown, tmp_path: Path) -> None:
+def test_a_chain_goes_back_to_one_cut_and_reads_on(seed: int, chains: GrownChains, tmp_path: Path) -> None:
     chain = chains.chain(seed)
     first, second, third = chain.handles
     old = [line(handle) for handle in chain.handles]
@@ -115,7 +115,7 @@ def test_a_chain_goes_back_to_one_cut_and_reads_on(seed: int, chains: Grown, tmp
 # a move that is done, and killed after it, is the one before which the next is not
 @pytest.mark.parametrize(("moves", "is_done"), [(1, False), (2, False), (3, False), (3, True)])
 def test_killed_at_a_move_the_same_call_goes_on(
-    moves: int, is_done: bool, chains: Grown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moves: int, is_done: bool, chains: GrownChains, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain = chains.chain(0)
     first, second, third = chain.handles
@@ -126,15 +126,15 @@ def test_killed_at_a_move_the_same_call_goes_on(
     def rollback(self: Catalog, *args: Any, **options: Any) -> Any:
         rollbacks_made[0] += 1
         if rollbacks_made[0] == moves and not is_done:
-            raise Killed
+            raise KillSignal
         entry = real(self, *args, **options)
         if rollbacks_made[0] == moves:
-            raise Killed
+            raise KillSignal
         return entry
 
     with monkeypatch.context() as patch:
         patch.setattr(Catalog, "rollback", rollback)
-        with pytest.raises(Killed):
+        with pytest.raises(KillSignal):
             first.recover(target, with_readers=True)
     first.recover(target, with_readers=True)
     assert [head(second), head(third)] == [move.to for move in cut.moves[1:]]
@@ -145,14 +145,14 @@ def test_killed_at_a_move_the_same_call_goes_on(
 
 
 def test_killed_in_the_run_it_can_be_called_again(
-    chains: Grown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    chains: GrownChains, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain = chains.chain(0)
     first, second, third = chain.handles
     target = line(first)[2]
     with monkeypatch.context() as patch:
-        patch.setattr(PlannedPublish, "publish", killed)
-        with pytest.raises(Killed):
+        patch.setattr(PlannedPublish, "publish", raise_kill)
+        with pytest.raises(KillSignal):
             first.recover(target, with_readers=True)
     assert head(first) != target, "it had computed again, and published nothing"
     second.run()  # somebody reads on meanwhile
@@ -164,19 +164,19 @@ def test_killed_in_the_run_it_can_be_called_again(
 
 
 def test_another_attempt_warns_of_a_reader_that_can_no_longer_follow(
-    chains: Grown, monkeypatch: pytest.MonkeyPatch
+    chains: GrownChains, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chain = chains.chain(0)
     first, second, third = chain.handles
     options = RunOptions(run_id="one", request="why", snapshot=line(first)[2], with_readers=True)
     real = Catalog.rollback
 
-    def rollback(self: Catalog, *args: Any, **given: Any) -> Any:
-        return real(self, *args, **given) if self.pipeline == "first" else killed()
+    def rollback(self: Catalog, *args: Any, **options: Any) -> Any:
+        return real(self, *args, **options) if self.pipeline == "first" else raise_kill()
 
     with monkeypatch.context() as patch:
         patch.setattr(Catalog, "rollback", rollback)
-        with pytest.raises(Killed):
+        with pytest.raises(KillSignal):
             recover(chain.made[0], first.root, options)
     heads_before = [head(second), head(third)]
     second._catalog.record_delivery(BeginDelivery("", "mail", str(heads_before[0])))
@@ -212,7 +212,7 @@ def test_of_a_diamond_the_last_fits_both_sides(tmp_path: Path) -> None:
     assert [move.pipeline.name for move in cut.moves] == ["first", "second", "both"]
     first.recover(target, with_readers=True)
     for name, upstream in (("source", first), ("sums", second)):
-        consumed_snapshot, published_snapshot = consumed(last)[name], upstream._catalog.head().refs[PUBLISHED]
+        consumed_snapshot, published_snapshot = consumed_snapshots(last)[name], upstream._catalog.head().refs[PUBLISHED]
         assert consumed_snapshot is not None and upstream._catalog.is_ancestor(consumed_snapshot, published_snapshot)
     newer = line_before(last, cut.moves[2].head, cut.moves[2].to)
     assert newer and not all(fits(first, second, last, snapshot, cut) for snapshot in newer), "none that is newer fits"
@@ -223,20 +223,23 @@ def test_of_a_diamond_the_last_fits_both_sides(tmp_path: Path) -> None:
     assert rows(last) == rows_after != []
 
 
-def line_before(handle: PipelineHandle, newest: str | None, to: str | None) -> list[str]:
+def line_before(handle: PipelineHandle, newest: str | None, target: str | None) -> list[str]:
     """Snapshots that were given up: the one after the target."""
     assert newest is not None
     line_ = [link.snapshot_id for link in handle._catalog.lineage(newest)]
-    return line_[: line_.index(str(to))][-1:]
+    return line_[: line_.index(str(target))][-1:]
 
 
 def fits(first: PipelineHandle, second: PipelineHandle, last: PipelineHandle, snapshot: str, cut: Any) -> bool:
     positions = upstreams_of(last._catalog.manifest(snapshot), last._catalog.store.uri)
     sides = {"source": (first, cut.moves[0].to), "sums": (second, cut.moves[1].to)}
-    return all(sides[name][0]._catalog.is_ancestor(str(at.snapshot), sides[name][1]) for name, at in positions.items())
+    return all(
+        sides[name][0]._catalog.is_ancestor(str(position.snapshot), sides[name][1])
+        for name, position in positions.items()
+    )
 
 
-def test_a_reader_with_nothing_from_before_is_named_and_nothing_moves(chains: Grown, tmp_path: Path) -> None:
+def test_a_reader_with_nothing_from_before_is_named_and_nothing_moves(chains: GrownChains, tmp_path: Path) -> None:
     chain = chains.chain(1)
     first, second, third = chain.handles
     target = line(first)[2]
@@ -257,7 +260,7 @@ def test_a_reader_with_nothing_from_before_is_named_and_nothing_moves(chains: Gr
     check_equal(chain, tmp_path / "one", "retracting", "0s")
 
 
-def test_a_reader_that_may_not_be_written_is_said_and_others_go_back(chains: Grown) -> None:
+def test_a_reader_that_may_not_be_written_is_said_and_others_go_back(chains: GrownChains) -> None:
     chain = chains.chain(0)
     first, second, third = chain.handles
     target, head_before, newest = line(first)[2], head(second), head(third)
@@ -272,7 +275,7 @@ def test_a_reader_that_may_not_be_written_is_said_and_others_go_back(chains: Gro
     assert head(third) != newest, "who reads it as well goes back to what it had of the first then"
 
 
-def test_who_has_read_nothing_of_what_is_given_up_stays(chains: Grown) -> None:
+def test_who_has_read_nothing_of_what_is_given_up_stays(chains: GrownChains) -> None:
     chain = chains.chain(1)
     first, second, third = chain.handles
     heads_before = [head(second), head(third)]
@@ -287,7 +290,7 @@ def test_who_has_read_nothing_of_what_is_given_up_stays(chains: Grown) -> None:
 @pytest.mark.parametrize(("kind", "seed"), [("retracting", 1), ("discarding", 2), *MANY])
 def test_rows_are_those_of_one_pipeline_whoever_went_back_with_whom(kind: str, seed: int, tmp_path: Path) -> None:
     lateness = LATENESS[seed % len(LATENESS)]
-    chain = deployed(tmp_path, kind, seed, lateness=lateness)
+    chain = deploy_chain(tmp_path, kind, seed, lateness=lateness)
     for _ in range(3):
         chain.run_all()
         chain.now += 70

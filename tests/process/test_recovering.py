@@ -18,7 +18,7 @@ from headrace_snapshots.format.files import FileLog
 from headrace_snapshots.store import open_store
 from tests.manifests import new_manifest
 from tests.process.clicks import CLICKS, clicks
-from tests.stored_progress import written
+from tests.stored_progress import progress_fields
 
 
 class Empty:
@@ -39,7 +39,7 @@ class Empty:
             parent=parent,
             generation=claim.generation,
             created_at="2026-01-01T00:00:00Z",
-            progress=written(PipelineProgress()),
+            progress=progress_fields(PipelineProgress()),
             logs={"inputs": FileLog.empty()},
         )
         self.catalog.commit(claim, manifest)

@@ -34,8 +34,8 @@ def late(tmp_path: Path) -> Live:
     return late_for_main(tmp_path / "live")
 
 
-def promotes(live: Live, branch: str, *, since: float | None = None) -> None:
-    begin: datetime | None = None if since is None else START + timedelta(hours=since)
+def promotes(live: Live, branch: str, *, first_hour: float | None = None) -> None:
+    begin: datetime | None = None if first_hour is None else START + timedelta(hours=first_hour)
     span = None if begin is None else parse_span(begin.isoformat(), None)
     backfill(live.pipeline, live.root, RunOptions("fill", branch=branch, span=span, promotes=True))
 
@@ -59,7 +59,7 @@ def test_a_backfill_that_could_not_be_promoted_computes_nothing(late: Live) -> N
     late.process()
     head_before = late.catalog.head()
     with pytest.raises(PatchedSinceError, match="a backfill of clicks that is promoted and begins with snapshot"):
-        promotes(late, "new", since=5)
+        promotes(late, "new", first_hour=5)
     with pytest.raises(InputEndedError):
         promotes(late, "batch")
     assert late.catalog.head() == head_before
@@ -88,10 +88,10 @@ def test_what_is_advised_where_main_was_patched_since_can_be_done(tmp_path: Path
     live.write(1, ("ann", 0.1, 1))
     live.write(2, ("ann", 5.1, 70))
     with pytest.raises(PatchedSinceError, match=r"Backfill from the beginning, without --from") as new:
-        promotes(live, "range", since=5)
+        promotes(live, "range", first_hour=5)
     assert "range" not in live.catalog.head().generations
     assert ("`headrace promote clicks range --patch`" in str(new.value)) == (not is_merging)
-    live.backfill("range", since=5)
+    live.backfill("range", first_hour=5)
     with pytest.raises(PatchedSinceError, match=r"branch range of clicks continues from snapshot") as error:
         live.history.promote("range")
     assert ("`headrace promote clicks range --patch`" in str(error.value)) == (not is_merging)

@@ -14,25 +14,27 @@ from headrace.model.time import to_instant
 from headrace.runs.options import RunOptions
 from headrace_lab.reference import Epoch, run_pipeline
 from tests.process.clicks import CLICKS, land, records
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 from tests.reading import read
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 FILES = 3
 
 
-def by(spent: Mapping[str, Any]) -> Aggregation:
+def aggregation_by(key: Mapping[str, Any]) -> Aggregation:
     return Aggregation(
-        key=spent, where=GlobalWindows(), when=Repeatedly(AfterCount(1)), how=retracting(), what={"users": count()}
+        key=key, where=GlobalWindows(), when=Repeatedly(AfterCount(1)), how=retracting(), what={"users": count()}
     )
 
 
-MODEST = by({"spent": if_else(col("spent") < 40, col("spent"), None), "user": col("user")})
-EVEN = by({"even": if_else(col("spent") % 2 == 0, col("spent"), None)})
+MODEST = aggregation_by({"spent": if_else(col("spent") < 40, col("spent"), None), "user": col("user")})
+EVEN = aggregation_by({"even": if_else(col("spent") % 2 == 0, col("spent"), None)})
 
 
 @on_both
-def test_panes_with_a_null_key_are_dead_letters_of_every_later_aggregation(executor: Executed, tmp_path: Path) -> None:
+def test_panes_with_a_null_key_are_dead_letters_of_every_later_aggregation(
+    executor: ExecutorUnderTest, tmp_path: Path
+) -> None:
     pipeline = replace(CLICKS, then=(MODEST, EVEN))
     land(tmp_path, 0, FILES)
     with_null = [{"user": None, "at": "2026-01-01T00:00:00Z", "price": 1}]

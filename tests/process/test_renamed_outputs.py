@@ -35,10 +35,10 @@ class Shop:
         parts = more if outputs is None else {"outputs": outputs, **more}
         return hr.Pipeline("shop", source.event_time("at", bound="10m"), executor="local", **parts)
 
-    def run(self, made: hr.Pipeline, price: int | None = None) -> str:
+    def run(self, pipeline: hr.Pipeline, price: int | None = None) -> str:
         """Lands a file and runs; the head of main."""
         self.land(price)
-        self.handle = hr.open(self.folder.as_uri(), create=True)[made]
+        self.handle = hr.open(self.folder.as_uri(), create=True)[pipeline]
         self.handle.run()
         return self.refs["main"]
 
@@ -51,13 +51,13 @@ class Shop:
     def refs(self) -> dict[str, str]:
         return dict(self.handle.catalog.head().refs)
 
-    def seen(self) -> dict[str, str]:
+    def seen_by_output(self) -> dict[str, str]:
         """What readers see of each output, and sinks have got."""
         return {
             ref: snapshot for ref, snapshot in self.refs.items() if ref not in {"main"} and not ref.startswith("tags/")
         }
 
-    def parked(self) -> set[str]:
+    def parked_outputs(self) -> set[str]:
         return {*StoredProgress.from_manifest(self.handle.show("main")).parked}
 
     def rows(self, output: str) -> list[dict[str, Any]]:
@@ -74,9 +74,9 @@ def hours(**more: Any) -> hr.Output:
     return hr.Output(key="shop", what=SALES, where=hr.FixedWindows("1h"), **EARLY, **more)
 
 
-def days(of: str, **more: Any) -> hr.Output:
+def days(upstream: str, **more: Any) -> hr.Output:
     what = more.pop("what", {"sales": col("sales").sum()})
-    return hr.Output(of=of, key="shop", what=what, where=hr.CalendarWindows("day"), **EARLY, **more)
+    return hr.Output(of=upstream, key="shop", what=what, where=hr.CalendarWindows("day"), **EARLY, **more)
 
 
 def test_readers_and_sinks_go_back_to_the_names_of_before(shop: Shop) -> None:
@@ -88,17 +88,17 @@ def test_readers_and_sinks_go_back_to_the_names_of_before(shop: Shop) -> None:
     shop.run(shop.pipeline({"a": hours(), "c": hours(formerly="b")}))
     last = shop.run(shop.pipeline({"a": hours(), "d": hours(formerly="c"), "b": days("d")}))
     of_sink = {"delivering/d/mail": first, "delivered/d/mail": first}
-    assert shop.seen() == {**dict.fromkeys(("published/a", "published/d", "published/b"), last), **of_sink}
+    assert shop.seen_by_output() == {**dict.fromkeys(("published/a", "published/d", "published/b"), last), **of_sink}
     foreseen = shop.handle.rollback(to=first, dry_run=True).moves
     assert shop.handle.rollback(to=first).moves == foreseen
-    assert shop.seen() == {
+    assert shop.seen_by_output() == {
         **dict.fromkeys(("published/a", "published/b"), first),
         "delivering/b/mail": first,
         "delivered/b/mail": first,
     }
     check_catalog(catalog.store, "shop")
     assert shop.run(shop.pipeline({"a": hours(), "c": hours(formerly="b")})) != last
-    assert {*shop.seen()} == {"published/a", "published/c", "delivering/c/mail", "delivered/c/mail"}
+    assert {*shop.seen_by_output()} == {"published/a", "published/c", "delivering/c/mail", "delivered/c/mail"}
 
 
 @pytest.mark.parametrize("way", ["rollback", "recover", "step back"])
@@ -106,18 +106,18 @@ def test_the_only_output_loses_the_name_that_it_got(shop: Shop, way: str) -> Non
     first = shop.run(shop.pipeline(key="shop", what=SALES, where=hr.FixedWindows("1h"), **EARLY))
     named_pipeline = shop.pipeline({"v": hours(formerly="")})
     last = shop.run(named_pipeline)
-    assert shop.seen() == {"published/v": last}
+    assert shop.seen_by_output() == {"published/v": last}
     catalog = shop.handle.catalog
     if way == "rollback":
         shop.handle.rollback(to=first)
-        assert shop.seen() == {"published": first}
+        assert shop.seen_by_output() == {"published": first}
         assert [row["sales"] for row in hr.open(shop.handle.root)["shop"].current().to_arrow().to_pylist()] == [1]
     elif way == "step back":
         catalog.step_back(catalog.claim("main", "run"), first, "broken")
-        assert shop.seen() == {"published": first}
+        assert shop.seen_by_output() == {"published": first}
     else:
         shop.handle.recover(first)
-        assert shop.seen() == {"published/v": shop.refs["main"]}
+        assert shop.seen_by_output() == {"published/v": shop.refs["main"]}
         assert [row["sales"] for row in shop.rows("v")] == [1, 2]
     check_catalog(catalog.store, "shop")
 
@@ -128,25 +128,25 @@ def test_what_is_parked_catches_up_though_what_it_reads_has_another_name(shop: S
     works = shop.folder / "works"
     works.touch()
 
-    def made(name: str, **more: Any) -> hr.Pipeline:
+    def shop_pipeline(name: str, **more: Any) -> hr.Pipeline:
         fragile = col("sales").combine(Fragile(str(works), most=100))
         return shop.pipeline({name: hours(**more), "daily": days(name, what={"sales": fragile})})
 
-    shop.run(made("hourly"))
+    shop.run(shop_pipeline("hourly"))
     works.unlink()
-    shop.run(made("hourly"))
-    assert shop.parked() == {"daily"}
+    shop.run(shop_pipeline("hourly"))
+    assert shop.parked_outputs() == {"daily"}
     if is_mended == "with the name":
         works.touch()
-    shop.run(made("hours", formerly="hourly"))
-    assert shop.parked() == ({"daily"} if is_mended == "before the name" else set())
-    shop.run(made("by_hour", formerly="hours"))
+    shop.run(shop_pipeline("hours", formerly="hourly"))
+    assert shop.parked_outputs() == ({"daily"} if is_mended == "before the name" else set())
+    shop.run(shop_pipeline("by_hour", formerly="hours"))
     works.touch()
-    shop.run(made("by_hour", formerly="hours"))
-    assert shop.parked() == set()
+    shop.run(shop_pipeline("by_hour", formerly="hours"))
+    assert shop.parked_outputs() == set()
     assert [row["sales"] for row in shop.rows("by_hour")] == [1, 2, 3, 4, 5]
     assert [row["sales"] for row in shop.rows("daily")] == [15]
-    assert shop.seen() == dict.fromkeys(("published/by_hour", "published/daily"), shop.refs["main"])
+    assert shop.seen_by_output() == dict.fromkeys(("published/by_hour", "published/daily"), shop.refs["main"])
     check_catalog(shop.handle.catalog.store, "shop")
 
 
@@ -155,13 +155,13 @@ def test_a_new_output_with_the_old_name_of_another_stands_for_itself(shop: Shop)
     works = shop.folder / "works"
     works.touch()
 
-    def fragile(of: str) -> hr.Output:
-        return days(of, what={"sales": col("sales").combine(Fragile(str(works), most=100))})
+    def fragile(upstream: str) -> hr.Output:
+        return days(upstream, what={"sales": col("sales").combine(Fragile(str(works), most=100))})
 
     shop.run(shop.pipeline({"hourly": hours(), "daily": fragile("hourly")}))
     works.unlink()
     shop.run(shop.pipeline({"hourly": hours(), "daily": fragile("hourly")}))
-    assert shop.parked() == {"daily"}
+    assert shop.parked_outputs() == {"daily"}
     doubled_output = hr.Output(
         key="shop", what={"sales": (col("price") * 2).sum()}, where=hr.FixedWindows("1h"), **EARLY
     )
@@ -170,13 +170,13 @@ def test_a_new_output_with_the_old_name_of_another_stands_for_itself(shop: Shop)
     shop.run(shop.pipeline({**outputs, "hourly": doubled_output}))
     works.touch()
     shop.run(shop.pipeline({**outputs, "hourly": doubled_output}))
-    assert shop.parked() == set()
+    assert shop.parked_outputs() == set()
     assert [row["sales"] for row in shop.rows("hours")] == [1, 2, 3, 4, 5]
     assert [row["sales"] for row in shop.rows("hourly")] == [2, 4, 6, 8, 10]
     assert [row["sales"] for row in shop.rows("daily")] == [15]
 
 
-def made(shop: Shop, outputs: dict[str, hr.Output]) -> Any:
+def handle_of(shop: Shop, outputs: dict[str, hr.Output]) -> Any:
     return hr.open(shop.folder.as_uri())[shop.pipeline(outputs)]
 
 
@@ -186,7 +186,7 @@ def headrace(*arguments: str) -> str:
     return result.stdout
 
 
-def changed(rehearsal: Any) -> dict[str, tuple[int, int]]:
+def changed_counts(rehearsal: Any) -> dict[str, tuple[int, int]]:
     """How many rows of each output readers would see come new, and change or go."""
     rows = {name: diff.output.rows for name, diff in rehearsal.diffs.items()}
     return {name: (own.added, own.changed + own.removed) for name, own in rows.items()}
@@ -209,13 +209,13 @@ def test_a_dry_run_compares_a_renamed_output_with_what_its_readers_see(shop: Sho
         shop.handle.fork("main", "trial")
         for outputs in (renamed_outputs, second_outputs, {"c": hours(), "a": days("c", formerly="b")}):
             shop.land()
-            made(shop, outputs).run(branch="trial")
+            handle_of(shop, outputs).run(branch="trial")
         former_names, expected = {"c": "a", "a": "b"}, {"c": (3, 0), "a": (0, 1)}
     else:
-        made(shop, renamed_outputs).backfill(branch="trial")
+        handle_of(shop, renamed_outputs).backfill(branch="trial")
         former_names, expected = {"d": "a", "b": "b"}, {"d": (0, 0), "b": (0, 0)}
     rehearsal = shop.handle.promote("trial", dry_run=True)
-    assert (changed(rehearsal), rehearsal.gone) == (expected, ())
+    assert (changed_counts(rehearsal), rehearsal.gone) == (expected, ())
     shown_output = json.loads(headrace("promote", "shop", "trial", "--dry-run", "--root", root))["outputs"]
     assert {name: own["output"]["rows"] for name, own in shown_output.items()} == {
         name: diff.output.rows.to_json() for name, diff in rehearsal.diffs.items()
@@ -232,10 +232,10 @@ def test_a_dry_run_compares_a_renamed_output_with_what_its_readers_see(shop: Sho
         )
     shop.handle.promote("trial")
     promoted_snapshot = shop.refs["main"]
-    assert {ref: snapshot for ref, snapshot in shop.seen().items() if snapshot == promoted_snapshot} == dict.fromkeys(
-        (f"published/{output}" for output in former_names), promoted_snapshot
-    )
-    assert {ref for ref, snapshot in shop.seen().items() if snapshot == first} == {
+    assert {
+        ref: snapshot for ref, snapshot in shop.seen_by_output().items() if snapshot == promoted_snapshot
+    } == dict.fromkeys((f"published/{output}" for output in former_names), promoted_snapshot)
+    assert {ref for ref, snapshot in shop.seen_by_output().items() if snapshot == first} == {
         f"{kind}/{output}/{sinks[former_name]}"
         for output, former_name in former_names.items()
         if former_name in sinks
@@ -246,16 +246,16 @@ def test_a_dry_run_compares_a_renamed_output_with_what_its_readers_see(shop: Sho
 
 def test_outputs_that_a_branch_has_not_are_said_to_be_gone(shop: Shop) -> None:
     shop.run(shop.pipeline({"a": hours(), "z": days("a")}))
-    made(shop, {"c": hours(formerly="a"), "new": days("c")}).backfill(branch="trial")
+    handle_of(shop, {"c": hours(formerly="a"), "new": days("c")}).backfill(branch="trial")
     rehearsal = shop.handle.promote("trial", dry_run=True)
-    assert (changed(rehearsal), rehearsal.gone) == ({"c": (0, 0), "new": (1, 0)}, ("z",))
+    assert (changed_counts(rehearsal), rehearsal.gone) == ({"c": (0, 0), "new": (1, 0)}, ("z",))
     result = CliRunner().invoke(app, ["promote", "shop", "trial", "--dry-run", "--root", shop.folder.as_uri()])
     assert "output z is gone: its readers would see nothing any more" in result.stderr
     assert json.loads(headrace("promote", "shop", "trial", "--dry-run", "--root", shop.folder.as_uri()))["gone"] == [
         "z"
     ]
     assert shop.handle.promote("trial").published == shop.refs["main"]
-    assert {*shop.seen()} == {"published/c", "published/new"}
+    assert {*shop.seen_by_output()} == {"published/c", "published/new"}
 
 
 def test_a_former_name_that_nobody_knows_is_refused_where_an_output_goes(shop: Shop) -> None:
@@ -264,14 +264,14 @@ def test_a_former_name_that_nobody_knows_is_refused_where_an_output_goes(shop: S
     skipped_names = {"c": hours(formerly="b"), "z": days("c")}
     why = "output c of shop was called 'b' formerly, .* It has a, which .*Say formerly='a' for c"
     for refused_call in (
-        made(shop, skipped_names).run,
-        made(shop, skipped_names).plans,
-        made(shop, skipped_names).backfill,
+        handle_of(shop, skipped_names).run,
+        handle_of(shop, skipped_names).plans,
+        handle_of(shop, skipped_names).backfill,
     ):
         with pytest.raises(FormerNameError, match=why):
             refused_call()
     assert {*shop.refs} == {"main", "published/a", "published/z"}
     last = shop.run(shop.pipeline({"c": hours(formerly="a"), "z": days("c")}))
-    assert shop.seen() == dict.fromkeys(("published/c", "published/z"), last)
+    assert shop.seen_by_output() == dict.fromkeys(("published/c", "published/z"), last)
     shop.run(shop.pipeline({"d": hours(formerly="a"), "z": days("d")}))  # "c" is what was "a", as main has recorded
     assert [row["sales"] for row in shop.rows("d")] == [1, 2, 3]

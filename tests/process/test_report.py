@@ -15,7 +15,7 @@ from headrace.runs.reporting.results import RunResult, from_json
 from headrace.sources.progress import PipelineProgress
 from tests.cli.deployments import Deployment
 from tests.manifests import new_manifest
-from tests.stored_progress import written
+from tests.stored_progress import progress_fields
 
 WHERE = Where("my clicks.py", "file:///deployments/a b")
 EPOCH = new_manifest(
@@ -27,7 +27,7 @@ EPOCH = new_manifest(
     parent=None,
     generation=1,
     created_at="2026-01-05T00:00:00Z",
-    progress=written(PipelineProgress(watermark=parse_instant("2026-01-04T18:39:00Z"))),
+    progress=progress_fields(PipelineProgress(watermark=parse_instant("2026-01-04T18:39:00Z"))),
     tables={},
     logs={},
     counts={
@@ -111,11 +111,11 @@ def test_the_command_line_tells_the_same(tmp_path: Path) -> None:
         row = {"user": "ann", "at": f"2026-01-01T0{number}:00:00Z", "amount": 1}
         (landing / f"{number}.jsonl").write_text(f"{json.dumps(row)}\nno record\n")
     arguments = ["run", deployment.reference, "--root", deployment.root, "--executor", "local"]
-    told = CliRunner().invoke(app, [*arguments, "--files-per-epoch", "1"])
-    assert told.exit_code == 0, told.output
+    outcome = CliRunner().invoke(app, [*arguments, "--files-per-epoch", "1"])
+    assert outcome.exit_code == 0, outcome.output
     manifests = [*deployment.catalog.ancestry(deployment.catalog.head().refs["main"])][::-1]
-    assert told.stderr.splitlines() == ["2 new files", *map(epoch_line, manifests)]
+    assert outcome.stderr.splitlines() == ["2 new files", *map(epoch_line, manifests)]
     (info,) = deployment.store.list("clicks/runs/")
     result = from_json(deployment.store.read(info.path))
-    assert told.stdout.splitlines() == list(result_lines(result, Where(deployment.reference, deployment.root)))
+    assert outcome.stdout.splitlines() == list(result_lines(result, Where(deployment.reference, deployment.root)))
     assert len(manifests) == len(result.epochs) == 2

@@ -12,7 +12,7 @@ from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.epoch_history import RecordedEpoch
 from headrace.runs.backfill.replay import ReplayProgress, Rereading, plan_rereading
 from headrace.sources.progress import WatermarkHold
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.process.clicks import CLICKS
 
 Summary = list[tuple[str, int, int]]
@@ -28,10 +28,12 @@ def epoch(names: str, clock: int, *signals: str) -> RecordedEpoch:
     return RecordedEpoch(files, Instant(clock), tuple(map(Signal, signals)))
 
 
-def summary(found: Rereading) -> Summary:
+def summary(rereading: Rereading) -> Summary:
     """Of each epoch its files, clock and number of signals; and the rest, at no time."""
-    epochs = [("".join(f.path for f in e.files.get(OWN, ())), e.processing_time, len(e.signals)) for e in found.epochs]
-    return [*epochs, ("".join(f.path for f in found.rest.get(OWN, ())), -1, 0)]
+    epochs = [
+        ("".join(f.path for f in e.files.get(OWN, ())), e.processing_time, len(e.signals)) for e in rereading.epochs
+    ]
+    return [*epochs, ("".join(f.path for f in rereading.rest.get(OWN, ())), -1, 0)]
 
 
 def unread(names: str) -> dict[str, Sequence[SourceSplit]]:
@@ -87,7 +89,7 @@ def test_what_was_read_already_is_left_out_and_content_is_that_of_now() -> None:
 
 
 def test_where_event_time_is_the_time_of_arrival_epochs_stay_as_they_are() -> None:
-    arriving = changed(CLICKS, event_time=arrival_time())
+    arriving = change_pipeline(CLICKS, event_time=arrival_time())
     recorded_epochs = [epoch("a", 10), epoch("b", 20)]
     assert summary(plan_rereading(arriving, recorded_epochs, unread("ab"), max_files=9)) == [
         ("a", 10, 0),
@@ -102,24 +104,24 @@ def reaching(names: str, clock: int, watermark: int | None, *, is_ahead: bool = 
     return replace(epoch(names, clock), reached=reached_hold, is_ahead=is_ahead)
 
 
-def held(found: Rereading) -> list[tuple[str, int | None]]:
+def held_epochs(rereading: Rereading) -> list[tuple[str, int | None]]:
     return [
         ("".join(f.path for f in e.files.get(OWN, ())), None if e.held_to is None else e.held_to.watermark)
-        for e in found.epochs
+        for e in rereading.epochs
     ]
 
 
 def test_epochs_are_held_to_what_main_left_after_the_last_of_them() -> None:
     recorded_epochs = [reaching("a", 10, 1), reaching("b", 20, 2), reaching("c", 30, 3)]
-    assert held(plan_rereading(CLICKS, recorded_epochs, unread("abc"), max_files=2)) == [("ab", 2), ("c", 3)]
+    assert held_epochs(plan_rereading(CLICKS, recorded_epochs, unread("abc"), max_files=2)) == [("ab", 2), ("c", 3)]
 
 
 def test_what_has_expired_is_held_to_what_was_known_before() -> None:
     recorded_epochs = [reaching("a", 10, None), reaching("b", 10, None), reaching("c", 10, 3), reaching("d", 20, None)]
     begun_progress = ReplayProgress(Instant(5), WatermarkHold(Instant(-7)))
     rereading = plan_rereading(CLICKS, recorded_epochs, unread("abcd"), begun_progress, max_files=1)
-    assert held(rereading) == [("a", -7), ("b", -7), ("c", 3), ("d", 3)]
-    assert held(plan_rereading(CLICKS, recorded_epochs, unread("ab"), max_files=1)) == [("a", None), ("b", None)]
+    assert held_epochs(rereading) == [("a", -7), ("b", -7), ("c", 3), ("d", 3)]
+    assert held_epochs(plan_rereading(CLICKS, recorded_epochs, unread("ab"), max_files=1)) == [("a", None), ("b", None)]
 
 
 def test_one_with_records_ahead_of_the_clock_is_the_last_of_its_own() -> None:
@@ -130,7 +132,7 @@ def test_one_with_records_ahead_of_the_clock_is_the_last_of_its_own() -> None:
 
 
 def test_where_duplicates_are_told_epochs_stay_as_they_are_also_those_without_input() -> None:
-    deduplicated_pipeline = changed(CLICKS, deduplicate=Deduplicate("user", "1h"))
+    deduplicated_pipeline = change_pipeline(CLICKS, deduplicate=Deduplicate("user", "1h"))
     recorded_epochs = [epoch("a", 10), epoch("", 15), epoch("b", 20), epoch("", 25)]
     assert summary(plan_rereading(deduplicated_pipeline, recorded_epochs, unread("abc"), max_files=9)) == [
         ("a", 10, 0), ("", 15, 0), ("b", 20, 0), ("", 25, 0), ("c", -1, 0)
@@ -143,7 +145,7 @@ def test_where_duplicates_are_told_epochs_stay_as_they_are_also_those_without_in
 
 
 def test_where_the_order_of_arrival_counts_it_stays() -> None:
-    last = changed(CLICKS, how=accumulating("1d", keep_last=2))
+    last = change_pipeline(CLICKS, how=accumulating("1d", keep_last=2))
     recorded_epochs = [epoch("a", 10), epoch("c", 20), epoch("b", 30), epoch("d", 40)]
     assert summary(plan_rereading(last, recorded_epochs, unread("abcd"), max_files=9)) == [
         ("ac", 20, 0), ("bd", 40, 0), ("", -1, 0)

@@ -27,7 +27,7 @@ from headrace_snapshots.store import StoreUnavailableError
 from headrace_snapshots.store.local import MemoryStore
 from headrace_snapshots.testing import Fault, FaultyStore
 from tests.manifests import new_manifest
-from tests.stored_progress import written
+from tests.stored_progress import progress_fields
 
 EPOCHS = 4
 
@@ -60,7 +60,7 @@ class Line:
                 parent=self.ids[-1] if self.ids else None,
                 generation=self.claim.generation,
                 created_at="2026-01-01T00:00:00Z",
-                progress=written(PipelineProgress(), Signal(f"go-{epoch}")),
+                progress=progress_fields(PipelineProgress(), Signal(f"go-{epoch}")),
                 tables={"state": layers},
                 logs={"inputs": inputs},
             )
@@ -84,13 +84,13 @@ class Line:
         catalog = Catalog(self.store, "p")
         return catalog, catalog.claim("main", "next")
 
-    def gone(self, head: Manifest | None, files: Iterable[format_files.InputFile]) -> list[str]:
+    def missing_files(self, head: Manifest | None, files: Iterable[format_files.InputFile]) -> list[str]:
         inputs_left = self.inputs[0 if head is None else head.epoch + 1 :]
         return [file.path for file in files if SourceSplit(file.path, file.size, file.etag) not in inputs_left]
 
     def restore(self) -> RestoredRun:
         catalog, claim = self.newcomer()
-        return restore_head(catalog, claim, lambda manifest: manifest, verified(catalog), self.gone)
+        return restore_head(catalog, claim, lambda manifest: manifest, verify_with(catalog), self.missing_files)
 
     def main(self) -> str | None:
         return Catalog(self.store, "p").head().refs.get("main")
@@ -101,7 +101,7 @@ def line() -> Line:
     return Line()
 
 
-def verified(catalog: Catalog) -> Verify:
+def verify_with(catalog: Catalog) -> Verify:
     """As an executor does that keeps nothing."""
 
     def whole(_: Manifest, __: str, file: DataFile, ___: object = None) -> None:
@@ -221,7 +221,7 @@ def test_no_state_file_is_read_twice(line: Line) -> None:
     flip(line.store, line.states[3].path)
     catalog, claim = line.newcomer()
     requests_before = line.store.requests.snapshot()
-    restore_head(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
+    restore_head(catalog, claim, lambda manifest: manifest, verify_with(catalog), line.missing_files)
     manifests, entries = EPOCHS - 1, 4
     assert line.store.requests.since(requests_before)["get"] <= EPOCHS + manifests + entries
 
@@ -257,7 +257,7 @@ def test_a_branch_beside_main_has_no_readers(line: Line) -> None:
     flip(line.store, line.states[1].path)
     catalog = Catalog(line.store, "p")
     restored_run = restore_head(
-        catalog, catalog.claim("backfill", "next"), lambda manifest: manifest, verified(catalog), line.gone
+        catalog, catalog.claim("backfill", "next"), lambda manifest: manifest, verify_with(catalog), line.missing_files
     )
     assert restored_run.claim.snapshot_id == line.ids[0] == catalog.head().refs["backfill"]
     assert line.main() == line.ids[3]
@@ -286,7 +286,7 @@ def test_a_store_that_does_not_answer_has_lost_nothing(line: Line) -> None:
     catalog = Catalog(faulty, "p")
     claim = catalog.claim("main", "next")
     with pytest.raises(StoreUnavailableError):
-        restore_head(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
+        restore_head(catalog, claim, lambda manifest: manifest, verify_with(catalog), line.missing_files)
     assert line.main() == line.ids[3]
 
 
@@ -295,7 +295,7 @@ def test_a_writer_that_was_replaced_does_not_move_the_branch(line: Line) -> None
     catalog, claim = line.newcomer()
     Catalog(line.store, "p").claim("main", "a third")
     with pytest.raises(FencedError):
-        restore_head(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
+        restore_head(catalog, claim, lambda manifest: manifest, verify_with(catalog), line.missing_files)
     assert line.main() == line.ids[3]
 
 
@@ -303,11 +303,11 @@ def test_a_changed_pipeline_is_no_damage(line: Line) -> None:
     flip(line.store, line.states[3].path)
     catalog, claim = line.newcomer()
 
-    def changed(manifest: Manifest) -> Manifest:
+    def refuse_change(manifest: Manifest) -> Manifest:
         raise FixConfigError("the pipeline has changed")
 
     with pytest.raises(FixConfigError, match="has changed"):
-        restore_head(catalog, claim, changed, verified(catalog), line.gone)
+        restore_head(catalog, claim, refuse_change, verify_with(catalog), line.missing_files)
     assert line.main() == line.ids[3]
 
 

@@ -33,7 +33,7 @@ def refusing(root: Path) -> ObjectStore:
     return FaultyStore(open_store(root.as_uri()), refuse)
 
 
-def planned(root: Path, options: RunOptions) -> tuple[RunStage, ...]:
+def plan_stages(root: Path, options: RunOptions) -> tuple[RunStage, ...]:
     return plan_run(
         RunContext.from_options(CLICKS, options, refusing(root), wrap_listener(None), lambda: datetime.now(UTC))
     )
@@ -64,7 +64,7 @@ def sentences(stages: tuple[RunStage, ...]) -> list[str]:
 
 def test_a_plan_names_what_is_new_and_writes_nothing(tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
-    stages = planned(tmp_path, options("first"))
+    stages = plan_stages(tmp_path, options("first"))
     first = epochs_of(stages)
     assert first.snapshot is None
     assert names(first) == ["part-00000.jsonl", "part-00001.jsonl"]
@@ -75,15 +75,15 @@ def test_a_plan_names_what_is_new_and_writes_nothing(tmp_path: Path) -> None:
         "audit what branch main has and readers have not seen",
     ]
     ran = process(CLICKS, tmp_path.as_uri(), options("first"))
-    (nothing,) = planned(tmp_path, options("second"))
+    (nothing,) = plan_stages(tmp_path, options("second"))
     assert isinstance(nothing, AuditBranch)
     land(tmp_path, 2, 3)
-    third = planned(tmp_path, options("third", publish=True))
+    third = plan_stages(tmp_path, options("third", publish=True))
     assert names(epochs_of(third)) == ["part-00002.jsonl"]
     assert epochs_of(third).snapshot == ran.snapshot
     assert sentences(third)[1] == f"restore snapshot {ran.snapshot}, on executor local: asked for"
     assert sentences(third)[-1] == "let readers see what the audit of branch main finds good"
-    assert third == planned(tmp_path, options("third", publish=True)), "a plan is a value"
+    assert third == plan_stages(tmp_path, options("third", publish=True)), "a plan is a value"
 
 
 def test_a_run_performs_the_stages_of_its_plan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -92,7 +92,7 @@ def test_a_run_performs_the_stages_of_its_plan(tmp_path: Path, caplog: pytest.Lo
     stages = look_ahead(
         processing.prepared_process(processing.open_run(CLICKS, root, given_options, wrap_listener(None)))
     ).stages
-    assert stages == planned(tmp_path, given_options)
+    assert stages == plan_stages(tmp_path, given_options)
     with caplog.at_level(logging.INFO, logger=processing.__name__):
         process(CLICKS, root, given_options)
     assert caplog.messages == sentences(stages)
@@ -102,7 +102,7 @@ def test_a_run_performs_the_stages_of_its_plan(tmp_path: Path, caplog: pytest.Lo
 def test_a_plan_of_a_replay_has_its_own_files(tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     process(CLICKS, tmp_path.as_uri(), options("first"))
-    found_epochs = epochs_of(planned(tmp_path, options("again", mode=Mode.REPLAY, branch="again")))
+    found_epochs = epochs_of(plan_stages(tmp_path, options("again", mode=Mode.REPLAY, branch="again")))
     assert (found_epochs.snapshot, found_epochs.files) == (None, None)
     assert found_epochs.replay is not None
     assert found_epochs.replay.files_left(None) == 2
@@ -112,18 +112,18 @@ def test_a_broken_head_is_left_to_the_restoring(tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
     ran = process(CLICKS, tmp_path.as_uri(), options("first"))
     (tmp_path / "clicks" / "manifests" / f"{ran.snapshot}.json").write_bytes(b"{")
-    stages = planned(tmp_path, options("second"))
+    stages = plan_stages(tmp_path, options("second"))
     found_epochs = epochs_of(stages)
     assert (found_epochs.snapshot, found_epochs.files) == (ran.snapshot, None)
     assert sentences(stages)[2] == "compute epochs of what is new after the newest whole snapshot"
 
 
-def before_the_first(kind: str, below: str, do: Callable[[], object]) -> Callable[[Operation], None]:
+def before_the_first(kind: str, prefix: str, do: Callable[[], object]) -> Callable[[Operation], None]:
     """A plan of faults: ``do`` before the first operation of ``kind`` below a path."""
     left = [do]
 
     def plan(operation: Operation) -> None:
-        if left and operation.kind == kind and operation.path.startswith(below):
+        if left and operation.kind == kind and operation.path.startswith(prefix):
             left.pop()()
 
     return plan

@@ -13,7 +13,7 @@ from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.option_values import parse_signal
 from headrace.runs.options import RunOptions
 from tests.process.clicks import CLICKS, USERS, land
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_what_is_no_signal_is_refused(text: str) -> None:
 
 
 @on_both
-def test_a_run_without_input_hears_its_signals_once(executor: Executed, tmp_path: Path) -> None:
+def test_a_run_without_input_hears_its_signals_once(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     pipeline = replace(CLICKS, when=OrFinally(Repeatedly(AfterSignal("go")), Default()), how=accumulating("0s"))
     pipeline = replace(pipeline, allow_finishing=True)
     land(tmp_path, 0, 1)

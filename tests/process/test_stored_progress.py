@@ -42,28 +42,31 @@ from tests.manifests import new_manifest
 from tests.stored_progress import progress_to_json
 
 FILE = SourceSplit("landing/b.json", 7, "etag", "digest")
-AT = Instant(1_772_000_000_000_000)
+MOMENT = Instant(1_772_000_000_000_000)
 PROGRESS = PipelineProgress(
     {
         OWN: InputProgress(
-            SourcePosition("landing/a.json", (FILE,), 2, 10), {"": Split(AT, AT, AT, {3: 1})}, AT, {50.0: AT}
+            SourcePosition("landing/a.json", (FILE,), 2, 10),
+            {"": Split(MOMENT, MOMENT, MOMENT, {3: 1})},
+            MOMENT,
+            {50.0: MOMENT},
         )
     },
-    watermark=AT,
-    processing_time=AT,
-    chains={"": ChainClocks((AT, MAX_INSTANT), due_event=AT)},
-    min_event_time=AT,
-    held_back_by=HeldBack(OWN, None, AT),
-    ahead=(RecordsAhead(OWN, 1, "landing/b.json", None, AT),),
-    newest=AT,
-    newest_read=AT,
+    watermark=MOMENT,
+    processing_time=MOMENT,
+    chains={"": ChainClocks((MOMENT, MAX_INSTANT), due_event=MOMENT)},
+    min_event_time=MOMENT,
+    held_back_by=HeldBack(OWN, None, MOMENT),
+    ahead=(RecordsAhead(OWN, 1, "landing/b.json", None, MOMENT),),
+    newest=MOMENT,
+    newest_read=MOMENT,
     behind={0: 2},
-    newest_by_input={OWN: AT},
+    newest_by_input={OWN: MOMENT},
     behind_by_file={0: 1, 60: 1},
-    held_to=WatermarkHold(AT, {"": (AT, MAX_INSTANT)}, {OWN: InputHold(AT, {50.0: AT})}),
+    held_to=WatermarkHold(MOMENT, {"": (MOMENT, MAX_INSTANT)}, {OWN: InputHold(MOMENT, {50.0: MOMENT})}),
 )
-SIGNALS = (Signal("go", ("ann", 1), Window(AT, GLOBAL_WINDOW_END)),)
-WRITTEN = progress_to_json(PROGRESS, signals=SIGNALS, signals_of="r", executor="local")
+SIGNALS = (Signal("go", ("ann", 1), Window(MOMENT, GLOBAL_WINDOW_END)),)
+PROGRESS_FIELDS = progress_to_json(PROGRESS, signals=SIGNALS, signals_of="r", executor="local")
 
 
 @pytest.fixture
@@ -71,7 +74,7 @@ def catalog() -> Catalog:
     return Catalog(MemoryStore(), "p")
 
 
-def committed(catalog: Catalog, progress: dict[str, Any], parent: Manifest | None = None) -> Manifest:
+def commit_epoch(catalog: Catalog, progress: dict[str, Any], parent: Manifest | None = None) -> Manifest:
     """An epoch that read FILE, with ``progress`` in its manifest."""
     claim = catalog.claim("main", "test")
     read = FileRecord(0, (stored.InputFile(FILE.path, FILE.size, FILE.etag, OWN, FILE.digest),))
@@ -92,7 +95,7 @@ def committed(catalog: Catalog, progress: dict[str, Any], parent: Manifest | Non
 
 
 def test_all_that_is_written_is_read(catalog: Catalog) -> None:
-    manifest = committed(catalog, WRITTEN)
+    manifest = commit_epoch(catalog, PROGRESS_FIELDS)
     progress = StoredProgress.from_manifest(manifest)
     clocks = {name: getattr(PROGRESS, name) for name in vars(PROGRESS) if name != "inputs"}
     assert vars(progress) == {
@@ -104,26 +107,28 @@ def test_all_that_is_written_is_read(catalog: Catalog) -> None:
     assert progress_of(catalog, manifest) == PROGRESS
 
 
-def without(name: str) -> dict[str, Any]:
-    return {field: value for field, value in WRITTEN.items() if field != name}
+def fields_without(name: str) -> dict[str, Any]:
+    return {field: value for field, value in PROGRESS_FIELDS.items() if field != name}
 
 
 OPTIONAL = ("executor", "newest_event_time_read", "held_to", "newest_event_times", "behind_by_file")
 """Fields that manifests of before do not have."""
 
 
-def within(name: str, value: object) -> dict[str, Any]:
+def fields_with(name: str, value: object) -> dict[str, Any]:
     """WRITTEN with another value in what it says of its input."""
-    return {**WRITTEN, "inputs": {OWN: {**WRITTEN["inputs"][OWN], name: value}}}
+    return {**PROGRESS_FIELDS, "inputs": {OWN: {**PROGRESS_FIELDS["inputs"][OWN], name: value}}}
 
 
 def test_manifests_of_before_are_held_to_nothing_and_do_not_say_what_was_read(catalog: Catalog) -> None:
-    progress_before = {name: value for name, value in WRITTEN.items() if name not in OPTIONAL}
-    progress = progress_of(catalog, committed(catalog, progress_before))
+    progress_before = {name: value for name, value in PROGRESS_FIELDS.items() if name not in OPTIONAL}
+    progress = progress_of(catalog, commit_epoch(catalog, progress_before))
     unknown = replace(PROGRESS, held_to=None, newest_read=NOT_SAID, newest_by_input=None, behind_by_file=None)
     assert progress == unknown
-    assert progress.newest_of([OWN, "other"]) == {OWN: AT, "other": AT}, "as far as it is known: of all inputs together"
-    assert PROGRESS.newest_of([OWN, "other"]) == {OWN: AT}
+    assert progress.newest_of([OWN, "other"]) == {OWN: MOMENT, "other": MOMENT}, (
+        "as far as it is known: of all inputs together"
+    )
+    assert PROGRESS.newest_of([OWN, "other"]) == {OWN: MOMENT}
 
 
 READERS = {
@@ -136,31 +141,35 @@ READERS = {
 @pytest.mark.parametrize(
     ("progress", "problem"),
     [
-        *((without(name), f"progress has no field '{name}'") for name in WRITTEN if name not in OPTIONAL),
-        ({**WRITTEN, "watermark": "noon"}, "progress.watermark has 'noon', which is not a time"),
+        *(
+            (fields_without(name), f"progress has no field '{name}'")
+            for name in PROGRESS_FIELDS
+            if name not in OPTIONAL
+        ),
+        ({**PROGRESS_FIELDS, "watermark": "noon"}, "progress.watermark has 'noon', which is not a time"),
         (
-            {**WRITTEN, "watermark": "2026-01-01T00:00:00"},
+            {**PROGRESS_FIELDS, "watermark": "2026-01-01T00:00:00"},
             "progress.watermark has '2026-01-01T00:00:00', which is not a time",
         ),
-        ({**WRITTEN, "watermark": 3}, "progress.watermark is of type int, not a string"),
-        ({**WRITTEN, "output_watermarks": [3]}, "progress.output_watermarks has 3, which is not a time"),
-        ({**WRITTEN, "behind": {"x": 1}}, "'x'"),
-        ({**WRITTEN, "behind_by_file": {"y": 1}}, "'y'"),
-        ({**WRITTEN, "newest_event_times": {OWN: "noon"}}, "progress.newest_event_times.source has 'noon'"),
-        ({**WRITTEN, "ahead": [{}]}, r"progress.ahead\[0\] has no field 'input'"),
-        ({**WRITTEN, "held_back_by": []}, "progress.held_back_by is of type list, not an object"),
+        ({**PROGRESS_FIELDS, "watermark": 3}, "progress.watermark is of type int, not a string"),
+        ({**PROGRESS_FIELDS, "output_watermarks": [3]}, "progress.output_watermarks has 3, which is not a time"),
+        ({**PROGRESS_FIELDS, "behind": {"x": 1}}, "'x'"),
+        ({**PROGRESS_FIELDS, "behind_by_file": {"y": 1}}, "'y'"),
+        ({**PROGRESS_FIELDS, "newest_event_times": {OWN: "noon"}}, "progress.newest_event_times.source has 'noon'"),
+        ({**PROGRESS_FIELDS, "ahead": [{}]}, r"progress.ahead\[0\] has no field 'input'"),
+        ({**PROGRESS_FIELDS, "held_back_by": []}, "progress.held_back_by is of type list, not an object"),
         (
-            {**WRITTEN, "signals": [{"name": "go", "key": None, "window": [1]}]},
+            {**PROGRESS_FIELDS, "signals": [{"name": "go", "key": None, "window": [1]}]},
             r"signals\[0\].window is \[1\], not a start",
         ),
-        ({**WRITTEN, "inputs": []}, "progress.inputs is of type list, not an object"),
-        (within("offsets", {"mark": ""}), "progress.inputs.source.offsets has no field 'recent'"),
+        ({**PROGRESS_FIELDS, "inputs": []}, "progress.inputs is of type list, not an object"),
+        (fields_with("offsets", {"mark": ""}), "progress.inputs.source.offsets has no field 'recent'"),
     ],
 )
 def test_what_is_damaged_is_named(
     catalog: Catalog, read: Callable[[Catalog, Manifest], object], progress: dict[str, Any], problem: str
 ) -> None:
-    manifest = committed(catalog, progress)
+    manifest = commit_epoch(catalog, progress)
     with pytest.raises(RestoreError, match=problem) as error:
         read(catalog, manifest)
     where = f"snapshot {manifest.snapshot_id} of p (epoch 0) does not say how far it has come: "
@@ -170,20 +179,20 @@ def test_what_is_damaged_is_named(
 @pytest.mark.parametrize(
     ("progress", "problem"),
     [
-        (within("splits", {"jfk": {}}), "progress.inputs.source.splits.jfk has no field 'lags'"),
-        (within("watermark", None), "progress.inputs.source.watermark is null"),
-        (within("percentile_watermarks", {"half": "-inf"}), "'half'"),
-        (within("offsets", {"mark": "", "recent": 0}), "progress.inputs.source.offsets has no field 'files'"),
+        (fields_with("splits", {"jfk": {}}), "progress.inputs.source.splits.jfk has no field 'lags'"),
+        (fields_with("watermark", None), "progress.inputs.source.watermark is null"),
+        (fields_with("percentile_watermarks", {"half": "-inf"}), "'half'"),
+        (fields_with("offsets", {"mark": "", "recent": 0}), "progress.inputs.source.offsets has no field 'files'"),
     ],
 )
 def test_so_is_what_only_a_restore_reads(catalog: Catalog, progress: dict[str, Any], problem: str) -> None:
     with pytest.raises(RestoreError, match=problem):
-        progress_of(catalog, committed(catalog, progress))
+        progress_of(catalog, commit_epoch(catalog, progress))
 
 
 def test_a_restore_falls_back_below_it(catalog: Catalog) -> None:
-    whole = committed(catalog, WRITTEN)
-    committed(catalog, {**without("watermark"), "signals": None}, whole)
+    whole = commit_epoch(catalog, PROGRESS_FIELDS)
+    commit_epoch(catalog, {**fields_without("watermark"), "signals": None}, whole)
     claim = catalog.claim("main", "next")
     restored_run = restore_head(catalog, claim, lambda manifest: manifest, lambda *_: None, lambda *_: [])
     assert restored_run.head is not None
@@ -194,14 +203,14 @@ def test_a_restore_falls_back_below_it(catalog: Catalog) -> None:
 
 def test_what_reads_nothing_repeats_nothing_that_the_epoch_before_read(catalog: Catalog) -> None:
     lacking, rejects = Lacking(OWN, "n", 1, "landing/b.json", None), Rejects(OWN, 3, 5)
-    read_some = committed(
+    read_some = commit_epoch(
         catalog,
         progress_to_json(
             replace(PROGRESS, lacking=(lacking,), rejects=(rejects,)), signals=SIGNALS, signals_of="r", executor="local"
         ),
     )
     progress = {**read_some.continuing.progress, **epoch_without_reading(Claim("main", 1, None), "s1", "", {}).progress}
-    reads_none = committed(catalog, progress, read_some)
+    reads_none = commit_epoch(catalog, progress, read_some)
     progress_before, progress_after = progress_of(catalog, read_some), progress_of(catalog, reads_none)
     assert (progress_before.lacking, progress_before.rejects) == ((lacking,), (rejects,))
     assert progress_after == replace(

@@ -76,7 +76,7 @@ def run(root: str, store: ObjectStore) -> Run:
     return landed_and_run
 
 
-def kept(store: ObjectStore) -> PipelineSummary:
+def stored_summary(store: ObjectStore) -> PipelineSummary:
     """The summary that is stored."""
     summary = read_summary(store, "clicks")
     assert summary is not None
@@ -86,7 +86,7 @@ def kept(store: ObjectStore) -> PipelineSummary:
 @pytest.mark.slow
 def test_a_run_leaves_a_summary_of_what_it_published(run: Run, store: ObjectStore) -> None:
     run("a.jsonl", range(10), expecting(100), "oops")
-    summary = kept(store)
+    summary = stored_summary(store)
     assert (summary.state, summary.epoch, summary.published_epoch, summary.unpublished) == (
         PipelineState.PUBLISHED,
         0,
@@ -105,7 +105,7 @@ def test_a_run_leaves_a_summary_of_what_it_published(run: Run, store: ObjectStor
 def test_what_is_summarized_is_what_the_catalog_says(run: Run, store: ObjectStore) -> None:
     for number in range(3):
         run(f"{number}.jsonl", range(number * 5, number * 5 + 7))
-    by_then = kept(store)
+    by_then = stored_summary(store)
     now = summarize_pipeline(Catalog(store, "clicks"), None, by_then.run)
     assert by_then == msgspec.structs.replace(now, made_at=by_then.made_at)
 
@@ -115,7 +115,7 @@ def test_only_new_epochs_are_read(run: Run, store: ObjectStore) -> None:
         run(f"{number}.jsonl", range(number * 5, number * 5 + 7))
     catalog = Catalog(store, "clicks")
     requests_before = store.requests.snapshot()
-    summarize_pipeline(catalog, kept(store))
+    summarize_pipeline(catalog, stored_summary(store))
     from_summary = store.requests.since(requests_before)["get"]
     requests_before = store.requests.snapshot()
     summarize_pipeline(Catalog(store, "clicks"))
@@ -127,25 +127,25 @@ def test_a_failed_audit_is_told_and_a_release_ends_it(run: Run, root: str, store
     run("a.jsonl", range(10))
     with pytest.raises(AuditFailedError):
         run("b.jsonl", range(5, 15), expecting(1))
-    summary = kept(store)
+    summary = stored_summary(store)
     assert (summary.state, summary.unpublished) == (PipelineState.AUDIT_FAILED, 1)
     assert summary.run is not None
     assert summary.run.error_code == "data.audit_failed"
     hr.open(root)["clicks"].release("main", message="seen by ada")
-    assert (kept(store).state, kept(store).unpublished) == (PipelineState.PUBLISHED, 0)
+    assert (stored_summary(store).state, stored_summary(store).unpublished) == (PipelineState.PUBLISHED, 0)
 
 
 def test_a_rollback_is_summarized(run: Run, root: str, store: ObjectStore) -> None:
     run("a.jsonl", range(10))
-    first = kept(store)
+    first = stored_summary(store)
     run("b.jsonl", range(5, 15))
     assert first.snapshot is not None
     hr.open(root)["clicks"].rollback(to=first.snapshot)
-    summary = kept(store)
+    summary = stored_summary(store)
     assert (summary.snapshot, summary.published) == (first.snapshot, first.snapshot)
     assert [line.epoch for line in summary.epochs] == [0]
     run("c.jsonl", range(15, 20))
-    assert [line.epoch for line in kept(store).epochs] == [0, 1]
+    assert [line.epoch for line in stored_summary(store).epochs] == [0, 1]
 
 
 def test_a_promotion_that_was_made_before_is_summarized(run: Run, root: str, store: ObjectStore) -> None:
@@ -155,9 +155,9 @@ def test_a_promotion_that_was_made_before_is_summarized(run: Run, root: str, sto
     catalog = Catalog(store, "clicks")
     refs = catalog.head().refs
     catalog.promote("again", expected_main=refs["main"])  # as an attempt that is killed right after
-    assert kept(store).published == refs["main"]
+    assert stored_summary(store).published == refs["main"]
     assert handle.promote("again").snapshot == refs["again"]
-    assert kept(store).published == refs["again"]
+    assert stored_summary(store).published == refs["again"]
 
 
 def test_a_summary_has_the_newest_epochs_alone(run: Run, root: str, store: ObjectStore) -> None:
@@ -165,7 +165,7 @@ def test_a_summary_has_the_newest_epochs_alone(run: Run, root: str, store: Objec
         line = json.dumps({"user": "ada", "at": (START + timedelta(minutes=number)).isoformat()})
         store.write(f"landing/clicks/{number:02}.jsonl", f"{line}\n".encode())
     hr.open(root, create=True)[clicks()].run(files_per_epoch=1)
-    assert [line.epoch for line in kept(store).epochs] == [*range(2, EPOCHS + 2)]
+    assert [line.epoch for line in stored_summary(store).epochs] == [*range(2, EPOCHS + 2)]
 
 
 @pytest.mark.parametrize("damage", [b"", b"{}", b'{"format": 2}', b"[]"])
@@ -174,12 +174,12 @@ def test_a_damaged_summary_is_written_again(run: Run, store: ObjectStore, damage
     store.write(summary_path("clicks"), damage)
     assert read_summary(store, "clicks") is None
     run("b.jsonl", range(5, 15))
-    assert kept(store).epoch == 1
+    assert stored_summary(store).epoch == 1
 
 
 def test_a_broken_head_is_a_state_and_no_error(run: Run, store: ObjectStore) -> None:
     run("a.jsonl", range(10))
-    head = kept(store).snapshot
+    head = stored_summary(store).snapshot
     assert head is not None
     store.write(manifest_path("clicks", head), b"broken")
     summary = summarize_pipeline(Catalog(store, "clicks"))
@@ -222,7 +222,7 @@ def test_a_missed_deadline_and_an_overdue_timer_need_a_person_too() -> None:
 
 def test_a_summary_says_what_is_due_and_how_old_the_newest_file_is(run: Run, store: ObjectStore) -> None:
     run("a.jsonl", range(10))
-    summary = kept(store)
+    summary = stored_summary(store)
     assert (summary.fires_at, summary.fires_after) == (None, "2026-11-20T00:08:59.999999Z")
     assert summary.newest_file_at == summary.epochs[-1].processing_time
     assert (summary.newest_event_time, summary.published_watermark) == ("2026-11-20T00:09:00Z", "2026-11-20T00:08:00Z")
@@ -246,24 +246,24 @@ def test_other_objects_are_no_summaries(path: str) -> None:
 def test_what_a_limit_holds_back_needs_a_person_until_it_is_released(run: Run, root: str, store: ObjectStore) -> None:
     with pytest.raises(LimitExceededError):
         run("a.jsonl", range(3), clicks(limits=hr.Limits(rejected="1%")), "oops")
-    summary = kept(store)
+    summary = stored_summary(store)
     assert summary.state is PipelineState.LIMIT_EXCEEDED
     assert summary.exceeded == ["dead letters: 1 of 4 records (25.00%); the limit is 1%"]
     assert summary.line_to_json()["exceeded"] == summary.exceeded
     hr.open(root)["clicks"].release("main", message="seen by ada")
-    assert (kept(store).state, kept(store).exceeded) == (PipelineState.PUBLISHED, [])
+    assert (stored_summary(store).state, stored_summary(store).exceeded) == (PipelineState.PUBLISHED, [])
 
 
 def test_a_limit_that_warns_needs_a_person_though_readers_see_all(run: Run, store: ObjectStore) -> None:
     run("a.jsonl", range(3), clicks(limits=hr.Limits(rejected=hr.limit(warn=0))), "oops")
-    summary = kept(store)
+    summary = stored_summary(store)
     assert (summary.state, summary.unpublished) == (PipelineState.LIMIT_EXCEEDED, 0)
     assert summary.exceeded == ["dead letters: 1 of 4 records (25.00%); the limit is 0 records"]
 
 
 def test_a_summary_grows_old_by_itself(run: Run, store: ObjectStore) -> None:
     run("a.jsonl", range(3), clicks(limits=hr.Limits(newest_file="1h")))
-    summary = kept(store)
+    summary = stored_summary(store)
     assert summary.as_of(to_instant(datetime.now(UTC))).state is PipelineState.PUBLISHED
     later_summary = summary.as_of(to_instant(datetime.now(UTC) + timedelta(minutes=61)))
     assert later_summary.state is PipelineState.LIMIT_EXCEEDED
@@ -277,4 +277,4 @@ def test_a_producer_that_has_stopped_is_no_failed_pipeline(run: Run, root: str, 
     hr.open(root)["clicks"].release("main", message="seen by ada")
     with pytest.raises(StaleDataError):
         hr.open(root)[pipeline].run()
-    assert kept(store).state is PipelineState.LIMIT_EXCEEDED
+    assert stored_summary(store).state is PipelineState.LIMIT_EXCEEDED

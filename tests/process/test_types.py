@@ -16,7 +16,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import DecimalOverflowError
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 from tests.reading import read
 
 Row = dict[str, Any]
@@ -99,7 +99,7 @@ def land(root: Path, kind: str) -> None:
         (root / "landing" / f"part-{number}.{kind}").write_bytes(FORMATS[kind](rows))
 
 
-BEHIND = hr.Aggregation(
+LOWER_STAGE = hr.Aggregation(
     key={"day": col("last_day")},
     where=hr.FixedWindows("1h"),
     how=hr.retracting(),
@@ -109,7 +109,7 @@ BEHIND = hr.Aggregation(
 
 @on_both
 @pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
-def test_what_readers_see(executor: Executed, tmp_path: Path, kind: str) -> None:
+def test_what_readers_see(executor: ExecutorUnderTest, tmp_path: Path, kind: str) -> None:
     land(tmp_path, kind)
     pipeline = build(kind)
     result = executor.run(pipeline, tmp_path.as_uri(), publish=False)
@@ -136,7 +136,7 @@ def test_what_readers_see(executor: Executed, tmp_path: Path, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
-def test_late_ones_land_again(executor: Executed, tmp_path: Path, kind: str) -> None:
+def test_late_ones_land_again(executor: ExecutorUnderTest, tmp_path: Path, kind: str) -> None:
     land(tmp_path, kind)
     root, pipeline = tmp_path.as_uri(), build(kind)
     executor.run(pipeline, root, publish=False)
@@ -148,9 +148,9 @@ def test_late_ones_land_again(executor: Executed, tmp_path: Path, kind: str) -> 
 
 
 @on_both
-def test_a_later_aggregation_takes_panes_back_exactly(executor: Executed, tmp_path: Path) -> None:
+def test_a_later_aggregation_takes_panes_back_exactly(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, "json")
-    pipeline = build("json", then=[BEHIND])
+    pipeline = build("json", then=[LOWER_STAGE])
     executor.run(pipeline, tmp_path.as_uri(), publish=False)
     rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
     assert [(row["day"], row["all"], row["keys"]) for row in rows] == [
@@ -159,7 +159,7 @@ def test_a_later_aggregation_takes_panes_back_exactly(executor: Executed, tmp_pa
     ]
 
 
-def test_a_sum_that_leaves_38_digits_is_an_error(executor: Executed, tmp_path: Path) -> None:
+def test_a_sum_that_leaves_38_digits_is_an_error(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     (tmp_path / "landing").mkdir()
     rows = [row("ann", 1, D1, A, "60000000000000000000000000000") for _ in range(2)]
     (tmp_path / "landing" / "a.json").write_bytes(as_json(rows))

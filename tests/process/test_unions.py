@@ -17,7 +17,7 @@ from headrace.distribute.tasks.epoch_outcome import EpochOutcome
 from headrace.distribute.tasks.plan import PaneFiles
 from headrace.runs.options import RunOptions
 from tests.process.clicks import CLICKS
-from tests.process.executors import Executed, on_both
+from tests.process.executors import ExecutorUnderTest, on_both
 
 AN_HOUR: dict[str, Any] = {"where": FixedWindows("1h"), "when": on_update(), "how": retracting("30d")}
 """Nothing is late: the ways would drop records at other ends of windows."""
@@ -62,7 +62,7 @@ def land_at_random(root: Path, draw: random.Random) -> None:
 
 
 def net_panes(
-    executor: Executed, root: Path, draw: random.Random, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, root: Path, draw: random.Random, monkeypatch: pytest.MonkeyPatch
 ) -> list[dict[str, Any]]:
     """Every pane of the union, after runs that cut the input anywhere, with any number of tasks."""
     land_at_random(root, draw)
@@ -85,7 +85,7 @@ def net_panes(
 @pytest.mark.hypothesis  # make fuzz turns as many as it turns of others
 @pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "2"))))
 def test_no_pane_of_a_diamond_shows_one_way_without_the_other(
-    executor: Executed, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = net_panes(executor, tmp_path, random.Random(seed), monkeypatch)
     assert len({row["epoch"] for row in rows}) > 3
@@ -94,13 +94,13 @@ def test_no_pane_of_a_diamond_shows_one_way_without_the_other(
 
 @on_both
 def test_a_diamond_is_aligned_wherever_it_is_computed(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert {row["n"] for row in net_panes(executor, tmp_path, random.Random(11), monkeypatch)} == {0}
 
 
 def test_panes_that_are_handed_over_an_epoch_late_would_show(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    executor: ExecutorUnderTest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elements, held_files = EpochOutcome._element_files, list[PaneFiles]()
 

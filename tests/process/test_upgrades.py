@@ -23,7 +23,7 @@ from headrace.testing.results import Row
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import Fault, Operation, disturb_stores
-from tests.process.executors import Executed, on_spark
+from tests.process.executors import ExecutorUnderTest, on_spark
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 SOURCE = hr.json("landing/clicks", {"user": str, "page": str, "at": hr.DataType.TIMESTAMP, "amount": int})
@@ -53,7 +53,7 @@ def clicks(source: hr.FileSource = SOURCE, **parts: Any) -> Pipeline:
     return Pipeline("clicks", source.event_time("at", bound="30m"), **common_parts)
 
 
-def called(names: Mapping[str, str], what: Mapping[str, hr.Aggregate] = WHAT) -> dict[str, hr.Aggregate]:
+def name_aggregates(names: Mapping[str, str], what: Mapping[str, hr.Aggregate] = WHAT) -> dict[str, hr.Aggregate]:
     return {names.get(name, name): aggregate for name, aggregate in what.items()}
 
 
@@ -72,7 +72,7 @@ def records(part: int) -> list[dict[str, object]]:
     ]
 
 
-def deployed(folder: Path, *pipelines: Pipeline, allow_new_aggregates: bool = False) -> TemporaryDeployment:
+def deploy_pipelines(folder: Path, *pipelines: Pipeline, allow_new_aggregates: bool = False) -> TemporaryDeployment:
     """Each runs over a part of the input, in their order."""
     own_deployment = TemporaryDeployment(folder)
     for number, pipeline in enumerate(pipelines):
@@ -115,13 +115,13 @@ def main(deployment: TemporaryDeployment) -> str:
 
 
 NAMES = {"most": "largest", "amount": "sum_of_amounts", "user": "visitor"}
-CHAINED = {"then": [PER_DAY]}
+CHAIN_PARTS = {"then": [PER_DAY]}
 RENAMINGS: list[tuple[Pipeline, Pipeline, dict[str, str]]] = [
     (
         clicks(),
         clicks(
             key={"visitor": col("user"), "page": col("page")},
-            what=called(NAMES),
+            what=name_aggregates(NAMES),
             renamed=NAMES,
         ),
         NAMES,
@@ -129,15 +129,18 @@ RENAMINGS: list[tuple[Pipeline, Pipeline, dict[str, str]]] = [
     (
         clicks(how=hr.accumulating("2h"), where=hr.Sessions("20m")),
         clicks(
-            how=hr.accumulating("2h"), where=hr.Sessions("20m"), what=called({"clicks": "n"}), renamed={"clicks": "n"}
+            how=hr.accumulating("2h"),
+            where=hr.Sessions("20m"),
+            what=name_aggregates({"clicks": "n"}),
+            renamed={"clicks": "n"},
         ),
         {"clicks": "n"},
     ),
     (  # what the first aggregation calls otherwise the second reads by its new name
-        clicks(**CHAINED),
+        clicks(**CHAIN_PARTS),
         clicks(
             key={"user": col("user"), "place": col("page")},
-            what=called({"amount": "cents"}),
+            what=name_aggregates({"amount": "cents"}),
             renamed={"amount": "cents", "page": "place"},
             then=[
                 hr.Aggregation(
@@ -152,7 +155,11 @@ RENAMINGS: list[tuple[Pipeline, Pipeline, dict[str, str]]] = [
     ),
     (  # state that is the last elements themselves
         clicks(how=hr.accumulating("2h", keep_last=2)),
-        clicks(how=hr.accumulating("2h", keep_last=2), what=called({"mean": "average"}), renamed={"mean": "average"}),
+        clicks(
+            how=hr.accumulating("2h", keep_last=2),
+            what=name_aggregates({"mean": "average"}),
+            renamed={"mean": "average"},
+        ),
         {"mean": "average"},
     ),
 ]
@@ -164,8 +171,8 @@ def test_with_other_names_a_run_gives_what_it_gives_with_the_old_ones(
     tmp_path: Path, old: Pipeline, new: Pipeline, names: Mapping[str, str]
 ) -> None:
     undisturbed_deployment, migrated_deployment = (
-        deployed(tmp_path / "a", old, old, old),
-        deployed(tmp_path / "b", old, new, new),
+        deploy_pipelines(tmp_path / "a", old, old, old),
+        deploy_pipelines(tmp_path / "b", old, new, new),
     )
     late = {name: new_name for name, new_name in zip(old.key, new.key, strict=True) if name != new_name}
     expected = rows(undisturbed_deployment, old, names)
@@ -175,30 +182,35 @@ def test_with_other_names_a_run_gives_what_it_gives_with_the_old_ones(
     assert rows(migrated_deployment, new) == expected
 
 
-ADDED = {"most": col("amount").max(), "dear": col("price").sum(), "dearest": col("price").max(), "clicks": count()}
+MORE_AGGREGATES = {
+    "most": col("amount").max(),
+    "dear": col("price").sum(),
+    "dearest": col("price").max(),
+    "clicks": count(),
+}
 """Of the aggregates of ``WHAT`` some are gone, others come, and those that stay stand in another order."""
 
 
-def apart(given: Sequence[Row], names: Sequence[str]) -> list[Row]:
+def pick_columns(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     return sorted(
-        ({name: row[name] for name in row if name in names} for row in given), key=lambda row: str(sorted(row.items()))
+        ({name: row[name] for name in row if name in names} for row in rows), key=lambda row: str(sorted(row.items()))
     )
 
 
 @pytest.mark.slow
 def test_what_is_added_knows_what_is_read_from_now_on_and_disturbs_nothing_else(tmp_path: Path) -> None:
-    old, new = clicks(), clicks(WIDER, what=ADDED)
+    old, new = clicks(), clicks(WIDER, what=MORE_AGGREGATES)
     pipeline_without = clicks(what={"clicks": count(), "most": col("amount").max()})
-    migrated_deployment = deployed(tmp_path / "a", old, new, new, allow_new_aggregates=True)
-    undisturbed_deployment = deployed(tmp_path / "b", pipeline_without, pipeline_without, pipeline_without)
+    migrated_deployment = deploy_pipelines(tmp_path / "a", old, new, new, allow_new_aggregates=True)
+    undisturbed_deployment = deploy_pipelines(tmp_path / "b", pipeline_without, pipeline_without, pipeline_without)
     shared_names = [
         name
         for name in rows(undisturbed_deployment, pipeline_without)["panes"][0]
-        if name not in ADDED or name in pipeline_without.what
+        if name not in MORE_AGGREGATES or name in pipeline_without.what
     ]
     found_rows, expected = rows(migrated_deployment, new), rows(undisturbed_deployment, pipeline_without)
     for view in ("current", "panes", "late"):
-        assert apart(found_rows[view], shared_names) == apart(expected[view], shared_names)
+        assert pick_columns(found_rows[view], shared_names) == pick_columns(expected[view], shared_names)
 
     prices: dict[tuple[Any, ...], list[int]] = {}
     for record in records(1) + records(2):
@@ -221,9 +233,9 @@ def test_what_is_added_knows_what_is_read_from_now_on_and_disturbs_nothing_else(
 
 
 @on_spark
-def test_on_spark_state_is_migrated_as_it_is_here(executor: Executed, tmp_path: Path) -> None:
+def test_on_spark_state_is_migrated_as_it_is_here(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     old, new, _ = RENAMINGS[0]
-    own_deployment, other_deployment = deployed(tmp_path / "a", old, new), deployed(tmp_path / "b", old)
+    own_deployment, other_deployment = deploy_pipelines(tmp_path / "a", old, new), deploy_pipelines(tmp_path / "b", old)
     other_deployment.land(clicks(WIDER), *records(1))
     options = RunOptions("spark", publish=True)
     assert executor.process(new, other_deployment.root, options, now=lambda: clock(1)).epochs == (1,)
@@ -236,13 +248,13 @@ def test_on_spark_state_is_migrated_as_it_is_here(executor: Executed, tmp_path: 
         assert sorted(map(str, collected_rows)) == sorted(map(str, expected))
 
 
-REFUSED: list[tuple[Pipeline, Pipeline, str]] = [
+INCOMPATIBLE: list[tuple[Pipeline, Pipeline, str]] = [
     (clicks(), clicks(what={**WHAT, "more": count()}), "--allow-new-aggregates"),
     (clicks(), clicks(key={"visitor": col("user"), "page": col("page")}), "key has changed"),
     (clicks(), clicks(what={**WHAT, "most": col("amount").min()}), "aggregate 'most' has changed"),
     (clicks(), clicks(when=hr.Default()), "when"),
     (
-        clicks(**CHAINED),
+        clicks(**CHAIN_PARTS),
         clicks(then=[hr.Aggregation(key=None, what={"users": count(), "n": count()}, where=hr.FixedWindows("4h"))]),
         "what it has never seen may be withdrawn",
     ),
@@ -255,11 +267,11 @@ REFUSED: list[tuple[Pipeline, Pipeline, str]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("old", "new", "message"), REFUSED)
+@pytest.mark.parametrize(("old", "new", "message"), INCOMPATIBLE)
 def test_what_is_not_told_or_cannot_be_migrated_is_refused(
     tmp_path: Path, old: Pipeline, new: Pipeline, message: str
 ) -> None:
-    deployment = deployed(tmp_path, old)
+    deployment = deploy_pipelines(tmp_path, old)
     state_before = rows(deployment, old), main(deployment)
     with pytest.raises(ChangedPipelineError, match=message) as error:
         run(deployment, new, 1)
@@ -270,7 +282,7 @@ def test_what_is_not_told_or_cannot_be_migrated_is_refused(
 @pytest.mark.slow
 def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_migrates(tmp_path: Path) -> None:
     old, new, _ = RENAMINGS[0]
-    deployment_before = deployed(tmp_path / "before", old)
+    deployment_before = deploy_pipelines(tmp_path / "before", old)
     deployment_before.land(clicks(WIDER), *records(1))
     puts: list[str] = []
 
@@ -285,17 +297,17 @@ def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_mig
         with disturb_stores(plan):
             deployment.run(new, at=clock(1))
 
-    def copied(name: str) -> TemporaryDeployment:
+    def copy_deployment(name: str) -> TemporaryDeployment:
         return TemporaryDeployment(shutil.copytree(deployment_before.folder, tmp_path / name))
 
-    undisturbed_copy = copied("undisturbed")
+    undisturbed_copy = copy_deployment("undisturbed")
     run_until(undisturbed_copy, None)
     places = len(puts)
     panes = hr.open(deployment_before.root)["clicks"].panes().to_arrow().to_pylist()
     expected = undisturbed_copy.read(new, "panes")
     assert any("state-migrated" in path for path in puts)
     for number in range(places):
-        deployment = copied(str(number))
+        deployment = copy_deployment(str(number))
         head = main(deployment)
         with suppress(HeadraceError):  # what is a mere hint may fail
             run_until(deployment, number)
@@ -307,7 +319,7 @@ def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_mig
 @pytest.mark.slow
 def test_snapshots_of_every_definition_stay_what_they_were(tmp_path: Path) -> None:
     """A name that comes back means what it means now; what it meant then stays with the snapshots of then."""
-    first, second = clicks(), clicks(what=called({"most": "peak"}), renamed={"most": "peak"})
+    first, second = clicks(), clicks(what=name_aggregates({"most": "peak"}), renamed={"most": "peak"})
     third = clicks(
         what={"peak": col("amount").max(), "most": count()},
         key={"who": col("user"), "page": col("page")},
@@ -365,7 +377,7 @@ def test_an_audit_sees_rows_from_before_as_readers_do_and_files_are_refused(tmp_
     ]
     new = clicks(
         key={"who": col("user"), "page": col("page")},
-        what=called(names),
+        what=name_aggregates(names),
         renamed=names,
         expectations=requested_expectations,
     )

@@ -28,7 +28,7 @@ from headrace_snapshots.format.files import RADIX
 from headrace_snapshots.store import open_store
 
 EPOCHS = int(os.environ.get("HEADRACE_EPOCHS", "300"))
-EPOCHS_A_RUN, EVERY, KEPT = 10, 30, 5
+EPOCHS_A_RUN, EVERY, KEEP_LAST = 10, 30, 5
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 clicks = hr.Pipeline(
@@ -57,15 +57,15 @@ class Figures:
         return f"{self.epochs:6,} epochs: {self.objects} objects, {self.bytes:,} bytes; {costs}"
 
     @classmethod
-    def typical(cls, found: Sequence["Figures"]) -> "Figures":
+    def typical(cls, all_figures: Sequence["Figures"]) -> "Figures":
         """The medians of some that follow each other."""
-        costs = found[0].requests
+        costs = all_figures[0].requests
         return cls(
-            found[-1].epochs,
-            int(median(each.objects for each in found)),
-            int(median(each.bytes for each in found)),
-            {name: int(median(each.requests[name] for each in found)) for name in costs},
-            {name: median(each.seconds[name] for each in found) for name in costs},
+            all_figures[-1].epochs,
+            int(median(each.objects for each in all_figures)),
+            int(median(each.bytes for each in all_figures)),
+            {name: int(median(each.requests[name] for each in all_figures)) for name in costs},
+            {name: median(each.seconds[name] for each in all_figures) for name in costs},
         )
 
 
@@ -88,7 +88,7 @@ class Deployment:
             path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         self.epochs += EPOCHS_A_RUN
         options = RunOptions(run_id=f"run-{self.epochs}", executor="local", publish=True)
-        with self.timed("run"):
+        with self.measure_time("run"):
             result = process(clicks, self.root, options)
         assert len(result.epochs) == EPOCHS_A_RUN
         write_run_result(open_store(self.root), result)
@@ -108,14 +108,14 @@ class Deployment:
         }
         for name, look in looks.items():
             catalog = self.catalog()
-            with self.timed(name):
+            with self.measure_time(name):
                 assert look(catalog)
             self.requests[name] = sum(catalog.store.requests.snapshot().values())
         current = PipelineHandle(self.catalog()).current().to_arrow()
         assert {row["clicks"] for row in current.to_pylist()} == {self.epochs}
 
     @contextmanager
-    def timed(self, name: str) -> Iterator[None]:
+    def measure_time(self, name: str) -> Iterator[None]:
         began = time.process_time()
         yield
         self.seconds[name] = time.process_time() - began
@@ -134,7 +134,7 @@ def test_nothing_grows_from_run_to_run(tmp_path: Path) -> None:
     while deployment.epochs < EPOCHS:
         deployment.run()
         if deployment.epochs % EVERY == 0:
-            expire_snapshots(deployment.catalog(), keep_rule(KEPT))
+            expire_snapshots(deployment.catalog(), keep_rule(KEEP_LAST))
             deployment.look()
             figures.append(deployment.figures())
     steady = max(len(figures) // 10, 3 * RADIX.value // EVERY)  # a leaf goes with the last of its records

@@ -9,28 +9,28 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from tests.process.executors import LOCAL, Executed, on_both
+from tests.process.executors import LOCAL, ExecutorUnderTest, on_both
 from tests.reading import read
 
 FLIGHTS = hr.json("landing/flights", {"origin": str, "at": datetime, "delay": int}).event_time("at", bound="0s")
 EARLY = hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1))
 HOURLY = hr.FixedWindows("1h")
-KEPT = hr.retracting("2d")
+TWO_DAYS = hr.retracting("2d")
 
 
 def pipelines(key: Any) -> dict[str, hr.Pipeline]:
     """Each with ``key`` where there is one of all."""
     totals = {"flights": hr.count(), "delays": col("delay").collect(), "total": col("delay").sum()}
     per_hour = hr.Aggregation(
-        key=key, what={"origins": hr.count(), "total": col("total").sum()}, where=HOURLY, how=KEPT
+        key=key, what={"origins": hr.count(), "total": col("total").sum()}, where=HOURLY, how=TWO_DAYS
     )
     return {
-        "fixed": hr.Pipeline("flights", FLIGHTS, key=key, what=totals, where=HOURLY, when=EARLY, how=KEPT),
+        "fixed": hr.Pipeline("flights", FLIGHTS, key=key, what=totals, where=HOURLY, when=EARLY, how=TWO_DAYS),
         "sessions": hr.Pipeline(
-            "flights", FLIGHTS, key=key, what=totals, where=hr.Sessions("8m"), when=EARLY, how=KEPT
+            "flights", FLIGHTS, key=key, what=totals, where=hr.Sessions("8m"), when=EARLY, how=TWO_DAYS
         ),
         "chain": hr.Pipeline(
-            "flights", FLIGHTS, key="origin", what=totals, where=HOURLY, when=EARLY, how=KEPT, then=[per_hour]
+            "flights", FLIGHTS, key="origin", what=totals, where=HOURLY, when=EARLY, how=TWO_DAYS, then=[per_hour]
         ),
     }
 
@@ -50,7 +50,7 @@ def land(root: Path, number: int) -> None:
     (folder / f"{number}.json").write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def run(executor: Executed, pipeline: hr.Pipeline, root: Path) -> None:
+def run(executor: ExecutorUnderTest, pipeline: hr.Pipeline, root: Path) -> None:
     for number in range(3):
         land(root, number)
         executor.run(pipeline, root.as_uri())
@@ -64,7 +64,9 @@ def rows(pipeline: hr.Pipeline, root: Path, view: str) -> list[dict[str, Any]]:
 
 @on_both
 @pytest.mark.parametrize("name", ["fixed", "sessions", "chain"])
-def test_one_group_of_all_is_a_key_that_is_the_same_everywhere(executor: Executed, name: str, tmp_path: Path) -> None:
+def test_one_group_of_all_is_a_key_that_is_the_same_everywhere(
+    executor: ExecutorUnderTest, name: str, tmp_path: Path
+) -> None:
     keyless_pipeline, constant = pipelines(None)[name], pipelines({"all": hr.lit("all")})[name]
     run(executor, keyless_pipeline, tmp_path / "none")
     run(LOCAL, constant, tmp_path / "all")

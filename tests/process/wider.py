@@ -60,7 +60,7 @@ _COLUMNS: list[Mapping[str, Any]] = [
 
 
 @st.composite
-def _placed(draw: st.DrawFn, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+def _place_columns(draw: st.DrawFn, schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """The columns of ``schema``, some of them called otherwise in the records, or in an object there."""
     return {name: field(draw(_PLACES).format(name), kind) for name, kind in schema.items()}
 
@@ -70,9 +70,9 @@ def wider_scenarios(draw: st.DrawFn) -> Scenario:
     """A scenario with more to read."""
     scenario = draw(scenarios())
     plain, parts = scenario.pipeline, {}
-    parts["input"] = Input(FileSource("nowhere", draw(_FORMATS), draw(_placed(_OWN))), draw(_EVENT_TIMES))
+    parts["input"] = Input(FileSource("nowhere", draw(_FORMATS), draw(_place_columns(_OWN))), draw(_EVENT_TIMES))
     if draw(st.booleans()):
-        second = FileSource("elsewhere", draw(_FORMATS), draw(_placed(_SECOND)))
+        second = FileSource("elsewhere", draw(_FORMATS), draw(_place_columns(_SECOND)))
         parts["union"] = (Input(second, draw(_EVENT_TIMES), OTHER, draw(st.sampled_from(_COLUMNS))),)
     if draw(st.integers(0, 2)) == 0:
         parts["filter"] = draw(_FILTERS)

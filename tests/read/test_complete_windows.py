@@ -49,14 +49,14 @@ class Story:
 
     def news(self, at_first: int | None = None) -> WindowNews:
         """What is new, told with it."""
-        before = (
+        earlier = (
             None
             if self.announced is None
             else AnnouncedWindows.from_json(json.loads(json.dumps(self.announced.to_json())))
         )
-        found = window_news(self.handle, self.where, before, at_first=at_first)
-        self.announced = found.announced
-        return found
+        news = window_news(self.handle, self.where, earlier, at_first=at_first)
+        self.announced = news.announced
+        return news
 
 
 def hours(windows: Sequence[Window]) -> list[int]:
@@ -64,25 +64,25 @@ def hours(windows: Sequence[Window]) -> list[int]:
     return [(window.start - to_instant(DAY)) // 3_600_000_000 for window in windows]
 
 
-def told(news: WindowNews) -> tuple[list[int], list[int]]:
+def told_hours(news: WindowNews) -> tuple[list[int], list[int]]:
     return hours(news.completed), hours(news.corrected)
 
 
 def test_a_window_is_told_of_once_it_is_complete_and_when_it_is_corrected(tmp_path: Path) -> None:
     story = Story(tmp_path)
     story.land(10, 50, 70)
-    assert told(story.news()) == ([0], [])
-    assert told(story.news()) == ([], []), "nothing has moved"
+    assert told_hours(story.news()) == ([0], [])
+    assert told_hours(story.news()) == ([], []), "nothing has moved"
     story.land(80)
-    assert told(story.news()) == ([], []), "the second hour has another row, and is not complete"
+    assert told_hours(story.news()) == ([], []), "the second hour has another row, and is not complete"
     story.land(190)
     news = story.news()
-    assert told(news) == ([1, 2], []), "also a window without a sale"
+    assert told_hours(news) == ([1, 2], []), "also a window without a sale"
     assert news.partition_keys() == ["2024-01-01T01:00:00", "2024-01-01T02:00:00"]
     story.land(20)
-    assert told(story.news()) == ([], [0]), "late"
+    assert told_hours(story.news()) == ([], [0]), "late"
     story.land(30, 250)
-    assert told(story.news()) == ([3], [0])
+    assert told_hours(story.news()) == ([3], [0])
 
 
 def test_what_a_rollback_takes_back_is_corrected_and_completes_again(tmp_path: Path) -> None:
@@ -90,25 +90,25 @@ def test_what_a_rollback_takes_back_is_corrected_and_completes_again(tmp_path: P
     story.land(10, 70)
     first = story.handle.catalog.head().refs["published"]
     story.land(20, 130)
-    assert told(story.news()) == ([0, 1], [])
+    assert told_hours(story.news()) == ([0, 1], [])
     story.handle.rollback(to=first)
-    assert told(story.news()) == ([], [0]), "of the second hour there is no other row than there was"
+    assert told_hours(story.news()) == ([], [0]), "of the second hour there is no other row than there was"
     story.handle.run()
-    assert told(story.news()) == ([1], [0])
+    assert told_hours(story.news()) == ([1], [0])
     story.handle.rollback(to="beginning")
-    assert told(story.news()) == ([], [0, 1]), "readers see nothing"
+    assert told_hours(story.news()) == ([], [0, 1]), "readers see nothing"
     assert story.announced == AnnouncedWindows(None, parse_instant("-inf"))
-    assert told(story.news()) == ([], [])
+    assert told_hours(story.news()) == ([], [])
 
 
 def test_at_first_the_newest_are_told_of(tmp_path: Path) -> None:
     story = Story(tmp_path)
-    assert told(story.news()) == ([], []), "readers see nothing so far"
+    assert told_hours(story.news()) == ([], []), "readers see nothing so far"
     story.announced = None
     story.land(10, 70, 130, 190)
-    assert told(story.news(at_first=0)) == ([], [])
+    assert told_hours(story.news(at_first=0)) == ([], [])
     story.announced = None
-    assert told(story.news(at_first=2)) == ([1, 2], [])
+    assert told_hours(story.news(at_first=2)) == ([1, 2], [])
 
 
 def test_where_nobody_knows_what_was_told_all_are_told_of_again(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_where_nobody_knows_what_was_told_all_are_told_of_again(tmp_path: Path) 
     story.announced = AnnouncedWindows("0123456789abcdef", parse_instant("2024-01-01T01:00:00Z"))
     story.land(130)
     news = story.news()
-    assert (told(news), news.is_guess) == (([1], [0]), True)
+    assert (told_hours(news), news.is_guess) == (([1], [0]), True)
 
 
 def test_where_nothing_is_published_and_what_was_told_has_expired_there_is_nothing_to_tell(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_where_nothing_is_published_and_what_was_told_has_expired_there_is_nothi
     story.handle.rollback(to="beginning")
     story.announced = AnnouncedWindows("0123456789abcdef", parse_instant("2024-01-01T01:00:00Z"))
     news = story.news(at_first=0)
-    assert (told(news), news.is_guess) == (([], []), True)
+    assert (told_hours(news), news.is_guess) == (([], []), True)
     assert news.announced == AnnouncedWindows(None, parse_instant("-inf"))
 
 
@@ -144,9 +144,9 @@ def test_only_windows_with_rows_are_told_of_where_others_are_many_or_depend_on_k
     days.land(10, 24 * 60)
     days.news()
     days.land(24 * 60 * 400)
-    found = days.news()
-    assert len(found.completed) == 399
-    assert found.partition_keys()[-1] == "2025-02-03T00:00:00"
+    news = days.news()
+    assert len(news.completed) == 399
+    assert news.partition_keys()[-1] == "2025-02-03T00:00:00"
     ends = Story(tmp_path / "quiet")
     ends.land(10, 70)
     ends.news()
@@ -167,6 +167,6 @@ def test_a_global_window_is_never_complete(tmp_path: Path) -> None:
         executor="local",
     )
     story.land(10, 70)
-    assert told(story.news()) == ([], [])
+    assert told_hours(story.news()) == ([], [])
     story.land(90)
-    assert told(story.news()) == ([], [])
+    assert told_hours(story.news()) == ([], [])

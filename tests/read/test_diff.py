@@ -35,9 +35,9 @@ def reader(deployment: Deployment) -> PipelineReader:
     return hr.open(deployment.root)["clicks"]
 
 
-def replaced(user: str, window: int, before: int, after: int) -> list[dict[str, Any]]:
+def replacement_panes(user: str, window: int, old_count: int, new_count: int) -> list[dict[str, Any]]:
     """What an epoch emits that changes a row."""
-    return [pane(user, window, before, retraction=True), pane(user, window, after, index=1)]
+    return [pane(user, window, old_count, retraction=True), pane(user, window, new_count, index=1)]
 
 
 def changes(diff: SnapshotDiff) -> list[tuple[str, str, int | None, int | None]]:
@@ -50,7 +50,7 @@ def changes(diff: SnapshotDiff) -> list[tuple[str, str, int | None, int | None]]
 def test_rows_are_added_removed_and_changed(deployment: Deployment) -> None:
     first = deployment.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 3), pane("cid", 2, 4), pane("dan", 1, 5)])
     second = deployment.commit(
-        panes=[*replaced("ann", 1, 2, 7), pane("bob", 1, 3, retraction=True), pane("eve", 3, 1)],
+        panes=[*replacement_panes("ann", 1, 2, 7), pane("bob", 1, 3, retraction=True), pane("eve", 3, 1)],
         late=[{"user": "ann", "event_time": hour(1), "reason": "r", "input": "source", "file": "f", "raw": "{}"}],
     )
     diff = reader(deployment).diff(first, second)
@@ -68,7 +68,7 @@ def test_rows_are_added_removed_and_changed(deployment: Deployment) -> None:
 
 def test_a_row_whose_pane_alone_is_another_is_reissued(deployment: Deployment) -> None:
     first = deployment.commit(panes=[pane("ann", 1, 2)])
-    second = deployment.commit(panes=replaced("ann", 1, 2, 2))
+    second = deployment.commit(panes=replacement_panes("ann", 1, 2, 2))
     diff = reader(deployment).diff(first, second)
     assert diff.output.rows == RowCounts(1, 1, reissued=1)
     assert diff.output.first == ()
@@ -102,8 +102,8 @@ def test_counts_are_those_of_a_comparison_row_by_row(deployment: Deployment, see
                 live[user, window] = rng.randint(1, 3)
                 panes.append(pane(user, window, live[user, window], index=epoch, sequence=2 * len(panes) + 1))
         ids.append(deployment.commit(panes=panes) if panes else deployment.commit())
-    found = reader(deployment)
-    tables = [found.current(at=each).to_arrow().to_pylist() for each in ids]
+    deployment_reader = reader(deployment)
+    tables = [deployment_reader.current(at=each).to_arrow().to_pylist() for each in ids]
     rows = [{(row["user"], row["window_start"]): row for row in table} for table in tables]
     for _ in range(8):
         one, other = rng.randrange(8), rng.randrange(8)
@@ -111,7 +111,7 @@ def test_counts_are_those_of_a_comparison_row_by_row(deployment: Deployment, see
         both = row_before.keys() & row_after.keys()
         changed_keys = [key for key in both if row_before[key]["clicks"] != row_after[key]["clicks"]]
         reissued_keys = [key for key in both if row_before[key] != row_after[key] and key not in changed_keys]
-        diff = found.diff(ids[one], ids[other], limit=100).output
+        diff = deployment_reader.diff(ids[one], ids[other], limit=100).output
         assert diff.rows == RowCounts(
             len(row_before),
             len(row_after),
@@ -168,9 +168,9 @@ class Visits:
     def land(self, name: str, *rows: tuple[str, str, str, int]) -> None:
         lines = [
             json.dumps(
-                {"id": f"{name} {n}", "shop": shop, "user": user, "at": f"2026-01-01T{at}:00Z", "amount": amount}
+                {"id": f"{name} {n}", "shop": shop, "user": user, "at": f"2026-01-01T{time}:00Z", "amount": amount}
             )
-            for n, (shop, user, at, amount) in enumerate(rows)
+            for n, (shop, user, time, amount) in enumerate(rows)
         ]
         (self.root / "landing" / "visits" / name).write_text("\n".join(lines) + "\n")
 
@@ -178,8 +178,8 @@ class Visits:
         process(pipeline, self.root.as_uri(), RunOptions(f"run-{random.getrandbits(40)}", publish=True))
         return self.catalog.head().refs["main"]
 
-    def diff(self, before: str, after: str) -> SnapshotDiff:
-        return hr.open(self.root.as_uri())["visits"].diff(before, after)
+    def diff(self, old_snapshot: str, new_snapshot: str) -> SnapshotDiff:
+        return hr.open(self.root.as_uri())["visits"].diff(old_snapshot, new_snapshot)
 
 
 @pytest.fixture

@@ -32,9 +32,9 @@ def test_an_s3_root_is_read_through_the_store_and_verified(
     deployment = Deployment(tmp_path, f"s3://{BUCKET}/{uuid.uuid4().hex}/a root")
     deployment.commit(panes=[pane("ann", 1, 2), pane("bob", 1, 5)])
     deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
-    found = hr.open(deployment.root)
-    assert list(found) == ["clicks"]
-    view = found["clicks"].current(at="main", where=col("clicks") > 0, columns=["user", "clicks"])
+    root = hr.open(deployment.root)
+    assert list(root) == ["clicks"]
+    view = root["clicks"].current(at="main", where=col("clicks") > 0, columns=["user", "clicks"])
     expected = [{"user": "ann", "clicks": 3}, {"user": "bob", "clicks": 5}]
     assert view.to_arrow().to_pylist() == expected
     assert view.to_duckdb().order('"user"').fetchall() == [("ann", 3), ("bob", 5)]
@@ -89,9 +89,9 @@ def test_a_spark_data_frame_of_an_s3_root_is_read_by_workers_and_verified(
         clicks.late(at="main"),
     ):
         frame = view.to_spark(spark)
-        found, expected = frame.toArrow(), view.to_arrow()
+        table, expected = frame.toArrow(), view.to_arrow()
         assert frame.columns == view.schema.names
-        assert sorted(map(str, found.to_pylist())) == sorted(map(str, expected.to_pylist()))
+        assert sorted(map(str, table.to_pylist())) == sorted(map(str, expected.to_pylist()))
     whole = clicks.panes(at="main").to_spark(spark)
     path = next(info.path for info in deployment.store.list("clicks/data/"))
     deployment.store.write(path, deployment.store.read(path).replace(b"ann", b"Ann"))
@@ -185,8 +185,8 @@ def test_a_view_several_times_as_large_as_memory_is_read_in_order(tmp_path: Path
         check=True,
         timeout=300,
     ).stdout
-    found, size, peak = map(int, stdout.split())  # and nothing else, such as a bar of DuckDB's
-    assert found == rows // 2 * (epochs + 1)
+    total, size, peak = map(int, stdout.split())  # and nothing else, such as a bar of DuckDB's
+    assert total == rows // 2 * (epochs + 1)
     assert size > 3 * limit
     assert peak < size, "all of it was in memory"
     assert not [*tmp_path.glob("headrace-read-*")]
@@ -218,9 +218,9 @@ def test_snapshots_several_times_as_large_as_memory_are_compared(tmp_path: Path)
         check=True,
         timeout=300,
     ).stdout
-    *counts, shown, peak = map(int, stdout.split())
+    *counts, shown_rows, peak = map(int, stdout.split())
     assert counts == [rows, 2 * rows, rows, rows // 2]
-    assert shown == 3
+    assert shown_rows == 3
     assert peak < 3 * rows * 1000, "all of it was in memory"
     assert not [*tmp_path.glob("headrace-read-*")]
 

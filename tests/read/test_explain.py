@@ -26,7 +26,9 @@ pytestmark = pytest.mark.slow  # whole runs
 EARLY = hr.AfterWatermark(early=hr.AfterCount(2), late=hr.AfterCount(1))
 
 
-def explained(folder: Path, found_pipeline: Pipeline, key: Any, window: str | None = None, **more: Any) -> Explanation:
+def explain_key(
+    folder: Path, found_pipeline: Pipeline, key: Any, window: str | None = None, **more: Any
+) -> Explanation:
     start = None if window is None else f"2026-03-01T{window}:00Z"
     return hr.open(TemporaryDeployment(folder).root)["clicks"].explain(
         key, window=start, pipeline=found_pipeline, **more
@@ -40,7 +42,7 @@ def statuses(explanation: Explanation) -> list[tuple[str, WindowStatus]]:
 def test_a_window_that_waits_says_for_what_and_who_holds_the_watermark_back(tmp_path: Path) -> None:
     own_pipeline = pipeline(EARLY)
     ran(tmp_path, own_pipeline, [("ann", "10:10", 1), ("ann", "10:20", 2)], [("ann", "10:30", 4), ("bob", "10:30", 1)])
-    lines = str(explained(tmp_path, own_pipeline, "ann", "10:00")).splitlines()
+    lines = str(explain_key(tmp_path, own_pipeline, "ann", "10:00")).splitlines()
     text = "held back by input 'source'"
     assert lines[0].startswith("clicks at snapshot ")
     assert lines[0].endswith(" (epoch 1), aggregation 1: user = ann")
@@ -73,7 +75,7 @@ def test_the_split_that_holds_the_watermark_back_is_named(tmp_path: Path) -> Non
         where=hr.FixedWindows("1h"),
     )
     ran(tmp_path, own_pipeline, [("ann", "10:10", 1), ("bob", "13:00", 1)])
-    explanation = explained(tmp_path, own_pipeline, None)
+    explanation = explain_key(tmp_path, own_pipeline, None)
     assert explanation.held_back_by == "split 'ann' of input 'source'"
     assert "no key" in str(explanation).splitlines()[0]
     assert [window.status for window in explanation.windows] == [WindowStatus.OPEN, WindowStatus.OPEN]
@@ -89,10 +91,10 @@ def test_what_has_become_of_windows(tmp_path: Path) -> None:
         [("ann", "10:15", 1), ("ann", "08:30", 1), ("bob", "09:05", 7)],
         [("bob", "11:30", 7)],
     )
-    ann = explained(tmp_path, own_pipeline, "ann")
+    ann = explain_key(tmp_path, own_pipeline, "ann")
     assert statuses(ann) == [("08:00", WindowStatus.EXPIRED), ("10:00", WindowStatus.OPEN)]
-    expired = ann.windows[0]
-    assert (expired.panes, expired.late) == (2, 1)
+    expired_window = ann.windows[0]
+    assert (expired_window.panes, expired_window.late) == (2, 1)
     text = str(ann)
     assert "window [2026-03-01T08:00:00Z, 2026-03-01T09:00:00Z): expired, has fired 2 panes" in text
     assert "  the watermark has passed 2026-03-01T10:00:00Z: elements that still come for it are late" in text
@@ -109,13 +111,13 @@ def test_panes_and_late_elements_of_older_epochs_can_be_left_out(tmp_path: Path)
         [("ann", "10:30", 1)],
         [("ann", "12:40", 1), ("ann", "12:50", 1)],
     )
-    every, newest = explained(tmp_path, own_pipeline, "ann"), explained(tmp_path, own_pipeline, "ann", epochs=1)
+    every, newest = explain_key(tmp_path, own_pipeline, "ann"), explain_key(tmp_path, own_pipeline, "ann", epochs=1)
     assert statuses(every) == [("10:00", WindowStatus.EXPIRED), ("12:00", WindowStatus.OPEN)]
     assert (every.windows[0].late, every.since) == (1, 0)
     assert (newest.windows, newest.since) == (every.windows[1:], 2)
     assert "panes and late records of epochs before 2 are left out" in str(newest)
     assert "are left out" not in str(every)
-    assert explained(tmp_path, own_pipeline, "ann", epochs=3) == every
+    assert explain_key(tmp_path, own_pipeline, "ann", epochs=3) == every
 
 
 def test_of_other_windows_no_panes_are_read(tmp_path: Path) -> None:
@@ -136,14 +138,14 @@ def test_of_other_windows_no_panes_are_read(tmp_path: Path) -> None:
 def test_a_window_of_which_nothing_came_is_told_from_one_that_came_too_late(tmp_path: Path) -> None:
     own_pipeline = pipeline(EARLY)
     ran(tmp_path, own_pipeline, [("bob", "12:30", 1)], [("ann", "08:10", 1)])
-    (late,) = explained(tmp_path, own_pipeline, "ann", "08:20").windows
+    (late,) = explain_key(tmp_path, own_pipeline, "ann", "08:20").windows
     assert (late.status, late.panes, late.late) == (WindowStatus.EXPIRED, 0, 1)
-    (never,) = explained(tmp_path, own_pipeline, "ann", "12:20").windows
-    assert (never.status, never.panes, never.late) == (WindowStatus.ABSENT, 0, 0)
-    assert "no element of this key has come into it" in "\n".join(never.lines())
-    (other,) = explained(tmp_path, own_pipeline, "ann").windows
+    (window,) = explain_key(tmp_path, own_pipeline, "ann", "12:20").windows
+    assert (window.status, window.panes, window.late) == (WindowStatus.ABSENT, 0, 0)
+    assert "no element of this key has come into it" in "\n".join(window.lines())
+    (other,) = explain_key(tmp_path, own_pipeline, "ann").windows
     assert other == late, "what was late is known without asking for it"
-    assert "no element with this key has ever come into a window" in str(explained(tmp_path, own_pipeline, "zoe"))
+    assert "no element with this key has ever come into a window" in str(explain_key(tmp_path, own_pipeline, "zoe"))
 
 
 def test_dead_letters_are_named_where_nothing_came(tmp_path: Path) -> None:
@@ -152,14 +154,14 @@ def test_dead_letters_are_named_where_nothing_came(tmp_path: Path) -> None:
     deployment.land(own_pipeline, {"user": "ann", "at": "2026-03-01T10:10:00Z", "amount": 1})
     (tmp_path / "landing" / "clicks" / "broken.jsonl").write_text('{"user": "zoe", "at": "yesterday"}\n')
     deployment.run(own_pipeline, at=NOON)
-    assert "1 record of all keys could not be used" in str(explained(tmp_path, own_pipeline, "zoe"))
-    assert "could not be used" not in str(explained(tmp_path, own_pipeline, "ann"))
+    assert "1 record of all keys could not be used" in str(explain_key(tmp_path, own_pipeline, "zoe"))
+    assert "could not be used" not in str(explain_key(tmp_path, own_pipeline, "ann"))
 
 
 def test_a_window_whose_trigger_has_finished_is_closed(tmp_path: Path) -> None:
     own_pipeline = pipeline(hr.AfterCount(1))
     ran(tmp_path, own_pipeline, [("ann", "10:10", 1)])
-    (window,) = explained(tmp_path, own_pipeline, "ann").windows
+    (window,) = explain_key(tmp_path, own_pipeline, "ann").windows
     assert (window.status, window.panes, window.holding) == (WindowStatus.CLOSED, 1, None)
     assert "its trigger has finished: elements that still come for it are dropped" in "\n".join(window.lines())
 
@@ -169,9 +171,9 @@ def test_sessions_that_became_one(tmp_path: Path) -> None:
         hr.Repeatedly(hr.AfterCount(1)), where=hr.Sessions("20m"), how=hr.retracting(allowed_lateness="2h")
     )
     ran(tmp_path, own_pipeline, [("ann", "10:00", 1)], [("ann", "10:10", 1)])
-    session = explained(tmp_path, own_pipeline, "ann", "10:25")
+    session = explain_key(tmp_path, own_pipeline, "ann", "10:25")
     assert statuses(session) == [("10:00", WindowStatus.OPEN)], "any time in a window names it"
-    both = explained(tmp_path, own_pipeline, "ann")
+    both = explain_key(tmp_path, own_pipeline, "ann")
     assert statuses(both) == [("10:00", WindowStatus.MERGED), ("10:00", WindowStatus.OPEN)]
     assert "part of a larger window now" in str(both)
 
@@ -180,19 +182,19 @@ def test_a_chain_is_explained_aggregation_by_aggregation(tmp_path: Path) -> None
     second_aggregation = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
     own_pipeline = pipeline(hr.Default(), how=hr.retracting(allowed_lateness="1h"), then=[second_aggregation])
     ran(tmp_path, own_pipeline, [("ann", "10:10", 1), ("ann", "11:20", 1)])
-    last = explained(tmp_path, own_pipeline, None)
+    last = explain_key(tmp_path, own_pipeline, None)
     assert last.stage == 2
     assert last.held_back_by is not None
     assert last.held_back_by.startswith("input 'source'"), "nothing waits on time above"
     (window,) = last.windows
     assert (window.panes, window.late) == (0, None)
-    first = explained(tmp_path, own_pipeline, "ann", stage=1)
+    first = explain_key(tmp_path, own_pipeline, "ann", stage=1)
     assert statuses(first) == [("10:00", WindowStatus.OPEN), ("11:00", WindowStatus.OPEN)]
     assert [(each.panes, list(each.last_panes)) for each in first.windows] == [(1, []), (0, [])]
     with pytest.raises(ExplainError, match="leave key out"):
-        explained(tmp_path, own_pipeline, "ann")
+        explain_key(tmp_path, own_pipeline, "ann")
     with pytest.raises(StateDefinitionError, match="counted from 1 to 2"):
-        explained(tmp_path, own_pipeline, "ann", stage=0)
+        explain_key(tmp_path, own_pipeline, "ann", stage=0)
 
 
 def test_aggregations_above_that_wait_hold_the_watermark_back(tmp_path: Path) -> None:
@@ -200,7 +202,7 @@ def test_aggregations_above_that_wait_hold_the_watermark_back(tmp_path: Path) ->
     second_aggregation = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
     own_pipeline = pipeline(hr.Default(), how=how, then=[second_aggregation])
     ran(tmp_path, own_pipeline, [("ann", "11:10", 1), ("ann", "11:50", 1)])
-    assert explained(tmp_path, own_pipeline, None).held_back_by == "windows of aggregation 1 that wait"
+    assert explain_key(tmp_path, own_pipeline, None).held_back_by == "windows of aggregation 1 that wait"
 
 
 def test_an_older_snapshot_is_explained_as_it_was(tmp_path: Path) -> None:
@@ -208,8 +210,8 @@ def test_an_older_snapshot_is_explained_as_it_was(tmp_path: Path) -> None:
     ran(tmp_path, own_pipeline, [("ann", "10:10", 1)], [("ann", "10:20", 1)])
     clicks = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
     first = clicks.snapshots().to_arrow()["snapshot"][0].as_py()
-    (window_then,) = explained(tmp_path, own_pipeline, "ann", at=first).windows
-    (now,) = explained(tmp_path, own_pipeline, "ann").windows
+    (window_then,) = explain_key(tmp_path, own_pipeline, "ann", at=first).windows
+    (now,) = explain_key(tmp_path, own_pipeline, "ann").windows
     assert (window_then.panes, now.panes) == (0, 1)
 
 
@@ -217,10 +219,10 @@ def test_windows_that_are_over_are_counted_where_there_are_many(tmp_path: Path) 
     own_pipeline = pipeline(EARLY, where=hr.FixedWindows("5m"), how=hr.accumulating())
     elements: Sequence[Element] = [("ann", f"{10 + n // 12}:{n % 12 * 5:02}", 1) for n in range(25)]
     ran(tmp_path, own_pipeline, elements, [("ann", "14:00", 1)])
-    explanation = explained(tmp_path, own_pipeline, "ann")
+    explanation = explain_key(tmp_path, own_pipeline, "ann")
     assert (explanation.earlier, len(explanation.windows)) == (5, 21)
     assert "5 windows before them are over" in str(explanation)
-    (first,) = explained(tmp_path, own_pipeline, "ann", "10:00").windows
+    (first,) = explain_key(tmp_path, own_pipeline, "ann", "10:00").windows
     assert first.status is WindowStatus.EXPIRED
 
 
@@ -230,7 +232,7 @@ def test_a_window_that_outlives_the_calendar(tmp_path: Path) -> None:
     on_time, early = view.to_arrow()["_due_watermark"].to_pylist()
     assert on_time is None, "its expiry is after the year 9999"
     assert early == datetime(2026, 3, 1, 12, tzinfo=UTC)
-    explanation = explained(tmp_path, own_pipeline, "ann")
+    explanation = explain_key(tmp_path, own_pipeline, "ann")
     assert "expires once the watermark passes the year 9999" in str(explanation)
     assert [window["expires"] for window in explanation.to_json()["windows"]] == [None, None]
 
@@ -261,7 +263,7 @@ def test_a_time_of_which_nothing_is_known_is_in_the_windows_that_an_element_woul
 ) -> None:
     own_pipeline = pipeline(EARLY, where=where)
     ran(tmp_path, own_pipeline, [("bob", "13:40", 1)])
-    assert statuses(explained(tmp_path, own_pipeline, "ann", "13:40")) == [
+    assert statuses(explain_key(tmp_path, own_pipeline, "ann", "13:40")) == [
         (start, WindowStatus.ABSENT) for start in starts
     ]
 
@@ -281,13 +283,13 @@ def test_keys_of_every_type_are_found_by_value_and_as_a_command_line_writes_them
     moment = datetime(2026, 3, 1, 10, tzinfo=UTC) + timedelta(minutes=5)
     deployment.land(own_pipeline, {"user": "ann", "k": value, "at": moment})
     deployment.run(own_pipeline, at=NOON)
-    by_value = explained(tmp_path, own_pipeline, ("ann", value))
+    by_value = explain_key(tmp_path, own_pipeline, ("ann", value))
     assert [window.status for window in by_value.windows] == [WindowStatus.OPEN]
-    assert explained(tmp_path, own_pipeline, ["ann", text]) == by_value
-    assert explained(tmp_path, own_pipeline, {"k": value, "user": "ann"}) == by_value
+    assert explain_key(tmp_path, own_pipeline, ["ann", text]) == by_value
+    assert explain_key(tmp_path, own_pipeline, {"k": value, "user": "ann"}) == by_value
     if kind is not bool:
         with pytest.raises(ExplainError, match="is not the"):
-            explained(tmp_path, own_pipeline, ["ann", "x"])
+            explain_key(tmp_path, own_pipeline, ["ann", "x"])
 
 
 @pytest.mark.parametrize("key", [None, [], ["ann", "bob"], {"name": "ann"}, [None], 7])
@@ -295,7 +297,7 @@ def test_what_is_no_key_of_the_pipeline_is_an_error(tmp_path: Path, key: Any) ->
     own_pipeline = pipeline(EARLY)
     ran(tmp_path, own_pipeline, [("ann", "10:10", 1)])
     with pytest.raises(ExplainError, match="key"):
-        explained(tmp_path, own_pipeline, key)
+        explain_key(tmp_path, own_pipeline, key)
 
 
 def test_what_is_no_window_is_an_error(tmp_path: Path) -> None:
@@ -324,7 +326,7 @@ def test_a_row_that_having_withholds_is_said_to_be_and_why(tmp_path: Path) -> No
         [("ann", "10:20", 2)],
         [("ann", "10:30", 40)],
     )
-    (ann,) = explained(tmp_path, own_pipeline, "ann").windows
+    (ann,) = explain_key(tmp_path, own_pipeline, "ann").windows
     lines = [*ann.lines()]
     why = "having ((clicks > 1) and (each < 4)) is false of clicks = 3, each = 15.0"
     assert lines[0].endswith("open, has fired 3 panes")
@@ -336,18 +338,18 @@ def test_a_row_that_having_withholds_is_said_to_be_and_why(tmp_path: Path) -> No
         "is_null": False,
         "values": {"clicks": 3, "each": 15.0},
     }
-    (bob,) = explained(tmp_path, own_pipeline, "bob", "08:00").windows
+    (bob,) = explain_key(tmp_path, own_pipeline, "bob", "08:00").windows
     assert bob.status is WindowStatus.EXPIRED
     assert next(iter(bob.lines())).endswith(
         "expired, without a pane of which having ((clicks > 1) and (each < 4)) was true"
     )
     plain = pipeline(when, what=what, how=hr.discarding("1h"), having=col("amount") / (col("clicks") - 1) > 0)
     ran(tmp_path / "other", plain, [("ann", "10:10", 3)], [("ann", "10:20", 3)])
-    (ann,) = explained(tmp_path / "other", plain, "ann").windows
+    (ann,) = explain_key(tmp_path / "other", plain, "ann").windows
     assert ann.withheld is None, "a discarding window does not remember what it emitted"
     assert ann.holding is not None
     assert str(ann.holding.withheld).endswith("is false of amount = 0, clicks = 0")
     nothing = pipeline(when, what=what, how=hr.retracting("1h"), having=col("amount") / (col("clicks") - 1) > 0)
     ran(tmp_path / "nothing", nothing, [("ann", "10:10", 3)])
-    (ann,) = explained(tmp_path / "nothing", nothing, "ann").windows
+    (ann,) = explain_key(tmp_path / "nothing", nothing, "ann").windows
     assert str(ann.withheld).endswith("is NULL of amount = 3, clicks = 1")

@@ -15,21 +15,21 @@ from headrace_snapshots.store import open_store
 from headrace_snapshots.store.local import MemoryStore
 from tests.snapshots.catalog_helpers import commit_some
 
-OUTSIDE = "older than what is drawn"
+OLDER_PARENT = "older than what is drawn"
 
 
 @st.composite
 def forests(draw: st.DrawFn) -> dict[str, str | None]:
     """Snapshots, newest first, and what each was made from."""
     count = draw(st.integers(1, 12))
-    found: dict[str, str | None] = {}
+    parents: dict[str, str | None] = {}
     for number in range(count):
         older = [str(other) for other in range(number + 1, count)]
-        found[str(number)] = draw(st.sampled_from([None, OUTSIDE, *older]))
-    return found
+        parents[str(number)] = draw(st.sampled_from([None, OLDER_PARENT, *older]))
+    return parents
 
 
-def drawn(forest: dict[str, str | None]) -> list[str]:
+def draw_graph(forest: dict[str, str | None]) -> list[str]:
     lanes, lines = Lanes(), []
     for name, parent in forest.items():
         snapshot = lanes.draw_snapshot(name, parent, "*")
@@ -41,11 +41,11 @@ def leads_to(lines: list[str], row: int, column: int) -> str | None:
     """The snapshot that the lane at ``column`` below ``row`` leads to, None if it ends or leaves the drawing."""
     moving = False
     for line in lines[row + 1 :]:
-        at = dict(enumerate(line))
-        if at.get(column) == "*":
+        characters = dict(enumerate(line))
+        if characters.get(column) == "*":
             return line.split()[-1]
-        is_own = at.get(column) == "|"
-        if at.get(column - 1) == "/" and (moving or not is_own):
+        is_own = characters.get(column) == "|"
+        if characters.get(column - 1) == "/" and (moving or not is_own):
             column, moving = column - 2, True
         elif is_own:
             moving = False
@@ -56,17 +56,17 @@ def leads_to(lines: list[str], row: int, column: int) -> str | None:
 
 @given(forests())
 def test_a_lane_leads_from_each_snapshot_to_the_one_that_it_was_made_from(forest: dict[str, str | None]) -> None:
-    lines = drawn(forest)
+    lines = draw_graph(forest)
     for number, line in enumerate(lines):
         if "*" in line:
             parent = forest[line.split()[-1]]
-            expected = None if parent == OUTSIDE else parent
+            expected = None if parent == OLDER_PARENT else parent
             assert leads_to(lines, number, line.index("*")) == expected, lines
 
 
 def test_lanes_join_as_those_of_git_do() -> None:
     forest = {"a": "d", "b": "e", "c": "d", "d": "e", "e": None}
-    assert drawn(forest) == ["* a", "| * b", "| | * c", "| |/", "|/|", "* | d", "|/", "* e"]
+    assert draw_graph(forest) == ["* a", "| * b", "| | * c", "| |/", "|/|", "* | d", "|/", "* e"]
 
 
 @pytest.fixture
@@ -114,9 +114,9 @@ def test_a_graph_as_json_has_its_edges(catalog: Catalog) -> None:
 
 def test_an_older_part_of_the_log_is_drawn_as_it_was_then(catalog: Catalog) -> None:
     tagged_numbers = next(entry.number for entry in catalog.entries() if entry.kind == "tag")
-    found = snapshot_graph(catalog, limit=20, before_entry=tagged_numbers)
-    assert "good" not in found.to_json()["refs"]
-    assert all(snapshot["reached"] for snapshot in found.to_json()["snapshots"]), "nothing was rolled back yet"
+    graph = snapshot_graph(catalog, limit=20, before_entry=tagged_numbers)
+    assert "good" not in graph.to_json()["refs"]
+    assert all(snapshot["reached"] for snapshot in graph.to_json()["snapshots"]), "nothing was rolled back yet"
 
 
 def test_a_graph_costs_a_request_for_each_entry_and_reads_no_manifest(catalog: Catalog) -> None:

@@ -17,10 +17,10 @@ from headrace_snapshots.format.manifest import Manifest
 from tests.manifests import new_manifest
 from tests.own_windows import Validity
 from tests.process.clicks import CLICKS, clicks
-from tests.stored_progress import written
+from tests.stored_progress import progress_fields
 
 HOUR = 3_600_000_000
-THEN = hr.Aggregation(key="user", what={"spent": col("spent").sum()}, where=hr.FixedWindows("3h"))
+LOWER_STAGE = hr.Aggregation(key="user", what={"spent": col("spent").sum()}, where=hr.FixedWindows("3h"))
 
 
 def manifest(pipeline: hr.Pipeline, *watermarks: int) -> Manifest:
@@ -36,20 +36,20 @@ def manifest(pipeline: hr.Pipeline, *watermarks: int) -> Manifest:
         parent=None,
         generation=0,
         created_at="2026-01-01T00:00:00Z",
-        progress=written(progress),
+        progress=progress_fields(progress),
         definition=recorded_definition(pipeline),
     )
 
 
-def found(pipeline: hr.Pipeline) -> LastStage:
+def last_stage_of(pipeline: hr.Pipeline) -> LastStage:
     stage = LastStage.from_manifest(manifest(pipeline, 0, *[0] * len(pipeline.stages)))
     assert stage is not None
     return stage
 
 
-def then(how: hr.How | None = None, **parts: Any) -> hr.Pipeline:
-    below = THEN if how is None else replace(THEN, how=how)
-    return replace(CLICKS, then=(below,), **parts)
+def clicks_with_stage(how: hr.How | None = None, **parts: Any) -> hr.Pipeline:
+    lower = LOWER_STAGE if how is None else replace(LOWER_STAGE, how=how)
+    return replace(CLICKS, then=(lower,), **parts)
 
 
 def how_of(pipeline: hr.Pipeline) -> hr.How:
@@ -61,16 +61,16 @@ PIPELINES = [
     replace(CLICKS, how=hr.accumulating()),
     replace(CLICKS, how=hr.discarding("90m")),
     replace(CLICKS, how=hr.retracting(None)),
-    then(),
-    then(hr.retracting("3d")),
-    then(hr.accumulating("1h")),
-    then(hr.retracting(None)),
+    clicks_with_stage(),
+    clicks_with_stage(hr.retracting("3d")),
+    clicks_with_stage(hr.accumulating("1h")),
+    clicks_with_stage(hr.retracting(None)),
 ]
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_lateness_and_accumulation(pipeline: hr.Pipeline) -> None:
-    stage, how = found(pipeline), how_of(pipeline)
+    stage, how = last_stage_of(pipeline), how_of(pipeline)
     assert (stage.lateness, stage.accumulation) == (how.allowed_lateness, how.accumulation)
     assert stage.table == ("state" if len(pipeline.stages) == 1 else "state_1")
     assert stage.is_first == (len(pipeline.stages) == 1)
@@ -82,13 +82,13 @@ def test_windows_expire_as_they_do_for_the_engine(pipeline: hr.Pipeline, waterma
     compiled_stage = CompiledStage(pipeline.stages[-1])
     lateness = int(how_of(pipeline).allowed_lateness or 0)
     moment = Instant(watermark)
-    around = [watermark - lateness + less for less in (-HOUR, -1, 0, 1, HOUR)]
-    ends = np.array([each for each in around if each > MIN_INSTANT] + [int(GLOBAL_WINDOW_END)], np.int64)
+    moments = [watermark - lateness + less for less in (-HOUR, -1, 0, 1, HOUR)]
+    ends = np.array([each for each in moments if each > MIN_INSTANT] + [int(GLOBAL_WINDOW_END)], np.int64)
     others = [MAX_INSTANT] * (len(pipeline.stages) - 1)
     where = manifest(pipeline, *others, moment, moment) if others else manifest(pipeline, moment, moment)
-    until = found(pipeline).expired_until(where)
+    expiry = last_stage_of(pipeline).expired_until(where)
     finite = ends[ends <= GLOBAL_WINDOW_END]
-    assert list(finite <= until) == list(compiled_stage.expired_mask(finite, moment))
+    assert list(finite <= expiry) == list(compiled_stage.expired_mask(finite, moment))
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_windows_expire_as_they_do_for_the_engine(pipeline: hr.Pipeline, waterma
     ids=str,
 )
 def test_which_windows_merge(where: Any, merging: MergingWindows | None, own: str | None) -> None:
-    stage = found(clicks(where))
+    stage = last_stage_of(clicks(where))
     assert (stage.merging, stage.own) == (merging, own)
 
 

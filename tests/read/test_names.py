@@ -21,7 +21,7 @@ SCHEMA = {"user": str, "at": datetime, "x": int}
 PARTS = 8
 
 
-def chosen(part: int) -> list[str]:
+def choose_names(part: int) -> list[str]:
     """Names that differ in more than their case."""
     return list({name.lower(): name for name in UNTAKEN[part::PARTS]}.values())
 
@@ -44,7 +44,7 @@ def sums(names: list[str]) -> Pipeline:
 
 def land(root: Path, name: str, column: str, *records: tuple[str, str, int, int]) -> None:
     (root / "landing").mkdir(exist_ok=True)
-    lines = [{"user": user, "at": f"2026-01-01T{at}:00Z", "x": x, column: value} for user, at, x, value in records]
+    lines = [{"user": user, "at": f"2026-01-01T{time}:00Z", "x": x, column: value} for user, time, x, value in records]
     (root / "landing" / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
@@ -59,7 +59,7 @@ def rows_of(view: Any) -> Iterator[list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_reader_gives_columns_by_their_names(tmp_path: Path, part: int) -> None:
-    names = chosen(part)
+    names = choose_names(part)
     first, second, *others = names
     pipeline = sums(names)
     land(tmp_path, "1.json", others[0], ("ann", "05:01", 1, 10), ("ann", "05:02", 2, 20))

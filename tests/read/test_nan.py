@@ -14,7 +14,7 @@ from headrace import col
 from headrace.types import PipelineHandle
 
 NAN = float("nan")
-AT = datetime(2026, 5, 1, 9, tzinfo=UTC)
+EVENT_TIME = datetime(2026, 5, 1, 9, tzinfo=UTC)
 SCHEMA: dict[str, Any] = {
     "id": int,
     "rate": float,
@@ -37,7 +37,7 @@ def land(root: Path, name: str, rates: dict[int, float]) -> None:
             "place": [{"lat": number} for number in numbers],
             "rates": [[number] for number in numbers],
             "by_name": pa.array([[("a", number)] for number in numbers], pa.map_(pa.string(), pa.float64())),
-            "at": pa.array([AT.replace(minute=int(name))] * len(numbers), pa.timestamp("us", tz="UTC")),
+            "at": pa.array([EVENT_TIME.replace(minute=int(name))] * len(numbers), pa.timestamp("us", tz="UTC")),
         }
     )
     pq.write_table(table, folder / f"{name}.parquet")

@@ -22,10 +22,10 @@ from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import StoreUnavailableError
 
-LANDED = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int}).event_time("at", bound="0s")
+CLICKS_INPUT = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int}).event_time("at", bound="0s")
 CLICKS = hr.Pipeline(
     "clicks",
-    LANDED,
+    CLICKS_INPUT,
     key="user",
     what={"n": hr.count()},
     where=hr.FixedWindows("1h"),
@@ -39,12 +39,12 @@ def land(folder: Path, *users: str) -> TemporaryDeployment:
     """A file for each of the hours, with a click of each user."""
     deployment = TemporaryDeployment(folder)
     for number in range(HOURS):
-        at = f"2026-01-01T{number:02}:00:00Z"
-        deployment.land(CLICKS, *({"user": user, "at": at, "amount": 1} for user in users))
+        time = f"2026-01-01T{number:02}:00:00Z"
+        deployment.land(CLICKS, *({"user": user, "at": time, "amount": 1} for user in users))
     return deployment
 
 
-def opened(deployment: TemporaryDeployment) -> PipelineHandle:
+def open_handle(deployment: TemporaryDeployment) -> PipelineHandle:
     return hr.open(deployment.root)[CLICKS]
 
 
@@ -52,8 +52,8 @@ def opened(deployment: TemporaryDeployment) -> PipelineHandle:
 def clicks(tmp_path_factory: pytest.TempPathFactory) -> PipelineHandle:
     """An epoch for each hour."""
     deployment = land(tmp_path_factory.mktemp("notebooks"), "ann", "<b>bob</b>\x1b[2J")
-    opened(deployment).run(files_per_epoch=1)
-    return opened(deployment)
+    open_handle(deployment).run(files_per_epoch=1)
+    return open_handle(deployment)
 
 
 @pytest.mark.slow
@@ -127,15 +127,15 @@ def test_nobody_who_shows_a_large_view_reads_it(clicks: PipelineHandle) -> None:
 
 @pytest.mark.slow
 def test_methods_print_nothing_and_a_listener_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    clicks, lines = opened(land(tmp_path, "ann")), list[str]()
+    clicks, lines = open_handle(land(tmp_path, "ann")), list[str]()
     capfd.readouterr()
     clicks.run(max_epochs=1, files_per_epoch=1)
     result = clicks.run(listener=lines.append)
     clicks.tag("here")
     clicks.rollback(to="beginning")
     clicks.backfill(branch="again", promote=True)
-    told = (clicks.explain("ann"), clicks.plan(), clicks.diff("here", "main"), hr.check(CLICKS))
-    for value in (result, clicks, hr.open(clicks.root), clicks.panes(), *told):
+    reports = (clicks.explain("ann"), clicks.plan(), clicks.diff("here", "main"), hr.check(CLICKS))
+    for value in (result, clicks, hr.open(clicks.root), clicks.panes(), *reports):
         assert "clicks" in repr(value)
         assert "(" not in repr(value).partition(" ")[0], "words, not fields"
     assert repr(clicks.log(limit=1)).split()[2] == "promote"
@@ -147,7 +147,7 @@ def test_methods_print_nothing_and_a_listener_is_told(tmp_path: Path, capfd: pyt
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # it may come between open and with
 def test_an_interrupt_ends_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
-    clicks = opened(land(tmp_path, "ann", "bob"))
+    clicks = open_handle(land(tmp_path, "ann", "bob"))
 
     class Impatient(Silent):
         def committed(self, manifest: Manifest) -> None:
@@ -184,7 +184,7 @@ def test_definitions_are_given_found_or_asked_for(tmp_path: Path, monkeypatch: p
         by_name.run()
     assert len(by_name.run(CLICKS).epochs) == 1
     with pytest.raises(UnknownPipelineError, match=r"hr\.open\(root\)\['others'\]"):
-        by_name.run(_called("others"))
+        by_name.run(_pipeline_named("others"))
     file = tmp_path / "pipelines" / "clicks.py"
     file.parent.mkdir()
     file.write_text(
@@ -200,19 +200,19 @@ def test_definitions_are_given_found_or_asked_for(tmp_path: Path, monkeypatch: p
     assert by_name.expire(dry_run=True).dry_run
     file.write_text(file.read_text().replace('"n": hr.count()', '"n": hr.count(), "m": hr.count()'))
     assert by_name.plan().starting_empty, "of the file as it is now"
-    listed = hr.open(deployment.root).pipelines()
-    assert [each.name for each in listed.pipelines if each.source] != []
-    positions = [each.position for each in listed.pipelines]
-    assert [each["position"] for each in asdict(listed)["pipelines"]] == [each and asdict(each) for each in positions]
+    overview = hr.open(deployment.root).pipelines()
+    assert [each.name for each in overview.pipelines if each.source] != []
+    positions = [each.position for each in overview.pipelines]
+    assert [each["position"] for each in asdict(overview)["pipelines"]] == [each and asdict(each) for each in positions]
 
 
-def _called(name: str) -> hr.Pipeline:
-    return hr.Pipeline(name, LANDED, key="user", what={"n": hr.count()}, where=hr.FixedWindows("1h"))
+def _pipeline_named(name: str) -> hr.Pipeline:
+    return hr.Pipeline(name, CLICKS_INPUT, key="user", what={"n": hr.count()}, where=hr.FixedWindows("1h"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "given"),
+    ("method", "arguments"),
     [
         ("run", {"max_epochs": 0}),
         ("run", {"files_per_epoch": "1"}),
@@ -241,9 +241,9 @@ def _called(name: str) -> hr.Pipeline:
     ],
 )
 def test_a_wrong_argument_is_named_before_anything_is_done(
-    clicks: PipelineHandle, method: str, given: dict[str, Any]
+    clicks: PipelineHandle, method: str, arguments: dict[str, Any]
 ) -> None:
     entry = clicks.log(limit=1)
-    with pytest.raises(FixConfigError, match="|".join([*given, "view", "keep"])):
-        getattr(clicks, method)(**given)
+    with pytest.raises(FixConfigError, match="|".join([*arguments, "view", "keep"])):
+        getattr(clicks, method)(**arguments)
     assert clicks.log(limit=1) == entry

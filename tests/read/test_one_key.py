@@ -24,21 +24,21 @@ HOUR = 3_600_000_000
 class Counting(LocalStore):
     """A store that counts the bytes that it gives."""
 
-    asked = 0
+    bytes_asked = 0
 
     def read(self, path: str) -> bytes:
-        return self._told(super().read(path))
+        return self._note_bytes(super().read(path))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        return self._told(super().read_range(path, start, length))
+        return self._note_bytes(super().read_range(path, start, length))
 
     def sha256(self, path: str) -> tuple[int, str]:
-        found = super().sha256(path)
-        self.asked += found[0]  # a local file is read where it is
-        return found
+        answer = super().sha256(path)
+        self.bytes_asked += answer[0]  # a local file is read where it is
+        return answer
 
-    def _told(self, data: bytes) -> bytes:
-        self.asked += len(data)
+    def _note_bytes(self, data: bytes) -> bytes:
+        self.bytes_asked += len(data)
         return data
 
 
@@ -87,15 +87,15 @@ def test_a_key_of_a_million_asks_for_a_twentieth_of_the_bytes(million: tuple[Pip
             store, one = reader(root)
             (row,) = getattr(one, view)(at="main", where=where).first(5)[0]
             assert (row["user"], row["sales"]) == (KEY, 1)
-            assert store.asked * 20 < whole.asked, (view, where, store.asked, whole.asked)
+            assert store.bytes_asked * 20 < whole.bytes_asked, (view, where, store.bytes_asked, whole.bytes_asked)
             assert store.requests.snapshot()["get"] < 8
     store, late = reader(root)
     late_bytes = sum(each.stat().st_size for each in (root / "sales" / "data").rglob("late-*"))
     assert late.late(at="main", where=col("user") == KEY).count() == 1
-    assert store.asked < late_bytes / 2, "of 50,000 rows there are four chunks"
+    assert store.bytes_asked < late_bytes / 2, "of 50,000 rows there are four chunks"
     store, none = reader(root)
     assert none.current(at="main", where="window_end < '2020-01-01'").count() == 0
-    assert store.asked < 50_000, "no file of rows is read"
+    assert store.bytes_asked < 50_000, "no file of rows is read"
 
 
 @pytest.mark.slow
@@ -105,4 +105,4 @@ def test_explaining_a_key_of_a_million_asks_for_a_twentieth_of_the_bytes(million
     store, one = reader(root)
     text = str(one.explain(KEY, pipeline=pipeline))
     assert "user" in text
-    assert store.asked * 20 < size, (store.asked, size)
+    assert store.bytes_asked * 20 < size, (store.bytes_asked, size)

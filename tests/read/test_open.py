@@ -27,7 +27,7 @@ from headrace_snapshots.testing import Operation, disturb_stores
 from tests.cli.deployments import Deployment, Row, hour, pane
 
 LATE = {"user": "ann", "event_time": hour(1), "reason": "r", "input": "source", "file": "f", "raw": "{}"}
-REJECTED = {"input": "source", "file": "f", "position": 1, "reason": "r", "raw": "{}"}
+REJECTED_ROW = {"input": "source", "file": "f", "position": 1, "reason": "r", "raw": "{}"}
 
 
 @pytest.fixture
@@ -56,7 +56,9 @@ def test_only_text_of_a_user_and_a_function_make_another_database(
     assert clicks(reader.current(at="main")) == [("ann", 3)]  # after which the process has those of its own
     made_values: list[object] = []
     connect = duckdb.connect
-    monkeypatch.setattr(duckdb, "connect", lambda *given, **more: made_values.append(given) or connect(*given, **more))
+    monkeypatch.setattr(
+        duckdb, "connect", lambda *arguments, **more: made_values.append(arguments) or connect(*arguments, **more)
+    )
     assert reader.late(at="main", where="event_time > '2026-01-01'").to_arrow().num_rows == 0
     assert reader.snapshots(at="main").to_arrow().num_rows == 1
     assert clicks(reader.current(at="main")) == [("ann", 3)]
@@ -74,12 +76,12 @@ def test_a_root_lists_its_pipelines(deployment: Deployment) -> None:
     deployment.store.write("landing/clicks/a.jsonl", b"{}")
     other = Catalog(deployment.store, "zebra")
     other.claim("main", "test")
-    found = hr.open(deployment.root)
-    assert list(found) == ["clicks", "zebra"]
-    assert len(found) == 2
-    assert "clicks" in found
-    assert [each in found for each in ("landing", "", "a/b", 7)] == [False] * 4
-    assert "clicks, zebra" in repr(found)
+    root = hr.open(deployment.root)
+    assert list(root) == ["clicks", "zebra"]
+    assert len(root) == 2
+    assert "clicks" in root
+    assert [each in root for each in ("landing", "", "a/b", 7)] == [False] * 4
+    assert "clicks, zebra" in repr(root)
 
 
 def test_an_unknown_pipeline_is_a_key_error_that_names_those_there_are(deployment: Deployment) -> None:
@@ -148,18 +150,18 @@ def test_a_time_is_what_was_published_then(tmp_path: Path) -> None:
         return times[-1]
 
     deployment.catalog = Catalog(deployment.store, "clicks", now=now)
-    published, when = None, []
+    published_snapshot, when = None, []
     for n in range(1, 8):
         snapshot = deployment.commit(panes=[pane("ann", 1, n, index=n - 1)])
         if n % 2:
-            deployment.catalog.publish(snapshot, published)
-            published = snapshot
+            deployment.catalog.publish(snapshot, published_snapshot)
+            published_snapshot = snapshot
             when.append((times[-1], n))
     delays = results(deployment)
-    for at, n in when:
-        assert clicks(delays.current(at=at)) == [("ann", n)]
-        assert clicks(delays.current(at=at.isoformat())) == [("ann", n)]
-        assert clicks(delays.current(at=at + timedelta(seconds=59))) == [("ann", n)]
+    for time, n in when:
+        assert clicks(delays.current(at=time)) == [("ann", n)]
+        assert clicks(delays.current(at=time.isoformat())) == [("ann", n)]
+        assert clicks(delays.current(at=time + timedelta(seconds=59))) == [("ann", n)]
     assert clicks(delays.current(at="2031-01-01T00:00:00Z")) == [("ann", 7)]
     assert clicks(delays.current(at=f"{when[1][0]:%Y-%m-%dT%H:%M}+00:00")) == [("ann", 3)]
     with pytest.raises(NoSnapshotError, match="clicks had published nothing by 2026-03-01"):
@@ -192,11 +194,11 @@ def test_an_entry_of_a_clock_that_is_ahead_hides_no_later_one(tmp_path: Path, fa
             assert manifest.snapshot_id == snapshot_seen
 
 
-@pytest.mark.parametrize("at", [datetime(2026, 3, 1), "2026-03-01T00:00:00", "2026-03-01", "2026-03-99T00:00Z", 7, ""])
-def test_what_says_no_snapshot_is_an_error(deployment: Deployment, at: Any) -> None:
+@pytest.mark.parametrize("ref", [datetime(2026, 3, 1), "2026-03-01T00:00:00", "2026-03-01", "2026-03-99T00:00Z", 7, ""])
+def test_what_says_no_snapshot_is_an_error(deployment: Deployment, ref: Any) -> None:
     deployment.commit(panes=[])
     with pytest.raises(AtError, match="2026-11-21T10:00:00Z"):
-        results(deployment).current(at=at)
+        results(deployment).current(at=ref)
 
 
 def test_a_view_stays_at_its_snapshot(deployment: Deployment) -> None:
@@ -264,8 +266,8 @@ def test_a_relation_lives_on_a_connection_of_ones_own(deployment: Deployment) ->
         connection.execute("create table names as select 'bob' as who, 'Robert' as name")
         found_duckdb = view.to_duckdb(connection)
         connection.register("found", found_duckdb.to_arrow_table())
-        joined = connection.sql('select name, clicks from found join names on found."user" = who')
-        assert joined.fetchall() == [("Robert", 5)]
+        relation = connection.sql('select name, clicks from found join names on found."user" = who')
+        assert relation.fetchall() == [("Robert", 5)]
 
 
 @pytest.mark.slow
@@ -281,10 +283,10 @@ def test_relations_leave_nothing_more_however_many_are_asked_for(
     with duckdb.connect() as connection:
 
         def number_of_functions() -> int:
-            ((found,),) = connection.sql(
+            ((number,),) = connection.sql(
                 "select count(*) from duckdb_functions() where function_name like 'headrace%'"
             ).fetchall()
-            return int(found)
+            return int(number)
 
         def ask() -> tuple[list[Any], int, int]:
             view = results(deployment).current(at="main", where=col("user") == "bob", columns=["clicks"])
@@ -294,7 +296,7 @@ def test_relations_leave_nothing_more_however_many_are_asked_for(
 
         number_before = number_of_functions()
         answers = [ask() for _ in range(5)]
-        assert [row for found, _, _ in answers for row in found[0].fetchall() + found[1]] == [(5,)] * 10
+        assert [row for pair, _, _ in answers for row in pair[0].fetchall() + pair[1]] == [(5,)] * 10
         assert {functions for _, functions, _ in answers} == {number_before + 1}
         assert len({files for _, _, files in answers}) == 1
         assert len([*temporary.iterdir()]) <= 1
@@ -305,19 +307,19 @@ def test_expressions_keep_rows_for_which_they_are_true_as_pipelines_do(deploymen
     deployment.commit(panes=[pane(f"u{n}", 1, n, amount=None if n == 3 else n - 2) for n in range(6)])
     view = results(deployment).current
 
-    def kept(where: Any) -> list[int]:
+    def kept_numbers(where: Any) -> list[int]:
         return sorted(n for _, n in clicks(view(at="main", where=where)))
 
-    assert kept(col("amount") > 0) == [4, 5]
-    assert kept(~(col("amount") > 0)) == [0, 1, 2]
-    assert kept(col("amount").is_null()) == [3]
-    assert kept(col("clicks") % 2 == 1) == [1, 3, 5]
-    assert kept(col("amount") % 3 == 1) == [0]
-    assert kept(col("window_start") < hour(2)) == [0, 1, 2, 3, 4, 5]
-    assert kept((col("amount") > 0) & (col("clicks") < 5)) == [4]
-    assert kept((col("amount") < 0) | (col("user") == "u4") & (col("clicks") == 4)) == [0, 1, 4]
-    assert kept(hr.lit(True)) == [0, 1, 2, 3, 4, 5]
-    assert kept(hr.lit(False)) == []
+    assert kept_numbers(col("amount") > 0) == [4, 5]
+    assert kept_numbers(~(col("amount") > 0)) == [0, 1, 2]
+    assert kept_numbers(col("amount").is_null()) == [3]
+    assert kept_numbers(col("clicks") % 2 == 1) == [1, 3, 5]
+    assert kept_numbers(col("amount") % 3 == 1) == [0]
+    assert kept_numbers(col("window_start") < hour(2)) == [0, 1, 2, 3, 4, 5]
+    assert kept_numbers((col("amount") > 0) & (col("clicks") < 5)) == [4]
+    assert kept_numbers((col("amount") < 0) | (col("user") == "u4") & (col("clicks") == 4)) == [0, 1, 4]
+    assert kept_numbers(hr.lit(True)) == [0, 1, 2, 3, 4, 5]
+    assert kept_numbers(hr.lit(False)) == []
     with pytest.raises(IntegerOverflowError):
         view(at="main", where=col("clicks") * (2**62) > 5).to_arrow()
 
@@ -349,7 +351,7 @@ def test_columns_that_do_not_fit_are_errors(deployment: Deployment, columns: Any
 
 @pytest.mark.slow
 def test_late_rejected_and_snapshots_without_the_pipelines_file(deployment: Deployment) -> None:
-    first = deployment.commit(late=[LATE], rejected=[REJECTED], panes=[])
+    first = deployment.commit(late=[LATE], rejected=[REJECTED_ROW], panes=[])
     second = deployment.commit(panes=[])
     deployment.catalog.publish(first, None)
     deployment.catalog.tag("kept", first)

@@ -41,8 +41,8 @@ class Shop:
         """Who knows no definition."""
         return hr.open(self.root)["shop"]
 
-    def value(self, output: str, column: str, at: Any) -> int:
-        (row,) = self.reader[output].current(at=at).to_arrow().to_pylist()
+    def value(self, output: str, column: str, ref: Any) -> int:
+        (row,) = self.reader[output].current(at=ref).to_arrow().to_pylist()
         return int(row[column])
 
 
@@ -53,8 +53,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
 
 def check(shop: Shop, *names: tuple[str, str]) -> None:
     for output, column in names:
-        for at in ("old", shop.first, shop.then, shop.then.isoformat()):
-            assert shop.value(output, column, at) == 1, (output, at)
+        for ref in ("old", shop.first, shop.then, shop.then.isoformat()):
+            assert shop.value(output, column, ref) == 1, (output, ref)
 
 
 def test_what_older_snapshots_have_is_read_there(shop: Shop) -> None:
@@ -64,9 +64,9 @@ def test_what_older_snapshots_have_is_read_there(shop: Shop) -> None:
 
 def test_where_it_is_not_the_snapshot_says_what_it_has(shop: Shop) -> None:
     for output in ("z", "b"):
-        for at in (None, "main"):
+        for ref in (None, "main"):
             with pytest.raises(UnknownOutputError, match=rf"has no output '{output}': it has the outputs a, b2"):
-                shop.value(output, "s", at)
+                shop.value(output, "s", ref)
 
 
 def test_what_no_snapshot_has_is_a_mistake(shop: Shop) -> None:

@@ -30,9 +30,9 @@ def pipeline(when: hr.Trigger | None = None) -> Pipeline:
     )
 
 
-def finder(store: ObjectStore, of: Pipeline) -> WorkFinder:
+def finder(store: ObjectStore, pipeline: Pipeline) -> WorkFinder:
     """What looks for work of the pipeline."""
-    return WorkFinder(store, of.name, watched_inputs(of))
+    return WorkFinder(store, pipeline.name, watched_inputs(pipeline))
 
 
 def now(hours: int = 0) -> Instant:
@@ -40,9 +40,9 @@ def now(hours: int = 0) -> Instant:
     return to_instant(datetime.now(UTC) + timedelta(hours=hours))
 
 
-def run(store: ObjectStore, of: Pipeline) -> str | None:
+def run(store: ObjectStore, pipeline: Pipeline) -> str | None:
     """The snapshot after a run."""
-    return process(of, store.uri, RunOptions("run")).snapshot
+    return process(pipeline, store.uri, RunOptions("run")).snapshot
 
 
 def test_there_is_work_while_files_are_unread_and_only_then() -> None:

@@ -22,9 +22,9 @@ from tests.pipeline.test_fingerprints import PIPELINES
 SCHEMA = {"user": str, "at": hr.DataType.TIMESTAMP, "amount": int}
 SOURCE = hr.json("landing/clicks", SCHEMA)
 WIDER = hr.json("landing/clicks", {**SCHEMA, "page": str})
-THEN = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
-COUNTED = {"clicks": hr.count(), "amount": col("amount").sum()}
-RATED = {**COUNTED, "mean": col("amount") / col("clicks")}
+LOWER_STAGE = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
+COUNTS = {"clicks": hr.count(), "amount": col("amount").sum()}
+RATES = {**COUNTS, "mean": col("amount") / col("clicks")}
 USERS = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("4h"))
 
 
@@ -99,7 +99,7 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
     ),
     (clicks(), clicks(deduplicate=hr.Deduplicate("amount", "1h")), ["deduplication is new"], ["replay"]),
     (
-        clicks(then=[THEN]),
+        clicks(then=[LOWER_STAGE]),
         clicks(then=[USERS]),
         ["where (windows) has changed (aggregation 2)"],
         ["keep", "replay"],
@@ -111,7 +111,7 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
         ["replay"],
     ),
     (
-        clicks(then=[THEN]),
+        clicks(then=[LOWER_STAGE]),
         clicks(
             then=[hr.Aggregation(key=None, what={"users": hr.count(), "n": hr.count()}, where=hr.FixedWindows("2h"))]
         ),
@@ -148,20 +148,20 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
         ["replay"],
     ),
     (
-        clicks(what=RATED),
-        clicks(what={**RATED, "mean": col("amount") - col("clicks")}),
+        clicks(what=RATES),
+        clicks(what={**RATES, "mean": col("amount") - col("clicks")}),
         ["column 'mean' has changed, and rows that stand have what it was (aggregation 1)"],
         ["replay"],
     ),
     (
-        clicks(what=RATED),
-        clicks(what={**COUNTED, "mean": col("amount").max()}),
+        clicks(what=RATES),
+        clicks(what={**COUNTS, "mean": col("amount").max()}),
         ["aggregate 'mean' was a column of results (aggregation 1)"],
         ["replay"],
     ),
     (
-        clicks(what={**COUNTED, "mean": col("amount").max()}),
-        clicks(what=RATED),
+        clicks(what={**COUNTS, "mean": col("amount").max()}),
+        clicks(what=RATES),
         ["column 'mean' was an aggregate, and rows that stand have what it was (aggregation 1)"],
         ["replay"],
     ),
@@ -172,8 +172,8 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
         ["replay"],
     ),
     (
-        clicks(having=col("clicks") > 1, then=[THEN]),
-        clicks(having=col("clicks") > 2, then=[THEN]),
+        clicks(having=col("clicks") > 1, then=[LOWER_STAGE]),
+        clicks(having=col("clicks") > 2, then=[LOWER_STAGE]),
         ["having has changed, and rows stand, or are withheld, by what it was (aggregation 1)"],
         ["replay", "replay"],
     ),
@@ -183,16 +183,16 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
         ["having is gone, and rows stand, or are withheld, by what it was (aggregation 1)"],
         ["replay"],
     ),
-    (clicks(), clicks(then=[THEN]), ["the aggregation is new (aggregation 2)"], ["keep", "replay"]),
-    (clicks(then=[THEN]), clicks(), ["the aggregation is gone (aggregation 2)"], ["keep"]),
+    (clicks(), clicks(then=[LOWER_STAGE]), ["the aggregation is new (aggregation 2)"], ["keep", "replay"]),
+    (clicks(then=[LOWER_STAGE]), clicks(), ["the aggregation is gone (aggregation 2)"], ["keep"]),
 ]
 
 
-@pytest.mark.parametrize(("before", "now", "expected", "stages"), CHANGES, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("old", "now", "expected", "stages"), CHANGES, ids=lambda value: str(value)[:60])
 def test_what_has_changed_and_which_state_is_made_anew(
-    before: Pipeline, now: Pipeline, expected: list[str], stages: list[str]
+    old: Pipeline, now: Pipeline, expected: list[str], stages: list[str]
 ) -> None:
-    plan = plan_definition_change(now, made_by(before))
+    plan = plan_definition_change(now, made_by(old))
     assert plan.action is Action.REPLAY
     assert describe_changes(plan.changes).split("; ") == expected
     assert actions(plan) == stages
@@ -200,7 +200,7 @@ def test_what_has_changed_and_which_state_is_made_anew(
     assert "`headrace backfill clicks --promote`" in plan.run
 
 
-MIGRATED: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
+MIGRATIONS: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
     (
         clicks(),
         clicks(what={"n": hr.count(), "amount": col("amount").sum()}, renamed={"clicks": "n", "number": "n"}),
@@ -220,8 +220,8 @@ MIGRATED: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
         ["migrate"],
     ),
     (
-        clicks(then=[THEN]),
-        clicks(then=[THEN], what={"clicks": hr.count()}),
+        clicks(then=[LOWER_STAGE]),
+        clicks(then=[LOWER_STAGE], what={"clicks": hr.count()}),
         ["aggregate 'amount' is gone (aggregation 1)"],
         ["migrate", "keep"],
     ),
@@ -232,31 +232,31 @@ MIGRATED: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
         ["keep"],
     ),
     (  # columns of results and having read what has been renamed
-        clicks(what=RATED, having=col("mean") > col("clicks"), then=[THEN]),
+        clicks(what=RATES, having=col("mean") > col("clicks"), then=[LOWER_STAGE]),
         clicks(
             what={"n": hr.count(), "amount": col("amount").sum(), "each": col("amount") / col("n")},
             having=col("each") > col("n"),
             renamed={"clicks": "n", "mean": "each"},
-            then=[THEN],
+            then=[LOWER_STAGE],
         ),
         ["aggregate 'n' was 'clicks' (aggregation 1)", "column 'each' was 'mean' (aggregation 1)"],
         ["migrate", "keep"],
     ),
     (
-        clicks(what={**RATED, "late": col("clicks") > 3}),
-        clicks(what={**COUNTED, "late": col("clicks") > 3, "mean": col("amount") / col("clicks")}),
+        clicks(what={**RATES, "late": col("clicks") > 3}),
+        clicks(what={**COUNTS, "late": col("clicks") > 3, "mean": col("amount") / col("clicks")}),
         ["the order of the columns of results has changed (aggregation 1)"],
         ["migrate"],
     ),
-    (clicks(what=RATED), clicks(), ["column 'mean' is gone (aggregation 1)"], ["migrate"]),
+    (clicks(what=RATES), clicks(), ["column 'mean' is gone (aggregation 1)"], ["migrate"]),
 ]
 
 
-@pytest.mark.parametrize(("before", "now", "expected", "stages"), MIGRATED, ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(("old", "now", "expected", "stages"), MIGRATIONS, ids=lambda value: str(value)[:60])
 def test_what_leaves_state_right_is_migrated(
-    before: Pipeline, now: Pipeline, expected: list[str], stages: list[str]
+    old: Pipeline, now: Pipeline, expected: list[str], stages: list[str]
 ) -> None:
-    plan = plan_definition_change(now, made_by(before))
+    plan = plan_definition_change(now, made_by(old))
     assert plan.action is (Action.MIGRATE if "migrate" in stages else Action.KEEP)
     assert describe_changes(plan.changes).split("; ") == expected
     assert actions(plan) == stages
@@ -273,18 +273,18 @@ def test_an_aggregate_that_is_new_is_for_people_to_decide() -> None:
 
 
 def test_a_column_of_results_that_is_new_is_too() -> None:
-    plan = plan_definition_change(clicks(what=RATED), made_by(clicks()))
+    plan = plan_definition_change(clicks(what=RATES), made_by(clicks()))
     assert (plan.action, plan.starting_empty) == (Action.MIGRATE, ["column 'mean' of aggregation 1"])
     assert "NULL in older panes, as new columns of results are" in plan.run
 
 
 @pytest.mark.parametrize(
-    ("renamed", "wrong"),
+    ("renames", "wrong"),
     [({"clicks": "amount"}, "there is a column 'clicks'"), ({"old": "new"}, "there is no column 'new'")],
 )
-def test_a_name_that_is_declared_is_one_of_now_for_one_of_then(renamed: dict[str, str], wrong: str) -> None:
+def test_a_name_that_is_declared_is_one_of_now_for_one_of_then(renames: dict[str, str], wrong: str) -> None:
     with pytest.raises(PipelineError, match=wrong):
-        clicks(renamed=renamed)
+        clicks(renamed=renames)
 
 
 def test_what_does_not_count_keeps_state() -> None:
@@ -334,29 +334,29 @@ def test_a_run_does_what_the_plan_says(tmp_path: Path) -> None:
     assert reader.plan(pipeline_before).action is Action.KEEP
 
 
-HOURLY = hr.Output(key="user", what=COUNTED, where=hr.FixedWindows("1h"), how=hr.retracting("1h"))
+HOURLY = hr.Output(key="user", what=COUNTS, where=hr.FixedWindows("1h"), how=hr.retracting("1h"))
 PER_DAY = hr.Output(of="hourly", what={"all": col("amount").sum()}, where=hr.FixedWindows("1d"))
 
 
-def below(hourly: hr.Output, daily: hr.Output = PER_DAY, name: str = "hourly") -> Pipeline:
+def daily_over(hourly: hr.Output, daily: hr.Output = PER_DAY, name: str = "hourly") -> Pipeline:
     outputs = {name: hourly, "daily": replace(daily, of=(name, *daily.of[1:]))}
     return Pipeline("clicks", SOURCE.event_time("at", bound="10m"), outputs=outputs).by_output["daily"]
 
 
-BELOW: dict[str, tuple[Pipeline, str, str]] = {
-    "its output has another name": (below(HOURLY, name="per_hour"), "keep", ""),
+UPSTREAM_CHANGES: dict[str, tuple[Pipeline, str, str]] = {
+    "its output has another name": (daily_over(HOURLY, name="per_hour"), "keep", ""),
     "one more column": (
-        below(replace(HOURLY, what={**COUNTED, "most": col("amount").max()})),
+        daily_over(replace(HOURLY, what={**COUNTS, "most": col("amount").max()})),
         "keep",
         "output 'hourly' has changed: aggregate 'most' is new (aggregation 1)",
     ),
     "one that it does not read is gone": (
-        below(replace(HOURLY, what={"amount": col("amount").sum()})),
+        daily_over(replace(HOURLY, what={"amount": col("amount").sum()})),
         "keep",
         "output 'hourly' has changed: aggregate 'clicks' is gone (aggregation 1)",
     ),
     "the column that it reads has another name": (
-        below(
+        daily_over(
             replace(HOURLY, what={"clicks": hr.count(), "sum": col("amount").sum()}, renamed={"amount": "sum"}),
             replace(PER_DAY, what={"all": col("sum").sum()}),
         ),
@@ -364,12 +364,12 @@ BELOW: dict[str, tuple[Pipeline, str, str]] = {
         "output 'hourly' has changed: aggregate 'sum' was 'amount' (aggregation 1)",
     ),
     "other windows above": (
-        below(replace(HOURLY, where=hr.FixedWindows("2h"))),
+        daily_over(replace(HOURLY, where=hr.FixedWindows("2h"))),
         "replay",
         "output 'hourly' has changed: where (windows) has changed (aggregation 1)",
     ),
     "other columns": (
-        below(HOURLY, replace(PER_DAY, columns={"hourly": {"amount": -col("amount")}})),
+        daily_over(HOURLY, replace(PER_DAY, columns={"hourly": {"amount": -col("amount")}})),
         "replay",
         "columns of output 'hourly' has changed",
     ),
@@ -381,15 +381,15 @@ BELOW: dict[str, tuple[Pipeline, str, str]] = {
 }
 
 
-@pytest.mark.parametrize("change", BELOW)
+@pytest.mark.parametrize("change", UPSTREAM_CHANGES)
 def test_an_output_that_reads_another_keeps_its_state_while_the_panes_mean_the_same(change: str) -> None:
-    pipeline, action, why = BELOW[change]
-    plan = plan_definition_change(pipeline, made_by(below(HOURLY)))
+    pipeline, action, why = UPSTREAM_CHANGES[change]
+    plan = plan_definition_change(pipeline, made_by(daily_over(HOURLY)))
     assert plan.action.value == action
     assert why in describe_changes(plan.changes)
 
 
 def test_what_looks_at_whole_panes_is_computed_again_if_they_get_a_column() -> None:
     whole = replace(PER_DAY, when=hr.Repeatedly(hr.AfterBytes(100)))
-    wider = below(replace(HOURLY, what={**COUNTED, "most": col("amount").max()}), whole)
-    assert plan_definition_change(wider, made_by(below(HOURLY, whole))).action is Action.REPLAY
+    wider = daily_over(replace(HOURLY, what={**COUNTS, "most": col("amount").max()}), whole)
+    assert plan_definition_change(wider, made_by(daily_over(HOURLY, whole))).action is Action.REPLAY

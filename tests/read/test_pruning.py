@@ -78,12 +78,12 @@ VALUES: dict[str, list[Any]] = {
 }
 
 
-class Chunked(Deployment):
-    """A deployment whose files are those of runs: in the order of keys, in chunks. Up to epoch ``until`` they call the
-    key otherwise.
+class ChunkedDeployment(Deployment):
+    """A deployment whose files are those of runs: in the order of keys, in chunks. Up to epoch ``end_epoch`` they
+    call the key otherwise.
     """
 
-    until = -1
+    end_epoch = -1
 
     def write(self, path: str, view: str, rows: Any, epoch: int) -> DataFile:
         """A file of a view, as tasks write it."""
@@ -92,17 +92,19 @@ class Chunked(Deployment):
         )
         (batch,) = table.combine_chunks().to_batches()
         stage = CompiledStage(self.pipeline.stages[0])
-        if epoch <= self.until:
+        if epoch <= self.end_epoch:
             batch = batch.rename_columns(["old" if name == "k" else name for name in batch.schema.names])
 
-        def hashed(some: pa.RecordBatch) -> Any:
+        def hash_batch(some: pa.RecordBatch) -> Any:
             return stage.hashes_of(some.rename_columns(table.schema.names))
 
-        (file,) = put_rows(self.store, path.removesuffix("-0.parquet"), [batch], hashed if view != "rejected" else None)
+        (file,) = put_rows(
+            self.store, path.removesuffix("-0.parquet"), [batch], hash_batch if view != "rejected" else None
+        )
         return file
 
 
-class Counted(FaultyStore):
+class CountingStore(FaultyStore):
     """A store that notes how many bytes each look at an object gave."""
 
     def __init__(self, inner: ObjectStore, read: list[int]) -> None:
@@ -230,15 +232,17 @@ def keys_of(kind: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize(("kind", "renamed"), [*((kind, False) for kind in VALUES), ("str", True), ("Decimal", True)])
+@pytest.mark.parametrize(
+    ("kind", "is_renamed"), [*((kind, False) for kind in VALUES), ("str", True), ("Decimal", True)]
+)
 def test_any_condition_finds_what_it_finds_among_all_rows(
-    kind: str, renamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, is_renamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = random.Random(f"{kind} {renamed}")
-    deployment = Chunked(
+    source = random.Random(f"{kind} {is_renamed}")
+    deployment = ChunkedDeployment(
         tmp_path, f"memory://{uuid.uuid4().hex}", file_text=PIPELINE.format(kind=kind, keys=keys_of(kind))
     )
-    deployment.until = 2 if renamed else -1
+    deployment.end_epoch = 2 if is_renamed else -1
     for epoch in range(6):
         rows = random_rows(source, kind, epoch)
         late = [
@@ -248,13 +252,13 @@ def test_any_condition_finds_what_it_finds_among_all_rows(
         ]
         deployment.commit(panes=rows, late=late)
     names = {"k": "old"}
-    earlier_columns_before = (EarlierColumns(2, names, names),) if renamed else ()
+    earlier_columns_before = (EarlierColumns(2, names, names),) if is_renamed else ()
     own = ViewColumns.from_pipeline(deployment.pipeline)
     definition = ViewColumns(own.keys, own.values, own.late_keys, earlier_columns_before)
     assert deployment.head is not None
     read: list[int] = []
-    catalog = Catalog(Counted(deployment.store, read), "clicks")
-    less = found = 0
+    catalog = Catalog(CountingStore(deployment.store, read), "clicks")
+    less = pruned_count = 0
     for number in range(CONDITIONS):
         where = random_sql(source, kind) if number % 3 else random_expression(source, kind)
         view = source.choice([View.CURRENT, View.CURRENT, View.PANES, View.LATE])
@@ -266,22 +270,24 @@ def test_any_condition_finds_what_it_finds_among_all_rows(
         except Exception:
             continue  # a condition that no row could fulfil
         read.clear()
-        pruned, bytes_read = answers(lazy), sum(read)
+        answer, bytes_read = answers(lazy), sum(read)
         with monkeypatch.context() as context:
             context.setattr(OutputFiles, "where", lambda self, _condition: self)
             read.clear()
-            assert pruned == answers(lazy) or isinstance(answers(lazy), str), where
+            assert answer == answers(lazy) or isinstance(answers(lazy), str), where
         less += bytes_read < sum(read)
-        found += bool(pruned)
-    assert found > LEAST
+        pruned_count += bool(answer)
+    assert pruned_count > LEAST
     assert less > LEAST, "conditions that leave something out"
 
 
 @pytest.fixture
-def clicks(tmp_path: Path, small: None) -> Iterator[Chunked]:
+def clicks(tmp_path: Path, small: None) -> Iterator[ChunkedDeployment]:
     """Three epochs of 40 keys, the last of which withdraws some rows."""
     del small
-    deployment = Chunked(tmp_path, f"memory://{uuid.uuid4().hex}", file_text=PIPELINE.format(kind="str", keys=["k"]))
+    deployment = ChunkedDeployment(
+        tmp_path, f"memory://{uuid.uuid4().hex}", file_text=PIPELINE.format(kind="str", keys=["k"])
+    )
     for epoch in range(3):
         rows = []
         for n in range(40):
@@ -304,7 +310,7 @@ def clicks(tmp_path: Path, small: None) -> Iterator[Chunked]:
     ],
 )
 def test_what_is_left_out_hides_no_newer_record_and_no_retraction(
-    clicks: Chunked, where: str, expected: list[int]
+    clicks: ChunkedDeployment, where: str, expected: list[int]
 ) -> None:
     if where == "k in ()":
         assert (
@@ -317,7 +323,7 @@ def test_what_is_left_out_hides_no_newer_record_and_no_retraction(
 
 
 @pytest.mark.slow
-def test_a_chunk_is_held_against_its_checksum_and_so_is_the_footer(clicks: Chunked) -> None:
+def test_a_chunk_is_held_against_its_checksum_and_so_is_the_footer(clicks: ChunkedDeployment) -> None:
     assert clicks.head is not None
     file = clicks.head.tables["current"][0].files[0]
     assert file.footer is not None
@@ -332,17 +338,17 @@ def test_a_chunk_is_held_against_its_checksum_and_so_is_the_footer(clicks: Chunk
         )
 
     expected = rows()
-    met = 0
-    for at in range(0, len(whole), max(1, len(whole) // PLACES)):
-        clicks.store.write(file.path, whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    detections = 0
+    for place in range(0, len(whole), max(1, len(whole) // PLACES)):
+        clicks.store.write(file.path, whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
         try:
             assert rows() == expected
         except BrokenObjectError as error:
-            met += 1
+            detections += 1
             assert file.path in str(error)
-    assert 0 < met < PLACES, "what is read is verified, and not all is read"
-    for broken in (whole[:-3], b"", whole[:100]):
-        clicks.store.write(file.path, broken)
+    assert 0 < detections < PLACES, "what is read is verified, and not all is read"
+    for content in (whole[:-3], b"", whole[:100]):
+        clicks.store.write(file.path, content)
         with pytest.raises(BrokenObjectError, match=file.path):
             rows()
     clicks.store.delete(file.path)

@@ -207,9 +207,9 @@ def test_a_condition_that_does_not_fit_is_a_clear_error(deployment: Deployment, 
 def test_an_order_or_a_value_that_does_not_fit_is_a_clear_error(deployment: Deployment) -> None:
     deployment.commit(panes=[pane("ann", 1, 2)])
     view = PipelineReader(deployment.catalog).read(at="main", where="user::int > 1")
-    for broken in (view.to_arrow, view.count):
+    for method in (view.to_arrow, view.count):
         with pytest.raises(QueryError, match="the columns are user, clicks"):
-            broken()
+            method()
     with pytest.raises(QueryError, match="clikcs"):
         view.first(1, order="clikcs desc")
 
@@ -264,10 +264,10 @@ def test_columns_may_be_called_as_words_of_sql_are(tmp_path: Path, where: str, e
 
 @pytest.mark.parametrize("order", ["at desc", "order, end", "case when at = 3 then 0 else 1 end, end"])
 def test_an_order_may_name_columns_that_are_words_of_sql(words: LazyView, order: str) -> None:
-    quoted = re.sub(r"\b(at|order)\b|(?<=, )end\b", r'"\g<0>"', order)
-    assert words.first(9, order=order) == words.first(9, order=quoted)
+    quoted_order = re.sub(r"\b(at|order)\b|(?<=, )end\b", r'"\g<0>"', order)
+    assert words.first(9, order=order) == words.first(9, order=quoted_order)
     (batch,) = words.batches(order=order)
-    assert batch["at"].to_pylist() == [row["at"] for row in words.first(9, order=quoted)[0]]
+    assert batch["at"].to_pylist() == [row["at"] for row in words.first(9, order=quoted_order)[0]]
 
 
 @pytest.mark.parametrize(
@@ -325,8 +325,8 @@ def test_a_snapshot_is_read_as_it_was_made_and_a_change_since_is_told(
     deployment: Deployment, change: str, name: View
 ) -> None:
     late = {"user": "ann", "event_time": hour(1), "reason": "r", "input": "source", "file": "f", "raw": "{}"}
-    rejected = {"input": "source", "file": "f", "position": 1, "reason": "r", "raw": "{}"}
-    deployment.commit(panes=[pane("bob", 1, 5), pane("ann", 1, 2)], late=[late], rejected=[rejected])
+    rejected_row = {"input": "source", "file": "f", "position": 1, "reason": "r", "raw": "{}"}
+    deployment.commit(panes=[pane("bob", 1, 5), pane("ann", 1, 2)], late=[late], rejected=[rejected_row])
     deployment.commit(panes=[pane("ann", 1, 2, retraction=True), pane("ann", 1, 3, index=1)])
     changed_pipeline = replace(deployment.pipeline, **CHANGES[change](deployment.pipeline))
     rows_before = read(deployment.pipeline, deployment.root, name, "main")
@@ -334,9 +334,9 @@ def test_a_snapshot_is_read_as_it_was_made_and_a_change_since_is_told(
     assert read(changed_pipeline, deployment.root, name, "main").equals(rows_before)
     assert deployment.head is not None
     assert changed_since(deployment.pipeline, deployment.head) is None
-    told = changed_since(changed_pipeline, deployment.head)
-    assert told is not None
-    assert f"clicks has changed since snapshot {deployment.head.snapshot_id} (epoch 1)" in told
+    message = changed_since(changed_pipeline, deployment.head)
+    assert message is not None
+    assert f"clicks has changed since snapshot {deployment.head.snapshot_id} (epoch 1)" in message
 
 
 def test_an_empty_view_has_the_columns_of_its_snapshot(deployment: Deployment) -> None:

@@ -38,16 +38,18 @@ def pipeline(when: Trigger, **more: Any) -> Pipeline:
     return Pipeline("clicks", source.event_time("at", bound="10m"), key="user", when=when, **parts)
 
 
-def ran(folder: Path, found: Pipeline, *epochs: Sequence[Element], at: str = NOON, **options: Any) -> hr.types.LazyView:
+def ran(
+    folder: Path, pipeline: Pipeline, *epochs: Sequence[Element], time: str = NOON, **options: Any
+) -> hr.types.LazyView:
     """The state behind ``epochs``, each of a file of (user, time on 2026-03-01, amount)."""
     deployment = TemporaryDeployment(folder)
     for elements in epochs:
         deployment.land(
-            found,
+            pipeline,
             *({"user": user, "at": f"2026-03-01T{time}:00Z", "amount": amount} for user, time, amount in elements),
         )
-        deployment.run(found, at=at, **options)
-    return hr.open(deployment.root)["clicks"].state(pipeline=found)
+        deployment.run(pipeline, at=time, **options)
+    return hr.open(deployment.root)["clicks"].state(pipeline=pipeline)
 
 
 def waiting(view: hr.types.LazyView) -> str:
@@ -56,19 +58,21 @@ def waiting(view: hr.types.LazyView) -> str:
 
 
 @pytest.mark.parametrize("part_rows", [10**6, 3], ids=["one part", "many parts"])
-@pytest.mark.parametrize("found", [CLICKS, SESSIONS], ids=lambda found: found.name)
+@pytest.mark.parametrize("definition", [CLICKS, SESSIONS], ids=lambda definition: definition.name)
 def test_open_windows_hold_what_readers_see_if_every_element_fires(
-    tmp_path: Path, found: Pipeline, part_rows: int
+    tmp_path: Path, definition: Pipeline, part_rows: int
 ) -> None:
     with set_sizes(open_part_rows=part_rows):
         deployment = TemporaryDeployment(tmp_path)
         for file in range(FILES):
             land(tmp_path, file, file + 1)
-            deployment.run(found, at="2026-01-01T12:00:00Z")
-        view = hr.open(deployment.root)[found.name].state(pipeline=found)
+            deployment.run(definition, at="2026-01-01T12:00:00Z")
+        view = hr.open(deployment.root)[definition.name].state(pipeline=definition)
         shared_columns = ["user", "clicks", "spent", "window_start", "window_end"]
         rows = view.to_arrow()
-        assert rows.select(shared_columns) == read(found, deployment.root, "current", "main").select(shared_columns)
+        assert rows.select(shared_columns) == read(definition, deployment.root, "current", "main").select(
+            shared_columns
+        )
         assert rows.num_rows > FILES
         assert set(rows["_new_elements"].to_pylist()) == {0}
         assert min(rows["_panes"].to_pylist()) >= 1
@@ -90,14 +94,14 @@ def test_a_row_says_what_a_window_holds_and_has_emitted(tmp_path: Path) -> None:
 
 
 def test_windows_that_closed_or_expired_are_not_there(tmp_path: Path) -> None:
-    once = ran(tmp_path / "closed", pipeline(hr.AfterCount(1)), [("ann", "10:10", 1)])
-    assert once.count() == 0
+    closed_view = ran(tmp_path / "closed", pipeline(hr.AfterCount(1)), [("ann", "10:10", 1)])
+    assert closed_view.count() == 0
     late = ran(tmp_path / "late", pipeline(hr.Default()), [("ann", "10:10", 1)], [("bob", "12:20", 1)])
     assert [row["user"] for row in late.to_arrow().to_pylist()] == ["bob"]
 
 
 ONE = [("ann", "10:10", 5)]
-PASSED = [("ann", "10:10", 5), ("ann", "11:20", 5)]
+ELEMENTS = [("ann", "10:10", 5), ("ann", "11:20", 5)]
 HOUR = "the watermark to pass 2026-03-01T11:00:00Z (it stands at 2026-03-01T10:00:00Z)"
 WAITS: list[tuple[Trigger, Sequence[Element], str]] = [
     (hr.Default(), ONE, HOUR),
@@ -189,13 +193,13 @@ def test_a_window_fires_once_what_it_waits_for_has_come(tmp_path: Path, when: Tr
 
 
 def test_a_window_that_was_on_time_waits_for_late_elements(tmp_path: Path) -> None:
-    by_default = ran(tmp_path / "default", pipeline(hr.Default()), PASSED)
+    by_default = ran(tmp_path / "default", pipeline(hr.Default()), ELEMENTS)
     of_ann = by_default.to_arrow().to_pylist()[0]
     assert of_ann["_panes_not_early"] == 1
     assert (
         of_ann["_waits_for"] == "another element: the trigger is ready, and the next epoch that brings one gives a pane"
     )
-    late = ran(tmp_path / "late", pipeline(hr.AfterWatermark(late=hr.AfterCount(2))), PASSED)
+    late = ran(tmp_path / "late", pipeline(hr.AfterWatermark(late=hr.AfterCount(2))), ELEMENTS)
     assert late.to_arrow().to_pylist()[0]["_waits_for"] == "late: 2 more elements (0 of 2 so far)"
 
 

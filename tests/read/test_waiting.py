@@ -53,18 +53,18 @@ def test_every_trigger_has_words_in_every_state(data: st.DataObject, when: Trigg
         check(each)
 
 
-def check(found: TriggerCondition) -> None:
+def check(condition: TriggerCondition) -> None:
     """Whether what is said of a node fits what is said of its parts."""
-    assert isinstance(found.is_met, bool)
-    assert found.condition
-    if found.condition == "any of these" and any(part.is_met for part in found.parts):
-        assert found.is_met
-    if found.condition == "all of these at the same moment" and all(part.is_met for part in found.parts):
-        assert found.is_met
-    if found.condition == "again and again":
-        (part,) = found.parts
-        assert found.waits_for == part.waits_for
-    if found.is_met and found.condition not in ("around the end of the window", "again and again"):
-        assert found.waits_for is None
-    for part in found.parts:
+    assert isinstance(condition.is_met, bool)
+    assert condition.condition
+    if condition.condition == "any of these" and any(part.is_met for part in condition.parts):
+        assert condition.is_met
+    if condition.condition == "all of these at the same moment" and all(part.is_met for part in condition.parts):
+        assert condition.is_met
+    if condition.condition == "again and again":
+        (part,) = condition.parts
+        assert condition.waits_for == part.waits_for
+    if condition.is_met and condition.condition not in ("around the end of the window", "again and again"):
+        assert condition.waits_for is None
+    for part in condition.parts:
         check(part)

@@ -105,16 +105,16 @@ NAMES = sorted({*SCHEMA, "n", "total", "share", "low", "number", "ends", *(f"a{i
 """What scenarios call columns of records, keys and aggregates."""
 
 
-def renamed(scenario: Scenario, names: Mapping[str, str]) -> Scenario:
+def rename_columns(scenario: Scenario, names: Mapping[str, str]) -> Scenario:
     """``scenario`` with columns of other ``names``, wherever they stand. Raises PipelineError if it cannot be."""
     own = scenario.pipeline
-    source = replace(own.source, schema=_renamed(own.source.schema, names))
-    parts = {name: _renamed(getattr(own, name), names) for name in ("key", "what", "where", "when", "filter")}
+    source = replace(own.source, schema=_rename_value(own.source.schema, names))
+    parts = {name: _rename_value(getattr(own, name), names) for name in ("key", "what", "where", "when", "filter")}
     pipeline = Pipeline(
         own.name,
-        replace(own.input, source=source, event_time=_renamed(own.event_time, names)),
+        replace(own.input, source=source, event_time=_rename_value(own.event_time, names)),
         how=own.how,
-        deduplicate=_renamed(own.deduplicate, names),
+        deduplicate=_rename_value(own.deduplicate, names),
         then=[_aggregation(each, names) for each in own.then],
         null_keys=own.null_keys,
         allow_finishing=own.allow_finishing,
@@ -122,24 +122,24 @@ def renamed(scenario: Scenario, names: Mapping[str, str]) -> Scenario:
         **parts,
     )
     epochs = [
-        Epoch(e.processing_time, [_renamed(row, names) for row in e.records], e.is_last, e.signals)
+        Epoch(e.processing_time, [_rename_value(row, names) for row in e.records], e.is_last, e.signals)
         for e in scenario.epochs
     ]
     return Scenario(pipeline, epochs)
 
 
 def _aggregation(own: Aggregation, names: Mapping[str, str]) -> Aggregation:
-    parts = {name: _renamed(getattr(own, name), names) for name in ("key", "what", "where", "when", "filter")}
+    parts = {name: _rename_value(getattr(own, name), names) for name in ("key", "what", "where", "when", "filter")}
     return Aggregation(how=own.how, **parts)
 
 
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
+def _rename_value(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, Expr):
         return _expression(value, names)
     if isinstance(value, Mapping):
-        return {names.get(name, name): _renamed(part, names) for name, part in value.items()}
+        return {names.get(name, name): _rename_value(part, names) for name, part in value.items()}
     if isinstance(value, tuple):
-        return tuple(_renamed(part, names) for part in value)
+        return tuple(_rename_value(part, names) for part in value)
     return _with_parts(value, names) if is_dataclass(value) and not isinstance(value, type) else value
 
 
@@ -158,7 +158,7 @@ def _with_parts(value: Any, names: Mapping[str, str]) -> Any:
     made_copy = copy.copy(value)
     for name, part in _parts(value):
         is_name = isinstance(value, CustomTrigger) and isinstance(part, str)
-        object.__setattr__(made_copy, name, names.get(part, part) if is_name else _renamed(part, names))
+        object.__setattr__(made_copy, name, names.get(part, part) if is_name else _rename_value(part, names))
     return made_copy
 
 

@@ -77,7 +77,7 @@ HOWS = st.builds(
 def of_any_type(value: Expr) -> list[Aggregate]:
     """The combiners that take values of every type."""
     any_of = ("count", "min", "max", "first", "last", "collect", "distinct", "approx_distinct", "distinct_sketch")
-    return [*(getattr(value, of)() for of in any_of), value.top(2), value.pairs(value)]
+    return [*(getattr(value, method)() for method in any_of), value.top(2), value.pairs(value)]
 
 
 def aggregates(
@@ -106,8 +106,8 @@ def aggregates(
         number.combine(Bins(3)),
         text.combine(Longest()),
         *[
-            getattr(fraction, of)()
-            for of in ("count", "min", "max", "mean", "variance", "first", "collect", "distinct")
+            getattr(fraction, method)()
+            for method in ("count", "min", "max", "mean", "variance", "first", "collect", "distinct")
         ],
         fraction.top(2),
         fraction.quantile(0.5),
@@ -115,11 +115,11 @@ def aggregates(
     share = st.sampled_from([fraction.sum(), fraction.mean(), fraction.last()])
     some = st.lists(st.sampled_from(others), max_size=3, unique_by=id)
     return st.builds(
-        lambda picked, share: {
+        lambda several, share: {
             "n": count(),
             "total": number.sum(),
             "share": share,
-            **{f"a{i}": a for i, a in enumerate(picked)},
+            **{f"a{i}": a for i, a in enumerate(several)},
         },
         some,
         share,
@@ -135,20 +135,25 @@ RESULTS: Sequence[Mapping[str, Expr]] = [
 ]
 """Columns of results over what ``aggregates`` gives."""
 
-HAVING = [None, None, col("n") > 1, col("total") % 2 == 0, col("total") / col("n") < 2, col("share") > 0]
+CONDITIONS = [None, None, col("n") > 1, col("total") % 2 == 0, col("total") / col("n") < 2, col("share") > 0]
 
 
 def with_results(what: st.SearchStrategy[Mapping[str, Aggregate]]) -> st.SearchStrategy[Mapping[str, Aggregate | Expr]]:
     """``what``, and perhaps columns of results before, and after."""
     return st.builds(
-        lambda made, of_rows: {**dict([*of_rows.items()][:1]), **made, **of_rows, **_lengths_of_lists(made)},
+        lambda aggregates, of_rows: {
+            **dict([*of_rows.items()][:1]),
+            **aggregates,
+            **of_rows,
+            **_lengths_of_lists(aggregates),
+        },
         what,
         st.sampled_from(RESULTS),
     )
 
 
 def _lengths_of_lists(what: Mapping[str, Aggregate]) -> dict[str, Expr]:
-    lists = [name for name, made in what.items() if made.combiner in (Combiner.COLLECT, Combiner.TOP)]
+    lists = [name for name, aggregate in what.items() if aggregate.combiner in (Combiner.COLLECT, Combiner.TOP)]
     return {f"{name}_length": col(name).length() for name in lists}
 
 
@@ -181,7 +186,7 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
     "how": HOWS,
     "key": st.sampled_from(KEYS),
     "what": with_results(aggregates(col("x"), col("word"), col("part"), *OF_OTHER_TYPES)),
-    "having": st.sampled_from(HAVING),
+    "having": st.sampled_from(CONDITIONS),
     "filter": st.sampled_from([None, col("x") != 0, col("day").plus(days=col("x")) > date(2013, 1, 1)]),
     "null_keys": st.booleans(),
     "deduplicate": st.none() | st.builds(Deduplicate, st.just(col("id")), lengths(0, 40)),
@@ -194,7 +199,7 @@ SECOND = st.builds(
     when=st.none() | triggers(col("n") > 1, col("total")),
     how=HOWS,
     what=with_results(aggregates(col("total"), col("user"), col("share"))),
-    having=st.sampled_from(HAVING),
+    having=st.sampled_from(CONDITIONS),
     filter=st.none() | st.just(col("n") < 5),
 )
 

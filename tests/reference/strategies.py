@@ -36,7 +36,7 @@ from headrace_lab.reference import Contents, Element, Grouping, Operator, Output
 from tests.building import lengths
 from tests.own_triggers import Jump, Poll, Reminder
 
-_WANTED = os.environ.get("HEADRACE_EXAMPLES")
+_EXAMPLES = os.environ.get("HEADRACE_EXAMPLES")
 
 
 _FEWEST = 8
@@ -47,13 +47,13 @@ def examples(whole: int, fewest: int = _FEWEST) -> settings:
     ``make test-unit``, as many fresh ones as ``HEADRACE_EXAMPLES`` says (``make fuzz``).
     """
     few = settings.get_current_profile_name() == "unit"
-    seeded = min(whole, settings().max_examples) if few else max(min(whole, fewest), whole // 10)
+    number = min(whole, settings().max_examples) if few else max(min(whole, fewest), whole // 10)
     return settings(
-        max_examples=int(_WANTED or seeded),
-        derandomize=_WANTED is None,
+        max_examples=int(_EXAMPLES or number),
+        derandomize=_EXAMPLES is None,
         deadline=None,
         database=None,
-        print_blob=_WANTED is not None,
+        print_blob=_EXAMPLES is not None,
     )
 
 
@@ -139,14 +139,14 @@ BEHAVIOURS = st.builds(
 def nasty_names(names: Sequence[str], words: Sequence[str]) -> st.SearchStrategy[Mapping[str, str]]:
     """Another of ``words`` for each of ``names``."""
     some = st.lists(st.sampled_from(words), min_size=len(names), max_size=len(names), unique=True)
-    return some.map(lambda chosen: dict(zip(names, chosen, strict=True)))
+    return some.map(lambda values: dict(zip(names, values, strict=True)))
 
 
 def elements(retractions: bool = False) -> st.SearchStrategy[Element]:
     """Elements of two keys around time 0; values differ in sum for almost every subset."""
     return st.builds(
-        lambda key, at, value, end, size, sign: Element(
-            (key,), Instant(at), value, sign, {"end": end, "number": value % 5}, size
+        lambda key, time, value, end, size, sign: Element(
+            (key,), Instant(time), value, sign, {"end": end, "number": value % 5}, size
         ),
         st.sampled_from("ab"),
         st.integers(-20, 60),

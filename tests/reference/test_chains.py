@@ -34,7 +34,7 @@ from headrace import (
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.windows import Window, WindowFn
-from headrace_lab.reference import Epoch, EpochResult, Rejected, fold_current, run_pipeline
+from headrace_lab.reference import Epoch, EpochResult, RejectedRecord, fold_current, run_pipeline
 from headrace_lab.reference.elements import Pane
 from headrace_lab.reference.windows import assign
 from tests.building import pipeline
@@ -53,7 +53,7 @@ USERS_PER_TOTAL = Aggregation(
 )
 
 
-def build(*then: Aggregation, **changes: Any) -> Pipeline:
+def build(*aggregations: Aggregation, **changes: Any) -> Pipeline:
     parts: dict[str, Any] = {
         "name": "totals",
         "source": FileSource("nowhere", "json", SCHEMA),
@@ -63,17 +63,17 @@ def build(*then: Aggregation, **changes: Any) -> Pipeline:
         "when": AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
         "how": retracting(None),
         "what": {"total": col("amount").sum()},
-        "then": then,
+        "then": aggregations,
     }
     return pipeline(**{**parts, **changes})
 
 
-def row(at: int, amount: int | None, user: str = "ann") -> Row:
-    return {"at": at, "amount": amount, "user": user}
+def row(time: int, amount: int | None, user: str = "ann") -> Row:
+    return {"at": time, "amount": amount, "user": user}
 
 
-def epoch(at: int, *rows: Row, is_last: bool = False) -> Epoch:
-    return Epoch(Instant(at), rows, is_last)
+def epoch(time: int, *rows: Row, is_last: bool = False) -> Epoch:
+    return Epoch(Instant(time), rows, is_last)
 
 
 def brief(result: EpochResult) -> list[tuple[Any, ...]]:
@@ -131,7 +131,7 @@ def test_the_ends_of_the_global_window_are_null_behind_it() -> None:
     )
     assert not result.panes
     assert result.rejected == (
-        Rejected({"user": "ann", "total": 5, "window_start": None, "window_end": None}, "start", stage=1),
+        RejectedRecord({"user": "ann", "total": 5, "window_start": None, "window_end": None}, "start", stage=1),
     )
 
 
@@ -190,27 +190,31 @@ def inputs(draw: st.DrawFn) -> list[Epoch]:
     return [Epoch(Instant(i), part, is_last=i == len(parts) - 1) for i, part in enumerate(parts)]
 
 
-def two_stages(where: WindowFn, when: Trigger, window_fn_below: WindowFn, then: Trigger | None, how: How) -> Pipeline:
-    second = Aggregation(key=USERS_PER_TOTAL.key, where=window_fn_below, when=then, how=how, what=USERS_PER_TOTAL.what)
+def two_stages(
+    where: WindowFn, when: Trigger, window_fn_below: WindowFn, lower_trigger: Trigger | None, how: How
+) -> Pipeline:
+    second = Aggregation(
+        key=USERS_PER_TOTAL.key, where=window_fn_below, when=lower_trigger, how=how, what=USERS_PER_TOTAL.what
+    )
     return build(second, where=where, when=when)
 
 
 def groups(where: WindowFn, rows: Iterable[Row]) -> dict[tuple[str, Window], list[Row]]:
     """Rows per user and window, computed at once."""
-    found: dict[tuple[str, Window], list[Row]] = defaultdict(list)
+    rows_by_place: dict[tuple[str, Window], list[Row]] = defaultdict(list)
     for r in sorted(rows, key=lambda r: (r["user"], r["at"])):
         if isinstance(where, Sessions):
-            own = [w for (user, w) in found if user == r["user"] and overlaps(where, w, r["at"])]
+            own = [w for (user, w) in rows_by_place if user == r["user"] and overlaps(where, w, r["at"])]
             window = Window(own[0].start, r["at"] + where.gap) if own else Window(r["at"], r["at"] + where.gap)
-            found[r["user"], window] = [*(found.pop((r["user"], own[0])) if own else []), r]
+            rows_by_place[r["user"], window] = [*(rows_by_place.pop((r["user"], own[0])) if own else []), r]
         else:
             for window in assign(where, r["at"]):
-                found[r["user"], window].append(r)
-    return found
+                rows_by_place[r["user"], window].append(r)
+    return rows_by_place
 
 
-def overlaps(where: Sessions, window: Window, at: int) -> bool:
-    return at < window.end or (where.touching_merges and at == window.end)
+def overlaps(where: Sessions, window: Window, time: int) -> bool:
+    return time < window.end or (where.touching_merges and time == window.end)
 
 
 def expected(where: WindowFn, window_fn_below: WindowFn, epochs: Sequence[Epoch]) -> dict[Any, tuple[Any, ...]]:
@@ -235,54 +239,54 @@ EMITS_ALL: st.SearchStrategy[Trigger] = st.one_of(
 CHAINS = (FIXED_LIKE | SESSIONS, EMITS_ALL, FIXED_LIKE, st.none() | EMITS_ALL)
 
 
-def allowed(window_fn_below: WindowFn, trigger: Trigger | None) -> bool:
+def is_allowed(window_fn_below: WindowFn, trigger: Trigger | None) -> bool:
     return not isinstance(window_fn_below, GlobalWindows) or trigger not in (None, Default())
 
 
 @examples(150)
 @given(*CHAINS, inputs())
 def test_retractions_through_a_chain(
-    where: WindowFn, when: Trigger, below: WindowFn, then: Trigger | None, epochs: list[Epoch]
+    where: WindowFn, when: Trigger, lower_windows: WindowFn, lower_trigger: Trigger | None, epochs: list[Epoch]
 ) -> None:
-    if not allowed(where, when) or not allowed(below, then):
+    if not is_allowed(where, when) or not is_allowed(lower_windows, lower_trigger):
         return
     live = Live()
-    shown: dict[Any, Pane] = {}
-    withdrawing = run_pipeline(two_stages(where, when, below, then, retracting(None)), epochs)
-    refining = run_pipeline(two_stages(where, when, below, then, accumulating(None)), epochs)
+    newest_panes: dict[Any, Pane] = {}
+    withdrawing = run_pipeline(two_stages(where, when, lower_windows, lower_trigger, retracting(None)), epochs)
+    refining = run_pipeline(two_stages(where, when, lower_windows, lower_trigger, accumulating(None)), epochs)
     for result, plain in zip(withdrawing, refining, strict=True):
         assert not result.drops
         for record in result.panes:
             live.apply(record)  # I1 and I4
-        shown.update(((pane.key, pane.window), pane) for pane in plain.panes)
-        current = {place: pane.values for place, pane in shown.items() if pane.values[0] != 0}
+        newest_panes.update(((pane.key, pane.window), pane) for pane in plain.panes)
+        current = {place: pane.values for place, pane in newest_panes.items() if pane.values[0] != 0}
         assert {place: pane.values for place, pane in live.panes.items()} == current, "I2"
-    assert {place: pane.values for place, pane in live.panes.items()} == expected(where, below, epochs), "I3"
+    assert {place: pane.values for place, pane in live.panes.items()} == expected(where, lower_windows, epochs), "I3"
     assert withdrawing[-1].output_watermarks == (MAX_INSTANT, MAX_INSTANT)
 
 
 @examples(60)
 @given(FIXED_LIKE, FIXED_LIKE, inputs())
-def test_discarding_panes_add_up_through_a_chain(where: WindowFn, below: WindowFn, epochs: list[Epoch]) -> None:
+def test_discarding_panes_add_up_through_a_chain(where: WindowFn, lower_windows: WindowFn, epochs: list[Epoch]) -> None:
     sums = Aggregation(
         key={"user": col("user")},
-        where=below,
+        where=lower_windows,
         when=Repeatedly(AfterCount(2)),
         how=discarding("1000us"),
         what={"sum": col("total").sum()},
     )
     results = run_pipeline(build(sums, where=where, when=Repeatedly(AfterCount(2)), how=discarding("1000us")), epochs)
-    found: dict[Any, int] = defaultdict(int)
+    totals: dict[Any, int] = defaultdict(int)
     for result in results:
         for pane in result.panes:
-            found[pane.key[0], pane.window] += pane.values[0]
+            totals[pane.key[0], pane.window] += pane.values[0]
     rows = [record for epoch in epochs for record in epoch.records]
     by_hand: dict[Any, int] = defaultdict(int)
     for r in rows:
         for window in assign(where, r["at"]):
-            for lower in assign(below, window.max_timestamp):
+            for lower in assign(lower_windows, window.max_timestamp):
                 by_hand[r["user"], lower] += r["amount"] or 0
-    assert {k: v for k, v in found.items() if v} == {k: v for k, v in by_hand.items() if v}
+    assert {k: v for k, v in totals.items() if v} == {k: v for k, v in by_hand.items() if v}
 
 
 def test_sliding_panes_reach_every_window_behind_them() -> None:

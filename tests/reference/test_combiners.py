@@ -25,9 +25,9 @@ ODD, EVEN = if_else(X % 2 == 1, X, None), if_else(X % 2 == 0, X, None)
 SCHEMA = {"x": DataType.INT, "word": DataType.STRING, "part": DataType.FLOAT}
 
 
-def over(aggregate: Aggregate, *values: Any, withdrawn: tuple[Any, ...] = ()) -> Any:
+def combine_values(aggregate: Aggregate, *values: Any, withdrawn: tuple[Any, ...] = ()) -> Any:
     """``aggregate`` over ``values`` at times 0, 1, 2 ...; ``withdrawn`` ones are retracted at the time they came."""
-    kept_values = [read(aggregate, {"x": value}, SCHEMA, Instant(at)) for at, value in enumerate(values)]
+    kept_values = [read(aggregate, {"x": value}, SCHEMA, Instant(time)) for time, value in enumerate(values)]
     bag = Contents([(value, 1) for value in kept_values])
     for value in withdrawn:
         bag.add(kept_values[values.index(value)], -1)
@@ -35,7 +35,7 @@ def over(aggregate: Aggregate, *values: Any, withdrawn: tuple[Any, ...] = ()) ->
 
 
 @pytest.mark.parametrize(
-    ("aggregate", "found", "of_nothing"),
+    ("aggregate", "expected", "of_nothing"),
     [
         (count(), 6, 0),
         (X.count(), 5, 0),
@@ -60,11 +60,13 @@ def over(aggregate: Aggregate, *values: Any, withdrawn: tuple[Any, ...] = ()) ->
     ],
     ids=lambda value: value.combiner.value if isinstance(value, Aggregate) else None,
 )
-def test_values_and_identities(aggregate: Aggregate, found: Any, of_nothing: Any) -> None:
-    assert over(aggregate, 4, 1, None, 4, 7, 1) == (pytest.approx(found) if isinstance(found, float) else found)
-    assert over(aggregate) == of_nothing
+def test_values_and_identities(aggregate: Aggregate, expected: Any, of_nothing: Any) -> None:
+    assert combine_values(aggregate, 4, 1, None, 4, 7, 1) == (
+        pytest.approx(expected) if isinstance(expected, float) else expected
+    )
+    assert combine_values(aggregate) == of_nothing
     if aggregate.input is not None:
-        assert over(aggregate, None) == of_nothing
+        assert combine_values(aggregate, None) == of_nothing
 
 
 ALL = [
@@ -91,12 +93,12 @@ ALL = [
 @examples(40)
 @given(st.lists(st.integers(-5, 5), max_size=8), st.data())
 def test_what_is_withdrawn_was_never_there(aggregate: Aggregate, values: list[int], data: st.DataObject) -> None:
-    times = [read(aggregate, {"x": value}, SCHEMA, Instant(at)) for at, value in enumerate(values)]
-    gone = data.draw(st.sets(st.sampled_from(range(len(values))))) if values else set()
-    changes = data.draw(st.permutations([*[(v, 1) for v in times], *[(times[i], -1) for i in gone]]))
-    left = combine(aggregate, [(v, 1) for i, v in enumerate(times) if i not in gone], DataType.INT)
-    found = combine(aggregate, Contents(changes).net, DataType.INT)
-    assert found == (pytest.approx(left) if isinstance(left, float) else left), "in any order, retraction first too"
+    times = [read(aggregate, {"x": value}, SCHEMA, Instant(time)) for time, value in enumerate(values)]
+    indexes = data.draw(st.sets(st.sampled_from(range(len(values))))) if values else set()
+    changes = data.draw(st.permutations([*[(v, 1) for v in times], *[(times[i], -1) for i in indexes]]))
+    left = combine(aggregate, [(v, 1) for i, v in enumerate(times) if i not in indexes], DataType.INT)
+    result = combine(aggregate, Contents(changes).net, DataType.INT)
+    assert result == (pytest.approx(left) if isinstance(left, float) else left), "in any order, retraction first too"
 
 
 @pytest.mark.parametrize(
@@ -105,20 +107,24 @@ def test_what_is_withdrawn_was_never_there(aggregate: Aggregate, values: list[in
 )
 def test_a_join_keeps_what_has_no_partner_if_told_to(outer: str, only_left: Any, only_right: Any) -> None:
     join = ODD.pairs(EVEN, outer)
-    assert (over(join, 1), over(join, 2), over(join, 1, 2)) == (only_left, only_right, ((1, 2),))
-    assert over(join, 1, 2, withdrawn=(2,)) == only_left
+    assert (combine_values(join, 1), combine_values(join, 2), combine_values(join, 1, 2)) == (
+        only_left,
+        only_right,
+        ((1, 2),),
+    )
+    assert combine_values(join, 1, 2, withdrawn=(2,)) == only_left
 
 
 def test_every_combiner_is_tried() -> None:
     assert {aggregate.combiner for aggregate in ALL} == set(Combiner)
 
 
-PAIRED = (Combiner.FIRST, Combiner.LAST, Combiner.PAIRS, Combiner.MAP_AGG, *BY_ANOTHER)
+PAIR_COMBINERS = (Combiner.FIRST, Combiner.LAST, Combiner.PAIRS, Combiner.MAP_AGG, *BY_ANOTHER)
 
 
 def test_what_is_withdrawn_before_it_comes_is_owed_to_sums_and_not_there_for_others() -> None:
     owed = [(5, 1), (1, -2), (7, 2)]
-    found_by_value = {a.combiner.value: combine(a, owed) for a in ALL if a.combiner not in PAIRED}
+    found_by_value = {a.combiner.value: combine(a, owed) for a in ALL if a.combiner not in PAIR_COMBINERS}
     assert (found_by_value["count"], found_by_value["sum"]) == (1, 17)
     assert (found_by_value["min"], found_by_value["max"], found_by_value["distinct"]) == (5, 7, 2)
     assert (found_by_value["collect"], found_by_value["top"], found_by_value["quantile"]) == ((5, 7, 7), (7, 7), 5)
@@ -126,45 +132,48 @@ def test_what_is_withdrawn_before_it_comes_is_owed_to_sums_and_not_there_for_oth
 
 
 def test_what_goes_by_another_breaks_ties_by_value_and_leaves_out_what_lacks_either() -> None:
-    def of(aggregate: Aggregate, *pairs: tuple[int | None, int | None]) -> Any:
+    def combine_pairs(aggregate: Aggregate, *pairs: tuple[int | None, int | None]) -> Any:
         kinds = {"x": DataType.INT, "by": DataType.INT}
-        kept_values = [read(aggregate, {"x": value, "by": by}, kinds, Instant(0)) for value, by in pairs]
+        kept_values = [read(aggregate, {"x": value, "by": rank}, kinds, Instant(0)) for value, rank in pairs]
         return combine(aggregate, [(value, 1) for value in kept_values])
 
     pairs = ((4, 2), (9, 2), (7, 1), (3, 1), (None, 0), (1, None), (None, 5))
-    by = col("by")
-    assert (of(X.max_by(by), *pairs), of(X.min_by(by), *pairs)) == (9, 3)
-    assert (of(X.list_agg(3, by), *pairs), of(X.list_agg(9, by), *pairs)) == ((3, 7, 4), (3, 7, 4, 9))
-    assert of(by.map_agg(X), *pairs) == ((1, 7), (2, 9))
-    assert (of(X.max_by(by)), of(X.list_agg(3, by), (None, 1))) == (None, ())
+    order = col("by")
+    assert (combine_pairs(X.max_by(order), *pairs), combine_pairs(X.min_by(order), *pairs)) == (9, 3)
+    assert (combine_pairs(X.list_agg(3, order), *pairs), combine_pairs(X.list_agg(9, order), *pairs)) == (
+        (3, 7, 4),
+        (3, 7, 4, 9),
+    )
+    assert combine_pairs(order.map_agg(X), *pairs) == ((1, 7), (2, 9))
+    assert (combine_pairs(X.max_by(order)), combine_pairs(X.list_agg(3, order), (None, 1))) == (None, ())
 
 
 def test_first_and_last_go_by_event_time_and_break_ties_by_value() -> None:
-    def at(aggregate: Aggregate, *pairs: tuple[int, int | None]) -> Any:
+    def combine_timed(aggregate: Aggregate, *pairs: tuple[int, int | None]) -> Any:
         kept_values = [read(aggregate, {"x": value}, SCHEMA, Instant(time)) for time, value in pairs]
         return combine(aggregate, [(value, 1) for value in kept_values])
 
-    assert at(X.first(), (5, 1), (2, 9), (2, 8), (0, None)) == 8
-    assert at(X.last(), (2, 9), (5, 1), (5, 3), (5, 2), (9, None)) == 3
+    assert combine_timed(X.first(), (5, 1), (2, 9), (2, 8), (0, None)) == 8
+    assert combine_timed(X.last(), (2, 9), (5, 1), (5, 3), (5, 2), (9, None)) == 3
 
 
 def test_nan_is_one_value_above_all_others() -> None:
     part = col("part")
 
-    def of(aggregate: Aggregate) -> Any:
+    def combine_floats(aggregate: Aggregate) -> Any:
         return combine(aggregate, [(value, 1) for value in (2.0, math.nan, 1.0, float("nan"))])
 
-    assert (of(part.min()), of(part.distinct())) == (1.0, 3)
-    assert math.isnan(of(part.max()))
-    assert math.isnan(of(part.top(1))[0])
+    assert (combine_floats(part.min()), combine_floats(part.distinct())) == (1.0, 3)
+    assert math.isnan(combine_floats(part.max()))
+    assert math.isnan(combine_floats(part.top(1))[0])
 
 
 @examples(100)
 @given(st.lists(st.integers(0, 100), min_size=1, max_size=30), st.integers(1, 100))
 def test_a_quantile_is_the_smallest_value_with_its_part_at_or_below(values: list[int], percent: int) -> None:
-    found = over(X.quantile(percent / 100), *values)
+    quantile = combine_values(X.quantile(percent / 100), *values)
     at_or_below = {v: Fraction(sum(w <= v for w in values), len(values)) for v in values}
-    assert found == min(v for v in values if at_or_below[v] >= Fraction(percent, 100))
+    assert quantile == min(v for v in values if at_or_below[v] >= Fraction(percent, 100))
 
 
 @pytest.mark.parametrize(

@@ -26,28 +26,28 @@ from headrace.model.expressions.typing import output_type
 from headrace.testing import fingerprint
 from headrace_lab.reference import combine
 from tests.building import written_again
-from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, Until
+from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, UntilCombiner
 
 X = col("x")
 
 
-def over(combiner: CustomCombiner, *values: Any) -> Any:
+def combine_values(combiner: CustomCombiner, *values: Any) -> Any:
     return combine(X.combine(combiner), [(value, 1) for value in values])
 
 
 @pytest.mark.parametrize(
-    ("combiner", "values", "found", "of_nothing"),
+    ("combiner", "values", "expected", "of_nothing"),
     [
         (Span(), (4, None, 9, 2), 7, None),
         (Bins(3), (0, 4, None, 1), (1, 2, 0, 3), (0, 0, 0, 0)),
         (Nearness(), (0.0, -1.0, None), 0.75, None),
         (Longest(), ("ab", "c", "aa"), ("aa", "ab"), ()),
-        (Until(100), (3, 40, None), 60, None),
+        (UntilCombiner(100), (3, 40, None), 60, None),
     ],
 )
-def test_values_and_identities(combiner: CustomCombiner, values: Any, found: Any, of_nothing: Any) -> None:
-    assert over(combiner, *values) == found
-    assert over(combiner) == over(combiner, None) == of_nothing
+def test_values_and_identities(combiner: CustomCombiner, values: Any, expected: Any, of_nothing: Any) -> None:
+    assert combine_values(combiner, *values) == expected
+    assert combine_values(combiner) == combine_values(combiner, None) == of_nothing
 
 
 def test_a_value_is_removed_or_left_out() -> None:
@@ -69,7 +69,7 @@ def test_its_result_is_of_the_type_that_it_declares() -> None:
 @pytest.mark.parametrize("late", [False, True])
 def test_what_its_code_raises_names_it(late: bool) -> None:
     with pytest.raises(PipelineError, match=rf"Refusing\(late={late}\) could not .* ValueError\('bad luck'\)"):
-        over(Refusing(late), 1, 13)
+        combine_values(Refusing(late), 1, 13)
 
 
 @dataclass
@@ -84,7 +84,7 @@ class Forgetful(Span):
 
 
 @dataclass(frozen=True)
-class Untyped(Span):
+class UntypedSpan(Span):
     result_type = complex
 
 
@@ -104,7 +104,7 @@ class NeedsValues(Span):
     [
         (Unfrozen(3), "subclass CustomCombiner as a frozen dataclass"),
         (Forgetful(), "an accumulator with the fields low; it declares high, low"),
-        (Untyped(), r"Untyped\(result_type=.*\): write one of str, int"),
+        (UntypedSpan(), r"UntypedSpan\(result_type=.*\): write one of str, int"),
         (Empty(), "declares no field"),
         (NeedsValues(), "could not give a result for no values: TypeError"),
     ],
@@ -154,10 +154,10 @@ def build(combiner: CustomCombiner) -> Pipeline:
 
 def test_a_fingerprint_tells_its_fields_and_its_accumulators_apart() -> None:
     fingerprint_before, same_again = fingerprint(build(Bins(2))), fingerprint(build(Bins(2)))
-    alike, other = (
+    same_class, other = (
         written_again(Bins, accumulator_types={**Bins.accumulator_types, "values": kind})
         for kind in (int, DataType.FLOAT)
     )
     assert (fingerprint_before == same_again, fingerprint_before == fingerprint(build(other(2)))) == (True, False)
-    assert fingerprint(build(alike(2))) == fingerprint_before, "a class goes by its name"
-    assert len({fingerprint(build(combiner)) for combiner in (Bins(2), Bins(3), Span(), Until(3))}) == 4
+    assert fingerprint(build(same_class(2))) == fingerprint_before, "a class goes by its name"
+    assert len({fingerprint(build(combiner)) for combiner in (Bins(2), Bins(3), Span(), UntilCombiner(3))}) == 4

@@ -45,7 +45,7 @@ N = {"n": count()}
 
 def values(run: PipelineRun, processing_time: int, *rows: tuple[int, int], is_last: bool = False) -> list[Any]:
     """The values of the panes of an epoch of one user; rows are of event time and x."""
-    records = [{"user": "ann", "at": at, "x": x} for at, x in rows]
+    records = [{"user": "ann", "at": time, "x": x} for time, x in rows]
     result = run.run(Epoch(Instant(processing_time), records, is_last))
     return [pane.values[0] for pane in result.panes]
 
@@ -139,11 +139,11 @@ class Lasting(Jump):
         return state
 
 
-@pytest.mark.parametrize(("trigger", "then"), [(JUMP, []), (Lasting(10, "x"), [(5,)])])
-def test_what_clear_leaves_is_there_when_another_trigger_has_fired(trigger: Jump, then: list[Any]) -> None:
+@pytest.mark.parametrize(("trigger", "expected"), [(JUMP, []), (Lasting(10, "x"), [(5,)])])
+def test_what_clear_leaves_is_there_when_another_trigger_has_fired(trigger: Jump, expected: list[Any]) -> None:
     run = PipelineRun(build(AfterEach(AfterCount(1), trigger), where=Sessions("100us")))
     assert values(run, 0, (1, 40)) == [(40,)], "both hear it, for a merge may move the position back"
-    assert values(run, 0, (2, 5)) == then
+    assert values(run, 0, (2, 5)) == expected
 
 
 def test_what_its_code_raises_names_it() -> None:
@@ -193,12 +193,12 @@ class Plain(CustomTrigger):
 
 
 @dataclass(frozen=True)
-class Misdeclared(Plain):
+class MisdeclaredTrigger(Plain):
     state_types = {"n": DataType.STRING}
 
 
 @dataclass(frozen=True)
-class Untyped(Plain):
+class UntypedTrigger(Plain):
     state_types = {"n": complex}
 
 
@@ -208,7 +208,7 @@ class Deaf(Plain):
 
 
 @dataclass(frozen=True)
-class Spelled(Poll):
+class SpelledSignals(Poll):
     signals = "go"
 
 
@@ -227,10 +227,10 @@ class Failing(Plain):
     ("trigger", "where", "message"),
     [
         (Plain(), FixedWindows("10us"), "must be a frozen dataclass"),
-        (Misdeclared(), FixedWindows("10us"), "creates 0 as 'n', which is declared as string"),
-        (Untyped(), FixedWindows("10us"), r"Untyped\(state_types\['n'\]=.*\): write one of str, int"),
+        (MisdeclaredTrigger(), FixedWindows("10us"), "creates 0 as 'n', which is declared as string"),
+        (UntypedTrigger(), FixedWindows("10us"), r"UntypedTrigger\(state_types\['n'\]=.*\): write one of str, int"),
         (Deaf(), FixedWindows("10us"), "declares signals and has no on_signal"),
-        (Spelled(2), FixedWindows("10us"), "declares 'go' as its signals; use a tuple"),
+        (SpelledSignals(2), FixedWindows("10us"), "declares 'go' as its signals; use a tuple"),
         (Unheard(2), FixedWindows("10us"), "has an on_signal and declares no signals="),
         (Failing(), FixedWindows("10us"), "could not create a state: KeyError"),
         (Repeatedly(AfterAll(AfterCount(2), Rising(1))), Sessions("10us"), "has no on_merge, and the windows merge"),
@@ -258,6 +258,6 @@ def test_a_fingerprint_tells_its_fields_and_its_state_apart() -> None:
     assert fingerprint(build(Repeatedly(Jump(1)))) == fingerprints[0]
     asking = written_again(Poll, signals=("go", "ask"))
     assert fingerprint(build(Repeatedly(asking(1)))) != fingerprint(build(Repeatedly(Poll(1))))
-    backwards = written_again(Jump, state_types=dict(reversed(Jump.state_types.items())))
-    assert fingerprint(build(Repeatedly(backwards(1)))) != fingerprints[0]
+    reversed_class = written_again(Jump, state_types=dict(reversed(Jump.state_types.items())))
+    assert fingerprint(build(Repeatedly(reversed_class(1)))) != fingerprints[0]
     assert fingerprint(build(Repeatedly(written_again(Jump)(1)))) == fingerprints[0], "a class goes by its name"

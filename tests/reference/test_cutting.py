@@ -89,12 +89,12 @@ def _scan(width: int, starts_at: Callable[[int], bool]) -> Callable[[list[Row]],
     """Every start in a wide range is tried against every row."""
 
     def windows(rows: list[Row]) -> dict[Window, list[Row]]:
-        found = {}
+        rows_by_window = {}
         for start in filter(starts_at, range(-100, 200)):
             rows_inside = [row for row in rows if start <= row["at"] < start + width]
             if rows_inside:
-                found[Window(Instant(start), Instant(start + width))] = rows_inside
-        return found
+                rows_by_window[Window(Instant(start), Instant(start + width))] = rows_inside
+        return rows_by_window
 
     return windows
 
@@ -102,12 +102,12 @@ def _scan(width: int, starts_at: Callable[[int], bool]) -> Callable[[list[Row]],
 def _sessions(gap: int) -> Callable[[list[Row]], dict[Window, list[Row]]]:
     def windows(rows: list[Row]) -> dict[Window, list[Row]]:
         times = sorted(row["at"] for row in rows)
-        cuts = [times[0], *(later for earlier, later in pairwise(times) if later - earlier >= gap)]
-        found = {}
+        cuts = [times[0], *(next_time for earlier, next_time in pairwise(times) if next_time - earlier >= gap)]
+        rows_by_window = {}
         for start, following in zip(cuts, [*cuts[1:], 10**6], strict=True):
             rows_inside = [row for row in rows if start <= row["at"] < following]
-            found[Window(Instant(start), Instant(max(row["at"] for row in rows_inside) + gap))] = rows_inside
-        return found
+            rows_by_window[Window(Instant(start), Instant(max(row["at"] for row in rows_inside) + gap))] = rows_inside
+        return rows_by_window
 
     return windows
 
@@ -125,22 +125,22 @@ def expected(where: Where, rows: list[Row]) -> dict[tuple[tuple[str], Window], t
     for row in rows:
         by_user[row["user"]].append(row)
     return {
-        ((user,), window): naive([row["amount"] for row in inside])
+        ((user,), window): naive([row["amount"] for row in rows])
         for user, own in by_user.items()
-        for window, inside in where.windows(own).items()
+        for window, rows in where.windows(own).items()
     }
 
 
 ROWS = st.fixed_dictionaries(
     {"user": st.sampled_from("ab"), "at": st.integers(-40, 80), "amount": st.none() | st.integers(-50, 50)}
 )
-DELAYED = st.lists(st.tuples(ROWS, st.integers(0, BOUND)), max_size=12)
+DELAYED_ROWS = st.lists(st.tuples(ROWS, st.integers(0, BOUND)), max_size=12)
 
 
 @st.composite
 def arrivals(draw: st.DrawFn) -> list[Epoch]:
     """Rows that arrive at most BOUND late, cut into epochs anywhere; the last epoch ends the input."""
-    rows = draw(DELAYED)
+    rows = draw(DELAYED_ROWS)
     ordered_values = [r for r, _ in sorted(rows, key=lambda pair: pair[0]["at"] + pair[1])]
     cuts = sorted(draw(st.lists(st.integers(0, len(ordered_values)), max_size=6)))
     parts = [ordered_values[a:b] for a, b in pairwise([0, *cuts, len(ordered_values)])]

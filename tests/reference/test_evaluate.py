@@ -32,7 +32,7 @@ def value(expr: Expr, **record: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("expr", "wanted"),
+    ("expr", "expected"),
     [
         (YES & YES, True),
         (YES & NULL, None),
@@ -56,13 +56,13 @@ def value(expr: Expr, **record: Any) -> Any:
         (concat("a", Literal(None, DataType.STRING)), None),
     ],
 )
-def test_null_is_that_of_sql(expr: Expr, wanted: Any) -> None:
-    assert value(expr) is wanted or value(expr) == wanted
-    assert type(value(expr)) is type(wanted)
+def test_null_is_that_of_sql(expr: Expr, expected: Any) -> None:
+    assert value(expr) is expected or value(expr) == expected
+    assert type(value(expr)) is type(expected)
 
 
 @pytest.mark.parametrize(
-    ("expr", "wanted"),
+    ("expr", "expected"),
     [
         (col("i") + 1, 8),
         (col("i") * col("x"), 17.5),
@@ -82,9 +82,9 @@ def test_null_is_that_of_sql(expr: Expr, wanted: Any) -> None:
         (lit("Ab").upper(), "AB"),
     ],
 )
-def test_arithmetic(expr: Expr, wanted: Any) -> None:
-    assert value(expr) == wanted
-    assert type(value(expr)) is type(wanted)
+def test_arithmetic(expr: Expr, expected: Any) -> None:
+    assert value(expr) == expected
+    assert type(value(expr)) is type(expected)
 
 
 def test_nan_equals_itself_and_is_above_all() -> None:
@@ -102,7 +102,7 @@ def test_integers_never_wrap(expr: Expr) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expr", "wanted"),
+    ("expr", "expected"),
     [
         (col("s").cast(DataType.INT), 12),
         (lit("1.5").cast(DataType.INT), None),
@@ -135,13 +135,13 @@ def test_integers_never_wrap(expr: Expr) -> None:
         (col("none").cast(DataType.STRING), None),
     ],
 )
-def test_casts(expr: Expr, wanted: Any) -> None:
-    assert value(expr) == wanted
-    assert type(value(expr)) is type(wanted)
+def test_casts(expr: Expr, expected: Any) -> None:
+    assert value(expr) == expected
+    assert type(value(expr)) is type(expected)
 
 
 @pytest.mark.parametrize(
-    ("expr", "wanted"),
+    ("expr", "expected"),
     [
         (lit(" a b\n").strip(), "a b"),
         (lit("\u2003a\x1f").strip(), "a"),
@@ -200,17 +200,17 @@ def test_casts(expr: Expr, wanted: Any) -> None:
         (col("none").is_in([1]), None),
     ],
 )
-def test_functions_of_texts_and_numbers(expr: Expr, wanted: Any) -> None:
-    assert value(expr) == wanted
-    assert type(value(expr)) is type(wanted)
+def test_functions_of_texts_and_numbers(expr: Expr, expected: Any) -> None:
+    assert value(expr) == expected
+    assert type(value(expr)) is type(expected)
 
 
-def at(text: str) -> int:
+def instant_of(text: str) -> int:
     return to_instant(datetime.fromisoformat(text))
 
 
 @pytest.mark.parametrize(
-    ("moment", "zone", "wanted"),
+    ("moment", "zone", "expected"),
     [
         ("2013-06-30T22:30:05.9+00:00", "UTC", [2013, 6, 30, 7, 22, 30, 5]),
         ("2013-06-30T22:30:05.9+00:00", "Europe/Berlin", [2013, 7, 1, 1, 0, 30, 5]),
@@ -226,10 +226,10 @@ def at(text: str) -> int:
         ("9999-12-31T23:59:59.999999+00:00", "Asia/Tokyo", [None] * 7),
     ],
 )
-def test_parts_are_those_that_clocks_show(moment: str, zone: str, wanted: list[int | None]) -> None:
+def test_parts_are_those_that_clocks_show(moment: str, zone: str, expected: list[int | None]) -> None:
     t = col("t")
     parts = [t.year(zone), t.month(zone), t.day(zone), t.weekday(zone), t.hour(zone), t.minute(zone), t.second(zone)]
-    assert [value(part, t=at(moment)) for part in parts] == wanted
+    assert [value(part, t=instant_of(moment)) for part in parts] == expected
 
 
 @pytest.mark.parametrize("far", [2**62, -(2**62), 2**63 - 1, 253_402_300_800_000_000, -62_135_596_800_000_001])
@@ -244,7 +244,7 @@ def test_outside_the_years_1_to_9999_there_are_no_parts(far: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("unit", "zone", "wanted"),
+    ("unit", "zone", "expected"),
     [
         ("minute", "UTC", "2013-08-14T22:47:00+00:00"),
         ("hour", "UTC", "2013-08-14T22:00:00+00:00"),
@@ -257,12 +257,12 @@ def test_outside_the_years_1_to_9999_there_are_no_parts(far: int) -> None:
         ("year", "Europe/Berlin", "2013-01-01T00:00:00+01:00"),
     ],
 )
-def test_truncation(unit: str, zone: str, wanted: str) -> None:
-    assert value(col("t").truncate(unit, zone), t=at("2013-08-14T22:47:31.5+00:00")) == at(wanted)
+def test_truncation(unit: str, zone: str, expected: str) -> None:
+    assert value(col("t").truncate(unit, zone), t=instant_of("2013-08-14T22:47:31.5+00:00")) == instant_of(expected)
 
 
 @pytest.mark.parametrize(
-    ("unit", "zone", "moment", "wanted"),
+    ("unit", "zone", "moment", "expected"),
     [
         ("hour", "Europe/Berlin", "2013-10-27T00:30:00+00:00", "2013-10-27T00:00:00+00:00"),  # the first 02:30
         ("hour", "Europe/Berlin", "2013-10-27T01:30:00+00:00", "2013-10-27T01:00:00+00:00"),  # the second
@@ -271,8 +271,8 @@ def test_truncation(unit: str, zone: str, wanted: str) -> None:
         ("day", "America/Sao_Paulo", "2018-02-18T02:30:00+00:00", "2018-02-17T02:00:00+00:00"),  # 23:30 again
     ],
 )
-def test_truncation_where_clocks_are_set(unit: str, zone: str, moment: str, wanted: str) -> None:
-    assert value(col("t").truncate(unit, zone), t=at(moment)) == at(wanted)
+def test_truncation_where_clocks_are_set(unit: str, zone: str, moment: str, expected: str) -> None:
+    assert value(col("t").truncate(unit, zone), t=instant_of(moment)) == instant_of(expected)
 
 
 def test_lengths_of_time_move_timestamps() -> None:

@@ -21,7 +21,7 @@ def panes_of(pipeline: Pipeline, scenario: Scenario) -> list[Pane]:
     return [pane for result in run_pipeline(pipeline, scenario.epochs) for pane in result.panes]
 
 
-def kept(panes: Sequence[Pane]) -> list[Pane]:
+def without_retractions(panes: Sequence[Pane]) -> list[Pane]:
     return [pane for pane in panes if not pane.is_retraction]
 
 
@@ -35,7 +35,7 @@ def test_having_filters_what_leaves_and_nothing_else_knows_of_it(scenario: Scena
     left = panes_of(pipeline, scenario)
     fulfil = [pane for pane in without_panes if lets_out(stage, pane)]
     if pipeline.how.accumulation is Accumulation.ACCUMULATING:
-        assert repr(kept(left)) == repr(fulfil), "as text, in which NaN equals itself"
+        assert repr(without_retractions(left)) == repr(fulfil), "as text, in which NaN equals itself"
     else:
         assert repr(left) == repr(fulfil)
 
@@ -46,15 +46,15 @@ def test_current_is_what_it_would_be_without_having_filtered(scenario: Scenario)
     pipeline = scenario.pipeline
     assume(pipeline.having is not None and pipeline.how.accumulation is not Accumulation.DISCARDING)
     (stage,) = pipeline.stages
-    left, without = [], []
+    left, all_panes = [], []
     for mine, other in zip(
         run_pipeline(pipeline, scenario.epochs),
         run_pipeline(replace(pipeline, having=None), scenario.epochs),
         strict=True,
     ):
         left += mine.panes
-        without += other.panes
-        expected = {place: pane for place, pane in fold_current(without).items() if lets_out(stage, pane)}
+        all_panes += other.panes
+        expected = {place: pane for place, pane in fold_current(all_panes).items() if lets_out(stage, pane)}
         assert repr(sorted(fold_current(left).items(), key=repr)) == repr(sorted(expected.items(), key=repr))
 
 

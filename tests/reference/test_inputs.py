@@ -27,7 +27,7 @@ from headrace.errors import PipelineError
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Monotonic
 from headrace.model.time import Instant
 from headrace.testing import fingerprint
-from headrace_lab.reference import DropCause, Epoch, Rejected, run_pipeline
+from headrace_lab.reference import DropCause, Epoch, RejectedRecord, run_pipeline
 from tests.building import pipeline
 from tests.reference.strategies import examples
 
@@ -48,20 +48,20 @@ def build(**changes: Any) -> Pipeline:
     return pipeline(**{**parts, **changes})
 
 
-def row(name: str | None, at: int, amount: int, user: str = "ann") -> dict[str, Any]:
-    return {"id": name, "at": at, "amount": amount, "user": user}
+def row(name: str | None, time: int, amount: int, user: str = "ann") -> dict[str, Any]:
+    return {"id": name, "at": time, "amount": amount, "user": user}
 
 
-def epoch(at: int, *rows: dict[str, Any], is_last: bool = False, **union: Any) -> Epoch:
-    return Epoch(Instant(at), rows, is_last, union=union)
+def epoch(time: int, *rows: dict[str, Any], is_last: bool = False, **union: Any) -> Epoch:
+    return Epoch(Instant(time), rows, is_last, union=union)
 
 
-ONCE = build(deduplicate=Deduplicate(col("id"), horizon="10us"))
+DEDUPLICATING = build(deduplicate=Deduplicate(col("id"), horizon="10us"))
 
 
 def test_the_first_to_arrive_wins_in_and_across_epochs() -> None:
     first, second, third = run_pipeline(
-        ONCE,
+        DEDUPLICATING,
         [
             epoch(0, row("a", 3, 1), row("b", 9, 2), row("a", 3, 3), row("a", 1, 4, "bob")),
             epoch(1, row("b", 9, 5), row("c", 4, 6)),
@@ -78,7 +78,7 @@ def test_the_first_to_arrive_wins_in_and_across_epochs() -> None:
 
 def test_ids_are_forgotten_behind_the_horizon_and_what_comes_then_is_late() -> None:
     results = run_pipeline(
-        ONCE,
+        DEDUPLICATING,
         [
             epoch(0, row("a", 10, 1)),
             epoch(1, row("x", 25, 2)),
@@ -98,8 +98,8 @@ def test_duplicates_and_filtered_records() -> None:
 
 
 def test_a_record_without_an_id_is_a_dead_letter() -> None:
-    (result,) = run_pipeline(ONCE, [epoch(0, row(None, 90, 1), row("a", 7, 1))])
-    assert result.rejected == (Rejected(row(None, 90, 1), "id"),)
+    (result,) = run_pipeline(DEDUPLICATING, [epoch(0, row(None, 90, 1), row("a", 7, 1))])
+    assert result.rejected == (RejectedRecord(row(None, 90, 1), "id"),)
     assert result.watermark == 2
 
 
@@ -108,13 +108,13 @@ def test_a_record_without_an_id_is_a_dead_letter() -> None:
     st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 9)), max_size=12),
     st.lists(st.integers(0, 12), max_size=4),
 )
-def test_every_id_counts_once_however_input_is_cut(sent: list[tuple[str, int]], cuts: list[int]) -> None:
-    rows = [row(name, ord(name) % 10, amount) for name, amount in sent]
+def test_every_id_counts_once_however_input_is_cut(pairs: list[tuple[str, int]], cuts: list[int]) -> None:
+    rows = [row(name, ord(name) % 10, amount) for name, amount in pairs]
     marks = sorted({0, *cuts, len(rows)})
     parts = [rows[a:b] for a, b in zip(marks, [*marks[1:], len(rows)], strict=True)]
-    once = build(deduplicate=Deduplicate(col("id"), "100us"), what={"n": count()}, where=FixedWindows("1000us"))
-    results = run_pipeline(once, [epoch(i, *part, is_last=part is parts[-1]) for i, part in enumerate(parts)])
-    assert sum(pane.values[0] for result in results for pane in result.panes) == len({name for name, _ in sent})
+    pipeline = build(deduplicate=Deduplicate(col("id"), "100us"), what={"n": count()}, where=FixedWindows("1000us"))
+    results = run_pipeline(pipeline, [epoch(i, *part, is_last=part is parts[-1]) for i, part in enumerate(parts)])
+    assert sum(pane.values[0] for result in results for pane in result.panes) == len({name for name, _ in pairs})
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_inputs_are_united_and_the_slowest_is_the_watermark() -> None:
         [(30, ("a", "refund"))],
         [(-30, ("refund",))],
     ]
-    assert results[1].rejected == (Rejected(refund(None, "1"), "event_time"),)
+    assert results[1].rejected == (RejectedRecord(refund(None, "1"), "event_time"),)
 
 
 def test_an_idle_input_holds_back_no_other_until_it_speaks_again() -> None:
@@ -223,7 +223,7 @@ def test_inputs_that_do_not_fit(other: Input, message: str) -> None:
 def test_fingerprints_tell_inputs_and_deduplication() -> None:
     pipelines = [
         build(),
-        ONCE,
+        DEDUPLICATING,
         build(deduplicate=Deduplicate(col("id"), "11us")),
         build(union=(REFUNDS,)),
         build(union=(Input(REFUNDS.source, REFUNDS.event_time, "refunds"),)),
@@ -240,7 +240,7 @@ CLICKS = Input(
 )
 
 
-def joined(outer: str) -> Pipeline:
+def join_clicks(outer: str) -> Pipeline:
     return build(
         source=FileSource("orders", "json", {**SCHEMA, "page": DataType.STRING}),
         union=(CLICKS,),
@@ -253,7 +253,7 @@ def joined(outer: str) -> Pipeline:
 def test_a_windowed_join_pairs_what_has_the_same_key_and_window() -> None:
     click = {"user": "ann", "at": 2, "page": "/"}
     results = run_pipeline(
-        joined("left"),
+        join_clicks("left"),
         [
             epoch(0, row("a", 1, 5), row("b", 1, 6), row("c", 20, 7), clicks=[{"user": "bob", "at": 30, "page": "/b"}]),
             epoch(1, clicks=[click, {**click, "page": "/x"}]),

@@ -32,11 +32,11 @@ Place = tuple[tuple[Any, ...], Window]
 FOREVER: dict[str, Any] = {"allowed_lateness": None}
 
 
-def run(steps: Iterable[Step], on: Operator) -> list[Output]:
-    return [step(on) for step in steps]
+def run(steps: Iterable[Step], own_operator: Operator) -> list[Output]:
+    return [step(own_operator) for step in steps]
 
 
-def kept(panes: Iterable[Pane]) -> list[Pane]:
+def without_retractions(panes: Iterable[Pane]) -> list[Pane]:
     return [pane for pane in panes if not pane.is_retraction]
 
 
@@ -64,11 +64,11 @@ class Live:
 def test_life_of_a_window(
     where: WindowFn, when: Trigger, accumulation: Accumulation, behaviour: dict[str, Any], steps: list[Step]
 ) -> None:
-    on = operator(where, when, accumulation, behaviour)
-    panes = [pane for output in run(steps, on) for pane in kept(output.panes)]
+    own_operator = operator(where, when, accumulation, behaviour)
+    panes = [pane for output in run(steps, own_operator) for pane in without_retractions(output.panes)]
     by_window = sorted(panes, key=lambda pane: (pane.key, pane.window))
-    for (_, window), found in groupby(by_window, key=lambda pane: (pane.key, pane.window)):
-        for life in lives(list(found)):
+    for (_, window), pane_group in groupby(by_window, key=lambda pane: (pane.key, pane.window)):
+        for life in lives(list(pane_group)):
             assert [pane.index for pane in life] == list(range(len(life)))
             assert [pane.is_first for pane in life] == [True] + [False] * (len(life) - 1)
             assert not any(pane.is_last for pane in life[:-1])
@@ -101,7 +101,7 @@ def test_retracting_is_accumulating_with_what_it_replaces_withdrawn(
     retracting = run(steps, operator(where, when, Accumulation.RETRACTING, behaviour))
     accumulating = run(steps, operator(where, when, Accumulation.ACCUMULATING, behaviour))
     for withdrawn, plain in zip(retracting, accumulating, strict=True):
-        assert kept(withdrawn.panes) == list(plain.panes)
+        assert without_retractions(withdrawn.panes) == list(plain.panes)
         assert withdrawn.drops == plain.drops
         for record in withdrawn.panes:
             live.apply(record)
@@ -115,18 +115,18 @@ def test_eliding_what_is_unchanged_leaves_the_same_to_be_seen(
     all_live, few_live = Live(), Live()
     everything = run(steps, operator(where, when, Accumulation.RETRACTING, behaviour, parity))
     eliding = {**behaviour, "elide_unchanged": True}
-    for said, fewer in zip(
+    for full, fewer in zip(
         everything, run(steps, operator(where, when, Accumulation.RETRACTING, eliding, parity)), strict=True
     ):
-        for record in said.panes:
+        for record in full.panes:
             all_live.apply(record)
-        for before, record in pairwise([None, *fewer.panes]):
-            repeats = before is not None and before.is_retraction and content(before) == content(record)
+        for previous, record in pairwise([None, *fewer.panes]):
+            repeats = previous is not None and previous.is_retraction and content(previous) == content(record)
             assert not repeats or merged_meanwhile(fewer.panes, record)
             few_live.apply(record)
         assert {*map(content, all_live.panes.values())} == {*map(content, few_live.panes.values())}
-        assert len(fewer.panes) <= len(said.panes)
-        assert fewer.drops == said.drops
+        assert len(fewer.panes) <= len(full.panes)
+        assert fewer.drops == full.drops
 
 
 def parity(contents: Contents) -> tuple[Any, ...]:
@@ -165,12 +165,12 @@ def sums(elements: Iterable[tuple[Element, Window]]) -> dict[Place, int]:
     return dict(totals)
 
 
-def placed(where: WindowFn, steps: Iterable[Step]) -> list[tuple[Element, Window]]:
+def place_elements(where: WindowFn, steps: Iterable[Step]) -> list[tuple[Element, Window]]:
     """Every (element, window) of a script."""
     return [(e, w) for step in steps for e in step.elements for w in assign(where, e.timestamp)]
 
 
-def without(pairs: list[tuple[Element, Window]], outputs: Iterable[Output]) -> list[tuple[Element, Window]]:
+def leave_out_dropped(pairs: list[tuple[Element, Window]], outputs: Iterable[Output]) -> list[tuple[Element, Window]]:
     left = list(pairs)
     for output in outputs:
         for drop in output.drops:
@@ -189,7 +189,7 @@ def test_at_the_end_the_survivors_are_the_batch_result_of_what_was_accepted(
         for record in output.panes:
             live.apply(record)
     found_by_place = {place: pane.values[0] for place, pane in live.panes.items()}
-    assert found_by_place == sums(without(placed(where, steps), outputs)), "I3"
+    assert found_by_place == sums(leave_out_dropped(place_elements(where, steps), outputs)), "I3"
 
 
 @examples(60)
@@ -202,7 +202,7 @@ def test_discarding_panes_add_up_to_the_same(
     for output in outputs:
         for pane in output.panes:
             totals[pane.key, pane.window] += pane.values[0]
-    assert dict(totals) == sums(without(placed(where, steps), outputs))
+    assert dict(totals) == sums(leave_out_dropped(place_elements(where, steps), outputs))
 
 
 @examples(60)
@@ -245,10 +245,10 @@ def test_withdrawn_input_leaves_no_trace(
 ) -> None:
     """Inputs that are retracted later in the script: what survives is the batch result of the rest."""
     rewritten: list[Step] = []
-    sent: list[Element] = []
+    elements: list[Element] = []
     for step in steps:
-        withdrawn = data.draw(st.lists(st.sampled_from(sent), unique_by=id, max_size=3)) if sent else []
-        sent = [e for e in sent if not any(e is w for w in withdrawn)] + list(step.elements)
+        withdrawn = data.draw(st.lists(st.sampled_from(elements), unique_by=id, max_size=3)) if elements else []
+        elements = [e for e in elements if not any(e is w for w in withdrawn)] + list(step.elements)
         rewritten.append(replace(step, elements=(*step.elements, *[replace(e, is_retraction=True) for e in withdrawn])))
     live = Live()
     outputs = run(rewritten, operator(where, when, Accumulation.RETRACTING, behaviour))
@@ -257,7 +257,7 @@ def test_withdrawn_input_leaves_no_trace(
             live.apply(record)
         assert all(d.element.is_retraction == (d.cause is DropCause.RETRACTION) for d in output.drops)
     remaining: dict[Place, Counter[int]] = defaultdict(Counter)
-    for element, window in without(placed(where, rewritten), outputs):
+    for element, window in leave_out_dropped(place_elements(where, rewritten), outputs):
         remaining[element.key, window][element.value] += -1 if element.is_retraction else 1
     expected = {p: sum(v * n for v, n in bag.items()) for p, bag in remaining.items() if sum(bag.values())}
     assert {place: pane.values[0] for place, pane in live.panes.items()} == expected
@@ -269,9 +269,13 @@ def test_output_watermark_is_monotone_and_on_time_panes_are_ahead_of_it(
     where: WindowFn, when: Trigger, behaviour: dict[str, Any], steps: list[Step]
 ) -> None:
     """7.2: a pane that was held for comes no later than the watermark that it held."""
-    on = operator(where, when, Accumulation.DISCARDING, {**behaviour, "on_time": Firing.IF_NON_EMPTY})
+    own_operator = operator(where, when, Accumulation.DISCARDING, {**behaviour, "on_time": Firing.IF_NON_EMPTY})
     for step in steps:
-        output_watermark_before = on.output_watermark
-        for pane in step(on).panes:
+        output_watermark_before = own_operator.output_watermark
+        for pane in step(own_operator).panes:
             assert pane.timing is not Timing.ON_TIME or pane.timestamp >= output_watermark_before
-        assert output_watermark_before <= on.output_watermark <= max(on.clocks.watermark, output_watermark_before)
+        assert (
+            output_watermark_before
+            <= own_operator.output_watermark
+            <= max(own_operator.clocks.watermark, output_watermark_before)
+        )

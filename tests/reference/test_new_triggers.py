@@ -102,7 +102,7 @@ def test_what_was_true_only_within_a_bundle_does_not_count() -> None:
 
 def test_data_driven_progress_adds_up_when_sessions_merge() -> None:
     run = PipelineRun(build(Repeatedly(TOTAL), where=Sessions("10us")))
-    rows = [{"user": "ann", "at": at, "x": 4} for at in (0, 15, 8)]
+    rows = [{"user": "ann", "at": time, "x": 4} for time in (0, 15, 8)]
     panes = [run.run(Epoch(Instant(0), [row])).panes for row in rows]
     assert [[pane.values for pane in some] for some in panes] == [[], [], [((4, 4, 4),)]]
 
@@ -123,11 +123,11 @@ def test_a_pattern_spans_bundles_and_an_element_may_satisfy_several_predicates()
 
 def test_a_merge_restarts_a_pattern_and_loses_no_data() -> None:
     run = PipelineRun(build(Repeatedly(PATTERN), where=Sessions("10us")))
-    rows = [{"user": "ann", "at": at, "x": x} for at, x in ((0, 9), (1, 4), (2, 3))]
+    rows = [{"user": "ann", "at": time, "x": x} for time, x in ((0, 9), (1, 4), (2, 3))]
     for row in rows:
         assert not run.run(Epoch(Instant(0), [row])).panes
-    later = [{"user": "ann", "at": 3 + i, "x": x} for i, x in enumerate((9, 4, 3))]
-    assert [pane.values for pane in run.run(Epoch(Instant(0), later)).panes] == [((3, 3, 4, 4, 9, 9),)]
+    rows_later = [{"user": "ann", "at": 3 + i, "x": x} for i, x in enumerate((9, 4, 3))]
+    assert [pane.values for pane in run.run(Epoch(Instant(0), rows_later)).panes] == [((3, 3, 4, 4, 9, 9),)]
 
 
 GO = AfterSignal("go")

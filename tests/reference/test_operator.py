@@ -30,8 +30,8 @@ def window(start: int, end: int) -> Window:
     return Window(Instant(start), Instant(end))
 
 
-def element(at: int, **more: Any) -> Element:
-    return Element(("k",), Instant(at), at, **more)
+def element(time: int, **more: Any) -> Element:
+    return Element(("k",), Instant(time), time, **more)
 
 
 def operator(where: WindowFn, when: Trigger, how: How) -> Operator:
@@ -43,43 +43,49 @@ def brief(panes: Iterable[Pane]) -> list[tuple[Any, ...]]:
 
 
 def test_a_merge_that_would_give_a_closed_window_drops_what_is_new_and_leaves_what_is_open() -> None:
-    on = operator(Sessions("10us"), AfterCount(3), discarding("100us"))
-    assert brief(on.step([element(1), element(2), element(3)]).panes) == [((1, 13), (1, 2, 3))]
-    assert on.step([element(2)]).panes == (), "[2, 12) is another window than the closed [1, 13)"
-    output = on.step([element(1), element(3)])
+    own_operator = operator(Sessions("10us"), AfterCount(3), discarding("100us"))
+    assert brief(own_operator.step([element(1), element(2), element(3)]).panes) == [((1, 13), (1, 2, 3))]
+    assert own_operator.step([element(2)]).panes == (), "[2, 12) is another window than the closed [1, 13)"
+    output = own_operator.step([element(1), element(3)])
     assert [(drop.window, drop.cause) for drop in output.drops] == [(window(1, 13), DropCause.CLOSED)] * 2
-    assert brief(on.step([element(4), element(5)]).panes) == [((2, 15), (2, 4, 5))]
+    assert brief(own_operator.step([element(4), element(5)]).panes) == [((2, 15), (2, 4, 5))]
 
 
 def test_a_processing_time_part_stays_finished_only_if_it_was_in_every_merged_window() -> None:
     when = AfterEach(AfterProcessingTime("10us"), AfterCount(2))
-    on = operator(Sessions("10us"), when, discarding("100us"))
-    on.step([element(1)], processing_time=Instant(0))
-    assert brief(on.step(processing_time=Instant(10)).panes) == [((1, 11), (1,))]
-    on.step([element(15)], processing_time=Instant(12))
-    assert on.step([element(8)], processing_time=Instant(13)).panes == (), "two came, but the deadline is pending again"
-    assert brief(on.step(processing_time=Instant(22)).panes) == [((1, 25), (15, 8))]
-    assert on.step([element(9)]).panes == ()
-    (last,) = on.step([element(10)]).panes
+    own_operator = operator(Sessions("10us"), when, discarding("100us"))
+    own_operator.step([element(1)], processing_time=Instant(0))
+    assert brief(own_operator.step(processing_time=Instant(10)).panes) == [((1, 11), (1,))]
+    own_operator.step([element(15)], processing_time=Instant(12))
+    assert own_operator.step([element(8)], processing_time=Instant(13)).panes == (), (
+        "two came, but the deadline is pending again"
+    )
+    assert brief(own_operator.step(processing_time=Instant(22)).panes) == [((1, 25), (15, 8))]
+    assert own_operator.step([element(9)]).panes == ()
+    (last,) = own_operator.step([element(10)]).panes
     assert (last.values, last.is_last) == (((9, 10),), True)
 
 
 def test_clocks_never_go_back() -> None:
-    on = operator(FixedWindows("10us"), Repeatedly(AfterProcessingTime("5us")), discarding("0s"))
-    on.step(watermark=Instant(0), processing_time=Instant(100), percentiles={50.0: Instant(7)})
-    on.step([element(1)], watermark=Instant(-5), processing_time=Instant(3), percentiles={50.0: Instant(2)})
-    assert (on.clocks.watermark, on.clocks.processing_time, on.clocks.percentile(50.0)) == (0, 100, 7)
-    assert on.clocks.percentile(90.0) == on.clocks.watermark
-    assert brief(on.step(processing_time=Instant(105)).panes) == [((0, 10), (1,))]
+    own_operator = operator(FixedWindows("10us"), Repeatedly(AfterProcessingTime("5us")), discarding("0s"))
+    own_operator.step(watermark=Instant(0), processing_time=Instant(100), percentiles={50.0: Instant(7)})
+    own_operator.step([element(1)], watermark=Instant(-5), processing_time=Instant(3), percentiles={50.0: Instant(2)})
+    assert (
+        own_operator.clocks.watermark,
+        own_operator.clocks.processing_time,
+        own_operator.clocks.percentile(50.0),
+    ) == (0, 100, 7)
+    assert own_operator.clocks.percentile(90.0) == own_operator.clocks.watermark
+    assert brief(own_operator.step(processing_time=Instant(105)).panes) == [((0, 10), (1,))]
 
 
 def test_retractions_cannot_reach_windows_that_merge() -> None:
-    on = operator(Sessions("10us"), Default(), retracting())
+    own_operator = operator(Sessions("10us"), Default(), retracting())
     with pytest.raises(PipelineError, match="never split"):
-        on.step([element(1, is_retraction=True)])
+        own_operator.step([element(1, is_retraction=True)])
     upper = Grouping(FixedWindows("10us"), Default(), retracting(), collect)
     with pytest.raises(PipelineError, match="do not merge"):
-        Chain([upper, on.grouping], [lambda pane: [element(pane.timestamp)]])
+        Chain([upper, own_operator.grouping], [lambda pane: [element(pane.timestamp)]])
 
 
 @dataclass(frozen=True)
@@ -103,10 +109,10 @@ class UntilTheNext(CustomWindows):
 
 
 def test_custom_windows_may_shrink_when_they_merge() -> None:
-    on = operator(UntilTheNext(), Default(), discarding("0s"))
-    on.step([element(0), element(20)])
-    on.step([element(10)])
-    assert brief(on.step(watermark=Instant(20)).panes) == [((0, 10), (0,)), ((10, 20), (10,))]
+    own_operator = operator(UntilTheNext(), Default(), discarding("0s"))
+    own_operator.step([element(0), element(20)])
+    own_operator.step([element(10)])
+    assert brief(own_operator.step(watermark=Instant(20)).panes) == [((0, 10), (0,)), ((10, 20), (10,))]
 
 
 @dataclass(frozen=True)
@@ -126,10 +132,10 @@ class Absorbing(CustomWindows):
 
 
 def test_pane_counters_go_on_if_the_result_is_one_of_the_merged_windows() -> None:
-    on = operator(Absorbing(), Repeatedly(AfterCount(1)), retracting("0s"))
-    assert [pane.index for pane in on.step([element(5)]).panes] == [0]
-    assert [pane.index for pane in on.step([element(30)]).panes] == [0]
-    *withdrawn, pane_again = on.step([element(50)]).panes
+    own_operator = operator(Absorbing(), Repeatedly(AfterCount(1)), retracting("0s"))
+    assert [pane.index for pane in own_operator.step([element(5)]).panes] == [0]
+    assert [pane.index for pane in own_operator.step([element(30)]).panes] == [0]
+    *withdrawn, pane_again = own_operator.step([element(50)]).panes
     assert [(pane.window, pane.is_retraction) for pane in withdrawn] == [(window(5, 15), True), (window(30, 40), True)]
     assert (pane_again.window, pane_again.index, pane_again.values) == (window(5, 15), 1, ((5, 30, 50),))
 
@@ -152,9 +158,9 @@ class Careless(CustomWindows):
 
 
 def test_custom_windows_that_break_the_merge_contract_are_told() -> None:
-    on = operator(Careless(), Default(), discarding("0s"))
+    own_operator = operator(Careless(), Default(), discarding("0s"))
     with pytest.raises(PipelineError, match="another window of the key"):
-        on.step([element(1), element(5)])
+        own_operator.step([element(1), element(5)])
 
 
 @dataclass(frozen=True)
@@ -167,10 +173,10 @@ class PerKind(CustomWindows):
 
 
 def test_custom_windows_may_read_the_record() -> None:
-    on = operator(PerKind(), Default(), discarding("0s"))
+    own_operator = operator(PerKind(), Default(), discarding("0s"))
     kinds = [("hour", 61), ("minute", 62), ("week", 63), ("hour", 90)]
-    on.step([element(at, record={"kind": kind}) for kind, at in kinds])
-    assert brief(on.step(watermark=Instant(120)).panes) == [((62, 63), (62,)), ((60, 120), (61, 90))]
+    own_operator.step([element(time, record={"kind": kind}) for kind, time in kinds])
+    assert brief(own_operator.step(watermark=Instant(120)).panes) == [((62, 63), (62,)), ((60, 120), (61, 90))]
 
 
 @pytest.mark.parametrize("inner", [FixedWindows("10us"), Sessions("10us"), PerKind()])
@@ -178,9 +184,11 @@ def test_a_shifted_output_time_moves_panes_and_nothing_else(inner: WindowFn) -> 
     how = discarding("0s", timestamp=TimestampCombiner.EARLIEST)
     shifted_operator = operator(ShiftedOutputTime(inner, "4us"), Default(), how)
     plain = operator(inner, Default(), how)
-    for on in (plain, shifted_operator):
-        on.step([element(at, record={"kind": "hour"}) for at in (13, 11, 25)], watermark=Instant(5))
-    pane_before, pane_after = (on.step(watermark=Instant(200)).panes for on in (plain, shifted_operator))
+    for own_operator in (plain, shifted_operator):
+        own_operator.step([element(time, record={"kind": "hour"}) for time in (13, 11, 25)], watermark=Instant(5))
+    pane_before, pane_after = (
+        own_operator.step(watermark=Instant(200)).panes for own_operator in (plain, shifted_operator)
+    )
     assert [replace(pane, timestamp=pane.timestamp + 4) for pane in pane_before] == list(pane_after)
 
 

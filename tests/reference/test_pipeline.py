@@ -52,12 +52,12 @@ def build(**changes: Any) -> Pipeline:
     return pipeline(**{**parts, **changes})
 
 
-def row(at: int | None, amount: int | None = 1, user: str | None = "ann", **more: Any) -> dict[str, Any]:
-    return {"at": at, "amount": amount, "user": user, **more}
+def row(time: int | None, amount: int | None = 1, user: str | None = "ann", **more: Any) -> dict[str, Any]:
+    return {"at": time, "amount": amount, "user": user, **more}
 
 
-def epoch(at: int, *records: dict[str, Any], is_last: bool = False) -> Epoch:
-    return Epoch(Instant(at), records, is_last)
+def epoch(time: int, *records: dict[str, Any], is_last: bool = False) -> Epoch:
+    return Epoch(Instant(time), records, is_last)
 
 
 def brief(panes: tuple[Pane, ...]) -> list[tuple[Any, ...]]:
@@ -137,8 +137,8 @@ def test_the_slowest_split_is_the_watermark_and_it_never_goes_back() -> None:
 
 
 def test_processing_time_fires_untouched_windows_in_a_later_epoch() -> None:
-    timed = build(when=Repeatedly(AfterProcessingTime("10us")), how=discarding("0s"))
-    results = run_pipeline(timed, [epoch(100, row(1)), epoch(109), epoch(110), epoch(120)])
+    timer_pipeline = build(when=Repeatedly(AfterProcessingTime("10us")), how=discarding("0s"))
+    results = run_pipeline(timer_pipeline, [epoch(100, row(1)), epoch(109), epoch(110), epoch(120)])
     assert [brief(result.panes) for result in results] == [[], [], [(0, (1, 1), "EARLY", "+")], []]
 
 
@@ -175,8 +175,8 @@ def test_a_sum_that_leaves_64_bits_is_an_error() -> None:
 
 def test_the_size_of_an_element_is_that_of_its_columns() -> None:
     assert element_size({"user": "añn", "at": 1, "amount": None, "bot": True, "unread": "x"}, SCHEMA) == 4 + 8 + 1
-    sized = build(when=Repeatedly(AfterBytes(40)), how=discarding("0s"))
-    results = run_pipeline(sized, [epoch(0, row(1)), epoch(1, row(2)), epoch(2, row(3, user="bob"))])
+    size_pipeline = build(when=Repeatedly(AfterBytes(40)), how=discarding("0s"))
+    results = run_pipeline(size_pipeline, [epoch(0, row(1)), epoch(1, row(2)), epoch(2, row(3, user="bob"))])
     assert [brief(result.panes) for result in results] == [[], [], []], "19 bytes each"
-    (last,) = run_pipeline(sized, [epoch(0, row(1), row(2, user="ann"), row(3))])
+    (last,) = run_pipeline(size_pipeline, [epoch(0, row(1), row(2, user="ann"), row(3))])
     assert brief(last.panes) == [(0, (3, 3), "EARLY", "+")]

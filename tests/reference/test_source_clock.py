@@ -23,7 +23,7 @@ from headrace import (
 from headrace.errors import PipelineError
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Ingestion, Monotonic
 from headrace.model.time import Duration, Instant
-from headrace_lab.reference import Epoch, Rejected, run_pipeline
+from headrace_lab.reference import Epoch, RejectedRecord, run_pipeline
 from tests.building import pipeline
 
 SCHEMA = {
@@ -48,12 +48,12 @@ def build(event_time: EventTime, **changes: Any) -> Pipeline:
     return pipeline(**{**parts, **changes})
 
 
-def row(at: int | None, **more: Any) -> dict[str, Any]:
-    return {"at": at, "user": "ann", **more}
+def row(time: int | None, **more: Any) -> dict[str, Any]:
+    return {"at": time, "user": "ann", **more}
 
 
-def epoch(at: int, *records: dict[str, Any]) -> Epoch:
-    return Epoch(Instant(at), records)
+def epoch(time: int, *records: dict[str, Any]) -> Epoch:
+    return Epoch(Instant(time), records)
 
 
 def test_arrival_time_as_event_time() -> None:
@@ -107,7 +107,7 @@ def test_records_assert_the_watermark() -> None:
     )
     assert [result.watermark for result in results] == [-(2**61), 12, 12, 30]
     assert [[pane.values for pane in result.panes] for result in results] == [[], [(2,)], [], [(1,)]]
-    assert [result.rejected for result in results] == [(), (), (Rejected(row(None), "event_time"),), ()]
+    assert [result.rejected for result in results] == [(), (), (RejectedRecord(row(None), "event_time"),), ()]
 
 
 def test_an_idle_split_is_left_out_and_its_late_words_are_judged_like_others() -> None:

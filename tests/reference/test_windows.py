@@ -38,15 +38,15 @@ from tests.reference.strategies import examples
 ALL = os.environ.get("HEADRACE_INTERLEAVINGS") == "all"
 
 
-def at(text: str, zone: str) -> Instant:
+def instant_of(text: str, zone: str) -> Instant:
     return to_instant(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
 
 
 def window_of(unit: str, zone: str, text: str, count: int = 1) -> tuple[str, str, float]:
     """Start and end in local time, and the length in hours, of the window of a local time."""
-    (found,) = assign(CalendarWindows(unit, zone, count), at(text, zone))
-    start, end = (_local(moment, zone) for moment in found)
-    return start, end, (found.end - found.start) / 3_600_000_000
+    (only_window,) = assign(CalendarWindows(unit, zone, count), instant_of(text, zone))
+    start, end = (_local(moment, zone) for moment in only_window)
+    return start, end, (only_window.end - only_window.start) / 3_600_000_000
 
 
 def _local(moment: Instant, zone: str) -> str:
@@ -56,7 +56,7 @@ def _local(moment: Instant, zone: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("unit", "zone", "text", "count", "found"),
+    ("unit", "zone", "text", "count", "expected"),
     [
         ("day", "Europe/Berlin", "2026-11-20 15:00", 1, ("2026-11-20 00:00", "2026-11-21 00:00", 24)),
         ("day", "Europe/Berlin", "2026-03-29 23:59", 1, ("2026-03-29 00:00", "2026-03-30 00:00", 23)),
@@ -72,8 +72,8 @@ def _local(moment: Instant, zone: str) -> str:
         ("day", "America/Havana", "2025-11-02 12:00", 1, ("2025-11-02 00:00", "2025-11-03 00:00", 25)),
     ],
 )
-def test_calendar_windows(unit: str, zone: str, text: str, count: int, found: tuple[str, str, float]) -> None:
-    assert window_of(unit, zone, text, count) == found
+def test_calendar_windows(unit: str, zone: str, text: str, count: int, expected: tuple[str, str, float]) -> None:
+    assert window_of(unit, zone, text, count) == expected
 
 
 ZONES = ["UTC", "Europe/Berlin", "America/Havana", "America/Sao_Paulo", "America/St_Johns", "Asia/Kathmandu"]
@@ -90,8 +90,8 @@ def test_calendar_windows_lie_one_behind_another(unit: str, zone: str, count: in
     where, timestamp = CalendarWindows(unit, zone, count), to_instant(moment.replace(tzinfo=UTC))
     (window,) = assign(where, timestamp)
     assert window.start <= timestamp < window.end
-    for inside in (window.start, window.max_timestamp):
-        assert assign(where, inside) == [window]
+    for instant in (window.start, window.max_timestamp):
+        assert assign(where, instant) == [window]
     assert assign(where, window.end)[0].start == window.end
 
 
@@ -110,8 +110,8 @@ def test_a_day_begins_when_the_clocks_skip_its_midnight() -> None:
     change = to_instant(datetime(1919, 3, 31, 4, 30, tzinfo=UTC))
     sides = [Instant(change + shift) for shift in (-1, 0)]
     assert [_local(side, where.zone) for side in sides] == ["1919-03-30 23:29", "1919-03-31 00:30"]
-    (before,), (after,) = (assign(where, side) for side in sides)
-    assert before.end == after.start == change
+    (day_before,), (day_after,) = (assign(where, side) for side in sides)
+    assert day_before.end == day_after.start == change
 
 
 def _changes() -> dict[tuple[int, ...], str]:
@@ -129,11 +129,15 @@ def test_windows_tile_time_and_hold_their_elements_in_every_zone_at_every_change
         changes = [Instant(second * 1_000_000) for second in moments if second > -(2**33)]
         for change in changes if ALL else changes[number % 4 :: 4] or changes[:1]:
             shifts = (-hour, -1, 0, hour // 2 - 1, hour, 12 * hour, 24 * hour)
-            for where, at in [*((day, Instant(change + shift)) for shift in shifts), (week, change), (month, change)]:
-                (window,) = assign(where, at)
-                assert window.start <= at < window.end, (zone, at)
-                assert assign(where, window.start) == assign(where, window.max_timestamp) == [window], (zone, at)
-                assert assign(where, window.end)[0].start == window.end, (zone, at)
+            for where, instant in [
+                *((day, Instant(change + shift)) for shift in shifts),
+                (week, change),
+                (month, change),
+            ]:
+                (window,) = assign(where, instant)
+                assert window.start <= instant < window.end, (zone, instant)
+                assert assign(where, window.start) == assign(where, window.max_timestamp) == [window], (zone, instant)
+                assert assign(where, window.end)[0].start == window.end, (zone, instant)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +187,8 @@ def test_calendars_that_there_are_not(arguments: tuple[Any, ...] | dict[str, Any
 )
 def test_calendars_that_begin_elsewhere(begins: dict[str, Any], text: str, start: str, end: str) -> None:
     zone = "Europe/Berlin"
-    (window,) = assign(CalendarWindows(zone=zone, **begins), at(text, zone))
-    assert (window.start, window.end) == (at(start, zone), at(end, zone))
+    (window,) = assign(CalendarWindows(zone=zone, **begins), instant_of(text, zone))
+    assert (window.start, window.end) == (instant_of(start, zone), instant_of(end, zone))
 
 
 def test_of_a_begin_that_comes_twice_the_first_counts() -> None:
@@ -213,11 +217,11 @@ def build(**changes: Any) -> Pipeline:
     return pipeline(**{**parts, **changes})
 
 
-@pytest.mark.parametrize("shifted", [False, True])
-def test_a_phase_shifts_the_windows_of_each_key(shifted: bool) -> None:
+@pytest.mark.parametrize("is_shifted", [False, True])
+def test_a_phase_shifts_the_windows_of_each_key(is_shifted: bool) -> None:
     fixed_windows = FixedWindows("10us", "1us", phase=col("shift") + 1)
-    pipeline = build(where=ShiftedOutputTime(fixed_windows, "1us") if shifted else fixed_windows)
-    rows = [{"user": "ann", "number": number, "at": at} for number in (0, 1, 3) for at in (4, 6, 13)]
+    pipeline = build(where=ShiftedOutputTime(fixed_windows, "1us") if is_shifted else fixed_windows)
+    rows = [{"user": "ann", "number": number, "at": time} for number in (0, 1, 3) for time in (4, 6, 13)]
     (result,) = run_pipeline(pipeline, [Epoch(Instant(0), rows, is_last=True)])
     assert {(pane.key[1], tuple(pane.window)): pane.values[0] for pane in result.panes} == {
         (0, (2, 12)): (4, 6),

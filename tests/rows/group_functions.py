@@ -15,19 +15,19 @@ from headrace.errors import RetryError
 calls: list[pa.Table] = []
 
 
-def ranked(rows: pa.Table) -> pa.Table:
+def rank_rows(rows: pa.Table) -> pa.Table:
     """Each row with its place."""
     return rows.append_column("place", pa.array(range(rows.num_rows), pa.int64()))
 
 
-def summed(rows: pa.Table) -> pa.Table:
+def sum_rows(rows: pa.Table) -> pa.Table:
     """One row of all."""
     return pa.table({"total": pa.array([pc.sum(rows.column("price")).as_py()], pa.int64())})
 
 
 def summed_unless_told(rows: pa.Table) -> pa.Table:
     """The same, or no row where ``SUM_NOTHING`` is set: as the code of a user that was changed."""
-    return nothing(rows) if os.environ.get("SUM_NOTHING") else summed(rows)
+    return nothing(rows) if os.environ.get("SUM_NOTHING") else sum_rows(rows)
 
 
 def running(rows: pa.Table) -> pa.Table:
@@ -36,7 +36,7 @@ def running(rows: pa.Table) -> pa.Table:
     return rows.select(["shop", "id", "event_time"]).append_column("total", total)
 
 
-def twice(rows: pa.Table) -> pa.Table:
+def double_rows(rows: pa.Table) -> pa.Table:
     """Each price twice; of prices below zero none."""
     prices = rows.column("price").filter(pc.greater_equal(rows.column("price"), 0))
     return pa.table({"price": pa.chunked_array([*prices.chunks, *prices.chunks], pa.int64())})
@@ -50,15 +50,15 @@ def gaps(rows: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
-def noted(rows: pa.Table) -> pa.Table:
+def note_rows(rows: pa.Table) -> pa.Table:
     """The same; and notes what it was asked for."""
     calls.append(rows)
-    return summed(rows)
+    return sum_rows(rows)
 
 
 def nothing(rows: pa.Table) -> pa.Table:
     """No row."""
-    return summed(rows).slice(0, 0)
+    return sum_rows(rows).slice(0, 0)
 
 
 def counting(rows: pa.Table) -> pa.Table:
@@ -67,7 +67,7 @@ def counting(rows: pa.Table) -> pa.Table:
     return pa.table({"total": pa.array([len(calls)], pa.int64())})
 
 
-def rolled(rows: pa.Table) -> pa.Table:
+def roll_dice(rows: pa.Table) -> pa.Table:
     """Something else each time."""
     return pa.table({"total": pa.array([random.getrandbits(60)], pa.int64())})
 
@@ -98,20 +98,20 @@ def double(rows: pa.Table) -> pa.Table:
     return pa.Table.from_arrays([total, total], names=["total", "total"])
 
 
-def renamed(rows: pa.Table) -> pa.Table:
+def move_shop(rows: pa.Table) -> pa.Table:
     """Rows of another shop."""
-    return summed(rows).append_column("shop", pa.array(["elsewhere"]))
+    return sum_rows(rows).append_column("shop", pa.array(["elsewhere"]))
 
 
 def timeless(rows: pa.Table) -> pa.Table:
     """A row without an event time."""
-    return summed(rows).append_column("event_time", pa.array([None], pa.timestamp("us", tz="UTC")))
+    return sum_rows(rows).append_column("event_time", pa.array([None], pa.timestamp("us", tz="UTC")))
 
 
 def ancient(rows: pa.Table) -> pa.Table:
     """A row of the year 1500."""
     moment = datetime(1500, 1, 1, tzinfo=UTC)
-    return summed(rows).append_column("event_time", pa.array([moment], pa.timestamp("us", tz="UTC")))
+    return sum_rows(rows).append_column("event_time", pa.array([moment], pa.timestamp("us", tz="UTC")))
 
 
 def endless(rows: pa.Table) -> pa.Table:
@@ -124,13 +124,13 @@ not_callable = 3
 
 def times(rows: pa.Table) -> pa.Table:
     """The event time of each row, and how far it is behind the first."""
-    at = rows.column("event_time")
-    given_times = at.drop_null().cast(pa.int64())
+    event_times = rows.column("event_time")
+    given_times = event_times.drop_null().cast(pa.int64())
     microseconds_behind = pc.subtract(given_times, given_times[0]) if len(given_times) else given_times
-    return pa.table({"event_time": at.drop_null(), "behind": microseconds_behind})
+    return pa.table({"event_time": event_times.drop_null(), "behind": microseconds_behind})
 
 
-def counted(rows: pa.Table) -> pa.Table:
+def count_rows(rows: pa.Table) -> pa.Table:
     """How many rows there are, and their key."""
     return pa.table({"number": pa.array([rows.num_rows], pa.int64())})
 
@@ -138,10 +138,10 @@ def counted(rows: pa.Table) -> pa.Table:
 lock = threading.Lock()
 
 
-def locked(rows: pa.Table) -> pa.Table:
+def hold_lock(rows: pa.Table) -> pa.Table:
     """What holds something that cannot be copied."""
     with lock:
-        return summed(rows)
+        return sum_rows(rows)
 
 
 def nested_summary(rows: pa.Table) -> pa.Table:
@@ -164,7 +164,7 @@ def nested_summary(rows: pa.Table) -> pa.Table:
 _turns = count()
 
 
-def turned(rows: pa.Table) -> pa.Table:
+def turn_maps(rows: pa.Table) -> pa.Table:
     """A map whose keys stand in another order at each call, as those of a set may."""
     entries = [("a", 1), ("b", 2)][:: 1 if next(_turns) % 2 else -1]
     tags = pa.array([entries] * rows.num_rows, pa.map_(pa.string(), pa.int64()))

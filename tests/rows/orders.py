@@ -23,15 +23,15 @@ def order(id: str, price: int | None = 1, minute: int = 0, **more: Any) -> dict[
     return {"id": id, "shop": "one", "price": price, "at": moment, **more}
 
 
-def rows(**changed: Any) -> hr.Pipeline:
+def rows(**parts: Any) -> hr.Pipeline:
     """One row of each order."""
     definition = hr.Pipeline("orders", ORDERS, rows=COLUMNS, executor="local")
-    return replace(definition, **changed) if changed else definition
+    return replace(definition, **parts) if parts else definition
 
 
-def signed(**changed: Any) -> hr.Pipeline:
+def signed_rows(**parts: Any) -> hr.Pipeline:
     """The same of orders that can be withdrawn."""
-    return rows(input=CHANGES, **changed)
+    return rows(input=CHANGES, **parts)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Orders:
             self.land(f"{number:04}", *records)
         return self.handle(pipeline).run(**options)
 
-    def corrected(self, pipeline: hr.Pipeline, files: dict[str, list[dict[str, Any]]], **options: Any) -> Any:
+    def backfill_corrected(self, pipeline: hr.Pipeline, files: dict[str, list[dict[str, Any]]], **options: Any) -> Any:
         """A backfill, into the branch ``fix``, that reads other content of some files; then they have what they had."""
         landing = self.folder / "landing/orders"
         content_before = {name: (landing / f"{name}.json").read_bytes() for name in files}

@@ -28,7 +28,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.output_view import seen_by
 from headrace_snapshots.store import open_store
 from tests.changelogs.signed_scenarios import signed_scenarios
-from tests.process.random_runs import Made, Schedule, itself, recorded_of, run
+from tests.process.random_runs import RecordFunction, Schedule, itself, recorded_of, run
 from tests.process.several import output_of
 from tests.process.wider import wider_scenarios
 from tests.reading import read
@@ -119,10 +119,10 @@ _QUERIES = [
     "select *, event_time as valid_from, lead(event_time) over (order by event_time) as valid_to from rows",
     "select string_agg(event_time::varchar, ',') as all_of_them, max(event_time) as event_time from rows",
 ]
-_COMPUTED = st.one_of(
+_COMPUTED_TAKES = st.one_of(
     st.sampled_from(_QUERIES).map(hr.query),
     st.just(hr.function(f"{_MODULE}:times", {"event_time": datetime, "behind": int})),
-    st.just(hr.function(f"{_MODULE}:counted", {"number": int})),
+    st.just(hr.function(f"{_MODULE}:count_rows", {"number": int})),
 )
 
 
@@ -143,7 +143,11 @@ def group_scenarios(draw: st.DrawFn, *, is_signed: bool = False, is_computed: bo
     }
     if whole.how.accumulation is Accumulation.ACCUMULATING:
         parts["how"] = replace(whole.how, accumulation=Accumulation.RETRACTING)
-    parts |= {"rows": draw(row_columns()), "take": draw(_COMPUTED if is_computed else _TAKES), "filter": draw(_FILTERS)}
+    parts |= {
+        "rows": draw(row_columns()),
+        "take": draw(_COMPUTED_TAKES if is_computed else _TAKES),
+        "filter": draw(_FILTERS),
+    }
     parts["rows"] = {name: expr for name, expr in parts["rows"].items() if name not in whole.key}
     try:
         if draw(st.booleans()):
@@ -174,9 +178,9 @@ def lists_of(pipeline: hr.Pipeline) -> dict[str, Expr]:
 
 
 @st.composite
-def _outputs(draw: st.DrawFn, aggregated: hr.Output, rows: hr.Rows, lists: Mapping[str, Expr]) -> dict[str, Any]:
+def _outputs(draw: st.DrawFn, totals: hr.Output, rows: hr.Rows, lists: Mapping[str, Expr]) -> dict[str, Any]:
     """Rows beside what is aggregated; rows of its panes; what is aggregated of rows; rows of rows."""
-    outputs: dict[str, Any] = {"rows": rows, "aggregated": aggregated}
+    outputs: dict[str, Any] = {"rows": rows, "aggregated": totals}
     if draw(st.booleans()):
         names = draw(st.lists(st.sampled_from([*_OF_PANES]), min_size=1, unique=True))
         outputs["of_panes"] = hr.Rows({name: _OF_PANES[name] for name in names} | lists, of="aggregated")
@@ -198,10 +202,15 @@ Row = tuple[Any, ...]
 
 
 def check_rows(
-    scenario: Scenario, schedule: Schedule, executors: Sequence[str], spark: Any = None, *, made: Made = itself
+    scenario: Scenario,
+    schedule: Schedule,
+    executors: Sequence[str],
+    spark: Any = None,
+    *,
+    make: RecordFunction = itself,
 ) -> None:
     """Each epoch of each output of rows gives the rows that the reference gives, with their signs; what stands is their
-    sum; and a replay gives the same. ``made``: what sources make of a record.
+    sum; and a replay gives the same. ``make``: what sources make of a record.
     """
     pipeline = scenario.pipeline
     note(f"{pipeline!r}")
@@ -212,12 +221,12 @@ def check_rows(
         head = catalog.head().refs.get("main")
         if head is None:
             return
-        expected = run_outputs(pipeline, recorded_of(catalog, head, landed_result, made))
+        expected = run_outputs(pipeline, recorded_of(catalog, head, landed_result, make))
         manifests = [*catalog.ancestry(head)][::-1]
-        of_rows = {name: alone for name, alone in pipeline.by_output.items() if alone.rows}
+        of_rows = {name: own_pipeline for name, own_pipeline in pipeline.by_output.items() if own_pipeline.rows}
         for name, own_pipeline in of_rows.items():
             found_rows = rows_by_epoch(own_pipeline, root, "main", len(manifests), name)
-            assert found_rows == [Counter(map(shown, result.panes)) for result in expected[name]]
+            assert found_rows == [Counter(map(shown_row, result.panes)) for result in expected[name]]
             check_standing(own_pipeline, root, name, found_rows)
             if own_pipeline.take == Every():
                 late = read(own_pipeline, root.as_uri(), "late", "main", name)
@@ -245,10 +254,10 @@ def _check_counts(counts: Mapping[str, int], panes: Sequence[Pane], *, has_state
     assert has_state or counts["state_rows"] == 0
 
 
-def check_standing(pipeline: hr.Pipeline, root: Path, output: str, found: Sequence[Counter[Row]]) -> None:
+def check_standing(pipeline: hr.Pipeline, root: Path, output: str, epochs: Sequence[Counter[Row]]) -> None:
     """``current`` has each row as often as it came more often than it was withdrawn."""
     summed_rows: Counter[Row] = Counter()
-    for (*row, _, is_retraction), number in (item for epoch in found for item in epoch.items()):
+    for (*row, _, is_retraction), number in (item for epoch in epochs for item in epoch.items()):
         summed_rows[tuple(row)] += -number if is_retraction else number
     table = read(pipeline, root.as_uri(), "current", "main", output)
     standing = Counter(row[:-2] for row in rows_of(pipeline, table))
@@ -267,7 +276,7 @@ def rows_by_epoch(pipeline: hr.Pipeline, root: Path, branch: str, epochs: int, o
 
 
 def rows_of(pipeline: hr.Pipeline, table: pa.Table) -> list[Row]:
-    """The rows of a view as ``shown`` gives them."""
+    """The rows of a view as ``shown_row`` gives them."""
     for number, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type):
             table = table.set_column(number, column.name, table.column(number).cast(pa.int64()))
@@ -275,7 +284,7 @@ def rows_of(pipeline: hr.Pipeline, table: pa.Table) -> list[Row]:
     return [tuple(comparable(row[name]) for name in names) for row in table.to_pylist()]
 
 
-def shown(pane: Pane) -> Row:
+def shown_row(pane: Pane) -> Row:
     """A row of the reference as readers see it."""
     values = tuple(map(comparable, pane.values))
     instant = int(pane.timestamp) if pane.timestamp < GLOBAL_WINDOW_END - 1 else None  # which no calendar has

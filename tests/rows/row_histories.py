@@ -35,11 +35,41 @@ _FACTORS = (
     .event_time("at", bound="30d")
     .named("factors")
 )
-EVER: dict[str, Any] = {"when": hr.on_update(), "how": hr.retracting(None)}
-ACTIONS = ("landed", "landed", "landed", "several", "several", "unpublished", "forked", "went_on", "filled", "promoted")
-ACTIONS = (*ACTIONS, "filled_and_promoted", "patched", "dropped", "back", "recovered", "expired", "expired", "replayed")
-ACTIONS = (*ACTIONS, "renamed", "column_renamed", "read")
-REFUSABLE = ("promoted", "patched", "back", "recovered", "dropped", "filled", "filled_and_promoted", "replayed")
+EVERY_UPDATE: dict[str, Any] = {"when": hr.on_update(), "how": hr.retracting(None)}
+ACTIONS = (
+    "land_orders",
+    "land_orders",
+    "land_orders",
+    "several",
+    "several",
+    "run_unpublished",
+    "fork_main",
+    "went_on",
+    "fill_branch",
+    "promote_branch",
+)
+ACTIONS = (
+    *ACTIONS,
+    "filled_and_promoted",
+    "patch_output",
+    "drop_branch",
+    "roll_back",
+    "recover_snapshot",
+    "expire_snapshots",
+    "expire_snapshots",
+    "replay_branch",
+)
+ACTIONS = (*ACTIONS, "rename_outputs", "column_renamed", "read")
+REFUSABLE = (
+    "promote_branch",
+    "patch_output",
+    "roll_back",
+    "recover_snapshot",
+    "drop_branch",
+    "fill_branch",
+    "filled_and_promoted",
+    "replay_branch",
+)
 """What may be refused, where there is no branch, or nothing that fits; nothing has changed then."""
 
 _NET = "select {columns}, moment, sum(sign) as n from records where {only} group by all"
@@ -116,9 +146,9 @@ class History:
 
     # What there is
 
-    def pipeline(self, at: str = "main") -> hr.Pipeline:
-        """Its outputs say what they are called in the snapshot ``at``, where that is another name."""
-        names, amount = self._names_at(at)
+    def pipeline(self, ref: str = "main") -> hr.Pipeline:
+        """Its outputs say what they are called in the snapshot ``ref``, where that is another name."""
+        names, amount = self._names_at(ref)
         formerly = {
             output: {"formerly": name} for output, name in names.items() if name not in {None, self.called[output]}
         }
@@ -132,7 +162,7 @@ class History:
                 key="id",
                 take=hr.newest("version", deleted=col("gone")),
                 renamed=renamed_columns,
-                **EVER,
+                **EVERY_UPDATE,
                 **formerly.get("newest", {}),
             ),
             "best": hr.Rows(
@@ -140,7 +170,7 @@ class History:
                 key="shop",
                 take=hr.top(2, by="price"),
                 where=hr.FixedWindows("1h"),
-                **EVER,
+                **EVERY_UPDATE,
                 **formerly.get("best", {}),
             ),
             "kinds": hr.Rows(["price"], key="shop", take=hr.distinct()),
@@ -149,7 +179,7 @@ class History:
                 key="shop",
                 what={"total": col("price").sum(), "n": hr.count()},
                 where=hr.FixedWindows("1d"),
-                **EVER,
+                **EVERY_UPDATE,
             ),
             "last": hr.Rows(["id", "price"], of="lines", key="shop", take=hr.newest("price")),
             "rated": hr.Rows(
@@ -161,12 +191,12 @@ class History:
         outputs = {self.called[output]: definition for output, definition in own.items()}
         return hr.Pipeline("shop", source.event_time("at", bound="30d"), outputs=outputs, executor="local")
 
-    def _names_at(self, at: str) -> tuple[dict[str, str], str | None]:
+    def _names_at(self, ref: str) -> tuple[dict[str, str], str | None]:
         """What outputs are called at a branch or in a snapshot, and what the newest rows call a price there."""
         if "shop" not in self.root:
             return {}, None
         catalog = self.root["shop"].catalog
-        snapshot = catalog.head().refs.get(at, at)
+        snapshot = catalog.head().refs.get(ref, ref)
         if snapshot in {"main", "beginning"}:
             return {}, None
         other_names = output_names(catalog.manifest(snapshot))
@@ -189,7 +219,7 @@ class History:
             what={"total": col("price").sum(), "n": hr.count()},
             where=hr.GlobalWindows(),
             executor="local",
-            **EVER,
+            **EVERY_UPDATE,
         )
 
     # What is done
@@ -204,7 +234,11 @@ class History:
             if action not in REFUSABLE:
                 raise
             self.done[-1] += f": {error.code}"
-            if action not in ("filled", "filled_and_promoted", "recovered"):  # which have a part that may stay
+            if action not in (
+                "fill_branch",
+                "filled_and_promoted",
+                "recover_snapshot",
+            ):  # which have a part that may stay
                 assert dict(self.root["shop"].catalog.head().refs) == refs_before, self.done
 
     def land(self) -> None:
@@ -252,7 +286,7 @@ class History:
             + "Z",
         }
 
-    def landed(self) -> None:
+    def land_orders(self) -> None:
         self.land()
         self.handle.run()
 
@@ -261,7 +295,7 @@ class History:
             self.land()
         self.handle.run(files_per_epoch=self.choice.choice([1, 2]))
 
-    def unpublished(self) -> None:
+    def run_unpublished(self) -> None:
         self.land()
         self.handle.run(publish=False)
 
@@ -273,7 +307,7 @@ class History:
         self.branches += 1
         return f"b{self.branches}"
 
-    def forked(self) -> None:
+    def fork_main(self) -> None:
         self.handle.fork("main", self._new_branch())
 
     def went_on(self) -> None:
@@ -282,52 +316,52 @@ class History:
             self.land()
             self.root[self.pipeline(branch)].run(branch=branch)
 
-    def filled(self) -> None:
+    def fill_branch(self) -> None:
         self.handle.backfill(branch=self._new_branch())
 
     def filled_and_promoted(self) -> None:
         self.handle.backfill(branch=self._new_branch(), promote=True)
 
-    def promoted(self) -> None:
+    def promote_branch(self) -> None:
         self.handle.promote(self._branch())
 
-    def patched(self) -> None:
+    def patch_output(self) -> None:
         self.handle.promote(self._branch(), patch=True, output=self.called[self.choice.choice([*NAMES])])
 
-    def dropped(self) -> None:
+    def drop_branch(self) -> None:
         self.handle.drop(self._branch())
 
-    def back(self) -> None:
-        self.handle.rollback(to=self._before(), message="back")
+    def roll_back(self) -> None:
+        self.handle.rollback(to=self._earlier_snapshot(), message="back")
 
-    def recovered(self) -> None:
-        target = self._before()
+    def recover_snapshot(self) -> None:
+        target = self._earlier_snapshot()
         self.root[self.pipeline(target)].recover(target)
 
-    def _before(self) -> str:
+    def _earlier_snapshot(self) -> str:
         catalog = self.handle.catalog
         line = [link.snapshot_id for link in catalog.lineage(catalog.head().refs["main"])]
         return self.choice.choice([*line[1:4], line[0]])
 
-    def expired(self) -> None:
+    def expire_snapshots(self) -> None:
         self.handle.expire(keep_last=self.choice.randrange(1, 4))
         self.checked.clear()
 
-    def replayed(self) -> None:
+    def replay_branch(self) -> None:
         branch = self._new_branch()
         self.handle.run(mode="replay", from_branch="main", branch=branch)
         refs = self.handle.catalog.head().refs
         for output in NAMES:
             assert self.standing(output, refs[branch]) == self.standing(output, refs["main"]), (output, self.done)
 
-    def renamed(self) -> None:
+    def rename_outputs(self) -> None:
         output = self.choice.choice(("newest", "best"))
         self.called[output] = self.choice.choice(NAMES[output])
-        self.landed()
+        self.land_orders()
 
     def column_renamed(self) -> None:
         self.amount = self.choice.choice(("price", "amount"))
-        self.landed()
+        self.land_orders()
 
     def read(self) -> None:
         """The reader reads on, and has summed what readers see, and what was withdrawn of what is yet to come."""
@@ -346,15 +380,15 @@ class History:
         refs = catalog.head().refs
         seen_refs = published_of(refs)
         pairs = {(output, refs[branch]) for branch in _branches(refs) for output in NAMES}
-        pairs |= {(output, at) for name, at in seen_refs.items() for output, names in NAMES.items() if name in names}
+        pairs |= {(output, ref) for name, ref in seen_refs.items() for output, names in NAMES.items() if name in names}
         for output, snapshot in sorted(pairs - self.checked):
             assert self.standing(output, snapshot) == self.expected(output, snapshot), (output, snapshot, self.done)
         self.checked |= pairs
         check_catalog(catalog.store, "shop")
 
-    def standing(self, output: str, at: str) -> Rows:
+    def standing(self, output: str, ref: str) -> Rows:
         """What readers see of an output in a snapshot."""
-        names, amount = self._names_at(at)
+        names, amount = self._names_at(ref)
         ends = ["total", "n"] if output == "totals" else ["event_time"]
         middle = {"lines": ["id", "shop", "price"], "newest": ["id", "shop", amount], "kinds": ["shop", "price"]}
         middle |= {
@@ -365,37 +399,37 @@ class History:
             "settled": ["id", "shop", "price"],
         }
         columns = [*middle[output], *ends]
-        rows = self.root["shop"][names[output]].current(columns=columns, at=at).to_arrow()
+        rows = self.root["shop"][names[output]].current(columns=columns, at=ref).to_arrow()
         return Counter(tuple(row[name] for name in columns) for row in _zoneless(rows).to_pylist())
 
-    def expected(self, output: str, at: str) -> Rows:
+    def expected(self, output: str, ref: str) -> Rows:
         """What DuckDB gives of all records that a snapshot has read."""
         with duckdb.connect() as connection:
             for name, kind, schema in (("records", "orders", _RECORDS), ("factors", "factors", _OF_FACTORS)):
-                texts = [(self.folder / path).read_text() for path in self._files_of(at) if f"landing/{kind}/" in path]
+                texts = [(self.folder / path).read_text() for path in self._files_of(ref) if f"landing/{kind}/" in path]
                 lines = [json.loads(line) for text in texts for line in text.splitlines()]
                 read = [{**line, "moment": datetime.fromisoformat(line["at"].removesuffix("Z"))} for line in lines]
                 connection.register(name, pa.Table.from_pylist(read, schema))
-            found_rows = connection.execute(ORACLES[output].format(watermark=self._watermark(at))).fetchall()
+            found_rows = connection.execute(ORACLES[output].format(watermark=self._watermark(ref))).fetchall()
         return Counter({tuple(row): int(n) for *row, n in found_rows if n > 0})
 
-    def _watermark(self, at: str) -> int:
+    def _watermark(self, ref: str) -> int:
         """What rows that wait have waited for, in a snapshot."""
-        return complete_until(seen_by(self.root["shop"].catalog.manifest(at), "settled"))
+        return complete_until(seen_by(self.root["shop"].catalog.manifest(ref), "settled"))
 
-    def _files_of(self, at: str) -> tuple[str, ...]:
+    def _files_of(self, ref: str) -> tuple[str, ...]:
         """What a snapshot and those below it have read; of the latter it may have been noted before they expired."""
-        if at not in self.files:
+        if ref not in self.files:
             catalog = self.root["shop"].catalog
-            parent = catalog.manifest(at).parent
+            parent = catalog.manifest(ref).parent
             files_below = () if parent is None else self._files_of(parent)
-            (epoch,) = recorded_epochs(catalog, at, parent)
-            self.files[at] = (*files_below, *(file.path for files in epoch.files.values() for file in files))
-        return self.files[at]
+            (epoch,) = recorded_epochs(catalog, ref, parent)
+            self.files[ref] = (*files_below, *(file.path for files in epoch.files.values() for file in files))
+        return self.files[ref]
 
     def finish(self) -> None:
         """In the end readers see everything that was landed."""
-        self.landed()
+        self.land_orders()
         self.handle.run()
         catalog = self.root["shop"].catalog
         refs = catalog.head().refs

@@ -18,13 +18,13 @@ from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.pipeline.queries import GroupQueryError
 from headrace.runs.options import RunOptions
 from headrace.runs.restore import ChangedPipelineError
-from tests.process.executors import Executed, on_spark
+from tests.process.executors import ExecutorUnderTest, on_spark
 from tests.reading import read
 from tests.rows import group_functions
 from tests.rows.orders import CHANGES, ORDERS, Orders, minute, order
 
 HOUR = hr.FixedWindows("1h")
-UPDATED: Mapping[str, Any] = {"where": HOUR, "when": hr.on_update(), "how": hr.retracting("1d")}
+ON_UPDATE: Mapping[str, Any] = {"where": HOUR, "when": hr.on_update(), "how": hr.retracting("1d")}
 RUNNING = "select *, sum(price) over (order by event_time) as spent from rows"
 
 
@@ -48,7 +48,7 @@ def taking(take: Any, rows: Any, **more: Any) -> hr.Pipeline:
     return hr.Pipeline("orders", parts.pop("source", ORDERS), rows=rows, take=take, **parts)
 
 
-def seen(orders: Orders, pipeline: hr.Pipeline, *columns: str) -> list[tuple[Any, ...]]:
+def standing_rows(orders: Orders, pipeline: hr.Pipeline, *columns: str) -> list[tuple[Any, ...]]:
     """Columns of each row that stands."""
     rows = orders.handle(pipeline).current(columns=[*columns]).to_json()
     return sorted(tuple(row[name] for name in columns) for row in rows)
@@ -60,9 +60,9 @@ def test_a_late_row_moves_a_running_sum(orders: Orders) -> None:
         "shop": "string", "id": "string", "price": "int", "spent": "int",
     }  # fmt: skip
     orders.run(running, order("a", 1), order("b", 3, 5), order("x", 7, 6, shop="two"))
-    assert seen(orders, running, "id", "spent") == [("a", 1), ("b", 4), ("x", 7)]
+    assert standing_rows(orders, running, "id", "spent") == [("a", 1), ("b", 4), ("x", 7)]
     orders.run(running, order("late", 10, 2))
-    assert seen(orders, running, "id", "spent") == [("a", 1), ("b", 14), ("late", 11), ("x", 7)]
+    assert standing_rows(orders, running, "id", "spent") == [("a", 1), ("b", 14), ("late", 11), ("x", 7)]
     left = orders.handle(running).panes(where="epoch = 1", columns=["id", "spent", "is_retraction"]).to_json()
     assert sorted((row["id"], row["spent"], row["is_retraction"]) for row in left) == [
         ("b", 4, True), ("b", 14, False), ("late", 11, False),
@@ -72,16 +72,20 @@ def test_a_late_row_moves_a_running_sum(orders: Orders) -> None:
 def test_a_query_is_of_its_group_alone(orders: Orders) -> None:
     share = of_query("select id, price * 100 // sum(price) over () as share, event_time from rows")
     orders.run(share, order("a", 1), order("b", 3), order("x", 5, shop="two"))
-    assert seen(orders, share, "shop", "id", "share") == [("one", "a", 25), ("one", "b", 75), ("two", "x", 100)]
+    assert standing_rows(orders, share, "shop", "id", "share") == [
+        ("one", "a", 25),
+        ("one", "b", 75),
+        ("two", "x", 100),
+    ]
 
 
 def test_rows_of_a_window_have_its_end_unless_they_say_their_time(orders: Orders) -> None:
-    total = of_query("select sum(price) as total from rows", **UPDATED)
+    total = of_query("select sum(price) as total from rows", **ON_UPDATE)
     orders.run(total, order("a", 1), order("b", 3, 5), order("c", 5, 60))
     end = datetime(2026, 5, 1, 0, 59, 59, 999999)
     event_times = {(row[1], row[-1]) for row in orders.current(total)}
     assert event_times == {(4, end), (5, end.replace(hour=1))}
-    last = of_query("select sum(price) as total, max(event_time) as event_time from rows", **UPDATED)
+    last = of_query("select sum(price) as total, max(event_time) as event_time from rows", **ON_UPDATE)
     elsewhere = Orders(orders.folder / "again")
     elsewhere.run(last, order("a", 1), order("b", 3, 5))
     assert {row[-1] for row in elsewhere.current(last)} == {minute(5)}
@@ -89,9 +93,9 @@ def test_rows_of_a_window_have_its_end_unless_they_say_their_time(orders: Orders
 
 def test_a_function_gets_a_table_and_gives_one(orders: Orders) -> None:
     group_functions.calls.clear()
-    total = of_function("noted", {"total": int}, **UPDATED)
+    total = of_function("note_rows", {"total": int}, **ON_UPDATE)
     orders.run(total, order("b", 3, 5), order("a", 1, 5), order("c", None, 0), order("x", 5, shop="two"))
-    assert seen(orders, total, "shop", "total") == [("one", 4), ("two", 5)]
+    assert standing_rows(orders, total, "shop", "total") == [("one", 4), ("two", 5)]
     given_table = next(table for table in group_functions.calls if table.num_rows == 3)
     assert given_table.column_names == ["shop", "id", "price", "event_time"]
     assert given_table.column("id").to_pylist() == ["c", "a", "b"]  # by event time, then by their columns
@@ -106,38 +110,38 @@ def test_a_function_may_give_the_key_back_and_a_time(orders: Orders) -> None:
 
 
 def test_a_function_may_give_several_rows_of_one_or_none(orders: Orders) -> None:
-    double_pipeline = of_function("twice", {"price": int}, **UPDATED)
+    double_pipeline = of_function("double_rows", {"price": int}, **ON_UPDATE)
     orders.run(double_pipeline, order("a", 1), order("b", -1, 60), order("c", 2, 61))
-    assert seen(orders, double_pipeline, "price") == [(1,), (1,), (2,), (2,)]
-    nothing = of_function("nothing", {"total": int}, **UPDATED)
+    assert standing_rows(orders, double_pipeline, "price") == [(1,), (1,), (2,), (2,)]
+    nothing = of_function("nothing", {"total": int}, **ON_UPDATE)
     elsewhere = Orders(orders.folder / "again")
     elsewhere.run(nothing, order("a", 1))
-    assert seen(elsewhere, nothing, "total") == []
+    assert standing_rows(elsewhere, nothing, "total") == []
 
 
 @pytest.mark.parametrize(
     "pipeline",
-    [of_query(RUNNING, source=CHANGES), of_function("summed", {"total": int}, source=CHANGES, **UPDATED)],
+    [of_query(RUNNING, source=CHANGES), of_function("sum_rows", {"total": int}, source=CHANGES, **ON_UPDATE)],
     ids=["query", "function"],
 )
 def test_what_is_withdrawn_counts_no_more(orders: Orders, pipeline: hr.Pipeline) -> None:
     column = [*pipeline.value_types][1 if "total" in pipeline.value_types else 3]
     orders.run(pipeline, order("a", 5, 1, sign=1), order("b", 3, 2, sign=1), order("never", 9, 3, sign=-1))
-    assert max(seen(orders, pipeline, column)) == (8,)
+    assert max(standing_rows(orders, pipeline, column)) == (8,)
     orders.run(pipeline, order("a", 5, 1, sign=-1), order("never", 9, 3, sign=1))
-    assert seen(orders, pipeline, column) == [(3,)]
+    assert standing_rows(orders, pipeline, column) == [(3,)]
     orders.run(pipeline, order("b", 3, 2, sign=-1))
-    assert seen(orders, pipeline, column) == []
+    assert standing_rows(orders, pipeline, column) == []
 
 
 def test_what_was_emitted_is_withdrawn_whatever_the_code_says_now(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    total = of_function("summed_unless_told", {"total": int}, **UPDATED)
+    total = of_function("summed_unless_told", {"total": int}, **ON_UPDATE)
     orders.run(total, order("a", 1))
     monkeypatch.setenv("SUM_NOTHING", "1")
     orders.run(total, order("b", 2))
-    assert seen(orders, total, "total") == []
+    assert standing_rows(orders, total, "total") == []
     assert orders.handle(total).panes(where="is_retraction", columns=["total"]).to_json() == [{"total": 1}]
 
 
@@ -147,7 +151,7 @@ def test_other_outputs_and_ids_go_by_what_is_computed(orders: Orders) -> None:
         "most": hr.Rows(["id", "spent"], of="running", key="shop", take=hr.top(1, by="spent")),
         "places": hr.Rows(
             ["spent"], of="running", key="shop",
-            take=hr.function("tests.rows.group_functions:ranked",
+            take=hr.function("tests.rows.group_functions:rank_rows",
                              {"spent": int, "place": int, "event_time": datetime}),
         ),
     }  # fmt: skip
@@ -178,20 +182,20 @@ def test_a_query_reads_rows_that_were_joined(orders: Orders) -> None:
     rate = '{"shop": "one", "rate": %d, "at": "2026-05-01T00:%02d:00Z"}\n'
     (orders.folder / "landing/rates/1.json").write_text(rate % (2, 0))
     orders.run(worth, order("a", 1, 1), order("b", 3, 9))
-    assert seen(orders, worth, "id", "worth") == [("a", 2), ("b", 8)]
+    assert standing_rows(orders, worth, "id", "worth") == [("a", 2), ("b", 8)]
     (orders.folder / "landing/rates/2.json").write_text(rate % (10, 5))
     orders.run(worth)
-    assert seen(orders, worth, "id", "worth") == [("a", 2), ("b", 32)]
+    assert standing_rows(orders, worth, "id", "worth") == [("a", 2), ("b", 32)]
 
 
 def test_batch_and_micro_batches_give_the_same(orders: Orders) -> None:
     running = of_query(RUNNING)
     for number in range(12):
         orders.run(running, order(f"{number:02}", number, number * 7 % 12))
-    first_rows = seen(orders, running, "id", "spent")
+    first_rows = standing_rows(orders, running, "id", "spent")
     assert first_rows[-1] == ("11", sum(n for n in range(12) if n * 7 % 12 <= 5))
     orders.handle(running).backfill(promote=True)
-    assert seen(orders, running, "id", "spent") == first_rows
+    assert standing_rows(orders, running, "id", "spent") == first_rows
 
 
 def test_rows_that_an_order_leaves_equal_stay_in_their_order(orders: Orders) -> None:
@@ -199,7 +203,9 @@ def test_rows_that_an_order_leaves_equal_stay_in_their_order(orders: Orders) -> 
     records = [order(f"{number:02}", 1, number // 4) for number in (7, 3, 11, 0, 5, 9, 2, 1)]
     orders.run(places, *records[:3])
     orders.run(places, *records[3:])
-    assert [id_ for _, id_ in seen(orders, places, "place", "id")] == sorted(record["id"] for record in records)
+    assert [id_ for _, id_ in standing_rows(orders, places, "place", "id")] == sorted(
+        record["id"] for record in records
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,16 +215,16 @@ def test_rows_that_an_order_leaves_equal_stay_in_their_order(orders: Orders) -> 
         ("text", "gave str, and must give a pyarrow.Table"),
         ("small", "declares column total as int, which is int64 in Arrow, and gave int32: cast it"),
         ("double", "gave column total twice"),
-        ("ranked", "declares column total, and did not give it"),
-        ("renamed", "gave another shop than that of its group"),
+        ("rank_rows", "declares column total, and did not give it"),
+        ("move_shop", "gave another shop than that of its group"),
         ("timeless", "gave column event_time, which it does not declare"),
         ("counting", "at first, and {'total': "),
-        ("rolled", "It may keep nothing between two calls"),
+        ("roll_dice", "It may keep nothing between two calls"),
     ],
 )
 def test_a_function_that_is_wrong_is_named_with_its_group(orders: Orders, name: str, message: str) -> None:
     with pytest.raises(GroupFunctionError) as failure:
-        orders.run(of_function(name, {"total": int}, **UPDATED), order("a", 1), order("b", 2))
+        orders.run(of_function(name, {"total": int}, **ON_UPDATE), order("a", 1), order("b", 2))
     assert message in str(failure.value)
     assert f"function of a group tests.rows.group_functions:{name} " in str(failure.value)
     assert "key shop='one' in the window from 2026-05-01" in str(failure.value)
@@ -231,19 +237,19 @@ def test_a_function_that_is_wrong_is_named_with_its_group(orders: Orders, name: 
         ("timeless", {"total": int, "event_time": datetime}, "gave NULL as event_time"),
         ("ancient", {"total": int, "event_time": datetime}, "gave a time outside of the years 1900 to 9998"),
         ("endless", {"day": date}, "gave a time outside of the years 1 to 9999 as day"),
-        ("renamed", {"total": int, "shop": str}, "gave shop elsewhere: rows have the key by themselves"),
+        ("move_shop", {"total": int, "shop": str}, "gave shop elsewhere: rows have the key by themselves"),
         ("nowhere", {"total": int}, "has no function nowhere"),
         ("not_callable", {"total": int}, "has no function not_callable"),
     ],
 )
 def test_times_and_keys_of_a_function_are_looked_at(orders: Orders, name: str, returns: Any, message: str) -> None:
     with pytest.raises(GroupFunctionError, match=message):
-        orders.run(of_function(name, returns, **UPDATED), order("a", 1))
+        orders.run(of_function(name, returns, **ON_UPDATE), order("a", 1))
 
 
 def test_a_function_may_ask_for_another_try(orders: Orders) -> None:
     with pytest.raises(RetryError, match="busy"):
-        orders.run(of_function("waits", {"total": int}, **UPDATED), order("a", 1))
+        orders.run(of_function("waits", {"total": int}, **ON_UPDATE), order("a", 1))
 
 
 @pytest.mark.parametrize(
@@ -346,11 +352,11 @@ def test_mistakes_of_a_query_say_what_to_write(arguments: dict[str, Any], messag
 @pytest.mark.parametrize(
     ("name", "returns", "message"),
     [
-        ("summed", {"total": int}, "gives no column event_time"),
-        ("summed", {}, "name the columns and their types"),
-        ("summed", {"total": dict[int, int]}, "the keys of a map are text"),
-        ("summed", {"total": list[int], "event_time": list[datetime]}, "gives event_time as list of timestamp"),
-        ("summed", {"_total": int, "event_time": datetime}, "names that start with _"),
+        ("sum_rows", {"total": int}, "gives no column event_time"),
+        ("sum_rows", {}, "name the columns and their types"),
+        ("sum_rows", {"total": dict[int, int]}, "the keys of a map are text"),
+        ("sum_rows", {"total": list[int], "event_time": list[datetime]}, "gives event_time as list of timestamp"),
+        ("sum_rows", {"_total": int, "event_time": datetime}, "names that start with _"),
         ("", {"total": int}, "write module:function"),
     ],
 )
@@ -381,8 +387,8 @@ def test_another_query_is_a_replay(orders: Orders, changed_pipeline: hr.Pipeline
 
 
 def test_the_code_of_a_function_is_recorded() -> None:
-    (name,) = code_of(of_function("summed", {"total": int}, **UPDATED))
-    assert name == "tests.rows.group_functions:summed"
+    (name,) = code_of(of_function("sum_rows", {"total": int}, **ON_UPDATE))
+    assert name == "tests.rows.group_functions:sum_rows"
 
 
 def test_a_state_view_says_how_many_rows_leave(orders: Orders) -> None:
@@ -408,7 +414,7 @@ def test_results_of_a_query_have_types_of_columns(orders: Orders) -> None:
 
 
 def test_rows_of_a_query_are_explained(orders: Orders) -> None:
-    running = of_query(RUNNING, **UPDATED)
+    running = of_query(RUNNING, **ON_UPDATE)
     orders.run(running, order("a", 1), order("b", 3, 5), order("x", 9, 6, shop="two"))
     explanation = str(orders.handle(running).explain("one", window="2026-05-01T00:00:00Z"))
     assert "of epoch 0: shop = one, id = b, price = 3, spent = 4" in explanation
@@ -430,7 +436,7 @@ def test_a_module_beside_the_file_is_found_and_its_digest_told(orders: Orders) -
     orders.land("1", order("a"), order("b"))
     shops = resolve_pipeline(str(folder / "shops.py"))
     orders.run(shops)
-    assert seen(orders, shops, "n") == [(2,)]
+    assert standing_rows(orders, shops, "n") == [(2,)]
     (digest,) = code_of(shops).items()
     (folder / "beside.py").write_text((folder / "beside.py").read_text().replace("rows.num_rows", "-rows.num_rows"))
     changed_pipeline = resolve_pipeline(str(folder / "shops.py"))
@@ -451,18 +457,18 @@ def test_all_types_go_through_a_query_and_a_function(orders: Orders) -> None:
     first_rows = orders.current(definition)
     assert len(first_rows) == 2
     own = {**given_types, "place": int}
-    second_pipeline = of_function("ranked", own, columns)
+    second_pipeline = of_function("rank_rows", own, columns)
     elsewhere = Orders(orders.folder / "again")
     elsewhere.run(second_pipeline, order("a", 3), order("a", None))
     assert Counter((*row[:-2], row[-1]) for row in elsewhere.current(second_pipeline)) == first_rows
 
 
 @on_spark
-def test_functions_and_queries_run_on_spark(executor: Executed, orders: Orders) -> None:
+def test_functions_and_queries_run_on_spark(executor: ExecutorUnderTest, orders: Orders) -> None:
     outputs: Mapping[str, Any] = {
         "running": hr.Rows(["id", "price"], key="shop", take=hr.query(RUNNING)),
         "total": hr.Rows(["price"],
-            key="shop", take=hr.function("tests.rows.group_functions:summed", {"total": int}), **UPDATED
+            key="shop", take=hr.function("tests.rows.group_functions:sum_rows", {"total": int}), **ON_UPDATE
         ),
     }  # fmt: skip
     pipeline = hr.Pipeline("orders", CHANGES, outputs=outputs)
@@ -476,9 +482,9 @@ def test_functions_and_queries_run_on_spark(executor: Executed, orders: Orders) 
 
 
 @on_spark
-def test_a_function_that_cannot_travel_is_said_so(executor: Executed, orders: Orders) -> None:
+def test_a_function_that_cannot_travel_is_said_so(executor: ExecutorUnderTest, orders: Orders) -> None:
     orders.land("1", order("a", 1))
-    locked_pipeline = of_function("locked", {"total": int}, **UPDATED)
-    with pytest.raises(GroupFunctionError, match=r"group_functions:locked cannot travel to Spark's workers .*lock"):
+    locked_pipeline = of_function("hold_lock", {"total": int}, **ON_UPDATE)
+    with pytest.raises(GroupFunctionError, match=r"group_functions:hold_lock cannot travel to Spark's workers .*lock"):
         executor.process(locked_pipeline, orders.root, RunOptions("run"))
     assert orders.run(locked_pipeline).counts["panes"] == 1

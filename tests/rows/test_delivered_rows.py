@@ -24,7 +24,7 @@ from headrace.ext.sinks import (
     UndeliverableError,
 )
 from tests.reading import zoneless_rows
-from tests.rows.orders import ORDERS, Orders, minute, order, rows, signed
+from tests.rows.orders import ORDERS, Orders, minute, order, rows, signed_rows
 from tests.sinks.given_target import delivering_to
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld
@@ -43,9 +43,9 @@ class Table(OpenSink):
     def held(self) -> SinkState | None:
         return self.last
 
-    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
-        assert before == self.last
-        self.last, self.source = after, changes.source
+    def apply(self, changes: Changes, old_state: SinkState | None, new_state: SinkState) -> AppliedCounts:
+        assert old_state == self.last
+        self.last, self.source = new_state, changes.source
         if changes.source is ChangeSource.ALL_ROWS:
             self.there.clear()
         removed_rows = [row for batch in changes.removed() for row in zoneless_rows(batch)]
@@ -73,9 +73,9 @@ class Log(OpenChangeLog):
     def held(self) -> SinkState | None:
         return self.last
 
-    def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
-        assert before == self.last
-        self.last, self.identity = after, tuple(records.identity)
+    def append(self, records: ChangeRecords, old_state: SinkState | None, new_state: SinkState) -> None:
+        assert old_state == self.last
+        self.last, self.identity = new_state, tuple(records.identity)
         for batch in records.batches():
             for row in zoneless_rows(batch):
                 self.number += 1
@@ -114,12 +114,12 @@ def move(orders: Orders, pipeline: hr.Pipeline, rng: random.Random, step: int) -
         landed_names = sorted(path.stem for path in (orders.folder / "landing/orders").iterdir())
         name, id_ = rng.choice(landed_names), f"{step}-patched" if pipeline.id else rng.choice("abcdefgh")
         records = [order(id_, rng.randint(0, 1), minute, sign=1) for minute in (0, 2000)[: 2 - len(pipeline.id)]]
-        orders.corrected(pipeline, {name: records}, branch=f"fix-{step}")
+        orders.backfill_corrected(pipeline, {name: records}, branch=f"fix-{step}")
         handle.promote(f"fix-{step}", patch=True)
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("pipeline", [rows(), signed(), rows(id="id")], ids=["appended", "signed", "known"])
+@pytest.mark.parametrize("pipeline", [rows(), signed_rows(), rows(id="id")], ids=["appended", "signed", "known"])
 def test_a_table_and_a_log_hold_what_readers_see(tmp_path: Path, pipeline: hr.Pipeline, seed: int) -> None:
     orders, rng = Orders(tmp_path), random.Random(seed)
     pipeline = hr.Pipeline("orders", pipeline.input, rows=pipeline.rows, id=pipeline.id, sinks=[SINK], executor="local")
@@ -154,7 +154,7 @@ def test_what_comes_later_is_read_alone(tmp_path: Path) -> None:
 
 def test_a_row_takes_the_place_of_that_with_its_id(tmp_path: Path) -> None:
     orders, table = Orders(tmp_path), Table()
-    pipeline = signed(sinks=[SINK], id="id")
+    pipeline = signed_rows(sinks=[SINK], id="id")
     orders.run(pipeline, order("a", 1, sign=1), order("b", 2, sign=1), order("c", 3, sign=1))
     with delivering_to(table):
         orders.handle(pipeline).deliver()
@@ -184,13 +184,13 @@ def test_records_of_a_row_have_its_content_or_id_in_common(tmp_path: Path) -> No
         assert log.identity == identity
 
 
-def history(orders: Orders, pipeline: hr.Pipeline, held: Any) -> None:
-    """Rows come, go, and are computed again; after each the target, which ``held`` reads, has what readers see."""
+def history(orders: Orders, pipeline: hr.Pipeline, read_rows: Any) -> None:
+    """Rows come, go, and are computed again; after each the target, which ``read_rows`` reads, has what readers see."""
     names = (*pipeline.value_types, "event_time")
 
     def check() -> None:
         orders.handle(pipeline).deliver()
-        other_rows = Counter(tuple(_plain(row[name]) for name in names) for row in held())
+        other_rows = Counter(tuple(_plain(row[name]) for name in names) for row in read_rows())
         assert other_rows == orders.current(pipeline)
         (sink_check,) = orders.handle(pipeline).check_sinks()
         assert sink_check.comparison is not None and sink_check.comparison.is_equal, sink_check
@@ -215,7 +215,7 @@ def _plain(value: Any) -> Any:
 def test_delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = DeltaWorld(str(tmp_path / "lake"))
     monkeypatch.setenv("HEADRACE_CONN_LAKE", (tmp_path / "lake").as_uri())
-    history(Orders(tmp_path), signed(sinks=[world.sink]), world.rows)
+    history(Orders(tmp_path), signed_rows(sinks=[world.sink]), world.rows)
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lake").mkdir()
     world = IcebergWorld(f"sqlite://{tmp_path}/catalog.db?warehouse={(tmp_path / 'lake').as_uri()}")
     monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
-    history(Orders(tmp_path), signed(sinks=[world.sink]), world.rows)
+    history(Orders(tmp_path), signed_rows(sinks=[world.sink]), world.rows)
 
 
 @pytest.mark.slow
@@ -231,7 +231,7 @@ def test_iceberg_moves_a_row_with_its_id_to_another_day(tmp_path: Path, monkeypa
     (tmp_path / "lake").mkdir()
     world = IcebergWorld(f"sqlite://{tmp_path}/catalog.db?warehouse={(tmp_path / 'lake').as_uri()}")
     monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
-    orders, pipeline = Orders(tmp_path), signed(sinks=[world.sink], id="id")
+    orders, pipeline = Orders(tmp_path), signed_rows(sinks=[world.sink], id="id")
     orders.run(pipeline, order("a", 1, sign=1), order("b", 1, sign=1))
     orders.handle(pipeline).deliver()
     orders.run(pipeline, order("a", 1, sign=-1), order("a", 2, 5000, sign=1))
@@ -282,11 +282,11 @@ def test_iceberg_goes_by_the_event_time_of_rows_that_name_a_window(
 
 
 def test_postgres(tmp_path: Path, warehouse: Warehouse) -> None:
-    history(Orders(tmp_path), signed(sinks=[warehouse.world.sink]), warehouse.world.rows)
+    history(Orders(tmp_path), signed_rows(sinks=[warehouse.world.sink]), warehouse.world.rows)
 
 
 def test_postgres_by_id(tmp_path: Path, warehouse: Warehouse) -> None:
-    orders, pipeline = Orders(tmp_path), signed(sinks=[warehouse.world.sink], id="id")
+    orders, pipeline = Orders(tmp_path), signed_rows(sinks=[warehouse.world.sink], id="id")
     orders.run(pipeline, order("a", 1, sign=1), order("b", 1, sign=1))
     orders.handle(pipeline).deliver()
     orders.run(pipeline, order("a", 1, sign=-1), order("a", 2, 5000, sign=1), order("b", 1, sign=-1))

@@ -30,7 +30,7 @@ def taking(take: Any, rows: Any = ("id", "price"), **more: Any) -> hr.Pipeline:
     return hr.Pipeline("orders", parts.pop("source", ORDERS), rows=rows, take=take, **parts)
 
 
-def seen(orders: Orders, pipeline: hr.Pipeline) -> list[tuple[Any, ...]]:
+def standing_rows(orders: Orders, pipeline: hr.Pipeline) -> list[tuple[Any, ...]]:
     """The id and price of each row that stands, by id."""
     rows = orders.handle(pipeline).current(columns=["id", "price"]).to_json()
     return sorted((row["id"], row["price"]) for row in rows)
@@ -39,9 +39,9 @@ def seen(orders: Orders, pipeline: hr.Pipeline) -> list[tuple[Any, ...]]:
 def test_the_newest_row_of_a_key_is_one_that_was(orders: Orders) -> None:
     newest = taking(hr.newest())
     orders.run(newest, order("a", 1, 10), order("b", None, 20))
-    assert seen(orders, newest) == [("b", None)]
+    assert standing_rows(orders, newest) == [("b", None)]
     orders.run(newest, order("late", 3, 15))
-    assert seen(orders, newest) == [("b", None)]
+    assert standing_rows(orders, newest) == [("b", None)]
     orders.run(newest, order("c", 2, 30))
     panes = orders.handle(newest).panes(where="epoch = 2", columns=["id", "is_retraction"]).to_json()
     assert panes == [{"id": "b", "is_retraction": True}, {"id": "c", "is_retraction": False}]
@@ -50,7 +50,7 @@ def test_the_newest_row_of_a_key_is_one_that_was(orders: Orders) -> None:
 def test_the_order_decides_before_event_time_and_null_is_lowest(orders: Orders) -> None:
     newest = taking(hr.newest("price"))
     orders.run(newest, order("a", None, 50), order("b", 5, 10), order("c", 5, 20), order("d", 1, 59))
-    assert seen(orders, newest) == [("c", 5)]
+    assert standing_rows(orders, newest) == [("c", 5)]
 
 
 def test_all_columns_of_records_are_those_of_rows_unless_they_are_named(orders: Orders) -> None:
@@ -65,19 +65,19 @@ def test_what_is_deleted_does_not_come_back_with_an_older_row(orders: Orders) ->
     newest = taking(hr.newest(deleted=col("price") < 0), key="id", rows=["price"])
     orders.run(newest, order("a", 1, 10), order("b", 2, 10))
     orders.run(newest, order("a", -1, 20))
-    assert seen(orders, newest) == [("b", 2)]
+    assert standing_rows(orders, newest) == [("b", 2)]
     orders.run(newest, order("a", 5, 15))
-    assert seen(orders, newest) == [("b", 2)]
+    assert standing_rows(orders, newest) == [("b", 2)]
     orders.run(newest, order("a", 7, 30))
-    assert seen(orders, newest) == [("a", 7), ("b", 2)]
+    assert standing_rows(orders, newest) == [("a", 7), ("b", 2)]
 
 
 def test_the_top_rows_of_each_window_say_their_window(orders: Orders) -> None:
     top = taking(hr.top(2, by="price"), where=HOUR, when=hr.on_update(), how=hr.retracting("1d"))
     orders.run(top, order("a", 1), order("b", 3, 5), order("c", 2, 6), order("d", 9, 60))
-    assert seen(orders, top) == [("b", 3), ("c", 2), ("d", 9)]
+    assert standing_rows(orders, top) == [("b", 3), ("c", 2), ("d", 9)]
     orders.run(top, order("late", 5, 7))
-    assert seen(orders, top) == [("b", 3), ("d", 9), ("late", 5)]
+    assert standing_rows(orders, top) == [("b", 3), ("d", 9), ("late", 5)]
     (row,) = orders.handle(top).current(where="id = 'late'", columns=["window_start", "window_end"]).to_json()
     assert row == {"window_start": "2026-05-01T00:00:00Z", "window_end": "2026-05-01T01:00:00Z"}
 
@@ -85,7 +85,7 @@ def test_the_top_rows_of_each_window_say_their_window(orders: Orders) -> None:
 def test_of_rows_with_the_same_largest_value_a_further_one_decides(orders: Orders) -> None:
     top = taking(hr.top(2, by=["price", -col("id").length()]))
     orders.run(top, order("aaa", 2), order("bb", 2), order("c", 1), order("dddd", 2, 9))
-    assert seen(orders, top) == [("aaa", 2), ("bb", 2)]
+    assert standing_rows(orders, top) == [("aaa", 2), ("bb", 2)]
     assert "the 2 rows with the largest price, then -id.length()" in [
         *chain(*(part.lines for part in hr.check(top).pipelines[0].parts))
     ]
@@ -96,7 +96,7 @@ def test_of_rows_with_the_same_largest_value_a_further_one_decides(orders: Order
 def test_equal_rows_count_as_often_as_they_came(orders: Orders) -> None:
     top = taking(hr.top(3, by="price"))
     orders.run(top, order("a", 2), order("a", 2), order("b", 1), order("c", 0))
-    assert seen(orders, top) == [("a", 2), ("a", 2), ("b", 1)]
+    assert standing_rows(orders, top) == [("a", 2), ("a", 2), ("b", 1)]
 
 
 def test_distinct_rows_have_the_event_time_of_the_first(orders: Orders) -> None:
@@ -130,18 +130,18 @@ def test_what_is_withdrawn_gives_back_what_it_hid(
 ) -> None:
     pipeline = taking(take, source=CHANGES)
     orders.run(pipeline, order("a", 5, 1, sign=1), order("b", 3, 2, sign=1), order("c", 1, 3, sign=1))
-    assert seen(orders, pipeline) == first
+    assert standing_rows(orders, pipeline) == first
     orders.run(pipeline, order("c", 1, 3, sign=-1))
-    assert seen(orders, pipeline) == next_steps
+    assert standing_rows(orders, pipeline) == next_steps
     orders.run(pipeline, order("a", 5, 1, sign=-1), order("b", 3, 2, sign=-1))
-    assert seen(orders, pipeline) == []
+    assert standing_rows(orders, pipeline) == []
 
 
 def test_a_withdrawal_may_come_before_its_row(orders: Orders) -> None:
     newest = taking(hr.newest(), source=CHANGES)
     orders.run(newest, order("a", 1, 1, sign=1), order("b", 2, 2, sign=-1))
     orders.run(newest, order("b", 2, 2, sign=1))
-    assert seen(orders, newest) == [("a", 1)]
+    assert standing_rows(orders, newest) == [("a", 1)]
 
 
 def test_what_fires_once_is_appended(orders: Orders) -> None:
@@ -150,9 +150,9 @@ def test_what_fires_once_is_appended(orders: Orders) -> None:
     assert taking(hr.top(1, by="price"), where=HOUR, how=hr.retracting("1h")).stages[0].withdraws
     assert taking(hr.top(1, by="price"), where=HOUR, source=CHANGES).stages[0].withdraws
     orders.run(top, order("a", 1), order("b", 3, 5))
-    assert seen(orders, top) == []
+    assert standing_rows(orders, top) == []
     orders.run(top, order("c", 1, 200))
-    assert seen(orders, top) == [("b", 3)]
+    assert standing_rows(orders, top) == [("b", 3)]
     assert orders.handle(top).panes().count() == 1
 
 
@@ -160,14 +160,14 @@ def test_discarding_gives_the_rows_of_what_came_since_the_last_pane(orders: Orde
     top = taking(hr.top(1, by="price"), how=hr.discarding())
     orders.run(top, order("a", 5))
     orders.run(top, order("b", 3))
-    assert seen(orders, top) == [("a", 5), ("b", 3)]
+    assert standing_rows(orders, top) == [("a", 5), ("b", 3)]
     assert orders.handle(top).panes(where="is_retraction").count() == 0
 
 
 def test_sessions_that_become_one_have_one_newest_row(orders: Orders) -> None:
     newest = taking(hr.newest(), where=hr.Sessions("10m"), when=hr.on_update(), how=hr.retracting("1d"))
     orders.run(newest, order("a", 1, 0), order("c", 3, 18))
-    assert seen(orders, newest) == [("a", 1), ("c", 3)]
+    assert standing_rows(orders, newest) == [("a", 1), ("c", 3)]
     orders.run(newest, order("b", 2, 9))
     (row,) = orders.handle(newest).current(columns=["id", "window_start", "window_end"]).to_json()
     assert row == {"id": "c", "window_start": "2026-05-01T00:00:00Z", "window_end": "2026-05-01T00:28:00Z"}
@@ -213,10 +213,10 @@ def test_many_epochs_stand_as_all_at_once(orders: Orders) -> None:
     pipeline = taking(hr.top(2, by="price"), key=None, rows=["id", "price"])
     for number in range(40):
         orders.run(pipeline, order(f"{number:02}", number * 7 % 40, number))
-    rows_before = seen(orders, pipeline)
+    rows_before = standing_rows(orders, pipeline)
     assert {price for _, price in rows_before} == {38, 39}
     orders.handle(pipeline).backfill(promote=True)
-    assert seen(orders, pipeline) == rows_before
+    assert standing_rows(orders, pipeline) == rows_before
 
 
 def test_ids_of_rows_of_groups_are_audited(orders: Orders) -> None:

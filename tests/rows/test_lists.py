@@ -18,7 +18,7 @@ from tests.sinks.given_target import delivering_to
 from tests.sinks.worlds import DeltaWorld
 
 SCHEMA = {"id": str, "tags": list[str], "weights": list[float], "sign": int, "at": datetime}
-TAGGED = hr.json("landing/orders", SCHEMA, changelog=col("sign")).event_time("at", bound="1h")
+SIGNED_SOURCE = hr.json("landing/orders", SCHEMA, changelog=col("sign")).event_time("at", bound="1h")
 PLAIN = hr.json("landing/orders", SCHEMA).event_time("at", bound="1h")
 
 
@@ -27,9 +27,9 @@ def orders(tmp_path: Path) -> Orders:
     return Orders(tmp_path)
 
 
-def tagged(**more: Any) -> hr.Pipeline:
+def tagged_rows(**more: Any) -> hr.Pipeline:
     """Rows with lists, which can be withdrawn."""
-    return hr.Pipeline("orders", TAGGED, rows=["id", "tags", "weights"], executor="local", **more)
+    return hr.Pipeline("orders", SIGNED_SOURCE, rows=["id", "tags", "weights"], executor="local", **more)
 
 
 def put(id: str, tags: Any, weights: Any = None, sign: int = 1, minute: int = 0) -> dict[str, Any]:  # noqa: A002
@@ -46,11 +46,11 @@ LISTS: list[Any] = [None, [], [None], ["x"], ["x", None], ["x", "y"], ["y"]]
 
 
 def test_a_row_with_a_list_goes_as_it_came(orders: Orders) -> None:
-    orders.run(tagged(), *[put("a", tags) for tags in LISTS for _ in range(2)])
-    orders.run(tagged(), *[put("a", tags, sign=-1) for tags in LISTS], put("a", ["y"], sign=-1))
+    orders.run(tagged_rows(), *[put("a", tags) for tags in LISTS for _ in range(2)])
+    orders.run(tagged_rows(), *[put("a", tags, sign=-1) for tags in LISTS], put("a", ["y"], sign=-1))
     expected = Counter(str(["a", tags]) for tags in LISTS if tags != ["y"])
-    assert standing(orders, tagged(), "id", "tags") == expected
-    assert orders.handle(tagged()).current().count() == len(LISTS) - 1
+    assert standing(orders, tagged_rows(), "id", "tags") == expected
+    assert orders.handle(tagged_rows()).current().count() == len(LISTS) - 1
 
 
 def test_lists_of_floats_are_the_same_where_floats_are(orders: Orders) -> None:
@@ -66,10 +66,10 @@ def test_many_epochs_of_lists_are_folded_and_differ(orders: Orders) -> None:
     expected: Counter[str] = Counter()
     for number in range(30):
         tags, sign = LISTS[number % 7], -1 if number % 3 == 2 else 1
-        orders.run(tagged(), put("a", tags, sign=sign))
+        orders.run(tagged_rows(), put("a", tags, sign=sign))
         expected[str(["a", tags])] += sign
-    assert standing(orders, tagged(), "id", "tags") == +expected
-    handle = orders.handle(tagged())
+    assert standing(orders, tagged_rows(), "id", "tags") == +expected
+    handle = orders.handle(tagged_rows())
     first, last = (handle.snapshots().to_json()[place]["snapshot"] for place in (0, -1))
     expected_left = +expected
     assert sum(expected_left.values()) == handle.current().count()
@@ -77,7 +77,7 @@ def test_many_epochs_of_lists_are_folded_and_differ(orders: Orders) -> None:
     assert difference.output.rows.added - difference.output.rows.removed == sum(expected_left.values()) - 1
 
 
-@pytest.mark.parametrize("source", [PLAIN, TAGGED], ids=["appended", "signed"])
+@pytest.mark.parametrize("source", [PLAIN, SIGNED_SOURCE], ids=["appended", "signed"])
 @pytest.mark.parametrize(
     ("take", "expected"),
     [
@@ -97,14 +97,14 @@ def test_rows_of_a_group_go_by_their_lists_at_last(orders: Orders, source: Any, 
 def test_another_pipeline_reads_lists_of_rows_and_goes_back_with_them(orders: Orders) -> None:
     read = hr.published("orders", {"id": str, "tags": list[str]})
     pipeline_below = hr.Pipeline("below", read, rows={"tags": col("tags"), "n": col("tags").length()}, executor="local")
-    orders.run(tagged(), put("a", ["x"]), put("b", ["x", None]), put("c", None))
-    first = orders.handle(tagged()).catalog.head().refs["published"]
+    orders.run(tagged_rows(), put("a", ["x"]), put("b", ["x", None]), put("c", None))
+    first = orders.handle(tagged_rows()).catalog.head().refs["published"]
     orders.run(pipeline_below)
-    orders.run(tagged(), put("b", ["x", None], sign=-1), put("d", []))
+    orders.run(tagged_rows(), put("b", ["x", None], sign=-1), put("d", []))
     orders.run(pipeline_below)
     now = Counter({str([["x"], 1]): 1, str([None, None]): 1, str([[], 0]): 1})
     assert standing(orders, pipeline_below, "tags", "n") == now
-    orders.handle(tagged()).rollback(to=first)
+    orders.handle(tagged_rows()).rollback(to=first)
     orders.run(pipeline_below)
     assert standing(orders, pipeline_below, "tags", "n") == now - Counter([str([[], 0])]) + Counter(
         [str([["x", None], 2])]
@@ -112,13 +112,13 @@ def test_another_pipeline_reads_lists_of_rows_and_goes_back_with_them(orders: Or
 
 
 def test_a_reader_of_all_columns_of_another_pipeline_names_lists_itself() -> None:
-    source = hr.published("orders", tagged()).source
+    source = hr.published("orders", tagged_rows()).source
     assert "id" in source.schema and "tags" not in source.schema  # a definition of an older version stays what it was
 
 
 def test_conditions_of_readers_read_lists(orders: Orders) -> None:
-    orders.run(tagged(), *[put(f"{number}", tags) for number, tags in enumerate(LISTS)])
-    view = orders.handle(tagged()).current
+    orders.run(tagged_rows(), *[put(f"{number}", tags) for number, tags in enumerate(LISTS)])
+    view = orders.handle(tagged_rows()).current
     assert {row["id"] for row in view(where=col("tags").length() > 1).to_json()} == {"4", "5"}
     assert view(where="len(tags) > 1").count() == 2
     assert view(where=col("tags").contains("y")).count() == 2
@@ -135,7 +135,7 @@ def test_lists_of_panes_are_read_below_and_in_results(orders: Orders) -> None:
         "again": hr.Rows(of="rows", key="first", take=hr.newest()),
         "known": hr.Output(of="rows", what={"n": hr.count(), "a": col("ids").contains("a").bool_and()}, **daily),
     }
-    pipeline = hr.Pipeline("orders", TAGGED, outputs=outputs, executor="local")
+    pipeline = hr.Pipeline("orders", SIGNED_SOURCE, outputs=outputs, executor="local")
     orders.run(pipeline, put("a", []))
     orders.run(pipeline, put("b", []), put("c", [], minute=1500))
     orders.run(pipeline, put("d", []))
@@ -152,18 +152,18 @@ def test_united_outputs_have_the_lists_that_all_have(orders: Orders) -> None:
         "two": hr.Rows({"id": col("id"), "tags": col("tags").slice(0, 1)}),
         "both": hr.Rows(["id", "tags"], of=["one", "two"]),
     }
-    pipeline = hr.Pipeline("orders", TAGGED, outputs=outputs, executor="local")
+    pipeline = hr.Pipeline("orders", SIGNED_SOURCE, outputs=outputs, executor="local")
     orders.run(pipeline, put("a", ["x", "y"]), put("b", None))
     rows = orders.handle(pipeline)["both"].current().to_json()
     assert Counter(str(row["tags"]) for row in rows) == Counter(map(str, [["x", "y"], ["x"], None, None]))
     outputs["both"] = hr.Rows(["weights"], of=["one", "two"])
     with pytest.raises(hr.errors.PipelineError, match="there is no column 'weights'"):
-        hr.Pipeline("orders", TAGGED, outputs=outputs, executor="local")
+        hr.Pipeline("orders", SIGNED_SOURCE, outputs=outputs, executor="local")
 
 
 def test_a_table_and_a_log_hold_lists(orders: Orders) -> None:
     table, log = Table(), Log()
-    pipeline = tagged(sinks=[hr.postgres("orders", connection="nowhere")])
+    pipeline = tagged_rows(sinks=[hr.postgres("orders", connection="nowhere")])
     steps = [
         [put("a", tags) for tags in LISTS],
         [put("a", ["x"], sign=-1), put("b", ["x"])],
@@ -182,7 +182,7 @@ def test_a_table_and_a_log_hold_lists(orders: Orders) -> None:
 def test_a_delta_table_holds_lists(tmp_path: Path, orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     world = DeltaWorld(str(tmp_path / "lake"))
     monkeypatch.setenv("HEADRACE_CONN_LAKE", (tmp_path / "lake").as_uri())
-    pipeline = tagged(sinks=[world.sink])
+    pipeline = tagged_rows(sinks=[world.sink])
     for records in ([put("a", tags) for tags in LISTS], [put("a", ["x", None], sign=-1), put("c", ["z"], [math.pi])]):
         orders.run(pipeline, *records)
         orders.handle(pipeline).deliver()
@@ -194,10 +194,10 @@ def test_a_delta_table_holds_lists(tmp_path: Path, orders: Orders, monkeypatch: 
 
 def test_a_list_is_no_id() -> None:
     with pytest.raises(hr.errors.PipelineError, match="id: 'tags' is a list of string, and few targets know rows"):
-        tagged(id="tags")
+        tagged_rows(id="tags")
 
 
-def expecting(source: Any = TAGGED) -> hr.Pipeline:
+def expecting(source: Any = SIGNED_SOURCE) -> hr.Pipeline:
     """Rows of which the tags are held to JSON."""
     held_values: dict[str, Any] = {"value_set": ['["x"]', '["x", null]', "[]"]}
     expectations = [hr.expect("column_values_to_be_in_set", column="tags", **held_values)]
@@ -205,7 +205,7 @@ def expecting(source: Any = TAGGED) -> hr.Pipeline:
     return hr.Pipeline("orders", source, rows=rows, expectations=expectations, executor="local")
 
 
-@pytest.mark.parametrize("source", [PLAIN, TAGGED], ids=["appended", "signed"])
+@pytest.mark.parametrize("source", [PLAIN, SIGNED_SOURCE], ids=["appended", "signed"])
 def test_expectations_see_lists_as_json(orders: Orders, source: Any) -> None:
     orders.run(expecting(source), put("a", ["x"], [1.5]), put("b", ["x", None]), put("c", []), put("d", None))
     with pytest.raises(AuditFailedError):
@@ -231,8 +231,8 @@ def test_lists_are_folded_and_read_on_spark(orders: Orders, spark: Any) -> None:
     ]
     for number, records in enumerate(steps):
         orders.land(str(number), *records)
-        hr.open(orders.root)[tagged()].run(executor="spark", publish=False)
+        hr.open(orders.root)[tagged_rows()].run(executor="spark", publish=False)
     expected = Counter(str(["a", tags]) for tags in LISTS if tags not in (["x", None], []))
-    assert standing(orders, tagged(), "id", "tags", at="main") == expected
-    rows = orders.handle(tagged()).current(at="main").to_spark(spark).collect()
+    assert standing(orders, tagged_rows(), "id", "tags", at="main") == expected
+    rows = orders.handle(tagged_rows()).current(at="main").to_spark(spark).collect()
     assert Counter(str([row["id"], row["tags"]]) for row in rows) == expected

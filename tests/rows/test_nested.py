@@ -39,7 +39,7 @@ SCHEMA: dict[str, Any] = {
     "sign": int,
     "at": datetime,
 }
-NESTED = ["address", "tags", "prices", "items"]
+NESTED_COLUMNS = ["address", "tags", "prices", "items"]
 
 
 def nested_type(levels: int) -> Any:
@@ -51,7 +51,7 @@ def nested_type(levels: int) -> Any:
 
 
 PLAIN = hr.json("landing/orders", SCHEMA).event_time("at", bound="1h")
-SIGNED = hr.json("landing/orders", SCHEMA, changelog=col("sign")).event_time("at", bound="1h")
+SIGNED_SOURCE = hr.json("landing/orders", SCHEMA, changelog=col("sign")).event_time("at", bound="1h")
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def orders(tmp_path: Path) -> Orders:
     return Orders(tmp_path)
 
 
-def nested(source: Any = SIGNED, **more: Any) -> hr.Pipeline:
+def nested_rows(source: Any = SIGNED_SOURCE, **more: Any) -> hr.Pipeline:
     """Rows with structs and maps."""
-    return hr.Pipeline("orders", source, rows=["id", *NESTED], executor="local", **more)
+    return hr.Pipeline("orders", source, rows=["id", *NESTED_COLUMNS], executor="local", **more)
 
 
 _FLOATS = st.sampled_from([None, 0.0, -0.0, 1.5])
@@ -132,9 +132,9 @@ def as_text(row: dict[str, Any], names: list[str]) -> str:
     return json.dumps([row[name] for name in names], default=plain)
 
 
-def expected_rows(given: list[dict[str, Any]], names: list[str]) -> Counter[str]:
+def expected_rows(records: list[dict[str, Any]], names: list[str]) -> Counter[str]:
     counts: Counter[tuple[str, str]] = Counter()
-    for one in given:  # a withdrawal has the event time of its row
+    for one in records:  # a withdrawal has the event time of its row
         text = as_text({name: expected_value(SCHEMA[name], one[name]) for name in names}, names)
         counts[one["at"], text] += one["sign"]
     standing_rows: Counter[str] = Counter()
@@ -151,7 +151,7 @@ def standing(orders: Orders, pipeline: hr.Pipeline, *names: str, **options: Any)
 
 def put(id: str, sign: int = 1, minute: int = 0, **values: Any) -> dict[str, Any]:  # noqa: A002
     moment = f"2026-05-01T00:{minute:02}:00Z"
-    return {"id": id, **dict.fromkeys(NESTED), **values, "sign": sign, "at": moment}
+    return {"id": id, **dict.fromkeys(NESTED_COLUMNS), **values, "sign": sign, "at": moment}
 
 
 OSLO = {"city": "Oslo", "place": {"x": 1.0, "names": ["a", None]}}
@@ -169,25 +169,30 @@ ALL = [one for step in STEPS for one in step]
 
 @given(records(), st.integers(0, 5))
 @settings(examples(4, fewest=4), suppress_health_check=list(HealthCheck))
-def test_what_stands_is_the_sum_of_signs_on_the_kernel_and_the_reference(given: list[dict[str, Any]], cut: int) -> None:
-    steps = [rows(*part) for part in (given[:cut], given[cut:]) if part]
+def test_what_stands_is_the_sum_of_signs_on_the_kernel_and_the_reference(
+    records: list[dict[str, Any]], cut: int
+) -> None:
+    steps = [rows(*part) for part in (records[:cut], records[cut:]) if part]
     for executor in ("local", "reference"):
-        shown_result = run(nested(), steps, executor=executor).current.only("id", *NESTED)
-        assert Counter(as_text(row, ["id", *NESTED]) for row in shown_result) == expected_rows(given, ["id", *NESTED])
+        shown_result = run(nested_rows(), steps, executor=executor).current.only("id", *NESTED_COLUMNS)
+        assert Counter(as_text(row, ["id", *NESTED_COLUMNS]) for row in shown_result) == expected_rows(
+            records, ["id", *NESTED_COLUMNS]
+        )
 
 
 @given(
     records(),
     st.sampled_from([hr.newest(), hr.top(2, by="id"), hr.distinct(), hr.newest("id")]),
-    st.sampled_from([PLAIN, SIGNED]),
+    st.sampled_from([PLAIN, SIGNED_SOURCE]),
 )
 @settings(examples(4, fewest=4), suppress_health_check=list(HealthCheck))
-def test_rows_of_groups_are_those_of_the_reference(given: list[dict[str, Any]], take: Any, source: Any) -> None:
-    taking = hr.Pipeline("orders", source, key="id", rows=NESTED, take=take, executor="local")
-    steps = [rows(*part) for part in (given[:3], given[3:]) if part]
+def test_rows_of_groups_are_those_of_the_reference(records: list[dict[str, Any]], take: Any, source: Any) -> None:
+    taking = hr.Pipeline("orders", source, key="id", rows=NESTED_COLUMNS, take=take, executor="local")
+    steps = [rows(*part) for part in (records[:3], records[3:]) if part]
     local, reference = (
         Counter(
-            as_text(row, ["id", *NESTED]) for row in run(taking, steps, executor=executor).current.only("id", *NESTED)
+            as_text(row, ["id", *NESTED_COLUMNS])
+            for row in run(taking, steps, executor=executor).current.only("id", *NESTED_COLUMNS)
         )
         for executor in ("local", "reference")
     )
@@ -195,57 +200,59 @@ def test_rows_of_groups_are_those_of_the_reference(given: list[dict[str, Any]], 
 
 
 def test_rows_with_structs_and_maps_go_as_they_came(orders: Orders) -> None:
-    handle = orders.handle(nested())
+    handle = orders.handle(nested_rows())
     for step in STEPS:
-        orders.run(nested(), *step)
-    assert standing(orders, nested(), "id", *NESTED) == expected_rows(ALL, ["id", *NESTED])
+        orders.run(nested_rows(), *step)
+    assert standing(orders, nested_rows(), "id", *NESTED_COLUMNS) == expected_rows(ALL, ["id", *NESTED_COLUMNS])
     snapshots = [one["snapshot"] for one in handle.snapshots().to_json()]
     difference = handle.diff(snapshots[0], snapshots[-1])
     assert difference.output.rows.removed - difference.output.rows.added == 2
 
 
 def test_a_condition_of_sql_reads_what_is_inside(orders: Orders) -> None:
-    orders.run(nested(), *STEPS[0])
-    view = orders.handle(nested()).current
+    orders.run(nested_rows(), *STEPS[0])
+    view = orders.handle(nested_rows()).current
     assert [row["id"] for row in view(where="address.city = 'Oslo'").to_json()] == ["a"]
     assert [row["id"] for row in view(where="tags['y'] = 1").to_json()] == ["a"]
     assert view(where=col("tags").is_null()).count() == 2
 
 
 def test_another_pipeline_reads_them(orders: Orders) -> None:
-    read = hr.published("orders", {"id": str, **{name: SCHEMA[name] for name in NESTED}})
-    pipeline_below = hr.Pipeline("below", read, rows=["id", *NESTED], executor="local")
+    read = hr.published("orders", {"id": str, **{name: SCHEMA[name] for name in NESTED_COLUMNS}})
+    pipeline_below = hr.Pipeline("below", read, rows=["id", *NESTED_COLUMNS], executor="local")
     for step in STEPS:
-        orders.run(nested(), *step)
+        orders.run(nested_rows(), *step)
         orders.run(pipeline_below)
-    assert standing(orders, pipeline_below, "id", *NESTED) == expected_rows(ALL, ["id", *NESTED])
+    assert standing(orders, pipeline_below, "id", *NESTED_COLUMNS) == expected_rows(ALL, ["id", *NESTED_COLUMNS])
 
 
 def test_a_table_holds_them_as_json(orders: Orders) -> None:
-    table, pipeline = Table(), nested(sinks=[hr.postgres("orders", connection="nowhere")])
+    table, pipeline = Table(), nested_rows(sinks=[hr.postgres("orders", connection="nowhere")])
     for step in STEPS:
         orders.run(pipeline, *step)
         with delivering_to(table):
             orders.handle(pipeline).deliver()
-    assert Counter(as_text(row, ["id", *NESTED]) for row in table.rows()) == expected_rows(ALL, ["id", *NESTED])
+    assert Counter(as_text(row, ["id", *NESTED_COLUMNS]) for row in table.rows()) == expected_rows(
+        ALL, ["id", *NESTED_COLUMNS]
+    )
 
 
 @pytest.mark.slow
 def test_a_delta_table_holds_them(tmp_path: Path, orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
     world = DeltaWorld(str(tmp_path / "lake"))
     monkeypatch.setenv("HEADRACE_CONN_LAKE", (tmp_path / "lake").as_uri())
-    pipeline = nested(sinks=[world.sink])
+    pipeline = nested_rows(sinks=[world.sink])
     for step in STEPS:
         orders.run(pipeline, *step)
         orders.handle(pipeline).deliver()
         (sink_check,) = orders.handle(pipeline).check_sinks()
         assert sink_check.comparison is not None and sink_check.comparison.is_equal
-    assert len(world.rows()) == sum(expected_rows(ALL, ["id", *NESTED]).values())
+    assert len(world.rows()) == sum(expected_rows(ALL, ["id", *NESTED_COLUMNS]).values())
 
 
 def test_expectations_see_them_as_json(orders: Orders) -> None:
     held_values: dict[str, Any] = {"value_set": ['{"x": null, "y": 1}', "{}"]}
-    held_tags = nested(expectations=[hr.expect("column_values_to_be_in_set", column="tags", **held_values)])
+    held_tags = nested_rows(expectations=[hr.expect("column_values_to_be_in_set", column="tags", **held_values)])
     orders.run(held_tags, *STEPS[0])
     with pytest.raises(AuditFailedError):
         orders.run(held_tags, put("d", tags={"x": 1}))
@@ -282,15 +289,15 @@ def test_files_of_parquet_have_them(orders: Orders) -> None:
     source = hr.parquet("landing/orders", schema).event_time("at", bound="1h")
     pipeline = hr.Pipeline("orders", source, rows=["id", "address", "tags", "lines"], executor="local")
     orders.run(pipeline)
-    found = {row["id"]: row for row in python_rows(orders.handle(pipeline).current().to_arrow())}
-    assert found["a"]["address"] == {"city": "Oslo", "street": None} and found["c"]["address"]["city"] is None
-    assert [*found["a"]["tags"].items()] == [("a", None), ("b", 1)] and found["b"]["tags"] == {}
-    assert found["a"]["lines"] == [
+    rows_by_id = {row["id"]: row for row in python_rows(orders.handle(pipeline).current().to_arrow())}
+    assert rows_by_id["a"]["address"] == {"city": "Oslo", "street": None} and rows_by_id["c"]["address"]["city"] is None
+    assert [*rows_by_id["a"]["tags"].items()] == [("a", None), ("b", 1)] and rows_by_id["b"]["tags"] == {}
+    assert rows_by_id["a"]["lines"] == [
         {"sku": "s", "marks": {"a": None, "b": 1}, "absent": None},
         None,
         {"sku": None, "marks": None, "absent": None},
     ]
-    assert found["b"]["lines"] == [] and found["c"]["lines"] is None
+    assert rows_by_id["b"]["lines"] == [] and rows_by_id["c"]["lines"] is None
     no_map, no_lines = orders.handle(pipeline).rejected().to_json()
     assert no_map["reason"] == "column tags: not a map of string to int that has each key once"
     assert no_lines["reason"].startswith("column lines: not a list of struct of")
@@ -308,7 +315,7 @@ def test_files_of_parquet_have_them(orders: Orders) -> None:
 )
 def test_what_is_none_is_a_dead_letter(record: str, reason: str) -> None:
     line = f'{{"id": "a", "at": "2026-05-01T00:00:00Z", {record}}}'
-    (letter,) = run(nested(PLAIN), [rows(line)], executor="local").rejected
+    (letter,) = run(nested_rows(PLAIN), [rows(line)], executor="local").rejected
     assert letter["reason"].startswith(reason)
 
 
@@ -319,37 +326,40 @@ def test_what_is_none_is_a_dead_letter(record: str, reason: str) -> None:
         (lambda: hr.json("l", {"a": {}}), "name the fields and their types"),
         (lambda: hr.json("l", {"a": {"b": str, "B": str}}), "differ in case alone"),
         (
-            lambda: nested(key="tags", take=hr.newest()),
+            lambda: nested_rows(key="tags", take=hr.newest()),
             "a map of string to int is no value; item, contains, length and is_null read",
         ),
-        (lambda: nested(id="address"), "id: 'address' is a struct of"),
+        (lambda: nested_rows(id="address"), "id: 'address' is a struct of"),
         (
-            lambda: nested(filter=col("address") == "x"),
+            lambda: nested_rows(filter=col("address") == "x"),
             "struct of .* and string are not compared, only two of one type",
         ),
         (
-            lambda: nested(filter=col("address").field("cty") == "x"),
+            lambda: nested_rows(filter=col("address").field("cty") == "x"),
             "there is no field 'cty'; did you mean 'city'. the fields are city, place",
         ),
-        (lambda: nested(filter=col("address").field("city") == 1), "different types: int, string"),
+        (lambda: nested_rows(filter=col("address").field("city") == 1), "different types: int, string"),
         (
-            lambda: nested(filter=col("address").field("place").field("x").field("y") == 1),
+            lambda: nested_rows(filter=col("address").field("place").field("x").field("y") == 1),
             "takes a struct, found float",
         ),
-        (lambda: nested(filter=col("address").item("city") == 1), "item does not take a struct"),
-        (lambda: nested(filter=col("tags").field("x") == 1), "field does not take a map of string to int; item, "),
-        (lambda: nested(filter=col("tags").item(0) == 1), "the keys of a map are text"),
-        (lambda: nested(filter=col("tags").contains(1)), "the keys of a map are text"),
-        (lambda: nested(filter=col("address").length() > 1), "length does not take a struct"),
-        (lambda: nested(filter=col("items").contains("s")), "contains does not take a list of struct"),
-        (lambda: nested(filter=col("items").item(0).field("cty") == "s"), "there is no field 'cty'"),
+        (lambda: nested_rows(filter=col("address").item("city") == 1), "item does not take a struct"),
+        (lambda: nested_rows(filter=col("tags").field("x") == 1), "field does not take a map of string to int; item, "),
+        (lambda: nested_rows(filter=col("tags").item(0) == 1), "the keys of a map are text"),
+        (lambda: nested_rows(filter=col("tags").contains(1)), "the keys of a map are text"),
+        (lambda: nested_rows(filter=col("address").length() > 1), "length does not take a struct"),
+        (lambda: nested_rows(filter=col("items").contains("s")), "contains does not take a list of struct"),
+        (lambda: nested_rows(filter=col("items").item(0).field("cty") == "s"), "there is no field 'cty'"),
         (
-            lambda: nested(filter=col("items").item(0) == "s"),
+            lambda: nested_rows(filter=col("items").item(0) == "s"),
             "are not compared, only two of one type; field and is_null read",
         ),
-        (lambda: nested(filter=col("items") == "s"), "and string are not compared, only two of one type; length, item"),
-        (lambda: nested(key="items", take=hr.newest()), "is no value; length, item, slice and is_null read it"),
-        (lambda: nested(id="items"), "id: 'items' is a list of struct of"),
+        (
+            lambda: nested_rows(filter=col("items") == "s"),
+            "and string are not compared, only two of one type; length, item",
+        ),
+        (lambda: nested_rows(key="items", take=hr.newest()), "is no value; length, item, slice and is_null read it"),
+        (lambda: nested_rows(id="items"), "id: 'items' is a list of struct of"),
         (lambda: hr.json("l", {"a": nested_type(21)}), "it is nested deeper than 20 levels"),
         (
             lambda: hr.json("l", {"a": {"b": GenericAlias(list, (nested_type(19),))}}),
@@ -366,21 +376,21 @@ def test_what_they_cannot_be_is_refused(wrong: Any, message: str) -> None:
 
 
 def test_a_field_that_is_added_is_another_definition(orders: Orders) -> None:
-    orders.run(nested(), *STEPS[0])
+    orders.run(nested_rows(), *STEPS[0])
     schema = {**SCHEMA, "address": {**ADDRESS, "street": str}}
     wider = hr.json("landing/orders", schema, changelog=col("sign")).event_time("at", bound="1h")
     with pytest.raises(hr.errors.FixConfigError, match="replay"):
-        orders.run(nested(wider), put("e"))
+        orders.run(nested_rows(wider), put("e"))
 
 
 @pytest.mark.spark
 def test_they_are_folded_and_read_on_spark(orders: Orders, spark: SparkSession) -> None:
     for number, step in enumerate(STEPS):
         orders.land(str(number), *step)
-        process(nested(), orders.root, RunOptions(str(number), executor="spark"), spark=spark)
-    expected = expected_rows(ALL, ["id", *NESTED])
-    assert standing(orders, nested(), "id", *NESTED, at="main") == expected
-    assert orders.handle(nested()).current(at="main").to_spark(spark).count() == sum(expected.values())
+        process(nested_rows(), orders.root, RunOptions(str(number), executor="spark"), spark=spark)
+    expected = expected_rows(ALL, ["id", *NESTED_COLUMNS])
+    assert standing(orders, nested_rows(), "id", *NESTED_COLUMNS, at="main") == expected
+    assert orders.handle(nested_rows()).current(at="main").to_spark(spark).count() == sum(expected.values())
 
 
 def test_a_table_of_iceberg_has_the_same_types() -> None:
@@ -389,7 +399,7 @@ def test_a_table_of_iceberg_has_the_same_types() -> None:
     from headrace.connectors.iceberg.table import iceberg_schema, iceberg_type, is_same
     from headrace.read.views.arrow_types import schema_of
 
-    columns = {name: nested().value_types[name] for name in NESTED}
+    columns = {name: nested_rows().value_types[name] for name in NESTED_COLUMNS}
     schema = iceberg_schema(columns)
     numbers = [*schema._lazy_id_to_field]
     assert len(numbers) == len({*numbers}) == 4 + 1 + 3 + 1 + 7 + 1 + 9 + 1

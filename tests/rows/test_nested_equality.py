@@ -20,9 +20,9 @@ from headrace.runs.process import process
 from headrace.testing import rows, run
 from tests.reference.strategies import examples
 from tests.rows.orders import Orders
-from tests.rows.test_nested import _ADDRESSES, _ITEMS, _KEYS, _PRICES, NESTED, SCHEMA, expected_value, put
+from tests.rows.test_nested import _ADDRESSES, _ITEMS, _KEYS, _PRICES, NESTED_COLUMNS, SCHEMA, expected_value, put
 
-TYPES: dict[str, Any] = {name: SCHEMA[name] for name in NESTED}
+TYPES: dict[str, Any] = {name: SCHEMA[name] for name in NESTED_COLUMNS}
 OTHERS = {f"other_{name}": kind for name, kind in TYPES.items()}
 SOURCE = hr.json("landing/orders", {**SCHEMA, **OTHERS}).event_time("at", bound="1h")
 VALUES: dict[str, st.SearchStrategy[Any]] = {
@@ -31,9 +31,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "prices": st.none() | st.dictionaries(_KEYS, _PRICES, max_size=1),
     "items": st.none() | st.lists(_ITEMS, max_size=1),
 }
-EQUAL = {f"same_{name}": col(name) == col(f"other_{name}") for name in NESTED}
-UNEQUAL = {f"not_{name}": col(name) != col(f"other_{name}") for name in NESTED}
-COMPARED = hr.Pipeline("orders", SOURCE, rows={"id": col("id"), **EQUAL, **UNEQUAL}, executor="local")
+EQUAL = {f"same_{name}": col(name) == col(f"other_{name}") for name in NESTED_COLUMNS}
+UNEQUAL = {f"not_{name}": col(name) != col(f"other_{name}") for name in NESTED_COLUMNS}
+EQUALITY = hr.Pipeline("orders", SOURCE, rows={"id": col("id"), **EQUAL, **UNEQUAL}, executor="local")
 
 
 @st.composite
@@ -62,13 +62,15 @@ def rows_of_duckdb(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
     given_values = [
         {name: expected_value(kind, one[name]) for name, kind in types.items()} | {"id": one["id"]} for one in orders
     ]
-    compared = [f"{name} = other_{name} as same_{name}, {name} <> other_{name} as not_{name}" for name in NESTED]
+    comparisons = [
+        f"{name} = other_{name} as same_{name}, {name} <> other_{name} as not_{name}" for name in NESTED_COLUMNS
+    ]
     with duckdb.connect() as connection:
         connection.execute(
             f"create table orders as select r->>'id' as id, {columns} from (select unnest(?::JSON[]) as r)",
             [[json.dumps(one, default=str) for one in given_values]],
         )
-        cursor = connection.execute(f"select id, {', '.join(compared)} from orders order by id")
+        cursor = connection.execute(f"select id, {', '.join(comparisons)} from orders order by id")
         names = [column[0] for column in cursor.description or ()]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
@@ -76,7 +78,7 @@ def rows_of_duckdb(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @given(pairs_of_values())
 @settings(examples(80, fewest=15), suppress_health_check=list(HealthCheck))
 def test_they_are_compared_as_the_reference_and_duckdb_do(orders: list[dict[str, Any]]) -> None:
-    local, reference = (run(COMPARED, [rows(*orders)], executor=executor) for executor in ("local", "reference"))
+    local, reference = (run(EQUALITY, [rows(*orders)], executor=executor) for executor in ("local", "reference"))
     assert plain_rows(local) == plain_rows(reference)
     assert plain_rows(local) == [{name: row[name] for name in plain_rows(local)[0]} for row in rows_of_duckdb(orders)]
 
@@ -99,7 +101,7 @@ CASES: list[tuple[Any, Any, bool | None]] = [
 def test_null_inside_is_equal_to_null(left: Any, right: Any, is_equal: bool | None) -> None:
     order = put("a", address=left, **dict.fromkeys(OTHERS)) | {"other_address": right}
     for executor in ("local", "reference"):
-        (row,) = run(COMPARED, [rows(order)], executor=executor).current
+        (row,) = run(EQUALITY, [rows(order)], executor=executor).current
         assert (row["same_address"], row["not_address"]) == (is_equal, None if is_equal is None else not is_equal)
 
 

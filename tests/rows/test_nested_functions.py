@@ -22,7 +22,7 @@ from headrace.sources.flat_maps import BatchFunctionError
 from headrace.testing import rows, run
 from tests.reference.strategies import examples
 from tests.rows.orders import Orders
-from tests.rows.test_nested import ADDRESS, NESTED, OSLO, PLAIN, SCHEMA, SIGNED, as_text, put, records
+from tests.rows.test_nested import ADDRESS, NESTED_COLUMNS, OSLO, PLAIN, SCHEMA, SIGNED_SOURCE, as_text, put, records
 
 _TAGS: dict[str, Any] = {"n": int, "zero": float}
 GROUP_COLUMNS: dict[str, Any] = {
@@ -37,11 +37,11 @@ ON_UPDATE: dict[str, Any] = {"where": hr.FixedWindows("1h"), "when": hr.on_updat
 
 def by_function(name: str, returns: Any, source: Any = PLAIN, **parts: Any) -> hr.Pipeline:
     take = hr.function(f"tests.rows.group_functions:{name}", returns)
-    return hr.Pipeline("orders", source, key="id", rows=NESTED, take=take, executor="local", **parts)
+    return hr.Pipeline("orders", source, key="id", rows=NESTED_COLUMNS, take=take, executor="local", **parts)
 
 
 def by_query(sql: str, source: Any = PLAIN, **parts: Any) -> hr.Pipeline:
-    return hr.Pipeline("orders", source, key="id", rows=NESTED, take=hr.query(sql), executor="local", **parts)
+    return hr.Pipeline("orders", source, key="id", rows=NESTED_COLUMNS, take=hr.query(sql), executor="local", **parts)
 
 
 PIPELINES: dict[str, Any] = {
@@ -66,7 +66,7 @@ def standing_rows(result: Any) -> Counter[str]:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-@given(landed_orders=records(), cut=st.integers(0, 5), source=st.sampled_from([PLAIN, SIGNED]))
+@given(landed_orders=records(), cut=st.integers(0, 5), source=st.sampled_from([PLAIN, SIGNED_SOURCE]))
 @settings(examples(40, fewest=6), suppress_health_check=list(HealthCheck))
 def test_what_is_made_of_a_group_is_what_the_reference_makes(
     name: str, landed_orders: list[dict[str, Any]], cut: int, source: Any
@@ -132,7 +132,7 @@ def test_columns_of_a_query_are_nested_as_deep_as_others() -> None:
 
 
 def test_maps_are_equal_in_any_order_of_their_keys(tmp_path: Path) -> None:
-    orders, pipeline = Orders(tmp_path), by_function("turned", {"tags": dict[str, int], "event_time": datetime})
+    orders, pipeline = Orders(tmp_path), by_function("turn_maps", {"tags": dict[str, int], "event_time": datetime})
     orders.run(pipeline, put("a"), put("b"))
     shown_rows = python_rows(orders.handle(pipeline).current(columns=["tags"]).to_arrow())
     assert [row["tags"] for row in shown_rows] == [{"a": 1, "b": 2}] * 2

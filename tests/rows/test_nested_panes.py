@@ -26,11 +26,22 @@ from headrace.testing import rows, run
 from tests.reference.strategies import examples
 from tests.rows.orders import Orders
 from tests.rows.test_delivered_rows import Table
-from tests.rows.test_nested import ITEMS, NESTED, OSLO, PLAIN, SCHEMA, SIGNED, as_text, expected_value, put, records
+from tests.rows.test_nested import (
+    ITEMS,
+    NESTED_COLUMNS,
+    OSLO,
+    PLAIN,
+    SCHEMA,
+    SIGNED_SOURCE,
+    as_text,
+    expected_value,
+    put,
+    records,
+)
 from tests.sinks.given_target import delivering_to
 from tests.sinks.worlds import DeltaWorld
 
-ADDRESS, TAGS, PRICES, LINES = (col(name) for name in NESTED)
+ADDRESS, TAGS, PRICES, LINES = (col(name) for name in NESTED_COLUMNS)
 PLACE = ADDRESS.field("place")
 WHAT: dict[str, hr.Aggregate] = {
     "n": ADDRESS.count(),
@@ -48,7 +59,7 @@ WHAT: dict[str, hr.Aggregate] = {
 }
 NAMES = ["id", *WHAT]
 WHENS: dict[str, Any] = {
-    "retracting": (SIGNED, {"when": hr.on_update(), "how": hr.retracting("1d")}),
+    "retracting": (SIGNED_SOURCE, {"when": hr.on_update(), "how": hr.retracting("1d")}),
     "without what stays": (PLAIN, {"when": hr.on_update(), "how": hr.retracting("1d", elide_unchanged=True)}),
     "discarding": (PLAIN, {"when": hr.on_update(), "how": hr.discarding("1d")}),
     "the last two": (PLAIN, {"when": hr.on_update(), "how": hr.accumulating("1d", keep_last=2)}),
@@ -56,7 +67,7 @@ WHENS: dict[str, Any] = {
 }
 
 
-def aggregate_orders(source: Any = SIGNED, **parts: Any) -> hr.Pipeline:
+def aggregate_orders(source: Any = SIGNED_SOURCE, **parts: Any) -> hr.Pipeline:
     """The newest, the usual, and others of each id and hour."""
     parts = {"where": hr.FixedWindows("1h"), "when": hr.on_update(), "how": hr.retracting("1d"), **parts}
     return hr.Pipeline("orders", source, key="id", what=WHAT, executor="local", **parts)
@@ -89,7 +100,7 @@ def test_a_query_over_all_records_gives_the_same() -> None:
     kinds = {name: PLAIN.source.columns[name] for name in ("id", "address", "tags", "items", "at")}
     with duckdb.connect() as connection:
         columns = ", ".join(
-            f"(r{'->' if name in NESTED else '->>'}'{name}')::{sql_type(kind)} as \"{name}\""
+            f"(r{'->' if name in NESTED_COLUMNS else '->>'}'{name}')::{sql_type(kind)} as \"{name}\""
             for name, kind in kinds.items()
         )
         connection.execute(
@@ -175,7 +186,7 @@ def test_what_reads_panes_reads_their_parts(tmp_path: Path) -> None:
         when=hr.on_update(), how=hr.retracting("1d"),
     )  # fmt: skip
     pipeline = hr.Pipeline(
-        "orders", SIGNED, key="id", what=results, where=hr.FixedWindows("1h"), when=hr.on_update(),
+        "orders", SIGNED_SOURCE, key="id", what=results, where=hr.FixedWindows("1h"), when=hr.on_update(),
         how=hr.retracting("1d"), then=[by_city], having=col("last").field("city") == "Oslo", executor="local",
     )  # fmt: skip
     steps = [rows(*step) for step in STEPS]
@@ -219,8 +230,8 @@ def test_a_delta_table_holds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for step in STEPS:
         orders.run(pipeline, *step)
         orders.handle(pipeline).deliver()
-        (checked,) = orders.handle(pipeline).check_sinks()
-        assert checked.comparison is not None and checked.comparison.is_equal
+        (sink_check,) = orders.handle(pipeline).check_sinks()
+        assert sink_check.comparison is not None and sink_check.comparison.is_equal
     assert len(world.rows()) == 2
 
 

@@ -16,7 +16,7 @@ from headrace.errors import QueryError
 from headrace.testing import rows, run
 from tests.reference.strategies import examples
 from tests.rows.orders import Orders
-from tests.rows.test_nested import OSLO, PLAIN, SCHEMA, SIGNED, STEPS, as_text, nested, orders, put, records
+from tests.rows.test_nested import OSLO, PLAIN, SCHEMA, SIGNED_SOURCE, STEPS, as_text, nested_rows, orders, put, records
 
 __all__ = ["orders"]
 
@@ -25,7 +25,7 @@ CITY, PLACE = ADDRESS.field("city"), ADDRESS.field("place")
 X, SEEN_AT, FIRST = PLACE.field("x"), PLACE.field("seen"), PLACE.field("names").item(0)
 PRICE = PRICES.item("a")
 ITEMS = col("items")
-EXPLODED = hr.json("landing/orders", SCHEMA, changelog=col("sign"), explode="items").event_time("at", bound="1h")
+EXPLODING = hr.json("landing/orders", SCHEMA, changelog=col("sign"), explode="items").event_time("at", bound="1h")
 AMOUNT, BY_KEY = PRICE.field("amount"), PRICE.field("by").item("é")
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR, ALL_TIME = hr.FixedWindows("1h"), hr.GlobalWindows()
@@ -37,13 +37,13 @@ def pipeline(source: Any, **parts: Any) -> hr.Pipeline:
 
 PIPELINES: dict[str, Any] = {
     "columns": lambda: pipeline(
-        SIGNED,
+        SIGNED_SOURCE,
         rows={"id": col("id"), "city": CITY.upper(), "place": PLACE, "x": X * 2, "seen": SEEN_AT, "price": PRICE},
         filter=TAGS.length().is_null() | (TAGS.length() < 3),
     ),
-    "filter": lambda: pipeline(SIGNED, rows=["id", "tags"], filter=(TAGS.item("a") == 1) | PRICES.contains("b")),
+    "filter": lambda: pipeline(SIGNED_SOURCE, rows=["id", "tags"], filter=(TAGS.item("a") == 1) | PRICES.contains("b")),
     "aggregates": lambda: pipeline(
-        SIGNED,
+        SIGNED_SOURCE,
         key={"city": CITY},
         null_keys=True,
         what={
@@ -57,7 +57,7 @@ PIPELINES: dict[str, Any] = {
         where=HOUR,
     ),
     "items": lambda: pipeline(
-        SIGNED,
+        SIGNED_SOURCE,
         rows={
             "id": col("id"),
             "n": ITEMS.length(),
@@ -70,9 +70,9 @@ PIPELINES: dict[str, Any] = {
         },
         filter=ITEMS.is_null() | ITEMS.item(0).is_not_null(),
     ),
-    "exploded": lambda: pipeline(EXPLODED, rows=["id", "items", "tags"]),
+    "exploded": lambda: pipeline(EXPLODING, rows=["id", "items", "tags"]),
     "sums of exploded": lambda: pipeline(
-        EXPLODED,
+        EXPLODING,
         key={"sku": ITEMS.field("sku")},
         null_keys=True,
         what={"n": hr.count(), "x": ITEMS.field("x").sum(), "mark": ITEMS.field("marks").item("b").max()},
@@ -84,7 +84,7 @@ PIPELINES: dict[str, Any] = {
     "newest": lambda: pipeline(
         PLAIN, key={"city": CITY}, null_keys=True, rows=["id", "tags"], take=hr.newest(TAGS.item("a"))
     ),
-    "top": lambda: pipeline(SIGNED, key="id", rows={"price": PRICE}, take=hr.top(1, by=hr.coalesce(AMOUNT, 0))),
+    "top": lambda: pipeline(SIGNED_SOURCE, key="id", rows={"price": PRICE}, take=hr.top(1, by=hr.coalesce(AMOUNT, 0))),
     "ids": lambda: pipeline(PLAIN, rows=["id", "tags"], deduplicate=hr.Deduplicate(FIRST, "1d")),
 }
 
@@ -120,14 +120,14 @@ def test_the_kernel_reads_what_the_reference_reads(name: str, landed_orders: lis
     ],
 )
 def test_a_condition_of_a_reader(orders: Orders, where: hr.Expr, ids: list[str]) -> None:
-    orders.run(nested(), *STEPS[0])
-    assert sorted(row["id"] for row in orders.handle(nested()).current(where=where).to_json()) == ids
+    orders.run(nested_rows(), *STEPS[0])
+    assert sorted(row["id"] for row in orders.handle(nested_rows()).current(where=where).to_json()) == ids
 
 
 def test_a_condition_that_does_not_fit(orders: Orders) -> None:
-    orders.run(nested(), *STEPS[0])
+    orders.run(nested_rows(), *STEPS[0])
     with pytest.raises(QueryError, match=r"there is no field 'cty'; did you mean 'city'. the fields are city, place"):
-        orders.handle(nested()).current(where=ADDRESS.field("cty") == "Oslo").count()
+        orders.handle(nested_rows()).current(where=ADDRESS.field("cty") == "Oslo").count()
 
 
 def test_another_pipeline_reads_parts(orders: Orders) -> None:
@@ -136,7 +136,7 @@ def test_another_pipeline_reads_parts(orders: Orders) -> None:
         "below", read, key={"city": CITY}, what={"y": TAGS.item("y").sum()}, where=ALL_TIME, when=hr.on_update(),
         null_keys=True, executor="local",
     )  # fmt: skip
-    orders.run(nested(), *STEPS[0])
+    orders.run(nested_rows(), *STEPS[0])
     orders.run(reader_below)
     y_by_city = {row["city"]: row["y"] for row in orders.handle(reader_below).current().to_json()}
     assert y_by_city == {"Oslo": 1, None: 0}

@@ -19,7 +19,7 @@ from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore
 from tests.process.test_patch_faults import StoppedError, Stopping
-from tests.rows.orders import CHANGES, Orders, order, rows, signed
+from tests.rows.orders import CHANGES, Orders, order, rows, signed_rows
 from tests.rows.test_patched_rows import Row, check, patch, row, top
 from tests.rows.test_waiting_rows import waiting
 
@@ -50,7 +50,7 @@ HOW = reader(id=str, timing=str, epoch=int)
 """Of rows that stay for good it may be read how they came."""
 
 
-def counted(orders: Orders, reader: hr.Pipeline) -> Counter[Row]:
+def count_rows(orders: Orders, reader: hr.Pipeline) -> Counter[Row]:
     """What a reader of rows has of each once it has read what is published."""
     orders.run(reader)
     table = orders.handle(reader).current(columns=[*reader.key_types, "n"]).to_json()
@@ -59,7 +59,7 @@ def counted(orders: Orders, reader: hr.Pipeline) -> Counter[Row]:
 
 @pytest.mark.parametrize(
     ("pipeline", "pipeline_below"),
-    [(rows(), READ), (rows(), HOW), (signed(), READ), (top(), READ)],
+    [(rows(), READ), (rows(), HOW), (signed_rows(), READ), (top(), READ)],
     ids=["appended", "how they came", "signed", "groups"],
 )
 def test_a_pipeline_that_reads_rows_hears_of_a_patch(
@@ -67,39 +67,39 @@ def test_a_pipeline_that_reads_rows_hears_of_a_patch(
 ) -> None:
     orders.run(pipeline, order("a", 3, sign=1), order("a", 3, 1, sign=1), order("b", 2, 2, sign=1))
     orders.run(pipeline, order("end", 1, 900, sign=1))
-    begun_pipeline = counted(orders, pipeline_below)
-    orders.corrected(pipeline, {"0000": [order("a", 3, sign=1), order("c", 5, 3, sign=1)]})
+    begun_pipeline = count_rows(orders, pipeline_below)
+    orders.backfill_corrected(pipeline, {"0000": [order("a", 3, sign=1), order("c", 5, 3, sign=1)]})
     snapshot_before = orders.handle(pipeline).catalog.head().refs["main"]
     patch(orders, pipeline)
     how = {"a": ("ON_TIME", 0), "c": ("LATE", 2), "end": ("ON_TIME", 1)}
-    assert counted(orders, pipeline_below) == Counter(
+    assert count_rows(orders, pipeline_below) == Counter(
         {(id_, *(definition if pipeline_below is HOW else ())): 1 for id_, definition in how.items()}
     )
     orders.run(pipeline, order("a", 9, 905, sign=1))
-    assert sum(n for (id_, *_), n in counted(orders, pipeline_below).items() if id_ == "a") == 2
+    assert sum(n for (id_, *_), n in count_rows(orders, pipeline_below).items() if id_ == "a") == 2
     orders.handle(pipeline).rollback(to=snapshot_before)
-    assert counted(orders, pipeline_below) == begun_pipeline
+    assert count_rows(orders, pipeline_below) == begun_pipeline
 
 
 def test_a_patch_between_two_readings_is_read_with_what_came_beside_it(orders: Orders) -> None:
     orders.run(rows(), order("a"), order("b"))
-    counted(orders, HOW)
+    count_rows(orders, HOW)
     orders.run(rows(), order("c", 1, 5))
-    orders.corrected(rows(), {"0000": [order("b")]})
+    orders.backfill_corrected(rows(), {"0000": [order("b")]})
     patch(orders, rows())
     orders.run(rows(), order("d", 1, 6))
     expected_counts = Counter([("b", "ON_TIME", 0), ("c", "ON_TIME", 1), ("d", "ON_TIME", 3)])
-    assert counted(orders, HOW) == expected_counts
+    assert count_rows(orders, HOW) == expected_counts
 
 
 @pytest.mark.parametrize("happens", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("pipeline", [rows(), signed()], ids=["appended", "signed"])
+@pytest.mark.parametrize("pipeline", [rows(), signed_rows()], ids=["appended", "signed"])
 def test_a_patch_that_is_stopped_at_any_put_is_whole_or_not_there(
     tmp_path: Path, pipeline: hr.Pipeline, happens: bool
 ) -> None:
     first = Orders(tmp_path / "first")
     first.run(pipeline, order("a", sign=1), order("b", sign=1))
-    first.corrected(pipeline, {"0000": [order("a", 2, sign=1), order("b", sign=1)]})
+    first.backfill_corrected(pipeline, {"0000": [order("a", 2, sign=1), order("b", sign=1)]})
     unpatched_rows, expected_rows = first.current(pipeline), first.current(pipeline, at="fix")
     puts = commits = 0
     while True:
@@ -122,7 +122,7 @@ def test_a_patch_that_is_stopped_at_any_put_is_whole_or_not_there(
             commits += 1
             orders.run(pipeline, order("c", 1, 1, sign=1))  # the next run publishes it as well
             assert orders.current(pipeline) == expected_rows + Counter({row("c", 1, 1): 1})
-            orders.corrected(pipeline, {"0000": [order("a", 2, sign=1), order("b", sign=1)]})
+            orders.backfill_corrected(pipeline, {"0000": [order("a", 2, sign=1), order("b", sign=1)]})
         patch(orders, pipeline)
         assert expected_rows <= orders.current(pipeline)
         check(orders, pipeline)
@@ -135,7 +135,7 @@ def test_a_patch_of_many_files_leaves_those_as_they_are_that_it_does_not_touch(o
         orders.run(rows(), order(f"{number}"), order(f"{number}", 2))
     handle = orders.handle(rows())
     snapshot_before = handle.catalog.manifest(handle.catalog.head().refs["main"]).tables["current"]
-    orders.corrected(rows(), {"0002": [order("2", 2)], "0004": []})
+    orders.backfill_corrected(rows(), {"0002": [order("2", 2)], "0004": []})
     patch(orders, rows())
     snapshot_after = handle.catalog.manifest(handle.catalog.head().refs["main"]).tables["current"]
     assert [layer.first_epoch for layer in snapshot_after] == [0, 1, 2, 3, 5], (
@@ -163,9 +163,9 @@ def test_after_random_steps_rows_are_those_of_the_files_and_so_are_their_readers
 class History:
     """What is done to one root. ``read``: what main, or a patch, has made of each file that main has read."""
 
-    def __init__(self, orders: Orders, kind: str, rolled: random.Random) -> None:
-        self.orders, self.rolled = orders, rolled
-        kinds = {"appended": rows(), "signed": signed(), "groups": top(), "waiting": waiting(CHANGES)}
+    def __init__(self, orders: Orders, kind: str, dice: random.Random) -> None:
+        self.orders, self.rolled = orders, dice
+        kinds = {"appended": rows(), "signed": signed_rows(), "groups": top(), "waiting": waiting(CHANGES)}
         self.pipeline = kinds[kind]
         self.below = HOW if kind in ("appended", "waiting") else READ
         self.minute = 0
@@ -196,7 +196,7 @@ class History:
         """Some file is corrected: afterwards rows that are over are those of the branch, and others those of main."""
         landed_names = sorted(path.stem for path in (self.orders.folder / "landing/orders").iterdir())
         branch = f"fix-{self.rolled.random()}"
-        self.orders.corrected(self.pipeline, {self.rolled.choice(landed_names): self.records()}, branch=branch)
+        self.orders.backfill_corrected(self.pipeline, {self.rolled.choice(landed_names): self.records()}, branch=branch)
         rehearsal = self.orders.handle(self.pipeline).promote(branch, patch=True, dry_run=True)
         patch(self.orders, self.pipeline, branch)
         counts = rehearsal.output.rows
@@ -222,4 +222,4 @@ class History:
         """The reader has what it would have if it began now."""
         names = ["id", "timing", "epoch"] if self.below is HOW else ["id"]
         stands = self.orders.handle(self.pipeline).current(columns=names).to_json()
-        assert counted(self.orders, self.below) == Counter(tuple(row.values()) for row in stands)
+        assert count_rows(self.orders, self.below) == Counter(tuple(row.values()) for row in stands)

@@ -24,8 +24,8 @@ from headrace.errors import (
     UnpatchableError,
 )
 from headrace_lab.catalog_checks import check_catalog
-from tests.joins.trades import Trades, as_of, rate, rated, trade
-from tests.rows.orders import COLUMNS, ORDERS, SCHEMA, Orders, minute, order, rows, signed
+from tests.joins.trades import Trades, as_of, rate, rate_trades, trade
+from tests.rows.orders import COLUMNS, ORDERS, SCHEMA, Orders, minute, order, rows, signed_rows
 
 Row = tuple[Any, ...]
 HOUR: dict[str, Any] = {"where": hr.FixedWindows("1h"), "when": hr.on_update(), "how": hr.retracting("1h")}
@@ -36,9 +36,9 @@ def orders(tmp_path: Path) -> Orders:
     return Orders(tmp_path)
 
 
-def row(id: str, price: int = 1, at: int = 0) -> Row:  # noqa: A002 (as orders have it)
+def row(id: str, price: int = 1, minutes: int = 0) -> Row:  # noqa: A002 (as orders have it)
     """What an order gives."""
-    return id, "ONE", price * 2, minute(at)
+    return id, "ONE", price * 2, minute(minutes)
 
 
 def top(**parts: Any) -> hr.Pipeline:
@@ -57,14 +57,14 @@ def left(orders: Orders, pipeline: hr.Pipeline, branch: str = "fix") -> dict[str
     return {reason.value: number for reason, number in rehearsal.left.items()}
 
 
-def refused(
-    orders: Orders, pipeline: hr.Pipeline, kind: type[HeadraceError], said: str, output: str | None = None
+def check_refusal(
+    orders: Orders, pipeline: hr.Pipeline, kind: type[HeadraceError], message: str, output: str | None = None
 ) -> None:
     """A patch is, and in a dry run it says so; nothing moves."""
     handle = orders.handle(pipeline)
     head_before = handle.catalog.head()
     assert kind in map(type, handle.promote("fix", patch=True, output=output, dry_run=True).refusals)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         handle.promote("fix", patch=True, output=output)
     assert handle.catalog.head() == head_before
 
@@ -86,11 +86,11 @@ def check(orders: Orders, pipeline: hr.Pipeline, output: str = "") -> None:
     assert handle.fsck(deep=True).damage == ()
 
 
-@pytest.mark.parametrize("pipeline", [rows(), signed()], ids=["appended", "signed"])
+@pytest.mark.parametrize("pipeline", [rows(), signed_rows()], ids=["appended", "signed"])
 def test_rows_of_records_are_replaced_and_main_goes_on(orders: Orders, pipeline: hr.Pipeline) -> None:
     orders.run(pipeline, order("a", sign=1), order("a", sign=1), order("b", 2, 5, sign=1))
     orders.run(pipeline, order("c", 3, 70, sign=1))
-    orders.corrected(pipeline, {"0000": [order(*one, sign=1) for one in (("a",), ("b", 7, 5), ("d", 9, 6))]})
+    orders.backfill_corrected(pipeline, {"0000": [order(*one, sign=1) for one in (("a",), ("b", 7, 5), ("d", 9, 6))]})
     expected_counts = Counter({row("a"): 1, row("b", 7, 5): 1, row("d", 9, 6): 1, row("c", 3, 70): 1})
     head_before = orders.handle(pipeline).catalog.head()
     rehearsal = orders.handle(pipeline).promote("fix", patch=True, dry_run=True)
@@ -120,10 +120,10 @@ def test_rows_of_records_are_replaced_and_main_goes_on(orders: Orders, pipeline:
     check(orders, pipeline)
 
 
-@pytest.mark.parametrize("pipeline", [rows(), signed()], ids=["appended", "signed"])
+@pytest.mark.parametrize("pipeline", [rows(), signed_rows()], ids=["appended", "signed"])
 def test_a_patch_is_rolled_back_and_expires_as_any_epoch(orders: Orders, pipeline: hr.Pipeline) -> None:
     orders.run(pipeline, order("a", sign=1), order("b", sign=1))
-    orders.corrected(pipeline, {"0000": [order("b", sign=1)]})
+    orders.backfill_corrected(pipeline, {"0000": [order("b", sign=1)]})
     unpatched_rows = orders.current(pipeline)
     snapshot_before = orders.handle(pipeline).catalog.head().refs["main"]
     patch(orders, pipeline)
@@ -144,11 +144,11 @@ def test_a_patch_is_rolled_back_and_expires_as_any_epoch(orders: Orders, pipelin
     assert orders.handle(pipeline).fsck(deep=True).damage == ()
 
 
-@pytest.mark.parametrize("pipeline", [rows(), signed()], ids=["appended", "signed"])
+@pytest.mark.parametrize("pipeline", [rows(), signed_rows()], ids=["appended", "signed"])
 def test_what_was_folded_before_and_after_stands_as_it_was_patched(orders: Orders, pipeline: hr.Pipeline) -> None:
     for number in range(20):
         orders.run(pipeline, order(f"{number}", sign=1), order(f"{number}", sign=1))
-    orders.corrected(pipeline, {f"{number:04}": [order(f"{number}", sign=1)] for number in (3, 17)})
+    orders.backfill_corrected(pipeline, {f"{number:04}": [order(f"{number}", sign=1)] for number in (3, 17)})
     patch(orders, pipeline)
     expected_counts = Counter({row(f"{number}"): 1 if number in (3, 17) else 2 for number in range(20)})
     assert orders.current(pipeline) == expected_counts
@@ -160,19 +160,19 @@ def test_what_was_folded_before_and_after_stands_as_it_was_patched(orders: Order
     check(orders, pipeline)
 
 
-@pytest.mark.parametrize("pipeline", [rows(), signed()], ids=["appended", "signed"])
+@pytest.mark.parametrize("pipeline", [rows(), signed_rows()], ids=["appended", "signed"])
 def test_what_a_patch_has_made_stays_where_a_branch_began_before_it(orders: Orders, pipeline: hr.Pipeline) -> None:
     orders.run(pipeline, order("a", sign=1), order("b", sign=1))
     orders.run(pipeline, order("c", 1, 200, sign=1))
     orders.run(pipeline, order("d", 1, 300, sign=1))
-    orders.corrected(pipeline, {"0000": [order("a", 5, sign=1), order("b", sign=1)]}, branch="whole")
+    orders.backfill_corrected(pipeline, {"0000": [order("a", 5, sign=1), order("b", sign=1)]}, branch="whole")
     span = {"start": "2026-05-01T03:00:00Z"}
-    orders.corrected(pipeline, {"0001": [order("c", 2, 200, sign=1)]}, branch="range", **span)
+    orders.backfill_corrected(pipeline, {"0001": [order("c", 2, 200, sign=1)]}, branch="range", **span)
     patch(orders, pipeline, "whole")
     assert left(orders, pipeline, "range") == {"patched since the branch was forked": 2}
     patch(orders, pipeline, "range")
     assert orders.current(pipeline) == Counter({row("a", 5): 1, row("b"): 1, row("c", 2, 200): 1, row("d", 1, 300): 1})
-    orders.corrected(pipeline, {"0001": [order("c", 3, 200, sign=1)]}, branch="again", **span)
+    orders.backfill_corrected(pipeline, {"0001": [order("c", 3, 200, sign=1)]}, branch="again", **span)
     patch(orders, pipeline, "again")
     assert orders.current(pipeline)[row("c", 3, 200)] == 1, "what was all read after the fork may be patched again"
     check(orders, pipeline)
@@ -187,7 +187,7 @@ def test_two_patches_leave_one_version_of_a_record(orders: Orders) -> None:
     orders.run(pipeline, order("end", minute=500))
     for price in (2, 3):
         files = {"0001": [order("a", price, 50), order("b", minute=260)]}
-        orders.corrected(pipeline, files, branch=f"fix{price}", start="2026-05-01T04:10:00Z")
+        orders.backfill_corrected(pipeline, files, branch=f"fix{price}", start="2026-05-01T04:10:00Z")
     patch(orders, pipeline, "fix2")
     patch(orders, pipeline, "fix3")
     assert [stands for stands in orders.current(pipeline) if stands[0] == "a"] == [row("a", 2, 50)]
@@ -195,19 +195,21 @@ def test_two_patches_leave_one_version_of_a_record(orders: Orders) -> None:
 
 
 def test_a_row_that_was_owed_is_owed_as_the_branch_has_it(orders: Orders) -> None:
-    orders.run(signed(), order("a", sign=1), order("owed", sign=-1))
-    orders.corrected(signed(), {"0000": [order("a", 2, sign=1), order("owed", sign=-1), order("owed", sign=-1)]})
-    patch(orders, signed())
-    assert orders.current(signed()) == Counter({row("a", 2): 1})
-    orders.run(signed(), *[order("owed", sign=1)] * 3)
-    assert orders.current(signed()) == Counter({row("a", 2): 1, row("owed"): 1})
-    check(orders, signed())
+    orders.run(signed_rows(), order("a", sign=1), order("owed", sign=-1))
+    orders.backfill_corrected(
+        signed_rows(), {"0000": [order("a", 2, sign=1), order("owed", sign=-1), order("owed", sign=-1)]}
+    )
+    patch(orders, signed_rows())
+    assert orders.current(signed_rows()) == Counter({row("a", 2): 1})
+    orders.run(signed_rows(), *[order("owed", sign=1)] * 3)
+    assert orders.current(signed_rows()) == Counter({row("a", 2): 1, row("owed"): 1})
+    check(orders, signed_rows())
 
 
 def test_what_the_branch_has_read_and_main_has_not_is_left_to_main(orders: Orders) -> None:
     orders.run(rows(), order("a"))
     orders.land("0001", order("new"))
-    orders.corrected(rows(), {"0000": [order("a", 2)]})
+    orders.backfill_corrected(rows(), {"0000": [order("a", 2)]})
     assert orders.current(rows(), at="fix") == Counter({row("a", 2): 1, row("new"): 1})
     patch(orders, rows())
     assert orders.current(rows()) == Counter({row("a", 2): 1})
@@ -219,14 +221,14 @@ def test_what_the_branch_has_read_and_main_has_not_is_left_to_main(orders: Order
 def test_a_branch_that_is_behind_or_ahead_of_main_is_refused(orders: Orders) -> None:
     orders.run(rows(), order("a"))
     orders.land("0005", order("later"))
-    orders.corrected(rows(), {"0000": [order("a", 2)]})
+    orders.backfill_corrected(rows(), {"0000": [order("a", 2)]})
     orders.land("0001", order("first"))
     (orders.folder / "landing/orders/0005.json").rename(orders.folder / "kept.json")
     orders.run(rows())
-    refused(orders, rows(), BranchBehindError, "has not read 1 files that main has")
+    check_refusal(orders, rows(), BranchBehindError, "has not read 1 files that main has")
     (orders.folder / "kept.json").rename(orders.folder / "landing/orders/0005.json")
-    orders.corrected(rows(), {"0000": [order("a", 2)]})
-    refused(orders, rows(), BranchAheadError, "0001.json.*`headrace run orders` reads it")
+    orders.backfill_corrected(rows(), {"0000": [order("a", 2)]})
+    check_refusal(orders, rows(), BranchAheadError, "0001.json.*`headrace run orders` reads it")
     orders.run(rows())
     patch(orders, rows())
     assert orders.current(rows()) == Counter({row("a", 2): 1, row("first"): 1, row("later"): 1})
@@ -238,7 +240,7 @@ def test_where_duplicates_are_told_rows_are_over_once_their_ids_are_forgotten(or
     orders.run(distinct_pipeline, order("a"), order("b", 1, 100))
     orders.run(distinct_pipeline, order("c", 1, 230))  # W is 170: what is older than 110 is over
     orders.land("0002", order("old"), order("new", 1, 240))
-    orders.corrected(distinct_pipeline, {"0000": [order("x"), order("b", 2, 100), order("y", 1, 110)]})
+    orders.backfill_corrected(distinct_pipeline, {"0000": [order("x"), order("b", 2, 100), order("y", 1, 110)]})
     assert left(orders, distinct_pipeline) == {"open on main": 2}
     patch(orders, distinct_pipeline)
     expected_counts = Counter({row("x"): 1, row("b", 2, 100): 1, row("c", 1, 230): 1})
@@ -255,9 +257,9 @@ def test_dead_letters_that_could_come_to_be_rows_twice_are_in_the_way(orders: Or
     orders.run(fewer, order("c"))
     assert orders.handle(fewer).rejected().count() == 1
     orders.handle(fewer).backfill(branch="fix")
-    refused(orders, fewer, UnpatchableError, r"refused 1 records, such as .*0000\.json.*would be rows twice")
+    check_refusal(orders, fewer, UnpatchableError, r"refused 1 records, such as .*0000\.json.*would be rows twice")
     orders.run(fewer, order("d", 1, 1500))
-    orders.corrected(fewer, {"0002": [order("e", 1, 1500)]}, branch="range", start="2026-05-02")
+    orders.backfill_corrected(fewer, {"0002": [order("e", 1, 1500)]}, branch="range", start="2026-05-02")
     patch(orders, fewer, "range")
     assert [id_ for id_, *_ in orders.current(fewer)] == ["b", "c", "e"], (
         "what was refused before the fork is as it was"
@@ -266,7 +268,7 @@ def test_dead_letters_that_could_come_to_be_rows_twice_are_in_the_way(orders: Or
 
 def test_a_record_that_both_refuse_is_in_nobodys_way(orders: Orders) -> None:
     orders.run(rows(), order("a", 2**62), order("b"))
-    orders.corrected(rows(), {"0000": [order("a", 4), order("b")]})
+    orders.backfill_corrected(rows(), {"0000": [order("a", 4), order("b")]})
     patch(orders, rows())
     assert orders.current(rows()) == Counter({row("a", 4): 1, row("b"): 1})
     orders.handle(rows()).replay_rejected(to="landing/orders")
@@ -274,34 +276,36 @@ def test_a_record_that_both_refuse_is_in_nobodys_way(orders: Orders) -> None:
     assert orders.current(rows()) == Counter({row("a", 4): 1, row("b"): 1}), "it is refused again"
 
 
-def seen(orders: Orders, pipeline: hr.Pipeline, **options: Any) -> list[tuple[str, int]]:
+def standing_rows(orders: Orders, pipeline: hr.Pipeline, **options: Any) -> list[tuple[str, int]]:
     """The id and price of each row that stands, by id."""
     table = orders.handle(pipeline).current(columns=["id", "price"], **options).to_json()
-    return sorted((found["id"], found["price"]) for found in table)
+    return sorted((row["id"], row["price"]) for row in table)
 
 
-ONCE = top(when=hr.on_window_close(), how=None)
+ON_CLOSE = top(when=hr.on_window_close(), how=None)
 
 
 @pytest.mark.parametrize(
-    "pipeline", [top(), ONCE, top(how=hr.discarding("1h"))], ids=["retracting", "once", "discarding"]
+    "pipeline", [top(), ON_CLOSE, top(how=hr.discarding("1h"))], ids=["retracting", "once", "discarding"]
 )
 def test_rows_of_groups_are_replaced_where_their_windows_are_over(orders: Orders, pipeline: hr.Pipeline) -> None:
     orders.run(pipeline, order("a", 1), order("b", 2, 5), order("open", 5, 600))
     orders.run(pipeline, order("late", 9, 7))
-    assert seen(orders, pipeline, where="event_time < '2026-05-01T01:00:00Z'") == [("a", 1), ("b", 2)]
-    orders.corrected(pipeline, {"0000": [order("a", 1), order("b", 2, 5), order("open", 6, 600)]})
-    if pipeline is not ONCE:
+    assert standing_rows(orders, pipeline, where="event_time < '2026-05-01T01:00:00Z'") == [("a", 1), ("b", 2)]
+    orders.backfill_corrected(pipeline, {"0000": [order("a", 1), order("b", 2, 5), order("open", 6, 600)]})
+    if pipeline is not ON_CLOSE:
         assert left(orders, pipeline) == {"open on main": 2}
     patch(orders, pipeline)
-    assert seen(orders, pipeline, where="event_time < '2026-05-01T01:00:00Z'") == [("b", 2), ("late", 9)]
-    assert ("open", 6) not in seen(orders, pipeline)
+    assert standing_rows(orders, pipeline, where="event_time < '2026-05-01T01:00:00Z'") == [("b", 2), ("late", 9)]
+    assert ("open", 6) not in standing_rows(orders, pipeline)
     check(orders, pipeline)
     orders.run(pipeline, order("open", 7, 610), order("later", 9, 7))
     orders.run(pipeline, order("end", 1, 1000))
-    rows_of_ten = seen(orders, pipeline, where="event_time between '2026-05-01T10:00:00Z' and '2026-05-01T11:00:00Z'")
+    rows_of_ten = standing_rows(
+        orders, pipeline, where="event_time between '2026-05-01T10:00:00Z' and '2026-05-01T11:00:00Z'"
+    )
     assert {("open", 7), ("open", 5)} <= {*rows_of_ten}
-    assert seen(orders, pipeline, where="event_time < '2026-05-01T01:00:00Z'") == [("b", 2), ("late", 9)]
+    assert standing_rows(orders, pipeline, where="event_time < '2026-05-01T01:00:00Z'") == [("b", 2), ("late", 9)]
     check(orders, pipeline)
 
 
@@ -310,11 +314,11 @@ def test_sessions_of_rows_that_are_open_are_in_the_way(orders: Orders) -> None:
     orders.run(pipeline, order("a", 1), order("x", 5, 300))
     orders.run(pipeline, order("late", 9, 59), *(order(f"{number}", 1, 59 * number) for number in (2, 3, 4, 5)))
     orders.handle(pipeline).backfill(branch="fix")
-    refused(orders, pipeline, OpenWindowsError, "overlap windows of their keys that are still open")
+    check_refusal(orders, pipeline, OpenWindowsError, "overlap windows of their keys that are still open")
     orders.run(pipeline, order("end", 1, 2000))
     orders.handle(pipeline).backfill(branch="fix")
     patch(orders, pipeline)
-    assert seen(orders, pipeline) == seen(orders, pipeline, at="fix")
+    assert standing_rows(orders, pipeline) == standing_rows(orders, pipeline, at="fix")
     check(orders, pipeline)
 
 
@@ -337,7 +341,7 @@ def test_rows_that_are_never_over_are_not_patched(orders: Orders, output: hr.Row
     pipeline = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
     orders.run(pipeline, order("a"))
     orders.handle(pipeline).backfill(branch="fix")
-    refused(orders, pipeline, UnpatchableError, message, "out")
+    check_refusal(orders, pipeline, UnpatchableError, message, "out")
     with pytest.raises(UnpatchableError, match=message):
         orders.handle(pipeline).backfill(output="out", patch=True)
 
@@ -354,7 +358,7 @@ def test_one_of_several_outputs_is_patched_under_the_name_that_it_has_now(orders
     )
     orders.handle(renamed_pipeline).run(allow_new_aggregates=True)
     orders.run(renamed_pipeline, order("c", 4), allow_new_aggregates=True)
-    orders.corrected(renamed_pipeline, {"0000": [order("a", 2), order("b", 5)]})
+    orders.backfill_corrected(renamed_pipeline, {"0000": [order("a", 2), order("b", 5)]})
     patch(orders, renamed_pipeline, output="costly")
     expected_counts = Counter(
         {("a", 2, "one", minute(0)): 1, ("b", 5, "one", minute(0)): 1, ("c", 4, "one", minute(0)): 1}
@@ -376,7 +380,7 @@ def test_one_command_computes_a_range_and_patches_it(orders: Orders) -> None:
     orders.run(pipeline, order("a"))
     orders.run(pipeline, order("b", 1, 1500))
     options = {"output": "rows", "patch": True, "start": "2026-05-02", "end": "2026-05-03"}
-    orders.corrected(pipeline, {"0001": [order("b", 2, 1500)]}, **options)
+    orders.backfill_corrected(pipeline, {"0001": [order("b", 2, 1500)]}, **options)
     assert orders.current(pipeline, "rows") == Counter({row("a"): 1, row("b", 2, 1500): 1})
     check(orders, pipeline, "rows")
 
@@ -385,7 +389,7 @@ def test_ids_that_a_patch_would_share_are_never_on_main(orders: Orders) -> None:
     unique = rows(id="id")
     orders.run(unique, order("a"), order("b"))
     orders.run(unique, order("c"))
-    orders.corrected(unique, {"0001": [order("c", 2)]})
+    orders.backfill_corrected(unique, {"0001": [order("c", 2)]})
     result = patch(orders, unique)
     assert (result.audit is not None, orders.current(unique)[row("c", 2)]) == (True, 1)
     orders.land("0000", order("a"), order("b"), order("b", 2))
@@ -396,7 +400,7 @@ def test_ids_that_a_patch_would_share_are_never_on_main(orders: Orders) -> None:
 def test_ids_that_rows_of_a_patch_share_with_rows_that_stay_are_never_on_main(orders: Orders) -> None:
     unique = top(id="id")
     orders.run(unique, order("a"), order("x", 1, 600))
-    orders.corrected(unique, {"0000": [order("x"), order("y", 1, 600)]})
+    orders.backfill_corrected(unique, {"0000": [order("x"), order("y", 1, 600)]})
     snapshot_before = orders.handle(unique).catalog.head().refs["main"]
     with pytest.raises(LimitExceededError, match="nothing was patched: ids of rows: 1 id has more than one row"):
         patch(orders, unique)
@@ -407,7 +411,7 @@ def test_a_patch_that_fails_its_own_audit_is_never_on_main(orders: Orders) -> No
     least = hr.expect("table_row_count_to_be_between", min_value=2)
     audited_pipeline = rows(expectations=(least,))
     orders.run(audited_pipeline, order("a"), order("b"))
-    orders.corrected(audited_pipeline, {"0000": [order("a", 2), order("b")]})
+    orders.backfill_corrected(audited_pipeline, {"0000": [order("a", 2), order("b")]})
     snapshot_before = orders.handle(audited_pipeline).catalog.head().refs["main"]
     with pytest.raises(AuditFailedError, match="nothing was patched"):
         patch(orders, audited_pipeline)
@@ -436,7 +440,7 @@ def test_rows_of_all_types_are_given_and_withdrawn_as_they_are(orders: Orders) -
     orders.run(pipeline, kept_record, *gone_records, *gone_records)
     orders.run(pipeline, order("end", 1, 100, tags=None, ratio=1e300))
     comes = [order("comes", 7, tags=["y"], ratio=0.0), {**order("comes", 1, 3), **nothing}]
-    orders.corrected(pipeline, {"0000": [kept_record, gone_records[0], gone_records[1], *comes]})
+    orders.backfill_corrected(pipeline, {"0000": [kept_record, gone_records[0], gone_records[1], *comes]})
     patch(orders, pipeline)
     table, expected_table = (
         orders.handle(pipeline).current(columns=[*columns], at=ref).to_arrow() for ref in ("main", "fix")
@@ -460,33 +464,33 @@ def test_what_a_mended_function_gives_stands_in_place_of_what_it_gave(
     monkeypatch.syspath_prepend(orders.folder)
     doubling(30)
 
-    def made() -> hr.Pipeline:
+    def build_orders() -> hr.Pipeline:
         function = hr.BatchFunction("mended:twice", SCHEMA, deterministic=True)
         source = hr.json("landing/orders", SCHEMA, transform=function).event_time("at", bound="1h")
         return hr.Pipeline("orders", source, rows=["id", "price"], executor="local")
 
-    orders.run(made(), order("a"), order("b", 2, 5))
-    orders.run(made(), order("c", 3, 1500))
+    orders.run(build_orders(), order("a"), order("b", 2, 5))
+    orders.run(build_orders(), order("c", 3, 1500))
     doubling(2)
-    orders.handle(made()).backfill(start="2026-05-02", branch="fix")
-    patch(orders, made())
-    assert seen(orders, made()) == [("a", 30), ("b", 60), ("c", 6)]
-    orders.handle(made()).backfill(patch=True)
-    assert seen(orders, made()) == [("a", 2), ("b", 4), ("c", 6)]
-    orders.run(made(), order("d", 4, 10))
-    assert seen(orders, made()) == [("a", 2), ("b", 4), ("c", 6), ("d", 8)]
-    check(orders, made())
+    orders.handle(build_orders()).backfill(start="2026-05-02", branch="fix")
+    patch(orders, build_orders())
+    assert standing_rows(orders, build_orders()) == [("a", 30), ("b", 60), ("c", 6)]
+    orders.handle(build_orders()).backfill(patch=True)
+    assert standing_rows(orders, build_orders()) == [("a", 2), ("b", 4), ("c", 6)]
+    orders.run(build_orders(), order("d", 4, 10))
+    assert standing_rows(orders, build_orders()) == [("a", 2), ("b", 4), ("c", 6), ("d", 8)]
+    check(orders, build_orders())
 
 
 def test_rows_of_another_pipelines_rows_are_replaced_once_both_have_read_as_far(orders: Orders) -> None:
-    pipeline_above = signed()
+    pipeline_above = signed_rows()
     read = hr.published("orders", {"id": str, "double": int})
     pipeline_below = hr.Pipeline("below", read, rows=["id", "double"], executor="local")
     orders.run(pipeline_above, order("a", sign=1), order("b", sign=1))
     orders.run(pipeline_below)
     orders.run(pipeline_above, order("a", sign=-1), order("c", sign=1))
     orders.handle(pipeline_below).backfill(branch="fix")
-    refused(orders, pipeline_below, BranchAheadError, "beside, input source")
+    check_refusal(orders, pipeline_below, BranchAheadError, "beside, input source")
     orders.run(pipeline_below)
     assert patch(orders, pipeline_below).epochs == (), "both are the same"
     orders.run(pipeline_above, order("b", sign=-1))
@@ -506,17 +510,17 @@ def late_for_main(folder: Path, pipeline: hr.Pipeline) -> Any:
 
 
 def test_rows_of_groups_behind_a_join_are_patched(tmp_path: Path) -> None:
-    groups = rated(as_of(), rows=["id", "rate"], key="ccy", take=hr.top(1, by="rate"), **HOUR)
+    groups = rate_trades(as_of(), rows=["id", "rate"], key="ccy", take=hr.top(1, by="rate"), **HOUR)
     handle = late_for_main(tmp_path, groups)
     assert handle.promote("fix", patch=True, dry_run=True).left == {}
     handle.promote("fix", patch=True)
     standing = handle.current(columns=["id", "rate"]).to_json()
-    assert sorted((found["id"], found["rate"]) for found in standing) == [("b", 2), ("end", 7)]
+    assert sorted((record["id"], record["rate"]) for record in standing) == [("b", 2), ("end", 7)]
 
 
 def test_rows_of_a_pipeline_that_is_behind_what_it_was_are_replaced_too(orders: Orders) -> None:
     """Once it has gone back, a branch never hears how far it had come; both have consumed the same of it."""
-    pipeline_above = signed()
+    pipeline_above = signed_rows()
     read = hr.published("orders", {"id": str, "double": int})
     pipeline_below = hr.Pipeline("below", read, rows=["id", "double"], executor="local")
     orders.run(pipeline_above, order("a", sign=1))

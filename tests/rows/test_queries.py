@@ -98,20 +98,20 @@ def table(groups: Sequence[Sequence[tuple[Any, ...]]]) -> pa.Table:
     )
 
 
-def made(query: BoundQuery, rows: pa.Table) -> Counter[str]:
+def query_groups(query: BoundQuery, rows: pa.Table) -> Counter[str]:
     """What ``query`` gives of all groups of ``rows``."""
     with query.open_answers(rows) as answers:
-        return shown(answers.answer_groups(sorted({*rows.column(GROUP).to_pylist()}), lambda _, error: error))
+        return rows_as_text(answers.answer_groups(sorted({*rows.column(GROUP).to_pylist()}), lambda _, error: error))
 
 
-def shown(rows: pa.Table) -> Counter[str]:
+def rows_as_text(rows: pa.Table) -> Counter[str]:
     """Rows as text, in which NaN equals itself and zero its opposite."""
     return Counter(
         str([value + 0.0 if isinstance(value, float) else value for value in row.values()]) for row in rows.to_pylist()
     )
 
 
-def alone(query: BoundQuery, rows: pa.Table) -> Counter[str]:
+def query_each_group(query: BoundQuery, rows: pa.Table) -> Counter[str]:
     """What DuckDB gives of each group by itself."""
     total: Counter[str] = Counter()
     for number in sorted({*rows.column(GROUP).to_pylist()}):
@@ -122,7 +122,7 @@ def alone(query: BoundQuery, rows: pa.Table) -> Counter[str]:
             connection.execute("create table rows as select * from given")
             casts = ", ".join(f'"{name}"::{SQL_TYPES[kind]}' for name, kind in query.columns.items())
             answer = connection.sql(f"select {number}::bigint as {GROUP}, {casts} from ({query.text})")
-            total += shown(answer.to_arrow_table())
+            total += rows_as_text(answer.to_arrow_table())
     return total
 
 
@@ -134,12 +134,12 @@ def test_one_statement_gives_what_each_group_gives_alone(text: str, groups: Any,
     query = bind_query(text, ROWS)
     assert query.is_settled
     rows = table(groups)
-    at_once = made(query, rows)
-    assert made(replace(query, is_settled=False), rows) == at_once
-    assert alone(query, rows) == at_once
+    at_once = query_groups(query, rows)
+    assert query_groups(replace(query, is_settled=False), rows) == at_once
+    assert query_each_group(query, rows) == at_once
     order = [*range(rows.num_rows)]
     random.shuffle(order)
-    assert made(query, rows.take(order)) == at_once
+    assert query_groups(query, rows.take(order)) == at_once
 
 
 @pytest.mark.parametrize(
@@ -172,4 +172,4 @@ def test_what_sql_leaves_open_is_asked_one_by_one(text: str) -> None:
 def test_ties_go_by_the_order_of_the_rows() -> None:
     query = bind_query("select price, row_number() over (order by shop) as place from rows", ROWS)
     rows = table([[("a", price, None, price * 10) for price in (3, 1, 2)], [("a", 2, None, 0), ("a", 1, None, 0)]])
-    assert made(query, rows) == Counter(["[0, 1, 1]", "[0, 2, 2]", "[0, 3, 3]", "[1, 1, 1]", "[1, 2, 2]"])
+    assert query_groups(query, rows) == Counter(["[0, 1, 1]", "[0, 2, 2]", "[0, 3, 3]", "[1, 1, 1]", "[1, 2, 2]"])

@@ -9,7 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from tests.rows.orders import CHANGES, ORDERS, Orders, order, rows, signed
+from tests.rows.orders import CHANGES, ORDERS, Orders, order, rows, signed_rows
 
 WHOLE: dict[str, Any] = {"when": hr.on_update(), "how": hr.retracting(None)}
 TOP = hr.Rows(["id", "price"], key="shop", take=hr.top(2, by="price"), where=hr.FixedWindows("2h"), **WHOLE)
@@ -23,7 +23,7 @@ OUTPUTS: dict[str, Any] = {
 }
 PIPELINES = {
     "appended": rows(),
-    "signed": signed(),
+    "signed": signed_rows(),
     "told apart": rows(deduplicate=hr.Deduplicate("id", "30d")),
     "outputs": hr.Pipeline("orders", ORDERS, outputs=OUTPUTS, executor="local"),
     "changes": hr.Pipeline("orders", CHANGES, outputs=OUTPUTS, executor="local"),
@@ -52,8 +52,8 @@ def test_a_range_is_what_everything_gives(tmp_path: Path, kind: str, seed: int) 
     number = dice.randrange(1, 7)
     start = order("x", 9, minutes[number])["at"]
     mended_records = {f"{number:04}": [*records(number), order("x", 9, minutes[number], sign=1)]}
-    orders.corrected(pipeline, mended_records, branch="range", start=start)
-    orders.corrected(pipeline, mended_records, branch="whole")
+    orders.backfill_corrected(pipeline, mended_records, branch="range", start=start)
+    orders.backfill_corrected(pipeline, mended_records, branch="whole")
     for output, own_pipeline in pipeline.by_output.items():
         if own_pipeline.rows:
             range_, whole = (orders.current(pipeline, output, at=branch) for branch in ("range", "whole"))

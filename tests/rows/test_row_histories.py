@@ -17,7 +17,7 @@ from tests.rows.row_histories import ACTIONS, History
 def test_what_stands_is_what_was_read_whatever_becomes_of_snapshots(seed: int, actions: list[str]) -> None:
     with TemporaryDirectory() as folder:
         history = History(Path(folder), seed)
-        for action in ("landed", *actions):
+        for action in ("land_orders", *actions):
             note(action)
             history.act(action)
             history.check()

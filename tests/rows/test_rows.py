@@ -22,7 +22,7 @@ from headrace.read.open_windows import StateDefinitionError
 from headrace.read.upstream import UpstreamPanesError
 from headrace.runs.restore import ChangedPipelineError
 from headrace_snapshots.names import MAIN
-from tests.rows.orders import CHANGES, COLUMNS, ORDERS, Orders, minute, order, rows, signed
+from tests.rows.orders import CHANGES, COLUMNS, ORDERS, Orders, minute, order, rows, signed_rows
 
 
 @pytest.fixture
@@ -78,21 +78,21 @@ def test_duplicates_are_told_first(orders: Orders) -> None:
 
 
 def test_rows_stand_as_often_as_they_came_more_often_than_they_went(orders: Orders) -> None:
-    orders.run(signed(), order("a", sign=1), order("a", sign=1), order("b", sign=1), order("owed", sign=-1))
-    orders.run(signed(), order("a", sign=-1), order("b", sign=-1), order("owed", sign=1))
-    assert orders.current(signed()) == Counter({("a", "ONE", 2, minute(0)): 1})
-    assert orders.handle(signed()).current().count() == 1
-    assert orders.handle(signed()).panes().count() == 7
+    orders.run(signed_rows(), order("a", sign=1), order("a", sign=1), order("b", sign=1), order("owed", sign=-1))
+    orders.run(signed_rows(), order("a", sign=-1), order("b", sign=-1), order("owed", sign=1))
+    assert orders.current(signed_rows()) == Counter({("a", "ONE", 2, minute(0)): 1})
+    assert orders.handle(signed_rows()).current().count() == 1
+    assert orders.handle(signed_rows()).panes().count() == 7
 
 
-@pytest.mark.parametrize("pipeline", [rows(), signed()], ids=["appended", "signed"])
+@pytest.mark.parametrize("pipeline", [rows(), signed_rows()], ids=["appended", "signed"])
 def test_many_epochs_are_folded_and_stand_the_same(orders: Orders, pipeline: hr.Pipeline) -> None:
     expected: Counter[tuple[Any, ...]] = Counter()
     for number in range(40):
         sign = -1 if pipeline.withdraws_records and number % 3 == 2 else 1
         records = [order(f"{number % 7}", 1, one, sign=sign) for one in range(3)]
-        for record, at in zip(records, range(3), strict=True):
-            expected[record["id"], "ONE", 2, minute(at)] += sign
+        for record, time in zip(records, range(3), strict=True):
+            expected[record["id"], "ONE", 2, minute(time)] += sign
         orders.run(pipeline, *records)
     assert orders.current(pipeline) == +expected
     head = orders.handle(pipeline).catalog.head().refs["main"]
@@ -154,7 +154,7 @@ def test_rows_beside_aggregations_below_them_and_above(orders: Orders) -> None:
 
 
 def test_another_pipeline_reads_rows_and_goes_back_with_them(orders: Orders) -> None:
-    pipeline_above = signed()
+    pipeline_above = signed_rows()
     read = hr.published("orders", {"id": str, "double": int})
     pipeline_below = hr.Pipeline(
         "below",
@@ -188,19 +188,19 @@ def reader(*columns: str, **schema: Any) -> hr.Pipeline:
 
 def test_a_reader_that_begins_while_a_withdrawal_is_owed_owes_it_too(orders: Orders) -> None:
     reader_below = reader("id", "double", id=str, double=int)
-    orders.run(signed(), order("a", sign=1), order("owed", sign=-1), order("owed", sign=-1))
+    orders.run(signed_rows(), order("a", sign=1), order("owed", sign=-1), order("owed", sign=-1))
     orders.run(reader_below)
     assert orders.current(reader_below) == Counter({("a", 2, minute(0)): 1})
-    orders.run(signed(), order("owed", sign=1), order("owed", sign=1), order("owed", sign=1))
+    orders.run(signed_rows(), order("owed", sign=1), order("owed", sign=1), order("owed", sign=1))
     orders.run(reader_below)
     assert orders.current(reader_below) == Counter({("a", 2, minute(0)): 1, ("owed", 2, minute(0)): 1})
 
 
 def test_what_is_owed_is_owed_by_the_promoted_rows_alone(orders: Orders) -> None:
     reader_below = reader("id", "double", id=str, double=int)
-    orders.run(signed(), order("a", sign=1), order("owed", sign=-1))
+    orders.run(signed_rows(), order("a", sign=1), order("owed", sign=-1))
     orders.run(reader_below)
-    changed_pipeline = signed(rows={**COLUMNS, "double": col("price") * 3})
+    changed_pipeline = signed_rows(rows={**COLUMNS, "double": col("price") * 3})
     orders.handle(changed_pipeline).backfill(promote=True)
     orders.run(reader_below)
     assert orders.current(reader_below) == Counter({("a", 3, minute(0)): 1})
@@ -292,7 +292,7 @@ def test_a_column_whose_name_means_something_else_is_not_read(
 
 @pytest.mark.parametrize(("column", "kind"), [("timing", str), ("epoch", int), ("sequence", int)])
 def test_how_rows_came_that_can_be_withdrawn_is_not_read(orders: Orders, column: str, kind: type) -> None:
-    orders.run(signed(), order("a", sign=1))
+    orders.run(signed_rows(), order("a", sign=1))
     with pytest.raises(UpstreamPanesError, match=f"by {column} what it withdraws would still count. Leave it out"):
         orders.run(reader("id", id=str, **{column: kind}))
 
@@ -336,8 +336,8 @@ def test_columns_come_and_go(orders: Orders) -> None:
 
 
 def test_a_new_column_of_rows_that_can_be_withdrawn_is_a_replay(orders: Orders) -> None:
-    orders.run(signed(), order("a", 1, sign=1))
-    more = signed(rows={**COLUMNS, "price": col("price")})
+    orders.run(signed_rows(), order("a", 1, sign=1))
+    more = signed_rows(rows={**COLUMNS, "price": col("price")})
     assert "rows that stand without it may be withdrawn" in str(orders.handle(more).plan())
 
 
@@ -361,7 +361,7 @@ def test_ids_that_rows_share_hold_a_run_back(orders: Orders) -> None:
     assert orders.current(pipeline_with_id) == Counter({("a", "ONE", 2, minute(0)): 1, ("b", "ONE", 2, minute(0)): 1})
 
 
-RENAMED = rows(rows={"order": col("id"), "double": col("price") * 2}, renamed={"id": "order"}, id="order")
+RENAMED_ROWS = rows(rows={"order": col("id"), "double": col("price") * 2}, renamed={"id": "order"}, id="order")
 
 
 @pytest.mark.parametrize("more", [[], [order("b")]], ids=["nothing new", "another epoch"])
@@ -371,15 +371,15 @@ def test_an_id_that_is_renamed_holds_back_what_was_held_back(orders: Orders, mor
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
         orders.run(pipeline_with_id, order("a", 2))
     with pytest.raises(LimitExceededError, match="1 id has more than one row; the limit is one row for each order"):
-        orders.run(RENAMED, *more)
-    assert orders.handle(RENAMED).current().count() == 1
+        orders.run(RENAMED_ROWS, *more)
+    assert orders.handle(RENAMED_ROWS).current().count() == 1
 
 
 def test_a_renamed_id_is_found_where_it_stands(orders: Orders) -> None:
     orders.run(rows(id="id"), order("a", 1))
-    orders.run(RENAMED, order("b", 1))
+    orders.run(RENAMED_ROWS, order("b", 1))
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
-        orders.run(RENAMED, order("a", 2))
+        orders.run(RENAMED_ROWS, order("a", 2))
 
 
 def test_of_a_new_id_rows_that_stand_have_none(orders: Orders) -> None:
@@ -419,7 +419,7 @@ def release_shared(orders: Orders, pipeline: hr.Pipeline) -> int:
     return orders.handle(pipeline).catalog.head().entry
 
 
-@pytest.mark.parametrize("known_ids", [rows(id="id"), signed(id="id")], ids=["appended", "signed"])
+@pytest.mark.parametrize("known_ids", [rows(id="id"), signed_rows(id="id")], ids=["appended", "signed"])
 def test_ids_that_were_released_are_shared_again_by_the_same_rows(orders: Orders, known_ids: hr.Pipeline) -> None:
     entry = release_shared(orders, known_ids)
     orders.run(known_ids, order("b", 1, sign=1))
@@ -482,7 +482,7 @@ def test_a_release_of_ids_whose_rows_are_lost_asks_again(orders: Orders) -> None
 
 
 def test_an_id_that_is_withdrawn_and_comes_again_is_of_one_row(orders: Orders) -> None:
-    pipeline_with_id = signed(id="id")
+    pipeline_with_id = signed_rows(id="id")
     orders.run(pipeline_with_id, order("a", 1, sign=1))
     orders.run(pipeline_with_id, order("a", 1, sign=-1), order("a", 2, sign=1))
     assert orders.current(pipeline_with_id) == Counter({("a", "ONE", 4, minute(0)): 1})
@@ -582,7 +582,7 @@ def test_mistakes_say_what_to_write(arguments: dict[str, Any], message: str) -> 
 
 def test_rows_that_can_be_withdrawn_are_never_final() -> None:
     with pytest.raises(PipelineError, match="these can be withdrawn at any time"):
-        signed(id="id", sinks=[hr.final_rows("mail:send")])
+        signed_rows(id="id", sinks=[hr.final_rows("mail:send")])
 
 
 def test_a_withdrawal_by_time_of_arrival_is_refused() -> None:
@@ -676,12 +676,12 @@ def test_an_output_beside_one_that_joins_gets_other_names_without_a_replay(order
     rates = hr.json("landing/rates", {"shop": str, "rate": int, "at": datetime}).event_time("at", bound="1h")
     joined_output = hr.Rows(["id", "rate"], join=[hr.as_of(rates.named("rates"), "shop", columns=["rate"], outer=True)])
 
-    def called(name: str, **parts: Any) -> hr.Pipeline:
+    def orders_named(name: str, **parts: Any) -> hr.Pipeline:
         newest = hr.Rows({name: col("price")}, key="id", take=hr.newest(), **parts)
         return hr.Pipeline("orders", ORDERS, outputs={"newest": newest, "rated": joined_output}, executor="local")
 
     (orders.folder / "landing/rates").mkdir(parents=True)
-    orders.run(called("price"), order("a"))
-    renamed_pipeline = called("amount", renamed={"price": "amount"})
+    orders.run(orders_named("price"), order("a"))
+    renamed_pipeline = orders_named("amount", renamed={"price": "amount"})
     orders.run(renamed_pipeline, order("b"))
     assert orders.current(renamed_pipeline, "newest") == Counter({("a", 1, minute(0)): 1, ("b", 1, minute(0)): 1})

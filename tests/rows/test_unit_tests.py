@@ -9,7 +9,7 @@ import pytest
 import headrace as hr
 from headrace.testing import assert_panes, rows, run, watermark
 from headrace.testing.suite import Verdict, find_tests, run_tests
-from tests.rows.orders import ORDERS, order, signed
+from tests.rows.orders import ORDERS, order, signed_rows
 from tests.rows.orders import rows as rows_of_orders
 
 EXECUTORS = pytest.mark.parametrize("executor", ["local", "reference"])
@@ -35,7 +35,7 @@ def test_a_withdrawal_is_expected_as_one(executor: str) -> None:
         rows(order("a", sign=1), order("a", sign=1), order("b", sign=-1)),
         rows(order("a", sign=-1), order("b", sign=1)),
     ]
-    result = run(signed(), steps, executor=executor)
+    result = run(signed_rows(), steps, executor=executor)
     assert [pane["is_retraction"] for pane in result.panes] == [False, False, True, True, False]
     assert result.current.only("id") == [{"id": "a"}]
     assert result.steps[0].current.only("id") == [{"id": "a"}, {"id": "a"}]

@@ -27,7 +27,7 @@ def waiting(source: Any = ORDERS, **parts: Any) -> hr.Pipeline:
     return hr.Pipeline("orders", source, **{**common, **parts})
 
 
-def seen(orders: Orders, pipeline: hr.Pipeline) -> list[str]:
+def standing_ids(orders: Orders, pipeline: hr.Pipeline) -> list[str]:
     return sorted(row["id"] for row in orders.handle(pipeline).current(columns=["id"]).to_json())
 
 
@@ -42,7 +42,7 @@ def test_a_row_leaves_once_the_watermark_has_passed_it_and_stays(orders: Orders)
     orders.run(waiting(), order("d", minute=100))
     assert orders.current(waiting()) == Counter({("a", "ONE", 2, minute(0)): 1, ("b", "ONE", 4, minute(10)): 2})
     orders.run(waiting(), order("late", minute=20))
-    assert seen(orders, waiting()) == ["a", "b", "b"]
+    assert standing_ids(orders, waiting()) == ["a", "b", "b"]
     (late,) = orders.handle(waiting()).late().to_json()
     assert (late["event_time"], late["window_start"], late["window_end"]) == ("2026-05-01T00:20:00Z", None, None)
     assert {row["timing"] for row in orders.handle(waiting()).panes().to_json()} == {"ON_TIME"}
@@ -63,9 +63,9 @@ def test_a_row_that_is_withdrawn_while_it_waits_never_leaves(orders: Orders) -> 
     orders.run(pipeline, order("a", sign=1), order("b", minute=20, sign=1), order("x", minute=60, sign=1))
     orders.run(pipeline, order("b", minute=20, sign=-1), order("never", minute=30, sign=-1))
     orders.run(pipeline, order("d", minute=300, sign=1))
-    assert seen(orders, pipeline) == ["a", "x"]
+    assert standing_ids(orders, pipeline) == ["a", "x"]
     orders.run(pipeline, order("x", minute=60, sign=-1))
-    assert seen(orders, pipeline) == ["a", "x"]
+    assert standing_ids(orders, pipeline) == ["a", "x"]
     assert orders.handle(pipeline).panes(where="is_retraction").count() == 0
     assert [row["reason"] for row in orders.handle(pipeline).late().to_json()] == ["withdrawal: window expired"]
 
@@ -73,9 +73,9 @@ def test_a_row_that_is_withdrawn_while_it_waits_never_leaves(orders: Orders) -> 
 def test_within_the_lateness_a_withdrawal_withdraws_what_has_left(orders: Orders) -> None:
     pipeline = waiting(CHANGES, **A_DAY_LATE)
     orders.run(pipeline, order("a", sign=1), order("b", minute=20, sign=1), order("x", minute=300, sign=1))
-    assert seen(orders, pipeline) == ["a", "b"]
+    assert standing_ids(orders, pipeline) == ["a", "b"]
     orders.run(pipeline, order("a", sign=-1))
-    assert seen(orders, pipeline) == ["b"]
+    assert standing_ids(orders, pipeline) == ["b"]
 
 
 def test_rows_that_stay_feed_sessions_and_sinks_of_final_rows(orders: Orders) -> None:
@@ -101,7 +101,7 @@ def test_what_is_over_is_patched(orders: Orders) -> None:
     files = {"0000": [order("a", 5), order("c", minute=70)]}
     orders.run(pipeline, order("a", 1), order("c", minute=70))
     orders.run(pipeline, order("d", minute=300))
-    orders.corrected(pipeline, files)
+    orders.backfill_corrected(pipeline, files)
     orders.handle(pipeline).promote("fix", patch=True)
     assert orders.current(pipeline) == Counter({("a", "ONE", 10, minute(0)): 1, ("c", "ONE", 2, minute(70)): 1})
 
@@ -126,14 +126,14 @@ def test_versions_of_rows_wait_each_by_itself(orders: Orders) -> None:
     versions = hr.json("landing/orders", {**SCHEMA, "v": int}, versions=hr.upserts("id", order="v"))
     pipeline = waiting(versions.event_time("at", bound="1h"))
     orders.run(pipeline, order("a", v=1), order("a", v=2), order("z", minute=300, v=3))
-    assert seen(orders, pipeline) == ["a", "a"]
+    assert standing_ids(orders, pipeline) == ["a", "a"]
 
 
 def test_a_filtered_record_is_no_dead_letter(orders: Orders) -> None:
     pipeline = waiting(filter=col("price") < 10)
     orders.run(pipeline, order("a", 2**62), order("b", 1), order("z", minute=300))
     assert orders.handle(pipeline).rejected().count() == 0
-    assert seen(orders, pipeline) == ["b"]
+    assert standing_ids(orders, pipeline) == ["b"]
 
 
 def test_copies_are_the_same_and_a_trigger_that_nobody_wrote_is_none(orders: Orders) -> None:
@@ -169,4 +169,4 @@ def test_other_pipelines_read_rows_that_waited(orders: Orders) -> None:
         "below", hr.published("orders", {"id": str, "event_time": datetime}), rows=["id"], executor="local"
     )
     orders.run(pipeline_below)
-    assert seen(orders, pipeline_below) == ["a", "b"]
+    assert standing_ids(orders, pipeline_below) == ["a", "b"]

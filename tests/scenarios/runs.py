@@ -23,14 +23,14 @@ def run(name: str, parts: Iterable[Sequence[Mapping[str, Any]]], ends: bool = Fa
     """Each part as an epoch, a minute apart, and one without input an hour later for what is due then; or, if the input
     ``ends``, all of it in one epoch."""
     pipeline = PIPELINES[name]
-    batches = [[_typed(pipeline, record) for record in part] for part in parts]
+    batches = [[_type_record(pipeline, record) for record in part] for part in parts]
     if ends:
         return run_pipeline(pipeline, [Epoch(to_instant(CLOCK), [r for batch in batches for r in batch], is_last=True)])
     epochs = [Epoch(to_instant(CLOCK + timedelta(minutes=n)), batch) for n, batch in enumerate(batches)]
     return run_pipeline(pipeline, [*epochs, Epoch(to_instant(CLOCK + timedelta(hours=1, minutes=len(epochs))))])
 
 
-def _typed(pipeline: Pipeline, record: Mapping[str, Any]) -> dict[str, Any]:
+def _type_record(pipeline: Pipeline, record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: to_instant(moment if isinstance(moment := record[name], datetime) else datetime.fromisoformat(moment))
         if kind is DataType.TIMESTAMP
@@ -53,12 +53,12 @@ def _values(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(list(value) if isinstance(value, tuple) else value for value in values)
 
 
-def rows(pipeline: Pipeline, found: Iterable[Mapping[str, Any]]) -> Answer:
+def rows(pipeline: Pipeline, records: Iterable[Mapping[str, Any]]) -> Answer:
     """Rows of ``current`` as they are read from storage."""
     place = (*pipeline.key_types, "window_start")
-    return {tuple(row[n] for n in place): tuple(row[n] for n in pipeline.value_types) for row in found}
+    return {tuple(row[n] for n in place): tuple(row[n] for n in pipeline.value_types) for row in records}
 
 
-def sent(parts: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
+def all_records(parts: Iterable[Sequence[Mapping[str, Any]]]) -> list[Mapping[str, Any]]:
     """All records, in order of arrival."""
     return [record for part in parts for record in part]

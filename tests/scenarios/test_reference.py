@@ -13,7 +13,7 @@ from headrace.pipeline.loading.registry import registered_files
 from headrace_lab.reference import DropCause
 from scripts.land_scenarios import land, parts
 from tests.scenarios import answers
-from tests.scenarios.runs import FOLDER, NAMES, PIPELINES, current, panes, run, sent
+from tests.scenarios.runs import FOLDER, NAMES, PIPELINES, all_records, current, panes, run
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 def test_current_is_the_independent_answer(name: str, seed: int, files: int) -> None:
     landed_parts = parts(name, files, seed)
     results = run(name, landed_parts)
-    answer, found_answer = getattr(answers, name)(sent(landed_parts)), current(results)
+    answer, found_answer = getattr(answers, name)(all_records(landed_parts)), current(results)
     if name == "latency_statistics":  # windows that the watermark has not passed may have spoken early
         found_answer = {place: found_answer[place] for place in answer if place in found_answer}
     assert len(answer) > 1
@@ -57,10 +57,10 @@ def test_a_large_correction_goes_through_the_same_pipeline() -> None:
     live, correction = parts("video_billing", 12), parts("video_correction", 4)
     answer_before = current(run("video_billing", live))
     corrected_answer = current(run("video_billing", [*live, *correction]))
-    assert len(sent(correction)) > 0.9 * len(sent(live))
+    assert len(all_records(correction)) > 0.9 * len(all_records(live))
     assert corrected_answer != answer_before
     assert answer_before.keys() <= corrected_answer.keys()
-    assert corrected_answer == answers.video_billing(sent([*live, *correction]))
+    assert corrected_answer == answers.video_billing(all_records([*live, *correction]))
     assert corrected_answer == current(run("video_billing", [*live, *correction], ends=True))
 
 
@@ -98,7 +98,7 @@ def test_an_alarm_comes_before_its_window_ends_and_one_that_was_none_is_withdraw
     assert goal[-1]
     assert {key for key, _ in current(results)} == {"eclipse"}
     first = next(r.watermark for r in results if any(p.key == ("eclipse",) for p in r.panes))
-    start = min(window for _, window in answers.anomalies(sent(landed_parts)))
+    start = min(window for _, window in answers.anomalies(all_records(landed_parts)))
     assert first < to_instant(start + timedelta(minutes=40)), "before the watermark passed the first trending window"
 
 

@@ -11,17 +11,19 @@ from headrace_lab.simulation.settings import Settings
 from headrace_lab.simulation.timeline import Timeline
 
 
-def arrivals(lost: float, tries: int, messages: int = 4_000, *, is_sure: bool = False) -> tuple[list[int], Control]:
+def arrivals(
+    loss_rate: float, tries: int, messages: int = 4_000, *, is_sure: bool = False
+) -> tuple[list[int], Control]:
     """Which messages of one line came, in that order; one is sent every 1,000 µs."""
-    timeline, found = Timeline(), list[int]()
-    settings = Settings(Graph(1, ()), lost_messages=lost, tries=tries, delay=500)
+    timeline, moments = Timeline(), list[int]()
+    settings = Settings(Graph(1, ()), lost_messages=loss_rate, tries=tries, delay=500)
     control = Control(settings, timeline, Random(7))
     for number in range(messages):
-        timeline.after(
-            1_000 * number, lambda n=number: control.send("a line", found.append, n, is_sure=is_sure), control=True
+        timeline.call_after(
+            1_000 * number, lambda n=number: control.send("a line", moments.append, n, is_sure=is_sure), control=True
         )
     timeline.run()
-    return found, control
+    return moments, control
 
 
 def test_without_losses_each_comes_once_and_nothing_is_sent_again() -> None:
@@ -29,11 +31,11 @@ def test_without_losses_each_comes_once_and_nothing_is_sent_again() -> None:
     assert (arrival, control.resent) == ([*range(4_000)], 0)
 
 
-@pytest.mark.parametrize(("lost", "tries"), [(0.1, 1), (0.3, 2), (0.5, 3)])
-def test_a_message_of_which_every_try_is_lost_never_comes(lost: float, tries: int) -> None:
-    arrival, control = arrivals(lost, tries)
+@pytest.mark.parametrize(("loss_rate", "tries"), [(0.1, 1), (0.3, 2), (0.5, 3)])
+def test_a_message_of_which_every_try_is_lost_never_comes(loss_rate: float, tries: int) -> None:
+    arrival, control = arrivals(loss_rate, tries)
     missing = 1 - len({*arrival}) / 4_000
-    assert missing == pytest.approx(lost**tries, abs=0.02)
+    assert missing == pytest.approx(loss_rate**tries, abs=0.02)
     assert (control.resent > 0) is (tries > 1)
     assert max(Counter(arrival).values()) <= tries
 

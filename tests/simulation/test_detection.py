@@ -17,23 +17,23 @@ from headrace_lab.simulation.processes import GlobalState, ProcessBehaviour, Pro
 EVERY = pytest.mark.parametrize("kind", [*StableProperty])
 
 
-def failed(found_detection: Detection) -> dict[str, str]:
+def failed_properties(found_detection: Detection) -> dict[str, str]:
     return {each.name: each.problems[0] for each in found_detection.properties if not each.holds}
 
 
 def failures(kind: StableProperty, *, is_fifo: bool) -> dict[str, str]:
     """What fails of sixty runs."""
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for seed in range(60):
         doing = behaviour(kind, random_processes(8, Random(seed)), 10)
-        found |= failed(detect(Processes(doing, seed, 15, is_fifo=is_fifo)))
-    return found
+        problems |= failed_properties(detect(Processes(doing, seed, 15, is_fifo=is_fifo)))
+    return problems
 
 
-def detected(doing: ProcessBehaviour, seed: int) -> Detection:
-    found = detect(Processes(doing, seed, every=10))
-    assert not failed(found)
-    return found
+def detect_run(doing: ProcessBehaviour, seed: int) -> Detection:
+    detection = detect(Processes(doing, seed, every=10))
+    assert not failed_properties(detection)
+    return detection
 
 
 @examples(deadline=None)
@@ -42,7 +42,7 @@ def test_what_the_theorem_says_holds_of_every_interleaving(
     kind: StableProperty, processes: int, seed: int, every: int
 ) -> None:
     doing = behaviour(kind, random_processes(processes, Random(seed)), 6)
-    assert not failed(detect(Processes(doing, seed, every)))
+    assert not failed_properties(detect(Processes(doing, seed, every)))
 
 
 @EVERY
@@ -64,12 +64,12 @@ def test_channels_that_are_not_first_in_first_out_end_the_theorem(kind: StablePr
 @EVERY
 def test_ten_processes_and_the_same_seed_are_the_same_run(kind: StableProperty) -> None:
     doing = behaviour(kind, random_processes(10, Random(1)), 5)
-    assert detected(doing, 3) == detected(doing, 3)
-    assert detected(doing, 3) != detected(doing, 4)
+    assert detect_run(doing, 3) == detect_run(doing, 3)
+    assert detect_run(doing, 3) != detect_run(doing, 4)
 
 
 def test_a_computation_has_terminated_once_and_is_found_at_last() -> None:
-    found_detection = detected(DiffusingComputation(random_processes(8, Random(1)), 80), 1)
+    found_detection = detect_run(DiffusingComputation(random_processes(8, Random(1)), 80), 1)
     assert found_detection.detected[0] == 0
     assert found_detection.detected[-1] == 8
     assert [*found_detection.detected] == sorted(found_detection.detected)
@@ -97,16 +97,16 @@ def test_waits_that_close_a_circle_are_found_of_those_in_it_and_of_those_that_wa
 def test_requests_in_an_order_never_close_a_circle() -> None:
     for seed in range(20):
         graph = both_ways(random_processes(8, Random(seed)))
-        found_detection = detected(WaitForGraph(graph, 5, is_ordered=True), seed)
+        found_detection = detect_run(WaitForGraph(graph, 5, is_ordered=True), seed)
         assert not any(found_detection.detected)
         assert found_detection.totals["events"] >= 8 * 5
-        assert any(detected(WaitForGraph(graph, 5), seed).detected)
+        assert any(detect_run(WaitForGraph(graph, 5), seed).detected)
 
 
 def test_a_token_is_lost_only_where_it_is() -> None:
     graph = random_processes(6, Random(3))
-    assert not any(detected(TokenPassing(graph, 60, after=None), 3).detected)
-    found_detection = detected(TokenPassing(graph, 60, after=30), 3)
+    assert not any(detect_run(TokenPassing(graph, 60, after=None), 3).detected)
+    found_detection = detect_run(TokenPassing(graph, 60, after=30), 3)
     assert (found_detection.detected[0], found_detection.detected[-1]) == (0, 6)
     assert not TokenPassing(graph, 60, after=None).holds_of(GlobalState((None,) * 6, ((0,), *((),) * 11)))
 
@@ -144,12 +144,12 @@ WITHOUT_CHANNELS: list[Callable[[Graph], ProcessBehaviour]] = [
 def test_without_the_contents_of_channels_what_is_found_may_not_hold(
     doing: Callable[[Graph], ProcessBehaviour],
 ) -> None:
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for seed in range(60):
         run = Processes(doing(random_processes(6, Random(seed))), seed, every=7)
-        found |= failed(detect(run))
-    assert "stability" in found
-    assert "reachability" not in found, "the recorded state is right; what is asked of it is wrong"
+        problems |= failed_properties(detect(run))
+    assert "stability" in problems
+    assert "reachability" not in problems, "the recorded state is right; what is asked of it is wrong"
 
 
 class _Forgetful(TokenPassing):
@@ -162,8 +162,8 @@ class _Forgetful(TokenPassing):
 
 
 def test_a_loss_that_is_made_good_is_not_stable() -> None:
-    found = {}
+    problems = {}
     for seed in range(60):
         run = Processes(_Forgetful(random_processes(4, Random(seed)), 8, after=1), seed, every=3)
-        found |= failed(detect(run))
-    assert {*found} == {"stability", "detection"}
+        problems |= failed_properties(detect(run))
+    assert {*problems} == {"stability", "detection"}

@@ -28,7 +28,7 @@ def a_graph(protocol: Protocol, tasks: int, loops: int, seed: int) -> Graph:
     )
 
 
-def failed(report: SimulationReport) -> dict[str, str]:
+def failed_properties(report: SimulationReport) -> dict[str, str]:
     return {each.name: each.problems[0] for each in report.properties if not each.holds}
 
 
@@ -53,7 +53,7 @@ def settings_of_any_run(draw: st.DrawFn) -> Settings:
 @examples(deadline=None)
 @given(settings_of_any_run())
 def test_every_property_holds_whatever_is_lost(settings: Settings) -> None:
-    assert not failed(simulate(settings))
+    assert not failed_properties(simulate(settings))
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_losses_lead_to_restores_and_snapshots_go_on_behind_them(protocol: Proto
 def test_what_is_lost_is_sent_again_so_snapshots_of_many_tasks_complete(protocol: Protocol) -> None:
     settings = replace(QUICK, graph=a_graph(protocol, 40, 2, 1), protocol=protocol, lost_messages=0.1)
     report = simulate(settings)
-    assert not failed(report)
+    assert not failed_properties(report)
     assert report.totals["complete"] >= 3
     assert report.totals["resent"] > 40
     totals_once = simulate(replace(settings, tries=1, timeout=100_000)).totals
@@ -95,21 +95,21 @@ def test_only_loops_have_channel_contents_when_barriers_align() -> None:
 def test_at_least_once_counts_twice_what_alignment_counts_once() -> None:
     graph = a_graph(Protocol.ALIGNED, 20, 0, 2)
     quick = replace(QUICK, graph=graph, records=200, task_losses=3)
-    aligned = [replace(quick, seed=seed) for seed in range(10)]
-    counts = [simulate(settings).totals["records"] for settings in aligned]
+    aligned_settings = [replace(quick, seed=seed) for seed in range(10)]
+    counts = [simulate(settings).totals["records"] for settings in aligned_settings]
     assert len({*counts}) == 1
-    more = [simulate(replace(each, protocol=Protocol.AT_LEAST_ONCE)).totals["records"] for each in aligned]
+    more = [simulate(replace(each, protocol=Protocol.AT_LEAST_ONCE)).totals["records"] for each in aligned_settings]
     assert all(number >= counts[0] for number in more)
     assert any(number > counts[0] for number in more)
 
 
 def test_a_stopped_world_takes_longer() -> None:
     settings = replace(QUICK, graph=a_graph(Protocol.ALIGNED, 30, 0, 4), snapshot_cost=5_000, records=50)
-    ended = {
+    ends = {
         each: simulate(replace(settings, protocol=each)).totals["processed_us"]
         for each in (Protocol.ALIGNED, Protocol.SYNCHRONOUS)
     }
-    assert ended[Protocol.SYNCHRONOUS] > ended[Protocol.ALIGNED]
+    assert ends[Protocol.SYNCHRONOUS] > ends[Protocol.ALIGNED]
 
 
 @pytest.mark.slow
@@ -122,31 +122,31 @@ def test_thousands_of_tasks(protocol: Protocol, tasks: int, records: int) -> Non
     """Ten thousand of both with ``make exhaustive``: every channel of Chandy and Lamport's carries markers."""
     settings = replace(QUICK, graph=a_graph(protocol, tasks, tasks // 50, 1), protocol=protocol, records=records)
     report = simulate(settings)
-    assert not failed(report)
+    assert not failed_properties(report)
     assert report.totals["complete"]
 
 
-def without(assumption: Assumption, protocol: Protocol) -> dict[str, str]:
+def failures_without(assumption: Assumption, protocol: Protocol) -> dict[str, str]:
     """What fails of ten runs over loops."""
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for seed in range(10):
         settings = replace(QUICK, graph=a_graph(protocol, 8, 2, seed), protocol=protocol, seed=seed)
-        found |= failed(simulate(replace(settings, records=60, interval=20_000, without=assumption)))
-    return found
+        problems |= failed_properties(simulate(replace(settings, records=60, interval=20_000, without=assumption)))
+    return problems
 
 
 @pytest.mark.slow
 @EVERY
 def test_channels_that_are_not_first_in_first_out_make_snapshots_inconsistent(protocol: Protocol) -> None:
-    found = without(Assumption.FIFO, protocol)
-    assert {"feasibility", "restored state"} <= {*found}
-    assert "final state" not in found, "a run without failures needs no order"
+    problems = failures_without(Assumption.FIFO, protocol)
+    assert {"feasibility", "restored state"} <= {*problems}
+    assert "final state" not in problems, "a run without failures needs no order"
 
 
 @pytest.mark.slow
 @EVERY
 def test_a_barrier_that_is_lost_for_ever_costs_snapshots_but_no_record(protocol: Protocol) -> None:
-    assert without(Assumption.BARRIERS_ARRIVE, protocol) == {
+    assert failures_without(Assumption.BARRIERS_ARRIVE, protocol) == {
         "termination": "after the last record no snapshot became complete"
     }
 
@@ -154,18 +154,18 @@ def test_a_barrier_that_is_lost_for_ever_costs_snapshots_but_no_record(protocol:
 @pytest.mark.slow
 @EVERY
 def test_a_graph_that_changes_during_a_snapshot_makes_it_inconsistent(protocol: Protocol) -> None:
-    found = without(Assumption.FIXED_GRAPH, protocol)
-    assert "feasibility" in found
-    assert {*found} <= {"feasibility", "restored state"}
+    problems = failures_without(Assumption.FIXED_GRAPH, protocol)
+    assert "feasibility" in problems
+    assert {*problems} <= {"feasibility", "restored state"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", [Protocol.ALIGNED, Protocol.AT_LEAST_ONCE])
 def test_alignment_without_back_edges_waits_for_ever_in_a_loop(protocol: Protocol) -> None:
-    assert {*without(Assumption.BACK_EDGES, protocol)} == {"termination"}
+    assert {*failures_without(Assumption.BACK_EDGES, protocol)} == {"termination"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", [Protocol.UNALIGNED, Protocol.SYNCHRONOUS, Protocol.CHANDY_LAMPORT])
 def test_protocols_that_do_not_align_need_no_back_edges(protocol: Protocol) -> None:
-    assert not without(Assumption.BACK_EDGES, protocol)
+    assert not failures_without(Assumption.BACK_EDGES, protocol)

@@ -52,7 +52,7 @@ from headrace_snapshots.protocol.coordinator import (
     TaskLost,
     TimedOut,
 )
-from scripts.diagrams import FIGURES, FILE, drawn, page
+from scripts.diagrams import FIGURES, FILE, draw_diagrams, page
 
 A, B, LOOP = 0, 1, 2
 FIRST, SECOND = SnapshotId(0, 0), SnapshotId(0, 1)
@@ -228,8 +228,11 @@ def test_every_row_of_both_tables_is_used_by_runs_with_losses(monkeypatch: pytes
             lossy = replace(base, protocol=protocol, seed=seed, timeout=timeout, task_losses=3, coordinator_losses=2)
             simulate(replace(lossy, tries=1))  # what is lost is lost for good
     # what hardly any run has: an acknowledgement that comes twice, a loss behind the fence, losses during a commit
-    begun = (Due(), *[Acknowledged(0, FIRST)] * 2)
-    for events in ((*begun, CommitFenced(FIRST), TaskLost()), (*begun, TaskLost(), TaskLost(), Committed(FIRST))):
+    first_events = (Due(), *[Acknowledged(0, FIRST)] * 2)
+    for events in (
+        (*first_events, CommitFenced(FIRST), TaskLost()),
+        (*first_events, TaskLost(), TaskLost(), Committed(FIRST)),
+    ):
         role = Coordinator([0])
         for event in events:
             role.receive(event)
@@ -240,12 +243,12 @@ def test_every_row_of_both_tables_is_used_by_runs_with_losses(monkeypatch: pytes
 @pytest.mark.slow
 def test_the_page_of_the_protocol_is_that_of_its_tables() -> None:
     assert FILE.read_text(encoding="utf-8") == page(), "make diagrams writes it"
-    for name, diagram in drawn().items():
+    for name, diagram in draw_diagrams().items():
         assert (FIGURES / name).read_text(encoding="utf-8") == diagram, "make diagrams writes it"
 
 
 @pytest.mark.slow
 def test_every_state_has_its_place_in_a_diagram() -> None:
     states = {state.value for table in (TASK_TABLE, COORDINATOR_TABLE) for row in table.rows for state in row.states}
-    diagram_texts = {text for diagram in drawn().values() for text in re.findall(r">([^<>]+)</text>", diagram)}
+    diagram_texts = {text for diagram in draw_diagrams().values() for text in re.findall(r">([^<>]+)</text>", diagram)}
     assert states <= diagram_texts

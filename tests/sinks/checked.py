@@ -5,7 +5,7 @@ from typing import Any
 import headrace as hr
 from headrace.model.expressions.data_types import DataType
 from headrace.testing.connectors.worlds import SinkDeployment
-from tests.sinks.delivered import Delivered, delivered
+from tests.sinks.delivered import DeliveredSales, deliver_sales
 
 MODES = ("discarding", "accumulating", "retracting")
 
@@ -14,16 +14,16 @@ def how(accumulation: str) -> Any:
     return getattr(hr, accumulation)(allowed_lateness="30d")
 
 
-def counts(held: Delivered) -> dict[str, int]:
+def counts(delivery: DeliveredSales) -> dict[str, int]:
     """What differs."""
-    comparison = held.check().comparison
+    comparison = delivery.check().comparison
     names = ("only_ours", "only_theirs", "different", "twice", "unreadable", "overdrawn")
     return {name: getattr(comparison, name) for name in names if getattr(comparison, name)}
 
 
-def delivered_twice(deployment: SinkDeployment, accumulation: str) -> Delivered:
+def delivered_twice(deployment: SinkDeployment, accumulation: str) -> DeliveredSales:
     """Ann has two changes, and in the end a third."""
-    held_delivery = delivered(deployment, how=how(accumulation))
+    held_delivery = deliver_sales(deployment, how=how(accumulation))
     held_delivery.more()
     deployment.deliver(held_delivery.sales)
     return held_delivery

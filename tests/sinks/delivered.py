@@ -10,7 +10,7 @@ from headrace.testing.connectors.worlds import SinkDeployment, order
 
 
 @dataclass(frozen=True)
-class Delivered:
+class DeliveredSales:
     """Sales of three users that a sink holds."""
 
     deployment: SinkDeployment
@@ -23,7 +23,7 @@ class Delivered:
     def is_right(self) -> bool:
         return self.deployment.held(self.sales) == self.deployment.published(self.sales)
 
-    def mended(self, words: str) -> None:
+    def expect_refill(self, words: str) -> None:
         """The next delivery fills it again, and says why; the one after has nothing to do."""
         delivery = self.deployment.deliver(self.sales)
         assert (delivery.source, delivery.reason) == (ChangeSource.ALL_ROWS, FillReason.CHANGED)
@@ -36,9 +36,9 @@ class Delivered:
         return one
 
 
-def delivered(deployment: SinkDeployment, **changed: Any) -> Delivered:
-    sales = deployment.sales(**changed)
+def deliver_sales(deployment: SinkDeployment, **parts: Any) -> DeliveredSales:
+    sales = deployment.sales(**parts)
     deployment.land("1", order("ann", 5, 10), order("bob", 10, 20), order("cyd", 70, 30))
     deployment.handle(sales).run()
     deployment.deliver(sales)
-    return Delivered(deployment, sales)
+    return DeliveredSales(deployment, sales)

@@ -37,7 +37,7 @@ class Key:
         """How the URI of a connection says so."""
         return f"rest.sigv4-enabled=true&rest.signing-region={self.region}&rest.signing-name={self.service}"
 
-    def signed(self, scope: str, text: str) -> str:
+    def sign_text(self, scope: str, text: str) -> str:
         """The signature of ``text``."""
         return _mac(reduce(_mac, scope.split("/"), f"AWS4{self.secret}".encode()), text).hex()
 
@@ -63,15 +63,15 @@ def _canonical(request: Request, headers: Mapping[str, str], names: str) -> str:
 def is_signed(request: Request, key: Key) -> bool:
     """Whether ``request`` has the signature of ``key``."""
     headers = {name.lower(): value for name, value in request.headers.items()}
-    said = _AUTHORIZATION.fullmatch(headers.get("authorization", ""))
-    if said is None or not set(said["names"].split(";")) >= _HAVE_TO_BE_SIGNED:
+    match = _AUTHORIZATION.fullmatch(headers.get("authorization", ""))
+    if match is None or not set(match["names"].split(";")) >= _HAVE_TO_BE_SIGNED:
         return False
-    at = headers["x-amz-date"]
-    if (said["key"], said["scope"]) != (key.id, f"{at[:8]}/{key.region}/{key.service}/aws4_request"):
+    time = headers["x-amz-date"]
+    if (match["key"], match["scope"]) != (key.id, f"{time[:8]}/{key.region}/{key.service}/aws4_request"):
         return False
-    canonical = hashlib.sha256(_canonical(request, headers, said["names"]).encode()).hexdigest()
-    text = "\n".join((_ALGORITHM, at, said["scope"], canonical))
-    return hmac.compare_digest(key.signed(said["scope"], text), said["hex"])
+    canonical = hashlib.sha256(_canonical(request, headers, match["names"]).encode()).hexdigest()
+    text = "\n".join((_ALGORITHM, time, match["scope"], canonical))
+    return hmac.compare_digest(key.sign_text(match["scope"], text), match["hex"])
 
 
 @contextmanager

@@ -19,10 +19,10 @@ from headrace.runs.client.handle import open as open_root
 from headrace.runs.delivering.deliver import Delivery
 from headrace.sinks.failures import SinkFailedError
 from headrace.testing.connectors.worlds import plain
-from headrace_lab.sink_plans import meanwhile
+from headrace_lab.sink_plans import act_meanwhile
 from tests.docs.pages import DOCS, blocks
 
-SHOWN = "shop, window_start, window_end, orders, amount"
+COLUMN_LIST = "shop, window_start, window_end, orders, amount"
 
 
 class Shop:
@@ -42,7 +42,8 @@ class Shop:
         landing = self.folder / "landing" / "sales"
         landing.mkdir(parents=True, exist_ok=True)
         lines = [
-            f'{{"shop": "{shop}", "at": "2026-05-01T{at}:00Z", "amount": {amount}}}\n' for shop, at, amount in orders
+            f'{{"shop": "{shop}", "at": "2026-05-01T{time}:00Z", "amount": {amount}}}\n'
+            for shop, time, amount in orders
         ]
         (landing / f"{name}.json").write_text("".join(lines))
 
@@ -50,13 +51,13 @@ class Shop:
         (delivery,) = self.handle.deliver()
         return delivery
 
-    def held(self) -> list[tuple[Any, ...]]:
+    def rows_in_table(self) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.uri) as database:
-            rows = database.execute(f"select {SHOWN} from report").fetchall()
+            rows = database.execute(f"select {COLUMN_LIST} from report").fetchall()
         return sorted(tuple(map(plain, row)) for row in rows)
 
-    def published(self) -> list[tuple[Any, ...]]:
-        rows = zoneless_rows(self.handle.current(columns=SHOWN.split(", ")).to_arrow())
+    def published_rows(self) -> list[tuple[Any, ...]]:
+        rows = zoneless_rows(self.handle.current(columns=COLUMN_LIST.split(", ")).to_arrow())
         return sorted(tuple(map(plain, row.values())) for row in rows)
 
 
@@ -70,19 +71,19 @@ def follows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         delivery = shop.deliver()
         assert (delivery.source, delivery.written, delivery.after) == (ChangeSource.ALL_ROWS, 2, first.snapshot)
-        assert shop.held() == shop.published()
+        assert shop.rows_in_table() == shop.published_rows()
         assert shop.deliver().source is None
 
         shop.land("2", ("Oslo", "09:15", 5), ("Riga", "10:30", 1))
         shop.handle.run()
         assert shop.deliver().source is ChangeSource.PANES
-        assert shop.held() == shop.published()
-        assert len(shop.held()) == 3
+        assert shop.rows_in_table() == shop.published_rows()
+        assert len(shop.rows_in_table()) == 3
 
         shop.handle.rollback(to=str(first.snapshot), message="a wrong file")
         delivery = shop.deliver()
         assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.DIFFERENCE, 1, 1)
-        assert shop.held() == shop.published()
+        assert shop.rows_in_table() == shop.published_rows()
 
         target = with_one_session.sparkContext
         assert target._jsc is not None, "the session is still there"
@@ -90,7 +91,7 @@ def follows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
         a_database_that_does_not_answer_passes(shop)
         shop.handle.rollback(to="beginning", message="all of it")
         assert shop.deliver().source is ChangeSource.ALL_ROWS
-        assert shop.held() == []
+        assert shop.rows_in_table() == []
     finally:
         with_one_session.stop()
     with psycopg.connect(shop.uri) as database:
@@ -102,17 +103,19 @@ def follows(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
 def overtaken_by_another(shop: Shop) -> None:
     """A delivery that another one overtakes changes nothing."""
     shop.handle.run()
-    with meanwhile("spark", "apply", shop.deliver):
+    with act_meanwhile("spark", "apply", shop.deliver):
         assert shop.deliver().source is None, "it is refused, looks again, and finds nothing to do"
-    assert shop.held() == shop.published()
+    assert shop.rows_in_table() == shop.published_rows()
 
 
 def a_database_that_does_not_answer_passes(shop: Shop) -> None:
     """One that refuses the login does not."""
-    at = urlsplit(shop.uri)
-    for port, error in ((1, SinkUnreachableError), (at.port, SinkFailedError)):
+    address = urlsplit(shop.uri)
+    for port, error in ((1, SinkUnreachableError), (address.port, SinkFailedError)):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("HEADRACE_CONN_REPORTS", f"postgresql://nobody:planted@{at.hostname}:{port}{at.path}")
+            patch.setenv(
+                "HEADRACE_CONN_REPORTS", f"postgresql://nobody:planted@{address.hostname}:{port}{address.path}"
+            )
             with pytest.raises(error, match="connection reports") as error_info:
                 shop.deliver()
         assert "planted" not in str(error_info.value)

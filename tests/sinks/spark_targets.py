@@ -29,7 +29,7 @@ class Folder:
         assert state is not None
         return self.session.spark.read.parquet(str(self.folder / state["version"]))
 
-    def apply(self, changes: DataFrame, before: str | None, after: str, *, replaces: bool) -> None:
+    def apply(self, changes: DataFrame, old_state: str | None, new_state: str, *, replaces: bool) -> None:
         state, version = state_of(self.folder), uuid4().hex
         rows = changes.where("_sign > 0").drop("_sign")
         if state is not None and not replaces:
@@ -42,8 +42,8 @@ class Folder:
         rows.coalesce(1).write.parquet(str(self.folder / version))
         with (self.folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if self.held() != before:
+            if self.held() != old_state:
                 raise SinkMovedError("another delivery came between")
             written_path = self.folder / f"{version}.json"
-            written_path.write_text(json.dumps({"version": version, "said": after}))
+            written_path.write_text(json.dumps({"version": version, "said": new_state}))
             written_path.replace(self.folder / "state.json")

@@ -38,11 +38,11 @@ class Table:
     name: str
     connection: str | None
 
-    def compare(self, made: hr.Pipeline, **options: Any) -> Any:
-        return self.deployment.handle(made).compare_with(self.name, connection=self.connection, **options)
+    def compare(self, pipeline: hr.Pipeline, **options: Any) -> Any:
+        return self.deployment.handle(pipeline).compare_with(self.name, connection=self.connection, **options)
 
 
-def named(sink: Sink) -> str:
+def name_of(sink: Sink) -> str:
     return f"{sink.kind}:{getattr(sink, 'table', None) or sink.path}"  # type: ignore[attr-defined]
 
 
@@ -57,7 +57,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     world = worlds[request.param]()
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
-    return Table(SinkDeployment(world, tmp_path), named(world.sink), world.sink.connection)
+    return Table(SinkDeployment(world, tmp_path), name_of(world.sink), world.sink.connection)
 
 
 def counts(comparison: Any) -> tuple[int, ...]:
@@ -74,10 +74,10 @@ def test_a_table_that_follows_is_equal_until_readers_see_more(table: Table) -> N
     assert (same.ours, same.theirs, same.is_equal, counts(same)) == (3, 3, True, (0, 0, 0, 0, 0))
     deployment.land("2", order("bob", 15, 5), order("cyd", 80, 1))
     deployment.handle(sales).run()
-    behind = table.compare(sales)
-    assert (behind.ours, behind.theirs, behind.is_equal) == (4, 3, False)
-    assert counts(behind) == (1, 0, 1, 0, 0)
-    (different, only_ours) = behind.first
+    comparison = table.compare(sales)
+    assert (comparison.ours, comparison.theirs, comparison.is_equal) == (4, 3, False)
+    assert counts(comparison) == (1, 0, 1, 0, 0)
+    (different, only_ours) = comparison.first
     assert (different["ours"]["spent"], different["theirs"]["spent"]) == (25, 20)
     assert (only_ours["ours"]["user"], only_ours["theirs"]) == ("cyd", None)
     assert table.compare(sales, without=["spent", "orders"]).different == 0
@@ -223,9 +223,9 @@ _OF_30_DIGITS = pa.decimal128(38, 30)
 def test_values_that_a_cast_or_a_float_would_make_equal(
     tmp_path: Path, kind: DataType, *, ours: Any, theirs: pa.Array, tolerance: float, expected: tuple[int, int]
 ) -> None:
-    compared = beside(tmp_path, kind, ours, theirs, tolerance=tolerance)
-    assert (compared.different, compared.unreadable) == expected
-    assert compared.is_equal is (expected == (0, 0))
+    comparison = compare_values(tmp_path, kind, ours, theirs, tolerance=tolerance)
+    assert (comparison.different, comparison.unreadable) == expected
+    assert comparison.is_equal is (expected == (0, 0))
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_values_that_a_cast_or_a_float_would_make_equal(
 )
 def test_types_that_do_not_compare_are_named(tmp_path: Path, kind: DataType, ours: Any, theirs: pa.Array) -> None:
     with pytest.raises(ComparedColumnsError, match=r"a type that does not compare.* value \w+ \(.*--without"):
-        beside(tmp_path, kind, ours, theirs)
+        compare_values(tmp_path, kind, ours, theirs)
 
 
 @pytest.mark.parametrize(
@@ -265,10 +265,10 @@ def test_lists_are_compared_with_lists_of_the_same(table: Table, kind: DataType,
 @pytest.mark.parametrize("theirs", [pa.array([[1.0]]), pa.array([[1]], pa.list_(pa.int32())), pa.array(["{1}"])])
 def test_a_list_of_another_type_is_not_compared(tmp_path: Path, theirs: pa.Array) -> None:
     with pytest.raises(ComparedColumnsError, match="'value' is a list of int, which is not compared with"):
-        beside(tmp_path, DataType.INT, 1, theirs, what=hr.col("value").top(1))
+        compare_values(tmp_path, DataType.INT, 1, theirs, what=hr.col("value").top(1))
 
 
-def beside(folder: Path, kind: DataType, ours: Any, theirs: pa.Array, what: Any = None, **options: Any) -> Any:
+def compare_values(folder: Path, kind: DataType, ours: Any, theirs: pa.Array, what: Any = None, **options: Any) -> Any:
     """A pipeline with the one value ``ours`` compared with a file of ``theirs``."""
     deployment = SinkDeployment(DeltaWorld(str(folder / "lake")), folder)
     own_pipeline = deployment.values(kind, **({} if what is None else {"value": what}))

@@ -17,7 +17,7 @@ from headrace.connectors.kafka.sink import translate_errors
 from headrace.errors import HeadraceError
 from headrace.ext.sinks import SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.testing.connectors.worlds import SinkDeployment, order
-from tests.sinks.delivered import Delivered, delivered
+from tests.sinks.delivered import DeliveredSales, deliver_sales
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld
 
@@ -64,17 +64,17 @@ STATES: dict[str, Kind] = {
 
 
 @pytest.fixture
-def held(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Delivered:
+def delivery(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeliveredSales:
     monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", warehouse.uri)
-    return delivered(SinkDeployment(warehouse.world, tmp_path))
+    return deliver_sales(SinkDeployment(warehouse.world, tmp_path))
 
 
 @pytest.mark.slow
-def test_each_class_of_sqlstate_says_whether_to_try_again(warehouse: Warehouse, held: Delivered) -> None:
+def test_each_class_of_sqlstate_says_whether_to_try_again(warehouse: Warehouse, delivery: DeliveredSales) -> None:
     """As a server says it: a trigger raises each of them."""
     schema = warehouse.schema
-    held.more()
-    rows_before = held.deployment.held(held.sales)
+    delivery.more()
+    rows_before = delivery.deployment.held(delivery.sales)
     for state, kind in STATES.items():
         warehouse.server.rows(
             f"create or replace function {schema}.no() returns trigger language plpgsql as "
@@ -82,12 +82,12 @@ def test_each_class_of_sqlstate_says_whether_to_try_again(warehouse: Warehouse, 
             f"create or replace trigger no before insert on {schema}.sales for each row execute function {schema}.no()"
         )
         with pytest.raises(HeadraceError) as error:
-            held.deployment.deliver(held.sales)
+            delivery.deployment.deliver(delivery.sales)
         assert type(error.value) is kind, state
-        assert held.deployment.held(held.sales) == rows_before
+        assert delivery.deployment.held(delivery.sales) == rows_before
     warehouse.server.rows(f"drop trigger no on {schema}.sales")
-    held.deployment.deliver(held.sales)
-    assert held.is_right()
+    delivery.deployment.deliver(delivery.sales)
+    assert delivery.is_right()
 
 
 def test_every_sqlstate_has_an_answer() -> None:
@@ -114,7 +114,7 @@ def publication(warehouse: Warehouse) -> Iterator[None]:
 def test_rows_of_a_table_that_is_published_to_replicas_change(warehouse: Warehouse, tmp_path: Path) -> None:
     """Debezium makes a publication for all tables, unless it is told otherwise."""
     with publication(warehouse):
-        held_delivery = delivered(SinkDeployment(warehouse.world, tmp_path))
+        held_delivery = deliver_sales(SinkDeployment(warehouse.world, tmp_path))
         held_delivery.more()
         held_delivery.deployment.deliver(held_delivery.sales)
         assert held_delivery.is_right()
@@ -189,7 +189,7 @@ def test_a_key_of_columns_that_are_too_long_together_is_named(warehouse: Warehou
 
 @pytest.mark.slow
 def test_what_stands_against_a_connection_says_whether_to_try_again(
-    warehouse: Warehouse, held: Delivered, monkeypatch: pytest.MonkeyPatch
+    warehouse: Warehouse, delivery: DeliveredSales, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     base, _, name = warehouse.uri.rpartition("/")
     role, password, full = f"r{secrets.token_hex(4)}", secrets.token_hex(8), f"d{secrets.token_hex(4)}"
@@ -213,18 +213,18 @@ def test_what_stands_against_a_connection_says_whether_to_try_again(
     for uri, kind in cases:
         monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", uri)
         with pytest.raises(HeadraceError) as error:
-            held.deployment.deliver(held.sales)
+            delivery.deployment.deliver(delivery.sales)
         assert type(error.value) is kind, (uri, str(error.value))
     # the same servers as catalogs of Iceberg
     lake = IcebergWorld("", "reports")
-    on_iceberg = held.deployment.sales(sinks=(lake.sink,))
+    on_iceberg = delivery.deployment.sales(sinks=(lake.sink,))
     for uri, kind in (
         (catalog, SinkUnreachableError),
         (f"{base}/nosuchdatabase?warehouse=file:///tmp/none", SinkRefusedError),
     ):
         monkeypatch.setenv("HEADRACE_CONN_LAKE", uri)
         with pytest.raises(HeadraceError) as error:
-            held.deployment.deliver(on_iceberg)
+            delivery.deployment.deliver(on_iceberg)
         assert type(error.value) is kind, (uri, str(error.value))
     warehouse.server.rows(f"drop database {full}")
     for one in (role, other):
@@ -279,7 +279,7 @@ FOR_GOOD = (
     *("UnrecognizedBrokerVersion", "UnsupportedCodecError", "UnsupportedForMessageFormatError"),
     *("UnsupportedSaslMechanismError", "UnsupportedVersionError"),
 )
-MOVED = ("InvalidProducerEpoch", "ProducerFenced", "TransactionCoordinatorFenced", "UnknownError")
+MOVED_ERRORS = ("InvalidProducerEpoch", "ProducerFenced", "TransactionCoordinatorFenced", "UnknownError")
 TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError", "RecordTooLargeError")
 
 
@@ -287,9 +287,9 @@ TOO_LARGE = ("MessageSizeTooLargeError", "RecordListTooLargeError", "RecordTooLa
 def test_each_error_of_kafka_says_whether_to_try_again(kind: type[kafka_errors.KafkaError]) -> None:
     """All that the client knows: a new one of its is passing or for good by what the client says."""
     expected: Kind = SinkUnreachableError
-    for names, error in ((FOR_GOOD, SinkRefusedError), (MOVED, SinkMovedError), (TOO_LARGE, UndeliverableError)):
+    for names, error in ((FOR_GOOD, SinkRefusedError), (MOVED_ERRORS, SinkMovedError), (TOO_LARGE, UndeliverableError)):
         expected = error if kind.__name__ in names else expected
-    at = connection("events", {"HEADRACE_CONN_EVENTS": "kafka://127.0.0.1"})
-    with pytest.raises(HeadraceError) as error_info, translate_errors(at):
+    address = connection("events", {"HEADRACE_CONN_EVENTS": "kafka://127.0.0.1"})
+    with pytest.raises(HeadraceError) as error_info, translate_errors(address):
         raise kind.__new__(kind)
     assert type(error_info.value) is expected

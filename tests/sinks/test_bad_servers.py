@@ -19,7 +19,7 @@ from scripts.iceberg_rest import IcebergRest
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld, KafkaWorld, PostgresWorld
 from tests.sources.kafka_topics import Topics
-from tests.wire import Wire, wired
+from tests.wire import Wire, open_wire
 
 pytestmark = pytest.mark.slow
 
@@ -54,18 +54,18 @@ class BadServer:
 @pytest.fixture
 def postgres(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BadServer]:
     world = PostgresWorld(warehouse.uri, warehouse.schema)
-    with wired(warehouse.uri) as wire:
+    with open_wire(warehouse.uri) as wire:
         uri = f"{wire.instead_of(warehouse.uri)}?connect_timeout=2"
         monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", uri)
-        yield begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+        yield begin_delivery(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
 
 
 @pytest.fixture
 def iceberg(iceberg_rest: IcebergRest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BadServer]:
     world = IcebergWorld(iceberg_rest.uri, f"n{secrets.token_hex(4)}")
-    with wired(iceberg_rest.uri) as wire:
+    with open_wire(iceberg_rest.uri) as wire:
         monkeypatch.setenv("HEADRACE_CONN_LAKE", wire.instead_of(iceberg_rest.uri))
-        begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+        begun_with = begin_delivery(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
         with set_sizes(iceberg_rest_seconds=(1.0, 2.0)):
             yield begun_with
 
@@ -75,9 +75,9 @@ def iceberg_sql(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.Monkey
     (lake := tmp_path / "lake").mkdir()
     files = f"?warehouse={lake.as_uri()}"
     world = IcebergWorld(f"{warehouse.uri}{files}", warehouse.schema)
-    with wired(warehouse.uri) as wire:
+    with open_wire(warehouse.uri) as wire:
         monkeypatch.setenv("HEADRACE_CONN_LAKE", f"{wire.instead_of(warehouse.uri)}{files}")
-        begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+        begun_with = begin_delivery(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
         with set_sizes(iceberg_connect_seconds=2):
             yield begun_with
 
@@ -85,19 +85,19 @@ def iceberg_sql(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.fixture
 def delta(minio: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BadServer]:
     world = DeltaWorld(f"tests/{secrets.token_hex(4)}", minio)
-    with wired(minio) as wire:
+    with open_wire(minio) as wire:
         uri = f"{world.uri(f'http://{wire.address}')}&retry_timeout=1s&max_retries=1&timeout=1s"
         monkeypatch.setenv("HEADRACE_CONN_LAKE", uri)
-        yield begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+        yield begin_delivery(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
 
 
 @pytest.fixture
 def kafka(topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BadServer]:
     world = KafkaWorld(topics.address, f"sales.{secrets.token_hex(4)}")
     topics.make(world.topic)
-    with wired(topics.address, is_named_in_answers=True) as wire:
+    with open_wire(topics.address, is_named_in_answers=True) as wire:
         monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{wire.address}")
-        begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
+        begun_with = begin_delivery(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
         with set_sizes(
             kafka_patience=0.2,
             kafka_patience_at_first=0.2,
@@ -108,7 +108,7 @@ def kafka(topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
             yield begun_with
 
 
-def begun(server: BadServer) -> BadServer:
+def begin_delivery(server: BadServer) -> BadServer:
     server.change()
     server.deliver()
     server.change()
@@ -133,7 +133,7 @@ each_server = pytest.mark.parametrize("bad", SERVERS, indirect=True)
 def test_a_server_that_breaks_off_at_any_answer_has_one_state_or_the_other(bad: BadServer) -> None:
     rows_before = bad.deployment.held(bad.sales)
     for answers in range(MOST):
-        bad.wire.breaks(after=answers)
+        bad.wire.breaks(most_bytes=answers)
         try:
             bad.deliver()
         except (SinkUnreachableError, SinkMovedError) as error:
@@ -155,7 +155,7 @@ def test_a_server_that_breaks_off_at_any_answer_has_one_state_or_the_other(bad: 
 @pytest.mark.parametrize("answers", [0, 2, 6])
 @set_sizes(postgres_look_seconds=0.2)
 def test_a_server_that_stops_answering_is_given_up(bad: BadServer, answers: int) -> None:
-    bad.wire.breaks(after=answers, stalls=True)
+    bad.wire.breaks(most_bytes=answers, stalls=True)
     began = time.monotonic()
     with suppress(SinkMovedError):
         try:

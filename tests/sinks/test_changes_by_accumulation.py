@@ -62,12 +62,12 @@ class ListedLog(OpenChangeLog):
         schema = pa.schema([(name, self.types.get(name, pa.null())) for name in names])
         yield StoredRecords(pa.Table.from_pylist(self.listed, schema).to_reader())
 
-    def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
-        assert before == self.last
+    def append(self, records: ChangeRecords, old_state: SinkState | None, new_state: SinkState) -> None:
+        assert old_state == self.last
         for batch in records.batches():
             self.types |= {field.name: field.type for field in batch.schema}
             self.listed += zoneless(batch)
-        self.last = after
+        self.last = new_state
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def row_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
     return record["user"], record["window_start"], record["window_end"]
 
 
-def summed(deployment: SinkDeployment) -> Sums:
+def sum_records(deployment: SinkDeployment) -> Sums:
     """What all records of the target come to, by key and window."""
     sums: Counter[tuple[Any, ...]] = Counter()
     for number, record in enumerate(deployment.world.records(), start=1):
@@ -108,7 +108,7 @@ def summed(deployment: SinkDeployment) -> Sums:
             sums.clear()
         else:
             sums[row_of(record)] += record["_sign"] * record["spent"]
-    return {row: spent for row, spent in sums.items() if spent}
+    return {row: total for row, total in sums.items() if total}
 
 
 def newest(deployment: SinkDeployment) -> Sums:
@@ -119,10 +119,10 @@ def newest(deployment: SinkDeployment) -> Sums:
             rows.clear()
         else:
             rows[row_of(record)] = record["spent"] if record["_sign"] > 0 else None
-    return {row: spent for row, spent in rows.items() if spent}
+    return {row: total for row, total in rows.items() if total}
 
 
-def seen(deployment: SinkDeployment, sales: Pipeline) -> Sums:
+def seen_sums(deployment: SinkDeployment, sales: Pipeline) -> Sums:
     """What readers see by key and window: rows, or the sum of panes that discard."""
     handle = deployment.handle(sales)
     if sales.how.accumulation != "DISCARDING":
@@ -130,14 +130,14 @@ def seen(deployment: SinkDeployment, sales: Pipeline) -> Sums:
     sums: Counter[tuple[Any, ...]] = Counter()
     for pane in zoneless(handle.panes().to_arrow()):
         sums[row_of(pane)] += -pane["spent"] if pane["is_retraction"] else pane["spent"]
-    return {row: spent for row, spent in sums.items() if spent}
+    return {row: total for row, total in sums.items() if total}
 
 
-def of(deployment: SinkDeployment, accumulation: str) -> Pipeline:
+def sales_of(deployment: SinkDeployment, accumulation: str) -> Pipeline:
     return deployment.sales(how=getattr(hr, accumulation)(allowed_lateness="30d"))
 
 
-MODES = {"discarding": [summed], "accumulating": [newest], "retracting": [summed, newest]}
+MODES = {"discarding": [sum_records], "accumulating": [newest], "retracting": [sum_records, newest]}
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ MODES = {"discarding": [summed], "accumulating": [newest], "retracting": [summed
 def test_records_lead_to_what_readers_see(deployment: SinkDeployment, accumulation: str, seed: int) -> None:
     """After any history of publishes, rollbacks and promotions."""
     choice = random.Random(f"{accumulation} {seed}")
-    sales = of(deployment, accumulation)
+    sales = sales_of(deployment, accumulation)
     handle = deployment.handle(sales)
     checks: list[bool | None] = []
     for step in range(12):
@@ -157,15 +157,15 @@ def test_records_lead_to_what_readers_see(deployment: SinkDeployment, accumulati
                 deployment.land(f"{step:02}", *(order(user, choice.randrange(180), 1 + step) for user in users))
                 handle.run()
             case 3 | 4:
-                to = choice.choice(["beginning", *(head["snapshot"] for head in heads)])
+                target = choice.choice(["beginning", *(head["snapshot"] for head in heads)])
                 with contextlib.suppress(RefusedError):  # it is of a line that was given up, or where main is
-                    handle.rollback(to=to, message="back")
+                    handle.rollback(to=target, message="back")
             case 5:
                 handle.backfill(promote=True, branch=f"again{step}")
         if choice.random() < 0.7 or step == 11:
             deployment.deliver(sales)
-            for consumed in MODES[accumulation]:
-                assert consumed(deployment) == seen(deployment, sales), step
+            for consume in MODES[accumulation]:
+                assert consume(deployment) == seen_sums(deployment, sales), step
             (check,) = handle.check_sinks()
             assert check.is_right is not False, check.to_json()
             checks.append(check.is_right)
@@ -175,14 +175,14 @@ def test_records_lead_to_what_readers_see(deployment: SinkDeployment, accumulati
     assert handle.check_sinks()[0].is_right is not True
 
 
-def shown(deployment: SinkDeployment, known: int = 0) -> list[tuple[Any, ...]]:
+def shown_records(deployment: SinkDeployment, start: int = 0) -> list[tuple[Any, ...]]:
     """Sign, epoch, user and sum of the records after that many."""
-    records = deployment.world.records()[known:]
+    records = deployment.world.records()[start:]
     return [tuple(record.get(name) for name in ("_sign", "_epoch", "user", "spent")) for record in records]
 
 
 def test_a_move_takes_back_the_panes_that_are_given_up_and_no_others(deployment: SinkDeployment) -> None:
-    sales = of(deployment, "discarding")
+    sales = sales_of(deployment, "discarding")
     handle = deployment.handle(sales)
     deployment.land("1", order("a", 5, 1))
     first = handle.run()
@@ -191,33 +191,33 @@ def test_a_move_takes_back_the_panes_that_are_given_up_and_no_others(deployment:
         deployment.land(str(number), order("a", 5 + number, number))
         handle.run()
     assert deployment.deliver(sales).source is ChangeSource.PANES
-    assert shown(deployment) == [(1, 0, "a", 1), (1, 1, "a", 2), (1, 2, "a", 3)]
+    assert shown_records(deployment) == [(1, 0, "a", 1), (1, 1, "a", 2), (1, 2, "a", 3)]
 
     handle.rollback(to=str(first.snapshot), message="wrong files")
     delivery = deployment.deliver(sales)
     assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.PANES, 0, 2)
-    assert shown(deployment, 3) == [(-1, None, "a", 3), (-1, None, "a", 2)]
+    assert shown_records(deployment, 3) == [(-1, None, "a", 3), (-1, None, "a", 2)]
 
     deployment.land("4", order("b", 5, 4))
     handle.run()  # reads files 2 to 4 in one epoch
     deployment.deliver(sales)
-    assert shown(deployment, 5) == [(1, 1, "a", 5), (1, 1, "b", 4)]
+    assert shown_records(deployment, 5) == [(1, 1, "a", 5), (1, 1, "b", 4)]
     handle.rollback(to=str(first.snapshot), message="and again")
     handle.run(files_per_epoch=1)
     deployment.deliver(sales)  # to another line, in one step
-    assert [record[0] for record in shown(deployment, 7)] == [-1, -1, 1, 1, 1]
-    assert summed(deployment) == seen(deployment, sales)
+    assert [record[0] for record in shown_records(deployment, 7)] == [-1, -1, 1, 1, 1]
+    assert sum_records(deployment) == seen_sums(deployment, sales)
 
     handle.rollback(to="beginning", message="all of it")
     delivery = deployment.deliver(sales)
     assert (delivery.written, delivery.removed) == (0, 4)
-    assert summed(deployment) == {}
-    assert 0 not in {record[0] for record in shown(deployment)}
+    assert sum_records(deployment) == {}
+    assert 0 not in {record[0] for record in shown_records(deployment)}
 
 
 @set_sizes(log_radix=2)  # panes of epochs that have expired are left out by leaves
 def test_a_target_of_which_panes_have_expired_gets_those_that_are_left(deployment: SinkDeployment) -> None:
-    sales = of(deployment, "discarding")
+    sales = sales_of(deployment, "discarding")
     handle = deployment.handle(sales)
     for number in range(4):
         deployment.land(str(number), order("a", number, 1))
@@ -232,19 +232,19 @@ def test_a_target_of_which_panes_have_expired_gets_those_that_are_left(deploymen
             handle.expire(keep_last=1)
     delivery = deployment.deliver(sales)
     assert (delivery.source, delivery.reason) == (ChangeSource.ALL_PANES, FillReason.EXPIRED)
-    assert shown(deployment, 4)[0] == (0, None, None, None)
+    assert shown_records(deployment, 4)[0] == (0, None, None, None)
     assert 0 < delivery.written < 16
-    assert summed(deployment) == seen(deployment, sales)
+    assert sum_records(deployment) == seen_sums(deployment, sales)
 
     handle.rollback(to="beginning", message="all of it")
     delivery = deployment.deliver(sales)
     assert (delivery.written, delivery.reason) == (0, FillReason.UNPUBLISHED)
-    assert shown(deployment)[-1][0] == 0
-    assert summed(deployment) == {}
+    assert shown_records(deployment)[-1][0] == 0
+    assert sum_records(deployment) == {}
 
 
 def test_columns_that_change_and_panes_that_accumulate_otherwise(deployment: SinkDeployment) -> None:
-    sales = of(deployment, "discarding")
+    sales = sales_of(deployment, "discarding")
     for number in (1, 2):
         deployment.land(str(number), order("a", number, number))
         deployment.handle(sales).run()
@@ -257,22 +257,22 @@ def test_columns_that_change_and_panes_that_accumulate_otherwise(deployment: Sin
     swapped_sales = deployment.sales(
         what={"spent": orders, "orders": spent_total}, renamed={"x": "spent", "y": "orders"}, how=how
     )
-    for number, changed in enumerate((sales_between, swapped_sales), 3):
+    for number, pipeline in enumerate((sales_between, swapped_sales), 3):
         deployment.land(str(number), order("a", number, number))
-        deployment.handle(changed).run()
+        deployment.handle(pipeline).run()
     delivery = deployment.deliver(swapped_sales)  # all that came under the other names goes, and comes again
     assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.PANES, 4, 2)
-    assert summed(deployment) == seen(deployment, swapped_sales) != {}
+    assert sum_records(deployment) == seen_sums(deployment, swapped_sales) != {}
 
     retracting = deployment.sales(what={"spent": orders, "orders": spent_total})
     deployment.handle(retracting).backfill(promote=True)
     delivery = deployment.deliver(retracting)
     assert (delivery.source, delivery.reason) == (ChangeSource.ALL_ROWS, FillReason.ACCUMULATION)
-    assert summed(deployment) == newest(deployment) == seen(deployment, retracting)
+    assert sum_records(deployment) == newest(deployment) == seen_sums(deployment, retracting)
     deployment.handle(swapped_sales).backfill(promote=True)
     delivery = deployment.deliver(swapped_sales)
     assert (delivery.source, delivery.reason) == (ChangeSource.ALL_PANES, FillReason.ACCUMULATION)
-    assert summed(deployment) == seen(deployment, swapped_sales)
+    assert sum_records(deployment) == seen_sums(deployment, swapped_sales)
 
 
 def test_an_output_that_main_takes_over_from_a_branch(deployment: SinkDeployment) -> None:
@@ -297,4 +297,4 @@ def test_an_output_that_main_takes_over_from_a_branch(deployment: SinkDeployment
     deployment.handle(changed_sales).backfill(output="hourly", promote=True)
     delivery = deployment.deliver(changed_sales)
     assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.PANES, 2, 2)
-    assert [record[::3] for record in shown(deployment, 2)] == [(-1, 2), (-1, 1), (1, 2), (1, 4)]
+    assert [record[::3] for record in shown_records(deployment, 2)] == [(-1, 2), (-1, 1), (1, 2), (1, 4)]

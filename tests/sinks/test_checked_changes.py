@@ -8,7 +8,7 @@ from headrace import DataType
 from headrace.testing.connectors.worlds import SinkDeployment
 from headrace_lab.sizes import set_sizes
 from tests.sinks.checked import MODES, counts, delivered_twice, how, values_are_right
-from tests.sinks.delivered import delivered
+from tests.sinks.delivered import deliver_sales
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import PostgresChangesWorld
 
@@ -38,7 +38,7 @@ def test_a_table_of_changes_leads_to_what_readers_see(changes: SinkDeployment, a
 
 
 @pytest.mark.parametrize(
-    ("accumulation", "done", "differs"),
+    ("accumulation", "statement", "differs"),
     [
         ("retracting", "delete from {0}.sales where \"user\" = 'bob'", {"only_ours": 1}),
         ("retracting", "delete from {0}.sales where _sign = -1", {"only_theirs": 1}),
@@ -53,10 +53,10 @@ def test_a_table_of_changes_leads_to_what_readers_see(changes: SinkDeployment, a
     ],
 )
 def test_what_others_did_to_changes_is_found(
-    warehouse: Warehouse, changes: SinkDeployment, accumulation: str, done: str, differs: dict[str, int]
+    warehouse: Warehouse, changes: SinkDeployment, accumulation: str, statement: str, differs: dict[str, int]
 ) -> None:
     held_delivery = delivered_twice(changes, accumulation)
-    warehouse.server.rows(done.format(warehouse.schema))
+    warehouse.server.rows(statement.format(warehouse.schema))
     assert counts(held_delivery) == differs
     assert held_delivery.check().is_right is not bool(differs)
     changes.deliver(held_delivery.sales, refill=True)
@@ -81,7 +81,7 @@ def test_a_change_that_is_there_twice_is_named(
 def test_panes_that_have_expired_are_said_to_be_unknown(changes: SinkDeployment) -> None:
 
     with set_sizes(log_radix=2):
-        held_delivery = delivered(changes, how=how("discarding"))
+        held_delivery = deliver_sales(changes, how=how("discarding"))
         for _ in range(8):
             held_delivery.more()
             for _ in range(2):

@@ -14,7 +14,7 @@ from headrace.sinks.failures import named_failures
 
 
 @pytest.mark.parametrize(
-    ("uri", "said"),
+    ("uri", "message"),
     [
         ("postgresql://ann:a%2Fb%40c@db/x", "no login for a/b@c"),
         ("postgresql://ann:a%2Fb%40c@db/x", "no answer from postgresql://ann:a%2Fb%40c@db/x"),
@@ -23,18 +23,18 @@ from headrace.sinks.failures import named_failures
         ("https://lake/x?adls.connection-string=AccountKey%3Da/b@c", "no account AccountKey=a/b@c"),
     ],
 )
-def test_no_secret_is_in_what_clients_say(uri: str, said: str) -> None:
-    told = connection("lake", {"HEADRACE_CONN_LAKE": uri}).without_secrets(said)
-    assert "***" in told
-    assert "b@c" not in told.replace("%40", "@")
+def test_no_secret_is_in_what_clients_say(uri: str, message: str) -> None:
+    text = connection("lake", {"HEADRACE_CONN_LAKE": uri}).without_secrets(message)
+    assert "***" in text
+    assert "b@c" not in text.replace("%40", "@")
 
 
-@pytest.mark.parametrize("quoted", [str, repr, json.dumps, lambda text: json.dumps(text, ensure_ascii=False)])
+@pytest.mark.parametrize("quote_text", [str, repr, json.dumps, lambda text: json.dumps(text, ensure_ascii=False)])
 @pytest.mark.parametrize("secret", ['odd"quote\\x', "it's", "both\"'", "caf\u00e9", "two\nlines"])
-def test_no_secret_is_in_what_programs_quote(secret: str, quoted: Callable[[str], str]) -> None:
-    at = connection("lake", {"HEADRACE_CONN_LAKE": f"https://ann:{quote(secret)}@lake/x"})
+def test_no_secret_is_in_what_programs_quote(secret: str, quote_text: Callable[[str], str]) -> None:
+    address = connection("lake", {"HEADRACE_CONN_LAKE": f"https://ann:{quote(secret)}@lake/x"})
     assert (
-        at.without_secrets(f"no login for {quoted(secret)}, ann").replace('"', "").replace("'", "")
+        address.without_secrets(f"no login for {quote_text(secret)}, ann").replace('"', "").replace("'", "")
         == "no login for ***, ann"
     )
 
@@ -59,11 +59,14 @@ def test_a_uri_that_its_password_cuts_is_refused(uri: str) -> None:
 
 
 def test_no_secret_is_in_an_error_that_says_what_to_do_of_it() -> None:
-    at = connection("mail", {"HEADRACE_CONN_MAIL": "smtp://u:planted@mail:25/x"})
+    address = connection("mail", {"HEADRACE_CONN_MAIL": "smtp://u:planted@mail:25/x"})
     sink = hr.final_rows("module:function", connection="mail")
-    with pytest.raises(SinkUnreachableError, match=r"535 bad login u:\*\*\*") as error_info, named_failures(sink, at):
+    with (
+        pytest.raises(SinkUnreachableError, match=r"535 bad login u:\*\*\*") as error_info,
+        named_failures(sink, address),
+    ):
         try:
             raise ConnectionError("535 planted")
         except ConnectionError as error:
-            raise SinkUnreachableError(f"the server says: 535 bad login u:{at.password}") from error
+            raise SinkUnreachableError(f"the server says: 535 bad login u:{address.password}") from error
     assert "planted" not in "".join(traceback.format_exception(error_info.value))

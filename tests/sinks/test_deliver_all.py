@@ -20,13 +20,13 @@ def test_an_exception_of_a_client_stops_no_other_sink(
     monkeypatch.setenv("HEADRACE_CONN_LAKE", (tmp_path / "lake").as_uri())
     monkeypatch.setenv("HEADRACE_CONN_OTHER", f"{(tmp_path / 'other').as_uri()}?token=planted-secret")
     deployment = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
-    broken = hr.delta("broken", connection="other")
-    sales = deployment.sales(sinks=(broken, deployment.world.sink))
+    broken_sink = hr.delta("broken", connection="other")
+    sales = deployment.sales(sinks=(broken_sink, deployment.world.sink))
     deployment.land("1", order("ann", 5))
     deployment.handle(sales).run()
 
     def fail(call: SinkCall) -> Any:
-        if (call.sink, call.method) == (broken, method):
+        if (call.sink, call.method) == (broken_sink, method):
             raise KeyError("planted-secret is no column")
         return call.perform()
 

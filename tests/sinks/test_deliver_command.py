@@ -45,13 +45,13 @@ def headrace(*arguments: str) -> Result:
     return CliRunner().invoke(app, arguments)
 
 
-def on(root: Path) -> list[str]:
+def arguments_on(root: Path) -> list[str]:
     return [str(root / "sales.py"), "--root", root.as_uri()]
 
 
 def test_two_that_deliver_to_several_sinks_at_once_both_end_well(root: Path) -> None:
     """Each sink is looked at by both before one of them changes it."""
-    assert headrace("run", *on(root)).exit_code == 0
+    assert headrace("run", *arguments_on(root)).exit_code == 0
     looked_barrier, first = threading.Barrier(2), threading.local()
 
     def look_together(call: SinkCall) -> Any:
@@ -61,12 +61,12 @@ def test_two_that_deliver_to_several_sinks_at_once_both_end_well(root: Path) -> 
             looked_barrier.wait(60)
         return answer
 
-    made = hr.open(root.as_uri())
+    handles = hr.open(root.as_uri())
     ends: list[list[str]] = []
 
     def deliver() -> None:
         sales = runpy.run_path(str(root / "sales.py"))["sales"]
-        ends.append([delivery.describe() for delivery in made[sales].deliver()])
+        ends.append([delivery.describe() for delivery in handles[sales].deliver()])
 
     threads = [threading.Thread(target=deliver) for _ in range(2)]
     with disturb_sinks("delta", look_together):
@@ -82,13 +82,13 @@ def test_two_that_deliver_to_several_sinks_at_once_both_end_well(root: Path) -> 
 
 
 def test_a_run_says_that_its_sinks_are_due(root: Path) -> None:
-    ended_result = headrace("run", *on(root))
+    ended_result = headrace("run", *arguments_on(root))
     assert f"to bring 2 sinks to what readers see: headrace deliver {root / 'sales.py'}" in ended_result.output
-    assert "headrace deliver" not in headrace("run", *on(root)).output, "nothing is new"
-    assert headrace("deliver", *on(root)).exit_code == 0
-    result_back = headrace("rollback", *on(root), "--to", "beginning", "--message", "a wrong file")
+    assert "headrace deliver" not in headrace("run", *arguments_on(root)).output, "nothing is new"
+    assert headrace("deliver", *arguments_on(root)).exit_code == 0
+    result_back = headrace("rollback", *arguments_on(root), "--to", "beginning", "--message", "a wrong file")
     assert "headrace deliver" in result_back.output
-    assert "headrace deliver" not in headrace("run", *on(root), "--format", "json").stdout
+    assert "headrace deliver" not in headrace("run", *arguments_on(root), "--format", "json").stdout
 
 
 def test_a_check_looks_whether_connections_are_known(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,16 +127,16 @@ def test_a_connection_that_is_missing_is_advised_by_its_kind(tmp_path: Path, sin
 def test_a_root_behind_a_link_is_the_same_owner(root: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     link = tmp_path_factory.mktemp("links") / "to it"
     link.symlink_to(root)
-    assert headrace("run", *on(root)).exit_code == 0
-    assert headrace("deliver", *on(root)).exit_code == 0
+    assert headrace("run", *arguments_on(root)).exit_code == 0
+    assert headrace("deliver", *arguments_on(root)).exit_code == 0
     SinkDeployment(DeltaWorld(str(root / "lake")), root).land("2", order("ann", 6))
-    through = [str(root / "sales.py"), "--root", link.as_uri()]
-    assert headrace("run", *through).exit_code == 0
-    delivered_result = headrace("deliver", *through)
+    link_arguments = [str(root / "sales.py"), "--root", link.as_uri()]
+    assert headrace("run", *link_arguments).exit_code == 0
+    delivered_result = headrace("deliver", *link_arguments)
     assert delivered_result.exit_code == 0, delivered_result.output
     assert "the panes between" in delivered_result.output
-    checked_result = headrace("deliver", *through, "--check")
+    checked_result = headrace("deliver", *link_arguments, "--check")
     assert checked_result.exit_code == 0
     assert "it holds these 2 rows" in checked_result.output
-    result_again = headrace("deliver", *on(root))
+    result_again = headrace("deliver", *arguments_on(root))
     assert "nothing to do" in result_again.output

@@ -12,7 +12,7 @@ from headrace import DataType
 from headrace.connectors.delta.table import _id_of, _version_of
 from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.testing.connectors.worlds import SinkDeployment, order
-from headrace_lab.sink_plans import meanwhile
+from headrace_lab.sink_plans import act_meanwhile
 from tests.sinks.worlds import DeltaWorld
 
 pytestmark = pytest.mark.slow
@@ -25,7 +25,7 @@ def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkDeploymen
     return SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
 
 
-def delivered(deployment: SinkDeployment, *more: int) -> hr.Pipeline:
+def deliver_sales(deployment: SinkDeployment, *more: int) -> hr.Pipeline:
     """Sales that are delivered, and some ``more`` that are not."""
     sales = deployment.sales()
     deployment.land("1", order("ann", 5), order("bob", 10))
@@ -45,7 +45,7 @@ def test_an_id_is_a_version_of_a_transaction(snapshot: str) -> None:
 
 
 def test_what_it_holds_is_known_after_upkeep(deployment: SinkDeployment, tmp_path: Path) -> None:
-    sales = delivered(deployment, 20, 80)
+    sales = deliver_sales(deployment, 20, 80)
     table = DeltaTable(tmp_path / TABLE)
     table.optimize.compact()
     table.create_checkpoint()
@@ -56,7 +56,7 @@ def test_what_it_holds_is_known_after_upkeep(deployment: SinkDeployment, tmp_pat
 
 
 def test_a_table_that_was_taken_back_is_filled_again(deployment: SinkDeployment, tmp_path: Path) -> None:
-    sales = delivered(deployment, 80)
+    sales = deliver_sales(deployment, 80)
     deployment.deliver(sales)
     DeltaTable(tmp_path / TABLE).restore(0)
     assert len(deployment.world.rows()) == 2
@@ -66,7 +66,7 @@ def test_a_table_that_was_taken_back_is_filled_again(deployment: SinkDeployment,
 
 
 def test_columns_of_others_stay(deployment: SinkDeployment, tmp_path: Path) -> None:
-    sales = delivered(deployment, 80)
+    sales = deliver_sales(deployment, 80)
     write_deltalake(tmp_path / TABLE, pa.table({"note": pa.array([], pa.string())}), mode="append", schema_mode="merge")
     for _ in range(2):
         deployment.deliver(sales)
@@ -76,7 +76,7 @@ def test_columns_of_others_stay(deployment: SinkDeployment, tmp_path: Path) -> N
 
 
 def test_a_column_that_somebody_changed_is_named(deployment: SinkDeployment, tmp_path: Path) -> None:
-    sales = delivered(deployment, 80)
+    sales = deliver_sales(deployment, 80)
     table = DeltaTable(tmp_path / TABLE)
     schema = pa.schema(table.schema().to_arrow())
     other = schema.remove(schema.get_field_index("spent"))
@@ -168,8 +168,8 @@ def test_of_two_first_deliveries_the_slower_tries_again(deployment: SinkDeployme
     sales = deployment.sales()
     deployment.land("1", order("ann", 5))
     deployment.handle(sales).run()
-    between = meanwhile("delta", "apply", lambda: deployment.deliver(sales))
-    with between, pytest.raises(SinkMovedError, match="another one came between"):
+    interruption = act_meanwhile("delta", "apply", lambda: deployment.deliver(sales))
+    with interruption, pytest.raises(SinkMovedError, match="another one came between"):
         deployment.attempt(sales)
     assert deployment.deliver(sales).source is None
     assert deployment.held(sales) == deployment.published(sales)

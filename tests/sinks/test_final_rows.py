@@ -15,7 +15,7 @@ from headrace.ext.sinks import ChangeSource, FinalRows, SinkRefusedError
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 
-Sent = list[tuple[str, str, int, int]]
+SentRows = list[tuple[str, str, int, int]]
 
 
 class Mailing(ModuleType):
@@ -23,7 +23,7 @@ class Mailing(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("mailing")
-        self.sent: Sent = []
+        self.sent: SentRows = []
         self.fails_at: int | None = None
         self.error: BaseException = OSError("the mail server is down")
 
@@ -48,14 +48,14 @@ def deployment(tmp_path: Path) -> SinkDeployment:
     return SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
 
 
-def billed(deployment: SinkDeployment, **changed: Any) -> hr.Pipeline:
+def billed_sales(deployment: SinkDeployment, **parts: Any) -> hr.Pipeline:
     """Sales by user and hour, which are final as soon as the watermark has passed the hour."""
-    return deployment.sales(sinks=(hr.final_rows("mailing:send"),), how=hr.retracting(), **changed)
+    return deployment.sales(sinks=(hr.final_rows("mailing:send"),), how=hr.retracting(), **parts)
 
 
-def run(deployment: SinkDeployment, made: hr.Pipeline, name: str, *records: dict[str, Any]) -> str:
+def run(deployment: SinkDeployment, pipeline: hr.Pipeline, name: str, *records: dict[str, Any]) -> str:
     deployment.land(name, *records)
-    return str(deployment.handle(made).run().snapshot)
+    return str(deployment.handle(pipeline).run().snapshot)
 
 
 def refs(deployment: SinkDeployment) -> dict[str, str]:
@@ -64,7 +64,7 @@ def refs(deployment: SinkDeployment) -> dict[str, str]:
 
 
 def test_each_row_comes_once_it_is_final(deployment: SinkDeployment, mailing: Mailing) -> None:
-    sales = billed(deployment)
+    sales = billed_sales(deployment)
     assert deployment.deliver(sales).source is None
     run(deployment, sales, "1", order("ann", 5, 10), order("bob", 10, 20), order("ann", 65, 30))
     assert deployment.deliver(sales).written == 0  # the watermark stands at 00:55
@@ -86,7 +86,7 @@ def test_each_row_comes_once_it_is_final(deployment: SinkDeployment, mailing: Ma
 def test_a_delivery_that_breaks_off_comes_again_with_the_same_ids(
     deployment: SinkDeployment, mailing: Mailing, error: BaseException
 ) -> None:
-    sales = billed(deployment)
+    sales = billed_sales(deployment)
     first = run(deployment, sales, "1", order("ann", 5), order("bob", 10), order("ann", 75))
     mailing.fails_at, mailing.error = 1, error
     with pytest.raises((SinkFailedError, KeyboardInterrupt)):
@@ -104,26 +104,26 @@ def test_a_delivery_that_breaks_off_comes_again_with_the_same_ids(
 def test_nothing_goes_below_what_was_handed_over_unless_it_is_given_up(
     deployment: SinkDeployment, mailing: Mailing
 ) -> None:
-    sales = billed(deployment)
+    sales = billed_sales(deployment)
     handle = deployment.handle(sales)
     first = run(deployment, sales, "1", order("ann", 5, 10), order("ann", 75))
     second = run(deployment, sales, "2", order("bob", 76), order("ann", 140))
     deployment.deliver(sales)
     run(deployment, sales, "3", order("bob", 141))
     handle.rollback(to=second, message="not below")
-    for refused in (
+    for attempt in (
         lambda: handle.rollback(to=first, message="below"),
         lambda: handle.rollback(to="beginning", dry_run=True),
         lambda: handle.recover(first),
     ):
         with pytest.raises(RefusedError, match="--give-up-delivered"):
-            refused()
+            attempt()
     with pytest.raises(DeliveredError, match="--give-up-delivered"):
         handle.backfill(promote=True)
     assert handle.show("main").snapshot_id == second
 
-    told = handle.rollback(to=first, give_up_delivered=True, dry_run=True).told
-    assert [line for line in told if "sink send" in line]
+    lines = handle.rollback(to=first, give_up_delivered=True, dry_run=True).told
+    assert [line for line in lines if "sink send" in line]
     handle.rollback(to=first, message="below", give_up_delivered=True)
     assert refs(deployment) == {"delivered/send": first, "delivering/send": first}
     handle.run()
@@ -145,7 +145,7 @@ def test_nothing_goes_below_what_was_handed_over_unless_it_is_given_up(
 def test_an_output_is_not_computed_again_behind_what_was_handed_over(
     deployment: SinkDeployment, mailing: Mailing
 ) -> None:
-    def with_outputs(**mailed: Any) -> hr.Pipeline:
+    def with_outputs(**options: Any) -> hr.Pipeline:
         made_sales = deployment.sales()
         of_users = {
             "key": made_sales.key,
@@ -155,7 +155,7 @@ def test_an_output_is_not_computed_again_behind_what_was_handed_over(
             "how": hr.retracting(),
         }
         outputs = {
-            "mailed": hr.Output(**of_users, sinks=[hr.final_rows("mailing:send")], **mailed),
+            "mailed": hr.Output(**of_users, sinks=[hr.final_rows("mailing:send")], **options),
             "counted": hr.Output(**of_users),
         }
         return hr.Pipeline("sales", made_sales.input, outputs=outputs, executor="local")
@@ -181,12 +181,12 @@ def test_an_output_is_not_computed_again_behind_what_was_handed_over(
     assert [row[1] for row in mailing.sent] == ["ann", "bob"]
 
 
-@pytest.mark.parametrize("promoted", [False, True], ids=["on main", "on a branch"])
+@pytest.mark.parametrize("promotes", [False, True], ids=["on main", "on a branch"])
 def test_a_row_has_the_same_id_whatever_its_output_is_called(
-    deployment: SinkDeployment, mailing: Mailing, promoted: bool
+    deployment: SinkDeployment, mailing: Mailing, promotes: bool
 ) -> None:
     """It has no name at first, then one, then another one; from the beginning all come again with the ids they had."""
-    plain = billed(deployment)
+    plain = billed_sales(deployment)
     of_users = {"key": plain.key, "what": plain.what, "where": plain.where, "when": plain.when, "how": plain.how}
 
     def note_call(name: str, formerly: str) -> hr.Pipeline:
@@ -195,34 +195,34 @@ def test_a_row_has_the_same_id_whatever_its_output_is_called(
 
     run(deployment, plain, "1", order("ann", 5, 10), order("ann", 75))
     assert deployment.deliver(plain).written == 1
-    for number, named in enumerate((note_call("hourly", ""), note_call("hours", "hourly")), start=2):
-        assert deployment.deliver(named).written == 0, "no run has given it its name"
+    for number, pipeline in enumerate((note_call("hourly", ""), note_call("hours", "hourly")), start=2):
+        assert deployment.deliver(pipeline).written == 0, "no run has given it its name"
         deployment.land(str(number), order("ann", 60 * number + 15))
-        if promoted:
-            deployment.handle(named).fork("main", "other")
-            deployment.handle(named).run(branch="other")
-            deployment.handle(named).promote("other")
+        if promotes:
+            deployment.handle(pipeline).fork("main", "other")
+            deployment.handle(pipeline).run(branch="other")
+            deployment.handle(pipeline).promote("other")
         else:
-            deployment.handle(named).run()
-        assert deployment.deliver(named).written == 1
+            deployment.handle(pipeline).run()
+        assert deployment.deliver(pipeline).written == 1
     assert {*refs(deployment)} == {"delivering/hours/send", "delivered/hours/send"}
     sent_values = [*mailing.sent]
     assert [row[2] for row in sent_values] == [1, 2, 3]
-    deployment.handle(named).rollback(to="beginning", message="all of it", give_up_delivered=True)
-    deployment.handle(named).run()
-    assert deployment.deliver(named).written == 3
+    deployment.handle(pipeline).rollback(to="beginning", message="all of it", give_up_delivered=True)
+    deployment.handle(pipeline).run()
+    assert deployment.deliver(pipeline).written == 3
     assert mailing.sent == [*sent_values, *sent_values]
 
 
 def test_sinks_of_two_outputs_are_called_otherwise(deployment: SinkDeployment) -> None:
-    plain = billed(deployment)
+    plain = billed_sales(deployment)
     output = hr.Output(key="user", what=plain.what, where=plain.where, when=plain.when, sinks=plain.sinks)
     with pytest.raises(PipelineError, match=r"ids of their rows; give one of them a name="):
         hr.Pipeline("sales", plain.input, outputs={"a": output, "b": output})
 
 
 def test_expiry_keeps_what_the_next_delivery_goes_out_from(deployment: SinkDeployment, mailing: Mailing) -> None:
-    sales = billed(deployment)
+    sales = billed_sales(deployment)
     handle = deployment.handle(sales)
     run(deployment, sales, "1", order("ann", 5), order("ann", 75))
     deployment.deliver(sales)
@@ -235,7 +235,7 @@ def test_expiry_keeps_what_the_next_delivery_goes_out_from(deployment: SinkDeplo
 
 
 def test_a_row_that_is_patched_comes_with_the_id_that_it_had(deployment: SinkDeployment, mailing: Mailing) -> None:
-    sales = billed(deployment)
+    sales = billed_sales(deployment)
     handle = deployment.handle(sales)
     run(deployment, sales, "1", order("ann", 5, 10), order("bob", 6, 20), order("ann", 75))
     deployment.deliver(sales)
@@ -244,13 +244,13 @@ def test_a_row_that_is_patched_comes_with_the_id_that_it_had(deployment: SinkDep
     handle.run(mode="batch", branch="whole")
     handle.promote("whole", patch=True)
     assert deployment.deliver(sales).written == 1
-    ann, bob, patched = mailing.sent
-    assert (ann[1:], bob[1:], patched[1:]) == (("ann", 1, 10), ("bob", 1, 20), ("ann", 1, 11))
-    assert patched[0] == ann[0] != bob[0]
+    ann, bob, patched_row = mailing.sent
+    assert (ann[1:], bob[1:], patched_row[1:]) == (("ann", 1, 10), ("bob", 1, 20), ("ann", 1, 11))
+    assert patched_row[0] == ann[0] != bob[0]
 
 
 def test_a_sink_that_is_gone_is_dropped(deployment: SinkDeployment, mailing: Mailing) -> None:
-    sales = billed(deployment)
+    sales = billed_sales(deployment)
     handle = deployment.handle(sales)
     run(deployment, sales, "1", order("ann", 5), order("ann", 75))
     deployment.deliver(sales)
@@ -274,7 +274,7 @@ def test_what_is_never_final_and_what_cannot_be_imported(deployment: SinkDeploym
 
 
 def test_a_delivery_that_another_one_overtook_says_so(deployment: SinkDeployment, mailing: Mailing) -> None:
-    sales = billed(deployment)
+    sales = billed_sales(deployment)
     run(deployment, sales, "1", order("ann", 5), order("ann", 75))
     inner: list[hr.types.Delivery] = []
     send = mailing.send

@@ -22,7 +22,7 @@ from headrace.connections import connection
 from headrace.connectors.iceberg.sink import ICEBERG, catalog_properties
 from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.testing.connectors.worlds import SinkDeployment, order
-from headrace_lab.sink_plans import meanwhile
+from headrace_lab.sink_plans import act_meanwhile
 from scripts.iceberg_rest import IcebergRest
 from tests.sinks.signed_catalog import Key, signed_by
 from tests.sinks.test_delta import pairs
@@ -43,7 +43,7 @@ def deployment(world: IcebergWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return SinkDeployment(world, tmp_path)
 
 
-def delivered(deployment: SinkDeployment, *more: int) -> hr.Pipeline:
+def deliver_sales(deployment: SinkDeployment, *more: int) -> hr.Pipeline:
     """Sales of two days that are delivered, and some ``more`` that are not."""
     sales = deployment.sales()
     deployment.land("1", order("ann", 5), order("bob", 10), order("ann", 1500))
@@ -60,7 +60,7 @@ def paths(table: Table) -> set[str]:
 
 
 def test_files_of_other_days_stay(deployment: SinkDeployment, world: IcebergWorld) -> None:
-    sales = delivered(deployment, 1510)
+    sales = deliver_sales(deployment, 1510)
     with world.catalog() as catalog:
         table = catalog.load_table("reports.sales")
         paths_before = paths(table)
@@ -72,7 +72,7 @@ def test_files_of_other_days_stay(deployment: SinkDeployment, world: IcebergWorl
 
 
 def test_a_file_without_a_row_that_changes_stays(deployment: SinkDeployment, world: IcebergWorld) -> None:
-    sales = delivered(deployment, 70)  # a new hour of a day that is there
+    sales = deliver_sales(deployment, 70)  # a new hour of a day that is there
     with world.catalog() as catalog:
         table = catalog.load_table("reports.sales")
         paths_before = paths(table)
@@ -81,7 +81,7 @@ def test_a_file_without_a_row_that_changes_stays(deployment: SinkDeployment, wor
 
 
 def test_each_version_has_a_tag(deployment: SinkDeployment, world: IcebergWorld) -> None:
-    sales = delivered(deployment)
+    sales = deliver_sales(deployment)
     first = deployment.published(sales)
     snapshot = deployment.handle(sales).show("published").snapshot_id
     deployment.land("2", order("ann", 6), order("cyd", 70))
@@ -100,7 +100,7 @@ def test_each_version_has_a_tag(deployment: SinkDeployment, world: IcebergWorld)
 
 
 def test_a_table_that_was_taken_back_goes_forward_again(deployment: SinkDeployment, world: IcebergWorld) -> None:
-    sales = delivered(deployment, 70)
+    sales = deliver_sales(deployment, 70)
     with world.catalog() as catalog:
         first = catalog.load_table("reports.sales").current_snapshot()
         assert first is not None
@@ -113,7 +113,7 @@ def test_a_table_that_was_taken_back_goes_forward_again(deployment: SinkDeployme
 
 
 def test_what_others_append_or_forget_does_not_confuse_it(deployment: SinkDeployment, world: IcebergWorld) -> None:
-    sales = delivered(deployment, 70)
+    sales = deliver_sales(deployment, 70)
     with world.catalog() as catalog:
         table = catalog.load_table("reports.sales")
         table.append(table.schema().as_arrow().empty_table())  # a snapshot that is none of ours
@@ -135,7 +135,7 @@ def test_what_others_append_or_forget_does_not_confuse_it(deployment: SinkDeploy
 
 def test_a_commit_that_comes_between_is_not_gone_over(deployment: SinkDeployment, world: IcebergWorld) -> None:
     """pyiceberg would try again from there; what was looked at would be another table."""
-    sales = delivered(deployment, 70)
+    sales = deliver_sales(deployment, 70)
     files: set[str] = set()
 
     def append() -> None:
@@ -144,7 +144,7 @@ def test_a_commit_that_comes_between_is_not_gone_over(deployment: SinkDeployment
             table.append(table.schema().as_arrow().empty_table())
         files.update(map(str, (deployment.folder / "lake").rglob("*.parquet")))
 
-    with meanwhile("iceberg", "apply", append), pytest.raises(SinkMovedError):
+    with act_meanwhile("iceberg", "apply", append), pytest.raises(SinkMovedError):
         deployment.attempt(sales)
     # what was written for it is gone
     assert set(map(str, (deployment.folder / "lake").rglob("*.parquet"))) == files
@@ -155,7 +155,7 @@ def test_a_commit_that_comes_between_is_not_gone_over(deployment: SinkDeployment
 def test_columns_of_others_stay(deployment: SinkDeployment, world: IcebergWorld) -> None:
     from pyiceberg.types import StringType
 
-    sales = delivered(deployment, 80)
+    sales = deliver_sales(deployment, 80)
     with world.catalog() as catalog, catalog.load_table("reports.sales").update_schema() as update:
         update.add_column("note", StringType())
     for _ in range(2):
@@ -169,23 +169,23 @@ def test_values_of_others_stay_in_rows_that_do_not_change(deployment: SinkDeploy
     """Also those of types that Headrace does not have."""
     from pyiceberg.types import UUIDType
 
-    sales = delivered(deployment, 6)
-    noted = UUID(int=5)
+    sales = deliver_sales(deployment, 6)
+    note = UUID(int=5)
     with world.catalog() as catalog:
         with catalog.load_table("reports.sales").update_schema() as update:
             update.add_column("note", UUIDType())
         table = catalog.load_table("reports.sales")
         rows = table.scan().to_arrow()
-        notes = pa.array([noted.bytes] * len(rows), pa.binary(16))
+        notes = pa.array([note.bytes] * len(rows), pa.binary(16))
         table.overwrite(rows.set_column(rows.schema.get_field_index("note"), "note", notes.cast(pa.uuid())))
     deployment.deliver(sales)
     assert deployment.held(sales) == deployment.published(sales)
     notes_of = {(row["user"], row["orders"]): row["note"] for row in deployment.world.rows()}
-    assert notes_of == {("ann", 2): None, ("bob", 1): noted, ("ann", 1): noted}
+    assert notes_of == {("ann", 2): None, ("bob", 1): note, ("ann", 1): note}
 
 
 def test_a_column_that_somebody_changed_is_named(deployment: SinkDeployment, world: IcebergWorld) -> None:
-    sales = delivered(deployment, 80)
+    sales = deliver_sales(deployment, 80)
     with world.catalog() as catalog, catalog.load_table("reports.sales").update_schema() as update:
         update.rename_column("spent", "paid")
     with pytest.raises(SinkRefusedError, match=r"column spent of table reports\.sales .* is there no more"):
@@ -193,7 +193,7 @@ def test_a_column_that_somebody_changed_is_named(deployment: SinkDeployment, wor
 
 
 def test_a_column_of_another_type(deployment: SinkDeployment) -> None:
-    sales = delivered(deployment)
+    sales = deliver_sales(deployment)
     rows_before = deployment.held(sales)
     changed_sales = deployment.sales(what={"orders": hr.count(), "spent": hr.col("price").mean()})
     deployment.handle(changed_sales).backfill(promote=True)
@@ -205,7 +205,7 @@ def test_a_table_that_was_taken_back_to_before_its_columns_changed(
     deployment: SinkDeployment, world: IcebergWorld
 ) -> None:
     """Its rows are old then, and its columns are not."""
-    delivered(deployment)
+    deliver_sales(deployment)
     with world.catalog() as catalog:
         old = catalog.load_table("reports.sales").metadata.current_snapshot_id
     changed_sales = deployment.sales(what={"orders": hr.count(), "mean": hr.col("price").mean()})
@@ -222,7 +222,7 @@ def test_a_table_that_was_taken_back_to_before_its_columns_changed(
 def test_a_column_that_somebody_took_away_comes_again_with_all_rows(
     deployment: SinkDeployment, world: IcebergWorld
 ) -> None:
-    sales = delivered(deployment)
+    sales = deliver_sales(deployment)
     with world.catalog() as catalog, catalog.load_table("reports.sales").update_schema() as update:
         update.delete_column("spent")
     deployment.handle(sales).rollback(to="beginning", message="all")
@@ -243,9 +243,9 @@ def test_a_table_that_no_delivery_made(deployment: SinkDeployment, world: Iceber
         deployment.deliver(sales)
 
 
-@pytest.mark.parametrize("by", ["year", "month", "hour", None])
-def test_other_partitions(deployment: SinkDeployment, world: IcebergWorld, by: str | None) -> None:
-    sales = deployment.sales(sinks=[hr.iceberg("reports.sales", connection="lake", partition_by=by)])
+@pytest.mark.parametrize("unit", ["year", "month", "hour", None])
+def test_other_partitions(deployment: SinkDeployment, world: IcebergWorld, unit: str | None) -> None:
+    sales = deployment.sales(sinks=[hr.iceberg("reports.sales", connection="lake", partition_by=unit)])
     deployment.land("1", order("ann", 5), order("bob", 10), order("ann", 1500))
     deployment.handle(sales).run()
     deployment.deliver(sales)
@@ -255,7 +255,7 @@ def test_other_partitions(deployment: SinkDeployment, world: IcebergWorld, by: s
     assert deployment.held(sales) == deployment.published(sales)
     with world.catalog() as catalog:
         names = [field.name for field in catalog.load_table("reports.sales").spec().fields]
-    assert names == ([f"window_start_{by}"] if by else [])
+    assert names == ([f"window_start_{unit}"] if unit else [])
 
 
 def test_pairs_are_structs(deployment: SinkDeployment) -> None:
@@ -268,11 +268,11 @@ def test_an_answer_that_was_lost_removes_no_file(
     from pyiceberg.catalog.sql import SqlCatalog
     from pyiceberg.exceptions import CommitStateUnknownException
 
-    sales = delivered(deployment, 70)
+    sales = deliver_sales(deployment, 70)
     commit = SqlCatalog.commit_table
 
-    def lose_answer(*given: Any) -> Any:
-        commit(*given)
+    def lose_answer(*arguments: Any) -> Any:
+        commit(*arguments)
         raise CommitStateUnknownException("no answer")
 
     with monkeypatch.context() as patch:
@@ -312,7 +312,7 @@ def test_a_table_in_a_bucket(tmp_path: Path, minio: str, monkeypatch: pytest.Mon
     world = IcebergWorld(f"sqlite://{tmp_path}/catalog.db?{urlencode(options)}")
     monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
     deployment = SinkDeployment(world, tmp_path)
-    sales = delivered(deployment, 20)
+    sales = deliver_sales(deployment, 20)
     assert deployment.deliver(sales).source is ChangeSource.PANES
     assert deployment.held(sales) == deployment.published(sales)
     handle = deployment.handle(sales)
@@ -411,9 +411,9 @@ def test_a_namespace_that_somebody_makes_meanwhile(deployment: SinkDeployment, m
 
     def overtaken(catalog: SqlCatalog, namespace: Any) -> bool:
         monkeypatch.setattr(SqlCatalog, "namespace_exists", looked_namespace_exists)
-        there = looked_namespace_exists(catalog, namespace)
+        exists = looked_namespace_exists(catalog, namespace)
         catalog.create_namespace(namespace)
-        return there
+        return exists
 
     monkeypatch.setattr(SqlCatalog, "namespace_exists", overtaken)
     assert deployment.deliver(sales).written == 1
@@ -424,15 +424,15 @@ def test_a_namespace_that_somebody_makes_meanwhile(deployment: SinkDeployment, m
 def test_requests_to_catalogs_of_aws_are_signed(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What pyiceberg signs with is the user and the password, and nobody asks for a token."""
     uri = f"https://{user}glue.eu-west-1.amazonaws.com/iceberg?rest.sigv4-enabled=true&rest.signing-name=glue"
-    reached = connection("lake", {"HEADRACE_CONN_LAKE": uri})
+    address = connection("lake", {"HEADRACE_CONN_LAKE": uri})
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(SinkRefusedError, match=r"connection lake .*needs boto3: pip install") as error:
-        catalog_properties(reached)
+        catalog_properties(address)
     assert "cret" not in str(error.value)
-    installed = ModuleType("boto3")
-    installed.__spec__ = ModuleSpec("boto3", None)
-    monkeypatch.setitem(sys.modules, "boto3", installed)
-    properties = catalog_properties(reached)
+    module = ModuleType("boto3")
+    module.__spec__ = ModuleSpec("boto3", None)
+    monkeypatch.setitem(sys.modules, "boto3", module)
+    properties = catalog_properties(address)
     key = {"client.access-key-id": "AKID", "client.secret-access-key": "se/cret"} if user else {}
     assert {name: value for name, value in properties.items() if name.startswith("client.")} == key
     assert not {"credential", "oauth2-server-uri"} & properties.keys()
@@ -451,7 +451,7 @@ def test_a_catalog_that_checks_signatures_takes_ours_and_refuses_those_of_others
         # in a path a byte stands between levels: it is encoded, and once more to be signed
         deployment = SinkDeployment(IcebergWorld(iceberg_rest.uri, f"of.n{secrets.token_hex(4)}"), tmp_path)
         monkeypatch.setenv("HEADRACE_CONN_LAKE", right)
-        sales = delivered(deployment, 1510)
+        sales = deliver_sales(deployment, 1510)
         deployment.deliver(sales)
         deployment.land("late", order("cyd", 1520))
         deployment.handle(sales).run()

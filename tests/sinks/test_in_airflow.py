@@ -66,7 +66,7 @@ with DAG("reports", schedule=PartitionedAssetTimetable(assets=windows_asset("day
 """
 
 
-class Followed:
+class FollowedSales:
     """An Airflow with the pipeline ``clicks`` and all that follows it."""
 
     def __init__(self, warehouse: Warehouse, folder: Path) -> None:
@@ -111,7 +111,7 @@ class Followed:
 
     def land(self, name: str, *clicks: tuple[str, str]) -> None:
         """A file of clicks of users at times, which is processed."""
-        lines = [json.dumps({"user": user, "at": f"2026-11-{at}:00Z"}) for user, at in clicks]
+        lines = [json.dumps({"user": user, "at": f"2026-11-{time}:00Z"}) for user, time in clicks]
         (self.root / "landing" / "clicks" / name).write_text("\n".join(lines) + "\n")
         self.run("headrace_clicks_process")
 
@@ -121,21 +121,21 @@ class Followed:
 
 
 @pytest.fixture
-def followed(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
+def followed_sales(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FollowedSales]:
     """The Airflow is up, and has all DAGs."""
     monkeypatch.delenv("HEADRACE_CONN_WAREHOUSE")
-    found = Followed(warehouse, tmp_path)
+    sales = FollowedSales(warehouse, tmp_path)
     names = ("clicks_process", "clicks_deliver", "rollback", "hours_process", "days_process", "days_windows")
     try:
-        found.airflow.start()
+        sales.airflow.start()
         for dag_id in (*(f"headrace_{name}" for name in names), "reports"):
-            found.airflow.api.wait_for_dag(dag_id, SECONDS)
-        yield found
+            sales.airflow.api.wait_for_dag(dag_id, SECONDS)
+        yield sales
     finally:
-        found.airflow.stop()
+        sales.airflow.stop()
 
 
-def until(found: Callable[[], Any], expected: Any) -> None:
+def wait_until_equal(read: Callable[[], Any], expected: Any) -> None:
     """Wait until something is as expected."""
     patient = Retrying(
         stop=stop_after_delay(SECONDS),
@@ -143,28 +143,28 @@ def until(found: Callable[[], Any], expected: Any) -> None:
         retry=retry_if_result(lambda now: now != expected),
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
-    assert patient(found) == expected
+    assert patient(read) == expected
 
 
-def test_all_that_follows_a_pipeline_follows_what_its_readers_see(followed: Followed) -> None:
-    followed.land("1.json", ("ada", "20T00:00"), ("bob", "20T00:00"), ("bob", "20T00:00"))
-    until(followed.rows, [("ada", 1), ("bob", 2)])
-    followed.land("2.json", ("ada", "20T00:00"), ("cyd", "22T00:05"))
-    until(followed.rows, [("ada", 2), ("bob", 2), ("cyd", 1)])
+def test_all_that_follows_a_pipeline_follows_what_its_readers_see(followed_sales: FollowedSales) -> None:
+    followed_sales.land("1.json", ("ada", "20T00:00"), ("bob", "20T00:00"), ("bob", "20T00:00"))
+    wait_until_equal(followed_sales.rows, [("ada", 1), ("bob", 2)])
+    followed_sales.land("2.json", ("ada", "20T00:00"), ("cyd", "22T00:05"))
+    wait_until_equal(followed_sales.rows, [("ada", 2), ("bob", 2), ("cyd", 1)])
     quiet = ["2026-11-19T00:00:00 []", "2026-11-21T00:00:00 []"]  # the first watermark is a minute before the 20th
     complete = sorted([*quiet, "2026-11-20T00:00:00 [4]"])
-    until(followed.reports, complete)
+    wait_until_equal(followed_sales.reports, complete)
     # a person has a day done again
-    followed.airflow.api.announce("headrace://days/windows", "2026-11-20T00:00:00")
+    followed_sales.airflow.api.announce("headrace://days/windows", "2026-11-20T00:00:00")
     complete = sorted([*complete, "2026-11-20T00:00:00 [4]"])
-    until(followed.reports, complete)
+    wait_until_equal(followed_sales.reports, complete)
     form = {"pipeline": "clicks", "to": "beginning", "branch": None, "dry_run": False, "reason": "a wrong file"}
-    followed.run("headrace_rollback", form)
-    until(followed.rows, [])
-    until(followed.reports, sorted([*complete, "2026-11-20T00:00:00 []"]))
-    api = followed.airflow.api
+    followed_sales.run("headrace_rollback", form)
+    wait_until_equal(followed_sales.rows, [])
+    wait_until_equal(followed_sales.reports, sorted([*complete, "2026-11-20T00:00:00 []"]))
+    api = followed_sales.airflow.api
     (run, *_) = api.runs(DELIVER)
-    text = "\n".join(api.log(DELIVER, run["dag_run_id"], f"{followed.warehouse.schema}.clicks"))
-    assert followed.password not in text
+    text = "\n".join(api.log(DELIVER, run["dag_run_id"], f"{followed_sales.warehouse.schema}.clicks"))
+    assert followed_sales.password not in text
     assert "sink" in text
     assert api.import_errors() == {}

@@ -11,28 +11,32 @@ from headrace.model.expressions.data_types import DataType
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_lab.sizes import set_sizes
 from tests.sinks.checked import KINDS, MODES, counts, delivered_twice, values_are_right
-from tests.sinks.delivered import Delivered
+from tests.sinks.delivered import DeliveredSales
 from tests.sinks.worlds import KafkaWorld
 from tests.sources.kafka_topics import Topics
 
 pytestmark = pytest.mark.slow
 
 
-def in_topic(topics: Topics, folder: Path, accumulation: str, partitions: int = 2) -> Delivered:
+def in_topic(topics: Topics, folder: Path, accumulation: str, partitions: int = 2) -> DeliveredSales:
     topic = f"sales.{secrets.token_hex(4)}"
     topics.make(topic, partitions)
     return delivered_twice(SinkDeployment(KafkaWorld(topics.address, topic), folder), accumulation)
 
 
-def topic_of(held: Delivered) -> str:
-    world = held.deployment.world
+def topic_of(delivery: DeliveredSales) -> str:
+    world = delivery.deployment.world
     assert isinstance(world, KafkaWorld)
     return world.topic
 
 
-def of_user(topics: Topics, held: Delivered, user: str) -> tuple[bytes, bytes]:
+def of_user(topics: Topics, delivery: DeliveredSales, user: str) -> tuple[bytes, bytes]:
     """The newest record about somebody."""
-    pairs = [(key, value) for _, key, value in topics.committed(topic_of(held)) if key and f'"{user}"'.encode() in key]
+    pairs = [
+        (key, value)
+        for _, key, value in topics.committed_records(topic_of(delivery))
+        if key and f'"{user}"'.encode() in key
+    ]
     key, value = pairs[-1]
     assert key is not None
     assert value is not None
@@ -102,11 +106,11 @@ def test_a_topic_of_many_records_is_read_in_parts(
     from headrace.connectors.kafka import target
 
     read: list[int] = []
-    typed = target._run_query
+    run_query = target._run_query
 
-    def count_call(connection: Any, fetched: Any, query: str) -> Any:
-        read.append(fetched.num_rows)
-        return typed(connection, fetched, query)
+    def count_call(connection: Any, table: Any, query: str) -> Any:
+        read.append(table.num_rows)
+        return run_query(connection, table, query)
 
     monkeypatch.setattr(target, "_run_query", count_call)
     with set_sizes(kafka_target_offsets=500):
@@ -117,8 +121,8 @@ def test_a_topic_of_many_records_is_read_in_parts(
         deployment.land("1", *(order(f"u{number}", number % 600, number) for number in range(3000)))
         deployment.handle(sales).run()
         deployment.deliver(sales)
-        held = Delivered(deployment, sales)
-        assert held.check().is_right
+        delivery = DeliveredSales(deployment, sales)
+        assert delivery.check().is_right
         assert sum(read) == 3000
         assert max(read) <= 500
 

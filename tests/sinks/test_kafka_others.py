@@ -10,26 +10,26 @@ from aiokafka import AIOKafkaProducer
 
 from headrace.ext.sinks import ChangeSource, FillReason
 from headrace.testing.connectors.worlds import SinkDeployment, order
-from tests.sinks.delivered import Delivered, delivered
+from tests.sinks.delivered import DeliveredSales, deliver_sales
 from tests.sinks.worlds import KafkaWorld
 from tests.sources.kafka_topics import Topics
 
 
 @pytest.fixture
-def of_kafka(topics: Topics, tmp_path: Path) -> Delivered:
+def of_kafka(topics: Topics, tmp_path: Path) -> DeliveredSales:
     topic = f"sales.{secrets.token_hex(4)}"
     topics.make(topic, 2)
-    return delivered(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
+    return deliver_sales(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
 
 
-def signs(held: Delivered) -> list[tuple[int, int]]:
-    world = held.deployment.world
+def signs(delivery: DeliveredSales) -> list[tuple[int, int]]:
+    world = delivery.deployment.world
     assert isinstance(world, KafkaWorld)
     return [(record["_change"], record["_sign"]) for record in world.records()]
 
 
 @pytest.mark.parametrize("more", [False, True])
-def test_a_topic_that_was_made_anew_gets_all_rows(topics: Topics, of_kafka: Delivered, more: bool) -> None:
+def test_a_topic_that_was_made_anew_gets_all_rows(topics: Topics, of_kafka: DeliveredSales, more: bool) -> None:
     world = of_kafka.deployment.world
     assert isinstance(world, KafkaWorld)
     if more:
@@ -43,7 +43,7 @@ def test_a_topic_that_was_made_anew_gets_all_rows(topics: Topics, of_kafka: Deli
     assert of_kafka.deployment.deliver(of_kafka.sales).source is None
 
 
-def test_where_the_topic_of_what_is_held_is_lost_all_before_is_void(topics: Topics, of_kafka: Delivered) -> None:
+def test_where_the_topic_of_what_is_held_is_lost_all_before_is_void(topics: Topics, of_kafka: DeliveredSales) -> None:
     world = of_kafka.deployment.world
     assert isinstance(world, KafkaWorld)
     numbers_before = [number for number, _ in signs(of_kafka)]
@@ -57,13 +57,13 @@ def test_where_the_topic_of_what_is_held_is_lost_all_before_is_void(topics: Topi
     assert of_kafka.deployment.deliver(of_kafka.sales).source is None
 
 
-def test_keys_stay_in_their_partitions_where_a_topic_gets_more(topics: Topics, of_kafka: Delivered) -> None:
+def test_keys_stay_in_their_partitions_where_a_topic_gets_more(topics: Topics, of_kafka: DeliveredSales) -> None:
     world, deployment = of_kafka.deployment.world, of_kafka.deployment
     assert isinstance(world, KafkaWorld)
 
     def places() -> dict[bytes, set[int]]:
         by_key: dict[bytes, set[int]] = {}
-        for number, key, _ in topics.committed(world.topic):
+        for number, key, _ in topics.committed_records(world.topic):
             by_key.setdefault(bytes(key or b""), set()).add(number)
         return by_key
 
@@ -94,7 +94,7 @@ def test_deliveries_that_were_killed_have_left_no_records(topics: Topics, tmp_pa
             await producer.abort_transaction()
 
     topics.produce(abort_call, transactional_id="somebody")
-    held_delivery = delivered(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
+    held_delivery = deliver_sales(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
     assert signs(held_delivery) == [(1, 1), (2, 1), (3, 1)]
 
 
@@ -103,19 +103,19 @@ def test_records_of_others_are_void_for_who_reads_ours(topics: Topics, tmp_path:
     topic = f"sales.{secrets.token_hex(4)}"
     topics.make(topic)
     topics.send_json(topic, [{"_change": 7, "_sign": 1}] * 3)
-    delivered(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
-    numbers = [json.loads(value or b"")["_change"] for _, _, value in topics.committed(topic)][3:]
+    deliver_sales(SinkDeployment(KafkaWorld(topics.address, topic), tmp_path))
+    numbers = [json.loads(value or b"")["_change"] for _, _, value in topics.committed_records(topic)][3:]
     assert numbers == [4, 5, 6, 7]
 
 
 def test_what_an_older_version_noted_gets_an_identity_with_the_next_delivery(
-    topics: Topics, of_kafka: Delivered
+    topics: Topics, of_kafka: DeliveredSales
 ) -> None:
     """It has neither the topic's id, nor how many partitions that had, nor a time."""
     world = of_kafka.deployment.world
     assert isinstance(world, KafkaWorld)
     deliveries = f"headrace.deliveries.{world.topic}"
-    newest = json.loads(topics.committed(deliveries)[-1][2] or b"")
+    newest = json.loads(topics.committed_records(deliveries)[-1][2] or b"")
     known_by_name = {name: newest.pop(name) for name in ("identity", "at", "partitions")}
     topics.send(deliveries, [(world.topic.encode(), json.dumps(newest).encode())])
     delivery = of_kafka.deployment.deliver(of_kafka.sales)
@@ -123,11 +123,11 @@ def test_what_an_older_version_noted_gets_an_identity_with_the_next_delivery(
     of_kafka.more()
     assert of_kafka.deployment.deliver(of_kafka.sales).source is ChangeSource.PANES
     assert of_kafka.is_right()
-    newest = json.loads(topics.committed(deliveries)[-1][2] or b"")
+    newest = json.loads(topics.committed_records(deliveries)[-1][2] or b"")
     assert (newest["identity"], newest["partitions"]) == (known_by_name["identity"], known_by_name["partitions"])
 
 
-def test_two_deliveries_at_once_both_end_well(of_kafka: Delivered) -> None:
+def test_two_deliveries_at_once_both_end_well(of_kafka: DeliveredSales) -> None:
     """One that begins fences the other, which looks again. So does one whose broker does not know how it ended."""
     of_kafka.more()
     with ThreadPoolExecutor() as pool:

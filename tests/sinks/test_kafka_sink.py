@@ -88,8 +88,8 @@ def land(root: Path, name: str, *rows: Mapping[str, Any]) -> None:
 def messages(topic: str) -> list[tuple[int, Any, Any]]:
     """Partition, key and value of each committed record."""
     address = connection("events")
-    committed = Topics(f"{address.host}:{address.port}").committed(topic)
-    rows = [(number, json.loads(key or b""), json.loads(value or b"")) for number, key, value in committed]
+    records = Topics(f"{address.host}:{address.port}").committed_records(topic)
+    rows = [(number, json.loads(key or b""), json.loads(value or b"")) for number, key, value in records]
     return sorted(rows, key=lambda one: (one[2]["_change"], one[0]))
 
 
@@ -109,9 +109,9 @@ def test_a_record_says_what_its_row_is(topic: str, tmp_path: Path) -> None:
     land(tmp_path, "2", {**row, "n": 1, "share": 0.25})
     handle.run()
     handle.deliver()
-    _, withdrawn, added = messages(topic)
-    assert withdrawn[:2] == added[:2] == (partition, key), "what becomes of a row stays in order"
-    assert [(one["_sign"], one["_epoch"], one["n"]) for _, _, one in (withdrawn, added)] == [(-1, 1, 7), (1, 1, 8)]
+    _, withdrawn, addition = messages(topic)
+    assert withdrawn[:2] == addition[:2] == (partition, key), "what becomes of a row stays in order"
+    assert [(one["_sign"], one["_epoch"], one["n"]) for _, _, one in (withdrawn, addition)] == [(-1, 1, 7), (1, 1, 8)]
 
 
 OCTETS = pa.struct([("left", pa.binary()), ("right", pa.decimal128(38, 9))])
@@ -225,17 +225,17 @@ def test_what_stands_against_it_is_told(
         handle_of(tmp_path, f"headrace.deliveries.{topic}").deliver()
     small = f"small.{secrets.token_hex(4)}"
     topics.make(small, 1, max_message_bytes="200")
-    refused(handle_of(tmp_path, small), "data.undeliverable")
+    check_refusal(handle_of(tmp_path, small), "data.undeliverable")
     assert messages(small) == []
     monkeypatch.setenv("HEADRACE_CONN_EVENTS", "postgresql://ada:opensesame@127.0.0.1:1/x")
-    refused(handle_of(tmp_path, topic), "config.sink_refused")
+    check_refusal(handle_of(tmp_path, topic), "config.sink_refused")
     with set_sizes(kafka_patience_at_first=0.1):
         monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://ada:opensesame@127.0.0.1:{free_port()}")
         with pytest.raises(SinkUnreachableError):
             handle_of(tmp_path, topic).deliver()
 
 
-def refused(handle: PipelineHandle, code: str) -> None:
+def check_refusal(handle: PipelineHandle, code: str) -> None:
     with pytest.raises(HeadraceError) as error:
         handle.deliver()
     assert error.value.code == code

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.distributions import installed
+from tests.distributions import write_distribution
 from tests.docs.pages import DOCS, blocks
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ def test_the_sink_on_the_page_passes_the_kit(tmp_path: Path) -> None:
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
     (entry_point,) = (block.text for block in blocks(DOCS / "how-to" / "own-sink.md") if block.language == "toml")
-    installed(f'[project]\nname = "duckdb-sink"\nversion = "1"\n{entry_point}', tmp_path)
+    write_distribution(f'[project]\nname = "duckdb-sink"\nversion = "1"\n{entry_point}', tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_duckdb_sink.py"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     result = subprocess.run(

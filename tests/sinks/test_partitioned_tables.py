@@ -82,8 +82,8 @@ def test_what_files_have_counts_and_what_nobody_asks_for_does_not(
 
 
 def test_columns_of_folders_have_names_of_their_own(sales: hr.types.PipelineHandle, tmp_path: Path) -> None:
-    renamed = sales.current(columns=COLUMNS).to_arrow().rename_columns(["the user", *COLUMNS[1:]])
-    pq.write_to_dataset(renamed, tmp_path / "hive", partition_cols=["the user"])
+    table = sales.current(columns=COLUMNS).to_arrow().rename_columns(["the user", *COLUMNS[1:]])
+    pq.write_to_dataset(table, tmp_path / "hive", partition_cols=["the user"])
     assert sales.compare_with(f"parquet:{tmp_path}/hive", columns={"user": "the user"}).is_equal
 
 

@@ -73,7 +73,7 @@ def test_pairs_are_json(warehouse: Warehouse, deployment: SinkDeployment) -> Non
 
 
 @pytest.mark.parametrize(
-    ("changed", "why"),
+    ("change", "why"),
     [
         ("alter column spent type text", "spent is text, and was bigint"),
         ("drop column spent", "spent is gone"),
@@ -81,7 +81,7 @@ def test_pairs_are_json(warehouse: Warehouse, deployment: SinkDeployment) -> Non
     ],
 )
 def test_columns_that_others_have_changed_are_named(
-    warehouse: Warehouse, deployment: SinkDeployment, changed: str, why: str
+    warehouse: Warehouse, deployment: SinkDeployment, change: str, why: str
 ) -> None:
     sales = deployment.sales()
     deployment.land("1", order("ann", 5))
@@ -89,7 +89,7 @@ def test_columns_that_others_have_changed_are_named(
     deployment.deliver(sales)
     deployment.land("2", order("ann", 7))
     deployment.handle(sales).run()
-    warehouse.server.rows(f"alter table {warehouse.schema}.sales {changed}")
+    warehouse.server.rows(f"alter table {warehouse.schema}.sales {change}")
     with pytest.raises(SinkRefusedError, match=rf"table \S+sales of .* were changed: {why}\. Put them back"):
         deployment.deliver(sales)
     warehouse.server.rows(f"drop table {warehouse.schema}.sales")

@@ -62,8 +62,8 @@ def database(
     warehouse.server.rows(f"drop database {name} with (force)")
 
 
-def run(deployment: SinkDeployment, made: hr.Pipeline) -> None:
-    deployment.handle(made).run()
+def run(deployment: SinkDeployment, pipeline: hr.Pipeline) -> None:
+    deployment.handle(pipeline).run()
 
 
 def land_texts(deployment: SinkDeployment, *texts: str | None) -> hr.Pipeline:
@@ -73,11 +73,11 @@ def land_texts(deployment: SinkDeployment, *texts: str | None) -> hr.Pipeline:
     return own_pipeline
 
 
-@pytest.mark.parametrize("said", ["LATIN1", "SQL_ASCII", "EUC_JP", "no such encoding"])
+@pytest.mark.parametrize("text", ["LATIN1", "SQL_ASCII", "EUC_JP", "no such encoding"])
 def test_texts_are_what_they_are_whatever_the_environment_calls_them(
-    warehouse: Warehouse, deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch, said: str
+    warehouse: Warehouse, deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    monkeypatch.setenv("PGCLIENTENCODING", said)
+    monkeypatch.setenv("PGCLIENTENCODING", text)
     own_pipeline = land_texts(deployment, "Tromsø", "東京")
     deployment.deliver(own_pipeline)
     table = f"postgres:{warehouse.schema}.sales"
@@ -85,7 +85,7 @@ def test_texts_are_what_they_are_whatever_the_environment_calls_them(
     monkeypatch.delenv("PGCLIENTENCODING")
     assert [value for (value,) in warehouse.rows("value")] == ["Tromsø", "東京"]
     warehouse.server.rows(f"update {warehouse.schema}.sales set value = 'Troms\u00c3\u00b8' where value = 'Tromsø'")
-    monkeypatch.setenv("PGCLIENTENCODING", said)
+    monkeypatch.setenv("PGCLIENTENCODING", text)
     assert not deployment.handle(own_pipeline).compare_with(table, connection="warehouse").is_equal
     monkeypatch.delenv("PGCLIENTENCODING")  # of the test's own clients
 
@@ -182,10 +182,10 @@ def test_what_a_role_has_set_changes_no_value(
             run(deployment, own_pipeline)
             deployment.deliver(own_pipeline)
             assert deployment.held(own_pipeline) == deployment.published(own_pipeline)
-            compared = deployment.handle(own_pipeline).compare_with(
+            comparison = deployment.handle(own_pipeline).compare_with(
                 f"postgres:{schema}.sales", connection="warehouse", without=["all"]
             )
-            assert compared.is_equal
+            assert comparison.is_equal
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -232,8 +232,8 @@ def test_rows_that_a_policy_hides_are_not_passed_over(
 @pytest.mark.parametrize("name", ["x" * 64, "ø" * 32, "東" * 22])
 def test_names_that_postgresql_cuts_are_refused_as_the_sink_is_built(deployment: SinkDeployment, name: str) -> None:
     shorter = name[:-1]
-    for made in ({"what": {shorter: hr.count()}}, {"key": {shorter: hr.col("user")}}):
-        deployment.sales(**made)
+    for parts in ({"what": {shorter: hr.count()}}, {"key": {shorter: hr.col("user")}}):
+        deployment.sales(**parts)
     for wrong in ({"what": {name: hr.count()}}, {"key": {name: hr.col("user")}}):
         with pytest.raises(PipelineError, match=rf"sink \S+ has no column '{name}'.*63 bytes"):
             deployment.sales(**wrong)

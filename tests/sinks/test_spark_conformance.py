@@ -9,7 +9,7 @@ import pytest
 from headrace import DataType
 from headrace.testing.connectors import SinkConformance
 from headrace.testing.connectors.worlds import SinkDeployment
-from tests.sinks.delivered import delivered
+from tests.sinks.delivered import deliver_sales
 from tests.sinks.worlds import SparkWorld, state_of
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ class TestSpark(SinkConformance):
         super().test_a_key_arrives_as_it_is_or_is_refused(deployment, DataType.STRING)
 
     def test_rows_that_the_class_reads_are_checked(self, deployment: SinkDeployment, world: SparkWorld) -> None:
-        held_delivery = delivered(deployment)
+        held_delivery = deliver_sales(deployment)
         assert held_delivery.check().is_right
         state = state_of(world.folder)
         assert state is not None

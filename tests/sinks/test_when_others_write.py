@@ -15,8 +15,8 @@ import headrace as hr
 from headrace.cli.main import app
 from headrace.ext.sinks import ChangeSource, FillReason, SinkRefusedError
 from headrace.testing.connectors.worlds import SinkDeployment
-from headrace_lab.sink_plans import meanwhile
-from tests.sinks.delivered import Delivered, delivered
+from headrace_lab.sink_plans import act_meanwhile
+from tests.sinks.delivered import DeliveredSales, deliver_sales
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld
 
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def of_postgres(warehouse: Warehouse, tmp_path: Path) -> Delivered:
-    return delivered(SinkDeployment(warehouse.world, tmp_path))
+def of_postgres(warehouse: Warehouse, tmp_path: Path) -> DeliveredSales:
+    return deliver_sales(SinkDeployment(warehouse.world, tmp_path))
 
 
 @pytest.mark.parametrize("more", [False, True])
 @pytest.mark.parametrize(
-    ("done", "words"),
+    ("statement", "words"),
     [
         ("drop table {0}.sales", "was dropped"),
         ("truncate {0}.sales", "was emptied"),
@@ -41,16 +41,16 @@ def of_postgres(warehouse: Warehouse, tmp_path: Path) -> Delivered:
     ],
 )
 def test_a_table_that_was_dropped_or_emptied_is_filled_again(
-    warehouse: Warehouse, of_postgres: Delivered, done: str, words: str, more: bool
+    warehouse: Warehouse, of_postgres: DeliveredSales, statement: str, words: str, more: bool
 ) -> None:
     if more:
         of_postgres.more()
-    warehouse.server.rows(done.format(warehouse.schema))
+    warehouse.server.rows(statement.format(warehouse.schema))
     assert not of_postgres.is_right()
-    of_postgres.mended(words)
+    of_postgres.expect_refill(words)
 
 
-def test_a_table_that_a_dump_brought_back_is_filled_again(warehouse: Warehouse, of_postgres: Delivered) -> None:
+def test_a_table_that_a_dump_brought_back_is_filled_again(warehouse: Warehouse, of_postgres: DeliveredSales) -> None:
     """It has our index, and lacks rows that came after the dump."""
     schema = warehouse.schema
     names = warehouse.server.rows(
@@ -65,11 +65,11 @@ def test_a_table_that_a_dump_brought_back_is_filled_again(warehouse: Warehouse, 
     warehouse.server.rows(
         f'create unique index {name} on {schema}.sales ("user", window_start, window_end) nulls not distinct'
     )
-    of_postgres.mended("was made again")
+    of_postgres.expect_refill("was made again")
 
 
 def test_what_others_do_to_rows_of_postgresql_is_not_called_what_readers_see(
-    warehouse: Warehouse, of_postgres: Delivered
+    warehouse: Warehouse, of_postgres: DeliveredSales
 ) -> None:
     warehouse.server.rows(f"""delete from {warehouse.schema}.sales where "user" = 'bob'""")
     delivery = of_postgres.deployment.deliver(of_postgres.sales)
@@ -89,21 +89,21 @@ def test_what_others_do_to_rows_of_postgresql_is_not_called_what_readers_see(
     assert of_postgres.check().is_right
 
 
-def test_a_table_that_is_emptied_while_it_is_delivered_to(warehouse: Warehouse, of_postgres: Delivered) -> None:
+def test_a_table_that_is_emptied_while_it_is_delivered_to(warehouse: Warehouse, of_postgres: DeliveredSales) -> None:
     from headrace.ext.sinks import SinkMovedError
 
     of_postgres.more()
-    emptied = meanwhile("postgres", "apply", lambda: warehouse.server.rows(f"truncate {warehouse.schema}.sales"))
-    with emptied, pytest.raises(SinkMovedError, match="was emptied"):
+    truncation = act_meanwhile("postgres", "apply", lambda: warehouse.server.rows(f"truncate {warehouse.schema}.sales"))
+    with truncation, pytest.raises(SinkMovedError, match="was emptied"):
         of_postgres.deployment.attempt(of_postgres.sales)
-    of_postgres.mended("was emptied")
+    of_postgres.expect_refill("was emptied")
 
 
 def test_a_table_of_changes_that_was_made_anew_says_that_all_before_is_void(
     warehouse: Warehouse, tmp_path: Path
 ) -> None:
     changes = hr.postgres(f"{warehouse.schema}.sales", connection="warehouse", changes=True)
-    held_delivery = delivered(SinkDeployment(warehouse.world, tmp_path), sinks=(changes,))
+    held_delivery = deliver_sales(SinkDeployment(warehouse.world, tmp_path), sinks=(changes,))
     warehouse.server.rows(f"truncate {warehouse.schema}.sales")
     delivery = held_delivery.deployment.deliver(held_delivery.sales)
     assert delivery.reason is FillReason.CHANGED
@@ -116,7 +116,7 @@ def test_what_an_older_version_noted_gets_an_identity_with_the_next_delivery(
     warehouse: Warehouse, tmp_path: Path, changes: bool
 ) -> None:
     sink = hr.postgres(f"{warehouse.schema}.sales", connection="warehouse", changes=changes)
-    held_delivery = delivered(SinkDeployment(warehouse.world, tmp_path), sinks=(sink,))
+    held_delivery = deliver_sales(SinkDeployment(warehouse.world, tmp_path), sinks=(sink,))
     warehouse.server.rows(f"alter table {warehouse.schema}.headrace_deliveries drop column identity")
     assert held_delivery.deployment.deliver(held_delivery.sales).source is None
     held_delivery.more()
@@ -132,21 +132,21 @@ def test_what_an_older_version_noted_gets_an_identity_with_the_next_delivery(
 
 
 @pytest.fixture
-def of_delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Delivered:
+def of_delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeliveredSales:
     monkeypatch.setenv("HEADRACE_CONN_LAKE", (tmp_path / "lake").as_uri())
-    return delivered(SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path))
+    return deliver_sales(SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path))
 
 
 @pytest.fixture
-def of_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Delivered:
+def of_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DeliveredSales:
     (tmp_path / "lake").mkdir()
     world = IcebergWorld(f"sqlite://{tmp_path}/catalog.db?warehouse={(tmp_path / 'lake').as_uri()}")
     monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
-    return delivered(SinkDeployment(world, tmp_path))
+    return deliver_sales(SinkDeployment(world, tmp_path))
 
 
-def table_of(held: Delivered) -> DeltaTable:
-    world = held.deployment.world
+def table_of(delivery: DeliveredSales) -> DeltaTable:
+    world = delivery.deployment.world
     assert isinstance(world, DeltaWorld)
     return DeltaTable(f"{world.place}/reports/sales")
 
@@ -162,17 +162,17 @@ def table_of(held: Delivered) -> DeltaTable:
     ],
 )
 def test_commits_of_others_to_a_delta_table_are_seen(
-    of_delta: Delivered, change: Callable[[DeltaTable], object], operation: str, more: bool
+    of_delta: DeliveredSales, change: Callable[[DeltaTable], object], operation: str, more: bool
 ) -> None:
     change(table_of(of_delta))
     assert not of_delta.is_right()
     if more:
         of_delta.more()
         table_of(of_delta).optimize.compact()
-    of_delta.mended(f"got a commit of others ({operation} at ")
+    of_delta.expect_refill(f"got a commit of others ({operation} at ")
 
 
-def test_values_that_others_put_into_columns_of_theirs_stay_and_are_told(of_delta: Delivered) -> None:
+def test_values_that_others_put_into_columns_of_theirs_stay_and_are_told(of_delta: DeliveredSales) -> None:
     """To fill the table again would lose them."""
     nothing = pa.table({"note": pa.array([], pa.string())})
     write_deltalake(table_of(of_delta), nothing, mode="append", schema_mode="merge")
@@ -189,23 +189,23 @@ def test_values_that_others_put_into_columns_of_theirs_stay_and_are_told(of_delt
     assert of_delta.is_right()
 
 
-def test_snapshots_of_others_in_an_iceberg_table_are_seen(of_iceberg: Delivered) -> None:
+def test_snapshots_of_others_in_an_iceberg_table_are_seen(of_iceberg: DeliveredSales) -> None:
     world = of_iceberg.deployment.world
     assert isinstance(world, IcebergWorld)
     with world.catalog() as catalog:
         catalog.load_table("reports.sales").delete("user == 'bob'")
     assert not of_iceberg.is_right()
-    of_iceberg.mended("got a snapshot of others (overwrite at ")
+    of_iceberg.expect_refill("got a snapshot of others (overwrite at ")
     of_iceberg.more()
     with world.catalog() as catalog:
         table = catalog.load_table("reports.sales")
         table.append(table.scan().to_arrow())
         table.append(table.scan().to_arrow())
-    of_iceberg.mended("got 2 snapshots of others, the last one (append at ")
+    of_iceberg.expect_refill("got 2 snapshots of others, the last one (append at ")
     assert of_iceberg.check().is_right
 
 
-def test_a_table_that_somebody_has_made_in_place_of_ours_is_left_alone(of_delta: Delivered) -> None:
+def test_a_table_that_somebody_has_made_in_place_of_ours_is_left_alone(of_delta: DeliveredSales) -> None:
     write_deltalake(table_of(of_delta), pa.table({"theirs": [1]}), mode="overwrite", schema_mode="overwrite")
     of_delta.more()
     with pytest.raises(SinkRefusedError, match="no delivery made it"):
@@ -215,7 +215,7 @@ def test_a_table_that_somebody_has_made_in_place_of_ours_is_left_alone(of_delta:
 # --- of all kinds -----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_checks_and_fills_again(of_delta: Delivered, tmp_path: Path) -> None:
+def test_the_command_checks_and_fills_again(of_delta: DeliveredSales, tmp_path: Path) -> None:
     (tmp_path / "sales.py").write_text(
         "import headrace as hr\nfrom datetime import datetime\n"
         "from headrace.testing.connectors.worlds import SinkDeployment\n"

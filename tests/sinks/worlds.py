@@ -64,7 +64,7 @@ class PostgresWorld(SinkWorld):
 
     def before_each_request(self, act: Callable[[], None]) -> None:
         for name in ("_execute", "_copy"):
-            setattr(PostgresTarget, name, _after(act, getattr(PostgresTarget, name)))
+            setattr(PostgresTarget, name, _act_after(act, getattr(PostgresTarget, name)))
 
 
 @dataclass(frozen=True)
@@ -112,23 +112,23 @@ class KafkaWorld(ChangeLogWorld):
         """As a consumer reads them that sees no transaction which was not committed."""
         documents = [
             json.loads(value)
-            for _, _, value in Topics(self.address).committed(self.topic, patience=1)
+            for _, _, value in Topics(self.address).committed_records(self.topic, patience=1)
             if value is not None
         ]
         by_number = {record["_change"]: record for record in documents}
         assert all(record["_sign"] == 0 for record in documents if record is not by_number[record["_change"]])
-        return [_typed(by_number[number]) for number in sorted(by_number)]
+        return [_type_record(by_number[number]) for number in sorted(by_number)]
 
     def before_each_request(self, act: Callable[[], None]) -> None:
-        AIOKafkaClient.send = _after(act, AIOKafkaClient.send)
+        AIOKafkaClient.send = _act_after(act, AIOKafkaClient.send)
 
 
-def _typed(record: Mapping[str, Any]) -> dict[str, Any]:
+def _type_record(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record with times where its window is and its event time, its columns by name."""
     time_columns = ("window_start", "window_end", "event_time")
     times = {name: record[name] for name in time_columns if record.get(name) is not None}
-    typed = {**record, **{name: datetime.fromisoformat(at) for name, at in times.items()}}
-    return dict(sorted(typed.items()))  # an object has no order
+    values = {**record, **{name: datetime.fromisoformat(time) for name, time in times.items()}}
+    return dict(sorted(values.items()))  # an object has no order
 
 
 class _ProxyOfAProcess(Proxy):
@@ -237,7 +237,7 @@ class IcebergWorld(SinkWorld):
             (PyArrowFile, ("open", "create")),
         ):
             for name in names:
-                setattr(owner, name, _after(act, getattr(owner, name)))
+                setattr(owner, name, _act_after(act, getattr(owner, name)))
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,9 @@ def state_of(folder: Path) -> dict[str, Any] | None:
     return json.loads(state.read_text()) if state.exists() else None
 
 
-def _after(act: Callable[[], None], step: Callable[..., Any]) -> Callable[..., Any]:
-    def stepped(*given: Any, **named: Any) -> Any:
+def _act_after(act: Callable[[], None], step: Callable[..., Any]) -> Callable[..., Any]:
+    def step_and_act(*arguments: Any, **options: Any) -> Any:
         act()
-        return step(*given, **named)
+        return step(*arguments, **options)
 
-    return stepped
+    return step_and_act

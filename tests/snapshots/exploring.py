@@ -44,24 +44,24 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProgramState:
     """How far a program is: what it said, and what it asks next; None: it has ended."""
 
     said: tuple[Hashable, ...]
     next: Request | None
 
 
-class Answered:
+class AnswerChain:
     """What a program was answered so far. The same answers are the same object."""
 
     def __init__(self, answers: tuple[Answer, ...] = ()) -> None:
         self.answers = answers
-        self._longer: dict[Answer, Answered] = {}
+        self._longer: dict[Answer, AnswerChain] = {}
 
-    def and_then(self, answer: Answer) -> "Answered":
+    def and_then(self, answer: Answer) -> "AnswerChain":
         """These, and one more."""
         if answer not in self._longer:
-            self._longer[answer] = Answered((*self.answers, answer))
+            self._longer[answer] = AnswerChain((*self.answers, answer))
         return self._longer[answer]
 
 
@@ -69,7 +69,7 @@ class State(NamedTuple):
     """``answered``: each program. ``under_way``: puts whose answers were lost, which may land at any time."""
 
     objects: Objects
-    answered: tuple[Answered, ...]
+    answered: tuple[AnswerChain, ...]
     faults: int
     under_way: frozenset[Request] = frozenset()
 
@@ -82,7 +82,7 @@ class _AskedError(BaseException):
 
 
 @dataclass
-class _Told:
+class _ReplayStore:
     """A store that knows its answers beforehand, and ends the program at the first that it does not know."""
 
     answers: tuple[Answer, ...]
@@ -132,58 +132,58 @@ class Explorer:
 
     def __init__(self, programs: tuple[Program, ...], objects: Objects, faults: int) -> None:
         self.programs = programs
-        self.begin = State(objects, tuple(Answered() for _ in programs), faults)
-        self._asked: dict[Answered, Asked] = {}
+        self.begin = State(objects, tuple(AnswerChain() for _ in programs), faults)
+        self._asked: dict[AnswerChain, ProgramState] = {}
         self._objects = {objects: objects}
         self._done: dict[tuple[Objects, Request], tuple[Objects, Answer]] = {}
         self._to_read: dict[Objects, MemoryStore] = {}
 
     def states(self) -> Iterator[State]:
         """All of them, the nearest first."""
-        seen_begins, ahead = {self.begin}, deque([self.begin])
-        while ahead:
-            state = ahead.popleft()
+        seen_begins, waiting = {self.begin}, deque([self.begin])
+        while waiting:
+            state = waiting.popleft()
             yield state
             for following in self._following(state):
                 if following not in seen_begins:
                     seen_begins.add(following)
-                    ahead.append(following)
+                    waiting.append(following)
 
-    def asked(self, state: State) -> list[Asked]:
+    def program_states(self, state: State) -> list[ProgramState]:
         """How far each program is."""
-        return [self._ask(number, answered) for number, answered in enumerate(state.answered)]
+        return [self._ask(number, answers) for number, answers in enumerate(state.answered)]
 
     def _following(self, state: State) -> Iterator[State]:
         for late in state.under_way:
             yield state._replace(objects=self._do(state.objects, late)[0], under_way=state.under_way - {late})
-        for number, asked in enumerate(self.asked(state)):
-            if asked.next is not None:
-                yield from self._answered(state, number, asked.next)
+        for number, program in enumerate(self.program_states(state)):
+            if program.next is not None:
+                yield from self._answer_request(state, number, program.next)
 
-    def _answered(self, state: State, number: int, request: Request) -> Iterator[State]:
+    def _answer_request(self, state: State, number: int, request: Request) -> Iterator[State]:
         objects, answer = self._do(state.objects, request)
-        yield _told(state, number, answer, objects=objects)
+        yield _tell_answer(state, number, answer, objects=objects)
         if request.kind == "create" and state.faults:
             lost_answer, left = Answer(error=UnknownOutcomeError), state.faults - 1
-            yield _told(state, number, lost_answer, objects=objects, faults=left)
-            yield _told(state, number, lost_answer, faults=left)
-            yield _told(state, number, lost_answer, faults=left, under_way=state.under_way | {request})
-            yield _told(state, number, Answer(error=StoreUnavailableError), faults=left)
+            yield _tell_answer(state, number, lost_answer, objects=objects, faults=left)
+            yield _tell_answer(state, number, lost_answer, faults=left)
+            yield _tell_answer(state, number, lost_answer, faults=left, under_way=state.under_way | {request})
+            yield _tell_answer(state, number, Answer(error=StoreUnavailableError), faults=left)
 
-    def _ask(self, number: int, answered: Answered) -> Asked:
-        if answered not in self._asked:
+    def _ask(self, number: int, answers: AnswerChain) -> ProgramState:
+        if answers not in self._asked:
             said_hashables: list[Hashable] = []
             request = None
             try:
-                self.programs[number](_Told(answered.answers), said_hashables.append)
+                self.programs[number](_ReplayStore(answers.answers), said_hashables.append)
             except _AskedError as asked:
                 request = asked.request
-            self._asked[answered] = Asked(tuple(said_hashables), request)
-        return self._asked[answered]
+            self._asked[answers] = ProgramState(tuple(said_hashables), request)
+        return self._asked[answers]
 
     def _do(self, objects: Objects, request: Request) -> tuple[Objects, Answer]:
         if (objects, request) not in self._done:
-            store = self._store_to_read(objects) if request.kind in _READS else stored(objects)
+            store = self._store_to_read(objects) if request.kind in _READS else store_with(objects)
             answer = _answer(store, request)
             objects_after = objects if request.kind in _READS or answer.error else contents(store)
             self._done[objects, request] = self._objects.setdefault(objects_after, objects_after), answer
@@ -191,11 +191,11 @@ class Explorer:
 
     def _store_to_read(self, objects: Objects) -> MemoryStore:
         if objects not in self._to_read:
-            self._to_read[objects] = stored(objects)
+            self._to_read[objects] = store_with(objects)
         return self._to_read[objects]
 
 
-def stored(objects: Objects) -> MemoryStore:
+def store_with(objects: Objects) -> MemoryStore:
     """A store that holds ``objects``."""
     store = MemoryStore()
     for path, data in objects:
@@ -208,10 +208,10 @@ def contents(store: MemoryStore) -> Objects:
     return frozenset((info.path, store.read(info.path)) for info in store.list(""))
 
 
-def _told(state: State, number: int, answer: Answer, **changes: object) -> State:
-    answered = state.answered
-    told = (*answered[:number], answered[number].and_then(answer), *answered[number + 1 :])
-    return state._replace(answered=told, **changes)  # type: ignore[arg-type]
+def _tell_answer(state: State, number: int, answer: Answer, **changes: object) -> State:
+    chains = state.answered
+    new_chains = (*chains[:number], chains[number].and_then(answer), *chains[number + 1 :])
+    return state._replace(answered=new_chains, **changes)  # type: ignore[arg-type]
 
 
 def _answer(store: MemoryStore, request: Request) -> Answer:

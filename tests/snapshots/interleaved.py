@@ -7,7 +7,7 @@ from functools import cache
 from itertools import combinations, count
 
 from catalog_helpers import commit_some, data_path, manifest_for
-from exploring import Asked, Explorer, Objects, Program, contents, stored
+from exploring import Explorer, Objects, Program, ProgramState, contents, store_with
 
 from headrace_lab.catalog_checks import violations
 from headrace_snapshots.catalog import Catalog, Claim
@@ -32,16 +32,16 @@ from headrace_snapshots.store.local import MemoryStore
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 EMPTY: Objects = frozenset()
-_UNSETTLED = (StoreUnavailableError, UnknownOutcomeError)
+_UNCLEAR_ERRORS = (StoreUnavailableError, UnknownOutcomeError)
 
 Say = Callable[[Hashable], None]
 
-CLAIMED, EXPIRED = "claimed", "expired"
+CLAIM_SAID, EXPIRY_SAID = "claimed", "expired"
 """What programs say of what is no entry of theirs that others could deny."""
 
 
 @dataclass(frozen=True)
-class Said:
+class Statement:
     """What a program knows of what it did: ``done`` as entry ``number``, ``counts`` (done, as an entry that has been
     folded away, by a writer who was fenced after that), ``failed``, or ``unknown``.
 
@@ -70,7 +70,7 @@ def action_of(entry: Entry) -> str:
 
 def published_name(moves: Mapping[str, tuple[str | None, str | None]]) -> str:
     """What a publish is called, by what it shows and the refs that it moved."""
-    shown_snapshots = sorted({str(after) for _, after in moves.values()})
+    shown_snapshots = sorted({str(target) for _, target in moves.values()})
     outputs = sorted(name for ref in moves if (name := output_of(ref)))
     return " ".join(("published", *shown_snapshots, *outputs))
 
@@ -93,15 +93,15 @@ def snapshot(name: str) -> str:
 def attempt(say: Say, what: str, action: Callable[[], Entry]) -> bool:
     """Do something, and say what came of it; whether it was done."""
     try:
-        say(Said("done", what, action().number))
+        say(Statement("done", what, action().number))
     except UnknownOutcomeError:
-        say(Said("unknown", what))
+        say(Statement("unknown", what))
         return False
     except FencedAfterCommitError:
-        say(Said("counts", what))
+        say(Statement("counts", what))
         return False
     except (FencedError, StoreUnavailableError, PublishConflictError, RefusedError, MissingSnapshotError):
-        say(Said("failed", what))
+        say(Statement("failed", what))
         return False
     return True
 
@@ -121,19 +121,21 @@ def committer(
         catalog = catalog_over(store, writer, looks_once=True)
         try:
             claim = catalog.claim("main", writer)
-        except _UNSETTLED:
+        except _UNCLEAR_ERRORS:
             return
-        say(CLAIMED)
-        parent, published = claim.snapshot_id, catalog.head().refs.get("published") if publishes else None
+        say(CLAIM_SAID)
+        parent, published_snapshot = claim.snapshot_id, catalog.head().refs.get("published") if publishes else None
         for number in range(epochs):
             manifest = manifest_for(catalog, claim, parent, snapshot(f"{writer}-{number}"), outputs)
             if files:
                 manifest = with_file(catalog, manifest)
-            if not attempt(say, manifest.snapshot_id, lambda made=manifest: catalog.commit(claim, made)):
+            if not attempt(
+                say, manifest.snapshot_id, lambda own_manifest=manifest: catalog.commit(claim, own_manifest)
+            ):
                 return
             parent = manifest.snapshot_id
         if publishes and parent is not None:
-            attempt(say, f"published {parent}", lambda: catalog.publish(parent, published))
+            attempt(say, f"published {parent}", lambda: catalog.publish(parent, published_snapshot))
 
     return program
 
@@ -145,12 +147,14 @@ def folds(branch: str, epochs: int = 0) -> Program:
         catalog = catalog_over(store, "folder", looks_once=True)
         try:
             claim = catalog.claim(branch, "folder")
-        except _UNSETTLED:
+        except _UNCLEAR_ERRORS:
             return
         parent = claim.snapshot_id
         for number in range(epochs):
             manifest = manifest_for(catalog, claim, parent, snapshot(f"folder-{number}"))
-            if not attempt(say, manifest.snapshot_id, lambda made=manifest: catalog.commit(claim, made)):
+            if not attempt(
+                say, manifest.snapshot_id, lambda own_manifest=manifest: catalog.commit(claim, own_manifest)
+            ):
                 return
             parent = manifest.snapshot_id
         head = catalog.head()
@@ -171,17 +175,17 @@ def expirer(name: str, times: int = 2) -> Program:
         try:
             for _ in range(times):
                 expire(catalog, Keep(1), WHEN)
-            say(EXPIRED)
-        except _UNSETTLED:
+            say(EXPIRY_SAID)
+        except _UNCLEAR_ERRORS:
             return
 
     return program
 
 
-def rolls_back(to: str) -> Program:
+def rolls_back(target: str) -> Program:
     """A person who moves main back."""
     return lambda store, say: _at_once(
-        store, say, "rollback", lambda catalog: catalog.rollback("main", snapshot(to), "back")
+        store, say, "rollback", lambda catalog: catalog.rollback("main", snapshot(target), "back")
     )
 
 
@@ -203,7 +207,7 @@ def publishes(name: str) -> Program:
 def publishes_outputs(name: str, expected: Mapping[str, str | None]) -> Program:
     """Somebody who publishes a snapshot of some outputs. ``expected``: what is published of each, None: nothing yet."""
     target = snapshot(name)
-    seen_by_output = {output: None if before is None else snapshot(before) for output, before in expected.items()}
+    seen_by_output = {output: None if name is None else snapshot(name) for output, name in expected.items()}
 
     def publish(catalog: Catalog) -> Entry:
         return catalog.publish_outputs(dict.fromkeys(seen_by_output, target), seen_by_output)
@@ -230,12 +234,14 @@ def hands_over(store: ObjectStore, say: Say) -> None:
     """A delivery of what readers see to a sink that cannot take back: the entry before it, the rows, the one after."""
     catalog = catalog_over(store, HANDED_OVER)
     try:
-        seen = catalog.head().refs["published"]
-    except _UNSETTLED:
+        published_snapshot = catalog.head().refs["published"]
+    except _UNCLEAR_ERRORS:
         return
-    if attempt(say, Kind.DELIVERING.value, lambda: catalog.record_delivery(BeginDelivery("", "mail", seen))):
-        say((HANDED_OVER, seen))
-        attempt(say, Kind.DELIVERED.value, lambda: catalog.record_delivery(EndDelivery("", "mail", seen)))
+    if attempt(
+        say, Kind.DELIVERING.value, lambda: catalog.record_delivery(BeginDelivery("", "mail", published_snapshot))
+    ):
+        say((HANDED_OVER, published_snapshot))
+        attempt(say, Kind.DELIVERED.value, lambda: catalog.record_delivery(EndDelivery("", "mail", published_snapshot)))
 
 
 def promoter(store: ObjectStore, say: Say) -> None:
@@ -263,7 +269,7 @@ def _at_once(store: ObjectStore, say: Say, what: str, action: Callable[[Catalog]
     catalog = catalog_over(store, what)
     try:
         attempt(say, what, lambda: action(catalog))
-    except _UNSETTLED:
+    except _UNCLEAR_ERRORS:
         return
 
 
@@ -279,7 +285,7 @@ def with_file(catalog: Catalog, manifest: Manifest) -> Manifest:
 # What is there at first
 
 
-def begun(epochs: int = 0) -> Objects:
+def begun_catalog(epochs: int = 0) -> Objects:
     """A catalog that has begun, with so many epochs on main."""
     store = MemoryStore()
     catalog = catalog_over(store, "first")
@@ -288,7 +294,7 @@ def begun(epochs: int = 0) -> Objects:
 
 
 @cache
-def published(epochs: int) -> Objects:
+def published_epochs(epochs: int) -> Objects:
     """Epochs with files on main, ``first-0`` and so on, all published but the last; one more on the branch ``other``,
     which was forked from what is published. So an expiry lets ``first-0`` go, if there are three.
     """
@@ -298,23 +304,25 @@ def published(epochs: int) -> Objects:
 
 @cache
 def published_since(epochs: int) -> Objects:
-    """As ``published``, but that ``other`` was forked before what readers see."""
+    """As ``published_epochs``, but that ``other`` was forked before what readers see."""
     return _main_and_other(epochs, f"first-{epochs - 3}", {"": f"first-{epochs - 2}"})
 
 
 @cache
 def published_outputs(epochs: int, new: tuple[str, ...] = ()) -> Objects:
-    """As ``published``, with two outputs: readers of x see the last epoch but one, those of y the one before; those of
-    ``new`` ones nothing.
+    """As ``published_epochs``, with two outputs. Readers of x see the last epoch but one, readers of y the one before,
+    and readers of ``new`` ones nothing.
     """
     text = f"first-{epochs - 2}"
     return _main_and_other(epochs, text, {"x": text, "y": f"first-{epochs - 3}"}, new)
 
 
-def _main_and_other(epochs: int, forked_text: str, seen: Mapping[str, str], new: tuple[str, ...] = ()) -> Objects:
+def _main_and_other(
+    epochs: int, forked_text: str, names_by_output: Mapping[str, str], new: tuple[str, ...] = ()
+) -> Objects:
     store = MemoryStore()
     catalog = catalog_over(store, "first")
-    outputs = (*(output for output in seen if output), *new)
+    outputs = (*(output for output in names_by_output if output), *new)
 
     def commit(claim: Claim, parent: str | None, name: str) -> str:
         manifest = manifest_for(catalog, claim, parent, snapshot(name), outputs)
@@ -324,32 +332,32 @@ def _main_and_other(epochs: int, forked_text: str, seen: Mapping[str, str], new:
     claim, parent = catalog.claim("main", "first"), None
     for number in range(epochs):
         parent = commit(claim, parent, f"first-{number}")
-    now = {output: snapshot(name) for output, name in seen.items()}
+    now = {output: snapshot(name) for output, name in names_by_output.items()}
     snapshots_by_output_before = {
-        output: snapshot(f"first-{number}") for output, number in _before(seen) if number >= 0
+        output: snapshot(f"first-{number}") for output, number in _epochs_before(names_by_output) if number >= 0
     }
-    catalog.publish_outputs(snapshots_by_output_before, dict.fromkeys(seen))
-    catalog.publish_outputs(now, {**dict.fromkeys(seen), **snapshots_by_output_before})
+    catalog.publish_outputs(snapshots_by_output_before, dict.fromkeys(names_by_output))
+    catalog.publish_outputs(now, {**dict.fromkeys(names_by_output), **snapshots_by_output_before})
     catalog.fork("other", snapshot(forked_text))
     commit(catalog.claim("other", "first"), snapshot(forked_text), "other-0")
     return contents(store)
 
 
-def _before(seen: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+def _epochs_before(names_by_output: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     """The epoch before that which readers of each output see: what they saw then, so a rollback may take them back."""
-    return ((output, int(name.removeprefix("first-")) - 1) for output, name in seen.items())
+    return ((output, int(name.removeprefix("first-")) - 1) for output, name in names_by_output.items())
 
 
-def marked(epochs: int) -> Objects:
-    """As ``published``, and what is not kept is marked."""
-    store = stored(published(epochs))
+def marked_epochs(epochs: int) -> Objects:
+    """As ``published_epochs``, and what is not kept is marked."""
+    store = store_with(published_epochs(epochs))
     expire(catalog_over(store, "before"), Keep(1), WHEN)
     return contents(store)
 
 
-def promoted(epochs: int) -> Objects:
-    """As ``published``, and then ``other`` was promoted: a rollback may go back to the last epoch of main."""
-    store = stored(published(epochs))
+def promoted_epochs(epochs: int) -> Objects:
+    """As ``published_epochs``, and then ``other`` was promoted: a rollback may go back to the last epoch of main."""
+    store = store_with(published_epochs(epochs))
     catalog = catalog_over(store, "promoted")
     catalog.promote("other", expected_main=catalog.head().refs["main"])
     return contents(store)
@@ -359,7 +367,7 @@ def promoted(epochs: int) -> Objects:
 
 
 @dataclass(frozen=True)
-class Found:
+class CatalogFacts:
     """What the store leads to. ``numbers``: of the entries that count, by what they did. ``main``: its line."""
 
     base: int
@@ -369,9 +377,9 @@ class Found:
     """What people ask for, as far as the refs say that it is so, by any hand."""
 
     @classmethod
-    def at(cls, objects: Objects) -> "Found":
+    def from_objects(cls, objects: Objects) -> "CatalogFacts":
         """Raises AssertionError for what must not be."""
-        store = stored(objects)
+        store = store_with(objects)
         assert list(violations(store, "p")) == []
         catalog = Catalog(store, "p")
         head = catalog.head()
@@ -390,7 +398,7 @@ class Found:
             for refs in combinations(seen_by_ref, number + 1)
             for each in set.intersection(*(seen_by_ref[ref] for ref in refs))
         ]
-        so = {
+        facts = {
             **dict.fromkeys(published_values, True),
             "rollback": manifest_path("p", snapshot("first-2")) in paths_there and snapshot("first-2") not in main,
             "fork fix": "fix" in head.generations,
@@ -401,15 +409,15 @@ class Found:
             Kind.DELIVERED.value: "delivered/mail" in head.refs,
             "drop": not {"other", "tags/t"} <= {*head.generations, *head.refs} and "other" not in head.generations,
         }
-        is_so = frozenset(what for what, holds in so.items() if holds)
+        is_so = frozenset(what for what, holds in facts.items() if holds)
         return cls(head.base, {action_of(entry): entry.number for entry in counting}, main, is_so)
 
-    def has(self, one: Said, *, moved: bool) -> bool:
+    def has(self, one: Statement, *, has_moved: bool) -> bool:
         """Whether it is there, as that entry; of those that were folded away commits are known, unless main moved."""
         if one.number >= self.base:
             return self.numbers.get(one.what) == one.number
         is_persons = " " in one.what or one.what in {kind.value for kind in Kind}
-        return moved or one.what in self.main or is_persons
+        return has_moved or one.what in self.main or is_persons
 
 
 def _line(catalog: Catalog, snapshot: str) -> Iterator[Manifest]:
@@ -435,32 +443,32 @@ def check(explorer: Explorer) -> int:
 
     Each program comes to what it is there for in some of them: one that is always refused proves nothing.
     """
-    known: dict[Objects, Found] = {}
+    facts_by_objects: dict[Objects, CatalogFacts] = {}
     states = 0
     idle = {*range(len(explorer.programs))}
     for state in explorer.states():
         states += 1
-        if state.objects not in known:
-            known[state.objects] = Found.at(state.objects)
-        found = known[state.objects]
-        asked = explorer.asked(state)
-        idle -= {number for number in idle if _has_ended_well(asked[number])}
-        said = [one for each in asked for one in each.said if isinstance(one, Said)]
-        done = [one for one in said if one.outcome == "done"]
-        counts = [one for one in said if one.outcome == "counts"]
-        moved = any(one.what in MOVES for one in said) or bool(MOVES & found.is_so)
-        assert all(found.has(one, moved=moved) for one in done), (done, found)
-        assert moved or all(one.what in found.main for one in counts), (counts, found)
-        there = {*found.numbers, *found.main, *found.is_so}
-        assert not [one for one in said if one.outcome == "failed" and one.what in there]
-        assert len({one.number for one in done}) == len(done)
-        handed_values = {one[1] for each in asked for one in each.said if isinstance(one, tuple)}
-        assert handed_values <= found.main, (handed_values, found)
+        if state.objects not in facts_by_objects:
+            facts_by_objects[state.objects] = CatalogFacts.from_objects(state.objects)
+        facts = facts_by_objects[state.objects]
+        programs = explorer.program_states(state)
+        idle -= {number for number in idle if _has_ended_well(programs[number])}
+        statements = [one for each in programs for one in each.said if isinstance(one, Statement)]
+        done_statements = [one for one in statements if one.outcome == "done"]
+        counts = [one for one in statements if one.outcome == "counts"]
+        has_moved = any(one.what in MOVES for one in statements) or bool(MOVES & facts.is_so)
+        assert all(facts.has(one, has_moved=has_moved) for one in done_statements), (done_statements, facts)
+        assert has_moved or all(one.what in facts.main for one in counts), (counts, facts)
+        facts_there = {*facts.numbers, *facts.main, *facts.is_so}
+        assert not [one for one in statements if one.outcome == "failed" and one.what in facts_there]
+        assert len({one.number for one in done_statements}) == len(done_statements)
+        handed_values = {one[1] for each in programs for one in each.said if isinstance(one, tuple)}
+        assert handed_values <= facts.main, (handed_values, facts)
     assert not idle, f"programs {sorted(idle)} never come to what they are there for"
     return states
 
 
-def _has_ended_well(asked: Asked) -> bool:
+def _has_ended_well(program: ProgramState) -> bool:
     """Whether a program has ended, and what it said last is that it did it."""
-    last = asked.said[-1] if asked.said and asked.next is None else None
-    return last in (CLAIMED, EXPIRED) or (isinstance(last, Said) and last.outcome == "done")
+    last = program.said[-1] if program.said and program.next is None else None
+    return last in (CLAIM_SAID, EXPIRY_SAID) or (isinstance(last, Statement) and last.outcome == "done")

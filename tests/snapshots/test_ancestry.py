@@ -63,8 +63,10 @@ def forests(draw: st.DrawFn) -> dict[str, Link]:
         parent = made_values[-1 if draw(st.integers(0, 9)) else draw(st.integers(0, len(made_values) - 1))]
         new = child(parent, str(number))
         made_values.append(new if new.epoch >= first_with_skips else new.replace(skips=()))
-    broken = draw(st.sets(st.integers(0, len(made_values) - 1), max_size=10))
-    return {each.snapshot_id: link_of(each, is_broken=number in broken) for number, each in enumerate(made_values)}
+    broken_numbers = draw(st.sets(st.integers(0, len(made_values) - 1), max_size=10))
+    return {
+        each.snapshot_id: link_of(each, is_broken=number in broken_numbers) for number, each in enumerate(made_values)
+    }
 
 
 @given(forests(), st.data())
@@ -74,8 +76,8 @@ def test_a_search_finds_what_the_walk_by_parents_finds(links: dict[str, Link], d
     snapshot_ids_beside = [link.snapshot_id for link in walk_lineage(links.__getitem__, other.snapshot_id)]
     for epoch in range(max(line) + 3):
         assert ancestor_at(links.__getitem__, one, epoch) == line.get(epoch)
-    shared = next((links[each] for each in snapshot_ids_beside if each in line.values()), None)
-    assert common_ancestor(links.__getitem__, one, other) == shared
+    ancestor = next((links[each] for each in snapshot_ids_beside if each in line.values()), None)
+    assert common_ancestor(links.__getitem__, one, other) == ancestor
 
 
 def test_skips_are_few_and_each_leads_to_an_ancestor() -> None:
@@ -111,9 +113,9 @@ def test_ancestors_cost_a_logarithm(long: tuple[MemoryStore, list[str]]) -> None
         assert newcomer.is_ancestor(ids[epoch], side) == (epoch <= EPOCHS - 100)
         assert store.requests.since(requests_before)["get"] <= 2 * LOGARITHMIC + 3, epoch
     requests_before = store.requests.snapshot()
-    shared = Catalog(store, "p").common_ancestor(side, ids[-1])
-    assert shared is not None
-    assert shared.snapshot_id == ids[-100]
+    ancestor = Catalog(store, "p").common_ancestor(side, ids[-1])
+    assert ancestor is not None
+    assert ancestor.snapshot_id == ids[-100]
     assert store.requests.since(requests_before)["get"] <= 2 * LOGARITHMIC
 
 
@@ -123,11 +125,11 @@ def test_what_follows_a_snapshot_costs_a_logarithm(long: tuple[MemoryStore, list
     for epoch in (-1, 0, 500, EPOCHS - 101, EPOCHS - 100, EPOCHS - 99, EPOCHS - 1):
         requests_before = store.requests.snapshot()
         newcomer = Catalog(store, "p")
-        at = None if epoch < 0 else newcomer.link(ids[epoch])
-        after, beside = newcomer.successor(at, ids[-1]), newcomer.successor(at, side)
-        assert (None if after is None else after.snapshot_id) == next(iter(ids[epoch + 1 :]), None)
-        assert (beside is None) == (epoch > EPOCHS - 100)
-        assert (after == beside) == (epoch < EPOCHS - 100 or after is beside is None)
+        link = None if epoch < 0 else newcomer.link(ids[epoch])
+        successor, side_successor = newcomer.successor(link, ids[-1]), newcomer.successor(link, side)
+        assert (None if successor is None else successor.snapshot_id) == next(iter(ids[epoch + 1 :]), None)
+        assert (side_successor is None) == (epoch > EPOCHS - 100)
+        assert (successor == side_successor) == (epoch < EPOCHS - 100 or successor is side_successor is None)
         assert store.requests.since(requests_before)["get"] <= 2 * LOGARITHMIC + 4, epoch
 
 
@@ -181,15 +183,15 @@ def read_by(store: MemoryStore, action: Callable[[Catalog], object]) -> int:
 @pytest.mark.slow
 def test_a_whole_line_is_read_by_as_many_requests_as_one_by_one(long: tuple[MemoryStore, list[str]]) -> None:
     store, ids = long
-    for until in (None, ids[0], ids[EPOCHS // 2], ids[-2], ids[-1]):
-        line = [each.snapshot_id for each in Catalog(store, "p").whole_ancestry(ids[-1], until)]
-        assert line == ids[0 if until is None else ids.index(until) + 1 :][::-1]
-        one_by_one = read_by(store, lambda catalog, until=until: [*catalog.ancestry(ids[-1], until)])
-        at_once = read_by(store, lambda catalog, until=until: catalog.whole_ancestry(ids[-1], until))
+    for end in (None, ids[0], ids[EPOCHS // 2], ids[-2], ids[-1]):
+        line = [each.snapshot_id for each in Catalog(store, "p").whole_ancestry(ids[-1], end)]
+        assert line == ids[0 if end is None else ids.index(end) + 1 :][::-1]
+        one_by_one = read_by(store, lambda catalog, end=end: [*catalog.ancestry(ids[-1], end)])
+        at_once = read_by(store, lambda catalog, end=end: catalog.whole_ancestry(ids[-1], end))
         assert at_once <= one_by_one + 1, "until itself"
 
 
-class Crowded(MemoryStore):
+class CrowdedStore(MemoryStore):
     """A store that answers nobody who reads a manifest, but for the first, until ``least`` wait for it."""
 
     def __init__(self, least: int) -> None:
@@ -211,7 +213,7 @@ class Crowded(MemoryStore):
 
 
 def test_a_whole_line_is_read_several_at_once_and_no_more_than_that() -> None:
-    store = Crowded(least=4)
+    store = CrowdedStore(least=4)
     catalog = Catalog(store, "p")
     ids = commit_some(catalog, catalog.claim("main", "run"), 120)
     newcomer = Catalog(store, "p")

@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from headrace.errors import HeadraceError
 from headrace_lab.catalog_checks import check_catalog
-from headrace_lab.fault_plans import seeded
+from headrace_lab.fault_plans import seeded_plan
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, PublishConflictError, RefusedError
 from headrace_snapshots.format.codec import encode_object
@@ -23,7 +23,7 @@ from headrace_snapshots.testing import Fault, FaultPlan, FaultyStore, HoldReques
 
 BRANCHES = st.sampled_from(["main", "main", "backfill", "other"])
 WRITERS = st.integers(0, 2)
-BACK = st.integers(0, 4)
+STEPS_BACK = st.integers(0, 4)
 
 
 @dataclass
@@ -49,48 +49,52 @@ class Model:
             snapshot = self.parents[snapshot]
         return ancestors
 
-    def behind(self, branch: str, back: int) -> str | None:
-        """The snapshot ``back`` epochs before the branch's head; None before its beginning."""
-        return dict(enumerate(self.chain(self.refs.get(branch)))).get(back)
+    def snapshot_behind(self, branch: str, steps: int) -> str | None:
+        """The snapshot ``steps`` epochs before the branch's head; None before its beginning."""
+        return dict(enumerate(self.chain(self.refs.get(branch)))).get(steps)
 
-    def goes_back_to(self, branch: str, to: str | None) -> bool:
-        """Whether the branch may be moved back to ``to``, and readers to something that they could see."""
+    def goes_back_to(self, branch: str, target: str | None) -> bool:
+        """Whether the branch may be moved back to ``target``, and readers to something that they could see."""
         chain = self.chain(self.refs.get(branch))
         mains_before = [main for main, _ in self.replaced] if branch == "main" else []
         lines = [*chain, *(snapshot for main in mains_before for snapshot in self.chain(main))]
-        if not chain or to == chain[0] or not (to is None or to in lines):
+        if not chain or target == chain[0] or not (target is None or target in lines):
             return False
-        return branch != "main" or to is None or all(at != "nothing" for at in self.readers_after(to).values())
+        return (
+            branch != "main"
+            or target is None
+            or all(snapshot != "nothing" for snapshot in self.readers_after(target).values())
+        )
 
-    def undone(self, to: str | None) -> list[tuple[str, dict[str, str | None]]]:
+    def undone(self, target: str | None) -> list[tuple[str, dict[str, str | None]]]:
         """The oldest promotion that is taken back, if one is."""
-        return [pair for pair in self.replaced if to is None or to in self.chain(pair[0])][:1]
+        return [pair for pair in self.replaced if target is None or target in self.chain(pair[0])][:1]
 
-    def readers_after(self, to: str) -> dict[str, str | None]:
-        """What readers see after main has gone to ``to``: what they see, or saw before the promotions that are taken
-        back, if that is not newer; else the newest before it that they could see, or "nothing", which is refused.
+    def readers_after(self, target: str) -> dict[str, str | None]:
+        """What readers see after main has gone to ``target``: what they see, or saw before the promotions that are
+        taken back, if that is not newer; else the newest before it that they could see, or "nothing", which is refused.
         """
-        after: dict[str, str | None] = {}
-        for _, seen in self.undone(to) or [("", self.seen())]:
-            for ref, shown in seen.items():
-                is_newer = shown is not None and to in self.chain(shown)[1:]
-                could = (each for each in self.chain(to) if each in self.may_see[ref])
-                after[ref] = next(could, "nothing") if is_newer else shown
-        return after
+        new_refs: dict[str, str | None] = {}
+        for _, old_refs in self.undone(target) or [("", self.seen_refs())]:
+            for ref, snapshot in old_refs.items():
+                is_newer = snapshot is not None and target in self.chain(snapshot)[1:]
+                could = (each for each in self.chain(target) if each in self.may_see[ref])
+                new_refs[ref] = next(could, "nothing") if is_newer else snapshot
+        return new_refs
 
-    def move_back(self, branch: str, to: str | None) -> None:
-        """Move the branch to ``to``, and readers with main."""
-        moves = {branch: to}
+    def move_back(self, branch: str, target: str | None) -> None:
+        """Move the branch to ``target``, and readers with main."""
+        moves = {branch: target}
         if branch == "main":
-            undone = self.undone(to)
-            moves |= dict.fromkeys(self.published) if to is None else self.readers_after(to)
+            undone = self.undone(target)
+            moves |= dict.fromkeys(self.published) if target is None else self.readers_after(target)
             self.replaced = self.replaced[: self.replaced.index(undone[0])] if undone else self.replaced
-        for ref, at in moves.items():
+        for ref, snapshot in moves.items():
             self.refs.pop(ref, None)
-            if at is not None:
-                self.refs[ref] = at
+            if snapshot is not None:
+                self.refs[ref] = snapshot
 
-    def seen(self) -> dict[str, str | None]:
+    def seen_refs(self) -> dict[str, str | None]:
         """What readers see."""
         return {ref: self.refs.get(ref) for ref in self.published}
 
@@ -101,7 +105,7 @@ class Model:
 
 
 @dataclass
-class Held:
+class HeldClaim:
     """A claim, its number in the model, and the head that its writer believes in."""
 
     claim: Claim
@@ -124,13 +128,13 @@ class CatalogMachine(RuleBasedStateMachine):
         self.model = Model(tuple(f"published/{output}" for output in outputs) or ("published",))
         self.claimed = 0
 
-    def manifest_after(self, catalog: Catalog, held: "Held") -> Manifest:
+    def manifest_after(self, catalog: Catalog, held_claim: "HeldClaim") -> Manifest:
         """The next epoch of a writer."""
-        return manifest_for(catalog, held.claim, held.head, outputs=self.outputs)
+        return manifest_for(catalog, held_claim.claim, held_claim.head, outputs=self.outputs)
 
     def plan(self, seed: int, rate: float) -> FaultPlan:
         """Random faults; and ``interrupt``, if set, is done once before a create, in the middle of the operation."""
-        faults = seeded(seed, rate, kinds=("create", "put"))
+        faults = seeded_plan(seed, rate, kinds=("create", "put"))
 
         def plan(operation: Operation) -> Fault | LandLate | HoldRequest | None:
             interrupt = self.interrupt
@@ -164,27 +168,27 @@ class CatalogMachine(RuleBasedStateMachine):
         self.model.owners.setdefault("main", 0)
         self.model.owners[branch] = self.claimed
         assert claim.snapshot_id == self.model.refs.get(branch)
-        self.newest = Held(claim, self.claimed, claim.snapshot_id)
+        self.newest = HeldClaim(claim, self.claimed, claim.snapshot_id)
         return self.newest
 
     @rule(target=claims, writer=WRITERS, branch=BRANCHES, epochs=st.integers(1, 4))
     def run(self, writer: int, branch: str, epochs: int) -> object:
         """What a run of a pipeline does: claim, then commit a few epochs."""
         held_claim = self.claim(writer=writer, branch=branch)
-        for _ in range(epochs if isinstance(held_claim, Held) else 0):
-            self.commit(writer=writer, held=held_claim, newest=True)
+        for _ in range(epochs if isinstance(held_claim, HeldClaim) else 0):
+            self.commit(writer=writer, held_claim=held_claim, newest=True)
         return held_claim
 
-    @rule(writer=WRITERS, held=claims)
-    def twins_commit(self, writer: int, held: Held) -> None:
+    @rule(writer=WRITERS, held_claim=claims)
+    def twins_commit(self, writer: int, held_claim: HeldClaim) -> None:
         """Two processes under one claim: the second does not learn what the first commits."""
-        twin = replace(held)
-        self.commit(writer=writer, held=held, newest=False)
-        self.commit(writer=(writer + 1) % 3, held=twin, newest=False)
+        twin = replace(held_claim)
+        self.commit(writer=writer, held_claim=held_claim, newest=False)
+        self.commit(writer=(writer + 1) % 3, held_claim=twin, newest=False)
 
-    @rule(writer=WRITERS, held=claims)
-    def commit_while_another_claims(self, writer: int, held: Held) -> None:
-        catalog, branch = self.writers[writer], held.claim.branch
+    @rule(writer=WRITERS, held_claim=claims)
+    def commit_while_another_claims(self, writer: int, held_claim: HeldClaim) -> None:
+        catalog, branch = self.writers[writer], held_claim.claim.branch
 
         def claim() -> None:
             self.claimed += 1
@@ -192,7 +196,7 @@ class CatalogMachine(RuleBasedStateMachine):
             Catalog(self.store, "p").claim(branch, "intruder")
 
         self.interrupt = claim
-        self.outcome(lambda: catalog.commit(held.claim, self.manifest_after(catalog, held)), FencedError)
+        self.outcome(lambda: catalog.commit(held_claim.claim, self.manifest_after(catalog, held_claim)), FencedError)
         self.interrupt = None
 
     @rule(writer=WRITERS, name=st.sampled_from(["a", "b"]), snapshot=snapshots)
@@ -206,54 +210,54 @@ class CatalogMachine(RuleBasedStateMachine):
         self.tag(writer=writer, name=name, snapshot=snapshot)
         self.interrupt = None
 
-    @rule(target=snapshots, writer=WRITERS, held=claims, newest=st.booleans())
-    def commit(self, writer: int, held: Held, newest: bool) -> object:
+    @rule(target=snapshots, writer=WRITERS, held_claim=claims, newest=st.booleans())
+    def commit(self, writer: int, held_claim: HeldClaim, newest: bool) -> object:
         if newest:
-            held = self.newest
-        catalog, branch = self.writers[writer], held.claim.branch
-        manifest = self.manifest_after(catalog, held)
-        mine = self.model.owners.get(branch) == held.number and self.model.refs.get(branch) == held.head
-        if not self.outcome(lambda: catalog.commit(held.claim, manifest), None if mine else FencedError):
+            held_claim = self.newest
+        catalog, branch = self.writers[writer], held_claim.claim.branch
+        manifest = self.manifest_after(catalog, held_claim)
+        mine = self.model.owners.get(branch) == held_claim.number and self.model.refs.get(branch) == held_claim.head
+        if not self.outcome(lambda: catalog.commit(held_claim.claim, manifest), None if mine else FencedError):
             return multiple()
-        self.model.parents[manifest.snapshot_id] = held.head
-        self.model.refs[branch] = held.head = manifest.snapshot_id
+        self.model.parents[manifest.snapshot_id] = held_claim.head
+        self.model.refs[branch] = held_claim.head = manifest.snapshot_id
         return manifest.snapshot_id
 
     @precondition(lambda self: "main" in self.model.refs)
     @rule(
         writer=WRITERS,
-        back=BACK,
+        steps=STEPS_BACK,
         snapshot=st.none() | snapshots,
-        informed=st.booleans(),
+        is_informed=st.booleans(),
         release=st.booleans(),
-        of=st.sampled_from([(0,), (1,), (0, 1)]),
+        numbers=st.sampled_from([(0,), (1,), (0, 1)]),
     )
     def publish(
         self,
         writer: int,
-        back: int,
+        steps: int,
         *,
         snapshot: str | None,
-        informed: bool,
+        is_informed: bool,
         release: bool,
-        of: tuple[int, ...] = (0, 1),
+        numbers: tuple[int, ...] = (0, 1),
     ) -> None:
         """Of one output or of all; what is expected is all that readers see. Releases of what is older move nothing."""
         catalog, model = self.writers[writer], self.model
         names = self.outputs or ("",)
-        outputs = list(dict.fromkeys(names[number % len(names)] for number in of))
+        outputs = list(dict.fromkeys(names[number % len(names)] for number in numbers))
         refs = [model.published[names.index(output)] for output in outputs]
         main = model.refs["main"]
-        target = snapshot or model.behind("main", back) or main
+        target = snapshot or model.snapshot_behind("main", steps) or main
         on_main = target in model.chain(main)
-        ahead = [ref for ref in refs if model.refs.get(ref) in [None, *model.chain(target)[1:]]]
+        refs_ahead = [ref for ref in refs if model.refs.get(ref) in [None, *model.chain(target)[1:]]]
         older = [ref for ref in refs if release and target in model.chain(model.refs.get(ref))[1:]]
-        may = on_main and len(ahead) + len(older) == len(refs)
+        may = on_main and len(refs_ahead) + len(older) == len(refs)
         expected: type[HeadraceError] | None = None if may else RefusedError
-        if not informed and not release and any(model.seen().values()):
+        if not is_informed and not release and any(model.seen_refs().values()):
             expected = PublishConflictError
-        pairs = dict(zip(names, model.seen().values(), strict=True))
-        belief = pairs if informed else dict.fromkeys(names)
+        pairs = dict(zip(names, model.seen_refs().values(), strict=True))
+        belief = pairs if is_informed else dict.fromkeys(names)
         done_outcome = self.outcome(
             lambda: (
                 catalog.release(target, "why", outputs)
@@ -263,73 +267,75 @@ class CatalogMachine(RuleBasedStateMachine):
             expected,
         )
         if done_outcome:
-            model.refs |= dict.fromkeys(ahead, target)
+            model.refs |= dict.fromkeys(refs_ahead, target)
             for ref in refs:
                 model.may_see[ref].add(target)
 
     @precondition(lambda self: bool(self.model.refs))
-    @rule(writer=WRITERS, branch=BRANCHES, back=BACK, elsewhere=st.none() | snapshots)
-    def rollback(self, writer: int, branch: str, back: int, elsewhere: str | None) -> None:
+    @rule(writer=WRITERS, branch=BRANCHES, steps=STEPS_BACK, elsewhere=st.none() | snapshots)
+    def rollback(self, writer: int, branch: str, steps: int, elsewhere: str | None) -> None:
         catalog, model = self.writers[writer], self.model
-        to = elsewhere or model.behind(branch, back)
-        allowed = model.goes_back_to(branch, to)
-        if not self.outcome(lambda: catalog.rollback(branch, to, "back"), None if allowed else RefusedError):
+        target = elsewhere or model.snapshot_behind(branch, steps)
+        is_allowed = model.goes_back_to(branch, target)
+        if not self.outcome(lambda: catalog.rollback(branch, target, "back"), None if is_allowed else RefusedError):
             return
-        model.move_back(branch, to)
+        model.move_back(branch, target)
         model.owners[branch] = 0
 
     @precondition(lambda self: bool(self.model.replaced))
-    @rule(writer=WRITERS, number=st.integers(0, 3), back=BACK)
-    def take_back_a_promotion(self, writer: int, number: int, back: int) -> None:
+    @rule(writer=WRITERS, number=st.integers(0, 3), steps=STEPS_BACK)
+    def take_back_a_promotion(self, writer: int, number: int, steps: int) -> None:
         main, _ = self.model.replaced[number % len(self.model.replaced)]
         line = self.model.chain(main)
-        self.rollback(writer=writer, branch="main", back=0, elsewhere=line[min(back, len(line) - 1)])
+        self.rollback(writer=writer, branch="main", steps=0, elsewhere=line[min(steps, len(line) - 1)])
 
-    @rule(target=claims, writer=WRITERS, held=claims, back=BACK)
-    def step_back(self, writer: int, held: Held, back: int) -> object:
+    @rule(target=claims, writer=WRITERS, held_claim=claims, steps=STEPS_BACK)
+    def step_back(self, writer: int, held_claim: HeldClaim, steps: int) -> object:
         """What a run does whose snapshot is broken: it moves its own branch back, and goes on."""
-        catalog, model, branch = self.writers[writer], self.model, held.claim.branch
-        to, at = model.behind(branch, back), model.refs.get(branch)
+        catalog, model, branch = self.writers[writer], self.model, held_claim.claim.branch
+        target, head = model.snapshot_behind(branch, steps), model.refs.get(branch)
         expected: type[HeadraceError] | None = None
-        if branch in model.owners and model.owners[branch] != held.number:
+        if branch in model.owners and model.owners[branch] != held_claim.number:
             expected = FencedError
-        elif branch not in model.owners or at is None or to == at or not model.goes_back_to(branch, to):
+        elif branch not in model.owners or head is None or target == head or not model.goes_back_to(branch, target):
             expected = RefusedError
         made_claims: list[Claim] = []
-        if not self.outcome(lambda: made_claims.append(catalog.step_back(held.claim, to, "broken")), expected):
+        if not self.outcome(
+            lambda: made_claims.append(catalog.step_back(held_claim.claim, target, "broken")), expected
+        ):
             return multiple()
-        model.move_back(branch, to)
+        model.move_back(branch, target)
         self.claimed += 1
         model.owners[branch] = self.claimed
-        assert made_claims[0].snapshot_id == to
-        return Held(made_claims[0], self.claimed, to)
+        assert made_claims[0].snapshot_id == target
+        return HeldClaim(made_claims[0], self.claimed, target)
 
     @rule(writer=WRITERS, branch=BRANCHES, snapshot=st.none() | snapshots)
     def fork(self, writer: int, branch: str, snapshot: str | None) -> None:
         catalog, model = self.writers[writer], self.model
         # main is there from the first entry on, and a fork from a snapshot can never be the first
-        taken = branch in model.owners or branch == "main"
-        if self.outcome(lambda: catalog.fork(branch, snapshot), RefusedError if taken else None):
+        is_taken = branch in model.owners or branch == "main"
+        if self.outcome(lambda: catalog.fork(branch, snapshot), RefusedError if is_taken else None):
             model.owners.setdefault("main", 0)
             model.owners[branch] = 0
             if snapshot is not None:
                 model.refs[branch] = snapshot
 
     @precondition(lambda self: bool({*self.model.refs} & {"backfill", "other"}))
-    @rule(writer=WRITERS, branch=st.sampled_from(["backfill", "other", "main"]), informed=st.booleans())
-    def promote(self, writer: int, branch: str, informed: bool) -> None:
+    @rule(writer=WRITERS, branch=st.sampled_from(["backfill", "other", "main"]), is_informed=st.booleans())
+    def promote(self, writer: int, branch: str, is_informed: bool) -> None:
         catalog, model = self.writers[writer], self.model
         main = model.refs.get("main")
         expected: type[HeadraceError] | None = None
         if branch == "main" or branch not in model.refs:
             expected = RefusedError
-        elif not informed:
+        elif not is_informed:
             expected = PublishConflictError
-        belief = main if informed else "elsewhere"
+        belief = main if is_informed else "elsewhere"
         if self.outcome(lambda: catalog.promote(branch, expected_main=belief), expected):
             snapshot = model.refs.pop(branch)
             if main is not None:
-                model.replaced.append((main, model.seen()))
+                model.replaced.append((main, model.seen_refs()))
             model.refs |= {"main": snapshot, **dict.fromkeys(model.published, snapshot)}
             for ref in model.published:
                 model.may_see[ref].add(snapshot)
@@ -345,8 +351,8 @@ class CatalogMachine(RuleBasedStateMachine):
 
     @rule(writer=WRITERS, ref=st.sampled_from(["tags/a", "backfill", "main", "published", "published/x", "nothing"]))
     def drop(self, writer: int, ref: str) -> None:
-        there = ref in {"tags/a", "backfill"} and (ref in self.model.refs or ref in self.model.owners)
-        if self.outcome(lambda: self.writers[writer].drop(ref), None if there else RefusedError):
+        is_there = ref in {"tags/a", "backfill"} and (ref in self.model.refs or ref in self.model.owners)
+        if self.outcome(lambda: self.writers[writer].drop(ref), None if is_there else RefusedError):
             self.model.refs.pop(ref, None)
             self.model.owners.pop(ref, None)
 
@@ -368,8 +374,10 @@ class CatalogMachine(RuleBasedStateMachine):
             catalog = Catalog(self.store, "p")
             past, main = catalog.head().past, self.model.chain(self.model.refs.get("main"))
             for snapshot in {*self.model.refs.values()}:
-                found = catalog.given_up(past, snapshot)
-                newest = [] if found is None or found.snapshot_id in main else [found.snapshot_id]
+                lost_snapshot = catalog.given_up(past, snapshot)
+                newest = (
+                    [] if lost_snapshot is None or lost_snapshot.snapshot_id in main else [lost_snapshot.snapshot_id]
+                )
                 assert newest == self.model.brings_back(snapshot)[:1]
 
     def teardown(self) -> None:
@@ -388,22 +396,22 @@ def test_a_rollback_over_a_promotion_and_a_name_that_is_used_again(outputs: tupl
     machine = CatalogMachine()
     machine.begin(seed=0, rate=0.0, outputs=outputs)
 
-    def settled() -> None:
+    def check_settled() -> None:
         machine.a_newcomer_sees_what_the_model_says()
         machine.what_main_had_and_has_not_is_known()
 
     machine.run(writer=0, branch="main", epochs=3)
-    first, main_before = machine.model.behind("main", 2), machine.model.refs["main"]
-    machine.publish(writer=0, back=1, snapshot=None, informed=True, release=False)
+    first, main_before = machine.model.snapshot_behind("main", 2), machine.model.refs["main"]
+    machine.publish(writer=0, steps=1, snapshot=None, is_informed=True, release=False)
     for _ in range(2):
         machine.fork(writer=1, branch="backfill", snapshot=first)
         machine.run(writer=1, branch="backfill", epochs=2)
-        settled()
-        machine.promote(writer=1, branch="backfill", informed=True)
+        check_settled()
+        machine.promote(writer=1, branch="backfill", is_informed=True)
         machine.run(writer=0, branch="main", epochs=1)
-        settled()
-        machine.rollback(writer=2, branch="main", back=0, elsewhere=main_before)
-        settled()
+        check_settled()
+        machine.rollback(writer=2, branch="main", steps=0, elsewhere=main_before)
+        check_settled()
         assert machine.model.refs["main"] == main_before
-        assert {*machine.model.seen().values()} == {machine.model.behind("main", 1)}
+        assert {*machine.model.seen_refs().values()} == {machine.model.snapshot_behind("main", 1)}
     machine.teardown()

@@ -86,7 +86,7 @@ def test_a_damaged_newest_entry_has_a_way_out(memory: MemoryStore, ids: list[str
     assert (entry.number, entry.base) == (LAST + 3, LAST + 3)
     catalog_again = Catalog(memory, "p")
     assert catalog_again.head().refs == {"main": ids[-1]}
-    assert [type(found) for found in catalog_again.history()][:3] == [type(entry), LostEntry, type(entry)]
+    assert [type(record) for record in catalog_again.history()][:3] == [type(entry), LostEntry, type(entry)]
     with pytest.raises(FencedError):
         old.commit(claim, manifest_for(old, claim, ids[-1]))
     memory.delete("p/log-hint.json")
@@ -127,9 +127,9 @@ def test_an_old_entry_that_is_lost_does_not_end_the_history(memory: MemoryStore,
     memory.delete(path(1))
     catalog = Catalog(memory, "p")
     assert catalog.head().refs == {"main": ids[-1]}
-    found = list(catalog.history())
-    assert [entry.number for entry in found] == list(range(LAST, -1, -1))
-    lost_problems_by_number = {entry.number: entry.problem for entry in found if isinstance(entry, LostEntry)}
+    entries = list(catalog.history())
+    assert [entry.number for entry in entries] == list(range(LAST, -1, -1))
+    lost_problems_by_number = {entry.number: entry.problem for entry in entries if isinstance(entry, LostEntry)}
     assert set(lost_problems_by_number) == {1, 3}
     assert "missing" in lost_problems_by_number[1]
     assert "broken" in lost_problems_by_number[3]

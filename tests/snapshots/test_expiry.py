@@ -24,7 +24,7 @@ from headrace_snapshots.testing import FaultyStore, HoldRequest, Operation
 NOW = datetime(2026, 2, 1, tzinfo=UTC)
 
 
-def there(store: MemoryStore, folder: str) -> set[str]:
+def names_in_folder(store: MemoryStore, folder: str) -> set[str]:
     return {info.path.rpartition("/")[2].removesuffix(".json") for info in store.list(f"p/{folder}/")}
 
 
@@ -34,7 +34,7 @@ def swept(store: MemoryStore, keep: Keep, now: datetime = NOW) -> set[str]:
         expire(Catalog(store, "p"), keep, now)
         Catalog(store, "p").claim("main", "the next run")
     expire(Catalog(store, "p"), keep, now)
-    return there(store, "manifests")
+    return names_in_folder(store, "manifests")
 
 
 def test_nothing_expires_while_nothing_is_published(memory: MemoryStore) -> None:
@@ -122,12 +122,12 @@ def test_going_back_below_what_is_kept_says_why_not(memory: MemoryStore) -> None
 def test_what_readers_could_see_of_a_tag_is_known_once_the_log_is_folded(memory: MemoryStore) -> None:
     """Of tags on snapshots that were published, and on one that was not."""
     catalog = Catalog(memory, "p")
-    claim, seen = catalog.claim("main", "run"), None
+    claim, published_snapshot = catalog.claim("main", "run"), None
     ids: list[str] = []
     for _ in range(2 * expiry.KEPT_ENTRIES.value // 4):
         ids += commit_some(catalog, claim, 2)
-        catalog.publish(ids[-1], seen)
-        seen = ids[-1]
+        catalog.publish(ids[-1], published_snapshot)
+        published_snapshot = ids[-1]
     catalog.tag("seen", ids[3])
     catalog.tag("within", ids[4])
     for _ in range(2):
@@ -154,13 +154,13 @@ def test_what_a_second_look_finds_in_use_is_kept(memory: MemoryStore) -> None:
     memory.write("p/runs/b.json", b"{}")
     live: set[str] = set()
 
-    def judge(listed: Collection[ObjectInfo], kept: Collection[str], notes: dict[str, str]) -> set[str]:
-        return {info.path for info in listed} & live
+    def judge(infos: Collection[ObjectInfo], snapshot_ids: Collection[str], notes: dict[str, str]) -> set[str]:
+        return {info.path for info in infos} & live
 
     assert expire(catalog, Keep(1), NOW, beside={ObjectKind.RUNS: judge}).marked.objects == 2
     live.add("p/runs/a.json")
     assert expire(catalog, Keep(1), NOW, beside={ObjectKind.RUNS: judge}).swept.objects == 1
-    assert there(memory, "runs") == {"a"}
+    assert names_in_folder(memory, "runs") == {"a"}
 
 
 def test_garbage_waits_for_its_writer(memory: MemoryStore) -> None:
@@ -184,16 +184,16 @@ def test_a_branch_where_nothing_happens_holds_nothing_up(memory: MemoryStore) ->
     catalog = Catalog(memory, "p")
     idle = catalog.claim("fix", "a run that hangs")
     memory.write("p/data/00000000-0123456789abcdef/panes.parquet", b"rows")
-    published = None
+    published_snapshot = None
     for _ in range(2):
         ids = commit_some(catalog, catalog.claim("main", "run"), 4)
-        catalog.publish(ids[-1], published)
-        published = ids[-1]
+        catalog.publish(ids[-1], published_snapshot)
+        published_snapshot = ids[-1]
     found_expiry = expire(catalog, Keep(1), NOW)
     assert found_expiry.fenced == ("fix",)
     catalog.claim("main", "run")
     assert expire(catalog, Keep(1), NOW).swept.objects > 0
-    assert not there(memory, "data")
+    assert not names_in_folder(memory, "data")
     with pytest.raises(FencedError, match="expire"):
         catalog.commit(idle, manifest_for(catalog, idle, None))
 
@@ -207,20 +207,20 @@ def test_the_log_is_folded_and_its_history_ends_there(memory: MemoryStore) -> No
     for reader in (catalog, Catalog(memory, "p")):
         entries = [*reader.history()]
         assert not [entry for entry in entries if isinstance(entry, LostEntry)]
-        assert entries[-1].number == min(int(name) for name in there(memory, "log"))
+        assert entries[-1].number == min(int(name) for name in names_in_folder(memory, "log"))
     memory.delete("p/log-hint.json")
     assert Catalog(memory, "p").head().refs["main"] == ids[-1]
 
 
-def commits_and_stands_still(memory: MemoryStore, branch: str, meanwhile: Callable[[], object]) -> tuple[Entry, str]:
-    """A writer of ``branch`` whose entry is stored, and who goes on only after ``meanwhile``; what it has committed."""
+def commits_and_stands_still(memory: MemoryStore, branch: str, act: Callable[[], object]) -> tuple[Entry, str]:
+    """A writer of ``branch`` whose entry is stored, and who goes on only after ``act``; what it has committed."""
     held_operations: list[Operation] = []
 
     def plan(operation: Operation) -> HoldRequest | None:
         if "/log/" in operation.path:
             held_operations.append(operation)
         is_after = [each.kind for each in held_operations[-2:]] == ["create", "list"]
-        return HoldRequest(meanwhile) if is_after and operation is held_operations[-1] else None
+        return HoldRequest(act) if is_after and operation is held_operations[-1] else None
 
     writer = Catalog(memory, "p")
     claim = writer.claim(branch, "a run that is stopped")
@@ -233,15 +233,15 @@ def commits_and_stands_still(memory: MemoryStore, branch: str, meanwhile: Callab
         raise
 
 
-def stands_still(memory: MemoryStore, action: Callable[[Catalog], Entry], meanwhile: Callable[[], object]) -> Entry:
-    """``action`` by somebody whose entry is stored, and who goes on only after ``meanwhile``."""
+def stands_still(memory: MemoryStore, action: Callable[[Catalog], Entry], act: Callable[[], object]) -> Entry:
+    """``action`` by somebody whose entry is stored, and who goes on only after ``act``."""
     texts: list[str] = []
 
     def plan(operation: Operation) -> HoldRequest | None:
         if "/log/" in operation.path:
             texts.append(operation.kind)
         is_after = texts[-2:] == ["create", "list"] and texts.count("create") == 1 and "/log/" in operation.path
-        return HoldRequest(meanwhile) if is_after else None
+        return HoldRequest(act) if is_after else None
 
     return action(Catalog(FaultyStore(memory, plan), "p"))
 
@@ -256,7 +256,7 @@ def goes_on(catalog: Catalog, branch: str, *, expiries: int = 1, keep: int = 9) 
 
 
 @pytest.fixture
-def begun(memory: MemoryStore) -> Iterator[Catalog]:
+def two_epochs(memory: MemoryStore) -> Iterator[Catalog]:
     """Two epochs on main; little is kept of the log."""
     catalog = Catalog(memory, "p")
     ids = commit_some(catalog, catalog.claim("main", "run"), 2)
@@ -265,38 +265,40 @@ def begun(memory: MemoryStore) -> Iterator[Catalog]:
         yield catalog
 
 
-def test_who_was_fenced_after_its_entry_was_stored_is_told_that_it_counts(memory: MemoryStore, begun: Catalog) -> None:
+def test_who_was_fenced_after_its_entry_was_stored_is_told_that_it_counts(
+    memory: MemoryStore, two_epochs: Catalog
+) -> None:
     def act_meanwhile() -> None:
-        head = begun.head()
-        goes_on(begun, "main", keep=3)
-        assert begun.head().base > head.entry, "the entry is folded away"
+        head = two_epochs.head()
+        goes_on(two_epochs, "main", keep=3)
+        assert two_epochs.head().base > head.entry, "the entry is folded away"
 
     with pytest.raises(FencedAfterCommitError, match="counts: there is nothing to repeat") as error:
         commits_and_stands_still(memory, "main", act_meanwhile)
     (snapshot,) = error.value.__notes__
-    assert begun.is_ancestor(snapshot, begun.head().refs["main"])
+    assert two_epochs.is_ancestor(snapshot, two_epochs.head().refs["main"])
     assert error.value.code == "give_up.fenced_after_commit"
 
 
-def test_who_stood_still_and_was_not_fenced_goes_on(memory: MemoryStore, begun: Catalog) -> None:
+def test_who_stood_still_and_was_not_fenced_goes_on(memory: MemoryStore, two_epochs: Catalog) -> None:
     """While its branch stood still too, the log was folded for main's sake."""
-    entry_before = begun.head().entry
-    entry, snapshot = commits_and_stands_still(memory, "fix", lambda: goes_on(begun, "main", keep=1))
-    assert begun.head().base > entry.number > entry_before
+    entry_before = two_epochs.head().entry
+    entry, snapshot = commits_and_stands_still(memory, "fix", lambda: goes_on(two_epochs, "main", keep=1))
+    assert two_epochs.head().base > entry.number > entry_before
     writer = Catalog(memory, "p")
-    claim = Claim("fix", begun.head().generations["fix"], snapshot)
+    claim = Claim("fix", two_epochs.head().generations["fix"], snapshot)
     writer.commit(claim, manifest_for(writer, claim, snapshot))
     assert [each.snapshot_id for each in writer.ancestry(writer.head().refs["fix"])][1:] == [snapshot]
 
 
 def test_a_commit_to_a_branch_that_was_promoted_counts_though_another_has_its_name(
-    memory: MemoryStore, begun: Catalog
+    memory: MemoryStore, two_epochs: Catalog
 ) -> None:
     def act_meanwhile() -> None:
-        begun.promote("fix", expected_main=begun.head().refs["main"])
-        begun.fork("fix", None)
-        commit_some(begun, begun.claim("fix", "another branch"), 3)
-        goes_on(begun, "main", keep=3)
+        two_epochs.promote("fix", expected_main=two_epochs.head().refs["main"])
+        two_epochs.fork("fix", None)
+        commit_some(two_epochs, two_epochs.claim("fix", "another branch"), 3)
+        goes_on(two_epochs, "main", keep=3)
 
     with pytest.raises(FencedAfterCommitError, match="counts: there is nothing to repeat"):
         commits_and_stands_still(memory, "fix", act_meanwhile)
@@ -304,32 +306,32 @@ def test_a_commit_to_a_branch_that_was_promoted_counts_though_another_has_its_na
 
 @pytest.mark.parametrize("action", ["rollback", "drop"])
 def test_what_was_given_up_after_it_was_committed_does_not_count(
-    memory: MemoryStore, begun: Catalog, action: str
+    memory: MemoryStore, two_epochs: Catalog, action: str
 ) -> None:
     branch = "main" if action == "rollback" else "fix"
 
     def act_meanwhile() -> None:
         if action == "drop":
-            begun.drop("fix")
+            two_epochs.drop("fix")
         else:
-            begun.rollback("main", begun.head().refs["published"], "wrong")
-        goes_on(begun, "main", keep=1)
+            two_epochs.rollback("main", two_epochs.head().refs["published"], "wrong")
+        goes_on(two_epochs, "main", keep=1)
 
     with pytest.raises(FencedError, match="nothing that it has not committed is visible") as error:
         commits_and_stands_still(memory, branch, act_meanwhile)
     assert type(error.value) is FencedError
     (snapshot,) = error.value.__notes__
-    assert snapshot not in begun.head().refs.values()
+    assert snapshot not in two_epochs.head().refs.values()
 
 
 @pytest.mark.parametrize("action", ["publish", "rollback", "fork", "promote", "tag", "drop"])
 def test_what_a_person_did_counts_though_the_log_was_folded_since(
-    memory: MemoryStore, begun: Catalog, action: str
+    memory: MemoryStore, two_epochs: Catalog, action: str
 ) -> None:
     """Main continues from there, with other writers, and the entry is gone when the person is answered."""
-    first, second = (link.snapshot_id for link in [*begun.lineage(begun.head().refs["main"])][::-1])
-    begun.fork("other", first)
-    (other,) = commit_some(begun, begun.claim("other", "run"), 1)
+    first, second = (link.snapshot_id for link in [*two_epochs.lineage(two_epochs.head().refs["main"])][::-1])
+    two_epochs.fork("other", first)
+    (other,) = commit_some(two_epochs, two_epochs.claim("other", "run"), 1)
     actions: dict[str, Callable[[Catalog], Entry]] = {
         "publish": lambda catalog: catalog.publish(second, first),
         "rollback": lambda catalog: catalog.rollback("main", first, "back"),
@@ -338,15 +340,15 @@ def test_what_a_person_did_counts_though_the_log_was_folded_since(
         "tag": lambda catalog: catalog.tag("t", first),
         "drop": lambda catalog: catalog.drop("other"),
     }
-    head_before = begun.head()
+    head_before = two_epochs.head()
 
     def act_meanwhile() -> None:
-        goes_on(begun, "main", keep=3)
-        assert begun.head().base > head_before.entry + 1, "the entry is folded away"
+        goes_on(two_epochs, "main", keep=3)
+        assert two_epochs.head().base > head_before.entry + 1, "the entry is folded away"
 
     stands_still(memory, actions[action], act_meanwhile)
-    head = begun.head()
-    line = {begun.ancestor_at(head.refs["main"], epoch) for epoch in range(3)}
+    head = two_epochs.head()
+    line = {two_epochs.ancestor_at(head.refs["main"], epoch) for epoch in range(3)}
     assert {
         "publish": first in line and second in line,
         "rollback": second not in line,
@@ -357,9 +359,9 @@ def test_what_a_person_did_counts_though_the_log_was_folded_since(
     }[action]
 
 
-def test_where_what_would_tell_has_expired_nobody_claims_to_know(memory: MemoryStore, begun: Catalog) -> None:
+def test_where_what_would_tell_has_expired_nobody_claims_to_know(memory: MemoryStore, two_epochs: Catalog) -> None:
     with pytest.raises(FencedError, match="may have been committed to branch main, and has expired since") as error:
-        commits_and_stands_still(memory, "main", lambda: goes_on(begun, "main", expiries=2, keep=1))
+        commits_and_stands_still(memory, "main", lambda: goes_on(two_epochs, "main", expiries=2, keep=1))
     assert type(error.value) is FencedError
 
 
@@ -378,7 +380,7 @@ def test_an_entry_below_the_fold_is_void_and_its_writer_is_told(memory: MemorySt
     with pytest.raises(FencedError, match="has generation 5, not 4"):
         stopped_catalog.commit(held_claim, manifest_for(stopped_catalog, held_claim, ids[-1]))
     void = f"{5:020d}"
-    assert void in there(memory, "log"), "it was created, since its number had become free"
+    assert void in names_in_folder(memory, "log"), "it was created, since its number had become free"
     memory.delete("p/log-hint.json")
     for reader in (Catalog(memory, "p"), catalog):
         assert reader.head().refs == catalog.head().refs
@@ -388,7 +390,7 @@ def test_an_entry_below_the_fold_is_void_and_its_writer_is_told(memory: MemorySt
         catalog.drop("tags/t")
         catalog.tag("t", catalog.head().refs["main"])
     expire(catalog, Keep(1), NOW)
-    assert void not in there(memory, "log")
+    assert void not in names_in_folder(memory, "log")
 
 
 def test_a_mark_that_is_damaged_is_made_anew(memory: MemoryStore) -> None:
@@ -416,11 +418,11 @@ def test_a_crash_between_mark_and_entry_leaves_what_the_next_one_clears(memory: 
 
     with pytest.raises(KeyboardInterrupt):
         expire(Catalog(FaultyStore(memory, hold_first("create", "/log/", crash)), "p"), Keep(1), NOW)
-    assert len(there(memory, "marks")) == 1
+    assert len(names_in_folder(memory, "marks")) == 1
     assert catalog.head().horizon is None
     assert catalog.tag("t", ids[0]).number, "nothing has expired yet"
     assert expire(catalog, Keep(1), NOW).marked.snapshots == 2
-    assert len(there(memory, "marks")) == 1
+    assert len(names_in_folder(memory, "marks")) == 1
 
 
 def test_two_writers_never_store_the_same_node(memory: MemoryStore) -> None:

@@ -54,32 +54,32 @@ class Model:
 
     def line(self, ref: str) -> list[str]:
         """From the ref back, over what is gone."""
-        return self.behind(self.refs.get(ref))
+        return self.line_behind(self.refs.get(ref))
 
-    def behind(self, snapshot: str | None) -> list[str]:
+    def line_behind(self, snapshot: str | None) -> list[str]:
         """``snapshot`` and what came before it, over what is gone."""
-        ancestors, at = [], snapshot
-        while at is not None:
-            if at not in self.gone:
-                ancestors.append(at)
-            at = self.parents[at]
+        ancestors, ancestor = [], snapshot
+        while ancestor is not None:
+            if ancestor not in self.gone:
+                ancestors.append(ancestor)
+            ancestor = self.parents[ancestor]
         return ancestors
 
-    def seen(self) -> dict[str, str | None]:
+    def seen_refs(self) -> dict[str, str | None]:
         """What readers see."""
         return {ref: self.refs.get(ref) for ref in self.published}
 
     @staticmethod
-    def oldest(line: list[str], seen: dict[str, str | None]) -> int | None:
+    def oldest(line: list[str], snapshots_by_ref: dict[str, str | None]) -> int | None:
         """How many snapshots of ``line`` are newer than what all readers see; None if some see nothing."""
-        ages = [None if snapshot is None else line.index(snapshot) for snapshot in seen.values()]
+        ages = [None if snapshot is None else line.index(snapshot) for snapshot in snapshots_by_ref.values()]
         return None if None in ages else max(age for age in ages if age is not None)
 
-    def kept(self, last: int) -> set[str]:
+    def snapshots_to_keep(self, last: int) -> set[str]:
         """The rule, said once more."""
         main = self.line("main")
-        published = self.oldest(main, self.seen())
-        end = len(main) if published is None else published + last
+        position = self.oldest(main, self.seen_refs())
+        end = len(main) if position is None else position + last
         kept_snapshots = {*main[:end], *self.refs.values()}
         for _, _, some in self.returns(last):
             kept_snapshots |= {*some}
@@ -95,44 +95,44 @@ class Model:
         """
         returns = []
         newer, line = 0, self.line("main")
-        published = self.oldest(line, self.seen())
-        for number, (main, then, by) in reversed([*enumerate(self.replaced)]):
-            if by in line and published is not None:
-                newer += line.index(by) - published + 1
-            line = self.behind(main)
-            published = self.oldest(line, then)
-            seen_number = len(line) if published is None else published + 1
+        position = self.oldest(line, self.seen_refs())
+        for number, (main, old_readers, successor) in reversed([*enumerate(self.replaced)]):
+            if successor in line and position is not None:
+                newer += line.index(successor) - position + 1
+            line = self.line_behind(main)
+            position = self.oldest(line, old_readers)
+            seen_number = len(line) if position is None else position + 1
             if newer < last and main not in self.line("main"):
                 returns.append((number, main, line[: max(seen_number, seen_number - 1 + last - newer)]))
         return returns
 
-    def readers_after(self, to: str, without: Callable[[str], bool]) -> dict[str, str | None]:
-        """What readers see once main is at ``to``: "nothing" if they could see nothing of what is kept at or before it.
-        What is ``without`` a ref is not given one.
+    def readers_after(self, target: str, is_gone: Callable[[str], bool]) -> dict[str, str | None]:
+        """What readers see once main is at ``target``: "nothing" if they could see nothing of what is kept at or before
+        it. What is ``is_gone`` is given no ref.
         """
-        undone = [each for each in self.replaced if to in self.behind(each[0])][:1]
-        after: dict[str, str | None] = {}
-        for _, seen, _ in undone or [("", self.seen(), "")]:
-            for ref, shown in seen.items():
-                is_newer = shown is not None and to in self.behind(shown)[1:]
-                could = (each for each in self.behind(to) if each in self.may_see[ref] and not without(each))
-                after[ref] = next(could, "nothing") if is_newer else shown
-        return after
+        undone = [each for each in self.replaced if target in self.line_behind(each[0])][:1]
+        new_refs: dict[str, str | None] = {}
+        for _, old_refs, _ in undone or [("", self.seen_refs(), "")]:
+            for ref, snapshot in old_refs.items():
+                is_newer = snapshot is not None and target in self.line_behind(snapshot)[1:]
+                could = (each for each in self.line_behind(target) if each in self.may_see[ref] and not is_gone(each))
+                new_refs[ref] = next(could, "nothing") if is_newer else snapshot
+        return new_refs
 
-    def go_back(self, to: str, readers: dict[str, str | None]) -> None:
-        """Move main to ``to``, and readers to what they see then."""
-        undone = [each for each in self.replaced if to in self.behind(each[0])][:1]
+    def go_back(self, target: str, readers: dict[str, str | None]) -> None:
+        """Move main to ``target``, and readers to what they see then."""
+        undone = [each for each in self.replaced if target in self.line_behind(each[0])][:1]
         self.replaced = self.replaced[: self.replaced.index(undone[0])] if undone else self.replaced
-        for ref, at in readers.items():
+        for ref, snapshot in readers.items():
             self.refs.pop(ref, None)
-            if at is not None:
-                self.refs[ref] = at
-        self.refs["main"] = to
+            if snapshot is not None:
+                self.refs[ref] = snapshot
+        self.refs["main"] = target
         self.owners["main"] = 0
 
 
 @dataclass
-class Held:
+class HeldClaim:
     """A claim, its number in the model, the head that its writer believes in, and what it is about to commit."""
 
     claim: Claim
@@ -159,7 +159,7 @@ class ExpiryMachine(RuleBasedStateMachine):
     def catalog(self, store: ObjectStore | None = None) -> Catalog:
         return Catalog(store or self.store, "p", new_id=lambda: f"{next(self.ids):016x}")
 
-    def named(self, manifest: Manifest) -> set[str]:
+    def needed_paths(self, manifest: Manifest) -> set[str]:
         """What a manifest needs, found out by reading it all."""
         catalog = Catalog(self.store, "p")
         nodes = {ref.id for log in manifest.logs.values() for level in log.levels for ref in level.refs}
@@ -171,16 +171,16 @@ class ExpiryMachine(RuleBasedStateMachine):
             f"p/index/{node}.json" for node in nodes
         }
 
-    def prepared(self, catalog: Catalog, held: Held) -> Manifest:
+    def prepare_manifest(self, catalog: Catalog, held_claim: HeldClaim) -> Manifest:
         """The next epoch, all of it stored but for the log entry."""
-        manifest = manifest_for(catalog, held.claim, held.head, outputs=self.outputs)
+        manifest = manifest_for(catalog, held_claim.claim, held_claim.head, outputs=self.outputs)
         epoch, path = manifest.epoch, f"p/data/{manifest.epoch:08d}-{manifest.snapshot_id}/panes.parquet"
         self.store.write(path, b"rows")
         file = DataFile(path, 1, 4, "0" * 64)
-        parent = None if held.head is None else catalog.manifest(held.head)
+        parent = None if held_claim.head is None else catalog.manifest(held_claim.head)
         layer = Layer.from_files((file,) * (33 if epoch % 2 else 1), epoch, epoch)
         layers = (*(parent.tables["current"] if parent else ()), layer)[-2:]
-        panes = catalog.cut(parent.logs["panes"], held.floor) if parent else FileLog.empty()
+        panes = catalog.cut(parent.logs["panes"], held_claim.floor) if parent else FileLog.empty()
         inputs = parent.logs["inputs"] if parent else FileLog.empty()
         read = InputFile("landing/a", 1, "e", "source")
         manifest = manifest.replace(
@@ -193,29 +193,29 @@ class ExpiryMachine(RuleBasedStateMachine):
         return catalog.write_manifest(manifest, parent)
 
     @rule(target=claims, which=st.integers(0, 1), branch=BRANCHES)
-    def claim(self, which: int, branch: str) -> Held:
+    def claim(self, which: int, branch: str) -> HeldClaim:
         self.claimed += 1
         claim = self.catalogs[which].claim(branch, "run")
         self.model.owners.setdefault("main", 0)
         self.model.owners[branch] = self.claimed
-        return Held(claim, self.claimed, claim.snapshot_id, claim.floor)
+        return HeldClaim(claim, self.claimed, claim.snapshot_id, claim.floor)
 
-    def commit(self, catalog: Catalog, held: Held, manifest: Manifest) -> None:
-        branch, model = held.claim.branch, self.model
-        mine = model.owners.get(branch) == held.number and model.refs.get(branch) == held.head
+    def commit(self, catalog: Catalog, held_claim: HeldClaim, manifest: Manifest) -> None:
+        branch, model = held_claim.claim.branch, self.model
+        mine = model.owners.get(branch) == held_claim.number and model.refs.get(branch) == held_claim.head
         if not mine:
             with pytest.raises(FencedError):
-                catalog.commit(held.claim, manifest)
+                catalog.commit(held_claim.claim, manifest)
             return
-        held.floor = catalog.commit(held.claim, manifest).floor(branch)
-        self.note_commit(held, manifest)
+        held_claim.floor = catalog.commit(held_claim.claim, manifest).floor(branch)
+        self.note_commit(held_claim, manifest)
 
-    def note_commit(self, held: Held, manifest: Manifest) -> None:
-        model, branch, snapshot = self.model, held.claim.branch, manifest.snapshot_id
-        model.parents[snapshot] = held.head
+    def note_commit(self, held_claim: HeldClaim, manifest: Manifest) -> None:
+        model, branch, snapshot = self.model, held_claim.claim.branch, manifest.snapshot_id
+        model.parents[snapshot] = held_claim.head
         model.mains |= {snapshot} if branch == "main" else set()
-        model.named[snapshot] = self.named(manifest)
-        model.refs[branch] = held.head = snapshot
+        model.named[snapshot] = self.needed_paths(manifest)
+        model.refs[branch] = held_claim.head = snapshot
         self.tell(snapshot)
         catalog = Catalog(self.store, "p")
         panes = {record.epoch for record in catalog.file_records(manifest.logs["panes"])}
@@ -226,16 +226,16 @@ class ExpiryMachine(RuleBasedStateMachine):
 
     @rule(
         which=st.integers(0, 1),
-        held=claims,
+        held_claim=claims,
         epochs=st.integers(1, 5),
         publish=st.sampled_from([(), (0,), (1,), (0, 1)]),
     )
-    def run(self, which: int, held: Held, epochs: int, publish: tuple[int, ...]) -> None:
+    def run(self, which: int, held_claim: HeldClaim, epochs: int, publish: tuple[int, ...]) -> None:
         """``publish``: which outputs it publishes."""
         catalog = self.catalogs[which]
         for _ in range(epochs):
-            if held.head is None or held.head not in self.model.gone:
-                self.commit(catalog, held, self.prepared(catalog, held))
+            if held_claim.head is None or held_claim.head not in self.model.gone:
+                self.commit(catalog, held_claim, self.prepare_manifest(catalog, held_claim))
         main = self.model.refs.get("main")
         outputs = {self.output(number) for number in publish}
         refs_behind = [ref for ref in self.model.published if ref in outputs and self.model.refs.get(ref) != main]
@@ -248,7 +248,7 @@ class ExpiryMachine(RuleBasedStateMachine):
 
     def publish(self, catalog: Catalog, refs: list[str], snapshot: str) -> None:
         name = dict(zip(self.model.published, self.outputs or ("",), strict=True))
-        expected = {name[ref]: seen for ref, seen in self.model.seen().items()}
+        expected = {name[ref]: shown_snapshot for ref, shown_snapshot in self.model.seen_refs().items()}
         for ref in refs:
             begin = frozenset(filter(None, [self.model.refs.get(ref)]))
             self.witnesses.append(Witness(f"the audit of {snapshot}", begin, audited=snapshot))
@@ -260,24 +260,24 @@ class ExpiryMachine(RuleBasedStateMachine):
 
     def tell(self, snapshot: str) -> None:
         """What the result of a run says that has committed or published it."""
-        at, catalog = datetime.now(UTC).isoformat(), Catalog(self.store, "p")
-        published = catalog.published_by_all(catalog.head().refs)
-        names = frozenset(filter(None, [snapshot, published]))
-        self.witnesses.append(Witness(f"the result about {snapshot}", names, published=published, at=at))
+        now, catalog = datetime.now(UTC).isoformat(), Catalog(self.store, "p")
+        published_snapshot = catalog.published_by_all(catalog.head().refs)
+        names = frozenset(filter(None, [snapshot, published_snapshot]))
+        self.witnesses.append(Witness(f"the result about {snapshot}", names, published=published_snapshot, at=now))
 
-    @rule(held=claims)
-    def stop_before_the_entry(self, held: Held) -> None:
+    @rule(held_claim=claims)
+    def stop_before_the_entry(self, held_claim: HeldClaim) -> None:
         """All is stored, nothing is visible; whether it goes on some day is another matter."""
-        if held.head is None or held.head not in self.model.gone:
-            held.ready = self.prepared(self.catalogs[0], held)
-            self.in_flight.add(held.ready.snapshot_id)
+        if held_claim.head is None or held_claim.head not in self.model.gone:
+            held_claim.ready = self.prepare_manifest(self.catalogs[0], held_claim)
+            self.in_flight.add(held_claim.ready.snapshot_id)
 
-    @rule(held=claims)
-    def go_on(self, held: Held) -> None:
-        if held.ready is not None:
-            ready, held.ready = held.ready, None
-            if ready.parent == held.head:
-                self.commit(self.catalogs[0], held, ready)
+    @rule(held_claim=claims)
+    def go_on(self, held_claim: HeldClaim) -> None:
+        if held_claim.ready is not None:
+            ready, held_claim.ready = held_claim.ready, None
+            if ready.parent == held_claim.head:
+                self.commit(self.catalogs[0], held_claim, ready)
 
     @rule(last=LAST, times=st.integers(1, 2))
     def expire(self, last: int, times: int) -> None:
@@ -288,60 +288,60 @@ class ExpiryMachine(RuleBasedStateMachine):
             self.note_who_is_fenced(generations_before)
 
     def note_what_goes(self, last: int) -> None:
-        model, kept = self.model, self.model.kept(last)
+        model, kept_ids = self.model, self.model.snapshots_to_keep(last)
         returns = {number for number, _, _ in model.returns(last)}
-        model.gone |= {*model.parents} - kept
+        model.gone |= {*model.parents} - kept_ids
         model.replaced = [each for number, each in enumerate(model.replaced) if number in returns]
 
-    def note_who_is_fenced(self, before: dict[str, int]) -> None:
+    def note_who_is_fenced(self, old_generations: dict[str, int]) -> None:
         for branch, generation in Catalog(self.store, "p").head().generations.items():
-            if generation != before.get(branch):
+            if generation != old_generations.get(branch):
                 self.model.owners[branch] = 0
 
     @precondition(lambda self: "main" in self.model.refs)
-    @rule(held=claims, last=LAST, takes_over=st.booleans(), tags=st.integers(0, 6))
-    def expire_while_a_writer_stands_still(self, held: Held, last: int, takes_over: bool, tags: int) -> None:
+    @rule(held_claim=claims, last=LAST, takes_over=st.booleans(), tags=st.integers(0, 6))
+    def expire_while_a_writer_stands_still(self, held_claim: HeldClaim, last: int, takes_over: bool, tags: int) -> None:
         """Between its look at the log and its entry others go on, and the log is folded over its number."""
-        if held.head is not None and held.head in self.model.gone:
+        if held_claim.head is not None and held_claim.head in self.model.gone:
             return
 
         def act_meanwhile() -> None:
             other = self.catalog()
             if takes_over:
                 self.claimed += 1
-                other.claim(held.claim.branch, "intruder")
-                self.model.owners[held.claim.branch] = self.claimed
+                other.claim(held_claim.claim.branch, "intruder")
+                self.model.owners[held_claim.claim.branch] = self.claimed
             for number in range(tags):
                 other.tag(f"x{number}", self.model.refs["main"])
                 other.drop(f"tags/x{number}")
             self.expire(last=last, times=2)
 
         stopped_catalog = self.catalog(FaultyStore(self.store, hold_first("create", "/log/", act_meanwhile)))
-        manifest = self.prepared(stopped_catalog, held)
+        manifest = self.prepare_manifest(stopped_catalog, held_claim)
         self.in_flight.add(manifest.snapshot_id)
-        mine = self.model.owners.get(held.claim.branch) == held.number
-        if mine and self.model.refs.get(held.claim.branch) == held.head and not takes_over:
+        mine = self.model.owners.get(held_claim.claim.branch) == held_claim.number
+        if mine and self.model.refs.get(held_claim.claim.branch) == held_claim.head and not takes_over:
             # Fenced only if it did nothing for as long as the log is kept.
             try:
-                held.floor = stopped_catalog.commit(held.claim, manifest).floor(held.claim.branch)
+                held_claim.floor = stopped_catalog.commit(held_claim.claim, manifest).floor(held_claim.claim.branch)
             except FencedError:
-                assert self.model.owners[held.claim.branch] == 0
+                assert self.model.owners[held_claim.claim.branch] == 0
                 return
-            assert self.model.owners[held.claim.branch] == held.number
-            self.note_commit(held, manifest)
+            assert self.model.owners[held_claim.claim.branch] == held_claim.number
+            self.note_commit(held_claim, manifest)
         else:
             with pytest.raises(FencedError):
-                stopped_catalog.commit(held.claim, manifest)
+                stopped_catalog.commit(held_claim.claim, manifest)
 
     @precondition(lambda self: "main" in self.model.refs)
-    @rule(held=claims, last=LAST)
-    def another_expiry_overtakes_one_that_sweeps(self, held: Held, last: int) -> None:
+    @rule(held_claim=claims, last=LAST)
+    def another_expiry_overtakes_one_that_sweeps(self, held_claim: HeldClaim, last: int) -> None:
         def act_meanwhile() -> None:
             self.note_who_is_fenced(
                 generations_before
             )  # what it stands still before may be deleting of what it has marked
             self.expire(last=last, times=2)
-            self.run(which=0, held=held, epochs=2, publish=(0, 1))
+            self.run(which=0, held_claim=held_claim, epochs=2, publish=(0, 1))
             self.expire(last=last, times=2)
 
         generations_before = dict(self.catalogs[0].head().generations)
@@ -351,16 +351,16 @@ class ExpiryMachine(RuleBasedStateMachine):
         self.note_what_goes(last)
         self.note_who_is_fenced(generations_before)
 
-    @rule(held=claims, name=st.sampled_from(["data", "manifests", "index"]))
-    def die(self, held: Held, name: str) -> None:
+    @rule(held_claim=claims, name=st.sampled_from(["data", "manifests", "index"]))
+    def die(self, held_claim: HeldClaim, name: str) -> None:
         """What a killed run leaves."""
         self.claimed += 1
-        killed = {
+        paths = {
             "data": data_path("p", 99, f"{self.claimed:016x}", "panes", "0"),
             "manifests": names.manifest_path("p", f"{2**63 + self.claimed:016x}"),
             "index": names.node_path("p", f"{self.claimed:032x}"),
         }
-        self.store.write(killed[name], b"?")
+        self.store.write(paths[name], b"?")
 
     @precondition(lambda self: len(self.model.parents) > 1)
     @rule(number=st.integers(0), what=st.sampled_from(["tag", "fork", "rollback", "publish"]))
@@ -370,13 +370,14 @@ class ExpiryMachine(RuleBasedStateMachine):
         snapshot = [*model.parents][number % len(model.parents)]
         ref = {"tag": "tags/t", "fork": "backfill", "rollback": "main", "publish": self.output(number)}[what]
         main = model.line("main")
-        published = model.refs.get(self.output(number))
+        published_snapshot = model.refs.get(self.output(number))
         is_possible = {
             "tag": ref not in model.refs,
             "fork": "backfill" not in model.owners,
             "rollback": snapshot in main[1:]
-            or (snapshot not in main and any(snapshot in model.behind(each[0]) for each in model.replaced)),
-            "publish": snapshot in main and (published is None or main.index(snapshot) < main.index(published)),
+            or (snapshot not in main and any(snapshot in model.line_behind(each[0]) for each in model.replaced)),
+            "publish": snapshot in main
+            and (published_snapshot is None or main.index(snapshot) < main.index(published_snapshot)),
         }[what]
         actions: dict[str, Callable[[], object]] = {
             "tag": lambda: catalog.tag("t", snapshot),
@@ -397,19 +398,19 @@ class ExpiryMachine(RuleBasedStateMachine):
         if what == "fork":
             model.owners[ref] = 0
 
-    def blinds(self, to: str) -> bool:
-        """Whether readers could see nothing at or before ``to``: that is refused."""
-        return "nothing" in self.model.readers_after(to, self.was_marked_in_flight).values()
+    def blinds(self, target: str) -> bool:
+        """Whether readers could see nothing at or before ``target``: that is refused."""
+        return "nothing" in self.model.readers_after(target, self.was_marked_in_flight).values()
 
-    def roll_back(self, to: str, message: str) -> bool:
+    def roll_back(self, target: str, message: str) -> bool:
         """Take main back; whether it went."""
-        readers = self.model.readers_after(to, self.was_marked_in_flight)
-        if self.blinds(to):
+        readers = self.model.readers_after(target, self.was_marked_in_flight)
+        if self.blinds(target):
             with pytest.raises(RefusedError, match="would see nothing"):
-                self.catalogs[0].rollback("main", to, message)
+                self.catalogs[0].rollback("main", target, message)
             return False
-        self.catalogs[0].rollback("main", to, message)
-        self.model.go_back(to, readers)
+        self.catalogs[0].rollback("main", target, message)
+        self.model.go_back(target, readers)
         return True
 
     def was_marked_in_flight(self, snapshot: str) -> bool:
@@ -436,7 +437,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         self.catalogs[0].promote("backfill", expected_main=main, expected=snapshot)
         del model.refs["backfill"]
         if main is not None:
-            model.replaced.append((main, model.seen(), snapshot))
+            model.replaced.append((main, model.seen_refs(), snapshot))
         model.refs |= {"main": snapshot, **dict.fromkeys(model.published, snapshot)}
         for ref in model.published:
             model.may_see[ref].add(snapshot)
@@ -452,16 +453,16 @@ class ExpiryMachine(RuleBasedStateMachine):
             self.roll_back(main, "taken back")
 
     @precondition(lambda self: "backfill" not in self.model.owners and len(self.model.line("main")) > 1)
-    @rule(back=st.integers(1, 3), last=LAST)
-    def fork_what_main_gives_up(self, back: int, last: int) -> None:
+    @rule(steps=st.integers(1, 3), last=LAST)
+    def fork_what_main_gives_up(self, steps: int, last: int) -> None:
         """A branch begins at main's head, main goes back behind that, and all that only main had expires."""
         model, catalog = self.model, self.catalogs[0]
         line = model.line("main")
-        to = line[min(back, len(line) - 1)]
-        if not self.was_marked_in_flight(line[0]) and not self.was_marked_in_flight(to):
+        target = line[min(steps, len(line) - 1)]
+        if not self.was_marked_in_flight(line[0]) and not self.was_marked_in_flight(target):
             catalog.fork("backfill", line[0])
             model.refs["backfill"], model.owners["backfill"] = line[0], 0
-            self.roll_back(to, "given up")
+            self.roll_back(target, "given up")
             self.expire(last=last, times=2)
 
     @rule()
@@ -481,9 +482,11 @@ class ExpiryMachine(RuleBasedStateMachine):
             for each in self.model.line(ref):
                 assert self.model.named[each] <= paths_there
         assert [each.main for each in head.past.replaced] == [main for main, _, _ in self.model.replaced]
-        for replaced in head.past.replaced:
-            assert [link.snapshot_id for link in catalog.lineage(replaced.main)] == self.model.behind(replaced.main)
-            for each in self.model.behind(replaced.main):
+        for replacement in head.past.replaced:
+            assert [link.snapshot_id for link in catalog.lineage(replacement.main)] == self.model.line_behind(
+                replacement.main
+            )
+            for each in self.model.line_behind(replacement.main):
                 assert self.model.named[each] <= paths_there
 
     @invariant()
@@ -493,9 +496,11 @@ class ExpiryMachine(RuleBasedStateMachine):
         catalog, model = Catalog(self.store, "p"), self.model
         past, main = catalog.head().past, model.line("main")
         for snapshot in {*model.refs.values()}:
-            found = catalog.given_up(past, snapshot)
-            newest = [] if found is None or found.snapshot_id in main else [found.snapshot_id]
-            assert newest == [each for each in model.behind(snapshot) if each in model.mains and each not in main][:1]
+            lost_snapshot = catalog.given_up(past, snapshot)
+            newest = [] if lost_snapshot is None or lost_snapshot.snapshot_id in main else [lost_snapshot.snapshot_id]
+            assert (
+                newest == [each for each in model.line_behind(snapshot) if each in model.mains and each not in main][:1]
+            )
 
     @invariant()
     def nothing_is_called_lost(self) -> None:
@@ -514,7 +519,7 @@ class ExpiryMachine(RuleBasedStateMachine):
             expire(catalog, Keep(1), NOW)
             for branch in self.model.owners:
                 catalog.claim(branch, "the last")
-        live = set().union(*(self.named(m) for s in catalog.head().refs.values() for m in catalog.ancestry(s)))
+        live = set().union(*(self.needed_paths(m) for s in catalog.head().refs.values() for m in catalog.ancestry(s)))
         folders = ("data", "manifests", "index")
         left = {info.path for folder in folders for info in self.store.list(f"p/{folder}/")}
         assert left == live, "nothing is left that nobody needs"

@@ -28,7 +28,7 @@ EPOCHS_A_RUN = 10
 EVERY = 100
 """Epochs from one expiry to the next."""
 
-KEPT = 20
+KEEP_LAST = 20
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 OUTPUT = ("panes", "late")
 
@@ -52,9 +52,9 @@ class Pipeline:
             floor = catalog.commit(claim, manifest).floor("main")
             self.head = catalog.manifest(manifest.snapshot_id)
         assert self.head is not None
-        published = catalog.head().refs.get("published")
-        self.store.write(f"p/audits/{published or 'none'}--{self.head.snapshot_id}/result.json", b"{}")
-        catalog.publish(self.head.snapshot_id, published)
+        published_snapshot = catalog.head().refs.get("published")
+        self.store.write(f"p/audits/{published_snapshot or 'none'}--{self.head.snapshot_id}/result.json", b"{}")
+        catalog.publish(self.head.snapshot_id, published_snapshot)
         if self.runs % 10 == 0:
             self.store.write(catalog.data_prefix(self.head.epoch + 1, f"{self.runs:016x}") + "/panes.parquet", b"rows")
 
@@ -105,9 +105,9 @@ def requests_of(store: MemoryStore, action: Callable[[], object]) -> int:
 def figures(pipeline: Pipeline) -> Figures:
     """Right after an expiry."""
     store = pipeline.store
-    of: dict[str, list[int]] = {}
+    sizes_by_kind: dict[str, list[int]] = {}
     for info in store.list("p/"):
-        of.setdefault(info.path.split("/")[1], []).append(info.size)
+        sizes_by_kind.setdefault(info.path.split("/")[1], []).append(info.size)
 
     def read() -> None:
         catalog = Catalog(store, "p")
@@ -127,8 +127,8 @@ def figures(pipeline: Pipeline) -> Figures:
         "read all panes and late records": requests_of(store, read),
     }
     return Figures(
-        {kind: len(sizes) for kind, sizes in of.items()},
-        {kind: sum(sizes) for kind, sizes in of.items()},
+        {kind: len(sizes) for kind, sizes in sizes_by_kind.items()},
+        {kind: sum(sizes) for kind, sizes in sizes_by_kind.items()},
         requests,
         len(pipeline.head.to_bytes()),
     )
@@ -145,10 +145,10 @@ def run_and_expire(pipeline: Pipeline, epochs: int) -> tuple[int, int]:
 
 
 def _expire(pipeline: Pipeline) -> None:
-    def audits(listed: object, kept: object, notes: object) -> set[str]:
-        return {info.path for info in listed if info.path.split("/")[2].rpartition("--")[2] in kept}  # type: ignore[attr-defined, operator]
+    def audits(infos: object, snapshot_ids: object, notes: object) -> set[str]:
+        return {info.path for info in infos if info.path.split("/")[2].rpartition("--")[2] in snapshot_ids}  # type: ignore[attr-defined, operator]
 
-    expire(Catalog(pipeline.store, "p"), Keep(KEPT), NOW, beside={ObjectKind.AUDITS: audits})
+    expire(Catalog(pipeline.store, "p"), Keep(KEEP_LAST), NOW, beside={ObjectKind.AUDITS: audits})
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_many_epochs_leave_what_a_thousand_leave() -> None:
     assert set(late.objects) == set(early.objects)
     for kind, count in late.objects.items():
         assert count <= early.objects[kind] + slack.get(kind, 2), kind
-    assert late.objects["data"] <= (KEPT + 2 * EVERY + RADIX.value) * (len(OUTPUT) + 2)
+    assert late.objects["data"] <= (KEEP_LAST + 2 * EVERY + RADIX.value) * (len(OUTPUT) + 2)
     assert late.objects["log"] <= KEPT_ENTRIES.value + 2 * EVERY
     assert late.bytes["index"] <= early.bytes["index"] + input_nodes * 8_192 + slack["data"] * 256
     assert late.bytes["manifests"] <= early.bytes["manifests"] * 1.5

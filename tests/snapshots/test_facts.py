@@ -14,8 +14,8 @@ NAMES = st.sampled_from([f"p/data/{number:08d}-a/panes-{number}.parquet" for num
 IDS = st.integers(0, 15).map("{:032x}".format)
 
 
-def tuples(of: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
-    return st.sets(of, max_size=8).map(lambda names: tuple(sorted(names)))
+def tuples(texts: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.sets(texts, max_size=8).map(lambda names: tuple(sorted(names)))
 
 
 @st.composite
@@ -25,24 +25,24 @@ def facts(draw: st.DrawFn) -> FactsIndex:
     index.nodes = {f"{number:032x}": NodeFacts(draw(tuples(NAMES)), ()) for number in range(16)}
     for number in range(draw(st.integers(0, 6))):
         place = (f"s{number}", draw(st.integers(0, 3)), "main", number, None if number == 0 else f"s{number - 1}")
-        at = draw(st.datetimes(timezones=st.just(UTC)))
-        index.snapshots[f"s{number}"] = SnapshotFacts(*place, at, draw(tuples(NAMES)), draw(tuples(IDS)))
+        moment = draw(st.datetimes(timezones=st.just(UTC)))
+        index.snapshots[f"s{number}"] = SnapshotFacts(*place, moment, draw(tuples(NAMES)), draw(tuples(IDS)))
     index.notes = draw(st.dictionaries(NAMES, st.text()))
     return index
 
 
 @given(facts())
-def test_what_is_remembered_is_what_was_known(known: FactsIndex) -> None:
-    index_again = FactsIndex(known.catalog)
-    index_again.restore_facts(known.encode_facts(known.snapshots))
-    assert index_again.notes == known.notes
-    for name, snapshot in known.snapshots.items():
-        found = index_again.snapshots[name]
-        assert found.created_at == snapshot.created_at
-        assert {*found.files} == {*snapshot.files}
-        assert {*found.nodes} == {*snapshot.nodes}
+def test_what_is_remembered_is_what_was_known(index: FactsIndex) -> None:
+    index_again = FactsIndex(index.catalog)
+    index_again.restore_facts(index.encode_facts(index.snapshots))
+    assert index_again.notes == index.notes
+    for name, snapshot in index.snapshots.items():
+        read_facts = index_again.snapshots[name]
+        assert read_facts.created_at == snapshot.created_at
+        assert {*read_facts.files} == {*snapshot.files}
+        assert {*read_facts.nodes} == {*snapshot.nodes}
     for name, node in index_again.nodes.items():
-        assert {*node.files} == {*known.nodes[name].files}
+        assert {*node.files} == {*index.nodes[name].files}
 
 
 def test_what_cannot_be_read_is_left_to_who_asks_for_it(memory: MemoryStore) -> None:

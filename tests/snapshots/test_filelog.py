@@ -58,16 +58,16 @@ def one_file(epoch: int) -> FileRecord:
 
 
 @given(records(), st.integers(-1, 60))
-def test_what_was_appended_is_listed(appended: list[FileRecord], since: int) -> None:
+def test_what_was_appended_is_listed(records: list[FileRecord], epoch: int) -> None:
     nodes, log = Nodes(), FileLog.empty()
-    for record in appended:
+    for record in records:
         log = nodes.append(log, record)
         assert sum(max(1, len(r.files)) for r in log.tail) < RADIX.value
         assert all(len(level.refs) < RADIX.value for level in log.levels)
-    assert list(iterate_records(log, nodes.read_all)) == appended
-    assert list(iterate_records(log, nodes.read_all, since)) == [r for r in appended if r.epoch > since]
-    assert log.files == sum(len(r.files) for r in appended)
-    assert log.rows == sum(f.rows for r in appended for f in r.files if isinstance(f, DataFile))
+    assert list(iterate_records(log, nodes.read_all)) == records
+    assert list(iterate_records(log, nodes.read_all, epoch)) == [r for r in records if r.epoch > epoch]
+    assert log.files == sum(len(r.files) for r in records)
+    assert log.rows == sum(f.rows for r in records for f in r.files if isinstance(f, DataFile))
 
 
 def test_old_logs_stay_valid_while_new_ones_grow() -> None:
@@ -141,17 +141,17 @@ def test_a_node_that_is_another_is_noticed() -> None:
 
 
 @given(records(), st.integers(0, 60), st.integers(0, 60))
-def test_what_is_cut_is_gone_and_the_rest_is_listed(appended: list[FileRecord], floor: int, again: int) -> None:
+def test_what_is_cut_is_gone_and_the_rest_is_listed(records: list[FileRecord], floor: int, second_floor: int) -> None:
     nodes, log = Nodes(), FileLog.empty()
-    for record in appended:
+    for record in records:
         log = nodes.append(log, record)
-    for at in (floor, again):
-        log = nodes.cut(log, at)
+    for epoch in (floor, second_floor):
+        log = nodes.cut(log, epoch)
         left = list(iterate_records(log, nodes.read_all))
-        assert left == appended[len(appended) - len(left) :]
-        assert {r.epoch for r in left} >= {r.epoch for r in appended if r.epoch >= max(floor, at)}
+        assert left == records[len(records) - len(left) :]
+        assert {r.epoch for r in left} >= {r.epoch for r in records if r.epoch >= max(floor, epoch)}
     assert log.files == sum(len(r.files) for r in left)
-    assert nodes.cut(log, again) == log
+    assert nodes.cut(log, second_floor) == log
 
 
 def test_a_long_log_is_cut_to_a_leaf_and_goes_on() -> None:

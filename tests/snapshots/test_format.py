@@ -17,11 +17,11 @@ from headrace_snapshots.log import Entry
 from headrace_snapshots.protocol import Kind
 from tests.snapshots.strategies import manifests
 
-AT = "2026-01-01T00:00:00Z"
+TIME = "2026-01-01T00:00:00Z"
 FILE = {"path": "p", "rows": 1, "bytes": 4, "sha256": "0"}
-SAMPLE = Manifest("s1", "p", "f", "main", 3, "s0", 2, AT, {"watermark": None}, {}, {}, {}, {"rows": 7}, {}, {}, {})
+SAMPLE = Manifest("s1", "p", "f", "main", 3, "s0", 2, TIME, {"watermark": None}, {}, {}, {}, {"rows": 7}, {}, {}, {})
 LONG = SAMPLE.replace(counts={f"rows of part {part}": part for part in range(1_000)})
-ENTRY = Entry(4, "w", AT, Kind.COMMIT, "main", 2, {"main": (None, "s")}, {"main": "s"}, {"main": 2}, 0, "", None)
+ENTRY = Entry(4, "w", TIME, Kind.COMMIT, "main", 2, {"main": (None, "s")}, {"main": "s"}, {"main": 2}, 0, "", None)
 
 
 @given(manifests())
@@ -32,12 +32,16 @@ def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
 @given(manifests())
 def test_a_manifest_that_names_nodes_is_read_as_it_was_written(manifest: Manifest) -> None:
     with set_sizes(files_in_a_manifest=0):
-        stored, nodes = manifest.in_nodes(None, lambda: "writer")
-    read = Manifest.from_bytes(stored.to_bytes(), "x")
-    by_id = [{node.id: node for node in side.nodes} for side in (read, stored)]
-    assert (read, by_id[0]) == (stored, by_id[1])
+        stored_manifest, nodes = manifest.in_nodes(None, lambda: "writer")
+    read = Manifest.from_bytes(stored_manifest.to_bytes(), "x")
+    by_id = [{node.id: node for node in side.nodes} for side in (read, stored_manifest)]
+    assert (read, by_id[0]) == (stored_manifest, by_id[1])
     assert len(nodes) == sum(layer.file_count > 0 for layers in manifest.tables.values() for layer in layers)
-    for node, layer in zip(nodes, (at for layers in stored.tables.values() for at in layers if at.node), strict=True):
+    for node, layer in zip(
+        nodes,
+        (stored_layer for layers in stored_manifest.tables.values() for stored_layer in layers if stored_layer.node),
+        strict=True,
+    ):
         read_node = IndexNode.from_bytes(node.to_bytes(), "x")
         assert (read_node.id, read_node.records[0].files) == (layer.node and layer.node.id, layer.files)
 
@@ -67,10 +71,10 @@ def test_an_entry_is_read_as_it_was_written(entry: Entry) -> None:
 def test_any_changed_byte_is_noticed(data: st.DataObject) -> None:
     stored_bytes = SAMPLE.to_bytes()
     position = data.draw(st.integers(0, len(stored_bytes) - 1))
-    changed = bytearray(stored_bytes)
-    changed[position] ^= data.draw(st.integers(1, 255))
+    content = bytearray(stored_bytes)
+    content[position] ^= data.draw(st.integers(1, 255))
     try:
-        assert Manifest.from_bytes(bytes(changed), "the/object.json") == SAMPLE  # a byte of white space
+        assert Manifest.from_bytes(bytes(content), "the/object.json") == SAMPLE  # a byte of white space
     except RestoreError as error:
         assert "the/object.json" in str(error)
 
@@ -99,7 +103,7 @@ def test_an_object_of_another_kind_or_a_newer_format() -> None:
 
 def test_a_field_of_a_wrong_type_is_named() -> None:
     content = SAMPLE.to_json()
-    for change, said in [
+    for change, message in [
         ({"epoch": "3"}, r"content\.epoch: Expected `int`, got `str`"),
         ({"tables": {"t": [{"files": []}]}}, r"content\.tables\[\.\.\.\]\[0\]: Object missing required field `rows`"),
         (
@@ -113,15 +117,15 @@ def test_a_field_of_a_wrong_type_is_named() -> None:
         ({"parent": 1}, r"content\.parent: Expected `str \| null`, got `int`"),
         ({"counts": {"x": True}}, r"content\.counts\[\.\.\.\]: Expected `int`, got `bool`"),
     ]:
-        with pytest.raises(BrokenObjectError, match=said):
+        with pytest.raises(BrokenObjectError, match=message):
             Manifest.from_bytes(encode_object("manifest", content | change), "x")
 
 
 @given(manifests())
 def test_a_packed_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
-    packed = encode_object("manifest", manifest.to_json(), manifest.format, packed_from=0)
-    assert json.loads(packed)["format"] == 5
-    assert Manifest.from_bytes(packed, "x") == manifest
+    content = encode_object("manifest", manifest.to_json(), manifest.format, packed_from=0)
+    assert json.loads(content)["format"] == 5
+    assert Manifest.from_bytes(content, "x") == manifest
 
 
 def test_a_manifest_is_packed_once_it_is_long() -> None:
@@ -138,10 +142,10 @@ def test_a_manifest_is_packed_once_it_is_long() -> None:
 
 @given(st.data())
 def test_any_changed_byte_of_a_packed_manifest_is_noticed(data: st.DataObject) -> None:
-    stored = bytearray(LONG.to_bytes())
-    stored[data.draw(st.integers(0, len(stored) - 1))] ^= data.draw(st.integers(1, 255))
+    content = bytearray(LONG.to_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
     try:
-        assert Manifest.from_bytes(bytes(stored), "the/object.json") == LONG  # a byte of white space
+        assert Manifest.from_bytes(bytes(content), "the/object.json") == LONG  # a byte of white space
     except RestoreError as error:
         assert "the/object.json" in str(error)
 

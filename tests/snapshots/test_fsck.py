@@ -92,7 +92,7 @@ def _noting(operations: list[Operation]) -> FaultPlan:
     return plan
 
 
-def checked(store: MemoryStore, path: str) -> FsckReport:
+def check_store(store: MemoryStore, path: str) -> FsckReport:
     report = fsck(Catalog(store, "p"), deep=True)
     assert path in {problem.path for problem in report.damage}, [problem.path for problem in report.problems]
     problem = next(problem for problem in report.damage if problem.path == path)
@@ -117,7 +117,7 @@ def test_what_is_whole_has_no_problem(memory: MemoryStore, snapshots: list[Manif
 def test_changed_content_is_named(memory: MemoryStore, snapshots: list[Manifest], kind: str, damage: str) -> None:
     path, _ = paths(memory, snapshots)[kind]
     memory.write(path, DAMAGES[damage](memory.read(path)))
-    checked(memory, path)
+    check_store(memory, path)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -126,14 +126,14 @@ def test_a_deleted_object_is_named(memory: MemoryStore, snapshots: list[Manifest
     if kind == "newest entry":
         Catalog(memory, "p").tag("after", snapshots[-1].snapshot_id)  # of the last one nobody would know
     memory.delete(path)
-    checked(memory, path)
+    check_store(memory, path)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in {"hint", "mark"}])
 def test_an_object_replaced_by_an_older_one_is_named(memory: MemoryStore, snapshots: list[Manifest], kind: str) -> None:
     path, older = paths(memory, snapshots)[kind]
     memory.write(path, memory.read(older))
-    checked(memory, path)
+    check_store(memory, path)
 
 
 def test_an_older_mark_is_named_and_made_again_and_a_late_hint_is_none_of_its_business(
@@ -162,22 +162,22 @@ def test_an_older_mark_is_named_and_made_again_and_a_late_hint_is_none_of_its_bu
 
 
 def test_the_hint_is_repaired_and_nothing_else_is_touched(memory: MemoryStore, snapshots: list[Manifest]) -> None:
-    before = {info.path: memory.read(info.path) for info in memory.list("p/")}
+    old_contents = {info.path: memory.read(info.path) for info in memory.list("p/")}
     memory.write("p/log-hint.json", b"?")
     report = fsck(Catalog(memory, "p"), repair=True)
     assert [(problem.path, problem.is_repaired) for problem in report.problems] == [("p/log-hint.json", True)]
     assert fsck(Catalog(memory, "p")).problems == ()
-    after = {info.path: memory.read(info.path) for info in memory.list("p/")}
-    assert {path for path in before if before[path] != after[path]} <= {"p/log-hint.json"}
+    new_contents = {info.path: memory.read(info.path) for info in memory.list("p/")}
+    assert {path for path in old_contents if old_contents[path] != new_contents[path]} <= {"p/log-hint.json"}
 
 
 def test_a_hint_that_is_ahead_of_the_log_is_named(memory: MemoryStore, snapshots: list[Manifest]) -> None:
     catalog = Catalog(memory, "p")
-    ahead = encode_object("log-hint", {"entry": catalog.head().entry + 1})
-    memory.write("p/log-hint.json", ahead)
+    hint = encode_object("log-hint", {"entry": catalog.head().entry + 1})
+    memory.write("p/log-hint.json", hint)
     assert {problem.path for problem in fsck(catalog).damage} == {"p/log-hint.json"}
     assert fsck(catalog, repair=True).damage == ()
-    assert memory.read("p/log-hint.json") != ahead
+    assert memory.read("p/log-hint.json") != hint
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES, "deleted"])
@@ -207,9 +207,9 @@ def test_garbage_goes_once_its_writers_are_fenced_and_what_readers_may_read_stay
     paths_before = {info.path for info in memory.list("p/")}
 
     def repair_all() -> Expired:
-        found = fsck(Catalog(memory, "p"), repair=True).collected
-        assert found is not None
-        return found
+        collection = fsck(Catalog(memory, "p"), repair=True).collected
+        assert collection is not None
+        return collection
 
     assert (repair_all().waiting, repair_all().waiting) == (
         Total.from_sizes({killed_text: 24}),
@@ -253,8 +253,8 @@ def test_the_way_out_depends_on_who_needs_it(memory: MemoryStore, snapshots: lis
     catalog = Catalog(memory, "p")
     catalog.tag("june", snapshots[-2].snapshot_id)
     catalog.fork("trial", snapshots[-2].snapshot_id)
-    tried = commit(catalog, memory, snapshots[-2], catalog.claim("trial", "run"))
-    memory.delete(tried.tables["state"][0].files[0].path)
+    trial = commit(catalog, memory, snapshots[-2], catalog.claim("trial", "run"))
+    memory.delete(trial.tables["state"][0].files[0].path)
     (own,) = fsck(catalog).problems
     assert f"`headrace rollback p --to {snapshots[-2].snapshot_id} --branch trial`" in own.remedy
     catalog.drop("trial")
@@ -293,10 +293,10 @@ def test_what_an_expiry_has_folded_and_not_seen_is_not_lost(memory: MemoryStore,
         claim = catalog.claim("trial", "run")
         lost_manifests.append(commit(catalog, memory, None, claim))
         catalog.drop("trial")
-        claim, main, published = catalog.claim("main", "run"), snapshots[-1], catalog.head().refs["published"]
+        claim, main, published_snapshot = catalog.claim("main", "run"), snapshots[-1], catalog.head().refs["published"]
         for _ in range(3):
             main = commit(catalog, memory, main, claim)
-        catalog.publish(main.snapshot_id, published)
+        catalog.publish(main.snapshot_id, published_snapshot)
 
     slow = Catalog(FaultyStore(memory, hold_first("list", "p/data/", act_meanwhile)), "p")
     expire(slow, Keep(1), datetime.now(UTC))

@@ -132,14 +132,18 @@ def test_a_manifest_that_names_nodes_of_layers_is_read_with_them_and_refused_by_
     of_layer, of_merge = (
         IndexNode.from_bytes((folder / f"node-of-a-{what}.json").read_bytes(), what) for what in ("layer", "merge")
     )
-    (layer,) = (at for at in manifest.tables["state"] if at.node is not None and at.node.id == of_layer.id)
+    (layer,) = (
+        state_layer
+        for state_layer in manifest.tables["state"]
+        if state_layer.node is not None and state_layer.node.id == of_layer.id
+    )
     assert (layer.file_count, layer.rows) == (of_layer.ref.files, of_layer.ref.rows)
     (merge,) = manifest.merges["state"]
     assert [(node.id, node.files, node.rows) for node in merge.nodes] == [
         (of_merge.id, of_merge.ref.files, of_merge.ref.rows)
     ]
     assert merge.parts_done == len(of_merge.records) == 36
-    assert merge.layers == tuple(at.identity for at in manifest.tables["state"][:4])
+    assert merge.layers == tuple(state_layer.identity for state_layer in manifest.tables["state"][:4])
     with (
         set_sizes(newest_format=5),
         pytest.raises(NewerFormatError, match="has format 6, this Headrace reads up to 5: upgrade it"),

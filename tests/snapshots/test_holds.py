@@ -38,7 +38,7 @@ def ids(catalog: Catalog) -> list[str]:
     return ids
 
 
-def held(store: MemoryStore, *snapshots: str, reader: str = "daily") -> None:
+def hold_snapshots(store: MemoryStore, *snapshots: str, reader: str = "daily") -> None:
     ReaderHold("file:///elsewhere", reader, "source", "", snapshots).put(store, "p")
 
 
@@ -55,72 +55,72 @@ def far_behind(catalog: Catalog) -> list[tuple[str, int, str | None]]:
     return [(one.name, one.unread, one.since) for one in swept(catalog).behind]
 
 
-def came(catalog: Catalog, snapshot: str) -> str:
+def creation_time(catalog: Catalog, snapshot: str) -> str:
     return datetime.fromisoformat(catalog.manifest(snapshot).created_at).isoformat(timespec="seconds")
 
 
-def there(catalog: Catalog) -> set[str]:
+def manifest_ids(catalog: Catalog) -> set[str]:
     return {info.path.rpartition("/")[2].removesuffix(".json") for info in catalog.store.list("p/manifests/")}
 
 
 def test_main_is_kept_from_the_oldest_that_is_held(store: MemoryStore, catalog: Catalog, ids: list[str]) -> None:
-    held(store, ids[2], ids[4])
-    held(store, ids[5], reader="other")
-    expired = swept(catalog)
-    assert there(catalog) == {*ids[2:]}
-    assert (expired.kept, expired.first_epoch, expired.readers) == (4, 2, ("daily.source",))
+    hold_snapshots(store, ids[2], ids[4])
+    hold_snapshots(store, ids[5], reader="other")
+    expiry = swept(catalog)
+    assert manifest_ids(catalog) == {*ids[2:]}
+    assert (expiry.kept, expiry.first_epoch, expiry.readers) == (4, 2, ("daily.source",))
     assert not fsck(catalog).problems
     check_catalog(store, "p")
-    held(store, ids[4])
+    hold_snapshots(store, ids[4])
     assert swept(catalog).readers == ("daily.source",)
-    assert there(catalog) == {*ids[4:]}
+    assert manifest_ids(catalog) == {*ids[4:]}
     assert drop_holds(store, "p", "daily") == ["daily.source"]
-    assert (swept(catalog).readers, there(catalog)) == ((), {ids[5]})
+    assert (swept(catalog).readers, manifest_ids(catalog)) == ((), {ids[5]})
 
 
 def test_who_has_read_what_is_published_is_not_behind_however_much_is_kept_for_it(
     store: MemoryStore, catalog: Catalog, ids: list[str]
 ) -> None:
-    held(store, *ids)
-    held(store, ids[0], ids[2], reader="other")
-    held(store, ids[1], reader="third")
-    expired = swept(catalog)
-    assert (expired.kept, expired.readers) == (6, ("daily.source", "other.source", "third.source"))
-    since = [came(catalog, ids[number]) for number in (2, 3)]
-    assert far_behind(catalog) == [("third.source", 4, since[0]), ("other.source", 3, since[1])]
-    assert json.loads(json.dumps(expired.to_json()))["behind"][0] == {
-        "name": "third.source", "unread": 4, "since": since[0],
+    hold_snapshots(store, *ids)
+    hold_snapshots(store, ids[0], ids[2], reader="other")
+    hold_snapshots(store, ids[1], reader="third")
+    expiry = swept(catalog)
+    assert (expiry.kept, expiry.readers) == (6, ("daily.source", "other.source", "third.source"))
+    times = [creation_time(catalog, ids[number]) for number in (2, 3)]
+    assert far_behind(catalog) == [("third.source", 4, times[0]), ("other.source", 3, times[1])]
+    assert json.loads(json.dumps(expiry.to_json()))["behind"][0] == {
+        "name": "third.source", "unread": 4, "since": times[0],
     }  # fmt: skip
     catalog.claim("main", "test")
-    assert expire(catalog, Keep(4), NOW).behind == expired.behind[:1]  # the rule keeps what the other one has read
+    assert expire(catalog, Keep(4), NOW).behind == expiry.behind[:1]  # the rule keeps what the other one has read
 
 
 def test_what_is_not_published_yet_is_not_unread(store: MemoryStore, catalog: Catalog, ids: list[str]) -> None:
-    held(store, ids[4])
+    hold_snapshots(store, ids[4])
     commit_some(catalog, catalog.claim("main", "test"), 2)
-    assert far_behind(catalog) == [("daily.source", 1, came(catalog, ids[5]))]
+    assert far_behind(catalog) == [("daily.source", 1, creation_time(catalog, ids[5]))]
 
 
 def test_what_main_has_left_is_kept_as_long_as_it_is_held(store: MemoryStore, catalog: Catalog, ids: list[str]) -> None:
-    held(store, ids[4])
+    hold_snapshots(store, ids[4])
     catalog.release(ids[1], "looked at", [""])
     catalog.rollback("main", ids[1], "test")
     more = commit_some(catalog, catalog.claim("main", "test"), 1)
     catalog.publish(more[0], ids[1])
-    assert far_behind(catalog) == [("daily.source", 1, came(catalog, more[0]))]
+    assert far_behind(catalog) == [("daily.source", 1, creation_time(catalog, more[0]))]
     assert swept(catalog).readers == ("daily.source",)
-    assert there(catalog) == {ids[4], *more}
+    assert manifest_ids(catalog) == {ids[4], *more}
     assert (catalog.is_kept(ids[4]), catalog.is_ancestor(ids[4], more[0])) == (True, False)
     check_catalog(store, "p")
     drop_holds(store, "p", "daily.source")
     swept(catalog)
-    assert there(catalog) == {*more}
+    assert manifest_ids(catalog) == {*more}
 
 
 def test_who_has_only_to_take_back_what_main_has_left_is_behind_by_nothing_new(
     store: MemoryStore, catalog: Catalog, ids: list[str]
 ) -> None:
-    held(store, ids[4])
+    hold_snapshots(store, ids[4])
     catalog.release(ids[1], "looked at", [""])
     catalog.rollback("main", ids[1], "test")
     assert far_behind(catalog) == [("daily.source", 0, None)]
@@ -130,16 +130,16 @@ def test_a_hold_that_comes_after_the_mark_is_seen_by_the_sweep(
     store: MemoryStore, catalog: Catalog, ids: list[str]
 ) -> None:
     expire(catalog, Keep(1), NOW)
-    held(store, ids[3])
+    hold_snapshots(store, ids[3])
     catalog.claim("main", "test")
     expire(catalog, Keep(1), NOW)
-    assert ids[3] in there(catalog)
-    assert ids[2] not in there(catalog)
+    assert ids[3] in manifest_ids(catalog)
+    assert ids[2] not in manifest_ids(catalog)
 
 
 def test_what_is_gone_is_held_for_nothing(store: MemoryStore, catalog: Catalog, ids: list[str]) -> None:
     swept(catalog)
-    held(store, ids[0], "0123456789abcdef")
+    hold_snapshots(store, ids[0], "0123456789abcdef")
     assert swept(catalog).kept == 1
 
 
@@ -147,17 +147,17 @@ def test_what_is_gone_is_held_for_nothing(store: MemoryStore, catalog: Catalog, 
 def test_nothing_expires_while_nobody_knows_what_is_held(
     store: MemoryStore, catalog: Catalog, ids: list[str], damage: bytes
 ) -> None:
-    held(store, ids[0])
+    hold_snapshots(store, ids[0])
     (path,) = (info.path for info in store.list("p/readers/"))
     assert kind_of("p", path) is ObjectKind.READERS
     store.write(path, damage)
     with pytest.raises(BrokenObjectError, match=r"p/readers/daily-.*in which daily says what it needs of p, cannot be"):
         expire(catalog, Keep(1), NOW)
-    assert there(catalog) == {*ids}
+    assert manifest_ids(catalog) == {*ids}
 
 
 def test_a_hold_says_who_needs_what(store: MemoryStore, ids: list[str]) -> None:
-    held(store, ids[1])
+    hold_snapshots(store, ids[1])
     (path,) = (info.path for info in store.list("p/readers/"))
     document = json.loads(store.read(path))
     assert {name: document[name] for name in document if name != "sha256"} == {
@@ -165,5 +165,5 @@ def test_a_hold_says_who_needs_what(store: MemoryStore, ids: list[str]) -> None:
         "output": "", "snapshots": [ids[1]],
     }  # fmt: skip
     assert read_holds(store, "p") == [ReaderHold("file:///elsewhere", "daily", "source", "", (ids[1],))]
-    held(store, ids[2], reader="other")
+    hold_snapshots(store, ids[2], reader="other")
     assert [hold.pipeline for hold in read_holds(store, "p")] == ["daily", "other"]

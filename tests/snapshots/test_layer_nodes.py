@@ -46,7 +46,7 @@ class Line:
         digest = sha256(data).hexdigest()
         return tuple(DataFile(f"{prefix}-{number}.parquet", 2, len(data), digest) for number in range(count))
 
-    def prepared(self, files: int, claim: Claim | None = None) -> Manifest:
+    def prepare_manifest(self, files: int, claim: Claim | None = None) -> Manifest:
         """The next epoch, whose layer has so many files; the layers are as the engine holds them, none in a node."""
         manifest = manifest_for(self.catalog, claim or self.claim, None if self.head is None else self.head.snapshot_id)
         layer = Layer.from_files(
@@ -58,7 +58,7 @@ class Line:
     def commit(self, *files: int) -> Manifest:
         """Epochs whose layers have so many files; the newest as a reader sees it."""
         for count in files:
-            self.head = self.prepared(count)
+            self.head = self.prepare_manifest(count)
             self.catalog.commit(self.claim, self.head)
             self.catalog.publish(self.head.snapshot_id, self.head.parent)
         assert self.head is not None
@@ -97,10 +97,10 @@ def test_a_layer_of_many_files_is_stored_once_and_said_whole(line: Line) -> None
     assert (manifest.format, len(line.nodes)) == (6, 2)
     assert (first.own, second.own, len(third.own)) == ((), (), 3)
     assert manifest.tables["state"] != line.layers
-    for layer, made in zip(manifest.tables["state"], line.layers, strict=True):
-        assert layer.files == made.files
+    for layer, whole_layer in zip(manifest.tables["state"], line.layers, strict=True):
+        assert layer.files == whole_layer.files
         for name in ("rows", "bytes", "file_count", "identity", "first_epoch", "last_epoch", "expires"):
-            assert getattr(layer, name) == getattr(made, name), name
+            assert getattr(layer, name) == getattr(whole_layer, name), name
     assert [layer.node for layer in line.commit(1).tables["state"][:2]] == [first.node, second.node]
     assert len(line.nodes) == 2
     check_catalog(line.store, "p")
@@ -140,9 +140,9 @@ def test_a_layer_of_very_many_files_has_them_in_several_nodes(line: Line) -> Non
 
 def test_a_long_node_is_packed(line: Line) -> None:
     (layer,) = line.commit(1_000).tables["state"]
-    stored = line.store.read(line.nodes[0])
-    assert stored.startswith(b'{"format":5,"kind":"index"')
-    assert len(stored) < len(codec.canonical_json([file.to_json() for file in layer.files])) / 3
+    content = line.store.read(line.nodes[0])
+    assert content.startswith(b'{"format":5,"kind":"index"')
+    assert len(content) < len(codec.canonical_json([file.to_json() for file in layer.files])) / 3
 
 
 def test_another_process_gets_the_files_with_a_layer(line: Line) -> None:
@@ -179,14 +179,14 @@ def test_a_node_that_is_gone_or_another_is_named_by_who_asks_for_the_files(line:
 
 def test_two_writers_share_no_node(line: Line) -> None:
     """Both prepare the same layer; one is fenced, and its node is its own."""
-    manifest = line.prepared(MANY.value + 1)
+    manifest = line.prepare_manifest(MANY.value + 1)
     late = line.claim
     line.claim = line.catalog.claim("main", "another")
     with pytest.raises(FencedError):
         line.catalog.commit(late, manifest)
     (lost_node,) = line.nodes
     line.layers = ()
-    line.catalog.commit(line.claim, line.prepared(MANY.value + 1))
+    line.catalog.commit(line.claim, line.prepare_manifest(MANY.value + 1))
     assert len(line.nodes) == 2
     collect_all(line)
     assert lost_node not in line.nodes
@@ -200,7 +200,7 @@ def test_what_a_crash_leaves_is_garbage(line: Line, effect: str, fault: Fault) -
     line.commit(MANY.value + 1, 2)
     faulty = FaultyStore(line.store, lambda one: fault if one.kind == "put" and effect in one.path else None)
     with pytest.raises(StoreUnavailableError, match="on purpose"):
-        Catalog(faulty, "p").commit(line.claim, line.prepared(MANY.value + 1))
+        Catalog(faulty, "p").commit(line.claim, line.prepare_manifest(MANY.value + 1))
     restarted_line = Line(line.store)
     restarted_line.head = restarted_line.catalog.manifest(restarted_line.claim.snapshot_id or "")
     restarted_line.layers = restarted_line.head.tables["state"]
@@ -227,15 +227,15 @@ def test_a_node_goes_with_the_last_snapshot_that_names_it(line: Line) -> None:
 
 
 def test_a_branch_names_the_nodes_of_main_and_keeps_them(line: Line) -> None:
-    at = line.commit(MANY.value + 1).snapshot_id
-    line.catalog.fork("fix", at, "to try")
+    snapshot_id = line.commit(MANY.value + 1).snapshot_id
+    line.catalog.fork("fix", snapshot_id, "to try")
     line.layers = ()
     line.commit(1, 1)
     for _ in range(2):
         expire(line.catalog, Keep(1), NOW)
     claim = line.catalog.claim("fix", "run")
-    fixed_manifest = line.catalog.manifest(at)
-    manifest = manifest_for(line.catalog, claim, at).replace(tables=fixed_manifest.tables)
+    fixed_manifest = line.catalog.manifest(snapshot_id)
+    manifest = manifest_for(line.catalog, claim, snapshot_id).replace(tables=fixed_manifest.tables)
     line.catalog.commit(claim, manifest)
     (layer,) = line.reader().manifest(manifest.snapshot_id).tables["state"]
     assert len(layer.files) == MANY.value + 1
@@ -265,13 +265,13 @@ def test_parts_of_a_merge_are_stored_once_and_go_on(line: Line) -> None:
     stored_unfinished_merges: list[UnfinishedMerge] = []
     for step in (10, 20, 5, 30):
         merge = merge.with_next(parts(line, step, merge.parts_done))
-        line.head = line.prepared(1).replace(merges={"state": (merge,)})
+        line.head = line.prepare_manifest(1).replace(merges={"state": (merge,)})
         line.catalog.commit(line.claim, line.head)
         stored_unfinished_merges += line.reader().manifest(line.head.snapshot_id).merges["state"]
     assert [len(one.nodes) for one in stored_unfinished_merges] == [0, 1, 1, 2]
     assert [len(one.own) for one in stored_unfinished_merges] == [10, 0, 5, 0]
     assert [(one.parts_done, one.left, one.rows) for one in stored_unfinished_merges] == [
-        (done, range(done, 100), 4 * done) for done in (10, 30, 35, 65)
+        (parts_done, range(parts_done, 100), 4 * parts_done) for parts_done in (10, 30, 35, 65)
     ]
     assert stored_unfinished_merges[-1].files == merge.files
     assert stored_unfinished_merges[-1].nodes[:1] == stored_unfinished_merges[1].nodes
@@ -284,7 +284,7 @@ def test_a_merge_that_begins_again_has_none_of_its_nodes(line: Line) -> None:
     line.commit(1, 1)
     merge = UnfinishedMerge.from_layers(line.layers, 100, is_lowest=True)
     for begin in (0, 50):
-        line.head = line.prepared(1).replace(merges={"state": (merge.with_next(parts(line, 20, begin)),)})
+        line.head = line.prepare_manifest(1).replace(merges={"state": (merge.with_next(parts(line, 20, begin)),)})
         line.catalog.commit(line.claim, line.head)
     (state_again,) = line.reader().manifest(line.head.snapshot_id).merges["state"]
     assert state_again.files == parts(line, 20, 50)
@@ -294,7 +294,7 @@ def test_a_merge_that_begins_again_has_none_of_its_nodes(line: Line) -> None:
 def test_a_lost_node_of_a_merge_costs_only_the_merge(line: Line) -> None:
     line.commit(1, 1)
     merge = UnfinishedMerge.from_layers(line.layers, 100, is_lowest=True).with_next(parts(line, 20))
-    line.head = line.prepared(1).replace(merges={"state": (merge,)})
+    line.head = line.prepare_manifest(1).replace(merges={"state": (merge,)})
     line.catalog.commit(line.claim, line.head)
     line.store.delete(line.nodes[0])
     (problem,) = fsck(line.reader(), deep=True).problems

@@ -14,7 +14,7 @@ from headrace_snapshots.format.files import DataFile, FileLog, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectInfo
 from headrace_snapshots.store.local import MemoryStore
-from tests.stored_progress import written
+from tests.stored_progress import progress_fields
 
 OF_LOG = 1
 """Listings of the log."""
@@ -40,7 +40,7 @@ class Line:
         layers: tuple[Layer, ...] = ()
         for epoch, count in enumerate((1, files)):
             parent = self.ids[-1] if self.ids else None
-            manifest = manifest_for(catalog, claim, parent).replace(progress=written(PipelineProgress()))
+            manifest = manifest_for(catalog, claim, parent).replace(progress=progress_fields(PipelineProgress()))
             prefix = catalog.data_prefix(epoch, manifest.snapshot_id)
             self.files = tuple(DataFile(f"{prefix}/state-{n:05}.parquet", 1, 4, "0" * 64) for n in range(count))
             for path in [file.path for file in self.files] + [f"{prefix}/state-000-{n}" for n in range(others)]:
@@ -49,7 +49,7 @@ class Line:
             catalog.commit(claim, manifest.replace(tables={"state": layers}, logs={"inputs": FileLog.empty()}))
             self.ids.append(manifest.snapshot_id)
 
-    def restored(self) -> tuple[RestoredRun, dict[str, int]]:
+    def restore_run(self) -> tuple[RestoredRun, dict[str, int]]:
         """What the next run goes on from, and what it asks of the store after its claim."""
         catalog = Catalog(self.store, "p")
         claim = catalog.claim("main", "next")
@@ -65,7 +65,7 @@ class Line:
 @pytest.mark.parametrize(("files", "lists"), [(1_000, 1), (10_000, 10)])
 def test_many_files_of_a_folder_are_looked_at_by_pages(files: int, lists: int) -> None:
     line = Line(FarStore(), files)
-    run, requests = line.restored()
+    run, requests = line.restore_run()
     assert run.head is not None
     assert (run.head.snapshot_id, run.warning) == (line.ids[-1], None)
     assert requests["list"] == OF_LOG + lists
@@ -74,12 +74,12 @@ def test_many_files_of_a_folder_are_looked_at_by_pages(files: int, lists: int) -
 
 @pytest.mark.parametrize(("store", "files"), [(FarStore, 15), (MemoryStore, 100)])
 def test_few_files_and_those_on_a_disk_are_looked_at_one_by_one(store: Callable[[], MemoryStore], files: int) -> None:
-    _, requests = Line(store(), files).restored()
+    _, requests = Line(store(), files).restore_run()
     assert (requests["list"], requests["stat"]) == (OF_LOG, files + 1)
 
 
 def test_files_among_very_many_others_are_looked_at_one_by_one() -> None:
-    _, requests = Line(FarStore(), 20, others=3_000).restored()
+    _, requests = Line(FarStore(), 20, others=3_000).restore_run()
     assert (requests["list"], requests["stat"]) == (OF_LOG + 1, 21)
 
 
@@ -92,12 +92,12 @@ def cut(store: MemoryStore, path: str) -> None:
 
 
 @pytest.mark.parametrize("damage", [remove, cut])
-@pytest.mark.parametrize("at", [0, 57, -1])
-def test_what_is_gone_or_cut_is_noticed(damage: Callable[[MemoryStore, str], None], at: int) -> None:
+@pytest.mark.parametrize("number", [0, 57, -1])
+def test_what_is_gone_or_cut_is_noticed(damage: Callable[[MemoryStore, str], None], number: int) -> None:
     line = Line(FarStore(), 100)
-    damage(line.store, line.files[at].path)
-    run, _ = line.restored()
+    damage(line.store, line.files[number].path)
+    run, _ = line.restore_run()
     assert run.head is not None
     assert run.head.snapshot_id == line.ids[0]
     assert run.warning is not None
-    assert f"{line.files[at].path} {'is missing' if damage is remove else 'has 3 bytes'}" in run.warning
+    assert f"{line.files[number].path} {'is missing' if damage is remove else 'has 3 bytes'}" in run.warning

@@ -95,7 +95,7 @@ def test_each_look_finds_what_a_listing_finds(tmp_path: Path, seed: int) -> None
             assert end_parts(log.find_end()) == end_parts(listed_end), step
 
 
-class Unlisted(LocalStore):
+class UnlistedStore(LocalStore):
     """A store that lists nothing, and tells who asks for it."""
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
@@ -106,10 +106,10 @@ def test_a_look_costs_as_much_after_many_entries(tmp_path: Path) -> None:
     catalog = Catalog(LocalStore(tmp_path), "p")
     commit_some(catalog, catalog.claim("main", "run"), 2)
     catalog.settle_hint()
-    run = Catalog(Unlisted(tmp_path), "p", looks_once=True)
+    run = Catalog(UnlistedStore(tmp_path), "p", looks_once=True)
     commit_some(run, run.claim("main", "other"), 2)
     run.settle_hint()
-    assert Catalog(Unlisted(tmp_path), "p").head() == run.head()
+    assert Catalog(UnlistedStore(tmp_path), "p").head() == run.head()
 
 
 def test_a_lost_entry_shows_by_what_follows_it(tmp_path: Path) -> None:

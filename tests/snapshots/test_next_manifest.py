@@ -72,9 +72,9 @@ def test_the_next_manifest_has_what_goes_on_and_nothing_else_of_the_one_before()
 
 @pytest.mark.parametrize("name", sorted(OF_EPOCH))
 def test_progress_of_an_epoch_does_not_go_on(name: str) -> None:
-    inherited = dataclasses.replace(CONTINUING, progress={**CONTINUING.progress, name: "of 0"})
+    continuing = dataclasses.replace(CONTINUING, progress={**CONTINUING.progress, name: "of 0"})
     with pytest.raises(ValueError, match=rf"in the wrong place: {name}$"):
-        Manifest.next_of(FIRST, continuing=inherited, epoch=of_epoch(1))
+        Manifest.next_of(FIRST, continuing=continuing, epoch=of_epoch(1))
     unsaid = dataclasses.replace(of_epoch(1), progress={})
     assert name not in Manifest.next_of(FIRST, continuing=FIRST.continuing, epoch=unsaid).progress
 
@@ -86,19 +86,19 @@ def test_what_goes_on_is_not_said_of_an_epoch() -> None:
 
 
 def test_what_some_output_sees_of_a_manifest_is_the_same_epoch() -> None:
-    seen = FIRST.seen_as(tables={})
-    assert (seen.tables, seen.snapshot_id, seen.epoch) == ({}, "s0", 0)
+    view = FIRST.seen_as(tables={})
+    assert (view.tables, view.snapshot_id, view.epoch) == ({}, "s0", 0)
     assert FIRST.with_skips(()) == FIRST
 
 
 def test_product_code_makes_manifests_in_one_way() -> None:
-    pairs = [(path.name, call) for path, call in calls() if called(call) in ("Manifest", "EpochFields")]
-    writers = {name for name, call in pairs if called(call) == "EpochFields"}
+    pairs = [(path.name, call) for path, call in calls() if callee(call) in ("Manifest", "EpochFields")]
+    writers = {name for name, call in pairs if callee(call) == "EpochFields"}
     assert writers == {"commits.py", "progress.py"}
-    assert {name for name, call in pairs if called(call) == "Manifest"} <= {"strategies.py"}, "Manifest.next_of"
+    assert {name for name, call in pairs if callee(call) == "Manifest"} <= {"strategies.py"}, "Manifest.next_of"
     for name, call in pairs:
         said_args = {keyword.arg for keyword in call.keywords}
-        assert called(call) == "Manifest" or said_args == fields_of(EpochFields), (
+        assert callee(call) == "Manifest" or said_args == fields_of(EpochFields), (
             f"{name} forgets what it says of its epoch"
         )
 
@@ -110,6 +110,6 @@ def calls() -> Iterator[tuple[Path, ast.Call]]:
             yield from ((path, node) for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
 
 
-def called(call: ast.Call) -> Any:
+def callee(call: ast.Call) -> Any:
     """The name that is called, whether its module stands before it or not."""
     return getattr(call.func, "attr", None) or getattr(call.func, "id", None)

@@ -38,7 +38,7 @@ def ids(catalog: Catalog) -> list[str]:
     return commit_some(catalog, catalog.claim("main", "test"), 5, BOTH)
 
 
-def seen(catalog: Catalog) -> dict[str, str]:
+def published_refs(catalog: Catalog) -> dict[str, str]:
     return {ref: snapshot for ref, snapshot in catalog.head().refs.items() if ref.startswith("published")}
 
 
@@ -47,7 +47,7 @@ def test_one_entry_moves_the_outputs_that_may_move(catalog: Catalog, ids: list[s
     assert entry.moves == {"published/x": (None, ids[1]), "published/y": (None, ids[1])}
     assert entry.message == "published epoch 1 of x, y"
     catalog.publish_outputs({"x": ids[2]}, {"x": ids[1], "y": ids[1]})
-    assert seen(catalog) == {"published/x": ids[2], "published/y": ids[1]}
+    assert published_refs(catalog) == {"published/x": ids[2], "published/y": ids[1]}
     last = catalog.publish_outputs({"x": ids[4], "y": ids[3]}, {"x": ids[2], "y": ids[1]})
     assert last.message == "published epoch 4 of x and epoch 3 of y"
 
@@ -57,7 +57,7 @@ def test_a_publish_expects_where_all_outputs_are(catalog: Catalog, ids: list[str
     catalog.publish_outputs({"y": ids[0]}, {"x": None, "y": None})
     with pytest.raises(PublishConflictError, match=f"published/y is at {ids[0]}, not at None any more"):
         catalog.publish_outputs({"x": ids[1]}, {"x": None, "y": None})
-    assert seen(catalog) == {"published/y": ids[0]}
+    assert published_refs(catalog) == {"published/y": ids[0]}
 
 
 def test_an_output_only_moves_forward_along_main(catalog: Catalog, ids: list[str]) -> None:
@@ -67,7 +67,7 @@ def test_an_output_only_moves_forward_along_main(catalog: Catalog, ids: list[str
     with pytest.raises(RefusedError, match="is published of x: that would be a rollback"):
         catalog.publish_outputs({"x": ids[1]}, {"x": ids[2]})
     catalog.release(ids[1], "why", ["y"])
-    assert seen(catalog) == {"published/x": ids[2], "published/y": ids[1]}
+    assert published_refs(catalog) == {"published/x": ids[2], "published/y": ids[1]}
 
 
 def test_a_commit_gives_readers_what_they_see_under_a_new_name(catalog: Catalog, ids: list[str]) -> None:
@@ -77,17 +77,19 @@ def test_a_commit_gives_readers_what_they_see_under_a_new_name(catalog: Catalog,
         claim = catalog.claim(branch, "test")
         head = catalog.manifest(ids[4])
         outputs = {"z": {"formerly": ["older", "x"]}, "y": {"formerly": ["z"]}}
-        named = head.replace(
+        new_manifest = head.replace(
             snapshot_id=catalog.new_snapshot_id(), branch=branch, generation=claim.generation, epoch=5, parent=ids[4],
             schema={"outputs": outputs},
         )  # fmt: skip
-        entry = catalog.commit(claim, named)
-        assert seen(catalog) == {"published/y": ids[2], **expected}
+        entry = catalog.commit(claim, new_manifest)
+        assert published_refs(catalog) == {"published/y": ids[2], **expected}
     assert entry.moves == {
-        "main": (ids[4], named.snapshot_id), "published/z": (None, ids[1]), "published/x": (ids[1], None)
+        "main": (ids[4], new_manifest.snapshot_id), "published/z": (None, ids[1]), "published/x": (ids[1], None)
     }  # fmt: skip
-    again = named.replace(snapshot_id=catalog.new_snapshot_id(), epoch=6, parent=named.snapshot_id)
-    assert [*catalog.commit(claim, again).moves] == ["main"], "a name is given once"
+    next_manifest = new_manifest.replace(
+        snapshot_id=catalog.new_snapshot_id(), epoch=6, parent=new_manifest.snapshot_id
+    )
+    assert [*catalog.commit(claim, next_manifest).moves] == ["main"], "a name is given once"
 
 
 def test_what_an_older_version_would_misread_has_a_newer_format(catalog: Catalog, ids: list[str]) -> None:
@@ -106,7 +108,7 @@ def test_a_rollback_takes_back_each_output_that_is_newer(catalog: Catalog, ids: 
     assert dict(catalog.would_roll_back("main", ids[2])) == expected
     assert catalog.rollback("main", ids[2], "back").moves == expected
     catalog.rollback("main", None, "all of it")
-    assert seen(catalog) == {}
+    assert published_refs(catalog) == {}
     check_catalog(store, "p")
 
 
@@ -114,12 +116,12 @@ def test_a_rollback_leaves_no_reader_with_what_nobody_let_them_see(catalog: Cata
     """Epochs 0 to 4 were published at once, so nobody saw one within: only a person can say that readers may."""
     catalog.publish_outputs({"x": ids[4], "y": ids[2]}, {})
     head_before = catalog.head()
-    for act in (catalog.would_roll_back, lambda *to: catalog.rollback(*to, "back")):
+    for act in (catalog.would_roll_back, lambda *targets: catalog.rollback(*targets, "back")):
         with pytest.raises(RefusedError, match=f"readers of x would see nothing.*`headrace release p.x {ids[2]}`"):
             act("main", ids[2])
     assert catalog.head() == head_before
     assert catalog.release(ids[2], "looked at by hand", ["x"]).moves == {}
-    assert seen(catalog) == {"published/x": ids[4], "published/y": ids[2]}
+    assert published_refs(catalog) == {"published/x": ids[4], "published/y": ids[2]}
     assert catalog.rollback("main", ids[3], "back").moves == {
         "main": (ids[4], ids[3]), "published/x": (ids[4], ids[2])
     }  # fmt: skip
@@ -131,7 +133,7 @@ def test_a_writer_that_steps_back_leaves_readers_what_they_could_see(catalog: Ca
     catalog.publish(ids[1], None)
     catalog.publish(ids[4], ids[1])
     catalog.step_back(claim, ids[3], "broken")
-    assert seen(catalog) == {"published": ids[1]}
+    assert published_refs(catalog) == {"published": ids[1]}
 
 
 def test_what_an_earlier_rollback_let_readers_see_is_no_evidence(catalog: Catalog, store: ObjectStore) -> None:
@@ -140,13 +142,13 @@ def test_what_an_earlier_rollback_let_readers_see_is_no_evidence(catalog: Catalo
     catalog.publish(ids[1], None)
     catalog.publish(ids[4], ids[1])
     entry = catalog.rollback("main", ids[3], "back")
-    moved = {"main": (ids[4], ids[3]), "published": (ids[4], ids[3])}
+    moves = {"main": (ids[4], ids[3]), "published": (ids[4], ids[3])}
     path = next(info.path for info in store.list("p/log/") if info.path.endswith(f"{entry.number:020d}.json"))
-    store.write(path, entry.replace(moves=moved, refs={**entry.refs, "published": ids[3]}).to_bytes())
+    store.write(path, entry.replace(moves=moves, refs={**entry.refs, "published": ids[3]}).to_bytes())
     catalog_again = Catalog(store, "p")
-    assert seen(catalog_again) == {"published": ids[3]}
+    assert published_refs(catalog_again) == {"published": ids[3]}
     catalog_again.rollback("main", ids[2], "further")
-    assert seen(catalog_again) == {"published": ids[1]}
+    assert published_refs(catalog_again) == {"published": ids[1]}
 
 
 def test_a_rollback_to_before_an_output_came_leaves_nothing_of_it_published(catalog: Catalog) -> None:
@@ -156,7 +158,7 @@ def test_a_rollback_to_before_an_output_came_leaves_nothing_of_it_published(cata
     snapshots_after = commit_some(catalog, claim, 2, BOTH)
     catalog.publish_outputs({"x": snapshots_after[1], "y": snapshots_after[1]}, {})
     catalog.rollback("main", snapshots_before[1], "without y")
-    assert seen(catalog) == {"published/x": snapshots_before[1]}
+    assert published_refs(catalog) == {"published/x": snapshots_before[1]}
 
 
 def test_a_rollback_to_before_an_output_was_removed_gives_its_readers_what_they_saw(catalog: Catalog) -> None:
@@ -166,7 +168,7 @@ def test_a_rollback_to_before_an_output_was_removed_gives_its_readers_what_they_
     snapshots_after = commit_some(catalog, claim, 1, ("x",))
     catalog.publish_outputs({"x": snapshots_after[0], "y": None}, dict.fromkeys(BOTH, snapshots_before[0]))
     catalog.rollback("main", snapshots_before[1], "with y")
-    assert seen(catalog) == dict.fromkeys(("published/x", "published/y"), snapshots_before[0])
+    assert published_refs(catalog) == dict.fromkeys(("published/x", "published/y"), snapshots_before[0])
 
 
 def test_a_publish_says_that_an_output_is_gone(catalog: Catalog) -> None:
@@ -175,7 +177,7 @@ def test_a_publish_says_that_an_output_is_gone(catalog: Catalog) -> None:
     catalog.publish_outputs(dict.fromkeys(BOTH, snapshots_before[0]), {})
     snapshots_after = commit_some(catalog, claim, 1, ("x",))
     entry = catalog.publish_outputs({"x": snapshots_after[0], "y": None}, dict.fromkeys(BOTH, snapshots_before[0]))
-    assert seen(catalog) == {"published/x": snapshots_after[0]}
+    assert published_refs(catalog) == {"published/x": snapshots_after[0]}
     assert entry.message == "published epoch 1 of x"
 
 
@@ -184,10 +186,10 @@ def test_a_promotion_publishes_all_outputs_of_the_branch_and_no_other(catalog: C
     catalog.fork("new", None)
     new = commit_some(catalog, catalog.claim("new", "test"), 2, ("x", "z"))
     entry = catalog.promote("new", expected_main=ids[4])
-    assert seen(catalog) == {"published/x": new[1], "published/z": new[1]}
+    assert published_refs(catalog) == {"published/x": new[1], "published/z": new[1]}
     assert entry.format == 3
     catalog.rollback("main", ids[4], "taken back")
-    assert seen(catalog) == {"published/x": ids[3], "published/y": ids[1]}
+    assert published_refs(catalog) == {"published/x": ids[3], "published/y": ids[1]}
 
 
 def test_names_come_and_go_by_a_promotion(catalog: Catalog, store: ObjectStore) -> None:
@@ -197,9 +199,9 @@ def test_names_come_and_go_by_a_promotion(catalog: Catalog, store: ObjectStore) 
     catalog.fork("named", None)
     named_snapshots = commit_some(catalog, catalog.claim("named", "test"), 1, BOTH)
     catalog.promote("named", expected_main=snapshots_before[1])
-    assert seen(catalog) == {"published/x": named_snapshots[0], "published/y": named_snapshots[0]}
+    assert published_refs(catalog) == {"published/x": named_snapshots[0], "published/y": named_snapshots[0]}
     entry = catalog.rollback("main", snapshots_before[1], "taken back")
-    assert seen(catalog) == {"published": snapshots_before[0]}
+    assert published_refs(catalog) == {"published": snapshots_before[0]}
     assert Entry.from_bytes(entry.to_bytes(), "it").past == entry.past
     catalog.fork("again", None)
     commit_some(catalog, catalog.claim("again", "test"), 1, BOTH)
@@ -207,7 +209,7 @@ def test_names_come_and_go_by_a_promotion(catalog: Catalog, store: ObjectStore) 
     catalog.fork("unnamed", None)
     unnamed_snapshots = commit_some(catalog, catalog.claim("unnamed", "test"), 1)
     last = catalog.promote("unnamed", expected_main=catalog.head().refs["main"])
-    assert seen(catalog) == {"published": unnamed_snapshots[0]}
+    assert published_refs(catalog) == {"published": unnamed_snapshots[0]}
     assert last.format == 3, "it says what was published of x and y before"
     check_catalog(store, "p")
 
@@ -236,7 +238,7 @@ def test_an_output_has_a_catalog_of_its_own(catalog: Catalog, ids: list[str]) ->
     catalog.publish_outputs({"x": ids[1], "y": ids[0]}, {})
     catalog.publish_outputs({"x": ids[3]}, {})
     x, y = (OutputCatalog(catalog, output) for output in BOTH)
-    assert (seen(x), seen(y)) == ({"published": ids[3]}, {"published": ids[0]})
+    assert (published_refs(x), published_refs(y)) == ({"published": ids[3]}, {"published": ids[0]})
     assert [entry.moves for entry in x.list_entries(limit=2)] == [
         {"published": (ids[1], ids[3])},
         {"published": (None, ids[1])},
@@ -249,8 +251,8 @@ def test_an_output_has_a_catalog_of_its_own(catalog: Catalog, ids: list[str]) ->
 
 def test_expiry_keeps_what_an_output_has_not_published_and_names_it(catalog: Catalog, ids: list[str]) -> None:
     catalog.publish_outputs({"x": ids[4]}, {})
-    never = expire(catalog, Keep(1), NOW)
-    assert (never.kept, never.first_epoch, never.held_by) == (5, 0, ("y",))
+    expiry = expire(catalog, Keep(1), NOW)
+    assert (expiry.kept, expiry.first_epoch, expiry.held_by) == (5, 0, ("y",))
     catalog.publish_outputs({"y": ids[1]}, {})
     expiry_behind = expire(catalog, Keep(1), NOW)
     assert (expiry_behind.kept, expiry_behind.first_epoch, expiry_behind.held_by) == (4, 1, ("y",))
@@ -259,19 +261,19 @@ def test_expiry_keeps_what_an_output_has_not_published_and_names_it(catalog: Cat
     assert (together_expiry.kept, together_expiry.first_epoch, together_expiry.held_by) == (1, 4, ())
 
 
-def named(catalog: Catalog, claim: Claim, outputs: dict[str, list[str]]) -> str:
+def commit_renamed(catalog: Catalog, claim: Claim, outputs: dict[str, list[str]]) -> str:
     """Commits an epoch whose ``outputs`` had these names before."""
     head = catalog.manifest(catalog.head().refs[claim.branch])
-    schema = {"outputs": {name: {"fingerprint": "f", "formerly": before} for name, before in outputs.items()}}
-    after = head.replace(
+    schema = {"outputs": {name: {"fingerprint": "f", "formerly": old_names} for name, old_names in outputs.items()}}
+    manifest = head.replace(
         snapshot_id=catalog.new_snapshot_id(),
         generation=claim.generation,
         epoch=head.epoch + 1,
         parent=head.snapshot_id,
         schema=schema,
     )
-    catalog.commit(claim, after)
-    return after.snapshot_id
+    catalog.commit(claim, manifest)
+    return manifest.snapshot_id
 
 
 def test_names_go_round_and_come_back(catalog: Catalog, store: ObjectStore) -> None:
@@ -286,12 +288,12 @@ def test_names_go_round_and_come_back(catalog: Catalog, store: ObjectStore) -> N
         {"z": ["x"], "x": ["y"]},
         {"y": ["z", "x"], "x": ["y"]},
     ):
-        last = named(catalog, claim, outputs)
-    assert seen(catalog) == {"published/x": second, "published/y": first}
-    before = as_called_in(catalog.manifest(first), catalog.manifest(last))
-    assert {name: own["formerly"] for name, own in before.schema["outputs"].items()} == {"y": ["x"], "x": ["y"]}
-    assert before.tables.keys() == catalog.manifest(first).tables.keys()
+        last = commit_renamed(catalog, claim, outputs)
+    assert published_refs(catalog) == {"published/x": second, "published/y": first}
+    view = as_called_in(catalog.manifest(first), catalog.manifest(last))
+    assert {name: own["formerly"] for name, own in view.schema["outputs"].items()} == {"y": ["x"], "x": ["y"]}
+    assert view.tables.keys() == catalog.manifest(first).tables.keys()
     catalog.publish_outputs({"x": last, "y": last}, {"x": second, "y": first})
     catalog.rollback("main", second, "back")
-    assert seen(catalog) == {"published/x": first, "published/y": second}
+    assert published_refs(catalog) == {"published/x": first, "published/y": second}
     check_catalog(store, "p")

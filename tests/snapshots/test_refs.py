@@ -29,7 +29,7 @@ OTHERS = {
     "0123456789ABCDEF": NameKind.SNAPSHOT,
     "tags/v1": NameKind.TAG,
 }
-REFUSED = (
+BAD_NAMES = (
     *OTHERS,
     "none",
     "None",
@@ -58,7 +58,7 @@ def test_other_things_are_told_by_their_form(text: str) -> None:
     assert kind_of_name(text) is OTHERS[text]
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", BAD_NAMES)
 def test_what_could_mean_another_thing_names_nothing(memory: MemoryStore, name: str) -> None:
     catalog = Catalog(memory, "p")
     (snapshot,) = commit_some(catalog, catalog.claim("main", "run"), 1)

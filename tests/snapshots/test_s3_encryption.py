@@ -24,10 +24,10 @@ def demanding(value: str) -> dict[str, Any]:
     """The policy of a user who may put objects only with ``value`` in the header. (MinIO heeds a policy of the bucket
     for anonymous requests alone.)
     """
-    refused = {"StringNotEquals": {f"s3:{HEADER}": value}}
-    allowed = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["arn:aws:s3:::*"]}
-    denied = {"Effect": "Deny", "Action": ["s3:PutObject"], "Resource": ["arn:aws:s3:::*"], "Condition": refused}
-    return {"Version": "2012-10-17", "Statement": [allowed, denied]}
+    condition = {"StringNotEquals": {f"s3:{HEADER}": value}}
+    allow = {"Effect": "Allow", "Action": ["s3:*"], "Resource": ["arn:aws:s3:::*"]}
+    deny = {"Effect": "Deny", "Action": ["s3:PutObject"], "Resource": ["arn:aws:s3:::*"], "Condition": condition}
+    return {"Version": "2012-10-17", "Statement": [allow, deny]}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_everything_is_put_as_the_bucket_demands(
     monkeypatch.setenv(ALGORITHM, algorithm)
     monkeypatch.setenv(KEY, key)
     store = open_store(root)
-    made = store.create("a/created", b"1")
+    object_info = store.create("a/created", b"1")
     with pytest.raises(ObjectExistsError):
         store.create("a/created", b"2")
     large = bytes(11 * 2**20)  # more than the part of a multipart upload
@@ -70,7 +70,7 @@ def test_everything_is_put_as_the_bucket_demands(
     assert store.read("a/large") == large
     assert store.read_range("a/large", 10, 5) == bytes(5)
     # ETags of encrypted objects are no digests; they only have to be the same wherever they are asked for.
-    assert store.stat("a/created").etag == made.etag
+    assert store.stat("a/created").etag == object_info.etag
     for info in store.list("a/"):
         assert store.read_same(info) == (large if info.path == "a/large" else b"1")
     catalog = Catalog(store, "sales")

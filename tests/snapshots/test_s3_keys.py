@@ -45,11 +45,11 @@ def serving(answers: Answers) -> Iterator[str]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length", 0))).decode()
-            status, said = answers(self.command, self.path, body)
+            status, text = answers(self.command, self.path, body)
             self.send_response(status)
-            self.send_header("content-length", str(len(said)))
+            self.send_header("content-length", str(len(text)))
             self.end_headers()
-            self.wfile.write(said.encode())
+            self.wfile.write(text.encode())
 
         do_PUT = do_POST = do_GET  # noqa: N815  # names that the library wants
 
@@ -75,13 +75,13 @@ def works() -> None:
 
 def temporary(minio: str, keys: Mapping[str, str], lasts: timedelta = timedelta(hours=1)) -> dict[str, str]:
     """Keys with a session token, as services of machines give them, which seem to last so long."""
-    found = AssumeRoleProvider(
+    credentials = AssumeRoleProvider(
         sts_endpoint=minio, access_key=keys["AWS_ACCESS_KEY_ID"], secret_key=keys["AWS_SECRET_ACCESS_KEY"]
     ).retrieve()
     return {
-        "AccessKeyId": found.access_key,
-        "SecretAccessKey": found.secret_key,
-        "Token": found.session_token or "",
+        "AccessKeyId": credentials.access_key,
+        "SecretAccessKey": credentials.secret_key,
+        "Token": credentials.session_token or "",
         "Expiration": (datetime.now(UTC) + lasts).strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
 
@@ -199,10 +199,10 @@ def test_keys_of_a_web_identity(
         assert path == "/"  # no token in an address
         assert (form["WebIdentityToken"], form["RoleArn"]) == ([TOKEN], ["arn:aws:iam::1:role/pod"])
         for status, error in ((403, FixConfigError), (503, RetryError)):
-            refused = pytest.raises(error, match=f"role/pod gives no keys for S3.*{status}")
-            with set_sizes(s3_attempts=1), refused as caught:
+            expectation = pytest.raises(error, match=f"role/pod gives no keys for S3.*{status}")
+            with set_sizes(s3_attempts=1), expectation as error_info:
                 open_store("s3://tests/x").read("x")
-            assert TOKEN not in str(caught.getrepr(style="long"))
+            assert TOKEN not in str(error_info.getrepr(style="long"))
     token.unlink()
     with pytest.raises(FixConfigError, match="FileNotFoundError"):
         open_store("s3://tests/x").read("x")

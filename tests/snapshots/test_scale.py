@@ -21,8 +21,8 @@ def next_manifest(catalog: Catalog, claim: Claim, parent: Manifest | None) -> Ma
     start = plan_merge([layer.rows for layer in layers])
     if start is not None:
         rows = sum(layer.rows for layer in layers[start:])
-        merged = Layer.from_files((file.replace(rows=rows),), layers[start].first_epoch, epoch)
-        layers = (*layers[:start], merged)
+        merged_layer = Layer.from_files((file.replace(rows=rows),), layers[start].first_epoch, epoch)
+        layers = (*layers[:start], merged_layer)
     logs = {
         name: catalog.append_record(
             parent.logs[name] if parent else FileLog.empty(), FileRecord(epoch, (file,) * count)
@@ -67,7 +67,7 @@ def test_ten_thousand_epochs_cost_what_a_hundred_cost() -> None:
     catalog = Catalog(store, "p")
     claim = catalog.claim("main", "run")
     manifest: Manifest | None = None
-    found: dict[int, dict[str, int]] = {}
+    costs_by_epoch: dict[int, dict[str, int]] = {}
     per_commit: list[int] = []
     for epoch in range(10_000):
         requests_before = store.requests.snapshot()
@@ -75,8 +75,8 @@ def test_ten_thousand_epochs_cost_what_a_hundred_cost() -> None:
         catalog.commit(claim, manifest)
         per_commit.append(sum(store.requests.since(requests_before).values()))
         if epoch + 1 in {100, 10_000}:
-            found[epoch + 1] = costs(store)
-    few, many = found[100], found[10_000]
+            costs_by_epoch[epoch + 1] = costs(store)
+    few, many = costs_by_epoch[100], costs_by_epoch[10_000]
     few["requests of 100 commits"] = sum(per_commit[:100])
     many["requests of 100 commits"] = sum(per_commit[-100:])
     print(f"\n{'after so many epochs':>40} {'100':>8} {'10,000':>8}")

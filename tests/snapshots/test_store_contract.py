@@ -63,33 +63,33 @@ def test_what_was_looked_at_is_read_or_nothing(store: ObjectStore) -> None:
     store.write("x", b"1")
     looks = (store.stat, lambda path: store.digested(path) or store.stat(path), lambda path: next(store.list(path)))
     for look in looks:
-        seen = look("x")
+        info = look("x")
         requests_before = store.requests.snapshot()
-        assert store.read_same(seen) == b"1"
+        assert store.read_same(info) == b"1"
         assert sum(store.requests.since(requests_before).values()) == 1
         store.write("x", b"22")
         with pytest.raises(ObjectChangedError, match="x"):
-            store.read_same(seen)
+            store.read_same(info)
         store.delete("x")
         with pytest.raises(ObjectNotFoundError, match="x"):
-            store.read_same(seen)
+            store.read_same(info)
         store.write("x", b"1")
 
 
 def test_a_local_file_is_told_by_its_content_once_that_was_looked_at(tmp_path: Path) -> None:
     store = open_store(tmp_path.as_uri())
     store.write("x", b"1")
-    seen = store.digested("x")
-    assert seen is not None
+    info = store.digested("x")
+    assert info is not None
     status = (tmp_path / "x").stat()
     (tmp_path / "x").write_bytes(b"2")
     os.utime(tmp_path / "x", ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert store.stat("x").etag == seen.etag
+    assert store.stat("x").etag == info.etag
     with pytest.raises(ObjectChangedError, match="x"):
-        store.read_same(seen)
+        store.read_same(info)
     (tmp_path / "x").write_bytes(b"1")
-    assert store.stat("x").etag != seen.etag
-    assert store.read_same(seen) == b"1"
+    assert store.stat("x").etag != info.etag
+    assert store.read_same(info) == b"1"
 
 
 def test_empty_and_large_objects(store: ObjectStore) -> None:
@@ -160,10 +160,10 @@ def test_listing_is_in_byte_order_whatever_the_folders(store: ObjectStore) -> No
     names = ["a", "b-c/1", "b.txt", "b/1", "b/2/x", "b/2.x", "b0", "ba", "B", "é", "z", "\U0001f600", "\uffee"]
     for name in names:
         store.write(f"p/{name}", b"x")
-    ordered = sorted((f"p/{n}" for n in names), key=str.encode)
-    assert paths(store, "p/") == ordered
-    for mark in [*ordered, "p/b/", "p/b/2", "p/b/2/", "p/b/zzz", "p/b!", "p/b0/1", "p/", "o", "p/c", "q"]:
-        assert paths(store, "p/", mark) == [p for p in ordered if p.encode() > mark.encode()], mark
+    paths_in_order = sorted((f"p/{n}" for n in names), key=str.encode)
+    assert paths(store, "p/") == paths_in_order
+    for mark in [*paths_in_order, "p/b/", "p/b/2", "p/b/2/", "p/b/zzz", "p/b!", "p/b0/1", "p/", "o", "p/c", "q"]:
+        assert paths(store, "p/", mark) == [p for p in paths_in_order if p.encode() > mark.encode()], mark
 
 
 def test_a_listing_says_when_objects_were_written_if_the_store_knows(store: ObjectStore) -> None:
@@ -304,7 +304,7 @@ def test_a_local_file_without_a_name_is_not_listed(tmp_path: Path) -> None:
     assert paths(store, "") == ["x"]
 
 
-KILLED = """
+KILLED_PROGRAM = """
 import os, signal, stat, sys
 from headrace_snapshots.store import open_store
 def die(what, *_):
@@ -319,7 +319,9 @@ open_store(sys.argv[1]).create("killed", b"half of it")
 def test_what_a_killed_process_left_goes_with_the_next_put(tmp_path: Path, step: str) -> None:
     open_store(tmp_path.as_uri()).write("before", b"")
     for _ in range(2):
-        result = subprocess.run([sys.executable, "-c", KILLED.format(step=step), tmp_path.as_uri()], check=False)
+        result = subprocess.run(
+            [sys.executable, "-c", KILLED_PROGRAM.format(step=step), tmp_path.as_uri()], check=False
+        )
         assert result.returncode == -signal.SIGKILL
     left = list((tmp_path / UNNAMED_FOLDER).iterdir())
     assert left
@@ -328,7 +330,7 @@ def test_what_a_killed_process_left_goes_with_the_next_put(tmp_path: Path, step:
     assert paths(open_store(tmp_path.as_uri()), "") == ["after", "before"]
 
 
-INTERRUPTED = """
+INTERRUPTED_PROGRAM = """
 import fcntl, sys
 from pathlib import Path
 from headrace_snapshots.store import open_store
@@ -351,7 +353,7 @@ def test_a_file_is_whole_though_another_sweeps_before_it_is_named_or_locked(
     tmp_path: Path, step: str, left: int
 ) -> None:
     """What is locked stays until it has its name. What was swept before is written again."""
-    arguments = [sys.executable, "-c", INTERRUPTED, step, tmp_path.as_uri()]
+    arguments = [sys.executable, "-c", INTERRUPTED_PROGRAM, step, tmp_path.as_uri()]
     result = subprocess.run(arguments, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert result.stdout == f"{left}\n", "files without a name, once another has swept"
@@ -379,7 +381,7 @@ def test_what_names_an_object_is_flushed_before_the_put_returns(
         if not (root / "p/log").exists():
             names += [("new", tmp_path), ("root", tmp_path / "new")]
         for name, folder in names:
-            assert any(where == folder and name in there for where, there in flushed_values), f"{folder} before {name}"
+            assert any(where == folder and name in names for where, names in flushed_values), f"{folder} before {name}"
         store.create(f"p/log/{len(flushed_values)}", b"entry")
         number_once = len(flushed_values)
         store.write("p/data/1/b", b"rows")

@@ -27,13 +27,13 @@ def held_catalog(root: str, wait: Callable[[], object]) -> Catalog:
     return Catalog(FaultyStore(open_store(root), hold_first("create", "p/log/", wait)), "p")
 
 
-def report(said: Any, name: str, action: Callable[[], object]) -> None:
+def report(answers: Any, name: str, action: Callable[[], object]) -> None:
     try:
         action()
     except HeadraceError as error:
-        said.put((name, f"{error.code}: {error}"))
+        answers.put((name, f"{error.code}: {error}"))
     else:
-        said.put((name, "done"))
+        answers.put((name, "done"))
 
 
 @dataclass(frozen=True)
@@ -45,35 +45,35 @@ class Job:
     parent: str
     name: str
 
-    def run(self, wait: Callable[[], object], said: Any) -> None:
+    def run(self, wait: Callable[[], object], answers: Any) -> None:
         catalog = held_catalog(self.root, wait)
         manifest = manifest_for(catalog, self.claim, self.parent, self.name)
-        report(said, self.name, lambda: catalog.commit(self.claim, manifest))
+        report(answers, self.name, lambda: catalog.commit(self.claim, manifest))
 
 
-def commit_at_barrier(job: Job, barrier: Barrier, said: Any) -> None:
-    job.run(lambda: barrier.wait(SECONDS), said)
+def commit_at_barrier(job: Job, barrier: Barrier, answers: Any) -> None:
+    job.run(lambda: barrier.wait(SECONDS), answers)
 
 
-def claim_at_barrier(root: str, name: str, barrier: Barrier, said: Any) -> None:
+def claim_at_barrier(root: str, name: str, barrier: Barrier, answers: Any) -> None:
     catalog = held_catalog(root, lambda: barrier.wait(SECONDS))
-    report(said, name, lambda: catalog.claim("main", name))
+    report(answers, name, lambda: catalog.claim("main", name))
 
 
-def commit_when_released(job: Job, held_event: Event, go_on: Event, said: Any) -> None:
+def commit_when_released(job: Job, held_event: Event, go_on: Event, answers: Any) -> None:
     def wait() -> None:
         held_event.set()
         assert go_on.wait(SECONDS)
 
-    job.run(wait, said)
+    job.run(wait, answers)
 
 
-def finished(processes: list[SpawnProcess], said: "Queue[tuple[str, str]]") -> dict[str, str]:
-    found = dict(said.get(timeout=SECONDS) for _ in processes)
+def collect_answers(processes: list[SpawnProcess], answers: "Queue[tuple[str, str]]") -> dict[str, str]:
+    answer_by_name = dict(answers.get(timeout=SECONDS) for _ in processes)
     for process in processes:
         process.join(SECONDS)
         assert process.exitcode == 0
-    return found
+    return answer_by_name
 
 
 @pytest.mark.slow
@@ -88,11 +88,13 @@ def test_of_two_commits_at_the_same_put_one_is_fenced(shared_root: str) -> None:
     ]
     for process in processes:
         process.start()
-    found = finished(processes, queue)
-    winner, loser = sorted(found, key=lambda name: found[name] != "done")
-    assert found[winner] == "done"
-    assert found[loser].startswith("give_up.fenced: ")
-    assert f"branch main is at {winner}, not at {parent} any more since entry 5 (commit: epoch 3)" in found[loser]
+    answer_by_name = collect_answers(processes, queue)
+    winner, loser = sorted(answer_by_name, key=lambda name: answer_by_name[name] != "done")
+    assert answer_by_name[winner] == "done"
+    assert answer_by_name[loser].startswith("give_up.fenced: ")
+    assert (
+        f"branch main is at {winner}, not at {parent} any more since entry 5 (commit: epoch 3)" in answer_by_name[loser]
+    )
     assert catalog.head().refs == {"main": winner}
     assert [m.epoch for m in catalog.ancestry(winner)] == [3, 2, 1, 0]
     check_catalog(catalog.store, "p")
@@ -110,13 +112,13 @@ def test_a_commit_and_a_claim_at_the_same_put_are_ordered(shared_root: str) -> N
     ]
     for process in processes:
         process.start()
-    found = finished(processes, queue)
-    assert found["claim"] == "done"
-    if found["commit"] == "done":
+    answer_by_name = collect_answers(processes, queue)
+    assert answer_by_name["claim"] == "done"
+    if answer_by_name["commit"] == "done":
         assert catalog.head().refs == {"main": "commit"}
     else:
-        assert found["commit"].startswith("give_up.fenced: ")
-        assert "claimed by claim" in found["commit"]
+        assert answer_by_name["commit"].startswith("give_up.fenced: ")
+        assert "claimed by claim" in answer_by_name["commit"]
         assert catalog.head().refs == {"main": parent}
     check_catalog(catalog.store, "p")
 
@@ -134,9 +136,9 @@ def test_a_writer_that_was_stopped_and_fenced_changes_nothing(shared_root: str) 
     commit_some(catalog, catalog.claim("main", "run 2"), 3)
     head_before = catalog.head()
     go_on.set()
-    found = finished([process], queue)
-    assert found["stopped"].startswith("give_up.fenced: ")
-    assert "claimed by run 2" in found["stopped"]
+    answer_by_name = collect_answers([process], queue)
+    assert answer_by_name["stopped"].startswith("give_up.fenced: ")
+    assert "claimed by run 2" in answer_by_name["stopped"]
     assert Catalog(open_store(shared_root), "p").head() == head_before
     check_catalog(catalog.store, "p")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scripts.schema_registry import SchemaRegistry, unpacked
+from scripts.schema_registry import SchemaRegistry, find_folder
 from tests.needed import lacks
 from tests.sinks.conftest import server, topics
 
@@ -21,7 +21,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SchemaRegistry]:
-    if not unpacked().is_dir():
+    if not find_folder().is_dir():
         lacks("no registry of schemas (python -m scripts.schema_registry path)")
     with SchemaRegistry(tmp_path_factory.mktemp("registry")) as started_server:
         yield started_server

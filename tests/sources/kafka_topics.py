@@ -55,20 +55,20 @@ class Topics:
     def send_json(self, name: str, records: Sequence[Mapping[str, Any]], partition: int | None = None) -> None:
         self.send(name, [(None, json.dumps(record).encode()) for record in records], partition)
 
-    def committed(self, name: str, *, patience: float = 5) -> list[tuple[int, bytes | None, bytes | None]]:
+    def committed_records(self, name: str, *, patience: float = 5) -> list[tuple[int, bytes | None, bytes | None]]:
         """Partition, key and value of each record that a consumer sees which waits for transactions. A broker ends
         them a little after it has said so, which is waited for, for ``patience`` seconds at most.
         """
         with KafkaClient(Connection("events", "kafka", *_host_and_port(self.address))) as client:
             topic = client.find_topic(name)
-            written = self._ends(name, [*client.partitions(topic)])
+            ends = self._ends(name, [*client.partitions(topic)])
             deadline = time.monotonic() + patience
-            while any(there.end < written.get(number, 0) for number, there in client.partitions(topic).items()):
+            while any(offsets.end < ends.get(number, 0) for number, offsets in client.partitions(topic).items()):
                 if time.monotonic() > deadline:
                     break
             tables = {
-                number: read_records(client, topic, OffsetRange(number, there.first, there.end))
-                for number, there in client.partitions(topic).items()
+                number: read_records(client, topic, OffsetRange(number, offsets.first, offsets.end))
+                for number, offsets in client.partitions(topic).items()
             }
         return [
             (number, key, value)

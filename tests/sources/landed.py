@@ -64,7 +64,7 @@ def pipeline(
     )
 
 
-class Landed:
+class LandedFiles:
     """A root folder with a landing prefix, read as an epoch reads it."""
 
     def __init__(self, root: Path) -> None:
@@ -78,32 +78,32 @@ class Landed:
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         return file
 
-    def files(self, tested: Pipeline) -> list[SourceSplit]:
+    def files(self, pipeline: Pipeline) -> list[SourceSplit]:
         """What has landed."""
-        return landing.Landing(tested, self.store).new_files({}).get(OWN, [])
+        return landing.Landing(pipeline, self.store).new_files({}).get(OWN, [])
 
-    def compute(self, tested: Pipeline, files: Sequence[SourceSplit] | None = None) -> ComputedEpoch:
+    def compute(self, pipeline: Pipeline, files: Sequence[SourceSplit] | None = None) -> ComputedEpoch:
         """A first epoch over ``files`` (None: over all that has landed)."""
-        attempts = attempts_of(Catalog(self.store, tested.name))
-        engine = LocalEngine(tested, self.store, landing.Landing(tested, self.store), attempts)
-        return engine.compute({OWN: self.files(tested) if files is None else files}, NOW)
+        attempts = attempts_of(Catalog(self.store, pipeline.name))
+        engine = LocalEngine(pipeline, self.store, landing.Landing(pipeline, self.store), attempts)
+        return engine.compute({OWN: self.files(pipeline) if files is None else files}, NOW)
 
-    def read(self, tested: Pipeline, files: Sequence[SourceSplit] | None = None) -> list[dict[str, Any]]:
+    def read(self, pipeline: Pipeline, files: Sequence[SourceSplit] | None = None) -> list[dict[str, Any]]:
         """Judged records in order of file, with their ``file``; ``_in_0`` and ``_in_1`` are n and x."""
-        place = landing.Landing(tested, self.store)
-        pieces = in_arrival_order(tested, {OWN: self.files(tested) if files is None else files})
-        records = read_records(tested, [CompiledStage(tested.stages[0])], place, pieces, NOW).records
+        place = landing.Landing(pipeline, self.store)
+        pieces = in_arrival_order(pipeline, {OWN: self.files(pipeline) if files is None else files})
+        records = read_records(pipeline, [CompiledStage(pipeline.stages[0])], place, pieces, NOW).records
         if records is None:
             return []
         paths = [records.paths[number] for number in records.file_of(np.arange(len(records.positions)))]
         rows = pa.RecordBatch.from_pydict(dict(records.columns)).to_pylist()
         return [{"file": path, **row} for path, row in zip(paths, rows, strict=True)]
 
-    def rejected(self, tested: Pipeline) -> list[dict[str, Any]]:
+    def dead_letters(self, pipeline: Pipeline) -> list[dict[str, Any]]:
         """The stored dead letters of an epoch over all that has landed, in order of file and position."""
-        rows = self.stored(self.compute(tested).written.logs[REJECTED])
+        rows = self.stored_rows(self.compute(pipeline).written.logs[REJECTED])
         return sorted(rows, key=lambda row: (row["file"], -1 if row["position"] is None else row["position"]))
 
-    def stored(self, files: Sequence[DataFile]) -> list[dict[str, Any]]:
+    def stored_rows(self, files: Sequence[DataFile]) -> list[dict[str, Any]]:
         """The rows of data files, whatever their columns."""
         return [row for file in files for row in pq.read_table(self.root / file.path).to_pylist()]

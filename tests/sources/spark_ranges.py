@@ -24,19 +24,19 @@ class Folder:
         return sorted(file.name for file in self.folder.iterdir())
 
 
-class Told(Folder):
+class FolderAsTold(Folder):
     """A folder whose ``ends`` and ``read`` a test may say otherwise, as code of a user would have it."""
 
-    said_ends: ClassVar[Callable[["Told", str | None], Any] | None] = None
-    said_read: ClassVar[Callable[["Told", str | None, str], Any] | None] = None
+    said_ends: ClassVar[Callable[["FolderAsTold", str | None], Any] | None] = None
+    said_read: ClassVar[Callable[["FolderAsTold", str | None, str], Any] | None] = None
 
     def ends(self, begin: str | None) -> Any:
-        said = type(self).said_ends
-        return super().ends(begin) if said is None else said(self, begin)
+        answer = type(self).said_ends
+        return super().ends(begin) if answer is None else answer(self, begin)
 
     def read(self, begin: str | None, end: str) -> Any:
-        said = type(self).said_read
-        return super().read(begin, end) if said is None else said(self, begin, end)
+        answer = type(self).said_read
+        return super().read(begin, end) if answer is None else answer(self, begin, end)
 
 
 class WithoutRead:

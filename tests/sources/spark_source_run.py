@@ -46,10 +46,10 @@ class Shop:
         self.seen_by_id: Counter[str] = Counter()
 
     def counts(self) -> dict[str, int]:
-        counted: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for row in self.handle.read("current", at="main").to_json():
-            counted[row["shop"]] += row["orders"]
-        return dict(counted)
+            counts[row["shop"]] += row["orders"]
+        return dict(counts)
 
     def by_largest_id(self) -> None:
         """What a reader that remembers the largest id finds."""
@@ -72,16 +72,16 @@ class Writers:
         for database, rows in self.open:
             for _ in range(self.choice.randrange(3)):
                 name = self.choice.choice(("Oslo", "Rome", "Riga"))
-                at = f"2026-05-01T{self.choice.randrange(24):02}:00:00Z"
-                database.execute("insert into orders (shop, amount, at) values (%s, 1, %s)", [name, at])
+                time = f"2026-05-01T{self.choice.randrange(24):02}:00:00Z"
+                database.execute("insert into orders (shop, amount, at) values (%s, 1, %s)", [name, time])
                 rows[name] += 1
         self.end(lambda: self.choice.random() < 0.4)
 
     def end(self, is_over: Any) -> None:
-        still = []
+        open_sessions = []
         for database, rows in self.open:
             if not is_over():
-                still.append((database, rows))
+                open_sessions.append((database, rows))
             elif self.choice.random() < 0.2:
                 database.rollback()
                 database.close()
@@ -89,7 +89,7 @@ class Writers:
                 database.commit()
                 database.close()
                 self.shop.committed += rows
-        self.open = still
+        self.open = open_sessions
 
 
 def follows(shop: Shop) -> None:
@@ -133,12 +133,14 @@ def one_session_lands_and_computes(shop: Shop) -> None:
         for _ in range(3):
             database.execute("insert into orders (shop, amount, at) values ('Oslo', 1, '2026-05-01T12:00:00Z')")
     shop.committed["Oslo"] += 3
-    started: list[None] = []
+    starts: list[None] = []
     begin = SparkContext._do_init
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SparkContext, "_do_init", lambda *given, **more: started.append(None) or begin(*given, **more))
+        patch.setattr(
+            SparkContext, "_do_init", lambda *arguments, **more: starts.append(None) or begin(*arguments, **more)
+        )
         shop.handle.run(executor="spark")
-    assert len(started) == 1
+    assert len(starts) == 1
     assert not is_running()
     assert shop.counts() == dict(shop.committed)
 
@@ -153,16 +155,16 @@ def the_next_lands_what_one_that_is_killed_has_left(shop: Shop) -> None:
                 [shop_name, many],
             )
             shop.committed[shop_name] += many
-    before = {*written(shop)}
+    files_before = {*written_files(shop)}
     run = subprocess.Popen(
         [Path(sys.executable).with_name("headrace"), "run", shop.folder / "sales.py", "--root", shop.folder.as_uri()],
         start_new_session=True,
     )
     try:
-        until = time.monotonic() + 120
-        while {*written(shop)} == before and run.poll() is None and time.monotonic() < until:
+        deadline = time.monotonic() + 120
+        while {*written_files(shop)} == files_before and run.poll() is None and time.monotonic() < deadline:
             time.sleep(0.001)
-        assert {*written(shop)} != before, f"it ended with {run.poll()}"
+        assert {*written_files(shop)} != files_before, f"it ended with {run.poll()}"
     finally:
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
@@ -171,7 +173,7 @@ def the_next_lands_what_one_that_is_killed_has_left(shop: Shop) -> None:
     assert shop.handle.fsck().damage == ()
 
 
-def written(shop: Shop) -> Iterator[Path]:
+def written_files(shop: Shop) -> Iterator[Path]:
     return shop.folder.glob("sales/landed/source/_written/*/*.parquet")
 
 
@@ -206,12 +208,12 @@ def what_the_database_refuses_is_to_be_put_right(shop: Shop) -> None:
     )
     (shop.folder / "by_jdbc.py").write_text(by_jdbc)
     through_spark = hr.open(shop.folder.as_uri())[resolve_pipeline(str(shop.folder / "by_jdbc.py"))]
-    at = urlsplit(shop.uri)
-    nobody = f"postgresql://nobody:planted-secret@{at.hostname}"
+    address = urlsplit(shop.uri)
+    nobody = f"postgresql://nobody:planted-secret@{address.hostname}"
     for handle in (shop.handle, through_spark):
         for uri, error, words in (
-            (f"{nobody}:1{at.path}", RangeFailedError, "refused"),
-            (f"{nobody}:{at.port}{at.path}", RangeRefusedError, "failed for user"),
+            (f"{nobody}:1{address.path}", RangeFailedError, "refused"),
+            (f"{nobody}:{address.port}{address.path}", RangeRefusedError, "failed for user"),
         ):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("HEADRACE_CONN_ORDERS_DB", uri)
@@ -232,10 +234,10 @@ def changed_columns_are_named(shop: Shop) -> None:
     with psycopg.connect(shop.uri) as database:
         database.execute("alter table orders alter amount type text")
         database.execute("insert into orders (shop, amount, at) values ('Oslo', 'many', '2026-05-01T12:00:00Z')")
-    before = {*written(shop)}
+    files_before = {*written_files(shop)}
     with pytest.raises(RangeColumnsError, match=r"its column amount is string, and the source says int"):
         shop.handle.run()
-    assert {*written(shop)} == before
+    assert {*written_files(shop)} == files_before
     assert shop.counts() == dict(shop.committed)
 
 

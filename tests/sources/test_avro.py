@@ -32,14 +32,14 @@ def record(**fields: Any) -> dict[str, Any]:
     return {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields.items()]}
 
 
-def written(schema: Any, value: Any) -> bytes:
+def encode_datum(schema: Any, value: Any) -> bytes:
     """One datum."""
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
-    return out.getvalue()
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schema), value)
+    return stream.getvalue()
 
 
-def framed(number: int, datum: bytes) -> bytes:
+def frame_datum(number: int, datum: bytes) -> bytes:
     """A message as Confluent's serializers write it."""
     return struct.pack(">bI", 0, number) + datum
 
@@ -50,19 +50,19 @@ def columns(**types: Any) -> Any:
     return {name: field for name, field in fields_of(source.schema).items() if name in types}
 
 
-def scanned(
-    messages: Sequence[bytes | None], schemas: Any, fields: Any, required: RequiredColumns | None = None
+def scan_messages(
+    messages: Sequence[bytes | None], schemas: Any, fields: Any, required_columns: RequiredColumns | None = None
 ) -> ScannedRecords:
     """``messages``, of one schema or of several by number."""
     several = {number: record_of(json.dumps(one)) for number, one in schemas.items()} if 1 in schemas else None
     known_record = record_of(json.dumps(schemas)) if several is None else several
     values = pa.array(messages, pa.binary())
-    return read_avro(values, np.arange(len(messages)), fields, required or RequiredColumns(), known_record)
+    return read_avro(values, np.arange(len(messages)), fields, required_columns or RequiredColumns(), known_record)
 
 
-def rows(found: ScannedRecords) -> list[dict[str, Any]]:
+def rows(records: ScannedRecords) -> list[dict[str, Any]]:
     """Rows as readers have them: a time outside of the years 1 to 9999 is text, for Python has none."""
-    return python_rows(pa.table(dict(found.columns)))
+    return python_rows(pa.table(dict(records.columns)))
 
 
 # --- values
@@ -116,7 +116,7 @@ READ = columns(
     tags=list[str],
     sizes=list[int],
 )
-MOMENTS = st.datetimes(datetime(1901, 1, 1), datetime(2200, 1, 1)).map(lambda at: at.replace(tzinfo=UTC))
+MOMENTS = st.datetimes(datetime(1901, 1, 1), datetime(2200, 1, 1)).map(lambda time: time.replace(tzinfo=UTC))
 VALUES = st.fixed_dictionaries(
     {
         "flag": st.booleans(),
@@ -129,9 +129,9 @@ VALUES = st.fixed_dictionaries(
         "code": st.binary(min_size=3, max_size=3),
         "suit": st.sampled_from(["CLUBS", "HEARTS"]),
         "day": st.dates(date(1, 1, 1), date(9999, 12, 31)),
-        "at": MOMENTS.map(lambda at: at.replace(microsecond=at.microsecond // 1000 * 1000)),
+        "at": MOMENTS.map(lambda time: time.replace(microsecond=time.microsecond // 1000 * 1000)),
         "since": MOMENTS,
-        "local": MOMENTS.map(lambda at: at.replace(tzinfo=None)),
+        "local": MOMENTS.map(lambda time: time.replace(tzinfo=None)),
         "price": st.integers(-(10**20) + 1, 10**20 - 1).map(lambda digits: Decimal(digits).scaleb(-4)),
         "cost": st.integers(-(10**18) + 1, 10**18 - 1).map(lambda digits: Decimal(digits).scaleb(-2)),
         "user": st.fixed_dictionaries({"id": st.integers(-5, 300), "n": st.text(max_size=3)}),
@@ -153,7 +153,7 @@ def expected(value: Mapping[str, Any]) -> dict[str, Any]:
 @settings(max_examples=60)
 @given(st.lists(VALUES, min_size=1, max_size=8))
 def test_data_are_what_they_were(values: list[dict[str, Any]]) -> None:
-    records = scanned([written(WIDE, value) for value in values], WIDE, READ)
+    records = scan_messages([encode_datum(WIDE, value) for value in values], WIDE, READ)
     assert records.unparsed.null_count == len(values), records.unparsed
     for row, value in zip(rows(records), values, strict=True):
         assert {**row, "price": row["price"].quantize(Decimal("0.0001"))} == expected(value)
@@ -163,16 +163,16 @@ def test_data_are_what_they_were(values: list[dict[str, Any]]) -> None:
 @given(VALUES, st.data())
 def test_a_datum_that_is_damaged_is_a_dead_letter_and_no_other_one(value: dict[str, Any], data: st.DataObject) -> None:
     """Cut, longer, or with other bytes: what cannot be is told, and the messages beside it are what they were."""
-    whole = written(WIDE, value)
+    whole = encode_datum(WIDE, value)
     damage = data.draw(st.sampled_from(["cut", "longer", "other"]))
     if damage == "cut":
         wrong = whole[: data.draw(st.integers(0, len(whole) - 1))]
     elif damage == "longer":
         wrong = whole + data.draw(st.binary(min_size=1, max_size=9))
     else:
-        at = data.draw(st.integers(0, len(whole) - 1))
-        wrong = whole[:at] + data.draw(st.binary(min_size=1, max_size=10)) + whole[at + 1 :]
-    records = scanned([whole, wrong, whole], WIDE, READ)
+        place = data.draw(st.integers(0, len(whole) - 1))
+        wrong = whole[:place] + data.draw(st.binary(min_size=1, max_size=10)) + whole[place + 1 :]
+    records = scan_messages([whole, wrong, whole], WIDE, READ)
     reasons = records.unparsed.to_pylist()
     assert (reasons[0], reasons[2]) == (None, None)
     assert damage == "other" or reasons[1] == "not Avro of its schema"
@@ -191,8 +191,8 @@ def test_a_timestamp_outside_of_the_years_of_a_calendar_is_a_value_and_such_a_da
     )
     numbers = [(0, 10**15, -(10**18)), (10**7, 0, 0), (0, 2**62, 0), (0, 0, 2**63 - 2)]
     plain_schema = record(day="int", at="long", since="long")
-    messages = [written(plain_schema, dict(zip(kinds, one, strict=True))) for one in numbers]
-    records = scanned(messages, schema, columns(day=date, at=datetime, since=datetime))
+    messages = [encode_datum(plain_schema, dict(zip(kinds, one, strict=True))) for one in numbers]
+    records = scan_messages(messages, schema, columns(day=date, at=datetime, since=datetime))
     assert [reason is None for reason in records.unparsed.to_pylist()] == [True, False, False, True]
     known_row, *dead_rows, latest_row = rows(records)
     assert known_row == {"day": date(1970, 1, 1), "at": "+33658-09-27T01:46:40Z", "since": "-29719-04-05T22:13:20Z"}
@@ -203,7 +203,7 @@ def test_a_timestamp_outside_of_the_years_of_a_calendar_is_a_value_and_such_a_da
 def test_an_array_in_blocks_with_their_sizes_and_one_without_end() -> None:
     schema = record(n={"type": "array", "items": "int"})
     blocks = bytes([3, 4, 2, 4, 2, 6, 0])  # -2 items in 2 bytes: 1 and 2; then one item, 3
-    records = scanned([blocks, bytes([0]), b"\xfe\xff\xff\xff\x0f", bytes([2])], schema, columns(n=list[int]))
+    records = scan_messages([blocks, bytes([0]), b"\xfe\xff\xff\xff\x0f", bytes([2])], schema, columns(n=list[int]))
     assert records.unparsed.to_pylist() == [None, None, *["not Avro of its schema"] * 2]
     assert records.columns["n"].to_pylist() == [[1, 2, 3], [], None, None]
 
@@ -212,7 +212,7 @@ def test_only_what_is_wanted_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     numbers: list[int] = []
     monkeypatch.setattr("headrace.formats.avro_datums.slice_bytes", lambda *_: numbers.append(1))
     schema = record(a="string", b="bytes", n="int")
-    records = scanned([written(schema, {"a": "x", "b": b"y", "n": 5})], schema, columns(n=int))
+    records = scan_messages([encode_datum(schema, {"a": "x", "b": b"y", "n": 5})], schema, columns(n=int))
     assert (rows(records), numbers) == ([{"n": 5}], [])
 
 
@@ -222,15 +222,15 @@ def test_only_what_is_wanted_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_messages_of_several_schemas_are_read_by_theirs() -> None:
     first, second = record(n="int"), record(s="string", n="long", x=["null", "string"])
     messages = [
-        framed(1, written(first, {"n": 1})),
-        framed(2, written(second, {"s": "é", "n": 2, "x": "y"})),
+        frame_datum(1, encode_datum(first, {"n": 1})),
+        frame_datum(2, encode_datum(second, {"s": "é", "n": 2, "x": "y"})),
         b"\x01\x00\x00\x00\x01\x02",
         None,
-        framed(1, written(first, {"n": 3})),
+        frame_datum(1, encode_datum(first, {"n": 3})),
         b"\x00\x00",
     ]
     required_columns = RequiredColumns(columns={"x": "key", "gone": "key", "n": "key"})
-    records = scanned(messages, {1: first, 2: second}, columns(n=int, s=str, x=str, gone=str), required_columns)
+    records = scan_messages(messages, {1: first, 2: second}, columns(n=int, s=str, x=str, gone=str), required_columns)
     assert records.unparsed.to_pylist() == [None, None, NO_SCHEMA, NO_SCHEMA, None, NO_SCHEMA]
     assert records.columns["n"].to_pylist() == [1, 2, None, None, 3, None]
     assert records.columns["s"].to_pylist() == [None, "é", None, None, None, None]
@@ -243,19 +243,21 @@ def test_a_field_of_another_type_makes_its_messages_dead_letters() -> None:
     first, second = record(n="int", user="string"), record(n="string", user={**record(id="int"), "name": "user"})
     fields = columns(n=int, id=hr.field("user.id", int))
     messages = [
-        framed(1, written(first, {"n": 1, "user": "x"})),
-        framed(2, written(second, {"n": "x", "user": {"id": 1}})),
+        frame_datum(1, encode_datum(first, {"n": 1, "user": "x"})),
+        frame_datum(2, encode_datum(second, {"n": "x", "user": {"id": 1}})),
     ]
-    records = scanned(messages, {1: first, 2: second}, fields)
+    records = scan_messages(messages, {1: first, 2: second}, fields)
     assert records.unparsed.to_pylist() == ["column id (user.id): not an int", "column n: not an int"]
-    mixed = record(n=["string", "long"])
-    assert scanned([written(mixed, {"n": 5})], mixed, columns(n=int)).unparsed.to_pylist() == ["column n: not an int"]
+    union_schema = record(n=["string", "long"])
+    assert scan_messages([encode_datum(union_schema, {"n": 5})], union_schema, columns(n=int)).unparsed.to_pylist() == [
+        "column n: not an int"
+    ]
 
 
 def test_values_that_do_not_fit_are_dead_letters() -> None:
     schema = record(s="string", at={"type": "long", "logicalType": "timestamp-millis"})
-    wrong = [b"\x02\xff\x00", written(schema, {"s": "x", "at": 2**60})]
-    records = scanned(wrong, schema, columns(s=str, at=datetime))
+    wrong = [b"\x02\xff\x00", encode_datum(schema, {"s": "x", "at": 2**60})]
+    records = scan_messages(wrong, schema, columns(s=str, at=datetime))
     assert records.unparsed.to_pylist() == ["column s: not UTF-8", "column at: not a timestamp"]
 
 
@@ -277,7 +279,7 @@ def test_a_schema_that_is_none_is_told(schema: str, why: str) -> None:
 def test_types_are_known_by_their_names() -> None:
     code = {"type": "fixed", "name": "code", "size": 2}
     schema = {**record(a=code, b="code", c="x.code"), "namespace": "x"}
-    records = scanned([b"aabbcc"], schema, columns(b=bytes, c=bytes))
+    records = scan_messages([b"aabbcc"], schema, columns(b=bytes, c=bytes))
     assert rows(records) == [{"b": b"bb", "c": b"cc"}]
 
 
@@ -299,8 +301,8 @@ def test_mistakes_are_found_when_the_source_is_written(wrong: Any, why: str) -> 
 
 def test_ten_bytes_are_the_most_that_a_number_has() -> None:
     limits = np.array([12])
-    number, at = Data(b"\xff" * 12, limits).read_integers(np.array([0]), np.array([0]))
-    assert at.tolist() == [10]
+    number, places = Data(b"\xff" * 12, limits).read_integers(np.array([0]), np.array([0]))
+    assert places.tolist() == [10]
     assert number.tolist() == [-(2**63)]
 
 
@@ -319,11 +321,11 @@ def test_arrays_of_what_is_no_scalar_are_no_column_whatever_their_items_have() -
         n="int",
     )
     value = {"user": [{"id": None, "z": 1}, {"id": 5, "z": 1}], "lists": [[], [1]], "n": 3}
-    message = written(schema, value)
+    message = encode_datum(schema, value)
     for fields in (columns(user=list[int]), columns(id=hr.field("user.id", int)), columns(lists=list[int])):
-        (reason,) = scanned([message], schema, fields).unparsed.to_pylist()
+        (reason,) = scan_messages([message], schema, fields).unparsed.to_pylist()
         assert "not a" in reason
-    assert rows(scanned([message], schema, columns(n=int))) == [{"n": 3}]
+    assert rows(scan_messages([message], schema, columns(n=int))) == [{"n": 3}]
 
 
 @pytest.mark.parametrize(
@@ -339,14 +341,14 @@ def test_arrays_of_what_is_no_scalar_are_no_column_whatever_their_items_have() -
 )
 def test_a_logical_type_that_does_not_fit_means_nothing(kind: Any, value: Any, read: Any) -> None:
     plain = {"type": kind["type"]}
-    records = scanned([written(record(a=plain), {"a": value})], record(a=kind), columns(a=read))
+    records = scan_messages([encode_datum(record(a=plain), {"a": value})], record(a=kind), columns(a=read))
     assert rows(records) == [{"a": value}]
 
 
 def test_a_decimal_may_have_more_bytes_than_its_digits_need() -> None:
     schema = record(d={"type": "fixed", "name": "d", "size": 20, "logicalType": "decimal", "precision": 38, "scale": 2})
     data = [number.to_bytes(20, "big", signed=True) for number in (125, -125, 2**140, -(2**127) - 1)]
-    records = scanned(data, schema, columns(d=Decimal))
+    records = scan_messages(data, schema, columns(d=Decimal))
     assert [None if row["d"] is None else float(row["d"]) for row in rows(records)] == [1.25, -1.25, None, None]
     assert records.unparsed.to_pylist()[2:] == ["not Avro of its schema"] * 2
 
@@ -359,14 +361,14 @@ def test_a_decimal_may_have_more_bytes_than_its_digits_need() -> None:
     ],
 )
 def test_a_number_of_more_than_64_bits_is_none(wrong: bytes) -> None:
-    assert scanned([wrong], record(a="long", b="long"), columns(a=int)).unparsed.to_pylist() == [
+    assert scan_messages([wrong], record(a="long", b="long"), columns(a=int)).unparsed.to_pylist() == [
         "not Avro of its schema"
     ]
 
 
 def test_a_block_of_the_least_number_of_items_is_none() -> None:
     schema = record(n={"type": "array", "items": "int"})
-    records = scanned([b"\xff" * 9 + b"\x01" + b"\x00"], schema, columns(n=list[int]))
+    records = scan_messages([b"\xff" * 9 + b"\x01" + b"\x00"], schema, columns(n=list[int]))
     assert records.unparsed.to_pylist() == ["not Avro of its schema"]
 
 
@@ -378,28 +380,31 @@ def test_odd_types_harm_no_other_field() -> None:
         e={"type": "array", "items": {"type": "enum", "name": "e", "symbols": []}},
         n="int",
     )
-    records = scanned([bytes([0, 0, 0, 6])], schema, columns(n=int, none=int))
+    records = scan_messages([bytes([0, 0, 0, 6])], schema, columns(n=int, none=int))
     assert rows(records) == [{"n": 3, "none": None}]
-    assert scanned([bytes([0, 0, 0, 6])], schema, columns(many=bytes)).unparsed.to_pylist() == [
+    assert scan_messages([bytes([0, 0, 0, 6])], schema, columns(many=bytes)).unparsed.to_pylist() == [
         "column many: not base64"
     ]
     empty = record(
         a={"type": "array", "items": {"type": "record", "name": "x", "fields": [{"name": "x", "type": "null"}]}},
         n="int",
     )
-    assert rows(scanned([bytes([10, 0, 2])], empty, columns(n=int))) == [{"n": 1}]
+    assert rows(scan_messages([bytes([10, 0, 2])], empty, columns(n=int))) == [{"n": 1}]
 
 
 def test_a_long_array_is_read_in_time_that_depends_on_it_alone() -> None:
     schema = record(n={"type": "array", "items": "int"})
-    messages = [written(schema, {"n": [*range(2000)]}), *[written(schema, {"n": [number]}) for number in range(2000)]]
-    records = scanned(messages, schema, columns(n=list[int]))
+    messages = [
+        encode_datum(schema, {"n": [*range(2000)]}),
+        *[encode_datum(schema, {"n": [number]}) for number in range(2000)],
+    ]
+    records = scan_messages(messages, schema, columns(n=list[int]))
     assert [len(values) for values in records.columns["n"].to_pylist()] == [2000, *[1] * 2000]
 
 
 def test_no_message_is_no_record_and_a_schema_that_cannot_be_read_says_so() -> None:
-    assert len(scanned([], record(n="int"), columns(n=int))) == 0
-    found_avro = read_avro(pa.array([framed(7, b"x")]), np.arange(1), columns(n=int), RequiredColumns(), {7: None})
+    assert len(scan_messages([], record(n="int"), columns(n=int))) == 0
+    found_avro = read_avro(pa.array([frame_datum(7, b"x")]), np.arange(1), columns(n=int), RequiredColumns(), {7: None})
     assert found_avro.unparsed.to_pylist() == ["schema 7, which is no record in Avro"]
     with pytest.raises(AvroSchemaError):
         record_of(json.dumps(record(a="int")).replace('"int"', "[" * 5000 + "]" * 5000))
@@ -413,9 +418,9 @@ def test_records_are_structs_and_maps_are_maps() -> None:
         {"id": "2", "a": None, "m": {}},
         {"id": "3", "a": {"city": None, "n": 1}, "m": {"c": 5}},
     ]
-    text_twice = written(schema, {"id": "4", "a": None, "m": {"x": 1, "y": 2}}).replace(b"y", b"x")
+    text_twice = encode_datum(schema, {"id": "4", "a": None, "m": {"x": 1, "y": 2}}).replace(b"y", b"x")
     fields = columns(id=str, a={"city": str, "q": str}, m=dict[str, int])
-    records = scanned([*(written(schema, value) for value in values), text_twice], schema, fields)
+    records = scan_messages([*(encode_datum(schema, value) for value in values), text_twice], schema, fields)
     assert records.columns["a"].to_pylist() == [{"city": "Oslo", "q": None}, None, {"city": None, "q": None}, None]
     assert records.columns["m"].to_pylist() == [[("a", None), ("b", 1)], [], [("c", 5)], None]
     assert records.unparsed.to_pylist() == [None] * 3 + ["column m: not a map of string to int that has each key once"]
@@ -434,7 +439,7 @@ ITEM = {
         )["fields"]
     ],
 }
-NESTED = record(
+NESTED_SCHEMA = record(
     items=["null", {"type": "array", "items": ["null", ITEM]}],
     by_name={"type": "map", "values": ["null", "item"]},
 )
@@ -484,7 +489,7 @@ def expected_item(value: dict[str, Any] | None) -> dict[str, Any] | None:
     )
 )
 def test_lists_and_maps_of_records_are_columns(values: list[dict[str, Any]]) -> None:
-    scan = scanned([written(NESTED, value) for value in values], NESTED, NESTED_COLUMNS)
+    scan = scan_messages([encode_datum(NESTED_SCHEMA, value) for value in values], NESTED_SCHEMA, NESTED_COLUMNS)
     assert scan.unparsed.null_count == len(values), scan.unparsed
     assert scan.columns["items"].to_pylist() == [
         None if value["items"] is None else [*map(expected_item, value["items"])] for value in values
@@ -495,8 +500,8 @@ def test_lists_and_maps_of_records_are_columns(values: list[dict[str, Any]]) -> 
 
 
 def test_a_list_of_records_of_another_type_is_no_column() -> None:
-    message = written(NESTED, {"items": [], "by_name": {}})
+    message = encode_datum(NESTED_SCHEMA, {"items": [], "by_name": {}})
     for kind in ({"either": str}, {"sku": int}, {"absent": int}, {"grid": list[str]}):
         fields = columns(items=GenericAlias(list, (kind,)))
-        scan = scanned([message], NESTED, fields)
+        scan = scan_messages([message], NESTED_SCHEMA, fields)
         assert scan.unparsed.to_pylist() == [f"column items: not a {in_words(fields['items'].type)}"]

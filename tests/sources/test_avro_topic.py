@@ -27,14 +27,14 @@ from scripts.airflow_env import free_port
 from scripts.schema_registry import SchemaRegistry
 from tests.sources.kafka_topics import Topics
 from tests.sources.test_kafka import COLUMNS, TopicWorld
-from tests.wire import wired
+from tests.wire import open_wire
 
 AVRO = hr.avro(registry="schemas")
-AT = {"type": "long", "logicalType": "timestamp-micros"}
+TIME_TYPE = {"type": "long", "logicalType": "timestamp-micros"}
 FIRST = {
     "type": "record",
     "name": "order",
-    "fields": [{"name": "user", "type": ["null", "string"]}, {"name": "at", "type": AT}],
+    "fields": [{"name": "user", "type": ["null", "string"]}, {"name": "at", "type": TIME_TYPE}],
 }
 SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "amount", "type": "int", "default": 1}]}
 NUMBERS = {
@@ -43,17 +43,17 @@ NUMBERS = {
     "fields": [
         {"name": "number", "type": "long"},
         {"name": "said", "type": {"type": "record", "name": "said", "fields": [{"name": "text", "type": "string"}]}},
-        {"name": "at", "type": AT},
+        {"name": "at", "type": TIME_TYPE},
     ],
 }
 
 
 def message(number: int, schema: Any, value: Mapping[str, Any]) -> bytes:
     """A value as Confluent's serializers write it."""
-    out = io.BytesIO(struct.pack(">bI", 0, number))
-    out.seek(0, io.SEEK_END)
-    fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
-    return out.getvalue()
+    stream = io.BytesIO(struct.pack(">bI", 0, number))
+    stream.seek(0, io.SEEK_END)
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
+    return stream.getvalue()
 
 
 @pytest.fixture
@@ -118,8 +118,8 @@ def orders(root: Path, topic: str, **options: Any) -> PipelineHandle:
     return hr.open(root.as_uri(), create=True)[pipeline]
 
 
-def read(handle: PipelineHandle, at: str = "main") -> dict[str, tuple[int, int | None]]:
-    return {row["user"]: (row["orders"], row["spent"]) for row in handle.read("current", at=at).to_json()}
+def read(handle: PipelineHandle, ref: str = "main") -> dict[str, tuple[int, int | None]]:
+    return {row["user"]: (row["orders"], row["spent"]) for row in handle.read("current", at=ref).to_json()}
 
 
 def order(number: int, user: str | None, amount: int | None = None) -> bytes:
@@ -159,12 +159,12 @@ def test_a_registry_that_does_not_answer_loses_nothing(
     topics.send(name, [(None, order(first, "ada"))])
     handle = orders(tmp_path, name)
     reading._known_schemas.clear()
-    with monkeypatch.context() as away:
-        away.setenv("HEADRACE_CONN_SCHEMAS", f"http://ada:opensesame@127.0.0.1:{free_port()}")
+    with monkeypatch.context() as patch:
+        patch.setenv("HEADRACE_CONN_SCHEMAS", f"http://ada:opensesame@127.0.0.1:{free_port()}")
         with pytest.raises(RegistryUnreachableError, match=r"connection schemas .* does not answer") as error:
             handle.run()
         assert "opensesame" not in str(error.value)
-        away.setenv("HEADRACE_CONN_SCHEMAS", "kafka://127.0.0.1:1")
+        patch.setenv("HEADRACE_CONN_SCHEMAS", "kafka://127.0.0.1:1")
         with pytest.raises(RegistryRefusedError, match="needs http://host:port"):
             handle.run()
     topics.send(name, [(None, order(999_999, "bob"))])
@@ -210,9 +210,9 @@ def test_what_landed_before_the_source_was_said_to_be_avro_is_read(
 
 def test_all_values_may_have_the_schema_of_the_definition(topics: Topics, name: str, tmp_path: Path) -> None:
     topics.make(name)
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, fastavro.parse_schema(dict(SECOND)), {"user": "ada", "at": 0, "amount": 3})
-    topics.send(name, [(None, out.getvalue()), (b"gone", None)])
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(dict(SECOND)), {"user": "ada", "at": 0, "amount": 3})
+    topics.send(name, [(None, stream.getvalue()), (b"gone", None)])
     source = hr.kafka(
         name, {"user": str, "amount": int, "kafka_offset": int}, connection="events", values=hr.avro(schema=SECOND)
     )
@@ -237,7 +237,7 @@ def test_all_values_may_have_the_schema_of_the_definition(topics: Topics, name: 
 
 
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 3600\r\nContent-Length: 0\r\n\r\n"
-BROKEN: Sequence[Mapping[str, Any]] = [
+MISTAKES: Sequence[Mapping[str, Any]] = [
     *({"after": answers, "stalls": stalls} for answers in (0, 1) for stalls in (False, True)),
     {"says": b"\0\xff\7" * 40},
     {"says": BUSY},
@@ -253,9 +253,9 @@ def test_a_registry_that_is_bad_at_any_answer_loses_and_doubles_nothing(
     topics.send(name, [(None, order(numbers[0], "ada")), (None, order(numbers[1], "ada", 7))])
     handle = orders(tmp_path, name)
     with set_sizes(registry_tries=1, registry_seconds=0.5):
-        with wired(schemas.uri) as wire:
+        with open_wire(schemas.uri) as wire:
             monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", wire.instead_of(schemas.uri))
-            for how in BROKEN:
+            for how in MISTAKES:
                 reading._known_schemas.clear()
                 wire.breaks(**how)
                 with pytest.raises(RegistryUnreachableError, match="connection schemas"):

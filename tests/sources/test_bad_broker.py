@@ -18,7 +18,7 @@ from headrace_lab.sizes import set_sizes
 from scripts.kafka import Kafka
 from tests.sources.kafka_topics import Topics
 from tests.sources.test_kafka import as_json, source
-from tests.wire import Wire, wired
+from tests.wire import Wire, open_wire
 
 pytestmark = pytest.mark.slow
 
@@ -43,7 +43,7 @@ class BadBroker:
             self.topics.send(self.topic, as_json(*range(self.sent, self.sent + 5)), partition)
             self.sent += 5
 
-    def counted(self) -> int:
+    def count_records(self) -> int:
         return sum(row["records"] for row in self.handle.read("current", at="main").to_json())
 
 
@@ -62,7 +62,7 @@ def bad(
             when=hr.on_update(),
             executor="local",
         )
-        with wired(broker.address, is_named_in_answers=True) as wire:
+        with open_wire(broker.address, is_named_in_answers=True) as wire:
             monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{wire.address}")
             handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
             yield BadBroker(wire, topics, topic, handle, 1 if request.param == "always" else 4)
@@ -71,7 +71,7 @@ def bad(
 def test_a_broker_that_breaks_off_at_any_answer_loses_and_doubles_nothing(bad: BadBroker) -> None:
     bad.send()
     for answers in range(0, MOST, bad.step):
-        bad.wire.breaks(after=answers)
+        bad.wire.breaks(most_bytes=answers)
         try:
             bad.handle.run()
         except KafkaUnreachableError as error:
@@ -85,13 +85,13 @@ def test_a_broker_that_breaks_off_at_any_answer_loses_and_doubles_nothing(bad: B
     bad.wire.breaks()
     bad.send()
     bad.handle.run()
-    assert bad.counted() == bad.sent
+    assert bad.count_records() == bad.sent
 
 
 @set_sizes(kafka_patience_at_first=30)
 def test_a_run_waits_for_a_broker_that_starts_again(bad: BadBroker) -> None:
     bad.send()
-    bad.wire.breaks(after=0)
+    bad.wire.breaks(most_bytes=0)
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(bad.handle.run)
         tenacity.Retrying(
@@ -101,20 +101,20 @@ def test_a_run_waits_for_a_broker_that_starts_again(bad: BadBroker) -> None:
         )(lambda: bad.wire.is_broken)
         bad.wire.breaks()
         run.result()
-    assert bad.counted() == bad.sent
+    assert bad.count_records() == bad.sent
 
 
 @pytest.mark.parametrize("answers", [0, 2, 4, 6])
 def test_a_broker_that_stops_answering_is_given_up(bad: BadBroker, answers: int) -> None:
     bad.send()
-    bad.wire.breaks(after=answers, stalls=True)
+    bad.wire.breaks(most_bytes=answers, stalls=True)
     began = time.monotonic()
     with pytest.raises(KafkaUnreachableError, match="connection events"):
         bad.handle.run()
     assert time.monotonic() - began < 30
     bad.wire.breaks()
     bad.handle.run()
-    assert bad.counted() == bad.sent
+    assert bad.count_records() == bad.sent
 
 
 @pytest.mark.parametrize("says", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\xff\x07" * 40], ids=["a page", "noise"])
@@ -125,4 +125,4 @@ def test_what_is_another_server_is_said(bad: BadBroker, says: bytes) -> None:
         bad.handle.run()
     bad.wire.breaks()
     bad.handle.run()
-    assert bad.counted() == bad.sent
+    assert bad.count_records() == bad.sent

@@ -39,23 +39,23 @@ def reason(data: bytes, name: str = "file", kind: str = "json") -> str:
 
 
 def by_arrow(codec: str) -> Callable[[bytes], bytes]:
-    def packed(content: bytes) -> bytes:
+    def pack(content: bytes) -> bytes:
         sink = pa.BufferOutputStream()
         with pa.CompressedOutputStream(sink, codec) as stream:
             stream.write(content)
         return bytes(sink.getvalue())
 
-    return packed
+    return pack
 
 
-def zipped(*contents: bytes, method: int = zipfile.ZIP_DEFLATED) -> bytes:
+def zip_contents(*contents: bytes, method: int = zipfile.ZIP_DEFLATED) -> bytes:
     with zipfile.ZipFile(sink := io.BytesIO(), "w", method) as archive:
         for number, content in enumerate(contents):
             archive.writestr(f"{number}.json", content)
     return sink.getvalue()
 
 
-def tarred(content: bytes) -> bytes:
+def tar_content(content: bytes) -> bytes:
     with tarfile.open(fileobj=(sink := io.BytesIO()), mode="w") as archive:
         info = tarfile.TarInfo("a.json")
         info.size = len(content)
@@ -63,26 +63,26 @@ def tarred(content: bytes) -> bytes:
     return sink.getvalue()
 
 
-PACKED: dict[str, Callable[[bytes], bytes]] = {
+PACKINGS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "bz2": bz2.compress,
     "zstd": by_arrow("zstd"),
     "lz4": by_arrow("lz4"),
     "xz": lzma.compress,
-    "zip": zipped,
-    "zip, stored": lambda content: zipped(content, method=zipfile.ZIP_STORED),
-    "zip, bz2": lambda content: zipped(content, method=zipfile.ZIP_BZIP2),
+    "zip": zip_contents,
+    "zip, stored": lambda content: zip_contents(content, method=zipfile.ZIP_STORED),
+    "zip, bz2": lambda content: zip_contents(content, method=zipfile.ZIP_BZIP2),
 }
 NAMES = ["a.JSON.GZ", "a.gzip", "a.json.gz.1", "a-2024-01-01-00", "a.zstd", "a.json", "a.gz", "a.lz4", "a.xz", "a.zip"]
 
 
-@pytest.mark.parametrize("packing", PACKED)
+@pytest.mark.parametrize("packing", PACKINGS)
 def test_a_file_is_what_its_first_bytes_say(packing: str) -> None:
     for name in NAMES:
-        packed = PACKED[packing](LINES)
-        assert rows(packed, name) == ROWS
-        assert rows(PACKED[packing](b"id,v\n1,10\n2,20\n"), name, "csv") == ROWS
-        pieces = [rows(packed, name, span=Span(number, number + 1, 3)) for number in range(3)]
+        content = PACKINGS[packing](LINES)
+        assert rows(content, name) == ROWS
+        assert rows(PACKINGS[packing](b"id,v\n1,10\n2,20\n"), name, "csv") == ROWS
+        pieces = [rows(content, name, span=Span(number, number + 1, 3)) for number in range(3)]
         assert [row for piece in pieces for row in piece] == ROWS
     assert JSON.is_divisible("a.json") and not any(JSON.is_divisible(name) for name in ("a.gz", "a.GZ", "a.gz.1"))
 
@@ -90,15 +90,15 @@ def test_a_file_is_what_its_first_bytes_say(packing: str) -> None:
 @pytest.mark.parametrize("packing", ["gzip", "bz2", "zstd", "lz4", "xz"])
 def test_streams_one_behind_the_other_are_one_file(packing: str) -> None:
     lines = LINES.splitlines(keepends=True)
-    assert rows(b"".join(map(PACKED[packing], lines))) == ROWS
+    assert rows(b"".join(map(PACKINGS[packing], lines))) == ROWS
 
 
-CHECKED = {
+PACKINGS_WITH_CHECKSUM = {
     "gzip": gzip.compress(LINES),
     "bz2": bz2.compress(LINES),
     "xz": lzma.compress(LINES),
-    "zip": zipped(LINES),
-    "zip, stored": zipped(LINES, method=zipfile.ZIP_STORED),
+    "zip": zip_contents(LINES),
+    "zip, stored": zip_contents(LINES, method=zipfile.ZIP_STORED),
     "zstd": bytes.fromhex(
         "28b52ffd242a150100d07b226964223a202231222c202276223a2031307d0a3232307d0a02008088484c26c5d88fc0"
     ),
@@ -109,22 +109,22 @@ CHECKED = {
 """Files with a checksum; of zstd and lz4 as their commands write them."""
 
 
-@pytest.mark.parametrize("packing", CHECKED)
+@pytest.mark.parametrize("packing", PACKINGS_WITH_CHECKSUM)
 def test_a_whole_file_is_read(packing: str) -> None:
-    assert rows(CHECKED[packing]) == ROWS
+    assert rows(PACKINGS_WITH_CHECKSUM[packing]) == ROWS
 
 
-@given(st.sampled_from([*CHECKED]), st.integers(0, 10**6), st.sampled_from(["flip", "cut", "add"]))
+@given(st.sampled_from([*PACKINGS_WITH_CHECKSUM]), st.integers(0, 10**6), st.sampled_from(["flip", "cut", "add"]))
 @examples(3_000, 300)
 def test_a_damaged_file_is_right_or_unreadable(packing: str, place: int, damage: str) -> None:
-    whole = CHECKED[packing]
-    at = place // 8 % len(whole)
+    whole = PACKINGS_WITH_CHECKSUM[packing]
+    position = place // 8 % len(whole)
     if damage == "flip":
-        data = whole[:at] + bytes([whole[at] ^ 1 << place % 8]) + whole[at + 1 :]
+        data = whole[:position] + bytes([whole[position] ^ 1 << place % 8]) + whole[position + 1 :]
     else:
-        data = whole[: max(at, 10)] if damage == "cut" else whole + bytes([place % 256]) * (1 + at)
-    found = read_or_none(data)
-    assert found in (None, ROWS)
+        data = whole[: max(position, 10)] if damage == "cut" else whole + bytes([place % 256]) * (1 + position)
+    result = read_or_none(data)
+    assert result in (None, ROWS)
 
 
 def read_or_none(data: bytes) -> list[tuple[Any, Any]] | None:
@@ -137,15 +137,15 @@ def read_or_none(data: bytes) -> list[tuple[Any, Any]] | None:
 
 def test_what_is_packed_twice_or_holds_files_is_refused() -> None:
     assert reason(gzip.compress(gzip.compress(LINES))).startswith("it is a gzip file in a gzip file")
-    assert reason(zipped(gzip.compress(LINES))).startswith("it is a gzip file in a zip file")
-    assert reason(gzip.compress(tarred(LINES))).startswith("it is a tar archive in a gzip file")
-    assert reason(tarred(LINES)).startswith("it is a tar archive")
-    assert "it holds 2 files, and one is read" in reason(zipped(LINES, LINES))
-    assert "it holds 0 files" in reason(zipped())
+    assert reason(zip_contents(gzip.compress(LINES))).startswith("it is a gzip file in a zip file")
+    assert reason(gzip.compress(tar_content(LINES))).startswith("it is a tar archive in a gzip file")
+    assert reason(tar_content(LINES)).startswith("it is a tar archive")
+    assert "it holds 2 files, and one is read" in reason(zip_contents(LINES, LINES))
+    assert "it holds 0 files" in reason(zip_contents())
 
 
 def test_an_archive_holds_nothing_but_its_file() -> None:
-    one, other = zipped(LINES), zipped(b'{"id": "3", "v": 30}\n', method=zipfile.ZIP_STORED)
+    one, other = zip_contents(LINES), zip_contents(b'{"id": "3", "v": 30}\n', method=zipfile.ZIP_STORED)
     for archive in (one + other, other + one, b"PK\3\4" + one, one + b"{}\n"):
         assert "is not a whole zip file" in reason(archive)
 
@@ -203,13 +203,13 @@ ARRAYS = {
 def test_json_of_which_a_line_is_no_record_is_refused_as_a_file(name: str) -> None:
     source = FileSource("landing", "json", SCHEMA)
     assert reason(ARRAYS[name]) == reason(gzip.compress(ARRAYS[name]))
-    refused = 0
+    refusals = 0
     for number in range(3):
         try:
             read_file(ARRAYS[name], source, RequiredColumns(), "file", Span(number, number + 1, 3))
         except UnreadableFileError:
-            refused += 1
-    assert refused > 0
+            refusals += 1
+    assert refusals > 0
 
 
 def test_a_line_that_is_no_record_alone_stays_a_dead_letter() -> None:
@@ -224,15 +224,19 @@ def test_what_was_recorded_is_read_by_the_rules_that_it_was_read_by() -> None:
     source = FileSource("landing", "json", {"id": str, "at": datetime})
     lines = b'{"id": "1", "at": "20130101T050000Z"}\n{"id": "2", "at": "2013-01-01T05:00:00Z"}\n'
 
-    def unparsed(data: bytes, name: str, rules: int | None) -> list[str | None]:
+    def judge_lines(data: bytes, name: str, rules: int | None) -> list[str | None]:
         return list(read_file(data, source, RequiredColumns(), name, rules=rules).unparsed.to_pylist())
 
     for rules in (1, None):
-        assert unparsed(lines, "a", rules) == [None, None] == unparsed(gzip.compress(lines), "a.GZ", rules)
-    assert unparsed(lines, "a", 0) == ["column at: not a timestamp", None] == unparsed(gzip.compress(lines), "a.gz", 0)
-    assert set(unparsed(gzip.compress(lines), "a.GZ", 0)) <= {"not UTF-8", "not a JSON object"}
+        assert judge_lines(lines, "a", rules) == [None, None] == judge_lines(gzip.compress(lines), "a.GZ", rules)
+    assert (
+        judge_lines(lines, "a", 0)
+        == ["column at: not a timestamp", None]
+        == judge_lines(gzip.compress(lines), "a.gz", 0)
+    )
+    assert set(judge_lines(gzip.compress(lines), "a.GZ", 0)) <= {"not UTF-8", "not a JSON object"}
     array = b'[\n{"id": "1"},\n{"id": "2"}\n]'
-    assert [reason is None for reason in unparsed(array, "a", 0)] == [False, False, True, False]
+    assert [reason is None for reason in judge_lines(array, "a", 0)] == [False, False, True, False]
     text = FileSource("landing", "csv", {"id": str, "at": datetime})
     dated_records = read_file(b"id,at\n1,20130101T050000Z\n", text, RequiredColumns(), "a", rules=0)
     assert dated_records.unparsed.to_pylist() == ["column at: not a timestamp"]

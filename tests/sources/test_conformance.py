@@ -28,9 +28,9 @@ from headrace.runs.relanding import LandingAgainError
 from headrace.testing import at, end, rows, run
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from tests.building import written_again
-from tests.distributions import installed
+from tests.distributions import write_distribution
 
-OUTSIDE = Path(__file__).parents[1] / "additions" / "outside"
+DISTRIBUTION = Path(__file__).parents[1] / "additions" / "outside"
 COLUMNS: Mapping[str, Any] = {"number": int, "text": hr.field("said.text", str), "at": datetime}
 
 
@@ -180,7 +180,7 @@ class TestOutbox(SourceConformance):
         return outbox
 
 
-class Changed(SourceConnector):
+class ChangedConnector(SourceConnector):
     """The daily tables, of which a test has changed what is open."""
 
     def __init__(self, change: Callable[[OpenSource], OpenSource]) -> None:
@@ -190,7 +190,7 @@ class Changed(SourceConnector):
         return self._change(self._own.open(source, root))
 
 
-def ahead(daily: OpenSource) -> OpenSource:
+def run_ahead(daily: OpenSource) -> OpenSource:
     days = written_again(type(daily.enumerator), watermarks=lambda _days, _split: {"": MAX_INSTANT})
     return replace(daily, enumerator=days(**vars(daily.enumerator)))
 
@@ -198,9 +198,9 @@ def ahead(daily: OpenSource) -> OpenSource:
 def small(daily: OpenSource) -> OpenSource:
     unread, read = daily.enumerator.unread, daily.reader.read
 
-    def read_own(_: object, split: SourceSplit, *given: Any) -> ScannedRecords:
+    def read_own(_: object, split: SourceSplit, *arguments: Any) -> ScannedRecords:
         (own,) = (own for own in unread(SourcePosition()) if own.path == split.path)
-        return read(own, *given)
+        return read(own, *arguments)
 
     days = written_again(
         type(daily.enumerator),
@@ -213,8 +213,8 @@ def small(daily: OpenSource) -> OpenSource:
 def all_at_0(daily: OpenSource) -> OpenSource:
     read = daily.reader.read
 
-    def read_at_0(_: object, *given: Any) -> ScannedRecords:
-        scanned_records = read(*given)
+    def read_at_0(_: object, *arguments: Any) -> ScannedRecords:
+        scanned_records = read(*arguments)
         return replace(scanned_records, position=scanned_records.position * 0)
 
     return replace(daily, reader=written_again(type(daily.reader), read=read_at_0)(**vars(daily.reader)))
@@ -253,7 +253,7 @@ class CallingWhenImported(DailyWorld):
 @pytest.mark.parametrize(
     ("mistake", "case"),
     [
-        (ahead, "test_a_watermark_is_never_ahead_of_what_is_unread"),
+        (run_ahead, "test_a_watermark_is_never_ahead_of_what_is_unread"),
         (small, "test_an_epoch_takes_no_more_than_its_limits"),
         (Calling, "test_a_definition_is_built_checked_and_opened_without_a_connection"),
         (CallingWhenImported, "test_its_modules_are_imported_without_a_connection"),
@@ -268,7 +268,7 @@ def test_the_kit_finds_mistakes(
     monkeypatch.syspath_prepend(str(tmp_path))
     world = mistake(tmp_path / "another.db") if is_world else daily
     parts = {"world": world, "monkeypatch": monkeypatch}
-    connector = nullcontext() if is_world else SOURCES.replace_part("daily_table", Changed(mistake))
+    connector = nullcontext() if is_world else SOURCES.replace_part("daily_table", ChangedConnector(mistake))
     with connector, pytest.raises(AssertionError):
         check(**{name: parts[name] for name in signature(check).parameters})
 
@@ -282,8 +282,8 @@ def outbox(request: pytest.FixtureRequest, daily: DailyWorld, tmp_path: Path) ->
 @pytest.fixture
 def daily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DailyWorld:
     site = tmp_path / "site"
-    installed((OUTSIDE / "pyproject.toml").read_text(), site)
-    for folder in (OUTSIDE, site):
+    write_distribution((DISTRIBUTION / "pyproject.toml").read_text(), site)
+    for folder in (DISTRIBUTION, site):
         monkeypatch.syspath_prepend(str(folder))
     return DailyWorld(tmp_path / "said.db")
 
@@ -300,9 +300,9 @@ def test_what_is_about_files_is_refused_of_others(daily: DailyWorld, tmp_path: P
     handle.run()
     with pytest.raises(LandingAgainError, match=r"it reads daily_table .*said\.db/said, and no files"):
         handle.replay_rejected()
-    unwatched = written_again(type(daily.source), is_watched=False)(**vars(daily.source))
+    plain_source = written_again(type(daily.source), is_watched=False)(**vars(daily.source))
     with pytest.raises(PipelineError, match=r"watches files, topics and sources .* and input source reads daily"):
-        counting(unwatched, schedule=hr.on_files())
+        counting(plain_source, schedule=hr.on_files())
     assert watched_inputs(pipeline) == {}
 
 
@@ -318,10 +318,10 @@ def test_a_source_is_part_of_what_its_pipeline_means(daily: DailyWorld) -> None:
 
 def test_a_kind_that_nobody_has_is_named(daily: DailyWorld, tmp_path: Path) -> None:
     @dataclass(frozen=True)
-    class Nowhere(type(daily.source)):  # type: ignore[misc]
+    class UnknownSource(type(daily.source)):  # type: ignore[misc]
         kind = "nowhere"
 
-    pipeline = counting(Nowhere("x", "y", {"text": str, "at": datetime}), executor="local")
+    pipeline = counting(UnknownSource("x", "y", {"text": str, "at": datetime}), executor="local")
     with pytest.raises(NotRegisteredError, match=r"no kind of source 'nowhere': it is one of files, .*daily_table"):
         hr.open((tmp_path / "root").as_uri(), create=True)[pipeline].run()
 

@@ -22,8 +22,8 @@ def records(count: int, form: str = "{},Oslo,Gate\n", encoding: str = "utf-8") -
 
 
 CP1252 = "{},Tromsø,Straße\n"
-QUOTED = "{},'Oslo, N','a; b'\n"
-ESCAPED = '{},"Oslo \\", N","a"\n'
+QUOTED_LINE = "{},'Oslo, N','a; b'\n"
+ESCAPED_LINE = '{},"Oslo \\", N","a"\n'
 
 WRONG = {
     "an encoding": (records(500, CP1252, "cp1252"), 'write encoding="cp1252"', {"encoding": "cp1252"}),
@@ -37,8 +37,8 @@ WRONG = {
         "write the encoding=",
         {"encoding": "latin-1"},
     ),
-    "a quote": (records(500, QUOTED), 'write quote="\'"', {"quote": "'"}),
-    "an escape": (records(500, ESCAPED), 'write escape="\\\\"', {"escape": "\\"}),
+    "a quote": (records(500, QUOTED_LINE), 'write quote="\'"', {"quote": "'"}),
+    "an escape": (records(500, ESCAPED_LINE), 'write escape="\\\\"', {"escape": "\\"}),
     "a delimiter": (records(500, "{};Oslo;Gate\n"), 'with delimiter=";", by which the header names no column', None),
 }
 PARTLY = {

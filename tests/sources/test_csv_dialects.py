@@ -24,9 +24,9 @@ def read(data: bytes, span: Span = WHOLE_FILE, schema: dict[str, Any] | None = N
     return read_file(data, hr.csv("landing", schema or SCHEMA, **options), RequiredColumns(), "x", span)
 
 
-def values(found: ScannedRecords) -> list[tuple[Any, ...]]:
-    assert found.unparsed.null_count == len(found), found.unparsed.to_pylist()
-    return [*zip(*(column.to_pylist() for column in found.columns.values()), strict=True)]
+def values(records: ScannedRecords) -> list[tuple[Any, ...]]:
+    assert records.unparsed.null_count == len(records), records.unparsed.to_pylist()
+    return [*zip(*(column.to_pylist() for column in records.columns.values()), strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -202,15 +202,15 @@ def test_what_is_written_in_a_dialect_reads_back_equal(options: dict[str, Any], 
     found_records = read(content, **options)
     assert values(found_records) == expected
     lines = found_records.raw(np.arange(len(found_records))).to_pylist()
-    again = source.file_format.copied(lines, source.fields, source.file_format.header(content, "x"))
-    assert values(read(again, **options)) == expected
+    copy = source.file_format.copied(lines, source.fields, source.file_format.header(content, "x"))
+    assert values(read(copy, **options)) == expected
 
 
 @pytest.mark.parametrize("options", DIALECTS[:4], ids=str)
 @given(st.lists(st.lists(TEXTS, min_size=2, max_size=2), max_size=5), st.integers(1, 5))
 @examples(100)
-def test_what_python_writes_in_a_dialect_is_read(options: dict[str, Any], records: list[Any], of: int) -> None:
-    skipped = options.get("skip_lines", 0)
+def test_what_python_writes_in_a_dialect_is_read(options: dict[str, Any], records: list[Any], number: int) -> None:
+    skip = options.get("skip_lines", 0)
     text = io.StringIO()
     writer = csv.writer(
         text,
@@ -221,42 +221,44 @@ def test_what_python_writes_in_a_dialect_is_read(options: dict[str, Any], record
         quoting=csv.QUOTE_ALL,
     )
     writer.writerows([["a", "b"], *records])
-    data = (skipped * 'no "record\n' + text.getvalue()).encode()
+    data = (skip * 'no "record\n' + text.getvalue()).encode()
     schema = {"a": str, "b": str}
-    pieces = [read(data, Span(n, n + 1, of), schema, **options) for n in range(of)]
+    pieces = [read(data, Span(n, n + 1, number), schema, **options) for n in range(number)]
     expected = [(a or None, b or None) for a, b in records if [a, b] != ["a", "b"]]
     assert [row for piece in pieces for row in values(piece)] == expected
     whole_positions = read(data, schema=schema, **options).position.tolist()
     assert [position for piece in pieces for position in piece.position.tolist()] == whole_positions
 
 
-ESCAPED = st.lists(
+ESCAPED_TEXTS = st.lists(
     st.sampled_from(['"', ",", "\n", "\r\n", "\r", "x", " ", "\\", "\\\\", "\\\r\n", '",']), max_size=40
 ).map("".join)
 
 
-@given(ESCAPED, st.integers(2, 7))
+@given(ESCAPED_TEXTS, st.integers(2, 7))
 @examples(300)
-def test_pieces_of_a_file_with_escapes_say_what_all_of_it_says(text: str, of: int) -> None:
+def test_pieces_of_a_file_with_escapes_say_what_all_of_it_says(text: str, number: int) -> None:
     data = ("id,note\n" + text).encode()
     schema = {"id": str, "note": str}
 
-    def said(found: ScannedRecords) -> list[tuple[Any, ...]]:
-        columns = [found.position, found.raw(np.arange(len(found))), found.unparsed, *found.columns.values()]
+    def record_rows(records: ScannedRecords) -> list[tuple[Any, ...]]:
+        columns = [records.position, records.raw(np.arange(len(records))), records.unparsed, *records.columns.values()]
         return [*zip(*(column.tolist() for column in columns), strict=True)]
 
-    pieces = [read(data, Span(n, n + 1, of), schema, escape="\\") for n in range(of)]
-    assert [record for piece in pieces for record in said(piece)] == said(read(data, schema=schema, escape="\\"))
+    pieces = [read(data, Span(n, n + 1, number), schema, escape="\\") for n in range(number)]
+    assert [record for piece in pieces for record in record_rows(piece)] == record_rows(
+        read(data, schema=schema, escape="\\")
+    )
 
 
 def test_an_option_is_part_of_what_a_definition_means() -> None:
-    def made(**options: Any) -> hr.Pipeline:
+    def pipeline_with(**options: Any) -> hr.Pipeline:
         source = hr.csv("landing", {"id": str, "at": datetime}, **options)
         parts: dict[str, Any] = {"what": {"n": hr.count()}, "where": hr.GlobalWindows(), "when": hr.on_update()}
         return hr.Pipeline("p", source.event_time("at", bound="1h"), key="id", how=hr.accumulating(), **parts)
 
-    usual = fingerprint(made())
-    assert usual == fingerprint(made(delimiter=",", nulls=[])) != fingerprint(made(nulls=["NA"]))
-    (checked_pipeline,) = hr.check(made(delimiter=";", nulls=["NA"])).pipelines
+    usual = fingerprint(pipeline_with())
+    assert usual == fingerprint(pipeline_with(delimiter=",", nulls=[])) != fingerprint(pipeline_with(nulls=["NA"]))
+    (checked_pipeline,) = hr.check(pipeline_with(delimiter=";", nulls=["NA"])).pipelines
     lines = [line for part in checked_pipeline.parts for line in part.lines]
     assert "written with delimiter ';', nulls ('NA',)" in lines

@@ -27,7 +27,7 @@ REASONS = {
     "a quote is not closed before the file ends",
     "quotes with a line break in them do not enclose their field",
 }
-ENCLOSED = r'(?:"(?:[^"]|"")*"|[^",]*)(?:,(?:"(?:[^"]|"")*"|[^",]*))*'
+ENCLOSED_RECORD = r'(?:"(?:[^"]|"")*"|[^",]*)(?:,(?:"(?:[^"]|"")*"|[^",]*))*'
 """A record whose quotes enclose fields: of these Python and Headrace make the same."""
 
 _SPREAD = r'(?:"(?:[^"]|"")*"[ \t]*|[^",\r\n][^,\r\n]*|)'
@@ -40,9 +40,9 @@ ANYTHING = st.lists(st.sampled_from(LETTERS), max_size=40).map("".join)
 """Some text, with all that means something to a reader of CSV."""
 
 VALUES = st.lists(st.sampled_from(LETTERS), max_size=6).map("".join)
-QUOTED = VALUES.map(lambda value: '"' + value.replace('"', '""') + '"')
+QUOTED_VALUES = VALUES.map(lambda value: '"' + value.replace('"', '""') + '"')
 PLAIN = st.lists(st.sampled_from(["x", " ", "\0", "\u00e9", "7"]), max_size=4).map("".join)
-RECORDS = st.lists(st.one_of(QUOTED, PLAIN), min_size=3, max_size=3).map(",".join)
+RECORDS = st.lists(st.one_of(QUOTED_VALUES, PLAIN), min_size=3, max_size=3).map(",".join)
 WHOLE = st.lists(st.tuples(RECORDS, st.sampled_from(ENDINGS)), max_size=8).map(
     lambda lines: "".join(line + ending for line, ending in lines)
 )
@@ -99,7 +99,7 @@ def test_records_begin_and_end_where_python_says(text: str, header: str, window:
     assert records.raw(np.arange(len(records))).to_pylist() == texts
     columns = zip(*(column.to_pylist() for column in records.columns.values()), strict=True)
     for record, reason, values in zip(expected, records.unparsed.to_pylist(), columns, strict=True):
-        if re.fullmatch(ENCLOSED, record.text) and not record.text.startswith("\ufeff"):
+        if re.fullmatch(ENCLOSED_RECORD, record.text) and not record.text.startswith("\ufeff"):
             fits = len(record.fields) == 3
             assert reason == (None if fits else FIELDS)
             assert list(values) == ([field or None for field in record.fields] if fits else [None] * 3)
@@ -111,19 +111,19 @@ def test_records_begin_and_end_where_python_says(text: str, header: str, window:
 
 
 @pytest.mark.parametrize("window", [3, find_size("line_window_bytes").value])
-@given(text=st.one_of(ANYTHING, WHOLE), of=st.integers(2, 9), joined=st.integers(1, 3))
+@given(text=st.one_of(ANYTHING, WHOLE), number=st.integers(2, 9), stride=st.integers(1, 3))
 @examples(300)
-def test_shares_begin_outside_quotes(text: str, of: int, joined: int, window: int) -> None:
+def test_shares_begin_outside_quotes(text: str, number: int, stride: int, window: int) -> None:
     data = ("a,b,c\n" + text).encode()
     with set_sizes(line_window_bytes=window):
-        pieces = [read(data, Span(first, min(first + joined, of), of)) for first in range(0, of, joined)]
+        pieces = [read(data, Span(first, min(first + stride, number), number)) for first in range(0, number, stride)]
     assert rows(pieces) == rows([read(data)])
 
 
-@pytest.mark.parametrize(("ending", "packed"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
-def test_compressed_files_have_the_same_records(ending: str, packed: Callable[[bytes], bytes]) -> None:
+@pytest.mark.parametrize(("ending", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_compressed_files_have_the_same_records(ending: str, pack: Callable[[bytes], bytes]) -> None:
     data = b'\xef\xbb\xbf"a",b,c\r\n' + b'1,"x\r\n9,9,9\r\n",2\r\n\r\n3,4,5\r' * 3
-    assert rows([read(packed(data), path=f"x.csv{ending}")]) == rows([read(data)])
+    assert rows([read(pack(data), path=f"x.csv{ending}")]) == rows([read(data)])
     assert read(data).columns["b"].to_pylist() == ["x\r\n9,9,9\r\n", "4"] * 3
 
 

@@ -37,12 +37,12 @@ from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
 from headrace.sources.progress import PipelineProgress
 from headrace.sources.source_clock import SourceClock
-from headrace_lab.reference.intake import Intake, Taken
+from headrace_lab.reference.intake import EpochInput, Intake
 from headrace_lab.reference.source_clock import SourceClock as ReferenceClock
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import Fields
 from headrace_snapshots.store.local import MemoryStore
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.reference.strategies import examples
 
 Record = dict[str, Any]
@@ -88,8 +88,8 @@ class Scenario:
     epochs: tuple[Epoch, ...]
 
 
-def percentile(*wanted: float) -> Trigger:
-    leaves = [AfterPercentileWatermark(q) for q in wanted]
+def percentile(*percentiles: float) -> Trigger:
+    leaves = [AfterPercentileWatermark(q) for q in percentiles]
     return AfterWatermark(early=AfterAny(*leaves) if len(leaves) > 1 else leaves[0])
 
 
@@ -129,7 +129,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         )
     )
     expected = draw(st.sampled_from([(), (), (50,), (75, 99.5), (100,)]))
-    pipeline = changed(
+    pipeline = change_pipeline(
         BASE,
         event_time=EventTime(
             col("at"),
@@ -143,53 +143,64 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     return Scenario(pipeline, tuple(draw(epochs_of(unit))))
 
 
-def of(site: str | None, at: int | None, **more: Any) -> Record:
-    return {"user": "ann", "site": site, "n": 1, "at": None if at is None else START + at, **more}
+def record_of(site: str | None, time: int | None, **more: Any) -> Record:
+    return {"user": "ann", "site": site, "n": 1, "at": None if time is None else START + time, **more}
 
 
 YEARS = Duration(300_000_000_000_007)
 """A bound of nine years: floats are too coarse for lags in hundredths of it."""
 
 LONG_LAGS = Scenario(
-    changed(
+    change_pipeline(
         BASE, event_time=EventTime(col("at"), BoundedOutOfOrderness(YEARS), col("site")), when=percentile(50.0, 99.0)
     ),
     (
-        Epoch(((of("x", 0),),), 0, False),
-        Epoch((tuple(of("x", -(n * YEARS // 100) - more) for n in range(1, 100, 7) for more in (0, 1)),), 1, True),
+        Epoch(((record_of("x", 0),),), 0, False),
+        Epoch(
+            (tuple(record_of("x", -(n * YEARS // 100) - more) for n in range(1, 100, 7) for more in (0, 1)),), 1, True
+        ),
     ),
 )
 SPLITS = Scenario(
-    changed(
+    change_pipeline(
         BASE,
         event_time=EventTime(col("at"), BoundedOutOfOrderness("100us", "3000000us"), col("site")),
         when=percentile(50.0),
         filter=col("n") > 0,
     ),
     (
-        Epoch(((of("x", 500), of("y", 10)), (of(None, 300, n=0), of("z", None))), 0, False),
-        Epoch(((of("x", 420), of("x", 650), of("y", 11), of("z", 5)),), 2_000_000, True),
-        Epoch(((of("x", 640),),), 2_000_000, True),
+        Epoch(((record_of("x", 500), record_of("y", 10)), (record_of(None, 300, n=0), record_of("z", None))), 0, False),
+        Epoch(((record_of("x", 420), record_of("x", 650), record_of("y", 11), record_of("z", 5)),), 2_000_000, True),
+        Epoch(((record_of("x", 640),),), 2_000_000, True),
         Epoch((), 1_000_000, True),
-        Epoch(((of("y", 12, user=None), of("y", 40)),), 0, False),
+        Epoch(((record_of("y", 12, user=None), record_of("y", 40)),), 0, False),
     ),
 )
-AHEAD = Scenario(
-    changed(BASE, event_time=EventTime(col("at"), BoundedOutOfOrderness("100us"), col("site")), filter=col("n") > 0),
+AHEAD_SCENARIO = Scenario(
+    change_pipeline(
+        BASE, event_time=EventTime(col("at"), BoundedOutOfOrderness("100us"), col("site")), filter=col("n") > 0
+    ),
     (
-        Epoch(((of("x", 500), of("y", 10), of("z", YEARS)),), 0, False),
-        Epoch(((of("x", YEARS, n=0), of("y", 86_400_000_001), of("x", 420)), (of("y", YEARS, user=None),)), 0, False),
-        Epoch(((of("x", 86_400_000_001), of("y", 86_400_000_001)),), 1_000_000, True),
+        Epoch(((record_of("x", 500), record_of("y", 10), record_of("z", YEARS)),), 0, False),
+        Epoch(
+            (
+                (record_of("x", YEARS, n=0), record_of("y", 86_400_000_001), record_of("x", 420)),
+                (record_of("y", YEARS, user=None),),
+            ),
+            0,
+            False,
+        ),
+        Epoch(((record_of("x", 86_400_000_001), record_of("y", 86_400_000_001)),), 1_000_000, True),
     ),
 )
 CONTROLS = Scenario(
-    changed(BASE, event_time=EventTime(col("at"), Punctuated(col("until"), "3000000us"), col("site"))),
+    change_pipeline(BASE, event_time=EventTime(col("at"), Punctuated(col("until"), "3000000us"), col("site"))),
     (
-        Epoch(((of("x", 5), of("y", None, until=START + 9)),), 0, False),
-        Epoch(((of("x", None, until=START + 4, user=None), of("y", None)),), 1_000_000, True),
-        Epoch(((of("x", 7), of("y", 1, until=START + 2)),), 2_000_000, True),
+        Epoch(((record_of("x", 5), record_of("y", None, until=START + 9)),), 0, False),
+        Epoch(((record_of("x", None, until=START + 4, user=None), record_of("y", None)),), 1_000_000, True),
+        Epoch(((record_of("x", 7), record_of("y", 1, until=START + 2)),), 2_000_000, True),
         Epoch((), 3_000_000, True),
-        Epoch(((of("x", 8),),), 0, True, is_last=True),
+        Epoch(((record_of("x", 8),),), 0, True, is_last=True),
     ),
 )
 
@@ -217,10 +228,10 @@ class Expected:
 
     def run(self, epoch: Epoch, now: Instant) -> int:
         """How many records were ahead."""
-        taken = {"": Taken()}
-        self.intake.take(OWN, [record for records in epoch.files for record in records], now, taken)
+        inputs = {"": EpochInput()}
+        self.intake.take(OWN, [record for records in epoch.files for record in records], now, inputs)
         self.intake.advance(now, epoch.is_last)
-        return len(taken[""].ahead)
+        return len(inputs[""].ahead)
 
 
 def check(scenario: Scenario) -> None:
@@ -239,9 +250,9 @@ def check(scenario: Scenario) -> None:
             recent = {name: each.recent for name, each in engine.progress.offsets.items()}
             engine.restore(engine.epoch, PipelineProgress.from_json(Fields(written_document, "progress"), recent), {})
         engine.compute({OWN: land(store, epoch, number)}, now, is_last=epoch.is_last)
-        ahead = expected.run(epoch, now)
+        number_ahead = expected.run(epoch, now)
         found_progress = engine.progress
-        assert sum(each.records for each in found_progress.ahead) == ahead
+        assert sum(each.records for each in found_progress.ahead) == number_ahead
         clock = replace(
             SourceClock.from_progress(scenario.pipeline.event_time, found_progress.inputs[OWN]),
             watermark=found_progress.watermark,
@@ -258,17 +269,17 @@ def test_random_epochs_move_the_clock_as_the_reference_does(scenario: Scenario) 
 
 @pytest.mark.parametrize("name", ["splits", "controls", "long lags", "ahead"])
 def test_these_epochs_move_the_clock_as_the_reference_does(name: str) -> None:
-    check({"splits": SPLITS, "controls": CONTROLS, "long lags": LONG_LAGS, "ahead": AHEAD}[name])
+    check({"splits": SPLITS, "controls": CONTROLS, "long lags": LONG_LAGS, "ahead": AHEAD_SCENARIO}[name])
 
 
 def land(store: MemoryStore, epoch: Epoch, number: int) -> list[SourceSplit]:
-    def written(record: Record) -> Record:
+    def format_record(record: Record) -> Record:
         times = {name: render(record[name]) for name in ("at", "until") if record.get(name) is not None}
         return {**record, **times}
 
     splits = []
     for part, records in enumerate(epoch.files):
-        text = "".join(json.dumps(written(record)) + "\n" for record in records)
+        text = "".join(json.dumps(format_record(record)) + "\n" for record in records)
         info = store.write(f"landing/{number}-{part}.jsonl", text.encode())
         splits.append(SourceSplit(info.path, info.size, info.etag))
     return splits

@@ -49,11 +49,11 @@ def record(**values: Any) -> bytes:
     return json.dumps({**WHOLE, **values}).encode()
 
 
-def rows(found: ScannedRecords) -> list[dict[str, Any]]:
-    return [{name: column[row].as_py() for name, column in found.columns.items()} for row in range(len(found))]
+def rows(scan: ScannedRecords) -> list[dict[str, Any]]:
+    return [{name: column[row].as_py() for name, column in scan.columns.items()} for row in range(len(scan))]
 
 
-ACCEPTED: list[tuple[bytes, Mapping[str, Any]]] = [
+GOOD_LINES: list[tuple[bytes, Mapping[str, Any]]] = [
     (record(), {"id": 1, "user": "ann", "mail": "a@b", "tags": ["x", None], "at": [], "price": Decimal("1.5")}),
     (b"{}", {"id": None, "user": None, "mail": None, "tags": None, "at": None, "price": None}),
     (record(user=None), {"id": 1, "user": None, "mail": None}),
@@ -68,7 +68,7 @@ ACCEPTED: list[tuple[bytes, Mapping[str, Any]]] = [
     (record(**{"user.name": "zoe"}), {"user": "ann"}),
     (record(seen={"at": ["2013-01-01", None]}), {"at": [datetime.fromisoformat("2013-01-01T00:00:00Z"), None]}),
 ]
-REFUSED = [
+BAD_LINES = [
     (record(_id="1"), "column id (_id): not an int"),
     (record(user="ann"), "column user (user.name): user is not an object"),
     (record(user=["ann"]), "column user (user.name): user is not an object"),
@@ -87,7 +87,7 @@ REFUSED = [
 
 
 def test_lines_of_json_alone_and_together() -> None:
-    lines = [*((line, None, values) for line, values in ACCEPTED), *((line, why, {}) for line, why in REFUSED)]
+    lines = [*((line, None, values) for line, values in GOOD_LINES), *((line, why, {}) for line, why in BAD_LINES)]
     for line, reason, values in lines:
         records_alone = read(line)
         assert records_alone.unparsed.to_pylist() == [reason], line
@@ -164,11 +164,11 @@ def test_a_column_that_a_file_lacks_is_named_as_the_file_would(format_: str) -> 
     if format_ == "csv":
         content = table(["_id", "user.nam"], ["1", "ann"])
     else:
-        content = stored(pa.table({"_id": [1], "user": [{"nam": "ann"}]}))
+        content = parquet_bytes(pa.table({"_id": [1], "user": [{"nam": "ann"}]}))
     with pytest.raises(MissingColumnError, match=r"lacks column user\.name \(user in the source\).*'user\.nam'"):
         read_file(content, source, required_columns, "file")
     table_twice = pa.table([pa.array([1]), pa.array([2])], ["_id", "_id"])
-    content = table(["_id", "_id"], ["1", "1"]) if format_ == "csv" else stored(table_twice)
+    content = table(["_id", "_id"], ["1", "1"]) if format_ == "csv" else parquet_bytes(table_twice)
     with pytest.raises(FileColumnsError, match="names column _id 2 times"):
         read_file(content, source, RequiredColumns(), "file")
 
@@ -176,7 +176,7 @@ def test_a_column_that_a_file_lacks_is_named_as_the_file_would(format_: str) -> 
 # --- Parquet
 
 
-def stored(rows_: pa.Table) -> bytes:
+def parquet_bytes(rows_: pa.Table) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(rows_, buffer, row_group_size=2)
     return buffer.getvalue()
@@ -188,10 +188,10 @@ def test_parquet_has_objects_and_lists() -> None:
         names=["name", "e.mail"],
         mask=pa.array([False, True, False]),
     )
-    at = pa.array([[1, None], None, []], pa.large_list(pa.timestamp("ns")))
-    seen = pa.StructArray.from_arrays([at], names=["at"])
-    content = stored(
-        pa.table({"_id": pa.array([1, 2, 3], pa.int8()), "user": objects, "tags": [["x"], [], None], "seen": seen})
+    times = pa.array([[1, None], None, []], pa.large_list(pa.timestamp("ns")))
+    struct = pa.StructArray.from_arrays([times], names=["at"])
+    content = parquet_bytes(
+        pa.table({"_id": pa.array([1, 2, 3], pa.int8()), "user": objects, "tags": [["x"], [], None], "seen": struct})
     )
     records = read(content, format_="parquet")
     assert records.unparsed.null_count == 3
@@ -241,7 +241,7 @@ NOT_TEXT = pa.ListArray.from_arrays([0, 1, 2], pa.array([b"\xff", b"y"]).view(pa
     ],
 )
 def test_lists_of_parquet(column: pa.Array, kind: Any, reasons: list[str | None], values: list[Any]) -> None:
-    records = read(stored(pa.table({"v": column})), {"v": kind}, "parquet")
+    records = read(parquet_bytes(pa.table({"v": column})), {"v": kind}, "parquet")
     assert records.unparsed.to_pylist() == reasons
     assert records.columns["v"].to_pylist() == values
 
@@ -258,7 +258,7 @@ def test_lists_of_parquet(column: pa.Array, kind: Any, reasons: list[str | None]
 )
 def test_parquet_of_other_types(column: pa.Array, kind: Any, why: str) -> None:
     with pytest.raises(FileColumnsError, match=why):
-        read(stored(pa.table({"v": column})), {"w" if isinstance(kind, SourceField) else "v": kind}, "parquet")
+        read(parquet_bytes(pa.table({"v": column})), {"w" if isinstance(kind, SourceField) else "v": kind}, "parquet")
 
 
 # --- the same in all formats, however columns lie
@@ -297,7 +297,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case(columns, draw(st.lists(st.fixed_dictionaries(values), max_size=6)))
 
 
-def wanted(value: Any, format_: str) -> Any:
+def expected_value(value: Any, format_: str) -> Any:
     """A value as a file has it: CSV knows no empty one."""
     return None if value in ("", b"") and format_ == "csv" else value
 
@@ -310,7 +310,9 @@ def test_what_is_written_is_read_again(case: Case) -> None:
         content = FORMATS[format_].written(case.records, source.fields)
         records = read(content, case.columns, format_)
         assert records.unparsed.to_pylist() == [None] * len(case.records)
-        assert rows(records) == [{n: wanted(v, format_) for n, v in record_.items()} for record_ in case.records]
+        assert rows(records) == [
+            {n: expected_value(v, format_) for n, v in record_.items()} for record_ in case.records
+        ]
         for name, kind in source.types.items():
             assert records.columns[name].type == arrow_type(kind)
         if format_ == "parquet" and case.records:
@@ -336,15 +338,15 @@ def spoil(line: bytes) -> st.SearchStrategy[bytes]:
     document = json.loads(line)
     names = [*document] or ["x"]
 
-    def changed(name: str, value: Any, twice: bool) -> bytes:
-        if twice:
+    def change_field(name: str, value: Any, is_double: bool) -> bytes:
+        if is_double:
             return line[:-1] + f"{', ' if document else ''}{json.dumps(name)}: {json.dumps(value)}}}".encode()
         return json.dumps({**document, name: value}).encode()
 
     values = st.sampled_from(
         [*document.values(), 1, 1.5, "x", [], {}, [1, "x"], None, True, {"deep": 3}, "2013-01-01", 10**30]
     )
-    return st.just(line) | st.builds(changed, st.sampled_from(names), values, st.booleans())
+    return st.just(line) | st.builds(change_field, st.sampled_from(names), values, st.booleans())
 
 
 # --- as they are written in a pipeline

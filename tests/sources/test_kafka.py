@@ -103,18 +103,18 @@ def source(topic: str, **reading: Any) -> KafkaSource:
     return hr.kafka(topic, columns, connection="events", **reading)
 
 
-def planned(kafka_source: KafkaSource, mark: str = "") -> list[SourceSplit]:
+def plan_splits(kafka_source: KafkaSource, mark: str = "") -> list[SourceSplit]:
     return [*KAFKA.open(kafka_source, MemoryStore()).enumerator.unread(SourcePosition(mark))]
 
 
 def unread(kafka_source: KafkaSource, mark: str = "") -> list[SourceSplit]:
     """Without what says that partitions are new."""
-    return [split for split in planned(kafka_source, mark) if NewPartitions.from_split(split) is None]
+    return [split for split in plan_splits(kafka_source, mark) if NewPartitions.from_split(split) is None]
 
 
-def read(given: KafkaSource, mark: str = "") -> list[ScannedRecords]:
-    reader = KAFKA.open(given, MemoryStore()).reader
-    return [reader.read(split, WHOLE_FILE, RequiredColumns()) for split in unread(given, mark)]
+def read(kafka_source: KafkaSource, mark: str = "") -> list[ScannedRecords]:
+    reader = KAFKA.open(kafka_source, MemoryStore()).reader
+    return [reader.read(split, WHOLE_FILE, RequiredColumns()) for split in unread(kafka_source, mark)]
 
 
 def numbers(kafka_source: KafkaSource) -> list[int]:
@@ -139,9 +139,9 @@ def as_avro(*values: int) -> list[Message]:
     """The same records."""
     moment = datetime(2026, 5, 1, tzinfo=UTC)
     data = [io.BytesIO() for _ in values]
-    for out, value in zip(data, values, strict=True):
-        fastavro.schemaless_writer(out, fastavro.parse_schema(IN_AVRO), {"n": value, "at": moment})
-    return [(None, out.getvalue()) for out in data]
+    for stream, value in zip(data, values, strict=True):
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(IN_AVRO), {"n": value, "at": moment})
+    return [(None, stream.getvalue()) for stream in data]
 
 
 # --- what a record is
@@ -177,7 +177,7 @@ def test_batches_give_keys_values_headers_and_times(topics: Topics, name: str, c
     rows = {column: values.to_pylist() for column, values in records.columns.items()}
     assert rows["n"] == rows["kafka_offset"] == [*range(50)]
     assert {*rows["kafka_partition"]} == {0}
-    assert [round(at.timestamp() * 1000) for at in rows["kafka_timestamp"]] == [
+    assert [round(time.timestamp() * 1000) for time in rows["kafka_timestamp"]] == [
         1_777_777_777_000 + n for n in range(50)
     ]
     assert rows["kafka_key"] == [f"user-{n}" if n % 3 else None for n in range(50)]
@@ -254,12 +254,12 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(topics: Topics, na
     topics.make(name)
     topics.send(name, as_json(1))
     enumerator = KAFKA.open(source(name), MemoryStore()).enumerator
-    first = planned(source(name))
+    first = plan_splits(source(name))
     position = enumerator.after(SourcePosition(), first)
     topics.divide(name, 3)
-    assert planned(source(name), position.mark) == []
+    assert plan_splits(source(name), position.mark) == []
     topics.send(name, as_json(2), 2)
-    second = planned(source(name), position.mark)
+    second = plan_splits(source(name), position.mark)
     paths = [split.path for split in (*first, *second)]
     assert paths == [
         f"{name}/begins/partitions/0-1",
@@ -267,16 +267,16 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(topics: Topics, na
         f"{name}/begins/partitions/1-3",
         f"{name}/2/0-1",
     ]
-    after = enumerator.after(position, second)
+    position_after = enumerator.after(position, second)
     topics.send(name, as_json(3), 1)
-    assert [split.path for split in planned(source(name), after.mark)] == [f"{name}/1/0-1"]
+    assert [split.path for split in plan_splits(source(name), position_after.mark)] == [f"{name}/1/0-1"]
     assert [*enumerator.missing((*first, *second))] == []
 
 
 def test_a_position_from_before_topics_said_how_many_partitions_they_have() -> None:
-    before = TopicPosition.parse('{"next":{"0":5},"topic_id":"t"}')
-    assert before == TopicPosition("t", {0: 5}, 0)
-    splits_read_after = before.with_splits_read(
+    position_before = TopicPosition.parse('{"next":{"0":5},"topic_id":"t"}')
+    assert position_before == TopicPosition("t", {0: 5}, 0)
+    splits_read_after = position_before.with_splits_read(
         [SourceSplit("orders/partitions/0-3", 100, "t"), SourceSplit("orders/2/0-7", 700, "t")]
     )
     assert splits_read_after == TopicPosition.parse(splits_read_after.mark) == TopicPosition("t", {0: 5, 2: 7}, 3)
@@ -517,8 +517,8 @@ def test_what_is_damaged_of_a_landed_topic_is_said_and_lands_again(topics: Topic
     damage.older(store, "file", 2)
     with pytest.raises(LandedDamagedError, match="has another content than when it was landed"):
         handle.backfill(promote=True)
-    damage.broken(store, "claim", 2)
-    damage.broken(store, "seal", 2)
+    damage.cut_object(store, "claim", 2)
+    damage.cut_object(store, "seal", 2)
     with pytest.raises(BrokenObjectError, match="fsck counting"):
         handle.run()
     assert len(handle.fsck(deep=True).damage) == 1
@@ -600,7 +600,7 @@ def session(running_broker: RunningBroker) -> Iterator[None]:
 @pytest.mark.parametrize("land", ["always", "never"])
 def test_landed_and_kept_topics_give_the_same_on_spark(topics: Topics, name: str, tmp_path: Path, land: str) -> None:
     """The topic has a partition without a record. What is kept is Avro."""
-    values, written = (None, as_json) if land == "always" else (hr.avro(schema=IN_AVRO), as_avro)
+    values, encode = (None, as_json) if land == "always" else (hr.avro(schema=IN_AVRO), as_avro)
     topics.make(name, 3)
     pipeline = hr.Pipeline(
         "numbers",
@@ -612,8 +612,8 @@ def test_landed_and_kept_topics_give_the_same_on_spark(topics: Topics, name: str
     )
     handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
     for begin, executor in ((0, "spark"), (30, "local")):
-        topics.send(name, written(*range(begin, begin + 20)), 0)
-        topics.send(name, written(*range(begin + 20, begin + 30)), 1)
+        topics.send(name, encode(*range(begin, begin + 20)), 0)
+        topics.send(name, encode(*range(begin + 20, begin + 30)), 1)
         handle.run(executor=executor)
     rows = {row["rest"]: (row["numbers"], row["sum"]) for row in handle.read("current", at="main").to_json()}
     assert rows == {rest: (20, sum(range(rest, 60, 3))) for rest in range(3)}
@@ -659,11 +659,11 @@ def test_over_tls_and_by_scram(broker: Kafka, topics: Topics, name: str, monkeyp
     topics.make(name)
     topics.send(name, as_json(1))
     options = f"tls=true&mechanism=SCRAM-SHA-512&cafile={quote(str(broker.certificate))}"
-    place = f"{USER}:{quote(PASSWORD, safe='')}@{broker.encrypted}"
+    place = f"{USER}:{quote(PASSWORD, safe='')}@{broker.encrypted_address}"
     monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{place}?{options}")
     assert numbers(source(name)) == [1]
     for uri, why in (
-        (f"kafka://{USER}:wrong@{broker.encrypted}?{options}", "HEADRACE_CONN_EVENTS right"),
+        (f"kafka://{USER}:wrong@{broker.encrypted_address}?{options}", "HEADRACE_CONN_EVENTS right"),
         (f"kafka://{place}?tls=true&mechanism=SCRAM-SHA-512", "certificate"),
         (f"kafka://{place}?tls=true&cafile=/no/such.pem", "No such file"),
     ):
@@ -749,17 +749,17 @@ def test_a_run_lands_as_much_at_once_as_an_epoch_takes(topics: Topics, name: str
             len(json.loads(one.read_text())["content"]["splits"]) for one in landed_path.glob("_ranges/*[0-9].json")
         )
 
-    ahead: list[int] = []
+    splits_ahead: list[int] = []
 
-    class Seen(Silent):
+    class CountingListener(Silent):
         def committed(self, manifest: Manifest) -> None:
-            ahead.append(count_claimed_splits() - 3 * (manifest.epoch + 1))
+            splits_ahead.append(count_claimed_splits() - 3 * (manifest.epoch + 1))
 
     result = handle.run(max_epochs=1)
     assert (len(result.epochs), count_claimed_splits()) == (1, 3), "what the next runs read is not landed"
-    result = handle.run(listener=Seen())
+    result = handle.run(listener=CountingListener())
     assert (len(result.epochs), count_claimed_splits()) == (4, 13), "all that was there when it began"
-    assert {*ahead} <= {*range(-2, 4)}, "no more than what the epoch being computed reads"
+    assert {*splits_ahead} <= {*range(-2, 4)}, "no more than what the epoch being computed reads"
     (row,) = handle.read("current", at="main").to_json()
     assert (row["n"], row["sum"]) == (120, 2 * sum(range(60)))
     handle.run(mode="replay", from_branch="main", branch="again")

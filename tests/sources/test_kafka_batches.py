@@ -25,16 +25,16 @@ def batch(draw: random.Random, base: int, count: int, *, headers: bool) -> bytes
         value = None if draw.random() < 0.05 else draw.randbytes(draw.choice((0, 1, 63, 64, 200, 9_000)))
         some = [(f"h{n}", None if draw.random() < 0.2 else draw.randbytes(n)) for n in range(draw.randrange(4))]
         builder.append(number, 1_790_000_000_000 + draw.randrange(-(10**9), 10**9), key, value, some if headers else [])
-    made = bytearray(builder.build())
-    made[0:8] = base.to_bytes(8, "big")
-    return bytes(made)
+    own_batch = bytearray(builder.build())
+    own_batch[0:8] = base.to_bytes(8, "big")
+    return bytes(own_batch)
 
 
-def compressed(content: bytes, codec: int) -> bytes:
+def compress_batch(content: bytes, codec: int) -> bytes:
     """``made`` with its payload compressed, as brokers store what producers have compressed."""
     payload = content[_PAYLOAD:]
     if codec == 2:
-        blocks = [payload[at : at + 100] for at in range(0, len(payload), 100)]
+        blocks = [payload[place : place + 100] for place in range(0, len(payload), 100)]
         packed_values = [pa.compress(block, "snappy", asbytes=True) for block in blocks]
         small = (
             b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(p)) + p for p in packed_values)
@@ -59,7 +59,7 @@ def record_by_record(data: bytes) -> list[tuple[Any, ...]]:
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    at = table["timestamp"].cast(pa.int64()).to_pylist()
+    times = table["timestamp"].cast(pa.int64()).to_pylist()
     return [
         (
             row["offset"],
@@ -68,7 +68,7 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
             row["value"],
             [(header["name"], header["value"]) for header in row["headers"] or ()],
         )
-        for row, time in zip(table.to_pylist(), at, strict=True)
+        for row, time in zip(table.to_pylist(), times, strict=True)
     ]
 
 
@@ -78,7 +78,7 @@ def test_batches_are_as_aiokafka_reads_them(codec: int) -> None:
     plain, data, base = b"", b"", 5
     for count in (3, 1, 40, 7, 90, 1):
         made_batch = batch(draw, base, count, headers=codec % 2 == 0)
-        plain, data = plain + made_batch, data + (compressed(made_batch, codec) if codec else made_batch)
+        plain, data = plain + made_batch, data + (compress_batch(made_batch, codec) if codec else made_batch)
         base += count
     batches = batches_of(data + data[:40], "here")  # the last one is cut, as brokers do
     rows = rows_of(as_table(batches, 3, 0, base, "here"))
@@ -119,9 +119,9 @@ def test_batches_that_are_too_large_at_once_are_read_one_after_the_other() -> No
 
 def test_a_batch_that_is_not_what_it_was_is_refused() -> None:
     made_batch = batch(random.Random(1), 0, 10, headers=True)
-    for at in np.linspace(_ATTRIBUTES, len(made_batch) - 1, 40).astype(int):
+    for place in np.linspace(_ATTRIBUTES, len(made_batch) - 1, 40).astype(int):
         wrong = bytearray(made_batch)
-        wrong[at] ^= 1
+        wrong[place] ^= 1
         with pytest.raises(UnreadableBatchError, match=r"here, offset 0: .*checksum"):
             batches_of(bytes(wrong), "here")
     old = bytearray(made_batch)

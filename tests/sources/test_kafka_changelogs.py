@@ -28,7 +28,7 @@ from headrace_lab.reference import Epoch, run_outputs
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from tests.changelogs.test_histories import PARTS, SCHEMA, Change, History, Row, histories
-from tests.process.random_runs import assert_same, by_window, panes, rendered
+from tests.process.random_runs import assert_same, by_window, panes, shown_pane
 from tests.reference.strategies import examples
 from tests.sources.kafka_topics import Message, Topics
 
@@ -57,13 +57,13 @@ ENVELOPE = {
         {"name": "op", "type": "string"},
     ],
 }
-_PARSED = fastavro.parse_schema(json.loads(json.dumps(ENVELOPE)))
+_SCHEMA = fastavro.parse_schema(json.loads(json.dumps(ENVELOPE)))
 
 
 def in_avro(envelope: Mapping[str, Any]) -> bytes:
-    out = io.BytesIO()
-    fastavro.schemaless_writer(out, _PARSED, envelope)
-    return out.getvalue()
+    stream = io.BytesIO()
+    fastavro.schemaless_writer(stream, _SCHEMA, envelope)
+    return stream.getvalue()
 
 
 def in_json(envelope: Mapping[str, Any]) -> bytes:
@@ -115,7 +115,7 @@ def messages(changes: Sequence[Change], form: Form) -> list[Message]:
     return sent_messages
 
 
-def signed(change: Change) -> list[dict[str, Any]]:
+def signed_rows(change: Change) -> list[dict[str, Any]]:
     """The rows of a change with their signs, as the reference reads them."""
     rows_ = zip(change, (-1, 1), strict=True)
     return [
@@ -125,7 +125,7 @@ def signed(change: Change) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("form", ["JSON, landed", "Avro, kept"])
 def test_epochs_give_what_the_reference_gives_of_their_changes(topics: Topics, form: str) -> None:
-    chosen = FORMS[form]
+    encoding = FORMS[form]
 
     @given(histories(), PARTS)
     @settings(examples(2), suppress_health_check=list(HealthCheck))
@@ -134,38 +134,38 @@ def test_epochs_give_what_the_reference_gives_of_their_changes(topics: Topics, f
             parts = {**parts, "then": ()}  # no day has the end of time
         topic = f"topic.{secrets.token_hex(4)}"
         topics.make(topic, 2)
-        when = source(topic, chosen).event_time("at", bound="30d", split="shop")
+        when = source(topic, encoding).event_time("at", bound="30d", split="shop")
         pipeline = hr.Pipeline("orders", when, key="shop", how=hr.retracting("30d"), executor="local", **parts)
-        sent: dict[int, list[Change | None]] = {0: [], 1: []}
+        logs: dict[int, list[Change | None]] = {0: [], 1: []}
         with TemporaryDirectory() as folder:
             handle = hr.open(Path(folder).as_uri(), create=True)[pipeline]
             for changes in filter(None, history.epochs):
-                for partition, log in sent.items():
+                for partition, log in logs.items():
                     own = [change for change in changes if partition_of(change) == partition]
-                    topics.send(topic, messages(own, chosen), partition)
-                    log += [told for change in own for told in (change, *([None] if change[1] is None else []))]
+                    topics.send(topic, messages(own, encoding), partition)
+                    log += [message for change in own for message in (change, *([None] if change[1] is None else []))]
                 handle.run()
-            check_epochs(pipeline, Path(folder), topic, sent)
+            check_epochs(pipeline, Path(folder), topic, logs)
             assert handle.read("rejected", at="main").to_json() == []
 
     check()
 
 
-def check_epochs(pipeline: hr.Pipeline, root: Path, topic: str, sent: Mapping[int, Sequence[Change | None]]) -> None:
+def check_epochs(pipeline: hr.Pipeline, root: Path, topic: str, logs: Mapping[int, Sequence[Change | None]]) -> None:
     """The panes of each epoch are those of the reference, over the changes that it has recorded."""
     store = open_store(root.as_uri())
     catalog = Catalog(store, pipeline.name)
     epochs = []
-    for recorded in recorded_epochs(catalog, str(catalog.head().refs["main"])):
-        ranges = [range_of(store, split.path) for splits in recorded.files.values() for split in splits]
-        changes = [sent[one.partition][one.begin : one.end] for one in ranges if one is not None]
-        records = [row for part in changes for change in part if change is not None for row in signed(change)]
-        epochs.append(Epoch(recorded.processing_time, records, recorded.is_last, recorded.signals))
+    for stored_epoch in recorded_epochs(catalog, str(catalog.head().refs["main"])):
+        ranges = [range_of(store, split.path) for splits in stored_epoch.files.values() for split in splits]
+        changes = [logs[one.partition][one.begin : one.end] for one in ranges if one is not None]
+        records = [row for part in changes for change in part if change is not None for row in signed_rows(change)]
+        epochs.append(Epoch(stored_epoch.processing_time, records, stored_epoch.is_last, stored_epoch.signals))
     (value_alone,) = pipeline.by_output.values()
     assert sum(len(epoch.records) for epoch in epochs) > 0
     ran = panes(value_alone, root, "main", len(epochs), "")
     for epoch, result in zip(ran, run_outputs(pipeline, epochs)[""], strict=True):
-        assert_same(epoch, by_window(rendered(pane) for pane in result.panes))
+        assert_same(epoch, by_window(shown_pane(pane) for pane in result.panes))
 
 
 def range_of(store: ObjectStore, path: str) -> OffsetRange | None:
@@ -210,31 +210,31 @@ OLD = ": the database must send old rows (in PostgreSQL ALTER TABLE ... REPLICA 
 def test_a_record_that_says_nothing_is_a_dead_letter_and_a_tombstone_is_none(
     topics: Topics, tmp_path: Path, form: str
 ) -> None:
-    chosen, topic = FORMS[form], f"topic.{secrets.token_hex(4)}"
+    encoding, topic = FORMS[form], f"topic.{secrets.token_hex(4)}"
     topics.make(topic)
 
-    def of(lsn: int, change: Change, **more: Any) -> bytes:
-        return chosen.written({**envelope(change, lsn=lsn), **more})
+    def message_of(lsn: int, change: Change, **more: Any) -> bytes:
+        return encoding.written({**envelope(change, lsn=lsn), **more})
 
-    update = of(4, (row(2, "a", 7), row(2, None, 8)))
+    update = message_of(4, (row(2, "a", 7), row(2, None, 8)))
     values = [
-        of(1, (None, row(1, "a", 5)), op="r"),
-        of(2, (None, row(2, "a", 7))),
-        of(2, (None, row(2, "a", 7))),  # Debezium may send it twice
+        message_of(1, (None, row(1, "a", 5)), op="r"),
+        message_of(2, (None, row(2, "a", 7))),
+        message_of(2, (None, row(2, "a", 7))),  # Debezium may send it twice
         None,
         update,
-        of(5, (None, row(1, "a", 6)), op="u"),
-        of(6, (None, None), op="t"),
-        of(7, (row(1, "a", 5), None)),
+        message_of(5, (None, row(1, "a", 6)), op="u"),
+        message_of(6, (None, None), op="t"),
+        message_of(7, (row(1, "a", 5), None)),
         None,
         b"\xff\xff\xff",
     ]
     topics.send(topic, [(b"k", value) for value in values])
-    handle = orders(tmp_path, topic, chosen)
+    handle = orders(tmp_path, topic, encoding)
     result = handle.run()
     assert handle.read("current", at="main").to_json() == []  # one was withdrawn, the other has no shop now
     letters = [(letter["position"], letter["reason"]) for letter in handle.read("rejected", at="main").to_json()]
-    broken_text = "not Avro of its schema" if "values" in chosen.reading else "not UTF-8"
+    broken_text = "not Avro of its schema" if "values" in encoding.reading else "not UTF-8"
     assert sorted(letters) == [
         (4, "key is null: shop"),
         (5, f"before is null, which op u and d need{OLD}"),
@@ -243,12 +243,14 @@ def test_a_record_that_says_nothing_is_a_dead_letter_and_a_tombstone_is_none(
     ]
     assert (result.counts["rejected"], result.counts["duplicates"]) == (4, 1)
     (half,) = [one for one in handle.read("rejected", at="main").to_arrow().to_pylist() if one["position"] == 4]
-    if "values" in chosen.reading:
+    if "values" in encoding.reading:
         shown_content = half["raw"].encode() if half["raw_bytes"] is None else half["raw_bytes"]
         assert shown_content == update
     else:
         assert (json.loads(half["raw"])["op"], json.loads(half["raw"])["before"]) == ("c", None)
-    topics.send(topic, [(b"k", of(8, (None, row(3, "b", 1)))), (b"\xff", of(9, (None, row(4, "b", 1))))])
+    topics.send(
+        topic, [(b"k", message_of(8, (None, row(3, "b", 1)))), (b"\xff", message_of(9, (None, row(4, "b", 1))))]
+    )
     handle.run()
     (shop,) = handle.read("current", at="main").to_json()
     assert (shop["shop"], shop["n"], shop["newest"]) == ("b", 1, 10)

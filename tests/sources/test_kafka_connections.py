@@ -18,13 +18,13 @@ PARTITIONS, SPLITS = 2, 20
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def transports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
     """The transports of all connections that were opened since."""
     transports: list[Any] = []
     connect = BaseEventLoop.create_connection
 
-    async def count_call(self: BaseEventLoop, *given: Any, **more: Any) -> Any:
-        transport, protocol = await connect(self, *given, **more)  # type: ignore[misc]
+    async def count_call(self: BaseEventLoop, *arguments: Any, **more: Any) -> Any:
+        transport, protocol = await connect(self, *arguments, **more)  # type: ignore[misc]
         transports.append(transport)
         return transport, protocol
 
@@ -54,33 +54,33 @@ def numbers(root: Path, topic: str, land: str) -> Any:
 
 @pytest.mark.parametrize("land", ["always", "never"])
 def test_a_run_connects_once_however_many_splits_it_reads(
-    topics: Topics, tmp_path: Path, opened: list[Any], land: str
+    topics: Topics, tmp_path: Path, transports: list[Any], land: str
 ) -> None:
     topic = f"topic.{secrets.token_hex(4)}"
     topics.make(topic, PARTITIONS)
     for partition in range(PARTITIONS):
         topics.send(topic, messages(b'{"n": 1}'), partition)
-    opened.clear()
+    transports.clear()
     handle = numbers(tmp_path, topic, land)
     result = handle.run()
     (row,) = handle.read("current", at="main").to_json()
     assert row["n"] == 10 * SPLITS * PARTITIONS
     assert len(result.epochs) >= SPLITS * PARTITIONS // 5
-    assert 0 < len(opened) <= 2, "what a client asks first, and the broker itself"
-    assert all(transport.is_closing() for transport in opened)
+    assert 0 < len(transports) <= 2, "what a client asks first, and the broker itself"
+    assert all(transport.is_closing() for transport in transports)
 
 
 @pytest.mark.parametrize("land", ["always", "never"])
 def test_nothing_stays_connected_where_a_task_fails(
-    topics: Topics, tmp_path: Path, opened: list[Any], land: str
+    topics: Topics, tmp_path: Path, transports: list[Any], land: str
 ) -> None:
     topic = f"topic.{secrets.token_hex(4)}"
     topics.make(topic)
     topics.send(topic, messages(b"no object"))
-    opened.clear()
+    transports.clear()
     with pytest.raises(FixDataError, match="rejects 1 records"):
         numbers(tmp_path, topic, land).run()
-    assert 0 < len(opened) <= 2
-    assert all(transport.is_closing() for transport in opened)
-    with CLIENTS._staying.shared_exit_stack() as over:
-        assert (over, CLIENTS._clients) == (None, [])
+    assert 0 < len(transports) <= 2
+    assert all(transport.is_closing() for transport in transports)
+    with CLIENTS._staying.shared_exit_stack() as stack:
+        assert (stack, CLIENTS._clients) == (None, [])

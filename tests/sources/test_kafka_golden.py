@@ -12,8 +12,8 @@ from headrace.ext.sources import SourcePosition
 from headrace.sources.landed.ranges import LandedDamagedError
 from headrace_snapshots.format.codec import encode_object
 from headrace_snapshots.store.local import MemoryStore
-from tests.process.golden_roots import copied, values
-from tests.process.golden_sales import CLAIMED, SALES, SENT
+from tests.process.golden_roots import copy_root, values
+from tests.process.golden_sales import CLAIMING_SALES, SALES, SENT_MESSAGES
 from tests.sources.kafka_topics import Topics
 
 
@@ -25,8 +25,8 @@ class Sold:
         topics.make("sales", 2)
 
     def send(self, time: int) -> None:
-        for partition, sent in enumerate(SENT[time]):
-            self.topics.send("sales", [(None, value) for value in sent], partition)
+        for partition, contents in enumerate(SENT_MESSAGES[time]):
+            self.topics.send("sales", [(None, value) for value in contents], partition)
 
     def lose(self) -> None:
         """The first record of a partition is gone before anybody has read it."""
@@ -37,9 +37,9 @@ class Sold:
         """The root has the id of this topic where it has that of its own, which no broker gives twice."""
         claims = sorted(root.glob("sales/landed/source/_ranges/*.json"))  # and their seals
         own = json.loads(claims[0].read_bytes())["content"]["splits"][0]["etag"]
-        there, *_ = KAFKA.open(SALES.inputs[0].source, MemoryStore()).enumerator.unread(SourcePosition())
+        split, *_ = KAFKA.open(SALES.inputs[0].source, MemoryStore()).enumerator.unread(SourcePosition())
         for path in (*claims, *root.glob("sales/manifests/*.json")):
-            stored_document = json.loads(path.read_text().replace(own, there.etag))
+            stored_document = json.loads(path.read_text().replace(own, split.etag))
             path.write_bytes(
                 encode_object(stored_document["kind"], stored_document["content"], stored_document["format"])
             )
@@ -53,7 +53,12 @@ def sold(topics: Topics) -> Iterator[Sold]:
 
 @pytest.mark.parametrize(
     ("name", "pipeline"),
-    [("format-1-landed", SALES), ("format-3-landed", SALES), ("format-3-sealed", SALES), ("format-3-claimed", CLAIMED)],
+    [
+        ("format-1-landed", SALES),
+        ("format-3-landed", SALES),
+        ("format-3-sealed", SALES),
+        ("format-3-claimed", CLAIMING_SALES),
+    ],
     ids=["landed", "landed by 0.1.1", "sealed", "claimed"],
 )
 def test_a_root_goes_on_with_its_topic(sold: Sold, tmp_path: Path, name: str, pipeline: hr.Pipeline) -> None:
@@ -61,7 +66,7 @@ def test_a_root_goes_on_with_its_topic(sold: Sold, tmp_path: Path, name: str, pi
         sold.lose()
     for time in range(3):
         sold.send(time)
-    root = copied(name, tmp_path)
+    root = copy_root(name, tmp_path)
     sold.becomes_that_of(root)
     sales = hr.open(root.as_uri())[pipeline]
     pipeline_before = values(sales, pipeline)
@@ -88,7 +93,7 @@ def test_a_sealed_file_that_is_another_is_refused_until_it_is_back(sold: Sold, t
     sold.lose()
     for time in range(3):
         sold.send(time)
-    root = copied("format-3-sealed", tmp_path)
+    root = copy_root("format-3-sealed", tmp_path)
     sold.becomes_that_of(root)
     sales = hr.open(root.as_uri())[SALES]
     pipeline_before, landed_path = values(sales, SALES), root / "sales" / "landed" / "source"

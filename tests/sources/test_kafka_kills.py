@@ -31,7 +31,7 @@ IS_ON_S3 = os.environ.get("HEADRACE_KILLS_STORE") == "s3"
 SECONDS = 120
 PARTITIONS = 3
 USERS = 5
-_IMPORTED = [__name__, "headrace.runs.executors.on_local", "headrace.connectors.kafka.client", "pyarrow.parquet"]
+_PRELOAD_MODULES = [__name__, "headrace.runs.executors.on_local", "headrace.connectors.kafka.client", "pyarrow.parquet"]
 
 
 def pipeline(topic: str) -> Pipeline:
@@ -46,18 +46,18 @@ def pipeline(topic: str) -> Pipeline:
     )
 
 
-def victim(topic: str, root: str, environment: Mapping[str, str], at: int, *, is_done: bool) -> None:
-    """A run that ends itself at its put number ``at``: before it, or after it ``is_done``."""
+def victim(topic: str, root: str, environment: Mapping[str, str], countdown: int, *, is_done: bool) -> None:
+    """A run that ends itself at its put number ``countdown``: before it, or after it ``is_done``."""
     os.environ.update(environment)
-    left = at
+    left = countdown
 
-    def struck(put: Callable[..., Any]) -> Callable[..., Any]:
-        def strike(*given: Any) -> Any:
+    def strike_after(put: Callable[..., Any]) -> Callable[..., Any]:
+        def strike(*arguments: Any) -> Any:
             nonlocal left
             left -= 1
             if left == 0 and not is_done:
                 os.kill(os.getpid(), signal.SIGKILL)
-            answer = put(*given)
+            answer = put(*arguments)
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
             return answer
@@ -66,7 +66,7 @@ def victim(topic: str, root: str, environment: Mapping[str, str], at: int, *, is
 
     kind = type(open_store(root))
     for name in ("create", "write"):
-        setattr(kind, name, struck(getattr(kind, name)))
+        setattr(kind, name, strike_after(getattr(kind, name)))
     try:
         hr.open(root, create=True)[pipeline(topic)].run(files_per_epoch=4)
     except HeadraceError:
@@ -86,10 +86,10 @@ def test_each_record_counts_once(broker: Kafka, topics: Topics, tmp_path: Path, 
     root = s3_root(request, topic) if IS_ON_S3 else (tmp_path / "root").as_uri()
     topics.make(topic, PARTITIONS)
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_IMPORTED)
+    context.set_forkserver_preload(_PRELOAD_MODULES)
     sent_counts: Counter[str] = Counter()
     spent_counts: Counter[str] = Counter()
-    killed = 0
+    kills = 0
     for turn in range(KILLS):
         for partition in range(PARTITIONS):
             orders = [(f"u{draw.randrange(USERS)}", draw.randrange(100)) for _ in range(draw.randrange(400))]
@@ -114,8 +114,8 @@ def test_each_record_counts_once(broker: Kafka, topics: Topics, tmp_path: Path, 
         for process in victims:
             process.join(SECONDS)
             assert process.exitcode in (0, -signal.SIGKILL)
-            killed += process.exitcode == -signal.SIGKILL
-    assert killed >= KILLS // 3
+            kills += process.exitcode == -signal.SIGKILL
+    assert kills >= KILLS // 3
     handle = hr.open(root)[pipeline(topic)]
     handle.run()
     rows = {row["user"]: (row["orders"], row["spent"]) for row in handle.read("current", at="main").to_json()}

@@ -46,8 +46,8 @@ class FeedWorld(VersionsWorld):
     def _send(self, records: Sequence[Mapping[str, Any]], values: Sequence[bytes | None]) -> None:
         async def in_order(producer: AIOKafkaProducer) -> None:
             for row, value in zip(records, values, strict=True):
-                number, at = row["number"], int(row["at"].timestamp() * 1000)
-                await producer.send_and_wait(self.topic, value, key(number), number % 2, timestamp_ms=at)
+                number, milliseconds = row["number"], int(row["at"].timestamp() * 1000)
+                await producer.send_and_wait(self.topic, value, key(number), number % 2, timestamp_ms=milliseconds)
 
         self.topics.produce(in_order)
 
@@ -61,7 +61,7 @@ class TestFeed(VersionsConformance):
 
 
 SCHEMA: Mapping[str, Any] = {"id": int, "city": str, "at": datetime}
-AT = "2026-05-01T09:00:00Z"
+TIME = "2026-05-01T09:00:00Z"
 
 
 @pytest.fixture
@@ -74,11 +74,11 @@ def topic(topics: Topics) -> str:
 def customers(
     root: Path, topic: str, versions: Any = None, schema: Any = SCHEMA, **more: Any
 ) -> hr.types.PipelineHandle:
-    at = more.pop("at", "at")
+    time_column = more.pop("at", "at")
     source = hr.kafka(topic, schema, connection="events", versions=versions or hr.upserts("id"), **more)
     pipeline = hr.Pipeline(
         "customers",
-        source.event_time(at, bound="1h"),
+        source.event_time(time_column, bound="1h"),
         outputs={
             "customers": hr.Rows(key="id", take=hr.newest(), id="id"),
             "by_city": hr.Output(
@@ -100,8 +100,8 @@ def standing(handle: hr.types.PipelineHandle, output: str = "customers", *column
     return sorted(rows_, key=repr)
 
 
-def upsert(id_: Any, city: str | None, at: str = AT) -> bytes:
-    return json.dumps({"id": id_, "city": city, "at": at}).encode()
+def upsert(id_: Any, city: str | None, time: str = TIME) -> bytes:
+    return json.dumps({"id": id_, "city": city, "at": time}).encode()
 
 
 def key(id_: int) -> bytes:
@@ -114,17 +114,17 @@ def test_the_newest_rows_of_a_topic_follow_its_offsets(topics: Topics, topic: st
     chance, table = random.Random(5), dict[int, str]()
     handle = customers(tmp_path, topic, land=land)
     for _ in range(4):
-        sent: dict[int, list[Message]] = {0: [], 1: []}
+        logs: dict[int, list[Message]] = {0: [], 1: []}
         for _ in range(15):
             id_ = chance.randrange(6)
             if chance.random() < 0.3:
                 table.pop(id_, None)
-                sent[id_ % 2].append((key(id_), None))
+                logs[id_ % 2].append((key(id_), None))
             else:
                 table[id_] = chance.choice(["oslo", "rome", "bonn"])
-                at = f"2026-05-0{chance.randrange(1, 9)}T09:00:00Z"
-                sent[id_ % 2].append((key(id_), upsert(id_, table[id_], at)))
-        for partition, messages in sent.items():
+                time = f"2026-05-0{chance.randrange(1, 9)}T09:00:00Z"
+                logs[id_ % 2].append((key(id_), upsert(id_, table[id_], time)))
+        for partition, messages in logs.items():
             topics.send(topic, messages, partition)
         handle.run()
         assert standing(handle) == sorted(({"id": id_, "city": city} for id_, city in table.items()), key=repr)
@@ -160,13 +160,13 @@ KEYS: dict[str, tuple[Any, bytes, bool]] = {
 def test_the_key_of_a_message_without_a_value_says_which_row_it_deletes(
     topics: Topics, topic: str, tmp_path: Path, name: str
 ) -> None:
-    kind, written, is_read = KEYS[name]
+    kind, key_bytes, is_read = KEYS[name]
     id_ = 7 if kind is int else "7" if name == "text" else "a b"
     handle = customers(tmp_path, topic, schema={**SCHEMA, "id": kind})
-    topics.send(topic, [(written, upsert(id_, "oslo"))], 0)
+    topics.send(topic, [(key_bytes, upsert(id_, "oslo"))], 0)
     handle.run()
     assert standing(handle) == [{"id": id_, "city": "oslo"}]
-    topics.send(topic, [(written, None)], 0)
+    topics.send(topic, [(key_bytes, None)], 0)
     handle.run()
     assert standing(handle) == ([] if is_read else [{"id": id_, "city": "oslo"}])
     letters = handle["customers"].read("rejected", at="main").to_json()
@@ -239,9 +239,9 @@ def envelope(op: str, id_: int, city: str | None, lsn: int) -> bytes:
         "ts_ms": 1_777_626_000_000 + lsn,
     }
     row = {"id": id_, "city": city}
-    before = {"id": id_, "city": ""} if op == "d" else None  # of the old row the key alone
+    old_row = {"id": id_, "city": ""} if op == "d" else None  # of the old row the key alone
     row_after = None if op == "d" else row
-    value = {"before": before, "after": row_after, "source": source, "op": op, "ts_ms": 1_777_626_009_999}
+    value = {"before": old_row, "after": row_after, "source": source, "op": op, "ts_ms": 1_777_626_009_999}
     return json.dumps({"schema": {"type": "struct"}, "payload": value}).encode()
 
 
@@ -256,21 +256,25 @@ def test_envelopes_without_old_rows_are_versions_and_survive_compaction(
     versions = hr.debezium_versions("source.ts_ms", key="id", within="payload")
     handle = customers(tmp_path, topic, versions, {"id": int, "city": str}, at="changed_at")
 
-    def told(op: str, id_: int, city: str | None, lsn: int) -> Message:
+    def change_message(op: str, id_: int, city: str | None, lsn: int) -> Message:
         return debezium_key(id_), envelope(op, id_, city, lsn)
 
-    first: Sequence[Message] = [told("r", 1, "oslo", 1), told("c", 2, "rome", 2), told("c", 3, "bonn", 3)]
+    first: Sequence[Message] = [
+        change_message("r", 1, "oslo", 1),
+        change_message("c", 2, "rome", 2),
+        change_message("c", 3, "bonn", 3),
+    ]
     topics.send(topic, first, 0)
     handle.run()
     assert standing(handle) == [{"id": 1, "city": "oslo"}, {"id": 2, "city": "rome"}, {"id": 3, "city": "bonn"}]
     topics.send(
         topic,
         [
-            told("u", 1, "bern", 4),
-            told("d", 2, None, 5),
+            change_message("u", 1, "bern", 4),
+            change_message("d", 2, None, 5),
             (debezium_key(2), None),
             (debezium_key(3), None),
-            told("t", 1, None, 9),
+            change_message("t", 1, None, 9),
         ],
         0,
     )
@@ -307,11 +311,11 @@ def test_envelopes_in_avro_are_versions(topics: Topics, topic: str, tmp_path: Pa
     values = hr.avro(schema=ENVELOPE)
     handle = customers(tmp_path, topic, versions, schema, values=values, at="changed_at", land="never")
 
-    def send_message(op: str, before: Any, after: Any, at: int | None = 1_777_626_000_000_001) -> bytes:
-        out = io.BytesIO()
-        value = {"before": before, "after": after, "source": {"ts_us": at}, "op": op}
-        fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(ENVELOPE))), value)
-        return out.getvalue()
+    def send_message(op: str, old_row: Any, new_row: Any, time: int | None = 1_777_626_000_000_001) -> bytes:
+        stream = io.BytesIO()
+        value = {"before": old_row, "after": new_row, "source": {"ts_us": time}, "op": op}
+        fastavro.schemaless_writer(stream, fastavro.parse_schema(json.loads(json.dumps(ENVELOPE))), value)
+        return stream.getvalue()
 
     one, two = {"id": 1, "city": "oslo"}, {"id": 2, "city": "rome"}
     told_values = [
@@ -395,10 +399,12 @@ def test_a_deletion_that_comes_late_is_dropped_as_late(topics: Topics, tmp_path:
     handle = hr.open(tmp_path.as_uri(), create=True)[hours]
 
     def send(id_: int, value: bytes | None, hours: int) -> None:
-        at = 1_777_626_000_000 + hours * 3_600_000
+        milliseconds = 1_777_626_000_000 + hours * 3_600_000
         for partition in (0, 1):
             topics.produce(
-                lambda producer, to=partition: producer.send_and_wait(topic, value, key(id_), to, timestamp_ms=at)
+                lambda producer, target=partition: producer.send_and_wait(
+                    topic, value, key(id_), target, timestamp_ms=milliseconds
+                )
             )
         handle.run()
 
@@ -425,7 +431,7 @@ def test_keys_in_avro_say_which_row_is_gone(
         values=hr.avro(registry="schemas"), at="kafka_timestamp",
     )  # fmt: skip
     keys = [message(numbers[1], of_key, {"id": id_}) for id_ in (1, 2)]
-    values = [message(numbers[0], value, {"id": id_, "city": "oslo", "at": AT}) for id_ in (1, 2)]
+    values = [message(numbers[0], value, {"id": id_, "city": "oslo", "at": TIME}) for id_ in (1, 2)]
     topics.send(topic, [*zip(keys, values, strict=True)], 0)
     handle.run()
     topics.send(topic, [(keys[0], None)], 0)
@@ -441,9 +447,9 @@ def feed() -> hr.Pipeline:
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
 def test_unit_tests_say_that_a_message_has_no_value_and_have_offsets(executor: Any) -> None:
-    first, second = {"id": 1, "city": "oslo", "at": AT}, {"id": 1, "city": "bonn", "at": "2026-05-01T08:00:00Z"}
-    gone = {"id": 2, "is_tombstone": True, "kafka_timestamp": "2026-05-01T10:00:00Z"}
-    result = run(feed(), [rows(first, {**first, "id": 2}), rows(second, gone)], executor=executor)
+    first, second = {"id": 1, "city": "oslo", "at": TIME}, {"id": 1, "city": "bonn", "at": "2026-05-01T08:00:00Z"}
+    tombstone = {"id": 2, "is_tombstone": True, "kafka_timestamp": "2026-05-01T10:00:00Z"}
+    result = run(feed(), [rows(first, {**first, "id": 2}), rows(second, tombstone)], executor=executor)
     assert [row.values for row in result.current] == [{"id": 1, "city": "bonn"}]
     earlier = {**second, "kafka_offset": 0}
     result = run(feed(), [rows(first), rows(earlier)], executor=executor)

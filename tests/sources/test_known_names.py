@@ -26,23 +26,27 @@ def splits(files: dict[str, tuple[int, str]]) -> list[SourceSplit]:
 
 
 @examples(400)
-@given(stored=st.lists(FILES, max_size=4), recent=FILES, listed=FILES, order=st.randoms(use_true_random=False))
-def test_news_are_what_has_no_known_name_and_what_is_listed_otherwise(stored, recent, listed, order) -> None:  # type: ignore[no-untyped-def]
+@given(
+    stored_files=st.lists(FILES, max_size=4), recent=FILES, listed_files=FILES, order=st.randoms(use_true_random=False)
+)
+def test_news_are_what_has_no_known_name_and_what_is_listed_otherwise(
+    stored_files, recent, listed_files, order
+) -> None:  # type: ignore[no-untyped-def]
     with set_sizes(names_file_rows=3, names_looked_up=4):
-        contents = [to_bytes(names_table(splits(files))) for files in stored if files]
+        contents = [to_bytes(names_table(splits(files))) for files in stored_files if files]
         known_names = KnownNames({file.path: file for file in splits(recent)}, contents)
-        infos = [ObjectInfo(path, *version) for path, version in listed.items()]
+        infos = [ObjectInfo(path, *version) for path, version in listed_files.items()]
         ascending = sorted(infos, key=lambda info: info.path.encode("utf-8", "surrogateescape"))
         shuffled_infos = [*infos]
         order.shuffle(shuffled_infos)
-        was = {path: version for files in (*stored, recent) for path, version in files.items()}
+        was = {path: version for files in (*stored_files, recent) for path, version in files.items()}
         for listing in (
             ascending,
             shuffled_infos,
         ):  # a store that lists in another order loses nothing, and repeats nothing
             news = {info.path: version for info, version in known_names.find_news(listing)}
-            assert {path for path, version in news.items() if version is None} == listed.keys() - was.keys()
-            changed_paths = {path for path in listed.keys() & was.keys() if listed[path] != was[path]}
+            assert {path for path, version in news.items() if version is None} == listed_files.keys() - was.keys()
+            changed_paths = {path for path in listed_files.keys() & was.keys() if listed_files[path] != was[path]}
             assert {path for path, version in news.items() if version is not None} == changed_paths
             assert all(news[path] == KnownVersion.from_file(*splits({path: was[path]})) for path in changed_paths)
 

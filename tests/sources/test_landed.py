@@ -28,7 +28,7 @@ from tests.sources.test_conformance import OutboxWorld, counting, daily, kept_ou
 
 __all__ = ["daily", "outbox"]
 
-LANDED = "counting/landed/source/"
+LANDED_FOLDER = "counting/landed/source/"
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def handle(outbox: OutboxWorld, root: str) -> PipelineHandle:
     return hr.open(root, create=True)[counting(outbox.source, executor="local", when=hr.on_update())]
 
 
-def landed(store: ObjectStore) -> list[str]:
-    return [info.path.removeprefix(LANDED) for info in store.list(LANDED)]
+def landed_paths(store: ObjectStore) -> list[str]:
+    return [info.path.removeprefix(LANDED_FOLDER) for info in store.list(LANDED_FOLDER)]
 
 
 def counts(handle: PipelineHandle) -> dict[str, int]:
@@ -76,7 +76,7 @@ def test_what_was_landed_is_read_again_when_the_source_has_lost_it(outbox: Outbo
     assert sum(counts_before.values()) == 24
 
 
-def planned(source: OutboxWorld, store: ObjectStore, **options: Any) -> tuple[RunStage, ...]:
+def plan_stages(source: OutboxWorld, store: ObjectStore, **options: Any) -> tuple[RunStage, ...]:
     """The plan of a run, looked at, while nothing can be written."""
 
     def refuse(operation: Operation) -> None:
@@ -94,29 +94,29 @@ def test_a_plan_says_what_would_land_and_lands_nothing(
     outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore
 ) -> None:
     outbox.append(records(0, 8))
-    stage, *behind = planned(outbox, store)
+    stage, *later_stages = plan_stages(outbox, store)
     assert isinstance(stage, LandRecords)
     assert str(stage) == "land 0-8 of source, in portions as large as epochs; what follows reads it"
-    assert [str(then) for then in behind] == [
+    assert [str(step) for step in later_stages] == [
         "claim branch main, which is empty: nobody else writes it then",
         "begin with nothing, on executor local: asked for",
         "compute epochs: what lands of source",
         "audit what branch main has and readers have not seen",
     ]
-    assert landed(store) == []
+    assert landed_paths(store) == []
     handle.run()
     outbox.append(records(8, 16))
-    (stage,) = planned(
+    (stage,) = plan_stages(
         outbox, store, mode=Mode.REPLAY, branch="beside", clock=parse_clock("2026-05-01T00:00:00Z", "1h")
     )
     assert str(stage) == "land 8-24 of source; what follows reads it"
-    stage, *_ = planned(outbox, store)
+    stage, *_ = plan_stages(outbox, store)
     assert str(stage) == "land 8-24 of source, in portions as large as epochs; what follows reads it"
     handle.run()
-    stage, *behind = planned(outbox, store)
-    assert [then.word for then in behind] == ["audit"]
+    stage, *later_stages = plan_stages(outbox, store)
+    assert [step.word for step in later_stages] == ["audit"]
     assert str(stage) == "land nothing: all that source has was landed"
-    stage, *_ = planned(outbox, store, mode=Mode.REPLAY, branch="again", from_branch="main")
+    stage, *_ = plan_stages(outbox, store, mode=Mode.REPLAY, branch="again", from_branch="main")
     assert isinstance(stage, TakeBranch), "a replay of what was recorded lands nothing"
 
 
@@ -128,9 +128,9 @@ def test_what_was_landed_expires_with_the_snapshots_that_would_read_it(
         outbox.append(records(first, 8))
         snapshots.append(str(handle.run().snapshot))
     assert handle.expire(keep_last=2).swept.objects == 0
-    assert len(landed(store)) == 12
+    assert len(landed_paths(store)) == 12
     assert handle.expire(keep_last=2).swept.kinds["landed"].objects == 9
-    assert [name.partition("-")[0] for name in landed(store)] == [
+    assert [name.partition("-")[0] for name in landed_paths(store)] == [
         f"{3:020d}",
         f"_ranges/{3:020d}.json",
         f"_ranges/{3:020d}.seal.json",
@@ -155,7 +155,7 @@ def test_a_branch_that_has_read_nothing_holds_what_was_landed(
     Catalog(store, "counting").fork("empty", None)  # as a backfill begins
     for _ in range(2):
         handle.expire(keep_last=1)
-    assert len(landed(store)) == 6
+    assert len(landed_paths(store)) == 6
 
 
 def test_landed_files_that_nobody_has_read_are_missed(
@@ -166,12 +166,12 @@ def test_landed_files_that_nobody_has_read_are_missed(
     for first in (8, 16):
         outbox.append(records(first, 8))
         handle.run(branch="beside")
-    lost_text = f"{LANDED}{landed(store)[1]}"
+    lost_text = f"{LANDED_FOLDER}{landed_paths(store)[1]}"
     store.delete(lost_text)
     with pytest.raises(SplitGoneError, match=r"/0{19}1-00000-\.\.\., which was planned to be read, is gone"):
         handle.run()
     (problem,) = handle.fsck().damage
-    assert problem.path == f"{LANDED}_ranges/{1:020d}.json"
+    assert problem.path == f"{LANDED_FOLDER}_ranges/{1:020d}.json"
     assert problem.problem == "1 of its 1 files are missing, such as that of 8-16"
 
 
@@ -180,9 +180,9 @@ def test_records_of_two_sources_are_not_mixed(outbox: OutboxWorld, handle: Pipel
     handle.run()
     other = OutboxWorld(outbox.database.with_name("other.db"))
     other.append(records(100, 20))
-    moved = hr.open(root)[counting(other.source, executor="local", when=hr.on_update())]
+    moved_handle = hr.open(root)[counting(other.source, executor="local", when=hr.on_update())]
     with pytest.raises(PlaceError, match=r"was landed from .*outbox.*and is .*other\.db now.*another name"):
-        moved.backfill(promote=True)
+        moved_handle.backfill(promote=True)
     assert sum(counts(handle).values()) == 8
 
 
@@ -195,7 +195,7 @@ def test_what_has_expired_is_missed_and_never_left_out_in_silence(
     Landing(counting(outbox.source, executor="local"), store).land_all({})  # by a run that was killed then
     for _ in range(2):
         handle.expire(keep_last=1)
-    assert [name.partition("-")[0] for name in landed(store)] == [
+    assert [name.partition("-")[0] for name in landed_paths(store)] == [
         f"{1:020d}",
         f"_ranges/{1:020d}.json",
         f"_ranges/{1:020d}.seal.json",
@@ -243,7 +243,7 @@ def test_what_was_claimed_while_a_source_was_read_where_it_is_lands_once_it_is_n
     assert handle.run().counts["input_files"] == 3
     prune(outbox)
     assert sum(counts(handle).values()) == 32
-    assert [name.partition("-")[0] for name in landed(store) if name[0] != "_"] == [
+    assert [name.partition("-")[0] for name in landed_paths(store) if name[0] != "_"] == [
         f"{number:020d}" for number in range(4)
     ]
     assert handle.fsck().damage == ()
@@ -252,8 +252,8 @@ def test_what_was_claimed_while_a_source_was_read_where_it_is_lands_once_it_is_n
 def old(root: Path, folder: str, days: int) -> None:
     """What was landed in a folder was landed so many days ago."""
     for path in (root / "counting" / "landed" / folder).rglob("*.*"):
-        at = path.stat().st_mtime - days * 86_400
-        os.utime(path, (at, at))
+        mtime = path.stat().st_mtime - days * 86_400
+        os.utime(path, (mtime, mtime))
 
 
 def test_what_was_landed_for_an_input_that_is_gone_expires_with_the_snapshots_that_have_it(
@@ -276,23 +276,23 @@ def test_what_was_landed_for_an_input_that_is_gone_expires_with_the_snapshots_th
         names = [info.path.removeprefix(prefix).removeprefix("_ranges/") for info in store.list(prefix)]
         return {name[:20] for name in names}
 
-    alone = hr.open(root)[counting(outbox.source, executor="local", when=hr.on_update())]
-    alone.backfill(promote=True)
+    lone_handle = hr.open(root)[counting(outbox.source, executor="local", when=hr.on_update())]
+    lone_handle.backfill(promote=True)
     for _ in range(3):
-        alone.expire(keep_last=1)
+        lone_handle.expire(keep_last=1)
     assert left() == {f"{0:020d}", f"{1:020d}"}, "it may be landed for a definition of which no snapshot is there yet"
     old(tmp_path / "root", "other", 2)
     for _ in range(2):
-        alone.expire(keep_last=1)
+        lone_handle.expire(keep_last=1)
     assert left() == {f"{1:020d}"}, "who goes on from the tag reads it"
-    assert alone.fsck().damage == ()
-    alone.drop("both")
+    assert lone_handle.fsck().damage == ()
+    lone_handle.drop("both")
     for _ in range(2):
-        alone.expire(keep_last=1)
+        lone_handle.expire(keep_last=1)
     assert left() == set()
     outbox.append(records(16, 8))
-    alone.run()
-    assert sum(counts(alone).values()) == 24
+    lone_handle.run()
+    assert sum(counts(lone_handle).values()) == 24
 
 
 def test_the_age_of_input_goes_by_when_it_was_landed(outbox: OutboxWorld, root: str, tmp_path: Path) -> None:

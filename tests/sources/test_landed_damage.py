@@ -22,7 +22,7 @@ from headrace.testing.connectors.worlds import records
 from headrace_snapshots.format.codec import encode_object
 from headrace_snapshots.store import ObjectStore
 from tests.sources.test_conformance import OutboxWorld, counting, daily, kept_outbox, outbox
-from tests.sources.test_landed import LANDED, handle, root, store
+from tests.sources.test_landed import LANDED_FOLDER, handle, root, store
 
 __all__ = ["daily", "handle", "outbox", "root", "store"]
 
@@ -31,24 +31,24 @@ def total(handle: PipelineHandle) -> int:
     return sum(row["n"] for row in handle.read("current", at="main").to_json())
 
 
-def path_of(store: ObjectStore, what: str, number: int, landed_text: str = LANDED) -> str:
+def path_of(store: ObjectStore, what: str, number: int, landed_text: str = LANDED_FOLDER) -> str:
     """The claim, the seal, or the first file of a range."""
     if what == "file":
         return min(info.path for info in store.list(f"{landed_text}{number:020d}-"))
     return f"{landed_text}_ranges/{number:020d}{'.seal' if what == 'seal' else ''}.json"
 
 
-def deleted(store: ObjectStore, what: str, number: int) -> None:
+def delete_object(store: ObjectStore, what: str, number: int) -> None:
     store.delete(path_of(store, what, number))
 
 
-def broken(store: ObjectStore, what: str, number: int) -> None:
+def cut_object(store: ObjectStore, what: str, number: int) -> None:
     path = path_of(store, what, number)
     data = store.read(path)
     store.write(path, data[: len(data) // 2])
 
 
-def altered(store: ObjectStore, what: str, number: int) -> None:
+def alter_object(store: ObjectStore, what: str, number: int) -> None:
     """As long as it was."""
     path = path_of(store, what, number)
     data = bytearray(store.read(path))
@@ -61,16 +61,16 @@ def older(store: ObjectStore, what: str, number: int) -> None:
     store.write(path_of(store, what, number), store.read(path_of(store, what, 0)))
 
 
-def swapped(store: ObjectStore, what: str, number: int) -> None:
-    here, path_there = path_of(store, what, number), path_of(store, what, 3 - number)
-    mine, other = store.read(here), store.read(path_there)
-    store.write(here, other)
+def swap_objects(store: ObjectStore, what: str, number: int) -> None:
+    own_path, path_there = path_of(store, what, number), path_of(store, what, 3 - number)
+    mine, other = store.read(own_path), store.read(path_there)
+    store.write(own_path, other)
     store.write(path_there, mine)
 
 
 def without_seals(store: ObjectStore) -> None:
     """As 0.1.2 landed it."""
-    for info in [*store.list(f"{LANDED}_ranges/")]:
+    for info in [*store.list(f"{LANDED_FOLDER}_ranges/")]:
         if info.path.endswith(".seal.json"):
             store.delete(info.path)
         else:
@@ -80,16 +80,16 @@ def without_seals(store: ObjectStore) -> None:
             )
 
 
-def follow(handle: PipelineHandle, store: ObjectStore, landed_text: str = LANDED) -> None:
+def follow(handle: PipelineHandle, store: ObjectStore, landed_text: str = LANDED_FOLDER) -> None:
     """Do what fsck advises."""
     handle.fsck(repair=True)
     remedies = " ".join(problem.remedy for problem in handle.fsck(deep=True).damage)
-    if back := re.search(r"rollback \w+ --to (\w+)", remedies):
-        handle.rollback(to=back[1], message="as fsck says")
+    if match := re.search(r"rollback \w+ --to (\w+)", remedies):
+        handle.rollback(to=match[1], message="as fsck says")
     numbers = [int(number) for number in re.findall(r"of range (\d+) and later", remedies)]
     for info in [*store.list(landed_text)] if numbers else ():
-        of = re.search(r"/(\d{20})[-.]", info.path)
-        if of is not None and int(of[1]) >= min(numbers):
+        number_match = re.search(r"/(\d{20})[-.]", info.path)
+        if number_match is not None and int(number_match[1]) >= min(numbers):
             store.delete(info.path)
 
 
@@ -110,18 +110,26 @@ class Case:
     @property
     def can_be_told(self) -> bool:
         """Whether anything says what it was: of what 0.1.2 landed, nothing says which file it was."""
-        return not self.is_old or self.what == "claim" or (self.what == "file" and self.damage in (deleted, broken))
+        return (
+            not self.is_old
+            or self.what == "claim"
+            or (self.what == "file" and self.damage in (delete_object, cut_object))
+        )
 
     @property
     def heals(self) -> bool:
         """Whether the next run makes it again, as that of a lander that was killed."""
-        return (self.what, self.number, self.damage) == ("seal", 2, deleted)
+        return (self.what, self.number, self.damage) == ("seal", 2, delete_object)
 
 
 ALL = [
     case
     for values in product(
-        (deleted, broken, altered, older, swapped), ("claim", "seal", "file"), (1, 2), (True, False), (False, True)
+        (delete_object, cut_object, alter_object, older, swap_objects),
+        ("claim", "seal", "file"),
+        (1, 2),
+        (True, False),
+        (False, True),
     )
     if (case := Case(*values)).can_be_told
 ]
@@ -136,11 +144,11 @@ def test_what_is_damaged_gives_no_wrong_row_and_what_fsck_advises_helps(
     check_damage(case, outbox, handle, store)
 
 
-CLAIMED = [case for case in ALL if case.what == "claim" or (case.what == "seal" and not case.is_old)]
+CLAIM_CASES = [case for case in ALL if case.what == "claim" or (case.what == "seal" and not case.is_old)]
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize("case", CLAIMED if "HEADRACE_EXAMPLES" in os.environ else CLAIMED[::7], ids=str)
+@pytest.mark.parametrize("case", CLAIM_CASES if "HEADRACE_EXAMPLES" in os.environ else CLAIM_CASES[::7], ids=str)
 @kept_outbox
 def test_so_it_does_where_a_source_keeps_its_records_and_is_claimed_alone(
     case: Case, outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore
@@ -183,7 +191,7 @@ def test_a_number_that_was_read_is_not_claimed_again(
         outbox.append(records(first, 8))
         handle.run()
     for what in ("claim", "seal", "file"):
-        deleted(store, what, 2)  # as a bucket that was set back
+        delete_object(store, what, 2)  # as a bucket that was set back
     outbox.append(records(24, 40))
     for _ in range(2):
         with pytest.raises(
@@ -236,7 +244,7 @@ def test_a_claim_is_written_again_from_its_seal(
     handle.run()
     path = path_of(store, "claim", 0)
     records_before = store.read(path)
-    for damage in (deleted, broken):
+    for damage in (delete_object, cut_object):
         damage(store, "claim", 0)
         (problem,) = handle.fsck().damage
         assert "--repair` writes it again" in problem.remedy

@@ -24,7 +24,7 @@ NOW = to_instant(NOON + timedelta(hours=1))
 SCHEMA = {"user": str, "at": datetime}
 
 
-def at(minutes: int) -> Instant:
+def instant_at(minutes: int) -> Instant:
     return to_instant(NOON + timedelta(minutes=minutes))
 
 
@@ -54,10 +54,10 @@ def handed_on(folder: Path, tested_pipeline: hr.Pipeline, minutes: Sequence[int 
 
 def test_what_a_users_own_code_gets_counts_though_it_may_drop_it(tmp_path: Path) -> None:
     tested_pipeline = pipeline(hr.SparkFunction("nowhere:f", deterministic=True, returns=SCHEMA))
-    found = handed_on(tmp_path, tested_pipeline, [5, 90, None, 500])
-    assert found.handed_on == at(90), "the last is too far ahead"
-    assert found.records is not None
-    assert len(found.records.columns["_reject"]) == 1, "the line that does not parse"
+    clocks = handed_on(tmp_path, tested_pipeline, [5, 90, None, 500])
+    assert clocks.handed_on == instant_at(90), "the last is too far ahead"
+    assert clocks.records is not None
+    assert len(clocks.records.columns["_reject"]) == 1, "the line that does not parse"
 
 
 def test_where_it_makes_the_event_time_they_may_be_as_late_as_may_be(tmp_path: Path) -> None:
@@ -79,18 +79,18 @@ def test_without_records_there_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tested", "clocks", "found"),
+    ("pipeline", "clocks", "expected"),
     [
         (pipeline(), EpochClocks(), None),
-        (pipeline(), EpochClocks(newest=at(1), newest_read=at(2)), at(2)),
-        (pipeline(), EpochClocks(newest=at(1), newest_read=NOT_SAID), at(1)),
+        (pipeline(), EpochClocks(newest=instant_at(1), newest_read=instant_at(2)), instant_at(2)),
+        (pipeline(), EpochClocks(newest=instant_at(1), newest_read=NOT_SAID), instant_at(1)),
         (
             pipeline(filter=col("user") != "bob"),
-            EpochClocks(newest=at(1), newest_read=NOT_SAID, processing_time=at(30)),
-            at(150),
+            EpochClocks(newest=instant_at(1), newest_read=NOT_SAID, processing_time=instant_at(30)),
+            instant_at(150),
         ),
     ],
     ids=["nothing", "said", "nothing was dropped", "something may have been dropped"],
 )
-def test_older_manifests_do_not_say_it(tested: hr.Pipeline, clocks: EpochClocks, found: Instant | None) -> None:
-    assert newest_read(tested, clocks) == found
+def test_older_manifests_do_not_say_it(pipeline: hr.Pipeline, clocks: EpochClocks, expected: Instant | None) -> None:
+    assert newest_read(pipeline, clocks) == expected

@@ -22,7 +22,7 @@ from tests.minio_bucket import BUCKET
 from tests.reference.strategies import examples
 
 
-class Listed(MemoryStore):
+class ListedStore(MemoryStore):
     """A bucket with names that this package would not put, as others do, in pages."""
 
     lists_in_pages = True
@@ -33,14 +33,16 @@ class Listed(MemoryStore):
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         self.requests.add("list")
-        after = sort_key(start_after)
-        return (ObjectInfo(one, 0, "e") for one in self._names if one.startswith(prefix) and sort_key(one) > after)
+        start_key = sort_key(start_after)
+        return (ObjectInfo(one, 0, "e") for one in self._names if one.startswith(prefix) and sort_key(one) > start_key)
 
 
 LETTERS = st.sampled_from("0129aAzZ/~ -.=%+&ä\ud7ff\ue000🚰\U0010ffff")
 ANY = st.text(LETTERS, min_size=1, max_size=6)
-SKEWED = st.builds("year=2026/{}{}".format, st.sampled_from(["", "a", "z/"]), st.text("01", min_size=4, max_size=7))
-NAMES = st.sets(st.one_of(ANY, SKEWED), max_size=120)
+SKEWED_NAMES = st.builds(
+    "year=2026/{}{}".format, st.sampled_from(["", "a", "z/"]), st.text("01", min_size=4, max_size=7)
+)
+NAMES = st.sets(st.one_of(ANY, SKEWED_NAMES), max_size=120)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,24 +60,24 @@ def small_pages() -> Iterator[None]:
 
 @examples(400)
 @given(NAMES, st.lists(ANY, max_size=4), st.one_of(st.just(""), ANY))
-def test_the_order_and_the_names_are_those_of_one_listing(names: set[str], bounds: list[str], after: str) -> None:
-    store = Listed({f"landing/{name}" for name in names} | {"landing", "landing.json", "landing0", "other/a"})
-    after, bounds = after and f"landing/{after}", sorted((f"landing/{name}" for name in bounds), key=sort_key)
-    listed_values = [*parallel_listing.listed_in_parallel(store, "landing/", after, bounds)]
-    assert listed_values == [*store.list("landing/", after)]
+def test_the_order_and_the_names_are_those_of_one_listing(names: set[str], bounds: list[str], start: str) -> None:
+    store = ListedStore({f"landing/{name}" for name in names} | {"landing", "landing.json", "landing0", "other/a"})
+    start, bounds = start and f"landing/{start}", sorted((f"landing/{name}" for name in bounds), key=sort_key)
+    listed_values = [*parallel_listing.listed_in_parallel(store, "landing/", start, bounds)]
+    assert listed_values == [*store.list("landing/", start)]
 
 
 @examples(100)
 @given(NAMES, st.sets(ANY, max_size=12), st.randoms(use_true_random=False))
 def test_names_that_are_sought_are_found(names: set[str], others: set[str], order: random.Random) -> None:
-    store = Listed({f"landing/{name}" for name in names})
+    store = ListedStore({f"landing/{name}" for name in names})
     some = order.sample(sorted(names), len(names) // 2)
     inputs_there = inputs_of(store, "landing", {f"landing/{name}" for name in (*some, *others)})
     assert inputs_there.keys() == {f"landing/{name}" for name in (*some, *(others & names))}
     assert store.requests.snapshot()["list"] <= len(some) + len(others) + len(names) // 3 + 1
 
 
-class Meeting(Listed):
+class Meeting(ListedStore):
     """A request waits a moment for another to be under way; ``met`` is how many had not to wait in vain."""
 
     def __init__(self, names: set[str]) -> None:
@@ -113,7 +115,7 @@ def test_requests_are_under_way_together_whatever_the_layout(layout: str) -> Non
 
 @set_sizes(listing_pages_before_cut=8)
 def test_who_stops_reading_stops_the_requests_and_they_do_not_run_away() -> None:
-    store = Listed({*LAYOUTS["uuid"]})
+    store = ListedStore({*LAYOUTS["uuid"]})
     listing = listed_inputs(store, "landing", ())
     assert len([*islice(listing, 20)]) == 20
     listing.close()  # type: ignore[attr-defined]
@@ -121,11 +123,11 @@ def test_who_stops_reading_stops_the_requests_and_they_do_not_run_away() -> None
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("listing")]
 
 
-@pytest.mark.parametrize("at", [0, 1, 7, 40, 150])
-def test_the_error_of_one_request_is_raised(at: int) -> None:
-    class Breaks(Listed):
+@pytest.mark.parametrize("number", [0, 1, 7, 40, 150])
+def test_the_error_of_one_request_is_raised(number: int) -> None:
+    class Breaks(ListedStore):
         def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
-            if self.requests.snapshot()["list"] >= at:
+            if self.requests.snapshot()["list"] >= number:
                 raise RetryError("no page")
             return super().list(prefix, start_after)
 

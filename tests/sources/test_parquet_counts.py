@@ -39,7 +39,7 @@ def rows(data: bytes, span: Span = WHOLE_FILE) -> dict[str, list[Any]]:
     }
 
 
-WRITTEN = [
+FILES = [
     parquet(write_page_checksum=True, data_page_version=version, use_dictionary=has_dictionary)
     for version in ("1.0", "2.0")
     for has_dictionary in (True, False)
@@ -50,28 +50,28 @@ ROWS = rows(PLAIN)
 
 def with_one_bit_flipped(data: bytes, first: int = 0) -> Iterator[bytes]:
     for place in range(first * 8, len(data) * 8):
-        flipped = bytearray(data)
-        flipped[place // 8] ^= 1 << place % 8
-        yield bytes(flipped)
+        content = bytearray(data)
+        content[place // 8] ^= 1 << place % 8
+        yield bytes(content)
 
 
-@pytest.mark.parametrize("said", [0, 1, 3, 5, 7, 31])
-def test_a_footer_of_other_rows_than_its_row_groups_is_not_read(said: int) -> None:
+@pytest.mark.parametrize("number", [0, 1, 3, 5, 7, 31])
+def test_a_footer_of_other_rows_than_its_row_groups_is_not_read(number: int) -> None:
     content_before, its_rows, content_behind = (
         b"\x16",
         bytes([2 * 6]),
         b"\x19\x2c",
     )  # an integer in Thrift; a list of two row groups
     lying = PLAIN.replace(
-        content_before + its_rows + content_behind, content_before + bytes([2 * said]) + content_behind
+        content_before + its_rows + content_behind, content_before + bytes([2 * number]) + content_behind
     )
     stored_metadata = pq.read_metadata(io.BytesIO(lying))
     assert (stored_metadata.num_rows, stored_metadata.row_group(0).num_rows, stored_metadata.row_group(1).num_rows) == (
-        said,
+        number,
         3,
         3,
     )
-    reason = f"its footer says that it has {said} rows, and its row groups have 6"
+    reason = f"its footer says that it has {number} rows, and its row groups have 6"
     for span in (WHOLE_FILE, Span(0, 1, 2), Span(3, 4, 4)):
         with pytest.raises(UnreadableFileError, match=reason):
             rows(lying, span)
@@ -80,8 +80,8 @@ def test_a_footer_of_other_rows_than_its_row_groups_is_not_read(said: int) -> No
 @pytest.mark.parametrize("has_checksums", [True, False])
 def test_a_page_is_held_to_its_checksum(has_checksums: bool) -> None:
     data = parquet(write_page_checksum=has_checksums, use_dictionary=False, compression="none")
-    at = data.index(b"".join(number.to_bytes(8, "little") for number in (1, 2))) + 8
-    damaged_data = data[:at] + b"\x07" + data[at + 1 :]
+    place = data.index(b"".join(number.to_bytes(8, "little") for number in (1, 2))) + 8
+    damaged_data = data[:place] + b"\x07" + data[place + 1 :]
     if has_checksums:
         with pytest.raises(UnreadableFileError, match="CRC checksum verification failed"):
             rows(damaged_data)
@@ -91,43 +91,43 @@ def test_a_page_is_held_to_its_checksum(has_checksums: bool) -> None:
 
 def test_pages_have_as_many_values_as_the_footer_says() -> None:
     """The number of values in a page's header is in no checksum, and Arrow would fill lists up from the next page."""
-    for data in WRITTEN[1::2]:
+    for data in FILES[1::2]:
         column = pq.read_metadata(io.BytesIO(data)).row_group(0).column(1)
         end = column.data_page_offset + column.total_compressed_size
         (page,) = data_pages(data, column.data_page_offset, end)
         assert (page.values, page.end) == (4, end)
-        found = 0
-        for damaged in with_one_bit_flipped(data[:end], column.data_page_offset):
+        refusals = 0
+        for content in with_one_bit_flipped(data[:end], column.data_page_offset):
             try:
-                (other,) = data_pages(damaged, column.data_page_offset, end)
+                (other,) = data_pages(content, column.data_page_offset, end)
             except ValueError:
                 continue
             if other.values != 4 and other.end == end:
-                found += 1
+                refusals += 1
                 with pytest.raises(UnreadableFileError):
-                    rows(damaged + data[end:])
-        assert found > 3
+                    rows(content + data[end:])
+        assert refusals > 3
 
 
-@given(st.sampled_from(WRITTEN), st.integers(0, 10**6))
+@given(st.sampled_from(FILES), st.integers(0, 10**6))
 @examples(2_000)
 def test_a_file_with_a_wrong_bit_is_right_or_unreadable(data: bytes, place: int) -> None:
     """But for the name of a column, which may become that of another, so that the source's is missing: a run says that;
     and the lengths of levels in the header of a page of version 2.
     """
-    flipped = bytearray(data)
-    flipped[place // 8 % len(data)] ^= 1 << place % 8
+    content = bytearray(data)
+    content[place // 8 % len(data)] ^= 1 << place % 8
     try:
-        found_rows = rows(bytes(flipped))
+        found_rows = rows(bytes(content))
     except UnreadableFileError:
         return
     wrong = {name: values for name, values in found_rows.items() if values != ROWS[name]}
-    assert all(set(values) == {None} for values in wrong.values()) or data in WRITTEN[2:]
+    assert all(set(values) == {None} for values in wrong.values()) or data in FILES[2:]
 
 
 def test_columns_that_are_not_read_may_be_as_they_are() -> None:
     assert {name: TABLE.column(name).to_pylist() for name in "als"} == ROWS
-    for data in WRITTEN:
+    for data in FILES:
         assert rows(data) == ROWS
         pieces = [rows(data, Span(number, number + 1, 3)) for number in range(3)]
         assert [value for piece in pieces for value in piece["a"]] == ROWS["a"]

@@ -22,7 +22,7 @@ from headrace.sources.landing import Landing
 from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store.local import MemoryStore
 from tests.process.clicks import CLICKS
-from tests.sources.landed import NOW, Landed, pipeline
+from tests.sources.landed import NOW, LandedFiles, pipeline
 
 SCHEMA = {"n": DataType.INT, "s": DataType.STRING}
 LINES = [
@@ -49,16 +49,16 @@ TEXTS = st.builds(
 """Some text behind a byte order mark, or none, whose last line has no end."""
 
 
-def pieces(of: int, joined: int) -> list[Span]:
+def pieces(number: int, stride: int) -> list[Span]:
     """All pieces, in runs of so many."""
-    return [Span(first, min(first + joined, of), of) for first in range(0, of, joined)]
+    return [Span(first, min(first + stride, number), number) for first in range(0, number, stride)]
 
 
-def rows(found: Sequence[ScannedRecords]) -> list[tuple[object, ...]]:
+def rows(scans: Sequence[ScannedRecords]) -> list[tuple[object, ...]]:
     """The records with all that is known of them."""
     return [
         row
-        for each in found
+        for each in scans
         for row in zip(
             each.position.tolist(),
             each.unparsed.to_pylist(),
@@ -70,24 +70,24 @@ def rows(found: Sequence[ScannedRecords]) -> list[tuple[object, ...]]:
 
 
 @given(TEXTS, st.sampled_from(["json", "csv"]), st.integers(2, 6), st.integers(1, 3))
-def test_text_in_pieces_is_the_whole_text(data: bytes, kind: str, of: int, joined: int) -> None:
+def test_text_in_pieces_is_the_whole_text(data: bytes, kind: str, number: int, stride: int) -> None:
     if kind == "csv":
         data = b"n,s\n" + data.removeprefix(b"\xef\xbb\xbf")
     source = FileSource("landing", kind, SCHEMA)
     whole = read_file(data, source, RequiredColumns(), "x")
-    cut = [read_file(data, source, RequiredColumns(), "x", span) for span in pieces(of, joined)]
+    cut = [read_file(data, source, RequiredColumns(), "x", span) for span in pieces(number, stride)]
     assert rows(cut) == rows([whole])
 
 
-@pytest.mark.parametrize("of", [2, 3, 5])
+@pytest.mark.parametrize("number", [2, 3, 5])
 @pytest.mark.parametrize("group", [1, 7, 40, 100, 1000])
-def test_parquet_in_pieces_is_the_whole_file(group: int, of: int) -> None:
+def test_parquet_in_pieces_is_the_whole_file(group: int, number: int) -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"n": range(100), "s": [f"text {n}" for n in range(100)]}), sink, row_group_size=group)
     source = FileSource("landing", "parquet", SCHEMA)
-    cut = [read_file(sink.getvalue(), source, RequiredColumns(), "x", span) for span in pieces(of, 1)]
+    cut = [read_file(sink.getvalue(), source, RequiredColumns(), "x", span) for span in pieces(number, 1)]
     assert rows(cut) == rows([read_file(sink.getvalue(), source, RequiredColumns(), "x")])
-    assert max(len(piece) for piece in cut) <= max(100 // of + 1, min(group, 100 // of) + 100 // of)
+    assert max(len(piece) for piece in cut) <= max(100 // number + 1, min(group, 100 // number) + 100 // number)
 
 
 SIZES = st.lists(
@@ -101,10 +101,10 @@ SIZES = st.lists(
 @given(SIZES, st.integers(1, 5))
 def test_shares_hold_every_piece_once_in_the_order_of_arrival(sizes: list[int], number: int) -> None:
     files = [SourceSplit(f"landing/{place:03}", size, "e") for place, size in enumerate(sizes)]
-    found = divide_into_shares(CLICKS, Landing(CLICKS, MemoryStore()), {OWN: files}, number)
+    shares = divide_into_shares(CLICKS, Landing(CLICKS, MemoryStore()), {OWN: files}, number)
     total = sum(sizes)
-    assert 1 <= len(found) <= max(number, total // MOST_OF_A_SHARE.value)
-    left: list[Piece] = [piece for share in found for piece in share]
+    assert 1 <= len(shares) <= max(number, total // MOST_OF_A_SHARE.value)
+    left: list[Piece] = [piece for share in shares for piece in share]
     for file in files:
         own = [left.pop(0)]
         while own[-1].span.after < own[-1].span.of:
@@ -114,11 +114,13 @@ def test_shares_hold_every_piece_once_in_the_order_of_arrival(sizes: list[int], 
         assert own[0].span.first == 0
         assert all(span_bytes(piece) <= 2**30 for piece in own)
     assert not left
-    largest = max((span_bytes(piece) for share in found for piece in share), default=0)
+    largest = max((span_bytes(piece) for share in shares for piece in share), default=0)
     if total >= number * MOST_OF_A_SHARE.value:  # a piece belongs where its middle is
-        assert max(size_of(share) for share in found) <= 2 * MOST_OF_A_SHARE.value + largest
+        assert max(size_of(share) for share in shares) <= 2 * MOST_OF_A_SHARE.value + largest
     elif max(sizes, default=0) > LEAST_OF_A_FILE.value:
-        assert max(size_of(share) for share in found) <= total / number + max(LEAST_OF_A_FILE.value * 5, total / number)
+        assert max(size_of(share) for share in shares) <= total / number + max(
+            LEAST_OF_A_FILE.value * 5, total / number
+        )
 
 
 def span_bytes(piece: Piece) -> int:
@@ -134,20 +136,20 @@ def size_of(share: TaskShare) -> int:
 def test_a_torn_file_is_one_dead_letter_however_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first row groups are sound, and count no more than in a file that is read as a whole."""
     monkeypatch.setenv("HEADRACE_TASKS", "3")
-    landed = Landed(tmp_path)
+    landed_files = LandedFiles(tmp_path)
     tested_pipeline = pipeline("parquet", on_unreadable=OnUnreadable.DEAD_LETTER)
     times = pa.array([NOW] * 90).cast(pa.timestamp("us", "UTC"))
     content = pa.table({"user": ["a"] * 90, "time": times, "n": range(90), "x": [0.5] * 90})
     sink = io.BytesIO()
     pq.write_table(content, sink, row_group_size=10, use_dictionary=False)
     data = bytearray(sink.getvalue())
-    landed.write("sound.parquet", bytes(data))
-    at = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(8).column(0).data_page_offset
-    data[at : at + 20] = bytes(20)
-    landed.write("torn.parquet", bytes(data))
+    landed_files.write("sound.parquet", bytes(data))
+    place = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(8).column(0).data_page_offset
+    data[place : place + 20] = bytes(20)
+    landed_files.write("torn.parquet", bytes(data))
     with set_sizes(task_bytes=100):
-        assert landed.compute(tested_pipeline).counts["accepted"] == 90
-        (dead,) = landed.rejected(tested_pipeline)
+        assert landed_files.compute(tested_pipeline).counts["accepted"] == 90
+        (dead,) = landed_files.dead_letters(tested_pipeline)
         assert (dead["file"], dead["position"], dead["raw"]) == ("landing/torn.parquet", None, None)
         with pytest.raises(UnreadableFileError, match="torn"):
-            landed.compute(pipeline("parquet"))
+            landed_files.compute(pipeline("parquet"))

@@ -39,7 +39,7 @@ def names(files: list[SourceSplit]) -> list[str]:
     return [file.path.removeprefix("landing/") for file in files]
 
 
-def drained(store: ObjectStore, offsets: SourcePosition, look_back: int) -> tuple[list[str], SourcePosition]:
+def read_all(store: ObjectStore, offsets: SourcePosition, look_back: int) -> tuple[list[str], SourcePosition]:
     """Read everything that is found, two files an epoch."""
     files = discover_splits(store, "landing", offsets, SOURCE)
     read = names(files)
@@ -52,19 +52,19 @@ def drained(store: ObjectStore, offsets: SourcePosition, look_back: int) -> tupl
 def test_new_files_come_once_in_the_order_of_their_names() -> None:
     store = MemoryStore("planning-order")
     land(store, "b.json", "a.json", "d/c.json")
-    read, offsets = drained(store, SourcePosition(), look_back=2)
+    read, offsets = read_all(store, SourcePosition(), look_back=2)
     assert read == ["a.json", "b.json", "d/c.json"]
     land(store, "e.json", "bb.json")
-    read, offsets = drained(store, offsets, look_back=2)
+    read, offsets = read_all(store, offsets, look_back=2)
     assert read == ["bb.json", "e.json"]
-    assert drained(store, offsets, look_back=2)[0] == []
+    assert read_all(store, offsets, look_back=2)[0] == []
     assert (offsets.files, offsets.bytes) == (5, len("a.jsonb.jsond/c.jsone.jsonbb.json"))
 
 
 def test_what_sorts_before_the_look_back_window_is_found_by_a_full_sweep_only() -> None:
     store = MemoryStore("planning-sweep")
     land(store, *(f"{n:02}" for n in range(0, 10, 2)))
-    read, offsets = drained(store, SourcePosition(), look_back=2)
+    read, offsets = read_all(store, SourcePosition(), look_back=2)
     assert names(list(offsets.recent)) == ["06", "08"]
     assert offsets.mark == "landing/04"
     land(store, "03", "05", "11", "_03", "07")
@@ -72,14 +72,18 @@ def test_what_sorts_before_the_look_back_window_is_found_by_a_full_sweep_only() 
     read_paths = [f"landing/{name}" for name in read]
     stragglers = full_sweep(store, "landing", offsets, iter(read_paths), SOURCE)
     assert names(stragglers) == ["03"]
-    after = advance_position(offsets, stragglers, 2)
-    assert (after.mark, after.recent, after.files) == (offsets.mark, offsets.recent, offsets.files + 1)
+    position_after = advance_position(offsets, stragglers, 2)
+    assert (position_after.mark, position_after.recent, position_after.files) == (
+        offsets.mark,
+        offsets.recent,
+        offsets.files + 1,
+    )
 
 
 def test_without_look_back_listing_starts_after_the_newest_file() -> None:
     store = MemoryStore("planning-no-look-back")
     land(store, "1", "3")
-    _, offsets = drained(store, SourcePosition(), look_back=0)
+    _, offsets = read_all(store, SourcePosition(), look_back=0)
     assert (offsets.mark, offsets.recent) == ("landing/3", ())
     land(store, "2", "4")
     assert names(discover_splits(store, "landing", offsets, SOURCE)) == ["4"]
@@ -88,7 +92,7 @@ def test_without_look_back_listing_starts_after_the_newest_file() -> None:
 def test_a_longer_look_back_does_not_read_old_files_again() -> None:
     store = MemoryStore("planning-longer")
     land(store, *"12345")
-    _, offsets = drained(store, SourcePosition(), look_back=1)
+    _, offsets = read_all(store, SourcePosition(), look_back=1)
     offsets = advance_position(offsets, [], look_back=100)
     assert discover_splits(store, "landing", offsets, SOURCE) == []
 
@@ -97,7 +101,7 @@ def test_a_changed_file_is_an_error_that_names_both_versions(tmp_path: Path) -> 
     store = LocalStore(tmp_path)
     land(store, "a.json", "b.json")
     (first, _) = discover_splits(store, "landing", SourcePosition(), SOURCE)
-    _, offsets = drained(store, SourcePosition(), look_back=10)
+    _, offsets = read_all(store, SourcePosition(), look_back=10)
     store.write("landing/a.json", b"something longer than before")
     with pytest.raises(ChangedFileError, match=r"landing/a\.json has changed") as error:
         discover_splits(store, "landing", offsets, SOURCE)
@@ -130,7 +134,7 @@ def test_a_file_that_goes_before_it_is_taken_in_is_told(tmp_path: Path) -> None:
 def test_a_file_that_was_read_may_be_removed() -> None:
     store = MemoryStore("planning-removed")
     land(store, "a", "b")
-    _, offsets = drained(store, SourcePosition(), look_back=10)
+    _, offsets = read_all(store, SourcePosition(), look_back=10)
     store.delete("landing/a")
     assert discover_splits(store, "landing", offsets, SOURCE) == []
 
@@ -159,8 +163,8 @@ def test_offsets_survive_json() -> None:
 def test_a_position_of_another_kind_says_of_which(mark: str) -> None:
     offsets = SourcePosition(mark, (), 2, 3, "tables", 4)
     stored_document = json.loads(json.dumps(offsets.to_json()))
-    at = json.loads(mark) if mark.startswith("{") else mark
-    assert stored_document["position"] == {"kind": "tables", "format": 4, "at": at}
+    position = json.loads(mark) if mark.startswith("{") else mark
+    assert stored_document["position"] == {"kind": "tables", "format": 4, "at": position}
     assert SourcePosition.from_json(Fields(stored_document, "input")) == offsets
 
 
@@ -188,16 +192,16 @@ def test_batches_are_bounded_and_lose_nothing(sizes: list[int], max_files: int, 
         assert len(batch) == max_files or full
 
 
-@given(landed=st.lists(st.lists(st.integers(0, 40), max_size=6), max_size=6), look_back=st.integers(0, 10))
-def test_every_file_is_read_once_by_discovery_or_by_the_sweep(landed: list[list[int]], look_back: int) -> None:
+@given(runs=st.lists(st.lists(st.integers(0, 40), max_size=6), max_size=6), look_back=st.integers(0, 10))
+def test_every_file_is_read_once_by_discovery_or_by_the_sweep(runs: list[list[int]], look_back: int) -> None:
     store, offsets, read = MemoryStore(""), SourcePosition(), []
-    for run in landed:
+    for run in runs:
         for number in run:
             if f"{number:03}" not in read:
                 land(store, f"{number:03}")
-        found, offsets = drained(store, offsets, look_back)
-        read += found
+        paths, offsets = read_all(store, offsets, look_back)
+        read += paths
         assert len(offsets.recent) <= look_back
     stragglers = full_sweep(store, "landing", offsets, [f"landing/{name}" for name in read], SOURCE)
     everything = read + names(stragglers)
-    assert sorted(everything) == sorted({f"{number:03}" for run in landed for number in run})
+    assert sorted(everything) == sorted({f"{number:03}" for run in runs for number in run})

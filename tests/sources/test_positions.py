@@ -80,7 +80,7 @@ class NumberConnector(SourceConnector):
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
+def numbers_source(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SOURCES.built_in, "numbers", f"{__name__}:CONNECTOR")  # type: ignore[arg-type] # a dict
 
 

@@ -9,8 +9,8 @@ from headrace.sources.progress import ChainClocks, PipelineProgress
 from headrace_snapshots.format.codec import Fields
 
 
-def read(written: PipelineProgress) -> PipelineProgress:
-    return PipelineProgress.from_json(Fields({**written.to_json(), **written.reading_to_json()}, "progress"), {})
+def read(progress: PipelineProgress) -> PipelineProgress:
+    return PipelineProgress.from_json(Fields({**progress.to_json(), **progress.reading_to_json()}, "progress"), {})
 
 
 @pytest.mark.parametrize("due", [Instant(GLOBAL_WINDOW_END - 1), Instant(GLOBAL_WINDOW_END - 60_000_000)])

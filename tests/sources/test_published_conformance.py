@@ -67,8 +67,8 @@ class PublishedWorld(SourceWorld):
     @property
     def manifest(self) -> Path:
         """That of the snapshot that is published: the first that a reader has which begins now, and all it has."""
-        published = Catalog(LocalStore(self.folder), "given").head().refs[PUBLISHED]
-        return self.folder / manifest_path("given", published)
+        published_snapshot = Catalog(LocalStore(self.folder), "given").head().refs[PUBLISHED]
+        return self.folder / manifest_path("given", published_snapshot)
 
 
 class TestPublished(SourceConformance):

@@ -19,7 +19,7 @@ from headrace_lab.sizes import set_sizes
 from tests.corpus import SCHEMA, BrokenFile, Line, csv_lines, files, json_lines, positions
 from tests.reference.strategies import examples
 
-REQUIRED = RequiredColumns({"event time": col("time"), "key user": col("user")})
+COLUMNS = RequiredColumns({"event time": col("time"), "key user": col("user")})
 JUDGED_LATER = ("event time", "key is null")
 """Reasons that judging finds, not reading."""
 
@@ -30,24 +30,24 @@ LINES = {
 
 
 def read(data: bytes, kind: str, path: str = "file") -> ScannedRecords:
-    return read_file(data, FileSource("landing", kind, SCHEMA), REQUIRED, path)
+    return read_file(data, FileSource("landing", kind, SCHEMA), COLUMNS, path)
 
 
-def values(found: ScannedRecords, row: int) -> Mapping[str, Any]:
+def values(records: ScannedRecords, row: int) -> Mapping[str, Any]:
     """A record, its times in microseconds."""
-    columns = {n: c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for n, c in found.columns.items()}
+    columns = {n: c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for n, c in records.columns.items()}
     return {name: column[row].as_py() for name, column in columns.items()}
 
 
-def check(found: ScannedRecords, row: int, line: Line) -> None:
-    reason = found.unparsed[row].as_py()
+def check(records: ScannedRecords, row: int, line: Line) -> None:
+    reason = records.unparsed[row].as_py()
     if line.reason is None or line.reason.startswith(JUDGED_LATER):
         assert reason is None, line
-        record = values(found, row)
+        record = values(records, row)
         assert {name: record[name] for name in line.values} == dict(line.values), line
     else:
         assert reason == line.reason, line
-        assert set(values(found, row).values()) == {None}, line
+        assert set(values(records, row).values()) == {None}, line
 
 
 @pytest.mark.parametrize("kind", LINES)
@@ -75,7 +75,7 @@ def test_a_line_alone_is_judged_as_among_others(kind: str) -> None:
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b"\r\n", b"\n\n"])
-@pytest.mark.parametrize("line", csv_lines.UNCLOSED, ids=lambda line: line.name)
+@pytest.mark.parametrize("line", csv_lines.UNCLOSED_QUOTES, ids=lambda line: line.name)
 def test_a_quote_that_is_never_closed_makes_one_dead_letter(line: Line, ending: bytes) -> None:
     head, lines = LINES["csv"]
     records = read(head + b"".join(line.text + b"\n" for line in lines) + line.text + ending, "csv")
@@ -86,23 +86,25 @@ def test_a_quote_that_is_never_closed_makes_one_dead_letter(line: Line, ending: 
 
 @given(st.lists(st.integers(0, 10_000), max_size=40))
 @examples(20)
-def test_whichever_lines_stand_together(picked: list[int]) -> None:
+def test_whichever_lines_stand_together(numbers: list[int]) -> None:
     for kind, (head, texts) in LINES.items():
-        some = [texts[0], *(texts[number % len(texts)] for number in picked)]
+        some = [texts[0], *(texts[number % len(texts)] for number in numbers)]
         records = read(head + b"\n".join(line.text for line in some), kind)
         assert len(records) == len(some)
         for row, line in enumerate(some):
             check(records, row, line)
 
 
-BROKEN = [(kind, file) for group in (files.OPENED, files.TORN) for kind, some in group.items() for file in some]
+BROKEN_FILES = [
+    (kind, file) for group in (files.FAILING_ON_OPEN, files.TORN_FILES) for kind, some in group.items() for file in some
+]
 
 
-@pytest.mark.parametrize(("kind", "broken"), BROKEN, ids=lambda value: getattr(value, "name", str(value)))
-def test_files_that_are_dead_letters_as_a_whole(kind: str, broken: BrokenFile) -> None:
+@pytest.mark.parametrize(("kind", "bad_file"), BROKEN_FILES, ids=lambda value: getattr(value, "name", str(value)))
+def test_files_that_are_dead_letters_as_a_whole(kind: str, bad_file: BrokenFile) -> None:
     with pytest.raises(UnreadableFileError) as error:
-        read(broken.content, kind, broken.file)
-    assert broken.reason in error.value.reason
+        read(bad_file.content, kind, bad_file.file)
+    assert bad_file.reason in error.value.reason
 
 
 def test_compressed_text() -> None:
@@ -128,14 +130,14 @@ def test_a_large_integer_in_a_float_column_is_the_nearest_float() -> None:
 
 @pytest.mark.parametrize("kind", [pa.timestamp("ms"), pa.date32()])
 def test_a_time_that_microseconds_do_not_hold_is_a_dead_letter(kind: pa.DataType) -> None:
-    found = parquet(pa.array([2**31 - 1 if kind == pa.date32() else 2**60, 1, None], kind), DataType.TIMESTAMP)
-    assert found.unparsed.to_pylist() == ["column v: not a timestamp", None, None]
-    assert found.columns["v"].is_valid().to_pylist() == [False, True, False]
+    records = parquet(pa.array([2**31 - 1 if kind == pa.date32() else 2**60, 1, None], kind), DataType.TIMESTAMP)
+    assert records.unparsed.to_pylist() == ["column v: not a timestamp", None, None]
+    assert records.columns["v"].is_valid().to_pylist() == [False, True, False]
 
 
 def test_a_time_beyond_the_calendar_can_be_shown() -> None:
-    found = parquet(pa.array([2**60], pa.timestamp("us")), DataType.TIMESTAMP)
-    assert found.raw(np.arange(1)).to_pylist() == [b'{"v": "+38504-08-17T21:30:06.846976Z"}']
+    records = parquet(pa.array([2**60], pa.timestamp("us")), DataType.TIMESTAMP)
+    assert records.raw(np.arange(1)).to_pylist() == [b'{"v": "+38504-08-17T21:30:06.846976Z"}']
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ def test_a_replay_reads_messages_as_they_were_recorded() -> None:
         {"partition": 0, "offset": number, "timestamp": moment, "key": None, "value": value, "headers": []}
         for number, value in enumerate(MESSAGES)
     ]
-    fetched = SCHEMA.empty_table().from_pylist(rows, SCHEMA)
+    table = SCHEMA.empty_table().from_pylist(rows, SCHEMA)
 
-    def unparsed(rules: int | None) -> list[str | None]:
-        return list(reader.by_rules(rules).scanned(fetched, RequiredColumns(), "events/0/0-2").unparsed.to_pylist())
+    def judge_messages(rules: int | None) -> list[str | None]:
+        return list(reader.by_rules(rules).scanned(table, RequiredColumns(), "events/0/0-2").unparsed.to_pylist())
 
     assert reader.rules == RULES == JSON.rules
-    assert unparsed(None) == unparsed(RULES) == [None, None]
-    assert unparsed(0) == ["column at: not a timestamp", None]
+    assert judge_messages(None) == judge_messages(RULES) == [None, None]
+    assert judge_messages(0) == ["column at: not a timestamp", None]

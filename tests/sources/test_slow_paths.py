@@ -120,7 +120,9 @@ def none_in_blocks() -> Iterator[None]:
         patch.setattr(json_lines._JsonReading, "_may_be_whole", lambda reading: np.zeros(len(reading.lines), np.bool_))
         judge = csv_dialect.JudgedLines.from_lines
         patch.setattr(
-            csv_dialect.JudgedLines, "from_lines", lambda *of: replace(judge(*of), is_plain=of[0].is_utf8 & False)
+            csv_dialect.JudgedLines,
+            "from_lines",
+            lambda *arguments: replace(judge(*arguments), is_plain=arguments[0].is_utf8 & False),
         )
         yield
 
@@ -171,12 +173,12 @@ def objects(keys: st.SearchStrategy[str], values: st.SearchStrategy[str]) -> st.
     return st.builds("{{{}{}}}".format, st.lists(members, max_size=3).map(",".join), BLANKS)
 
 
-def written(kind: Any) -> st.SearchStrategy[str]:
+def texts_of(kind: Any) -> st.SearchStrategy[str]:
     """What a column of ``kind`` takes, in the main."""
     odd = st.one_of(ATOMS, st.sampled_from(['[{"k":"a","v":1}]', "[]", "[null]", "{ }"]))
     match kind:
         case dict():
-            good = st.tuples(*(written(own) for own in kind.values())).map(
+            good = st.tuples(*(texts_of(own) for own in kind.values())).map(
                 lambda values: (
                     f"{{{','.join(f'{json.dumps(name)}:{own}' for name, own in zip(kind, values, strict=True))}}}"
                 )
@@ -190,22 +192,22 @@ def written(kind: Any) -> st.SearchStrategy[str]:
                 bool: st.sampled_from(["true", "false"]),
             }[plain]
         case _ if kind.__origin__ is list:
-            items = st.lists(st.builds("{}{}{}".format, BLANKS, written(kind.__args__[0]), BLANKS), max_size=3)
+            items = st.lists(st.builds("{}{}{}".format, BLANKS, texts_of(kind.__args__[0]), BLANKS), max_size=3)
             good = items.map(lambda values: f"[{','.join(values)}]")
         case _:
-            good = objects(KEYS, written(kind.__args__[1]))
-    return st.integers(0, 19).flatmap(lambda at: odd if at == 0 else st.just("null") if at == 1 else good)
+            good = objects(KEYS, texts_of(kind.__args__[1]))
+    return st.integers(0, 19).flatmap(lambda number: odd if number == 0 else st.just("null") if number == 1 else good)
 
 
-def spoil(line: str, at: int, gone: int, new: str) -> str:
-    at %= len(line)
-    return line[:at] + new + line[at + gone :]
+def spoil(line: str, place: int, length: int, new: str) -> str:
+    place %= len(line)
+    return line[:place] + new + line[place + length :]
 
 
 RECORDS = objects(
-    st.sampled_from([*MAPS, "other", r"\u006d"]).map('"{}"'.format), st.one_of(*map(written, MAPS.values()))
+    st.sampled_from([*MAPS, "other", r"\u006d"]).map('"{}"'.format), st.one_of(*map(texts_of, MAPS.values()))
 )
-WHOLE_RECORDS = written(MAPS)
+WHOLE_RECORDS = texts_of(MAPS)
 SPOILED_RECORDS = st.builds(
     spoil, WHOLE_RECORDS, st.integers(0, 999), st.integers(0, 2), st.sampled_from(["", *'{}[]:,"\\1'])
 )
@@ -234,7 +236,7 @@ MAP_LINES = [
 
 
 @pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def judged_lines(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The lines that are looked at by themselves."""
     lines: list[bytes] = []
     judge = json_lines._judge_line
@@ -252,9 +254,9 @@ def read_maps(lines: list[str]) -> list[tuple[Any, ...]]:
     return records(read_file("\n".join(lines).encode(), source, RequiredColumns(), "file"))
 
 
-def test_lines_with_maps_are_read_as_a_block(judged: list[bytes]) -> None:
+def test_lines_with_maps_are_read_as_a_block(judged_lines: list[bytes]) -> None:
     found_maps = read_maps(MAP_LINES)
-    assert judged == []
+    assert judged_lines == []
     assert [record[:2] for record in found_maps] == [
         (None, repr(value)) for value in ([("a", 1), ("b", None)], [("a:{", 2), ("š", 1)], None, None, [], None, None)
     ]
@@ -294,17 +296,17 @@ def test_lines_with_maps_are_read_as_a_block(judged: list[bytes]) -> None:
         '{"ls":[{"m":{"a":1}],"x":[}]}',
     ],
 )
-def test_a_line_that_may_say_something_else_is_judged(line: str, judged: list[bytes]) -> None:
+def test_a_line_that_may_say_something_else_is_judged(line: str, judged_lines: list[bytes]) -> None:
     assert read_maps([MAP_LINES[0], line, MAP_LINES[1]])[0::2] == read_maps(MAP_LINES[:2])
-    assert judged == [line.encode()]
+    assert judged_lines == [line.encode()]
 
 
-def test_lines_that_would_be_too_long_with_entries_are_judged(judged: list[bytes]) -> None:
+def test_lines_that_would_be_too_long_with_entries_are_judged(judged_lines: list[bytes]) -> None:
     by_block = read_maps(MAP_LINES)
     size = len("\n".join(MAP_LINES)) + 20
     with set_sizes(line_bytes=size):
         assert read_maps(MAP_LINES) == by_block
-    assert len(judged) == len(MAP_LINES)
+    assert len(judged_lines) == len(MAP_LINES)
 
 
 def is_closed(line: str) -> bool:
@@ -352,15 +354,15 @@ def decimal_of(text: str) -> Decimal | None:
 
 def bytes_of(text: str) -> bytes | None:
     try:
-        found = base64.b64decode(text.encode(), validate=True)
+        content = base64.b64decode(text.encode(), validate=True)
     except (binascii.Error, ValueError):
         return None
-    return found if base64.b64encode(found).decode() == text else None
+    return content if base64.b64encode(content).decode() == text else None
 
 
 def float_of(text: str) -> float | None:
-    known = re.fullmatch(r"(?i)[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?|nan)", text)
-    return float(text) if known else None
+    match = re.fullmatch(r"(?i)[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?|nan)", text)
+    return float(text) if match else None
 
 
 def plain(value: Any) -> Any:
@@ -410,7 +412,7 @@ TABLE = pa.table(
     }
 )
 TEXT = b"".join(b'{"string":"a%d","int":%d,"float":1.5,"timestamp":"2026-01-01"}\n' % (n, n) for n in range(50))
-WRITTEN: list[dict[str, Any]] = [
+WRITE_OPTIONS: list[dict[str, Any]] = [
     {},
     {"compression": "none", "use_dictionary": False, "data_page_version": "2.0"},
     {"compression": "gzip", "row_group_size": 10, "version": "1.0"},
@@ -424,7 +426,7 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
 
 
 FILES = [
-    *(("parquet", "file", parquet(TABLE, **options)) for options in WRITTEN),
+    *(("parquet", "file", parquet(TABLE, **options)) for options in WRITE_OPTIONS),
     ("json", "file.gz", gzip.compress(TEXT)),
     ("json", "file.bz2", bz2.compress(TEXT)),
     ("json", "file.zst", pa.compress(TEXT, "zstd", asbytes=True)),
@@ -447,9 +449,9 @@ def test_a_damaged_file_is_read_or_is_a_typed_error(
     file: tuple[str, str, bytes], damage: list[tuple[float, int, bytes]]
 ) -> None:
     format_, path, data = file
-    for place, removed, put in damage:
-        at = int(place * len(data))
-        data = data[:at] + put + data[at + removed :]
+    for place, length, put in damage:
+        start = int(place * len(data))
+        data = data[:start] + put + data[start + length :]
     try:
         found_records = read_file(data, FileSource("landing", format_, SCHEMA), RequiredColumns(), path)
     except HeadraceError:

@@ -32,7 +32,7 @@ from headrace.sources import file_planning
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import ObjectStore
 from tests.reference.strategies import examples
-from tests.sources.landed import NOW, Landed, pipeline
+from tests.sources.landed import NOW, LandedFiles, pipeline
 
 
 def line(user: object, minute: int, **more: object) -> bytes:
@@ -76,7 +76,7 @@ CSV_LINES = [
 ]
 HEAD = b"user,time,n,x\n"
 OTHER = b'"time",user,n,x'
-ESCAPED = b'"a\\",\nb",2025-12-31T23:10:00Z,1,\\\n'
+ESCAPED_LINE = b'"a\\",\nb",2025-12-31T23:10:00Z,1,\\\n'
 PACKS: list[Callable[[bytes], bytes]] = [
     bytes,
     bytes,
@@ -90,8 +90,8 @@ PACKS: list[Callable[[bytes], bytes]] = [
 ENVELOPES = [
     *LINES[5:],
     *(
-        json.dumps({"before": before, "after": after, "op": op, "ts_ms": ts_ms, "source": {"lsn": ts_ms}}).encode()
-        for before, after, op, ts_ms in [
+        json.dumps({"before": old_row, "after": new_row, "op": op, "ts_ms": ts_ms, "source": {"lsn": ts_ms}}).encode()
+        for old_row, new_row, op, ts_ms in [
             (None, {"user": "ann", "time": "2025-12-31T23:00:00Z", "n": 1, "x": 1.5}, "c", 1767225000001),
             ({"user": "ann", "time": "2025-12-31T23:00:00Z", "n": 1}, {"user": "bob", "n": 2}, "u", 1767225000002),
             ({"user": "ann", "time": "2025-12-31T23:00:00Z"}, {"user": "ann", "time": 5}, "u", 1767225000003),
@@ -142,26 +142,26 @@ def tables(draw: st.DrawFn) -> bytes:
     for name in draw(st.sampled_from([names_there, [*reversed(names_there)]])):
         kind, values = draw(st.sampled_from([*COLUMNS[name][:1] * 4, *COLUMNS[name]]))
         columns[name] = pa.array([draw(st.sampled_from(values)) for _ in range(rows)], kind)
-    out = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns), out, row_group_size=draw(st.sampled_from([2, 100])))
-    body: bytes = out.getvalue().to_pybytes()
+    stream = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), stream, row_group_size=draw(st.sampled_from([2, 100])))
+    body: bytes = stream.getvalue().to_pybytes()
     cut = draw(st.integers(0, len(body)))
-    spoiled = bytearray(body)
-    spoiled[cut % len(body)] ^= 255
-    return draw(st.sampled_from([body, body, body, body, b"", body[:cut], bytes(spoiled), gzip.compress(body)]))
+    content = bytearray(body)
+    content[cut % len(body)] ^= 255
+    return draw(st.sampled_from([body, body, body, body, b"", body[:cut], bytes(content), gzip.compress(body)]))
 
 
-def found(tested_pipeline: Pipeline, landed: Landed, names: list[str]) -> list[dict[str, Any]]:
+def read_rows(tested_pipeline: Pipeline, landed_files: LandedFiles, names: list[str]) -> list[dict[str, Any]]:
     """What is read of these files: judged, and where it is from."""
-    files = [file for file in landed.files(tested_pipeline) if file.path.rpartition("/")[2] in names]
-    landing = Landing(tested_pipeline, landed.store)
+    files = [file for file in landed_files.files(tested_pipeline) if file.path.rpartition("/")[2] in names]
+    landing = Landing(tested_pipeline, landed_files.store)
     pieces = in_arrival_order(tested_pipeline, {OWN: files})
     stages = [CompiledStage(value_alone.stages[0]) for value_alone in tested_pipeline.of_records.values()]
     records = read_records(tested_pipeline, stages, landing, pieces, NOW).records
-    return [] if records is None else said(records)
+    return [] if records is None else rows_of(records)
 
 
-def said(records: FileRecords) -> list[dict[str, Any]]:
+def rows_of(records: FileRecords) -> list[dict[str, Any]]:
     rows = np.arange(len(records.positions))
     columns = {**records.columns, **records.origins(rows)}
     judged_values_by_name = {
@@ -181,40 +181,40 @@ def said(records: FileRecords) -> list[dict[str, Any]]:
 
 
 def give_what_each_gives(tested_pipeline: Pipeline, folder: Path, contents: list[bytes]) -> None:
-    landed = Landed(folder)
+    landed_files = LandedFiles(folder)
     names = [f"{number}.part" for number in range(len(contents))]
     for name, body in zip(names, contents, strict=True):
-        landed.write(name, body)
-    rows_alone = [row for name in names for row in found(tested_pipeline, landed, [name])]
-    assert found(tested_pipeline, landed, names) == rows_alone
+        landed_files.write(name, body)
+    rows_alone = [row for name in names for row in read_rows(tested_pipeline, landed_files, [name])]
+    assert read_rows(tested_pipeline, landed_files, names) == rows_alone
 
 
 def tolerant(kind: str, **reading: Any) -> Pipeline:
     return pipeline(kind, on_unreadable=OnUnreadable.DEAD_LETTER, missing=OnMissing.FAIL, **reading)
 
 
-SIGNED = {
+SIGN_OPTIONS = {
     "key": "user",
     "what": {"records": hr.count()},
     "where": hr.FixedWindows("1h"),
     "when": hr.on_update(),
     "how": hr.retracting(None),
 }
-SIGN = {"changelog": hr.if_else(hr.col("n") > 1, -1, hr.col("n")), **SIGNED}
+SIGN = {"changelog": hr.if_else(hr.col("n") > 1, -1, hr.col("n")), **SIGN_OPTIONS}
 ROWS = {"outputs": {"rows": hr.Rows(key="user", take=hr.newest())}}
 Contents = st.SearchStrategy[bytes]
 KINDS: dict[str, tuple[Pipeline, Contents]] = {
     "json": (tolerant("json"), bodies(LINES, [b""])),
     "signed": (tolerant("json", **SIGN), bodies(LINES, [b""])),
     "upserts": (tolerant("json", versions=hr.upserts("user", order="n"), **ROWS), bodies(LINES, [b""])),
-    "debezium": (tolerant("json", changelog=hr.debezium_envelope(), **SIGNED), bodies(ENVELOPES, [b""])),
+    "debezium": (tolerant("json", changelog=hr.debezium_envelope(), **SIGN_OPTIONS), bodies(ENVELOPES, [b""])),
     "versions": (
         tolerant("json", versions=hr.debezium_versions("ts_ms", key="user"), time="changed_at", **ROWS),
         bodies(ENVELOPES, [b""]),
     ),
     "csv": (tolerant("csv"), bodies(CSV_LINES, [HEAD])),
     "signed csv": (tolerant("csv", **SIGN), bodies(CSV_LINES, [HEAD])),
-    "escaped csv": (tolerant("csv", dialect=CsvDialect(escape="\\")), bodies([*CSV_LINES, ESCAPED], [HEAD])),
+    "escaped csv": (tolerant("csv", dialect=CsvDialect(escape="\\")), bodies([*CSV_LINES, ESCAPED_LINE], [HEAD])),
     "csv behind lines": (
         tolerant("csv", dialect=CsvDialect(encoding="cp1252", skip_lines=2)),
         bodies(CSV_LINES, [b'"\r\n\n' + HEAD, b"\n" + HEAD]),
@@ -234,8 +234,10 @@ KINDS: dict[str, tuple[Pipeline, Contents]] = {
 def test_small_files_read_together_give_what_each_gives_alone(
     tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
 ) -> None:
-    tested, body = KINDS[kind]
-    give_what_each_gives(tested, tmp_path_factory.mktemp("small"), data.draw(st.lists(body, min_size=2, max_size=6)))
+    own_pipeline, body = KINDS[kind]
+    give_what_each_gives(
+        own_pipeline, tmp_path_factory.mktemp("small"), data.draw(st.lists(body, min_size=2, max_size=6))
+    )
 
 
 @pytest.mark.parametrize(
@@ -255,12 +257,16 @@ def test_these_files_too(kind: str, contents: list[bytes], tmp_path: Path) -> No
 
 
 def test_files_are_read_alone_that_cannot_be_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [(f"{at}.csv", HEAD + row + b"\n") for at, row in enumerate([CSV_LINES[2], CSV_LINES[7], CSV_LINES[3]])]
+    files = [
+        (f"{number}.csv", HEAD + row + b"\n") for number, row in enumerate([CSV_LINES[2], CSV_LINES[7], CSV_LINES[3]])
+    ]
     source = pipeline("csv").input.source
     assert isinstance(source, FileSource)
     texts_alone: list[str] = []
     read = CsvLines.read
-    monkeypatch.setattr(CsvLines, "read", lambda own, *given: texts_alone.append(given[3]) or read(own, *given))
+    monkeypatch.setattr(
+        CsvLines, "read", lambda own, *arguments: texts_alone.append(arguments[3]) or read(own, *arguments)
+    )
 
     def lengths(*more: tuple[str, bytes]) -> list[int]:
         texts_alone.clear()
@@ -276,7 +282,7 @@ def test_files_are_read_alone_that_cannot_be_read_together(monkeypatch: pytest.M
 
 @pytest.mark.parametrize("kind", ["json", "csv", "quoted", "parquet"])
 def test_a_small_file_is_fetched_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    landed, tested_pipeline = Landed(tmp_path), pipeline(kind.replace("quoted", "csv"))
+    landed_files, tested_pipeline = LandedFiles(tmp_path), pipeline(kind.replace("quoted", "csv"))
     source = tested_pipeline.input.source
     assert isinstance(source, FileSource)
     fetched_paths: list[str] = []
@@ -289,29 +295,29 @@ def test_a_small_file_is_fetched_once(kind: str, tmp_path: Path, monkeypatch: py
     body = source.file_format.written([ROW], source.fields)
     names = [f"{number}{source.suffixes[0] if source.suffixes else source.file_format.suffix}" for number in range(3)]
     for name in names:
-        landed.write(name, HEAD + CSV_LINES[7] if kind == "quoted" else body)
+        landed_files.write(name, HEAD + CSV_LINES[7] if kind == "quoted" else body)
     monkeypatch.setattr(file_planning, "read_content", count_call)
-    rows = found(tested_pipeline, landed, names)
+    rows = read_rows(tested_pipeline, landed_files, names)
     assert [row["file"] for row in rows] == fetched_paths == [f"landing/{name}" for name in names]
     assert [row["position"] for row in rows] == [0 if kind in ("json", "parquet") else 1] * 3
     assert [row["_reject"] for row in rows] == [None] * 3
 
 
 def test_the_first_file_that_cannot_be_read_is_named_where_that_is_an_error(tmp_path: Path) -> None:
-    landed, tested_pipeline = Landed(tmp_path), pipeline("json")
+    landed_files, tested_pipeline = LandedFiles(tmp_path), pipeline("json")
     for number, body in enumerate([LINES[0], ZIP, b"[\n" + LINES[0] + b"\n]"]):
-        landed.write(f"{number}.jsonl", body)
+        landed_files.write(f"{number}.jsonl", body)
     with pytest.raises(UnreadableFileError, match=r"1\.jsonl cannot be read: it is not a whole zip file"):
-        found(tested_pipeline, landed, ["0.jsonl", "1.jsonl", "2.jsonl"])
+        read_rows(tested_pipeline, landed_files, ["0.jsonl", "1.jsonl", "2.jsonl"])
 
 
 def test_a_file_that_is_read_together_has_at_most_a_quarter_of_a_megabyte(tmp_path: Path) -> None:
-    landed = Landed(tmp_path)
+    landed_files = LandedFiles(tmp_path)
     for number, copies in enumerate([1, 1, 5000, 1, 1]):
-        landed.write(f"{number}.jsonl", (LINES[0] + b"\n") * copies)
-    tested = tolerant("json")
-    pieces = in_arrival_order(tested, {OWN: landed.files(tested)})
-    inputs = {input_.name: input_ for input_ in tested.inputs}
+        landed_files.write(f"{number}.jsonl", (LINES[0] + b"\n") * copies)
+    own_pipeline = tolerant("json")
+    pieces = in_arrival_order(own_pipeline, {OWN: landed_files.files(own_pipeline)})
+    inputs = {input_.name: input_ for input_ in own_pipeline.inputs}
     assert [len(group) for group in group_small_files(pieces, inputs)] == [2, 1, 2]
 
 
@@ -323,7 +329,8 @@ TIMES = st.lists(st.lists(st.integers(-50, 50) | st.integers(-(2**50), 2**50), m
 def test_times_of_files_are_told_as_of_each(files: list[list[int]], latest: int) -> None:
     ends = np.cumsum([len(times) for times in files]).tolist()
     parts = [
-        (OWN, str(at), slice(end - len(times), end)) for at, (times, end) in enumerate(zip(files, ends, strict=True))
+        (OWN, str(number), slice(end - len(times), end))
+        for number, (times, end) in enumerate(zip(files, ends, strict=True))
     ]
     every = np.array([time for times in files for time in times], np.int64)
     told_times = watermark_inputs.times_of_parts(every, parts, {OWN: Instant(latest)})

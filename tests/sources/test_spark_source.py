@@ -31,9 +31,9 @@ from headrace.testing.connectors import SourceConformance, SourceWorld
 from headrace.testing.connectors.worlds import COLUMNS, records
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import Fault, FaultyStore
-from tests.process.golden_roots import GOLDEN, copied, values
+from tests.process.golden_roots import GOLDEN, copy_root, values
 from tests.process.golden_visits import VISITS
-from tests.sources.spark_ranges import Folder, Told
+from tests.sources.spark_ranges import Folder, FolderAsTold
 
 pytestmark = pytest.mark.spark
 
@@ -58,12 +58,12 @@ class SparkWorld(SourceWorld):
         self.add(pa.Table.from_pylist([dict(record) for record in records]))
 
     def append_unreadable(self) -> None:
-        number, text, at = (
+        number, text, time = (
             pa.array([7]),
             pa.array([b"\xff"]).view(pa.string()),
             pa.array([0], pa.timestamp("us", "UTC")),
         )
-        self.add(pa.table({"number": number, "text": text, "at": at}))
+        self.add(pa.table({"number": number, "text": text, "at": time}))
 
     def add(self, table: pa.Table) -> None:
         self.landed += 1
@@ -92,11 +92,11 @@ SECRET = "planted-secret"
 
 
 @pytest.fixture
-def told(spark_world: SparkWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Told]]:
+def told_folder(spark_world: SparkWorld, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FolderAsTold]]:
     """What a user's class gives, to be said by the test."""
     monkeypatch.setenv("HEADRACE_CONN_FOLDER", f"{spark_world.folder.as_uri()}?token={SECRET}")
-    yield Told
-    Told.said_ends = Told.said_read = None
+    yield FolderAsTold
+    FolderAsTold.said_ends = FolderAsTold.said_read = None
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def root(tmp_path: Path) -> str:
     return (tmp_path / "root").as_uri()
 
 
-def counting(function: str = "Told", schema: Mapping[str, Any] = COLUMNS, **parts: Any) -> hr.Pipeline:
+def counting(function: str = "FolderAsTold", schema: Mapping[str, Any] = COLUMNS, **parts: Any) -> hr.Pipeline:
     reading = {name: parts.pop(name) for name in ("missing", "name") if name in parts}
     source = hr.spark_source(f"tests.sources.spark_ranges:{function}", schema, connection="folder", **reading)
     return hr.Pipeline(
@@ -119,11 +119,11 @@ def counting(function: str = "Told", schema: Mapping[str, Any] = COLUMNS, **part
     )
 
 
-def counted(handle: PipelineHandle) -> int:
+def count_rows(handle: PipelineHandle) -> int:
     return sum(row["n"] for row in handle.read("current", at="main").to_json())
 
 
-def landed(root: str) -> list[str]:
+def landed_paths(root: str) -> list[str]:
     return [info.path.removeprefix("counting/landed/source/") for info in open_store(root).list("counting/landed/")]
 
 
@@ -131,7 +131,7 @@ def raises_with_secret(*_: Any) -> Any:
     raise ConnectionError(f"no answer to {SECRET}")
 
 
-def raises_in_tasks(ranges: Told, *_: Any) -> Any:
+def raises_in_tasks(ranges: FolderAsTold, *_: Any) -> Any:
     def fail(batches: Any) -> Any:
         raise ValueError(f"no answer to {SECRET}")
 
@@ -141,7 +141,7 @@ def raises_in_tasks(ranges: Told, *_: Any) -> Any:
 def columns(*expressions: str) -> Callable[..., Any]:
     """A frame of one row with these columns."""
 
-    def read(ranges: Told, *_: Any) -> Any:
+    def read(ranges: FolderAsTold, *_: Any) -> Any:
         return ranges.session.spark.range(1).selectExpr(*expressions)
 
     return read
@@ -191,7 +191,7 @@ RIGHT = ("1L as number", "'a' as text", "timestamp'2026-05-01 10:00:00' as at")
     ],
 )
 def test_what_is_wrong_with_a_class_is_named_and_nothing_is_landed(
-    told: type[Told],
+    told_folder: type[FolderAsTold],
     root: str,
     spark_world: SparkWorld,
     says: Mapping[str, Any],
@@ -199,15 +199,15 @@ def test_what_is_wrong_with_a_class_is_named_and_nothing_is_landed(
 ) -> None:
     error, message = expected
     spark_world.append(records(0, 3))
-    told.said_ends, told.said_read = says.get("ends"), says.get("read")
+    told_folder.said_ends, told_folder.said_read = says.get("ends"), says.get("read")
     handle = hr.open(root, create=True)[counting()]
     with pytest.raises(error, match=message) as error_info:
         handle.run()
     assert SECRET not in "".join(format_exception(error_info.value))
-    assert landed(root) == []
-    told.said_ends = told.said_read = None
+    assert landed_paths(root) == []
+    told_folder.said_ends = told_folder.said_read = None
     handle.run()
-    assert counted(handle) == 3
+    assert count_rows(handle) == 3
 
 
 @pytest.mark.parametrize(
@@ -227,41 +227,45 @@ def test_a_class_that_is_none_is_named(spark_world: SparkWorld, root: str, funct
         hr.open(root, create=True)[pipeline].run()
 
 
-def test_a_task_that_fails_lands_nothing(told: type[Told], root: str, spark_world: SparkWorld) -> None:
+def test_a_task_that_fails_lands_nothing(told_folder: type[FolderAsTold], root: str, spark_world: SparkWorld) -> None:
     spark_world.append(records(0, 3))
-    told.said_read = lambda ranges, *_: raises_in_tasks(ranges).selectExpr(*RIGHT)
+    told_folder.said_read = lambda ranges, *_: raises_in_tasks(ranges).selectExpr(*RIGHT)
     handle = hr.open(root, create=True)[counting()]
     with pytest.raises(RangeFailedError, match=r"a Spark job failed: ValueError: no answer to \*\*\*") as error:
         handle.run()
     assert SECRET not in "".join(format_exception(error.value))
-    assert not [path for path in landed(root) if path.startswith("_ranges")]
+    assert not [path for path in landed_paths(root) if path.startswith("_ranges")]
 
 
-def test_where_nothing_is_new_spark_is_not_asked(told: type[Told], root: str, spark_world: SparkWorld) -> None:
+def test_where_nothing_is_new_spark_is_not_asked(
+    told_folder: type[FolderAsTold], root: str, spark_world: SparkWorld
+) -> None:
     spark_world.append(records(0, 3))
     handle = hr.open(root, create=True)[counting()]
     handle.run()
-    files_before, requested_begins = landed(root), []
-    told.said_ends = lambda _, begin: requested_begins.append(begin) or [begin]
-    told.said_read = lambda *_: pytest.fail("it was asked for a range")
+    files_before, requested_begins = landed_paths(root), []
+    told_folder.said_ends = lambda _, begin: requested_begins.append(begin) or [begin]
+    told_folder.said_read = lambda *_: pytest.fail("it was asked for a range")
     assert handle.run().epochs == ()
     assert requested_begins == ["0001.parquet"]
-    assert landed(root) == files_before
+    assert landed_paths(root) == files_before
 
 
-def test_a_range_without_records_leaves_nothing(told: type[Told], root: str, spark_world: SparkWorld) -> None:
+def test_a_range_without_records_leaves_nothing(
+    told_folder: type[FolderAsTold], root: str, spark_world: SparkWorld
+) -> None:
     spark_world.append(records(0, 3))
     handle = hr.open(root, create=True)[counting()]
-    told.said_read = lambda ranges, *_: ranges.session.spark.range(0).selectExpr(*RIGHT)
+    told_folder.said_read = lambda ranges, *_: ranges.session.spark.range(0).selectExpr(*RIGHT)
     assert handle.run().epochs == ()
-    assert landed(root) == []
-    told.said_read = None
+    assert landed_paths(root) == []
+    told_folder.said_read = None
     handle.run()
-    assert counted(handle) == 3
+    assert count_rows(handle) == 3
 
 
 def test_landed_files_expire_and_so_does_what_a_lander_left(
-    told: type[Told], root: str, spark_world: SparkWorld
+    told_folder: type[FolderAsTold], root: str, spark_world: SparkWorld
 ) -> None:
     """A lander is stopped when it has written a range and claims it; another one lands the range."""
     pipeline = counting()
@@ -274,12 +278,12 @@ def test_landed_files_expire_and_so_does_what_a_lander_left(
         with pytest.raises(RetryError):
             Landing(pipeline, stopped_faulty_store).land_all({})
         handle.run()
-    files = [path for path in landed(root) if path.startswith("_written")]
+    files = [path for path in landed_paths(root) if path.startswith("_written")]
     assert len(files) == 8
     assert handle.fsck().damage == ()
     for _ in range(2):
         handle.expire(keep_last=2)
-    left = landed(root)
+    left = landed_paths(root)
     assert [path for path in left if path.startswith("_ranges")] == [
         f"_ranges/{3:020d}.json",
         f"_ranges/{3:020d}.seal.json",
@@ -288,18 +292,18 @@ def test_landed_files_expire_and_so_does_what_a_lander_left(
     assert handle.fsck().damage == ()
     spark_world.append(records(12, 3))
     handle.run()
-    assert counted(handle) == 15
+    assert count_rows(handle) == 15
     with pytest.raises(InputGoneError, match="3 files are gone"):
         handle.backfill()
 
 
-def test_what_is_lost_of_a_range_is_missed(told: type[Told], root: str, spark_world: SparkWorld) -> None:
+def test_what_is_lost_of_a_range_is_missed(told_folder: type[FolderAsTold], root: str, spark_world: SparkWorld) -> None:
     pipeline, store = counting(), open_store(root)
     handle = hr.open(root, create=True)[pipeline]
     for turn in range(3):
         spark_world.append(records(3 * turn, 3))
         handle.run() if turn == 0 else Landing(pipeline, store).land_all({})
-    (file,) = [path for path in landed(root) if path.startswith(f"_written/{1:020d}")]
+    (file,) = [path for path in landed_paths(root) if path.startswith(f"_written/{1:020d}")]
     store.delete(f"counting/landed/source/{file}")
     (problem,) = handle.fsck().damage
     assert problem.path == f"counting/landed/source/_ranges/{1:020d}.json"
@@ -309,21 +313,23 @@ def test_what_is_lost_of_a_range_is_missed(told: type[Told], root: str, spark_wo
         store.delete(f"counting/landed/source/_ranges/{1:020d}.{name}")
     with pytest.raises(SplitGoneError, match=rf"_ranges/{1:020d}.json, which was planned to be read, is gone"):
         handle.run()
-    assert counted(handle) == 3
+    assert count_rows(handle) == 3
 
 
 def test_a_schema_that_was_changed_reads_what_was_landed_as_it_was(
-    told: type[Told], root: str, spark_world: SparkWorld
+    told_folder: type[FolderAsTold], root: str, spark_world: SparkWorld
 ) -> None:
     """What the frame had beside the schema was landed too."""
     spark_world.append(records(0, 3))
-    told.said_read = lambda ranges, *given: Folder.read(ranges, *given).selectExpr("*", "number + 10 as beside")
+    told_folder.said_read = lambda ranges, *arguments: Folder.read(ranges, *arguments).selectExpr(
+        "*", "number + 10 as beside"
+    )
     deployment = hr.open(root, create=True)
     deployment[counting()].run()
     wider = counting(schema={**COLUMNS, "beside": int}, filter=hr.col("beside") > 10)
     handle = deployment[wider]
     handle.backfill(promote=True)
-    assert counted(handle) == 2
+    assert count_rows(handle) == 2
     with pytest.raises(LandedColumnsError, match="its column beside is int64, and the source says string"):
         deployment[counting(schema={**COLUMNS, "beside": str}, filter=hr.col("beside") > "")].backfill()
     absent = {**COLUMNS, "new": int}
@@ -331,14 +337,14 @@ def test_a_schema_that_was_changed_reads_what_was_landed_as_it_was(
         deployment[counting(schema=absent, filter=hr.col("new").is_null())].backfill()
     nullable = deployment[counting(schema=absent, filter=hr.col("new").is_null(), missing="null")]
     nullable.backfill(promote=True)
-    assert counted(nullable) == 3
+    assert count_rows(nullable) == 3
 
 
 def test_a_large_partition_is_several_files_and_partitions_are_in_order(
-    told: type[Told], root: str, spark_world: SparkWorld
+    told_folder: type[FolderAsTold], root: str, spark_world: SparkWorld
 ) -> None:
     spark_world.append(records(0, 1))
-    told.said_read = lambda ranges, *_: ranges.session.spark.range(0, 160_000, 1, 2).selectExpr(
+    told_folder.said_read = lambda ranges, *_: ranges.session.spark.range(0, 160_000, 1, 2).selectExpr(
         "id as number", "repeat('x', 1000) as text", "timestamp'2026-05-01 10:00:00' as at"
     )
     pipeline, store = counting(), open_store(root)
@@ -356,7 +362,7 @@ def test_a_root_that_an_older_version_wrote_goes_on(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last range was claimed by a run that was killed; a lander before it has left what nobody claimed."""
-    root, folder = copied("format-3-written", tmp_path), tmp_path / "folder"
+    root, folder = copy_root("format-3-written", tmp_path), tmp_path / "folder"
     shutil.copytree(GOLDEN / "format-3-written" / "folder", folder)
     monkeypatch.setenv("HEADRACE_CONN_FOLDER", folder.as_uri())
     visits = hr.open(root.as_uri())[VISITS]

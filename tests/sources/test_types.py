@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from headrace import DataType, FileSource
 from headrace.errors import FileColumnsError
 from headrace.ext.formats import RequiredColumns, ScannedRecords, read_file
-from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, Written
+from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, WrittenValue
 from tests.kernel.columns import VALUES, arrow, python
 from tests.reference.strategies import examples
 
@@ -42,23 +42,23 @@ def assert_values(scanned_records: ScannedRecords, kind: DataType, expected: lis
     assert scanned_records.columns["v"].to_pylist() == [None if value is BAD else value for value in expected]
 
 
-def json_lines(written: list[Written]) -> bytes:
-    return "".join(f'{{"v": {each.json}}}\n' for each in written).encode()
+def json_lines(values: list[WrittenValue]) -> bytes:
+    return "".join(f'{{"v": {each.json}}}\n' for each in values).encode()
 
 
-def csv_lines(written: list[Written]) -> bytes:
-    return ("v,w\n" + "".join(f"{each.csv},\n" for each in written)).encode()
+def csv_lines(values: list[WrittenValue]) -> bytes:
+    return ("v,w\n" + "".join(f"{each.csv},\n" for each in values)).encode()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts(kind: DataType) -> None:
     for format_, lines in (("json", json_lines), ("csv", csv_lines)):
-        told = [each for each in TEXTS[kind] if (each.json if format_ == "json" else each.csv) is not None]
-        assert_values(read(lines(told), kind, format_), kind, [each.value for each in told])
-        for each in told:
+        values = [each for each in TEXTS[kind] if (each.json if format_ == "json" else each.csv) is not None]
+        assert_values(read(lines(values), kind, format_), kind, [each.value for each in values])
+        for each in values:
             assert_values(read(lines([each]), kind, format_), kind, [each.value])
-        good = [each for each in told if each.value is not BAD]
+        good = [each for each in values if each.value is not BAD]
         assert_values(read(lines(good), kind, format_), kind, [each.value for each in good])
 
 

@@ -28,8 +28,8 @@ class FeedWorld(VersionsWorld):
     @property
     def source(self) -> Source:
         schema: dict[str, Any] = {"number": int, "text": str, "at": datetime, "seq": int, "gone": bool}
-        gone = None if self.breaks == "deleted" else col("gone")
-        return hr.json(self.folder.as_uri(), schema, versions=hr.upserts("number", "seq", deleted=gone))
+        deletion = None if self.breaks == "deleted" else col("gone")
+        return hr.json(self.folder.as_uri(), schema, versions=hr.upserts("number", "seq", deleted=deletion))
 
     def append(self, records: Sequence[Mapping[str, Any]]) -> None:
         lines = []

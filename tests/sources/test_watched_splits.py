@@ -18,14 +18,14 @@ from headrace.sources.landed.files import Lander
 from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceWorld
 from headrace_snapshots.store import open_store
-from tests.distributions import installed
-from tests.sources.test_conformance import OUTSIDE, DailyWorld, OutboxWorld
-from tests.sources.test_watched_topic import Watched
+from tests.distributions import write_distribution
+from tests.sources.test_conformance import DISTRIBUTION, DailyWorld, OutboxWorld
+from tests.sources.test_watched_topic import WatchedPipeline
 
 pytestmark = pytest.mark.airflow
 
 
-def counted(source: Source) -> hr.Pipeline:
+def counting_pipeline(source: Source) -> hr.Pipeline:
     return hr.Pipeline(
         "said",
         source.event_time("at", bound="1h"),
@@ -43,16 +43,16 @@ def record(number: int) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def installed_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The distribution is installed, and its root is the environment's."""
-    installed((OUTSIDE / "pyproject.toml").read_text(), tmp_path / "site")
-    for folder in (OUTSIDE, tmp_path / "site"):
+    write_distribution((DISTRIBUTION / "pyproject.toml").read_text(), tmp_path / "site")
+    for folder in (DISTRIBUTION, tmp_path / "site"):
         monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setenv("HEADRACE_ROOT", (tmp_path / "root").as_uri())
 
 
-def splits_found(watched: Watched) -> dict[str, int]:
-    work = watched.trigger._find_pending_work()
+def splits_found(watched_source: WatchedPipeline) -> dict[str, int]:
+    work = watched_source.trigger._find_pending_work()
     return {} if work is None else dict(work.splits)
 
 
@@ -61,13 +61,13 @@ def test_a_source_of_ones_own_is_watched(
     world_of: Callable[[Path], SourceWorld], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = world_of(tmp_path / "said.db")
-    pipeline = counted(world.source)
+    pipeline = counting_pipeline(world.source)
     handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
-    watched_source = Watched(pipeline, monkeypatch)
+    watched_source = WatchedPipeline(pipeline, monkeypatch)
     assert splits_found(watched_source) == {}
     world.append([record(1)])
-    announced = {"snapshot": None, "files": {}, "timer_is_due": False, "splits": {"source": 1}}
-    assert watched_source.event() == announced
+    event = {"snapshot": None, "files": {}, "timer_is_due": False, "splits": {"source": 1}}
+    assert watched_source.event() == event
     handle.run()
     assert splits_found(watched_source) == {}, "it is read"
     world.append([record(2)])
@@ -99,7 +99,9 @@ def test_a_watcher_knows_its_connections_alone(monkeypatch: pytest.MonkeyPatch) 
     from headrace_airflow.connection import find_connection
 
     monkeypatch.setenv("AIRFLOW_CONN_TABLES", json.dumps({"conn_type": "postgres", "host": "db", "password": "hidden"}))
-    watched_source = Watched(counted(ConnectedTable(("a", "b"), {"text": str, "at": datetime})), monkeypatch)
+    watched_source = WatchedPipeline(
+        counting_pipeline(ConnectedTable(("a", "b"), {"text": str, "at": datetime})), monkeypatch
+    )
     assert json.loads(watched_source.kept)["sources"] == {
         "source": [f"{__name__}:ConnectedTable", {"tables": ["a", "b"]}, ["tables"]]
     }
@@ -113,11 +115,13 @@ def test_a_watcher_knows_its_connections_alone(monkeypatch: pytest.MonkeyPatch) 
 def test_a_watched_source_that_no_watcher_could_make_again_is_refused() -> None:
     source = ConnectedTable((Path("a"),), {"text": str, "at": datetime})  # type: ignore[arg-type]
     with pytest.raises(PipelineError, match=r"its field tables is tuple\. A watcher makes the source again from text"):
-        counted(source)
+        counting_pipeline(source)
 
 
 def test_a_triggerer_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched_source = Watched(counted(ConnectedTable(("a",), {"text": str, "at": datetime})), monkeypatch)
+    watched_source = WatchedPipeline(
+        counting_pipeline(ConnectedTable(("a",), {"text": str, "at": datetime})), monkeypatch
+    )
     monkeypatch.setenv("AIRFLOW_CONN_TABLES", json.dumps({"conn_type": "postgres", "host": "db"}))
     watched_source.trigger.sources["source"][0] = "acme_gone.tables:Table"
     assert watched_source.failure().startswith(

@@ -41,7 +41,7 @@ def record(shop: str) -> dict[str, str]:
     return {"shop": shop, "at": "2026-05-01T00:00:00Z"}
 
 
-class Watched:
+class WatchedPipeline:
     """The trigger of a pipeline, made of what Airflow keeps of it; ``notes`` is what people see of the watcher."""
 
     def __init__(self, pipeline: hr.Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,14 +94,16 @@ class Watched:
 
 
 CLASS = "headrace.connectors.kafka.definition:KafkaSource"
-KEPT = {"connection": "events", "on_lost": "fail"}
+STORED_FIELDS = {"connection": "events", "on_lost": "fail"}
 
 
 def test_triggers_that_older_versions_have_stored_watch_the_same() -> None:
     from headrace_airflow.watching import trigger
 
-    kept: dict[str, Any] = {"root": "", "pipeline": "orders", "inputs": {}, "poll_seconds": 1.0}
-    older = trigger.PendingWorkTrigger(**kept, topics={"source": ["sales", "events", "never", "skip"], "b": ["b", "c"]})
+    fields: dict[str, Any] = {"root": "", "pipeline": "orders", "inputs": {}, "poll_seconds": 1.0}
+    older = trigger.PendingWorkTrigger(
+        **fields, topics={"source": ["sales", "events", "never", "skip"], "b": ["b", "c"]}
+    )
     assert older.sources == {
         "source": [CLASS, {"topic": "sales", "connection": "events", "land": "never", "on_lost": "skip"}, ["events"]],
         "b": [CLASS, {"topic": "b", "connection": "c"}, ["c"]],
@@ -136,9 +138,9 @@ def test_records_of_a_topic_start_a_run_once(
     with monkeypatch.context() as airflow:
         airflow.delenv("HEADRACE_CONN_EVENTS")
         airflow.setenv("AIRFLOW_CONN_EVENTS", json.dumps(of_airflow))
-        watched_source = Watched(pipeline, monkeypatch)
+        watched_source = WatchedPipeline(pipeline, monkeypatch)
         assert json.loads(watched_source.kept)["sources"] == {
-            "source": [CLASS, {**KEPT, "topic": topic, "land": land}, ["events"]]
+            "source": [CLASS, {**STORED_FIELDS, "topic": topic, "land": land}, ["events"]]
         }
         assert watched_source.finds() == {}
         for partition in range(2):
@@ -172,10 +174,10 @@ def test_a_watcher_that_is_not_let_in_says_so_and_no_password(
     topic = f"topic.{secrets.token_hex(4)}"
     topics.make(topic)
     monkeypatch.delenv("HEADRACE_CONN_EVENTS")
-    watched_source = Watched(orders(topic), monkeypatch)
+    watched_source = WatchedPipeline(orders(topic), monkeypatch)
     assert watched_source.failure().startswith("config.connection: there is no Airflow connection events")
     monkeypatch.setenv("AIRFLOW_CONN_EVENTS", json.dumps({**of_airflow, "password": f"not-{PASSWORD}"}))
-    watched_source = Watched(orders(topic), monkeypatch)
+    watched_source = WatchedPipeline(orders(topic), monkeypatch)
     assert watched_source.failure().startswith("config.kafka_refused: connection events (kafka://")
     for text in (watched_source.kept, caplog.text, json.dumps(watched_source.notes)):
         assert PASSWORD not in text

@@ -22,17 +22,20 @@ from tests.kernel.hot_key import CASES, hot_values, most_bytes, pipeline
 
 def main(small: str, large: str) -> None:
     spark = spark_session("hot keys", cores=2, conf={"spark.log.level": "ERROR"})
-    told = {}
+    report = {}
     for case in CASES:
         values_of(spark, case, small)
-        before = {worker.pid: begin(worker) for worker in workers()}
+        memory_before = {worker.pid: begin(worker) for worker in workers()}
         values = values_of(spark, case, large)
         grown_by_pid = {worker.pid: most_bytes(worker.pid) for worker in workers()}
-        if not before.keys() <= grown_by_pid.keys():
+        if not memory_before.keys() <= grown_by_pid.keys():
             raise RuntimeError("a worker has ended, and what it had with it")
-        told[case] = {"values": values, "bytes": max(most - before.get(pid, 0) for pid, most in grown_by_pid.items())}
+        report[case] = {
+            "values": values,
+            "bytes": max(most - memory_before.get(pid, 0) for pid, most in grown_by_pid.items()),
+        }
     spark.stop()
-    print(json.dumps(told))
+    print(json.dumps(report))
 
 
 def values_of(spark: SparkSession, case: str, root: str) -> list[int]:
@@ -46,8 +49,8 @@ def values_of(spark: SparkSession, case: str, root: str) -> list[int]:
 
 def workers() -> list[psutil.Process]:
     """The Python processes of this application that run tasks: all that the daemon has forked."""
-    below = [each for each in psutil.Process().children(recursive=True) if each.name().startswith("python")]
-    return [each for each in below if each.parent() in below]
+    children = [each for each in psutil.Process().children(recursive=True) if each.name().startswith("python")]
+    return [each for each in children if each.parent() in children]
 
 
 def begin(worker: psutil.Process) -> int:

@@ -11,11 +11,11 @@ def words(rows: DataFrame) -> DataFrame:
     return rows.withColumn("word", f.explode(f.split("text", " ")))
 
 
-def marked(rows: DataFrame) -> DataFrame:
+def mark_words(rows: DataFrame) -> DataFrame:
     return rows.select("*", f.split("text", " ")[0].alias("word"), f.uuid().alias("mark"))
 
 
-def doubled(rows: DataFrame) -> DataFrame:
+def double_rows(rows: DataFrame) -> DataFrame:
     both = f.array(f.lit("once"), f.lit("again"))
     return rows.withColumn("times", f.explode(both))
 
@@ -24,7 +24,7 @@ def forgetful(rows: DataFrame) -> DataFrame:
     return rows.select("text", "at", f.col("text").alias("word"))
 
 
-def mistyped(rows: DataFrame) -> DataFrame:
+def mistype_words(rows: DataFrame) -> DataFrame:
     return rows.withColumn("word", f.length("text"))
 
 
@@ -40,13 +40,13 @@ def tags(rows: DataFrame) -> DataFrame:
     return rows.withColumn("word", f.explode("tags"))
 
 
-def moved(rows: DataFrame) -> DataFrame:
+def move_parts(rows: DataFrame) -> DataFrame:
     """Other structs, maps and lists, of the parts of these; keys descend, and zeros have a sign."""
-    turned = f.map_from_entries(f.reverse(f.array_sort(f.map_entries("tags"))))
+    reversed_tags = f.map_from_entries(f.reverse(f.array_sort(f.map_entries("tags"))))
     names = f.array(f.col("address.city"), f.lit(None).cast("string"))
     place = f.struct(f.col("address.city").alias("city"), names.alias("names"), f.lit(-0.0).alias("zero"))
     lines = f.transform("items", lambda item: f.struct(item["marks"].alias("marks"), item["sku"].alias("sku")))
-    return rows.withColumns({"place": place, "turned": turned, "lines": lines})
+    return rows.withColumns({"place": place, "turned": reversed_tags, "lines": lines})
 
 
 def keyed_twice(rows: DataFrame) -> DataFrame:

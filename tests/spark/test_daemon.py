@@ -38,8 +38,8 @@ def test_workers_share_what_the_daemon_has(spark: SparkSession) -> None:
         for _ in batches:
             yield pa.RecordBatch.from_pydict({"objects": [gc.get_freeze_count()]})
 
-    found = spark.range(0, 1, 1, 1).mapInArrow(frozen, "objects long").collect()
-    assert found[0]["objects"] > 50_000
+    rows = spark.range(0, 1, 1, 1).mapInArrow(frozen, "objects long").collect()
+    assert rows[0]["objects"] > 50_000
 
 
 def test_pandas_in_a_worker_is_as_ever(spark: SparkSession) -> None:
@@ -52,8 +52,8 @@ def test_pandas_in_a_worker_is_as_ever(spark: SparkSession) -> None:
             series = pa.array(pd.Series([1.5, None]))
             yield pa.RecordBatch.from_pydict({"unknown": [series.null_count]})
 
-    found = spark.range(0, 1, 1, 1).mapInArrow(unknown, "unknown long").collect()
-    assert found[0]["unknown"] == 1
+    rows = spark.range(0, 1, 1, 1).mapInArrow(unknown, "unknown long").collect()
+    assert rows[0]["unknown"] == 1
 
 
 def test_plain_jobs_and_those_of_sql_have_one_daemon(spark: SparkSession) -> None:

@@ -104,15 +104,15 @@ def test_what_python_raises_in_a_worker_keeps_its_kind_and_cause(
 
 def test_what_cannot_be_provoked_here_is_told_by_its_text() -> None:
     oom = translate_spark_error(RuntimeError("Job aborted ... java.lang.OutOfMemoryError: Java heap space"))
-    denied = translate_spark_error(
+    error = translate_spark_error(
         RuntimeError("[FAILED_READ_FILE.NO_HINT] Encountered error while reading file s3a://b/x y.json.  SQLSTATE: K\n"
                      "Caused by: java.nio.file.AccessDeniedException: s3a://b/x y.json: 403 Forbidden\n")
     )  # fmt: skip
-    stopped = translate_spark_error(RuntimeError("Job 3 cancelled because SparkContext was shut down"))
+    stop_error = translate_spark_error(RuntimeError("Job 3 cancelled because SparkContext was shut down"))
     assert isinstance(oom, OutOfMemoryError)
-    assert isinstance(denied, AccessDeniedError)
-    assert "s3a://b/x y.json" in str(denied)
-    assert isinstance(stopped, SparkStoppedError)
+    assert isinstance(error, AccessDeniedError)
+    assert "s3a://b/x y.json" in str(error)
+    assert isinstance(stop_error, SparkStoppedError)
     assert isinstance(translate_spark_error(ConnectionRefusedError("py4j")), SparkStoppedError)
     unknown = translate_spark_error(
         RuntimeError("o1.collect failed\n: x.Y: z\n\tat a.b\nCaused by: a.b.C: broken pipe\n")
@@ -130,15 +130,15 @@ def test_what_cannot_be_provoked_here_is_told_by_its_text() -> None:
         "java.io.IOException: Input/output error",
     ],
 )
-@pytest.mark.parametrize("known", [None, "x.json"])
-def test_a_store_that_does_not_answer_says_nothing_about_the_file(cause: str, known: str | None) -> None:
+@pytest.mark.parametrize("path", [None, "x.json"])
+def test_a_store_that_does_not_answer_says_nothing_about_the_file(cause: str, path: str | None) -> None:
     # as a dead letter the file would be lost for good
     text = "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file s3a://b/x.json.  SQLSTATE: K\n"
     text += f"Caused by: {cause}\n"
-    found = translate_spark_error(RuntimeError(text), known)
-    assert isinstance(found, StorageFailedError)
-    assert found.remedy == "retry"
-    assert "x.json" in str(found)
+    error = translate_spark_error(RuntimeError(text), path)
+    assert isinstance(error, StorageFailedError)
+    assert error.remedy == "retry"
+    assert "x.json" in str(error)
 
 
 def test_a_typed_error_is_itself() -> None:

@@ -26,16 +26,16 @@ def without_end(marker: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
 
 def test_a_job_beside_the_epochs_ends_with_the_work_that_began_it(spark: SparkSession, tmp_path: Path) -> None:
     marker = tmp_path / "begun"
-    beside = BackgroundThread[pa.Table]("job")
+    thread = BackgroundThread[pa.Table]("job")
 
     def work(stop: Stop) -> pa.Table:
         with interrupt_on_stop(spark, stop):
             return spark.range(0, 1, 1, 1).mapInArrow(partial(without_end, str(marker)), "id long").toArrow()
 
     began = monotonic()
-    beside.begin(work)
+    thread.begin(work)
     while not marker.exists():
         assert monotonic() - began < SECONDS
-    beside.close()
+    thread.close()
     assert monotonic() - began < SECONDS
     assert spark.range(3).count() == 3

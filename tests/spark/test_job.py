@@ -45,7 +45,7 @@ class Plan:
     exchanged: list[StructType]
 
     @classmethod
-    def of(cls, rows: Any) -> "Plan":
+    def from_rows(cls, rows: Any) -> "Plan":
         root = rows._jdf.queryExecution().executedPlan()
         nodes = list(nodes_of(root))
         exchanges = [node for node in nodes if "Exchange" in node.nodeName()]
@@ -63,11 +63,11 @@ def nodes_of(plan: Any) -> Iterator[Any]:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The physical plans of all jobs from now on."""
     seen_plans: list[Plan] = []
-    received = engine._collect_messages
+    collect_messages = engine._collect_messages
 
     def remember(rows: DataFrame, tasks: int) -> Any:
-        seen_plans.append(Plan.of(rows))
-        return received(rows, tasks)
+        seen_plans.append(Plan.from_rows(rows))
+        return collect_messages(rows, tasks)
 
     monkeypatch.setattr(engine, "_collect_messages", remember)
     return seen_plans

@@ -25,6 +25,6 @@ def test_memory_of_workers_where_a_key_has_half_of_all_rows(tmp_path: Path) -> N
     assert result.returncode == 0, result.stderr[-4000:]
     document = json.loads(result.stdout)
     assert document.keys() == CASES.keys()
-    for case, found in document.items():
-        assert found["values"] == values, case
-        assert found["bytes"] <= TIMES * size, (case, found["bytes"] / size)
+    for case, measure in document.items():
+        assert measure["values"] == values, case
+        assert measure["bytes"] <= TIMES * size, (case, measure["bytes"] / size)

@@ -66,7 +66,7 @@ def land(root: Path, number: int, *lines: str) -> None:
     (folder / f"{number}.json").write_text("".join(f"{line}\n" for line in lines))
 
 
-def said(text: str, second: int) -> str:
+def text_line(text: str, second: int) -> str:
     return json.dumps({"text": text, "at": f"2026-01-01T00:00:{second:02}Z"})
 
 
@@ -77,16 +77,19 @@ def run(spark: SparkSession, pipeline: Pipeline, root: Path) -> None:
 
 @pytest.mark.spark
 def test_a_flat_map_counts_words_and_loses_no_dead_letter(spark: SparkSession, tmp_path: Path) -> None:
-    land(tmp_path, 1, said("to be or", 1), "{torn", said("not to be", 2))
-    land(tmp_path, 2, said("be", 3), said("late", 30))
-    land(tmp_path, 3, said("be late", 4))
+    land(tmp_path, 1, text_line("to be or", 1), "{torn", text_line("not to be", 2))
+    land(tmp_path, 2, text_line("be", 3), text_line("late", 30))
+    land(tmp_path, 3, text_line("be late", 4))
     pipeline = build(WORDS)
     run(spark, pipeline, tmp_path)
     rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
-    counted = {(row["word"], row["window_start"].second): row["n"] for row in rows}
-    assert counted == {("to", 0): 2, ("be", 0): 3, ("or", 0): 1, ("not", 0): 1, ("late", 30): 1}
+    counts = {(row["word"], row["window_start"].second): row["n"] for row in rows}
+    assert counts == {("to", 0): 2, ("be", 0): 3, ("or", 0): 1, ("not", 0): 1, ("late", 30): 1}
     late = read(pipeline, tmp_path.as_uri(), "late", "main").to_pylist()
-    assert [(row["word"], row["raw"]) for row in late] == [("be", said("be late", 4)), ("late", said("be late", 4))]
+    assert [(row["word"], row["raw"]) for row in late] == [
+        ("be", text_line("be late", 4)),
+        ("late", text_line("be late", 4)),
+    ]
     (dead,) = read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
     assert (dead["raw"], dead["position"], dead["reason"]) == ("{torn", 1, "not a JSON object")
 
@@ -95,15 +98,17 @@ def test_a_flat_map_counts_words_and_loses_no_dead_letter(spark: SparkSession, t
 def test_a_list_in_an_object_is_exploded(spark: SparkSession, tmp_path: Path) -> None:
     columns = {"tags": field("about.tags", list[str]), "at": field("_at", datetime)}
     source = FileSource("landing", "json", columns, transform=replace(WORDS, name=f"{MODULE}:tags"))
-    tagged = build(source.transform, source=source, how=discarding(), when=AfterWatermark())
-    at = {"_at": "2026-01-01T00:00:01Z"}
-    lines = [{"about": {"tags": tags}, **at} for tags in (["a", "b"], ["a", None], [], None)]
-    land(tmp_path, 0, *map(json.dumps, [*lines, {"about": {"tags": ["a", 1]}, **at}, {"about": 3, **at}]))
+    tag_pipeline = build(source.transform, source=source, how=discarding(), when=AfterWatermark())
+    time_field = {"_at": "2026-01-01T00:00:01Z"}
+    lines = [{"about": {"tags": tags}, **time_field} for tags in (["a", "b"], ["a", None], [], None)]
+    land(
+        tmp_path, 0, *map(json.dumps, [*lines, {"about": {"tags": ["a", 1]}, **time_field}, {"about": 3, **time_field}])
+    )
     land(tmp_path, 1, json.dumps({"about": {"tags": ["z"]}, "_at": "2026-01-01T01:00:00Z"}))
-    run(spark, tagged, tmp_path)
-    rows = read(tagged, tmp_path.as_uri(), "current", "main").to_pylist()
+    run(spark, tag_pipeline, tmp_path)
+    rows = read(tag_pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
     assert sorted((row["word"], row["n"]) for row in rows) == [("a", 2), ("b", 1)]
-    rejected_values = read(tagged, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    rejected_values = read(tag_pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
     assert sorted(row["reason"] for row in rejected_values) == [
         "column tags (about.tags): about is not an object",
         "column tags (about.tags): not a list of string",
@@ -136,7 +141,7 @@ def moving(name: str, returns: Any) -> Pipeline:
 
 @pytest.mark.spark
 def test_structs_maps_and_lists_go_in_and_out(spark: SparkSession, tmp_path: Path) -> None:
-    at = {"at": "2026-01-01T00:00:01Z"}
+    time_field = {"at": "2026-01-01T00:00:01Z"}
     item = {"sku": "s", "marks": {"y": 2, "x": None}}
     records: list[dict[str, Any]] = [
         {
@@ -144,16 +149,16 @@ def test_structs_maps_and_lists_go_in_and_out(spark: SparkSession, tmp_path: Pat
             "address": {"city": "Oslo", "zip": 1},
             "tags": {"b": 1, "a": None},
             "items": [item, None, {}],
-            **at,
+            **time_field,
         },
-        {"id": "b", "address": {}, "tags": {}, "items": [], **at},
-        {"id": "c", **at},
+        {"id": "b", "address": {}, "tags": {}, "items": [], **time_field},
+        {"id": "c", **time_field},
     ]
     land(tmp_path, 0, *map(json.dumps, records))
-    pipeline = moving("moved", MOVED_COLUMNS)
+    pipeline = moving("move_parts", MOVED_COLUMNS)
     run(spark, pipeline, tmp_path)
-    found = python_rows(read(pipeline, tmp_path.as_uri(), "current", "main"))
-    assert sorted(([row[name] for name in ("id", "place", "turned", "lines")] for row in found), key=str) == [
+    own_rows = python_rows(read(pipeline, tmp_path.as_uri(), "current", "main"))
+    assert sorted(([row[name] for name in ("id", "place", "turned", "lines")] for row in own_rows), key=str) == [
         [
             "a",
             {"city": "Oslo", "names": ["Oslo", None], "zero": 0.0},
@@ -163,7 +168,7 @@ def test_structs_maps_and_lists_go_in_and_out(spark: SparkSession, tmp_path: Pat
         ["b", {"city": None, "names": [None, None], "zero": 0.0}, {}, []],
         ["c", {"city": None, "names": [None, None], "zero": 0.0}, None, None],
     ]
-    assert "-0.0" not in str(found) and [*found[0]["turned"]] == sorted(found[0]["turned"])
+    assert "-0.0" not in str(own_rows) and [*own_rows[0]["turned"]] == sorted(own_rows[0]["turned"])
 
 
 @pytest.mark.spark
@@ -171,8 +176,16 @@ def test_structs_maps_and_lists_go_in_and_out(spark: SparkSession, tmp_path: Pat
     ("name", "returns", "message"),
     [
         ("keyed_twice", {"turned": dict[str, int]}, "keyed_twice gave a map in which a key stands twice"),
-        ("moved", {"turned": dict[str, str]}, "declares column turned as map of string to string, which is Spark's"),
-        ("moved", {"place": {"city": str}}, "declares column place as struct of .* gives struct<city:string,names"),
+        (
+            "move_parts",
+            {"turned": dict[str, str]},
+            "declares column turned as map of string to string, which is Spark's",
+        ),
+        (
+            "move_parts",
+            {"place": {"city": str}},
+            "declares column place as struct of .* gives struct<city:string,names",
+        ),
     ],
 )
 def test_nested_columns_that_are_others_are_told(
@@ -186,11 +199,11 @@ def test_nested_columns_that_are_others_are_told(
 @pytest.mark.spark
 def test_what_comes_out_otherwise_every_time_is_kept_as_it_came_out_first(spark: SparkSession, tmp_path: Path) -> None:
     returns = {"word": STRING, "mark": STRING, "at": DataType.TIMESTAMP}
-    marked = SparkFunction(f"{MODULE}:marked", returns, deterministic=False)
-    land(tmp_path, 1, said("a b", 30), json.dumps({"text": "no time"}))
-    land(tmp_path, 2, said("a c", 1), said("b", 31))
+    mark_function = SparkFunction(f"{MODULE}:mark_words", returns, deterministic=False)
+    land(tmp_path, 1, text_line("a b", 30), json.dumps({"text": "no time"}))
+    land(tmp_path, 2, text_line("a c", 1), text_line("b", 31))
     pipeline = build(
-        marked,
+        mark_function,
         key={"word": col("word"), "mark": col("mark")},
         event_time=EventTime(col("at"), BoundedOutOfOrderness("0s")),
     )
@@ -206,7 +219,7 @@ def test_what_comes_out_otherwise_every_time_is_kept_as_it_came_out_first(spark:
 @pytest.mark.spark
 def test_panes_go_through_a_function_and_are_withdrawn_from_what_it_gave(spark: SparkSession, tmp_path: Path) -> None:
     returns = {"word": STRING, "n": DataType.INT, "times": STRING}
-    doubled_spark_function = SparkFunction(f"{MODULE}:doubled", returns, deterministic=True)
+    doubled_spark_function = SparkFunction(f"{MODULE}:double_rows", returns, deterministic=True)
     aggregation_behind = Aggregation(
         key={"times": col("times")},
         where=GlobalWindows(),
@@ -215,8 +228,8 @@ def test_panes_go_through_a_function_and_are_withdrawn_from_what_it_gave(spark: 
         what={"words": col("word").collect(), "total": col("n").sum()},
         transform=doubled_spark_function,
     )
-    land(tmp_path, 1, said("to be", 1))
-    land(tmp_path, 2, said("be", 2))
+    land(tmp_path, 1, text_line("to be", 1))
+    land(tmp_path, 2, text_line("be", 2))
     pipeline = build(WORDS, then=(aggregation_behind,))
     run(spark, pipeline, tmp_path)
     rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
@@ -229,8 +242,8 @@ def test_panes_go_through_a_function_and_are_withdrawn_from_what_it_gave(spark: 
 @pytest.mark.spark
 def test_panes_of_several_outputs_go_through_functions_side_by_side(spark: SparkSession, tmp_path: Path) -> None:
     """As they do in pipelines with a chain of aggregations alone."""
-    counted: dict[str, Any] = {"key": "word", "what": {"n": count()}, "where": FixedWindows("10s")}
-    counted |= {"when": EARLY_AND_LATE, "how": retracting()}
+    counts_by_word: dict[str, Any] = {"key": "word", "what": {"n": count()}, "where": FixedWindows("10s")}
+    counts_by_word |= {"when": EARLY_AND_LATE, "how": retracting()}
     totals: dict[str, Any] = {"key": "word", "what": {"n": col("n").sum()}, "where": FixedWindows("20s"), "when": None}
     returns = {"word": STRING, "n": DataType.INT, "times": STRING}
     aggregation_behind = Aggregation(
@@ -239,29 +252,29 @@ def test_panes_of_several_outputs_go_through_functions_side_by_side(spark: Spark
         when=EARLY_AND_LATE,
         how=retracting(),
         what={"words": col("word").collect(), "total": col("n").sum()},
-        transform=SparkFunction(f"{MODULE}:doubled", returns, deterministic=True),
+        transform=SparkFunction(f"{MODULE}:double_rows", returns, deterministic=True),
     )
     source = FileSource("landing", "json", {"word": STRING, "at": DataType.TIMESTAMP}).event_time("at", bound="0s")
     outputs = {
         # the third job, and the second
             "below": Output(of="plain", **totals, how=retracting(), then=(aggregation_behind,)),
-        "words": Output(**counted, then=(aggregation_behind,)),
-        "plain": Output(**counted),
+        "words": Output(**counts_by_word, then=(aggregation_behind,)),
+        "plain": Output(**counts_by_word),
         "last": Output(of=("words", "below"), key="times", what={"total": col("total").sum()}, where=GlobalWindows(),
                        when=EARLY_AND_LATE, how=retracting()),
     }  # fmt: skip
     whole = Pipeline("whole", source, outputs=outputs)
-    words = Pipeline("words", source, **counted, then=(aggregation_behind,))
+    words = Pipeline("words", source, **counts_by_word, then=(aggregation_behind,))
     pipeline_below = Pipeline(
-        "below", source, **counted, then=(Aggregation(**totals, how=retracting()), aggregation_behind)
+        "below", source, **counts_by_word, then=(Aggregation(**totals, how=retracting()), aggregation_behind)
     )
     for second, word in enumerate(("a", "b", "a", None)):
         land(tmp_path, second, *[json.dumps({"word": word, "at": f"2026-01-01T00:00:{8 * second:02}Z"})] * 2)
-    for made in (whole, words, pipeline_below):
-        run(spark, made, tmp_path)
+    for own_pipeline in (whole, words, pipeline_below):
+        run(spark, own_pipeline, tmp_path)
 
-    def panes(made: Pipeline, output: str = "") -> list[str]:
-        return sorted(map(str, read(made, tmp_path.as_uri(), "panes", "main", output).to_pylist()))
+    def panes(pipeline: Pipeline, output: str = "") -> list[str]:
+        return sorted(map(str, read(pipeline, tmp_path.as_uri(), "panes", "main", output).to_pylist()))
 
     assert len(panes(words)) > 6
     assert (panes(whole, "words"), panes(whole, "below")) == (panes(words), panes(pipeline_below))
@@ -274,7 +287,7 @@ def test_panes_of_several_outputs_go_through_functions_side_by_side(spark: Spark
     ("name", "message"),
     [
         (f"{MODULE}:forgetful", "loses column _"),
-        (f"{MODULE}:mistyped", "declares column word as string.*gives int"),
+        (f"{MODULE}:mistype_words", "declares column word as string.*gives int"),
         (f"{MODULE}:failing", "nowhere"),
         (f"{MODULE}:nothing", "gives NoneType"),
         (f"{MODULE}:missing", "has no function missing"),
@@ -284,7 +297,7 @@ def test_panes_of_several_outputs_go_through_functions_side_by_side(spark: Spark
 def test_a_function_that_does_not_do_what_it_declares(
     spark: SparkSession, tmp_path: Path, name: str, message: str
 ) -> None:
-    land(tmp_path, 1, said("to be", 1))
+    land(tmp_path, 1, text_line("to be", 1))
     with pytest.raises(SparkFunctionError, match=message):
         run(spark, build(replace(WORDS, name=name)), tmp_path)
 

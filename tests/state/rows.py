@@ -16,7 +16,7 @@ from headrace.kernel.step import in_order
 from headrace.model.time import NEVER
 from headrace.program import columns as c
 from headrace.state.sorted_file import SortedFile, StateLayer
-from tests.building import changed
+from tests.building import change_pipeline
 from tests.process.clicks import CLICKS
 
 STAGE = CompiledStage(CLICKS.stages[0])
@@ -25,7 +25,7 @@ STAGE = CompiledStage(CLICKS.stages[0])
 HOUR = 3_600_000_000
 
 _SOURCE = replace(CLICKS.source, schema={**CLICKS.source.schema, "user": DataType.INT})
-COUNTS = CompiledStage(changed(CLICKS, source=_SOURCE, how=discarding(timedelta(days=1))).stages[0])
+COUNTS = CompiledStage(change_pipeline(CLICKS, source=_SOURCE, how=discarding(timedelta(days=1))).stages[0])
 """Of a key that is an integer, without panes: for many rows."""
 
 
@@ -61,10 +61,10 @@ def batch(rows: Sequence[Row], epoch: int = 0, bits: int = 64) -> pa.RecordBatch
     return _batch(STAGE, keys, hashes, rows, epoch)
 
 
-def _batch(stage: CompiledStage, keys: pa.Array, hashed: Any, rows: Sequence[Row], epoch: int) -> pa.RecordBatch:
+def _batch(stage: CompiledStage, keys: pa.Array, hashes: Any, rows: Sequence[Row], epoch: int) -> pa.RecordBatch:
     live = stage.state_schema.field(c.LIVE).type
-    known = {
-        c.HASH: pa.array(hashed),
+    arrays = {
+        c.HASH: pa.array(hashes),
         "user": keys,
         c.WINDOW_START: pa.array([row.start * HOUR for row in rows], pa.int64()),
         c.WINDOW_END: pa.array([(row.start + 1) * HOUR for row in rows], pa.int64()),
@@ -75,7 +75,7 @@ def _batch(stage: CompiledStage, keys: pa.Array, hashed: Any, rows: Sequence[Row
         c.HOLD: pa.array([row.hold for row in rows], pa.int64()),
         c.LIVE: pa.array([[{"timing": row.key}] * (row.start % 5) for row in rows], live),
     }
-    columns = [known.get(field.name, pa.nulls(len(rows), field.type)) for field in stage.state_schema]
+    columns = [arrays.get(field.name, pa.nulls(len(rows), field.type)) for field in stage.state_schema]
     return in_order(pa.RecordBatch.from_arrays(columns, schema=stage.state_schema))
 
 
@@ -83,7 +83,7 @@ def many(first: int, last: int, step: int = 1, epoch: int = 0) -> pa.RecordBatch
     """Rows of the integer keys ``first`` to ``last``, exclusive: one window each, of a stage that counts."""
     keys = np.arange(first, last, step)
     start = (keys % 24) * HOUR
-    known = {
+    arrays = {
         c.HASH: hash_keys([pa.array(keys)]),
         "user": keys,
         c.WINDOW_START: start,
@@ -94,8 +94,8 @@ def many(first: int, last: int, step: int = 1, epoch: int = 0) -> pa.RecordBatch
         c.DUE_TIME: np.full(len(keys), int(NEVER)),
         c.HOLD: start + HOUR - 1,
     }
-    order = np.argsort(known[c.HASH])
-    columns = {name: pa.array(values[order]) for name, values in known.items()}
+    order = np.argsort(arrays[c.HASH])
+    columns = {name: pa.array(values[order]) for name, values in arrays.items()}
     filled_array = pa.array(keys[order])
     others = {f.name: filled_array.cast(f.type) for f in COUNTS.state_schema if f.type != pa.bool_()}
     schema = COUNTS.state_schema
@@ -110,6 +110,6 @@ def layer(rows: pa.RecordBatch, epoch: int = 0, files: int = 1) -> StateLayer:
     return StateLayer(runs, epoch, epoch)
 
 
-def together(pieces: Sequence[pa.RecordBatch], schema: pa.Schema = STAGE.state_schema) -> pa.RecordBatch:
+def concat_pieces(pieces: Sequence[pa.RecordBatch], schema: pa.Schema = STAGE.state_schema) -> pa.RecordBatch:
     """Pieces, one below the other."""
     return pa.concat_batches(pieces) if pieces else pa.RecordBatch.from_pylist([], schema)

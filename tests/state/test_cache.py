@@ -40,8 +40,8 @@ def cache(tmp_path: Path) -> LayerCache:
 
 
 def put(store: ObjectStore, cache: LayerCache, rows: pa.RecordBatch = ROWS, name: str = "state") -> DataFile:
-    (stored,) = put_runs(store, cache, name, [rows])
-    return stored.file
+    (sorted_file,) = put_runs(store, cache, name, [rows])
+    return sorted_file.file
 
 
 def gets(store: ObjectStore, action: Callable[[], object]) -> int:
@@ -54,7 +54,7 @@ def files(cache: LayerCache) -> list[Path]:
     return sorted(cache.folder.glob("*.arrow"))
 
 
-def again(cache: LayerCache) -> LayerCache:
+def reopen_cache(cache: LayerCache) -> LayerCache:
     """What the next process has."""
     return LayerCache(cache.folder, cache.limit_bytes)
 
@@ -68,7 +68,7 @@ def same(run: SortedFile) -> bool:
 
 def test_what_was_stored_is_not_read_again(store: MemoryStore, cache: LayerCache) -> None:
     file = put(store, cache)
-    for reader in (cache, again(cache)):
+    for reader in (cache, reopen_cache(cache)):
         assert gets(store, lambda reader=reader: reader.load_file(store, file, SCHEMA)) == 0
         run = reader.load_file(store, file, SCHEMA)
         assert same(run)
@@ -80,7 +80,7 @@ def test_an_object_is_read_once(store: MemoryStore, cache: LayerCache, tmp_path:
     other = LayerCache(tmp_path / "other", LARGE)
     assert gets(store, lambda: other.load_file(store, file, SCHEMA)) == 1
     assert same(other.load_file(store, file, SCHEMA))
-    assert gets(store, lambda: again(other).load_file(store, file, SCHEMA)) == 0
+    assert gets(store, lambda: reopen_cache(other).load_file(store, file, SCHEMA)) == 0
 
 
 def cut_off(file: Path) -> None:
@@ -115,9 +115,9 @@ def test_a_file_that_is_no_run_is_made_again(
 ) -> None:
     file = put(store, cache)
     damage(files(cache)[0])
-    fresh = again(cache)
+    fresh = reopen_cache(cache)
     assert same(fresh.load_file(store, file, SCHEMA))
-    assert gets(store, lambda: again(cache).load_file(store, file, SCHEMA)) == 0
+    assert gets(store, lambda: reopen_cache(cache).load_file(store, file, SCHEMA)) == 0
 
 
 def test_the_rows_of_another_file_are_not_taken(store: MemoryStore, cache: LayerCache) -> None:
@@ -125,7 +125,7 @@ def test_the_rows_of_another_file_are_not_taken(store: MemoryStore, cache: Layer
     (mine,) = (path for path in files(cache) if file.sha256 in path.name)
     (others,) = (path for path in files(cache) if other.sha256 in path.name)
     mine.write_bytes(others.read_bytes())
-    assert same(again(cache).load_file(store, file, SCHEMA))
+    assert same(reopen_cache(cache).load_file(store, file, SCHEMA))
 
 
 def test_the_least_recently_used_go_first_and_stay_readable_while_mapped(store: MemoryStore, cache: LayerCache) -> None:
@@ -152,14 +152,14 @@ def test_what_others_removed_is_let_go(store: MemoryStore, cache: LayerCache) ->
     (gone_file,) = files(cache)
     gone_file.unlink()
 
-    def mapped() -> bool:
+    def is_mapped() -> bool:
         return str(gone_file) in Path("/proc/self/maps").read_text()
 
-    assert mapped()
+    assert is_mapped()
     cache.limit_bytes = 0
     put(store, cache, ROWS.slice(0, 10), "another")
     gc.collect()
-    assert not mapped()
+    assert not is_mapped()
 
 
 def test_a_folder_that_is_removed_is_made_again(
@@ -172,17 +172,17 @@ def test_a_folder_that_is_removed_is_made_again(
     assert len(files(cache)) == 1
     assert same(held_file)
     assert same(cache.load_file(store, file, SCHEMA))
-    assert same(again(cache).load_file(store, file, SCHEMA))
-    assert gets(store, lambda: again(cache).load_file(store, other, SCHEMA)) == 0
+    assert same(reopen_cache(cache).load_file(store, file, SCHEMA))
+    assert gets(store, lambda: reopen_cache(cache).load_file(store, other, SCHEMA)) == 0
     removed_values = []
 
-    def written(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
+    def write_after_removal(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
         write_run(path, run, notes)
         if not removed_values:
             shutil.rmtree(cache.folder)
             removed_values.append(path)
 
-    monkeypatch.setattr("headrace.state.file_cache.write_run", written)
+    monkeypatch.setattr("headrace.state.file_cache.write_run", write_after_removal)
     put(store, cache, ROWS.slice(0, 20), "another")
     assert removed_values
     assert len(files(cache)) == 1
@@ -211,7 +211,7 @@ def test_no_file_stays_open(store: MemoryStore, cache: LayerCache) -> None:
     number_before = len(list(Path("/proc/self/fd").iterdir()))
     held_files = [cache.load_file(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)]
     held_files += [
-        again(cache).load_file(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)
+        reopen_cache(cache).load_file(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)
     ]
     assert len(list(Path("/proc/self/fd").iterdir())) == number_before
     assert all(run.rows.num_rows == 5 for run in held_files)
@@ -221,7 +221,7 @@ def test_no_file_stays_open(store: MemoryStore, cache: LayerCache) -> None:
 
 
 @contextmanager
-def limited(resource_: int, most: int) -> Iterator[None]:
+def limit_resource(resource_: int, most: int) -> Iterator[None]:
     """Inside, this process may have no more of a resource."""
     limits_before = resource.getrlimit(resource_)
     resource.setrlimit(resource_, (most, limits_before[1]))
@@ -234,14 +234,14 @@ def limited(resource_: int, most: int) -> Iterator[None]:
 def test_more_spans_are_read_than_files_may_be_open(cache: LayerCache) -> None:
     file = cache.scratch_file()
     spans = [file.append(pa.py_buffer(b"%d" % number * 9)) for number in range(300)]
-    with limited(resource.RLIMIT_NOFILE, len(list(Path("/proc/self/fd").iterdir())) + 20):
+    with limit_resource(resource.RLIMIT_NOFILE, len(list(Path("/proc/self/fd").iterdir())) + 20):
         contents = [file.read_span(span) for span in spans]
     assert [content.to_pybytes() for content in contents] == [b"%d" % number * 9 for number in range(300)]
 
 
 def test_what_a_full_disk_did_not_take_is_told_and_the_rest_stays(cache: LayerCache) -> None:
     unraisable_errors: list[sys.UnraisableHookArgs] = []
-    with pytest.MonkeyPatch.context() as patch, limited(resource.RLIMIT_FSIZE, 10_000):
+    with pytest.MonkeyPatch.context() as patch, limit_resource(resource.RLIMIT_FSIZE, 10_000):
         patch.setattr("sys.unraisablehook", unraisable_errors.append)
         file = cache.scratch_file()
         spans = [file.append(pa.py_buffer(b"x" * 9_001))]
@@ -272,11 +272,11 @@ def test_an_object_that_is_as_it_was_written_or_verified_costs_a_stat(
     any_store: ObjectStore, cache: LayerCache
 ) -> None:
     file = put(any_store, cache)
-    assert requests(any_store, lambda: again(cache).check(any_store, file, SCHEMA)) == {"stat": 1}
+    assert requests(any_store, lambda: reopen_cache(cache).check(any_store, file, SCHEMA)) == {"stat": 1}
     files(cache)[0].unlink()
-    assert requests(any_store, lambda: again(cache).check(any_store, file, SCHEMA)) == {"stat": 1, "get": 1}
-    assert requests(any_store, lambda: again(cache).check(any_store, file, SCHEMA)) == {"stat": 1}
-    assert requests(any_store, lambda: again(cache).load_file(any_store, file, SCHEMA)) == {}
+    assert requests(any_store, lambda: reopen_cache(cache).check(any_store, file, SCHEMA)) == {"stat": 1, "get": 1}
+    assert requests(any_store, lambda: reopen_cache(cache).check(any_store, file, SCHEMA)) == {"stat": 1}
+    assert requests(any_store, lambda: reopen_cache(cache).load_file(any_store, file, SCHEMA)) == {}
 
 
 def flip(store: ObjectStore, path: str) -> None:
@@ -303,15 +303,15 @@ def test_an_object_that_is_not_what_was_written_is_found_whatever_the_cache_hold
     if not is_cached:
         files(cache)[0].unlink()
     with pytest.raises(BrokenObjectError, match=r"state-0\.parquet"):
-        again(cache).check(any_store, file, SCHEMA)
+        reopen_cache(cache).check(any_store, file, SCHEMA)
 
 
 def test_a_copy_of_a_root_is_verified_once(cache: LayerCache, tmp_path: Path) -> None:
     store, copy = LocalStore(tmp_path / "root"), LocalStore(tmp_path / "copy")
     file = put(store, cache)
     copy.write(file.path, store.read(file.path))
-    assert requests(copy, lambda: again(cache).check(copy, file, SCHEMA)) == {"stat": 1, "get": 1}
-    assert requests(copy, lambda: again(cache).check(copy, file, SCHEMA)) == {"stat": 1}
+    assert requests(copy, lambda: reopen_cache(cache).check(copy, file, SCHEMA)) == {"stat": 1, "get": 1}
+    assert requests(copy, lambda: reopen_cache(cache).check(copy, file, SCHEMA)) == {"stat": 1}
 
 
 def test_what_is_read_without_a_check_is_verified_too(store: MemoryStore, cache: LayerCache) -> None:
@@ -319,7 +319,7 @@ def test_what_is_read_without_a_check_is_verified_too(store: MemoryStore, cache:
     flip(store, file.path)
     files(cache)[0].unlink()
     with pytest.raises(BrokenObjectError):
-        again(cache).load_file(store, file, SCHEMA)
+        reopen_cache(cache).load_file(store, file, SCHEMA)
     assert files(cache) == []
 
 
@@ -347,8 +347,8 @@ def test_processes_share_a_folder(cache: LayerCache, tmp_path: Path) -> None:
     put(store, cache)
     limit = str(4 * files(cache)[0].stat().st_size)
     command = [sys.executable, "-c", SHARING, str(cache.folder), str(store.root), limit]
-    started = [subprocess.Popen([*command, name]) for name in ("one", "two", "three")]
-    assert [process.wait(timeout=120) for process in started] == [0, 0, 0]
+    processes = [subprocess.Popen([*command, name]) for name in ("one", "two", "three")]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
     assert list((cache.folder / "unnamed").iterdir()) == []
 
 
@@ -421,7 +421,7 @@ def test_columns_of_one_value_are_what_they_were(store: MemoryStore, cache: Laye
     }
     rows = pa.RecordBatch.from_pydict(columns)
     file = put(store, cache, rows)
-    for reader in (cache, again(cache), LayerCache(cache.folder.parent / "empty", LARGE)):
+    for reader in (cache, reopen_cache(cache), LayerCache(cache.folder.parent / "empty", LARGE)):
         run = reader.load_file(store, file, rows.schema)
         assert {*run.constant} == {"same", "none", "truth", "at"}
         wanted_array = np.array([0, 1, 2, 600, 601, 3998, 5000], np.uint64)
@@ -430,5 +430,5 @@ def test_columns_of_one_value_are_what_they_were(store: MemoryStore, cache: Laye
         assert str(run.rows_of(wanted_array, ["_h", "zeros"]).to_pylist()) == str(
             expected.select(["_h", "zeros"]).to_pylist()
         )
-        begun = dataclasses.replace(run, rows=run.rows.slice(300, 10))
-        assert begun.rows_of(wanted_array, ["_h", "same", "at"]).equals(rows.select(["_h", "same", "at"]).slice(300, 1))
+        part = dataclasses.replace(run, rows=run.rows.slice(300, 10))
+        assert part.rows_of(wanted_array, ["_h", "same", "at"]).equals(rows.select(["_h", "same", "at"]).slice(300, 1))

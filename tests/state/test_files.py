@@ -33,13 +33,13 @@ SCHEMA = pa.schema(
         ("status", pa.int32()),
     ]
 )
-AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 PAIRS = [{"left": 1, "right": "x"}, {"left": None, "right": "y"}]
-NESTED = [({"left": 1, "right": "k"}, [True, None])]
+NESTED_VALUE = [({"left": 1, "right": "k"}, [True, None])]
 ROWS = [
-    ("é\0", 1, AT, [AT, None], PAIRS, [(0.5, 2), (float("inf"), 1)], NESTED, b"\xff", 7),
+    ("é\0", 1, NOON, [NOON, None], PAIRS, [(0.5, 2), (float("inf"), 1)], NESTED_VALUE, b"\xff", 7),
     (None, 2, None, None, None, None, None, None, None),
-    ("", 3, AT, [], [], [], [], b"", -1),
+    ("", 3, NOON, [], [], [], [], b"", -1),
 ]
 
 
@@ -84,15 +84,15 @@ def test_pages_have_checksums_for_readers_that_do_not_ask_the_manifest() -> None
     content = bytearray(encode_parquet(pa.RecordBatch.from_pydict({"n": numbers})).data)
     whole = pq.read_table(io.BytesIO(content))
     chunk = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0)
-    end, unnoticed = chunk.data_page_offset + chunk.total_compressed_size, 0
+    end, silent_changes = chunk.data_page_offset + chunk.total_compressed_size, 0
     for place in range(end - 200, end):
         content[place] ^= 1
         with suppress(pa.ArrowException, OSError):
-            unnoticed += pq.read_table(io.BytesIO(content)) != whole
+            silent_changes += pq.read_table(io.BytesIO(content)) != whole
         with pytest.raises(OSError, match="CRC"):
             pq.read_table(io.BytesIO(content), page_checksum_verification=True)
         content[place] ^= 1
-    assert unnoticed
+    assert silent_changes
 
 
 def test_times_of_which_few_differ_have_a_dictionary() -> None:
@@ -101,10 +101,10 @@ def test_times_of_which_few_differ_have_a_dictionary() -> None:
         [pa.array(hours).cast(TIME), pa.array(moments).cast(TIME), pa.array(hours)], ["end", "at", "number"]
     )
     few, many = encode_parquet(rows[:1000]), encode_parquet(rows)
-    for content, coded in ((few, set()), (many, {"end"})):
+    for content, names in ((few, set()), (many, {"end"})):
         opened_parquet_file = pq.ParquetFile(pa.BufferReader(content.data))
         chunks = [opened_parquet_file.metadata.row_group(0).column(number) for number in range(3)]
-        assert {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page} == coded
+        assert {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page} == names
         assert opened_parquet_file.read().equals(pa.Table.from_batches([rows[: content.rows]]))
     assert len(encode_parquet(rows.select(["end"])).data) < len(encode_parquet(rows.select(["number"])).data)
     store = MemoryStore()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.state.chunks import GROUPS, WHOLE, groups_of, key_group_ranges, part_of
 
-HASHES = st.lists(st.integers(0, 2**64 - 1), min_size=1).map(lambda found: np.sort(np.array(found, np.uint64)))
+HASHES = st.lists(st.integers(0, 2**64 - 1), min_size=1).map(lambda hashes: np.sort(np.array(hashes, np.uint64)))
 
 
 @given(HASHES, st.integers(1, 9))
@@ -30,6 +30,6 @@ def test_a_part_overlaps_the_files_that_have_rows_of_it(hashes: np.ndarray, numb
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 200])
 def test_parts_are_all_groups_in_a_row(number: int) -> None:
-    found = key_group_ranges(number)
-    assert (found[0].first, found[-1].last) == (WHOLE.first, WHOLE.last) == (0, GROUPS - 1)
-    assert all(before.last + 1 == after.first for before, after in pairwise(found))
+    ranges = key_group_ranges(number)
+    assert (ranges[0].first, ranges[-1].last) == (WHOLE.first, WHOLE.last) == (0, GROUPS - 1)
+    assert all(left.last + 1 == right.first for left, right in pairwise(ranges))

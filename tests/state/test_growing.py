@@ -61,9 +61,9 @@ class Table:
     def grow(self, changes: pa.RecordBatch, epoch: int, watermark: Instant) -> None:
         if not self.steps:
             self.merges = self.merges.with_next(self.stored, parts_of)
-            self.steps = {step: self._merged(step, epoch) for step in self.merges.next_steps(self.stored)}
+            self.steps = {step: self._merge_files(step, epoch) for step in self.merges.next_steps(self.stored)}
         left = self.stored[expired_prefix(self.stored, watermark) :]
-        layers = Layers(STAGE, self._opened(left))
+        layers = Layers(STAGE, self._open_layers(left))
         grown_layer = layers.with_layer([SortedFile(layers.changes_to_keep(changes))], epoch)
         if len(grown_layer.layers) > len(layers.layers):
             top = grown_layer.layers[-1]
@@ -77,10 +77,10 @@ class Table:
 
     def restore(self) -> None:
         """Another run goes on from what is stored; what was beside the last one is lost."""
-        unfinished = (UnfinishedMerge.from_json(merge.to_json()) for merge in self.merges.unfinished)
-        self.merges, self.steps = TableMerges(tuple(unfinished)), {}
+        merges = (UnfinishedMerge.from_json(merge.to_json()) for merge in self.merges.unfinished)
+        self.merges, self.steps = TableMerges(tuple(merges)), {}
 
-    def _merged(self, step: MergeStep, epoch: int) -> list[tuple[DataFile, ...]]:
+    def _merge_files(self, step: MergeStep, epoch: int) -> list[tuple[DataFile, ...]]:
         merge, files = step.merge, []
         for part in step.parts:
             keys = key_group_ranges(merge.parts)[part]
@@ -90,14 +90,14 @@ class Table:
         return files
 
     def _put(self, name: str, rows: Iterable[pa.RecordBatch]) -> tuple[DataFile, ...]:
-        return tuple(stored.file for stored in put_runs(self.store, self.cache, name, rows))
+        return tuple(sorted_file.file for sorted_file in put_runs(self.store, self.cache, name, rows))
 
-    def _opened(self, layers: Sequence[Layer]) -> tuple[StateLayer, ...]:
+    def _open_layers(self, layers: Sequence[Layer]) -> tuple[StateLayer, ...]:
         return tuple(open_rows(self.cache, self.store, STAGE.state_schema, layer) for layer in layers)
 
     def content(self) -> dict[tuple[str, int], int]:
         """The epoch that wrote each row that is there."""
-        rows = Layers(STAGE, self._opened(self.stored)).affected_rows(KEYS, NO_CLOCKS).to_pylist()
+        rows = Layers(STAGE, self._open_layers(self.stored)).affected_rows(KEYS, NO_CLOCKS).to_pylist()
         return {(row["user"], row[c.WINDOW_START] // HOUR): row[c.EPOCH] for row in rows}
 
 
@@ -114,25 +114,25 @@ def test_layers_hold_the_newest_rows_whenever_they_are_merged(
         table = Table(Path(folder))
         expected: dict[tuple[str, int], int] = {}
         watermark = 0
-        for epoch, (rows, hours, then) in enumerate(epochs):
+        for epoch, (rows, hours, action) in enumerate(epochs):
             watermark += hours * HOUR
             table.grow(batch(rows, epoch), epoch, Instant(watermark))
             expected |= {(row.key, row.start): epoch for row in rows}
             for row in rows:
                 if row.status == c.TOMBSTONE:
                     del expected[row.key, row.start]
-            if then == "adopts":
+            if action == "adopts":
                 table.adopt()
-            elif then == "restores":
+            elif action == "restores":
                 table.restore()
             spans = [epoch for layer in table.stored for epoch in (layer.first_epoch, layer.last_epoch)]
             assert spans == sorted(spans)
             expired_windows = {window for window in expected if watermark > (window[1] + 1) * HOUR + DAY - 1}
-            found = table.content()
+            content = table.content()
             assert {
                 key: value for key, value in expected.items() if key not in expired_windows
-            }.items() <= found.items()
-            assert found.keys() <= expected.keys()
+            }.items() <= content.items()
+            assert content.keys() <= expected.keys()
 
 
 def test_a_merge_that_leaves_nothing_leaves_no_layer(tmp_path: Path) -> None:

@@ -32,12 +32,12 @@ EPOCHS = st.lists(st.tuples(RECORDS, st.integers(0, 6), st.booleans()), min_size
 """Of each epoch its records (id, event time), how far the watermark goes, whether layers are merged."""
 
 
-def judged(records: list[tuple[str, int]]) -> dict[str, pa.Array]:
+def judged_columns(records: list[tuple[str, int]]) -> dict[str, pa.Array]:
     count = len(records)
     return {
         c.REJECT: pa.nulls(count, pa.string()),
         c.IS_ADMITTED: pa.array([True] * count, pa.bool_()),
-        c.EVENT_TIME: pa.array([at for _, at in records], pa.int64()),
+        c.EVENT_TIME: pa.array([time for _, time in records], pa.int64()),
         c.ID: pa.array([name for name, _ in records], pa.string()),
     }
 
@@ -45,14 +45,14 @@ def judged(records: list[tuple[str, int]]) -> dict[str, pa.Array]:
 def expected(first: dict[str, list[int]], records: list[tuple[str, int]], watermark: int) -> list[Disposition | None]:
     """By the event times of each id that were the first of theirs, of all epochs so far."""
     fates: list[Disposition | None] = []
-    for name, at in records:
-        if watermark > at + HORIZON:
+    for name, time in records:
+        if watermark > time + HORIZON:
             fates.append(Disposition.FORGOTTEN)
-        elif any(watermark <= known + HORIZON for known in first.get(name, ())):
+        elif any(watermark <= earlier_time + HORIZON for earlier_time in first.get(name, ())):
             fates.append(Disposition.DUPLICATE)
         else:
             fates.append(None)
-            first.setdefault(name, []).append(at)
+            first.setdefault(name, []).append(time)
     return fates
 
 
@@ -70,17 +70,17 @@ def test_fates_are_those_of_the_first_of_each_id(
         def put(name: str, rows: Iterable[pa.RecordBatch]) -> tuple[DataFile, ...]:
             return tuple(each.file for each in put_runs(store, cache, name, rows))
 
-        for epoch, (records, moved, is_merged) in enumerate(epochs):
+        for epoch, (records, step, is_merged) in enumerate(epochs):
             layers = tuple(open_rows(cache, store, EMPTY.schema, layer) for layer in stored_layers)
             ids = replace(EMPTY, layers=layers, watermark=Instant(watermark))
             if is_merged and (start := plan_merge([layer.rows for layer in stored_layers])) is not None:
                 merge = UnfinishedMerge.from_layers(stored_layers[start:], 1, is_lowest=start == 0)
-                merged = put(f"merged-{epoch}", merge_ids(EMPTY.schema, layers[start:], ids.unexpired_mask))
-                stored_layers = merge.with_next((merged,)).apply_to(stored_layers)
-            columns = judged(records)
+                merged_run = put(f"merged-{epoch}", merge_ids(EMPTY.schema, layers[start:], ids.unexpired_mask))
+                stored_layers = merge.with_next((merged_run,)).apply_to(stored_layers)
+            columns = judged_columns(records)
             columns[c.ID_FATE] = ids.find_duplicates(columns)
             assert columns[c.ID_FATE].to_pylist() == expected(first, records, watermark)
-            watermark += moved
+            watermark += step
             new = ids.new_rows(columns, epoch)
             stored_layers = stored_layers[expired_prefix(stored_layers, Instant(watermark)) :]
             if new.num_rows:

@@ -15,7 +15,7 @@ SCALE = int(os.environ.get("HEADRACE_SCALE", "1"))
 """8: files and ranges of their real size."""
 
 ROWS = 1_300_000 * SCALE
-ALLOWED = 22 * SCALE * MEGABYTE
+MOST_BYTES = 22 * SCALE * MEGABYTE
 
 WRITE = """
 import pickle, sys
@@ -213,7 +213,7 @@ assert len(counts) == rows and (counts == 16).all()
 """Each of sixteen files has all keys, so that an epoch sends sixteen times what it keeps."""
 
 
-JOINED = """
+JOIN_PROGRAM = """
 import resource, sys
 from datetime import datetime
 from pathlib import Path
@@ -280,14 +280,14 @@ def test_a_state_of_ten_times_what_may_be_allocated_is_opened_looked_up_and_merg
     try:
         run(WRITE, tmp_path, ROWS, SCALE)
         shutil.rmtree(tmp_path / "written")
-        assert "limited" in run(WORK, tmp_path, ROWS, SCALE, ALLOWED)
+        assert "limited" in run(WORK, tmp_path, ROWS, SCALE, MOST_BYTES)
     finally:
         shutil.rmtree(tmp_path)
 
 
 def test_a_key_with_more_rows_than_may_be_allocated_is_merged(tmp_path: Path) -> None:
     try:
-        run(MERGE, tmp_path, ROWS // 4, SCALE, ALLOWED)
+        run(MERGE, tmp_path, ROWS // 4, SCALE, MOST_BYTES)
     finally:
         shutil.rmtree(tmp_path)
 
@@ -301,6 +301,6 @@ def test_an_epoch_sends_more_between_its_tasks_than_may_be_allocated(tmp_path: P
 
 def test_an_epoch_of_a_join_takes_no_copies_of_its_rows(tmp_path: Path) -> None:
     try:
-        run(JOINED, tmp_path, 400_000, 108 * MEGABYTE)
+        run(JOIN_PROGRAM, tmp_path, 400_000, 108 * MEGABYTE)
     finally:
         shutil.rmtree(tmp_path)

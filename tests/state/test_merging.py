@@ -16,13 +16,13 @@ from headrace.state.migration import merge_ids, merge_layers
 from headrace.state.sorted_file import SortedFile, StateLayer
 from headrace_lab.sizes import set_sizes
 from tests.reference.strategies import examples
-from tests.state.rows import BATCHES, STAGE, Row, batch, layer, together
+from tests.state.rows import BATCHES, STAGE, Row, batch, concat_pieces, layer
 
 ORDER = [(c.HASH, "ascending"), (c.WINDOW_START, "ascending"), ("user", "ascending")]
 """That of rows, and of keys of one hash, which stand in any order."""
 
 
-def merged(layers: list[StateLayer], range_bytes: int, *, is_lowest: bool) -> list[pa.RecordBatch]:
+def merge_pieces(layers: list[StateLayer], range_bytes: int, *, is_lowest: bool) -> list[pa.RecordBatch]:
     with set_sizes(merge_range_bytes=range_bytes):
         return list(merge_layers(STAGE, layers, is_lowest=is_lowest))
 
@@ -42,10 +42,12 @@ def test_ranges_give_the_newest_rows_of_all(
     expected = newest_rows(STAGE, batches)
     if is_lowest:
         expected = expected.filter(pc.not_equal(expected.column(c.STATUS), c.TOMBSTONE))
-    pieces = merged([layer(rows, epoch, files) for epoch, rows in enumerate(batches)], range_bytes, is_lowest=is_lowest)
-    found = together(pieces)
-    assert found.sort_by(ORDER).equals(expected.sort_by(ORDER))
-    assert found.select([c.HASH, c.WINDOW_START]).equals(found.sort_by(ORDER).select([c.HASH, c.WINDOW_START]))
+    pieces = merge_pieces(
+        [layer(rows, epoch, files) for epoch, rows in enumerate(batches)], range_bytes, is_lowest=is_lowest
+    )
+    all_rows = concat_pieces(pieces)
+    assert all_rows.sort_by(ORDER).equals(expected.sort_by(ORDER))
+    assert all_rows.select([c.HASH, c.WINDOW_START]).equals(all_rows.sort_by(ORDER).select([c.HASH, c.WINDOW_START]))
     assert all(piece.num_rows for piece in pieces)
 
 
@@ -54,17 +56,17 @@ def test_a_range_is_bounded_whatever_the_layers() -> None:
     rows = [Row(f"key {number}", 0) for number in range(40_000)]
     layers = [layer(batch(rows[epoch * 2000 :: epoch + 1], epoch), epoch, files=epoch + 1) for epoch in range(8)]
     most = sum(run.rows.nbytes for each in layers for run in each.runs) // 20
-    with mock.patch.object(migration, "newest_rows", side_effect=newest_rows) as seen:
-        pieces = merged(layers, most, is_lowest=True)
+    with mock.patch.object(migration, "newest_rows", side_effect=newest_rows) as spy:
+        pieces = merge_pieces(layers, most, is_lowest=True)
     assert sum(piece.num_rows for piece in pieces) == len(rows)
-    assert max(sum(piece.nbytes for piece in call.args[1]) for call in seen.call_args_list) <= 1.5 * most
+    assert max(sum(piece.nbytes for piece in call.args[1]) for call in spy.call_args_list) <= 1.5 * most
 
 
 def test_windows_of_one_key_are_cut_too() -> None:
     layers = [layer(batch([Row("one", start) for start in range(5000)], epoch), epoch) for epoch in range(3)]
-    pieces = merged(layers, 100_000, is_lowest=False)
+    pieces = merge_pieces(layers, 100_000, is_lowest=False)
     assert len(pieces) > 5
-    assert together(pieces).equals(newest_rows(STAGE, [each.runs[0].rows for each in layers]))
+    assert concat_pieces(pieces).equals(newest_rows(STAGE, [each.runs[0].rows for each in layers]))
 
 
 @pytest.mark.parametrize("range_bytes", [1, 2000, 10**9])
@@ -73,14 +75,14 @@ def test_ids_that_still_count_are_put_in_order(range_bytes: int) -> None:
     schema = pa.schema([(c.HASH, pa.uint64()), ("at", pa.int64())])
 
     def ids(epoch: int) -> StateLayer:
-        found = np.sort(rng.integers(0, 2**64, 300, np.uint64) >> np.uint64(56) << np.uint64(56))
-        rows = pa.RecordBatch.from_arrays([pa.array(found), pa.array(rng.integers(0, 100, 300))], schema=schema)
+        hashes = np.sort(rng.integers(0, 2**64, 300, np.uint64) >> np.uint64(56) << np.uint64(56))
+        rows = pa.RecordBatch.from_arrays([pa.array(hashes), pa.array(rng.integers(0, 100, 300))], schema=schema)
         return StateLayer((SortedFile(rows),), epoch, epoch)
 
     layers = [ids(epoch) for epoch in range(4)]
-    whole = together([each.runs[0].rows for each in layers])
+    whole = concat_pieces([each.runs[0].rows for each in layers])
     whole = whole.filter(pc.greater(whole.column("at"), 50))
     order = np.argsort(whole.column(c.HASH).to_numpy(), kind="stable")
     with set_sizes(merge_range_bytes=range_bytes):
         pieces = list(merge_ids(schema, layers, lambda rows: rows.column("at").to_numpy() > 50))
-    assert together(pieces, schema).equals(whole.take(pa.array(order)))
+    assert concat_pieces(pieces, schema).equals(whole.take(pa.array(order)))

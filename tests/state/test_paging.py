@@ -48,9 +48,9 @@ def test_what_was_looked_at_takes_no_memory_afterwards(tmp_path: Path) -> None:
     assert layers.earliest_hold(LATE) < LATE
     assert layers.next_due(EARLY, EARLY)[0] < LATE
     assert in_memory(cache.folder) == 0
-    (merged,) = put_runs(store, cache, "merged", merge_layers(COUNTS, layers.layers, is_lowest=True))
+    (merged_file,) = put_runs(store, cache, "merged", merge_layers(COUNTS, layers.layers, is_lowest=True))
     assert in_memory(cache.folder) == 0
-    assert merged.run.rows.num_rows == 8000
+    assert merged_file.run.rows.num_rows == 8000
     assert layers.runs[0].rows == pieces[0]
 
 
@@ -74,8 +74,8 @@ def test_where_a_process_has_room_files_stay_up_to_a_limit(tmp_path: Path, monke
     assert sizes[0] < sizes[1] < sizes[2]
     assert max(sizes) < sizes[2] + sizes[0] // 2
     assert resident.kept_bytes <= resident.limit
-    again = [used(run, piece) for run, piece in zip(runs, pieces, strict=True)]
-    assert min(again) > sizes[1]
+    second_sizes = [used(run, piece) for run, piece in zip(runs, pieces, strict=True)]
+    assert min(second_sizes) > sizes[1]
 
     size = sum(run.file.size for run in runs[:3] if run.file is not None)
     kept_bytes = resident.kept_bytes

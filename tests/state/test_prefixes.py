@@ -110,12 +110,12 @@ def test_an_epoch_finds_the_newest_rows_of_many_files(tmp_path: Path) -> None:
         COUNTS, tuple(StateLayer(tuple(one.run for one in stored_runs), n, n) for n, stored_runs in enumerate(runs))
     )
     in_memory = Layers(COUNTS, tuple(StateLayer((SortedFile(rows),), n, n) for n, rows in enumerate(pieces)))
-    touched = np.sort(hash_keys([pa.array(np.arange(0, 70_000, 11))]))
+    touched_hashes = np.sort(hash_keys([pa.array(np.arange(0, 70_000, 11))]))
 
-    expected = in_memory.affected_rows(touched, NOTHING_IS_DUE)
+    expected = in_memory.affected_rows(touched_hashes, NOTHING_IS_DUE)
     assert expected.num_rows > 4000
-    assert layers.affected_rows(touched, NOTHING_IS_DUE) == expected
+    assert layers.affected_rows(touched_hashes, NOTHING_IS_DUE) == expected
     parts = [layers.slice_keys(part) for part in KeyGroupRange(0, 2**16 - 1).split_evenly(7)]
     assert all(len(part.runs) < len(layers.runs) for part in parts)
-    rows_by_part = [part.affected_rows(touched, NOTHING_IS_DUE) for part in parts]
+    rows_by_part = [part.affected_rows(touched_hashes, NOTHING_IS_DUE) for part in parts]
     assert pa.concat_batches(rows_by_part) == expected

@@ -22,17 +22,17 @@ from tests.state.rows import HOUR, STAGE, many
 
 KEYS = 500
 BEGIN = FiringClocks(MIN_INSTANT, Instant(0), Instant(0), Instant(0))
-PASSED = FiringClocks(Instant(0), Instant(2 * HOUR), Instant(0), Instant(0))
+PASSED_CLOCKS = FiringClocks(Instant(0), Instant(2 * HOUR), Instant(0), Instant(0))
 """The watermark passes the ends of all windows."""
 
 
-def delta(keys: Sequence[int], at: int) -> pa.RecordBatch:
+def delta(keys: Sequence[int], time: int) -> pa.RecordBatch:
     """An element of each of ``keys``."""
     rows = {
         "user": pa.array([f"user {key}" for key in keys]),
-        "at": pa.array([at] * len(keys), pa.timestamp("us", "UTC")),
+        "at": pa.array([time] * len(keys), pa.timestamp("us", "UTC")),
         "price": pa.array(keys, pa.int64()),
-        c.EVENT_TIME: pa.array([at] * len(keys), pa.int64()),
+        c.EVENT_TIME: pa.array([time] * len(keys), pa.int64()),
     }
     made_delta = aggregate_rows(STAGE, judge_rows(STAGE, rows), MIN_INSTANT).delta
     assert made_delta is not None
@@ -45,7 +45,9 @@ def epoch() -> StageEpoch:
     first = StageEpoch(0, Layers(STAGE), [delta(range(KEYS), HOUR // 2)], BEGIN)
     runs = tuple(SortedFile(result.changes) for result in first.compute_results())
     layers = Layers(STAGE, (StateLayer(runs, 0, 0),))
-    return StageEpoch(1, layers, [delta(range(0, KEYS, 4), HOUR // 3), delta(range(0, KEYS, 2), HOUR // 4)], PASSED)
+    return StageEpoch(
+        1, layers, [delta(range(0, KEYS, 4), HOUR // 3), delta(range(0, KEYS, 2), HOUR // 4)], PASSED_CLOCKS
+    )
 
 
 @pytest.fixture
@@ -94,9 +96,9 @@ def test_a_result_that_is_let_go_is_gone_before_the_next_one_is_computed(
     last: list[weakref.ref[StageResult]] = []
     were_gone = []
 
-    def watch_call(*given: object, **more: object) -> StageResult | None:
+    def watch_call(*arguments: object, **more: object) -> StageResult | None:
         were_gone.extend(one() is None for one in last[-1:])
-        return step_stage(*given, **more)  # type: ignore[arg-type]
+        return step_stage(*arguments, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(layers, "step_stage", watch_call)
     for result in epoch.compute_results():
@@ -115,7 +117,7 @@ def test_a_writer_stores_files_while_rows_come() -> None:
         for begin in range(0, 1000, 100):
             run_writer.add(rows[begin : begin + 100])
             counts.append(len([*store.list("p/")]))
-        stored = run_writer.finish()
-        assert (counts[0], counts[-1] + 1) == (0, len(stored))
-        assert pa.concat_batches([one.run.rows for one in stored]) == rows
+        files = run_writer.finish()
+        assert (counts[0], counts[-1] + 1) == (0, len(files))
+        assert pa.concat_batches([one.run.rows for one in files]) == rows
         assert RunWriter(store, RowsInMemory(), "p/none").finish() == ()

@@ -21,13 +21,13 @@ from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.store.local import MemoryStore
 from tests.reference.strategies import examples
-from tests.state.rows import BATCHES, STAGE, Row, batch, together
+from tests.state.rows import BATCHES, STAGE, Row, batch, concat_pieces
 
 NOBODY = np.zeros(0, np.uint64)
 INSTANTS = st.integers(0, 10)
 
 
-def stored(store: MemoryStore, cache: LayerCache, rows: pa.RecordBatch, run_bytes: int) -> Layer:
+def store_rows(store: MemoryStore, cache: LayerCache, rows: pa.RecordBatch, run_bytes: int) -> Layer:
     with set_sizes(run_bytes=run_bytes):
         files = tuple(each.file for each in put_runs(store, cache, "state", [rows]))
     return Layer(files, rows.num_rows, 3, 5, 77)
@@ -41,23 +41,25 @@ def rows_of(layer: StateLayer) -> list[pa.RecordBatch]:
 @settings(examples(100))
 def test_parts_are_the_whole(rows: list[Row], number: int, run_bytes: int, bits: int, data: st.DataObject) -> None:
     written_batch = batch(rows, bits=bits)
-    before, after = sorted(data.draw(st.tuples(INSTANTS, INSTANTS)))
-    clocks = FiringClocks(Instant(before), Instant(after), Instant(before), Instant(after))
+    old_instant, new_instant = sorted(data.draw(st.tuples(INSTANTS, INSTANTS)))
+    clocks = FiringClocks(Instant(old_instant), Instant(new_instant), Instant(old_instant), Instant(new_instant))
     with tempfile.TemporaryDirectory() as folder:
         store, cache = MemoryStore(), LayerCache(Path(folder), 10**9)
-        layer = stored(store, cache, written_batch, run_bytes)
+        layer = store_rows(store, cache, written_batch, run_bytes)
         opened_rows = [open_rows(cache, store, STAGE.state_schema, layer, part) for part in key_group_ranges(number)]
-        assert together([piece for each in opened_rows for piece in rows_of(each)]).equals(written_batch)
+        assert concat_pieces([piece for each in opened_rows for piece in rows_of(each)]).equals(written_batch)
         assert sum(each.row_count for each in opened_rows) == written_batch.num_rows
         assert {(each.first_epoch, each.last_epoch, each.expires) for each in opened_rows} == {(3, 5, 77)}
 
         whole = Layers(STAGE, (open_rows(cache, store, STAGE.state_schema, layer),))
         layers_alone = [Layers(STAGE, (each,)) for each in opened_rows]
-        due = together([each.affected_rows(NOBODY, clocks) for each in layers_alone])
+        due = concat_pieces([each.affected_rows(NOBODY, clocks) for each in layers_alone])
         assert due.equals(whole.affected_rows(NOBODY, clocks))
-        assert min(each.earliest_hold(Instant(after)) for each in layers_alone) == whole.earliest_hold(Instant(after))
-        nexts = [each.next_due(Instant(before), Instant(after)) for each in layers_alone]
-        assert tuple(map(min, zip(*nexts, strict=True))) == whole.next_due(Instant(before), Instant(after))
+        assert min(each.earliest_hold(Instant(new_instant)) for each in layers_alone) == whole.earliest_hold(
+            Instant(new_instant)
+        )
+        nexts = [each.next_due(Instant(old_instant), Instant(new_instant)) for each in layers_alone]
+        assert tuple(map(min, zip(*nexts, strict=True))) == whole.next_due(Instant(old_instant), Instant(new_instant))
 
 
 @given(BATCHES, st.tuples(INSTANTS, INSTANTS), st.tuples(INSTANTS, INSTANTS))
@@ -90,7 +92,7 @@ def test_the_earliest_hold_is_that_of_an_open_window(
 @pytest.mark.slow
 def test_a_part_looks_only_at_its_own_files(tmp_path: Path) -> None:
     store, cache = MemoryStore(), LayerCache(tmp_path / "written", 10**9)
-    layer = stored(store, cache, batch([Row(f"key {number}", 0) for number in range(4000)]), 10_000)
+    layer = store_rows(store, cache, batch([Row(f"key {number}", 0) for number in range(4000)]), 10_000)
     assert len(layer.files) > 20
     requests_before = store.requests.snapshot()
     opened_rows = open_rows(
@@ -104,8 +106,8 @@ def test_a_part_looks_only_at_its_own_files(tmp_path: Path) -> None:
 def test_files_of_unknown_groups_are_cut_by_their_rows(tmp_path: Path, number: int) -> None:
     store, cache = MemoryStore(), LayerCache(tmp_path, 10**9)
     rows = batch([Row(f"key {number}", 0) for number in range(100)])
-    layer = stored(store, cache, rows, 10**9)
+    layer = store_rows(store, cache, rows, 10**9)
     old = Layer(tuple(file_cache.DataFile(f.path, f.rows, f.bytes, f.sha256) for f in layer.files), 100, 0, 0, None)
     opened_rows = [open_rows(cache, store, STAGE.state_schema, old, part) for part in key_group_ranges(number)]
-    assert together([piece for each in opened_rows for piece in rows_of(each)]).equals(rows)
+    assert concat_pieces([piece for each in opened_rows for piece in rows_of(each)]).equals(rows)
     assert opened_rows[0].expires == NEVER

@@ -22,6 +22,6 @@ def delays(**parts: Any) -> hr.Pipeline:
     return hr.Pipeline("delays", **{**defaults, **parts})
 
 
-def flight(at: str, delay: int | None = None, origin: str | None = "JFK") -> dict[str, Any]:
+def flight(time: str, delay: int | None = None, origin: str | None = "JFK") -> dict[str, Any]:
     """A record of ``delays``."""
-    return {"origin": origin, "at": at, "delay": delay}
+    return {"origin": origin, "at": time, "delay": delay}

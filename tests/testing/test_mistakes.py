@@ -15,7 +15,7 @@ import headrace as hr
 import headrace.testing as ht
 from headrace.errors import HeadraceError
 from headrace.model.arguments import short_repr
-from tests.pipeline.test_mistakes import WRONG, allowed
+from tests.pipeline.test_mistakes import WRONG, is_allowed
 
 CLICKS = hr.json("landing/clicks", {"user": str, "at": datetime}).event_time("at", bound="0s")
 PIPELINE = hr.Pipeline("clicks", CLICKS, key="user", what={"n": hr.count()}, where=hr.FixedWindows("1h"))
@@ -44,7 +44,7 @@ def calls_of_readers(root: str) -> Iterator[tuple[Callable[..., Any], dict[str, 
     )
     rows = reader.current()
     yield rows.head, {"n": 1}
-    yield lambda **given: [*rows.batches(**given)], {"order": "n", "limit": 1}
+    yield lambda **options: [*rows.batches(**options)], {"order": "n", "limit": 1}
     yield rows.first, {"limit": 1, "order": "n"}
 
 
@@ -83,7 +83,7 @@ def refuse(call: Callable[..., Any], good: dict[str, Any]) -> Iterator[str]:
             except Exception as error:
                 yield f"{written_text} raises {error!r} from the inside"
             else:
-                if not allowed(annotation, value):
+                if not is_allowed(annotation, value):
                     yield f"{written_text} is taken, which {annotation} does not allow"
 
 
@@ -92,12 +92,12 @@ def test_readers_name_what_is_wrong(deployment: ht.TemporaryDeployment) -> None:
     deployment.land(PIPELINE, ROW)
     deployment.run(PIPELINE)
     hr.open(deployment.root)["clicks"].fork("main", "trial")
-    problems = [said for call, good in calls_of_readers(deployment.root) for said in refuse(call, good)]
+    problems = [text for call, good in calls_of_readers(deployment.root) for text in refuse(call, good)]
     assert "\n".join(problems) == ""
 
 
 def test_tests_name_what_is_wrong() -> None:
-    assert [said for call, good in calls_of_tests() for said in refuse(call, good)] == []
+    assert [text for call, good in calls_of_tests() for text in refuse(call, good)] == []
 
 
 def test_a_pipeline_that_has_not_run_is_named(deployment: ht.TemporaryDeployment) -> None:

@@ -21,8 +21,8 @@ from tests.reference.scenarios import Scenario
 from tests.reference.strategies import examples
 
 
-def moment(at: int) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+def moment(microseconds: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds)
 
 
 def as_rows(records: Iterable[Record], schema: Mapping[str, Any], format_: str) -> tuple[dict[str, Any], ...]:
@@ -56,16 +56,16 @@ def as_step(scenario: Scenario, epoch: Epoch, now: Instant) -> Step:
 
 def plain(pane: PaneRow) -> tuple[Any, ...]:
     values = tuple(_plain(value) for value in pane.values.values())
-    about = (pane.timing, pane.index, pane.is_retraction, pane.is_first, pane.is_last, pane.time)
-    return (*pane.key.values(), pane.window, *about, *values)
+    attributes = (pane.timing, pane.index, pane.is_retraction, pane.is_first, pane.is_last, pane.time)
+    return (*pane.key.values(), pane.window, *attributes, *values)
 
 
 def by_window(outcome: StepResults) -> tuple[Any, ...]:
     """The panes of each (key, window) in order."""
-    found: dict[Any, list[Any]] = {}
+    panes_by_window: dict[Any, list[Any]] = {}
     for pane in outcome.panes:
-        found.setdefault((*pane.key.values(), pane.window), []).append(plain(pane))
-    return tuple((place, tuple(panes)) for place, panes in sorted(found.items(), key=repr))
+        panes_by_window.setdefault((*pane.key.values(), pane.window), []).append(plain(pane))
+    return tuple((place, tuple(panes)) for place, panes in sorted(panes_by_window.items(), key=repr))
 
 
 def _plain(value: Any) -> Any:
@@ -82,11 +82,11 @@ def accounts(outcome: StepResults) -> tuple[Any, ...]:
 @pytest.mark.slow
 @given(wider_scenarios(), st.lists(st.tuples(st.integers(0, 5), st.integers(-10, 70)), max_size=3))
 @settings(examples(15), suppress_health_check=list(HealthCheck))
-def test_the_kernel_gives_what_the_reference_gives(scenario: Scenario, passed: list[tuple[int, int]]) -> None:
+def test_the_kernel_gives_what_the_reference_gives(scenario: Scenario, watermarks: list[tuple[int, int]]) -> None:
     steps = as_steps(scenario)
-    for place, to in passed:
+    for place, mark in watermarks:
         step = min(place, len(steps) - 1)
-        steps[step] = together(steps[step], watermark(moment(to)))
+        steps[step] = together(steps[step], watermark(moment(mark)))
     note(f"{scenario.pipeline!r} {steps!r}")
     result, expected = (run(scenario.pipeline, steps, executor=name) for name in ("local", "reference"))
     for one, other in zip(result.steps, expected.steps, strict=True):

@@ -27,12 +27,12 @@ def paths(step: hr.Expr = col("value") + col("weight"), bound: str = "0s") -> hr
     )
 
 
-def edge(a: str | None, b: str, weight: int | None = 1, at: str = "01:00") -> dict[str, Any]:
-    return {"a": a, "b": b, "weight": weight, "at": at}
+def edge(a: str | None, b: str, weight: int | None = 1, time: str = "01:00") -> dict[str, Any]:
+    return {"a": a, "b": b, "weight": weight, "at": time}
 
 
 def test_edges_of_a_loop_that_are_late() -> None:
-    steps = [watermark("05:00"), rows(edge("x", "y"), edge("x", "z", at="06:00"))]
+    steps = [watermark("05:00"), rows(edge("x", "y"), edge("x", "z", time="06:00"))]
     local, reference = (run(paths(), steps, executor=executor).late for executor in EXECUTORS)
     assert [(row["reason"], row["a"], row["b"]) for row in local] == [("window expired", "x", "y")]
     assert [{**row, "input": None, "raw": None} for row in local] == [*reference]

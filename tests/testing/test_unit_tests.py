@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def written(folder: Path, text: str, name: str = "tests/delays.yaml") -> Path:
+def write_file(folder: Path, text: str, name: str = "tests/delays.yaml") -> Path:
     file = folder / name
     file.write_text(textwrap.dedent(text))
     return file
@@ -67,14 +67,14 @@ def call(*arguments: object) -> Result:
 
 @pytest.mark.parametrize("name", ["tests/delays.yaml", "delays.test.yaml", "tests/delays.test.yml"])
 def test_a_file_finds_the_pipeline_beside_it(folder: Path, name: str) -> None:
-    (test,) = read_tests(written(folder, PASSES, name))
+    (test,) = read_tests(write_file(folder, PASSES, name))
     assert test.pipeline.name == "delays"
     assert test.find_failures() == []
     assert test.find_failures("reference") == []
 
 
 def test_steps_say_all_that_steps_of_python_do(folder: Path) -> None:
-    file = written(
+    file = write_file(
         folder,
         """
         pipeline: ../delays.py:delays
@@ -108,7 +108,7 @@ def test_a_failure_names_file_line_and_step(folder: Path) -> None:
     text = PASSES.replace("worst: 5}", "worst: 6}").replace(
         "watermark: 14:00\n              panes", "watermark: 15:00\n              panes"
     )
-    (test,) = read_tests(written(folder, text))
+    (test,) = read_tests(write_file(folder, text))
     watermark, panes = test.find_failures()
     assert watermark == f"{folder}/tests/delays.yaml:8: after step 1, watermark: 15:00 expected, 14:00 found"
     assert panes.startswith(f"{folder}/tests/delays.yaml:9: after step 1, panes: 1 expected, 1 found\n")
@@ -163,7 +163,7 @@ def test_a_mistake_names_file_line_and_what_to_write(
     folder: Path, change: tuple[str, str], line: int, message: str
 ) -> None:
     assert change[0] in PASSES
-    file = written(folder, PASSES.replace(*change, 1))
+    file = write_file(folder, PASSES.replace(*change, 1))
     with pytest.raises(UnitTestError) as error:
         run_all(file)
     assert str(error.value).startswith(f"{file}:"), error.value
@@ -184,11 +184,11 @@ def test_a_mistake_names_file_line_and_what_to_write(
 )
 def test_a_file_that_says_nothing_says_what_to_write(folder: Path, text: str, message: str) -> None:
     with pytest.raises(UnitTestError, match=r"delays\.yaml:\d+: ") as error:
-        run_all(written(folder, text))
+        run_all(write_file(folder, text))
     assert message in str(error.value)
 
 
-MALFORMED = """
+BAD_YAML = """
 tests:
   - name: it holds
     given: [{end: true}]
@@ -220,7 +220,7 @@ pipline: ../delays.py
 
 
 def test_a_malformed_test_tells_all_of_its_mistakes_and_the_others_run(folder: Path) -> None:
-    file = written(folder, MALFORMED)
+    file = write_file(folder, BAD_YAML)
     rows = [(each.name, each.verdict, each.message) for each in run_tests(find_tests(file))]
     verdicts = [(name, verdict) for name, verdict, _ in rows]
     assert verdicts == [
@@ -245,16 +245,16 @@ def test_a_pipeline_that_is_not_there_is_told(folder: Path) -> None:
     with pytest.raises(
         UnitTestError, match=r"there is no other\.py beside it or in the folder above; write `pipeline:"
     ):
-        read_tests(written(folder, PASSES, "tests/other.yaml"))
+        read_tests(write_file(folder, PASSES, "tests/other.yaml"))
 
 
 def test_tests_are_found_in_folders(folder: Path) -> None:
     names = ["delays.test.yaml", "tests/delays.yml", "tests/test_delays.py", "deep_test.py"]
     others = ["conf.yaml", "tests/data.yaml", ".hidden.test.txt"]
     for name in [*names, *others]:
-        written(folder, "a: b", name)
+        write_file(folder, "a: b", name)
     (folder / ".venv").mkdir()
-    written(folder, "", ".venv/test_a.py")
+    write_file(folder, "", ".venv/test_a.py")
     tests = find_tests(folder)
     assert {str(file.relative_to(folder)) for file in (*tests.unit_tests, *tests.python)} == {*names}
     assert tests.others == (folder / "tests/data.yaml",)
@@ -264,7 +264,7 @@ def test_tests_are_found_in_folders(folder: Path) -> None:
 
 
 def test_the_command_prints_a_line_for_each_test(folder: Path) -> None:
-    written(folder, PASSES)
+    write_file(folder, PASSES)
     result = call(folder)
     assert result.exit_code == 0
     assert result.stdout.startswith(f"passed  {folder}/tests/delays.yaml:3 on time (")
@@ -275,11 +275,11 @@ def test_the_command_prints_a_line_for_each_test(folder: Path) -> None:
 
 
 def test_a_failure_ends_with_1_and_a_mistake_with_10(folder: Path) -> None:
-    file = written(folder, PASSES.replace("worst: 5}", "worst: 6}"))
+    file = write_file(folder, PASSES.replace("worst: 5}", "worst: 6}"))
     result = call(file)
     assert result.exit_code == 1
     assert "worst: 6 expected, 5 found" in result.stdout
-    written(folder, PASSES.replace("given", "giben"), "tests/wrong.test.yaml")
+    write_file(folder, PASSES.replace("given", "giben"), "tests/wrong.test.yaml")
     both = call(folder)
     assert both.exit_code == 10
     assert "error " in both.stdout
@@ -291,7 +291,7 @@ def test_a_failure_ends_with_1_and_a_mistake_with_10(folder: Path) -> None:
 
 
 def test_machines_get_json(folder: Path) -> None:
-    file = written(folder, PASSES)
+    file = write_file(folder, PASSES)
     (folder / "delays.py").write_text(PIPELINE.replace("hr.count()", "hr.cout()"))
     result = call(file, "--format", "json")
     assert result.exit_code == 10
@@ -305,7 +305,7 @@ def test_machines_get_json(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_tests_in_python_run_with_pytest(folder: Path) -> None:
-    file = written(
+    file = write_file(
         folder,
         """
         import pytest
@@ -335,7 +335,7 @@ def test_tests_in_python_run_with_pytest(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_mistake_in_a_python_test_shows_its_line_and_no_frame_of_headrace(folder: Path) -> None:
-    file = written(
+    file = write_file(
         folder,
         """
         import headrace as hr
@@ -380,15 +380,15 @@ def test_a_mistake_in_a_python_test_shows_its_line_and_no_frame_of_headrace(fold
 
 @pytest.mark.slow
 def test_a_python_file_that_cannot_be_collected_is_an_error(folder: Path) -> None:
-    written(folder, "def test_good():\n    pass\n", "tests/test_good.py")
-    written(folder, "\nimport nothing_of_that_name\n", "tests/test_missing.py")
-    written(folder, "def test_it(:\n    pass\n", "tests/test_syntax.py")
-    written(folder, "from helper import nothing\n", "tests/test_through.py")
-    written(folder, "\n\nraise RuntimeError('no luck')\n", "tests/helper.py")
-    found = {Path(each.file).name: each for each in run_tests(find_tests(folder / "tests"))}
-    assert found.pop("test_good.py").verdict is Verdict.PASSED
-    assert {each.verdict for each in found.values()} == {Verdict.ERROR}
-    assert {name: each.line for name, each in found.items()} == {
+    write_file(folder, "def test_good():\n    pass\n", "tests/test_good.py")
+    write_file(folder, "\nimport nothing_of_that_name\n", "tests/test_missing.py")
+    write_file(folder, "def test_it(:\n    pass\n", "tests/test_syntax.py")
+    write_file(folder, "from helper import nothing\n", "tests/test_through.py")
+    write_file(folder, "\n\nraise RuntimeError('no luck')\n", "tests/helper.py")
+    results_by_file = {Path(each.file).name: each for each in run_tests(find_tests(folder / "tests"))}
+    assert results_by_file.pop("test_good.py").verdict is Verdict.PASSED
+    assert {each.verdict for each in results_by_file.values()} == {Verdict.ERROR}
+    assert {name: each.line for name, each in results_by_file.items()} == {
         "test_missing.py": 2,
         "test_syntax.py": 1,
         "test_through.py": 1,
@@ -398,8 +398,8 @@ def test_a_python_file_that_cannot_be_collected_is_an_error(folder: Path) -> Non
         ("test_syntax.py", "SyntaxError: invalid syntax"),
         ("test_through.py", "RuntimeError: no luck"),
     ):
-        assert found[name].name == name
-        assert found[name].message == f"it cannot be imported, so none of its tests ran: {cause}"
+        assert results_by_file[name].name == name
+        assert results_by_file[name].message == f"it cannot be imported, so none of its tests ran: {cause}"
 
 
 TOO_LARGE = "{origin: JFK, at: 13:05, delay: 9223372036854775807}, {origin: JFK, at: 13:06, delay: 1}"
@@ -407,7 +407,7 @@ TOO_LARGE = "{origin: JFK, at: 13:05, delay: 9223372036854775807}, {origin: JFK,
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
 def test_a_run_that_must_raise(folder: Path, executor: Any) -> None:
-    written(
+    write_file(
         folder,
         f"""
         pipeline: ../sums.py
@@ -431,18 +431,21 @@ def test_a_run_that_must_raise(folder: Path, executor: Any) -> None:
         "tests/sums.yaml",
     )
     (folder / "sums.py").write_text(PIPELINE.replace('col("delay").max()', 'col("delay").sum()'))
-    found = {each.name: each for each in run_tests(find_tests(folder / "tests"), executor)}
-    assert [found[name].verdict for name in ("by its message", "by its code")] == [Verdict.PASSED, Verdict.PASSED]
-    assert found["another one"].verdict is Verdict.FAILED
-    assert "'no room' expected, this was raised: " in found["another one"].message
-    assert "leaves 64 bits" in found["another one"].message
-    assert found["nothing at all"].verdict is Verdict.FAILED
-    assert "nothing was raised" in found["nothing at all"].message
-    assert found["a test that makes no sense does not count"].verdict is Verdict.ERROR
+    results_by_name = {each.name: each for each in run_tests(find_tests(folder / "tests"), executor)}
+    assert [results_by_name[name].verdict for name in ("by its message", "by its code")] == [
+        Verdict.PASSED,
+        Verdict.PASSED,
+    ]
+    assert results_by_name["another one"].verdict is Verdict.FAILED
+    assert "'no room' expected, this was raised: " in results_by_name["another one"].message
+    assert "leaves 64 bits" in results_by_name["another one"].message
+    assert results_by_name["nothing at all"].verdict is Verdict.FAILED
+    assert "nothing was raised" in results_by_name["nothing at all"].message
+    assert results_by_name["a test that makes no sense does not count"].verdict is Verdict.ERROR
 
 
 def test_a_run_that_must_raise_gives_no_results(folder: Path) -> None:
-    file = written(
+    file = write_file(
         folder,
         """
         tests:
@@ -456,7 +459,7 @@ def test_a_run_that_must_raise_gives_no_results(folder: Path) -> None:
 
 
 def test_pytest_that_is_missing_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = written(folder, "", "tests/test_delays.py")
+    file = write_file(folder, "", "tests/test_delays.py")
     monkeypatch.setitem(sys.modules, "pytest", None)
     with pytest.raises(
         NotInstalledError, match=re.escape("needs pytest, which is not installed: pip install 'headrace[test]'")
@@ -478,7 +481,7 @@ def test_columns_of_results_and_rows_that_having_withholds(folder: Path) -> None
         '"worst": col("delay").max()}', '"worst": col("delay").max(), "each": col("worst") / col("flights")}'
     )
     (folder / "delays.py").write_text(text.replace("union=", 'having=col("each") > 4,\n    union='))
-    file = written(
+    file = write_file(
         folder,
         """
         tests:

@@ -92,10 +92,10 @@ def test_a_restart_goes_on_from_what_the_process_before_left(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_what_snapshots_cost_is_told_of_the_same_results(tmp_path: Path) -> None:
-    out = tmp_path / "abs_measured.json"
-    shape = ["--rows", "3000", "--keys", "100", "--files", "4", "--epochs", "1", "4", "--out", str(out)]
+    file = tmp_path / "abs_measured.json"
+    shape = ["--rows", "3000", "--keys", "100", "--files", "4", "--epochs", "1", "4", "--out", str(file)]
     report = json.loads(run("abs", *shape, "--format", "json", folder=tmp_path))
-    assert json.loads(out.read_text()) == report
+    assert json.loads(file.read_text()) == report
     assert report["agrees"] is True
     assert [each["epochs"] for each in report["runs"]] == [1, 4]
     assert report["runs"][0]["overhead"] == 0
@@ -117,11 +117,11 @@ def test_snapshots_change_no_results(tmp_path: Path) -> None:
     report = json.loads(run("snapshots", *shape, "--format", "json", folder=tmp_path))
     (result,) = report["results"]
     assert result["agrees"] is True
-    none, beside, awaited = (result["sides"][side] for side in ("none", "beside", "awaited"))
-    assert [len(side["epochs"][0]) for side in (none, beside, awaited)] == [3, 3, 3]
+    none, beside_run, awaited_run = (result["sides"][side] for side in ("none", "beside", "awaited"))
+    assert [len(side["epochs"][0]) for side in (none, beside_run, awaited_run)] == [3, 3, 3]
     assert none["overhead"]["median"] == 0
-    expected = beside["wall_seconds"][0] / none["wall_seconds"][0] - 1
-    assert beside["overhead"]["median"] == pytest.approx(expected, rel=0.1, abs=0.01)
+    expected = beside_run["wall_seconds"][0] / none["wall_seconds"][0] - 1
+    assert beside_run["overhead"]["median"] == pytest.approx(expected, rel=0.1, abs=0.01)
 
 
 @pytest.mark.slow
@@ -184,8 +184,8 @@ def test_a_look_for_new_names_among_many(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.names", *shape]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     looks = [json.loads(line) for line in result.stdout.splitlines()]
-    found = {look["how"]: look["new"] for look in looks}
-    assert found == {"first": 2_107, "any": 7, "old": 7, "ordered": 0}
+    news = {look["how"]: look["new"] for look in looks}
+    assert news == {"first": 2_107, "any": 7, "old": 7, "ordered": 0}
     assert all(10 < look["peak_mb"] < 1_000 for look in looks)
 
 
@@ -221,9 +221,9 @@ def test_another_engine_refuses_a_workload_that_it_has_not(tmp_path: Path) -> No
 def test_an_engine_states_one_version_and_that_it_is_measured_outside(engine: Side) -> None:
     module = module_of(engine)
     assert module is not None
-    needed = requirements(REPOSITORY / f"{module.replace('.', '/')}.py")
-    assert "==" in needed[0]
-    assert any(each.startswith("psutil") for each in needed)  # what a run counts CPU with
+    lines = requirements(REPOSITORY / f"{module.replace('.', '/')}.py")
+    assert "==" in lines[0]
+    assert any(each.startswith("psutil") for each in lines)  # what a run counts CPU with
 
 
 def test_curves_have_five_points_each_and_their_picture_names_the_axes() -> None:
@@ -231,8 +231,8 @@ def test_curves_have_five_points_each_and_their_picture_names_the_axes() -> None
     assert {name: [point["at"] for point in curve["points"]] for name, curve in numbers.items()} == {
         name: [*curve.at] for name, curve in CURVES.items()
     }
-    drawn = picture(numbers)
-    assert all(f">{curve.axis}</text>" in drawn for curve in CURVES.values())
+    svg = picture(numbers)
+    assert all(f">{curve.axis}</text>" in svg for curve in CURVES.values())
 
 
 def test_a_run_costs_what_its_requests_and_its_task_cost() -> None:
@@ -251,8 +251,11 @@ def test_repeated_events_are_the_same_events_later(tmp_path: Path) -> None:
     assert len(more) == 6
     first, second = (pq.read_table(file) for file in (paths_once[0], more[2]))
     assert first.drop_columns("at").equals(second.drop_columns("at"))
-    later = {after - before for before, after in zip(first["at"].to_pylist(), second["at"].to_pylist(), strict=True)}
-    (span,) = later
+    shifts = {
+        new_time - old_time
+        for old_time, new_time in zip(first["at"].to_pylist(), second["at"].to_pylist(), strict=True)
+    }
+    (span,) = shifts
     assert max(row for file in paths_once for row in pq.read_table(file)["at"].to_pylist()) - data_start() <= span
 
 

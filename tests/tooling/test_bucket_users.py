@@ -93,20 +93,20 @@ def test_a_pipeline_lands_runs_publishes_and_expires_with_the_user_and_is_read_w
         listed_objects = client(server, "headrace-reader").list_objects(BUCKET, "root/sales/manifests/")
         return len(list(listed_objects))
 
-    before = manifests()
-    assert before == len(files)
+    count_before = manifests()
+    assert count_before == len(files)
     for _ in range(2):
         headrace(server, "headrace", "expire", str(SALES), "--keep-last", "1")
-    assert manifests() < before
+    assert manifests() < count_before
     headrace(server, "headrace", "fsck", str(SALES))
 
 
 @pytest.mark.parametrize("user", USERS.values())
 def test_nobody_touches_another_bucket_or_what_has_landed_or_makes_buckets(server: Server, user: str) -> None:
     owner, one = minio_server.client(server), client(server, user)
-    kept = {BUCKET: ["root/landing/sales/kept.json", "root/landing/x/data/kept.json", "elsewhere.json"]}
-    kept["elsewhere"] = ["root/sales/data/kept.json"]
-    for bucket, names in kept.items():
+    names_by_bucket = {BUCKET: ["root/landing/sales/kept.json", "root/landing/x/data/kept.json", "elsewhere.json"]}
+    names_by_bucket["elsewhere"] = ["root/sales/data/kept.json"]
+    for bucket, names in names_by_bucket.items():
         for name in names:
             owner.put_object(bucket, name, io.BytesIO(b"{}"), 2)
             with pytest.raises(S3Error, match="Access Denied"):

@@ -37,8 +37,8 @@ def test_it_is_what_the_compose_specification_describes(text: str) -> None:
     validator = jsonschema.validators.validator_for(schema)(schema)
     compose = yaml.safe_load(text)
     assert [error.message for error in validator.iter_errors(compose)] == []
-    broken = {**compose, "services": {"postgres": {"image": "postgres", "healtcheck": {}}}}
-    assert not validator.is_valid(broken)
+    bad_compose = {**compose, "services": {"postgres": {"image": "postgres", "healtcheck": {}}}}
+    assert not validator.is_valid(bad_compose)
 
 
 def test_every_image_is_pinned(services: dict[str, dict[str, Any]]) -> None:
@@ -140,9 +140,9 @@ def test_every_lasting_service_says_whether_it_is_healthy_and_who_needs_it_waits
     assert names_once == {"bucket", "airflow-migration"}
     for name, service in services.items():
         assert ("healthcheck" in service) == (name not in names_once), name
-        for needed, how in service.get("depends_on", {}).items():
-            expected = "service_completed_successfully" if needed in names_once else "service_healthy"
-            assert how["condition"] == expected, f"{name} needs {needed}"
+        for dependency, how in service.get("depends_on", {}).items():
+            expected = "service_completed_successfully" if dependency in names_once else "service_healthy"
+            assert how["condition"] == expected, f"{name} needs {dependency}"
 
 
 @pytest.mark.slow  # reads all code

@@ -39,7 +39,7 @@ class Machine:
         command = [self.folder / "start", *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, umask=0o022)
 
-    def started(self, *arguments: str, **variables: str) -> str:
+    def start_output(self, *arguments: str, **variables: str) -> str:
         """What a start prints that must not fail."""
         result = self.start(*arguments, **variables)
         assert result.returncode == 0, result.stderr
@@ -48,7 +48,7 @@ class Machine:
     def says(self, what: str, value: str) -> None:
         (self.stub / what).write_text(value)
 
-    def asked(self) -> list[str]:
+    def compose_calls(self) -> list[str]:
         """What compose was asked to do, without where its files are."""
         words = f"compose --project-directory {self.folder} --file {self.folder}/compose.yaml "
         asked_lines = (self.stub / "asked").read_text().splitlines()
@@ -80,23 +80,23 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_it_writes_secrets_builds_starts_waits_and_says_where_airflow_is(machine: Machine) -> None:
-    said = machine.started()
-    assert machine.asked() == ["build", "up --detach --no-build --wait --wait-timeout 900"]
+    output = machine.start_output()
+    assert machine.compose_calls() == ["build", "up --detach --no-build --wait --wait-timeout 900"]
     secrets = machine.secrets()
     assert list(secrets) == [line.removesuffix("=") for line in lines(DOCKER / ".env.example")]
     assert all(len(value) >= 40 for value in secrets.values())
     assert len(set(secrets.values())) == len(secrets)
     assert len(urlsafe_b64decode(secrets["AIRFLOW_FERNET_KEY"])) == 32
     assert stat.S_IMODE(machine.env_file.stat().st_mode) == 0o600
-    assert "http://127.0.0.1:8080" in said
-    assert {name for name, value in secrets.items() if value in said} == {UI}
+    assert "http://127.0.0.1:8080" in output
+    assert {name for name, value in secrets.items() if value in output} == {UI}
     assert [file.name for file in machine.folder.iterdir() if file.name.startswith(".env")].count(".env") == 1
     assert {"pipelines", "dags"} <= {each.name for each in machine.folder.iterdir()}
     assert not list(machine.folder.glob(".env.[!e]*"))
 
 
 def test_no_secret_is_an_argument_or_in_the_environment_of_what_it_starts(machine: Machine) -> None:
-    machine.started(POSTGRES_PASSWORD="of this shell")  # which compose would prefer to the file's
+    machine.start_output(POSTGRES_PASSWORD="of this shell")  # which compose would prefer to the file's
     asked_text, environment = ((machine.stub / name).read_text() for name in ("asked", "environment"))
     for name, value in machine.secrets().items():
         assert value not in asked_text + environment
@@ -106,21 +106,21 @@ def test_no_secret_is_an_argument_or_in_the_environment_of_what_it_starts(machin
 def test_the_second_time_secrets_and_settings_stay(machine: Machine) -> None:
     machine.env_file.write_text("AIRFLOW_PORT=9999\nPIPELINES=/srv/pipelines\nSPARK_AUTH_SECRET=mine\nMINIO_PORT=9100")
     machine.env_file.chmod(0o644)
-    said = machine.started()
-    assert "http://127.0.0.1:9999" in said
-    assert "/srv/pipelines" in said
+    output = machine.start_output()
+    assert "http://127.0.0.1:9999" in output
+    assert "/srv/pipelines" in output
     assert not (machine.folder / "pipelines").exists()
     first = machine.secrets()
     assert (first["SPARK_AUTH_SECRET"], first["MINIO_PORT"]) == ("mine", "9100")
     assert stat.S_IMODE(machine.env_file.stat().st_mode) == 0o600
-    again = machine.started()
+    second_output = machine.start_output()
     assert machine.secrets() == first
-    assert "wrote" not in again
-    assert first[UI] in again
+    assert "wrote" not in second_output
+    assert first[UI] in second_output
 
 
 def test_a_lost_file_of_secrets_is_not_replaced_beside_an_old_database(machine: Machine) -> None:
-    machine.started()
+    machine.start_output()
     machine.env_file.unlink()
     result = machine.start()
     assert result.returncode == 1
@@ -130,14 +130,14 @@ def test_a_lost_file_of_secrets_is_not_replaced_beside_an_old_database(machine: 
 
 
 def test_a_secret_that_came_later_is_added(machine: Machine) -> None:
-    machine.started()
-    kept = machine.secrets()
+    machine.start_output()
+    old_secrets = machine.secrets()
     text = machine.env_file.read_text()
-    machine.env_file.write_text(text.replace(kept["BUCKET_READER_PASSWORD"], ""))
-    machine.started()
+    machine.env_file.write_text(text.replace(old_secrets["BUCKET_READER_PASSWORD"], ""))
+    machine.start_output()
     now = machine.secrets()
-    assert now.keys() == kept.keys()
-    assert {name for name in now if now[name] != kept[name]} == {"BUCKET_READER_PASSWORD"}
+    assert now.keys() == old_secrets.keys()
+    assert {name for name in now if now[name] != old_secrets[name]} == {"BUCKET_READER_PASSWORD"}
 
 
 def test_images_of_a_registry_are_pulled_and_not_built(machine: Machine) -> None:
@@ -146,15 +146,15 @@ def test_images_of_a_registry_are_pulled_and_not_built(machine: Machine) -> None
     assert "IMAGES=" in result.stderr
     with machine.env_file.open("a") as file:
         file.write("IMAGES=registry.example.com/team/\n")
-    machine.started("--pull")
-    assert machine.asked()[-2:] == ["pull", "up --detach --no-build --wait --wait-timeout 900"]
+    machine.start_output("--pull")
+    assert machine.compose_calls()[-2:] == ["pull", "up --detach --no-build --wait --wait-timeout 900"]
 
 
 def test_what_never_becomes_healthy_is_shown_and_no_password_is(machine: Machine) -> None:
     machine.says("up", "1")
     result = machine.start(START_SECONDS="5")
     assert result.returncode == 1
-    assert "--wait-timeout 5" in machine.asked()[-2]
+    assert "--wait-timeout 5" in machine.compose_calls()[-2]
     assert "airflow-scheduler unhealthy" in result.stderr
     assert "logs SERVICE" in result.stderr
     assert not [value for value in machine.secrets().values() if value in result.stdout + result.stderr]

@@ -10,14 +10,23 @@ import pytest
 import headrace as hr
 from headrace.error_tree import TREE
 from headrace.own_parts import EXTRAS
-from scripts.errors import GOLDEN, ErrorClass, above, drawn, error_classes, released, stale_errors, unlike_released
+from scripts.errors import (
+    GOLDEN,
+    ErrorClass,
+    codes_above,
+    draw_tree,
+    error_classes,
+    read_released,
+    stale_errors,
+    unlike_released,
+)
 
 CLASSES = error_classes()
 
 
 def test_the_tree_is_drawn_and_all_that_was_released_is_there() -> None:
     assert stale_errors() == []
-    assert drawn(CLASSES) == TREE.removeprefix("\n")
+    assert draw_tree(CLASSES) == TREE.removeprefix("\n")
 
 
 def printed_by(script: str) -> list[str]:
@@ -43,18 +52,18 @@ def test_classes_are_what_was_released() -> None:
         [sys.executable, "-c", AS_CLASSES], capture_output=True, text=True, check=True, timeout=120
     )
     classes = {name: codes for name, *codes in (line.split() for line in printed_result.stdout.splitlines())}
-    for line in released().values():
+    for line in read_released().values():
         assert classes[line.error][:3] == [line.code, line.remedy, str(line.exit_code)]
         assert not line.below or line.below in classes[line.error][3:]
 
 
-def _with(**changes: object) -> Mapping[str, ErrorClass]:
+def _classes_with(**changes: object) -> Mapping[str, ErrorClass]:
     return {**CLASSES, "FencedError": replace(CLASSES["FencedError"], **changes)}  # type: ignore[arg-type]
 
 
-CHANGED: dict[str, tuple[Mapping[str, ErrorClass], list[str]]] = {
+CHANGES: dict[str, tuple[Mapping[str, ErrorClass], list[str]]] = {
     "renamed": (
-        _with(code="give_up.overtaken"),
+        _classes_with(code="give_up.overtaken"),
         [
             "give_up.fenced_after_commit is not below give_up.fenced any more, where 0.1.0 had it: it stays",
             "give_up.fenced (FencedError) was released in 0.1.0 and is gone: a code stays",
@@ -62,7 +71,7 @@ CHANGED: dict[str, tuple[Mapping[str, ErrorClass], list[str]]] = {
         ],
     ),
     "moved": (
-        _with(base="RetryError"),
+        _classes_with(base="RetryError"),
         [
             "give_up.fenced is not below give_up any more, where 0.1.0 had it: it stays",
             "give_up.fenced: its remedy is 'retry' and was 'give_up' in 0.1.0: it stays",
@@ -90,31 +99,31 @@ CHANGED: dict[str, tuple[Mapping[str, ErrorClass], list[str]]] = {
         {**CLASSES, "RestoreError": replace(CLASSES["RestoreError"], exit_code=41)},
         [
             f"{code}: its exit_code is 41 and was 40 in {line.since}: it stays"
-            for code, line in released().items()
+            for code, line in read_released().items()
             if line.remedy == "restore"
         ],
     ),
 }
 
 
-@pytest.mark.parametrize("change", CHANGED)
+@pytest.mark.parametrize("change", CHANGES)
 def test_an_error_that_changes_is_named(change: str) -> None:
-    classes, named = CHANGED[change]
-    assert sorted(unlike_released(classes, released())) == sorted(named)
+    classes, messages = CHANGES[change]
+    assert sorted(unlike_released(classes, read_released())) == sorted(messages)
 
 
 def test_a_class_may_come_between_an_error_and_its_branch() -> None:
-    between = replace(CLASSES["GiveUpError"], name="TakenOverError", base="GiveUpError", code="give_up.taken_over")
-    between = replace(between, exit_code=None, remedy=None)
-    classes = {**_with(base="TakenOverError"), "TakenOverError": between}
-    assert [*above(classes["FencedError"], classes)] == ["give_up.taken_over", "give_up", "headrace"]
-    assert [line.partition(" ")[0] for line in unlike_released(classes, released())] == ["give_up.taken_over"]
+    new_class = replace(CLASSES["GiveUpError"], name="TakenOverError", base="GiveUpError", code="give_up.taken_over")
+    new_class = replace(new_class, exit_code=None, remedy=None)
+    classes = {**_classes_with(base="TakenOverError"), "TakenOverError": new_class}
+    assert [*codes_above(classes["FencedError"], classes)] == ["give_up.taken_over", "give_up", "headrace"]
+    assert [line.partition(" ")[0] for line in unlike_released(classes, read_released())] == ["give_up.taken_over"]
 
 
 def test_the_golden_list_is_sorted_and_names_versions() -> None:
     lines = GOLDEN.read_text(encoding="utf-8").splitlines()[1:]
     assert lines == sorted(lines, key=lambda line: line.partition(",")[0])
-    assert {line.since for line in released().values()} >= {"0.1.0", "0.1.2", "0.2.0"}
+    assert {line.since for line in read_released().values()} >= {"0.1.0", "0.1.2", "0.2.0"}
 
 
 def test_a_mistyped_name_is_told_from_one_of_a_part_that_is_not_installed() -> None:

@@ -11,7 +11,7 @@ ROOM = Path("jobs/headrace/room")
 
 
 @pytest.mark.parametrize(
-    "files, said",
+    "files, message",
     [
         ({f"m{number}.py": "" for number in range(26)}, "jobs/headrace/room: 26 files"),
         (
@@ -60,14 +60,14 @@ ROOM = Path("jobs/headrace/room")
         ),
     ],
 )
-def test_what_breaks_a_rule_is_named(tmp_path: Path, files: dict[str, str], said: str) -> None:
+def test_what_breaks_a_rule_is_named(tmp_path: Path, files: dict[str, str], message: str) -> None:
     (tmp_path / ROOM).mkdir(parents=True)
     for folder in ("docs", "examples", "tests/additions"):
         (tmp_path / folder).mkdir(parents=True)
     for name, text in files.items():
         (tmp_path / ROOM / name).write_text(text)
-    (found,) = broken_rules(tmp_path)
-    assert found.startswith(said)
+    (problem,) = broken_rules(tmp_path)
+    assert problem.startswith(message)
 
 
 def test_what_keeps_the_rules_is_not_named(tmp_path: Path) -> None:

@@ -27,11 +27,11 @@ def fill(folder: Path, names: list[str]) -> list[Path]:
     return [folder / name for name in names]
 
 
-ALWAYS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m"
+USUAL_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms64m"
 
 
 def test_a_jvm_that_computes_nothing_compiles_little_and_collects_simply() -> None:
-    assert driver_java_options() == ALWAYS
+    assert driver_java_options() == USUAL_OPTIONS
 
 
 def test_the_archive_in_the_cache_is_used_unless_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,12 +40,12 @@ def test_the_archive_in_the_cache_is_used_unless_switched_off(monkeypatch: pytes
     fill(archive.parent, [archive.name])
     assert f"-XX:SharedArchiveFile={archive}" in driver_java_options().split()
     monkeypatch.setenv("HEADRACE_SPARK_ARCHIVE", "off")
-    assert driver_java_options() == ALWAYS
+    assert driver_java_options() == USUAL_OPTIONS
 
 
 def test_own_options_follow_those_of_the_archive(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_JAVA_OPTIONS", "-XX:+UseParallelGC -Xss2m")
-    assert driver_java_options() == f"{ALWAYS} -XX:+UseParallelGC -Xss2m"
+    assert driver_java_options() == f"{USUAL_OPTIONS} -XX:+UseParallelGC -Xss2m"
     archive = cached_archive()
     assert archive is not None
     fill(archive.parent, [archive.name])
@@ -61,12 +61,12 @@ def test_a_named_archive_must_be_there(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_another_jdk_has_another_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = cached_archive()
+    archive = cached_archive()
     (tmp_path / "jdk").mkdir()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
     assert cached_archive() is None  # no release file: which JDK it is cannot be told
     (tmp_path / "jdk" / "release").write_text('JAVA_VERSION="21.0.1"\n')
-    assert cached_archive() not in {None, here}
+    assert cached_archive() not in {None, archive}
 
 
 def test_a_jvm_ignores_an_archive_that_does_not_fit_and_says_nothing(

@@ -55,9 +55,9 @@ def machine(tmp_path: Path) -> Path:
     programs = tmp_path / "bin"
     programs.mkdir()
     for tool in TOOLS:
-        found = shutil.which(tool)
-        assert found is not None, tool
-        (programs / tool).symlink_to(found)
+        program = shutil.which(tool)
+        assert program is not None, tool
+        (programs / tool).symlink_to(program)
     (programs / "python3").symlink_to(Path(sys.executable).resolve())
     return programs
 

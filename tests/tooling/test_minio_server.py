@@ -62,12 +62,12 @@ def test_go_installs_the_named_version_into_the_cache_once(
     monkeypatch.setenv("RECORD", str(record))
     monkeypatch.setenv("GOFLAGS", "-mod=vendor")
     program(nothing_installed / "go", FAKE_GO)
-    built = find_or_build()
-    assert built.read_text() == "built"
-    assert built.is_relative_to(tmp_path / "cache" / "headrace")
+    binary = find_or_build()
+    assert binary.read_text() == "built"
+    assert binary.is_relative_to(tmp_path / "cache" / "headrace")
     assert record.read_text() == f"install -gcflags=all=-dwarf=false -ldflags=-s -w {MODULE}\nGOFLAGS=[]\n"
     record.unlink()
-    assert find_or_build() == built
+    assert find_or_build() == binary
     assert not record.exists()
 
 

@@ -24,8 +24,8 @@ pytestmark = pytest.mark.slow  # builds the distribution, and installs it from P
 
 def uv(*arguments: str | Path) -> str:
     """What uv says: that on PATH, or the one that setup has installed."""
-    found = shutil.which("uv") or str(REPOSITORY / ".headrace/uv/bin/uv")
-    result = subprocess.run([found, *map(str, arguments)], capture_output=True, text=True, check=False, env=plain())
+    program = shutil.which("uv") or str(REPOSITORY / ".headrace/uv/bin/uv")
+    result = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, check=False, env=plain())
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -44,7 +44,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @dataclass(frozen=True)
-class Installed:
+class Installation:
     """The wheel without extras in an environment of its own, and a folder to work in."""
 
     environment: Path
@@ -61,7 +61,7 @@ class Installed:
             timeout=SECONDS,
         )
 
-    def refused(self, *arguments: str, **variables: str) -> str:
+    def read_refusal(self, *arguments: str, **variables: str) -> str:
         """The one message of a command that lacks an extra."""
         result = self.headrace(*arguments, **variables)
         assert result.returncode == 10, result.stderr
@@ -71,19 +71,19 @@ class Installed:
 
 
 @pytest.fixture(scope="module", params=["highest", "lowest-direct"])
-def installed(
+def installation(
     request: pytest.FixtureRequest, dist: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Installed]:
+) -> Iterator[Installation]:
     """With the newest of its dependencies, and with the oldest that it allows; an example is there."""
     folder = tmp_path_factory.mktemp("installed")
     (wheel,) = dist.glob("*.whl")
     environment = folder / "venv"
     uv("venv", "--quiet", environment)
     uv("pip", "install", "--quiet", "--python", environment, "--resolution", request.param, wheel)
-    made = Installed(environment, folder)
-    result = made.headrace("new", "shop")
+    own_installation = Installation(environment, folder)
+    result = own_installation.headrace("new", "shop")
     assert result.returncode == 0, result.stderr
-    yield made
+    yield own_installation
     shutil.rmtree(environment)
 
 
@@ -104,33 +104,33 @@ def test_the_wheel_holds_the_three_packages_and_nothing_of_the_repository(dist: 
 
 def test_the_sdist_holds_what_the_wheel_is_built_from(dist: Path) -> None:
     (archive,) = dist.glob("*.tar.gz")
-    with tarfile.open(archive) as opened:
-        names = {name.partition("/")[2] for name in opened.getnames()}
+    with tarfile.open(archive) as archive_file:
+        names = {name.partition("/")[2] for name in archive_file.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"} <= names
     tops = {name.partition("/")[0] for name in names if "/" in name}
     assert tops == {"jobs", "snapshots", "plugins"}
     assert not [name for name in names if "pipelines" in name.split("/") or "tests" in name.split("/")]
 
 
-def test_nothing_is_installed_that_was_not_asked_for(installed: Installed) -> None:
+def test_nothing_is_installed_that_was_not_asked_for(installation: Installation) -> None:
     names_there = {
-        each["name"] for each in json.loads(uv("pip", "list", "--format", "json", "--python", installed.environment))
+        each["name"] for each in json.loads(uv("pip", "list", "--format", "json", "--python", installation.environment))
     }
     assert "headrace" in names_there
     assert names_there.isdisjoint(NOT_ASKED_FOR)
 
 
-def test_a_new_pipeline_runs_without_extras(installed: Installed) -> None:
-    where = ("shop/shop.py", "--root", (installed.folder / "shop/data").as_uri())
+def test_a_new_pipeline_runs_without_extras(installation: Installation) -> None:
+    where = ("shop/shop.py", "--root", (installation.folder / "shop/data").as_uri())
     for arguments in (
         ("check", "shop/shop.py"),
         ("run", *where),
         ("log", *where),
         ("pipelines",),
     ):
-        result = installed.headrace(*arguments)
+        result = installation.headrace(*arguments)
         assert result.returncode == 0, result.stderr
-    result = installed.headrace("read", *where, "--where", "product = 'tea'", "--format", "json")
+    result = installation.headrace("read", *where, "--where", "product = 'tea'", "--format", "json")
     rows = json.loads(result.stdout)
     assert {(row["window_start"], row["orders"], row["cents"]) for row in rows} == {
         ("2025-01-01T09:00:00Z", 2, 1260),
@@ -153,11 +153,11 @@ clicks = hr.Pipeline(
 """
 
 
-@pytest.mark.parametrize("installed", ["highest"], indirect=True)  # which versions the others have is no matter here
-def test_each_extra_that_is_missing_is_named_with_the_command(installed: Installed, tmp_path: Path) -> None:
-    root = (installed.folder / "shop/data").as_uri()
+@pytest.mark.parametrize("installation", ["highest"], indirect=True)  # which versions the others have is no matter here
+def test_each_extra_that_is_missing_is_named_with_the_command(installation: Installation, tmp_path: Path) -> None:
+    root = (installation.folder / "shop/data").as_uri()
     expecting = tmp_path / "shop.py"
-    text = (installed.folder / "shop" / "shop.py").read_text()
+    text = (installation.folder / "shop" / "shop.py").read_text()
     expects = 'expectations=[hr.expect("column_values_to_not_be_null", column="orders")],\n    description='
     expecting.write_text(text.replace("description=", expects))
     delivering = tmp_path / "delivering.py"
@@ -170,36 +170,38 @@ def test_each_extra_that_is_missing_is_named_with_the_command(installed: Install
     in_python = tmp_path / "test_shop.py"
     in_python.write_text("def test_nothing():\n    pass\n")
     keys = {"AWS_REGION": "eu-west-1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
-    told = {
-        "spark": installed.refused("run", "shop/shop.py", "--root", root, "--executor", "spark"),
-        "quality": installed.refused("run", str(expecting), "--root", root, "--executor", "local"),
-        "s3": installed.refused("log", "shop/shop.py", "--root", "s3://bucket/root", **keys),
-        "plots": installed.refused("plot", "shop/shop.py", "--root", root, "--out", "lateness.png"),
+    messages = {
+        "spark": installation.read_refusal("run", "shop/shop.py", "--root", root, "--executor", "spark"),
+        "quality": installation.read_refusal("run", str(expecting), "--root", root, "--executor", "local"),
+        "s3": installation.read_refusal("log", "shop/shop.py", "--root", "s3://bucket/root", **keys),
+        "plots": installation.read_refusal("plot", "shop/shop.py", "--root", root, "--out", "lateness.png"),
         **{
-            kind: installed.refused("deliver", str(delivering), "--root", root, "--sink", kind, **connections)
+            kind: installation.read_refusal("deliver", str(delivering), "--root", root, "--sink", kind, **connections)
             for kind in sinks
         },
-        "kafka": installed.refused("run", str(streaming), "--root", root, HEADRACE_CONN_EVENTS="kafka://127.0.0.1:1"),
-        "test": installed.refused("test", str(in_python)),
-        "airflow": airflow_error(installed),
+        "kafka": installation.read_refusal(
+            "run", str(streaming), "--root", root, HEADRACE_CONN_EVENTS="kafka://127.0.0.1:1"
+        ),
+        "test": installation.read_refusal("test", str(in_python)),
+        "airflow": airflow_error(installation),
     }
-    assert told.keys() == EXTRAS.keys()
-    for extra, message in told.items():
+    assert messages.keys() == EXTRAS.keys()
+    for extra, message in messages.items():
         assert f"pip install 'headrace[{extra}]'" in message
-    assert "--executor local" in told["spark"]
+    assert "--executor local" in messages["spark"]
 
 
 @pytest.mark.parametrize("name", ["conformance", "simulate"])
-def test_a_command_of_the_lab_names_the_package_that_brings_it(installed: Installed, name: str) -> None:
-    assert "pip install ./lab" in installed.refused(name)
+def test_a_command_of_the_lab_names_the_package_that_brings_it(installation: Installation, name: str) -> None:
+    assert "pip install ./lab" in installation.read_refusal(name)
 
 
-def test_the_oracle_is_of_the_lab_and_tests_that_ask_for_it_go_on(installed: Installed) -> None:
-    python = installed.environment / "bin" / "python"
+def test_the_oracle_is_of_the_lab_and_tests_that_ask_for_it_go_on(installation: Installation) -> None:
+    python = installation.environment / "bin" / "python"
     code = "from importlib.util import find_spec; print(find_spec('headrace_lab'), find_spec('headrace.reference'))"
     result = subprocess.run([python, "-c", code], env=plain(), capture_output=True, text=True, check=True)
     assert result.stdout == "None None\n"
-    tested_result = installed.headrace("test", "shop/tests/shop.yaml", "--executor", "reference")
+    tested_result = installation.headrace("test", "shop/tests/shop.yaml", "--executor", "reference")
     assert (tested_result.returncode, "3 passed" in tested_result.stderr) == (0, True), (
         tested_result.stdout + tested_result.stderr
     )
@@ -216,7 +218,7 @@ def test_the_lab_is_a_package_of_its_own(dist: Path, tmp_path_factory: pytest.Te
     }
     uv("venv", "--quiet", folder / "venv")
     uv("pip", "install", "--quiet", "--python", folder / "venv", wheel, headrace)
-    with_lab = Installed(folder / "venv", folder)
+    with_lab = Installation(folder / "venv", folder)
     assert with_lab.headrace("simulate", "--records", "1").returncode == 0
     assert with_lab.headrace("new", "shop").returncode == 0
     tested_result = with_lab.headrace("test", "shop/tests/shop.yaml", "--executor", "reference")
@@ -226,26 +228,26 @@ def test_the_lab_is_a_package_of_its_own(dist: Path, tmp_path_factory: pytest.Te
     cases = str(REPOSITORY / "tests/conformance/cases/bundling.json")
     result = with_lab.headrace("conformance", cases, "--executor", "local")
     assert (result.returncode, result.stdout.splitlines()[-1]) == (0, "28 passed, 0 failed, 1 skipped")
-    assert "headrace[spark]" in with_lab.refused("conformance", cases, "--executor", "spark")
+    assert "headrace[spark]" in with_lab.read_refusal("conformance", cases, "--executor", "spark")
 
 
-def airflow_error(installed: Installed) -> str:
+def airflow_error(installation: Installation) -> str:
     """What a file of DAGs meets where Airflow is not installed."""
-    command = [installed.environment / "bin" / "python", "-c", "import headrace_airflow.dags"]
+    command = [installation.environment / "bin" / "python", "-c", "import headrace_airflow.dags"]
     result = subprocess.run(command, env=plain(), capture_output=True, text=True, check=False)
     assert result.returncode == 1
     return result.stderr
 
 
-def test_what_a_task_of_airflow_runs_is_in_the_wheel(installed: Installed) -> None:
+def test_what_a_task_of_airflow_runs_is_in_the_wheel(installation: Installation) -> None:
     place = "from headrace import application; print(application.__path__[0])"
-    python = installed.environment / "bin" / "python"
+    python = installation.environment / "bin" / "python"
     result = subprocess.run([python, "-c", place], env=plain(), capture_output=True, text=True, check=True)
     program = Path(result.stdout.strip()) / "submit.py"
-    arguments = ["process", "--pipeline", "shop/shop.py", "--root", (installed.folder / "shop/data").as_uri()]
+    arguments = ["process", "--pipeline", "shop/shop.py", "--root", (installation.folder / "shop/data").as_uri()]
     run = subprocess.run(
         [python, program, *arguments, "--run-id", "r1", "--executor", "local"],
-        cwd=installed.folder,
+        cwd=installation.folder,
         env=plain(),
         capture_output=True,
         text=True,

@@ -19,7 +19,7 @@ CHANGELOG = """# Changelog
 
 - First.
 """
-DATED, OPEN = Heading("2026-11-27", "- New.\n"), Heading(None, "- New.\n")
+DATED_HEADING, OPEN = Heading("2026-11-27", "- New.\n"), Heading(None, "- New.\n")
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_version_without_notes_is_none(changelog: str, version: str, why: str)
 
 
 def test_a_dated_version_of_a_clean_commit_is_ready(repository: Path) -> None:
-    check_ready(repository, "0.2.0", DATED, rehearses=False)
+    check_ready(repository, "0.2.0", DATED_HEADING, rehearses=False)
     check_ready(repository, "0.2.0", OPEN, rehearses=True)
 
 
@@ -66,10 +66,10 @@ def test_what_stands_against_a_release_is_said(repository: Path) -> None:
     with pytest.raises(ReleaseError, match="write the date of the release"):
         check_ready(repository, "0.2.0", OPEN, rehearses=False)
     with pytest.raises(ReleaseError, match=r"a tag v0\.1\.0 already"):
-        check_ready(repository, "0.1.0", DATED, rehearses=True)
+        check_ready(repository, "0.1.0", DATED_HEADING, rehearses=True)
     (repository / "file").write_text("2")
     with pytest.raises(ReleaseError, match="changes, such as M file: commit them"):
-        check_ready(repository, "0.2.0", DATED, rehearses=True)
+        check_ready(repository, "0.2.0", DATED_HEADING, rehearses=True)
 
 
 def test_the_newest_version_leads_the_page_of_versions(tmp_path: Path) -> None:

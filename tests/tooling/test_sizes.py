@@ -11,7 +11,7 @@ import pytest
 from headrace_lab.sizes import Sizes, find_size, places, set_sizes
 
 ROOT = Path(__file__).parents[2]
-_DECLARED = re.compile(r"^([A-Z][A-Z0-9_]*): Final = Size\(", re.MULTILINE)
+_SIZE_CONSTANT = re.compile(r"^([A-Z][A-Z0-9_]*): Final = Size\(", re.MULTILINE)
 
 
 def declared_places() -> list[str]:
@@ -20,7 +20,7 @@ def declared_places() -> list[str]:
     for top in (ROOT / "jobs", ROOT / "snapshots", ROOT / "lab"):
         for file in sorted(top.rglob("*.py")):
             module = ".".join(file.relative_to(top).with_suffix("").parts)
-            texts += (f"{module}:{name}" for name in _DECLARED.findall(file.read_text(encoding="utf-8")))
+            texts += (f"{module}:{name}" for name in _SIZE_CONSTANT.findall(file.read_text(encoding="utf-8")))
     return sorted(texts)
 
 

@@ -84,12 +84,12 @@ def test_every_stub_is_as_it_would_be_written() -> None:
 
 
 def test_a_stale_or_missing_stub_is_named(tmp_path: Path) -> None:
-    written = dict(stubs())
-    (stale, missing), rest = [*written][:2], [*written][2:]
+    texts = dict(stubs())
+    (stale, missing), rest = [*texts][:2], [*texts][2:]
     for name in (stale, *rest):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(written[name])
-    (tmp_path / stale).write_text(written[stale].replace("FixedWindows", "FixedWindow"))
+        (tmp_path / name).write_text(texts[name])
+    (tmp_path / stale).write_text(texts[stale].replace("FixedWindows", "FixedWindow"))
     assert stale_stubs(tmp_path) == [f"{name}: stale: python -m scripts.stubs --write" for name in (stale, missing)]
 
 
@@ -138,22 +138,22 @@ def test_editors_and_help_know_each_option_and_its_default(name: str) -> None:
 
 def test_options_are_all_written_out() -> None:
     public = [value for name in hr.__all__ if inspect.isfunction(value := getattr(hr, name))]
-    packed = [
+    names = [
         one.__name__
         for one in public
         for parameter in inspect.signature(inspect.unwrap(one), follow_wrapped=False).parameters.values()
         if get_origin(parameter.annotation) is Unpack
     ]
-    assert sorted(packed) == sorted(OPTIONS)
+    assert sorted(names) == sorted(OPTIONS)
 
 
-def returned(owner: type) -> Iterator[tuple[str, str]]:
+def returned_names(owner: type) -> Iterator[tuple[str, str]]:
     """Each public method of ``owner``, with each name in what it is said to return."""
     for name, member in inspect.getmembers(owner):
         function = member.fget if isinstance(member, property) else member
         if not name.startswith("_") and inspect.isfunction(function := inspect.unwrap(function)):
-            said = function.__annotations__.get("return")
-            text = said if isinstance(said, str) else getattr(said, "__name__", str(said))
+            annotation = function.__annotations__.get("return")
+            text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
             yield from ((name, word) for word in re.findall(r"(?<![.\w])[A-Z]\w+", text))
 
 
@@ -163,7 +163,7 @@ OTHERS = {"Any", "Iterator", "None", "DataFrame", "Table", "Self", "ItemsView", 
 
 @pytest.mark.parametrize("owner", ["OpenDeployment", "PipelineHandle", "OutputReader", "LazyView", "SnapshotDiff"])
 def test_what_methods_return_can_be_named(owner: str) -> None:
-    words = {word: name for name, word in returned(getattr(hr.types, owner)) if word not in OTHERS}
+    words = {word: name for name, word in returned_names(getattr(hr.types, owner)) if word not in OTHERS}
     assert words or owner == "SnapshotDiff"
     for word, method in words.items():
         assert hasattr(hr.types, word) or hasattr(hr, word), f"{owner}.{method} returns {word}: hr.types lacks it"

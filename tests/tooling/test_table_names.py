@@ -23,11 +23,11 @@ FILE_NAMERS = {"put", "putting", "run_writer", "put_batches", "open_table", "fil
 """Functions that are given the name of a table or a log, for the names of its files."""
 
 
-def spelled(tree: ast.Module, constants: Mapping[str, str]) -> Iterator[int]:
+def spelling_lines(tree: ast.Module, constants: Mapping[str, str]) -> Iterator[int]:
     """The lines of ``tree`` that spell a name of a table or a log. ``constants``: texts that have a name."""
     for node in ast.walk(tree):
         if isinstance(node, ast.expr | ast.keyword | ast.comprehension | ast.Assign | ast.For):
-            yield from (given.lineno for given in names_given(node) if _text(given, constants) in NAMES)
+            yield from (literal.lineno for literal in names_given(node) if _text(literal, constants) in NAMES)
 
 
 def names_given(node: ast.AST) -> list[ast.expr]:
@@ -86,7 +86,7 @@ def places(texts: Mapping[str, str]) -> list[str]:
         match node:
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
                 constants[name] = text
-    return sorted({f"{file}:{line}" for file, tree in trees.items() for line in spelled(tree, constants)})
+    return sorted({f"{file}:{line}" for file, tree in trees.items() for line in spelling_lines(tree, constants)})
 
 
 @pytest.mark.slow

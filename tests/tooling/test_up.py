@@ -34,17 +34,17 @@ class NeverStarted(LocalAirflow):
         pass
 
 
-@pytest.mark.parametrize("exported", ["file:///exported", None, ""])
+@pytest.mark.parametrize("root", ["file:///exported", None, ""])
 def test_it_serves_the_root_that_the_shell_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], exported: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], root: str | None
 ) -> None:
     own = tmp_path / "own"
     monkeypatch.delenv("HEADRACE_ROOT", raising=False)
-    if exported is not None:
-        monkeypatch.setenv("HEADRACE_ROOT", exported)
+    if root is not None:
+        monkeypatch.setenv("HEADRACE_ROOT", root)
     assert up.main(["--home", str(tmp_path / "home")], NeverStarted, own) == 0
-    assert f"root   {exported or own.as_uri()}\n" in capsys.readouterr().out
-    assert own.exists() == (not exported)
+    assert f"root   {root or own.as_uri()}\n" in capsys.readouterr().out
+    assert own.exists() == (not root)
 
 
 @pytest.mark.parametrize("is_killed", [True, False])
@@ -67,8 +67,8 @@ def test_nothing_is_ended_where_nothing_was_started(tmp_path: Path) -> None:
     assert not end_orphans(tmp_path)
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_tasks_that_wait_for_a_scheduler_find_the_api_server(tmp_path: Path, *, again: bool) -> None:
+@pytest.mark.parametrize("runs_again", [False, True])
+def test_tasks_that_wait_for_a_scheduler_find_the_api_server(tmp_path: Path, *, runs_again: bool) -> None:
     """Where Airflow has run before, tasks may wait: they would use up their retries while the API server starts."""
     did: list[str] = []
 
@@ -92,11 +92,11 @@ def test_tasks_that_wait_for_a_scheduler_find_the_api_server(tmp_path: Path, *, 
         def _spawn(self, component: str, _: object) -> None:
             did.append(component)
 
-    if again:
+    if runs_again:
         (tmp_path / "logs").mkdir()
         (tmp_path / "logs" / "scheduler.log").touch()
     airflow = Airflow(tmp_path, "file:///root")
     airflow.start()
     airflow.api.close()
-    waits = ["asked", "asked"] if again else []
+    waits = ["asked", "asked"] if runs_again else []
     assert did == ["api-server", *waits, "scheduler", "dag-processor"]

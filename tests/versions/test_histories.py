@@ -23,7 +23,7 @@ Record = dict[str, Any]
 
 SCHEMA: Mapping[str, Any] = {"id": int, "version": int, "city": str, "amount": int, "gone": bool, "at": datetime}
 FEED = hr.json("landing/customers", SCHEMA, versions=hr.upserts("id", "version", deleted=col("gone")))
-UNORDERED = hr.json("landing/customers", SCHEMA, versions=hr.upserts(["id"], deleted=col("gone")))
+UNORDERED_FEED = hr.json("landing/customers", SCHEMA, versions=hr.upserts(["id"], deleted=col("gone")))
 
 _NEWEST = """
     select id, city, amount from (
@@ -89,8 +89,8 @@ def newest_in_sql(records: Sequence[Record], order: str) -> list[tuple[Any, ...]
         return sorted(connection.execute(_NEWEST.format(order=order)).fetchall(), key=repr)
 
 
-def of_rows(found: Sequence[Any]) -> list[tuple[Any, ...]]:
-    return sorted(((row["id"], row["city"], row["amount"]) for row in found), key=repr)
+def of_rows(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
+    return sorted(((row["id"], row["city"], row["amount"]) for row in rows), key=repr)
 
 
 SEEDS = st.integers(0, 2**32)
@@ -103,7 +103,7 @@ Executor = Literal["local", "reference"]
 @settings(examples(80))
 def test_what_stands_are_the_newest_versions(seed: int, executor: Executor) -> None:
     chance = random.Random(seed)
-    source, order = chance.choice([(FEED, "version desc nulls last,"), (UNORDERED, "")])
+    source, order = chance.choice([(FEED, "version desc nulls last,"), (UNORDERED_FEED, "")])
     records = history(chance)
     expected = newest_in_sql(records, order)
     definition = pipeline(source)
@@ -146,8 +146,8 @@ def test_runs_over_files_give_the_same_however_they_are_cut(seed: int) -> None:
                 assert [difference[kind] for kind in ("added", "removed", "changed")] == [0, 0, 0]
 
 
-def deployment_rows(deployment: TemporaryDeployment, made: hr.Pipeline) -> list[Record]:
-    rows_: list[Record] = hr.open(deployment.root)[made]["customers"].current().to_json()
+def deployment_rows(deployment: TemporaryDeployment, pipeline: hr.Pipeline) -> list[Record]:
+    rows_: list[Record] = hr.open(deployment.root)[pipeline]["customers"].current().to_json()
     return rows_
 
 
@@ -181,13 +181,13 @@ def test_windows_have_the_newest_version_in_each_under_late_records(seed: int) -
     )
     steps = [rows(*part) for part in cut(history(chance, 40), chance)]
     found_result, expected_result = (run(definition, steps, executor=executor) for executor in ("local", "reference"))
-    assert [sorted(map(repr, map(seen, one.panes))) for one in found_result.steps] == [
-        sorted(map(repr, map(seen, one.panes))) for one in expected_result.steps
+    assert [sorted(map(repr, map(pane_values, one.panes))) for one in found_result.steps] == [
+        sorted(map(repr, map(pane_values, one.panes))) for one in expected_result.steps
     ]
     assert len(found_result.late) == len(expected_result.late)
 
 
-def seen(pane: Any) -> tuple[Any, ...]:
+def pane_values(pane: Any) -> tuple[Any, ...]:
     return (pane.values["id"], pane.values["city"], pane.values["amount"], pane.is_retraction)
 
 
@@ -280,11 +280,11 @@ def messages(chance: random.Random) -> list[Record]:
     return sent_messages
 
 
-def compacted(sent: Sequence[Record], until: int, chance: random.Random) -> list[Record]:
+def compact_messages(messages: Sequence[Record], end: int, chance: random.Random) -> list[Record]:
     """What Kafka may leave of messages: the last of each key, and what is not compacted yet; old tombstones go."""
-    last = {message["id"]: message["kafka_offset"] for message in sent[:until]}
-    head = [message for message in sent[:until] if last[message["id"]] == message["kafka_offset"]]
-    return [*(one for one in head if "city" in one or chance.random() < 0.5), *sent[until:]]
+    last = {message["id"]: message["kafka_offset"] for message in messages[:end]}
+    head = [message for message in messages[:end] if last[message["id"]] == message["kafka_offset"]]
+    return [*(one for one in head if "city" in one or chance.random() < 0.5), *messages[end:]]
 
 
 @EXECUTORS
@@ -298,7 +298,7 @@ def test_compaction_changes_nothing(seed: int, executor: Executor) -> None:
         *_, last = (message for message in sent_messages if message["id"] == id_)
         if "city" not in last:
             del table[id_]
-    left = compacted(sent_messages, chance.randrange(30), chance)
+    left = compact_messages(sent_messages, chance.randrange(30), chance)
     for messages_given in (sent_messages, left):
         steps = (
             [rows(*part) for part in cut(messages_given, chance)]

@@ -26,18 +26,18 @@ def topic(versions: Any = None, **more: Any) -> hr.Input:
     return source.event_time("at", bound="1h", **more)
 
 
-def envelopes(at: Any = "changed_at", **more: Any) -> hr.Input:
+def envelopes(time_column: Any = "changed_at", **more: Any) -> hr.Input:
     versions = hr.debezium_versions("source.ts_ms", key="id")
     return hr.json("landing/customers", {"id": int, "city": str, "at": datetime}, versions=versions).event_time(
-        at, bound="1h", **more
+        time_column, bound="1h", **more
     )
 
 
-def newest(given: hr.Input | None = None, **parts: Any) -> hr.Pipeline:
-    return hr.Pipeline("customers", given or feed(), **{"key": "id", "take": hr.newest(), **parts})
+def newest(own_input: hr.Input | None = None, **parts: Any) -> hr.Pipeline:
+    return hr.Pipeline("customers", own_input or feed(), **{"key": "id", "take": hr.newest(), **parts})
 
 
-def counted(**parts: Any) -> dict[str, Any]:
+def count_parts(**parts: Any) -> dict[str, Any]:
     return {"what": {"n": hr.count()}, "where": hr.GlobalWindows(), "when": hr.on_update(), **parts}
 
 
@@ -45,18 +45,18 @@ OTHER = feed(hr.upserts("id")).named("other")
 EXAMPLE = hr.BatchFunction("cleaning:words", SCHEMA, deterministic=True)
 
 
-def joined(join: Any) -> hr.Pipeline:
+def join_orders(join: Any) -> hr.Pipeline:
     orders = hr.json("landing/orders", {"id": int, "ordered_at": datetime}).event_time("ordered_at", bound="1h")
     return hr.Pipeline("orders", orders, join=[join], rows=["id"])
 
 
-REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an aggregation": (
-        lambda: hr.Pipeline("customers", feed(), **counted(key="city")),
+        lambda: hr.Pipeline("customers", feed(), **count_parts(key="city")),
         "Keep the newest of each row in",
     ),
     "an output": (
-        lambda: hr.Pipeline("customers", feed(), outputs={"n": hr.Output(key="city", **counted())}),
+        lambda: hr.Pipeline("customers", feed(), outputs={"n": hr.Output(key="city", **count_parts())}),
         "of versions, of which a row has as many as it was changed",
     ),
     "top": (lambda: newest(take=hr.top(3, by="version")), "take: these would be taken of versions"),
@@ -111,8 +111,11 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
         lambda: hr.as_of(feed().named("other"), "id", order="at"),
         "of the versions of its source the greatest version counts",
     ),
-    "a join within": (lambda: joined(hr.within(OTHER, "id", between=("0s", "1h"))), "within would meet several of one"),
-    "a join with the next": (lambda: joined(hr.next_event(OTHER, "id", within="1h")), "would meet several of one"),
+    "a join within": (
+        lambda: join_orders(hr.within(OTHER, "id", between=("0s", "1h"))),
+        "within would meet several of one",
+    ),
+    "a join with the next": (lambda: join_orders(hr.next_event(OTHER, "id", within="1h")), "would meet several of one"),
     "no key": (lambda: hr.upserts([]), "name the columns that tell rows apart"),
     "a key that is not there": (lambda: newest(feed(hr.upserts("ident")), key="id"), "the key is 'ident'"),
     "a list as a key": (
@@ -161,9 +164,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", MISTAKES)
 def test_what_would_take_versions_for_rows_is_refused(name: str) -> None:
-    wrong, why = REFUSED[name]
+    wrong, why = MISTAKES[name]
     with pytest.raises(PipelineError) as error:
         wrong()
     assert why in str(error.value)
@@ -202,14 +205,14 @@ def test_rows_leave_out_what_newest_calls_deleted_beside_tombstones() -> None:
     given_input = feed(hr.upserts("id", "version", deleted=col("gone")))
     definition = newest(given_input, take=hr.newest(deleted=col("city") != "oslo"), rows=["city"])
 
-    def customer(id_: int, version: int, city: str, *, gone: bool = False) -> dict[str, Any]:
-        return {"id": id_, "version": version, "city": city, "gone": gone, "at": "2026-05-01T09:00:00Z"}
+    def customer(id_: int, version: int, city: str, *, is_gone: bool = False) -> dict[str, Any]:
+        return {"id": id_, "version": version, "city": city, "gone": is_gone, "at": "2026-05-01T09:00:00Z"}
 
     result = run(
         definition,
         [
             rows(customer(1, 1, "oslo"), customer(2, 1, "oslo"), customer(3, 1, "oslo")),
-            rows(customer(1, 2, "rome"), customer(2, 2, "oslo", gone=True)),
+            rows(customer(1, 2, "rome"), customer(2, 2, "oslo", is_gone=True)),
         ],
     )
     assert [row.values for row in result.current] == [{"id": 3, "city": "oslo"}]
@@ -222,7 +225,7 @@ def test_versions_are_rows_themselves_and_can_be_counted_as_such(executor: Any) 
         feed(hr.upserts("id", "version", deleted=col("gone"))),
         outputs={
             "history": hr.Rows(["id", "version", "city", "is_tombstone"]),
-            "changes": hr.Output(of="history", key="id", **counted()),
+            "changes": hr.Output(of="history", key="id", **count_parts()),
         },
     )
     moment = "2026-05-01T09:00:00Z"
@@ -295,11 +298,11 @@ def test_rows_meet_the_version_that_held(executor: Any) -> None:
         "orders", orders.event_time("ordered_at", bound="1h"), join=[join], rows=["order", "city"], executor="local"
     )
 
-    def order(number: int, at: str) -> dict[str, Any]:
-        return {"order": number, "customer": 1, "ordered_at": f"2026-05-01T{at}:00Z"}
+    def order(number: int, time: str) -> dict[str, Any]:
+        return {"order": number, "customer": 1, "ordered_at": f"2026-05-01T{time}:00Z"}
 
-    def version(city: str, at: str, offset: int) -> dict[str, Any]:
-        return {"id": 1, "city": city, "at": f"2026-05-01T{at}:00Z", "kafka_offset": offset}
+    def version(city: str, time: str, offset: int) -> dict[str, Any]:
+        return {"id": 1, "city": city, "at": f"2026-05-01T{time}:00Z", "kafka_offset": offset}
 
     tombstone = {"id": 1, "is_tombstone": True, "kafka_timestamp": "2026-05-01T11:00:00Z"}
     result = run(

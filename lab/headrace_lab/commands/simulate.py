@@ -87,11 +87,11 @@ def simulate(
         processes = behaviour(kind, _graph(graph, tasks, loops, seed, Protocol.CHANDY_LAMPORT), records)
         every = EVENTS_OF_A_PROCESS * processes.graph.tasks
         _detect(kind, seed, Processes(processes, seed, every, is_fifo=assumption is None), output)
-    chosen = _one_of(Protocol, "protocol", protocol or Protocol.ALIGNED)
+    snapshot_protocol = _one_of(Protocol, "protocol", protocol or Protocol.ALIGNED)
     report = run(
         Settings(
-            _graph(graph, tasks, loops, seed, chosen),
-            chosen,
+            _graph(graph, tasks, loops, seed, snapshot_protocol),
+            snapshot_protocol,
             seed,
             records=records,
             rate=_microseconds(rate_ms),
@@ -110,7 +110,7 @@ def simulate(
     else:
         totals = report.totals
         outcome = f"{totals['complete']} of {totals['begun']} snapshots complete, {totals['restores']} restores"
-        _print(totals, report.properties, f"{chosen}, {totals['tasks']:,} tasks, seed {seed}", outcome)
+        _print(totals, report.properties, f"{snapshot_protocol}, {totals['tasks']:,} tasks, seed {seed}", outcome)
     raise Exit(EXIT_DONE if report.holds else FAILED_CASES)
 
 

@@ -27,7 +27,7 @@ MOST_STAGES = 6
 """How many stages, or outputs, a case may ask for their output watermarks."""
 RESULT = "result"
 """The value of a pane, as conditions over it call it."""
-MET = "met"
+MET_COLUMN = "met"
 """The value of what a joined row has met, as panes call it."""
 
 
@@ -64,18 +64,18 @@ class CaseStage:
     @property
     def aggregates(self) -> dict[str, Combiner]:
         """The columns that are aggregates."""
-        return {name: made for name, made in self.columns.items() if isinstance(made, Combiner)}
+        return {name: combiner for name, combiner in self.columns.items() if isinstance(combiner, Combiner)}
 
     @property
-    def computed(self) -> dict[str, Expr]:
+    def computed_columns(self) -> dict[str, Expr]:
         """The columns that are computed of a row of results."""
-        return {name: made for name, made in self.columns.items() if isinstance(made, Expr)}
+        return {name: expr for name, expr in self.columns.items() if isinstance(expr, Expr)}
 
     @property
     def names(self) -> tuple[str, ...]:
         """The values of its panes, in their order."""
-        met = [] if self.rows is None or self.rows.join is None else [MET]
-        return (RESULT, *self.aggregates, *self.computed, *met)
+        met_columns = [] if self.rows is None or self.rows.join is None else [MET_COLUMN]
+        return (RESULT, *self.aggregates, *self.computed_columns, *met_columns)
 
     @property
     def schema(self) -> Schema:
@@ -98,7 +98,7 @@ class CaseOutput:
 
 
 @dataclass(frozen=True)
-class Between:
+class StageLink:
     """How a pane of the first stage becomes an element of the second: its key and its value, which is that of a
     ``column``.
     """
@@ -230,7 +230,7 @@ class Case:
 
     name: str
     stages: tuple[CaseStage, ...]
-    between: Between | None
+    between: StageLink | None
     steps: tuple[Step, ...]
     initial_watermark: Instant
     initial_processing_time: Instant

@@ -27,7 +27,6 @@ from headrace_lab.conformance.cases import (
     RESULT,
     AdvanceProcessingTime,
     AdvanceWatermark,
-    Between,
     BundleStep,
     Case,
     CaseElement,
@@ -36,9 +35,10 @@ from headrace_lab.conformance.cases import (
     ExpectCombined,
     ExpectMerged,
     ExpectOutputWatermark,
+    StageLink,
     Step,
 )
-from headrace_lab.conformance.loops import looped
+from headrace_lab.conformance.loops import add_loop
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
 from headrace_lab.conformance.rows import KEY, VALUE, row_record, rows_pipeline
 from headrace_lab.reference.elements import Pane
@@ -159,7 +159,7 @@ class EpochReplay:
         )
         self.epoch += 1
         self.dropped.update(outcome.dropped)
-        return tuple(_decoded(self.case, pane) for pane in outcome.panes)
+        return tuple(_decode_pane(self.case, pane) for pane in outcome.panes)
 
 
 # --- the configuration of a case as a pipeline ------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def _pipeline(case: Case) -> Pipeline:
     if first.rows is not None:
         return rows_pipeline(case)
     if first.loop is not None:
-        return looped(first)
+        return add_loop(first)
     return _with_outputs(case) if case.outputs else _StagesPipeline(_stages(case))
 
 
@@ -200,8 +200,8 @@ def _with_outputs(case: Case) -> Pipeline:
     for stage, own in zip(case.stages, case.outputs, strict=True):
         aggregation = _aggregation(stage, {KEY: col(KEY)}, col(RESULT if own.of else VALUE))
         outputs[own.name] = Output(
-            of=[case.outputs[above].name for above in own.of],
-            columns={case.outputs[above].name: {RESULT: -col(RESULT)} for above in own.minus},
+            of=[case.outputs[upstream].name for upstream in own.of],
+            columns={case.outputs[upstream].name: {RESULT: -col(RESULT)} for upstream in own.minus},
             key=aggregation.key,
             what=aggregation.what,
             where=stage.where,
@@ -224,9 +224,9 @@ def _stages(case: Case) -> list[Stage]:
     stages = [Stage(_aggregation(first, key, col(VALUE)), schema, any(e.is_retraction for e in elements))]
     for stage in rest:
         stage_above = stages[-1]
-        between = case.between or Between(key_is_value=False, value_is_one=False)
-        key = {KEY: col(RESULT).cast(DataType.STRING) if between.key_is_value else lit(DEFAULT_KEY)}
-        value = lit(1) if between.value_is_one else col(between.column)
+        link = case.between or StageLink(key_is_value=False, value_is_one=False)
+        key = {KEY: col(RESULT).cast(DataType.STRING) if link.key_is_value else lit(DEFAULT_KEY)}
+        value = lit(1) if link.value_is_one else col(link.column)
         stages.append(Stage(_aggregation(stage, key, value), stage_above.pane_schema, stage_above.withdraws))
     return stages
 
@@ -234,10 +234,10 @@ def _stages(case: Case) -> list[Stage]:
 def _aggregation(stage: CaseStage, key: Mapping[str, Expr], value: Expr) -> Aggregation:
     combiner = stage.combine or Combiner.COLLECT
     what: dict[str, Aggregate | Expr] = {
-        name: Aggregate(made, None if made is Combiner.COUNT else value)
-        for name, made in {RESULT: combiner, **stage.aggregates}.items()
+        name: Aggregate(function, None if function is Combiner.COUNT else value)
+        for name, function in {RESULT: combiner, **stage.aggregates}.items()
     }
-    what |= stage.computed
+    what |= stage.computed_columns
     return Aggregation(key=key, where=stage.where, when=stage.when, how=stage.how, what=what, having=stage.having)
 
 
@@ -255,7 +255,7 @@ def _record(schema: Schema, element: CaseElement, *, collects: bool) -> dict[str
     return {**element.attributes, KEY: element.key, VALUE: value}
 
 
-def _decoded(case: Case, pane: Pane) -> Pane:
+def _decode_pane(case: Case, pane: Pane) -> Pane:
     first = case.stages[0]
     if len(case.stages) > 1 or first.combine is not None or first.loop is not None or first.rows is not None:
         return pane
@@ -272,18 +272,18 @@ def _answer(start: Start, case: Case, step: Step) -> object:
         case ExpectMerged(timestamps, _):
             return _windows(start, case, timestamps)
         case ExpectCombined():
-            return _combined(start, step)
+            return _combine_groups(start, step)
     return None
 
 
 def _windows(start: Start, case: Case, timestamps: Sequence[Instant]) -> frozenset[Window]:
     """The windows of panes that a bundle of elements at ``timestamps`` gives at once: assigned, and merged."""
     stage = replace(case.stages[0], when=Always(), how=discarding(None), combine=Combiner.COUNT)
-    elements = tuple(CaseElement(DEFAULT_KEY, None, at) for at in timestamps)
+    elements = tuple(CaseElement(DEFAULT_KEY, None, timestamp) for timestamp in timestamps)
     return frozenset(pane.window for pane in _last_panes(start, stage, [BundleStep(elements)]))
 
 
-def _combined(start: Start, step: ExpectCombined) -> Any:
+def _combine_groups(start: Start, step: ExpectCombined) -> Any:
     """The groups as bundles of one window; an element that came and went lets even nothing have a pane."""
     stage = CaseStage(GlobalWindows(), Always(), accumulating(None), step.combiner)
     values = [value for group in (*step.groups, step.uncombine) for value in group]

@@ -11,7 +11,7 @@ from headrace_lab.conformance.cases import Json
 _T = TypeVar("_T")
 _D = TypeVar("_D")
 _Enum = TypeVar("_Enum", bound=Enum)
-REQUIRED: Any = object()
+NO_DEFAULT: Any = object()
 """The default of a field that must be there."""
 
 
@@ -20,7 +20,7 @@ class CaseFormatError(FixConfigError, code="config.conformance_case"):
 
 
 @contextmanager
-def at(place: str) -> Iterator[None]:
+def locate_errors(place: str) -> Iterator[None]:
     """Errors from within say that they are at ``place``."""
     try:
         yield
@@ -36,15 +36,15 @@ def field(raw: Json, name: str, read: Callable[[Any], _T]) -> _T: ...
 def field(raw: Json, name: str, read: Callable[[Any], _T], default: _D) -> _T | _D: ...
 
 
-def field(raw: Json, name: str, read: Callable[[Any], _T], default: Any = REQUIRED) -> _T | Any:
+def field(raw: Json, name: str, read: Callable[[Any], _T], default: Any = NO_DEFAULT) -> _T | Any:
     """The field ``name`` of ``raw`` as ``read`` takes it; if it is not there or null, ``default``. Without a default it
     must be there.
     """
-    if name not in raw or (raw[name] is None and default is not REQUIRED):
-        if default is REQUIRED:
+    if name not in raw or (raw[name] is None and default is not NO_DEFAULT):
+        if default is NO_DEFAULT:
             raise CaseFormatError(f"there is no field {name!r}")
         return default
-    with at(name):
+    with locate_errors(name):
         return read(raw[name])
 
 
@@ -57,25 +57,25 @@ def list_of(read: Callable[[Any], _T], one: str) -> Callable[[Any], tuple[_T, ..
         values = []
         for number, item in enumerate(raw, start=1):
             op = f" ({item['op']})" if isinstance(item, dict) and isinstance(item.get("op"), str) else ""
-            with at(f"{one} {number}{op}"):
+            with locate_errors(f"{one} {number}{op}"):
                 values.append(read(item))
         return tuple(values)
 
     return read_all
 
 
-def one_of(*allowed: str) -> Callable[[Any], str]:
+def one_of(*choices: str) -> Callable[[Any], str]:
     def read(raw: Any) -> str:
-        if raw not in allowed:
-            raise CaseFormatError(f"{raw!r} is not one of {', '.join(allowed)}")
+        if raw not in choices:
+            raise CaseFormatError(f"{raw!r} is not one of {', '.join(choices)}")
         return str(raw)
 
     return read
 
 
-def member_of(of: type[_Enum]) -> Callable[[Any], _Enum]:
-    member_values = [str(member.value) for member in of]
-    return lambda raw: of(one_of(*member_values)(raw))
+def member_of(enum: type[_Enum]) -> Callable[[Any], _Enum]:
+    member_values = [str(member.value) for member in enum]
+    return lambda raw: enum(one_of(*member_values)(raw))
 
 
 def an_object(raw: Any) -> Json:

@@ -66,12 +66,12 @@ def _start(raw: Any) -> Expr:
 
 def read_edge(raw: Json, timestamp: Any) -> CaseElement:
     """An edge at ``timestamp``."""
-    of, to = (str(field(raw, end, text_or_integer)) for end in ENDS)
+    start, end = (str(field(raw, end, text_or_integer)) for end in ENDS)
     weight = field(raw, WEIGHT, integer, 0)
-    return CaseElement(f"{of} -> {to}", weight, timestamp, edge={ENDS[0]: of, ENDS[1]: to, WEIGHT: weight})
+    return CaseElement(f"{start} -> {end}", weight, timestamp, edge={ENDS[0]: start, ENDS[1]: end, WEIGHT: weight})
 
 
-def looped(stage: CaseStage) -> Pipeline:
+def add_loop(stage: CaseStage) -> Pipeline:
     """The pipeline with the loop of ``stage``. Raises CaseFormatError if there can be none."""
     edges = json("elements", {ENDS[0]: str, ENDS[1]: str, WEIGHT: int, "at": datetime}).event_time("at", bound="0s")
     try:

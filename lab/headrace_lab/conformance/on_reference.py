@@ -19,7 +19,6 @@ from headrace_lab.conformance.cases import (
     RESULT,
     AdvanceProcessingTime,
     AdvanceWatermark,
-    Between,
     BundleStep,
     Case,
     CaseElement,
@@ -28,9 +27,10 @@ from headrace_lab.conformance.cases import (
     ExpectAssigned,
     ExpectCombined,
     ExpectMerged,
+    StageLink,
     Step,
 )
-from headrace_lab.conformance.loops import ENDS, looped
+from headrace_lab.conformance.loops import ENDS, add_loop
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
 from headrace_lab.conformance.rows import by_input, last_output, row_record, rows_of_panes, rows_pipeline
 from headrace_lab.reference import Chain, Contents, Element, Extract, Grouping, Operator, Output, collect, combine
@@ -68,7 +68,7 @@ class _Run:
         if first.rows is not None:
             self.chain = _Rows(self.case)
         elif first.loop is not None:
-            self.chain = _looped(looped(first))
+            self.chain = _loop_chain(add_loop(first))
         else:
             self.chain = (
                 _Outputs(groupings, self.case.outputs) if self.case.outputs else Chain(groupings, elements_between)
@@ -96,16 +96,18 @@ class _Run:
         return Output()
 
     def _element(self, element: CaseElement) -> Element:
-        made = _element(element)
-        return made if self.case.stages[0].rows is None else replace(made, record=row_record(element))
+        stage_element = _element(element)
+        return stage_element if self.case.stages[0].rows is None else replace(stage_element, record=row_record(element))
 
 
 def _with_lateness(case: Case) -> list[CaseStage]:
     """The stages; one of an output that reads others is at least as patient as each of these (5.2)."""
     stages = [*case.stages]
     for number, output in enumerate(case.outputs):
-        for above in output.of:
-            stages[number] = replace(stages[number], how=with_upstream_lateness(stages[above].how, stages[number].how))
+        for upstream in output.of:
+            stages[number] = replace(
+                stages[number], how=with_upstream_lateness(stages[upstream].how, stages[number].how)
+            )
     return stages
 
 
@@ -131,9 +133,11 @@ class _Outputs:
         for own, operator in zip(self._outputs, self.operators, strict=True):
             if own.of:
                 bundle = [
-                    _as_element(pane, negated=above in own.minus) for above in own.of for pane in steps[above].panes
+                    _as_element(pane, is_negated=upstream in own.minus)
+                    for upstream in own.of
+                    for pane in steps[upstream].panes
                 ]
-                mark = min(self.operators[above].output_watermark for above in own.of)
+                mark = min(self.operators[upstream].output_watermark for upstream in own.of)
                 steps.append(operator.step(bundle, processing_time=processing_time, watermark=mark, is_batch=is_batch))
                 continue
             taken_elements = [
@@ -188,9 +192,9 @@ class _Rows:
         return Output(rows_of_panes(results[-1].panes, last_output(self._pipeline)), drops)
 
 
-def _as_element(pane: Pane, *, negated: bool) -> Element:
+def _as_element(pane: Pane, *, is_negated: bool) -> Element:
     result, *_ = pane.values
-    value = -result if negated and result is not None else result
+    value = -result if is_negated and result is not None else result
     return Element(key=pane.key, timestamp=pane.timestamp, value=value, is_retraction=pane.is_retraction)
 
 
@@ -207,11 +211,11 @@ def _answer(case: Case, step: Step) -> object:
             bag = Contents([(value, 1) for group in groups for value in group])
             for value in uncombine:
                 bag.add(value, -1)
-            return _combined(combiner, bag)
+            return _combine_contents(combiner, bag)
     return None
 
 
-def _looped(pipeline: Pipeline) -> LoopedChain:
+def _loop_chain(pipeline: Pipeline) -> LoopedChain:
     stage = pipeline.stages[0]
     if pipeline.edges is None or pipeline.loop is None:
         raise ValueError(f"{pipeline!r} has no loop")
@@ -230,7 +234,7 @@ def _fulfilling(condition: Expr, names: Sequence[str]) -> Callable[[Pane], bool]
 
 
 def _extract(combiners: Sequence[Combiner]) -> Extract:
-    return lambda contents: tuple(_combined(combiner, contents) for combiner in combiners)
+    return lambda contents: tuple(_combine_contents(combiner, contents) for combiner in combiners)
 
 
 def _compute(stage: CaseStage) -> Callable[[tuple[Any, ...], Window, tuple[Any, ...]], tuple[Any, ...]]:
@@ -239,14 +243,14 @@ def _compute(stage: CaseStage) -> Callable[[tuple[Any, ...], Window, tuple[Any, 
 
     def compute(key: tuple[Any, ...], window: Window, aggregates: tuple[Any, ...]) -> tuple[Any, ...]:
         row = dict(zip(stage.names, aggregates, strict=False))
-        for name, expr in in_order(stage.computed).items():
+        for name, expr in in_order(stage.computed_columns).items():
             row[name] = evaluate(expr, row, types)
-        return (*aggregates, *(row[name] for name in stage.computed))
+        return (*aggregates, *(row[name] for name in stage.computed_columns))
 
     return compute
 
 
-def _combined(combiner: Combiner, contents: Contents) -> Any:
+def _combine_contents(combiner: Combiner, contents: Contents) -> Any:
     kept_net = contents.net
     if combiner is Combiner.COUNT:  # of elements, whatever their value: null too
         kept_net = tuple((True, times) for _, times in kept_net)
@@ -264,13 +268,13 @@ def _element(element: CaseElement) -> Element:
     )
 
 
-def _to_elements(between: Between, names: Sequence[str]) -> Callable[[Pane], Iterable[Element]]:
+def _to_elements(link: StageLink, names: Sequence[str]) -> Callable[[Pane], Iterable[Element]]:
     def to_elements(pane: Pane) -> Iterable[Element]:
         row = dict(zip(names, pane.values, strict=True))
         yield Element(
-            key=(str(row[RESULT]) if between.key_is_value else DEFAULT_KEY,),
+            key=(str(row[RESULT]) if link.key_is_value else DEFAULT_KEY,),
             timestamp=pane.timestamp,
-            value=1 if between.value_is_one else row[between.column],
+            value=1 if link.value_is_one else row[link.column],
             is_retraction=pane.is_retraction,
         )
 

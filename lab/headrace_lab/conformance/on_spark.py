@@ -43,10 +43,10 @@ class SparkExecutor:
     def replay(self, cases: Sequence[Case]) -> Iterator[CaseReplay]:
         spark = self._borrowed or spark_session("headrace conformance", conf={"spark.log.level": "ERROR"})
         try:
-            chosen = representatives(cases)
-            others = iter(_in_tasks(spark, [case for case in cases if case not in chosen]))
+            job_cases = representatives(cases)
+            others = iter(_in_tasks(spark, [case for case in cases if case not in job_cases]))
             for case in cases:
-                yield _in_jobs(spark, case) if case in chosen else next(others)
+                yield _in_jobs(spark, case) if case in job_cases else next(others)
         finally:
             if self._borrowed is None:
                 spark.stop()
@@ -60,10 +60,10 @@ def representatives(cases: Sequence[Case]) -> list[Case]:
     by_kind: dict[object, Case] = {}
     for case in sorted(cases, key=_panes, reverse=True):
         first = case.stages[0]
-        having = any(stage.having is not None for stage in case.stages)
+        has_having = any(stage.having is not None for stage in case.stages)
         if _panes(case) and _epochs(case) <= MOST_EPOCHS:
             kinds = type(first.where), first.how.accumulation, len(case.stages)
-            kind: object = (*kinds, bool(case.outputs), having, first.loop is not None)
+            kind: object = (*kinds, bool(case.outputs), has_having, first.loop is not None)
             if first.rows is not None:
                 kind = type(first.rows.take) if first.rows.join is None else ("join", "outputs" in first.rows.join)
             by_kind.setdefault(kind, case)
@@ -85,12 +85,12 @@ def _in_tasks(spark: SparkSession, cases: Sequence[Case]) -> list[CaseReplay]:
             ship_module(module)
     numbers = spark.range(0, len(cases), 1, min(len(cases), _TASKS_PER_CORE * tasks_of(spark)) or 1)
     with spark_errors():
-        rows: Any = numbers.mapInArrow(partial(_replayed, cases), "number long, replay binary").toArrow()
+        rows: Any = numbers.mapInArrow(partial(_replay_batches, cases), "number long, replay binary").toArrow()
     replays = sorted(zip(rows.column("number").to_pylist(), rows.column("replay").to_pylist(), strict=True))
     return [pickle.loads(replay) for _, replay in replays]  # noqa: S301 (our own, of this application)
 
 
-def _replayed(cases: Sequence[Case], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _replay_batches(cases: Sequence[Case], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
             replay = pickle.dumps(next(LocalExecutor().replay([cases[number]])))

@@ -97,9 +97,9 @@ class OnTasks:
             engine.restore(-1, engine.progress, {})
         else:
             self._pass(watermark, percentiles)
-        computed_epoch = engine.compute(self._landed(epoch, elements), processing_time, is_last=is_batch)
+        computed_epoch = engine.compute(self._land_elements(epoch, elements), processing_time, is_last=is_batch)
         stages = [stage for chain in computed_epoch.chains.values() for stage in chain]
-        dropped = {
+        drop_counts = {
             "late": sum(
                 stage.accounting.late + stage.accounting.rows.get(Disposition.FORGOTTEN, 0) for stage in stages
             ),
@@ -110,7 +110,7 @@ class OnTasks:
             engine.store, computed_epoch.written.logs[self._names.panes], self._columns.arrow_schema(View.PANES)
         )
         rows = stored_rows(panes, self._last) if self._last.rows else stored_panes(panes, self._columns)
-        return StagesOutcome(rows, dropped)
+        return StagesOutcome(rows, drop_counts)
 
     def output_watermarks(self) -> tuple[Instant, ...]:
         """The output watermark of each stage, or of each output; rows have that of the last output alone."""
@@ -123,10 +123,10 @@ class OnTasks:
     def _pass(self, watermark: Instant, percentiles: Mapping[float, Instant]) -> None:
         self._engine.pass_watermark({given_input.name: watermark for given_input in self._pipeline.inputs})
         progress = self._engine.inputs[OWN]
-        passed = {q: max(at, progress.percentiles.get(q, MIN_INSTANT)) for q, at in percentiles.items()}
-        self._engine.inputs[OWN] = replace(progress, percentiles={**progress.percentiles, **passed})
+        marks = {q: max(mark, progress.percentiles.get(q, MIN_INSTANT)) for q, mark in percentiles.items()}
+        self._engine.inputs[OWN] = replace(progress, percentiles={**progress.percentiles, **marks})
 
-    def _landed(self, epoch: int, elements: Sequence[StageElement]) -> dict[str, list[SourceSplit]]:
+    def _land_elements(self, epoch: int, elements: Sequence[StageElement]) -> dict[str, list[SourceSplit]]:
         """``elements`` of each input in a file for each task."""
         files: dict[str, list[SourceSplit]] = {}
         for number in range(self._tasks):

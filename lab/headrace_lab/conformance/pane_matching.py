@@ -58,17 +58,17 @@ class _Panes:
     def unequal(self, expected: Mapping[str, Any], actual: Pane) -> list[str]:
         """The attributes in which ``actual`` is not what is ``expected``; one that does not say so is no retraction."""
         attributes = self._attributes(actual)
-        wanted = {"retraction": False, **expected}
-        return [name for name, value in wanted.items() if not _equal(name, value, attributes)]
+        expected_attributes = {"retraction": False, **expected}
+        return [name for name, value in expected_attributes.items() if not _equal(name, value, attributes)]
 
     def both(self, column: str, expected: Mapping[str, Any], actual: Pane) -> tuple[str, str]:
         """Both values of an attribute."""
         timing_there = actual.timing if column == "timing_in" else self._attributes(actual)[column]
-        return _written(column, expected.get(column, False)), _written(column, timing_there)
+        return _format_value(column, expected.get(column, False)), _format_value(column, timing_there)
 
     def expected(self, row: Mapping[str, Any]) -> str:
         """The attributes that a case lists."""
-        return " ".join(f"{name}={_written(name, value)}" for name, value in row.items())
+        return " ".join(f"{name}={_format_value(name, value)}" for name, value in row.items())
 
     def found(self, row: Pane) -> str:
         """All attributes of a pane."""
@@ -125,14 +125,14 @@ def equal_values(expected: Any, actual: Any) -> bool:
 def _equal_bags(expected: Sequence[Any], actual: Sequence[Any]) -> bool:
     left = list(actual)
     for value in expected:
-        at = next((i for i, other in enumerate(left) if equal_values(value, other)), None)
-        if at is None:
+        index = next((i for i, other in enumerate(left) if equal_values(value, other)), None)
+        if index is None:
             return False
-        del left[at]
+        del left[index]
     return not left
 
 
-def _written(name: str, value: Any) -> str:
+def _format_value(name: str, value: Any) -> str:
     if name == "window":
         return written_window(value if isinstance(value, Window) else read_window(value))
     return _written_instant(Instant(value)) if name == "timestamp" and isinstance(value, int) else str(value)
@@ -143,7 +143,7 @@ def written_window(window: Window) -> str:
     return f"[{_written_instant(window.start)}, {_written_instant(window.end)})"
 
 
-def _written_instant(at: Instant) -> str:
-    if at >= min(GLOBAL_WINDOW_END - 1, MAX_INSTANT):
+def _written_instant(moment: Instant) -> str:
+    if moment >= min(GLOBAL_WINDOW_END - 1, MAX_INSTANT):
         return "+inf"
-    return "-inf" if at <= MIN_INSTANT else str(at)
+    return "-inf" if moment <= MIN_INSTANT else str(moment)

@@ -66,12 +66,12 @@ def check(case: Case, outcomes: Sequence[StepOutcome]) -> str | None:
             problem = compare_panes(step, unclaimed_panes, case.names)
             unclaimed_panes = []
         else:
-            problem = _unexpected(unclaimed_panes, case.names) if case.strict else None
+            problem = _explain_unclaimed(unclaimed_panes, case.names) if case.strict else None
             problem = problem or _check_answer(step, outcome)
         if problem:
             return f"{_script(case, number)}\n{problem}"
         unclaimed_panes += outcome.panes
-    problem = _unexpected(unclaimed_panes, case.names)
+    problem = _explain_unclaimed(unclaimed_panes, case.names)
     return f"{_script(case, len(case.steps) + 1)}\n{problem}" if problem else None
 
 
@@ -86,7 +86,7 @@ def _check_answer(step: Step, outcome: StepOutcome) -> str | None:
         case ExpectAssigned(_, windows) | ExpectMerged(_, windows):
             answer = frozenset(outcome.answer)
             same = answer == windows
-            return None if same else f"expected windows {_written(windows)}, found {_written(answer)}"
+            return None if same else f"expected windows {_format_windows(windows)}, found {_format_windows(answer)}"
         case ExpectCombined(equals=value):
             return None if equal_values(value, outcome.answer) else f"expected {value!r}, found {outcome.answer!r}"
     return None
@@ -101,9 +101,9 @@ def _script(case: Case, failing: int) -> str:
     return "\n".join(lines)
 
 
-def _unexpected(panes: Sequence[Pane], names: tuple[str, ...]) -> str | None:
+def _explain_unclaimed(panes: Sequence[Pane], names: tuple[str, ...]) -> str | None:
     return compare_panes(Expect(()), panes, names)
 
 
-def _written(windows: Iterable[Window]) -> str:
+def _format_windows(windows: Iterable[Window]) -> str:
     return "{" + ", ".join(map(written_window, sorted(windows))) + "}"

@@ -41,7 +41,7 @@ from headrace.pipeline.output import Rows
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.rows import Every, Take, distinct, newest, top
 from headrace_lab.conformance.cases import (
-    MET,
+    MET_COLUMN,
     BundleStep,
     Case,
     CaseElement,
@@ -57,7 +57,13 @@ from headrace_lab.conformance.words import read_windows, ticks
 from headrace_lab.reference.elements import Pane
 
 KEY, VALUE = "key", "value"
-_ID, _SIGN, _AT, _ORDER, _SIDE = "id of the element", "sign of the element", "at", "order", "side of the element"
+_ID, _SIGN, _EVENT_TIME, _ORDER, _SIDE = (
+    "id of the element",
+    "sign of the element",
+    "at",
+    "order",
+    "side of the element",
+)
 RIGHT = "right"
 _BOUND = "30000d"
 """So far behind event times that they move no watermark: cases do."""
@@ -82,28 +88,28 @@ def read_rows(raw: Json) -> CaseRows:
 
 def _join(raw: Json, right: Input | str) -> Join:
     """The join that ``raw`` describes, with ``right`` elements, or those of an output."""
-    deleted = field(raw, "deleted", text, None)
+    deleted_column = field(raw, "deleted", text, None)
     order = field(raw, "order", one_of(_ORDER), None)
-    shared: dict[str, Any] = {
-        "columns": {MET: VALUE},
+    options: dict[str, Any] = {
+        "columns": {MET_COLUMN: VALUE},
         "outer": field(raw, "outer", flag, False),
         "lateness": field(raw, "lateness", ticks, Duration(0)),
     }
     match field(raw, "type", one_of("as_of", "within", "same_window", "next_event", "lookup")):
         case "within":
             begin, end = field(raw, "between", list_of(ticks, "length"))
-            return within(right, KEY, between=(begin, end), **shared)
+            return within(right, KEY, between=(begin, end), **options)
         case "same_window":
-            return same_window(right, KEY, window=field(raw, "window", read_windows), **shared)
+            return same_window(right, KEY, window=field(raw, "window", read_windows), **options)
         case "next_event":
-            return next_event(right, KEY, within=field(raw, "within", ticks), order=order, **shared)
+            return next_event(right, KEY, within=field(raw, "within", ticks), order=order, **options)
     age = field(raw, "max_age", ticks, None)
-    is_deleted = None if deleted is None else col(deleted)
+    is_deleted = None if deleted_column is None else col(deleted_column)
     if _looks_up(raw):
         if not isinstance(right, Input):
             raise CaseFormatError("outputs are not looked up: leave outputs out")
-        return lookup(right, KEY, order=order, deleted=is_deleted, **shared)
-    return as_of(right, KEY, max_age=age, order=order, deleted=is_deleted, **shared)
+        return lookup(right, KEY, order=order, deleted=is_deleted, **options)
+    return as_of(right, KEY, max_age=age, order=order, deleted=is_deleted, **options)
 
 
 def _looks_up(raw: Json) -> bool:
@@ -121,8 +127,10 @@ def _take(raw: Any) -> Take:
         return distinct() if kind == "distinct" else Every()
     if kind == "top":
         return top(field(raw, "number", integer), by=field(raw, "by", one_of(VALUE)))
-    deleted = field(raw, "deleted", text, None)
-    return newest(field(raw, "order", one_of(VALUE), None), deleted=None if deleted is None else col(deleted))
+    deleted_column = field(raw, "deleted", text, None)
+    return newest(
+        field(raw, "order", one_of(VALUE), None), deleted=None if deleted_column is None else col(deleted_column)
+    )
 
 
 def check_rows(case: Case) -> None:
@@ -138,53 +146,53 @@ def check_rows(case: Case) -> None:
 def rows_pipeline(case: Case) -> Pipeline:
     """The pipeline of a case of rows. Raises CaseFormatError if there can be none."""
     (stage,) = case.stages
-    made = stage.rows or CaseRows()
+    case_rows = stage.rows or CaseRows()
     elements = [element for step in case.steps if isinstance(step, BundleStep) for element in step.elements]
-    attributes = {*_attributes(made), *stage.schema}.union(*(element.attributes for element in elements))
+    attributes = {*_attributes(case_rows), *stage.schema}.union(*(element.attributes for element in elements))
     is_text = any(isinstance(element.value, str) for element in elements)
     columns: dict[str, Any] = {
         KEY: str,
         VALUE: str if is_text else int,
         _ID: str,
         _SIGN: int,
-        _AT: datetime,
+        _EVENT_TIME: datetime,
         _ORDER: int,
         _SIDE: str,
     }
     columns |= dict.fromkeys(sorted(attributes), bool)
 
-    are_outputs = _joins_outputs(made)
+    are_outputs = _joins_outputs(case_rows)
 
-    def landed(name: str) -> Input:
+    def side_input(name: str) -> Input:
         """Elements of a side; with a changelog if some withdraw others."""
         is_signed = any(element.is_retraction for element in elements if are_outputs or element.input == name)
         made_source = source(f"elements/{name}", columns, changelog=col(_SIGN) if is_signed else None)
-        return made_source.event_time(_AT, bound=_BOUND)
+        return made_source.event_time(_EVENT_TIME, bound=_BOUND)
 
-    parts: dict[str, Any] = {} if made.take is None else {"when": stage.when, "how": stage.how}
-    if is_of_groups := made.take not in (None, Every()):
-        parts |= {"key": KEY, "where": stage.where, "take": made.take}
+    parts: dict[str, Any] = {} if case_rows.take is None else {"when": stage.when, "how": stage.how}
+    if is_of_groups := case_rows.take not in (None, Every()):
+        parts |= {"key": KEY, "where": stage.where, "take": case_rows.take}
     try:
-        right: Input | str = RIGHT if are_outputs else landed(RIGHT).named(RIGHT)
-        if isinstance(right, Input) and made.join is not None and _looks_up(made.join):
+        right: Input | str = RIGHT if are_outputs else side_input(RIGHT).named(RIGHT)
+        if isinstance(right, Input) and case_rows.join is not None and _looks_up(case_rows.join):
             right = right.source.arrival_time().named(RIGHT)
-        joins = [] if made.join is None else [_join(made.join, right)]
+        joins = [] if case_rows.join is None else [_join(case_rows.join, right)]
         of_rows: dict[str, Any] = {
             "rows": {name: col(name) for name in (KEY, VALUE, *(column for join in joins for column in join.columns))},
-            "filter": None if made.only is None else col(made.only),
+            "filter": None if case_rows.only is None else col(case_rows.only),
             **parts,
         }
         if are_outputs:
-            names = [name for name in columns if name not in (_SIGN, _AT, _SIDE)]
+            names = [name for name in columns if name not in (_SIGN, _EVENT_TIME, _SIDE)]
             sides = {side: Rows(names, filter=col(_SIDE) == side) for side in (OWN, RIGHT)}
             return Pipeline(
-                "conformance", landed(OWN), outputs={**sides, "joined": Rows(of=OWN, join=joins, **of_rows)}
+                "conformance", side_input(OWN), outputs={**sides, "joined": Rows(of=OWN, join=joins, **of_rows)}
             )
         return Pipeline(
             "conformance",
-            landed(OWN),
+            side_input(OWN),
             join=joins,
-            deduplicate=None if made.horizon is None else Deduplicate(_ID, made.horizon),
+            deduplicate=None if case_rows.horizon is None else Deduplicate(_ID, case_rows.horizon),
             allow_finishing=is_of_groups,
             **of_rows,
         )
@@ -193,15 +201,15 @@ def rows_pipeline(case: Case) -> Pipeline:
 
 
 def _attributes(rows: CaseRows) -> set[str]:
-    deleted = None if rows.take is None else rows.take.unless
-    named = {rows.only, None if rows.join is None else rows.join.get("deleted")} - {None}
-    return {str(name) for name in named}.union(() if deleted is None else columns_of(deleted))
+    deletion = None if rows.take is None else rows.take.unless
+    column_names = {rows.only, None if rows.join is None else rows.join.get("deleted")} - {None}
+    return {str(name) for name in column_names}.union(() if deletion is None else columns_of(deletion))
 
 
 def row_record(element: CaseElement) -> dict[str, Any]:
     """An element as the record that its source has."""
     sign = -1 if element.is_retraction else 1
-    of_all = {KEY: element.key, VALUE: element.value, _ID: element.id, _SIGN: sign, _AT: element.timestamp}
+    of_all = {KEY: element.key, VALUE: element.value, _ID: element.id, _SIGN: sign, _EVENT_TIME: element.timestamp}
     return {**element.attributes, **of_all, _ORDER: element.order, _SIDE: element.input}
 
 
@@ -221,7 +229,9 @@ def last_output(pipeline: Pipeline) -> Pipeline:
 
 def as_json(records: Iterable[Mapping[str, Any]]) -> bytes:
     """A file of ``records`` as its producer writes it."""
-    return "".join(f"{json.dumps({**record, _AT: render(record[_AT])})}\n" for record in records).encode()
+    return "".join(
+        f"{json.dumps({**record, _EVENT_TIME: render(record[_EVENT_TIME])})}\n" for record in records
+    ).encode()
 
 
 def rows_of_panes(panes: Iterable[Pane], pipeline: Pipeline) -> tuple[Pane, ...]:
@@ -265,5 +275,5 @@ def _row(values: Mapping[str, Any], pane: Pane, pipeline: Pipeline) -> Pane:
         window = Window(
             MIN_INSTANT if start is None else Instant(start), GLOBAL_WINDOW_END if end is None else Instant(end)
         )
-    met_values = [values[MET]] if MET in values else []
+    met_values = [values[MET_COLUMN]] if MET_COLUMN in values else []
     return replace(pane, key=(values[KEY],), values=(values[VALUE], *met_values), window=window)

@@ -75,7 +75,7 @@ class CaseResult:
     required: bool = True
 
 
-def watched(replays: Iterable[CaseReplay], total: int) -> Iterator[CaseReplay]:
+def show_progress(replays: Iterable[CaseReplay], total: int) -> Iterator[CaseReplay]:
     """``replays`` as they finish; stderr says how many of ``total``: a bar in a terminal (unless results appear there
     too), else a line now and then.
     """
@@ -92,26 +92,29 @@ def watched(replays: Iterable[CaseReplay], total: int) -> Iterator[CaseReplay]:
             last_line_at = time.monotonic()
 
 
-def run_file(path: Path, executor: CaseExecutor, only: str | None = None) -> list[CaseResult]:
-    """Run the cases of ``path`` whose names match the glob ``only`` (None: all); the results in the order of the file.
+def run_file(path: Path, executor: CaseExecutor, pattern: str | None = None) -> list[CaseResult]:
+    """Run the cases of ``path`` whose names match the glob ``pattern`` (None: all); the results in the order of the
+    file.
 
     Raises CaseFormatError if the file is not a file of cases, or none matches.
     """
-    return [*results_of(path, executor, only)]
+    return [*results_of(path, executor, pattern)]
 
 
 def results_of(
-    path: Path, executor: CaseExecutor, only: str | None = None, watch: Watch = lambda replays, _: replays
+    path: Path, executor: CaseExecutor, pattern: str | None = None, watch: Watch = lambda replays, _: replays
 ) -> Iterator[CaseResult]:
     """Results of ``run_file``, each as soon as it is known. ``watch`` sees replays as they finish.
 
     Raises CaseFormatError if the file is not a file of cases, or none matches.
     """
     named_by_number = {number: (_name(number, raw), raw) for number, raw in enumerate(_load(path), start=1)}
-    expected = [number for number, (name, _) in named_by_number.items() if only is None or fnmatchcase(name, only)]
+    expected = [
+        number for number, (name, _) in named_by_number.items() if pattern is None or fnmatchcase(name, pattern)
+    ]
     if not expected:
         names = shorten(", ".join(name for name, _ in named_by_number.values()), 200, placeholder=" ...")
-        raise CaseFormatError(f"{path} has no case whose name matches {only!r}; its names are {names}")
+        raise CaseFormatError(f"{path} has no case whose name matches {pattern!r}; its names are {names}")
     first: dict[str, int] = {}
     for number, (name, _) in named_by_number.items():
         first.setdefault(name, number)
@@ -214,7 +217,7 @@ def render_json(results: list[CaseResult]) -> str:
     return json.dumps(document, indent=2)
 
 
-def conformance(file: Path, executor: str = "reference", only: str | None = None, output: str = "text") -> int:
+def conformance(file: Path, executor: str = "reference", pattern: str | None = None, output: str = "text") -> int:
     """Run ``file`` on ``executor``, print the results as ``output`` ("text" or "json"); the exit code of the command.
 
     0 if and only if every case that is not of a dialect passed. Raises FixConfigError for an unknown executor or file.
@@ -222,7 +225,7 @@ def conformance(file: Path, executor: str = "reference", only: str | None = None
     if executor not in EXECUTORS:
         raise FixConfigError(f"there is no executor {executor!r}; use one of {', '.join(EXECUTORS)}")
     results: list[CaseResult] = []
-    for result in results_of(file, EXECUTORS[executor](), only, watched):
+    for result in results_of(file, EXECUTORS[executor](), pattern, show_progress):
         results.append(result)
         if output == "text":  # a run that is cut off has said what it knows
             print(render_text(result), flush=True)

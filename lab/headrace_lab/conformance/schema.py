@@ -43,7 +43,6 @@ from headrace_lab.conformance.cases import (
     RESULT,
     AdvanceProcessingTime,
     AdvanceWatermark,
-    Between,
     BundleStep,
     Case,
     CaseElement,
@@ -57,24 +56,25 @@ from headrace_lab.conformance.cases import (
     ExpectOutputWatermark,
     ExpectState,
     Json,
+    StageLink,
     Step,
 )
 from headrace_lab.conformance.fields import (
     CaseFormatError,
     an_object,
     anything,
-    at,
     field,
     flag,
     integer,
     list_of,
+    locate_errors,
     member_of,
     number,
     one_of,
     text,
     text_or_integer,
 )
-from headrace_lab.conformance.loops import looped, read_edge, read_loop
+from headrace_lab.conformance.loops import add_loop, read_edge, read_loop
 from headrace_lab.conformance.rows import RIGHT, check_rows, read_rows
 from headrace_lab.conformance.unknown import unknown_fields
 from headrace_lab.conformance.words import read_columns, read_combiner, read_having, read_trigger, read_windows
@@ -100,7 +100,7 @@ PANE_ATTRIBUTES = frozenset(
 
 def read_case(raw: Json) -> Case:
     """The case that ``raw`` describes. Raises CaseFormatError or UnsupportedCaseError, which say where."""
-    with at(f"case {raw.get('name', '?')}"):
+    with locate_errors(f"case {raw.get('name', '?')}"):
         return _case(raw)
 
 
@@ -124,7 +124,7 @@ def _case(raw: Json) -> Case:
     elif kind == "rows":
         stages = (_rows(raw),)
     else:
-        stages = field(raw, "stages", _chained) if is_pipeline else (_stage(raw),)
+        stages = field(raw, "stages", _read_chain) if is_pipeline else (_stage(raw),)
     has_loop = any(stage.loop is not None for stage in stages)
     if has_loop and kind != "grouping":
         raise CaseFormatError(f"a case with a loop has one stage, and is not of kind {kind!r}")
@@ -136,7 +136,7 @@ def _case(raw: Json) -> Case:
     case = Case(
         name=str(field(raw, "name", text_or_integer)),
         stages=stages,
-        between=field(raw, "between", partial(_between, stages[0].names)) if is_pipeline else None,
+        between=field(raw, "between", partial(_read_link, stages[0].names)) if is_pipeline else None,
         steps=steps,
         initial_watermark=field(initial, "watermark", _instant, MIN_INSTANT),
         initial_processing_time=field(initial, "processing_time", _instant, Instant(0)),
@@ -150,7 +150,7 @@ def _case(raw: Json) -> Case:
     return case
 
 
-def _chained(raw: Any) -> tuple[CaseStage, ...]:
+def _read_chain(raw: Any) -> tuple[CaseStage, ...]:
     objects = list_of(an_object, "stage")(raw)
     if len(objects) != 2:
         raise CaseFormatError(f"a pipeline has two stages, not {len(objects)}")
@@ -165,23 +165,28 @@ def _outputs(raw: Any) -> tuple[tuple[CaseStage, ...], tuple[CaseOutput, ...]]:
     outputs: list[CaseOutput] = []
     for own in list_of(an_object, "output")(raw):
         name = field(own, "name", text)
-        with at(f"output {name}"):
+        with locate_errors(f"output {name}"):
             known_names = [output.name for output in outputs]
             if name in known_names:
                 raise CaseFormatError("another output has that name")
             names = list_of(one_of(*known_names), "name")
-            of, minus = field(own, "of", names, ()), field(own, "minus", names, ())
-            if not {*minus} <= {*of}:
-                raise CaseFormatError(f"minus names {', '.join({*minus} - {*of})}, of which it is not")
-            stage = _stage({**own, "trigger": _for_panes(own.get("trigger"))} if of else own)
+            upstream_names, minus = field(own, "of", names, ()), field(own, "minus", names, ())
+            if not {*minus} <= {*upstream_names}:
+                raise CaseFormatError(f"minus names {', '.join({*minus} - {*upstream_names})}, of which it is not")
+            stage = _stage({**own, "trigger": _for_panes(own.get("trigger"))} if upstream_names else own)
             if stage.combine is None:
                 raise CaseFormatError("outputs give numbers: it needs a combiner that gives one")
-            only = field(own, "only", text, None)
-            if of and only is not None:
+            filter_column = field(own, "only", text, None)
+            if upstream_names and filter_column is not None:
                 raise CaseFormatError("panes have no attributes: only is of outputs that read elements")
         stages.append(stage)
         outputs.append(
-            CaseOutput(name, tuple(map(known_names.index, of)), frozenset(map(known_names.index, minus)), only)
+            CaseOutput(
+                name,
+                tuple(map(known_names.index, upstream_names)),
+                frozenset(map(known_names.index, minus)),
+                filter_column,
+            )
         )
     if not outputs:
         raise CaseFormatError("there is no output")
@@ -201,10 +206,10 @@ def _for_panes(raw: Any) -> Any:
     return {name: _for_panes(value) for name, value in raw.items()}
 
 
-def _between(names: Sequence[str], raw: Any) -> Between:
+def _read_link(names: Sequence[str], raw: Any) -> StageLink:
     key = field(an_object(raw), "key", one_of("constant", "value"))
     value = field(raw, "value", one_of("sum", "one", *names))
-    return Between(key == "value", value == "one", value if value in names else RESULT)
+    return StageLink(key == "value", value == "one", value if value in names else RESULT)
 
 
 # --- times ------------------------------------------------------------------------------------------------------------
@@ -275,25 +280,25 @@ def _read_how(raw: Json, stamp: TimestampCombiner) -> How:
 
 def _stage(raw: Any) -> CaseStage:
     where = field(an_object(raw), "window", read_windows)
-    stamp = field(raw, "timestamp_combiner", one_of(*TimestampCombiner, _TRANSFORMED), "END_OF_WINDOW")
-    if stamp == _TRANSFORMED:
+    stamp = field(raw, "timestamp_combiner", one_of(*TimestampCombiner, _EARLIEST_TRANSFORMED), "END_OF_WINDOW")
+    if stamp == _EARLIEST_TRANSFORMED:
         shift = field(raw["window"], "transformed_output_time", an_object, _NOTHING)
         where = ShiftedOutputTime(where, Duration(field(shift, "shift", integer, 0)))
         stamp = "EARLIEST"
     how = _read_how(raw, TimestampCombiner(stamp))
     combine = field(raw, "combine", lambda name: None if name == "collect" else read_combiner(name), None)
-    having, columns = field(raw, "having", read_having, None), field(raw, "columns", read_columns, {})
-    if (having is not None or columns) and combine is None:
+    condition, columns = field(raw, "having", read_having, None), field(raw, "columns", read_columns, {})
+    if (condition is not None or columns) and combine is None:
         raise CaseFormatError("having and columns read a result that is a number: they need a combiner that gives one")
     loop = field(raw, "loop", read_loop, None)
-    stage = CaseStage(where, field(raw, "trigger", read_trigger), how, combine, having, loop, columns)
-    reads = [*stage.computed.values(), *([] if having is None else [having])]
+    stage = CaseStage(where, field(raw, "trigger", read_trigger), how, combine, condition, loop, columns)
+    reads = [*stage.computed_columns.values(), *([] if condition is None else [condition])]
     if unknown := {*chain(*map(columns_of, reads))} - {*stage.names}:
         raise CaseFormatError(f"there is no column {min(unknown)!r} of results; there are {', '.join(stage.names)}")
     if stage.loop is not None:
         if raw.get("combine") is not None:
             raise CaseFormatError("the results of a loop are its values: leave combine out")
-        looped(stage)
+        add_loop(stage)
     return stage
 
 
@@ -306,7 +311,7 @@ def _rows(raw: Json) -> CaseStage:
     return replace(_stage({**raw, "combine": None}), rows=rows)
 
 
-_TRANSFORMED = "EARLIEST_TRANSFORMED"
+_EARLIEST_TRANSFORMED = "EARLIEST_TRANSFORMED"
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
@@ -322,7 +327,7 @@ def _value(raw: Any) -> Any:
 
 
 def _element(raw: Any, *, has_id: bool = False) -> CaseElement:
-    known = _ROW_FIELDS if has_id else _ELEMENT_FIELDS
+    field_names = _ROW_FIELDS if has_id else _ELEMENT_FIELDS
     has_no_key = has_id and an_object(raw).get("key", DEFAULT_KEY) is None
     key = str(field(raw, "key", _key)) if "key" in an_object(raw) else DEFAULT_KEY
     return CaseElement(
@@ -331,7 +336,7 @@ def _element(raw: Any, *, has_id: bool = False) -> CaseElement:
         timestamp=field(raw, "ts", _timestamp),
         is_retraction=field(raw, "retraction", flag, False),
         size=field(raw, "bytes", integer, 0),
-        attributes={name: bool(value) for name, value in raw.items() if name not in known},
+        attributes={name: bool(value) for name, value in raw.items() if name not in field_names},
         id=field(raw, "id", text, None) if has_id else None,
         input=field(raw, "side", one_of(RIGHT), OWN) if has_id else OWN,
         order=field(raw, "order", integer, None) if has_id else None,
@@ -378,7 +383,7 @@ def _watermark(raw: Json) -> Step:
     )
 
 
-def _dropped(raw: Json) -> Step:
+def _read_drops(raw: Json) -> Step:
     counts = {cause: field(raw, cause, integer) for cause in raw if cause not in ("op", "notes")}
     unknown = [cause for cause in counts if cause not in _CAUSES]
     if unknown:
@@ -395,7 +400,7 @@ def _output_watermark(raw: Json) -> Step:
     return ExpectOutputWatermark({stage: field(raw, name, _instant) for name, stage in names.items() if name in raw})
 
 
-def _combined(raw: Json) -> Step:
+def _read_combination(raw: Json) -> Step:
     values = list_of(_value, "value")
     return ExpectCombined(
         field(raw, "fn", read_combiner),
@@ -419,12 +424,12 @@ _STEPS: Mapping[str, Callable[[Json], Step]] = {
     "watermark": _watermark,
     "processing_time": lambda raw: AdvanceProcessingTime(field(raw, "to", _instant)),
     "expect": _expect,
-    "dropped": _dropped,
+    "dropped": _read_drops,
     "output_watermark": _output_watermark,
     "state": lambda _: ExpectState(),
     "assign": _assign,
     "merge": _merge,
-    "combine": _combined,
+    "combine": _read_combination,
 }
 
 

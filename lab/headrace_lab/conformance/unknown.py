@@ -79,8 +79,8 @@ def unknown_fields(case: Json) -> list[str]:
     for stage in stages:
         unknown += [f"{name!r} of a stage" for name in stage if name not in known_fields]
     for place, step in enumerate(case["steps"], start=1):
-        known = _STEP_FIELDS[step["op"]] | {"op", "notes"}
-        unknown += [f"{name!r} of step {place} ({step['op']})" for name in step if name not in known]
+        field_names = _STEP_FIELDS[step["op"]] | {"op", "notes"}
+        unknown += [f"{name!r} of step {place} ({step['op']})" for name in step if name not in field_names]
         if case.get("loop"):
             edges = step.get("elements", ())
             unknown += [f"{name!r} of an edge of step {place}" for name in _names_of(edges) if name not in EDGE_FIELDS]

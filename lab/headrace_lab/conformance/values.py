@@ -29,7 +29,7 @@ def element_rows(
     columns = {
         name: pa.array([row.get(name) for row, _, _ in elements], arrow_type(kind)) for name, kind in schema.items()
     }
-    columns[c.EVENT_TIME] = pa.array([at for _, at, _ in elements], pa.int64())
+    columns[c.EVENT_TIME] = pa.array([event_time for _, event_time, _ in elements], pa.int64())
     columns[c.SIGN] = pa.array([sign for _, _, sign in elements], pa.int64())
     return columns if sizes is None else {**columns, c.SIZE: pa.array(sizes, pa.int64())}
 
@@ -50,21 +50,21 @@ def _by_window(panes: pa.Table) -> list[list[Row]]:
     """What each window emitted, which stands together in a file, numbered from 0."""
     for name in ("window_start", "window_end", "pane_time"):
         panes = panes.set_column(panes.schema.get_field_index(name), name, panes.column(name).cast(pa.int64()))
-    begun = 0
+    group_number = 0
     numbered_values = []
     for row in panes.to_pylist():
-        begun += row["sequence"] == 0
-        numbered_values.append((begun, row))
+        group_number += row["sequence"] == 0
+        numbered_values.append((group_number, row))
     return [[row for _, row in rows] for _, rows in groupby(numbered_values, key=lambda numbered_row: numbered_row[0])]
 
 
 def _pane(row: Row, columns: ViewColumns) -> Pane:
-    at = row["pane_time"]
+    pane_time = row["pane_time"]
     return Pane(
         key=tuple(row[name] for name in columns.keys),
         window=Window(_start(row), _end(row)),
         values=tuple(plain_value(row[name]) for name in columns.values),
-        timestamp=Instant(GLOBAL_WINDOW_END - 1 if at is None else at),
+        timestamp=Instant(GLOBAL_WINDOW_END - 1 if pane_time is None else pane_time),
         timing=Timing(row["timing"]),
         index=row["pane_index"],
         nonspeculative_index=row["nonspeculative_index"],

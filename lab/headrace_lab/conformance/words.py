@@ -59,7 +59,7 @@ def read_columns(raw: Any) -> dict[str, Combiner | Expr]:
     """Columns of results beside the result. Each is a combiner of the values of elements, or an operator and two
     operands. An operand is a number, the name of a column, or again an operator with two.
     """
-    return {name: read_combiner(made) if isinstance(made, str) else _expr(made) for name, made in raw.items()}
+    return {name: read_combiner(entry) if isinstance(entry, str) else _expr(entry) for name, entry in raw.items()}
 
 
 def read_having(raw: Any) -> Expr:
@@ -150,7 +150,7 @@ def _processing_time(raw: Json) -> Trigger:
     return AfterProcessingTime(field(raw, "delay", ticks, Duration(0)), *period)
 
 
-_SPELLED: Mapping[str, Callable[[Json], Trigger]] = {
+_OWN_SPELLINGS: Mapping[str, Callable[[Json], Trigger]] = {
     "after_processing_time": _processing_time,
     "after_bytes": lambda raw: AfterBytes(field(raw, "bytes", integer)),
     "after_punctuation": lambda raw: AfterPunctuation(col(field(raw, "attribute", text))),
@@ -160,7 +160,7 @@ _SPELLED: Mapping[str, Callable[[Json], Trigger]] = {
 _SPELLED_FIELDS = {"delay", "align", "bytes", "attribute"}
 
 
-def _called(kind: type[_T]) -> Iterator[tuple[str, type[_T], dict[str, _Read]]]:
+def _list_kinds(kind: type[_T]) -> Iterator[tuple[str, type[_T], dict[str, _Read]]]:
     """The classes of ``kind`` that cases can say: by which word, and with which parts."""
     for name, subclass in kinds_by_word(kind).items():
         if (parts := _parts(subclass)) is not None:
@@ -168,18 +168,18 @@ def _called(kind: type[_T]) -> Iterator[tuple[str, type[_T], dict[str, _Read]]]:
 
 
 def _fields(kinds: Iterable[tuple[str, type, Mapping[str, _Read]]]) -> frozenset[str]:
-    return frozenset({"type"}).union(*(parts for name, _, parts in kinds if name not in _SPELLED))
+    return frozenset({"type"}).union(*(parts for name, _, parts in kinds if name not in _OWN_SPELLINGS))
 
 
 WINDOWS: Mapping[str, Callable[[Json], WindowFn]] = {
-    name: _reader(kind, parts) for name, kind, parts in _called(WindowFn)
+    name: _reader(kind, parts) for name, kind, parts in _list_kinds(WindowFn)
 }
 TRIGGERS: Mapping[str, Callable[[Json], Trigger]] = {
-    **{name: _reader(kind, parts) for name, kind, parts in _called(Trigger)},
-    **_SPELLED,
+    **{name: _reader(kind, parts) for name, kind, parts in _list_kinds(Trigger)},
+    **_OWN_SPELLINGS,
 }
 COMBINERS = frozenset(kind.value for kind, its in TRAITS.items() if not its.options and not its.timed) - {"collect"}
 """Combiners of single values, whenever they came. Cases that collect name no combiner."""
 
-WINDOW_FIELDS = _fields(_called(WindowFn)) | {"transformed_output_time"}
-TRIGGER_FIELDS = _fields(_called(Trigger)) | _SPELLED_FIELDS
+WINDOW_FIELDS = _fields(_list_kinds(WindowFn)) | {"transformed_output_time"}
+TRIGGER_FIELDS = _fields(_list_kinds(Trigger)) | _SPELLED_FIELDS

@@ -19,11 +19,11 @@ by ``step``), ``Chain`` (several), ``Grouping`` (where, when, how, what), ``eval
 """
 
 from headrace.errors import IntegerOverflowError
-from headrace_lab.reference.chain import Between, Chain
+from headrace_lab.reference.chain import Chain, PaneToElements
 from headrace_lab.reference.contents import Contents, Extract, collect, combine, extract_with, read
 from headrace_lab.reference.elements import DropCause, DroppedElement, Element, Output
 from headrace_lab.reference.evaluate import Record, evaluate
-from headrace_lab.reference.intake import Rejected
+from headrace_lab.reference.intake import RejectedRecord
 from headrace_lab.reference.operator import Grouping, Operator
 from headrace_lab.reference.pipeline import (
     Epoch,
@@ -37,7 +37,6 @@ from headrace_lab.reference.pipeline import (
 from headrace_lab.reference.stages import element_size, pane_record
 
 __all__ = [
-    "Between",
     "Chain",
     "Contents",
     "DropCause",
@@ -51,9 +50,10 @@ __all__ = [
     "Operator",
     "Output",
     "OutputsRun",
+    "PaneToElements",
     "PipelineRun",
     "Record",
-    "Rejected",
+    "RejectedRecord",
     "collect",
     "combine",
     "element_size",

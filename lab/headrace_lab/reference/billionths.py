@@ -6,10 +6,10 @@ ONE: int = 10**SCALE
 """Billionths of 1."""
 
 
-def rounded(numerator: int, denominator: int) -> int:
+def divide_rounded(numerator: int, denominator: int) -> int:
     """The quotient, half to even."""
     if denominator < 0:
         numerator, denominator = -numerator, -denominator
     quotient, rest = divmod(numerator, denominator)
-    up = 2 * rest > denominator or (2 * rest == denominator and quotient % 2 == 1)
-    return quotient + up
+    rounds_up = 2 * rest > denominator or (2 * rest == denominator and quotient % 2 == 1)
+    return quotient + rounds_up

@@ -12,7 +12,7 @@ from headrace.model.windows import Window
 from headrace_lab.reference.elements import Element, Output, Pane
 from headrace_lab.reference.operator import Grouping, Operator
 
-Between = Callable[[Pane], Iterable[Element]]
+PaneToElements = Callable[[Pane], Iterable[Element]]
 """How a pane becomes elements of the next grouping, one as a rule: with the pane's timestamp and its ``is_retraction``.
 None at all if it goes no further."""
 
@@ -24,14 +24,14 @@ class Chain:
     windows: a withdrawn element may have bridged two sessions, and sessions never split (12.6).
     """
 
-    def __init__(self, groupings: Sequence[Grouping], between: Sequence[Between]) -> None:
+    def __init__(self, groupings: Sequence[Grouping], links: Sequence[PaneToElements]) -> None:
         for upper, lower in pairwise(groupings):
             if upper.how.accumulation is Accumulation.RETRACTING and lower.where.merges:
                 raise PipelineError(
                     f"{lower.where!r} is downstream of a retracting grouping; use windows that do not merge"
                 )
         self.operators = [Operator(grouping) for grouping in groupings]
-        self._between = list(between)
+        self._between = list(links)
 
     def step(
         self,

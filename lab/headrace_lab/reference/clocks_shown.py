@@ -47,16 +47,16 @@ def moment_shown(shown_instant: Instant, zone: str, text_twice: str, skipped_tex
     return moment if moment is not None and BEGIN_OF_CALENDAR <= moment <= END_OF_CALENDAR else None
 
 
-def truncated(moment: Instant, unit: TimeUnit, zone: str, *beginnings: Any) -> Instant | None:
+def truncate_time(moment: Instant, unit: TimeUnit, zone: str, *beginnings: Any) -> Instant | None:
     """When the ``unit`` of ``moment`` began; None outside the years 1 to 9999. ``beginnings``: as in ``periods``."""
-    shown = local_time(moment, zone)
-    if shown is None:
+    local = local_time(moment, zone)
+    if local is None:
         return None
     try:
         if unit not in _OF_A_CLOCK:
             where = periods_of_unit(unit, zone, *beginnings)
-            return _period_start(where, moment, (shown - where.day_shift).date())
-        return _clock_start(moment, shown, unit, zone)
+            return _period_start(where, moment, (local - where.day_shift).date())
+        return _clock_start(moment, local, unit, zone)
     except (ValueError, OverflowError):
         return None
 
@@ -71,17 +71,19 @@ def _period_start(where: CalendarWindows, moment: Instant, day: date) -> Instant
     return following if following <= moment else start_of(where, number)
 
 
-def _clock_start(moment: Instant, shown: datetime, unit: TimeUnit, zone: str) -> Instant:
-    into = timedelta(minutes=shown.minute if unit is TimeUnit.HOUR else 0, seconds=shown.second)
-    start = moment - to_duration(into) - shown.microsecond
+def _clock_start(moment: Instant, local: datetime, unit: TimeUnit, zone: str) -> Instant:
+    progress = timedelta(minutes=local.minute if unit is TimeUnit.HOUR else 0, seconds=local.second)
+    start = moment - to_duration(progress) - local.microsecond
 
-    def offset(at: int) -> int:
-        return to_instant(_local(Instant(at), _zone(zone)).replace(tzinfo=UTC)) - at
+    def offset(instant: int) -> int:
+        return to_instant(_local(Instant(instant), _zone(zone)).replace(tzinfo=UTC)) - instant
 
     if offset(start) == offset(moment):
         return Instant(start)
     # Clocks were set within the unit: it began when they were.
-    return Instant(start + bisect_left(range(start, moment), True, key=lambda at: offset(at) == offset(moment)))
+    return Instant(
+        start + bisect_left(range(start, moment), True, key=lambda instant: offset(instant) == offset(moment))
+    )
 
 
 def _zone(name: str) -> tzinfo:

@@ -18,11 +18,20 @@ from headrace.model.expressions.data_types import DataType, Schema, ValueType
 from headrace.model.expressions.expr import Aggregate
 from headrace.model.expressions.typing import operand_type, output_type
 from headrace.model.time import Instant
-from headrace_lab.reference.billionths import rounded
-from headrace_lab.reference.evaluate import Record, billionths, evaluate, fitting, known, nulls_first, ordered, whole
+from headrace_lab.reference.billionths import divide_rounded
+from headrace_lab.reference.evaluate import (
+    Record,
+    billionths,
+    evaluate,
+    fitting,
+    identity_key,
+    nulls_first,
+    sort_key,
+    whole,
+)
 from headrace_lab.reference.sketch_bytes import distinct_sketch, quantile_sketch
 
-Weighted = tuple[Any, int]
+WeightedValue = tuple[Any, int]
 """A value and how often it is there; negative if it was retracted before it came."""
 
 Extract = Callable[["Contents"], tuple[Any, ...]]
@@ -33,7 +42,7 @@ Extract = Callable[["Contents"], tuple[Any, ...]]
 class Contents:
     """A bag of values in arrival order."""
 
-    entries: list[Weighted] = field(default_factory=list)
+    entries: list[WeightedValue] = field(default_factory=list)
 
     def add(self, value: Any, multiplicity: int = 1) -> None:
         """One more ``value``; -1 withdraws one."""
@@ -45,7 +54,7 @@ class Contents:
             del self.entries[:-number]
 
     @property
-    def net(self) -> tuple[Weighted, ...]:
+    def net(self) -> tuple[WeightedValue, ...]:
         """Each distinct value once, in order of first arrival, without those that were wholly withdrawn."""
         totals: dict[Any, int] = {}
         for value, multiplicity in self.entries:
@@ -67,9 +76,9 @@ def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instan
     """
     if aggregate.input is None:
         return True
-    value = known(evaluate(aggregate.input, record, schema))
+    value = identity_key(evaluate(aggregate.input, record, schema))
     if aggregate.other is not None:
-        other = known(evaluate(aggregate.other, record, schema))
+        other = identity_key(evaluate(aggregate.other, record, schema))
         if aggregate.combiner in BY_ANOTHER:
             return None if value is None or other is None else (other, value)
         if aggregate.combiner is Combiner.MAP_AGG:
@@ -81,7 +90,7 @@ def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instan
 
 
 def combine(  # noqa: PLR0911, PLR0912 (one line for each combiner)
-    aggregate: Aggregate, values: Sequence[Weighted], kind: DataType | None = None
+    aggregate: Aggregate, values: Sequence[WeightedValue], kind: DataType | None = None
 ) -> Any:
     """``aggregate`` over what it kept, of that ``kind``; without any, its identity (0, an empty list, or None).
 
@@ -117,7 +126,7 @@ def combine(  # noqa: PLR0911, PLR0912 (one line for each combiner)
         case Combiner.LIST_AGG:
             return tuple(value for _, value in ascending[: aggregate.k])
         case Combiner.MAP_AGG:
-            runs = [[*run] for _, run in groupby(ascending, lambda pair: ordered(pair[0]))]
+            runs = [[*run] for _, run in groupby(ascending, lambda pair: sort_key(pair[0]))]
             return tuple(run[-1] for run in runs)
         case Combiner.BOOL_AND:
             return all(ascending) if ascending else None
@@ -142,12 +151,12 @@ def combine(  # noqa: PLR0911, PLR0912 (one line for each combiner)
     raise AssertionError(aggregate.combiner)
 
 
-def _ascending(values: Sequence[Weighted]) -> list[Any]:
+def _ascending(values: Sequence[WeightedValue]) -> list[Any]:
     """The values in order, each as often as it is there."""
     return [value for value, times in _net(sorted(values, key=_by_value)) for _ in range(times)]
 
 
-def _net(ordered_values: Sequence[Weighted]) -> Sequence[Weighted]:
+def _net(ordered_values: Sequence[WeightedValue]) -> Sequence[WeightedValue]:
     """Each distinct value once, if some were withdrawn: they may have come with other values beside them."""
     if all(times >= 0 for _, times in ordered_values):
         return ordered_values
@@ -155,7 +164,7 @@ def _net(ordered_values: Sequence[Weighted]) -> Sequence[Weighted]:
     return [(group[0][0], sum(times for _, times in group)) for group in groups]
 
 
-def _pairs(values: Sequence[Weighted], outer: Outer | None) -> tuple[Any, ...]:
+def _pairs(values: Sequence[WeightedValue], outer: Outer | None) -> tuple[Any, ...]:
     """Every value of the left with every one of the right."""
     lefts = _ascending([(left, times) for (left, _), times in values if left is not None])
     rights = _ascending([(right, times) for (_, right), times in values if right is not None])
@@ -166,7 +175,7 @@ def _pairs(values: Sequence[Weighted], outer: Outer | None) -> tuple[Any, ...]:
     return tuple((left, right) for left in lefts for right in rights)
 
 
-def _custom(combiner: CustomCombiner | None, values: Sequence[Weighted]) -> Any:
+def _custom(combiner: CustomCombiner | None, values: Sequence[WeightedValue]) -> Any:
     """A user's own combiner over the values one after another, and without those that were withdrawn."""
     assert combiner is not None
     with user_code(combiner, "combine values"):
@@ -180,35 +189,35 @@ def _custom(combiner: CustomCombiner | None, values: Sequence[Weighted]) -> Any:
     return tuple(result) if isinstance(result, list) else result
 
 
-def _by_value(entry: Weighted) -> Any:
+def _by_value(entry: WeightedValue) -> Any:
     """A sort key; what first and last keep is ordered by timestamp, then value."""
     return nulls_first(entry[0])
 
 
-def _are_decimal(values: Sequence[Weighted]) -> bool:
+def _are_decimal(values: Sequence[WeightedValue]) -> bool:
     return bool(values) and isinstance(values[0][0], Decimal)
 
 
-def _total(values: Sequence[Weighted]) -> int:
+def _total(values: Sequence[WeightedValue]) -> int:
     """The sum of decimals, in billionths."""
     return sum(billionths(value) * times for value, times in values)
 
 
-def _mean(values: Sequence[Weighted]) -> float | Decimal | None:
+def _mean(values: Sequence[WeightedValue]) -> float | Decimal | None:
     number = sum(times for _, times in values)
     if _are_decimal(values):
-        return fitting(rounded(_total(values), number), "a mean", "") if number else None
+        return fitting(divide_rounded(_total(values), number), "a mean", "") if number else None
     return float(sum(value * times for value, times in values) / number) if number else None
 
 
-def _variance(values: Sequence[Weighted]) -> Any:
+def _variance(values: Sequence[WeightedValue]) -> Any:
     number = sum(times for _, times in values)
     if not number:
         return None
     if not all(math.isfinite(value) for value, _ in values):
         return math.nan
-    near = sum((Fraction(value) * times for value, times in values), Fraction()) / number
-    exact = sum(((Fraction(value) - near) ** 2 * times for value, times in values), Fraction()) / number
+    mean = sum((Fraction(value) * times for value, times in values), Fraction()) / number
+    exact = sum(((Fraction(value) - mean) ** 2 * times for value, times in values), Fraction()) / number
     try:
         return float(exact)
     except OverflowError:
@@ -245,7 +254,7 @@ def extract_with(aggregates: Sequence[Aggregate], schema: Schema) -> Extract:
     kinds = [output_type(aggregate, schema) for aggregate in aggregates]
     inputs = [_value_type(aggregate, schema) for aggregate in aggregates]
 
-    def typed(value: Any, kind: ValueType) -> Any:
+    def convert_value(value: Any, kind: ValueType) -> Any:
         # a sum of nothing is a zero of its type
         if value is None or kind not in (DataType.FLOAT, DataType.DECIMAL):
             return value
@@ -254,7 +263,7 @@ def extract_with(aggregates: Sequence[Aggregate], schema: Schema) -> Extract:
     def extract(contents: Contents) -> tuple[Any, ...]:
         bag = contents.net
         return tuple(
-            typed(combine(aggregate, [(value[i], times) for value, times in bag], read), kind)
+            convert_value(combine(aggregate, [(value[i], times) for value, times in bag], read), kind)
             for i, (aggregate, kind, read) in enumerate(zip(aggregates, kinds, inputs, strict=True))
         )
 

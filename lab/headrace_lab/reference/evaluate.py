@@ -24,8 +24,8 @@ from headrace.model.expressions.expr import Binary, Column, Expr, Function, Lite
 from headrace.model.expressions.methods import TimeUnit
 from headrace.model.expressions.typing import kind_of, type_of
 from headrace.model.time import MONTHS, Instant, format_parts, is_finite, to_instant
-from headrace_lab.reference.billionths import ONE, rounded
-from headrace_lab.reference.clocks_shown import local_time, moment_shown, truncated
+from headrace_lab.reference.billionths import ONE, divide_rounded
+from headrace_lab.reference.clocks_shown import local_time, moment_shown, truncate_time
 
 Record = Mapping[str, Any]
 
@@ -152,13 +152,13 @@ def _binary(expr: Expr, op: str, left: Any, right: Any) -> Any:
     if left is None or right is None:
         return None
     if isinstance(left, dict | list | tuple):  # NULL in it is a value like others
-        return (nulls_first(known(left)) == nulls_first(known(right))) is (op == "==")
+        return (nulls_first(identity_key(left)) == nulls_first(identity_key(right))) is (op == "==")
     if isinstance(left, Decimal) or isinstance(right, Decimal):
         return _of_decimals(expr, op, billionths(left), billionths(right))
     if op == "/" or isinstance(left, float) or isinstance(right, float):
         left, right = float(left), float(right)
     if op in Binary.COMPARISON:
-        return _COMPARISONS[op](ordered(left), ordered(right))
+        return _COMPARISONS[op](sort_key(left), sort_key(right))
     return _whole(expr, _ARITHMETIC[op](left, right))
 
 
@@ -168,13 +168,13 @@ def _of_decimals(expr: Expr, op: str, left: int, right: int) -> Any:
         return _COMPARISONS[op](left, right)
     if op in "/%" and not right:
         return None
-    results = {"+": left + right, "-": left - right, "*": rounded(left * right, ONE)}
+    results = {"+": left + right, "-": left - right, "*": divide_rounded(left * right, ONE)}
     if right:
-        results |= {"/": rounded(left * ONE, right), "%": left % right}
+        results |= {"/": divide_rounded(left * ONE, right), "%": left % right}
     return fitting(results[op], render(expr))
 
 
-def ordered(value: Any) -> Any:
+def sort_key(value: Any) -> Any:
     """A sort key for values of one type: NaN equals itself and lies above every number, as in Spark; integers and
     floats may meet."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
@@ -182,14 +182,14 @@ def ordered(value: Any) -> Any:
     return (math.isnan(value), 0.0 if math.isnan(value) else value)
 
 
-def known(value: Any) -> Any:
+def identity_key(value: Any) -> Any:
     """``value`` as it is found again among others: NaN is no other than itself only where it is the same object, and
     only tuples are. A struct is the tuple of its fields, a map that of its entries.
     """
     if isinstance(value, dict):
-        return tuple(map(known, value.values()))
+        return tuple(map(identity_key, value.values()))
     if isinstance(value, list | tuple):
-        return tuple(map(known, value))
+        return tuple(map(identity_key, value))
     return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
@@ -197,14 +197,14 @@ def nulls_first(value: Any) -> Any:
     """A sort key for values of one type, also nested ones, as tuples: NULL is below every value (15.5)."""
     if isinstance(value, tuple):
         return 1, tuple(map(nulls_first, value))
-    return (0,) if value is None else (1, ordered(value))
+    return (0,) if value is None else (1, sort_key(value))
 
 
 def same(left: Any, right: Any) -> bool:
     """Whether two values, or lists of them, are equal; NaN equals itself."""
     if isinstance(left, list | tuple):
         return len(left) == len(right) and all(map(same, left, right))
-    return bool(ordered(left) == ordered(right))
+    return bool(sort_key(left) == sort_key(right))
 
 
 def _floor_mod(left: Any, right: Any) -> Any:
@@ -233,11 +233,11 @@ _ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def _of_known(pick: Callable[..., Any]) -> Callable[..., Any]:
-    def over(*values: Any) -> Any:
+    def pick_value(*values: Any) -> Any:
         non_null_values = [v for v in values if v is not None]
-        return pick(non_null_values, key=ordered) if non_null_values else None
+        return pick(non_null_values, key=sort_key) if non_null_values else None
 
-    return over
+    return pick_value
 
 
 def _strict(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -250,24 +250,24 @@ def _substring(text: Any, start: int, length: int | None = None) -> Any:
 
 
 def _matches(text: str, regex: str) -> bool:
-    return _compiled(regex).search(text) is not None
+    return _compile_regex(regex).search(text) is not None
 
 
 def _regexp_extract(text: str, regex: str, group: int) -> str | None:
-    where = _compiled(regex).search(text)
+    where = _compile_regex(regex).search(text)
     return None if where is None else where[group] or ""  # nothing, where the group took no part
 
 
 def _regexp_replace(text: str, regex: str, new: str) -> str:
     parts = re.findall(r"\\(.)|([^\\]+)", new, re.DOTALL)
-    return _compiled(regex).sub(
+    return _compile_regex(regex).sub(
         lambda where: "".join(plain or (sign if sign == "\\" else where[int(sign)] or "") for sign, plain in parts),
         text,
     )
 
 
 def _json_field(kind: DataType, text: str, *path: str | int) -> Any:  # noqa: PLR0911 (a line for each type)
-    if _nested(text) > 500:
+    if _count_levels(text) > 500:
         return None
     try:
         value = json.loads(text, parse_constant=_refuse, parse_int=_number)
@@ -300,7 +300,7 @@ def _refuse(name: str) -> None:
     raise ValueError(name)
 
 
-def _nested(text: str) -> int:
+def _count_levels(text: str) -> int:
     """How many levels of objects and lists ``text`` has, if it is JSON."""
     depth = deepest = 0
     for sign in re.sub(r'"(\\.|[^"\\])*"', "", text, flags=re.DOTALL):
@@ -332,7 +332,7 @@ def _item(items: list[Any] | Mapping[str, Any], place: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(regex: str) -> re.Pattern[str]:
+def _compile_regex(regex: str) -> re.Pattern[str]:
     """``regex`` as Python reads it. All that a pattern may have means there what it should, but ``$``: that also
     matches before a last newline.
     """
@@ -353,14 +353,14 @@ def _is_in(*operands: Any) -> bool:
     return any(same(value, other) for other in values)
 
 
-def _rounded(to_int: Callable[[float], int]) -> Callable[[float], int | None]:
+def _round_with(to_int: Callable[[float], int]) -> Callable[[float], int | None]:
     return lambda value: _truncate(to_int(value)) if math.isfinite(value) else None
 
 
 def _round_to(number: int | float | Decimal, digits: int) -> int | float | Decimal:
     if isinstance(number, Decimal):
         unit = 10 ** max(data_types.SCALE - digits, 0)
-        return of_billionths(rounded(billionths(number), unit) * unit)
+        return of_billionths(divide_rounded(billionths(number), unit) * unit)
     return round(number, digits)
 
 
@@ -382,14 +382,14 @@ def _power(base: float | Decimal, exponent: float | Decimal) -> float | None:
         return -math.inf if base < 0 and exponent % 2 else math.inf
 
 
-def _log(value: float | Decimal, to: float | Decimal) -> float | None:
-    number, base = float(value), float(to)
+def _log(value: float | Decimal, radix: float | Decimal) -> float | None:
+    number, base = float(value), float(radix)
     if number <= 0 or base <= 0 or base == 1:
         return None
     if base in (2, 10):
         return math.log2(number) if base == 2 else math.log10(number)
-    over, under_entries = math.log(number), math.log(base)
-    return over / under_entries
+    number_log, under_entries = math.log(number), math.log(base)
+    return number_log / under_entries
 
 
 def _hexadecimal(algorithm: Callable[..., Any], value: str | bytes) -> str:
@@ -398,23 +398,23 @@ def _hexadecimal(algorithm: Callable[..., Any], value: str | bytes) -> str:
 
 
 def _part(name: str) -> Callable[[Instant | date, str], int | None]:
-    def of(time: Instant | date, zone: str) -> int | None:
+    def extract_part(time: Instant | date, zone: str) -> int | None:
         shown_time = time if isinstance(time, date) else local_time(time, zone)
         component = getattr(shown_time, name, None)
         return component() if callable(component) else component
 
-    return of
+    return extract_part
 
 
 def _strftime(time: Instant | date, text: str, zone: str) -> str | None:
-    shown = datetime.combine(time, datetime.min.time()) if isinstance(time, date) else local_time(time, zone)
-    if shown is None:
+    local = datetime.combine(time, datetime.min.time()) if isinstance(time, date) else local_time(time, zone)
+    if local is None:
         return None
-    values = {"%Y": f"{shown.year:04}", "%b": MONTHS[shown.month - 1], "%f": f"{shown.microsecond:06}"}
-    twos = {"%m": shown.month, "%d": shown.day, "%H": shown.hour, "%M": shown.minute, "%S": shown.second}
-    twos |= {"%y": shown.year % 100, "%I": shown.hour % 12 or 12}
+    values = {"%Y": f"{local.year:04}", "%b": MONTHS[local.month - 1], "%f": f"{local.microsecond:06}"}
+    twos = {"%m": local.month, "%d": local.day, "%H": local.hour, "%M": local.minute, "%S": local.second}
+    twos |= {"%y": local.year % 100, "%I": local.hour % 12 or 12}
     values |= {part: f"{value:02}" for part, value in twos.items()}
-    values |= {"%p": "AM" if shown.hour < 12 else "PM", "%j": f"{shown.timetuple().tm_yday:03}"}
+    values |= {"%p": "AM" if local.hour < 12 else "PM", "%j": f"{local.timetuple().tm_yday:03}"}
     return "".join(values.get(part, part) for part in format_parts(text))
 
 
@@ -476,7 +476,7 @@ def _plus_days(moment: date | Instant, days: int) -> date | int:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "is_null": lambda value: value is None,
     "coalesce": lambda *values: next((v for v in values if v is not None), None),
-    "if": lambda condition, then, otherwise: then if condition is True else otherwise,
+    "if": lambda condition, value, alternative: value if condition is True else alternative,
     "least": _of_known(min),
     "greatest": _of_known(max),
     "bucket": lambda *values: 0,  # whatever equal rows share
@@ -503,10 +503,10 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "item": _strict(_item),
     "slice": _strict(_substring),
     "is_in": _strict(_is_in),
-    "round": _strict(_rounded(round)),
+    "round": _strict(_round_with(round)),
     "round_to": _strict(_round_to),
-    "floor": _strict(_rounded(math.floor)),
-    "ceil": _strict(_rounded(math.ceil)),
+    "floor": _strict(_round_with(math.floor)),
+    "ceil": _strict(_round_with(math.ceil)),
     "sqrt": _strict(lambda number: None if number < 0 else math.sqrt(number)),
     "ln": _strict(lambda number: None if number <= 0 else math.log(float(number))),
     "log10": _strict(lambda number: None if number <= 0 else math.log10(float(number))),
@@ -524,23 +524,23 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "to_timestamp": _strict(lambda text: _parse_timestamp(text.strip())),
     "local_to_utc": _strict(moment_shown),
     "strftime": _strict(_strftime),
-    "strptime": _strict(lambda text, written: _strptime(text.strip(), written)),
-    "truncate": _strict(lambda time, unit, *where: truncated(time, TimeUnit(unit), *where)),
+    "strptime": _strict(lambda text, pattern: _strptime(text.strip(), pattern)),
+    "truncate": _strict(lambda time, unit, *where: truncate_time(time, TimeUnit(unit), *where)),
     **{name: _strict(_part(name)) for name in ("year", "month", "day", "hour", "minute", "second")},
     "weekday": _strict(_part("isoweekday")),
     "plus_days": _strict(_plus_days),
 }
 
 
-def _cast(value: Any, source: DataType | None, to: DataType) -> Any:  # noqa: PLR0911 (a line for each type)
-    """``value`` as ``to``; NULL for a string that does not read as one, or a number that does not fit."""
-    if value is None or source is to:
+def _cast(value: Any, source: DataType | None, kind: DataType) -> Any:  # noqa: PLR0911 (a line for each type)
+    """``value`` as ``kind``; NULL for a string that does not read as one, or a number that does not fit."""
+    if value is None or source is kind:
         return value
     if source is DataType.STRING:
-        return value.encode() if to is DataType.BYTES else _parse(value.strip(), to)
-    if isinstance(value, date) and to is DataType.TIMESTAMP:
+        return value.encode() if kind is DataType.BYTES else _parse(value.strip(), kind)
+    if isinstance(value, date) and kind is DataType.TIMESTAMP:
         return Instant((value - _FIRST_DAY).days * _DAY)
-    match to:
+    match kind:
         case DataType.STRING:
             return _spell(value, source)
         case DataType.DATE:
@@ -560,13 +560,13 @@ def _nearest_decimal(value: float) -> Decimal | None:
     if not math.isfinite(value):
         return None
     written_fraction = Fraction(repr(value)) * ONE
-    number = rounded(written_fraction.numerator, written_fraction.denominator)
+    number = divide_rounded(written_fraction.numerator, written_fraction.denominator)
     return of_billionths(number) if data_types.fits_decimal(number) else None
 
 
-def _day_of(at: Instant) -> date | None:
+def _day_of(instant: Instant) -> date | None:
     try:
-        return _FIRST_DAY + timedelta(at // _DAY)
+        return _FIRST_DAY + timedelta(instant // _DAY)
     except OverflowError:
         return None
 
@@ -578,8 +578,8 @@ def _truncate(value: float) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def _parse(text: str, to: DataType) -> Any:
-    match to:
+def _parse(text: str, kind: DataType) -> Any:
+    match kind:
         case DataType.INT:
             digits = _INTEGER.fullmatch(text)
             return _truncate(int(digits[1] + digits[2])) if digits else None
@@ -620,14 +620,14 @@ def _parse_date(text: str) -> date | None:
 
 
 def _parse_timestamp(text: str) -> Instant | None:
-    written = _INSTANTS[0].fullmatch(text) or _INSTANTS[1].fullmatch(text)
-    if written is None:
+    match = _INSTANTS[0].fullmatch(text) or _INSTANTS[1].fullmatch(text)
+    if match is None:
         return None
-    hour, minute, second = (int(written[part] or 0) for part in ("hour", "minute", "second"))
-    micros = int((written["fraction"] or "")[:6].ljust(6, "0"))
-    ends_a_day = hour == 24 and not (minute or second or int(written["fraction"] or 0))
+    hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
+    micros = int((match["fraction"] or "")[:6].ljust(6, "0"))
+    ends_a_day = hour == 24 and not (minute or second or int(match["fraction"] or 0))
     try:
-        begin = datetime.fromisoformat(f"{date.fromisoformat(written['day'])}T00:00:00{written['zone'] or 'Z'}")
+        begin = datetime.fromisoformat(f"{date.fromisoformat(match['day'])}T00:00:00{match['zone'] or 'Z'}")
         if ends_a_day:
             return to_instant(begin + timedelta(days=1))
         return to_instant(begin.replace(hour=hour, minute=minute, second=second, microsecond=micros))
@@ -643,7 +643,7 @@ def _spell(value: Any, source: DataType | None) -> str | None:
     if isinstance(value, Decimal):
         return data_types.decimal_text(value)
     if isinstance(value, bytes):
-        return _decoded(value)
+        return _decode_text(value)
     if source is DataType.TIMESTAMP:
         return _spell_instant(value)
     return str(value)
@@ -656,7 +656,7 @@ def _spell_instant(value: Instant) -> str | None:
     return None if moment is None else moment.isoformat(" ", "microseconds").rstrip("0").rstrip(".")
 
 
-def _decoded(value: bytes) -> str | None:
+def _decode_text(value: bytes) -> str | None:
     try:
         return value.decode()
     except UnicodeDecodeError:

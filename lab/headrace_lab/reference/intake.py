@@ -22,7 +22,7 @@ from headrace_lab.reference.stages import Entrance
 
 
 @dataclass(frozen=True)
-class Rejected:
+class RejectedRecord:
     """A record without an event time, a sign, a key, or an id; ``column`` is ``event_time``, ``SIGN``, the name of the
     key that is NULL, or ``id``. For an edge that no loop can go over, ``column`` and ``why`` are the reason. Where a
     value leaves its type, ``column`` says which it is, and ``why`` also how.
@@ -44,7 +44,7 @@ class Rejected:
 
 
 @dataclass
-class Taken:
+class EpochInput:
     """What an epoch's records became for one output: ``elements`` in order of arrival, and what went elsewhere.
     ``ahead``: those that
     were too far ahead of processing time to move a watermark, whatever they became (12.14).
@@ -52,7 +52,7 @@ class Taken:
 
     elements: list[Element] = field(default_factory=list)
     drops: list[DroppedElement] = field(default_factory=list)
-    rejected: list[Rejected] = field(default_factory=list)
+    rejected: list[RejectedRecord] = field(default_factory=list)
     ahead: list[Record] = field(default_factory=list)
     sides: dict[str, list[Row]] = field(default_factory=dict)
     """Rows for the sides of joins, by the name of the input that is joined; rows on the left are under ``LEFT``."""
@@ -64,11 +64,15 @@ class Intake:
     def __init__(self, pipeline: Pipeline, percentiles: Iterable[float]) -> None:
         self._pipeline = pipeline
         self._entrances = {
-            output: Entrance(alone.edges or alone.stages[0])
-            for output, alone in pipeline.of_records.items()
-            if not alone.join
+            output: Entrance(output_pipeline.edges or output_pipeline.stages[0])
+            for output, output_pipeline in pipeline.of_records.items()
+            if not output_pipeline.join
         }
-        self._joins = {output: alone.join for output, alone in pipeline.of_records.items() if alone.join}
+        self._joins = {
+            output: output_pipeline.join
+            for output, output_pipeline in pipeline.of_records.items()
+            if output_pipeline.join
+        }
         self._left = [given_left_input.name for given_left_input in pipeline.left_inputs]
         own: dict[str, dict[str, Expr]] = {
             join.name: {name: Column(name) for name in join.right.source.columns} for join in pipeline.joins_of_inputs
@@ -93,16 +97,18 @@ class Intake:
         clocks = [reader.clock for reader in self._inputs.values()]
         return {q: min(clock.percentile(q) for clock in clocks) for q in clocks[0].percentiles}
 
-    def take(self, name: str, records: Iterable[Record], processing_time: Instant, into: Mapping[str, Taken]) -> None:
-        """Add what ``records`` of the input ``name`` become for each output to ``into``."""
+    def take(
+        self, name: str, records: Iterable[Record], processing_time: Instant, epoch_inputs: Mapping[str, EpochInput]
+    ) -> None:
+        """Add what ``records`` of the input ``name`` become for each output to ``epoch_inputs``."""
         reader = self._inputs[name]
         for record in records:
-            self._take(reader, record, processing_time, into)
+            self._take(reader, record, processing_time, epoch_inputs)
 
-    def pass_watermark(self, name: str, to: Instant) -> None:
-        """Let the watermark of the input ``name`` be at least ``to``, as if its source had said so."""
+    def pass_watermark(self, name: str, watermark: Instant) -> None:
+        """Let the watermark of the input ``name`` be at least ``watermark``, as if its source had said so."""
         clock = self._inputs[name].clock
-        clock.watermark = max(clock.watermark, to)
+        clock.watermark = max(clock.watermark, watermark)
 
     def advance(self, processing_time: Instant, is_last: bool) -> None:
         """The end of an epoch: clocks move, ids past the horizon are forgotten."""
@@ -111,37 +117,43 @@ class Intake:
         clocks = [reader.clock for reader in self._inputs.values()]
         speaking = [clock for clock in clocks if not clock.is_idle] or clocks
         self.watermark = max(self.watermark, min(clock.watermark for clock in speaking))
-        self._ids = {known: at for known, at in self._ids.items() if not self._is_beyond_the_horizon(at)}
+        self._ids = {
+            signed_id: timestamp
+            for signed_id, timestamp in self._ids.items()
+            if not self._is_beyond_the_horizon(timestamp)
+        }
 
-    def _take(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Mapping[str, Taken]) -> None:
+    def _take(
+        self, reader: "_Reader", raw: Record, processing_time: Instant, epoch_inputs: Mapping[str, EpochInput]
+    ) -> None:
         try:
             record = reader.record(raw)
             reader.clock.check(raw)
             if reader.name in self._left:
                 self._check_id(record)
         except OverflowsInRecordError as error:
-            for taken_value in into.values():
-                taken_value.rejected.append(Rejected(raw, error.what, why=str(error)))
+            for taken_value in epoch_inputs.values():
+                taken_value.rejected.append(RejectedRecord(raw, error.what, why=str(error)))
             return
         if reader.clock.is_control(raw):
-            self._observe(reader, raw, processing_time, into)
+            self._observe(reader, raw, processing_time, epoch_inputs)
             return
         timestamp, sign = reader.clock.timestamp(raw, processing_time), reader.sign(raw)
         wrong = "event_time" if timestamp is None else None if sign in {1, -1} else SIGN
-        taking = self._taking(reader, raw, record, wrong, into)
+        taking = self._taking(reader, raw, record, wrong, epoch_inputs)
         if timestamp is None or not taking:  # what no output can take says nothing
             return
-        self._observe(reader, raw, processing_time, into)
+        self._observe(reader, raw, processing_time, epoch_inputs)
         row = Row(timestamp, record, sign == -1)
         if reader.name in self._left:
-            self._take_elements(row, sign, taking, into)
+            self._take_elements(row, sign, taking, epoch_inputs)
             return
         for output in self._joins:
             if output in taking and reader.name in {join.name for join in self._joins[output]}:
-                into[output].sides.setdefault(reader.name, []).append(row)
+                epoch_inputs[output].sides.setdefault(reader.name, []).append(row)
 
     def _taking(
-        self, reader: "_Reader", raw: Record, record: Record, wrong: str | None, into: Mapping[str, Taken]
+        self, reader: "_Reader", raw: Record, record: Record, wrong: str | None, epoch_inputs: Mapping[str, EpochInput]
     ) -> list[str]:
         """The outputs that can take a record, as far as its key and columns go; for others it is a dead letter."""
         taking: list[str] = []
@@ -150,21 +162,23 @@ class Intake:
             if unfit is None:
                 taking.append(output)
             else:
-                into[output].rejected.append(Rejected(raw, unfit, why=why))
+                epoch_inputs[output].rejected.append(RejectedRecord(raw, unfit, why=why))
         for output, entrance in self._entrances.items():
             try:
                 missing = wrong or (self._missing(record, entrance) if reader.name in self._left else None)
             except OverflowsInRecordError as error:
-                into[output].rejected.append(Rejected(raw, error.what, why=str(error)))
+                epoch_inputs[output].rejected.append(RejectedRecord(raw, error.what, why=str(error)))
                 continue
             if missing is None:
                 taking.append(output)
             else:
                 why = missing if missing in entrance.unfit_reasons else ""
-                into[output].rejected.append(Rejected(raw, missing, why=why))
+                epoch_inputs[output].rejected.append(RejectedRecord(raw, missing, why=why))
         return taking
 
-    def _take_elements(self, row: Row, sign: object, outputs: Iterable[str], into: Mapping[str, Taken]) -> None:
+    def _take_elements(
+        self, row: Row, sign: object, outputs: Iterable[str], epoch_inputs: Mapping[str, EpochInput]
+    ) -> None:
         """Add a record as an element of ``outputs``, where their filters let it pass, unless it is a duplicate."""
         admitting = [output for output in outputs if self._admits(output, row.record)]
         cause = self._duplicate(row.record, row.timestamp, sign) if admitting else None
@@ -174,11 +188,11 @@ class Intake:
             else:
                 element = self._entrances[output].element(row.record, row.timestamp, row.is_retraction)
             if cause is not None:
-                into[output].drops.append(DroppedElement(element, None, cause, is_late=cause is DropCause.LATE))
+                epoch_inputs[output].drops.append(DroppedElement(element, None, cause, is_late=cause is DropCause.LATE))
             elif output in self._joins:
-                into[output].sides.setdefault(LEFT, []).append(row)
+                epoch_inputs[output].sides.setdefault(LEFT, []).append(row)
             else:
-                into[output].elements.append(element)
+                epoch_inputs[output].elements.append(element)
 
     def _admits(self, output: str, record: Record) -> bool:
         """Whether ``output`` takes a record, if it is the first of its id: its filter lets it pass, or it may leave its
@@ -205,9 +219,11 @@ class Intake:
             return error.what, str(error)
         return wrong, ""
 
-    def _observe(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Mapping[str, Taken]) -> None:
+    def _observe(
+        self, reader: "_Reader", raw: Record, processing_time: Instant, epoch_inputs: Mapping[str, EpochInput]
+    ) -> None:
         if not reader.clock.observe(raw, processing_time):
-            for taken_value in into.values():
+            for taken_value in epoch_inputs.values():
                 taken_value.ahead.append(raw)
 
     def _check_id(self, record: Record) -> None:
@@ -233,10 +249,10 @@ class Intake:
             return None
         if self._is_beyond_the_horizon(timestamp):
             return DropCause.LATE
-        known = evaluate(deduplicate.id, record, self._pipeline.schema), sign
-        if known in self._ids:
+        signed_id = evaluate(deduplicate.id, record, self._pipeline.schema), sign
+        if signed_id in self._ids:
             return DropCause.DUPLICATE
-        self._ids[known] = timestamp
+        self._ids[signed_id] = timestamp
         return None
 
     def _is_beyond_the_horizon(self, timestamp: Instant) -> bool:

@@ -11,7 +11,14 @@ from headrace.model.expressions.data_types import Schema
 from headrace.model.time import EARLIEST, MAX_INSTANT, MIN_INSTANT, Duration, Instant
 from headrace.pipeline.joins import Join, Meets, joined_schema
 from headrace.pipeline.pipeline import Pipeline
-from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate, evaluate_of, known, ordered
+from headrace_lab.reference.evaluate import (
+    OverflowsInRecordError,
+    Record,
+    evaluate,
+    evaluate_of,
+    identity_key,
+    sort_key,
+)
 from headrace_lab.reference.windows import assign
 
 Values = tuple[Any, ...]
@@ -49,7 +56,7 @@ def _place(value: Any) -> tuple[Any, ...]:
     """Where a value is in order: NULL is below all; what is nested goes by its parts, one after another."""
     if value is None:
         return (0,)
-    return (1, tuple(map(_place, value)) if isinstance(value, tuple) else ordered(value))
+    return (1, tuple(map(_place, value)) if isinstance(value, tuple) else sort_key(value))
 
 
 class JoinRun:
@@ -76,15 +83,17 @@ class JoinRun:
             else:
                 self._left[row.timestamp, self._values(row)] += -1 if row.is_retraction else 1
         for row in right:
-            kept = self._kept(row)
-            if kept is None:
+            right_row = self._read_right(row)
+            if right_row is None:
                 continue
             if self.join.by_arrival:
-                kept = replace(kept, timestamp=Instant(self._epoch))
-            if self._is_past(self._reached(row.timestamp)) or (row.is_retraction and self._was_let_go(row.timestamp)):
+                right_row = replace(right_row, timestamp=Instant(self._epoch))
+            if self._is_past(self._last_reachable(row.timestamp)) or (
+                row.is_retraction and self._was_let_go(row.timestamp)
+            ):
                 late_right.append(row)
             else:
-                self._right[kept] += -1 if row.is_retraction else 1
+                self._right[right_row] += -1 if row.is_retraction else 1
         self._epoch += 1
         leaving = self._looked_up() if self.join.by_arrival else self._differences()
         self.watermark = max(self.watermark, watermark)
@@ -92,15 +101,15 @@ class JoinRun:
 
     def output_watermark(self) -> Instant:
         """The watermark of what comes out of it."""
-        at = self.watermark
-        if not MIN_INSTANT < at < MAX_INSTANT:
-            return at
+        mark = self.watermark
+        if not MIN_INSTANT < mark < MAX_INSTANT:
+            return mark
         if self.join.window is None:
-            return Instant(at - max(0, self.join.end))
-        start = self._window(at)[0]
-        if not self.lateness or at - self.lateness <= EARLIEST:
+            return Instant(mark - max(0, self.join.end))
+        start = self._window(mark)[0]
+        if not self.lateness or mark - self.lateness <= EARLIEST:
             return start
-        return min(start, Instant(self._window(Instant(at - self.lateness))[0] + self.lateness))
+        return min(start, Instant(self._window(Instant(mark - self.lateness))[0] + self.lateness))
 
     def complete(self, timestamp: Instant) -> int:
         """The watermark above which nothing on time changes what a left row meets."""
@@ -108,7 +117,7 @@ class JoinRun:
             return self._window(timestamp)[1] - 1
         return timestamp + max(0, self.join.end)
 
-    def _reached(self, timestamp: Instant) -> int | None:
+    def _last_reachable(self, timestamp: Instant) -> int | None:
         """The same of the last left row that a right row could reach; None: there is no last one."""
         if self.join.window is not None:
             return self.complete(timestamp)
@@ -129,12 +138,12 @@ class JoinRun:
         return window.start, window.end
 
     def _values(self, row: Row) -> Values:
-        return tuple(known(row.record.get(name)) for name in self.schema)
+        return tuple(identity_key(row.record.get(name)) for name in self.schema)
 
     def _key(self, row: Row) -> Values:
         return key_of(self.join, row.record, self.schema)
 
-    def _kept(self, row: Row) -> _Right | None:
+    def _read_right(self, row: Row) -> _Right | None:
         """What counts of a right row; None: nothing does."""
         columns = self.join.right.source.columns
 
@@ -144,8 +153,8 @@ class JoinRun:
         key = tuple(value(expr) for expr in self.join.on.values())
         if None in key or (self.join.where is not None and value(self.join.where) is not True):
             return None
-        carried = tuple(known(value(expr)) for expr in self.join.columns.values())
-        return _Right(key, row.timestamp, value(self.join.order), value(self.join.deleted) is True, carried)
+        values = tuple(identity_key(value(expr)) for expr in self.join.columns.values())
+        return _Right(key, row.timestamp, value(self.join.order), value(self.join.deleted) is True, values)
 
     def _looked_up(self) -> list[Row]:
         """What the left rows of the epoch meet of all that has come, which nothing changes any more."""
@@ -172,15 +181,15 @@ class JoinRun:
         for place, count in self._left.items():
             if self._is_past(self.complete(place[0])):
                 continue
-            now = self._met(place, max(count, 0), by_key)
-            then = self._left_out.get(place, Counter())
-            for values in {**then, **now}:
-                number = now[values] - then[values]
+            now = self._meet_partners(place, max(count, 0), by_key)
+            old_counts = self._left_out.get(place, Counter())
+            for values in {**old_counts, **now}:
+                number = now[values] - old_counts[values]
                 leaving += [self._row(place[0], values, is_retraction=number < 0)] * abs(number)
             self._left_out[place] = now
         return leaving
 
-    def _met(
+    def _meet_partners(
         self, place: tuple[Instant, Values], count: int, by_key: Mapping[Values, Sequence[tuple[_Right, int]]]
     ) -> Counter[Values]:
         """The values of rows that ``count`` equal left rows give."""
@@ -190,9 +199,11 @@ class JoinRun:
         partners = [] if None in key else [r for r in by_key.get(key, ()) if self._lies_in(r[0].timestamp, timestamp)]
         if self.join.meets is not Meets.ALL and partners:
             ends = [right.timestamp for right, _ in partners]
-            at = max(ends) if self.join.meets is Meets.LAST else min(ends)
-            chosen = max((right for right, _ in partners if right.timestamp == at), key=lambda right: right.rank)
-            partners = [] if chosen.is_deleted else [(chosen, 1)]
+            meeting = max(ends) if self.join.meets is Meets.LAST else min(ends)
+            last_partner = max(
+                (right for right, _ in partners if right.timestamp == meeting), key=lambda right: right.rank
+            )
+            partners = [] if last_partner.is_deleted else [(last_partner, 1)]
         met_counts: Counter[Values] = Counter()
         for right, times in partners:
             met_counts[(*values, *right.carried)] += count * times
@@ -213,8 +224,8 @@ class JoinRun:
 
 def key_of(join: Join, record: Record, schema: Schema) -> Values:
     """The key for ``join`` of a left row with the columns ``record``."""
-    computed = join.computed
-    return tuple(evaluate(computed[name], record, schema) if name in computed else record.get(name) for name in join.on)
+    exprs = join.computed
+    return tuple(evaluate(exprs[name], record, schema) if name in exprs else record.get(name) for name in join.on)
 
 
 def check_key(join: Join, record: Record, schema: Schema) -> None:

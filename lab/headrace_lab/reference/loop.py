@@ -14,7 +14,7 @@ from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.windows import Window
 from headrace.pipeline.loops import VALUE, VERTEX, Loop
 from headrace.pipeline.stages import Stage
-from headrace_lab.reference.chain import Between, Chain
+from headrace_lab.reference.chain import Chain, PaneToElements
 from headrace_lab.reference.elements import DropCause, DroppedElement, Element, Output
 from headrace_lab.reference.evaluate import evaluate
 from headrace_lab.reference.operator import Grouping
@@ -67,10 +67,10 @@ class Graph:
             if edge.of in values_before:
                 messages.append((edge.to, self.functions.step(values_before[edge.of], edge)))
         self.in_flight = self._better(messages)
-        turned = 0
-        while self.in_flight and (rounds is None or turned < rounds):
+        round_number = 0
+        while self.in_flight and (rounds is None or round_number < rounds):
             self._turn()
-            turned += 1
+            round_number += 1
         return {vertex: value for vertex, value in self.values.items() if values_before.get(vertex) != value}
 
     def _turn(self) -> None:
@@ -88,8 +88,8 @@ class Graph:
         """The best of ``messages`` for each vertex, if it is better than the vertex's value."""
         best: dict[Vertex, Value] = {}
         for vertex, value in messages:
-            known = best.get(vertex, self.values.get(vertex))
-            if value is not None and (known is None or self.functions.is_better(value, known)):
+            best_value = best.get(vertex, self.values.get(vertex))
+            if value is not None and (best_value is None or self.functions.is_better(value, best_value)):
                 best[vertex] = value
         return best
 
@@ -143,16 +143,16 @@ class LoopRun:
         }
 
     def _directions(self, edge: Element) -> list[Edge]:
-        of, to, *_ = edge.key
+        start, end, *_ = edge.key
         reads = tuple(edge.record.get(name) for name in self._reads)
-        return [Edge(of, to, reads), *([Edge(to, of, reads)] if self._loop.both_ways else ())]
+        return [Edge(start, end, reads), *([Edge(end, start, reads)] if self._loop.both_ways else ())]
 
 
 class LoopedChain(Chain):
     """A chain behind a loop: what it is given are edges."""
 
-    def __init__(self, loop: LoopRun, groupings: Sequence[Grouping], between: Sequence[Between]) -> None:
-        super().__init__(groupings, between)
+    def __init__(self, loop: LoopRun, groupings: Sequence[Grouping], links: Sequence[PaneToElements]) -> None:
+        super().__init__(groupings, links)
         self.loop = loop
         self._source = MIN_INSTANT
 
@@ -174,9 +174,9 @@ class LoopedChain(Chain):
         is in flight after them. ``is_last``: nothing is.
         """
         clock = self.operators[0].clocks
-        changed, late = self.loop.turn(elements, clock.watermark, is_last=is_last or is_batch)
+        updates, late = self.loop.turn(elements, clock.watermark, is_last=is_last or is_batch)
         self._source = self._source if watermark is None else max(self._source, watermark)
-        output = super().step(changed, watermark=self.loop.hold(self._source), is_batch=is_batch, **clocks)
+        output = super().step(updates, watermark=self.loop.hold(self._source), is_batch=is_batch, **clocks)
         self.loop.expire(self.operators[0].clocks.watermark)
         return Output(output.panes, late + output.drops)
 
@@ -184,8 +184,8 @@ class LoopedChain(Chain):
 def _functions(loop: Loop, edges: Stage, element: Schema, reads: Sequence[str]) -> Functions:
     schema: Schema = {**edges.schema, **element}
 
-    def start(of: Vertex) -> Value:
-        return evaluate(loop.start, {VERTEX: of}, element)
+    def start(vertex: Vertex) -> Value:
+        return evaluate(loop.start, {VERTEX: vertex}, element)
 
     def step(value: Value, edge: Edge) -> Value:
         return evaluate(loop.step, {**dict(zip(reads, edge.reads, strict=True)), VALUE: value}, schema)

@@ -109,14 +109,14 @@ class Operator:
         clocks_before = self.clocks
         if processing_time is not None:
             self.clocks = replace(clocks_before, processing_time=max(clocks_before.processing_time, processing_time))
-        touched, drops = self._add(elements)
+        places, drops = self._add(elements)
         panes: list[Pane] = []
         if not is_batch:
-            panes += self._evaluate(touched)
-            panes += self._evaluate(self._due(clocks_before.processing_time, set(touched)))
-        heard = self._signalled(signals)
+            panes += self._evaluate(places)
+            panes += self._evaluate(self._due(clocks_before.processing_time, set(places)))
+        signal_places = self._tell_signals(signals)
         if not is_batch:
-            panes += self._evaluate(heard)
+            panes += self._evaluate(signal_places)
         if watermark is not None or percentiles:
             panes += self._advance(watermark, percentiles or {}, is_batch=is_batch)
         self._publish_watermark()
@@ -126,7 +126,7 @@ class Operator:
 
     def _add(self, elements: Iterable[Element]) -> tuple[list[Place], list[DroppedElement]]:
         """Drop, merge and add; returns the touched open windows in order of evaluation."""
-        accepted: dict[Key, list[tuple[Element, Window]]] = {}
+        arrivals_by_key: dict[Key, list[tuple[Element, Window]]] = {}
         touched_places: set[Place] = set()
         drops: list[DroppedElement] = []
         for element in elements:
@@ -135,12 +135,12 @@ class Operator:
                 if self._is_expired(window):
                     drops.append(_drop(element, window, DropCause.LATE))
                 else:
-                    accepted.setdefault(element.key, []).append((element, window))
-        for key, arrivals in accepted.items():
+                    arrivals_by_key.setdefault(element.key, []).append((element, window))
+        for key, arrivals in arrivals_by_key.items():
             per_key = self._keys.setdefault(key, _PerKey())
-            merged = self._merge(per_key, {window for _, window in arrivals})
+            merged_windows = self._merge(per_key, {window for _, window in arrivals})
             for element, own in arrivals:
-                window = merged.get(own, own)
+                window = merged_windows.get(own, own)
                 if window in per_key.closed:
                     drops.append(_drop(element, window, DropCause.CLOSED))
                 else:
@@ -168,22 +168,25 @@ class Operator:
                 continue
             for window in states:
                 del per_key.open[window]
-            per_key.open[result] = self._merged(states, result)
+            per_key.open[result] = self._merge_states(states, result)
         return became
 
-    def _merged(self, states: dict[Window, _Open], result: Window) -> _Open:
+    def _merge_states(self, states: dict[Window, _Open], result: Window) -> _Open:
         """The state of ``result``: everything added up, but pane counters only if it is one of the sources."""
-        merged = self._fresh()
-        merged.trigger.on_merge(self._moment(result), [state.trigger for state in states.values()])
+        result_state = self._fresh()
+        result_state.trigger.on_merge(self._moment(result), [state.trigger for state in states.values()])
         for state in states.values():
-            merged.contents.entries += state.contents.entries
-            merged.new += state.new
-            merged.live += state.live
+            result_state.contents.entries += state.contents.entries
+            result_state.new += state.new
+            result_state.live += state.live
         holds = [state.hold for state in states.values() if state.hold is not None]
-        merged.hold = self._combine_holds(holds, result)
+        result_state.hold = self._combine_holds(holds, result)
         if result in states:
-            merged.index, merged.nonspeculative_index = states[result].index, states[result].nonspeculative_index
-        return merged
+            result_state.index, result_state.nonspeculative_index = (
+                states[result].index,
+                states[result].nonspeculative_index,
+            )
+        return result_state
 
     def _fresh(self) -> _Open:
         return _Open(start(self.grouping.when, self.grouping.where.merges))
@@ -233,16 +236,17 @@ class Operator:
         states = [((key, w), state) for key, per_key in self._keys.items() for w, state in per_key.open.items()]
         return sorted(states, key=lambda item: _order(item[0]))
 
-    def _due(self, before: Instant, touched: set[Place]) -> list[Place]:
+    def _due(self, time_before: Instant, evaluated_places: set[Place]) -> list[Place]:
         """Untouched windows with a deadline that the processing-time clock has reached in this step (3.3, 12.1c)."""
         now = self.clocks.processing_time
         return [
             place
             for place, state in self._states()
-            if place not in touched and any(before < deadline <= now for deadline in state.trigger.deadlines)
+            if place not in evaluated_places
+            and any(time_before < deadline <= now for deadline in state.trigger.deadlines)
         ]
 
-    def _signalled(self, signals: Sequence[Signal]) -> list[Place]:
+    def _tell_signals(self, signals: Sequence[Signal]) -> list[Place]:
         """Tell windows of signals; windows with a trigger that waits for one are evaluated, once for all (9.3).
 
         Each name counts once, in the order of names.
@@ -285,7 +289,7 @@ class Operator:
             if self._is_expired(window):
                 panes += self._fire(place, clocks_before.watermark, closing=True)
             elif is_batch or (
-                self._crossed(window, state, clocks_before) and state.trigger.ready(self._moment(window))
+                self._has_crossed(window, state, clocks_before) and state.trigger.ready(self._moment(window))
             ):
                 panes += self._fire(place, clocks_before.watermark)
         for per_key in self._keys.values():
@@ -293,12 +297,12 @@ class Operator:
         self._keys = {key: per_key for key, per_key in self._keys.items() if per_key.open or per_key.closed}
         return panes
 
-    def _crossed(self, window: Window, state: _Open, before: FiringClocks) -> bool:
+    def _has_crossed(self, window: Window, state: _Open, clocks_before: FiringClocks) -> bool:
         """Whether a watermark that the trigger looks at has passed the end of ``window`` in this step."""
         end, now = window.max_timestamp, self.clocks
-        if before.watermark <= end < now.watermark:
+        if clocks_before.watermark <= end < now.watermark:
             return True
-        return any(before.percentile(q) <= end < now.percentile(q) for q in state.trigger.percentiles)
+        return any(clocks_before.percentile(q) <= end < now.percentile(q) for q in state.trigger.percentiles)
 
     def _fire(self, place: Place, watermark_before: Instant, *, closing: bool = False) -> list[Pane]:
         """Fire a window, or close it because it expired (3.4, 5.3); what is emitted, retractions first (9.1)."""
@@ -309,8 +313,8 @@ class Operator:
             state.trigger.on_fire(moment)
         is_last = closing or state.trigger.finished
         pane = self._pane(place, self._timing(window, state, watermark_before), is_last)
-        emitted = self._emit(state, pane) if self._is_wanted(state, pane) else []
-        emitted = [record for record in emitted if self._leaves(record, pane)]
+        records = self._emit(state, pane) if self._is_wanted(state, pane) else []
+        records = [record for record in records if self._leaves(record, pane)]
         state.hold = None
         state.new = 0
         if self.grouping.how.accumulation is Accumulation.DISCARDING:
@@ -319,7 +323,7 @@ class Operator:
             del per_key.open[window]
         if is_last and not closing:
             per_key.closed.add(window)
-        return emitted
+        return records
 
     def _leaves(self, record: Pane, pane: Pane) -> bool:
         """Whether a record that ``pane`` came with leaves (9.10). What accumulating windows emitted is withdrawn only

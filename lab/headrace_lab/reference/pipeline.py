@@ -17,7 +17,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace_lab.reference.chain import Chain
 from headrace_lab.reference.elements import DropCause, DroppedElement, Element, Pane
 from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate_of
-from headrace_lab.reference.intake import Intake, Rejected, Taken
+from headrace_lab.reference.intake import EpochInput, Intake, RejectedRecord
 from headrace_lab.reference.joins import LEFT, JoinsRun, Row, check_key
 from headrace_lab.reference.loop import LoopedChain, LoopRun
 from headrace_lab.reference.rows import GroupRowsRun, RowsRun
@@ -55,14 +55,14 @@ class EpochResult:
 
     panes: tuple[Pane, ...]
     drops: tuple[DroppedElement, ...]
-    rejected: tuple[Rejected, ...]
+    rejected: tuple[RejectedRecord, ...]
     watermark: Instant
     output_watermarks: tuple[Instant, ...] = ()
     ahead: tuple[Record, ...] = ()
     in_flight: Mapping[tuple[Any, Window], Any] = field(default_factory=dict)
 
 
-JOINED = "joined rows"
+JOINED_ROWS = "joined rows"
 """What dead letters of joins are of."""
 
 Functions = Mapping[str, Callable[[Record], Sequence[Record]]]
@@ -91,9 +91,9 @@ class OutputsRun:
         order = upstream_first(pipeline.outputs) or [*pipeline.by_output]
         self._outputs = {output: _OutputRun(pipeline.by_output[output], functions) for output in order}
 
-    def pass_watermark(self, to: Mapping[str, Instant]) -> None:
+    def pass_watermark(self, watermarks: Mapping[str, Instant]) -> None:
         """Let the watermarks of these inputs be at least so far, as if their sources had said so."""
-        for name, watermark in to.items():
+        for name, watermark in watermarks.items():
             self._intake.pass_watermark(name, watermark)
 
     def run(self, epoch: Epoch) -> dict[str, EpochResult]:
@@ -102,7 +102,7 @@ class OutputsRun:
         """
         is_first, self._is_new = self._is_new, False
         now = self._processing_time = max(self._processing_time, epoch.processing_time)
-        taken_by_output = {output: Taken() for output in self._outputs}
+        taken_by_output = {output: EpochInput() for output in self._outputs}
         for given_input in self.pipeline.inputs:
             records = epoch.records if given_input.name == OWN else epoch.union.get(given_input.name, ())
             self._intake.take(given_input.name, records, now, taken_by_output)
@@ -123,44 +123,44 @@ class _OutputRun:
     def __init__(self, pipeline: Pipeline, functions: Functions) -> None:
         self._stages, self._upstream, self._functions = pipeline.stages, pipeline.upstream, functions
         self._entrances = [Entrance(stage) for stage in pipeline.stages]
-        between = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
+        links = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
         groupings = [entrance.grouping for entrance in self._entrances]
-        self._chain: Chain | RowsRun = Chain(groupings, between)
+        self._chain: Chain | RowsRun = Chain(groupings, links)
         if pipeline.take is not None:
             self._chain = GroupRowsRun(pipeline.stages[0], groupings[0])
         elif pipeline.rows:
             self._chain = RowsRun(pipeline.stages[0])
         if pipeline.loop is not None and pipeline.edges is not None:
             loop = LoopRun(pipeline.edges, pipeline.stages[0], pipeline.loop)
-            self._chain = LoopedChain(loop, groupings, between)
+            self._chain = LoopedChain(loop, groupings, links)
         self._joins = JoinsRun(pipeline) if pipeline.join else None
         self._sides, self._left = pipeline.join, pipeline.left_schema if pipeline.join else {}
-        self._rejected: list[Rejected] = []
+        self._rejected: list[RejectedRecord] = []
         self._watermark = MIN_INSTANT
         self._percentiles: dict[float, Instant] = {}
 
-    def take(self, taken: Taken, intake: Intake, above: Mapping[str, EpochResult]) -> None:
-        """Take what comes in this epoch: records, which ``taken`` has, at the clocks of ``intake``; or panes that
-        outputs ``above`` gave, which are added to it, at the least of their output watermarks.
+    def take(self, epoch_input: EpochInput, intake: Intake, upstream_results: Mapping[str, EpochResult]) -> None:
+        """Take what comes in this epoch: records, which ``epoch_input`` has, at the clocks of ``intake``; or panes that
+        outputs ``upstream_results`` gave, which are added to it, at the least of their output watermarks.
         """
         if not self._upstream:
             expected = _percentiles(self._stages[0].when)
             self._watermark = intake.watermark
             if self._joins is not None:
-                self._take_joined(self._joins, taken)
-            self._percentiles = {q: at for q, at in intake.percentiles.items() if q in expected}
+                self._take_joined(self._joins, epoch_input)
+            self._percentiles = {q: mark for q, mark in intake.percentiles.items() if q in expected}
             return
         for upstream in self._upstream:
-            for pane in above[upstream.output].panes:
+            for pane in upstream_results[upstream.output].panes:
                 if self._joins is None:
-                    self._take_pane(upstream, pane, taken)
+                    self._take_pane(upstream, pane, epoch_input)
                 else:
-                    self._take_side(upstream, pane, taken)
-        self._watermark = min(above[upstream.output].output_watermarks[-1] for upstream in self._upstream)
+                    self._take_side(upstream, pane, epoch_input)
+        self._watermark = min(upstream_results[upstream.output].output_watermarks[-1] for upstream in self._upstream)
         if self._joins is not None:
-            self._take_joined(self._joins, taken)
+            self._take_joined(self._joins, epoch_input)
 
-    def _take_side(self, upstream: Upstream[Pipeline], pane: Pane, taken: Taken) -> None:
+    def _take_side(self, upstream: Upstream[Pipeline], pane: Pane, epoch_input: EpochInput) -> None:
         """A pane of an output as a row of the side that this is on."""
         own = pane_record(upstream.stage, pane)
         schema, record = upstream.stage.pane_schema, dict(own)
@@ -174,18 +174,20 @@ class _OutputRun:
                 record = {name: evaluate_of(f"column {name}", expr, own, schema) for name, expr in columns.items()}
                 check_key(self._sides[0], record, self._left)
         except OverflowsInRecordError as error:
-            taken.rejected.append(Rejected(record, error.what, of=upstream.output, why=str(error)))
+            epoch_input.rejected.append(RejectedRecord(record, error.what, of=upstream.output, why=str(error)))
             return
         name = self._sides[upstream.side - 1].name if upstream.side else LEFT
-        taken.sides.setdefault(name, []).append(Row(pane.timestamp, record, pane.is_retraction))
+        epoch_input.sides.setdefault(name, []).append(Row(pane.timestamp, record, pane.is_retraction))
 
-    def _take_joined(self, joins: JoinsRun, taken: Taken) -> None:
-        rows, late, dead = joins.step(taken.sides, self._watermark)
-        taken.rejected += [Rejected(row.record, error.what, of=JOINED, why=str(error)) for row, error in dead]
+    def _take_joined(self, joins: JoinsRun, epoch_input: EpochInput) -> None:
+        rows, late, dead = joins.step(epoch_input.sides, self._watermark)
+        epoch_input.rejected += [
+            RejectedRecord(row.record, error.what, of=JOINED_ROWS, why=str(error)) for row, error in dead
+        ]
         self._watermark = joins.watermark
         for row in late:
             element = Element((), row.timestamp, None, row.is_retraction, row.record)
-            taken.drops.append(DroppedElement(element, None, DropCause.LATE, is_late=True))
+            epoch_input.drops.append(DroppedElement(element, None, DropCause.LATE, is_late=True))
         entrance = self._entrances[0]
         for row in rows:
             try:
@@ -193,14 +195,14 @@ class _OutputRun:
                 if missing is None and entrance.admits(row.record):
                     missing = entrance.unfit(row.record)
             except OverflowsInRecordError as error:
-                taken.rejected.append(Rejected(row.record, error.what, of=JOINED, why=str(error)))
+                epoch_input.rejected.append(RejectedRecord(row.record, error.what, of=JOINED_ROWS, why=str(error)))
                 continue
             if missing is not None:
-                taken.rejected.append(Rejected(row.record, missing, of=JOINED))
+                epoch_input.rejected.append(RejectedRecord(row.record, missing, of=JOINED_ROWS))
             elif entrance.admits(row.record):
-                taken.elements.append(entrance.element(row.record, row.timestamp, row.is_retraction))
+                epoch_input.elements.append(entrance.element(row.record, row.timestamp, row.is_retraction))
 
-    def _take_pane(self, upstream: Upstream[Pipeline], pane: Pane, taken: Taken) -> None:
+    def _take_pane(self, upstream: Upstream[Pipeline], pane: Pane, epoch_input: EpochInput) -> None:
         own = pane_record(upstream.stage, pane)
         columns = upstream.expressions(self._stages[0].schema)
         schema, record = upstream.stage.pane_schema, dict(own)
@@ -208,20 +210,20 @@ class _OutputRun:
             record = {name: evaluate_of(f"column {name}", expr, own, schema) for name, expr in columns.items()}
             missing = self._entrances[0].missing(record)
         except OverflowsInRecordError as error:
-            taken.rejected.append(Rejected(record, error.what, of=upstream.output, why=str(error)))
+            epoch_input.rejected.append(RejectedRecord(record, error.what, of=upstream.output, why=str(error)))
             return
         if missing is not None:
-            taken.rejected.append(Rejected(record, missing, of=upstream.output))
+            epoch_input.rejected.append(RejectedRecord(record, missing, of=upstream.output))
         elif self._entrances[0].admits(record):
-            taken.elements.append(self._entrances[0].element(record, pane.timestamp, pane.is_retraction))
+            epoch_input.elements.append(self._entrances[0].element(record, pane.timestamp, pane.is_retraction))
 
     def run(
-        self, taken: Taken, now: Instant, signals: Sequence[Signal], *, is_batch: bool, is_last: bool
+        self, epoch_input: EpochInput, now: Instant, signals: Sequence[Signal], *, is_batch: bool, is_last: bool
     ) -> EpochResult:
-        """What becomes of the elements that were ``taken``."""
-        self._rejected = taken.rejected
+        """What becomes of the elements that were ``epoch_input``."""
+        self._rejected = epoch_input.rejected
         output = self._chain.step(
-            taken.elements,
+            epoch_input.elements,
             processing_time=now,
             watermark=self._watermark,
             percentiles=self._percentiles,
@@ -231,11 +233,11 @@ class _OutputRun:
         )
         return EpochResult(
             panes=output.panes,
-            drops=(*taken.drops, *output.drops),
+            drops=(*epoch_input.drops, *output.drops),
             rejected=tuple(self._rejected),
             watermark=self._chain.watermark,
             output_watermarks=tuple(self._chain.output_watermarks),
-            ahead=tuple(taken.ahead),
+            ahead=tuple(epoch_input.ahead),
             in_flight=self._chain.in_flight,
         )
 
@@ -247,10 +249,10 @@ class _OutputRun:
             try:
                 missing = entrance.missing(made_record)
             except OverflowsInRecordError as error:
-                self._rejected.append(Rejected(made_record, error.what, stage, why=str(error)))
+                self._rejected.append(RejectedRecord(made_record, error.what, stage, why=str(error)))
                 continue
             if missing is not None:
-                self._rejected.append(Rejected(made_record, missing, stage))
+                self._rejected.append(RejectedRecord(made_record, missing, stage))
             elif entrance.admits(made_record):
                 yield entrance.element(made_record, pane.timestamp, pane.is_retraction)
 
@@ -263,9 +265,9 @@ class PipelineRun:
         pipeline.stages  # noqa: B018 - which says so where there are several outputs
         self._run = OutputsRun(pipeline)
 
-    def pass_watermark(self, to: Mapping[str, Instant]) -> None:
+    def pass_watermark(self, watermarks: Mapping[str, Instant]) -> None:
         """Let the watermarks of these inputs be at least so far, as if their sources had said so."""
-        self._run.pass_watermark(to)
+        self._run.pass_watermark(watermarks)
 
     def run(self, epoch: Epoch) -> EpochResult:
         """One epoch (``OutputsRun.run``)."""

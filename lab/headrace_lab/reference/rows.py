@@ -27,7 +27,7 @@ from headrace.pipeline.stages import Stage
 from headrace_lab.reference.chain import Chain
 from headrace_lab.reference.contents import Contents
 from headrace_lab.reference.elements import Element, Output, Pane
-from headrace_lab.reference.evaluate import Record, evaluate, known, nulls_first
+from headrace_lab.reference.evaluate import Record, evaluate, identity_key, nulls_first
 from headrace_lab.reference.operator import Grouping
 
 
@@ -56,13 +56,13 @@ class RowsRun:
         return Output(panes, ())
 
     def _row(self, element: Element) -> Pane:
-        at, stage = element.timestamp, self._stage
+        timestamp, stage = element.timestamp, self._stage
         return Pane(
             key=(),
-            window=Window(at, Instant(at + 1)),
-            values=tuple(known(_value(expr, element.record, stage)) for expr in stage.row_columns.values()),
-            timestamp=at,
-            timing=Timing.LATE if at < self.watermark else Timing.ON_TIME,
+            window=Window(timestamp, Instant(timestamp + 1)),
+            values=tuple(identity_key(_value(expr, element.record, stage)) for expr in stage.row_columns.values()),
+            timestamp=timestamp,
+            timing=Timing.LATE if timestamp < self.watermark else Timing.ON_TIME,
             index=0,
             nonspeculative_index=0,
             is_first=True,
@@ -85,12 +85,12 @@ def _value(expr: Any, record: Any, stage: Stage) -> Any:
     return evaluate(expr, record, stage.schema)
 
 
-def kept(stage: Stage, record: Record, timestamp: Instant) -> tuple[Any, ...]:
+def group_entry(stage: Stage, record: Record, timestamp: Instant) -> tuple[Any, ...]:
     """What a group keeps of an element: what its row goes by, its event time, whether it is deleted, its columns."""
     taken_by, unless = stage.aggregation.taken_by, stage.aggregation.taken_unless
-    columns = tuple(known(_value(expr, record, stage)) for expr in stage.row_columns.values())
+    columns = tuple(identity_key(_value(expr, record, stage)) for expr in stage.row_columns.values())
     is_deleted = None if unless is None else _value(unless, record, stage)
-    return tuple(known(_value(one, record, stage)) for one in taken_by), timestamp, is_deleted, columns
+    return tuple(identity_key(_value(one, record, stage)) for one in taken_by), timestamp, is_deleted, columns
 
 
 def take_rows(aggregation: GroupRows) -> Callable[[Contents], tuple[Any, ...]]:
@@ -100,14 +100,18 @@ def take_rows(aggregation: GroupRows) -> Callable[[Contents], tuple[Any, ...]]:
         pairs_there = [(row, times) for row, times in contents.net if times > 0]
         if isinstance(aggregation.take, Distinct):
             first: dict[tuple[Any, ...], Instant] = {}
-            for (_, at, _, columns), _ in pairs_there:
-                first[columns] = min(at, first.get(columns, at))
-            return (tuple((at, columns) for columns, at in first.items()),)
+            for (_, timestamp, _, columns), _ in pairs_there:
+                first[columns] = min(timestamp, first.get(columns, timestamp))
+            return (tuple((timestamp, columns) for columns, timestamp in first.items()),)
         copies = [row for row, times in pairs_there for _ in range(times)]
         copies.sort(key=_order, reverse=True)
         number = len(copies) if isinstance(aggregation.take, Every) else 1
         number = aggregation.take.number if isinstance(aggregation.take, Top) else number
-        return (tuple((at, columns) for _, at, is_deleted, columns in copies[:number] if is_deleted is not True),)
+        return (
+            tuple(
+                (timestamp, columns) for _, timestamp, is_deleted, columns in copies[:number] if is_deleted is not True
+            ),
+        )
 
     return extract
 
@@ -123,7 +127,7 @@ def compute_rows(stage: Stage, take: GroupFunction | GroupQuery) -> Callable[[Co
         with duckdb.connect(config={"threads": "1"}) as connection:
             connection.execute("set TimeZone = 'UTC'")
             _fill(connection, stage, copies)
-            rows = [dict(row) for row in _made(connection, stage, take)]
+            rows = [dict(row) for row in _apply_take(connection, stage, take)]
         keys = dict(zip(stage.row_columns, copies[0][3], strict=True))
         return (tuple((row.get(EVENT_TIME), _columns({**keys, **row}, stage)) for row in rows),)
 
@@ -135,8 +139,8 @@ def _fill(connection: duckdb.DuckDBPyConnection, stage: Stage, rows: Sequence[tu
     kinds = stage.given_types
     declared_text = ", ".join(f'"{name}" {sql_type(kind)}' for name, kind in kinds.items())
     connection.execute(f"create table rows ({declared_text})")
-    for _, at, _, columns in rows:
-        event_time = at if at < GLOBAL_WINDOW_END - 1 else None
+    for _, timestamp, _, columns in rows:
+        event_time = timestamp if timestamp < GLOBAL_WINDOW_END - 1 else None
         values: list[Any] = []
         pairs = zip([*columns, event_time], kinds.values(), strict=True)
         marks = ", ".join(_marks(value, kind, values) for value, kind in pairs)
@@ -154,8 +158,8 @@ def _marks(value: Any, kind: ColumnType, values: list[Any]) -> str:
             return f"[{', '.join(_marks(one, item, values) for one in value)}]::{sql_type(kind)}"
         case StructType(fields):
             parts = zip(value.values() if isinstance(value, dict) else value, fields, strict=True)
-            named = (f'"{name}" := {_marks(one, own, values)}' for one, (name, own) in parts)
-            return f"struct_pack({', '.join(named)})"
+            members = (f'"{name}" := {_marks(one, own, values)}' for one, (name, own) in parts)
+            return f"struct_pack({', '.join(members)})"
         case MapType(own):
             keys = _marks([key for key, _ in value], ListType(DataType.STRING), values)
             items = ", ".join(_marks(one, own, values) for _, one in value)
@@ -164,7 +168,7 @@ def _marks(value: Any, kind: ColumnType, values: list[Any]) -> str:
     return "make_timestamp(?)" if kind is DataType.TIMESTAMP else "?"
 
 
-def _made(connection: duckdb.DuckDBPyConnection, stage: Stage, take: GroupFunction | GroupQuery) -> Iterator[Any]:
+def _apply_take(connection: duckdb.DuckDBPyConnection, stage: Stage, take: GroupFunction | GroupQuery) -> Iterator[Any]:
     """What is made of the table ``rows``, each row as pairs of a name and a value."""
     kinds = stage.computed_types
     assert kinds is not None
@@ -212,18 +216,18 @@ def _written_alike(value: Any, kind: ColumnType, *, is_part: bool = False) -> An
 
 
 def _columns(row: Mapping[str, Any], stage: Stage) -> tuple[Any, ...]:
-    return tuple(known(row[name]) for name in stage.leaving_types)
+    return tuple(identity_key(row[name]) for name in stage.leaving_types)
 
 
 def _order(row: tuple[Any, ...]) -> Any:
-    by, at, is_deleted, columns = row
-    return tuple(map(nulls_first, by)), at, nulls_first(is_deleted), tuple(map(nulls_first, columns))
+    order_values, timestamp, is_deleted, columns = row
+    return tuple(map(nulls_first, order_values)), timestamp, nulls_first(is_deleted), tuple(map(nulls_first, columns))
 
 
 def window_record(window: Window) -> Record:
     """The ends of ``window`` as columns, NULL for one that is infinite, or where a global window ends."""
     ends = {WINDOW_START: window.start, WINDOW_END: window.end}
-    return {name: at if is_finite(at) and at < GLOBAL_WINDOW_END - 1 else None for name, at in ends.items()}
+    return {name: end if is_finite(end) and end < GLOBAL_WINDOW_END - 1 else None for name, end in ends.items()}
 
 
 class GroupRowsRun(Chain):
@@ -242,15 +246,15 @@ class GroupRowsRun(Chain):
         net: Counter[Any] = Counter()
         last: dict[Any, Pane] = {}
         for pane in panes:
-            for given, columns in pane.values[0]:
-                moment = Instant(pane.window.end - 1) if given is None else given
+            for timestamp, columns in pane.values[0]:
+                moment = Instant(pane.window.end - 1) if timestamp is None else timestamp
                 row = (pane.key, pane.window, moment, columns)
                 net[row] += -1 if pane.is_retraction else 1
                 last[row, pane.is_retraction] = pane
         return [self._row(row, last[row, number < 0]) for row, number in net.items() for _ in range(abs(number))]
 
     def _row(self, row: tuple[Any, ...], pane: Pane) -> Pane:
-        _, window, at, columns = row
+        _, window, timestamp, columns = row
         ends = tuple(window_record(window).values()) if self._stage.shows_windows else ()
-        values, own = (*columns, *ends), Window(at, Instant(at + 1))
-        return replace(pane, key=(), window=own, values=values, timestamp=at, index=0, nonspeculative_index=0)
+        values, own = (*columns, *ends), Window(timestamp, Instant(timestamp + 1))
+        return replace(pane, key=(), window=own, values=values, timestamp=timestamp, index=0, nonspeculative_index=0)

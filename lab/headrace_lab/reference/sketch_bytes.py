@@ -25,9 +25,9 @@ _TAGS = [
 
 def distinct_sketch(values: Sequence[Any], kind: DataType) -> bytes:
     """The hashes of the different ``values``."""
-    hashes = sorted({xxhash.xxh64_intdigest(_encoded(value, kind)) >> 1 for value in values})
+    hashes = sorted({xxhash.xxh64_intdigest(_encode_value(value, kind)) >> 1 for value in values})
     assert len(hashes) <= 512
-    return b"HRD\x01\x00" + b"".join(struct.pack("<Q", hashed) for hashed in hashes)
+    return b"HRD\x01\x00" + b"".join(struct.pack("<Q", value_hash) for value_hash in hashes)
 
 
 def quantile_sketch(values: Sequence[Any], kind: DataType) -> bytes:
@@ -43,7 +43,7 @@ def quantile_sketch(values: Sequence[Any], kind: DataType) -> bytes:
     return b"HRQ\x01" + bytes([number]) + struct.pack("<I", len(values)) + bytes(len(values)) + body
 
 
-def _encoded(value: Any, kind: DataType) -> bytes:
+def _encode_value(value: Any, kind: DataType) -> bytes:
     tag = struct.pack("<Q", _TAGS.index(kind) + 1)
     match kind:
         case DataType.FLOAT:

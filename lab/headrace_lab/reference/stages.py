@@ -16,7 +16,7 @@ from headrace_lab.reference.contents import extract_with, read
 from headrace_lab.reference.elements import Element, Key, Pane
 from headrace_lab.reference.evaluate import Record, evaluate, evaluate_of
 from headrace_lab.reference.operator import Grouping
-from headrace_lab.reference.rows import compute_rows, kept, take_rows, window_record
+from headrace_lab.reference.rows import compute_rows, group_entry, take_rows, window_record
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Entrance:
             taken_rows = compute_rows(stage, a.take) if isinstance(a.take, GroupFunction | GroupQuery) else take_rows(a)
             parts = (taken_rows, stage.schema, stage.key_types)
             return Grouping(a.where, stage.when, a.how, *parts, takes_each=a.takes_each)
-        compute, having = partial(computed, stage), partial(lets_out, stage)
-        return Grouping(a.where, stage.when, a.how, extract, stage.schema, stage.key_types, compute, having)
+        compute, condition = partial(compute_values, stage), partial(lets_out, stage)
+        return Grouping(a.where, stage.when, a.how, extract, stage.schema, stage.key_types, compute, condition)
 
     def missing(self, record: Record) -> str | None:
         """The first key column that is NULL, where that is no group. What the step of a loop reads of an edge is no
@@ -87,7 +87,7 @@ class Entrance:
     def _value(self, record: Record, timestamp: Instant) -> tuple[Any, ...]:
         a, schema = self.stage.aggregation, self.stage.schema
         if a.takes_rows:
-            return kept(self.stage, record, timestamp)
+            return group_entry(self.stage, record, timestamp)
         return tuple(read(aggregate, record, schema, timestamp) for aggregate in a.aggregates.values())
 
 
@@ -96,8 +96,8 @@ def pane_record(stage: Stage, pane: Pane) -> Record:
     row has its columns, and its event time.
     """
     if stage.gives_rows:
-        at = pane.timestamp if pane.timestamp < GLOBAL_WINDOW_END - 1 else None
-        return {**_columns(stage.value_types, pane.values), EVENT_TIME: at}
+        event_time = pane.timestamp if pane.timestamp < GLOBAL_WINDOW_END - 1 else None
+        return {**_columns(stage.value_types, pane.values), EVENT_TIME: event_time}
     return {
         **dict(zip(stage.aggregation.key, pane.key, strict=True)),
         **_columns(stage.value_types, pane.values),
@@ -111,7 +111,7 @@ def _columns(names: Iterable[str], values: tuple[Any, ...]) -> Record:
     return dict(zip(names, lists, strict=True))
 
 
-def computed(stage: Stage, key: Key, window: Window, aggregates: tuple[Any, ...]) -> tuple[Any, ...]:
+def compute_values(stage: Stage, key: Key, window: Window, aggregates: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values of a row of results of ``stage``: its aggregates, and what is computed of them (8.4)."""
     a = stage.aggregation
     row = {**dict(zip(a.key, key, strict=True)), **_columns(a.aggregates, aggregates)}

@@ -276,7 +276,7 @@ class OnceMatched(Node):
             if evaluate(predicate, element.record, moment.schema) is True
         )
         self._left = frozenset(
-            after for regex in self._left | {self._regex} for after in advance(regex, satisfied_letters)
+            rest for regex in self._left | {self._regex} for rest in advance(regex, satisfied_letters)
         )
         self._matched = self._matched or any(is_nullable(regex) for regex in self._left)
 
@@ -305,12 +305,12 @@ def advance(regex: EventRegex, satisfied_letters: frozenset[str]) -> frozenset[E
         case Symbol():
             return frozenset({Empty()}) if regex.matches(satisfied_letters) else frozenset()
         case Then(first, second):
-            left: frozenset[EventRegex] = frozenset(Then(after, second) for after in advance(first, satisfied_letters))
+            left: frozenset[EventRegex] = frozenset(Then(rest, second) for rest in advance(first, satisfied_letters))
             return left | advance(second, satisfied_letters) if is_nullable(first) else left
         case Either(left_one, right_one):
             return advance(left_one, satisfied_letters) | advance(right_one, satisfied_letters)
         case Star(inner):
-            return frozenset(Then(after, regex) for after in advance(inner, satisfied_letters))
+            return frozenset(Then(rest, regex) for rest in advance(inner, satisfied_letters))
     return frozenset()
 
 

@@ -180,13 +180,13 @@ class _OrFinally(Node):
         return any(child.ready(moment) for child in self.children)
 
     def on_fire(self, moment: Moment) -> None:
-        main, until = self.children
-        if until.ready(moment):
-            until.on_fire(moment)
+        main, final = self.children
+        if final.ready(moment):
+            final.on_fire(moment)
             main.clear()
         else:
             main.on_fire(moment)
-        self.finished = main.finished or until.finished
+        self.finished = main.finished or final.finished
 
     def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
         self._merge_children(moment, sources)

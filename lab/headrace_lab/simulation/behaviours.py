@@ -41,8 +41,8 @@ class DiffusingComputation:
 
     def holds_of(self, state: GlobalState) -> frozenset[int]:
         """All processes if the computation has terminated, else none."""
-        ended = not any(state.states) and not any(state.channels)
-        return frozenset(range(self.graph.tasks)) if ended else _NONE
+        has_ended = not any(state.states) and not any(state.channels)
+        return frozenset(range(self.graph.tasks)) if has_ended else _NONE
 
 
 class Say(StrEnum):
@@ -100,10 +100,10 @@ class WaitForGraph:
     def receive(self, process: int, state: Waiting, channel: int, message: Say) -> ProcessStep:
         """Go on and grant what was asked meanwhile; or grant a request, or keep it while waiting."""
         if message is Say.GRANT:
-            grants = tuple((self._back(asked), Say.GRANT) for asked in state.asked)
+            grants = tuple((self._reverse_channel(channel), Say.GRANT) for channel in state.asked)
             return ProcessStep(state._replace(on=None, asked=()), grants)
         if state.on is None:
-            return ProcessStep(state, ((self._back(channel), Say.GRANT),))
+            return ProcessStep(state, ((self._reverse_channel(channel), Say.GRANT),))
         return ProcessStep(state._replace(asked=(*state.asked, channel)))
 
     def holds_of(self, state: GlobalState) -> frozenset[int]:
@@ -125,10 +125,10 @@ class WaitForGraph:
         return {
             process: self.graph.channels[waiting.on][1]
             for process, waiting in enumerate(state.states)
-            if waiting.on is not None and Say.GRANT not in state.channels[self._back(waiting.on)]
+            if waiting.on is not None and Say.GRANT not in state.channels[self._reverse_channel(waiting.on)]
         }
 
-    def _back(self, channel: int) -> int:
+    def _reverse_channel(self, channel: int) -> int:
         channels = len(self.graph.channels)
         return (channel + channels // 2) % channels
 

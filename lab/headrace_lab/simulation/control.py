@@ -29,18 +29,18 @@ class Control:
 
     def send(self, line: object, function: Callable[..., None], *arguments: Any, is_sure: bool = False) -> None:
         """Call ``function`` when the message comes on ``line``; it comes if it ``is_sure``."""
-        waited, has_come = 0, False
+        wait, has_come = 0, False
         for number in range(self._settings.tries):
             self.resent += number > 0
             if is_sure or not self._is_lost():
-                delay = max(waited + self.delay(), self._held_up_until[line] - self._timeline.now)
-                self._timeline.after(delay, function, *arguments, control=True)
-                if waited and not has_come:
+                delay = max(wait + self.delay(), self._held_up_until[line] - self._timeline.now)
+                self._timeline.call_after(delay, function, *arguments, control=True)
+                if wait and not has_come:
                     self._held_up_until[line] = self._timeline.now + delay
                 has_come = True
                 if is_sure or not self._settings.lost_messages or not self._is_lost():  # the confirmation
                     return
-            waited += self._patience
+            wait += self._patience
 
     @property
     def _patience(self) -> int:

@@ -72,9 +72,9 @@ class Dataflow:
         self.roles = [self._role(task) for task in range(self._graph.tasks)]
         for task, part in enumerate(parts):
             self._restore(task, part)
-        self._received = [sent - len(queue) for sent, queue in zip(self._sent, self._queues, strict=True)]
+        self._received = [count - len(queue) for count, queue in zip(self._sent, self._queues, strict=True)]
         for task in self._workload.emitters:
-            self._timeline.after(self._random.randrange(self._settings.rate), self._emit, task)
+            self._timeline.call_after(self._random.randrange(self._settings.rate), self._emit, task)
 
     @property
     def is_drained(self) -> bool:
@@ -111,13 +111,13 @@ class Dataflow:
             self._pausing.add(task)
             return
         if self._busy_until[task] > self._timeline.now:
-            self._timeline.after(self._busy_until[task] - self._timeline.now, self._emit, task)
+            self._timeline.call_after(self._busy_until[task] - self._timeline.now, self._emit, task)
             return
         record = self._workload.emit(task, state.emitted)
         state.emitted += 1
         self._process(task, record, 0)
         if state.emitted < settings.records:
-            self._timeline.after(settings.rate, self._emit, task)
+            self._timeline.call_after(settings.rate, self._emit, task)
 
     def _process(self, task: int, record: int, laps: int) -> None:
         self.progress_at = now = self._timeline.now
@@ -133,7 +133,7 @@ class Dataflow:
         if self._is_fifo:
             delay = max(delay, self._last_arrival[channel] - now)
             self._last_arrival[channel] = now + delay
-        self._timeline.after(delay, self._arrive, channel, message)
+        self._timeline.call_after(delay, self._arrive, channel, message)
 
     def _arrive(self, channel: int, message: Message) -> None:
         task = self._graph.channels[channel][1]
@@ -168,7 +168,7 @@ class Dataflow:
     def _wake_after(self, task: int, delay: int) -> None:
         if not self._is_waking[task]:
             self._is_waking[task] = True
-            self._timeline.after(delay, self._wake, task)
+            self._timeline.call_after(delay, self._wake, task)
 
     def _wake(self, task: int) -> None:
         self._is_waking[task] = False
@@ -209,16 +209,16 @@ class Dataflow:
                 self._release(task)
             case barriers.Acknowledge(snapshot):
                 part = self._parts[task].pop(snapshot)
-                self._timeline.after(self._settings.store_delay, self._stored, task, snapshot, part)
+                self._timeline.call_after(self._settings.store_delay, self._acknowledge, task, snapshot, part)
             case barriers.Decline(snapshot):
                 self._hear(task, Declined(snapshot), None)
             case barriers.Discard(snapshot):
                 self._parts[task].pop(snapshot, None)
 
-    def _deliver(self, task: int, channel: int, sent: SentRecord) -> None:
+    def _deliver(self, task: int, channel: int, message: SentRecord) -> None:
         self._received[channel] += 1
         self._under_way -= 1
-        self._process(task, sent.record, sent.laps)
+        self._process(task, message.record, message.laps)
 
     def _part(self, task: int) -> SnapshotPart:
         received_by_channel = {channel: self._received[channel] for channel in self._graph.inputs[task]}
@@ -232,24 +232,24 @@ class Dataflow:
                 self._send(channel, snapshot)
 
     def _release(self, task: int) -> None:
-        held, self._held[task] = self._held[task], []
-        for channel, message in reversed(held):
+        messages, self._held[task] = self._held[task], []
+        for channel, message in reversed(messages):
             self._queues[channel].appendleft(message)
             self._ready[task].appendleft(channel)
         if task in self._pausing:
             self._pausing.discard(task)
-            self._timeline.after(0, self._emit, task)
+            self._timeline.call_after(0, self._emit, task)
 
-    def _stored(self, task: int, snapshot: SnapshotId, part: SnapshotPart) -> None:
+    def _acknowledge(self, task: int, snapshot: SnapshotId, part: SnapshotPart) -> None:
         if self.alive[task]:
             self._hear(task, Acknowledged(task, snapshot), part)
 
     # Going back
 
     def _role(self, task: int) -> Task:
-        graph, without = self._graph, self._settings.without
+        graph, assumption = self._graph, self._settings.without
         inputs = frozenset(graph.inputs[task]) - self._unknown
-        back_edges = frozenset() if without is Assumption.BACK_EDGES else graph.back_edges & inputs
+        back_edges = frozenset() if assumption is Assumption.BACK_EDGES else graph.back_edges & inputs
         is_start = task in self._starts
         return Task(
             RULES[self._settings.protocol], inputs, back_edges, is_start=is_start, restored_snapshot=self.restored
@@ -259,9 +259,9 @@ class Dataflow:
         self.states[task] = TaskState(**vars(part.state))
         for channel, number in part.sent.items():
             self._sent[channel] = number
-        for channel, logged in part.log.items():
-            self._queues[channel].extend(logged)
-            self._ready[task].extend([channel] * len(logged))
-            self._under_way += len(logged)
+        for channel, records in part.log.items():
+            self._queues[channel].extend(records)
+            self._ready[task].extend([channel] * len(records))
+            self._under_way += len(records)
         if self._ready[task]:
             self._wake_after(task, 0)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from headrace_lab.simulation.behaviours import DiffusingComputation, TokenPassing, WaitForGraph, both_ways
 from headrace_lab.simulation.graphs import Graph
 from headrace_lab.simulation.processes import Event, GlobalState, ProcessBehaviour, Processes, RecordedSnapshot
-from headrace_lab.simulation.properties import SHOWN, Property
+from headrace_lab.simulation.properties import LIMIT, Property
 
 
 class StableProperty(StrEnum):
@@ -59,7 +59,7 @@ class Detection:
 def detect(processes: Processes) -> Detection:
     """Run, and judge what every snapshot recorded."""
     processes.run()
-    judgements = [_judged(processes.behaviour, snapshot) for snapshot in processes.snapshots]
+    judgements = [_judge_snapshot(processes.behaviour, snapshot) for snapshot in processes.snapshots]
     detected_numbers = [len(judgement.recorded) for judgement in judgements]
     return Detection(
         detected_numbers,
@@ -79,13 +79,13 @@ def detect(processes: Processes) -> Detection:
                 "reachability", (problem for judgement in judgements for problem in _unreachable(judgement.snapshot))
             ),
             _property("stability", (problem for judgement in judgements for problem in judgement.without_stability())),
-            _property("detection", (problem for judgement in judgements for problem in judgement.missed())),
+            _property("detection", (problem for judgement in judgements for problem in judgement.missed_processes())),
         ],
     )
 
 
 @dataclass(frozen=True)
-class _Judged:
+class _Judgement:
     """A snapshot, and of which processes the property held."""
 
     snapshot: RecordedSnapshot
@@ -99,22 +99,22 @@ class _Judged:
 
     def without_stability(self) -> Iterator[str]:
         """What was found in the recorded state holds at the end."""
-        if gone := sorted(self.recorded - self.end):
-            yield f"{self._name} found it of processes {gone[:SHOWN]}, of which it did not hold at its end"
+        if lost_processes := sorted(self.recorded - self.end):
+            yield f"{self._name} found it of processes {lost_processes[:LIMIT]}, of which it did not hold at its end"
 
-    def missed(self) -> Iterator[str]:
+    def missed_processes(self) -> Iterator[str]:
         """What held at the beginning is found in the recorded state."""
         if missed_start := sorted(self.start - self.recorded):
-            yield f"{self._name} did not find it of processes {missed_start[:SHOWN]}, of which it held at its beginning"
+            yield f"{self._name} did not find it of processes {missed_start[:LIMIT]}, of which it held at its beginning"
 
 
-def _judged(behaviour: ProcessBehaviour, snapshot: RecordedSnapshot) -> _Judged:
+def _judge_snapshot(behaviour: ProcessBehaviour, snapshot: RecordedSnapshot) -> _Judgement:
     states = (snapshot.start, snapshot.recorded, snapshot.end)
-    return _Judged(snapshot, *map(behaviour.holds_of, states))
+    return _Judgement(snapshot, *map(behaviour.holds_of, states))
 
 
 def _property(name: str, problems: Iterable[str]) -> Property:
-    return Property(name, [*islice(problems, SHOWN)])
+    return Property(name, [*islice(problems, LIMIT)])
 
 
 class _ImpossibleError(Exception):
@@ -133,23 +133,25 @@ def _unreachable(snapshot: RecordedSnapshot) -> Iterator[str]:
     ]
     name = f"the snapshot begun after event {snapshot.begun_at}"
     try:
-        if _after(snapshot.start, events_before) != snapshot.recorded:
+        if _state_after(snapshot.start, events_before) != snapshot.recorded:
             yield f"{name}: what it recorded is not what is there after the {len(events_before)} events before it"
-        elif _after(snapshot.recorded, events_behind) != snapshot.end:
+        elif _state_after(snapshot.recorded, events_behind) != snapshot.end:
             yield f"{name}: the {len(events_behind)} events behind what it recorded do not lead to its end"
     except _ImpossibleError as problem:
         yield f"{name}: {problem}"
 
 
-def _after(state: GlobalState, events: Iterable[Event]) -> GlobalState:
+def _state_after(state: GlobalState, events: Iterable[Event]) -> GlobalState:
     """The global state behind ``events``. Raises _ImpossibleError."""
     states: list[Any] = [*state.states]
     channels = [*map(deque, state.channels)]
-    for process, before, received, step in events:
-        if states[process] != before:
-            raise _ImpossibleError(f"process {process} is in state {states[process]}, and its event begins in {before}")
-        if received is not None:
-            channel, message = received
+    for process, old_state, arrival, step in events:
+        if states[process] != old_state:
+            raise _ImpossibleError(
+                f"process {process} is in state {states[process]}, and its event begins in {old_state}"
+            )
+        if arrival is not None:
+            channel, message = arrival
             if not channels[channel] or channels[channel].popleft() != message:
                 raise _ImpossibleError(
                     f"process {process} receives {message!r}, which is not next in channel {channel}"

@@ -40,9 +40,9 @@ class Graph:
         if not self.starts:
             object.__setattr__(self, "starts", tuple(t for t in range(self.tasks) if not self.inputs[t]))
         reached_tasks = {task for task, _ in _visits(self)}
-        if lost := sorted({*range(self.tasks)} - reached_tasks):
+        if orphans := sorted({*range(self.tasks)} - reached_tasks):
             raise GraphError(
-                f"no barrier reaches task {lost[0]} ({len(lost)} in all): name a task to start at, from which "
+                f"no barrier reaches task {orphans[0]} ({len(orphans)} in all): name a task to start at, from which "
                 "channels lead there"
             )
 
@@ -90,14 +90,14 @@ def _visits(graph: Graph) -> Iterator[tuple[int, int | None]]:
                 stack.pop()
                 path.discard(task)
                 continue
-            _, to = graph.channels[channel]
-            if to in path:
-                yield to, channel
-            elif to not in visited_numbers:
-                visited_numbers.add(to)
-                path.add(to)
-                yield to, None
-                stack.append((to, iter(graph.outputs[to])))
+            _, target = graph.channels[channel]
+            if target in path:
+                yield target, channel
+            elif target not in visited_numbers:
+                visited_numbers.add(target)
+                path.add(target)
+                yield target, None
+                stack.append((target, iter(graph.outputs[target])))
 
 
 _WINDOW = 10
@@ -111,9 +111,9 @@ def random_dataflow(tasks: int, loops: int, random: Random) -> Graph:
     outputs: list[list[int]] = [[] for _ in range(tasks)]
     for task in range(min(sources, tasks), tasks):
         window = range(max(0, task - max(_WINDOW, tasks // _WINDOW)), task)
-        for before in random.sample(window, min(len(window), random.randint(1, 3))):
-            channels.append((before, task))
-            outputs[before].append(task)
+        for source in random.sample(window, min(len(window), random.randint(1, 3))):
+            channels.append((source, task))
+            outputs[source].append(task)
     inner = range(sources, tasks)
     for _ in range(loops if inner else 0):
         end = start = random.choice(inner)
@@ -142,11 +142,11 @@ def shuffled_operators(nodes: int, fan_out: int | None = None) -> Graph:
     operator. Elsewhere a task sends to the one on its own node. With ``fan_out`` it sends to so many in a shuffle:
     first to its neighbours, then to ones farther away. The three together mix ``fan_out``³ nodes.
     """
-    to = min(nodes, fan_out or nodes)
+    width = min(nodes, fan_out or nodes)
     channels = []
     for operator in range(OPERATORS - 1):
-        step = to ** (operator // 2) if to < nodes else 1
-        offsets = [0] if operator % 2 else [number * step for number in range(to)]
+        step = width ** (operator // 2) if width < nodes else 1
+        offsets = [0] if operator % 2 else [number * step for number in range(width)]
         for node in range(nodes):
             start, ends = (
                 operator * nodes + node,

@@ -166,8 +166,8 @@ class Processes:
 
     # Events
 
-    def _happen(self, process: int, received: tuple[int, Any] | None, step: ProcessStep) -> None:
-        self.events.append(Event(process, self._states[process], received, step))
+    def _happen(self, process: int, arrival: tuple[int, Any] | None, step: ProcessStep) -> None:
+        self.events.append(Event(process, self._states[process], arrival, step))
         self._states[process] = step.state
         for channel, message in step.sent:
             self._send(channel, message)
@@ -225,7 +225,7 @@ class Processes:
 
     def _complete(self, beginning: _Beginning) -> RecordedSnapshot:
         parts: Mapping[int, _Part] = beginning.parts
-        logs = (parts[to].log.get(channel, ()) for channel, (_, to) in enumerate(self.graph.channels))
+        logs = (parts[task].log.get(channel, ()) for channel, (_, task) in enumerate(self.graph.channels))
         recorded_global_state = GlobalState(
             tuple(parts[p].state for p in range(self.graph.tasks)), tuple(map(tuple, logs))
         )

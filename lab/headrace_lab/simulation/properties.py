@@ -21,30 +21,31 @@ class Property:
         return not self.problems
 
 
-SHOWN = 5
+LIMIT = 5
 
 
 def properties(world: World) -> list[Property]:
     """All of them, of a run that has ended."""
-    once = world.settings.protocol is not Protocol.AT_LEAST_ONCE
+    is_exactly_once = world.settings.protocol is not Protocol.AT_LEAST_ONCE
     expected = world.workload.finish()
     return [
-        _property("termination", _unfinished(world)),
-        _property("feasibility", _infeasible(world, once)),
+        _property("termination", _check_termination(world)),
+        _property("feasibility", _infeasible(world, is_exactly_once)),
         _property("empty channels", _contents(world)),
         _property(
-            "final state", _differences("the run", expected, _final(world), once or not world.counts["restores"])
+            "final state",
+            _differences("the run", expected, _final(world), is_exactly_once or not world.counts["restores"]),
         ),
-        _property("restored state", _restored(world, expected, once)),
+        _property("restored state", _check_restored(world, expected, is_exactly_once)),
     ]
 
 
 def _property(name: str, problems: Iterator[str]) -> Property:
-    shown_problems = [problem for _, problem in zip(range(SHOWN), problems, strict=False)]
+    shown_problems = [problem for _, problem in zip(range(LIMIT), problems, strict=False)]
     return Property(name, shown_problems)
 
 
-def _unfinished(world: World) -> Iterator[str]:
+def _check_termination(world: World) -> Iterator[str]:
     """Every record is processed, and a snapshot begun after that is complete."""
     if not world.is_drained:
         yield f"records were left over after {world.timeline.now} µs"
@@ -52,20 +53,20 @@ def _unfinished(world: World) -> Iterator[str]:
         yield "after the last record no snapshot became complete"
 
 
-def _infeasible(world: World, once: bool) -> Iterator[str]:
+def _infeasible(world: World, is_exactly_once: bool) -> Iterator[str]:
     """What was sent before a snapshot was received before it or is logged, each record once; nothing else was received.
 
     At least once: nothing that was sent is missing.
     """
     for snapshot, parts in world.complete.items():
         for number, (start, end) in enumerate(world.graph.channels):
-            sent, received = parts[start].sent[number], parts[end].received[number]
+            sends, receipts = parts[start].sent[number], parts[end].received[number]
             logged_numbers = [record.number for record in parts[end].log.get(number, ())]
-            missing = [*range(received, sent)]
-            if logged_numbers != missing if once else not {*missing} <= {*logged_numbers}:
+            missing = [*range(receipts, sends)]
+            if logged_numbers != missing if is_exactly_once else not {*missing} <= {*logged_numbers}:
                 yield (
-                    f"snapshot {_name(snapshot)}, channel {number} from task {start} to {end}: sent {sent}, received "
-                    f"{received}, logged {_some(logged_numbers)}"
+                    f"snapshot {_name(snapshot)}, channel {number} from task {start} to {end}: sent {sends}, received "
+                    f"{receipts}, logged {_some(logged_numbers)}"
                 )
 
 
@@ -79,17 +80,17 @@ def _contents(world: World) -> Iterator[str]:
                 yield f"snapshot {_name(snapshot)}, task {task}: {len(part.log[channel])} records of channel {channel}"
 
 
-def _restored(world: World, expected: Sequence[tuple[int, int]], once: bool) -> Iterator[str]:
+def _check_restored(world: World, expected: Sequence[tuple[int, int]], is_exactly_once: bool) -> Iterator[str]:
     """From every complete snapshot on, the work ends as it does without a failure."""
     for snapshot, parts in world.complete.items():
-        yield from _differences(f"snapshot {_name(snapshot)}", expected, world.workload.finish(parts), once)
+        yield from _differences(f"snapshot {_name(snapshot)}", expected, world.workload.finish(parts), is_exactly_once)
 
 
 def _differences(
-    what: str, expected: Sequence[tuple[int, int]], actual: Sequence[tuple[int, int]], once: bool
+    what: str, expected: Sequence[tuple[int, int]], actual: Sequence[tuple[int, int]], is_exactly_once: bool
 ) -> Iterator[str]:
     for task, (right, ours) in enumerate(zip(expected, actual, strict=True)):
-        if right != ours if once else ours[0] < right[0]:
+        if right != ours if is_exactly_once else ours[0] < right[0]:
             yield f"{what}, task {task}: {ours[0]} records (sum {ours[1]:x}) instead of {right[0]} (sum {right[1]:x})"
 
 
@@ -102,10 +103,10 @@ def _name(snapshot: SnapshotId) -> str:
 
 
 def _some(numbers: Sequence[int]) -> str:
-    return f"{numbers[:SHOWN]}{' and more' if len(numbers) > SHOWN else ''}"
+    return f"{numbers[:LIMIT]}{' and more' if len(numbers) > LIMIT else ''}"
 
 
-def logged(parts: Sequence[SnapshotPart]) -> int:
+def count_logged(parts: Sequence[SnapshotPart]) -> int:
     """How many records a snapshot holds beside the states."""
     return sum(len(records) for part in parts for records in part.log.values())
 
@@ -119,7 +120,7 @@ def totals(world: World) -> Mapping[str, int]:
         "back_edges": len(world.graph.back_edges),
         "records": sum(state.count for state in world.states),
         "complete": len(world.complete),
-        "logged": sum(map(logged, world.complete.values())),
+        "logged": sum(map(count_logged, world.complete.values())),
         **{name.replace(" ", "_"): world.counts[name] for name in own},
         "processed_us": world.dataflow.progress_at,
         "simulated_us": world.timeline.now if world.finished_at is None else world.finished_at,

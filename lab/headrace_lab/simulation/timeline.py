@@ -16,7 +16,7 @@ class Timeline:
         self._heap: list[tuple[int, int, bool, Callable[..., None], tuple[Any, ...]]] = []
         self._planned = 0
 
-    def after(self, delay: int, function: Callable[..., None], *arguments: Any, control: bool = False) -> None:
+    def call_after(self, delay: int, function: Callable[..., None], *arguments: Any, control: bool = False) -> None:
         """Call ``function`` so many microseconds from now."""
         self._planned += 1
         heappush(self._heap, (self.now + delay, self._planned, control, function, arguments))
@@ -29,5 +29,5 @@ class Timeline:
 
     def drop_data(self) -> None:
         """Forget what is under way in channels and tasks."""
-        self._heap = [planned for planned in self._heap if planned[2]]
+        self._heap = [event for event in self._heap if event[2]]
         heapify(self._heap)

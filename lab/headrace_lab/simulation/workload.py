@@ -112,5 +112,5 @@ class Workload:
         return [(state.count, state.total) for state in states]
 
     def _arriving(self, part: SnapshotPart) -> Iterable[tuple[int, int, int]]:
-        for channel, logged in part.log.items():
-            yield from ((self.graph.channels[channel][1], sent.record, sent.laps) for sent in logged)
+        for channel, records in part.log.items():
+            yield from ((self.graph.channels[channel][1], message.record, message.laps) for message in records)

@@ -44,7 +44,7 @@ class World:
         """Until all records are processed and a snapshot of that is complete, or nothing comes of it any more."""
         self._plan_faults()
         if self.settings.interval:
-            self.timeline.after(self.settings.interval, self._due, control=True)
+            self.timeline.call_after(self.settings.interval, self._due, control=True)
         self.timeline.run()
         self.counts["barriers"] += self.dataflow.barriers
         self.counts["resent"] = self._control.resent
@@ -73,7 +73,7 @@ class World:
         if self.timeline.now - self.dataflow.progress_at > _PATIENCE * self.settings.timeout:
             return
         self._tell_all(coordinator.Due())
-        self.timeline.after(self.settings.interval, self._due, control=True)
+        self.timeline.call_after(self.settings.interval, self._due, control=True)
 
     # What is said, and may be lost
 
@@ -98,8 +98,8 @@ class World:
             self._tell(generation, event)
 
     def _tell(self, generation: int, event: CoordinatorEvent) -> None:
-        if to := self._coordinators.get(generation):
-            for effect in to.receive(event):
+        if target := self._coordinators.get(generation):
+            for effect in target.receive(event):
                 self._do(generation, effect)
 
     # The coordinator's effects
@@ -110,16 +110,16 @@ class World:
         return Coordinator(range(self.graph.tasks), generation=self._generation, most_in_flight=most, complete=newest)
 
     def _do(self, generation: int, effect: coordinator.CoordinatorEffect) -> None:
-        later = partial(self.timeline.after, control=True)
+        schedule = partial(self.timeline.call_after, control=True)
         match effect:
             case coordinator.Order(snapshot):
                 self.counts["begun"] += 1
                 stops_all = self.rules.holds is Holds.EVERYTHING
                 self._say(range(self.graph.tasks) if stops_all else self.graph.starts, Barrier(ORDER, snapshot))
             case coordinator.StartTimer(snapshot):
-                later(self.settings.timeout, self._tell, generation, coordinator.TimedOut(snapshot))
+                schedule(self.settings.timeout, self._tell, generation, coordinator.TimedOut(snapshot))
             case coordinator.CommitSnapshot(snapshot):
-                later(self._control.delay(), self._commit, generation, snapshot)
+                schedule(self._control.delay(), self._commit, generation, snapshot)
             case coordinator.Announce(snapshot):
                 if self.rules.holds is Holds.EVERYTHING:
                     self._say(range(self.graph.tasks), Resume(snapshot))
@@ -128,7 +128,7 @@ class World:
                 self._stored.pop(snapshot, None)
                 self._say(range(self.graph.tasks), Abandon(snapshot))
             case coordinator.Restore(snapshot, attempt):
-                later(self._control.delay(), self._restore, generation, snapshot, attempt)
+                schedule(self._control.delay(), self._restore, generation, snapshot, attempt)
 
     def _commit(self, generation: int, snapshot: SnapshotId) -> None:
         """The conditional put: it fails once a newer generation has claimed the log."""
@@ -160,20 +160,20 @@ class World:
         faults += [self._connect] * (self.settings.without is Assumption.FIXED_GRAPH)
         self._faults = len(faults)
         for fault in faults:
-            self.timeline.after(self._random.randrange(span), fault, control=True)
+            self.timeline.call_after(self._random.randrange(span), fault, control=True)
 
     def _lose_task(self) -> None:
         self._faults -= 1
         self.counts["tasks lost"] += 1
         self.dataflow.lose(self._random.randrange(self.graph.tasks))
-        self.timeline.after(self._control.delay(), self._tell_all, coordinator.TaskLost(), control=True)
+        self.timeline.call_after(self._control.delay(), self._tell_all, coordinator.TaskLost(), control=True)
 
     def _lose_coordinator(self) -> None:
         """Loses the coordinator: it dies, or goes on unheard until its commit is refused. A new one starts later."""
         self.counts["coordinators lost"] += 1
         if self._random.random() < 0.5:
             self._coordinators.pop(self._generation, None)
-        self.timeline.after(self._control.delay(), self._start_coordinator, control=True)
+        self.timeline.call_after(self._control.delay(), self._start_coordinator, control=True)
 
     def _start_coordinator(self) -> None:
         self._faults -= 1

@@ -229,7 +229,9 @@ def neighbours(roots: OpenedRoots, root: OpenedRoot, pipeline: str, user: BaseUs
             return {"pipeline": redact_secrets(str(other)), "has_page": False}
         return {"pipeline": roots.root_named(place[0]).root.qualified_name(place[1]), "has_page": True}
 
-    def shown_lines(progresses: Iterable[ReaderProgress], unseen: Iterable[UnseenReader], side: str) -> list[dict[str, Any]]:
+    def shown_lines(
+        progresses: Iterable[ReaderProgress], unseen: Iterable[UnseenReader], side: str
+    ) -> list[dict[str, Any]]:
         """Lines of the pipelines on one ``side``: those whose lag is known, the worst first, and the others."""
         other = attrgetter(side)
         return [

@@ -25,11 +25,11 @@ FORGOT = {
     "trigger": forgot_trigger,
     "windows": forgot_windows,
     "combiner": forgot_combiner,
-    "function": lambda added: forgot_functions([added.name]),
+    "function": lambda addition: forgot_functions([addition.name]),
 }
 
 
-def built(sample: Any, parts: dict[str, str]) -> hr.Pipeline:
+def build_pipeline(sample: Any, parts: dict[str, str]) -> hr.Pipeline:
     """A pipeline over notes with these ``parts``."""
     given_input = hr.json("landing/notes", {"shop": str, "at": datetime, "n": int, "note": str}).event_time(
         "at", bound="0s"
@@ -69,9 +69,9 @@ def conforms(case: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def main(kind: str, sample: str, parts: dict[str, str], stage: dict[str, Any] | None) -> None:
-    added = eval(sample, {"hr": hr})
-    pipeline = built(added, parts)
-    found = {
+    addition = eval(sample, {"hr": hr})
+    pipeline = build_pipeline(addition, parts)
+    report = {
         "place": hr.__file__,
         "local": panes(pipeline, "local"),
         "reference": panes(pipeline, "reference"),
@@ -79,9 +79,9 @@ def main(kind: str, sample: str, parts: dict[str, str], stage: dict[str, Any] | 
         "definition": recorded_definition(pipeline),
         "description": [line for section in pipeline_sections(pipeline) for line in section.lines],
         "cases": {} if stage is None else conforms(case_of(stage)),
-        "forgotten": [*FORGOT[kind](added)],
+        "forgotten": [*FORGOT[kind](addition)],
     }
-    print(json.dumps(found))
+    print(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ from typing import Any, Final
 from headrace.ext.executors import Execution, Executor, ExecutorRun, executor
 
 
-def _announced(run: ExecutorRun, given_session: Any) -> Execution:
+def _open_announced(run: ExecutorRun, given_session: Any) -> Execution:
     run.note("Acme computes this")
     return executor("local").open(run, given_session)
 
 
-ANNOUNCED: Final = Executor("a process on Acme's computers", _announced)
+ANNOUNCED_EXECUTOR: Final = Executor("a process on Acme's computers", _open_announced)

@@ -51,10 +51,10 @@ class FixedWidth(TextFormat):
         known_array = pa.array(lines.is_utf8)
         text = pc.if_else(known_array, lines.text, pa.scalar(b"")).cast(pa.string())
         places = {name: columns.get(field.place) for name, field in fields.items()}
-        texts = {name: pa.nulls(len(text)) if at is None else _field(text, at) for name, at in places.items()}
-        unparsed = pc.if_else(known_array, pa.scalar(None, pa.string()), NOT_UTF8)
-        found, unparsed = typed({n: t.cast(pa.string()) for n, t in texts.items()}, unparsed, fields, [*DataType])
-        return ScannedRecords(found, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+        texts = {name: pa.nulls(len(text)) if place is None else _field(text, place) for name, place in places.items()}
+        reasons = pc.if_else(known_array, pa.scalar(None, pa.string()), NOT_UTF8)
+        values, reasons = typed({n: t.cast(pa.string()) for n, t in texts.items()}, reasons, fields, [*DataType])
+        return ScannedRecords(values, reasons, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
     def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
         """Columns of one width each. Raises ValueError for a value that is wider."""
@@ -74,8 +74,8 @@ def _columns(header: str) -> dict[str, tuple[int, int | None]]:
 
 
 def _field(text: pa.Array, column: tuple[int, int | None]) -> pa.Array:
-    found = pc.utf8_trim_whitespace(pc.utf8_slice_codeunits(text, *column))
-    return pc.if_else(pc.equal(found, ""), None, found)
+    field = pc.utf8_trim_whitespace(pc.utf8_slice_codeunits(text, *column))
+    return pc.if_else(pc.equal(field, ""), None, field)
 
 
 def _text(value: Any) -> str:

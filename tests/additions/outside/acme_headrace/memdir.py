@@ -23,7 +23,7 @@ from headrace.ext.stores import (
     sort_key,
 )
 
-_UNNAMED = "+"
+_TEMPORARY = "+"
 """How names of files begin that are being written; no quoted path does."""
 
 
@@ -57,24 +57,24 @@ class MemDirStore:
 
     def write(self, path: str, data: bytes) -> ObjectInfo:
         self.requests.add("put")
-        self._unnamed(path, data).replace(self._file(path))
+        self._write_unnamed(path, data).replace(self._file(path))
         return _info(path, data)
 
     def create(self, path: str, data: bytes) -> ObjectInfo:
         self.requests.add("create")
-        unnamed = self._unnamed(path, data)
+        temporary_path = self._write_unnamed(path, data)
         try:
-            os.link(unnamed, self._file(path))  # fails if the name is taken
+            os.link(temporary_path, self._file(path))  # fails if the name is taken
         except FileExistsError as error:
             raise ObjectExistsError(f"{self.uri}/{path} exists already") from error
         finally:
-            unnamed.unlink()
+            temporary_path.unlink()
         return _info(path, data)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         self.requests.add("list")
         names = [file.name for file in self._folder.iterdir()] if self._folder.is_dir() else []
-        paths = [unquote(name, errors="surrogateescape") for name in names if not name.startswith(_UNNAMED)]
+        paths = [unquote(name, errors="surrogateescape") for name in names if not name.startswith(_TEMPORARY)]
         for path in sorted(paths, key=sort_key):
             if path.startswith(prefix) and (not start_after or sort_key(path) > sort_key(start_after)):
                 try:
@@ -89,10 +89,10 @@ class MemDirStore:
     def _file(self, path: str) -> Path:
         return self._folder / quote(check_path(path), safe=" ", errors="surrogateescape")
 
-    def _unnamed(self, path: str, data: bytes) -> Path:
+    def _write_unnamed(self, path: str, data: bytes) -> Path:
         check_path(path)
         self._folder.mkdir(parents=True, exist_ok=True)
-        unnamed_path = self._folder / f"{_UNNAMED}{uuid.uuid4().hex}"
+        unnamed_path = self._folder / f"{_TEMPORARY}{uuid.uuid4().hex}"
         unnamed_path.write_bytes(data)
         return unnamed_path
 

@@ -59,9 +59,9 @@ class Messages(SplitEnumerator):
 
     def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
         [(newest,)] = self.source.query("SELECT coalesce(max(number), 0) FROM outbox")
-        for after in range(int(position.mark or 0), newest, AT_ONCE):
-            until = min(after + AT_ONCE, newest)
-            yield SourceSplit(f"{after}-{until}", size=100 * (until - after), etag="")
+        for start in range(int(position.mark or 0), newest, AT_ONCE):
+            end = min(start + AT_ONCE, newest)
+            yield SourceSplit(f"{start}-{end}", size=100 * (end - start), etag="")
 
     def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         return position.passed(splits[-1].path.partition("-")[2], splits) if splits else position
@@ -72,9 +72,9 @@ class Messages(SplitEnumerator):
                 yield split, "is gone"
 
     def lacks(self, split: SourceSplit) -> bool:
-        after, until = map(int, split.path.split("-"))
-        [(count,)] = self.source.query("SELECT count(*) FROM outbox WHERE number > ? AND number <= ?", after, until)
-        return bool(count < until - after)
+        start, end = map(int, split.path.split("-"))
+        [(count,)] = self.source.query("SELECT count(*) FROM outbox WHERE number > ? AND number <= ?", start, end)
+        return bool(count < end - start)
 
     def explain(self) -> str:
         return f"there is no message in {self.source.place}"
@@ -99,10 +99,10 @@ class MessageReader(FetchingReader):
         ]
         return pa.table(columns, ["number", "message"])
 
-    def scanned(self, fetched: "pa.Table", required: "RequiredColumns", path: str) -> "ScannedRecords":
+    def scanned(self, table: "pa.Table", required: "RequiredColumns", path: str) -> "ScannedRecords":
         from headrace.ext.formats import read_json
 
-        whole = fetched.combine_chunks()
+        whole = table.combine_chunks()
         numbers, messages = (whole.column(name).combine_chunks() for name in ("number", "message"))
         return read_json(messages, numbers.to_numpy(), self.source.fields, required, path)
 

@@ -17,7 +17,7 @@ class SizeOperator(BaseOperator):
 
     def execute(self, context: Any) -> int:
         with reaching_store(self.rooted.root):
-            return sum(found.size for found in open_store(self.rooted.root.uri).list(f"{self.rooted.name}/"))
+            return sum(file.size for file in open_store(self.rooted.root.uri).list(f"{self.rooted.name}/"))
 
 
 def _dag(rooted_pipeline: RootedPipeline) -> DAG:
