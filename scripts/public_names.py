@@ -135,7 +135,7 @@ PUBLIC_NAMES: Final[dict[str, dict[str, str]]] = {
         "jobs/headrace/formats/fields.py": "typed typed.unparsed",
         "jobs/headrace/formats/file_format.py": (
             "FileFormat.copied FileFormat.read.required FileFormat.read_together.required FileFormat.written "
-            "RequiredColumns.check.filled"
+            "RequiredColumns.check.filled read_file.required"
         ),
         "jobs/headrace/formats/json_lines.py": (
             "JsonLines.read_lines.required JsonLines.read_together.required JsonLines.written read_json.required"

@@ -109,7 +109,7 @@ def test_records_land_again_in_no_folder_of_a_pipeline(tmp_path: Path, target: s
     run(replace(CLICKS, name="other"), tmp_path, "first")
     for lands in (land_late, land_rejected):
         with pytest.raises(LandingAgainError, match=r"where files are no input: name another landing prefix"):
-            lands(CLICKS, tmp_path.as_uri(), to=target.format(root=tmp_path.as_uri()))
+            lands(CLICKS, tmp_path.as_uri(), destination=target.format(root=tmp_path.as_uri()))
 
 
 @pytest.mark.slow

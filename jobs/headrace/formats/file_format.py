@@ -446,7 +446,7 @@ class FileFormat(ABC):
 def read_file(
     data: bytes,
     source: "FilesSource",
-    required_columns: RequiredColumns,
+    required: RequiredColumns,
     path: str,
     span: Span = WHOLE_FILE,
     *,
@@ -468,4 +468,4 @@ def read_file(
     form = source.file_format
     if rules is not None and rules < form.rules:
         form = form.by_rules(rules)
-    return form.read(data, source.fields, required_columns, path, span) if data else nothing(source.fields)
+    return form.read(data, source.fields, required, path, span) if data else nothing(source.fields)
