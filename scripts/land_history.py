@@ -47,7 +47,7 @@ class Landing:
 
 
 def changes(clone: Path, tip: str = "HEAD", old_tip: str | None = None, anonymous: bool = False) -> Iterator[Change]:
-    """The lines of all commits up to ``tip``, but for those up to ``after``.
+    """The lines of all commits up to ``tip``, but for those up to ``old_tip``.
 
     ``author`` is the author's name, or with ``anonymous`` eight digits of a hash of the address: the same author has
     the same digits. Bytes of a path that are not UTF-8 are written as ``\\xff``.

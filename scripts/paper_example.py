@@ -185,9 +185,9 @@ def _live() -> Course:
         steps.append(AdvanceProcessingTime(moment))
         if moment in marks:
             steps.append(AdvanceWatermark(marks[moment]))
-        points = [point for point in POINTS if point.arrival == moment]
-        if points:
-            steps.append(_input(points))
+        arrived_points = [point for point in POINTS if point.arrival == moment]
+        if arrived_points:
+            steps.append(_input(arrived_points))
     return Course([WATERMARK], steps)
 
 

@@ -37,7 +37,7 @@ class Wire:
         return urlunsplit(parts._replace(netloc=f"{login}{separator}{self.address}"))
 
     def breaks(self, most_bytes: int | None = None, *, stalls: bool = False, says: bytes | None = None) -> None:
-        """From now on so many answers come ``most_bytes`` each other, of all connections together (None: all); then it
+        """From now on ``most_bytes`` of answers come, of all connections together (None: all); then it
         ``stalls``: nothing more comes, and connections stay open; or all are cut. What it ``says``: whatever is asked,
         it says that and hangs up, and no server is asked.
         """

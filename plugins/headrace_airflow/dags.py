@@ -415,7 +415,7 @@ def build_dags(root: Root, file: DagFile = _ONLY_FILE) -> BuiltDags:
 
 
 def broken_files(root: Root) -> Mapping[Path, str]:
-    """What ``built`` finds wrong with files. A file in which nothing was wrong before is not loaded again."""
+    """What ``build_dags`` finds wrong with files. A file in which nothing was wrong before is not loaded again."""
     try:
         defaults = str(defaults_of(root))
     except AirflowDefaultsError as error:  # the pipelines that meet it are named below

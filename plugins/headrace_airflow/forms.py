@@ -230,7 +230,7 @@ def reason_field(*, is_required: bool = False) -> Param:
 
 
 def missing_reason_warnings(context: Context) -> list[str]:
-    """``WANTED`` if a person began this run and gave no reason; else nothing. It belongs into the run's result."""
+    """``REASON_WANTED`` if a person began this run and gave no reason; else nothing. It is for the run's result."""
     return [] if _given_reason(context) or not _is_by_a_person(context) else [REASON_WANTED]
 
 

@@ -67,13 +67,13 @@ KINDS = (hr.types.LazyView, hr.types.PipelineHandle, hr.types.OpenDeployment, hr
 
 def _list_documented() -> dict[str, object]:
     """The classes, and each public method and property that they have from modules of Headrace, by name."""
-    objects: dict[str, object] = {kind.__name__: kind for kind in KINDS}
+    documented_by_name: dict[str, object] = {kind.__name__: kind for kind in KINDS}
     for kind in KINDS:
         for base in kind.__mro__:
             if base.__module__.startswith("headrace."):
                 methods = {name: each for name, each in vars(base).items() if _is_method(name, each)}
-                objects |= {f"{base.__name__}.{name}": each for name, each in methods.items()}
-    return objects
+                documented_by_name |= {f"{base.__name__}.{name}": each for name, each in methods.items()}
+    return documented_by_name
 
 
 def _is_method(name: str, member: object) -> bool:

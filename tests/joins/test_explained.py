@@ -13,7 +13,7 @@ from headrace.read.views.arrow_types import ExplainError
 from headrace.state.chunks import KeyGroupRange
 from headrace.state.layers import some_of
 from headrace_lab.sizes import set_sizes
-from tests.joins.trades import RATE, RATES, TRADE, TRADES, Trades, as_of, rate, rate_trades, trade
+from tests.joins.trades import RATE, RATES, TRADE, TRADES, Trades, as_of, rate, rated_pipeline, trade
 from tests.joins.trades import time_at as minute
 
 pytestmark = pytest.mark.slow  # whole runs
@@ -23,7 +23,7 @@ NEXT_NEWS = hr.within(NEWS, "ccy", between=("0s", "30m"), columns={"next": "rate
 
 
 def test_joined_rows_say_what_they_met_and_until_when_that_may_change(tmp_path: Path) -> None:
-    trades, pipeline = Trades(tmp_path), rate_trades(as_of(max_age="20m"), NEXT_NEWS, id="id")
+    trades, pipeline = Trades(tmp_path), rated_pipeline(as_of(max_age="20m"), NEXT_NEWS, id="id")
     trades.run(pipeline, trades=[trade("a", 5), trade("c", 40)], rates=[rate(0, 1), rate(30, 2)])
     explanation = str(trades.handle(pipeline).explain("a")).splitlines()
     row = f"id = a, ccy = usd, amount = 10, at = {'2026-05-01 00:05:00+00:00'}"
@@ -67,7 +67,7 @@ def test_joined_rows_say_what_they_met_and_until_when_that_may_change(tmp_path: 
 def test_a_row_that_is_withdrawn_in_the_epoch_in_which_it_comes_to_stand_for_good_is_not_shown(tmp_path: Path) -> None:
     trades, changes = Trades(tmp_path), {**TRADE, "sign": int}
     trade_changes = hr.json("landing/trades", changes, changelog=col("sign")).event_time("at", bound="0s")
-    pipeline = rate_trades(as_of(max_age="20m", lateness="10m"), input=trade_changes, id="id")
+    pipeline = rated_pipeline(as_of(max_age="20m", lateness="10m"), input=trade_changes, id="id")
     trades.run(pipeline, trades=[trade("a", 5, sign=1), trade("b", 90, sign=1)], rates=[rate(0, 1)])
     (row,) = trades.handle(pipeline).explain("a").joins[0].rows or ()
     assert row.values["id"] == "a"
@@ -105,7 +105,7 @@ def test_rows_are_looked_for_where_those_of_their_key_can_be(tmp_path: Path, mon
     monkeypatch.setattr(joined_rows, "some_of", record_part)
     with set_sizes(open_part_rows=1):
         trades, rates = Trades(tmp_path), [rate(0, 1), rate(0, 2, "eur"), rate(0, 3, ccy="USD")]
-        pipeline = rate_trades(
+        pipeline = rated_pipeline(
             as_of(spread=5, outer=True),
             hr.as_of(RATES.named("upper"), {col("ccy").upper(): "ccy"}, columns={"second": "rate"}, lateness="1h"),
         )
@@ -124,4 +124,4 @@ def test_rows_are_looked_for_where_those_of_their_key_can_be(tmp_path: Path, mon
 def test_a_pipeline_that_gets_a_join_says_that_it_is_to_be_replayed(tmp_path: Path) -> None:
     trades = Trades(tmp_path)
     trades.run(hr.Pipeline("rated", TRADES, rows=["id"], executor="local"), trades=[trade("a", 5)])
-    assert "input of the join with rates is new" in str(trades.handle(rate_trades(as_of(), rows=["id"])).plan())
+    assert "input of the join with rates is new" in str(trades.handle(rated_pipeline(as_of(), rows=["id"])).plan())

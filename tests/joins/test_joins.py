@@ -24,7 +24,7 @@ from headrace_snapshots.format.files import FANOUT
 from headrace_snapshots.format.manifest import OutputTables
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
-from tests.joins.trades import RATES, SIGNED_RATES, TRADE, TRADES, Trades, as_of, rate, rate_trades, time_at, trade
+from tests.joins.trades import RATES, SIGNED_RATES, TRADE, TRADES, Trades, as_of, rate, rated_pipeline, time_at, trade
 
 
 @pytest.fixture
@@ -33,13 +33,13 @@ def trades(tmp_path: Path) -> Trades:
 
 
 def test_a_row_meets_the_version_that_held_at_its_time(trades: Trades) -> None:
-    pipeline = rate_trades(as_of())
+    pipeline = rated_pipeline(as_of())
     trades.run(pipeline, trades=[trade("a", 5), trade("b", 20)], rates=[rate(0, 1), rate(10, 2), rate(30, 3)])
     assert trades.current(pipeline) == Counter({("a", 1): 1, ("b", 2): 1})
 
 
 def test_a_version_that_comes_late_corrects_what_it_should_have_met_and_nothing_else(trades: Trades) -> None:
-    pipeline = rate_trades(as_of())
+    pipeline = rated_pipeline(as_of())
     trades.run(pipeline, trades=[trade("a", 5), trade("b", 20)], rates=[rate(0, 1)])
     trades.run(pipeline, rates=[rate(10, 2)])
     assert trades.current(pipeline) == Counter({("a", 1): 1, ("b", 2): 1})
@@ -50,7 +50,7 @@ def test_a_version_that_comes_late_corrects_what_it_should_have_met_and_nothing_
 
 
 def test_an_outer_row_leaves_at_once_and_is_withdrawn_when_its_partner_comes(trades: Trades) -> None:
-    pipeline = rate_trades(as_of(outer=True))
+    pipeline = rated_pipeline(as_of(outer=True))
     trades.run(pipeline, trades=[trade("a", 5), trade("none", 5, ccy=None)])
     assert trades.current(pipeline) == Counter({("a", None): 1, ("none", None): 1})
     trades.run(pipeline, rates=[rate(0, 1)])
@@ -58,7 +58,7 @@ def test_an_outer_row_leaves_at_once_and_is_withdrawn_when_its_partner_comes(tra
 
 
 def test_from_a_deleted_version_on_nothing_holds(trades: Trades) -> None:
-    pipeline = rate_trades(as_of(deleted=col("gone")))
+    pipeline = rated_pipeline(as_of(deleted=col("gone")))
     trades.run(pipeline, trades=[trade("a", 5), trade("b", 20)], rates=[rate(0, 1), rate(10, 2, gone=True)])
     assert trades.current(pipeline) == Counter({("a", 1): 1})
     trades.run(pipeline, rates=[rate(8, 3)])  # which the deletion hides
@@ -66,13 +66,13 @@ def test_from_a_deleted_version_on_nothing_holds(trades: Trades) -> None:
 
 
 def test_of_versions_at_one_moment_the_greatest_by_order_counts(trades: Trades) -> None:
-    pipeline = rate_trades(as_of(order="seq"))
+    pipeline = rated_pipeline(as_of(order="seq"))
     trades.run(pipeline, trades=[trade("a", 5)], rates=[rate(0, 1, seq=2), rate(0, 9, seq=1), rate(0, 5)])
     assert trades.current(pipeline) == Counter({("a", 1): 1})
 
 
 def test_a_version_that_is_withdrawn_is_as_if_it_had_never_held(trades: Trades) -> None:
-    pipeline = rate_trades(as_of(right=SIGNED_RATES))
+    pipeline = rated_pipeline(as_of(right=SIGNED_RATES))
     old, new = rate(0, 1, sign=1), rate(10, 2, sign=1)
     trades.run(pipeline, trades=[trade("b", 20)], rates=[old, new])
     assert trades.current(pipeline) == Counter({("b", 2): 1})
@@ -82,7 +82,7 @@ def test_a_version_that_is_withdrawn_is_as_if_it_had_never_held(trades: Trades) 
 
 def test_a_withdrawn_left_row_takes_along_what_it_met(trades: Trades) -> None:
     changes = hr.json("landing/trades", {**TRADE, "sign": int}, changelog=col("sign")).event_time("at", bound="0s")
-    pipeline = rate_trades(as_of(), input=changes)
+    pipeline = rated_pipeline(as_of(), input=changes)
     assert "sign" not in pipeline.joined_schema  # in which the withdrawal differs
     trades.run(pipeline, trades=[trade("a", 5, sign=1), trade("b", 6, sign=1)], rates=[rate(0, 1)])
     trades.run(pipeline, trades=[trade("a", 5, sign=-1)])
@@ -90,20 +90,20 @@ def test_a_withdrawn_left_row_takes_along_what_it_met(trades: Trades) -> None:
 
 
 def test_versions_older_than_max_age_do_not_hold(trades: Trades) -> None:
-    pipeline = rate_trades(as_of(max_age="10m"))
+    pipeline = rated_pipeline(as_of(max_age="10m"))
     trades.run(pipeline, trades=[trade("a", 10), trade("b", 11)], rates=[rate(0, 1)])
     assert trades.current(pipeline) == Counter({("a", 1): 1})
 
 
 def test_all_events_of_an_interval_are_met_both_ends_included(trades: Trades) -> None:
-    pipeline = rate_trades(hr.within(RATES, "ccy", between=("-5m", "5m"), columns=["rate"], lateness="1h"))
+    pipeline = rated_pipeline(hr.within(RATES, "ccy", between=("-5m", "5m"), columns=["rate"], lateness="1h"))
     rates = [rate(minute, minute) for minute in (4, 5, 10, 15, 16)]
     trades.run(pipeline, trades=[trade("a", 10)], rates=rates)
     assert trades.current(pipeline) == Counter({("a", minute): 1 for minute in (5, 10, 15)})
 
 
 def test_the_next_event_is_met(trades: Trades) -> None:
-    pipeline = rate_trades(hr.next_event(RATES, "ccy", within="10m", columns=["rate"], lateness="1h"))
+    pipeline = rated_pipeline(hr.next_event(RATES, "ccy", within="10m", columns=["rate"], lateness="1h"))
     trades.run(pipeline, trades=[trade("a", 10), trade("b", 31)], rates=[rate(9, 1), rate(12, 2), rate(13, 3)])
     assert trades.current(pipeline) == Counter({("a", 2): 1})
     trades.run(pipeline, rates=[rate(11, 4)])
@@ -112,14 +112,16 @@ def test_the_next_event_is_met(trades: Trades) -> None:
 
 def test_rows_of_one_window_are_met(trades: Trades) -> None:
     join = hr.same_window(RATES, "ccy", window=hr.FixedWindows("1h"), columns=["rate"])
-    trades.run(rate_trades(join), trades=[trade("a", 10), trade("b", 70)], rates=[rate(0, 1), rate(59, 2), rate(60, 3)])
-    assert trades.current(rate_trades(join)) == Counter({("a", 1): 1, ("a", 2): 1, ("b", 3): 1})
+    trades.run(
+        rated_pipeline(join), trades=[trade("a", 10), trade("b", 70)], rates=[rate(0, 1), rate(59, 2), rate(60, 3)]
+    )
+    assert trades.current(rated_pipeline(join)) == Counter({("a", 1): 1, ("a", 2): 1, ("b", 3): 1})
 
 
 def test_joins_stand_one_behind_the_other(trades: Trades) -> None:
     desks = hr.json("landing/desks", {"name": str, "rate": int, "at": datetime}).event_time("at", bound="0s")
     second = hr.as_of(desks.named("desks"), {"rate": "rate"}, columns=["name"], lateness="1h", outer=True)
-    pipeline = rate_trades(as_of(), second)
+    pipeline = rated_pipeline(as_of(), second)
     named_rates = [{"name": "one", "rate": 1, "at": "2026-05-01T00:00:00Z"}]
     trades.run(pipeline, trades=[trade("a", 5), trade("b", 20)], rates=[rate(0, 1), rate(10, 2)], desks=named_rates)
     assert trades.current(pipeline) == Counter({("a", 1, "one"): 1, ("b", 2, None): 1})
@@ -128,7 +130,7 @@ def test_joins_stand_one_behind_the_other(trades: Trades) -> None:
 
 
 def test_duplicates_are_told_before_they_meet_anything(trades: Trades) -> None:
-    pipeline = rate_trades(as_of(), deduplicate=hr.Deduplicate("id", "30m"))
+    pipeline = rated_pipeline(as_of(), deduplicate=hr.Deduplicate("id", "30m"))
     rates = [rate(0, 1), rate(0, 1, ccy="eur"), rate(0, 2, ccy="eur")]
     trades.run(pipeline, trades=[trade("a", 5), trade("a", 6), trade("b", 5, ccy=None)], rates=rates)
     trades.run(pipeline, trades=[trade("a", 7), trade("b", 7), trade("c", 60)], rates=[rate(60, 3, ccy="eur")])
@@ -145,7 +147,7 @@ def test_what_is_computed_of_either_side_is_compared(trades: Trades) -> None:
         hundred.named("hundreds"), {col("rate") * 2**61: "hundred"}, columns=["hundred"], outer=True, lateness="1h"
     )
     first = hr.as_of(RATES, {col("ccy").lower(): col("ccy").strip()}, columns=["rate"], lateness="1h")
-    pipeline = rate_trades(first, second)
+    pipeline = rated_pipeline(first, second)
     trades.run(
         pipeline,
         trades=[trade("a", 5, ccy="USD"), trade("b", 20, ccy="EUR"), trade("c", 20, ccy="none")],
@@ -198,7 +200,7 @@ def test_an_output_has_a_join_of_its_own_beside_one_without(trades: Trades) -> N
 
 
 def test_what_is_late_for_a_join_says_which_side_it_is_of(trades: Trades) -> None:
-    pipeline = rate_trades(as_of(max_age="5m", lateness="0s"))
+    pipeline = rated_pipeline(as_of(max_age="5m", lateness="0s"))
     trades.run(pipeline, trades=[trade("a", 90)], rates=[rate(90, 1)])
     trades.run(pipeline, trades=[trade("old", 10)], rates=[rate(10, 7), rate(86, 8)])
     late = {(row["input"], row["reason"]) for row in trades.view(pipeline, "late")}
@@ -208,7 +210,7 @@ def test_what_is_late_for_a_join_says_which_side_it_is_of(trades: Trades) -> Non
 
 def test_records_that_no_side_can_take_are_dead_letters(trades: Trades) -> None:
     doubled_join = hr.as_of(RATES, "ccy", columns={"double": col("rate") * 2}, lateness="1h")
-    pipeline = rate_trades(doubled_join, rows={"id": col("id"), "most": col("double") * 2**60})
+    pipeline = rated_pipeline(doubled_join, rows={"id": col("id"), "most": col("double") * 2**60})
     wrong = {"ccy": "usd", "rate": 2**62, "at": "2026-05-01T00:01:00Z"}
     trades.run(pipeline, trades=[trade("a", 5), {"id": "b"}], rates=[rate(0, 4), wrong])
     letters = sorted((row["input"], row["reason"]) for row in trades.view(pipeline, "rejected"))
@@ -220,7 +222,7 @@ def test_records_that_no_side_can_take_are_dead_letters(trades: Trades) -> None:
 def test_what_a_pipeline_publishes_is_a_table_that_can_be_taken_back(trades: Trades) -> None:
     cleaned_pipeline = hr.Pipeline("cleaned", replace(RATES, name="source"), rows=["ccy", "rate"], executor="local")
     upstream = hr.published("cleaned", cleaned_pipeline).named("rates")
-    pipeline = rate_trades(as_of(right=upstream))
+    pipeline = rated_pipeline(as_of(right=upstream))
     trades.land("rates", rate(0, 1))
     trades.handle(cleaned_pipeline).run()
     first = trades.handle(cleaned_pipeline).catalog.head().refs["published"]
@@ -230,7 +232,7 @@ def test_what_a_pipeline_publishes_is_a_table_that_can_be_taken_back(trades: Tra
     trades.handle(cleaned_pipeline).run()
     trades.run(pipeline)
     assert trades.current(pipeline) == Counter({("a", 1): 1, ("b", 2): 1})
-    forgets = rate_trades(as_of(right=upstream, lateness="0s", history="0s"), name="forgets")
+    forgets = rated_pipeline(as_of(right=upstream, lateness="0s", history="0s"), name="forgets")
     trades.run(forgets, trades=[trade("c", 60)])
     trades.handle(cleaned_pipeline).rollback(to=first)
     trades.run(pipeline)
@@ -240,7 +242,7 @@ def test_what_a_pipeline_publishes_is_a_table_that_can_be_taken_back(trades: Tra
 
 
 def test_a_replay_and_a_batch_give_the_same_rows(trades: Trades) -> None:
-    pipeline = rate_trades(as_of())
+    pipeline = rated_pipeline(as_of())
     for minute in range(0, 40, 10):
         trades.run(pipeline, trades=[trade(f"t{minute}", minute)], rates=[rate(minute - 5, minute)] if minute else [])
     stands = trades.current(pipeline)
@@ -249,7 +251,7 @@ def test_a_replay_and_a_batch_give_the_same_rows(trades: Trades) -> None:
 
 
 def test_state_does_not_grow_with_what_can_change_nothing_any_more(trades: Trades) -> None:
-    pipeline = rate_trades(as_of(lateness="0s", max_age="15m"))
+    pipeline = rated_pipeline(as_of(lateness="0s", max_age="15m"))
     rows = []
     for minute in range(0, 120, 10):
         trades.run(pipeline, trades=[trade("a", minute)], rates=[rate(minute, minute)])
@@ -307,7 +309,7 @@ def test_nothing_is_late_for_a_join_of_calendar_windows_for_ages(trades: Trades)
 def test_layers_of_a_later_join_stay_as_long_as_an_earlier_one_waits(trades: Trades) -> None:
     visits = hr.json("landing/visits", {"ccy": str, "visit": int, "at": datetime}).event_time("at", bound="0s")
     join_within = hr.within(visits.named("visits"), "ccy", between=("0s", "1h"), columns=["visit"], outer=True)
-    pipeline = rate_trades(join_within, as_of(max_age="10m", lateness="0s"), rows=["id", "rate"])
+    pipeline = rated_pipeline(join_within, as_of(max_age="10m", lateness="0s"), rows=["id", "rate"])
     for minute in (100, 120, 150):
         visit = {"ccy": "none", "visit": 1, "at": time_at(minute)}
         trades.run(pipeline, trades=[trade("none", minute, ccy="none")], rates=[rate(minute, minute)], visits=[visit])
@@ -337,9 +339,9 @@ def test_merges_keep_the_version_that_a_later_join_may_ask_for(trades: Trades) -
 
 
 def test_a_changed_join_is_a_changed_pipeline(trades: Trades) -> None:
-    trades.run(rate_trades(as_of()), trades=[trade("a", 5)], rates=[rate(0, 1)])
+    trades.run(rated_pipeline(as_of()), trades=[trade("a", 5)], rates=[rate(0, 1)])
     with pytest.raises(ChangedPipelineError):
-        trades.run(rate_trades(as_of(max_age="1h")))
+        trades.run(rated_pipeline(as_of(max_age="1h")))
 
 
 @set_sizes(task_bytes=1, join_part_bytes=256)
@@ -347,7 +349,7 @@ def test_a_key_that_is_spread_meets_the_same_in_any_number_of_tasks(
     trades: Trades, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng, options = random.Random(4), {"right": SIGNED_RATES, "order": "seq", "outer": True, "lateness": "1d"}
-    plain, spread = (replace(rate_trades(as_of(**options, spread=n)), name=f"over{n}") for n in (1, 5))
+    plain, spread = (replace(rated_pipeline(as_of(**options, spread=n)), name=f"over{n}") for n in (1, 5))
     rates: list[dict[str, Any]] = []
     for run, tasks in enumerate(("1", "3", "2")):
         monkeypatch.setenv("HEADRACE_TASKS", tasks)
@@ -362,11 +364,11 @@ def test_a_key_that_is_spread_meets_the_same_in_any_number_of_tasks(
     trades.handle(spread).backfill(promote=True)
     assert trades.current(spread) == trades.current(plain)
     with pytest.raises(ChangedPipelineError, match="spread of the join with rates"):
-        trades.run(replace(rate_trades(as_of(**options, spread=2)), name="over5"))
+        trades.run(replace(rated_pipeline(as_of(**options, spread=2)), name="over5"))
 
 
 def test_an_epoch_without_rows_asks_for_nothing_and_stores_nothing(trades: Trades) -> None:
-    pipelines = rate_trades(as_of()), replace(rate_trades(), name="alone")
+    pipelines = rated_pipeline(as_of()), replace(rated_pipeline(), name="alone")
     trades.land("rates", rate(0, 1))
     trades.land("trades", trade("a", 5))
     for pipeline in pipelines:
@@ -388,7 +390,7 @@ def test_an_epoch_without_rows_asks_for_nothing_and_stores_nothing(trades: Trade
 
 
 def join_trades(*joins: Any, **options: Any) -> hr.Pipeline:
-    return rate_trades(*joins, **{"rows": ["id"], **options})
+    return rated_pipeline(*joins, **{"rows": ["id"], **options})
 
 
 @pytest.mark.parametrize(
@@ -455,19 +457,21 @@ def test_what_does_not_fit_is_refused_with_what_to_write(make: Any, says: str) -
 
 
 def test_versions_that_are_kept_for_good_are_a_note() -> None:
-    assert any("all are kept for good" in note for note in pipeline_notes(rate_trades(as_of(right=SIGNED_RATES))))
-    assert not any("for good" in note for note in pipeline_notes(rate_trades(as_of(right=SIGNED_RATES, history="1d"))))
+    assert any("all are kept for good" in note for note in pipeline_notes(rated_pipeline(as_of(right=SIGNED_RATES))))
+    assert not any(
+        "for good" in note for note in pipeline_notes(rated_pipeline(as_of(right=SIGNED_RATES, history="1d")))
+    )
 
 
 def test_what_may_fall_silent_is_a_note_with_what_to_write() -> None:
-    found_notes = [note for note in pipeline_notes(rate_trades(as_of())) if "idle" in note]
+    found_notes = [note for note in pipeline_notes(rated_pipeline(as_of())) if "idle" in note]
     assert [note.split(" has")[0] for note in found_notes] == ["input source", "input rates"]
     assert 'idle="10m") before .named("rates")' in found_notes[1]
     published_rates = hr.published("quotes", {"ccy": str, "rate": int}).named("rates")
     assert not any(
-        "input rates" in note for note in pipeline_notes(rate_trades(as_of(right=published_rates)))
+        "input rates" in note for note in pipeline_notes(rated_pipeline(as_of(right=published_rates)))
     )  # it has its own clock
 
 
 def test_a_drawing_shows_joins() -> None:
-    assert "join the last version of rates that is not later" in "\n".join(draw_graph(rate_trades(as_of())))
+    assert "join the last version of rates that is not later" in "\n".join(draw_graph(rated_pipeline(as_of())))

@@ -23,7 +23,7 @@ from headrace_snapshots.expiry import Keep, expire
 from headrace_snapshots.format.files import FANOUT
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
-from tests.joins.trades import RATE, RATES, SIGNED_RATES, TRADE, TRADES, Trades, as_of, rate, rate_trades, trade
+from tests.joins.trades import RATE, RATES, SIGNED_RATES, TRADE, TRADES, Trades, as_of, rate, rated_pipeline, trade
 from tests.joins.trades import time_at as minute
 
 ARRIVING = hr.json("landing/rates", RATE).arrival_time().named("rates")
@@ -41,7 +41,7 @@ def trades(tmp_path: Path) -> Trades:
 
 
 def test_a_row_meets_what_came_last_whatever_event_times_say_and_keeps_it(trades: Trades) -> None:
-    pipeline = rate_trades(lookup(outer=True))
+    pipeline = rated_pipeline(lookup(outer=True))
     trades.run(pipeline, trades=[trade("early", 5)])
     trades.run(pipeline, trades=[trade("a", 5)], rates=[rate(600, 1)])
     trades.run(pipeline, rates=[rate(0, 0)])
@@ -51,7 +51,7 @@ def test_a_row_meets_what_came_last_whatever_event_times_say_and_keeps_it(trades
 
 
 def test_of_versions_of_one_epoch_the_greatest_by_order_counts_and_a_deleted_one_ends_it(trades: Trades) -> None:
-    pipeline = rate_trades(lookup(order="seq", deleted=col("gone")))
+    pipeline = rated_pipeline(lookup(order="seq", deleted=col("gone")))
     trades.run(pipeline, trades=[trade("a", 5)], rates=[rate(0, 1, seq=2), rate(0, 9, seq=1)])
     trades.run(pipeline, trades=[trade("b", 6)], rates=[rate(0, 3, seq=1)])
     trades.run(pipeline, trades=[trade("c", 7)], rates=[rate(0, 3, seq=0, gone=True)])
@@ -60,7 +60,7 @@ def test_of_versions_of_one_epoch_the_greatest_by_order_counts_and_a_deleted_one
 
 
 def test_a_late_row_is_late_by_its_own_time_and_a_version_never(trades: Trades) -> None:
-    pipeline = rate_trades(lookup(lateness="10m"))
+    pipeline = rated_pipeline(lookup(lateness="10m"))
     trades.run(pipeline, trades=[trade("a", 60)], rates=[rate(60, 1)])
     trades.run(pipeline, trades=[trade("b", 50), trade("late", 49)], rates=[rate(0, 2)])
     assert trades.current(pipeline) == Counter({("a", 1): 1, ("b", 2): 1})
@@ -69,13 +69,13 @@ def test_a_late_row_is_late_by_its_own_time_and_a_version_never(trades: Trades) 
 
 
 def test_late_rows_do_not_land_where_they_would_meet_others(trades: Trades) -> None:
-    pipeline, longer = rate_trades(lookup(lateness="10m")), rate_trades(lookup(lateness="1d"))
+    pipeline, longer = rated_pipeline(lookup(lateness="10m")), rated_pipeline(lookup(lateness="1d"))
     trades.run(pipeline, trades=[trade("a", 600)], rates=[rate(600, 1)])
     trades.run(pipeline, trades=[trade("late", 5)], rates=[rate(0, 2)])
     with pytest.raises(LandingAgainError, match=r"rated looks up rates.*longer lateness="):
         trades.handle(pipeline).replay_late()
     with pytest.raises(LandingAgainError, match="a join, and what its late records would meet does not land with them"):
-        trades.handle(rate_trades(as_of())).replay_late()
+        trades.handle(rated_pipeline(as_of())).replay_late()
     trades.handle(longer).backfill(promote=True)
     assert trades.current(longer) == Counter({("a", 1): 1, ("late", 2): 1})
 
@@ -89,7 +89,7 @@ def test_what_is_aggregated_behind_it_is_never_withdrawn(trades: Trades) -> None
 
 
 def test_no_left_row_is_kept_and_of_each_key_the_newest_version(trades: Trades) -> None:
-    pipeline = rate_trades(lookup(lateness=None), name="kept", rows=["id", "rate"])
+    pipeline = rated_pipeline(lookup(lateness=None), name="kept", rows=["id", "rate"])
     for number in range(FANOUT.value + 2):
         trades.run(pipeline, trades=[trade("a", number)], rates=[rate(0, number), rate(0, number, ccy="eur")])
     catalog = Catalog(open_store(trades.root), pipeline.name)
@@ -100,7 +100,7 @@ def test_no_left_row_is_kept_and_of_each_key_the_newest_version(trades: Trades) 
 
 
 def test_it_says_what_it_does(trades: Trades) -> None:
-    pipeline = rate_trades(lookup(order="seq", outer=True), id="id")
+    pipeline = rated_pipeline(lookup(order="seq", outer=True), id="id")
     (lines,) = (section.lines for section in pipeline_sections(pipeline) if section.heading == "join of rates")
     assert lines[0] == (
         "each row meets the version of rates that came last, in the same epoch or before, of several in one epoch "
@@ -122,14 +122,14 @@ def test_it_says_what_it_does(trades: Trades) -> None:
     [
         (lambda: lookup(right=RATES), "write .arrival_time() in place of .event_time(...)"),
         (lambda: lookup(right="rates"), "as_of(...) joins them by their times"),
-        (lambda: rate_trades(as_of(right=ARRIVING)), "or take lookup(...)"),
-        (lambda: rate_trades(lookup(), input=CHANGES), "records of input source can be withdrawn"),
+        (lambda: rated_pipeline(as_of(right=ARRIVING)), "or take lookup(...)"),
+        (lambda: rated_pipeline(lookup(), input=CHANGES), "records of input source can be withdrawn"),
         (
-            lambda: rate_trades(as_of(right=RATES.named("other"), columns={"other": "rate"}), lookup()),
+            lambda: rated_pipeline(as_of(right=RATES.named("other"), columns={"other": "rate"}), lookup()),
             "rows of as_of of other can be withdrawn, and lookup of rates keeps no row",
         ),
         (
-            lambda: rate_trades(
+            lambda: rated_pipeline(
                 hr.within(
                     SIGNED_RATES.named("other"), "ccy", between=("0s", "1h"), columns={"other": "rate"}, lateness="0s"
                 ),
@@ -138,7 +138,7 @@ def test_it_says_what_it_does(trades: Trades) -> None:
             "rows of within of other can be withdrawn",
         ),
         (
-            lambda: rate_trades(lookup(right=SIGNED_RATES.source.arrival_time().named("rates"))),
+            lambda: rated_pipeline(lookup(right=SIGNED_RATES.source.arrival_time().named("rates"))),
             "records of rates can be withdrawn, and go by the time of arrival",
         ),
     ],
@@ -150,7 +150,7 @@ def test_what_cannot_be_looked_up_is_refused_with_what_to_write(make: Any, says:
 
 
 def test_a_batch_and_a_clock_of_its_own_are_refused_before_anything_moves(trades: Trades) -> None:
-    pipeline = rate_trades(lookup())
+    pipeline = rated_pipeline(lookup())
     trades.land("trades", trade("a", 5))
     trades.land("rates", rate(0, 1))
     handle = trades.handle(pipeline)
@@ -168,7 +168,7 @@ def test_it_can_stand_before_other_joins_and_behind_those_that_withdraw_nothing(
     held_versions = hr.as_of(
         more.source.event_time("at", bound="0s").named("held"), "ccy", columns={"held": "rate"}, outer=True
     )
-    pipeline = rate_trades(near_rows, lookup(), held_versions)
+    pipeline = rated_pipeline(near_rows, lookup(), held_versions)
     trades.run(pipeline, trades=[trade("a", 5)], rates=[rate(0, 1)], held=[])
     trades.land("more", rate(10, 7))
     trades.run(pipeline, rates=[rate(0, 2)])  # the row of the first join comes to the lookup now
@@ -210,7 +210,7 @@ class History:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_replay_a_backfill_and_a_range_repeat_what_each_row_met(trades: Trades, seed: int) -> None:
     looked_up = lookup(order="seq", deleted=col("gone"), outer=True, lateness="30d", spread=1 + 2 * (seed % 2))
-    history = History(trades, random.Random(seed), rate_trades(looked_up))
+    history = History(trades, random.Random(seed), rated_pipeline(looked_up))
     for folder in ("rates", "trades"):
         (trades.folder / "landing" / folder).mkdir(parents=True)
     for _ in range(6):
@@ -230,7 +230,7 @@ def test_a_replay_a_backfill_and_a_range_repeat_what_each_row_met(trades: Trades
 
 
 def test_a_range_goes_on_from_the_versions_that_main_held_then(trades: Trades) -> None:
-    pipeline, now = rate_trades(lookup(outer=True, lateness="30d")), datetime.now(UTC)
+    pipeline, now = rated_pipeline(lookup(outer=True, lateness="30d")), datetime.now(UTC)
     for number in range(4):
         when = (now + timedelta(hours=number)).isoformat()
         rates = [rate(0, number, ccy="usd")] if number < 2 else []
@@ -267,12 +267,12 @@ def test_users_tests_give_rows_that_are_looked_up(executor: str) -> None:
         rows(rate(3, 2), of="rates"),
         rows(trade("c", 5)),
     ]
-    result = run(rate_trades(lookup(outer=True)), steps, executor=executor)
+    result = run(rated_pipeline(lookup(outer=True)), steps, executor=executor)
     assert [(row["id"], row["rate"]) for row in result.panes] == [("a", None), ("b", 1), ("c", 2)]
 
 
 def test_a_mended_file_is_read_again_in_the_epoch_that_read_it(trades: Trades) -> None:
-    pipeline = rate_trades(lookup())
+    pipeline = rated_pipeline(lookup())
     for number in range(3):
         trades.run(pipeline, trades=[trade(str(number), number)], rates=[rate(0, number)])
     version: Mapping[str, Any] = rate(0, 7)
@@ -282,7 +282,7 @@ def test_a_mended_file_is_read_again_in_the_epoch_that_read_it(trades: Trades) -
 
 
 def test_where_epochs_have_expired_a_backfill_repeats_them_by_their_files(trades: Trades) -> None:
-    pipeline = rate_trades(lookup())
+    pipeline = rated_pipeline(lookup())
     for number in range(5):
         trades.run(pipeline, trades=[trade(str(number), number)], rates=[rate(0, 9 - number)])
     stands, handle = trades.current(pipeline), trades.handle(pipeline)
@@ -297,12 +297,12 @@ def test_where_epochs_have_expired_a_backfill_repeats_them_by_their_files(trades
 def test_where_the_clock_stands_still_the_version_of_the_last_epoch_counts(trades: Trades) -> None:
     steps = [together(rows(trade(str(number), 5)), rows(rate(0, 9 - number), of="rates")) for number in range(3)]
     for executor in ("local", "reference"):
-        result = run(rate_trades(lookup()), [*steps, rows(trade("last", 5))], executor=executor)
+        result = run(rated_pipeline(lookup()), [*steps, rows(trade("last", 5))], executor=executor)
         assert [(row["id"], row["rate"]) for row in result.panes] == [("0", 9), ("1", 8), ("2", 7), ("last", 7)]
 
 
 def test_what_a_snapshot_that_is_broken_had_read_meets_what_it_had_met(trades: Trades) -> None:
-    pipeline = rate_trades(lookup())
+    pipeline = rated_pipeline(lookup())
     for folder in ("rates", "trades"):
         (trades.folder / "landing" / folder).mkdir(parents=True)
     for number in range(3):

@@ -17,7 +17,7 @@ import headrace as hr
 from headrace import col
 from headrace.errors import ChangedFileError, RefusedError, UnpatchableError
 from tests.joins.test_lookups import ARRIVING
-from tests.joins.trades import RATES, SIGNED_RATES, TRADE, TRADES, Trades, as_of, rate, rate_trades, trade
+from tests.joins.trades import RATES, SIGNED_RATES, TRADE, TRADES, Trades, as_of, rate, rated_pipeline, trade
 from tests.joins.trades import time_at as minute
 from tests.reading import zoneless_rows
 
@@ -29,12 +29,12 @@ LATENESS = timedelta(minutes=30)
 _LATE: dict[str, Any] = {"columns": ["rate"], "lateness": "30m"}
 _SECOND = hr.as_of(MORE, "ccy", columns={"more": "rate"}, outer=True, max_age="2h")
 PIPELINES = {
-    "as_of": rate_trades(as_of(outer=True, lateness="30m", order="seq")),
-    "signed": rate_trades(as_of(right=SIGNED_RATES, lateness="30m", history="1h"), input=CHANGES),
-    "within": rate_trades(hr.within(RATES, "ccy", between=("-30m", "20m"), **_LATE)),
-    "window": rate_trades(hr.same_window(RATES, "ccy", window=hr.FixedWindows("1h"), outer=True, **_LATE)),
-    "two": rate_trades(hr.next_event(RATES, "ccy", within="30m", **_LATE), _SECOND),
-    "lookup": rate_trades(hr.lookup(ARRIVING, "ccy", outer=True, order="seq", **_LATE)),
+    "as_of": rated_pipeline(as_of(outer=True, lateness="30m", order="seq")),
+    "signed": rated_pipeline(as_of(right=SIGNED_RATES, lateness="30m", history="1h"), input=CHANGES),
+    "within": rated_pipeline(hr.within(RATES, "ccy", between=("-30m", "20m"), **_LATE)),
+    "window": rated_pipeline(hr.same_window(RATES, "ccy", window=hr.FixedWindows("1h"), outer=True, **_LATE)),
+    "two": rated_pipeline(hr.next_event(RATES, "ccy", within="30m", **_LATE), _SECOND),
+    "lookup": rated_pipeline(hr.lookup(ARRIVING, "ccy", outer=True, order="seq", **_LATE)),
     "outputs": hr.Pipeline(
         "rated",
         TRADES,
@@ -207,7 +207,7 @@ def late_rate(folder: Path, pipeline: hr.Pipeline) -> Trades:
 
 @pytest.mark.parametrize("outer", [False, True])
 def test_joined_rows_that_stand_for_good_are_patched(tmp_path: Path, outer: bool) -> None:
-    pipeline = rate_trades(as_of(outer=outer))
+    pipeline = rated_pipeline(as_of(outer=outer))
     trades = late_rate(tmp_path, pipeline)
     handle = trades.handle(pipeline)
     assert "where they stand for good on both" in str(handle.promote("fix", patch=True, dry_run=True))
@@ -234,7 +234,7 @@ def test_joined_rows_that_are_never_over_are_not_patched(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("parts", [{}, {"when": hr.on_window_close()}], ids=["at once", "on close"])
 def test_two_patches_leave_one_version_of_a_joined_row(tmp_path: Path, parts: dict[str, Any]) -> None:
-    trades, pipeline = Trades(tmp_path), rate_trades(as_of(lateness=None), **parts)
+    trades, pipeline = Trades(tmp_path), rated_pipeline(as_of(lateness=None), **parts)
     trades.run(pipeline, trades=[trade("z", 1)], rates=[rate(0, 1)])
     trades.run(pipeline, trades=[trade("a", 100)], rates=[rate(90, 1)])
     trades.run(pipeline, trades=[trade("end", 300)], rates=[rate(300, 9)])

@@ -10,17 +10,17 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from tests.joins.trades import RATES, SIGNED_RATES, TRADES, Trades, as_of, rate, rate_trades, trade
+from tests.joins.trades import RATES, SIGNED_RATES, TRADES, Trades, as_of, rate, rated_pipeline, trade
 from tests.joins.trades import time_at as minute
 
 _LATE: dict[str, Any] = {"lateness": "30d", "columns": ["rate"]}
 _HOURS: dict[str, Any] = {"where": hr.FixedWindows("2h"), "when": hr.on_update(), "how": hr.retracting("30d")}
 PIPELINES = {
-    "as_of": rate_trades(as_of(lateness="30d", outer=True)),
-    "withdrawn": rate_trades(as_of(right=SIGNED_RATES, lateness="30d")),
-    "of an age": rate_trades(as_of(max_age="2h", lateness="30d")),
-    "within": rate_trades(hr.within(RATES, "ccy", between=("-90m", "1h"), outer=True, **_LATE)),
-    "window": rate_trades(hr.same_window(RATES, "ccy", window=hr.FixedWindows("2h"), **_LATE)),
+    "as_of": rated_pipeline(as_of(lateness="30d", outer=True)),
+    "withdrawn": rated_pipeline(as_of(right=SIGNED_RATES, lateness="30d")),
+    "of an age": rated_pipeline(as_of(max_age="2h", lateness="30d")),
+    "within": rated_pipeline(hr.within(RATES, "ccy", between=("-90m", "1h"), outer=True, **_LATE)),
+    "window": rated_pipeline(hr.same_window(RATES, "ccy", window=hr.FixedWindows("2h"), **_LATE)),
     "summed": hr.Pipeline(
         "rated",
         TRADES,

@@ -7,7 +7,7 @@ import pytest
 from headrace import col
 from headrace.testing import rows, run, together, watermark
 from headrace.testing.suite import Verdict, find_tests, run_tests
-from tests.joins.trades import as_of, rate, rate_trades, trade
+from tests.joins.trades import as_of, rate, rated_pipeline, trade
 
 EXECUTORS = pytest.mark.parametrize("executor", ["local", "reference"])
 
@@ -15,14 +15,14 @@ EXECUTORS = pytest.mark.parametrize("executor", ["local", "reference"])
 @EXECUTORS
 def test_a_step_gives_rows_of_either_side(executor: str) -> None:
     steps = [together(rows(trade("a", 5)), rows(rate(0, 1), of="rates")), rows(rate(3, 2), of="rates")]
-    result = run(rate_trades(as_of()), steps, executor=executor)
+    result = run(rated_pipeline(as_of()), steps, executor=executor)
     assert sorted((row["rate"], row["is_retraction"]) for row in result.panes) == [(1, False), (1, True), (2, False)]
     assert result.current.only("id", "rate") == [{"id": "a", "rate": 2}]
 
 
 @EXECUTORS
 def test_what_is_late_for_a_join_is_late(executor: str) -> None:
-    pipeline = rate_trades(as_of(max_age="5m", lateness="0s"))
+    pipeline = rated_pipeline(as_of(max_age="5m", lateness="0s"))
     steps = [watermark("2026-05-01T02:00:00Z"), rows(trade("a", 5)), rows(rate(3, 2), of="rates")]
     result = run(pipeline, steps, executor=executor)
     assert [row["reason"] for row in result.late] == ["too late for the join"] * 2
@@ -31,7 +31,7 @@ def test_what_is_late_for_a_join_is_late(executor: str) -> None:
 
 @EXECUTORS
 def test_joined_rows_that_cannot_give_a_column_are_rejected(executor: str) -> None:
-    pipeline = rate_trades(as_of(), rows={"large": col("rate") * 2**60})
+    pipeline = rated_pipeline(as_of(), rows={"large": col("rate") * 2**60})
     steps = [together(rows(trade("a", 5)), rows(rate(0, 64), of="rates"))]
     (letter,) = run(pipeline, steps, executor=executor).rejected
     assert letter["reason"].startswith("column large: ")

@@ -39,7 +39,7 @@ def as_of(**options: Any) -> hr.types.Join:
     return hr.as_of(options.pop("right", RATES), "ccy", **{"columns": ["rate"], "lateness": "1h", **options})
 
 
-def rate_trades(*joins: hr.types.Join, **options: Any) -> hr.Pipeline:
+def rated_pipeline(*joins: hr.types.Join, **options: Any) -> hr.Pipeline:
     """A row of each trade, with its rate."""
     names = {name: col(name) for name in ("id", *(name for join in joins for name in join.columns))}
     parts = {"name": "rated", "input": TRADES, "rows": names, "executor": "local"}

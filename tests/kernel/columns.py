@@ -67,12 +67,12 @@ def python(column: pa.Array) -> list[Any]:
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
 
 
-def are_alike(value: Any, expected: Any) -> bool:
+def are_alike(actual: Any, expected: Any) -> bool:
     """Whether two values are the same in type and every bit, but for which NaN it is."""
-    if isinstance(expected, float) and isinstance(value, float):
-        both = math.isnan(value) and math.isnan(expected)
-        return both or (value == expected and math.copysign(1, value) == math.copysign(1, expected))
-    return type(value) is type(expected) and bool(value == expected)
+    if isinstance(expected, float) and isinstance(actual, float):
+        both = math.isnan(actual) and math.isnan(expected)
+        return both or (actual == expected and math.copysign(1, actual) == math.copysign(1, expected))
+    return type(actual) is type(expected) and bool(actual == expected)
 
 
 def numbering_all_keys() -> AbstractContextManager[None]:

@@ -232,9 +232,9 @@ def test_groups_by_the_number_of_a_key_are_those_by_its_hash(data: st.DataObject
 def test_many_numbers_are_put_in_order_by_their_digits() -> None:
     number = np.random.default_rng(3).integers(0, 2**33, 1000)
     groups = NumberedGroups(number[:10] % 7, 7).groups, NumberedGroups(number % 2**21, 2**21).groups
-    for some, digits in zip(groups, (number[:10] % 7, number % 2**21), strict=True):
+    for some, numbers in zip(groups, (number[:10] % 7, number % 2**21), strict=True):
         assert some.order is not None
-        assert some.order.tolist() == np.argsort(digits, kind="stable").tolist()
+        assert some.order.tolist() == np.argsort(numbers, kind="stable").tolist()
 
 
 def hashed_rows(patch: pytest.MonkeyPatch, columns: list[pa.Array], *parts: Any) -> int:

@@ -115,8 +115,8 @@ OPTIONAL = ("executor", "newest_event_time_read", "held_to", "newest_event_times
 """Fields that manifests of before do not have."""
 
 
-def fields_with(name: str, value: object) -> dict[str, Any]:
-    """WRITTEN with another value in what it says of its input."""
+def with_input_field(name: str, value: object) -> dict[str, Any]:
+    """PROGRESS_FIELDS with another value in what it says of its input."""
     return {**PROGRESS_FIELDS, "inputs": {OWN: {**PROGRESS_FIELDS["inputs"][OWN], name: value}}}
 
 
@@ -163,7 +163,7 @@ READERS = {
             r"signals\[0\].window is \[1\], not a start",
         ),
         ({**PROGRESS_FIELDS, "inputs": []}, "progress.inputs is of type list, not an object"),
-        (fields_with("offsets", {"mark": ""}), "progress.inputs.source.offsets has no field 'recent'"),
+        (with_input_field("offsets", {"mark": ""}), "progress.inputs.source.offsets has no field 'recent'"),
     ],
 )
 def test_what_is_damaged_is_named(
@@ -179,10 +179,10 @@ def test_what_is_damaged_is_named(
 @pytest.mark.parametrize(
     ("progress", "problem"),
     [
-        (fields_with("splits", {"jfk": {}}), "progress.inputs.source.splits.jfk has no field 'lags'"),
-        (fields_with("watermark", None), "progress.inputs.source.watermark is null"),
-        (fields_with("percentile_watermarks", {"half": "-inf"}), "'half'"),
-        (fields_with("offsets", {"mark": "", "recent": 0}), "progress.inputs.source.offsets has no field 'files'"),
+        (with_input_field("splits", {"jfk": {}}), "progress.inputs.source.splits.jfk has no field 'lags'"),
+        (with_input_field("watermark", None), "progress.inputs.source.watermark is null"),
+        (with_input_field("percentile_watermarks", {"half": "-inf"}), "'half'"),
+        (with_input_field("offsets", {"mark": "", "recent": 0}), "progress.inputs.source.offsets has no field 'files'"),
     ],
 )
 def test_so_is_what_only_a_restore_reads(catalog: Catalog, progress: dict[str, Any], problem: str) -> None:

@@ -200,10 +200,12 @@ def test_definitions_are_given_found_or_asked_for(tmp_path: Path, monkeypatch: p
     assert by_name.expire(dry_run=True).dry_run
     file.write_text(file.read_text().replace('"n": hr.count()', '"n": hr.count(), "m": hr.count()'))
     assert by_name.plan().starting_empty, "of the file as it is now"
-    overview = hr.open(deployment.root).pipelines()
-    assert [each.name for each in overview.pipelines if each.source] != []
-    positions = [each.position for each in overview.pipelines]
-    assert [each["position"] for each in asdict(overview)["pipelines"]] == [each and asdict(each) for each in positions]
+    pipeline_list = hr.open(deployment.root).pipelines()
+    assert [each.name for each in pipeline_list.pipelines if each.source] != []
+    positions = [each.position for each in pipeline_list.pipelines]
+    assert [each["position"] for each in asdict(pipeline_list)["pipelines"]] == [
+        each and asdict(each) for each in positions
+    ]
 
 
 def _pipeline_named(name: str) -> hr.Pipeline:

@@ -24,7 +24,7 @@ from headrace.errors import (
     UnpatchableError,
 )
 from headrace_lab.catalog_checks import check_catalog
-from tests.joins.trades import Trades, as_of, rate, rate_trades, trade
+from tests.joins.trades import Trades, as_of, rate, rated_pipeline, trade
 from tests.rows.orders import COLUMNS, ORDERS, SCHEMA, Orders, minute, order, rows, signed_rows
 
 Row = tuple[Any, ...]
@@ -510,7 +510,7 @@ def late_for_main(folder: Path, pipeline: hr.Pipeline) -> Any:
 
 
 def test_rows_of_groups_behind_a_join_are_patched(tmp_path: Path) -> None:
-    groups = rate_trades(as_of(), rows=["id", "rate"], key="ccy", take=hr.top(1, by="rate"), **HOUR)
+    groups = rated_pipeline(as_of(), rows=["id", "rate"], key="ccy", take=hr.top(1, by="rate"), **HOUR)
     handle = late_for_main(tmp_path, groups)
     assert handle.promote("fix", patch=True, dry_run=True).left == {}
     handle.promote("fix", patch=True)

@@ -64,7 +64,7 @@ class PostgresWorld(SinkWorld):
 
     def before_each_request(self, act: Callable[[], None]) -> None:
         for name in ("_execute", "_copy"):
-            setattr(PostgresTarget, name, _act_after(act, getattr(PostgresTarget, name)))
+            setattr(PostgresTarget, name, _act_before(act, getattr(PostgresTarget, name)))
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class KafkaWorld(ChangeLogWorld):
         return [_type_record(by_number[number]) for number in sorted(by_number)]
 
     def before_each_request(self, act: Callable[[], None]) -> None:
-        AIOKafkaClient.send = _act_after(act, AIOKafkaClient.send)
+        AIOKafkaClient.send = _act_before(act, AIOKafkaClient.send)
 
 
 def _type_record(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class IcebergWorld(SinkWorld):
             (PyArrowFile, ("open", "create")),
         ):
             for name in names:
-                setattr(owner, name, _act_after(act, getattr(owner, name)))
+                setattr(owner, name, _act_before(act, getattr(owner, name)))
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,9 @@ def state_of(folder: Path) -> dict[str, Any] | None:
     return json.loads(state.read_text()) if state.exists() else None
 
 
-def _act_after(act: Callable[[], None], step: Callable[..., Any]) -> Callable[..., Any]:
-    def step_and_act(*arguments: Any, **options: Any) -> Any:
+def _act_before(act: Callable[[], None], step: Callable[..., Any]) -> Callable[..., Any]:
+    def act_and_step(*arguments: Any, **options: Any) -> Any:
         act()
         return step(*arguments, **options)
 
-    return step_and_act
+    return act_and_step

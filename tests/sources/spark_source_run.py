@@ -133,14 +133,16 @@ def one_session_lands_and_computes(shop: Shop) -> None:
         for _ in range(3):
             database.execute("insert into orders (shop, amount, at) values ('Oslo', 1, '2026-05-01T12:00:00Z')")
     shop.committed["Oslo"] += 3
-    starts: list[None] = []
+    session_starts: list[None] = []
     begin = SparkContext._do_init
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            SparkContext, "_do_init", lambda *arguments, **more: starts.append(None) or begin(*arguments, **more)
+            SparkContext,
+            "_do_init",
+            lambda *arguments, **more: session_starts.append(None) or begin(*arguments, **more),
         )
         shop.handle.run(executor="spark")
-    assert len(starts) == 1
+    assert len(session_starts) == 1
     assert not is_running()
     assert shop.counts() == dict(shop.committed)
 

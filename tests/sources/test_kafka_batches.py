@@ -31,7 +31,7 @@ def batch(draw: random.Random, base: int, count: int, *, headers: bool) -> bytes
 
 
 def compress_batch(content: bytes, codec: int) -> bytes:
-    """``made`` with its payload compressed, as brokers store what producers have compressed."""
+    """``content`` with its payload compressed, as brokers store what producers have compressed."""
     payload = content[_PAYLOAD:]
     if codec == 2:
         blocks = [payload[place : place + 100] for place in range(0, len(payload), 100)]

@@ -449,9 +449,9 @@ def test_a_damaged_file_is_read_or_is_a_typed_error(
     file: tuple[str, str, bytes], damage: list[tuple[float, int, bytes]]
 ) -> None:
     format_, path, data = file
-    for place, length, put in damage:
+    for place, removed_bytes, put_bytes in damage:
         start = int(place * len(data))
-        data = data[:start] + put + data[start + length :]
+        data = data[:start] + put_bytes + data[start + removed_bytes :]
     try:
         found_records = read_file(data, FileSource("landing", format_, SCHEMA), RequiredColumns(), path)
     except HeadraceError:

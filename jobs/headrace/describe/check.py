@@ -164,8 +164,8 @@ def check_pipeline(
     other_pipelines: Iterable[Pipeline] = (),
     environment: Mapping[str, str] | None = None,
 ) -> CheckedPipeline:
-    """What there is to say of a pipeline under a ``root`` of that name, where those ``other_pipelines`` it are known;
-    with an ``environment`` also which connections that does not know. One that cannot be described does not keep the
+    """What there is to say of a pipeline under a ``root`` of that name, where ``other_pipelines`` stand beside it; with
+    an ``environment`` also which connections that does not know. One that cannot be described does not keep the
     others from being checked.
     """
     try:

@@ -23,8 +23,8 @@ _MOST_SHIFT = 63
 
 
 def read_varints(octets: UInt8s, positions: Ints) -> tuple[Ints, Ints]:
-    """The numbers ``positions`` those places (zigzag, seven bits a byte), and where each ends. One has ten bytes at
-    most: of a longer one, which nobody writes, the rest is left.
+    """The numbers at ``positions`` (zigzag, seven bits a byte), and where each ends. One has ten bytes at most: of a
+    longer one, which nobody writes, the rest is left.
     """
     octet = octets[positions]
     number = (octet & 0x7F).astype(np.uint64)

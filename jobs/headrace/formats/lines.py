@@ -454,9 +454,9 @@ def _lines_from_bytes(data: bytes, first: int, layout: TextLayout) -> TextLines:
 def _with_escaped_ends(text: pa.Array, data: bytes, marks: bytes, starts: Ints, ends: Ints) -> pa.Array:
     """``text`` where a line ends with a line break that is escaped, and was trimmed with its own."""
     octets, mask_octets = (np.frombuffer(content, np.uint8) for content in (data, marks))
-    last_place = np.maximum(ends - 1, 0)
+    places_before_ends = np.maximum(ends - 1, 0)
     stops = ends - (
-        (mask_octets[np.minimum(ends, len(mask_octets) - 1)] == _NEWLINE) & (mask_octets[last_place] == _RETURN)
+        (mask_octets[np.minimum(ends, len(mask_octets) - 1)] == _NEWLINE) & (mask_octets[places_before_ends] == _RETURN)
     )
     last = np.maximum(stops - 1, 0)
     ends_escaped = (stops > starts) & (mask_octets[last] == _OTHER) & np.isin(octets[last], (_NEWLINE, _RETURN))

@@ -6,7 +6,7 @@ A user's own window function (semantics 2.6) is called row by row, or key by key
 A user's own trigger (semantics 9.3) has a row for each window (``TriggerBatches``). Columns of a call are whether there
 is to be one, start and end of the window, and the processing time. The next ones are whether the end is passed, whether
 the trigger has finished, the fields of its state, and perhaps arguments. What comes back is a struct of the new state,
-``FINISHED`` and ``DEADLINE``, NULL where there was no call; ``ready`` gives a bool.
+``HAS_FINISHED`` and ``DEADLINE``, NULL where there was no call; ``ready`` gives a bool.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -89,8 +89,8 @@ def _make_window(start: int, end: int) -> Window:
 
 class TriggerBatches(msgspec.Struct, frozen=True):
     """The methods of ``trigger``. Arguments after the columns of a call: of ``on_element`` the elements of a bundle in
-    order of arrival, structs of ``AT`` and ``RECORD``; ``on_signals`` gets whether each of its signals came;
-    ``on_merge`` gets the progress in each merged window, in order of windows, structs of state and ``FINISHED``.
+    order of arrival, structs of ``TIME_FIELD`` and ``RECORD``; ``on_signals`` gets whether each of its signals came;
+    ``on_merge`` gets the progress in each merged window, in order of windows, structs of state and ``HAS_FINISHED``.
     """
 
     trigger: custom.CustomTrigger

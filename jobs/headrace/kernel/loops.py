@@ -74,7 +74,7 @@ class PlacedVertices:
         return int(self.rows.num_rows)
 
     def places_of(self, hashes: pa.Array, vertices: pa.Array, start: pa.Array, end: pa.Array) -> Ints:
-        """The place of each, ``NOWHERE`` for those that have none. Vertices of one hash are told apart."""
+        """The place of each, ``NO_PLACE`` for those that have none. Vertices of one hash are told apart."""
         places = np.full(len(hashes), NO_PLACE, np.int64)
         if not len(self):
             return places

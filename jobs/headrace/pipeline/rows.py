@@ -459,7 +459,7 @@ class GroupRows(Selection):
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from ((f"key {name}", expr) for name, expr in self.key.items())
         yield from super().expressions()
-        yield from (("what rows are taken by", taken_by) for taken_by in self.taken_by)
+        yield from (("what rows are taken by", expr) for expr in self.taken_by)
         if self.taken_unless is not None:
             yield "whether they are deleted", self.taken_unless
         for node in () if self.when is None else trigger_nodes(self.when):

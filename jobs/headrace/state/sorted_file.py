@@ -320,13 +320,13 @@ class SortedFile:
         """Whether it may have rows of ``part``."""
         return self._groups is not None and part.overlaps(self._groups)
 
-    def may_have(self, hashes: Hashes) -> bool:
-        """Whether the hash of some row may be one of ``hashes``, which ascend."""
+    def may_have(self, wanted_hashes: Hashes) -> bool:
+        """Whether the hash of some row may be one of ``wanted_hashes``, which ascend."""
         if self.hash_bounds is None:
             return False
         first, last = self.hash_bounds
-        place = int(hashes.searchsorted(first))
-        return place < len(hashes) and bool(hashes[place] <= last)
+        place = int(wanted_hashes.searchsorted(first))
+        return place < len(wanted_hashes) and bool(wanted_hashes[place] <= last)
 
     def slice_keys(self, part: KeyGroupRange) -> "SortedFile":
         """Its rows of ``part``, without a copy."""

@@ -29,7 +29,7 @@ def local_time(moment: Instant, zone: str) -> datetime | None:
 
 
 def moment_shown(shown_instant: Instant, zone: str, text_twice: str, skipped_text: str) -> Instant | None:
-    """When clocks in ``zone`` show what UTC shows at ``shown``; None outside the years 1 to 9999."""
+    """When clocks in ``zone`` show what UTC shows at ``shown_instant``; None outside the years 1 to 9999."""
     in_utc = to_datetime(shown_instant) if BEGIN_OF_CALENDAR <= shown_instant <= END_OF_CALENDAR else None
     if in_utc is None:
         return None
@@ -72,8 +72,8 @@ def _period_start(where: CalendarWindows, moment: Instant, day: date) -> Instant
 
 
 def _clock_start(moment: Instant, local: datetime, unit: TimeUnit, zone: str) -> Instant:
-    progress = timedelta(minutes=local.minute if unit is TimeUnit.HOUR else 0, seconds=local.second)
-    start = moment - to_duration(progress) - local.microsecond
+    since_start = timedelta(minutes=local.minute if unit is TimeUnit.HOUR else 0, seconds=local.second)
+    start = moment - to_duration(since_start) - local.microsecond
 
     def offset(instant: int) -> int:
         return to_instant(_local(Instant(instant), _zone(zone)).replace(tzinfo=UTC)) - instant

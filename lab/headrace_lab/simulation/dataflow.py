@@ -9,7 +9,7 @@ from headrace_lab.simulation.timeline import Timeline
 from headrace_lab.simulation.workload import SentRecord, SnapshotPart, TaskState, Workload
 from headrace_snapshots.protocol import barriers
 from headrace_snapshots.protocol.barriers import (
-    DELIVERY,
+    ONLY_DELIVER,
     ORDER,
     RULES,
     Barrier,
@@ -158,7 +158,7 @@ class Dataflow:
             message = queue.popleft()
             if isinstance(message, SentRecord):
                 effects = role.receive(Record(channel))
-                if effects is DELIVERY:
+                if effects is ONLY_DELIVER:
                     self._deliver(task, channel, message)
                 else:
                     self._perform(task, effects, channel, message)

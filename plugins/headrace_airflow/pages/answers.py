@@ -355,7 +355,7 @@ class PipelinePage:
         self._figures: tuple[tuple[str, bool], dict[str, Any]] | None = None
 
     def summary(self, old_summary: PipelineSummary | None) -> PipelineSummary:
-        """The summary, as the catalog is now; what is the same is taken from ``known``, an older one."""
+        """The summary, as the catalog is now; what is the same is taken from ``old_summary``."""
         return summarize_pipeline(self._catalog, old_summary).as_of(to_instant(datetime.now(UTC)))
 
     def sinks(self) -> list[dict[str, Any]]:

@@ -400,7 +400,7 @@ TASK_TABLE: Final = Table[_TaskFacts, TaskEffect](
 )
 
 _FIRST_SNAPSHOT: Final = SnapshotId(-1, -1)
-DELIVERY: Final[Sequence[TaskEffect]] = (Deliver(),)
+ONLY_DELIVER: Final[Sequence[TaskEffect]] = (Deliver(),)
 """What becomes of a record while no snapshot is under way."""
 
 
@@ -453,7 +453,7 @@ class Task:
     def _receive_record(self, channel: int) -> Sequence[TaskEffect]:
         self._require_open(channel)
         if not self._parts:
-            return DELIVERY
+            return ONLY_DELIVER
         effects: list[TaskEffect] = []
         for part in self._parts.values():
             effects += self._step_part(part, PartEvent.RECORD, channel)

@@ -163,7 +163,7 @@ class _Compiler:
                 sums.MomentsPart.from_value(f"{self.prefix}_moments", self.input), sums.variance
             )
         total = aggregates_sums.IntegerSumPart.from_value(f"{self.prefix}_sum", self.input)
-        squares = aggregates_sums.IntegerSumPart.from_value(f"{self.prefix}_squares", self.input, of_squares=True)
+        squares = aggregates_sums.IntegerSumPart.from_value(f"{self.prefix}_squares", self.input, is_squared=True)
         count = self._count
 
         def exact_variance(parts: Columns) -> pa.Array:

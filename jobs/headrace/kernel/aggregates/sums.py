@@ -282,9 +282,9 @@ class IntegerSumPart(AccumulatorPart):
     squared: bool = False
 
     @classmethod
-    def from_value(cls, name: str, value: Expr | None, *, of_squares: bool = False) -> "IntegerSumPart":
+    def from_value(cls, name: str, value: Expr | None, *, is_squared: bool = False) -> "IntegerSumPart":
         """A sum of ``value``."""
-        return cls(name, integers.SQUARES if of_squares else integers.TOTAL, value, of_squares)
+        return cls(name, integers.SQUARES if is_squared else integers.TOTAL, value, is_squared)
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         non_null = elements.non_null(groups)

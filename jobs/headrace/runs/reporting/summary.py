@@ -385,9 +385,9 @@ def exceeded_limits(run: RunLine) -> list[LimitFinding]:
 def urgent_first(
     summaries: Iterable[PipelineSummary], now: Instant, missed_pipelines: Collection[str] = ()
 ) -> list[PipelineSummary]:
-    """``summaries``, those that need a person first: by state; among those in the same state pipelines that have
-    ``missed_pipelines`` a deadline of Airflow's, then those with an overdue timer; then by name. A missed deadline
-    comes before all states that need nobody.
+    """``summaries``, those that need a person first: by state; in the same state ``missed_pipelines``, which have
+    missed a deadline of Airflow's, then those with an overdue timer; then by name. A missed deadline comes before
+    all states that need nobody.
     """
     order = {state: number for number, state in enumerate(PipelineState)}
 

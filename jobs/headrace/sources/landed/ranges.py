@@ -222,7 +222,7 @@ class LandingPlace:
 
     def newest_range(self, after_path: str) -> LandedRange | None:
         """The range that was claimed last; looked for from the one on that has the file ``after_path``, of which is
-        known that it is landed. Raises SplitGoneError where that is not so any more, and what ``claimed`` raises.
+        known that it is landed. Raises SplitGoneError where that is not so any more, and what ``claimed_range`` raises.
         """
         return self.range_to_continue(self.claimed_numbers(after_path), after_path)
 
