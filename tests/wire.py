@@ -36,12 +36,12 @@ class Wire:
         login, separator, _ = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{login}{separator}{self.address}"))
 
-    def breaks(self, most_bytes: int | None = None, *, stalls: bool = False, says: bytes | None = None) -> None:
-        """From now on ``most_bytes`` of answers come, of all connections together (None: all); then it
+    def breaks(self, answers: int | None = None, *, stalls: bool = False, says: bytes | None = None) -> None:
+        """From now on ``answers`` answers come, of all connections together (None: all); then it
         ``stalls``: nothing more comes, and connections stay open; or all are cut. What it ``says``: whatever is asked,
         it says that and hangs up, and no server is asked.
         """
-        self._tell({"after": most_bytes, "stalls": stalls, "says": None if says is None else says.decode("latin1")})
+        self._tell({"after": answers, "stalls": stalls, "says": None if says is None else says.decode("latin1")})
 
     @property
     def is_broken(self) -> bool:

@@ -133,7 +133,7 @@ each_server = pytest.mark.parametrize("bad", SERVERS, indirect=True)
 def test_a_server_that_breaks_off_at_any_answer_has_one_state_or_the_other(bad: BadServer) -> None:
     rows_before = bad.deployment.held(bad.sales)
     for answers in range(MOST):
-        bad.wire.breaks(most_bytes=answers)
+        bad.wire.breaks(answers=answers)
         try:
             bad.deliver()
         except (SinkUnreachableError, SinkMovedError) as error:
@@ -155,7 +155,7 @@ def test_a_server_that_breaks_off_at_any_answer_has_one_state_or_the_other(bad: 
 @pytest.mark.parametrize("answers", [0, 2, 6])
 @set_sizes(postgres_look_seconds=0.2)
 def test_a_server_that_stops_answering_is_given_up(bad: BadServer, answers: int) -> None:
-    bad.wire.breaks(most_bytes=answers, stalls=True)
+    bad.wire.breaks(answers=answers, stalls=True)
     began = time.monotonic()
     with suppress(SinkMovedError):
         try:

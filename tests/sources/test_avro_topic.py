@@ -238,7 +238,7 @@ def test_all_values_may_have_the_schema_of_the_definition(topics: Topics, name: 
 
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 3600\r\nContent-Length: 0\r\n\r\n"
 MISTAKES: Sequence[Mapping[str, Any]] = [
-    *({"after": answers, "stalls": stalls} for answers in (0, 1) for stalls in (False, True)),
+    *({"answers": answers, "stalls": stalls} for answers in (0, 1) for stalls in (False, True)),
     {"says": b"\0\xff\7" * 40},
     {"says": BUSY},
 ]
@@ -260,7 +260,7 @@ def test_a_registry_that_is_bad_at_any_answer_loses_and_doubles_nothing(
                 wire.breaks(**how)
                 with pytest.raises(RegistryUnreachableError, match="connection schemas"):
                     handle.run()
-                assert wire.is_broken is ("after" in how)
+                assert wire.is_broken is ("answers" in how)
             wire.breaks()
             handle.run()
         assert read(handle) == {"ada": (2, 7)}

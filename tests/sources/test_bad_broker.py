@@ -71,7 +71,7 @@ def bad(
 def test_a_broker_that_breaks_off_at_any_answer_loses_and_doubles_nothing(bad: BadBroker) -> None:
     bad.send()
     for answers in range(0, MOST, bad.step):
-        bad.wire.breaks(most_bytes=answers)
+        bad.wire.breaks(answers=answers)
         try:
             bad.handle.run()
         except KafkaUnreachableError as error:
@@ -91,7 +91,7 @@ def test_a_broker_that_breaks_off_at_any_answer_loses_and_doubles_nothing(bad: B
 @set_sizes(kafka_patience_at_first=30)
 def test_a_run_waits_for_a_broker_that_starts_again(bad: BadBroker) -> None:
     bad.send()
-    bad.wire.breaks(most_bytes=0)
+    bad.wire.breaks(answers=0)
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(bad.handle.run)
         tenacity.Retrying(
@@ -107,7 +107,7 @@ def test_a_run_waits_for_a_broker_that_starts_again(bad: BadBroker) -> None:
 @pytest.mark.parametrize("answers", [0, 2, 4, 6])
 def test_a_broker_that_stops_answering_is_given_up(bad: BadBroker, answers: int) -> None:
     bad.send()
-    bad.wire.breaks(most_bytes=answers, stalls=True)
+    bad.wire.breaks(answers=answers, stalls=True)
     began = time.monotonic()
     with pytest.raises(KafkaUnreachableError, match="connection events"):
         bad.handle.run()
