@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
@@ -12,6 +12,9 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.types import PipelineHandle
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NAN = float("nan")
 EVENT_TIME = datetime(2026, 5, 1, 9, tzinfo=UTC)
@@ -55,6 +58,17 @@ def newest_rates(root: Path) -> PipelineHandle:
         executor="local",
     )
     return hr.open(root.as_uri(), create=True)[newest]
+
+
+@pytest.fixture
+def old_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are written as by Headrace before 0.3: with statistics of floats."""
+    write_parquet = pq.ParquetWriter
+
+    def with_statistics(*arguments: Any, **options: Any) -> pq.ParquetWriter:
+        return write_parquet(*arguments, **{**options, "write_statistics": True})
+
+    monkeypatch.setattr(pq, "ParquetWriter", with_statistics)
 
 
 @pytest.mark.parametrize(
@@ -123,3 +137,26 @@ def test_engines_that_read_the_files_find_it(tmp_path: Path, view: str) -> None:
     }
     assert bounds["id"]
     assert not bounds["rate"]
+
+
+@pytest.mark.usefixtures("old_files")
+@pytest.mark.parametrize("where", ["rate > 5", "not rate <= 2", "place.lat > 5", col("rate") > 5.0], ids=str)
+def test_a_condition_finds_nan_in_files_of_older_versions(tmp_path: Path, where: Any) -> None:
+    land(tmp_path, "1", {1: NAN, 2: 1.0, 3: 2.0})
+    results = newest_rates(tmp_path)
+    results.run()
+    figures = pq.ParquetFile(results.files("panes")[0]).metadata.row_group(0).column(1).statistics
+    assert (figures.min, figures.max) == (1.0, 2.0)
+    for view in (results.current, results.panes):
+        assert view(where=where, columns=["id"]).to_arrow().to_pylist() == [{"id": 1}]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("old_files")
+def test_on_spark_a_filter_finds_nan_in_files_of_older_versions(spark: "SparkSession", tmp_path: Path) -> None:
+    land(tmp_path, "1", {1: NAN, 2: 1.0, 3: 2.0})
+    results = newest_rates(tmp_path)
+    results.run()
+    frame = results.panes().to_spark(spark)
+    for where in ("rate > 5", "rate = double('NaN')", "not rate <= 2", "place.lat > 5"):
+        assert [row.id for row in frame.where(where).collect()] == [1], where

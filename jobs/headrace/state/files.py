@@ -174,13 +174,14 @@ def _bounded_columns(schema: pa.Schema) -> bool | list[str]:
 
     Floats are none: NaN would be left out, and readers go by the greatest value.
     """
-    if not any(_may_hold_nan(field.type) for field in schema):
+    if not any(may_hold_nan(field.type) for field in schema):
         return True
-    return [field.name for field in schema if not _may_hold_nan(field.type)]
+    return [field.name for field in schema if not may_hold_nan(field.type)]
 
 
-def _may_hold_nan(kind: pa.DataType) -> bool:
-    return pa.types.is_floating(kind) or any(_may_hold_nan(kind.field(place).type) for place in range(kind.num_fields))
+def may_hold_nan(kind: pa.DataType) -> bool:
+    """Whether values of this type are floats, or have some in them."""
+    return pa.types.is_floating(kind) or any(may_hold_nan(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _column_encodings(rows: pa.RecordBatch) -> dict[str, Any]:

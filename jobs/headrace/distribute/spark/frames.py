@@ -35,6 +35,7 @@ from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.typing import columns_of
 from headrace.pipeline.endpoints import SparkFunction
 from headrace.pipeline.loading.code_digests import named_function
+from headrace.state.files import may_hold_nan
 from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectStore, open_store, scheme_of
@@ -88,6 +89,9 @@ def _local_frame(
         [field.with_name(name) for field in columns if (name := names.get(field.name, field.name)) is not None]
     )
     checked_reader = spark.read.option("parquet.page.verify-checksum.enabled", "true")
+    if any(may_hold_nan(field.type) for field in columns):
+        # statistics in files of older versions leave out NaN, which Spark holds for above every number
+        checked_reader = checked_reader.option("parquet.filter.stats.enabled", "false")
     rows = checked_reader.schema(from_arrow_schema(stored_schema)).parquet(
         *[f"file://{store.root / file.path}" for file, _ in files]
     )
