@@ -267,7 +267,7 @@ from headrace.audit.range import Frame
 from headrace.audit.run import AuditSubject, run_audit
 from headrace_snapshots.store.local import MemoryStore
 outcome = run_audit(
-    store=MemoryStore(), pipeline="p", from_snapshot="s1", to_snapshot="s2", audited=AuditSubject((), None)
+    store=MemoryStore(), pipeline="p", from_snapshot="s1", to_snapshot="s2", subject=AuditSubject((), None)
 )
 print(outcome.success, outcome.findings, "great_expectations" in sys.modules)
 """
