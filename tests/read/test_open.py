@@ -194,6 +194,33 @@ def test_an_entry_of_a_clock_that_is_ahead_hides_no_later_one(tmp_path: Path, fa
             assert manifest.snapshot_id == snapshot_seen
 
 
+@pytest.mark.slow
+def test_a_last_entry_of_a_clock_that_was_reset_is_not_what_readers_saw_before(tmp_path: Path) -> None:
+    """The log's newest entry was written on a machine whose clock stands in 1970."""
+    deployment = Deployment(tmp_path)
+    minutes = iter(range(60))
+    clock_start = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    deployment.catalog = Catalog(deployment.store, "clicks", now=lambda: clock_start + timedelta(minutes=next(minutes)))
+    published_id: str | None = None
+    for n in range(1, 8):
+        snapshot = deployment.commit(panes=[pane("ann", 1, n, index=n - 1)])
+        deployment.catalog.publish(snapshot, published_id)
+        published_id = snapshot
+    entries = [*deployment.catalog.entries()][::-1]
+    deployment.catalog = Catalog(deployment.store, "clicks", now=lambda: datetime(1970, 1, 1, tzinfo=UTC))
+    snapshot = deployment.commit(panes=[pane("ann", 1, 8, index=7)])
+    deployment.catalog.publish(snapshot, published_id)
+    for entry in entries[:-2]:
+        snapshot_seen = entry.refs.get("published")
+        if snapshot_seen is None:
+            continue
+        manifest = results(deployment).current(at=entry.at).manifest
+        assert manifest is not None
+        assert manifest.snapshot_id == snapshot_seen
+    with pytest.raises(NoSnapshotError, match="had published nothing by 2026-03-01"):
+        results(deployment).current(at=clock_start - timedelta(minutes=1))
+
+
 @pytest.mark.parametrize("ref", [datetime(2026, 3, 1), "2026-03-01T00:00:00", "2026-03-01", "2026-03-99T00:00Z", 7, ""])
 def test_what_says_no_snapshot_is_an_error(deployment: Deployment, ref: Any) -> None:
     deployment.commit(panes=[])

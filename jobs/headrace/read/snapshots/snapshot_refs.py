@@ -357,17 +357,23 @@ def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:
 
     It is found by bisection, as entries come one after another. Their times need not: clocks differ from machine to
     machine, and are set. One entry of a clock that was ahead would end a bisection long before the newest. So entries
-    behind its end are looked at, too, at distances that double, and the last one of all.
+    behind its end are looked at, too, at distances that double, and the last one of all. One that says less than what
+    comes before it in the log is of a clock that was behind: it counts for nothing there.
 
     Raises DamagedLogError if one that is lost may be it.
     """
     head = catalog.head()
     newest, high = _bisect_entries(catalog, when, head.base, head.entry + 1)
     distance = 1
-    while high < head.entry:
+    while newest is not None and high < head.entry:
         place = min(high + distance, head.entry)
         later_entry = next(catalog.entries(place + 1), None)
-        if later_entry is not None and later_entry.number > high and datetime.fromisoformat(later_entry.at) <= when:
+        earliest = datetime.fromisoformat(newest.at)
+        if (
+            later_entry is not None
+            and later_entry.number > high
+            and earliest <= datetime.fromisoformat(later_entry.at) <= when
+        ):
             following, high = _bisect_entries(catalog, when, later_entry.number + 1, head.entry + 1)
             newest, distance = following or later_entry, 1
         elif place == head.entry:
