@@ -47,6 +47,9 @@ _EXTRA: Final = {
 }
 """What the field "extra" may say, named as Amazon's provider does where it knows such a thing, and its variable."""
 
+_PREFIXES_OF_S3: Final = ("AWS_", "HEADRACE_S3_", "")
+"""What Amazon has names of its own for, and what would be any variable."""
+
 _SECRETS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _KEYS_REPLACE: Final = (*_KEY_VARIABLES.values(), "AWS_WEB_IDENTITY_TOKEN_FILE", *_ROLE.values())
 """What the environment says of keys counts no more where the connection has some."""
@@ -110,12 +113,12 @@ def variables_of(connection: Connection, scheme: StoreScheme | None = None) -> S
     Variables of a scheme stand in the field "extra" by name. The ones of S3 stand there as Amazon calls them.
     """
     where = f"the Airflow connection {connection.conn_id}"
-    prefixes = () if scheme is None or "AWS_" in scheme.prefixes else scheme.prefixes
+    prefixes = () if scheme is None else tuple(prefix for prefix in scheme.prefixes if prefix not in _PREFIXES_OF_S3)
     if connection.conn_type not in _CONNECTION_TYPES:
         wanted_type = "generic" if prefixes else "aws"
         raise StoreConnectionError(f"{where} has the type {connection.conn_type}: make it one of type {wanted_type}")
     extra = _parse_extra(connection.extra, where)
-    variables = {name: name for name in extra if name.startswith(prefixes)} | _EXTRA
+    variables = {name: name for name in extra if name.isidentifier() and name.startswith(prefixes)} | _EXTRA
     if unknown := sorted({*extra} - {*variables}):
         names = [*_EXTRA, *(f"{prefix}..." for prefix in prefixes)]
         raise StoreConnectionError(

@@ -35,8 +35,10 @@ OTHERS = {
     "own": {"conn_type": "generic", "extra": {"ACME_KEY": SECRET, "ACME_PLACE": "north"}},
     "unknown": {"conn_type": "generic", "extra": {"BETA_KEY": SECRET}},
     "type": {"conn_type": "acme", "extra": {"ACME_KEY": SECRET}},
+    "no name": {"conn_type": "generic", "extra": {"ACME_KEY=1": SECRET}},
+    "any": {"conn_type": "generic", "extra": {"PATH": SECRET}},
 }
-"""Connections of a root whose store is another distribution's."""
+"""Connections of a root whose store is another distribution's, which has variables of S3 beside its own."""
 
 ASK = f"""
 import json, os
@@ -48,7 +50,7 @@ from headrace_airflow.connection import store_variables, variables_of
 from headrace_airflow.roots import Root
 from headrace_airflow.connection import KeptVariables, reaching_store
 
-OF_OTHERS = StoreScheme("acme://bucket", "acme:Store", variables="ACME_", secrets=("ACME_KEY",))
+OF_OTHERS = StoreScheme("acme://bucket", "acme:Store", variables=("AWS_", "ACME_", ""), secrets=("ACME_KEY",))
 
 def asked(name, form, scheme=None):
     form = {{"conn_type": "aws", **form}}
@@ -166,6 +168,15 @@ def test_a_connection_has_variables_of_a_store_of_others_by_name(answers: Any) -
     assert others["unknown"]["message"].endswith("ACME_...")
     assert "make it one of type generic" in others["type"]["message"]
     assert SECRET not in others["unknown"]["message"] + others["type"]["message"]
+
+
+def test_no_other_variable_comes_from_a_connection(answers: Any) -> None:
+    """Neither one that no process can have, nor any where a scheme has a beginning without letters."""
+    others = answers["others"]
+    for name, variable in (("no name", "ACME_KEY=1"), ("any", "PATH")):
+        assert others[name]["code"] == "config.store_connection"
+        assert f"{variable} in extra, which Headrace does not know" in others[name]["message"]
+        assert SECRET not in others[name]["message"]
 
 
 def test_a_task_has_the_keys_while_it_runs_and_only_those(answers: Any) -> None:

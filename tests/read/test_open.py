@@ -102,6 +102,14 @@ def test_the_name_of_an_output_is_answered_with_how_it_is_opened(deployment: Dep
         hr.open(deployment.root)["clicks.hourly"]
 
 
+@pytest.mark.parametrize("name", [None, 3, ("clicks", "hourly"), Path("clicks.hourly")])
+def test_what_is_no_text_is_no_pipeline_either(deployment: Deployment, name: Any) -> None:
+    deployment.commit(panes=[])
+    with pytest.raises(UnknownResultsError, match="no pipeline"):
+        hr.open(deployment.root)[name]
+    assert hr.open(deployment.root).get(name) is None
+
+
 def test_a_root_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(MissingRootError, match="does not exist"):
         hr.open((tmp_path / "nowhere").as_uri())

@@ -222,7 +222,7 @@ class Deployment(Suggesting, Mapping[str, PipelineReader]):
         if isinstance(name, Pipeline):
             return Catalog(self._store, name.name), name
         if name not in self:
-            pipeline, dot, output = name.partition(".")
+            pipeline, dot, output = str(name).partition(".")
             if dot and pipeline in self:
                 raise UnknownResultsError(
                     f"no pipeline is called {name!r}; if {output!r} is an output of pipeline {pipeline}, write "
