@@ -90,6 +90,26 @@ def test_readers_in_a_root_that_was_moved_stay_readers(tmp_path: Path) -> None:
     assert len(readers) == 1, "the one under the root that there is now"
 
 
+def test_a_moved_reader_holds_again_what_it_needs_once_it_expires(tmp_path: Path) -> None:
+    """What it held under the old name of the root has been dropped, and it has nothing to read meanwhile."""
+    chain = chain_in(tmp_path, roots=1)
+    chain.run_all()
+    chain.drain()
+    moved = chain.folders[0].rename(tmp_path / "moved")
+    chain.folders = [moved] * 3
+    first, second, _ = chain.handles
+    assert len(first.drop_reader("second")) == 1
+    assert second.run().epochs == ()
+    second.expire(keep_last=100)
+    for _ in range(3):
+        chain.now += 300
+        chain.land()
+        first.run()
+        first.expire(keep_last=1)
+    assert second.run().epochs != ()
+    assert first.drop_reader("second") == ["second.source"]
+
+
 def test_what_was_consumed_and_has_expired_is_shown_as_that(tmp_path: Path) -> None:
     chain = chain_in(tmp_path, roots=1)
     chain.run_all()

@@ -1,7 +1,7 @@
 """What a run needs the pipelines that it reads to keep: its holds on them."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -14,7 +14,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.holds import ReaderHold, drop_holds, hold_at, holds_of
-from headrace_snapshots.names import ObjectKind, kind_of, object_folder
+from headrace_snapshots.names import MAIN, ObjectKind, kind_of, object_folder
 from headrace_snapshots.store import ObjectStore, open_store
 
 if TYPE_CHECKING:
@@ -82,25 +82,43 @@ def drop_reader(catalog: Catalog, reader: str) -> list[str]:
 
 def let_go(catalog: Catalog) -> None:
     """Let upstream pipelines keep no more for ``catalog``'s pipeline than its kept snapshots have consumed, and what
-    came after. A run may be about to commit what came after. A hold that cannot be read is put again. What cannot be
-    told them, they keep.
+    came after. A run may be about to commit what came after. A hold that cannot be read is put again. So is one on a
+    pipeline beside it that is not there: after a move it had the root's old name. What cannot be told them, they keep.
     """
-    for (root, pipeline, name, output), snapshots in _consumed_snapshots(catalog).items():
-        own = ReaderHold(catalog.store.uri, catalog.pipeline, name, output, ())
+    consumed_snapshots = _consumed_snapshots(catalog)
+    inputs_read = _inputs_of_main(catalog) if consumed_snapshots else ()
+    for (root, pipeline, name, output), snapshots in consumed_snapshots.items():
+        own, is_beside = ReaderHold(catalog.store.uri, catalog.pipeline, name, output, ()), root == catalog.store.uri
         try:
-            store = catalog.store if root == catalog.store.uri else open_store(root)
-            _trim_hold(store, pipeline, own, snapshots)
+            store = catalog.store if is_beside else open_store(root)
+            _trim_hold(store, pipeline, own, snapshots, is_needed=is_beside and name in inputs_read)
         except HeadraceError as error:
             _log.warning("%s keeps what %s does not need any more: %s", pipeline, catalog.pipeline, error.code)
 
 
-def _trim_hold(store: ObjectStore, upstream: str, own: ReaderHold, snapshots: Sequence[str]) -> None:
-    """Let the hold begin with the first of ``snapshots`` that it has."""
+def _inputs_of_main(catalog: Catalog) -> Collection[str]:
+    """The inputs by which main has read other pipelines; none where that cannot be read."""
+    from headrace.read.upstream import upstreams_of
+
+    main = catalog.head().refs.get(MAIN)
+    with suppress(MissingSnapshotError, BrokenObjectError):
+        return () if main is None else upstreams_of(catalog.manifest(main), catalog.store.uri).keys()
+    return ()
+
+
+def _trim_hold(
+    store: ObjectStore, upstream: str, own: ReaderHold, snapshots: Sequence[str], *, is_needed: bool
+) -> None:
+    """Let the hold begin with the first of ``snapshots`` that it has. Where there is none, it is put if it
+    ``is_needed``.
+    """
     try:
         old_hold = hold_at(store, own.path(upstream))
     except BrokenObjectError:
         replace(own, snapshots=tuple(snapshots)).put(store, upstream)
         return
+    if old_hold is None and is_needed:
+        replace(own, snapshots=tuple(snapshots)).put(store, upstream)
     old_snapshots = () if old_hold is None else old_hold.snapshots
     first = next((number for number, snapshot in enumerate(old_snapshots) if snapshot in snapshots), 0)
     if first:
