@@ -36,7 +36,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from headrace.runs.reporting.results import read_run_result
-from headrace_airflow.dags import built
+from headrace_airflow.dags import build_dags
 from headrace_airflow.roots import Root
 from headrace_snapshots.store import open_store
 
@@ -49,7 +49,7 @@ def verdict(error, policy):
 
 def execute(family, task_id, pipeline="clicks", due=None, run_id=None, context=None, **form):
     # a task is made anew for every attempt, as in a worker
-    dag = built(Root.of_environment()).dags[f"headrace_{pipeline}_{family}"]
+    dag = build_dags(Root.of_environment()).dags[f"headrace_{pipeline}_{family}"]
     task = dag.get_task(task_id)
     run_id = run_id or ("manual" if due is None else f"scheduled__{due.isoformat()}")
     ti = types.SimpleNamespace(dag_id=dag.dag_id, run_id=run_id, task_id=task_id, try_number=1, id=uuid.uuid4())

@@ -339,11 +339,11 @@ def test_a_pipelines_file_that_goes_after_it_was_parsed_takes_no_other_dags_alon
 RENDER_SCRIPT = """
 import json
 from airflow.serialization.helpers import serialize_template_field
-from headrace_airflow.dags import built
+from headrace_airflow.dags import build_dags
 from headrace_airflow.roots import Root
 
 def rendered(family, task_id, **form):
-    dag = built(Root.of_environment()).dags[f"headrace_clicks_{family}"]
+    dag = build_dags(Root.of_environment()).dags[f"headrace_clicks_{family}"]
     task = dag.get_task(task_id)
     task.render_template_fields({"params": {**{name: param.value for name, param in dag.params.items()}, **form}})
     return {name: serialize_template_field(getattr(task, name), name) for name in task.template_fields}
