@@ -111,13 +111,13 @@ def _plain(value: float, place: int | None) -> str:
 # The page
 
 
-def page(numbers: Numbers, figures: Mapping[str, Any] | None) -> str:
+def page(numbers: Numbers, engine_figures: Mapping[str, Any] | None) -> str:
     """The page as Markdown."""
     tables = {
         "intervals": "\n".join(_interval_rows(numbers["intervals"])),
         "nodes": "\n".join(_node_rows(numbers["nodes"])),
         "more_nodes": "\n".join(_node_rows(numbers["more_nodes"])),
-        "engine": "\n".join(_engine(figures)),
+        "engine": "\n".join(_engine(engine_figures)),
     }
     return _PAGE.format(
         costs="\n".join(_cost_rows()),
@@ -168,17 +168,18 @@ def _overhead(seconds: float, base: float) -> str:
     return f"{round(100 * (seconds / base - 1), 1) + 0.0:.1f} %"  # + 0.0: no minus before a zero
 
 
-def _engine(figures: Mapping[str, Any] | None) -> Iterator[str]:
-    if figures is None:
+def _engine(engine_figures: Mapping[str, Any] | None) -> Iterator[str]:
+    if engine_figures is None:
         yield "Not measured here yet: `make bench-abs` does, and writes the numbers where this page finds them."
         return
     yield (
-        f"{figures['rows']:,} rows of {figures['keys']:,} keys on the executor `{figures['executor']}`, "
-        f"{figures['machine']['cores']} cores:\n"
+        f"{engine_figures['rows']:,} rows of {engine_figures['keys']:,} keys "
+        f"on the executor `{engine_figures['executor']}`, "
+        f"{engine_figures['machine']['cores']} cores:\n"
     )
     yield "| snapshots | seconds | over | CPU seconds | over | a snapshot every |\n|---|---|---|---|---|---|"
-    first = figures["runs"][0]
-    for run in figures["runs"]:
+    first = engine_figures["runs"][0]
+    for run in engine_figures["runs"]:
         cells = [f"{run[name]:.1f} | {_overhead(run[name], first[name])}" for name in ("seconds", "cpu_seconds")]
         yield f"| {run['epochs']} | {' | '.join(cells)} | {run['seconds'] / run['epochs']:.1f} s |"
 

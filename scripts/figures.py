@@ -25,11 +25,11 @@ class FigureError(GiveUpError):
 
 def pictures(executor: CaseExecutor) -> dict[int, Picture]:
     """The pictures by the number of their figure, from the panes that ``executor`` emits. Raises FigureError."""
-    pairs = [(example, example.case) for example in examples()]
-    replays = iter(executor.replay([case for _, case in pairs if case is not None]))
+    examples_with_cases = [(example, example.case) for example in examples()]
+    replays = iter(executor.replay([case for _, case in examples_with_cases if case is not None]))
     return {
         example.number: _picture(example, () if case is None else tuple(_emitted_panes(case, next(replays))))
-        for example, case in pairs
+        for example, case in examples_with_cases
     }
 
 

@@ -95,19 +95,19 @@ def without_floor(modules: Mapping[str, NamedModules], floors: Mapping[str, int]
 def arrows_up(modules: Mapping[str, NamedModules], floors: Mapping[str, int]) -> list[str]:
     """Every arrow up, with its place."""
     problems = []
-    for module, own_names in modules.items():
+    for module, modules_named in modules.items():
         floor = floor_of(module, floors)
-        for line, target in sorted(own_names.imports | own_names.strings):
+        for line, target in sorted(modules_named.imports | modules_named.strings):
             target_floor = floor_of(target, floors)
             if floor is not None and target_floor is not None and target_floor > floor:
-                problems.append(f"{own_names.file}:{line}: {module} names {target}, which stands above it")
+                problems.append(f"{modules_named.file}:{line}: {module} names {target}, which stands above it")
     return problems
 
 
 def circling_modules(modules: Mapping[str, NamedModules]) -> list[str]:
     """The modules that import themselves by way of others."""
     imports_by_module = {
-        module: {name for _, name in own_names.imports} - {module} for module, own_names in modules.items()
+        module: {name for _, name in modules_named.imports} - {module} for module, modules_named in modules.items()
     }
     for package in modules.keys() & {module.rpartition(".")[0] for module in modules}:
         for names in imports_by_module.values():  # importing a module of it is no import of what else it has

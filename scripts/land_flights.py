@@ -123,9 +123,11 @@ def land(
     if not 1 <= instalment <= instalments <= files:
         raise FixConfigError(f"instalment {instalment} of {instalments}, {files} files: want 1 <= k <= n <= files")
     store = open_store(root)
-    numbers = range(files * (instalment - 1) // instalments, files * instalment // instalments)
+    part_numbers = range(files * (instalment - 1) // instalments, files * instalment // instalments)
     parts = split(flights() if table is None else table, files)
-    return [write(store, f"{LANDING}/part-{number + 1:06d}.jsonl", json_lines(parts[number])) for number in numbers]
+    return [
+        write(store, f"{LANDING}/part-{number + 1:06d}.jsonl", json_lines(parts[number])) for number in part_numbers
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

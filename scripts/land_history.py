@@ -112,9 +112,11 @@ def land(clone: Path, root: str, files: int = FILES, tip: str = "HEAD", anonymou
 
 
 def _check_grown(clone: Path, old_tip: str, newest: str) -> None:
-    count = git(clone, "rev-list", "--count", old_tip, f"^{newest}").strip()
-    if count != "0":
-        raise FixDataError(f"{count} commits that were landed are not part of {newest[:12]}: land under another root")
+    lost_count = git(clone, "rev-list", "--count", old_tip, f"^{newest}").strip()
+    if lost_count != "0":
+        raise FixDataError(
+            f"{lost_count} commits that were landed are not part of {newest[:12]}: land under another root"
+        )
 
 
 def _write(

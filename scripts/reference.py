@@ -170,9 +170,10 @@ def exit_codes() -> str:
 
 def _branch(branch: ErrorClass, classes: dict[str, ErrorClass]) -> str:
     errors = [error for error in classes.values() if branch.code in codes_above(error, classes)]
-    golden = read_released()
+    released_errors = read_released()
     rows = [
-        f"| `{error.code}` | `{error.name}` | {golden[error.code].since} | {_cell(error.meaning.replace('``', '`'))} |"
+        f"| `{error.code}` | `{error.name}` | {released_errors[error.code].since} | "
+        f"{_cell(error.meaning.replace('``', '`'))} |"
         for error in sorted(errors, key=lambda error: error.code)
     ]
     head = f"## {branch.code}: exit code {branch.exit_code}"
@@ -400,17 +401,17 @@ def ports() -> str:
     """Each module of ``headrace.ext``: its essay, then its names, for Sphinx's autodoc."""
     import headrace
 
-    ids = {id(value) for _, value in _public(headrace)}
-    return "\n\n".join(_port(role, ids) for role in PORTS)
+    listed_ids = {id(value) for _, value in _public(headrace)}
+    return "\n\n".join(_port(role, listed_ids) for role in PORTS)
 
 
-def _port(role: str, ids: set[int]) -> str:
-    """The part of a module; what is in ``ids`` is in no index again."""
+def _port(role: str, listed_ids: set[int]) -> str:
+    """The part of a module; what is in ``listed_ids`` is in no index again."""
     module = import_module(f"headrace.ext.{role}")
     essay = "\n".join(["```{eval-rst}", f".. automodule:: {module.__name__}", "   :no-members:", "```"])
     values = {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
-    no_index = [path for path, value in values.items() if id(value) in ids]
-    ids |= set(map(id, values.values()))
+    no_index = [path for path, value in values.items() if id(value) in listed_ids]
+    listed_ids |= set(map(id, values.values()))
     return f"## {role.capitalize()}\n\n{essay}\n\n{_autodoc([*values], no_index)}"
 
 

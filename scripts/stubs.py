@@ -46,9 +46,7 @@ def lazy_names(package: str) -> Iterator[str]:
     homes: Mapping[str, str] = vars(module)["_HOMES"]
     modules = vars(module).get("_MODULES", ())
     yield _HEAD.format(package=package)
-    written_out = {
-        name: own_function for name in sorted(homes) if (own_function := written_function(homes[name], name))
-    }
+    written_out = {name: definition for name in sorted(homes) if (definition := written_function(homes[name], name))}
     exports = {(package, f"{name} as {name}") for name in modules}
     exports |= {(homes[name], f"{name} as {name}") for name in homes if name not in written_out}
     imports = {one for name in written_out for one in _imports(homes[name], written_out[name]) if one[1] not in homes}

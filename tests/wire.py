@@ -127,7 +127,7 @@ class _Exchange:
                 one.shutdown(socket.SHUT_RDWR)
 
     def as_here(self, data: bytes) -> bytes:
-        """What was ``data``, with this in the place of the server."""
+        """``data`` with this in the place of the server."""
         return data if self.named_as is None else data.replace(_host_and_port(*self.server), self.named_as)
 
     def comes_through(self) -> bool:

@@ -103,14 +103,14 @@ def svg(picture: Picture) -> str:
 
     What shows a value is a text in a group with an id: ``element-N``, ``pane-N``, ``retraction-N`` (and ``late-N``).
     """
-    across, vertical = _Scale(picture.event_times), _Scale(picture.processing_times)
-    width, height = across.seconds * _INCHES_PER_SECOND, vertical.seconds * _INCHES_PER_SECOND
+    horizontal, vertical = _Scale(picture.event_times), _Scale(picture.processing_times)
+    width, height = horizontal.seconds * _INCHES_PER_SECOND, vertical.seconds * _INCHES_PER_SECOND
     size = width + _LEFT + _RIGHT, height + _BOTTOM + _TOP
     document = StringIO()
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "headrace", "font.family": _LAYOUT_FONT}):
         figure = Figure(figsize=size, facecolor="white")
         axes = figure.add_axes((_LEFT / size[0], _BOTTOM / size[1], width / size[0], height / size[1]))
-        _Canvas(axes, across, vertical).paint(picture)
+        _Canvas(axes, horizontal, vertical).paint(picture)
         metadata = {"Title": picture.title, "Date": None, "Creator": None}
         figure.savefig(document, format="svg", metadata=metadata)
     return document.getvalue().replace(f"'{_LAYOUT_FONT}'", "Helvetica, Arial, sans-serif")

@@ -166,10 +166,10 @@ def test_an_executor_from_outside_computes_a_run(path: str, tmp_path: Path) -> N
 
 def test_a_pipeline_names_an_executor_from_outside(path: str) -> None:
     source = hr.json("landing/clicks", {"at": datetime}).arrival_time()
-    count_clicks = partial(hr.Pipeline, "clicks", source, what={"clicks": hr.count()}, where=hr.FixedWindows("1h"))
-    assert count_clicks(executor="announced").executor == "announced"
+    clicks_with = partial(hr.Pipeline, "clicks", source, what={"clicks": hr.count()}, where=hr.FixedWindows("1h"))
+    assert clicks_with(executor="announced").executor == "announced"
     with pytest.raises(PipelineError) as error:
-        count_clicks(executor="anounced")
+        clicks_with(executor="anounced")
     expected = 'write one of "spark", "local", "announced", "auto"'
     assert str(error.value) == f"Pipeline clicks(executor='anounced'): {expected}"
 

@@ -66,7 +66,7 @@ print(json.dumps({{{{
 
 
 @pytest.fixture(scope="module")
-def parse_result(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def parsed_dags(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A folder with a scheduled pipeline, a file that raises, and one that repeats a name, parsed by Airflow."""
     folder = tmp_path_factory.mktemp("pipelines")
     write_pipeline(folder, "clicks", options='schedule="@hourly"')
@@ -90,42 +90,42 @@ def parse_result(tmp_path_factory: pytest.TempPathFactory) -> Any:
 DECISIONS = ("release", "rollback", "drop", "tag", "fork", "replay", "maintain", "promote")
 
 
-def of_pipelines(parse_result: Any) -> dict[str, Any]:
+def of_pipelines(parsed_dags: Any) -> dict[str, Any]:
     """The DAGs that belong to one pipeline each: not those of decisions."""
-    return {name: dag for name, dag in parse_result["dags"].items() if "decision" not in dag["tags"]}
+    return {name: dag for name, dag in parsed_dags["dags"].items() if "decision" not in dag["tags"]}
 
 
-def test_every_pipeline_has_three_dags_and_all_have_one_for_each_decision(parse_result: Any) -> None:
+def test_every_pipeline_has_three_dags_and_all_have_one_for_each_decision(parsed_dags: Any) -> None:
     names = ("clicks", "awaiting", "corrected", "aircraft_sessions", "busy_aircraft", "flights_departures")
     families = ("process", "recover", "backfill")
     own = {f"headrace_{name}_{family}" for name in names for family in families}
     own.add("headrace_maintain-daily")  # for all whose retention has that schedule
-    assert set(parse_result["dags"]) == own | {f"headrace_{name}" for name in DECISIONS}
+    assert set(parsed_dags["dags"]) == own | {f"headrace_{name}" for name in DECISIONS}
 
 
 @pytest.mark.parametrize("decision", DECISIONS)
-def test_a_decision_asks_for_a_pipeline_and_a_reason_and_is_made_by_hand(parse_result: Any, decision: str) -> None:
-    dag = parse_result["dags"][f"headrace_{decision}"]
+def test_a_decision_asks_for_a_pipeline_and_a_reason_and_is_made_by_hand(parsed_dags: Any, decision: str) -> None:
+    dag = parsed_dags["dags"][f"headrace_{decision}"]
     assert {"pipeline", *(() if decision == "maintain" else ("reason",))} <= {*dag["params"]}
     assert dag["schedule"] is None
     assert dag["run_types"] == ["manual", "operator_triggered"]
 
 
-def test_parsing_imports_no_engine(parse_result: Any) -> None:
-    assert parse_result["heavy"] == []
+def test_parsing_imports_no_engine(parsed_dags: Any) -> None:
+    assert parsed_dags["heavy"] == []
 
 
-def test_parsing_looks_for_entry_points_once_in_each_place_whatever_the_number_of_pipelines(parse_result: Any) -> None:
-    places_looked_at, places = parse_result["looked"]
+def test_parsing_looks_for_entry_points_once_in_each_place_whatever_the_number_of_pipelines(parsed_dags: Any) -> None:
+    places_looked_at, places = parsed_dags["looked"]
     assert places_looked_at <= places + 2, "each place once; folders on the path may come and change meanwhile"
 
 
-def test_tasks_do_not_copy_the_form_of_their_dag(parse_result: Any) -> None:
-    assert not any(task["form"] for dag in parse_result["dags"].values() for task in dag["tasks"].values())
+def test_tasks_do_not_copy_the_form_of_their_dag(parsed_dags: Any) -> None:
+    assert not any(task["form"] for dag in parsed_dags["dags"].values() for task in dag["tasks"].values())
 
 
-def test_broken_files_are_import_errors_that_name_them(parse_result: Any) -> None:
-    (error,) = parse_result["errors"].values()
+def test_broken_files_are_import_errors_that_name_them(parsed_dags: Any) -> None:
+    (error,) = parsed_dags["errors"].values()
     assert "broken.py:1: ZeroDivisionError: a mistake of mine" in error
     assert "exits.py:3: SystemExit" in error
     assert "blocks.py:3: it has not ended after 2 s" in error
@@ -156,19 +156,19 @@ def test_a_task_builds_its_own_dag_and_does_not_wait_for_the_files_of_others(tmp
     assert "wrong.py:2: ZeroDivisionError: a mistake of mine" in error
 
 
-def test_one_run_at_a_time_and_no_catching_up(parse_result: Any) -> None:
-    for name, dag in of_pipelines(parse_result).items():
+def test_one_run_at_a_time_and_no_catching_up(parsed_dags: Any) -> None:
+    for name, dag in of_pipelines(parsed_dags).items():
         assert dag["max_active_runs"] == (16 if name.endswith("_recover") else 1), "a recovery may wait for a person"
         assert not dag["catchup"]
         assert "headrace" in dag["tags"]
         assert "backfill" not in dag["run_types"]
 
 
-def test_what_has_a_schedule_is_scheduled_and_nothing_else(parse_result: Any) -> None:
-    schedules = {name: dag["schedule"] for name, dag in parse_result["dags"].items() if dag["schedule"]}
+def test_what_has_a_schedule_is_scheduled_and_nothing_else(parsed_dags: Any) -> None:
+    schedules = {name: dag["schedule"] for name, dag in parsed_dags["dags"].items() if dag["schedule"]}
     nightly = {"headrace_corrected_backfill": "0 3 * * *", "headrace_maintain-daily": "@daily"}
     assert schedules == {"headrace_clicks_process": "@hourly", **nightly}
-    scheduled_dags = {name for name, dag in parse_result["dags"].items() if "scheduled" in dag["run_types"]}
+    scheduled_dags = {name for name, dag in parsed_dags["dags"].items() if "scheduled" in dag["run_types"]}
     assert scheduled_dags == schedules.keys()
 
 
@@ -214,8 +214,8 @@ def test_what_has_a_schedule_is_scheduled_and_nothing_else(parse_result: Any) ->
         ),
     ],
 )
-def test_tasks_of_a_family(parse_result: Any, family: str, tasks: list[str], params: set[str]) -> None:
-    dag = parse_result["dags"][f"headrace_clicks_{family}"]
+def test_tasks_of_a_family(parsed_dags: Any, family: str, tasks: list[str], params: set[str]) -> None:
+    dag = parsed_dags["dags"][f"headrace_clicks_{family}"]
     befores: list[list[str]] = [[], *([task] for task in tasks[:-1])]
     assert {name: task["after"] for name, task in dag["tasks"].items()} == dict(zip(tasks, befores, strict=True))
     assert set(dag["params"]) == params
@@ -223,23 +223,23 @@ def test_tasks_of_a_family(parse_result: Any, family: str, tasks: list[str], par
     assert dag["tasks"][tasks[-1]]["outlets"] == [outlet]
 
 
-def test_a_pipeline_that_waits_for_signals_can_be_given_them_in_the_form(parse_result: Any) -> None:
-    assert "signals" in parse_result["dags"]["headrace_awaiting_process"]["params"]
-    assert "ask, go" in parse_result["dags"]["headrace_awaiting_process"]["signals"]
+def test_a_pipeline_that_waits_for_signals_can_be_given_them_in_the_form(parsed_dags: Any) -> None:
+    assert "signals" in parsed_dags["dags"]["headrace_awaiting_process"]["params"]
+    assert "ask, go" in parsed_dags["dags"]["headrace_awaiting_process"]["signals"]
 
 
-def test_the_form_offers_every_executor_and_names_the_pipelines_own(parse_result: Any) -> None:
-    offered_executors = {name: dag["executor"] for name, dag in of_pipelines(parse_result).items() if dag["executor"]}
+def test_the_form_offers_every_executor_and_names_the_pipelines_own(parsed_dags: Any) -> None:
+    offered_executors = {name: dag["executor"] for name, dag in of_pipelines(parsed_dags).items() if dag["executor"]}
     assert all(offer["enum"] == [None, "spark", "local", "auto"] for offer in offered_executors.values())
     shown_values = {name: offer["values_display"]["None"] for name, offer in offered_executors.items()}
     assert shown_values["headrace_clicks_process"] == "as the pipeline says (spark)"
     assert shown_values["headrace_awaiting_recover"] == "as the pipeline says (local)"
 
 
-def test_who_writes_main_holds_the_pool(parse_result: Any) -> None:
+def test_who_writes_main_holds_the_pool(parsed_dags: Any) -> None:
     holders = {
         f"{dag_id.removeprefix('headrace_clicks_')}.{name}"
-        for dag_id, dag in parse_result["dags"].items()
+        for dag_id, dag in parsed_dags["dags"].items()
         for name, task in dag["tasks"].items()
         if task["pool"] == "headrace_clicks"
     }
@@ -250,16 +250,16 @@ def test_who_writes_main_holds_the_pool(parse_result: Any) -> None:
     }  # fmt: skip
 
 
-def test_every_task_is_retried_but_one_that_would_delete_what_it_has_just_marked(parse_result: Any) -> None:
-    retries = {(name, task["retries"]) for dag in parse_result["dags"].values() for name, task in dag["tasks"].items()}
+def test_every_task_is_retried_but_one_that_would_delete_what_it_has_just_marked(parsed_dags: Any) -> None:
+    retries = {(name, task["retries"]) for dag in parsed_dags["dags"].values() for name, task in dag["tasks"].items()}
     assert {name for name, times in retries if times != 2} == {"maintain"}
-    assert {task["policy"] for dag in parse_result["dags"].values() for task in dag["tasks"].values()} == {
+    assert {task["policy"] for dag in parsed_dags["dags"].values() for task in dag["tasks"].values()} == {
         "TypedRetries"
     }
 
 
-def test_the_form_of_a_backfill_promotes_as_the_pipeline_says(parse_result: Any) -> None:
-    defaults = {name: parse_result["dags"][f"headrace_{name}_backfill"]["defaults"] for name in ("clicks", "corrected")}
+def test_the_form_of_a_backfill_promotes_as_the_pipeline_says(parsed_dags: Any) -> None:
+    defaults = {name: parsed_dags["dags"][f"headrace_{name}_backfill"]["defaults"] for name in ("clicks", "corrected")}
     assert {name: (form["promote"], form["patch"]) for name, form in defaults.items()} == {
         "clicks": ("at once", False), "corrected": ("at once", True),
     }  # fmt: skip
@@ -277,8 +277,8 @@ def test_what_a_task_imports_is_there_in_the_process_that_it_is_forked_from(tmp_
     assert "headrace_airflow.families.own" in served_answer["of headrace"], "nothing is forked from an API server"
 
 
-def test_retentions_of_one_schedule_share_a_dag(parse_result: Any) -> None:
-    dag = parse_result["dags"]["headrace_maintain-daily"]
+def test_retentions_of_one_schedule_share_a_dag(parsed_dags: Any) -> None:
+    dag = parsed_dags["dags"]["headrace_maintain-daily"]
     assert (dag["tags"], dag["defaults"]) == (["headrace", "retention"], {"dry_run": False})
     assert [*dag["tasks"]] == ["maintain"]
 

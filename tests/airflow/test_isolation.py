@@ -86,13 +86,13 @@ def test_all_ways_of_giving_a_secret_are_left_out() -> None:
 @pytest.mark.slow  # it imports Airflow
 def test_functions_within_functions_are_found_again() -> None:
     assert processes._entry_function("os", "getcwd", ())() == str(Path.cwd())
-    assert processes._entry_function(__name__, "make_closure.<locals>.inner", ["kept"])() == "kept"
+    assert processes._entry_function(__name__, "make_callback.<locals>.inner", ["kept"])() == "kept"
     of_airflow = "airflow.sdk.execution_time.callback_supervisor", "CallbackSubprocess.start.<locals>._target"
     callback = processes._entry_function(*of_airflow, (None, {}, "alerts.late", "sales.py"))
     assert getattr(callback, "__closure__", None) is not None
 
 
-def make_closure(value: str) -> object:
+def make_callback(value: str) -> object:
     """A function in a function, as Airflow's callbacks are."""
 
     def inner() -> str:

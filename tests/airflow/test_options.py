@@ -43,7 +43,7 @@ airflow = hr.airflow(owner="data", tags=["all"], retries=1)
 
 
 @pytest.fixture(scope="module")
-def parse_result(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def parsed_dags(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The process DAGs of pipelines with options and schedules of all kinds, under defaults of the deployment."""
     folder: Path = tmp_path_factory.mktemp("options")
     (folder / "pipelines").mkdir()
@@ -73,14 +73,14 @@ def parse_result(tmp_path_factory: pytest.TempPathFactory) -> Any:
     }
 
 
-def test_defaults_hold_where_a_pipeline_says_nothing(parse_result: Any) -> None:
-    plain = parse_result["plain"]
+def test_defaults_hold_where_a_pipeline_says_nothing(parsed_dags: Any) -> None:
+    plain = parsed_dags["plain"]
     assert (plain["owner"], plain["retries"], plain["deadline"], plain["fails"]) == ("data", 1, [], [])
     assert "all" in plain["tags"]
 
 
-def test_a_pipeline_says_how_its_tasks_run(parse_result: Any) -> None:
-    own = parse_result["own"]
+def test_a_pipeline_says_how_its_tasks_run(parsed_dags: Any) -> None:
+    own = parsed_dags["own"]
     assert (own["owner"], own["retries"], own["timeout"], own["queue"]) == ("sales", 5, "2:00:00", "large")
     assert (own["weight"], own["conn"], own["env"]) == (7, "my_spark", {"TZ": "UTC"})
     assert {"all", "sales"} <= {*own["tags"]}
@@ -88,8 +88,8 @@ def test_a_pipeline_says_how_its_tasks_run(parse_result: Any) -> None:
     assert own["fails"] == ["acme.alerts:page"]
 
 
-def test_tasks_that_write_state_keep_their_own_pool(parse_result: Any) -> None:
-    pools = parse_result["own"]["pools"]
+def test_tasks_that_write_state_keep_their_own_pool(parsed_dags: Any) -> None:
+    pools = parsed_dags["own"]["pools"]
     assert pools.pop("preconditions") == "audits"
     assert set(pools.values()) == {"headrace_own"}
 
@@ -106,20 +106,20 @@ def test_tasks_that_write_state_keep_their_own_pool(parse_result: Any) -> None:
         ("watched_too", "AssetOrTimeSchedule"),
     ],
 )
-def test_a_schedule_becomes_a_timetable(parse_result: Any, pipeline: str, timetable: str) -> None:
-    dag = parse_result[pipeline]
+def test_a_schedule_becomes_a_timetable(parsed_dags: Any, pipeline: str, timetable: str) -> None:
+    dag = parsed_dags[pipeline]
     assert dag["timetable"] == timetable
     assert ("asset_triggered" in dag["run_types"]) is (timetable.startswith("Asset"))
     assert ("scheduled" in dag["run_types"]) is (pipeline != "plain")
 
 
-def test_the_tab_code_shows_the_file_of_a_pipeline_if_airflow_can_read_it(parse_result: Any) -> None:
-    assert Path(parse_result["own"]["shown"]).name == "own.py"
-    assert Path(parse_result["accented"]["shown"]).name == "headrace_pipelines.py"
+def test_the_tab_code_shows_the_file_of_a_pipeline_if_airflow_can_read_it(parsed_dags: Any) -> None:
+    assert Path(parsed_dags["own"]["shown"]).name == "own.py"
+    assert Path(parsed_dags["accented"]["shown"]).name == "headrace_pipelines.py"
 
 
-def test_a_backfill_follows_the_clock_of_a_zone(parse_result: Any) -> None:
-    timetable = parse_result["nightly"]["backfill"]["__var"]
+def test_a_backfill_follows_the_clock_of_a_zone(parsed_dags: Any) -> None:
+    timetable = parsed_dags["nightly"]["backfill"]["__var"]
     assert (timetable["expression"], timetable["timezone"]) == ("0 3 * * *", "Europe/Berlin")
 
 

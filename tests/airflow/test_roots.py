@@ -218,7 +218,7 @@ with open({seen!r}, "a") as file:
 
 
 @pytest.fixture(scope="module")
-def parse_result(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def parsed_dags(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A pipeline ``clicks`` in three roots, one of them without a name; a root that cannot be used; a broken file."""
     folder = tmp_path_factory.mktemp("roots")
     follows = 'schedule=hr.on_assets(["headrace://orders/published", "headrace://sales.orders/published"])'
@@ -245,8 +245,8 @@ def parse_result(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.mark.slow
-def test_roots_with_a_pipeline_of_one_name_have_dags_pools_and_assets_of_their_own(parse_result: Any) -> None:
-    process = {name: dag for name, dag in parse_result["dags"].items() if name.endswith("clicks_process")}
+def test_roots_with_a_pipeline_of_one_name_have_dags_pools_and_assets_of_their_own(parsed_dags: Any) -> None:
+    process = {name: dag for name, dag in parsed_dags["dags"].items() if name.endswith("clicks_process")}
     assert {name: (dag["pool"], dag["outlets"], dag["uris"]) for name, dag in process.items()} == {
         f"headrace_{root}clicks_process": (
             f"headrace_{root}clicks", [f"headrace_{root}clicks"], [f"headrace://{root}clicks/published"]
@@ -260,24 +260,24 @@ def test_roots_with_a_pipeline_of_one_name_have_dags_pools_and_assets_of_their_o
 
 
 @pytest.mark.slow
-def test_a_decision_is_a_dag_of_one_root_and_offers_the_pipelines_of_that(parse_result: Any) -> None:
+def test_a_decision_is_a_dag_of_one_root_and_offers_the_pipelines_of_that(parsed_dags: Any) -> None:
     for root in ("sales.", "risk."):
-        assert parse_result["dags"][f"headrace_{root}release"]["pipelines"] == ["clicks"]
-        assert parse_result["dags"][f"headrace_{root}release"]["outlets"] == [f"headrace_{root}decided"]
-    assert "flights_departures" in parse_result["dags"]["headrace_release"]["pipelines"], (
+        assert parsed_dags["dags"][f"headrace_{root}release"]["pipelines"] == ["clicks"]
+        assert parsed_dags["dags"][f"headrace_{root}release"]["outlets"] == [f"headrace_{root}decided"]
+    assert "flights_departures" in parsed_dags["dags"]["headrace_release"]["pipelines"], (
         "the shipped are of no named root"
     )
 
 
 @pytest.mark.slow
-def test_the_root_without_a_name_has_the_dags_that_it_has_alone(parse_result: Any) -> None:
-    assert "headrace_clicks_process" in parse_result["alone"]
-    assert parse_result["same"]
+def test_the_root_without_a_name_has_the_dags_that_it_has_alone(parsed_dags: Any) -> None:
+    assert "headrace_clicks_process" in parsed_dags["alone"]
+    assert parsed_dags["same"]
 
 
 @pytest.mark.slow
-def test_a_schedule_by_asset_means_the_same_root_unless_it_names_one(parse_result: Any) -> None:
-    waits = {root: parse_result["dags"][f"headrace_{root}clicks_process"]["schedule"] for root in ("", "risk.")}
+def test_a_schedule_by_asset_means_the_same_root_unless_it_names_one(parsed_dags: Any) -> None:
+    waits = {root: parsed_dags["dags"][f"headrace_{root}clicks_process"]["schedule"] for root in ("", "risk.")}
     published_asset = "headrace://sales.orders/published"
     assert waits == {
         "": ["headrace://orders/published", published_asset],
@@ -286,41 +286,41 @@ def test_a_schedule_by_asset_means_the_same_root_unless_it_names_one(parse_resul
 
 
 @pytest.mark.slow
-def test_options_are_the_pipelines_then_the_roots_then_everybodys(parse_result: Any) -> None:
-    owners = {root: parse_result["dags"][f"headrace_{root}clicks_process"]["owner"] for root in ("", "sales.", "risk.")}
+def test_options_are_the_pipelines_then_the_roots_then_everybodys(parsed_dags: Any) -> None:
+    owners = {root: parsed_dags["dags"][f"headrace_{root}clicks_process"]["owner"] for root in ("", "sales.", "risk.")}
     assert owners == {"": "all", "sales.": "all", "risk.": "risk"}
-    assert "every" in parse_result["dags"]["headrace_risk.clicks_process"]["tags"]
+    assert "every" in parsed_dags["dags"]["headrace_risk.clicks_process"]["tags"]
 
 
 @pytest.mark.slow
-def test_what_is_wrong_is_an_import_error_and_takes_no_dag_with_it(parse_result: Any) -> None:
-    (error,) = parse_result["errors"].values()
+def test_what_is_wrong_is_an_import_error_and_takes_no_dag_with_it(parsed_dags: Any) -> None:
+    (error,) = parsed_dags["errors"].values()
     assert "wrong.py:1: ZeroDivisionError: a mistake of mine" in error
     assert "root 3 (unused)" in error
 
 
 @pytest.mark.slow
-def test_no_code_of_users_sees_a_connection_to_the_store_of_another_root(parse_result: Any) -> None:
-    assert {*parse_result["seen"][:-1]} == {"['AIRFLOW_CONN_OTHER']"}, "while files are parsed"
-    assert parse_result["seen"][-1] == "['AIRFLOW_CONN_OTHER', 'AIRFLOW_CONN_RISK_S3']", "in a task"
-    assert parse_result["kept"] == ["AIRFLOW_CONN_OTHER", "AIRFLOW_CONN_RISK_S3", "AIRFLOW_CONN_SALES_S3"]
+def test_no_code_of_users_sees_a_connection_to_the_store_of_another_root(parsed_dags: Any) -> None:
+    assert {*parsed_dags["seen"][:-1]} == {"['AIRFLOW_CONN_OTHER']"}, "while files are parsed"
+    assert parsed_dags["seen"][-1] == "['AIRFLOW_CONN_OTHER', 'AIRFLOW_CONN_RISK_S3']", "in a task"
+    assert parsed_dags["kept"] == ["AIRFLOW_CONN_OTHER", "AIRFLOW_CONN_RISK_S3", "AIRFLOW_CONN_SALES_S3"]
 
 
 @pytest.mark.slow
-def test_a_task_builds_the_dag_of_its_root_alone(parse_result: Any) -> None:
-    assert parse_result["task"]["dags"] == ["headrace_risk.clicks_process"]
-    assert parse_result["task"]["errors"] == {}
-    assert parse_result["headrace_risk.release"] == {"dags": ["headrace_risk.release"], "errors": []}
-    (missing_error,) = parse_result["headrace_gone.clicks_process"]["errors"]
+def test_a_task_builds_the_dag_of_its_root_alone(parsed_dags: Any) -> None:
+    assert parsed_dags["task"]["dags"] == ["headrace_risk.clicks_process"]
+    assert parsed_dags["task"]["errors"] == {}
+    assert parsed_dags["headrace_risk.release"] == {"dags": ["headrace_risk.release"], "errors": []}
+    (missing_error,) = parsed_dags["headrace_gone.clicks_process"]["errors"]
     assert "serves no root 'gone'" in missing_error
-    assert parse_result["headrace_.clicks_process"] == {"dags": [], "errors": []}
+    assert parsed_dags["headrace_.clicks_process"] == {"dags": [], "errors": []}
 
 
 @pytest.mark.slow
-def test_a_root_that_does_not_answer_keeps_nobody_waiting_twice(parse_result: Any) -> None:
-    for look in parse_result["looks"]:
+def test_a_root_that_does_not_answer_keeps_nobody_waiting_twice(parsed_dags: Any) -> None:
+    for look in parsed_dags["looks"]:
         assert look["found"] == [""]
         assert "s3://silent/root has not answered" in look["problems"]["silent"]
-    first, *others = (look["took"] for look in parse_result["looks"])
+    first, *others = (look["took"] for look in parsed_dags["looks"])
     assert first >= 2
     assert max(others) < first / 2

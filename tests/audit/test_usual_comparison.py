@@ -65,10 +65,16 @@ def test_only_the_last_versions_that_have_the_figure_count() -> None:
     assert is_far(check, nulls(100), old, old, old, old, nulls(0), few, other, nulls(0), nulls(1)) is True
     assert is_far(check, nulls(100), nulls(0), few, other, nulls(0)) == "not judged"
     assert is_far(check, nulls(9, rows=9), *[nulls(0)] * 5) == "not judged"
-    text_check = hr.usual_distribution("c", distance=0.1, min_versions=1)
+    distribution_check = hr.usual_distribution("c", distance=0.1, min_versions=1)
     sparse = column(100, ColumnMeasure(71, frequent=(("a", 29),)))
-    assert is_far(text_check, sparse, texts(a=100)) == is_far(text_check, texts(a=100), sparse) == "not judged"
-    assert is_far(text_check, texts(a=100), numbers([1.0] * 19)) == "not judged", "the type of the column has changed"
+    assert (
+        is_far(distribution_check, sparse, texts(a=100))
+        == is_far(distribution_check, texts(a=100), sparse)
+        == "not judged"
+    )
+    assert is_far(distribution_check, texts(a=100), numbers([1.0] * 19)) == "not judged", (
+        "the type of the column has changed"
+    )
 
 
 def test_distance_of_text_is_the_share_that_has_another_value() -> None:

@@ -95,7 +95,7 @@ class AirflowUi:
         self.wait_for(click_once, f"{xpath} to be clicked")
 
     def opens(self, button: str, target: str) -> None:
-        """Click ``button`` until what it opens is ``target``: a page that is drawn meanwhile loses clicks."""
+        """Click ``button`` until ``target`` is there: a page that is drawn meanwhile loses clicks."""
 
         def is_open() -> bool:
             if not self._find_shown(target):

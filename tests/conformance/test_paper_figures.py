@@ -132,9 +132,9 @@ def test_rectangles_hold_the_elements_that_their_values_sum(
     picture = pictures_by_number[number]
     values = [emission.pane.values[0] for emission in picture.emissions if not emission.pane.is_retraction]
     all_boxes = boxes(POINTS, picture.emissions)
-    held_values = [points_inside(POINTS, box, all_boxes[:index]) for index, box in enumerate(all_boxes)]
-    assert sorted(p.arrival for points in held_values for p in points) == sorted(p.arrival for p in POINTS)
-    for box, value, points in zip(all_boxes, values, held_values, strict=True):
+    points_of_boxes = [points_inside(POINTS, box, all_boxes[:index]) for index, box in enumerate(all_boxes)]
+    assert sorted(p.arrival for points in points_of_boxes for p in points) == sorted(p.arrival for p in POINTS)
+    for box, value, points in zip(all_boxes, values, points_of_boxes, strict=True):
         window_points = [
             p for p in POINTS if box.window.start <= p.event_time < box.window.end and p.arrival <= box.until
         ]

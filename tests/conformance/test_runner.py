@@ -180,27 +180,27 @@ def test_what_cannot_be_run(changes: Any, status: CaseStatus, reason: str, write
 
 
 STAGE = {name: CASE[name] for name in ("window", "trigger", "accumulation", "allowed_lateness")} | {"combine": "sum"}
-OUTPUT_CASE = {"name": "given", **STAGE}
+GIVEN_OUTPUT = {"name": "given", **STAGE}
 
 
 @pytest.mark.parametrize(
     ("outputs", "reason"),
     [
         ([], "there is no output"),
-        ([OUTPUT_CASE, OUTPUT_CASE], "another output has that name"),
-        ([{**OUTPUT_CASE, "of": ["below"]}, {"name": "below", **STAGE}], "'below' is not one of"),
-        ([OUTPUT_CASE, {"name": "net", "of": ["given"], "minus": ["taken"], **STAGE}], "'taken' is not one of given"),
+        ([GIVEN_OUTPUT, GIVEN_OUTPUT], "another output has that name"),
+        ([{**GIVEN_OUTPUT, "of": ["below"]}, {"name": "below", **STAGE}], "'below' is not one of"),
+        ([GIVEN_OUTPUT, {"name": "net", "of": ["given"], "minus": ["taken"], **STAGE}], "'taken' is not one of given"),
         (
             [
-                OUTPUT_CASE,
+                GIVEN_OUTPUT,
                 {"name": "more", **STAGE},
-                {**OUTPUT_CASE, "name": "net", "of": ["given"], "minus": ["more"]},
+                {**GIVEN_OUTPUT, "name": "net", "of": ["given"], "minus": ["more"]},
             ],
             "names more",
         ),
-        ([{**OUTPUT_CASE, "combine": None}], "a combiner that gives one"),
-        ([OUTPUT_CASE, {"name": "net", "of": ["given"], "only": "odd", **STAGE}], "panes have no attributes"),
-        ([{**OUTPUT_CASE, "onlyy": "odd"}], "'onlyy' of a stage"),
+        ([{**GIVEN_OUTPUT, "combine": None}], "a combiner that gives one"),
+        ([GIVEN_OUTPUT, {"name": "net", "of": ["given"], "only": "odd", **STAGE}], "panes have no attributes"),
+        ([{**GIVEN_OUTPUT, "onlyy": "odd"}], "'onlyy' of a stage"),
     ],
 )
 def test_outputs_that_cannot_be_run(outputs: Any, reason: str, write: Callable[..., Path]) -> None:

@@ -126,8 +126,8 @@ def test_many_layers_make_steps_longer(fanout: int) -> None:
         return sum(count_merged_rows(step) for step in merges.next_steps(layers) if step.merge.first_epoch == 0)
 
     with set_sizes(fanout=fanout):
-        few, crowded_rows, too_many = (step_rows(more) for more in (1, many_layers(), most_layers()))
-        assert few < crowded_rows < too_many == fanout * 2_000_000
+        rows_with_few, rows_with_many, rows_with_most = (step_rows(more) for more in (1, many_layers(), most_layers()))
+        assert rows_with_few < rows_with_many < rows_with_most == fanout * 2_000_000
 
 
 def test_what_is_done_counts_only_for_the_layers_that_it_was_made_of() -> None:

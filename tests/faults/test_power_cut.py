@@ -36,7 +36,7 @@ def run(root: Path, listener: Callable[[str], None] | None = None) -> None:
 
 
 @pytest.fixture(scope="module")
-def run_recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def recording_of_run(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     """A run of all files, then two expiries: the second deletes what the first has marked."""
     root = tmp_path_factory.mktemp("recorded")
     land(root)
@@ -95,9 +95,9 @@ def current(root: Path) -> dict[tuple[str, object], tuple[int, int]]:
     return {(row["user"], row["window_start"]): (row["clicks"], row["spent"]) for row in rows}
 
 
-def test_whenever_the_power_goes_what_was_committed_is_there(run_recording: Recording, tmp_path: Path) -> None:
+def test_whenever_the_power_goes_what_was_committed_is_there(recording_of_run: Recording, tmp_path: Path) -> None:
     found_epochs = set()
-    for number, (told_epoch, tree) in enumerate(cuts(run_recording)):
+    for number, (told_epoch, tree) in enumerate(cuts(recording_of_run)):
         root = tmp_path / str(number)
         write_tree(tree, root)
         epoch = surviving_epoch(root)
@@ -106,8 +106,8 @@ def test_whenever_the_power_goes_what_was_committed_is_there(run_recording: Reco
     assert found_epochs == set(range(-1, FILES))
 
 
-def test_whenever_the_power_goes_the_next_run_ends_as_without(run_recording: Recording, tmp_path: Path) -> None:
-    every = list(cuts(run_recording))
+def test_whenever_the_power_goes_the_next_run_ends_as_without(recording_of_run: Recording, tmp_path: Path) -> None:
+    every = list(cuts(recording_of_run))
     for number, (_, tree) in enumerate(random.Random(1).sample(every, MOST_TREES)):
         root = tmp_path / str(number)
         write_tree(tree, root)
@@ -117,9 +117,9 @@ def test_whenever_the_power_goes_the_next_run_ends_as_without(run_recording: Rec
 
 
 @pytest.mark.parametrize("left_out", ["files", "folders"])
-def test_these_tests_find_a_flush_that_is_left_out(run_recording: Recording, tmp_path: Path, left_out: str) -> None:
-    disk = Disk(run_recording.before)
-    for call in run_recording.calls:
+def test_these_tests_find_a_flush_that_is_left_out(recording_of_run: Recording, tmp_path: Path, left_out: str) -> None:
+    disk = Disk(recording_of_run.before)
+    for call in recording_of_run.calls:
         if call.what != "flushed" or (call.content is None) != (left_out == "folders"):
             disk.do(call)
         elif left_out == "files":

@@ -75,14 +75,14 @@ def same(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 _numbers: Iterator[int] = itertools.count()
-_texts: set[str] = set()
+_seen_texts: set[str] = set()
 
 
 def forget_calls() -> None:
     """Let functions answer as in a new process."""
     global _numbers  # noqa: PLW0603
     _numbers = itertools.count()
-    _texts.clear()
+    _seen_texts.clear()
 
 
 def number_calls(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -94,8 +94,8 @@ def number_calls(batch: pa.RecordBatch) -> pa.RecordBatch:
 def first_ones(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows whose text has not come yet."""
     texts = batch.column("text").to_pylist()
-    new = [text not in _texts for text in texts]
-    _texts.update(texts)
+    new = [text not in _seen_texts for text in texts]
+    _seen_texts.update(texts)
     return batch.filter(pa.array(new))
 
 
@@ -169,8 +169,8 @@ def table(batch: pa.RecordBatch) -> pa.Table:
     return pa.Table.from_batches([batch])
 
 
-def note_calls(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """What it got, one call at a time."""
+def pass_with_lock(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """What it got, one call at a time; the lock cannot be copied."""
     with _lock:
         return batch
 

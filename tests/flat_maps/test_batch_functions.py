@@ -64,7 +64,7 @@ def counted_words(**more: Any) -> hr.Pipeline:
 PANES: dict[str, Any] = {"word": str, "n": int}
 
 
-def aggregate_panes(name: str, returns: Any = PANES, **more: Any) -> hr.Aggregation:
+def aggregation_of_panes(name: str, returns: Any = PANES, **more: Any) -> hr.Aggregation:
     """What a function makes of panes, counted."""
     function = batch_function(name, returns, deterministic=more.pop("deterministic", True))
     parts: dict[str, Any] = {"key": "n", "what": {"words": col("word").collect()}, "where": hr.GlobalWindows()}
@@ -139,7 +139,7 @@ def test_what_was_made_of_a_record_stays_in_its_order(tmp_path: Path) -> None:
 def test_panes_go_through_a_function_and_are_withdrawn_from_what_it_gave(
     executor: ExecutorUnderTest, tmp_path: Path
 ) -> None:
-    pipeline = counted_words(then=[aggregate_panes("bare")])
+    pipeline = counted_words(then=[aggregation_of_panes("bare")])
 
     def words_by_number() -> dict[int, list[str]]:
         rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
@@ -155,7 +155,9 @@ def test_panes_go_through_a_function_and_are_withdrawn_from_what_it_gave(
 
 def test_what_was_made_of_a_pane_stays_in_its_order(tmp_path: Path) -> None:
     letters = {"letters": col("letter").collect()}
-    last = aggregate_panes("spell_letters", {"letter": str}, key=None, what=letters, how=hr.accumulating(keep_last=4))
+    last = aggregation_of_panes(
+        "spell_letters", {"letter": str}, key=None, what=letters, how=hr.accumulating(keep_last=4)
+    )
     pipeline = counted_words(how=hr.discarding(), then=[last])
     land(tmp_path, "1", record_line("zebra"))
     ExecutorUnderTest("local").process(pipeline, tmp_path.as_uri(), RunOptions("run"))
@@ -174,7 +176,9 @@ def test_what_was_made_of_a_pane_stays_in_its_order(tmp_path: Path) -> None:
 )
 def test_a_function_between_aggregations_is_held_to_what_it_says(tmp_path: Path, name: str, why: str) -> None:
     land(tmp_path, "1", record_line("a"))
-    pipeline = counted_words(then=[aggregate_panes(name, {**PANES, "window_start": datetime, "window_end": datetime})])
+    pipeline = counted_words(
+        then=[aggregation_of_panes(name, {**PANES, "window_start": datetime, "window_end": datetime})]
+    )
     with pytest.raises(BatchFunctionError, match=why):
         ExecutorUnderTest("local").process(pipeline, tmp_path.as_uri(), RunOptions("run"))
 
@@ -320,10 +324,10 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str) -> None
 @on_spark
 def test_one_that_cannot_travel_is_said_so(executor: ExecutorUnderTest, tmp_path: Path) -> None:
     land(tmp_path, "1", record_line("a"))
-    with pytest.raises(BatchFunctionError, match=r"functions:note_calls cannot travel to Spark's workers .*lock"):
-        executor.process(rows("note_calls"), tmp_path.as_uri(), RunOptions("run"))
+    with pytest.raises(BatchFunctionError, match=r"functions:pass_with_lock cannot travel to Spark's workers .*lock"):
+        executor.process(rows("pass_with_lock"), tmp_path.as_uri(), RunOptions("run"))
     assert (
-        ExecutorUnderTest("local").process(rows("note_calls"), tmp_path.as_uri(), RunOptions("run")).counts["panes"]
+        ExecutorUnderTest("local").process(rows("pass_with_lock"), tmp_path.as_uri(), RunOptions("run")).counts["panes"]
         == 1
     )
 
@@ -380,7 +384,7 @@ def test_a_function_that_cannot_be_had(tmp_path: Path, name: str, why: str) -> N
             "nobody could find again what it made of a record",
         ),
         (
-            lambda: counted_words(then=[aggregate_panes("bare", deterministic=False)]),
+            lambda: counted_words(then=[aggregation_of_panes("bare", deterministic=False)]),
             "withdraws panes, and tests.flat_maps.functions:bare downstream of it is declared not deterministic",
         ),
         (

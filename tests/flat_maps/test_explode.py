@@ -28,7 +28,7 @@ def rows(source: hr.FileSource | None = None, **more: Any) -> hr.Pipeline:
     return hr.Pipeline("made", given_source.event_time("at", bound="0s"), rows=["id", "tags"], executor="local", **more)
 
 
-def count_items(**more: Any) -> hr.Pipeline:
+def item_counts(**more: Any) -> hr.Pipeline:
     """How often items come, by minute."""
     source = hr.json("landing", SCHEMA, explode="tags", **more.pop("reading", {}))
     parts: dict[str, Any] = {
@@ -75,7 +75,7 @@ def test_each_item_is_a_record_at_the_place_of_its_own(executor: ExecutorUnderTe
     )
     land(tmp_path, "2", tagged_line(5, ["c", None]), tagged_line(6, ["a", "b"], at=None), tagged_line(7, ["z"], 30))
     land(tmp_path, "3", tagged_line(8, ["b", "c"]))
-    pipeline = count_items()
+    pipeline = item_counts()
     result = executor.run(pipeline, tmp_path.as_uri(), files_per_epoch=1, publish=False)
     assert result.counts["records"] == (3 + 1 + 1) + (2 + 2 + 1) + 2
     assert current(pipeline, tmp_path, "tags", "n", "ids") == Counter(
@@ -118,7 +118,7 @@ def test_what_has_no_items_moves_no_watermark_and_is_known_to_be_read(tmp_path: 
 def test_a_replay_and_a_batch_give_the_same(tmp_path: Path) -> None:
     for number in range(5):
         land(tmp_path, str(number), *[tagged_line(one, [f"{one % 3}"] * number, number) for one in range(4)])
-    pipeline = count_items()
+    pipeline = item_counts()
     LOCAL.run(pipeline, tmp_path.as_uri(), files_per_epoch=2, publish=False)
     first_rows = current(pipeline, tmp_path, "tags", "window_start", "n", "ids")
     assert first_rows
@@ -219,15 +219,15 @@ def test_a_filter_reads_the_item() -> None:
 def test_late_records_do_not_land_again(tmp_path: Path) -> None:
     land(tmp_path, "1", tagged_line(1, ["a"], 50))
     land(tmp_path, "2", tagged_line(2, ["a", "b"]))
-    LOCAL.run(count_items(), tmp_path.as_uri(), files_per_epoch=1, publish=False)
+    LOCAL.run(item_counts(), tmp_path.as_uri(), files_per_epoch=1, publish=False)
     with pytest.raises(LandingAgainError, match="has explode= between its files and its records"):
-        hr.open(tmp_path.as_uri())[count_items()].replay_late()
+        hr.open(tmp_path.as_uri())[item_counts()].replay_late()
 
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
 def test_unit_tests_of_pipelines_explode(executor: Any) -> None:
     record = {"id": 1, "tags": ["a", "b", "a", None], "at": datetime(2026, 5, 1, tzinfo=UTC)}
-    result = run(count_items(), [given_rows(record, {**record, "tags": []})], executor=executor)
+    result = run(item_counts(), [given_rows(record, {**record, "tags": []})], executor=executor)
     assert sorted((pane.key["tags"], pane.values["n"]) for pane in result.panes) == [("a", 2), ("b", 1)]
     assert [(row["position"], row["reason"]) for row in result.rejected] == [(0, "key is null: tags")]
 

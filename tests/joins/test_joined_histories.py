@@ -73,14 +73,14 @@ COLUMNS: Final = {
 }
 _OF_ORDERS = pa.schema([("id", pa.int64()), ("shop", pa.string()), ("moment", pa.timestamp("us")), ("n", pa.int64())])
 ACTIONS = (
-    "take_orders",
-    "take_orders",
+    "add_orders",
+    "add_orders",
     "change_prices",
     "change_prices",
     "both",
     "run_unpublished",
     "correct_factors",
-    "promote_whole",
+    "backfill_whole",
     "promote_branch",
 )
 ACTIONS = (*ACTIONS, "roll_back", "dimension_back", "expire_snapshots", "dimension_expired", "replay_all", "fill_range")
@@ -135,7 +135,7 @@ class History:
     def _write(self, file: Path, lines: list[dict[str, Any]]) -> None:
         file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
-    def take_orders(self) -> None:
+    def add_orders(self) -> None:
         self.land("orders")
         self.rated.run()
 
@@ -146,7 +146,7 @@ class History:
     def both(self) -> None:
         self.land("factors")
         self.factors.run()
-        self.take_orders()
+        self.add_orders()
 
     def run_unpublished(self) -> None:
         self.land("factors")
@@ -171,7 +171,7 @@ class History:
         self.branches += 1
         self.factors.backfill(branch=f"fix{self.branches}", promote=True)
 
-    def promote_whole(self) -> None:
+    def backfill_whole(self) -> None:
         self.branches += 1
         self.rated.backfill(branch=f"whole{self.branches}", promote=True)
 

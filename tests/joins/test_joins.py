@@ -389,7 +389,7 @@ def test_an_epoch_without_rows_asks_for_nothing_and_stores_nothing(trades: Trade
     assert {layer.last_epoch for layer in last[0].tables["joinright"]} == {0}
 
 
-def join_trades(*joins: Any, **options: Any) -> hr.Pipeline:
+def joined_trades(*joins: Any, **options: Any) -> hr.Pipeline:
     return rated_pipeline(*joins, **{"rows": ["id"], **options})
 
 
@@ -397,28 +397,28 @@ def join_trades(*joins: Any, **options: Any) -> hr.Pipeline:
     ("make", "says"),
     [
         (lambda: hr.as_of(replace(RATES, name="source"), "ccy"), 'write .named("rates") after it'),
-        (lambda: join_trades(hr.as_of(RATES, "ccy", columns=["ccy"])), "too;"),
+        (lambda: joined_trades(hr.as_of(RATES, "ccy", columns=["ccy"])), "too;"),
         (lambda: as_of(spread=0), "write a number from 1 to 1024"),
-        (lambda: join_trades(hr.as_of(RATES, "cy")), "the left side has no column 'cy'"),
-        (lambda: join_trades(hr.as_of(RATES, {"ccy": "cy"})), "'cy'"),
-        (lambda: join_trades(hr.as_of(RATES, {col("cy").lower(): "ccy"})), "'cy'"),
-        (lambda: join_trades(hr.as_of(RATES, {col("amount") % 3: "ccy"})), "'(amount % 3)' is int on the left"),
+        (lambda: joined_trades(hr.as_of(RATES, "cy")), "the left side has no column 'cy'"),
+        (lambda: joined_trades(hr.as_of(RATES, {"ccy": "cy"})), "'cy'"),
+        (lambda: joined_trades(hr.as_of(RATES, {col("cy").lower(): "ccy"})), "'cy'"),
+        (lambda: joined_trades(hr.as_of(RATES, {col("amount") % 3: "ccy"})), "'(amount % 3)' is int on the left"),
         (lambda: hr.as_of(RATES, {"ccy": "ccy", col("ccy"): "ccy"}), "two conditions of one column"),
-        (lambda: join_trades(hr.as_of(RATES, {"id": "rate"})), "both are of one type"),
+        (lambda: joined_trades(hr.as_of(RATES, {"id": "rate"})), "both are of one type"),
         (lambda: hr.as_of(RATES, "ccy", max_age="-1h"), "must not be negative"),
         (lambda: hr.as_of(RATES, []), "write"),
         (lambda: hr.as_of(TRADE, "ccy"), "or the name of an output"),  # type: ignore[arg-type]
         (lambda: hr.as_of(RATES, "ccy", history="1d"), "none of its records can be withdrawn"),
         (lambda: as_of(right=SIGNED_RATES, history="1d", max_age="1d"), "max_age= bounds"),
         (lambda: hr.as_of(RATES, "ccy", deleted=True), "not an expression"),
-        (lambda: join_trades(as_of(deleted=col("rate"))), "must be bool"),
-        (lambda: join_trades(as_of(right=SIGNED_RATES, columns=["sign"])), "in which a withdrawal differs"),
+        (lambda: joined_trades(as_of(deleted=col("rate"))), "must be bool"),
+        (lambda: joined_trades(as_of(right=SIGNED_RATES, columns=["sign"])), "in which a withdrawal differs"),
         (lambda: hr.within(RATES, "ccy", between=("1h", "0s")), "it ends before it begins"),
         (lambda: hr.within(RATES, "ccy", between="1h"), "write two lengths of time"),
         (lambda: hr.same_window(RATES, "ccy", window=hr.Sessions("1h")), "write FixedWindows"),
-        (lambda: join_trades(as_of(), as_of()), "two joins are of input rates"),
+        (lambda: joined_trades(as_of(), as_of()), "two joins are of input rates"),
         (
-            lambda: join_trades(as_of(right=replace(RATES, **vars(RATES.source.arrival_time().named("rates"))))),
+            lambda: joined_trades(as_of(right=replace(RATES, **vars(RATES.source.arrival_time().named("rates"))))),
             "arrival",
         ),
         (

@@ -112,15 +112,15 @@ def right_batch(join: CompiledJoin, rows: list[Row]) -> pa.RecordBatch:
     return batch_of(join.right_schema, join.right_rows, taken_rows, {name: names[name] for name in join.right_columns})
 
 
-def batch_of(schema: pa.Schema, make: Any, rows: list[Row], names: dict[str, str]) -> pa.RecordBatch:
+def batch_of(schema: pa.Schema, make_batch: Any, rows: list[Row], names: dict[str, str]) -> pa.RecordBatch:
     columns = {n: pa.array([row.record[kind] for row in rows], schema.field(n).type) for n, kind in names.items()}
     times = pa.array([int(row.timestamp) for row in rows], pa.int64())
     signs = pa.array([-1 if row.is_retraction else 1 for row in rows], pa.int64())
-    return make(times, columns, signs)
+    return make_batch(times, columns, signs)
 
 
 def draw_rows(
-    rng: random.Random, middle: int, side: tuple[list[Row], list[Row]], make: Any, *, is_signed: bool
+    rng: random.Random, middle: int, side: tuple[list[Row], list[Row]], make_record: Any, *, is_signed: bool
 ) -> list[Row]:
     """Rows and withdrawals of a side, of which so many are there, and others have been withdrawn before they came."""
     (live, early_rows), rows = side, list[Row]()
@@ -133,7 +133,7 @@ def draw_rows(
             rows.append(early_rows.pop())
             continue
         instant = Instant(max(0, middle + rng.randrange(-8, 5)) * SECOND)
-        row = Row(instant, make())
+        row = Row(instant, make_record())
         if is_signed and rng.random() < 0.1:
             rows.append(Row(instant, row.record, True))
             early_rows.append(row)

@@ -147,18 +147,18 @@ def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, list) else value
 
 
-def same(value: Any, expected: Any, scale: float = 0.0) -> bool:
+def same(actual: Any, expected: Any, scale: float = 0.0) -> bool:
     """Whether two results are equal, floats nearly so; ``scale`` is the size of what was added up."""
-    if isinstance(expected, ValueOverflowError) or isinstance(value, ValueOverflowError):
-        return str(value) == str(expected)
+    if isinstance(expected, ValueOverflowError) or isinstance(actual, ValueOverflowError):
+        return str(actual) == str(expected)
     if isinstance(expected, tuple):
         return (
-            isinstance(value, tuple)
-            and len(value) == len(expected)
-            and all(same(a, b, scale) for a, b in zip(value, expected, strict=True))
+            isinstance(actual, tuple)
+            and len(actual) == len(expected)
+            and all(same(a, b, scale) for a, b in zip(actual, expected, strict=True))
         )
-    if isinstance(expected, float) and value is not None:
+    if isinstance(expected, float) and actual is not None:
         if math.isnan(expected):
-            return math.isnan(value)
-        return math.isclose(value, expected, rel_tol=1e-9, abs_tol=1e-9 * scale)
-    return bool(value == expected) and isinstance(value, bool) == isinstance(expected, bool)
+            return math.isnan(actual)
+        return math.isclose(actual, expected, rel_tol=1e-9, abs_tol=1e-9 * scale)
+    return bool(actual == expected) and isinstance(actual, bool) == isinstance(expected, bool)

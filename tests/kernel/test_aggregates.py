@@ -317,11 +317,11 @@ def test_the_types_of_results() -> None:
     from headrace.kernel.columns import arrow_type
 
     for withdrawable in (False, True):
-        for name, own_accumulator in compile_aggregates(
+        for name, compiled_aggregate in compile_aggregates(
             WHAT, SCHEMA, withdrawable=withdrawable, all_kept=False
         ).items():
-            nothing = {part.name: pa.nulls(1, part.type) for part in own_accumulator.parts}
-            assert own_accumulator.result(nothing).type == arrow_type(output_type(WHAT[name], SCHEMA)), name
+            nothing = {part.name: pa.nulls(1, part.type) for part in compiled_aggregate.parts}
+            assert compiled_aggregate.result(nothing).type == arrow_type(output_type(WHAT[name], SCHEMA)), name
 
 
 def test_parts_are_named_after_the_place_of_their_aggregate() -> None:

@@ -155,11 +155,11 @@ def calls_of(tested_pipeline: Pipeline, rows: int, epochs: int = 3) -> int:
         files = {OWN: [SourceSplit(info.path, info.size, info.etag)]}
         if epoch < epochs - 1:
             engine.compute(files, START)
-    calls = 0
+    call_count = 0
 
     def count_calls(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
+        nonlocal call_count
+        call_count += event in ("call", "c_call")
 
     profile_before = sys.getprofile()
     gc.collect()  # else finalizers of what other tests left are called, and counted, whenever it is collected
@@ -174,7 +174,7 @@ def calls_of(tested_pipeline: Pipeline, rows: int, epochs: int = 3) -> int:
     counts = computed_epoch.stages[0].counts
     assert counts is not None
     assert counts.early + counts.on_time + counts.late > 0.9 * rows * KEYS
-    return calls
+    return call_count
 
 
 TWO_STAGES = Aggregation(

@@ -145,9 +145,9 @@ STAGES = {
 
 @pytest.mark.parametrize("name", STAGES)
 def test_combiners_equal_the_reference(name: str) -> None:
-    tested_pipeline, own_epochs = STAGES[name], epochs(len(name))
-    expected = run_pipeline(tested_pipeline, own_epochs)
-    results = run_on_kernel(tested_pipeline, own_epochs)
+    tested_pipeline, given_epochs = STAGES[name], epochs(len(name))
+    expected = run_pipeline(tested_pipeline, given_epochs)
+    results = run_on_kernel(tested_pipeline, given_epochs)
     assert sum(len(result.panes) for result in expected) > 50
     assert_all_same(results, expected)
 

@@ -76,9 +76,9 @@ class Parts:
                 signals=signals,
                 is_batch=batch,
             )
-            own_layers = self.layers[part]
-            self.layers[part] = own_layers.with_layer(
-                [] if result is None else [SortedFile(own_layers.changes_to_keep(result.changes))], epoch
+            part_layers = self.layers[part]
+            self.layers[part] = part_layers.with_layer(
+                [] if result is None else [SortedFile(part_layers.changes_to_keep(result.changes))], epoch
             )
             results += [] if result is None else [result]
         self.watermark, self.processing_time = clocks.watermark_after, clocks.processing_time
@@ -89,13 +89,17 @@ class Parts:
         return (delta.column(c.HASH).to_numpy() >> np.uint64(32)) * np.uint64(self.number) >> np.uint64(32)
 
     def clocks(self, watermark: Instant, now: Instant, percentiles: dict[float, Instant]) -> FiringClocks:
-        moment_after, new_percentiles = Instant(max(self.watermark, watermark)), {}
+        new_watermark, new_percentiles = Instant(max(self.watermark, watermark)), {}
         for q in sorted(self.compiled.trigger.percentiles):
             old = self.percentiles.get(q, MIN_INSTANT)
             self.percentiles[q] = Instant(max(old, percentiles.get(q, old)))
-            new_percentiles[q] = (Instant(max(old, self.watermark)), Instant(max(self.percentiles[q], moment_after)))
+            new_percentiles[q] = (Instant(max(old, self.watermark)), Instant(max(self.percentiles[q], new_watermark)))
         return FiringClocks(
-            self.watermark, moment_after, self.processing_time, Instant(max(self.processing_time, now)), new_percentiles
+            self.watermark,
+            new_watermark,
+            self.processing_time,
+            Instant(max(self.processing_time, now)),
+            new_percentiles,
         )
 
 

@@ -106,10 +106,12 @@ def test_zeros_are_one_key_and_so_are_nans() -> None:
     ]
 
 
-def in_python(rows: list[tuple[Any, ...]], kinds: list[DataType], cut: int, parts: list[list[int]]) -> list[list[int]]:
+def in_python(
+    rows: list[tuple[Any, ...]], kinds: list[DataType], cut: int, start_columns: list[list[int]]
+) -> list[list[int]]:
     """Rows of each group, by the bytes of the key instead of its columns."""
     codes = [encode_key(row, kinds) for row in rows]
-    order = [(xxhash.xxh64_intdigest(code) % cut, *(some[i] for some in parts)) for i, code in enumerate(codes)]
+    order = [(xxhash.xxh64_intdigest(code) % cut, *(some[i] for some in start_columns)) for i, code in enumerate(codes)]
     places = sorted(range(len(rows)), key=lambda i: (order[i], codes[i], i))
     return [list(some) for _, some in groupby(places, key=lambda i: (order[i], codes[i]))]
 
@@ -121,18 +123,18 @@ def test_groups_are_exact_whatever_the_hash(data: st.DataObject) -> None:
     some = data.draw(st.lists(st.tuples(*(VALUES[kind] for kind in kinds)), min_size=1, max_size=5))
     rows = data.draw(st.lists(st.sampled_from(some), max_size=30))
     starts = st.lists(st.sampled_from([0, 60, -60, 2**62, -(2**61)]), min_size=len(rows), max_size=len(rows))
-    parts = data.draw(st.lists(starts, max_size=2))
+    start_columns = data.draw(st.lists(starts, max_size=2))
     cut = data.draw(st.sampled_from([2**64, 8, 1]))
     columns = columns_of(rows, kinds)
     hashes = hash_keys(columns)
     hashes = hashes if cut == 2**64 else hashes % np.uint64(cut)
-    numbers = [np.array(numbers, np.int64) for numbers in parts]
+    numbers = [np.array(numbers, np.int64) for numbers in start_columns]
     groups = group_by_key(hashes, columns, *numbers)
     order = np.arange(len(rows)) if groups.order is None else groups.order
     several = [order[a:b].tolist() for a, b in zip(groups.offsets[:-1], groups.offsets[1:], strict=True)]
-    expected = in_python(rows, kinds, cut, parts)
+    expected = in_python(rows, kinds, cut, start_columns)
     assert sorted(several) == sorted(expected)  # keys of one hash may stand in any order
-    order_keys = [(int(hashes[rows[0]]), *(some[rows[0]] for some in parts)) for rows in several]
+    order_keys = [(int(hashes[rows[0]]), *(some[rows[0]] for some in start_columns)) for rows in several]
     assert order_keys == sorted(order_keys)
     groups_again = group_by_key(
         hashes[order], [column.take(pa.array(order)) for column in columns], *[some[order] for some in numbers]
@@ -208,18 +210,20 @@ def test_groups_by_the_number_of_a_key_are_those_by_its_hash(data: st.DataObject
     some = data.draw(st.lists(st.tuples(*(VALUES[kind] for kind in kinds)), min_size=1, max_size=5))
     rows = data.draw(st.lists(st.sampled_from(some), min_size=1, max_size=30))
     starts = st.lists(st.sampled_from([0, 60, -60, 2**62, -(2**61)]), min_size=len(rows), max_size=len(rows))
-    parts = [np.array(numbers, np.int64) for numbers in data.draw(st.lists(starts, max_size=2))]
+    start_columns = [np.array(numbers, np.int64) for numbers in data.draw(st.lists(starts, max_size=2))]
     columns = columns_of(rows, kinds)
     with numbering_all_keys():
-        by_number = Keys(columns, len(rows)).group_rows(*parts)
+        by_number = Keys(columns, len(rows)).group_rows(*start_columns)
     assert by_number.numbered is not None
-    by_hash = Keys(columns, len(rows)).group_rows(*parts)
+    by_hash = Keys(columns, len(rows)).group_rows(*start_columns)
     assert by_hash.numbered is None
     assert rows_of(by_number.groups, len(rows)) == rows_of(by_hash.groups, len(rows))
     assert by_number.numbered.arranged_groups.sizes.tolist() == by_hash.groups.sizes.tolist()
     assert by_number.hashes.tolist() == by_hash.hashes.tolist()
     assert all(own.equals(other) for own, other in zip(by_number.keys, by_hash.keys, strict=True))
-    assert [some[by_number.rows].tolist() for some in parts] == [some[by_hash.rows].tolist() for some in parts]
+    assert [some[by_number.rows].tolist() for some in start_columns] == [
+        some[by_hash.rows].tolist() for some in start_columns
+    ]
     values = np.array(data.draw(st.lists(st.integers(-(2**40), 2**40), min_size=len(rows), max_size=len(rows))))
     folds: list[np.ufunc] = [np.add, np.minimum, np.maximum]
     for fold in folds:
@@ -237,7 +241,7 @@ def test_many_numbers_are_put_in_order_by_their_digits() -> None:
         assert some.order.tolist() == np.argsort(numbers, kind="stable").tolist()
 
 
-def hashed_rows(patch: pytest.MonkeyPatch, columns: list[pa.Array], *parts: Any) -> int:
+def hashed_rows(patch: pytest.MonkeyPatch, columns: list[pa.Array], *start_columns: Any) -> int:
     """How many keys are hashed to group rows."""
     numbers: list[int] = []
 
@@ -246,7 +250,7 @@ def hashed_rows(patch: pytest.MonkeyPatch, columns: list[pa.Array], *parts: Any)
         return hash_keys(columns, rows)
 
     patch.setattr(keys, "hash_keys", counting)
-    groups = Keys(columns, len(columns[0])).group_rows(*parts)
+    groups = Keys(columns, len(columns[0])).group_rows(*start_columns)
     patch.undo()
     assert sum(groups.groups.sizes) == len(columns[0])
     return sum(numbers)

@@ -134,8 +134,8 @@ def test_a_delta_is_the_same_by_slice(
     name: str, where: SlidingWindows, rows: list[Any], watermark: int, old_watermark: int
 ) -> None:
     when, how = HOWS[name]
-    own_pipeline = replace(build(ShiftedOutputTime(where, "3us"), when, how), what=SMALL)
-    check_same(*both(own_pipeline, rows, watermark, old_watermark))
+    small_pipeline = replace(build(ShiftedOutputTime(where, "3us"), when, how), what=SMALL)
+    check_same(*both(small_pipeline, rows, watermark, old_watermark))
 
 
 @given(SLIDING.filter(lambda where: where.size > where.period), st.data(), st.integers(-20, 90))
@@ -199,8 +199,12 @@ def test_random_sliding_windows_give_what_the_reference_gives(
 
 
 def test_float_sums_are_those_of_the_reference() -> None:
-    own_pipeline = plain.build(SlidingWindows("12us", "5us", "1us"), Default(), accumulating("4us"))
-    own_pipeline = replace(own_pipeline, what={"share": (col("value") / 7).sum(), "mean": (col("value") / 7).mean()})
+    float_pipeline = plain.build(SlidingWindows("12us", "5us", "1us"), Default(), accumulating("4us"))
+    float_pipeline = replace(
+        float_pipeline, what={"share": (col("value") / 7).sum(), "mean": (col("value") / 7).mean()}
+    )
     epochs = plain.random_epochs(5)
-    for outcome, reference in zip(run_on_kernel(own_pipeline, epochs), run_pipeline(own_pipeline, epochs), strict=True):
+    for outcome, reference in zip(
+        run_on_kernel(float_pipeline, epochs), run_pipeline(float_pipeline, epochs), strict=True
+    ):
         check(outcome, reference)

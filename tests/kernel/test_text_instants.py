@@ -227,10 +227,10 @@ _FIELDS = st.one_of(
     st.lists(st.tuples(st.lists(_FIELDS, min_size=7, max_size=7), st.sampled_from(["", "Z", "+0130"])), min_size=1),
 )
 def test_random_formats_read_what_the_reference_reads(
-    parts: list[str], mark: str, times: list[tuple[list[str], str]]
+    parts: list[str], mark: str, fields_and_zones: list[tuple[list[str], str]]
 ) -> None:
     parts = ["%Y", *parts[:5]]
-    texts = [mark.join(["2012", *fields[:4]]) + mark + zone for fields, zone in times]
+    texts = [mark.join(["2012", *fields[:4]]) + mark + zone for fields, zone in fields_and_zones]
     expr, schema = col("s").strptime(mark.join(parts)), {"s": DataType.STRING}
     expected = [evaluate(expr, {"s": text}, schema) for text in texts]
     assert evaluate_column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == expected

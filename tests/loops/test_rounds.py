@@ -42,7 +42,7 @@ def _paths(edges: Sequence[Given]) -> Mapping[str, Any]:
     return distances(((edge.a, edge.b, edge.weight) for edge in edges), {BEGIN: 0})
 
 
-def _reachability(edges: Sequence[Given]) -> Mapping[str, Any]:
+def _reachable_by_vertex(edges: Sequence[Given]) -> Mapping[str, Any]:
     reached_vertices = reachable_vertices(((edge.a, edge.b) for edge in edges), [BEGIN])
     return {vertex: vertex in reached_vertices for edge in edges for vertex in (edge.a, edge.b)}
 
@@ -50,7 +50,7 @@ def _reachability(edges: Sequence[Given]) -> Mapping[str, Any]:
 LOOPS: Mapping[str, tuple[Functions, bool, Callable[[Sequence[Given]], Mapping[str, Any]]]] = {
     "components": (COMPONENTS, True, _components),
     "paths": (PATHS, False, _paths),
-    "reached": (REACHABILITY, False, _reachability),
+    "reached": (REACHABILITY, False, _reachable_by_vertex),
 }
 by_loop = pytest.mark.parametrize("name", LOOPS)
 

@@ -143,8 +143,8 @@ def test_a_percentile_watermark_lets_its_part_pass_and_is_never_behind_the_water
 ) -> None:
     mark = percentile(q, bound, lags)
     assert -bound <= mark <= 0
-    passing = sum(-max(lag, 0) >= mark for lag in lags)
-    assert passing * 100 >= q * len(lags) or mark == -bound
+    passed_count = sum(-max(lag, 0) >= mark for lag in lags)
+    assert passed_count * 100 >= q * len(lags) or mark == -bound
 
 
 @pytest.mark.parametrize(

@@ -36,14 +36,14 @@ def choices(levels: int) -> Expr:
     return expr
 
 
-def double_expr(times: int) -> Expr:
+def doubled_expr(times: int) -> Expr:
     expr: Expr = col("x")
     for _ in range(times):
         expr = expr + expr
     return expr
 
 
-def nest_trigger(levels: int) -> Trigger:
+def nested_trigger(levels: int) -> Trigger:
     after_count: Trigger = hr.AfterCount(1)
     for _ in range(levels):
         after_count = hr.Repeatedly(after_count)
@@ -94,9 +94,9 @@ TOO_LARGE: dict[str, tuple[Callable[[], Any], str]] = {
         "aggregate m",
     ),
     "choices": (lambda: totals(what={"n": choices(400).sum()}), "402 levels deep"),
-    "e + e, eighteen times": (lambda: totals(what={"n": double_expr(18).sum()}), "has 524,287 parts"),
-    "e + e, a hundred times": (lambda: totals(what={"n": double_expr(100).sum()}), "parts, and may have 10,000"),
-    "a trigger": (lambda: totals(when=nest_trigger(2_000)), "has 2,001 nodes in 2,001 levels"),
+    "e + e, eighteen times": (lambda: totals(what={"n": doubled_expr(18).sum()}), "has 524,287 parts"),
+    "e + e, a hundred times": (lambda: totals(what={"n": doubled_expr(100).sum()}), "parts, and may have 10,000"),
+    "a trigger": (lambda: totals(when=nested_trigger(2_000)), "has 2,001 nodes in 2,001 levels"),
     "a broad trigger": (
         lambda: totals(when=hr.Repeatedly(hr.AfterAny(*[hr.AfterCount(1)] * 600))),
         "has 602 nodes in 3 levels",
@@ -130,8 +130,8 @@ def test_a_condition_of_readers_is_bounded_too(tmp_path: Path) -> None:
     [
         lambda: totals(what={"n": chain(DEEPEST - 1).sum()}),
         lambda: totals(what={"n": choices(DEEPEST - 2).sum()}),
-        lambda: totals(what={"n": double_expr(MOST_NODES.bit_length() - 2).sum()}),
-        lambda: totals(when=nest_trigger(DEEPEST_TRIGGER - 1)),
+        lambda: totals(what={"n": doubled_expr(MOST_NODES.bit_length() - 2).sum()}),
+        lambda: totals(when=nested_trigger(DEEPEST_TRIGGER - 1)),
         lambda: totals(how=hr.discarding(), then=lower_aggregations(MOST_AGGREGATIONS // 4)),
     ],
     ids=["a chain", "choices", "doubled", "a trigger", "aggregations"],
@@ -150,4 +150,4 @@ def test_what_is_as_large_as_it_may_be_runs(tmp_path: Path, large: Callable[[], 
 def test_the_extent_of_a_tree() -> None:
     assert tree_extent(col("x"), child_expressions) == Extent(1, 1)
     assert tree_extent(chain(2_000), child_expressions) == Extent(4_001, 2_001)
-    assert tree_extent(double_expr(100), child_expressions) == Extent(2**101 - 1, 101)
+    assert tree_extent(doubled_expr(100), child_expressions) == Extent(2**101 - 1, 101)

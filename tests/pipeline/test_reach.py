@@ -69,10 +69,12 @@ def test_panes_of_a_first_stage_are_elements_of_the_second(
         change_pipeline(clicks(shifted_output_time), how=discarding(), then=[second_aggregation]), span
     )
     assert found_span is not None
-    inner_times = {time for time in range(-120, 120) if any(touches(w, span) for w in assign(second, Instant(time)))}
+    touching_times = {time for time in range(-120, 120) if any(touches(w, span) for w in assign(second, Instant(time)))}
     for time in range(-80, 80):
         for window in assign(first, Instant(time)):
-            if inner_times.intersection(range(window.start, window.end + shift)):  # whatever its panes are stamped with
+            if touching_times.intersection(
+                range(window.start, window.end + shift)
+            ):  # whatever its panes are stamped with
                 assert found_span.start <= time < found_span.end
 
 

@@ -136,9 +136,9 @@ class History:
         record = {"hour": hour, "price": price, "at": (BEGIN + timedelta(hours=hour, seconds=number)).isoformat()}
         (self.folder / f"landing/o/{number:04}.json").write_text(json.dumps(record) + "\n")
 
-    def run(self, *names: str) -> None:
+    def run(self, *omitted_names: str) -> None:
         with suppress(AuditFailedError, UpstreamUnpublishedError):
-            self.handle.run(without=list(names))
+            self.handle.run(without=list(omitted_names))
         self._note()
 
     def _note(self) -> None:

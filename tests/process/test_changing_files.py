@@ -183,8 +183,8 @@ def test_what_is_committed_is_what_the_manifest_records_whenever_a_file_changes(
         with pytest.MonkeyPatch.context() as patch:
             moments.watch(store, patch)
             run(pipeline, store.uri)
-        own_results = results(pipeline, store.uri)
-        (content,) = [content for content, rows in expected.items() if rows == own_results]
+        committed_results = results(pipeline, store.uri)
+        (content,) = [content for content, rows in expected.items() if rows == committed_results]
         committed_steps.add(content)
         of_then = recorded_file(pipeline, store)
         assert (of_then.size, of_then.digest) == (len(content), digest(store, content))

@@ -19,7 +19,7 @@ def expire(live: Live) -> None:
         live.history.expire(keep_last=1)
 
 
-def part_lines(live: Live, *, branch: str = "") -> None:
+def split_history(live: Live, *, branch: str = "") -> None:
     """Main goes back by one epoch and on with other clicks; what it had is the tag ``bad``, or ``branch``."""
     live.land(("ann", 0.1, 1))
     live.process()
@@ -39,7 +39,7 @@ def part_lines(live: Live, *, branch: str = "") -> None:
 
 def test_a_diff_is_the_same_once_the_common_ancestor_has_expired(tmp_path: Path) -> None:
     live = Live(tmp_path, pipeline())
-    part_lines(live)
+    split_history(live)
     diff_before = live.history.diff("bad", "published").to_json()
     assert diff_before["logs"]["panes"] == {"rows": {"before": 4, "after": 4}, "only_before": 3, "only_after": 3}
     expire(live)
@@ -54,7 +54,7 @@ def test_a_diff_is_the_same_once_the_common_ancestor_has_expired(tmp_path: Path)
 @pytest.mark.parametrize("is_patch", [False, True])
 def test_a_dry_run_refuses_as_the_act_does_once_the_common_ancestor_has_expired(tmp_path: Path, is_patch: bool) -> None:
     live = Live(tmp_path, pipeline())
-    part_lines(live, branch="fix")
+    split_history(live, branch="fix")
     expire(live)
     refusals = live.history.promote("fix", patch=is_patch, dry_run=True).refusals
     with pytest.raises(HeadraceError) as error_info:
@@ -65,7 +65,7 @@ def test_a_dry_run_refuses_as_the_act_does_once_the_common_ancestor_has_expired(
 
 def test_a_branch_whose_fork_has_expired_goes_on(tmp_path: Path) -> None:
     live = Live(tmp_path, pipeline())
-    part_lines(live, branch="fix")
+    split_history(live, branch="fix")
     expire(live)
     live.land(("ann", 0.4, 7))
     assert live.process(branch="fix", publish=False).epochs == (2, 3)

@@ -61,9 +61,7 @@ def records(number: int, folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines[:-1]]
 
 
-def compute_root(
-    executor: ExecutorUnderTest, pipeline: Pipeline, kind: str, folder: Path, empty: Sequence[bytes]
-) -> str:
+def make_root(executor: ExecutorUnderTest, pipeline: Pipeline, kind: str, folder: Path, empty: Sequence[bytes]) -> str:
     """A root with what comes of the newest file first, and then of all others, with ``empty`` files between them."""
     write, store = WRITERS[kind], open_store(folder.as_uri())
     store.write(f"landing/0.{kind}", write(records(FILES - 1, folder / "made")))
@@ -91,8 +89,8 @@ def test_files_without_records_change_nothing(
     monkeypatch.setenv("HEADRACE_TASKS", tasks)
     with set_sizes(task_bytes=100):
         pipeline = deduplicating(kind)
-        rows_without = compute_root(executor, pipeline, kind, tmp_path / "without", ())
-        root = compute_root(executor, pipeline, kind, tmp_path / "with", (b"", BLANK[kind], WRITERS[kind]([]), b""))
+        rows_without = make_root(executor, pipeline, kind, tmp_path / "without", ())
+        root = make_root(executor, pipeline, kind, tmp_path / "with", (b"", BLANK[kind], WRITERS[kind]([]), b""))
         expected = results(pipeline, rows_without)
         assert len(expected["late"]) > 10
         assert results(pipeline, root) == expected
@@ -110,7 +108,7 @@ def test_files_without_records_change_nothing_behind_spark_code(executor: Execut
     )
     pipeline = deduplicating("json", transform=function)
     results_by_name = {
-        name: results(pipeline, compute_root(executor, pipeline, "json", tmp_path / name, empty))
+        name: results(pipeline, make_root(executor, pipeline, "json", tmp_path / name, empty))
         for name, empty in {"without": (), "with": (b"", b"", b"no record\n")}.items()
     }
     assert len(results_by_name["without"]["late"]) > 10

@@ -35,12 +35,12 @@ class Root:
         (folder / "landing/o").mkdir(parents=True)
         self.handle = hr.open(folder.as_uri(), create=True)[pipeline]
 
-    def run(self, *names: str) -> list[str]:
+    def run(self, *omitted_names: str) -> list[str]:
         """Lands a file and runs; the outputs that are parked then."""
         self.files += 1
         record = {"shop": "oslo", "price": self.files, "at": f"2026-05-01T{self.files:02}:00:00Z"}
         (self.folder / f"landing/o/{self.files:04}.json").write_text(json.dumps(record) + "\n")
-        return sorted(self.handle.run(without=list(names), publish=False).parked)
+        return sorted(self.handle.run(without=list(omitted_names), publish=False).parked)
 
     def stands(self) -> dict[str, int]:
         """The epoch at which outputs stand that are parked."""

@@ -62,7 +62,7 @@ class LimitsDeployment:
     def land(
         self, name: str, good: int = 0, bad: int = 0, time: datetime | None = None, folder: str = "clicks"
     ) -> None:
-        """Land a file with so many good and bad records, which happened ``time`` a time, by default now."""
+        """Land a file with so many good and bad records, which happened at ``time``, by default now."""
         line = json.dumps({"user": "ada", "at": (time or self.clock).isoformat()})
         file = self.folder / "landing" / folder / name
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -78,11 +78,13 @@ from tests.process.clicks import CLICKS
 """
 
 
-def unread(command: list[str], stream_name: str) -> int:
+def unread(command: list[str], closed_stream: str) -> int:
     """The exit code of a program whose output nobody reads: the reader is gone before the first line."""
     reading, writing = os.pipe()
     os.close(reading)
-    streams = {name: writing if stream_name in {name, "both"} else subprocess.DEVNULL for name in ("stdout", "stderr")}
+    streams = {
+        name: writing if closed_stream in {name, "both"} else subprocess.DEVNULL for name in ("stdout", "stderr")
+    }
     variables = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
     ended_completed_process = subprocess.run([sys.executable, *command], check=False, env=variables, **streams)
     os.close(writing)

@@ -71,13 +71,13 @@ class HoldingThreads(Threads):
 def test_a_merge_ends_with_the_run_that_failed(tmp_path: Path) -> None:
     HoldingThreads.root, HoldingThreads.ended = tmp_path, []
 
-    def hold_engine(run: LocalExecution, attempts: Attempts) -> LocalEngine:
+    def make_holding_engine(run: LocalExecution, attempts: Attempts) -> LocalEngine:
         engine = LocalEngine(run.pipeline, run.store, run.landing, attempts)
         engine.runner = HoldingThreads(engine.work, available_cores())
         return engine
 
     land(tmp_path, 0, 24)
-    with computing(hold_engine), pytest.raises(HeadraceError, match="landing/clicks"):
+    with computing(make_holding_engine), pytest.raises(HeadraceError, match="landing/clicks"):
         process(CLICKS, tmp_path.as_uri(), RunOptions("fails", executor="local"))
     assert HoldingThreads.ended == [True], "the run ended without the merge"
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("merge")]

@@ -99,7 +99,7 @@ class Mixture:
         for handle in self.handles:
             handle.run()
 
-    def given_values(self) -> list[tuple[str, int, datetime]]:
+    def input_values(self) -> list[tuple[str, int, datetime]]:
         """Key, value and time of what was published of the first, as it adds up, and of all gifts."""
         if self.kind == "discarding":  # a row is the last pane of several, which all count
             panes = self.handles[0].panes().to_arrow().to_pylist()
@@ -117,7 +117,7 @@ class Mixture:
     def expected(self) -> tuple[dict[Place, int], dict[Place, int]]:
         """Sum and number of that by key and hour."""
         sums, numbers = Counter[Place](), Counter[Place]()
-        for key, value, moment in self.given_values():
+        for key, value, moment in self.input_values():
             place = key, moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
             sums[place] += value
             numbers[place] += 1

@@ -175,7 +175,7 @@ def test_a_replay_whose_clock_is_ahead_does_not_become_main(root: str) -> None:
 
 def test_a_rehearsal_says_all_that_is_against_a_promotion(root: str) -> None:
     audited_deployment = AuditedDeployment(root)
-    audited_deployment.commit(1, files=landed_files("a"))
+    audited_deployment.commit(1, files=input_files("a"))
     audited_deployment.commit(1, "replay", to_instant(datetime.now(UTC) + timedelta(hours=1)))
     head_before = audited_deployment.catalog.head()
     refusals = rehearse_change(audited_deployment.catalog, CutOver("replay")).refusals
@@ -183,44 +183,44 @@ def test_a_rehearsal_says_all_that_is_against_a_promotion(root: str) -> None:
     assert audited_deployment.catalog.head() == head_before
 
 
-def landed_files(*names: str, size: int = 10, input_name: str = OWN) -> list[InputFile]:
+def input_files(*names: str, size: int = 10, input_name: str = OWN) -> list[InputFile]:
     return [InputFile(f"landing/{name}", size, "etag", input_name) for name in names]
 
 
 def test_a_branch_that_lacks_a_file_of_main_does_not_become_main_however_many_others_it_has(root: str) -> None:
     audited_deployment = AuditedDeployment(root)
-    audited_deployment.commit(1, files=landed_files("b", "a straggler that a full sweep found"))
-    audited_deployment.audit(None, audited_deployment.commit(1, "replay", files=landed_files("b", "c", "d")))
+    audited_deployment.commit(1, files=input_files("b", "a straggler that a full sweep found"))
+    audited_deployment.audit(None, audited_deployment.commit(1, "replay", files=input_files("b", "c", "d")))
     with pytest.raises(BranchBehindError, match=r"1 files .* landing/a straggler"):
         hr.open(root)["p"].promote("replay")
-    caught_up = audited_deployment.commit(1, "replay", files=landed_files("a straggler that a full sweep found"))
+    caught_up = audited_deployment.commit(1, "replay", files=input_files("a straggler that a full sweep found"))
     audited_deployment.audit(None, caught_up)
     assert hr.open(root)["p"].promote("replay").published == caught_up
 
 
 def test_a_corrected_file_may_be_smaller_than_the_one_that_main_read(root: str) -> None:
     audited_deployment = AuditedDeployment(root)
-    audited_deployment.commit(1, files=landed_files("a", size=100))
-    corrected_snapshot = audited_deployment.commit(1, "replay", files=landed_files("a", size=90))
+    audited_deployment.commit(1, files=input_files("a", size=100))
+    corrected_snapshot = audited_deployment.commit(1, "replay", files=input_files("a", size=90))
     audited_deployment.audit(None, corrected_snapshot)
     assert hr.open(root)["p"].promote("replay").published == corrected_snapshot
 
 
 def test_an_input_that_the_pipeline_does_not_have_any_more_holds_nothing_up(root: str) -> None:
     audited_deployment = AuditedDeployment(root)
-    audited_deployment.commit(1, files=[*landed_files("a"), *landed_files("b", input_name="dropped")])
-    snapshot_without = audited_deployment.commit(1, "replay", files=landed_files("a"))
+    audited_deployment.commit(1, files=[*input_files("a"), *input_files("b", input_name="dropped")])
+    snapshot_without = audited_deployment.commit(1, "replay", files=input_files("a"))
     audited_deployment.audit(None, snapshot_without)
     assert hr.open(root)["p"].promote("replay").published == snapshot_without
 
 
 def test_an_input_that_moved_is_compared_by_number(root: str) -> None:
     audited_deployment = AuditedDeployment(root)
-    audited_deployment.commit(1, files=landed_files("a", "b"))
-    audited_deployment.audit(None, audited_deployment.commit(1, "replay", files=landed_files("elsewhere/a")))
+    audited_deployment.commit(1, files=input_files("a", "b"))
+    audited_deployment.audit(None, audited_deployment.commit(1, "replay", files=input_files("elsewhere/a")))
     with pytest.raises(BranchBehindError):
         hr.open(root)["p"].promote("replay")
-    moved_snapshot = audited_deployment.commit(1, "replay", files=landed_files("elsewhere/b"))
+    moved_snapshot = audited_deployment.commit(1, "replay", files=input_files("elsewhere/b"))
     audited_deployment.audit(None, moved_snapshot)
     assert hr.open(root)["p"].promote("replay").published == moved_snapshot
 
@@ -228,12 +228,12 @@ def test_an_input_that_moved_is_compared_by_number(root: str) -> None:
 @pytest.mark.parametrize("kind", ["manifests", "index"])
 def test_a_broken_head_of_main_does_not_stop_the_cut_over_that_replaces_it(root: str, kind: str) -> None:
     audited_deployment = AuditedDeployment(root)
-    whole = audited_deployment.commit(1, files=landed_files("a"))
-    audited_deployment.commit(1, files=landed_files(*"a" * RADIX.value))
+    whole = audited_deployment.commit(1, files=input_files("a"))
+    audited_deployment.commit(1, files=input_files(*"a" * RADIX.value))
     for info in [*audited_deployment.store.list(f"p/{kind}/")]:
         if whole not in info.path:
             audited_deployment.store.delete(info.path)
-    replayed_snapshot = audited_deployment.commit(1, "replay", files=landed_files("a"))
+    replayed_snapshot = audited_deployment.commit(1, "replay", files=input_files("a"))
     audited_deployment.audit(None, replayed_snapshot)
     assert hr.open(root)["p"].promote("replay").published == replayed_snapshot
 

@@ -15,7 +15,7 @@ from headrace_snapshots.store import open_store
 
 SECRET = "ada-lovelace"
 TILLS = hr.json("landing/tills", {"user": str, "at": datetime, "n": int}).event_time("at", bound="0s")
-BY_MINUTE: dict[str, Any] = {"key": "user", "where": hr.FixedWindows("1m"), "when": hr.on_update()}
+MINUTE_PARTS: dict[str, Any] = {"key": "user", "where": hr.FixedWindows("1m"), "when": hr.on_update()}
 
 
 def ran(root: str, **parts: Any) -> tuple[PipelineSummary, dict[str, Any]]:
@@ -36,7 +36,7 @@ def ran(root: str, **parts: Any) -> tuple[PipelineSummary, dict[str, Any]]:
 
 
 def test_a_run_that_failed_of_a_record_is_told_without_it(tmp_path: Any) -> None:
-    summary, result = ran((tmp_path / "root").as_uri(), what={"n": col("n").sum()}, **BY_MINUTE)
+    summary, result = ran((tmp_path / "root").as_uri(), what={"n": col("n").sum()}, **MINUTE_PARTS)
     assert summary.state is PipelineState.FAILED
     assert summary.run is not None
     assert (summary.run.error_code, summary.run.error) == ("data.integer_overflow", NOT_SHOWN)
@@ -45,7 +45,7 @@ def test_a_run_that_failed_of_a_record_is_told_without_it(tmp_path: Any) -> None
 
 
 def test_an_output_that_is_parked_of_a_record_is_told_without_it(tmp_path: Any) -> None:
-    sums, counts = (hr.Output(what={"n": aggregate}, **BY_MINUTE) for aggregate in (col("n").sum(), hr.count()))
+    sums, counts = (hr.Output(what={"n": aggregate}, **MINUTE_PARTS) for aggregate in (col("n").sum(), hr.count()))
     summary, result = ran((tmp_path / "root").as_uri(), outputs={"sums": sums, "counts": counts})
     assert summary.state is PipelineState.PARKED
     (parked_output,) = (line.parked for line in summary.outputs if line.parked is not None)

@@ -90,7 +90,7 @@ class Line:
 
     def restore(self) -> RestoredRun:
         catalog, claim = self.newcomer()
-        return restore_head(catalog, claim, lambda manifest: manifest, verify_with(catalog), self.missing_files)
+        return restore_head(catalog, claim, lambda manifest: manifest, verifier_with(catalog), self.missing_files)
 
     def main(self) -> str | None:
         return Catalog(self.store, "p").head().refs.get("main")
@@ -101,7 +101,7 @@ def line() -> Line:
     return Line()
 
 
-def verify_with(catalog: Catalog) -> Verify:
+def verifier_with(catalog: Catalog) -> Verify:
     """As an executor does that keeps nothing."""
 
     def whole(_: Manifest, __: str, file: DataFile, ___: object = None) -> None:
@@ -221,7 +221,7 @@ def test_no_state_file_is_read_twice(line: Line) -> None:
     flip(line.store, line.states[3].path)
     catalog, claim = line.newcomer()
     requests_before = line.store.requests.snapshot()
-    restore_head(catalog, claim, lambda manifest: manifest, verify_with(catalog), line.missing_files)
+    restore_head(catalog, claim, lambda manifest: manifest, verifier_with(catalog), line.missing_files)
     manifests, entries = EPOCHS - 1, 4
     assert line.store.requests.since(requests_before)["get"] <= EPOCHS + manifests + entries
 
@@ -257,7 +257,11 @@ def test_a_branch_beside_main_has_no_readers(line: Line) -> None:
     flip(line.store, line.states[1].path)
     catalog = Catalog(line.store, "p")
     restored_run = restore_head(
-        catalog, catalog.claim("backfill", "next"), lambda manifest: manifest, verify_with(catalog), line.missing_files
+        catalog,
+        catalog.claim("backfill", "next"),
+        lambda manifest: manifest,
+        verifier_with(catalog),
+        line.missing_files,
     )
     assert restored_run.claim.snapshot_id == line.ids[0] == catalog.head().refs["backfill"]
     assert line.main() == line.ids[3]
@@ -286,7 +290,7 @@ def test_a_store_that_does_not_answer_has_lost_nothing(line: Line) -> None:
     catalog = Catalog(faulty, "p")
     claim = catalog.claim("main", "next")
     with pytest.raises(StoreUnavailableError):
-        restore_head(catalog, claim, lambda manifest: manifest, verify_with(catalog), line.missing_files)
+        restore_head(catalog, claim, lambda manifest: manifest, verifier_with(catalog), line.missing_files)
     assert line.main() == line.ids[3]
 
 
@@ -295,7 +299,7 @@ def test_a_writer_that_was_replaced_does_not_move_the_branch(line: Line) -> None
     catalog, claim = line.newcomer()
     Catalog(line.store, "p").claim("main", "a third")
     with pytest.raises(FencedError):
-        restore_head(catalog, claim, lambda manifest: manifest, verify_with(catalog), line.missing_files)
+        restore_head(catalog, claim, lambda manifest: manifest, verifier_with(catalog), line.missing_files)
     assert line.main() == line.ids[3]
 
 
@@ -307,7 +311,7 @@ def test_a_changed_pipeline_is_no_damage(line: Line) -> None:
         raise FixConfigError("the pipeline has changed")
 
     with pytest.raises(FixConfigError, match="has changed"):
-        restore_head(catalog, claim, refuse_change, verify_with(catalog), line.missing_files)
+        restore_head(catalog, claim, refuse_change, verifier_with(catalog), line.missing_files)
     assert line.main() == line.ids[3]
 
 

@@ -20,7 +20,7 @@ from tests.reading import read
 CSV_CLICKS: Pipeline = change_pipeline(CLICKS, source=replace(CLICKS.source, format="csv"))
 TIME = START.isoformat()
 LINES = f'price,user,at,note\n1,ann,{TIME},"she wrote:\n2,bob,{TIME},x\nthanks"\n3,cid,{TIME},\n'
-OLD_PRICES, NOW = {"bob": 2, "cid": 3}, {"ann": 1, "cid": 3}
+OLD_PRICES, NEW_PRICES = {"bob": 2, "cid": 3}, {"ann": 1, "cid": 3}
 
 
 def prices(root: str, branch: str) -> dict[str, int]:
@@ -49,9 +49,9 @@ def test_a_replay_reads_as_was_recorded_and_all_else_as_today(
     assert (prices(root, "again"), rules(root, "again")) == (OLD_PRICES, [0])
 
     executor.process(CSV_CLICKS, root, RunOptions("fresh", mode=Mode.BATCH, branch="fresh"))
-    assert (prices(root, "fresh"), rules(root, "fresh")) == (NOW, [1])
+    assert (prices(root, "fresh"), rules(root, "fresh")) == (NEW_PRICES, [1])
     executor.process(CSV_CLICKS, root, RunOptions("same", mode=Mode.REPLAY, branch="same", from_branch="fresh"))
-    assert (prices(root, "same"), rules(root, "same")) == (NOW, [1])
+    assert (prices(root, "same"), rules(root, "same")) == (NEW_PRICES, [1])
     (folder / "2.csv").write_text(LINES.replace("ann", "dan").replace("cid", "eve"))
     executor.process(CSV_CLICKS, root, RunOptions("more", publish=True))
     assert (prices(root, "main"), rules(root, "main")) == ({**OLD_PRICES, "dan": 1, "eve": 3}, [0, 1])

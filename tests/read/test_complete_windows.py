@@ -49,12 +49,12 @@ class Story:
 
     def news(self, at_first: int | None = None) -> WindowNews:
         """What is new, told with it."""
-        earlier = (
+        announced_before = (
             None
             if self.announced is None
             else AnnouncedWindows.from_json(json.loads(json.dumps(self.announced.to_json())))
         )
-        news = window_news(self.handle, self.where, earlier, at_first=at_first)
+        news = window_news(self.handle, self.where, announced_before, at_first=at_first)
         self.announced = news.announced
         return news
 

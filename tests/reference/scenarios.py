@@ -115,11 +115,11 @@ def aggregates(
     share = st.sampled_from([fraction.sum(), fraction.mean(), fraction.last()])
     some = st.lists(st.sampled_from(others), max_size=3, unique_by=id)
     return st.builds(
-        lambda several, share: {
+        lambda further_aggregates, share: {
             "n": count(),
             "total": number.sum(),
             "share": share,
-            **{f"a{i}": a for i, a in enumerate(several)},
+            **{f"a{i}": a for i, a in enumerate(further_aggregates)},
         },
         some,
         share,

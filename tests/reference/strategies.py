@@ -139,7 +139,7 @@ BEHAVIOURS = st.builds(
 def nasty_names(names: Sequence[str], words: Sequence[str]) -> st.SearchStrategy[Mapping[str, str]]:
     """Another of ``words`` for each of ``names``."""
     some = st.lists(st.sampled_from(words), min_size=len(names), max_size=len(names), unique=True)
-    return some.map(lambda values: dict(zip(names, values, strict=True)))
+    return some.map(lambda other_names: dict(zip(names, other_names, strict=True)))
 
 
 def elements(retractions: bool = False) -> st.SearchStrategy[Element]:

@@ -94,9 +94,9 @@ ALL = [
 @given(st.lists(st.integers(-5, 5), max_size=8), st.data())
 def test_what_is_withdrawn_was_never_there(aggregate: Aggregate, values: list[int], data: st.DataObject) -> None:
     times = [read(aggregate, {"x": value}, SCHEMA, Instant(time)) for time, value in enumerate(values)]
-    indexes = data.draw(st.sets(st.sampled_from(range(len(values))))) if values else set()
-    changes = data.draw(st.permutations([*[(v, 1) for v in times], *[(times[i], -1) for i in indexes]]))
-    left = combine(aggregate, [(v, 1) for i, v in enumerate(times) if i not in indexes], DataType.INT)
+    withdrawn_indexes = data.draw(st.sets(st.sampled_from(range(len(values))))) if values else set()
+    changes = data.draw(st.permutations([*[(v, 1) for v in times], *[(times[i], -1) for i in withdrawn_indexes]]))
+    left = combine(aggregate, [(v, 1) for i, v in enumerate(times) if i not in withdrawn_indexes], DataType.INT)
     result = combine(aggregate, Contents(changes).net, DataType.INT)
     assert result == (pytest.approx(left) if isinstance(left, float) else left), "in any order, retraction first too"
 

@@ -46,16 +46,16 @@ def test_current_is_what_it_would_be_without_having_filtered(scenario: Scenario)
     pipeline = scenario.pipeline
     assume(pipeline.having is not None and pipeline.how.accumulation is not Accumulation.DISCARDING)
     (stage,) = pipeline.stages
-    left, all_panes = [], []
+    kept_panes, all_panes = [], []
     for mine, other in zip(
         run_pipeline(pipeline, scenario.epochs),
         run_pipeline(replace(pipeline, having=None), scenario.epochs),
         strict=True,
     ):
-        left += mine.panes
+        kept_panes += mine.panes
         all_panes += other.panes
         expected = {place: pane for place, pane in fold_current(all_panes).items() if lets_out(stage, pane)}
-        assert repr(sorted(fold_current(left).items(), key=repr)) == repr(sorted(expected.items(), key=repr))
+        assert repr(sorted(fold_current(kept_panes).items(), key=repr)) == repr(sorted(expected.items(), key=repr))
 
 
 @examples(100)

@@ -240,7 +240,7 @@ CLICKS = Input(
 )
 
 
-def join_clicks(outer: str) -> Pipeline:
+def joined_clicks(outer: str) -> Pipeline:
     return build(
         source=FileSource("orders", "json", {**SCHEMA, "page": DataType.STRING}),
         union=(CLICKS,),
@@ -253,7 +253,7 @@ def join_clicks(outer: str) -> Pipeline:
 def test_a_windowed_join_pairs_what_has_the_same_key_and_window() -> None:
     click = {"user": "ann", "at": 2, "page": "/"}
     results = run_pipeline(
-        join_clicks("left"),
+        joined_clicks("left"),
         [
             epoch(0, row("a", 1, 5), row("b", 1, 6), row("c", 20, 7), clicks=[{"user": "bob", "at": 30, "page": "/b"}]),
             epoch(1, clicks=[click, {**click, "page": "/x"}]),

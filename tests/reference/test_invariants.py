@@ -32,8 +32,8 @@ Place = tuple[tuple[Any, ...], Window]
 FOREVER: dict[str, Any] = {"allowed_lateness": None}
 
 
-def run(steps: Iterable[Step], own_operator: Operator) -> list[Output]:
-    return [step(own_operator) for step in steps]
+def run(steps: Iterable[Step], window_operator: Operator) -> list[Output]:
+    return [step(window_operator) for step in steps]
 
 
 def without_retractions(panes: Iterable[Pane]) -> list[Pane]:
@@ -64,8 +64,8 @@ class Live:
 def test_life_of_a_window(
     where: WindowFn, when: Trigger, accumulation: Accumulation, behaviour: dict[str, Any], steps: list[Step]
 ) -> None:
-    own_operator = operator(where, when, accumulation, behaviour)
-    panes = [pane for output in run(steps, own_operator) for pane in without_retractions(output.panes)]
+    window_operator = operator(where, when, accumulation, behaviour)
+    panes = [pane for output in run(steps, window_operator) for pane in without_retractions(output.panes)]
     by_window = sorted(panes, key=lambda pane: (pane.key, pane.window))
     for (_, window), pane_group in groupby(by_window, key=lambda pane: (pane.key, pane.window)):
         for life in lives(list(pane_group)):
@@ -269,13 +269,13 @@ def test_output_watermark_is_monotone_and_on_time_panes_are_ahead_of_it(
     where: WindowFn, when: Trigger, behaviour: dict[str, Any], steps: list[Step]
 ) -> None:
     """7.2: a pane that was held for comes no later than the watermark that it held."""
-    own_operator = operator(where, when, Accumulation.DISCARDING, {**behaviour, "on_time": Firing.IF_NON_EMPTY})
+    window_operator = operator(where, when, Accumulation.DISCARDING, {**behaviour, "on_time": Firing.IF_NON_EMPTY})
     for step in steps:
-        output_watermark_before = own_operator.output_watermark
-        for pane in step(own_operator).panes:
+        output_watermark_before = window_operator.output_watermark
+        for pane in step(window_operator).panes:
             assert pane.timing is not Timing.ON_TIME or pane.timestamp >= output_watermark_before
         assert (
             output_watermark_before
-            <= own_operator.output_watermark
-            <= max(own_operator.clocks.watermark, output_watermark_before)
+            <= window_operator.output_watermark
+            <= max(window_operator.clocks.watermark, output_watermark_before)
         )

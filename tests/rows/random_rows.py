@@ -223,25 +223,29 @@ def check_rows(
             return
         expected = run_outputs(pipeline, recorded_of(catalog, head, landed_result, make))
         manifests = [*catalog.ancestry(head)][::-1]
-        of_rows = {name: own_pipeline for name, own_pipeline in pipeline.by_output.items() if own_pipeline.rows}
-        for name, own_pipeline in of_rows.items():
-            found_rows = rows_by_epoch(own_pipeline, root, "main", len(manifests), name)
+        of_rows = {
+            name: output_pipeline for name, output_pipeline in pipeline.by_output.items() if output_pipeline.rows
+        }
+        for name, output_pipeline in of_rows.items():
+            found_rows = rows_by_epoch(output_pipeline, root, "main", len(manifests), name)
             assert found_rows == [Counter(map(shown_row, result.panes)) for result in expected[name]]
-            check_standing(own_pipeline, root, name, found_rows)
-            if own_pipeline.take == Every():
-                late = read(own_pipeline, root.as_uri(), "late", "main", name)
+            check_standing(output_pipeline, root, name, found_rows)
+            if output_pipeline.take == Every():
+                late = read(output_pipeline, root.as_uri(), "late", "main", name)
                 dropped_counts = [sum(drop.is_late for drop in result.drops) for result in expected[name]]
                 assert Counter(late["epoch"].to_pylist()) == +Counter(dict(enumerate(dropped_counts)))
             for result, manifest in zip(expected[name], manifests, strict=True):
                 _check_counts(
-                    seen_by(manifest, name).counts, result.panes, has_state=bool(own_pipeline.take or own_pipeline.join)
+                    seen_by(manifest, name).counts,
+                    result.panes,
+                    has_state=bool(output_pipeline.take or output_pipeline.join),
                 )
         if schedule.mode is Mode.MICRO_BATCH:
             options = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executors[0])
             process(pipeline, root.as_uri(), options, spark=spark)
-            for name, own_pipeline in of_rows.items():
+            for name, output_pipeline in of_rows.items():
                 second_rows, first_rows = (
-                    rows_by_epoch(own_pipeline, root, ref, len(manifests), name) for ref in ("again", "main")
+                    rows_by_epoch(output_pipeline, root, ref, len(manifests), name) for ref in ("again", "main")
                 )
                 assert second_rows == first_rows
 

@@ -17,8 +17,8 @@ from headrace_lab.simulation.processes import GlobalState, ProcessBehaviour, Pro
 EVERY = pytest.mark.parametrize("kind", [*StableProperty])
 
 
-def failed_properties(found_detection: Detection) -> dict[str, str]:
-    return {each.name: each.problems[0] for each in found_detection.properties if not each.holds}
+def failed_properties(detection: Detection) -> dict[str, str]:
+    return {each.name: each.problems[0] for each in detection.properties if not each.holds}
 
 
 def failures(kind: StableProperty, *, is_fifo: bool) -> dict[str, str]:
@@ -69,10 +69,10 @@ def test_ten_processes_and_the_same_seed_are_the_same_run(kind: StableProperty) 
 
 
 def test_a_computation_has_terminated_once_and_is_found_at_last() -> None:
-    found_detection = detect_run(DiffusingComputation(random_processes(8, Random(1)), 80), 1)
-    assert found_detection.detected[0] == 0
-    assert found_detection.detected[-1] == 8
-    assert [*found_detection.detected] == sorted(found_detection.detected)
+    detection = detect_run(DiffusingComputation(random_processes(8, Random(1)), 80), 1)
+    assert detection.detected[0] == 0
+    assert detection.detected[-1] == 8
+    assert [*detection.detected] == sorted(detection.detected)
 
 
 def test_work_on_its_way_is_not_the_end() -> None:
@@ -97,17 +97,17 @@ def test_waits_that_close_a_circle_are_found_of_those_in_it_and_of_those_that_wa
 def test_requests_in_an_order_never_close_a_circle() -> None:
     for seed in range(20):
         graph = both_ways(random_processes(8, Random(seed)))
-        found_detection = detect_run(WaitForGraph(graph, 5, is_ordered=True), seed)
-        assert not any(found_detection.detected)
-        assert found_detection.totals["events"] >= 8 * 5
+        detection = detect_run(WaitForGraph(graph, 5, is_ordered=True), seed)
+        assert not any(detection.detected)
+        assert detection.totals["events"] >= 8 * 5
         assert any(detect_run(WaitForGraph(graph, 5), seed).detected)
 
 
 def test_a_token_is_lost_only_where_it_is() -> None:
     graph = random_processes(6, Random(3))
     assert not any(detect_run(TokenPassing(graph, 60, after=None), 3).detected)
-    found_detection = detect_run(TokenPassing(graph, 60, after=30), 3)
-    assert (found_detection.detected[0], found_detection.detected[-1]) == (0, 6)
+    detection = detect_run(TokenPassing(graph, 60, after=30), 3)
+    assert (detection.detected[0], detection.detected[-1]) == (0, 6)
     assert not TokenPassing(graph, 60, after=None).holds_of(GlobalState((None,) * 6, ((0,), *((),) * 11)))
 
 

@@ -189,13 +189,13 @@ def test_a_row_has_the_same_id_whatever_its_output_is_called(
     plain = billed_sales(deployment)
     of_users = {"key": plain.key, "what": plain.what, "where": plain.where, "when": plain.when, "how": plain.how}
 
-    def note_call(name: str, formerly: str) -> hr.Pipeline:
+    def sales_with_output(name: str, formerly: str) -> hr.Pipeline:
         output = hr.Output(**of_users, sinks=plain.sinks, formerly=formerly)
         return hr.Pipeline("sales", plain.input, outputs={name: output}, executor="local")
 
     run(deployment, plain, "1", order("ann", 5, 10), order("ann", 75))
     assert deployment.deliver(plain).written == 1
-    for number, pipeline in enumerate((note_call("hourly", ""), note_call("hours", "hourly")), start=2):
+    for number, pipeline in enumerate((sales_with_output("hourly", ""), sales_with_output("hours", "hourly")), start=2):
         assert deployment.deliver(pipeline).written == 0, "no run has given it its name"
         deployment.land(str(number), order("ann", 60 * number + 15))
         if promotes:

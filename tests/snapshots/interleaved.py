@@ -54,7 +54,7 @@ class Statement:
 
 
 TAKEN_BACK = "taken back"
-"""What a rollback of ``promoted`` to what main was before the promotion is."""
+"""What a rollback of ``promoted_epochs`` to what main was before the promotion is."""
 
 
 def action_of(entry: Entry) -> str:
@@ -130,7 +130,7 @@ def committer(
             if files:
                 manifest = with_file(catalog, manifest)
             if not attempt(
-                say, manifest.snapshot_id, lambda own_manifest=manifest: catalog.commit(claim, own_manifest)
+                say, manifest.snapshot_id, lambda new_manifest=manifest: catalog.commit(claim, new_manifest)
             ):
                 return
             parent = manifest.snapshot_id
@@ -153,7 +153,7 @@ def folds(branch: str, epochs: int = 0) -> Program:
         for number in range(epochs):
             manifest = manifest_for(catalog, claim, parent, snapshot(f"folder-{number}"))
             if not attempt(
-                say, manifest.snapshot_id, lambda own_manifest=manifest: catalog.commit(claim, own_manifest)
+                say, manifest.snapshot_id, lambda new_manifest=manifest: catalog.commit(claim, new_manifest)
             ):
                 return
             parent = manifest.snapshot_id
@@ -373,7 +373,7 @@ class CatalogFacts:
     base: int
     numbers: Mapping[str, int]
     main: frozenset[str]
-    is_so: frozenset[str]
+    fulfilled_requests: frozenset[str]
     """What people ask for, as far as the refs say that it is so, by any hand."""
 
     @classmethod
@@ -409,8 +409,8 @@ class CatalogFacts:
             Kind.DELIVERED.value: "delivered/mail" in head.refs,
             "drop": not {"other", "tags/t"} <= {*head.generations, *head.refs} and "other" not in head.generations,
         }
-        is_so = frozenset(what for what, holds in facts.items() if holds)
-        return cls(head.base, {action_of(entry): entry.number for entry in counting}, main, is_so)
+        fulfilled_requests = frozenset(what for what, holds in facts.items() if holds)
+        return cls(head.base, {action_of(entry): entry.number for entry in counting}, main, fulfilled_requests)
 
     def has(self, one: Statement, *, has_moved: bool) -> bool:
         """Whether it is there, as that entry; of those that were folded away commits are known, unless main moved."""
@@ -456,10 +456,10 @@ def check(explorer: Explorer) -> int:
         statements = [one for each in programs for one in each.said if isinstance(one, Statement)]
         done_statements = [one for one in statements if one.outcome == "done"]
         counts = [one for one in statements if one.outcome == "counts"]
-        has_moved = any(one.what in MOVES for one in statements) or bool(MOVES & facts.is_so)
+        has_moved = any(one.what in MOVES for one in statements) or bool(MOVES & facts.fulfilled_requests)
         assert all(facts.has(one, has_moved=has_moved) for one in done_statements), (done_statements, facts)
         assert has_moved or all(one.what in facts.main for one in counts), (counts, facts)
-        facts_there = {*facts.numbers, *facts.main, *facts.is_so}
+        facts_there = {*facts.numbers, *facts.main, *facts.fulfilled_requests}
         assert not [one for one in statements if one.outcome == "failed" and one.what in facts_there]
         assert len({one.number for one in done_statements}) == len(done_statements)
         handed_values = {one[1] for each in programs for one in each.said if isinstance(one, tuple)}

@@ -230,7 +230,7 @@ class CatalogMachine(RuleBasedStateMachine):
         snapshot=st.none() | snapshots,
         is_informed=st.booleans(),
         release=st.booleans(),
-        numbers=st.sampled_from([(0,), (1,), (0, 1)]),
+        output_numbers=st.sampled_from([(0,), (1,), (0, 1)]),
     )
     def publish(
         self,
@@ -240,12 +240,12 @@ class CatalogMachine(RuleBasedStateMachine):
         snapshot: str | None,
         is_informed: bool,
         release: bool,
-        numbers: tuple[int, ...] = (0, 1),
+        output_numbers: tuple[int, ...] = (0, 1),
     ) -> None:
         """Of one output or of all; what is expected is all that readers see. Releases of what is older move nothing."""
         catalog, model = self.writers[writer], self.model
         names = self.outputs or ("",)
-        outputs = list(dict.fromkeys(names[number % len(names)] for number in numbers))
+        outputs = list(dict.fromkeys(names[number % len(names)] for number in output_numbers))
         refs = [model.published[names.index(output)] for output in outputs]
         main = model.refs["main"]
         target = snapshot or model.snapshot_behind("main", steps) or main

@@ -154,7 +154,7 @@ def test_what_a_second_look_finds_in_use_is_kept(memory: MemoryStore) -> None:
     memory.write("p/runs/b.json", b"{}")
     live: set[str] = set()
 
-    def judge(infos: Collection[ObjectInfo], snapshot_ids: Collection[str], notes: dict[str, str]) -> set[str]:
+    def judge(infos: Collection[ObjectInfo], kept_ids: Collection[str], notes: dict[str, str]) -> set[str]:
         return {info.path for info in infos} & live
 
     assert expire(catalog, Keep(1), NOW, beside={ObjectKind.RUNS: judge}).marked.objects == 2
@@ -256,7 +256,7 @@ def goes_on(catalog: Catalog, branch: str, *, expiries: int = 1, keep: int = 9) 
 
 
 @pytest.fixture
-def two_epochs(memory: MemoryStore) -> Iterator[Catalog]:
+def two_epoch_catalog(memory: MemoryStore) -> Iterator[Catalog]:
     """Two epochs on main; little is kept of the log."""
     catalog = Catalog(memory, "p")
     ids = commit_some(catalog, catalog.claim("main", "run"), 2)
@@ -266,39 +266,39 @@ def two_epochs(memory: MemoryStore) -> Iterator[Catalog]:
 
 
 def test_who_was_fenced_after_its_entry_was_stored_is_told_that_it_counts(
-    memory: MemoryStore, two_epochs: Catalog
+    memory: MemoryStore, two_epoch_catalog: Catalog
 ) -> None:
     def act_meanwhile() -> None:
-        head = two_epochs.head()
-        goes_on(two_epochs, "main", keep=3)
-        assert two_epochs.head().base > head.entry, "the entry is folded away"
+        head = two_epoch_catalog.head()
+        goes_on(two_epoch_catalog, "main", keep=3)
+        assert two_epoch_catalog.head().base > head.entry, "the entry is folded away"
 
     with pytest.raises(FencedAfterCommitError, match="counts: there is nothing to repeat") as error:
         commits_and_stands_still(memory, "main", act_meanwhile)
     (snapshot,) = error.value.__notes__
-    assert two_epochs.is_ancestor(snapshot, two_epochs.head().refs["main"])
+    assert two_epoch_catalog.is_ancestor(snapshot, two_epoch_catalog.head().refs["main"])
     assert error.value.code == "give_up.fenced_after_commit"
 
 
-def test_who_stood_still_and_was_not_fenced_goes_on(memory: MemoryStore, two_epochs: Catalog) -> None:
+def test_who_stood_still_and_was_not_fenced_goes_on(memory: MemoryStore, two_epoch_catalog: Catalog) -> None:
     """While its branch stood still too, the log was folded for main's sake."""
-    entry_before = two_epochs.head().entry
-    entry, snapshot = commits_and_stands_still(memory, "fix", lambda: goes_on(two_epochs, "main", keep=1))
-    assert two_epochs.head().base > entry.number > entry_before
+    entry_before = two_epoch_catalog.head().entry
+    entry, snapshot = commits_and_stands_still(memory, "fix", lambda: goes_on(two_epoch_catalog, "main", keep=1))
+    assert two_epoch_catalog.head().base > entry.number > entry_before
     writer = Catalog(memory, "p")
-    claim = Claim("fix", two_epochs.head().generations["fix"], snapshot)
+    claim = Claim("fix", two_epoch_catalog.head().generations["fix"], snapshot)
     writer.commit(claim, manifest_for(writer, claim, snapshot))
     assert [each.snapshot_id for each in writer.ancestry(writer.head().refs["fix"])][1:] == [snapshot]
 
 
 def test_a_commit_to_a_branch_that_was_promoted_counts_though_another_has_its_name(
-    memory: MemoryStore, two_epochs: Catalog
+    memory: MemoryStore, two_epoch_catalog: Catalog
 ) -> None:
     def act_meanwhile() -> None:
-        two_epochs.promote("fix", expected_main=two_epochs.head().refs["main"])
-        two_epochs.fork("fix", None)
-        commit_some(two_epochs, two_epochs.claim("fix", "another branch"), 3)
-        goes_on(two_epochs, "main", keep=3)
+        two_epoch_catalog.promote("fix", expected_main=two_epoch_catalog.head().refs["main"])
+        two_epoch_catalog.fork("fix", None)
+        commit_some(two_epoch_catalog, two_epoch_catalog.claim("fix", "another branch"), 3)
+        goes_on(two_epoch_catalog, "main", keep=3)
 
     with pytest.raises(FencedAfterCommitError, match="counts: there is nothing to repeat"):
         commits_and_stands_still(memory, "fix", act_meanwhile)
@@ -306,32 +306,34 @@ def test_a_commit_to_a_branch_that_was_promoted_counts_though_another_has_its_na
 
 @pytest.mark.parametrize("action", ["rollback", "drop"])
 def test_what_was_given_up_after_it_was_committed_does_not_count(
-    memory: MemoryStore, two_epochs: Catalog, action: str
+    memory: MemoryStore, two_epoch_catalog: Catalog, action: str
 ) -> None:
     branch = "main" if action == "rollback" else "fix"
 
     def act_meanwhile() -> None:
         if action == "drop":
-            two_epochs.drop("fix")
+            two_epoch_catalog.drop("fix")
         else:
-            two_epochs.rollback("main", two_epochs.head().refs["published"], "wrong")
-        goes_on(two_epochs, "main", keep=1)
+            two_epoch_catalog.rollback("main", two_epoch_catalog.head().refs["published"], "wrong")
+        goes_on(two_epoch_catalog, "main", keep=1)
 
     with pytest.raises(FencedError, match="nothing that it has not committed is visible") as error:
         commits_and_stands_still(memory, branch, act_meanwhile)
     assert type(error.value) is FencedError
     (snapshot,) = error.value.__notes__
-    assert snapshot not in two_epochs.head().refs.values()
+    assert snapshot not in two_epoch_catalog.head().refs.values()
 
 
 @pytest.mark.parametrize("action", ["publish", "rollback", "fork", "promote", "tag", "drop"])
 def test_what_a_person_did_counts_though_the_log_was_folded_since(
-    memory: MemoryStore, two_epochs: Catalog, action: str
+    memory: MemoryStore, two_epoch_catalog: Catalog, action: str
 ) -> None:
     """Main continues from there, with other writers, and the entry is gone when the person is answered."""
-    first, second = (link.snapshot_id for link in [*two_epochs.lineage(two_epochs.head().refs["main"])][::-1])
-    two_epochs.fork("other", first)
-    (other,) = commit_some(two_epochs, two_epochs.claim("other", "run"), 1)
+    first, second = (
+        link.snapshot_id for link in [*two_epoch_catalog.lineage(two_epoch_catalog.head().refs["main"])][::-1]
+    )
+    two_epoch_catalog.fork("other", first)
+    (other,) = commit_some(two_epoch_catalog, two_epoch_catalog.claim("other", "run"), 1)
     actions: dict[str, Callable[[Catalog], Entry]] = {
         "publish": lambda catalog: catalog.publish(second, first),
         "rollback": lambda catalog: catalog.rollback("main", first, "back"),
@@ -340,15 +342,15 @@ def test_what_a_person_did_counts_though_the_log_was_folded_since(
         "tag": lambda catalog: catalog.tag("t", first),
         "drop": lambda catalog: catalog.drop("other"),
     }
-    head_before = two_epochs.head()
+    head_before = two_epoch_catalog.head()
 
     def act_meanwhile() -> None:
-        goes_on(two_epochs, "main", keep=3)
-        assert two_epochs.head().base > head_before.entry + 1, "the entry is folded away"
+        goes_on(two_epoch_catalog, "main", keep=3)
+        assert two_epoch_catalog.head().base > head_before.entry + 1, "the entry is folded away"
 
     stands_still(memory, actions[action], act_meanwhile)
-    head = two_epochs.head()
-    line = {two_epochs.ancestor_at(head.refs["main"], epoch) for epoch in range(3)}
+    head = two_epoch_catalog.head()
+    line = {two_epoch_catalog.ancestor_at(head.refs["main"], epoch) for epoch in range(3)}
     assert {
         "publish": first in line and second in line,
         "rollback": second not in line,
@@ -359,9 +361,11 @@ def test_what_a_person_did_counts_though_the_log_was_folded_since(
     }[action]
 
 
-def test_where_what_would_tell_has_expired_nobody_claims_to_know(memory: MemoryStore, two_epochs: Catalog) -> None:
+def test_where_what_would_tell_has_expired_nobody_claims_to_know(
+    memory: MemoryStore, two_epoch_catalog: Catalog
+) -> None:
     with pytest.raises(FencedError, match="may have been committed to branch main, and has expired since") as error:
-        commits_and_stands_still(memory, "main", lambda: goes_on(two_epochs, "main", expiries=2, keep=1))
+        commits_and_stands_still(memory, "main", lambda: goes_on(two_epoch_catalog, "main", expiries=2, keep=1))
     assert type(error.value) is FencedError
 
 

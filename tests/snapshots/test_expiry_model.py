@@ -108,7 +108,7 @@ class Model:
 
     def readers_after(self, target: str, is_gone: Callable[[str], bool]) -> dict[str, str | None]:
         """What readers see once main is at ``target``: "nothing" if they could see nothing of what is kept at or before
-        it. What is ``is_gone`` is given no ref.
+        it. A snapshot of which ``is_gone`` is true gets no ref.
         """
         undone = [each for each in self.replaced if target in self.line_behind(each[0])][:1]
         new_refs: dict[str, str | None] = {}
@@ -355,12 +355,12 @@ class ExpiryMachine(RuleBasedStateMachine):
     def die(self, held_claim: HeldClaim, name: str) -> None:
         """What a killed run leaves."""
         self.claimed += 1
-        paths = {
+        paths_by_kind = {
             "data": data_path("p", 99, f"{self.claimed:016x}", "panes", "0"),
             "manifests": names.manifest_path("p", f"{2**63 + self.claimed:016x}"),
             "index": names.node_path("p", f"{self.claimed:032x}"),
         }
-        self.store.write(paths[name], b"?")
+        self.store.write(paths_by_kind[name], b"?")
 
     @precondition(lambda self: len(self.model.parents) > 1)
     @rule(number=st.integers(0), what=st.sampled_from(["tag", "fork", "rollback", "publish"]))

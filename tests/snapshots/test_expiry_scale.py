@@ -145,8 +145,8 @@ def run_and_expire(pipeline: Pipeline, epochs: int) -> tuple[int, int]:
 
 
 def _expire(pipeline: Pipeline) -> None:
-    def audits(infos: object, snapshot_ids: object, notes: object) -> set[str]:
-        return {info.path for info in infos if info.path.split("/")[2].rpartition("--")[2] in snapshot_ids}  # type: ignore[attr-defined, operator]
+    def audits(infos: object, kept_ids: object, notes: object) -> set[str]:
+        return {info.path for info in infos if info.path.split("/")[2].rpartition("--")[2] in kept_ids}  # type: ignore[attr-defined, operator]
 
     expire(Catalog(pipeline.store, "p"), Keep(KEEP_LAST), NOW, beside={ObjectKind.AUDITS: audits})
 

@@ -37,10 +37,10 @@ def test_what_is_remembered_is_what_was_known(index: FactsIndex) -> None:
     index_again.restore_facts(index.encode_facts(index.snapshots))
     assert index_again.notes == index.notes
     for name, snapshot in index.snapshots.items():
-        read_facts = index_again.snapshots[name]
-        assert read_facts.created_at == snapshot.created_at
-        assert {*read_facts.files} == {*snapshot.files}
-        assert {*read_facts.nodes} == {*snapshot.nodes}
+        facts_again = index_again.snapshots[name]
+        assert facts_again.created_at == snapshot.created_at
+        assert {*facts_again.files} == {*snapshot.files}
+        assert {*facts_again.nodes} == {*snapshot.nodes}
     for name, node in index_again.nodes.items():
         assert {*node.files} == {*index.nodes[name].files}
 

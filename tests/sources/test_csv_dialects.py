@@ -62,8 +62,8 @@ def values(records: ScannedRecords) -> list[tuple[Any, ...]]:
 )
 def test_options_say_how_files_are_written(text: str, options: dict[str, Any], expected: list[tuple[Any, ...]]) -> None:
     assert values(read(text.encode(), **options)) == expected
-    begun_number = len(text.encode()) + 10
-    pieces = [read(text.encode(), Span(number, number + 1, begun_number), **options) for number in range(begun_number)]
+    part_count = len(text.encode()) + 10
+    pieces = [read(text.encode(), Span(number, number + 1, part_count), **options) for number in range(part_count)]
     assert [row for piece in pieces for row in values(piece)] == expected
     whole_positions = read(text.encode(), **options).position.tolist()
     assert [position for piece in pieces for position in piece.position.tolist()] == whole_positions
@@ -209,7 +209,7 @@ def test_what_is_written_in_a_dialect_reads_back_equal(options: dict[str, Any], 
 @pytest.mark.parametrize("options", DIALECTS[:4], ids=str)
 @given(st.lists(st.lists(TEXTS, min_size=2, max_size=2), max_size=5), st.integers(1, 5))
 @examples(100)
-def test_what_python_writes_in_a_dialect_is_read(options: dict[str, Any], records: list[Any], number: int) -> None:
+def test_what_python_writes_in_a_dialect_is_read(options: dict[str, Any], records: list[Any], part_count: int) -> None:
     skip = options.get("skip_lines", 0)
     text = io.StringIO()
     writer = csv.writer(
@@ -223,7 +223,7 @@ def test_what_python_writes_in_a_dialect_is_read(options: dict[str, Any], record
     writer.writerows([["a", "b"], *records])
     data = (skip * 'no "record\n' + text.getvalue()).encode()
     schema = {"a": str, "b": str}
-    pieces = [read(data, Span(n, n + 1, number), schema, **options) for n in range(number)]
+    pieces = [read(data, Span(n, n + 1, part_count), schema, **options) for n in range(part_count)]
     expected = [(a or None, b or None) for a, b in records if [a, b] != ["a", "b"]]
     assert [row for piece in pieces for row in values(piece)] == expected
     whole_positions = read(data, schema=schema, **options).position.tolist()
@@ -237,7 +237,7 @@ ESCAPED_TEXTS = st.lists(
 
 @given(ESCAPED_TEXTS, st.integers(2, 7))
 @examples(300)
-def test_pieces_of_a_file_with_escapes_say_what_all_of_it_says(text: str, number: int) -> None:
+def test_pieces_of_a_file_with_escapes_say_what_all_of_it_says(text: str, part_count: int) -> None:
     data = ("id,note\n" + text).encode()
     schema = {"id": str, "note": str}
 
@@ -245,7 +245,7 @@ def test_pieces_of_a_file_with_escapes_say_what_all_of_it_says(text: str, number
         columns = [records.position, records.raw(np.arange(len(records))), records.unparsed, *records.columns.values()]
         return [*zip(*(column.tolist() for column in columns), strict=True)]
 
-    pieces = [read(data, Span(n, n + 1, number), schema, escape="\\") for n in range(number)]
+    pieces = [read(data, Span(n, n + 1, part_count), schema, escape="\\") for n in range(part_count)]
     assert [record for piece in pieces for record in record_rows(piece)] == record_rows(
         read(data, schema=schema, escape="\\")
     )

@@ -111,12 +111,15 @@ def test_records_begin_and_end_where_python_says(text: str, header: str, window:
 
 
 @pytest.mark.parametrize("window", [3, find_size("line_window_bytes").value])
-@given(text=st.one_of(ANYTHING, WHOLE), number=st.integers(2, 9), stride=st.integers(1, 3))
+@given(text=st.one_of(ANYTHING, WHOLE), part_count=st.integers(2, 9), stride=st.integers(1, 3))
 @examples(300)
-def test_shares_begin_outside_quotes(text: str, number: int, stride: int, window: int) -> None:
+def test_shares_begin_outside_quotes(text: str, part_count: int, stride: int, window: int) -> None:
     data = ("a,b,c\n" + text).encode()
     with set_sizes(line_window_bytes=window):
-        pieces = [read(data, Span(first, min(first + stride, number), number)) for first in range(0, number, stride)]
+        pieces = [
+            read(data, Span(first, min(first + stride, part_count), part_count))
+            for first in range(0, part_count, stride)
+        ]
     assert rows(pieces) == rows([read(data)])
 
 

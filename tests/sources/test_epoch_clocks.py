@@ -250,9 +250,9 @@ def check(scenario: Scenario) -> None:
             recent = {name: each.recent for name, each in engine.progress.offsets.items()}
             engine.restore(engine.epoch, PipelineProgress.from_json(Fields(written_document, "progress"), recent), {})
         engine.compute({OWN: land(store, epoch, number)}, now, is_last=epoch.is_last)
-        number_ahead = expected.run(epoch, now)
+        records_ahead = expected.run(epoch, now)
         found_progress = engine.progress
-        assert sum(each.records for each in found_progress.ahead) == number_ahead
+        assert sum(each.records for each in found_progress.ahead) == records_ahead
         clock = replace(
             SourceClock.from_progress(scenario.pipeline.event_time, found_progress.inputs[OWN]),
             watermark=found_progress.watermark,

@@ -25,9 +25,9 @@ def batch(draw: random.Random, base: int, count: int, *, headers: bool) -> bytes
         value = None if draw.random() < 0.05 else draw.randbytes(draw.choice((0, 1, 63, 64, 200, 9_000)))
         some = [(f"h{n}", None if draw.random() < 0.2 else draw.randbytes(n)) for n in range(draw.randrange(4))]
         builder.append(number, 1_790_000_000_000 + draw.randrange(-(10**9), 10**9), key, value, some if headers else [])
-    own_batch = bytearray(builder.build())
-    own_batch[0:8] = base.to_bytes(8, "big")
-    return bytes(own_batch)
+    batch_bytes = bytearray(builder.build())
+    batch_bytes[0:8] = base.to_bytes(8, "big")
+    return bytes(batch_bytes)
 
 
 def compress_batch(content: bytes, codec: int) -> bytes:

@@ -47,7 +47,7 @@ def pipeline(topic: str) -> Pipeline:
 
 
 def victim(topic: str, root: str, environment: Mapping[str, str], countdown: int, *, is_done: bool) -> None:
-    """A run that ends itself at its put number ``countdown``: before it, or after it ``is_done``."""
+    """A run that ends itself at its put number ``countdown``: before it, or after it if ``is_done``."""
     os.environ.update(environment)
     left = countdown
 

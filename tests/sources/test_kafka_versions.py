@@ -256,13 +256,13 @@ def test_envelopes_without_old_rows_are_versions_and_survive_compaction(
     versions = hr.debezium_versions("source.ts_ms", key="id", within="payload")
     handle = customers(tmp_path, topic, versions, {"id": int, "city": str}, at="changed_at")
 
-    def change_message(op: str, id_: int, city: str | None, lsn: int) -> Message:
+    def message_of(op: str, id_: int, city: str | None, lsn: int) -> Message:
         return debezium_key(id_), envelope(op, id_, city, lsn)
 
     first: Sequence[Message] = [
-        change_message("r", 1, "oslo", 1),
-        change_message("c", 2, "rome", 2),
-        change_message("c", 3, "bonn", 3),
+        message_of("r", 1, "oslo", 1),
+        message_of("c", 2, "rome", 2),
+        message_of("c", 3, "bonn", 3),
     ]
     topics.send(topic, first, 0)
     handle.run()
@@ -270,11 +270,11 @@ def test_envelopes_without_old_rows_are_versions_and_survive_compaction(
     topics.send(
         topic,
         [
-            change_message("u", 1, "bern", 4),
-            change_message("d", 2, None, 5),
+            message_of("u", 1, "bern", 4),
+            message_of("d", 2, None, 5),
             (debezium_key(2), None),
             (debezium_key(3), None),
-            change_message("t", 1, None, 9),
+            message_of("t", 1, None, 9),
         ],
         0,
     )

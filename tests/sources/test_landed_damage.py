@@ -62,10 +62,10 @@ def older(store: ObjectStore, what: str, number: int) -> None:
 
 
 def swap_objects(store: ObjectStore, what: str, number: int) -> None:
-    own_path, path_there = path_of(store, what, number), path_of(store, what, 3 - number)
-    mine, other = store.read(own_path), store.read(path_there)
-    store.write(own_path, other)
-    store.write(path_there, mine)
+    path, other_path = path_of(store, what, number), path_of(store, what, 3 - number)
+    mine, other = store.read(path), store.read(other_path)
+    store.write(path, other)
+    store.write(other_path, mine)
 
 
 def without_seals(store: ObjectStore) -> None:

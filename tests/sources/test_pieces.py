@@ -49,9 +49,9 @@ TEXTS = st.builds(
 """Some text behind a byte order mark, or none, whose last line has no end."""
 
 
-def pieces(number: int, stride: int) -> list[Span]:
+def pieces(part_count: int, stride: int) -> list[Span]:
     """All pieces, in runs of so many."""
-    return [Span(first, min(first + stride, number), number) for first in range(0, number, stride)]
+    return [Span(first, min(first + stride, part_count), part_count) for first in range(0, part_count, stride)]
 
 
 def rows(scans: Sequence[ScannedRecords]) -> list[tuple[object, ...]]:
@@ -70,24 +70,26 @@ def rows(scans: Sequence[ScannedRecords]) -> list[tuple[object, ...]]:
 
 
 @given(TEXTS, st.sampled_from(["json", "csv"]), st.integers(2, 6), st.integers(1, 3))
-def test_text_in_pieces_is_the_whole_text(data: bytes, kind: str, number: int, stride: int) -> None:
+def test_text_in_pieces_is_the_whole_text(data: bytes, kind: str, part_count: int, stride: int) -> None:
     if kind == "csv":
         data = b"n,s\n" + data.removeprefix(b"\xef\xbb\xbf")
     source = FileSource("landing", kind, SCHEMA)
     whole = read_file(data, source, RequiredColumns(), "x")
-    cut = [read_file(data, source, RequiredColumns(), "x", span) for span in pieces(number, stride)]
+    cut = [read_file(data, source, RequiredColumns(), "x", span) for span in pieces(part_count, stride)]
     assert rows(cut) == rows([whole])
 
 
-@pytest.mark.parametrize("number", [2, 3, 5])
+@pytest.mark.parametrize("part_count", [2, 3, 5])
 @pytest.mark.parametrize("group", [1, 7, 40, 100, 1000])
-def test_parquet_in_pieces_is_the_whole_file(group: int, number: int) -> None:
+def test_parquet_in_pieces_is_the_whole_file(group: int, part_count: int) -> None:
     sink = io.BytesIO()
     pq.write_table(pa.table({"n": range(100), "s": [f"text {n}" for n in range(100)]}), sink, row_group_size=group)
     source = FileSource("landing", "parquet", SCHEMA)
-    cut = [read_file(sink.getvalue(), source, RequiredColumns(), "x", span) for span in pieces(number, 1)]
+    cut = [read_file(sink.getvalue(), source, RequiredColumns(), "x", span) for span in pieces(part_count, 1)]
     assert rows(cut) == rows([read_file(sink.getvalue(), source, RequiredColumns(), "x")])
-    assert max(len(piece) for piece in cut) <= max(100 // number + 1, min(group, 100 // number) + 100 // number)
+    assert max(len(piece) for piece in cut) <= max(
+        100 // part_count + 1, min(group, 100 // part_count) + 100 // part_count
+    )
 
 
 SIZES = st.lists(

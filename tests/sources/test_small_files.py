@@ -234,9 +234,9 @@ KINDS: dict[str, tuple[Pipeline, Contents]] = {
 def test_small_files_read_together_give_what_each_gives_alone(
     tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
 ) -> None:
-    own_pipeline, body = KINDS[kind]
+    tested_pipeline, body = KINDS[kind]
     give_what_each_gives(
-        own_pipeline, tmp_path_factory.mktemp("small"), data.draw(st.lists(body, min_size=2, max_size=6))
+        tested_pipeline, tmp_path_factory.mktemp("small"), data.draw(st.lists(body, min_size=2, max_size=6))
     )
 
 
@@ -315,9 +315,9 @@ def test_a_file_that_is_read_together_has_at_most_a_quarter_of_a_megabyte(tmp_pa
     landed_files = LandedFiles(tmp_path)
     for number, copies in enumerate([1, 1, 5000, 1, 1]):
         landed_files.write(f"{number}.jsonl", (LINES[0] + b"\n") * copies)
-    own_pipeline = tolerant("json")
-    pieces = in_arrival_order(own_pipeline, {OWN: landed_files.files(own_pipeline)})
-    inputs = {input_.name: input_ for input_ in own_pipeline.inputs}
+    tested_pipeline = tolerant("json")
+    pieces = in_arrival_order(tested_pipeline, {OWN: landed_files.files(tested_pipeline)})
+    inputs = {input_.name: input_ for input_ in tested_pipeline.inputs}
     assert [len(group) for group in group_small_files(pieces, inputs)] == [2, 1, 2]
 
 

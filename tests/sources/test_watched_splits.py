@@ -51,8 +51,8 @@ def installed_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("HEADRACE_ROOT", (tmp_path / "root").as_uri())
 
 
-def splits_found(watched_source: WatchedPipeline) -> dict[str, int]:
-    work = watched_source.trigger._find_pending_work()
+def splits_found(watched_pipeline: WatchedPipeline) -> dict[str, int]:
+    work = watched_pipeline.trigger._find_pending_work()
     return {} if work is None else dict(work.splits)
 
 
@@ -63,22 +63,22 @@ def test_a_source_of_ones_own_is_watched(
     world = world_of(tmp_path / "said.db")
     pipeline = counting_pipeline(world.source)
     handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
-    watched_source = WatchedPipeline(pipeline, monkeypatch)
-    assert splits_found(watched_source) == {}
+    watched_pipeline = WatchedPipeline(pipeline, monkeypatch)
+    assert splits_found(watched_pipeline) == {}
     world.append([record(1)])
     event = {"snapshot": None, "files": {}, "timer_is_due": False, "splits": {"source": 1}}
-    assert watched_source.event() == event
+    assert watched_pipeline.event() == event
     handle.run()
-    assert splits_found(watched_source) == {}, "it is read"
+    assert splits_found(watched_pipeline) == {}, "it is read"
     world.append([record(2)])
-    assert splits_found(watched_source) == {"source": 1}
+    assert splits_found(watched_pipeline) == {"source": 1}
     if not pipeline.source.is_durable:  # a lander is killed once it has claimed
         with monkeypatch.context() as killed_patch:
             killed_patch.setattr(Lander, "_complete_range", lambda *_, **__: 0)
             Landing(pipeline, open_store((tmp_path / "root").as_uri())).land_all({})
-        assert splits_found(watched_source) == {"source": 1}
+        assert splits_found(watched_pipeline) == {"source": 1}
     handle.run()
-    assert splits_found(watched_source) == {}
+    assert splits_found(watched_pipeline) == {}
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ def test_a_watcher_knows_its_connections_alone(monkeypatch: pytest.MonkeyPatch) 
     from headrace_airflow.connection import find_connection
 
     monkeypatch.setenv("AIRFLOW_CONN_TABLES", json.dumps({"conn_type": "postgres", "host": "db", "password": "hidden"}))
-    watched_source = WatchedPipeline(
+    watched_pipeline = WatchedPipeline(
         counting_pipeline(ConnectedTable(("a", "b"), {"text": str, "at": datetime})), monkeypatch
     )
-    assert json.loads(watched_source.kept)["sources"] == {
+    assert json.loads(watched_pipeline.kept)["sources"] == {
         "source": [f"{__name__}:ConnectedTable", {"tables": ["a", "b"]}, ["tables"]]
     }
     with connections.use_connections([find_connection("tables")]):
@@ -119,11 +119,11 @@ def test_a_watched_source_that_no_watcher_could_make_again_is_refused() -> None:
 
 
 def test_a_triggerer_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched_source = WatchedPipeline(
+    watched_pipeline = WatchedPipeline(
         counting_pipeline(ConnectedTable(("a",), {"text": str, "at": datetime})), monkeypatch
     )
     monkeypatch.setenv("AIRFLOW_CONN_TABLES", json.dumps({"conn_type": "postgres", "host": "db"}))
-    watched_source.trigger.sources["source"][0] = "acme_gone.tables:Table"
-    assert watched_source.failure().startswith(
+    watched_pipeline.trigger.sources["source"][0] = "acme_gone.tables:Table"
+    assert watched_pipeline.failure().startswith(
         "config.unwatched_source: the triggerer cannot import acme_gone.tables:Table"
     )

@@ -157,8 +157,8 @@ def test_structs_maps_and_lists_go_in_and_out(spark: SparkSession, tmp_path: Pat
     land(tmp_path, 0, *map(json.dumps, records))
     pipeline = moving("move_parts", MOVED_COLUMNS)
     run(spark, pipeline, tmp_path)
-    own_rows = python_rows(read(pipeline, tmp_path.as_uri(), "current", "main"))
-    assert sorted(([row[name] for name in ("id", "place", "turned", "lines")] for row in own_rows), key=str) == [
+    result_rows = python_rows(read(pipeline, tmp_path.as_uri(), "current", "main"))
+    assert sorted(([row[name] for name in ("id", "place", "turned", "lines")] for row in result_rows), key=str) == [
         [
             "a",
             {"city": "Oslo", "names": ["Oslo", None], "zero": 0.0},
@@ -168,7 +168,7 @@ def test_structs_maps_and_lists_go_in_and_out(spark: SparkSession, tmp_path: Pat
         ["b", {"city": None, "names": [None, None], "zero": 0.0}, {}, []],
         ["c", {"city": None, "names": [None, None], "zero": 0.0}, None, None],
     ]
-    assert "-0.0" not in str(own_rows) and [*own_rows[0]["turned"]] == sorted(own_rows[0]["turned"])
+    assert "-0.0" not in str(result_rows) and [*result_rows[0]["turned"]] == sorted(result_rows[0]["turned"])
 
 
 @pytest.mark.spark
@@ -242,8 +242,8 @@ def test_panes_go_through_a_function_and_are_withdrawn_from_what_it_gave(spark: 
 @pytest.mark.spark
 def test_panes_of_several_outputs_go_through_functions_side_by_side(spark: SparkSession, tmp_path: Path) -> None:
     """As they do in pipelines with a chain of aggregations alone."""
-    counts_by_word: dict[str, Any] = {"key": "word", "what": {"n": count()}, "where": FixedWindows("10s")}
-    counts_by_word |= {"when": EARLY_AND_LATE, "how": retracting()}
+    word_count_parts: dict[str, Any] = {"key": "word", "what": {"n": count()}, "where": FixedWindows("10s")}
+    word_count_parts |= {"when": EARLY_AND_LATE, "how": retracting()}
     totals: dict[str, Any] = {"key": "word", "what": {"n": col("n").sum()}, "where": FixedWindows("20s"), "when": None}
     returns = {"word": STRING, "n": DataType.INT, "times": STRING}
     aggregation_behind = Aggregation(
@@ -258,20 +258,20 @@ def test_panes_of_several_outputs_go_through_functions_side_by_side(spark: Spark
     outputs = {
         # the third job, and the second
             "below": Output(of="plain", **totals, how=retracting(), then=(aggregation_behind,)),
-        "words": Output(**counts_by_word, then=(aggregation_behind,)),
-        "plain": Output(**counts_by_word),
+        "words": Output(**word_count_parts, then=(aggregation_behind,)),
+        "plain": Output(**word_count_parts),
         "last": Output(of=("words", "below"), key="times", what={"total": col("total").sum()}, where=GlobalWindows(),
                        when=EARLY_AND_LATE, how=retracting()),
     }  # fmt: skip
     whole = Pipeline("whole", source, outputs=outputs)
-    words = Pipeline("words", source, **counts_by_word, then=(aggregation_behind,))
+    words = Pipeline("words", source, **word_count_parts, then=(aggregation_behind,))
     pipeline_below = Pipeline(
-        "below", source, **counts_by_word, then=(Aggregation(**totals, how=retracting()), aggregation_behind)
+        "below", source, **word_count_parts, then=(Aggregation(**totals, how=retracting()), aggregation_behind)
     )
     for second, word in enumerate(("a", "b", "a", None)):
         land(tmp_path, second, *[json.dumps({"word": word, "at": f"2026-01-01T00:00:{8 * second:02}Z"})] * 2)
-    for own_pipeline in (whole, words, pipeline_below):
-        run(spark, own_pipeline, tmp_path)
+    for each_pipeline in (whole, words, pipeline_below):
+        run(spark, each_pipeline, tmp_path)
 
     def panes(pipeline: Pipeline, output: str = "") -> list[str]:
         return sorted(map(str, read(pipeline, tmp_path.as_uri(), "panes", "main", output).to_pylist()))

@@ -101,10 +101,10 @@ def test_times_of_which_few_differ_have_a_dictionary() -> None:
         [pa.array(hours).cast(TIME), pa.array(moments).cast(TIME), pa.array(hours)], ["end", "at", "number"]
     )
     few, many = encode_parquet(rows[:1000]), encode_parquet(rows)
-    for content, names in ((few, set()), (many, {"end"})):
+    for content, dictionary_columns in ((few, set()), (many, {"end"})):
         opened_parquet_file = pq.ParquetFile(pa.BufferReader(content.data))
         chunks = [opened_parquet_file.metadata.row_group(0).column(number) for number in range(3)]
-        assert {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page} == names
+        assert {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page} == dictionary_columns
         assert opened_parquet_file.read().equals(pa.Table.from_batches([rows[: content.rows]]))
     assert len(encode_parquet(rows.select(["end"])).data) < len(encode_parquet(rows.select(["number"])).data)
     store = MemoryStore()

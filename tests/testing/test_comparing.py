@@ -83,7 +83,7 @@ def test_an_expectation_that_cannot_be_meant_says_what_to_write(expected: Any, m
 
 
 @pytest.mark.parametrize(
-    ("expected", "value", "same"),
+    ("expected", "actual", "same"),
     [
         (1, 1, True),
         (1.0, 1, True),
@@ -105,8 +105,8 @@ def test_an_expectation_that_cannot_be_meant_says_what_to_write(expected: Any, m
         ("1", 1, False),
     ],
 )
-def test_values_are_the_same(expected: Any, value: Any, same: bool) -> None:
-    assert matches_expected(expected, value, "x") is same
+def test_values_are_the_same(expected: Any, actual: Any, same: bool) -> None:
+    assert matches_expected(expected, actual, "x") is same
 
 
 def test_only_gives_plain_dicts() -> None:

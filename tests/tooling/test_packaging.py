@@ -80,10 +80,10 @@ def installation(
     environment = folder / "venv"
     uv("venv", "--quiet", environment)
     uv("pip", "install", "--quiet", "--python", environment, "--resolution", request.param, wheel)
-    own_installation = Installation(environment, folder)
-    result = own_installation.headrace("new", "shop")
+    fresh_installation = Installation(environment, folder)
+    result = fresh_installation.headrace("new", "shop")
     assert result.returncode == 0, result.stderr
-    yield own_installation
+    yield fresh_installation
     shutil.rmtree(environment)
 
 

@@ -138,13 +138,13 @@ def test_editors_and_help_know_each_option_and_its_default(name: str) -> None:
 
 def test_options_are_all_written_out() -> None:
     public = [value for name in hr.__all__ if inspect.isfunction(value := getattr(hr, name))]
-    names = [
+    names_with_options = [
         one.__name__
         for one in public
         for parameter in inspect.signature(inspect.unwrap(one), follow_wrapped=False).parameters.values()
         if get_origin(parameter.annotation) is Unpack
     ]
-    assert sorted(names) == sorted(OPTIONS)
+    assert sorted(names_with_options) == sorted(OPTIONS)
 
 
 def returned_names(owner: type) -> Iterator[tuple[str, str]]:

@@ -33,11 +33,11 @@ def envelopes(time_column: Any = "changed_at", **more: Any) -> hr.Input:
     )
 
 
-def newest(own_input: hr.Input | None = None, **parts: Any) -> hr.Pipeline:
-    return hr.Pipeline("customers", own_input or feed(), **{"key": "id", "take": hr.newest(), **parts})
+def newest(input_: hr.Input | None = None, **parts: Any) -> hr.Pipeline:
+    return hr.Pipeline("customers", input_ or feed(), **{"key": "id", "take": hr.newest(), **parts})
 
 
-def count_parts(**parts: Any) -> dict[str, Any]:
+def counting_parts(**parts: Any) -> dict[str, Any]:
     return {"what": {"n": hr.count()}, "where": hr.GlobalWindows(), "when": hr.on_update(), **parts}
 
 
@@ -45,18 +45,18 @@ OTHER = feed(hr.upserts("id")).named("other")
 EXAMPLE = hr.BatchFunction("cleaning:words", SCHEMA, deterministic=True)
 
 
-def join_orders(join: Any) -> hr.Pipeline:
+def joined_orders(join: Any) -> hr.Pipeline:
     orders = hr.json("landing/orders", {"id": int, "ordered_at": datetime}).event_time("ordered_at", bound="1h")
     return hr.Pipeline("orders", orders, join=[join], rows=["id"])
 
 
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an aggregation": (
-        lambda: hr.Pipeline("customers", feed(), **count_parts(key="city")),
+        lambda: hr.Pipeline("customers", feed(), **counting_parts(key="city")),
         "Keep the newest of each row in",
     ),
     "an output": (
-        lambda: hr.Pipeline("customers", feed(), outputs={"n": hr.Output(key="city", **count_parts())}),
+        lambda: hr.Pipeline("customers", feed(), outputs={"n": hr.Output(key="city", **counting_parts())}),
         "of versions, of which a row has as many as it was changed",
     ),
     "top": (lambda: newest(take=hr.top(3, by="version")), "take: these would be taken of versions"),
@@ -112,10 +112,13 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         "of the versions of its source the greatest version counts",
     ),
     "a join within": (
-        lambda: join_orders(hr.within(OTHER, "id", between=("0s", "1h"))),
+        lambda: joined_orders(hr.within(OTHER, "id", between=("0s", "1h"))),
         "within would meet several of one",
     ),
-    "a join with the next": (lambda: join_orders(hr.next_event(OTHER, "id", within="1h")), "would meet several of one"),
+    "a join with the next": (
+        lambda: joined_orders(hr.next_event(OTHER, "id", within="1h")),
+        "would meet several of one",
+    ),
     "no key": (lambda: hr.upserts([]), "name the columns that tell rows apart"),
     "a key that is not there": (lambda: newest(feed(hr.upserts("ident")), key="id"), "the key is 'ident'"),
     "a list as a key": (
@@ -225,7 +228,7 @@ def test_versions_are_rows_themselves_and_can_be_counted_as_such(executor: Any) 
         feed(hr.upserts("id", "version", deleted=col("gone"))),
         outputs={
             "history": hr.Rows(["id", "version", "city", "is_tombstone"]),
-            "changes": hr.Output(of="history", key="id", **count_parts()),
+            "changes": hr.Output(of="history", key="id", **counting_parts()),
         },
     )
     moment = "2026-05-01T09:00:00Z"

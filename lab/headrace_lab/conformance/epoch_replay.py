@@ -38,7 +38,7 @@ from headrace_lab.conformance.cases import (
     StageLink,
     Step,
 )
-from headrace_lab.conformance.loops import add_loop
+from headrace_lab.conformance.loops import loop_pipeline
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
 from headrace_lab.conformance.rows import KEY, VALUE, row_record, rows_pipeline
 from headrace_lab.reference.elements import Pane
@@ -179,7 +179,7 @@ def _pipeline(case: Case) -> Pipeline:
     if first.rows is not None:
         return rows_pipeline(case)
     if first.loop is not None:
-        return add_loop(first)
+        return loop_pipeline(first)
     return _with_outputs(case) if case.outputs else _StagesPipeline(_stages(case))
 
 

@@ -71,7 +71,7 @@ def read_edge(raw: Json, timestamp: Any) -> CaseElement:
     return CaseElement(f"{start} -> {end}", weight, timestamp, edge={ENDS[0]: start, ENDS[1]: end, WEIGHT: weight})
 
 
-def add_loop(stage: CaseStage) -> Pipeline:
+def loop_pipeline(stage: CaseStage) -> Pipeline:
     """The pipeline with the loop of ``stage``. Raises CaseFormatError if there can be none."""
     edges = json("elements", {ENDS[0]: str, ENDS[1]: str, WEIGHT: int, "at": datetime}).event_time("at", bound="0s")
     try:

@@ -30,7 +30,7 @@ from headrace_lab.conformance.cases import (
     StageLink,
     Step,
 )
-from headrace_lab.conformance.loops import ENDS, add_loop
+from headrace_lab.conformance.loops import ENDS, loop_pipeline
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
 from headrace_lab.conformance.rows import by_input, last_output, row_record, rows_of_panes, rows_pipeline
 from headrace_lab.reference import Chain, Contents, Element, Extract, Grouping, Operator, Output, collect, combine
@@ -68,7 +68,7 @@ class _Run:
         if first.rows is not None:
             self.chain = _Rows(self.case)
         elif first.loop is not None:
-            self.chain = _loop_chain(add_loop(first))
+            self.chain = _looped_chain(loop_pipeline(first))
         else:
             self.chain = (
                 _Outputs(groupings, self.case.outputs) if self.case.outputs else Chain(groupings, elements_between)
@@ -215,7 +215,7 @@ def _answer(case: Case, step: Step) -> object:
     return None
 
 
-def _loop_chain(pipeline: Pipeline) -> LoopedChain:
+def _looped_chain(pipeline: Pipeline) -> LoopedChain:
     stage = pipeline.stages[0]
     if pipeline.edges is None or pipeline.loop is None:
         raise ValueError(f"{pipeline!r} has no loop")

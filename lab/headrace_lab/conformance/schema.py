@@ -74,7 +74,7 @@ from headrace_lab.conformance.fields import (
     text,
     text_or_integer,
 )
-from headrace_lab.conformance.loops import add_loop, read_edge, read_loop
+from headrace_lab.conformance.loops import loop_pipeline, read_edge, read_loop
 from headrace_lab.conformance.rows import RIGHT, check_rows, read_rows
 from headrace_lab.conformance.unknown import unknown_fields
 from headrace_lab.conformance.words import read_columns, read_combiner, read_having, read_trigger, read_windows
@@ -298,7 +298,7 @@ def _stage(raw: Any) -> CaseStage:
     if stage.loop is not None:
         if raw.get("combine") is not None:
             raise CaseFormatError("the results of a loop are its values: leave combine out")
-        add_loop(stage)
+        loop_pipeline(stage)
     return stage
 
 

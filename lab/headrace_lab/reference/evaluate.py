@@ -388,8 +388,8 @@ def _log(value: float | Decimal, radix: float | Decimal) -> float | None:
         return None
     if base in (2, 10):
         return math.log2(number) if base == 2 else math.log10(number)
-    number_log, under_entries = math.log(number), math.log(base)
-    return number_log / under_entries
+    number_log, base_log = math.log(number), math.log(base)
+    return number_log / base_log
 
 
 def _hexadecimal(algorithm: Callable[..., Any], value: str | bytes) -> str:
@@ -532,15 +532,15 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _cast(value: Any, source: DataType | None, kind: DataType) -> Any:  # noqa: PLR0911 (a line for each type)
-    """``value`` as ``kind``; NULL for a string that does not read as one, or a number that does not fit."""
-    if value is None or source is kind:
+def _cast(value: Any, source: DataType | None, target: DataType) -> Any:  # noqa: PLR0911 (a line for each type)
+    """``value`` as ``target``; NULL for a string that does not read as one, or a number that does not fit."""
+    if value is None or source is target:
         return value
     if source is DataType.STRING:
-        return value.encode() if kind is DataType.BYTES else _parse(value.strip(), kind)
-    if isinstance(value, date) and kind is DataType.TIMESTAMP:
+        return value.encode() if target is DataType.BYTES else _parse(value.strip(), target)
+    if isinstance(value, date) and target is DataType.TIMESTAMP:
         return Instant((value - _FIRST_DAY).days * _DAY)
-    match kind:
+    match target:
         case DataType.STRING:
             return _spell(value, source)
         case DataType.DATE:
@@ -578,8 +578,8 @@ def _truncate(value: float) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-def _parse(text: str, kind: DataType) -> Any:
-    match kind:
+def _parse(text: str, target: DataType) -> Any:
+    match target:
         case DataType.INT:
             digits = _INTEGER.fullmatch(text)
             return _truncate(int(digits[1] + digits[2])) if digits else None

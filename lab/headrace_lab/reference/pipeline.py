@@ -140,8 +140,8 @@ class _OutputRun:
         self._percentiles: dict[float, Instant] = {}
 
     def take(self, epoch_input: EpochInput, intake: Intake, upstream_results: Mapping[str, EpochResult]) -> None:
-        """Take what comes in this epoch: records, which ``epoch_input`` has, at the clocks of ``intake``; or panes that
-        outputs ``upstream_results`` gave, which are added to it, at the least of their output watermarks.
+        """Take what comes in this epoch: records, which ``epoch_input`` has, at the clocks of ``intake``; or the
+        panes of ``upstream_results``, which are added to it, at the least of their output watermarks.
         """
         if not self._upstream:
             expected = _percentiles(self._stages[0].when)
@@ -220,7 +220,7 @@ class _OutputRun:
     def run(
         self, epoch_input: EpochInput, now: Instant, signals: Sequence[Signal], *, is_batch: bool, is_last: bool
     ) -> EpochResult:
-        """What becomes of the elements that were ``epoch_input``."""
+        """What becomes of the elements of ``epoch_input``."""
         self._rejected = epoch_input.rejected
         output = self._chain.step(
             epoch_input.elements,

@@ -10,7 +10,7 @@ from typing import Any, Final
 from headrace_lab.simulation.behaviours import DiffusingComputation, TokenPassing, WaitForGraph, both_ways
 from headrace_lab.simulation.graphs import Graph
 from headrace_lab.simulation.processes import Event, GlobalState, ProcessBehaviour, Processes, RecordedSnapshot
-from headrace_lab.simulation.properties import LIMIT, Property
+from headrace_lab.simulation.properties import MOST_SHOWN, Property
 
 
 class StableProperty(StrEnum):
@@ -100,12 +100,14 @@ class _Judgement:
     def without_stability(self) -> Iterator[str]:
         """What was found in the recorded state holds at the end."""
         if lost_processes := sorted(self.recorded - self.end):
-            yield f"{self._name} found it of processes {lost_processes[:LIMIT]}, of which it did not hold at its end"
+            shown_processes = lost_processes[:MOST_SHOWN]
+            yield f"{self._name} found it of processes {shown_processes}, of which it did not hold at its end"
 
     def missed_processes(self) -> Iterator[str]:
         """What held at the beginning is found in the recorded state."""
         if missed_start := sorted(self.start - self.recorded):
-            yield f"{self._name} did not find it of processes {missed_start[:LIMIT]}, of which it held at its beginning"
+            shown_processes = missed_start[:MOST_SHOWN]
+            yield f"{self._name} did not find it of processes {shown_processes}, of which it held at its beginning"
 
 
 def _judge_snapshot(behaviour: ProcessBehaviour, snapshot: RecordedSnapshot) -> _Judgement:
@@ -114,7 +116,7 @@ def _judge_snapshot(behaviour: ProcessBehaviour, snapshot: RecordedSnapshot) -> 
 
 
 def _property(name: str, problems: Iterable[str]) -> Property:
-    return Property(name, [*islice(problems, LIMIT)])
+    return Property(name, [*islice(problems, MOST_SHOWN)])
 
 
 class _ImpossibleError(Exception):

@@ -142,11 +142,11 @@ def shuffled_operators(nodes: int, fan_out: int | None = None) -> Graph:
     operator. Elsewhere a task sends to the one on its own node. With ``fan_out`` it sends to so many in a shuffle:
     first to its neighbours, then to ones farther away. The three together mix ``fan_out``³ nodes.
     """
-    width = min(nodes, fan_out or nodes)
+    targets_per_task = min(nodes, fan_out or nodes)
     channels = []
     for operator in range(OPERATORS - 1):
-        step = width ** (operator // 2) if width < nodes else 1
-        offsets = [0] if operator % 2 else [number * step for number in range(width)]
+        step = targets_per_task ** (operator // 2) if targets_per_task < nodes else 1
+        offsets = [0] if operator % 2 else [number * step for number in range(targets_per_task)]
         for node in range(nodes):
             start, ends = (
                 operator * nodes + node,

@@ -21,7 +21,7 @@ class Property:
         return not self.problems
 
 
-LIMIT = 5
+MOST_SHOWN = 5
 
 
 def properties(world: World) -> list[Property]:
@@ -41,7 +41,7 @@ def properties(world: World) -> list[Property]:
 
 
 def _property(name: str, problems: Iterator[str]) -> Property:
-    shown_problems = [problem for _, problem in zip(range(LIMIT), problems, strict=False)]
+    shown_problems = [problem for _, problem in zip(range(MOST_SHOWN), problems, strict=False)]
     return Property(name, shown_problems)
 
 
@@ -103,7 +103,7 @@ def _name(snapshot: SnapshotId) -> str:
 
 
 def _some(numbers: Sequence[int]) -> str:
-    return f"{numbers[:LIMIT]}{' and more' if len(numbers) > LIMIT else ''}"
+    return f"{numbers[:MOST_SHOWN]}{' and more' if len(numbers) > MOST_SHOWN else ''}"
 
 
 def count_logged(parts: Sequence[SnapshotPart]) -> int:
