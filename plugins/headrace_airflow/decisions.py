@@ -267,16 +267,16 @@ KINDS: Final = (
                 enum=["rejected", "late"],
                 values_display={"rejected": "dead letters", "late": "late records"},
                 title="Records",
-                description="Which of them.",
+                description="Which records land again.",
             ),
             "output": _text_param(
-                "Output", "What one of several outputs dropped. Empty: dead letters that none could take."
+                "Output", "Only records that this output dropped. Empty: dead letters that no output could take."
             ),
             "input": _text_param("Input", "Dead letters of one input alone. Empty: of all."),
             "to": _text_param(
                 "To", "A path below the root, or a URI. Empty: below the folders 'late' and 'rejected' of the root."
             ),
-            "at": _text_param("At", f"{_SNAPSHOT_HELP}. Empty: what the newest of main knows."),
+            "at": _text_param("At", f"{_SNAPSHOT_HELP}: the records that it knows land. Empty: the newest of main."),
         },
         _replay_dropped,
     ),

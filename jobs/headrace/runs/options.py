@@ -127,8 +127,8 @@ class RunOptions:
                     "help": "The branch to fill, by default a new one; a backfill that was stopped continues its "
                     "branch.",
                     "about": "Empty: a new branch for this run. If nobody promotes it, a later backfill drops it once "
-                    "it has not changed for 14 days; that of a run of the schedule, once there are 3 newer ones. A "
-                    "branch with a name of yours stays until it is dropped. A backfill that was stopped continues in "
+                    "it has not changed for 14 days; the branch of a scheduled run, once there are 3 newer ones. A "
+                    "branch that you name stays until it is dropped. A backfill that was stopped continues in "
                     "its branch.",
                 }
             },
@@ -230,16 +230,16 @@ class RunOptions:
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
-            "Go also without rows that were handed over to a sink which cannot take them back.",
+            "Go on although the move gives up rows that a sink has got and cannot take back.",
             title="Give up what was delivered",
-            about="Also below what was handed over to a sink that cannot take back.",
+            about="Go on although the move gives up rows that a sink has got and cannot take back.",
         ),
     )
     with_readers: bool = option_field(
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
-            "Take all pipelines back first that have read what is given up: to one consistent cut.",
+            "First take back all pipelines that have read the snapshots given up, to one consistent cut.",
             title="With readers",
         ),
     )
@@ -267,14 +267,14 @@ class RunOptions:
             option_kinds.OutputOption("daily"),
             on_command_line=False,  # PIPELINE names it
             title="Output",
-            about="One output alone, with what is computed of it, in the epochs of main: leave out the range then. "
-            "Main adopts it, and the next run of process publishes it. A patch is always of one output.",
+            about="Compute only this output and those computed from it, in the epochs of main. Then leave out the "
+            "range. Main adopts it, and the next run of process publishes it. A patch is always of one output.",
             needs="has_names",
             doors={
                 "promote": {
                     "needs": "",  # of any pipeline
-                    "about": "One of several: which the patch is of, or which main adopts from a branch that has "
-                    "computed it again. Empty: the whole branch.",
+                    "about": "The output that is patched, or that main adopts from a branch which has computed it "
+                    "again. Empty: the whole branch.",
                 }
             },
         ),
@@ -318,7 +318,7 @@ class RunOptions:
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
-            "Let its rows replace those whose windows have expired on both; main goes on, the branch stays.",
+            "Replace only rows of main whose windows have expired on both; main goes on, the branch stays.",
             name="patch",
             argument="--patches",
             title="Patch",

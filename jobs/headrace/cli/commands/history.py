@@ -55,7 +55,7 @@ def explain(
     stage: StageOption = None,
     epochs: Annotated[
         int | None,
-        Option(help="Look at panes and late records of so many newest epochs alone; by default at all."),
+        Option(help="Look only at panes and late records of this many newest epochs; by default of all."),
     ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:

@@ -193,23 +193,24 @@ def lineage(
     *,
     root: RootOption,
     of: Annotated[
-        str | None, Option(metavar="PIPELINE", help="Name what has consumed a snapshot of it, or what came of that.")
+        str | None,
+        Option(metavar="PIPELINE", help="Name its readers, and their readers, that have consumed a snapshot of it."),
     ] = None,
     at: Annotated[str, Option(metavar="SNAPSHOT", help="An id, a branch, a tag, or a time.")] = PUBLISHED,
     stuck: Annotated[
-        bool, Option(help="Say that nothing is in flight anywhere, or what is, and who waits for whom.")
+        bool, Option(help="Say what is in flight, and which pipeline waits for which; or that nothing is.")
     ] = False,
     output: FormatOption = Format.TEXT,
     **options: Any,
 ) -> None:
     """Show which pipelines read which, and how far behind each is, in one consistent cut over all of them.
 
-    What registered pipelines read is there before they have run. Pipelines under other roots that read these are seen
-    by what they hold, or if --reader-root names the root.
+    It also shows registered pipelines that have not run yet. Readers under other roots are known by the objects that
+    they put under this root, or if --reader-root names their root.
 
-    With --of, name the readers that have consumed a snapshot, each with its first snapshot that has.
+    With --of, name the readers that have consumed a snapshot, and the first snapshot of each that contains it.
 
-    With --stuck, say of the same cut who waits for whom. It ends with 1 if something is in flight.
+    With --stuck, say which pipeline waits for which, in the same cut. It ends with 1 if something is in flight.
     """
     from headrace.pipeline.loading.registry import registered_files
     from headrace.read.deployment import Deployment
@@ -298,7 +299,9 @@ def check(
 def new(
     name: Annotated[str, Argument(metavar="NAME", help="The name of the pipeline and of its file.")],
     folder: Annotated[Path | None, Option(help="Where to write; by default a folder of that name.")] = None,
-    rows: Annotated[bool, Option(help="One that gives rows of its records, and aggregates nothing.")] = False,
+    rows: Annotated[
+        bool, Option(help="Write a pipeline that gives rows of its records, and aggregates nothing.")
+    ] = False,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Write a pipeline, a unit test and sample data that run at once. Existing files stay as they are."""

@@ -102,9 +102,9 @@ def recover(
 
     If readers see something newer than the snapshot, they go back too, until the new results are published.
 
-    With --with-readers, pipelines that read this one go back, too, in however many steps; their next runs read on from
-    there. If the command is killed, the same command goes on. Readers under other roots are seen by what they hold, or
-    if --reader-root names the root; the command says where it has looked.
+    With --with-readers, the readers of this pipeline go back, too, and their readers; their next runs continue from
+    there. If the command is killed, run it again: it continues. Readers under other roots are known by the objects that
+    they put under this root, or if --reader-root names their root; the command says where it has looked.
     """
     from headrace.cli.deployments import handle_of
     from headrace.cli.display import print_dry_run, print_ending, progress_listener
@@ -247,11 +247,11 @@ def deliver(
 ) -> None:
     """Make the sinks of a pipeline, or of one output (shop.py:shop.hourly), hold what readers see.
 
-    Each sink says which published version it holds, and gets what lies between. So the same command follows a publish,
-    a release, a rollback, a promotion and a patch; called again, it has nothing to do. A sink that fails holds what it
-    held, and the others get theirs.
+    Each sink says which published version it holds, and gets the changes since then. So the same command follows a
+    publish, a release, a rollback, a promotion and a patch; called again, it has nothing to do. If one sink fails, it
+    keeps its rows, and the other sinks get their changes.
 
-    What others do to rows of a sink is not seen by each kind: --check compares all rows, and ends with 1 if they
+    Not every kind of sink notices that others have changed rows: --check compares all rows, and ends with 1 if they
     differ; --refill replaces them in one step.
     """
     from headrace.cli.deployments import existing_root

@@ -202,7 +202,7 @@ def drop(
     root: RootOption,
     message: Annotated[str, Option(help="Why; kept in the log.")] = "",
     reader: Annotated[
-        bool, Option(name="--reader", help="NAME is a pipeline that read this one, and is gone: keep nothing for it.")
+        bool, Option(name="--reader", help="NAME is a reader of this pipeline that is gone: keep nothing for it.")
     ] = False,
     output: FormatOption = Format.TEXT,
 ) -> None:
