@@ -66,7 +66,7 @@ land("d.jsonl", 4, "quick")
 execute("process", "process", "quick", files_per_epoch=1)
 publish_audited("quick", os.environ["HEADRACE_ROOT"], last_announced=None, run_id="told")
 def retained(**form):
-    task = built(Root.of_environment()).dags["headrace_maintain-daily"].get_task("maintain")
+    task = build_dags(Root.of_environment()).dags["headrace_maintain-daily"].get_task("maintain")
     return task.execute({"params": {"dry_run": False, **form}})
 
 done["expired"] = [retained(dry_run=True), retained(), retained()]

@@ -95,8 +95,8 @@ def test_a_moved_reader_holds_again_what_it_needs_once_it_expires(tmp_path: Path
     chain = chain_in(tmp_path, roots=1)
     chain.run_all()
     chain.drain()
-    moved = chain.folders[0].rename(tmp_path / "moved")
-    chain.folders = [moved] * 3
+    moved_root = chain.folders[0].rename(tmp_path / "moved")
+    chain.folders = [moved_root] * 3
     first, second, _ = chain.handles
     assert len(first.drop_reader("second")) == 1
     assert second.run().epochs == ()
