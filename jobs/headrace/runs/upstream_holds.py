@@ -110,19 +110,19 @@ def _trim_hold(
     store: ObjectStore, upstream: str, own: ReaderHold, snapshots: Sequence[str], *, is_needed: bool
 ) -> None:
     """Let the hold begin with the first of ``snapshots`` that it has. Where there is none, it is put if it
-    ``is_needed``.
+    ``is_needed``; one that cannot be read is put again.
     """
     try:
         old_hold = hold_at(store, own.path(upstream))
     except BrokenObjectError:
-        replace(own, snapshots=tuple(snapshots)).put(store, upstream)
+        old_hold, is_needed = None, True
+    if old_hold is None:
+        if is_needed:
+            replace(own, snapshots=tuple(snapshots)).put(store, upstream)
         return
-    if old_hold is None and is_needed:
-        replace(own, snapshots=tuple(snapshots)).put(store, upstream)
-    old_snapshots = () if old_hold is None else old_hold.snapshots
-    first = next((number for number, snapshot in enumerate(old_snapshots) if snapshot in snapshots), 0)
+    first = next((number for number, snapshot in enumerate(old_hold.snapshots) if snapshot in snapshots), 0)
     if first:
-        replace(own, snapshots=old_snapshots[first:]).put(store, upstream)
+        replace(own, snapshots=old_hold.snapshots[first:]).put(store, upstream)
 
 
 def _consumed_snapshots(catalog: Catalog) -> Mapping[tuple[str, str, str, str], Sequence[str]]:
