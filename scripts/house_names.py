@@ -49,33 +49,6 @@ NOUNS_AND_ADJECTIVES: Final = _words("embed exceed expected hundred indeed proce
 FLOORS: Final = {"one word": 16.7, "functions": 0, "types": 0, "others": 0, "tests": 0}
 """What the names may not fall behind any more: only ever moved towards 25 and nothing (docs/design/0029-names.md)."""
 
-TEST_NAMES: Final = {
-    "a method, or a parameter, of a port, a listener or a protocol": _words(
-        "lab/headrace_lab/conformance/pane_matching.py:found lab/headrace_lab/sink_plans.py:held"
-        " tests/additions/outside/acme_headrace/daily_table.py:after"
-        " tests/additions/outside/acme_headrace/daily_table.py:required"
-        " tests/additions/outside/acme_headrace/fixed_width.py:required"
-        " tests/additions/outside/acme_headrace/fixed_width.py:written"
-        " tests/additions/outside/acme_headrace/memdir.py:digested"
-        " tests/additions/outside/acme_headrace/outbox.py:after"
-        " tests/additions/outside/acme_headrace/outbox.py:required"
-        " tests/additions/outside/acme_headrace/outbox.py:scanned"
-        " tests/additions/outside/acme_headrace/size_report.py:rooted tests/ext/test_moved.py:after"
-        " tests/faults/works.py:committed tests/process/test_backfill_range.py:noted"
-        " tests/process/test_fallback.py:committed tests/process/test_level_progress.py:committed"
-        " tests/process/test_listeners.py:committed tests/process/test_listeners.py:noted"
-        " tests/process/test_listeners.py:planned tests/process/test_listeners.py:warned"
-        " tests/process/test_progress_notes.py:committed tests/read/test_notebooks.py:committed"
-        " tests/rows/test_delivered_rows.py:held tests/sinks/spark_targets.py:held"
-        " tests/sinks/test_changes_by_accumulation.py:held tests/snapshots/exploring.py:digested"
-        " tests/sources/test_kafka.py:committed tests/sources/test_positions.py:after"
-    ),
-    "an option of a command, or a keyword of a public call": _words(
-        "lab/headrace_lab/commands/conformance.py:only lab/headrace_lab/commands/simulate.py:without"
-        " tests/testing/test_mistakes.py:of tests/testing/test_mistakes.py:to"
-    ),
-}
-"""Bare names of tests that are not counted, by the reason why they stay."""
 _PUBLIC: Final = {
     (path, name) for of_reason in PUBLIC_NAMES.values() for path, names in of_reason.items() for name in names.split()
 }
@@ -110,7 +83,7 @@ def measure(root: Path) -> dict[str, float]:
         "functions": kinds.count("functions"),
         "types": kinds.count("types"),
         "others": kinds.count("others"),
-        "tests": sum(1 for _ in bare_test_names(root)),
+        "tests": sum(1 for _ in bare_names(root, TEST_FOLDERS)),
     }
 
 
@@ -129,17 +102,9 @@ def bare_names(root: Path, folders: tuple[str, ...]) -> Iterator[tuple[str, str,
             yield kind, place, name
 
 
-def bare_test_names(root: Path) -> Iterator[tuple[str, str, str]]:
-    """Kind, place and name of each bare name of tests, of the lab and of scripts that is not one of ``TEST_NAMES``."""
-    kept_names = frozenset[str]().union(*TEST_NAMES.values())
-    for kind, place, name in bare_names(root, TEST_FOLDERS):
-        if f"{place.partition(':')[0]}:{name}" not in kept_names:
-            yield kind, place, name
-
-
 def gone_public_names(root: Path) -> list[str]:
     """The entries of ``PUBLIC_NAMES`` that name nothing bare any more."""
-    names_there = {(place.rpartition(":")[0], name) for _, place, name, _ in _names(root, FOLDERS)}
+    names_there = {(place.rpartition(":")[0], name) for _, place, name, _ in _names(root, (*FOLDERS, *TEST_FOLDERS))}
     return [f"{path}: {name}" for path, name in sorted(_PUBLIC - names_there)]
 
 
@@ -200,9 +165,7 @@ def report_names(root: Path) -> list[str]:
 if __name__ == "__main__":
     repository = Path(__file__).resolve().parent.parent
     worse = report_names(repository)
-    for kind, place, name in (
-        (*bare_names(repository, FOLDERS), *bare_test_names(repository)) if "--list" in sys.argv else ()
-    ):
+    for kind, place, name in bare_names(repository, (*FOLDERS, *TEST_FOLDERS)) if "--list" in sys.argv else ():
         print(f"{place}: {kind}: {name}")
     print(*worse, sep="\n", end="\n" if worse else "")
     sys.exit(bool(worse))

@@ -1,4 +1,4 @@
-"""Names of the product that are one participle, preposition or adverb and stay, each with the reason.
+"""Names that are one participle, preposition or adverb and stay, each with the reason.
 
 ``scripts.house_names`` counts none of them, and refuses any other. A new bare name is public and comes here, or
 it is to say what it holds. An entry whose name is gone is refused, too.
@@ -242,5 +242,43 @@ PUBLIC_NAMES: Final[dict[str, dict[str, str]]] = {
         "jobs/headrace/pipeline/deployment.py": "NEVER",
         "jobs/headrace/pipeline/joins.py": "On",
         "jobs/headrace/read/snapshots/snapshot_refs.py": "At",
+    },
+    "What tests and the lab write of a port, a listener or a protocol": {
+        "lab/headrace_lab/conformance/pane_matching.py": "_Panes.found",
+        "lab/headrace_lab/sink_plans.py": "_PlannedSink.held",
+        "tests/additions/outside/acme_headrace/daily_table.py": "Days.after Rows.read.required",
+        "tests/additions/outside/acme_headrace/fixed_width.py": "FixedWidth.read_lines.required FixedWidth.written",
+        "tests/additions/outside/acme_headrace/memdir.py": "MemDirStore.digested",
+        "tests/additions/outside/acme_headrace/outbox.py": (
+            "MessageReader.scanned MessageReader.scanned.required Messages.after"
+        ),
+        "tests/additions/outside/acme_headrace/size_report.py": "SizeOperator.__init__.rooted",
+        "tests/ext/test_moved.py": (
+            "test_a_method_of_the_port_that_has_another_name_is_called_under_its_old_one.Old.after"
+        ),
+        "tests/faults/works.py": "overtaken.Overtaking.committed",
+        "tests/process/test_backfill_range.py": (
+            "NotingListener.noted test_an_expiry_may_mark_what_was_chosen.Expiring.noted"
+        ),
+        "tests/process/test_fallback.py": "test_a_broken_state_file_costs_a_replay_and_nothing_else.Readers.committed",
+        "tests/process/test_level_progress.py": (
+            "test_the_notes_of_a_run_say_where_its_epoch_is_until_it_has_ended.Looking.committed"
+        ),
+        "tests/process/test_listeners.py": (
+            "Counting.committed Failing.committed Failing.noted Failing.planned Failing.warned"
+        ),
+        "tests/process/test_progress_notes.py": "_Looking.committed",
+        "tests/read/test_notebooks.py": "test_an_interrupt_ends_a_run_and_the_next_one_goes_on.Impatient.committed",
+        "tests/rows/test_delivered_rows.py": "Log.held Table.held",
+        "tests/sinks/spark_targets.py": "Folder.held",
+        "tests/sinks/test_changes_by_accumulation.py": "ListedLog.held",
+        "tests/snapshots/exploring.py": "_ReplayStore.digested",
+        "tests/sources/test_kafka.py": "test_a_run_lands_as_much_at_once_as_an_epoch_takes.CountingListener.committed",
+        "tests/sources/test_positions.py": "NumberSplits.after",
+    },
+    "What tests and the lab write of a command's option or a public call's keyword": {
+        "lab/headrace_lab/commands/conformance.py": "conformance.only",
+        "lab/headrace_lab/commands/simulate.py": "simulate.without",
+        "tests/testing/test_mistakes.py": "calls_of_readers.to calls_of_tests.of",
     },
 }
