@@ -36,17 +36,23 @@ def parts_of(layers: Sequence[Layer]) -> int:
 
 @dataclass
 class Table:
-    """Layers of rows that nobody replaces; what is merged beside an epoch is taken over by it."""
+    """Layers of rows that nobody replaces; what is merged beside an epoch is taken over by it. ``knows_input``: an
+    epoch reads a byte a row, and the one before it was of the same process.
+    """
 
+    knows_input: bool = False
     layers: tuple[Layer, ...] = ()
     merges: TableMerges = field(default_factory=TableMerges)
     merged_rows: list[int] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
+    rows_before: int = 0
 
     def epoch(self, rows: int) -> None:
         number = len(self.merged_rows)
         self.merges = self.merges.with_next(self.layers, parts_of)
-        steps = self.merges.next_steps(self.layers)
+        growth = rows / self.rows_before if self.knows_input and rows and self.rows_before else None
+        self.rows_before = rows
+        steps = self.merges.next_steps(self.layers, growth)
         self.layers = (*self.layers, layer(rows, number))
         self.merged_rows.append(sum(count_merged_rows(step) for step in steps))
         self.merges, self.layers = self.merges.with_finished_steps(
@@ -85,6 +91,33 @@ def test_epochs_on_many_live_keys_merge_a_little_each() -> None:
     assert sum(table.merged_rows) <= 4 * table.rows, "a row is written once for each tier"
 
 
+@pytest.mark.parametrize("knows_input", [True, False])
+def test_small_epochs_behind_a_load_do_not_pay_for_it(knows_input: bool) -> None:
+    table, changed_keys = Table(knows_input), 200_000
+    for _ in range(FANOUT.value):
+        table.epoch(6_250_000)
+    begun_number = len(table.merged_rows)
+    for _ in range(400):
+        table.epoch(changed_keys)
+    small = table.merged_rows[begun_number:]
+    # where each epoch has a process of its own, the first small one cannot tell that it is small
+    assert max(small[0 if knows_input else 1 :]) <= 2 * PACE.value * changed_keys
+    assert max(table.counts) < most_layers()
+    assert all(merge.first_epoch for merge in table.merges.unfinished), "the merge of the load is done"
+
+
+@pytest.mark.parametrize("knows_input", [True, False])
+@pytest.mark.parametrize("small_epochs", [1, 2, 5])
+def test_no_epoch_waits_for_a_whole_merge_where_some_are_large(knows_input: bool, small_epochs: int) -> None:
+    table = Table(knows_input)
+    for _ in range(300):
+        table.epoch(4_000_000)
+        for _ in range(small_epochs):
+            table.epoch(40_000)
+    assert max(table.counts) < most_layers()
+    assert max(table.merged_rows) <= 2 * PACE.value * 4_000_000
+
+
 def test_small_merges_are_done_at_once() -> None:
     table = Table()
     for _ in range(10 * FANOUT.value):
@@ -93,10 +126,12 @@ def test_small_merges_are_done_at_once() -> None:
     assert max(table.counts) <= 2 * FANOUT.value
 
 
-@given(st.lists(st.sampled_from([0, 1, 50, 3_000, 40_000, 300_000, 2_000_000]), min_size=40, max_size=300))
+@given(
+    st.lists(st.sampled_from([0, 1, 50, 3_000, 40_000, 300_000, 2_000_000]), min_size=40, max_size=300), st.booleans()
+)
 @examples(100)
-def test_layers_stay_few_and_no_row_is_lost_whatever_comes(arrivals: list[int]) -> None:
-    table = Table()
+def test_layers_stay_few_and_no_row_is_lost_whatever_comes(arrivals: list[int], knows_input: bool) -> None:
+    table = Table(knows_input)
     for rows in arrivals:
         table.epoch(rows)
         spans = [epoch for layer in table.layers for epoch in (layer.first_epoch, layer.last_epoch)]

@@ -128,7 +128,10 @@ STEP_ROWS: Final = Size(1 << 18)
 """Rows that are merged in a step at least, where there are so many; and about those of a part."""
 
 PACE: Final = Size(3)
-"""So many times the rows of the newest layer are merged in a step: more than come to all tiers in the long run."""
+"""So many times the rows of an epoch are merged beside it: more than come to all tiers in the long run."""
+
+MOST_GROWTH: Final = 1024
+"""An epoch is taken for so many times the one before at most, whatever their inputs say."""
 
 
 def many_layers() -> int:
@@ -172,9 +175,11 @@ class TableMerges(msgspec.Struct, frozen=True):
         next_merge = UnfinishedMerge.from_layers(own, parts_of(own), is_lowest=start == 0, watermark=watermark)
         return TableMerges((*going_on, next_merge))
 
-    def next_steps(self, layers: Sequence[Layer]) -> tuple[MergeStep, ...]:
-        """What to do of them beside one epoch, the smallest first: its like comes up again soonest."""
-        rows_left = max(STEP_ROWS.value, PACE.value * layers[-1].rows if layers else 0) * (
+    def next_steps(self, layers: Sequence[Layer], growth: float | None = None) -> tuple[MergeStep, ...]:
+        """What to do of them beside one epoch, the smallest first: its like comes up again soonest. ``growth``: how
+        many times the input of the epoch before it reads, None if that is not known.
+        """
+        rows_left = max(STEP_ROWS.value, PACE.value * expected_rows(layers, growth)) * (
             2 if len(layers) > many_layers() else 1
         )
         steps: list[MergeStep] = []
@@ -201,6 +206,15 @@ class TableMerges(msgspec.Struct, frozen=True):
             if not merge.left:
                 layers = merge.apply_to(layers)
         return TableMerges(tuple(merge for merge in self.unfinished if merge.left)), tuple(layers)
+
+
+def expected_rows(layers: Sequence[Layer], growth: float | None) -> int:
+    """About how many rows the next epoch adds to a table: as the newest layer, if ``growth`` is not known. A small epoch
+    behind a large one does not pay for that one.
+    """
+    if not layers:
+        return 0
+    return int(layers[-1].rows * (1 if growth is None else min(growth, MOST_GROWTH)))
 
 
 def _row_count(layers: Sequence[Layer]) -> int:
@@ -291,20 +305,31 @@ class Merges:
         self._runner = runner
         self._beside = BackgroundThread[tuple[MergePlan, Sequence[ReceivedMessage]]]("merge")
         self._requests: dict[str, int] = {}
+        self._bytes_before = 0
         self._tables = {table: TableMerges(tuple(merges)) for table, merges in merges_by_table.items()}
 
     def begin_step(
-        self, prefix: str, tables: Tables, watermark: Instant, by_table: Mapping[str, Instant] = NO_WATERMARKS
+        self,
+        prefix: str,
+        tables: Tables,
+        watermark: Instant,
+        by_table: Mapping[str, Instant] = NO_WATERMARKS,
+        *,
+        input_bytes: int = 0,
     ) -> None:
         """Begin a step of what is to be merged of ``tables``, into files below ``prefix``, unless one is under way. All
-        are at ``watermark``, but those that have one ``by_table``.
+        are at ``watermark``, but those that have one ``by_table``. The epoch beside it reads so many ``input_bytes``.
         """
+        growth = input_bytes / self._bytes_before if input_bytes and self._bytes_before else None
+        self._bytes_before = input_bytes
         if self._beside.is_running:
             return
         for table, layers in tables.items():
             merges = self._tables.get(table, TableMerges())
             self._tables[table] = merges.with_next(layers, self._parts_of, by_table.get(table, watermark))
-        steps = [(table, step) for table, layers in tables.items() for step in self._tables[table].next_steps(layers)]
+        steps = [
+            (table, step) for table, layers in tables.items() for step in self._tables[table].next_steps(layers, growth)
+        ]
         parts = tuple(MergePart(table, step, part) for table, step in steps for part in step.parts)
         if not parts:
             return

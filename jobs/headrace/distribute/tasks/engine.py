@@ -173,11 +173,15 @@ class TasksEngine:
         tables_to_merge |= {IDS: self.ids} if self.work.tells_ids and again is None else {}
         # before the epoch, so that the merge runs beside it
         self.merges.begin_step(
-            attempt.prefix, tables_to_merge, self._least_watermark(live), self._watermarks_of_sides()
+            attempt.prefix,
+            tables_to_merge,
+            self._least_watermark(live),
+            self._watermarks_of_sides(),
+            input_bytes=_count_bytes(files),
         )
 
         def plan_epoch(files: ByInput) -> EpochPlan:
-            size = sum(file.size for splits in files.values() for file in splits)
+            size = _count_bytes(files)
             id_parts = count_parts(self.runner.task_count(size + _total_bytes(self.tables)), size)
             parts = shared_out(id_parts, [_total_bytes(state.tables) for state in self.states])
             return EpochPlan(
@@ -406,3 +410,7 @@ class TasksEngine:
 
 def _total_bytes(tables: Mapping[str, Sequence[Layer]]) -> int:
     return sum(layer.bytes for layers in tables.values() for layer in layers)
+
+
+def _count_bytes(files: ByInput) -> int:
+    return sum(file.size for splits in files.values() for file in splits)
