@@ -176,6 +176,23 @@ def test_parquet_is_read_as_json_is(executor: ExecutorUnderTest, tmp_path: Path)
     assert sum(found_rows.values()) == 4
 
 
+@pytest.mark.parametrize("names", [("a", "tags"), ("tags", "a"), ("tags",)])
+def test_a_field_that_no_object_of_a_parquet_file_has_is_null_in_each(tmp_path: Path, names: tuple[str, ...]) -> None:
+    items = pa.array([[{"a": 1}, None], None, [], [{"a": 2}]], pa.list_(pa.struct([("a", pa.int64())])))
+    columns = {"items": items, "id": pa.array(range(4)), "at": pa.array([datetime.fromisoformat(TIME)] * 4)}
+    (tmp_path / "landing").mkdir()
+    pq.write_table(pa.table(columns), tmp_path / "landing/1.parquet")
+    fields = {"a": hr.field("items.a", int), "tags": hr.field("items.tags", str)}
+    schema = {"id": int, **{name: fields[name] for name in names}, "at": datetime}
+    source = hr.parquet("landing", schema, explode="items", missing="null")
+    pipeline = hr.Pipeline("made", source.event_time("at", bound="0s"), rows=["id", *names], executor="local")
+    LOCAL.run(pipeline, tmp_path.as_uri(), publish=False)
+    expected = [{"id": 0, "a": 1, "tags": None}, {"id": 0, "a": None, "tags": None}, {"id": 3, "a": 2, "tags": None}]
+    assert current(pipeline, tmp_path, "id", *names) == Counter(
+        tuple(row[name] for name in ("id", *names)) for row in expected
+    )
+
+
 def test_a_column_that_is_no_list_of_objects_ends_the_run_of_parquet(tmp_path: Path) -> None:
     (tmp_path / "landing").mkdir()
     columns = {"items": pa.array([["a"]]), "id": pa.array([1]), "at": pa.array([datetime.fromisoformat(TIME)])}

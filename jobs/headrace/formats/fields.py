@@ -56,12 +56,16 @@ def field_of(values: pa.Array, field: SourceField) -> pa.Array:
     """
     if not field.through:
         return pc.struct_field(values, field.path[1:]) if field.path[1:] else values
-    outer_path = field.path[1 : field.through]
-    lists = pc.struct_field(values, outer_path) if outer_path else values
-    if not pa.types.is_list(lists.type):
-        lists = lists.cast(pa.list_(lists.type.value_type))
+    lists = lists_of_objects(values, field)
     items = pc.struct_field(pc.list_flatten(lists), field.path[field.through :])
     return kernel_columns.having_items(lists, items, lists.is_null())
+
+
+def lists_of_objects(values: pa.Array, field: SourceField) -> pa.Array:
+    """The lists of objects that ``field`` is in, of the ``values`` of its outermost object."""
+    outer_path = field.path[1 : field.through]
+    lists = pc.struct_field(values, outer_path) if outer_path else values
+    return lists if pa.types.is_list(lists.type) else lists.cast(pa.list_(lists.type.value_type))
 
 
 def has_lone_surrogate(text: str) -> bool:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from headrace.formats import file_format
 from headrace.formats.compression import what_is
-from headrace.formats.fields import as_json, field_of, map_parsed
+from headrace.formats.fields import as_json, field_of, lists_of_objects, map_parsed
 from headrace.formats.file_format import RequiredColumns, ScannedFiles, ScannedRecords, Span
 from headrace.formats.parquet_pages import bounds_of_groups, check_chunks, check_table
 from headrace.kernel import columns as kernel_columns
@@ -97,7 +97,7 @@ class ParquetRows(file_format.FileFormat):
         file = _open_file(data, path, is_checked=self.is_checked)
         stored_names = columns.find_stored(file.schema_arrow, path)
         try:
-            columns_there = [*dict.fromkeys(_read_at(columns.fields[name]) for name in stored_names)]
+            columns_there = [*dict.fromkeys(_places_read(file.schema_arrow, columns.fields, stored_names))]
             read = _read_rows if self.is_checked else _rows_as_before
             table, first = read(data, file, columns_there, span, path)
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -210,12 +210,9 @@ def _make_records(files: Sequence[_StoredRows], fields: SourceFields) -> Scanned
     columns, reasons = {}, pa.nulls(rows, pa.string())
     for name, field in fields.items():
         if name not in files[0].stored:
-            columns[name] = pa.nulls(rows, kernel_columns.arrow_type(field.type))
+            columns[name] = _missing_column(files, field, rows)
             continue
-        stored_columns = [own.table.column(field.path[0]) for own in files]
-        chunks = [chunk for column in stored_columns for chunk in column.chunks]
-        values = pa.concat_arrays(chunks) if rows else pa.nulls(0, stored_columns[0].type)
-        values, bad = values_as(field_of(values, field), field.type)
+        values, bad = values_as(field_of(_outermost_values(files, field, rows), field), field.type)
         if bad is not None:
             is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
             reason = (
@@ -229,6 +226,28 @@ def _make_records(files: Sequence[_StoredRows], fields: SourceFields) -> Scanned
         columns = {n: pc.if_else(parses, v, pa.scalar(None, v.type)) for n, v in columns.items()}
         return ScannedRecords(columns, reasons, position, lambda places: as_json(held_columns, places))
     return ScannedRecords(columns, reasons, position, lambda places: as_json(columns, places))
+
+
+def _outermost_values(files: Sequence[_StoredRows], field: SourceField, rows: int) -> pa.Array:
+    """What ``files``, which have so many ``rows``, store in the outermost object of ``field``."""
+    stored_columns = [own.table.column(field.path[0]) for own in files]
+    chunks = [chunk for column in stored_columns for chunk in column.chunks]
+    return pa.concat_arrays(chunks) if rows else pa.nulls(0, stored_columns[0].type)
+
+
+def _missing_column(files: Sequence[_StoredRows], field: SourceField, rows: int) -> pa.Array:
+    """The values of a ``field`` that is not stored: NULL, or NULL in each object of a list of objects."""
+    if not _has_list(files[0].table.schema, field):
+        return pa.nulls(rows, kernel_columns.arrow_type(field.type))
+    lists = lists_of_objects(_outermost_values(files, field, rows), field)
+    items = pa.nulls(len(pc.list_flatten(lists)), kernel_columns.arrow_type(field.type).value_type)
+    return kernel_columns.having_items(lists, items, lists.is_null())
+
+
+def _has_list(stored_schema: pa.Schema, field: SourceField) -> bool:
+    """Whether a file has the list of objects that ``field`` would be in."""
+    own = type_there(stored_schema, SourceField(field.path[: field.through], field.type), "") if field.through else None
+    return own is not None and not pa.types.is_null(own)
 
 
 def _read_rows(data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, path: str) -> tuple[pa.Table, int]:
@@ -337,9 +356,15 @@ def type_there(file_schema: pa.Schema, field: SourceField, path: str) -> pa.Data
     return pa.list_(own) if field.through else own
 
 
-def _read_at(field: SourceField) -> str:
-    """The column that is read for ``field``: a list of objects is read whole."""
-    return ".".join(field.path[: field.through]) if field.through else field.place
+def _places_read(file_schema: pa.Schema, fields: SourceFields, stored_names: Sequence[str]) -> Iterator[str]:
+    """The columns that are read for ``fields``. A list of objects is read whole, also where its objects lack a field:
+    how many they are counts.
+    """
+    for name, field in fields.items():
+        if field.through and (name in stored_names or _has_list(file_schema, field)):
+            yield ".".join(field.path[: field.through])
+        elif name in stored_names:
+            yield field.place
 
 
 def _is_list(kind: pa.DataType) -> bool:
