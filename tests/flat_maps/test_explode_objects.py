@@ -238,10 +238,6 @@ def test_unit_tests_write_fields_as_lists(source: hr.FileSource) -> None:
     [
         (lambda: hr.csv("landing", SCHEMA, explode="items"), "lists of objects are not read; land JSON or Parquet"),
         (lambda: hr.json("landing", SCHEMA, explode="things"), "the schema has no such column"),
-        (
-            lambda: hr.json("landing", {"id": int, "tags": hr.field("items.tags", list[str])}, explode="items"),
-            "it is in each object of the list 'items', where values are read",
-        ),
         (lambda: hr.published("orders", {"a": hr.field("items.a", int)}, explode="items"), "panes have none"),
         (
             lambda: hr.spark_source("orders:Orders", {"a": hr.field("items.a", int)}, explode="items"),

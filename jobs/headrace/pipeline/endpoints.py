@@ -486,21 +486,13 @@ def with_objects(
     arguments: Arguments, explode: str | None, schema: expression_columns.SourceColumns, advice: str = ""
 ) -> expression_columns.SourceColumns:
     """``schema`` where ``explode`` may name a list of objects: what lies in it is read as lists. Raises the error of
-    ``arguments`` for a list in it; for any where such are not read, which says what to do ``advice``.
+    ``arguments`` where such are not read, which says what to do ``advice``.
     """
     list_columns = {} if explode is None or explode in schema else expression_columns.in_list(schema, explode)
     if list_columns and advice:
         raise arguments.refusal(
             "explode", explode, f"{min(list_columns)!r} lies in it, and lists of objects are not read; {advice}"
         )
-    source_fields = expression_columns.fields_of(schema)
-    for name in list_columns:
-        if isinstance(source_fields[name].type, NestedType) and not source_fields[name].through:
-            raise arguments.refusal(
-                f"schema[{name!r}]",
-                source_fields[name],
-                f"it is in each object of the list {explode!r}, where values are read",
-            )
     return {**schema, **list_columns}
 
 

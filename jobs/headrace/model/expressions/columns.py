@@ -294,11 +294,7 @@ def in_list(columns: SourceColumns, place: str) -> dict[str, SourceField]:
     fields_inside: dict[str, SourceField] = {}
     for name, source_field in fields_of(columns).items():
         if source_field.path[: len(names)] == names != source_field.path:
-            kind = (
-                data_types.ListType(source_field.type)
-                if isinstance(source_field.type, data_types.DataType)
-                else source_field.type
-            )
+            kind = source_field.type if source_field.through else data_types.ListType(source_field.type)
             fields_inside[name] = SourceField(source_field.path, kind, len(names))
     return fields_inside
 
