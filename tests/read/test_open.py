@@ -6,11 +6,13 @@ import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import GenericAlias
 from typing import Any
 
 import duckdb
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
@@ -292,6 +294,42 @@ def test_every_form_gives_the_same_rows(deployment: Deployment) -> None:
     relation = view.to_duckdb()
     assert relation.order('window_start, "user"').to_arrow_table().cast(view.schema).to_pylist() == expected
     assert relation.aggregate("count(*)").fetchall() == [(len(expected),)]
+
+
+@pytest.mark.parametrize("name", ["span", "spans", "by_name", "times", "time"])
+def test_pandas_gets_no_time_in_an_object_that_python_does_not_have(tmp_path: Path, name: str) -> None:
+    moment = pa.timestamp("us", "UTC")
+    span = pa.struct([("begin", moment), ("all", pa.list_(moment))])
+    kinds = {
+        "span": (span, {"begin": datetime, "all": list[datetime]}),
+        "spans": (pa.list_(span), GenericAlias(list, ({"begin": datetime, "all": list[datetime]},))),
+        "by_name": (pa.map_(pa.string(), moment), dict[str, datetime]),
+        "times": (pa.list_(moment), list[datetime]),
+        "time": (moment, datetime),
+    }
+    stored, declared = kinds[name]
+
+    def with_time(instant: int) -> Any:
+        own_span = {"begin": None, "all": [0, instant]}
+        values = {"span": own_span, "spans": [None, own_span], "by_name": [("a", instant)], "times": [instant]}
+        return values.get(name, instant)
+
+    def frame_of(instant: int) -> pd.DataFrame:
+        folder = tmp_path / str(instant)
+        (folder / "landing").mkdir(parents=True)
+        columns = {name: pa.array([with_time(instant), None], stored), "at": pa.array([0, 1], moment)}
+        pq.write_table(pa.table(columns), folder / "landing/1.parquet")
+        source = hr.parquet("landing", {name: declared, "at": datetime}).event_time("at", bound="0s")
+        handle = hr.open(folder.as_uri(), create=True)[hr.Pipeline("spans", source, rows=[name], executor="local")]
+        handle.run(publish=False)
+        return handle.current(at="main", columns=[name]).to_pandas()
+
+    assert len(frame_of(253_402_300_799_999_999)) == 2
+    if name in ("times", "time"):  # which pandas has as numbers
+        assert len(frame_of(253_402_300_800_000_000)) == 2
+    else:
+        with pytest.raises(QueryError, match=f"column {name} has a time outside of the years 1 to 9999"):
+            frame_of(253_402_300_800_000_000)
 
 
 def test_a_relation_lives_on_a_connection_of_ones_own(deployment: Deployment) -> None:

@@ -59,3 +59,10 @@ def keyed_twice(rows: DataFrame) -> DataFrame:
 
     schema = rows.withColumn("turned", f.col("tags")).schema
     return rows.mapInArrow(with_marks, schema)
+
+
+def move_days(rows: DataFrame) -> DataFrame:
+    """A day that Python has, and one that it does not, alone and in a list."""
+    first = f.make_date(f.lit(2026), f.lit(1), f.lit(1))
+    day = f.when(f.col("id") == "late", f.make_date(f.lit(20_000), f.lit(1), f.lit(1))).otherwise(first)
+    return rows.withColumns({"day": day, "days": f.array(day)})

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import GenericAlias
 from typing import Any
@@ -194,6 +194,22 @@ def test_nested_columns_that_are_others_are_told(
     land(tmp_path, 0, json.dumps({"id": "a", "at": "2026-01-01T00:00:01Z"}))
     with pytest.raises(SparkFunctionError, match=message):
         run(spark, moving(name, {**returns, "at": datetime}), tmp_path)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("name", "kind"), [("day", date), ("days", list[date])])
+def test_a_day_of_no_calendar_is_an_error_of_the_function(
+    spark: SparkSession, tmp_path: Path, name: str, kind: Any
+) -> None:
+    pipeline = moving("move_days", {name: kind, "at": datetime})
+    land(tmp_path, 0, json.dumps({"id": "a", "at": "2026-01-01T00:00:01Z"}))
+    run(spark, pipeline, tmp_path)
+    (row,) = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
+    assert row[name] in (date(2026, 1, 1), [date(2026, 1, 1)])
+    land(tmp_path, 1, json.dumps({"id": "late", "at": "2026-01-01T00:00:01Z"}))
+    message = f"move_days gave a time outside of the years 1 to 9999 in column {name}"
+    with pytest.raises(SparkFunctionError, match=message):
+        run(spark, pipeline, tmp_path)
 
 
 @pytest.mark.spark

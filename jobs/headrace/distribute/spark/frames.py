@@ -30,6 +30,7 @@ from headrace.distribute.views import condition_mask
 from headrace.formats.fields import with_json
 from headrace.formats.parquet import values_as
 from headrace.kernel.columns import Names, as_now, checked_values, names_there
+from headrace.model.expressions import data_types
 from headrace.model.expressions.data_types import ColumnType, NestedType, in_words
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.typing import columns_of
@@ -364,11 +365,15 @@ def apply_function(function: SparkFunction, rows: application.DataFrame) -> appl
                 f"{application.spark_type(kind).simpleString()}, and gives {kind_given.simpleString()}; cast it"
             )
     rows_made = result.select(*map(column_named, ours), *map(column_named, function.returns))
-    kinds = {name: kind for name, kind in function.returns.items() if isinstance(kind, NestedType)}
+    kinds = {
+        name: kind
+        for name, kind in function.returns.items()
+        if isinstance(kind, NestedType) or kind is data_types.DataType.DATE
+    }
     if not kinds:
         return rows_made
     schema = StructType([StructField(field.name, _nullable(field.dataType)) for field in rows_made.schema])
-    return rows_made.mapInArrow(partial(_check_nested, function.name, kinds), schema)
+    return rows_made.mapInArrow(partial(_check_values, function.name, kinds), schema)
 
 
 def _nullable(kind: DataType) -> DataType:
@@ -383,7 +388,7 @@ def _nullable(kind: DataType) -> DataType:
     return kind
 
 
-def _check_nested(
+def _check_values(
     name: str, kinds: Mapping[str, ColumnType], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The ``batches`` that the Spark function called ``name`` made, with the columns of ``kinds`` as equal values are
@@ -392,11 +397,10 @@ def _check_nested(
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for column, kind in kinds.items():
-            column_values, is_foreign = values_as(columns[column], kind)
-            columns[column], foreign_row = checked_values(column_values, kind)
-            if is_foreign is not None or foreign_row is not None:
-                what = "a map in which a key stands twice, or what no column holds"
-                what = what if foreign_row is None else foreign_row[1]
+            canonical, foreign_row = checked_values(columns[column], kind)
+            columns[column], is_foreign = values_as(canonical, kind)
+            if foreign_row is not None or is_foreign is not None:
+                what = "what no column holds" if foreign_row is None else foreign_row[1]
                 raise SparkFunctionError(f"Spark function {name} gave {what} in column {column}")
         yield pa.RecordBatch.from_pydict(columns)
 

@@ -59,6 +59,26 @@ def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
     return [dict(zip(rows.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
+def column_beyond_python(rows: pa.Table) -> str | None:
+    """The first column with a time in a struct, or a map, that Python has no datetime for; None if there is none."""
+    for field in rows.schema:
+        is_object = holds_type(field.type, lambda kind: pa.types.is_struct(kind) or pa.types.is_map(kind))
+        if is_object and _has_time_beyond_python(rows.column(field.name).combine_chunks()):
+            return str(field.name)
+    return None
+
+
+def _has_time_beyond_python(values: pa.Array) -> bool:
+    kind = values.type
+    if pa.types.is_map(kind):
+        return _has_time_beyond_python(entries_of(values))
+    if pa.types.is_list(kind):
+        return _has_time_beyond_python(values.flatten())
+    if pa.types.is_struct(kind):
+        return any(_has_time_beyond_python(values.field(number)) for number in range(kind.num_fields))
+    return bool(pa.types.is_timestamp(kind)) and not _in_calendar(values)
+
+
 def _combine_chunks(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 

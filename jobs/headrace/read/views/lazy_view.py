@@ -247,13 +247,22 @@ class LazyView(Suggesting):
         return pa.Table.from_batches(self.batches(), self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """All rows, in memory, ordered as in ``batches``.
+        """All rows, in memory, ordered as in ``batches``. Raises QueryError for a struct or a map with a time outside
+        of the years 1 to 9999: pandas has both as Python's values, and Python has no such time.
 
         >>> view.to_pandas().shape
         (3, 2)
         """
         require_library("pandas", "a pandas DataFrame")
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        from headrace.read.views.arrow_types import column_beyond_python
+
+        rows = self.to_arrow()
+        if (column := column_beyond_python(rows)) is not None:
+            raise QueryError(
+                f"column {column} has a time outside of the years 1 to 9999 in a struct or a map, and pandas has no "
+                "such value. Leave the column out with columns=, or read it with to_arrow() or to_polars()"
+            )
+        frame: pd.DataFrame = rows.to_pandas()
         return frame
 
     def to_polars(self) -> "pl.DataFrame":
