@@ -5,6 +5,7 @@ They go through retractions, runs, views, readers and sinks.
 
 import json
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,39 @@ def test_panes_are_those_of_the_reference(name: str, landed_orders: list[dict[st
     steps = [rows(*part) for part in (landed_orders[:cut], landed_orders[cut:]) if part]
     local, reference = (run(aggregate_orders(source, **parts), steps, executor=one) for one in ("local", "reference"))
     assert Counter(texts(local.panes)) == Counter(texts(reference.panes))
+
+
+X, XS, N = col("x"), col("xs"), col("n")
+OF_ZEROS: dict[str, hr.Aggregate] = {
+    "sum": X.sum(), "mean": X.mean(), "min": X.min(), "max": X.max(), "first": X.first(), "last": X.last(),
+    "mode": X.mode(), "by": X.max_by(N), "all": X.collect(), "top": X.top(2), "some": X.list_agg(2, by=N),
+    "median": X.quantile(0.5), "ends": X.quantiles([0.1, 0.9]), "pairs": X.pairs(N), "map": N.map_agg(X),
+    "of_x": X.map_agg(N), "list": XS.last(), "least": XS.min_by(N), "usual": XS.mode(), "lists": XS.collect(),
+    "item": XS.item(0).max(),
+}  # fmt: skip
+ZEROS = st.sampled_from([0.0, -0.0, None, -5e-324, 5e-324, 1.5])
+
+
+@given(
+    values=st.lists(st.tuples(ZEROS, st.none() | st.lists(ZEROS, max_size=2), st.integers(0, 2)), max_size=6),
+    cut=st.integers(0, 6),
+    withdrawn=st.integers(0, 3),
+)
+@settings(examples(40), suppress_health_check=list(HealthCheck))
+def test_zeros_have_no_sign(values: list[tuple[Any, Any, int]], cut: int, withdrawn: int) -> None:
+    schema = {"x": float, "xs": list[float], "n": int, "sign": int, "at": datetime}
+    records = [{"x": x, "xs": xs, "n": n, "sign": 1, "at": "2026-05-01T00:00:00Z"} for x, xs, n in values]
+    taken_back = [{**one, "sign": -1} for one in records[:withdrawn]]
+    steps = [rows(*part) for part in (records[:cut], records[cut:], taken_back) if part]
+    for changelog in [None, col("sign")] if not taken_back else [col("sign")]:
+        source = hr.json("landing/zeros", schema, changelog=changelog).event_time("at", bound="1h")
+        pipeline = hr.Pipeline(
+            "zeros", source, key=None, what=OF_ZEROS, where=hr.FixedWindows("1h"), when=hr.on_update(),
+            how=hr.retracting("1d"), executor="local",
+        )  # fmt: skip
+        local, reference = (run(pipeline, steps, executor=one) for one in ("local", "reference"))
+        assert Counter(texts(local.panes)) == Counter(texts(reference.panes))
+        assert "-0.0" not in str(texts(local.panes))
 
 
 def test_a_query_over_all_records_gives_the_same() -> None:

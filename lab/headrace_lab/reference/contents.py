@@ -72,13 +72,16 @@ def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instan
     """What ``aggregate`` keeps of an element, None to leave it out; ``combine`` takes these.
 
     A count without an expression keeps something that is never NULL. First and last keep the timestamp too, a join what
-    there is on either side. Combiners that go by another expression keep that and the value.
+    there is on either side. Combiners that go by another expression keep that and the value. A zero has no sign, since
+    what they give has none.
     """
     if aggregate.input is None:
         return True
     value = identity_key(evaluate(aggregate.input, record, schema))
+    if aggregate.combiner is not Combiner.CUSTOM:  # which is given values as they are
+        value = _without_signed_zeros(value)
     if aggregate.other is not None:
-        other = identity_key(evaluate(aggregate.other, record, schema))
+        other = _without_signed_zeros(identity_key(evaluate(aggregate.other, record, schema)))
         if aggregate.combiner in BY_ANOTHER:
             return None if value is None or other is None else (other, value)
         if aggregate.combiner is Combiner.MAP_AGG:
@@ -87,6 +90,13 @@ def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instan
     if value is not None and aggregate.combiner in (Combiner.FIRST, Combiner.LAST):
         return timestamp, value
     return value
+
+
+def _without_signed_zeros(value: Any) -> Any:
+    """``value``, or what it holds, with 0.0 for -0.0: of equal values any may be the one that is given (8.3)."""
+    if isinstance(value, tuple):
+        return tuple(map(_without_signed_zeros, value))
+    return 0.0 if isinstance(value, float) and value == 0 else value
 
 
 def combine(  # noqa: PLR0911, PLR0912 (one line for each combiner)
@@ -207,7 +217,7 @@ def _mean(values: Sequence[WeightedValue]) -> float | Decimal | None:
     number = sum(times for _, times in values)
     if _are_decimal(values):
         return fitting(divide_rounded(_total(values), number), "a mean", "") if number else None
-    return float(sum(value * times for value, times in values) / number) if number else None
+    return float(sum(value * times for value, times in values) / number) + 0.0 if number else None
 
 
 def _variance(values: Sequence[WeightedValue]) -> Any:

@@ -151,7 +151,7 @@ class _Compiler:
 
         def mean_of_parts(parts: Columns) -> pa.Array:
             number, empty = _divisor_and_empty(parts[count.name])
-            return pa.array(read(parts[part.name]) / number, mask=empty)
+            return pa.array(read(parts[part.name]) / number + 0.0, mask=empty)  # -0.0 is 0.0
 
         return Accumulator((part, count), mean_of_parts)
 
