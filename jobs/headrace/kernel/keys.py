@@ -13,6 +13,14 @@ The hash of a key is XXH64 with seed 0 over these bytes, made of little-endian w
 3. the bytes of each string, and of bytes, and zeros up to a whole word.
 
 Different keys may have the same hash: every look-up and every grouping by it also compares keys.
+
+A struct, a map or a list is compared as bytes (``to_comparable_bytes``), which never change either: a byte that is 0
+for NULL, else 1; then
+
+1. of a value its words, as above, and the bytes of a string, or of bytes;
+2. of a struct its fields, each as such bytes; they are NULL if it is;
+3. of a list, or of a map as the list of structs of its keys and values, a word that says how many items it has; then
+   its items, each as such bytes.
 """
 
 from collections.abc import Sequence
@@ -30,7 +38,7 @@ from headrace.kernel import columns as kernel_columns
 from headrace.kernel.expressions.casts import days_of
 from headrace.kernel.expressions.decimals import words_of
 from headrace.kernel.expressions.string_bytes import Octets, Words, to_octets
-from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.data_types import ColumnType, DataType, NestedType
 from headrace.this_process import Size
 
 UInt64s = NDArray[np.uint64]
@@ -224,6 +232,55 @@ def _laid_out(fixed_words: list[Words], texts: list[Octets], length: int) -> tup
             rows = rows[count[rows] > lane]
         word_places += count
     return words, kernel_columns.Groups(offsets)
+
+
+# --- nested values as bytes
+
+
+def to_comparable_bytes(values: pa.Array) -> pa.Array:
+    """Bytes that are equal where nested ``values`` are (semantics 15.1), NULL where these are; others as they are.
+    ``values`` are in their canonical form: keys of maps ascend.
+    """
+    if not kernel_columns.is_nested(values.type):
+        return values
+    return pc.if_else(values.is_valid(), _nested_bytes(values), pa.scalar(None, pa.binary()))
+
+
+def type_of_comparable(kind: ColumnType) -> pa.DataType:
+    """The type of what ``to_comparable_bytes`` gives of a column of ``kind``."""
+    return pa.binary() if isinstance(kind, NestedType) else kernel_columns.arrow_type(kind)
+
+
+def _nested_bytes(values: pa.Array) -> pa.Array:
+    """The bytes of each value, also of NULL."""
+    kind = values.type
+    if pa.types.is_map(kind):
+        return _nested_bytes(kernel_columns.entries_of(values))
+    if pa.types.is_list(kind):
+        lengths = kernel_columns.as_numpy(pc.list_value_length(values).fill_null(0)).astype(np.int64)
+        items = _nested_bytes(pc.list_flatten(values))
+        nothing = pa.array(np.zeros(len(values), np.bool_))
+        joined = pc.binary_join(kernel_columns.having_items(values, items, nothing), b"")
+        return _join_bytes(_heads(values, [lengths.view(np.uint64)]), joined)
+    if pa.types.is_struct(kind):
+        return _join_bytes(_heads(values, []), *map(_nested_bytes, values.flatten()))
+    texts = [values.cast(pa.binary()).fill_null(b"")] if kind in _OCTETS else []
+    return _join_bytes(_heads(values, _encoding_words(values)), *texts)
+
+
+def _heads(values: pa.Array, words: Sequence[Words]) -> pa.Array:
+    """A byte that says whether a value is there, and ``words`` of it, as bytes."""
+    width = 1 + 8 * len(words)
+    octets = np.zeros((len(values), width), np.uint8)
+    octets[:, 0] = kernel_columns.valid_mask(values)
+    for place, word in enumerate(words):
+        octets[:, 1 + 8 * place : 9 + 8 * place] = word.astype("<u8").view(np.uint8).reshape(-1, 8)
+    ends = pa.array(np.arange(len(values) + 1) * width).cast(pa.int32())  # which refuses more than a column can have
+    return pa.Array.from_buffers(pa.binary(), len(values), [None, ends.buffers()[1], pa.py_buffer(octets)])
+
+
+def _join_bytes(*parts: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(*parts, kernel_columns.arrow_scalar(b"")) if len(parts) > 1 else parts[0]
 
 
 # --- grouping

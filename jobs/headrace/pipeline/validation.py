@@ -25,7 +25,16 @@ from headrace.model.accumulation import (
 )
 from headrace.model.arguments import kinds_by_word
 from headrace.model.event_time import Deduplicate, EventTime, Punctuated, SplitStrategy, WatermarkStrategy
-from headrace.model.expressions.data_types import ColumnType, DataType, NestedType, PairsType, Schema, in_words, is_text
+from headrace.model.expressions.data_types import (
+    ColumnType,
+    DataType,
+    NestedType,
+    PairsType,
+    Schema,
+    in_words,
+    is_text,
+    parts_of,
+)
 from headrace.model.expressions.expr import Aggregate, Column, Expr, render
 from headrace.model.expressions.typing import columns_of, kind_of, output_type, too_large, tree_extent, type_of
 from headrace.model.triggers import Trigger
@@ -315,9 +324,14 @@ def _check_inputs(pipeline: AnyPipeline) -> None:
         other.expressions(pipeline.schema)
     if pipeline.deduplicate is not None:
         with _of_argument("deduplicate"):
-            kind = type_of(pipeline.deduplicate.id, pipeline.schema)
+            kind = kind_of(pipeline.deduplicate.id, pipeline.schema)
             if kind in (None, DataType.FLOAT):
                 raise PipelineError(f"the id is {kind}, which does not compare exactly; cast it to string")
+            if isinstance(kind, NestedType) and DataType.FLOAT in parts_of(kind):
+                raise PipelineError(
+                    f"the id is a {in_words(kind)}, and a float in it does not compare exactly; declare that as "
+                    "Decimal, or take a part of the id without it"
+                )
 
 
 _ONE_BY_ONE = (AfterPattern, CustomTrigger, AfterPercentileWatermark)

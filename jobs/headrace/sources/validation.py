@@ -23,12 +23,13 @@ from headrace.formats.file_format import RequiredColumns, ScannedRecords
 from headrace.kernel.columns import TIMESTAMP, arrow_scalar, arrow_type
 from headrace.kernel.delta import Columns, decide_participation, inputs_of, reject_overflows, with_size
 from headrace.kernel.expressions.evaluation import Overflow, RowOverflowsError, column_apart
+from headrace.kernel.keys import to_comparable_bytes, type_of_comparable
 from headrace.kernel.stage import CompiledStage
 from headrace.model.changelog import CHANGED_AT, DebeziumEnvelope, DebeziumVersions, DeltaChangeType, SignedBy
 from headrace.model.event_time import EventTime, FromSource, SplitStrategy
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Column, Expr
-from headrace.model.expressions.typing import columns_of, type_of
+from headrace.model.expressions.typing import columns_of, kind_of
 from headrace.model.time import EARLIEST, LATEST, Instant
 from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.windows import CustomWindows, ShiftedOutputTime
@@ -192,8 +193,8 @@ Fitting = Callable[[str, Expr, Mapping[str, pa.Array], Schema], pa.Array]
 def _ids(pipeline: Pipeline, id_: Expr, rows: Mapping[str, pa.Array], length: int, fitting: Fitting | None) -> pa.Array:
     """The ids by which duplicates are told; records that are joined, without ``fitting``, have NULL."""
     if fitting is None:
-        return pa.nulls(length, arrow_type(type_of(id_, pipeline.schema) or DataType.STRING))
-    return fitting("id", id_, rows, pipeline.schema)
+        return pa.nulls(length, type_of_comparable(kind_of(id_, pipeline.schema) or DataType.STRING))
+    return to_comparable_bytes(fitting("id", id_, rows, pipeline.schema))
 
 
 def _overflow_error(overflows: RowOverflowsError, path: str, records: ScannedRecords) -> ValueOverflowError:

@@ -20,15 +20,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel import state as kernel_state
-from headrace.kernel.columns import ARROW_TYPES, arrow_scalar, as_numpy
+from headrace.kernel.columns import arrow_scalar, as_numpy
 from headrace.kernel.delta import Disposition, takes_part
-from headrace.kernel.keys import group_by_key
+from headrace.kernel.keys import group_by_key, type_of_comparable
 from headrace.kernel.keys import hash_keys as key_hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult, step_stage
 from headrace.model.event_time import Deduplicate
 from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.typing import kind_of
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.pipeline import Pipeline
@@ -69,7 +69,7 @@ class RememberedIds:
     @property
     def schema(self) -> pa.Schema:
         """A stored row."""
-        kind = ARROW_TYPES[type_of(self.deduplicate.id, self.columns) or DataType.STRING]
+        kind = type_of_comparable(kind_of(self.deduplicate.id, self.columns) or DataType.STRING)
         sign = [(c.SIGN, pa.int64())] if self.is_signed else []
         return pa.schema([(c.HASH, pa.uint64()), (c.ID, kind), *sign, (_SEEN_AT, pa.int64()), (c.EPOCH, pa.int64())])
 

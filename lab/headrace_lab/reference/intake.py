@@ -15,7 +15,7 @@ from headrace.pipeline.endpoints import Source
 from headrace.pipeline.joins import Join
 from headrace.pipeline.pipeline import Pipeline
 from headrace_lab.reference.elements import DropCause, DroppedElement, Element
-from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate, evaluate_of
+from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate, evaluate_of, identity_key
 from headrace_lab.reference.joins import LEFT, Row, check_key, key_of
 from headrace_lab.reference.source_clock import SourceClock
 from headrace_lab.reference.stages import Entrance
@@ -249,7 +249,7 @@ class Intake:
             return None
         if self._is_beyond_the_horizon(timestamp):
             return DropCause.LATE
-        signed_id = evaluate(deduplicate.id, record, self._pipeline.schema), sign
+        signed_id = identity_key(evaluate(deduplicate.id, record, self._pipeline.schema)), sign
         if signed_id in self._ids:
             return DropCause.DUPLICATE
         self._ids[signed_id] = timestamp
