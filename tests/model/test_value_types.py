@@ -14,6 +14,9 @@ KINDS: list[ValueType] = [
     StructType((("é", _INNER), ("list of int", DataType.DATE))),
     *DataType,
     *map(ListType, DataType),
+    PairsType(_INNER, MapType(DataType.INT)),
+    PairsType(MapType(StructType(((" and ", DataType.INT),))), ListType(_INNER)),
+    PairsType(DataType.STRING, ListType(ListType(DataType.BOOL))),
     *(PairsType(left, right) for left, right in itertools.product(DataType, repeat=2)),
 ]
 

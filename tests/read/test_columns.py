@@ -2,7 +2,7 @@
 
 import duckdb
 
-from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
+from headrace.model.expressions.data_types import DataType, ListType, MapType, PairsType, StructType, ValueType
 from headrace.read.views.arrow_types import schema_of
 from headrace.read.views.database import in_utc, no_rows, sql_types
 
@@ -11,6 +11,8 @@ def test_a_view_without_rows_has_columns_of_the_types_that_rows_have() -> None:
     columns: dict[str, ValueType] = {f'a "{kind}"': kind for kind in DataType}
     columns |= {f"list of {kind}": ListType(kind) for kind in DataType}
     columns |= {f"{left} and {right}": PairsType(left, right) for left in DataType for right in DataType}
+    place = StructType((("a b", DataType.TIMESTAMP), ("b'", MapType(DataType.DECIMAL))))
+    columns["nested pairs"] = PairsType(place, ListType(place))
     with in_utc(duckdb.connect()) as connection:
         relation = connection.sql(no_rows(columns))
         assert [*map(str, relation.types)] == [*sql_types(columns).values()]

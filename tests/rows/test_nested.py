@@ -19,6 +19,7 @@ from headrace import col
 from headrace.audit.store import AuditFailedError
 from headrace.distribute.spark.application import SparkSession
 from headrace.errors import PipelineError
+from headrace.model.expressions.data_types import DataType, PairsType, ValueType
 from headrace.read.views.arrow_types import python_rows
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
@@ -399,10 +400,13 @@ def test_a_table_of_iceberg_has_the_same_types() -> None:
     from headrace.connectors.iceberg.table import iceberg_schema, iceberg_type, is_same
     from headrace.read.views.arrow_types import schema_of
 
-    columns = {name: nested_rows().value_types[name] for name in NESTED_COLUMNS}
+    columns: dict[str, ValueType] = {name: nested_rows().value_types[name] for name in NESTED_COLUMNS}
+    address, tags = nested_rows().value_types["address"], nested_rows().value_types["tags"]
+    assert not isinstance(address, PairsType) and not isinstance(tags, PairsType)
+    columns |= {"both": PairsType(address, tags), "by_id": PairsType(DataType.STRING, address)}
     schema = iceberg_schema(columns)
     numbers = [*schema._lazy_id_to_field]
-    assert len(numbers) == len({*numbers}) == 4 + 1 + 3 + 1 + 7 + 1 + 9 + 1
+    assert len(numbers) == len({*numbers}) == 4 + 1 + 3 + 1 + 7 + 1 + 9 + 1 + (3 + 6 + 2 + 1) + (3 + 6 + 1)
     plain = pa.table({name: pa.nulls(0, kind) for name, kind in zip(columns, schema_of(columns).types, strict=True)})
     assert plain.cast(schema_to_pyarrow(schema, include_field_ids=False)).num_rows == 0
     assert all(is_same(schema.find_field(name).field_type, iceberg_type(kind)) for name, kind in columns.items())

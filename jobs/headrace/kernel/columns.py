@@ -51,7 +51,7 @@ def arrow_type(kind: ValueType, types: Mapping[DataType, pa.DataType] = ARROW_TY
         case ListType(item):
             return pa.list_(arrow_type(item, types))
         case PairsType(left, right):
-            return pa.list_(pa.struct([("left", types[left]), ("right", types[right])]))
+            return pa.list_(pa.struct([("left", arrow_type(left, types)), ("right", arrow_type(right, types))]))
         case StructType(fields):
             return pa.struct([(name, arrow_type(own, types)) for name, own in fields])
         case MapType(value):

@@ -182,9 +182,9 @@ class ResultType(StrEnum):
 
 class CombinerTraits(NamedTuple):
     """What is so of a combiner on every executor. ``gives``: the type of its result; ``numeric``: it takes numbers
-    alone; ``boolean``: booleans alone; ``takes_nested``: structs, maps and lists, too; ``invertible``: a value can be
-    taken out of its accumulator again (semantics 9.7); ``timed``: it looks at the event times of values; ``options``:
-    fields of ``Aggregate`` that it needs besides its input.
+    alone; ``boolean``: booleans alone; ``takes_nested``: structs, maps and lists, too; ``takes_nested_other``: so does
+    its ``other``; ``invertible``: a value can be taken out of its accumulator again (semantics 9.7); ``timed``: it
+    looks at the event times of values; ``options``: fields of ``Aggregate`` that it needs besides its input.
     """
 
     gives: ResultType
@@ -194,6 +194,7 @@ class CombinerTraits(NamedTuple):
     options: tuple[str, ...] = ()
     boolean: bool = False
     takes_nested: bool = False
+    takes_nested_other: bool = False
 
 
 TRAITS: Mapping[Combiner, CombinerTraits] = {
@@ -212,7 +213,7 @@ TRAITS: Mapping[Combiner, CombinerTraits] = {
     Combiner.MODE: CombinerTraits(ResultType.INPUT, takes_nested=True),
     Combiner.QUANTILES: CombinerTraits(ResultType.LIST, numeric=True, options=("qs",)),
     Combiner.LIST_AGG: CombinerTraits(ResultType.LIST, options=("other", "k"), takes_nested=True),
-    Combiner.MAP_AGG: CombinerTraits(ResultType.PAIRS, options=("other",)),
+    Combiner.MAP_AGG: CombinerTraits(ResultType.PAIRS, options=("other",), takes_nested_other=True),
     Combiner.COLLECT: CombinerTraits(ResultType.LIST, takes_nested=True),
     Combiner.TOP: CombinerTraits(ResultType.LIST, options=("k",)),
     Combiner.DISTINCT_SKETCH: CombinerTraits(ResultType.BYTES),
@@ -220,7 +221,9 @@ TRAITS: Mapping[Combiner, CombinerTraits] = {
     Combiner.DISTINCT: CombinerTraits(ResultType.INT, takes_nested=True),
     Combiner.APPROX_DISTINCT: CombinerTraits(ResultType.INT),
     Combiner.QUANTILE: CombinerTraits(ResultType.INPUT, numeric=True, options=("q",)),
-    Combiner.PAIRS: CombinerTraits(ResultType.PAIRS, options=("other", "outer")),
+    Combiner.PAIRS: CombinerTraits(
+        ResultType.PAIRS, options=("other", "outer"), takes_nested=True, takes_nested_other=True
+    ),
     Combiner.CUSTOM: CombinerTraits(ResultType.DECLARED, options=("custom",)),
 }
 """All combiners; the word of each in fingerprints and conformance cases is its value."""

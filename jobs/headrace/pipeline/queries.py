@@ -47,7 +47,7 @@ def sql_type(kind: data_types.ValueType) -> str:
         case data_types.ListType(item):
             return f"{sql_type(item)}[]"
         case data_types.PairsType(left, right):
-            return f'STRUCT("left" {SQL_TYPES[left]}, "right" {SQL_TYPES[right]})[]'
+            return f'STRUCT("left" {sql_type(left)}, "right" {sql_type(right)})[]'
         case data_types.StructType(fields):
             return f"STRUCT({', '.join(f'{_quote_name(name)} {sql_type(own)}' for name, own in fields)})"
         case data_types.MapType(value):

@@ -71,9 +71,12 @@ def iceberg_type(kind: data_types.ValueType, number: int = 1) -> types.IcebergTy
     """The type of a column, whose parts have numbers from ``number`` on: a catalog gives them others."""
     match kind:
         case data_types.PairsType(left, right):
-            parts = zip(("left", "right"), (left, right), strict=True)
+            parts, numbers = zip(("left", "right"), (left, right), strict=True), count(number + 3)
             pair = types.StructType(
-                *(types.NestedField(number + n, name, _ICEBERG_TYPES[part]) for n, (name, part) in enumerate(parts, 1))
+                *(
+                    types.NestedField(number + n, name, _nested_type(part, numbers))
+                    for n, (name, part) in enumerate(parts, 1)
+                )
             )
             return types.ListType(number, pair, element_required=False)
         case data_types.ListType() | data_types.StructType() | data_types.MapType():
@@ -115,7 +118,9 @@ def _count_parts(kind: data_types.ValueType) -> int:
             return 2 + _count_parts(value)
         case data_types.ListType(item) if not data_types.is_list_of_values(kind):
             return 1 + _count_parts(item)
-    return _NUMBERS_OF_A_COLUMN - 1 if isinstance(kind, data_types.PairsType) else 1
+        case data_types.PairsType(left, right):
+            return 3 + _count_parts(left) + _count_parts(right)
+    return 1
 
 
 def make_partition_spec(schema: Schema, unit: str | None, begin: str) -> PartitionSpec:

@@ -21,7 +21,7 @@ from headrace.kernel.aggregates.sketches import (
     estimate_distinct,
     sketch_quantile,
 )
-from headrace.kernel.columns import ARROW_TYPES, Groups, Ints, arrow_type, as_numpy, of_lists, side_by_side, to_lists
+from headrace.kernel.columns import Groups, Ints, arrow_type, as_numpy, of_lists, side_by_side, to_lists
 from headrace.kernel.expressions.evaluation import arrow_type_of
 from headrace.model.combiners import BY_ANOTHER, Combiner
 from headrace.model.expressions.data_types import DataType, PairsType, Schema
@@ -179,8 +179,8 @@ class _Compiler:
         aggregate = self.aggregate
         kinds = output_type(aggregate, self.schema)
         assert isinstance(kinds, PairsType)
-        left = BagPart.from_value(f"{self.prefix}_left", aggregate.input, ARROW_TYPES[kinds.left])
-        right = BagPart.from_value(f"{self.prefix}_right", aggregate.other, ARROW_TYPES[kinds.right])
+        left = BagPart.from_value(f"{self.prefix}_left", aggregate.input, arrow_type(kinds.left))
+        right = BagPart.from_value(f"{self.prefix}_right", aggregate.other, arrow_type(kinds.right))
         outer, kind = aggregate.outer, self.result_type
         return Accumulator(
             (left, right), lambda p: sorted_pairs(read_bags(p[left.name]), read_bags(p[right.name]), outer, kind)

@@ -186,8 +186,8 @@ class MapType:
 class PairsType:
     """The type of a pane value that is a list of pairs, both parts of which may be NULL; no expression reads it."""
 
-    left: DataType
-    right: DataType
+    left: "ColumnType"
+    right: "ColumnType"
 
 
 NestedType = ListType | StructType | MapType
@@ -214,7 +214,7 @@ def in_words(kind: ValueType) -> str:
         case ListType(item):
             return f"{_LIST}{in_words(item)}"
         case PairsType(left, right):
-            return f"{_LIST}{_PAIRS}{left.value}{_AND}{right.value}"
+            return f"{_LIST}{_PAIRS}{in_words(left)}{_AND}{in_words(right)}"
     return kind.value
 
 
@@ -229,8 +229,19 @@ def from_words(text: str) -> ValueType:
         return DataType(text)
     if not item.startswith(_PAIRS):
         return ListType(_column_from_words(item))
-    left, _, right = item.removeprefix(_PAIRS).partition(_AND)
-    return PairsType(DataType(left), DataType(right))
+    words = item.removeprefix(_PAIRS)
+    end = _end_of_type(words)
+    return PairsType(_column_from_words(words[:end]), _column_from_words(words[end + len(_AND) :]))
+
+
+def _end_of_type(words: str) -> int:
+    """Where the first type in ``words`` ends. Names of fields may have any words in them."""
+    begin = 0
+    while outer := next((outer for outer in (_LIST, _MAP) if words.startswith(outer, begin)), ""):
+        begin += len(outer)
+    if words.startswith(_STRUCT, begin):
+        return json.JSONDecoder().raw_decode(words, begin + len(_STRUCT))[1]
+    return words.index(_AND, begin)
 
 
 def _column_from_words(text: str) -> "ColumnType":

@@ -455,8 +455,8 @@ def output_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.V
         case ResultType.LIST:
             return data_types.ListType(kind)
         case ResultType.PAIRS:
-            left = _value_type(combiner, aggregate.input, schema)
-            return data_types.PairsType(left, _value_type(combiner, aggregate.other, schema))
+            other = _operand_type(combiner, aggregate.other, schema, may_be_nested=traits.takes_nested_other)
+            return data_types.PairsType(kind, other)
         case ResultType.DECLARED:
             assert aggregate.custom is not None
             return result_type(aggregate.custom)
@@ -469,8 +469,14 @@ def input_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.Da
 
 def operand_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.ColumnType:
     """The same of one that may take structs, maps and lists."""
-    combiner, expr = aggregate.combiner, aggregate.input
-    if expr is None or not TRAITS[combiner].takes_nested:
+    may_be_nested = TRAITS[aggregate.combiner].takes_nested
+    return _operand_type(aggregate.combiner, aggregate.input, schema, may_be_nested=may_be_nested)
+
+
+def _operand_type(
+    combiner: Combiner, expr: Expr | None, schema: data_types.Schema, *, may_be_nested: bool
+) -> data_types.ColumnType:
+    if expr is None or not may_be_nested:
         return _value_type(combiner, expr, schema)
     kind = kind_of(expr, schema)
     return _value_type(combiner, expr, schema) if kind is None else kind

@@ -300,7 +300,7 @@ def _type_to_json(kind: ValueType) -> Any:
         case ListType(item):
             return {"list": _type_to_json(item)}
         case PairsType(left, right):
-            return {"pairs": [left.value, right.value]}
+            return {"pairs": [_type_to_json(left), _type_to_json(right)]}
         case StructType(fields):
             return {"struct": [[name, _type_to_json(own)] for name, own in fields]}
         case MapType(own):
@@ -317,7 +317,7 @@ def _type_from_json(value: Any) -> ValueType:
         case {"list": item}:
             return ListType(_column_type_from_json(item))
         case {"pairs": [left, right]}:
-            return PairsType(DataType(left), DataType(right))
+            return PairsType(_column_type_from_json(left), _column_type_from_json(right))
     return DataType(value)
 
 
