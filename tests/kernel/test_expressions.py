@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.errors import OPERANDS, IntegerOverflowError, ValueOverflowError
+from headrace.errors import OPERANDS, DecimalOverflowError, IntegerOverflowError, ValueOverflowError
 from headrace.kernel.expressions.evaluation import column_apart, evaluate_column
 from headrace.kernel.expressions.evaluation import evaluate as evaluate_columns
 from headrace.model.expressions.columns import coalesce, concat, greatest, if_else, least
@@ -316,6 +316,14 @@ def test_integers_that_leave_64_bits_are_errors() -> None:
     for overflow in (N * 4, N + 2**62, lit(-(2**62)) - N - 1, (Literal(-(2**63)) + N * 0).abs()):
         with pytest.raises(IntegerOverflowError, match="leaves 64 bits; cast its operands to float"):
             evaluate_column(overflow, {"int0": pa.array([1, 2**62])}, SCHEMA, 2)
+
+
+@pytest.mark.parametrize("overflow", [P * P, P * P * -1, P.round(2), P.round(0)], ids=str)
+def test_a_decimal_that_does_not_fit_is_an_error_before_rows_that_fit(overflow: Expr) -> None:
+    largest = Decimal("99999999999999999999999999999.999999999")
+    values = pa.array([largest, Decimal("1.000000000")], pa.decimal128(38, 9))
+    with pytest.raises(DecimalOverflowError, match="leaves 38 digits"):
+        evaluate_column(overflow, {"decimal0": values}, SCHEMA, 2)
 
 
 def test_a_column_that_rows_lack_is_an_error() -> None:

@@ -83,7 +83,16 @@ def multiply(left: pa.Array, right: pa.Array) -> pa.Array:
     product = pc.multiply(
         _reinterpret_decimal(left.cast(_WIDE), PRECISION - 1), _reinterpret_decimal(right.cast(_WIDE), PRECISION - 1)
     )
-    return to_decimals(pc.round(product, ndigits=SCALE, round_mode="half_to_even"))
+    return to_decimals(_round_digits(product, SCALE))
+
+
+def _round_digits(values: pa.Array, digits: int, mode: str = "half_to_even") -> pa.Array:
+    """Decimals with so many digits after the point, of 256 bits.
+
+    Arrow forgets that a rounded value did not fit if a later one fits, and gives 0. So the type has all 76 digits.
+    """
+    wide = values.cast(pa.decimal256(values.type.precision, values.type.scale))
+    return pc.round(_reinterpret_decimal(wide, 76, wide.type.scale), ndigits=digits, round_mode=mode)
 
 
 def divide(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -95,8 +104,8 @@ def divide_sum(left: pa.Array, right: pa.Array) -> pa.Array:
     """The quotient of a SUM and a DECIMAL, a DECIMAL."""
     divisor = _nonzero_divisor(right)
     cut = _truncated_quotient(left, divisor)
-    even = pc.round(cut, ndigits=SCALE, round_mode="half_to_even")
-    rounded_away = pc.round(cut, ndigits=SCALE, round_mode="half_towards_infinity")
+    even = _round_digits(cut, SCALE)
+    rounded_away = _round_digits(cut, SCALE, "half_towards_infinity")
     if pc.any(differ := pc.not_equal(even, rounded_away)).as_py():
         exact = pc.equal(_wide_product(cut, divisor), left.cast(pa.decimal256(76, _CUT + SCALE)))
         even = pc.if_else(pc.and_(differ, pc.invert(exact)), rounded_away, even)  # more was cut off than a half
@@ -150,7 +159,7 @@ def of_floats(values: pa.Array) -> pa.Array:
     in_range = pc.if_else(pc.less(size, _LARGEST_FLOAT), values, pa.scalar(None, pa.float64()))  # NaN is not less
     # what rounds to 0 may have more digits than can be read
     text = pc.cast(pc.if_else(pc.less(size, _SMALLEST_FLOAT), 0.0, in_range), pa.string())
-    return to_decimals(pc.round(pc.cast(text, _DIGITS_OF_FLOATS), ndigits=SCALE, round_mode="half_to_even"))
+    return to_decimals(_round_digits(pc.cast(text, _DIGITS_OF_FLOATS), SCALE))
 
 
 def to_floats(values: pa.Array) -> pa.Array:
@@ -168,7 +177,7 @@ def to_ints(values: pa.Array) -> pa.Array:
 
 def round_to(values: pa.Array, digits: int) -> pa.Array:
     """The nearest decimals with so many digits after the point, half to even."""
-    return values if digits >= SCALE else pc.round(values, ndigits=digits, round_mode="half_to_even")
+    return values if digits >= SCALE else to_decimals(_round_digits(values, digits))
 
 
 def null_if_huge(values: pa.Array) -> pa.Array:
