@@ -111,8 +111,8 @@ MUTATIONS = (
     Mutation(
         "a merge keeps the late phase of one window",
         "program/triggers/composites.py",
-        "trigger_nodes.Field(self._late_phase, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ALL)",
-        "trigger_nodes.Field(self._late_phase, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ANY)",
+        "Field(self._late_phase, DataType.BOOL, FALSE, ColumnMerge.ALL)",
+        "Field(self._late_phase, DataType.BOOL, FALSE, ColumnMerge.ANY)",
         Case("own_triggers", "own_merge_is_late_only_if_all_of_it_was"),
     ),
     Mutation(
@@ -125,15 +125,15 @@ MUTATIONS = (
     Mutation(
         "counts of merged windows are not added",
         "program/triggers/leaves.py",
-        "trigger_nodes.Field(self._total, DataType.INT, Literal(0), trigger_nodes.ColumnMerge.SUM)",
-        "trigger_nodes.Field(self._total, DataType.INT, Literal(0), trigger_nodes.ColumnMerge.MIN)",
+        "Field(self._total, DataType.INT, Literal(0), ColumnMerge.SUM)",
+        "Field(self._total, DataType.INT, Literal(0), ColumnMerge.MIN)",
         Case("session_merges", "derived_bytes_trigger_merge_sums"),
     ),
     Mutation(
         "the latest deadline wins a merge",
         "program/triggers/leaves.py",
-        "self._deadline, DataType.INT, NO_DEADLINE, trigger_nodes.ColumnMerge.MIN, is_deadline=True",
-        "self._deadline, DataType.INT, NO_DEADLINE, trigger_nodes.ColumnMerge.MAX, is_deadline=True",
+        "self._deadline, DataType.INT, NO_DEADLINE, ColumnMerge.MIN, is_deadline=True",
+        "self._deadline, DataType.INT, NO_DEADLINE, ColumnMerge.MAX, is_deadline=True",
         Case("own_triggers", "own_any_merges_to_the_earliest_deadline"),
     ),
     Mutation(

@@ -22,7 +22,7 @@ from headrace.model.expressions import typing
 from headrace.model.time import Instant
 from headrace.model.triggers.elementary import condition, inputs, missing, predicates
 from headrace.model.windows import describe_windows, touching
-from headrace.program.triggers import TriggerPlace, compile_trigger
+from headrace.program.triggers.node import TriggerPlace, compile_trigger
 from headrace.read import open_windows
 from headrace_lab.conformance import words as conformance
 from headrace_lab.reference.contents import combine

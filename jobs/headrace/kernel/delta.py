@@ -45,8 +45,8 @@ from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.model.windows import Sessions
 from headrace.pipeline.loops import StepTerm
 from headrace.program import columns as c
-from headrace.program.triggers import ColumnMerge, Measure
 from headrace.program.triggers.leaves import RECORD, TIME_FIELD
+from headrace.program.triggers.node import ColumnMerge, Measure
 
 Columns = Mapping[str, pa.Array]
 

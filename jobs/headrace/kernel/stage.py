@@ -24,11 +24,10 @@ from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWind
 from headrace.pipeline.rows import BUCKET, Distinct, Every, GroupFunction, GroupQuery, GroupRows, Take, Top
 from headrace.pipeline.stages import Stage
 from headrace.program import columns as c
-from headrace.program import triggers
 from headrace.program.columns import row_of
 from headrace.program.firing import FiringPlan, compile_firing
-from headrace.program.triggers import Node, TriggerPlace, compile_trigger
 from headrace.program.triggers.leaves import RECORD, TIME_FIELD
+from headrace.program.triggers.node import ColumnMerge, Node, TriggerPlace, compile_trigger
 
 PLACE, LISTED_ITEM = "place", "listed"
 """Fields of a listed element where windows merge: its place in the order of arrival, and what is listed of it."""
@@ -246,7 +245,7 @@ class CompiledStage:
     @cached_property
     def lists(self) -> list[str]:
         """Measures that list elements in their order of arrival."""
-        return [measure.name for measure in self.trigger.measures if measure.fold is triggers.ColumnMerge.LIST]
+        return [measure.name for measure in self.trigger.measures if measure.fold is ColumnMerge.LIST]
 
     @cached_property
     def is_ordered(self) -> bool:
@@ -312,7 +311,7 @@ class CompiledStage:
         element = pa.struct([(TIME_FIELD, _LONG), (RECORD, self.record_type)])
         for measure in self.trigger.measures:
             kind = element if measure.type is None else ARROW_TYPES[measure.type]
-            names[measure.name] = pa.list_(kind) if measure.fold is triggers.ColumnMerge.LIST else kind
+            names[measure.name] = pa.list_(kind) if measure.fold is ColumnMerge.LIST else kind
         if self.stamps_elements:
             names |= {c.TIMES: pa.list_(_LONG)} if self.stamps_merged else {c.HELD_TIME: _LONG}
         return {**names, c.RETRACTION_COUNT: _LONG} if self.stage.withdrawable else names

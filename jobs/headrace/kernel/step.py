@@ -25,7 +25,7 @@ from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.program.triggers import ColumnMerge, Measure
+from headrace.program.triggers.node import ColumnMerge, Measure
 
 
 class CombinedWindows(msgspec.Struct, frozen=True):

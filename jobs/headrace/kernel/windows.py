@@ -27,7 +27,7 @@ from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Literal
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
 from headrace.program import columns as c
-from headrace.program.triggers import ColumnMerge
+from headrace.program.triggers.node import ColumnMerge
 
 Flags = NDArray[np.bool_]
 

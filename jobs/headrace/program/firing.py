@@ -21,7 +21,7 @@ from headrace.model.expressions.typing import columns_of
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.columns import FALSE, TRUE, Program, all_of, any_of, choose, negate
-from headrace.program.triggers import Bundle, Moment, Node, columns, fresh_state, next_deadline
+from headrace.program.triggers.node import Bundle, Moment, Node, columns, fresh_state, next_deadline
 
 
 class FiringClocks(msgspec.Struct, frozen=True):

@@ -41,8 +41,8 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.rows import BUCKET
 from headrace.program import columns as c
 from headrace.program.columns import Program
-from headrace.program.triggers import Moment, Node, columns
 from headrace.program.triggers.leaves import DataNode
+from headrace.program.triggers.node import Moment, Node, columns
 from headrace.read.definition_plan import describe_changes, plan_definition_change
 from headrace.read.snapshots.progress import StoredProgress, progress_of
 from headrace.read.snapshots.snapshot_refs import ways_out

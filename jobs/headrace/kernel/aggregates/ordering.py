@@ -33,7 +33,7 @@ from headrace.kernel.columns import DATE, DECIMAL, Groups, Ints, as_numpy, to_li
 from headrace.kernel.expressions import decimals
 from headrace.kernel.expressions.casts import days_of, to_dates
 from headrace.kernel.expressions.decimals import of_billionths
-from headrace.program.triggers import ColumnMerge
+from headrace.program.triggers.node import ColumnMerge
 
 Bools = NDArray[np.bool_]
 

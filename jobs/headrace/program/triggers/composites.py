@@ -4,53 +4,57 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr
 from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
 from headrace.program.columns import FALSE, Program, all_of, any_of, choose, negate
-from headrace.program.triggers import node as trigger_nodes
 from headrace.program.triggers.leaves import WatermarkNode
+from headrace.program.triggers.node import (
+    Bundle,
+    ColumnMerge,
+    Field,
+    Moment,
+    Node,
+    State,
+    TriggerPlace,
+    compile_children,
+    compile_trigger,
+)
 
 
-class RepeatedlyNode(trigger_nodes.Node):
+class RepeatedlyNode(Node):
     """Fires its child and starts it again when it finishes."""
 
     @property
     def ready_past_end(self) -> bool:
         return self.children[0].ready_past_end
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return self.children[0].is_ready(program, state, moment)
 
-    def on_fire(
-        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         child = self.children[0]
         fired_state = child.on_fire(program, state, when, moment)
         restarts = program.let("restart", all_of(when, child.is_finished(fired_state)))
         return child.reset(fired_state, restarts)
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: Repeatedly, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return RepeatedlyNode(place.path, (trigger_nodes.compile_trigger(trigger.trigger, place.child_place("r")),))
+@compile_trigger.register
+def _(trigger: Repeatedly, place: TriggerPlace) -> Node:
+    return RepeatedlyNode(place.path, (compile_trigger(trigger.trigger, place.child_place("r")),))
 
 
-class EarlyLateNode(trigger_nodes.Node):
+class EarlyLateNode(Node):
     """AfterWatermark with early and/or late: early until the end of the window, then once, then late; both repeat."""
 
     ready_past_end = True
 
-    def __init__(
-        self, path: str, early: trigger_nodes.Node | None, late: trigger_nodes.Node | None, merging: bool
-    ) -> None:
+    def __init__(self, path: str, early: Node | None, late: Node | None, merging: bool) -> None:
         super().__init__(path, tuple(n for n in (early, late) if n is not None))
         self.early, self.late, self.merging = early, late, merging
         self._late_phase = f"{path}_late_phase"
-        self.own = (trigger_nodes.Field(self._late_phase, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ALL),)
+        self.own = (Field(self._late_phase, DataType.BOOL, FALSE, ColumnMerge.ALL),)
 
-    def is_finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: State) -> Expr:
         return FALSE if self.late else state[self._late_phase]
 
-    def on_element(
-        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         if self.merging:  # a merge may revive either phase
             return super().on_element(program, state, bundle, moment)
         late = state[self._late_phase]
@@ -60,15 +64,13 @@ class EarlyLateNode(trigger_nodes.Node):
             state = self.late.on_element(program, state, bundle.where(late), moment)
         return state
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         early = self.early.is_ready(program, state, moment) if self.early else FALSE
         late = self.late.is_ready(program, state, moment) if self.late else FALSE
         first = any_of(early, moment.passed_end)
         return program.let("ready", choose(state[self._late_phase], late, first))
 
-    def on_fire(
-        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         late_phase = state[self._late_phase]
         ends = program.let("ends", all_of(when, negate(late_phase), moment.passed_end))
         result = state
@@ -82,9 +84,7 @@ class EarlyLateNode(trigger_nodes.Node):
             result = self.late.reset(self.late.on_fire(program, result, fires_again, moment), any_of(fires_again, ends))
         return {**result, self._late_phase: any_of(late_phase, ends)}
 
-    def after_merge(
-        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         late_phase = program.let("late_phase", all_of(state[self._late_phase], moment.passed_end))
         state = super().after_merge(program, state, moment)
         if self.early:
@@ -94,30 +94,30 @@ class EarlyLateNode(trigger_nodes.Node):
         return {**state, self._late_phase: late_phase}
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: AfterWatermark, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: AfterWatermark, place: TriggerPlace) -> Node:
     if not trigger.children:
         return WatermarkNode(place.path)
-    early = None if trigger.early is None else trigger_nodes.compile_trigger(trigger.early, place.child_place("e"))
-    late = None if trigger.late is None else trigger_nodes.compile_trigger(trigger.late, place.child_place("l"))
+    early = None if trigger.early is None else compile_trigger(trigger.early, place.child_place("e"))
+    late = None if trigger.late is None else compile_trigger(trigger.late, place.child_place("l"))
     return EarlyLateNode(place.path, early, late, place.merging)
 
 
-class _FinishingNode(trigger_nodes.Node):
+class _FinishingNode(Node):
     """A composite that finishes independently of its children (semantics 4.1)."""
 
-    def __init__(self, path: str, children: tuple[trigger_nodes.Node, ...]) -> None:
+    def __init__(self, path: str, children: tuple[Node, ...]) -> None:
         super().__init__(path, children)
         self._done = f"{path}_done"
-        self.own = (trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ANY),)
+        self.own = (Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ANY),)
 
-    def is_finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: State) -> Expr:
         return state[self._done]
 
-    def _with_done(self, program: Program, state: trigger_nodes.State, is_done: Expr) -> trigger_nodes.State:
+    def _with_done(self, program: Program, state: State, is_done: Expr) -> State:
         return {**state, self._done: program.let("done", is_done)}
 
-    def _done_or_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> list[Expr]:
+    def _done_or_ready(self, program: Program, state: State, moment: Moment) -> list[Expr]:
         """For each child whether it is finished, or ready."""
         return [any_of(child.is_finished(state), child.is_ready(program, state, moment)) for child in self.children]
 
@@ -129,9 +129,7 @@ class _FirstNode(_FinishingNode):
     def ready_past_end(self) -> bool:
         return any(child.ready_past_end for child in self.children)
 
-    def after_merge(
-        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         state = super().after_merge(program, state, moment)
         return self._with_done(program, state, any_of(*(child.is_finished(state) for child in self.children)))
 
@@ -139,12 +137,10 @@ class _FirstNode(_FinishingNode):
 class AnyNode(_FirstNode):
     """AfterAny: fires the ready ones, clears the others."""
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return program.let("ready", any_of(*self._done_or_ready(program, state, moment)))
 
-    def on_fire(
-        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         result = state
         for child in self.children:
             fires = program.let("fires", all_of(when, child.is_ready(program, state, moment)))
@@ -152,9 +148,9 @@ class AnyNode(_FirstNode):
         return self._with_done(program, result, any_of(state[self._done], when))
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: AfterAny, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return AnyNode(place.path, trigger_nodes.compile_children(trigger.triggers, place))
+@compile_trigger.register
+def _(trigger: AfterAny, place: TriggerPlace) -> Node:
+    return AnyNode(place.path, compile_children(trigger.triggers, place))
 
 
 class AllNode(_FinishingNode):
@@ -164,38 +160,34 @@ class AllNode(_FinishingNode):
     def ready_past_end(self) -> bool:
         return all(child.ready_past_end for child in self.children)
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return program.let("ready", all_of(*self._done_or_ready(program, state, moment)))
 
-    def on_fire(
-        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         result = state
         for child in self.children:
             fires = program.let("fires", all_of(when, negate(child.is_finished(state))))
             result = child.on_fire(program, result, fires, moment)
         return self._with_done(program, result, any_of(state[self._done], when))
 
-    def after_merge(
-        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         state = super().after_merge(program, state, moment)
         return self._with_done(program, state, all_of(*(child.is_finished(state) for child in self.children)))
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: AfterAll, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return AllNode(place.path, trigger_nodes.compile_children(trigger.triggers, place))
+@compile_trigger.register
+def _(trigger: AfterAll, place: TriggerPlace) -> Node:
+    return AllNode(place.path, compile_children(trigger.triggers, place))
 
 
 class EachNode(_FinishingNode):
     """AfterEach: its position is the first unfinished child; a merge may move it back."""
 
-    def __init__(self, path: str, children: tuple[trigger_nodes.Node, ...], merging: bool) -> None:
+    def __init__(self, path: str, children: tuple[Node, ...], merging: bool) -> None:
         super().__init__(path, children)
         self.merging = merging
 
-    def _current_children(self, program: Program, state: trigger_nodes.State) -> list[Expr]:
+    def _current_children(self, program: Program, state: State) -> list[Expr]:
         """For each child whether it is the current one."""
         all_before_done: Expr = all_of()
         current = []
@@ -205,12 +197,10 @@ class EachNode(_FinishingNode):
             all_before_done = program.let("behind", all_of(all_before_done, is_finished))
         return current
 
-    def _all_finished(self, program: Program, state: trigger_nodes.State) -> Expr:
+    def _all_finished(self, program: Program, state: State) -> Expr:
         return all_of(*(child.is_finished(state) for child in self.children))
 
-    def on_element(
-        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         if self.merging:
             return super().on_element(program, state, bundle, moment)
         all_before_done: Expr = all_of()
@@ -223,7 +213,7 @@ class EachNode(_FinishingNode):
             all_before_done = all_of(all_before_done, is_finished)
         return result
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         current = self._current_children(program, state)
         parts = [
             all_of(is_current, child.is_ready(program, state, moment))
@@ -231,9 +221,7 @@ class EachNode(_FinishingNode):
         ]
         return program.let("ready", any_of(*parts))
 
-    def on_fire(
-        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         current = self._current_children(program, state)
         result = state
         for is_current, child in zip(current, self.children, strict=True):
@@ -245,9 +233,7 @@ class EachNode(_FinishingNode):
             program, result, any_of(state[self._done], all_of(when, self._all_finished(program, result)))
         )
 
-    def after_merge(
-        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         open_before: Expr = FALSE  # whether a predecessor is unfinished after the merge: then the rest starts fresh
         for child in self.children:
             state = child.reset(child.after_merge(program, state, moment), open_before)
@@ -255,20 +241,18 @@ class EachNode(_FinishingNode):
         return self._with_done(program, state, self._all_finished(program, state))
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: AfterEach, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return EachNode(place.path, trigger_nodes.compile_children(trigger.triggers, place), place.merging)
+@compile_trigger.register
+def _(trigger: AfterEach, place: TriggerPlace) -> Node:
+    return EachNode(place.path, compile_children(trigger.triggers, place), place.merging)
 
 
 class OrFinallyNode(_FirstNode):
     """OrFinally: main until ``until`` fires, which keeps its progress while main fires."""
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return program.let("ready", any_of(*(child.is_ready(program, state, moment) for child in self.children)))
 
-    def on_fire(
-        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         main, until_child = self.children
         ends = program.let("ends", all_of(when, until_child.is_ready(program, state, moment)))
         goes_on = program.let("goes_on", all_of(when, negate(ends)))
@@ -278,6 +262,6 @@ class OrFinallyNode(_FirstNode):
         return self._with_done(program, result, any_of(state[self._done], all_of(when, has_ended)))
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: OrFinally, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return OrFinallyNode(place.path, trigger_nodes.compile_children(trigger.children, place))
+@compile_trigger.register
+def _(trigger: OrFinally, place: TriggerPlace) -> Node:
+    return OrFinallyNode(place.path, compile_children(trigger.children, place))

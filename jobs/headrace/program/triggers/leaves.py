@@ -28,17 +28,26 @@ from headrace.program.columns import (
     settle_casts,
     substitute_columns,
 )
-from headrace.program.triggers import node as trigger_nodes
+from headrace.program.triggers.node import (
+    Bundle,
+    ColumnMerge,
+    Field,
+    Measure,
+    Moment,
+    Node,
+    Sources,
+    State,
+    TriggerPlace,
+    compile_trigger,
+)
 
 NO_DEADLINE = Literal(None, DataType.INT)
 
 _ZEROS: dict[DataType, Scalar] = {DataType.INT: 0, DataType.FLOAT: 0.0, DataType.DECIMAL: Decimal(0)}
 
 
-class _Memoryless(trigger_nodes.Node):
-    def on_fire(
-        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+class _Memoryless(Node):
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         return state
 
 
@@ -47,12 +56,12 @@ class DefaultNode(_Memoryless):
 
     ready_past_end = True
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return moment.passed_end
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: elementary.Default, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: elementary.Default, place: TriggerPlace) -> Node:
     return DefaultNode(place.path)
 
 
@@ -67,21 +76,21 @@ class ConstantNode(_Memoryless):
     def ready_past_end(self) -> bool:
         return self._is_ready
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return TRUE if self._is_ready else FALSE
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: elementary.Never, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: elementary.Never, place: TriggerPlace) -> Node:
     return ConstantNode(place.path, is_ready=False)
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: elementary.Always, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: elementary.Always, place: TriggerPlace) -> Node:
     return ConstantNode(place.path, is_ready=True)
 
 
-class WatermarkNode(trigger_nodes.Node):
+class WatermarkNode(Node):
     """AfterWatermark without early or late: fires once when the watermark passes the end."""
 
     ready_past_end = True
@@ -89,22 +98,18 @@ class WatermarkNode(trigger_nodes.Node):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._done = f"{path}_done"
-        self.own = (trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ALL),)
+        self.own = (Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ALL),)
 
-    def is_finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: State) -> Expr:
         return state[self._done]
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return moment.passed_end
 
-    def on_fire(
-        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         return {**state, self._done: any_of(state[self._done], when)}
 
-    def after_merge(
-        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         return {
             **state,
             self._done: program.let("done", all_of(state[self._done], self.is_ready(program, state, moment))),
@@ -121,40 +126,36 @@ class PercentileNode(WatermarkNode):
         self._percentile = percentile
         self.own_percentiles = (percentile,)
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return moment.percentiles[self._percentile]
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterPercentileWatermark, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: elementary.AfterPercentileWatermark, place: TriggerPlace) -> Node:
     return PercentileNode(place.path, trigger.percentile)
 
 
-class GatheringNode(trigger_nodes.Node):
+class GatheringNode(Node):
     """A leaf that makes progress with elements and forgets it when it fires, which it does once; merged, it is finished
     if it was in any window. ``progress`` are its state columns besides that.
     """
 
-    def __init__(self, path: str, *progress: trigger_nodes.Field) -> None:
+    def __init__(self, path: str, *progress: Field) -> None:
         super().__init__(path)
         self._done = f"{path}_done"
         self._progress = progress
-        self.own = (*progress, trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ANY))
+        self.own = (*progress, Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ANY))
 
-    def is_finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: State) -> Expr:
         return state[self._done]
 
-    def clear(self, program: Program, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
+    def clear(self, program: Program, state: State, when: Expr) -> State:
         return {**state, **{f.name: choose(when, f.initial, state[f.name]) for f in self._progress}}
 
-    def on_fire(
-        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         return {**self.clear(program, state, when), self._done: any_of(state[self._done], when)}
 
-    def after_merge(
-        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         return self.clear(program, state, state[self._done])
 
 
@@ -166,38 +167,32 @@ class ThresholdNode(GatheringNode):
 
     def __init__(self, path: str, threshold: int, weight: Expr | None = None) -> None:
         self._total, self._added = f"{path}_total", f"{path}_added"
-        super().__init__(
-            path, trigger_nodes.Field(self._total, DataType.INT, Literal(0), trigger_nodes.ColumnMerge.SUM)
-        )
+        super().__init__(path, Field(self._total, DataType.INT, Literal(0), ColumnMerge.SUM))
         self._threshold = Literal(threshold)
         self._weighs = weight is not None
         if weight is not None:
-            self.own_measures = (
-                trigger_nodes.Measure(self._added, DataType.INT, weight, trigger_nodes.ColumnMerge.SUM),
-            )
+            self.own_measures = (Measure(self._added, DataType.INT, weight, ColumnMerge.SUM),)
 
-    def on_element(
-        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         amount = coalesce(Column(self._added), 0) if self._weighs else bundle.count
         return {**state, self._total: choose(bundle.arrived, state[self._total] + amount, state[self._total])}
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return state[self._total] >= self._threshold
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterCount, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: elementary.AfterCount, place: TriggerPlace) -> Node:
     return ThresholdNode(place.path, trigger.count)
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterBytes, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: elementary.AfterBytes, place: TriggerPlace) -> Node:
     return ThresholdNode(place.path, trigger.size, Column(c.SIZE))
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: AfterPunctuation, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: AfterPunctuation, place: TriggerPlace) -> Node:
     is_one = coalesce(trigger.predicate, False)
     return ThresholdNode(place.path, 1, Function("if", (is_one, Literal(1), Literal(0))))
 
@@ -209,14 +204,14 @@ class DataNode(GatheringNode):
     """
 
     def __init__(self, path: str, trigger: DataDriven, schema: Schema) -> None:
-        self._totals: list[tuple[trigger_nodes.Field, Expr | None]] = []
+        self._totals: list[tuple[Field, Expr | None]] = []
         self.results = {  # what the predicate is about, over the totals
             name: self._result_from_totals(f"{path}_{i}", aggregate, schema)
             for i, (name, aggregate) in enumerate(trigger.what.items())
         }
         super().__init__(path, *[total for total, _ in self._totals])
         self.own_measures = tuple(
-            trigger_nodes.Measure(_added_name(total), total.type, weight, total.fold)
+            Measure(_added_name(total), total.type, weight, total.fold)
             for total, weight in self._totals
             if weight is not None
         )
@@ -226,58 +221,56 @@ class DataNode(GatheringNode):
         """``aggregate`` over the totals that it needs, which are noted."""
         value = aggregate.input
         if value is None:
-            return self._note_total(f"{path}_count", DataType.INT, None, trigger_nodes.ColumnMerge.SUM)
+            return self._note_total(f"{path}_count", DataType.INT, None, ColumnMerge.SUM)
         is_known = Function("if", (value.is_null(), Literal(0), Literal(1)))
         kind = input_type(aggregate, schema)
         match aggregate.combiner:
             case Combiner.COUNT:
-                return self._note_total(f"{path}_count", DataType.INT, is_known, trigger_nodes.ColumnMerge.SUM)
+                return self._note_total(f"{path}_count", DataType.INT, is_known, ColumnMerge.SUM)
             case Combiner.SUM:
-                return self._note_total(f"{path}_sum", kind, value, trigger_nodes.ColumnMerge.SUM)
+                return self._note_total(f"{path}_sum", kind, value, ColumnMerge.SUM)
             case Combiner.MEAN:
-                total = self._note_total(f"{path}_sum", kind, value, trigger_nodes.ColumnMerge.SUM)
-                return total / self._note_total(f"{path}_count", DataType.INT, is_known, trigger_nodes.ColumnMerge.SUM)
+                total = self._note_total(f"{path}_sum", kind, value, ColumnMerge.SUM)
+                return total / self._note_total(f"{path}_count", DataType.INT, is_known, ColumnMerge.SUM)
             case Combiner.MIN:
-                return self._note_total(f"{path}_min", kind, value, trigger_nodes.ColumnMerge.MIN)
+                return self._note_total(f"{path}_min", kind, value, ColumnMerge.MIN)
             case Combiner.MAX:
-                return self._note_total(f"{path}_max", kind, value, trigger_nodes.ColumnMerge.MAX)
+                return self._note_total(f"{path}_max", kind, value, ColumnMerge.MAX)
         raise AssertionError(aggregate.combiner)
 
-    def _note_total(self, name: str, kind: DataType, weight: Expr | None, fold: trigger_nodes.ColumnMerge) -> Column:
-        zero = Literal(_ZEROS[kind], kind) if fold is trigger_nodes.ColumnMerge.SUM else Literal(None, kind)
-        self._totals.append((trigger_nodes.Field(name, kind, zero, fold), weight))
+    def _note_total(self, name: str, kind: DataType, weight: Expr | None, fold: ColumnMerge) -> Column:
+        zero = Literal(_ZEROS[kind], kind) if fold is ColumnMerge.SUM else Literal(None, kind)
+        self._totals.append((Field(name, kind, zero, fold), weight))
         return Column(name)
 
-    def on_element(
-        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         result = dict(state)
         for total, weight in self._totals:
             old = state[total.name]
             amount = bundle.count if weight is None else Column(_added_name(total))
             match total.fold:
-                case trigger_nodes.ColumnMerge.MIN:
+                case ColumnMerge.MIN:
                     new_total: Expr = least(old, amount)
-                case trigger_nodes.ColumnMerge.MAX:
+                case ColumnMerge.MAX:
                     new_total = greatest(old, amount)
                 case _:
                     new_total = old + coalesce(amount, total.initial)
             result[total.name] = choose(bundle.arrived, new_total, old)
         return result
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         values = {
             name: program.let("value", substitute_columns(result, state)) for name, result in self.results.items()
         }
         return program.let("ready", coalesce(substitute_columns(self._ready_if, values), False))
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: DataDriven, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: DataDriven, place: TriggerPlace) -> Node:
     return DataNode(place.path, trigger, place.schema)
 
 
-def _added_name(total: trigger_nodes.Field) -> str:
+def _added_name(total: Field) -> str:
     return f"{total.name}_added"
 
 
@@ -286,33 +279,29 @@ class PatternNode(GatheringNode):
 
     def __init__(self, path: str, trigger: AfterPattern) -> None:
         self._at, self._codes = f"{path}_at", f"{path}_codes"
-        super().__init__(path, trigger_nodes.Field(self._at, DataType.INT, Literal(0), trigger_nodes.ColumnMerge.MIN))
+        super().__init__(path, Field(self._at, DataType.INT, Literal(0), ColumnMerge.MIN))
         self._table = trigger.table
         code: Expr = Literal(0)
         for bit, letter in enumerate(self._table.letters):
             is_true = coalesce(trigger.predicates[letter], False)
             code = code + Function("if", (is_true, Literal(1 << bit), Literal(0)))
-        self.own_measures = (trigger_nodes.Measure(self._codes, DataType.INT, code, trigger_nodes.ColumnMerge.LIST),)
+        self.own_measures = (Measure(self._codes, DataType.INT, code, ColumnMerge.LIST),)
 
-    def on_element(
-        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         old = state[self._at]
         moves = Literal(",".join(str(next_place) for row in self._table.transitions for next_place in row))
         next_state = Function("walk", (old, Column(self._codes), moves, Literal(len(self._table.transitions[0]))))
         return {**state, self._at: choose(bundle.arrived, next_state, old)}
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return state[self._at] == self._table.accepting
 
-    def after_merge(
-        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         return self.clear(program, state, TRUE)
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: AfterPattern, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: AfterPattern, place: TriggerPlace) -> Node:
     return PatternNode(place.path, trigger)
 
 
@@ -321,25 +310,23 @@ class SignalNode(GatheringNode):
 
     def __init__(self, path: str, name: str) -> None:
         self._came = f"{path}_came"
-        super().__init__(path, trigger_nodes.Field(self._came, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ANY))
+        super().__init__(path, Field(self._came, DataType.BOOL, FALSE, ColumnMerge.ANY))
         self._name = name
         self.own_signals = (name,)
 
-    def on_element(
-        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         return {**state, self._came: any_of(state[self._came], bundle.heard.get(self._name, FALSE))}
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return state[self._came]
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterSignal, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: elementary.AfterSignal, place: TriggerPlace) -> Node:
     return SignalNode(place.path, trigger.name)
 
 
-class ProcessingTimeNode(trigger_nodes.Node):
+class ProcessingTimeNode(Node):
     """AfterProcessingTime: a deadline set by the first element since the last reset; merged, the earliest wins."""
 
     def __init__(self, path: str, trigger: elementary.AfterProcessingTime) -> None:
@@ -348,16 +335,14 @@ class ProcessingTimeNode(trigger_nodes.Node):
         self._deadline = f"{path}_deadline"
         self._done = f"{path}_done"
         self.own = (
-            trigger_nodes.Field(
-                self._deadline, DataType.INT, NO_DEADLINE, trigger_nodes.ColumnMerge.MIN, is_deadline=True
-            ),
-            trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ALL),
+            Field(self._deadline, DataType.INT, NO_DEADLINE, ColumnMerge.MIN, is_deadline=True),
+            Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ALL),
         )
 
-    def is_finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: State) -> Expr:
         return state[self._done]
 
-    def clear(self, program: Program, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
+    def clear(self, program: Program, state: State, when: Expr) -> State:
         return {**state, self._deadline: choose(when, NO_DEADLINE, state[self._deadline])}
 
     def _deadline_from(self, now: Expr) -> Expr:
@@ -366,30 +351,26 @@ class ProcessingTimeNode(trigger_nodes.Node):
             return due
         return due + ((Literal(self.trigger.align_offset) - due) % self.trigger.align)
 
-    def on_element(
-        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         old = state[self._deadline]
         starts = all_of(bundle.arrived, old.is_null())
         return {**state, self._deadline: choose(starts, self._deadline_from(moment.now), old)}
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         deadline = state[self._deadline]
         return all_of(deadline.is_not_null(), moment.now >= deadline)
 
-    def on_fire(
-        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         return {**self.clear(program, state, when), self._done: any_of(state[self._done], when)}
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterProcessingTime, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: elementary.AfterProcessingTime, place: TriggerPlace) -> Node:
     return ProcessingTimeNode(place.path, trigger)
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: elementary.AfterSynchronizedProcessingTime, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: elementary.AfterSynchronizedProcessingTime, place: TriggerPlace) -> Node:
     # what was in flight upstream of a bundle has arrived when the bundle has
     return ProcessingTimeNode(place.path, elementary.AfterProcessingTime())
 
@@ -405,7 +386,7 @@ def state_field(i: int) -> str:
     return f"s{i}"
 
 
-class CustomNode(trigger_nodes.Node):
+class CustomNode(Node):
     """A user's own trigger: a column for each field of its state, whether it has finished, and its deadline."""
 
     def __init__(self, path: str, trigger: CustomTrigger) -> None:
@@ -419,19 +400,17 @@ class CustomNode(trigger_nodes.Node):
         values = [*initial, FALSE, _make_literal(trigger.deadline(empty), DataType.INT)]
         # of several windows on_merge makes one; the folds are for a window that is merged with nothing
         self._fields = {
-            name: trigger_nodes.Field(
-                f"{path}_{name}", _stored_type(kind), value, trigger_nodes.ColumnMerge.MIN, is_deadline=name == DEADLINE
-            )
+            name: Field(f"{path}_{name}", _stored_type(kind), value, ColumnMerge.MIN, is_deadline=name == DEADLINE)
             for name, kind, value in zip(names, kinds, values, strict=True)
         }
         self.own = tuple(self._fields.values())
         self.own_signals = tuple(sorted({*trigger.signals}))
-        self.own_measures = (trigger_nodes.Measure(self._elements, None, None, trigger_nodes.ColumnMerge.LIST),)
+        self.own_measures = (Measure(self._elements, None, None, ColumnMerge.LIST),)
         if trigger.merges:
             progress = {name: field.name for name, field in self._fields.items() if name != DEADLINE}
-            self.own_sources = (trigger_nodes.Sources(self._sources, progress),)
+            self.own_sources = (Sources(self._sources, progress),)
 
-    def is_finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: State) -> Expr:
         return state[self._fields[HAS_FINISHED].name]
 
     def state_values(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -440,26 +419,22 @@ class CustomNode(trigger_nodes.Node):
         names = state_types(self._trigger)
         return {"state": {name: own[state_field(i)] for i, name in enumerate(names)}, DEADLINE: own[DEADLINE]}
 
-    def clear(self, program: Program, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
+    def clear(self, program: Program, state: State, when: Expr) -> State:
         if type(self._trigger).clear is CustomTrigger.clear:
             return self._restarted_state(state, when)
-        moment = trigger_nodes.Moment(FALSE, Literal(0))  # which clear does not look at
+        moment = Moment(FALSE, Literal(0))  # which clear does not look at
         return self._state_after_call(program, "clear", state, when, moment)
 
-    def on_element(
-        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         elements = Column(self._elements)
         state = self._state_after_call(program, "on_element", state, bundle.arrived, moment, elements)
         has_come = [bundle.heard.get(name, FALSE) for name in self.own_signals]
         return self._state_after_call(program, "on_signals", state, any_of(*has_come), moment, *has_come)
 
-    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return program.let("ready", coalesce(self._make_call("ready", state, Literal(True), moment), False))
 
-    def on_fire(
-        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
         trigger, finished_field = self._trigger, self._fields[HAS_FINISHED].name
         if type(trigger).on_fire is CustomTrigger.on_fire:
             return {
@@ -468,13 +443,11 @@ class CustomNode(trigger_nodes.Node):
             }
         return self._state_after_call(program, "on_fire", state, when, moment)
 
-    def after_merge(
-        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
-    ) -> trigger_nodes.State:
+    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         is_merged, sources = Column(c.WAS_MERGED), Column(self._sources)
         return self._state_after_call(program, "on_merge", state, is_merged, moment, sources)
 
-    def _restarted_state(self, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
+    def _restarted_state(self, state: State, when: Expr) -> State:
         """The fresh state, which needs no call, where ``when`` holds; what has finished stays so."""
         progress = [field for name, field in self._fields.items() if name != HAS_FINISHED]
         return {**state, **{field.name: choose(when, field.initial, state[field.name]) for field in progress}}
@@ -483,11 +456,11 @@ class CustomNode(trigger_nodes.Node):
         self,
         program: Program,
         method: str,
-        state: trigger_nodes.State,
+        state: State,
         when: Expr,
-        moment: trigger_nodes.Moment,
+        moment: Moment,
         *argument: Expr,
-    ) -> trigger_nodes.State:
+    ) -> State:
         """The state after a call where ``when`` holds."""
         if is_literal(when, False):
             return state
@@ -499,16 +472,14 @@ class CustomNode(trigger_nodes.Node):
         }
         return {**state, **{name: program.let("own", value) for name, value in new_values.items()}}
 
-    def _make_call(
-        self, method: str, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment, *argument: Expr
-    ) -> Expr:
+    def _make_call(self, method: str, state: State, when: Expr, moment: Moment, *argument: Expr) -> Expr:
         window = (Column(c.WINDOW_START), Column(c.WINDOW_END), moment.now, moment.passed_end)
         values = [state[field.name] for name, field in self._fields.items() if name not in (HAS_FINISHED, DEADLINE)]
         return Call(method, (when, *window, self.is_finished(state), *values, *argument), self._trigger)
 
 
-@trigger_nodes.compile_trigger.register
-def _(trigger: CustomTrigger, place: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+@compile_trigger.register
+def _(trigger: CustomTrigger, place: TriggerPlace) -> Node:
     return CustomNode(place.path, trigger)
 
 

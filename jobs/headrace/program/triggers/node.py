@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.errors import PipelineError
+from headrace.model.expressions.columns import least
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Column, Expr, Literal
+from headrace.model.time import NEVER
 from headrace.model.triggers import Trigger
 from headrace.program.columns import FALSE, Program, all_of, choose
 
@@ -182,6 +184,16 @@ def fresh_state(node: Node) -> dict[str, Expr]:
 def columns(node: Node) -> dict[str, Expr]:
     """The state as the columns of a row."""
     return {f.name: Column(f.name) for f in node.fields}
+
+
+def next_deadline(node: Node, state: State, now: Expr) -> Expr:
+    """The earliest processing-time deadline of the tree after ``now``, NEVER if there is none.
+
+    A deadline that has passed without its node firing (it waits for another) is not asked about again (semantics 4.1).
+    """
+    deadlines = [state[f.name] for f in node.fields if f.is_deadline]
+    pending = [choose(deadline > now, deadline, NEVER) for deadline in deadlines]
+    return least(*pending, Literal(NEVER)) if pending else Literal(NEVER)
 
 
 class TriggerPlace(NamedTuple):
