@@ -71,29 +71,33 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class ExecutorRun(Protocol):
-    """What a run tells its executor."""
+class OpenPipeline(Protocol):
+    """A pipeline with what it reads and where it stores."""
 
     @property
     def pipeline(self) -> "Pipeline":
-        """The pipeline that is run. It raises nothing.
+        """The pipeline. It raises nothing.
 
         :returns: its definition.
         """
 
     @property
     def store(self) -> "ObjectStore":
-        """Where the run stores. It raises nothing.
+        """Where its files are stored. It raises nothing.
 
         :returns: the store of the root.
         """
 
     @property
     def landing(self) -> "Landing":
-        """What the run reads. It raises nothing.
+        """What it reads. It raises nothing.
 
         :returns: the inputs of the pipeline, opened.
         """
+
+
+class ExecutorRun(OpenPipeline, Protocol):
+    """What a run tells its executor."""
 
     @property
     def run_id(self) -> str:
@@ -167,7 +171,7 @@ class Execution(Protocol):
         """
 
 
-class Engine(Protocol):
+class Engine(OpenPipeline, Protocol):
     """The state of one pipeline between epochs. ``compute`` is called from one thread."""
 
     @property
@@ -189,27 +193,6 @@ class Engine(Protocol):
         """Name the executor whose state the engine reads and writes. It raises nothing.
 
         :returns: the executor's name, as manifests say it.
-        """
-
-    @property
-    def pipeline(self) -> "Pipeline":
-        """The pipeline. It raises nothing.
-
-        :returns: its definition.
-        """
-
-    @property
-    def store(self) -> "ObjectStore":
-        """Where files are stored. It raises nothing.
-
-        :returns: the store of the root.
-        """
-
-    @property
-    def landing(self) -> "Landing":
-        """What is read. It raises nothing.
-
-        :returns: the inputs of the pipeline, opened.
         """
 
     @property
