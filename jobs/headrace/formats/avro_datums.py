@@ -55,6 +55,9 @@ def slice_bytes(data: bytes, begin: Ints, length: Ints) -> pa.Array:
 WantedFields = Mapping[str, "WantedFields"]
 """The fields of a record that are wanted, and of each what is wanted in it; a field with none is wanted as a whole."""
 
+ColumnAndEnd = tuple[pa.Array, Ints]
+"""Values, and where each of them ends."""
+
 _PADDING = 32
 _DECIMAL_BYTES = 16
 _MOST_OF_NUMBER = 10
@@ -124,9 +127,7 @@ class AvroType(ABC):
         return 1
 
     @abstractmethod
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         """The values of ``rows``, which have come to ``positions``, and where they are then. Where ``wanted_fields`` is
         None, a value is only passed: its values are NULL.
         """
@@ -136,17 +137,10 @@ class AvroType(ABC):
 class NullType(AvroType):
     """Nothing."""
 
-    @property
-    def least_bytes(self) -> int:
-        return 0
+    least_bytes = 0
+    arrow = pa.null()
 
-    @property
-    def arrow(self) -> pa.DataType:
-        return pa.null()
-
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         return pa.nulls(len(rows)), positions
 
 
@@ -154,13 +148,9 @@ class NullType(AvroType):
 class BooleanType(AvroType):
     """One byte, 0 or 1."""
 
-    @property
-    def arrow(self) -> pa.DataType:
-        return pa.bool_()
+    arrow = pa.bool_()
 
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         octets, end = data.read_fixed_bytes(rows, positions, 1)
         data.mark_bad(rows, octets[:, 0] > 1)
         return pa.array(octets[:, 0] == 1), end
@@ -176,9 +166,7 @@ class IntegerType(AvroType):
     def arrow(self) -> pa.DataType:
         return self.arrow_type
 
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         numbers, end = data.read_integers(rows, positions)
         if pa.types.is_date32(self.arrow_type):
             days = numbers.astype(np.int32)
@@ -197,9 +185,7 @@ class FloatType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.float32() if self.size == 4 else pa.float64()
 
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         octets, end = data.read_fixed_bytes(rows, positions, self.size)
         return pa.array(np.ascontiguousarray(octets).view(f"<f{self.size}")[:, 0]), end
 
@@ -214,9 +200,7 @@ class BytesType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.string() if self.is_text else pa.binary()
 
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         begin, length, end = data.read_spans(rows, positions)
         if wanted_fields is None:
             return pa.nulls(len(rows)), end
@@ -229,18 +213,13 @@ class FixedType(AvroType):
     """So many bytes."""
 
     size: int
+    arrow = pa.binary()
 
     @property
     def least_bytes(self) -> int:
         return self.size
 
-    @property
-    def arrow(self) -> pa.DataType:
-        return pa.binary()
-
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         end = data.clamp_positions(rows, positions + self.size)
         return (
             pa.nulls(len(rows)) if wanted_fields is None else slice_bytes(data.data, positions, end - positions)
@@ -259,9 +238,7 @@ class DecimalType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.decimal128(self.precision, self.scale)
 
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         if self.size is None:
             begin, length, end = data.read_spans(rows, positions)
         else:
@@ -288,13 +265,9 @@ class EnumType(AvroType):
 
     symbols: tuple[str, ...]
 
-    @property
-    def arrow(self) -> pa.DataType:
-        return pa.string()
+    arrow = pa.string()
 
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         numbers, end = data.read_integers(rows, positions)
         is_wrong = (numbers < 0) | (numbers >= len(self.symbols))
         data.mark_bad(rows, is_wrong)
@@ -316,9 +289,7 @@ class RecordType(AvroType):
     def arrow(self) -> pa.DataType:
         return pa.struct([(name, kind.arrow) for name, kind in self.fields.items()])
 
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         values: dict[str, pa.Array] = {}
         for name, kind in self.fields.items():
             is_wanted = wanted_fields is not None and (not wanted_fields or name in wanted_fields)
@@ -347,9 +318,7 @@ class UnionType(AvroType):
             return pa.null()
         return self._values[0].arrow if len(self._values) == 1 else _NO_COLUMN
 
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         numbers, positions = data.read_integers(rows, positions)
         is_wrong = (numbers < 0) | (numbers >= len(self.branches))
         data.mark_bad(rows, is_wrong)
@@ -390,9 +359,7 @@ class ItemsType(AvroType):
             return pa.map_(pa.string(), self.item.arrow)
         return pa.list_(self.item.arrow)
 
-    def read(
-        self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None
-    ) -> tuple[pa.Array, Ints]:
+    def read(self, data: Data, rows: Ints, positions: Ints, wanted_fields: WantedFields | None) -> ColumnAndEnd:
         left, positions = self._read_block_count(data, rows, positions)
         positions, sizes = positions.copy(), np.zeros(len(rows), np.int64)
         of_row: list[Ints] = []

@@ -214,14 +214,12 @@ class Sessions(WindowFn):
     gap: model_time.Duration
     touching_merges: bool
 
+    merges = True
+
     def __init__(self, gap: Length, touching_merges: bool = False) -> None:
         arguments = Arguments("Sessions")
         object.__setattr__(self, "gap", arguments.duration("gap", gap, least=1, most=model_time.LONGEST_WINDOW))
         object.__setattr__(self, "touching_merges", arguments.flag("touching_merges", touching_merges))
-
-    @property
-    def merges(self) -> bool:
-        return True
 
 
 @describe_windows.register(Sessions)

@@ -248,10 +248,7 @@ class GroupFunction(OwnFunction, Take):
     """What a user's own function ``module:function`` makes of the rows of a group, an Arrow table."""
 
     noun: ClassVar[str] = "function of a group"
-
-    @property
-    def computes(self) -> bool:
-        return True
+    computes = True
 
     def computed_columns(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType]:
         del rows
@@ -265,9 +262,7 @@ class GroupQuery(Take):
 
     sql: str
 
-    @property
-    def computes(self) -> bool:
-        return True
+    computes = True
 
     def computed_columns(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType]:
         return self.bind_to(rows).columns
@@ -378,6 +373,8 @@ class GroupRows(Selection):
 
     take: Take | None = field(default=None)
 
+    takes_rows = True
+
     def __init__(
         self,
         owner: str,
@@ -434,10 +431,6 @@ class GroupRows(Selection):
         return settled_rows
 
     @property
-    def takes_rows(self) -> bool:
-        return True
-
-    @property
     def taken_by(self) -> tuple[Expr, ...]:
         return () if self.take is None else self.take.by
 
@@ -472,6 +465,8 @@ class WaitingRows(GroupRows):
     event time. It is kept until then, in a group of its own: equal rows at the same instant.
     """
 
+    takes_each = True
+
     def __init__(
         self,
         owner: str,
@@ -492,10 +487,6 @@ class WaitingRows(GroupRows):
         super().__init__(owner, {}, key=key, where=INSTANT, when=when, how=how, take=Every(), condition=condition)
         for name in ("columns", "renamed"):
             object.__setattr__(self, name, getattr(columns, name))
-
-    @property
-    def takes_each(self) -> bool:
-        return True
 
     @property
     def fields(self) -> Mapping[str, object]:

@@ -125,6 +125,7 @@ class FilesSource(endpoints.Source):
     """
 
     kind: ClassVar[str] = "files"
+    is_watched = True
 
     path: str
     format: str
@@ -143,11 +144,6 @@ class FilesSource(endpoints.Source):
         """What reads its files, and writes those of late records, dead letters and unit tests: a ``FileFormat``."""
         form = FORMAT_NAMES[self.format]
         return form if self.dialect is None else form.in_dialect(self.dialect)
-
-    @property
-    def is_watched(self) -> bool:
-        """A watcher lists the path."""
-        return True
 
     def __str__(self) -> str:
         return f"{self.format} files under {self.path}"

@@ -32,6 +32,8 @@ class OptionKind:
     value_type: ClassVar[Any] = str
     annotation: ClassVar[str] = "str"
     empty: ClassVar[object] = None
+    schema: ClassVar[Mapping[str, Any]] = {"type": ["null", "string"]}
+    """The JSON Schema of its field in a form."""
 
     def __init__(self, example: Any = None) -> None:
         self.example = example
@@ -49,28 +51,17 @@ class OptionKind:
         """What ``argparse`` is told of it."""
         return {}
 
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        """The JSON Schema of its field in a form."""
-        return {"type": ["null", "string"]}
-
 
 class WholeOption(OptionKind):
     """A whole number of at least 1."""
 
     value_type = int
     annotation = "int"
+    argument = {"type": int}
+    schema = {"type": ["null", "integer"], "minimum": 1}
 
     def check_value(self, arguments: "Arguments", name: str, value: object) -> int:
         return arguments.whole_number(name, value, least=1)
-
-    @property
-    def argument(self) -> Mapping[str, Any]:
-        return {"type": int}
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        return {"type": ["null", "integer"], "minimum": 1}
 
 
 class FlagOption(OptionKind):
@@ -79,17 +70,11 @@ class FlagOption(OptionKind):
     value_type = bool
     annotation = "bool"
     empty = False
+    argument = {"action": "store_true"}
+    schema = {"type": "boolean"}
 
     def check_value(self, arguments: "Arguments", name: str, value: object) -> bool:
         return arguments.flag(name, value)
-
-    @property
-    def argument(self) -> Mapping[str, Any]:
-        return {"action": "store_true"}
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        return {"type": "boolean"}
 
 
 class TextOption(OptionKind):
@@ -111,13 +96,10 @@ class TimeOption(TextOption):
     """A day or a moment, as text; in Python also a date or a datetime."""
 
     annotation = "str | date"
+    schema = {**TextOption.schema, "format": "date-time"}
 
     def check_value(self, arguments: "Arguments", name: str, value: object) -> str:
         return super().check_value(arguments, name, value.isoformat() if isinstance(value, date) else value)
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        return {**super().schema, "format": "date-time"}
 
 
 class MomentOption(TimeOption):
@@ -132,6 +114,7 @@ class TextsOption(TextOption):
     value_type = list[str]
     annotation = "Sequence[str]"
     empty = ()
+    schema = {"type": "array", "items": {"type": "string"}}  # with examples, people could choose but not write
 
     def check_value(self, arguments: "Arguments", name: str, value: object) -> Any:
         return arguments.tuple_of(name, tuple(value) if isinstance(value, Set) else value, str, f'"{self.example}"')
@@ -142,10 +125,6 @@ class TextsOption(TextOption):
     @property
     def argument(self) -> Mapping[str, Any]:
         return {"action": "append", "default": []}
-
-    @property
-    def schema(self) -> Mapping[str, Any]:
-        return {"type": "array", "items": {"type": "string"}}  # with examples, people could choose but not write
 
 
 class SignalsOption(TextsOption):

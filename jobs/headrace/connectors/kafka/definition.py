@@ -111,6 +111,8 @@ class KafkaSource(Source):
     """
 
     kind: ClassVar[str] = "kafka"
+    is_watched = True
+    plans_alike = False  # ranges end where a partition ended when they were planned
     has_keyed_messages: ClassVar[bool] = True
 
     topic: str
@@ -209,16 +211,6 @@ class KafkaSource(Source):
         """The connection to the cluster, and that to a registry of schemas."""
         registry = None if self.values is None else self.values.registry
         return (self.connection, *(() if registry is None else (registry,)))
-
-    @property
-    def plans_alike(self) -> bool:
-        """Ranges end where a partition ended when they were planned."""
-        return False
-
-    @property
-    def is_watched(self) -> bool:
-        """A watcher asks where partitions end."""
-        return True
 
     def watched_fields(self) -> dict[str, Any]:
         """What tells where partitions end: values, and what they mean, are for runs."""

@@ -37,6 +37,7 @@ class SparkSource(endpoints.Source):
     """
 
     kind: ClassVar[str] = "spark"
+    is_durable = False  # nobody knows what is there tomorrow
 
     function: str
     schema: SourceColumns
@@ -56,11 +57,6 @@ class SparkSource(endpoints.Source):
     def place(self) -> str:
         """The connection and the name."""
         return f"{self.connection}/{self.name}" if self.connection else self.name
-
-    @property
-    def is_durable(self) -> bool:
-        """Never: nobody knows what is there tomorrow."""
-        return False
 
     @property
     def connections(self) -> tuple[str, ...]:

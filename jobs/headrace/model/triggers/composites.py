@@ -22,6 +22,8 @@ class AfterWatermark(elementary.Trigger):
     early: elementary.Trigger | None = None
     late: elementary.Trigger | None = None
 
+    may_finish_early = False
+
     def __post_init__(self) -> None:
         for name, trigger in (("early", self.early), ("late", self.late)):
             if trigger is not None:
@@ -42,10 +44,6 @@ class AfterWatermark(elementary.Trigger):
     @property
     def waits_for_the_end(self) -> bool:
         return self.early is None or self.early.waits_for_the_end
-
-    @property
-    def may_finish_early(self) -> bool:
-        return False
 
 
 @elementary.condition.register(AfterWatermark)
@@ -105,16 +103,14 @@ class Repeatedly(elementary.Trigger):
 
     trigger: elementary.Trigger
 
+    may_finish = False
+
     def __post_init__(self) -> None:
         _check_trigger("Repeatedly", "trigger", self.trigger)
 
     @property
     def children(self) -> tuple[elementary.Trigger, ...]:
         return (self.trigger,)
-
-    @property
-    def may_finish(self) -> bool:
-        return False
 
     @property
     def continuation(self) -> elementary.Trigger:
@@ -158,6 +154,10 @@ class _Several(elementary.Trigger):
         return not self.waits_for_the_end
 
     @property
+    def continuation(self) -> elementary.Trigger:
+        return type(self)(*self._continuations)
+
+    @property
     def _continuations(self) -> list[elementary.Trigger]:
         return [trigger.continuation for trigger in self.triggers]
 
@@ -169,10 +169,6 @@ class AfterAny(_Several):
     >>> hr.Repeatedly(hr.AfterAny(hr.AfterCount(100), hr.AfterProcessingTime("1m"))).may_finish
     False
     """
-
-    @property
-    def continuation(self) -> elementary.Trigger:
-        return AfterAny(*self._continuations)
 
     @property
     def waits_for_the_end(self) -> bool:
@@ -191,10 +187,6 @@ class AfterAll(_Several):
     >>> hr.AfterAll(hr.AfterCount(10), hr.AfterWatermark()).may_finish
     True
     """
-
-    @property
-    def continuation(self) -> elementary.Trigger:
-        return AfterAll(*self._continuations)
 
     @property
     def waits_for_the_end(self) -> bool:

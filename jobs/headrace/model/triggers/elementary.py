@@ -168,13 +168,8 @@ def missing(trigger: Trigger, progress: TriggerProgress) -> str:
 class _Endless(Trigger):
     """A trigger that never finishes, and that is ready only once the watermark has passed the end of the window."""
 
-    @property
-    def may_finish(self) -> bool:
-        return False
-
-    @property
-    def waits_for_the_end(self) -> bool:
-        return True
+    may_finish = False
+    waits_for_the_end = True
 
 
 class ElementTrigger(Trigger):
@@ -247,9 +242,7 @@ class Always(Trigger):
     False
     """
 
-    @property
-    def may_finish(self) -> bool:
-        return False
+    may_finish = False
 
 
 @condition.register(Always)
