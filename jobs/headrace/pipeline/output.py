@@ -6,7 +6,7 @@ records.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import How, accumulating, discarding
@@ -33,7 +33,7 @@ from headrace.pipeline.rows import (
     select_columns,
 )
 from headrace.pipeline.scheduling import PIPELINE_NAME as NAME
-from headrace.pipeline.stages import Aggregation, make_grouping
+from headrace.pipeline.stages import Aggregation, GroupingFields, make_grouping
 
 
 def upstream_first(outputs: "Mapping[str, AnyOutput]") -> list[str]:
@@ -81,9 +81,42 @@ def with_upstream(outputs: "Mapping[str, AnyOutput]", names: Collection[str]) ->
 DEFAULT = Default()
 
 
+@dataclass(frozen=True, init=False)
+class OutputFields(Suggesting):
+    """What outputs of both kinds have: what they read, what must hold of them, and where they are copied to."""
+
+    of: tuple[str, ...]
+    columns: Mapping[str, Mapping[str, Expr]]
+    join: tuple[Join, ...]
+    expectations: tuple[Expectation, ...]
+    usual: tuple[UsualCheck, ...]
+    sinks: tuple[Sink, ...]
+    limits: Limits | None
+    description: str
+    formerly: str | None
+    null_keys: bool
+
+    def _set_shared(self, arguments: Arguments, upstream: tuple[str, ...], values: Mapping[str, Any]) -> None:
+        """Set these fields to ``values``. Raises PipelineError."""
+        checked_values = {
+            "of": upstream,
+            "columns": _columns_by_output(arguments, values["columns"], upstream),
+            "join": _checked_joins(arguments, values["join"], upstream),
+            "expectations": arguments.tuple_of("expectations", values["expectations"], Expectation, "expect(...)"),
+            "usual": arguments.tuple_of("usual", values["usual"], UsualCheck, "usual_volume(within=2)"),
+            "sinks": named_sinks(arguments, values["sinks"]),
+            "limits": _checked_limits(arguments, values["limits"]),
+            "description": arguments.instance("description", values["description"], str, "text"),
+            "formerly": arguments.optional_instance("formerly", values["formerly"], str, 'a name, or ""'),
+            "null_keys": arguments.flag("null_keys", values["null_keys"]),
+        }
+        for name, value in checked_values.items():
+            object.__setattr__(self, name, value)
+
+
 @check_keywords
 @dataclass(frozen=True, init=False)
-class Output(Suggesting):
+class Output(GroupingFields, OutputFields):
     """One aggregation of a pipeline's records, or several in a chain (``then``), beside the pipeline's other
     ``outputs``.
 
@@ -108,27 +141,9 @@ class Output(Suggesting):
     ('hourly',)
     """
 
-    of: tuple[str, ...]
-    columns: Mapping[str, Mapping[str, Expr]]
-    join: tuple[Join, ...]
-    key: Mapping[str, Expr]
-    what: Mapping[str, Aggregate | Expr]
-    where: WindowFn
-    when: Trigger | None
-    how: How
-    filter: Expr | None
-    having: Expr | None
-    renamed: Mapping[str, str]
     loop: Loop | None
     first: Aggregation = field(init=False, repr=False, compare=False)
     then: tuple[Aggregation, ...]
-    expectations: tuple[Expectation, ...]
-    usual: tuple[UsualCheck, ...]
-    sinks: tuple[Sink, ...]
-    limits: Limits | None
-    description: str
-    formerly: str | None
-    null_keys: bool
     allow_finishing: bool
     allow_double_counting: bool
 
@@ -177,25 +192,21 @@ class Output(Suggesting):
             renamed=renamed,
         )
         set_ = object.__setattr__
-        set_(self, "of", upstream)
-        set_(self, "columns", _columns_by_output(arguments, columns, upstream))
-        set_(self, "join", _checked_joins(arguments, join, upstream))
         if first.loop is not None and upstream:
             raise LoopError(f"{arguments.owner}(loop): {OF_PANES}")
         for part, value in first.fields.items():
             set_(self, part, value)
         set_(self, "then", arguments.tuple_of("then", then, Aggregation, "Aggregation(...)"))
-        quality = _Quality(expectations, usual, sinks, limits, description, formerly)
-        for name, value in quality.checked_fields(arguments).items():
-            set_(self, name, value)
-        set_(self, "null_keys", arguments.flag("null_keys", null_keys))
+        values: dict[str, object] = {"columns": columns, "join": join, "expectations": expectations, "usual": usual}
+        values |= {"sinks": sinks, "limits": limits, "description": description, "formerly": formerly}
+        self._set_shared(arguments, upstream, values | {"null_keys": null_keys})
         set_(self, "allow_finishing", arguments.flag("allow_finishing", allow_finishing))
         set_(self, "allow_double_counting", arguments.flag("allow_double_counting", allow_double_counting))
 
 
 @check_keywords
 @dataclass(frozen=True, init=False)
-class Rows(Suggesting):
+class Rows(OutputFields):
     """Rows as an output, beside the pipeline's other ``outputs``: one of each record that passes ``filter``, or some of
     each group.
 
@@ -217,9 +228,6 @@ class Rows(Suggesting):
     >>> current = hr.Rows(key="id", take=hr.newest("updated_at"), id="id")
     """
 
-    of: tuple[str, ...]
-    columns: Mapping[str, Mapping[str, Expr]]
-    join: tuple[Join, ...]
     rows: Mapping[str, Expr]
     key: Mapping[str, Expr]
     take: Take | None
@@ -230,13 +238,6 @@ class Rows(Suggesting):
     filter: Expr | None
     renamed: Mapping[str, str]
     first: Selection = field(init=False, repr=False, compare=False)
-    expectations: tuple[Expectation, ...]
-    usual: tuple[UsualCheck, ...]
-    sinks: tuple[Sink, ...]
-    limits: Limits | None
-    description: str
-    formerly: str | None
-    null_keys: bool
 
     def __init__(
         self,
@@ -286,40 +287,13 @@ class Rows(Suggesting):
         set_(self, "renamed", first.renamed if self.rows else {**(renamed or {})})
         names = first.id_columns(arguments, id) if self.rows else named_columns(arguments, id)
         set_(self, "id", names)
-        set_(self, "of", upstream)
-        set_(self, "columns", _columns_by_output(arguments, columns, upstream))
-        set_(self, "join", _checked_joins(arguments, join, upstream))
-        set_(self, "null_keys", arguments.flag("null_keys", null_keys))
-        quality = _Quality(expectations, usual, sinks, limits, description, formerly)
-        for name, value in quality.checked_fields(arguments).items():
-            set_(self, name, value)
+        values: dict[str, object] = {"columns": columns, "join": join, "expectations": expectations, "usual": usual}
+        values |= {"sinks": sinks, "limits": limits, "description": description, "formerly": formerly}
+        self._set_shared(arguments, upstream, values | {"null_keys": null_keys})
 
 
 AnyOutput = Output | Rows
 """An output of either kind."""
-
-
-@dataclass(frozen=True)
-class _Quality:
-    """Arguments that outputs of both kinds have."""
-
-    expectations: Sequence[Expectation]
-    usual: Sequence[UsualCheck]
-    sinks: Sequence[Sink]
-    limits: Limits | None
-    description: str
-    formerly: str | None
-
-    def checked_fields(self, arguments: Arguments) -> dict[str, object]:
-        """The values of the fields. Raises PipelineError."""
-        return {
-            "expectations": arguments.tuple_of("expectations", self.expectations, Expectation, "expect(...)"),
-            "usual": arguments.tuple_of("usual", self.usual, UsualCheck, "usual_volume(within=2)"),
-            "sinks": named_sinks(arguments, self.sinks),
-            "limits": _checked_limits(arguments, self.limits),
-            "description": arguments.instance("description", self.description, str, "text"),
-            "formerly": arguments.optional_instance("formerly", self.formerly, str, 'a name, or ""'),
-        }
 
 
 def _checked_upstream(arguments: Arguments, upstream: object) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ the values that it gives to vertices, the first of its output.
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import (
@@ -86,7 +86,21 @@ def check_finishing(trigger: Trigger, lateness: int | None) -> None:
 
 
 @dataclass(frozen=True, init=False)
-class Aggregation(Suggesting):
+class GroupingFields(Suggesting):
+    """What a grouping says: the four questions of the model, and of which rows they are asked."""
+
+    key: Mapping[str, Expr]
+    what: Mapping[str, Aggregate | Expr]
+    where: WindowFn
+    when: Trigger | None
+    how: How
+    filter: Expr | None
+    having: Expr | None
+    renamed: Mapping[str, str]
+
+
+@dataclass(frozen=True, init=False)
+class Aggregation(GroupingFields):
     """One grouping: *what* is computed of each ``key``, *where* in event time, *when* in processing time, and *how*
     refinements relate, over rows that pass ``filter``.
 
@@ -107,15 +121,12 @@ class Aggregation(Suggesting):
     'day'
     """
 
-    key: Mapping[str, Expr]
-    what: Mapping[str, Aggregate | Expr]
-    where: WindowFn
-    when: Trigger | None
-    how: How
-    filter: Expr | None
-    having: Expr | None
     transform: OwnFunction | None
-    renamed: Mapping[str, str]
+
+    takes_rows: ClassVar[bool] = False
+    """Whether some of the rows of each group leave (``pipeline.rows``)."""
+    takes_each: ClassVar[bool] = False
+    """Whether each of these leaves by itself, once the watermark has passed it."""
 
     @check_keywords
     def __init__(
@@ -155,16 +166,6 @@ class Aggregation(Suggesting):
     def with_trigger(self, when: Trigger | None, how: How) -> "Aggregation":
         """The same aggregation with the trigger ``when`` and the lateness of ``how``."""
         return replace(self, when=when, how=how)
-
-    @property
-    def takes_rows(self) -> bool:
-        """Whether some of the rows of each group leave (``pipeline.rows``)."""
-        return False
-
-    @property
-    def takes_each(self) -> bool:
-        """Whether each of these leaves by itself, once the watermark has passed it."""
-        return False
 
     @property
     def taken_by(self) -> tuple[Expr, ...]:
