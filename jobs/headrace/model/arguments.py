@@ -216,6 +216,15 @@ class Suggesting:
             raise AttributeError(f"{kind} has no {name!r}{'; ' + hint if hint else ''}")
 
 
+@contextmanager
+def locate_errors(place: str, kind: type[PipelineError] | None = PipelineError) -> Iterator[None]:
+    """A block whose errors say the ``place`` that they are about, as errors of a ``kind``; None: of the same."""
+    try:
+        yield
+    except PipelineError as error:
+        raise (kind or type(error))(f"{place}: {error}") from None
+
+
 Length = timedelta | str | Duration
 """How users write a length of time: a timedelta, or text such as "1h" or "4h 30m"."""
 

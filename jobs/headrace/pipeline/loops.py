@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import REQUIRED, Arguments, Suggesting, check_keywords, register_word
+from headrace.model.arguments import REQUIRED, Arguments, Suggesting, check_keywords, locate_errors, register_word
 from headrace.model.expressions.columns import require_expression
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
@@ -212,10 +212,8 @@ class Loop(Suggesting):
     @cached_property
     def compiled_step(self) -> EdgeStep:
         """``step`` over the value and what edges keep of their records. Raises LoopError if it is not monotone."""
-        try:
+        with locate_errors("Loop(step)", LoopError):
             return step_of(self.step, descends_upwards=not self.keeps_least)
-        except PipelineError as error:
-            raise LoopError(f"Loop(step): {error}") from None
 
 
 LOOP_EXAMPLE = 'Loop(start=col("vertex"), step=col("value"), combine="least", both_ways=True)'
@@ -245,17 +243,13 @@ def element_schema(loop: Loop, ends: Mapping[str, Expr], schema: Schema) -> Sche
             f"records have a column {VALUE!r}, which in the step of a loop is the value of a vertex. Give the column "
             "another name in the source's schema"
         )
-    try:
+    with locate_errors("Loop(start)", LoopError):
         value = type_of(loop.start, {VERTEX: kind})
-    except PipelineError as error:
-        raise LoopError(f"Loop(start): {error}") from None
     if value not in _COMPARABLE_TYPES:
         why = {None: "always NULL", DataType.FLOAT: "a float, which does not compare exactly"}.get(value, str(value))
         raise LoopError(f"Loop(start): it is {why}; give values that can be compared, such as ints or decimals")
-    try:
+    with locate_errors("Loop(step)", LoopError):
         step = type_of(loop.step, {**schema, VALUE: value})
-    except PipelineError as error:
-        raise LoopError(f"Loop(step): {error}") from None
     for term in loop.compiled_step.terms:
         if type_of(term.expr, schema) is None:
             raise LoopError(f"Loop(step): {render(term.expr)} is always NULL, so nothing would ever arrive")

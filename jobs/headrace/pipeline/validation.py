@@ -6,7 +6,6 @@ Pipelines that read each other in a circle are refused: none could ever be the f
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -23,7 +22,7 @@ from headrace.model.accumulation import (
     How,
     TimestampCombiner,
 )
-from headrace.model.arguments import kinds_by_word
+from headrace.model.arguments import kinds_by_word, locate_errors
 from headrace.model.event_time import Deduplicate, EventTime, Punctuated, SplitStrategy, WatermarkStrategy
 from headrace.model.expressions.data_types import (
     ColumnType,
@@ -212,7 +211,7 @@ def _expressions_by_purpose(
 
 def validate_pipeline(pipeline: AnyPipeline) -> None:
     """Raise PipelineError for the first mistake found in ``pipeline``."""
-    try:
+    with locate_errors(f"pipeline {pipeline.name}", kind=None):
         aggregations = [pipeline.first, *pipeline.then]
         check_bounds(pipeline.inputs, pipeline.deduplicate, [*pipeline.of_edges, *aggregations])
         _check_inputs(pipeline)
@@ -225,15 +224,11 @@ def validate_pipeline(pipeline: AnyPipeline) -> None:
         _check_versions(pipeline)
         times = [input_.event_time.expr for input_ in pipeline.left_inputs]
         check_event_time_name(pipeline.rows, [Column(EVENT_TIME)] if pipeline.upstream else times)
-    except PipelineError as error:
-        raise type(error)(f"pipeline {pipeline.name}: {error}") from None
     check_beside(pipeline)
     for number, stage in enumerate(stages, start=1):
-        try:
+        place = f"aggregation {number} of " if pipeline.then else ""
+        with locate_errors(f"{place}pipeline {pipeline.name}", kind=None):
             _check_stage(stage, pipeline.allow_finishing)
-        except PipelineError as error:
-            place = f"aggregation {number} of " if pipeline.then else ""
-            raise type(error)(f"{place}pipeline {pipeline.name}: {error}") from None
     _check_id(pipeline)
     for name in pipeline.key:
         if name.lower() in LATE_COLUMNS:
@@ -243,15 +238,11 @@ def validate_pipeline(pipeline: AnyPipeline) -> None:
             )
     own_columns = ROW_COLUMNS if pipeline.rows else PANE_COLUMNS
     for expectation in pipeline.expectations:
-        try:
+        with locate_errors(f"pipeline {pipeline.name}"):
             expectation.check_columns([*pipeline.key_types, *pipeline.value_types, *own_columns])
-        except PipelineError as error:
-            raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
     for usual_check in pipeline.usual:
-        try:
+        with locate_errors(f"pipeline {pipeline.name}"):
             usual_check.check_column({**pipeline.key_types, **pipeline.value_types})
-        except PipelineError as error:
-            raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
     _check_sinks(pipeline)
     for upstream_output in pipeline.upstream:
         place = f"pipeline {pipeline.name}: output {upstream_output.output}"
@@ -323,7 +314,7 @@ def _check_inputs(pipeline: AnyPipeline) -> None:
         _check_event_time(other.event_time, other.source.columns)
         other.expressions(pipeline.schema)
     if pipeline.deduplicate is not None:
-        with _of_argument("deduplicate"):
+        with locate_errors("deduplicate"):
             kind = kind_of(pipeline.deduplicate.id, pipeline.schema)
             if kind in (None, DataType.FLOAT):
                 raise PipelineError(f"the id is {kind}, which does not compare exactly; cast it to string")
@@ -348,7 +339,7 @@ def _check_joins(pipeline: AnyPipeline) -> None:
             continue
         if join.name in names:
             raise PipelineError(f"join: an input {join.name!r} is there already; give one of them another name")
-        with _of_argument(f"event time of {join.name}"):
+        with locate_errors(f"event time of {join.name}"):
             _check_event_time(join.right.event_time, join.right.source.columns)
     if problem := wrong_beside_joins(joins, left, has_loop=pipeline.loop is not None):
         raise PipelineError(problem)
@@ -395,13 +386,13 @@ def _check_event_time(event_time: EventTime, schema: Schema) -> None:
             "Ingestion() takes the time of arrival, so its event time is None; every other strategy needs an expression"
         )
     if event_time.expr is not None:
-        with _of_argument("event_time(at)"):
+        with locate_errors("event_time(at)"):
             _expect_type("the event time", event_time.expr, schema, DataType.TIMESTAMP)
     if event_time.split is not None:
-        with _of_argument("event_time(split)"):
+        with locate_errors("event_time(split)"):
             _expect_type("the split", event_time.split, schema, DataType.STRING)
     if isinstance(strategy, Punctuated):
-        with _of_argument("Punctuated(asserted)"):
+        with locate_errors("Punctuated(asserted)"):
             _expect_type("what Punctuated asserts", strategy.asserted, schema, DataType.TIMESTAMP)
 
 
@@ -430,7 +421,7 @@ def _check_stage(stage: Stage, allow_finishing: bool) -> None:
     check_own(stage.when, aggregation.where.merges)
     _check_when(stage.when, aggregation.where, aggregation.how, allow_finishing)
     for name, aggregate in aggregation.aggregates.items():
-        with _of_argument(f"what[{name!r}]"):
+        with locate_errors(f"what[{name!r}]"):
             _check_inputs_of(aggregate, stage)
             output_type(aggregate, stage.schema)
     _check_results(stage)
@@ -456,10 +447,10 @@ def _check_rows(stage: Stage) -> None:
     _check_computed(stage)
     unless = stage.aggregation.taken_unless
     if unless is not None:
-        with _of_argument("take"):
+        with locate_errors("take"):
             _expect_type("deleted", unless, stage.schema, DataType.BOOL)
     for order in stage.aggregation.taken_by:
-        with _of_argument("take"):
+        with locate_errors("take"):
             of_by = kind_of(order, stage.schema)
             if not isinstance(of_by, DataType):
                 raise PipelineError(f"{render(order)} is {'NULL' if of_by is None else 'a list'}, which has no order")
@@ -488,7 +479,7 @@ def _check_computed(stage: Stage) -> None:
 
 def _check_filter(stage: Stage) -> None:
     if stage.aggregation.filter is not None:
-        with _of_argument("filter"):
+        with locate_errors("filter"):
             _expect_type("the filter", stage.aggregation.filter, stage.schema, DataType.BOOL)
 
 
@@ -513,10 +504,8 @@ def _check_changelogs(pipeline: AnyPipeline) -> None:
                 f"deduplicate: what input {input_.name} reads can be taken back and come again, and would count as a "
                 f"duplicate then; leave it out, and let {input_.source.upstream} count its records once"
             )
-        try:
+        with locate_errors(f"changelog of input {input_.name}"):
             check_changelog(input_)
-        except PipelineError as error:
-            raise PipelineError(f"changelog of input {input_.name}: {error}") from None
     if pipeline.upstream and not pipeline.join:
         return
     (stage, *_) = pipeline.stages
@@ -534,10 +523,8 @@ def _check_versions(pipeline: AnyPipeline) -> None:
     """Versions of inputs, and whether the first aggregation of the only output knows what they are."""
     versioned_inputs = [input_ for input_ in pipeline.inputs if input_.source.versions is not None]
     for input_ in versioned_inputs:
-        try:
+        with locate_errors(f"versions of input {input_.name}"):
             check_versions(input_)
-        except PipelineError as error:
-            raise PipelineError(f"versions of input {input_.name}: {error}") from None
     left = pipeline.left_inputs
     if pipeline.upstream or all(input_.source.versions is None for input_ in left):
         return
@@ -568,22 +555,13 @@ def _check_results(stage: Stage) -> None:
     stage.value_types  # noqa: B018 - which says what is wrong with columns of results
     if aggregation.having is None:
         return
-    with _of_argument("having"):
+    with locate_errors("having"):
         _expect_type("the condition", aggregation.having, stage.pane_schema, DataType.BOOL)
     if stage.withdraws and aggregation.how.accumulation is Accumulation.ACCUMULATING and aggregation.where.merges:
         raise PipelineError(
             "having: accumulating windows that merge leave the rows of what they merged standing, and nobody could "
             "tell which of them to withdraw; use how=retracting()"
         )
-
-
-@contextmanager
-def _of_argument(name: str) -> Iterator[None]:
-    """Errors from within say which argument they are about."""
-    try:
-        yield
-    except PipelineError as error:
-        raise PipelineError(f"{name}: {error}") from None
 
 
 def _check_columns(key: Collection[str], what: Collection[str], stage: Stage) -> None:
@@ -594,7 +572,7 @@ def _check_columns(key: Collection[str], what: Collection[str], stage: Stage) ->
     _check_names((*key, *what), PANE_COLUMNS, "a pane column")
     for name in key:
         expr = stage.aggregation.key[name]
-        with _of_argument(f"key[{name!r}]"):
+        with locate_errors(f"key[{name!r}]"):
             kind = type_of(expr, stage.schema)
             if kind is None:
                 raise PipelineError("it is always NULL; give an expression that names a column")

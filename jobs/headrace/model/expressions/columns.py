@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import REQUIRED, Arguments, as_expression, check_keywords, did_you_mean, register_word
+from headrace.model.arguments import (
+    REQUIRED,
+    Arguments,
+    as_expression,
+    check_keywords,
+    did_you_mean,
+    locate_errors,
+    register_word,
+)
 from headrace.model.expressions import data_types
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Operand, render, to_expression
 from headrace.model.expressions.typing import columns_of, type_of
@@ -393,11 +401,9 @@ def result_types(results: Mapping[str, Expr], columns: data_types.Schema) -> dic
     """
     types, computed_types = dict(columns), dict[str, data_types.DataType]()
     for name, expr in in_order(results).items():
-        try:
+        with locate_errors(f"what[{name!r}]"):
             kind = type_of(expr, types)
-        except PipelineError as error:
-            raise PipelineError(f"what[{name!r}]: {error}") from None
-        if kind is None:
-            raise PipelineError(f"what[{name!r}]: {render(expr)} is always NULL; name a result in it")
+            if kind is None:
+                raise PipelineError(f"{render(expr)} is always NULL; name a result in it")
         types[name] = computed_types[name] = kind
     return {name: computed_types[name] for name in results}

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import did_you_mean
+from headrace.model.arguments import did_you_mean, locate_errors
 from headrace.model.combiners import BY_ANOTHER, TRAITS, Combiner, ResultType, result_type
 from headrace.model.expressions import data_types
 from headrace.model.expressions.expr import Aggregate, Binary, Column, Expr, Function, Literal, render
@@ -201,13 +201,11 @@ def row_type(name: str, expr: Expr, schema: data_types.Schema) -> data_types.Col
     """The type of ``expr`` as the column ``name`` of rows, which may be nested. Raises PipelineError, also for an
     untyped NULL.
     """
-    try:
+    with locate_errors(f"rows[{name!r}]"):
         kind = kind_of(expr, schema)
-    except PipelineError as error:
-        raise PipelineError(f"rows[{name!r}]: {error}") from None
-    if kind is None:
-        raise PipelineError(f"rows[{name!r}]: {expr!s} is always NULL; cast it, or leave it out")
-    return kind
+        if kind is None:
+            raise PipelineError(f"{expr!s} is always NULL; cast it, or leave it out")
+        return kind
 
 
 def _what_reads(kind: data_types.NestedType) -> str:
