@@ -14,7 +14,7 @@ import headrace as hr
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.store import ColumnMeasure, ViewMeasure
 from headrace.audit.usual import measure_columns, rows_to_blame
-from headrace.distribute.column_figures import BlameDirection, BlamedRows
+from headrace.distribute.column_figures import BlamedRows
 from tests.process.executors import ExecutorUnderTest, on_both
 
 SCHEMA = pa.schema(
@@ -99,12 +99,12 @@ def test_measures_are_those_of_plain_python(executor: ExecutorUnderTest) -> None
 @pytest.mark.parametrize(
     ("blame", "holds"),
     [
-        (BlamedRows("real", BlameDirection.MISSING), lambda row: row["real"] is None or not math.isfinite(row["real"])),
-        (BlamedRows("text", BlameDirection.TEXT, "z" * 200), lambda row: (row["text"] or "").startswith("zz")),
-        (BlamedRows("flag", BlameDirection.TEXT, "true"), lambda row: row["flag"] is True),
-        (BlamedRows("exact", BlameDirection.ABOVE, 0.5), lambda row: row["exact"] is not None and row["exact"] > 0.5),
+        (BlamedRows("real", "missing"), lambda row: row["real"] is None or not math.isfinite(row["real"])),
+        (BlamedRows("text", "text", "z" * 200), lambda row: (row["text"] or "").startswith("zz")),
+        (BlamedRows("flag", "text", "true"), lambda row: row["flag"] is True),
+        (BlamedRows("exact", "above", 0.5), lambda row: row["exact"] is not None and row["exact"] > 0.5),
         (
-            BlamedRows("real", BlameDirection.BELOW, 0.0),
+            BlamedRows("real", "below", 0.0),
             lambda row: row["real"] is not None and -math.inf < row["real"] < 0,
         ),
     ],

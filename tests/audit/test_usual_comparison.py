@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from headrace.audit.store import ColumnMeasure, VersionMeasure, ViewMeasure
 from headrace.audit.usual import compare_with_history
-from headrace.distribute.column_figures import BlameDirection, BlamedRows
+from headrace.distribute.column_figures import BlamedRows
 from headrace.pipeline.quality import ExpectationView, Severity, UsualCheck
 
 HOUR = 3_600_000_000
@@ -83,7 +83,7 @@ def test_distance_of_text_is_the_share_that_has_another_value() -> None:
     assert compare_with_history(check, texts(a=60, b=30), history).finding.observed == 0
     comparison = compare_with_history(check, texts(a=40, b=25, c=25), history)
     assert (comparison.finding.observed, comparison.finding.severity) == (0.25, Severity.FAIL)
-    assert comparison.blamed == BlamedRows("c", BlameDirection.TEXT, "c")
+    assert comparison.blamed == BlamedRows("c", "text", "c")
     assert comparison.finding.said.startswith(
         "distribution of c (current): 0.250 from the usual (the median of 3 versions)"
     )
@@ -96,8 +96,8 @@ def test_distance_of_numbers_is_how_far_they_moved_beside_the_quartiles() -> Non
     higher, lower = numbers([value + 3 for value in usual]), numbers([value - 3 for value in usual])
     comparison = compare_with_history(check, higher, history)
     assert (comparison.finding.observed, comparison.finding.severity) == (0.3, Severity.WARN)
-    assert comparison.blamed == BlamedRows("c", BlameDirection.ABOVE, 19.0)
-    assert compare_with_history(check, lower, history).blamed == BlamedRows("c", BlameDirection.BELOW, 1.0)
+    assert comparison.blamed == BlamedRows("c", "above", 19.0)
+    assert compare_with_history(check, lower, history).blamed == BlamedRows("c", "below", 1.0)
     assert is_far(check, numbers([value + 2 for value in usual]), *history) is False
 
 

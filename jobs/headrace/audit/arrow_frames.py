@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.audit.range import AuditedFiles, ReleasedPanes
-from headrace.distribute.column_figures import LONGEST_TEXT, BlameDirection, BlamedRows
+from headrace.distribute.column_figures import LONGEST_TEXT, BlamedRows
 from headrace.formats.fields import with_json
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.views.columns import View as ReadersView
@@ -127,9 +127,9 @@ def _column_as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _is_blamed(values: pa.ChunkedArray, condition: BlamedRows) -> pa.ChunkedArray:
     match condition.blamed:
-        case BlameDirection.MISSING:
+        case "missing":
             return _is_missing(values)
-        case BlameDirection.TEXT:
+        case "text":
             return pc.equal(_column_as_text(values), condition.value)
-    compare = pc.greater if condition.blamed is BlameDirection.ABOVE else pc.less
+    compare = pc.greater if condition.blamed == "above" else pc.less
     return pc.and_(pc.invert(_is_missing(values)), compare(values.cast(pa.float64()), condition.value))

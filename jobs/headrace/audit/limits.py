@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from headrace.audit.range import UnpublishedRange, audited_files, counts_of, released_again, released_panes
+from headrace.audit import range as audit_range
 from headrace.model import time as model_time
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import (
@@ -73,16 +73,14 @@ class LimitFinding:
 
     def describe(self) -> str:
         """For people: what was found, and the bound if it is exceeded, on one line."""
-        entries = " and ".join(map(str, self.released))
-        what = "ids" if self.name == IDS_OF_ROWS else "records"
-        release_text = f" (without the {what} that log entry {entries} released)" if entries else ""
+        what = "the ids that" if self.name == IDS_OF_ROWS else "the records that"
         bound = "" if self.severity is None else f"; the limit is {self.bounds[self.severity]}"
         age = (
             ""
             if self.since is None
             else f"{model_time.render_duration(model_time.Duration(int(self.observed or 0) * _SECOND_MICROSECONDS))}, "
         )
-        return f"{WORDS[self.name]}: {age}{self.said}{release_text}{bound}"
+        return f"{WORDS[self.name]}: {age}{self.said}{audit_range.describe_released(what, self.released)}{bound}"
 
     def verdict_line(self) -> str:
         """For people: the same, and whether it holds."""
@@ -181,7 +179,7 @@ def check_limits(
     pipeline: Pipeline,
     catalog: Catalog,
     branch: str,
-    unpublished_ranges: Mapping[str, UnpublishedRange | None],
+    unpublished_ranges: Mapping[str, audit_range.UnpublishedRange | None],
     now: Callable[[], datetime],
 ) -> dict[str, tuple[LimitFinding, ...]]:
     """What a run on ``branch`` shows beside each limit, by output. Records have findings only if there are
@@ -204,16 +202,16 @@ def check_limits(
 
 
 def _record_share_findings(
-    limits: Limits | None, catalog: Catalog, unpublished_epochs: UnpublishedRange | None
+    limits: Limits | None, catalog: Catalog, unpublished_epochs: audit_range.UnpublishedRange | None
 ) -> list[LimitFinding]:
     """What became of records, beside each limit."""
     if limits is None or unpublished_epochs is None:
         return []
-    counts = counts_of(catalog, unpublished_epochs)
+    counts = audit_range.counts_of(catalog, unpublished_epochs)
     findings = share_findings(limits, counts)
     if all(finding.severity is None for finding in findings):
         return findings
-    released_epochs = [*released_again(catalog, unpublished_epochs)]
+    released_epochs = [*audit_range.released_again(catalog, unpublished_epochs)]
     if not released_epochs:
         return findings
     for epochs in released_epochs:
@@ -226,7 +224,7 @@ def _record_share_findings(
 
 
 def _id_findings(
-    output_pipeline: Pipeline, catalog: Catalog, epochs: UnpublishedRange | None
+    output_pipeline: Pipeline, catalog: Catalog, epochs: audit_range.UnpublishedRange | None
 ) -> Iterator[LimitFinding]:
     """Whether ids that rows of the epochs have are of one row each, of all that stand. Values are not told: what is
     found goes to logs, alerts and pages for all.
@@ -240,7 +238,7 @@ def _id_findings(
 
 
 def find_shared_ids(
-    catalog: Catalog, unpublished_range: UnpublishedRange, manifest: Manifest, columns: ViewColumns
+    catalog: Catalog, unpublished_range: audit_range.UnpublishedRange, manifest: Manifest, columns: ViewColumns
 ) -> LimitFinding:
     """Whether ids that rows of the epochs of ``unpublished_range`` have, the last of which is that of ``manifest``, are
     of one row each.
@@ -257,12 +255,12 @@ def find_shared_ids(
 
 
 def _shared_ids(
-    catalog: Catalog, epochs: UnpublishedRange, manifest: Manifest, columns: ViewColumns
+    catalog: Catalog, epochs: audit_range.UnpublishedRange, manifest: Manifest, columns: ViewColumns
 ) -> tuple[int, tuple[int, ...]]:
     """How many ids have more than one row, without those that were released; and the log entries that released some."""
     from headrace.read.diff.layered_tables import RowsOfEpochs, rows_with_shared_ids  # with DuckDB
 
-    rows = RowsOfEpochs(manifest, columns, audited_files(catalog, epochs.after, manifest).panes)
+    rows = RowsOfEpochs(manifest, columns, audit_range.audited_files(catalog, epochs.after, manifest).panes)
     (number,) = rows_with_shared_ids(catalog.store, rows)
     rows_by_entry = dict(_released_rows(catalog, columns)) if number else {}
     if not rows_by_entry:
@@ -277,7 +275,7 @@ def _released_rows(catalog: Catalog, columns: ViewColumns) -> "Iterator[tuple[in
     from headrace.read.diff.layered_tables import RowsOfEpochs
     from headrace.read.views.row_files import check_files
 
-    for panes in released_panes(catalog, columns):
+    for panes in audit_range.released_panes(catalog, columns):
         if panes.columns.id != columns.id:
             continue
         rows = RowsOfEpochs(catalog.manifest(panes.release.snapshot), panes.columns, panes.files.panes)

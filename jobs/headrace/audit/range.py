@@ -43,7 +43,7 @@ from headrace_snapshots.format.output_view import UnknownOutputError, news_since
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN, PUBLISHED, published_ref
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 
 if TYPE_CHECKING:
     from headrace.kernel.columns import Names
@@ -229,6 +229,11 @@ def ended_by(catalog: Catalog, published_id: str | None) -> Iterator[str]:
                 f"the release by log {release} ends: if its rows are computed again, an audit decides on them, or "
                 "another `headrace release`"
             )
+
+
+def describe_released(what: str, entries: Sequence[int]) -> str:
+    """For people: what a finding leaves out since these log ``entries`` released it, to be put behind it."""
+    return f" (without {what} log entry {' and '.join(map(str, entries))} released)" if entries else ""
 
 
 def ends_releases(entry: Entry) -> bool:

@@ -29,7 +29,7 @@ from typing import Any, Final
 import msgspec
 
 from headrace.audit.limits import LimitFinding
-from headrace.audit.range import ShownRow
+from headrace.audit.range import ShownRow, describe_released
 from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.model.expressions.data_types import Scalar
 from headrace.pipeline.quality import Expectation, ExpectationArgument, ExpectationView, Severity, UsualCheck
@@ -218,9 +218,7 @@ class UsualFinding(JsonRecord, frozen=True, omit_defaults=True):
 
     def describe(self) -> str:
         """For people: what was found, on one line."""
-        entries = " and ".join(map(str, self.released))
-        release_text = f" (without what log entry {entries} released)" if entries else ""
-        return f"{self.said}{release_text}"
+        return f"{self.said}{describe_released('what', self.released)}"
 
     def verdict_lines(self) -> Iterator[str]:
         """For people: whether the version is as usual, and the first rows that are to blame, a line each."""
@@ -300,9 +298,7 @@ class Finding:
             outcome = f"{self.unexpected_count}{total} values are unexpected"
         else:
             outcome = f"observed {self.observed!r}"
-        entries = " and ".join(map(str, self.released))
-        release_text = f" (without the rows that log entry {entries} released)" if entries else ""
-        return f"{self.expectation.describe()}: {outcome}{release_text}"
+        return f"{self.expectation.describe()}: {outcome}{describe_released('the rows that', self.released)}"
 
     def verdict_lines(self) -> Iterator[str]:
         """For people: whether it holds, and the first rows that are to blame, a line each."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.audit import range as audit_range
 from headrace.audit import store as audit_store
-from headrace.distribute.column_figures import BlameDirection, BlamedRows, ColumnReader
+from headrace.distribute.column_figures import BlamedRows, ColumnReader
 from headrace.pipeline.quality import ExpectationView, UsualCheck, UsualKind
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.output_view import goes_on
@@ -159,7 +159,7 @@ def _distance_from_usual(check: UsualCheck, figure: Figure, known_figures: Seque
         else:
             is_far, rule = figure - usual > bound / 100, f"{check.bound:g} points more"
         sentence = f"{_describe_figure(check, figure)}, usually {_format_figure(check, usual)} ({versions})"
-        blamed_rows = None if check.column is None else BlamedRows(check.column, BlameDirection.MISSING)
+        blamed_rows = None if check.column is None else BlamedRows(check.column, "missing")
     else:
         usual, rule = None, f"{check.bound:g}"
         figure, blamed_rows = _distribution_shift(check, figure, known_figures)
@@ -187,7 +187,7 @@ def _shares_moved(column: str, now: Shares, known_shares: Sequence[Shares]) -> t
     }
     rest = _unlisted_share(now) - median([_unlisted_share(shares) for shares in known_shares])
     most = max(growth_by_text, key=lambda text: growth_by_text[text], default=None)
-    blamed_rows = None if most is None or growth_by_text[most] <= 0 else BlamedRows(column, BlameDirection.TEXT, most)
+    blamed_rows = None if most is None or growth_by_text[most] <= 0 else BlamedRows(column, "text", most)
     return (sum(map(abs, growth_by_text.values()), _NO_SHARE) + abs(rest)) / 2, blamed_rows
 
 
@@ -210,8 +210,8 @@ def _quantiles_moved(
     else:
         observed_value = Fraction(sum(1 for difference in differences if difference), len(differences))
     if sum(differences, _NO_SHARE) > 0:
-        return observed_value, BlamedRows(column, BlameDirection.ABOVE, float(usual[_HIGHEST]))
-    return observed_value, BlamedRows(column, BlameDirection.BELOW, float(usual[_LOWEST]))
+        return observed_value, BlamedRows(column, "above", float(usual[_HIGHEST]))
+    return observed_value, BlamedRows(column, "below", float(usual[_LOWEST]))
 
 
 _ORDER = ("epoch", "sequence")

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -12,13 +11,8 @@ LONGEST_TEXT: Final = 200
 """Text counts by so many of its first characters."""
 
 
-class BlameDirection(StrEnum):
-    """Which rows are to blame for a column that is not as usual."""
-
-    MISSING = "missing"
-    TEXT = "text"
-    ABOVE = "above"
-    BELOW = "below"
+BlameDirection = Literal["missing", "text", "above", "below"]
+"""Which rows are to blame for a column that is not as usual."""
 
 
 @dataclass(frozen=True)

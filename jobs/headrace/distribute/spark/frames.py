@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from headrace.distribute.column_figures import LONGEST_TEXT, BlameDirection, BlamedRows
+from headrace.distribute.column_figures import LONGEST_TEXT, BlamedRows
 from headrace.distribute.spark import application
 from headrace.distribute.spark.errors import SparkFunctionError
 from headrace.distribute.tasks.levels import RowBatches, numbers_in
@@ -325,12 +325,12 @@ class SparkColumns:
 
     def _is_blamed(self, condition: BlamedRows) -> application.SparkColumn:
         match condition.blamed:
-            case BlameDirection.MISSING:
+            case "missing":
                 return self._is_missing(condition.column)
-            case BlameDirection.TEXT:
+            case "text":
                 return cast("application.SparkColumn", self._column_as_text(condition.column) == condition.value)
         value, bound = column_named(condition.column).cast("double"), f.lit(condition.value)
-        is_beyond = value > bound if condition.blamed is BlameDirection.ABOVE else value < bound
+        is_beyond = value > bound if condition.blamed == "above" else value < bound
         return ~self._is_missing(condition.column) & is_beyond
 
 
