@@ -77,37 +77,19 @@ SESSIONS: Final = Staying()
 """A session that lands stays as long as a run lasts: for all ranges, and for epochs that are Spark jobs."""
 
 
-@dataclass(frozen=True)
-class DatabaseAnswer:
-    """What a database says: its SQLSTATE, and a text in a line."""
-
-    state: str
-    text: str
-
-    @property
-    def refuses(self) -> bool:
-        """Whether it would say the same again."""
-        return self._answer in (SqlAnswer.LOGIN, SqlAnswer.REFUSED)
-
-    @property
-    def passes(self) -> bool:
-        """Whether it may say something else soon; so where nothing was connected, which has no SQLSTATE."""
-        return self._answer is SqlAnswer.PASSING
-
-    @property
-    def _answer(self) -> SqlAnswer:
-        return answer_of(self.state, self.text)
-
-
-def answer_of_database(error: Exception, connection: Connection | None) -> DatabaseAnswer | None:
-    """What a database says that a driver of Python or Java has asked; None if it is no error of one."""
+def answer_of_database(error: Exception, connection: Connection | None) -> tuple[SqlAnswer, str] | None:
+    """What a database means that a driver of Python or Java has asked, and says, in a line; None if it is no error of
+    one.
+    """
     if hasattr(error, "sqlstate"):  # psycopg's; None where nothing was connected
-        return DatabaseAnswer(error.sqlstate or "", describe_failure(error, connection))
+        text = describe_failure(error, connection)
+        return answer_of(error.sqlstate or "", text), text
     java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)  # as py4j or PySpark has it
     with suppress(Py4JError):  # a JVM that is gone
         while java is not None:
             with suppress(Py4JError):  # it is no SQLException
-                return DatabaseAnswer(java.getSQLState() or "", in_a_line(java.getMessage(), connection))
+                state, text = java.getSQLState() or "", in_a_line(java.getMessage(), connection)
+                return answer_of(state, text), text
             java = java.getCause()
     return None
 
@@ -131,10 +113,10 @@ def _error_with_source(
 ) -> HeadraceError:
     place = str(source) if connection is None else f"{source} ({connection})"
     answer = answer_of_database(error, connection)
-    if answer is not None and answer.refuses:
-        return definition.RangeRefusedError(f"{place}: the database refuses: {answer.text}. Nothing of it was landed")
     if answer is not None:
-        text = answer.text
+        meaning, text = answer
+        if meaning in (SqlAnswer.LOGIN, SqlAnswer.REFUSED):  # it would say the same again
+            return definition.RangeRefusedError(f"{place}: the database refuses: {text}. Nothing of it was landed")
     elif isinstance(error, AnalysisException):
         reason = in_a_line(str(error).partition(";")[0], connection)
         return definition.RangeFunctionError(f"{place}: Spark refuses its DataFrame: {reason}. Correct read()")

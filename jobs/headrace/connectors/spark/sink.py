@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.connections import Connection
+from headrace.connections import Connection, SqlAnswer
 from headrace.connectors.spark.definition import SparkSink
 from headrace.connectors.spark.ranges import ConnectedSession
 from headrace.errors import HeadraceError
@@ -108,13 +108,13 @@ def _translate_transient_errors(sink: Sink, connection: Connection) -> Iterator[
     try:
         yield
     except Exception as error:
-        answer = None if isinstance(error, HeadraceError) else answer_of_database(error, connection)
-        if answer is None or not answer.passes:
-            raise
-        # without what was caught: it may quote a secret
-        raise sink_ports.SinkUnreachableError(
-            f"sink {sink.name} ({connection}): {answer.text}. The next delivery tries again"
-        ) from None
+        match None if isinstance(error, HeadraceError) else answer_of_database(error, connection):
+            case SqlAnswer.PASSING, text:
+                # without what was caught: it may quote a secret
+                raise sink_ports.SinkUnreachableError(
+                    f"sink {sink.name} ({connection}): {text}. The next delivery tries again"
+                ) from None
+        raise
 
 
 SPARK: Final = SparkKind()
