@@ -150,10 +150,7 @@ class Fields:
 
     def text(self, name: str) -> str:
         """A string."""
-        value = self._field_value(name)
-        if not isinstance(value, str):
-            raise self._wrong_type_error(name, value, "a string")
-        return value
+        return self._value_of_kind(name, str, "a string")
 
     def optional_text(self, name: str) -> str | None:
         """A string or null."""
@@ -161,21 +158,11 @@ class Fields:
 
     def integer(self, name: str) -> int:
         """A whole number."""
-        value = self._field_value(name)
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise self._wrong_type_error(name, value, "an integer")
-        return value
+        return self._value_of_kind(name, int, "an integer")
 
     def optional_integer(self, name: str) -> int | None:
         """A whole number or null."""
         return None if self._field_value(name) is None else self.integer(name)
-
-    def number(self, name: str) -> float:
-        """Any number."""
-        value = self._field_value(name)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self._wrong_type_error(name, value, "a number")
-        return float(value)
 
     def json(self, name: str) -> JSON:
         """Anything; the field must be there."""
@@ -191,17 +178,7 @@ class Fields:
 
     def array(self, name: str) -> list[JSON]:
         """An array."""
-        value = self._field_value(name)
-        if not isinstance(value, list):
-            raise self._wrong_type_error(name, value, "an array")
-        return value
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """An array of strings."""
-        values = self.array(name)
-        if not all(isinstance(value, str) for value in values):
-            raise self._wrong_type_error(name, values, "an array of strings")
-        return tuple(values)
+        return self._value_of_kind(name, list, "an array")
 
     def items(self, name: str, parse: "Callable[[Fields], Result]") -> tuple[Result, ...]:
         """An array of objects, each given to ``parse``."""
@@ -218,8 +195,11 @@ class Fields:
             raise MalformedError(f"{self.where} has no field {name!r}")
         return self.value[name]
 
-    def _wrong_type_error(self, name: str, value: JSON, expected_type: str) -> MalformedError:
-        return MalformedError(f"{self.where}.{name} is {_type_name(value)}, not {expected_type}")
+    def _value_of_kind(self, name: str, kind: type[Result], kind_text: str) -> Result:
+        value = self._field_value(name)
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise MalformedError(f"{self.where}.{name} is {_type_name(value)}, not {kind_text}")
+        return value
 
 
 def _type_name(value: JSON) -> str:
