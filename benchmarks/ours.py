@@ -21,7 +21,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.names import MAIN
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 from headrace_snapshots.store import ObjectStore, open_store
 
 if TYPE_CHECKING:

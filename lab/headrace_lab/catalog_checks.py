@@ -7,7 +7,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN, is_published
-from headrace_snapshots.protocol import Head, Kind
+from headrace_snapshots.protocol.moves import Head, Kind
 from headrace_snapshots.store import ObjectStore
 
 _FENCING = {Kind.INIT, Kind.CLAIM, Kind.ROLLBACK, Kind.FORK, Kind.PROMOTE, Kind.EXPIRE}

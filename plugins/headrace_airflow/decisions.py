@@ -30,7 +30,7 @@ from headrace_airflow.roots import Root
 from headrace_airflow.run_ids import PublishedEvent
 from headrace_snapshots.names import BEGINNING, MAIN, is_published, output_of, published_of, published_ref
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 
 if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle

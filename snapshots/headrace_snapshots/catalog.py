@@ -19,61 +19,52 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from headrace.errors import HeadraceError
-from headrace_snapshots import errors, protocol
+from headrace_snapshots import errors
 from headrace_snapshots.catalog_reader import RELEASED_REFS, CatalogReader, Link, names_in, newest_seen
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest, Patch, Skip, skips_after
 from headrace_snapshots.format.output_view import all_names_before, called_before, called_on, output_names, outputs_of
 from headrace_snapshots.log import AppendResult, Entry, LostEntry
 from headrace_snapshots.names import MAIN, TAGS, delivered_ref, delivering_ref, published_ref
-from headrace_snapshots.protocol import (
-    BeginDelivery,
-    Commit,
-    Drop,
-    EndDelivery,
-    Fork,
-    Head,
-    Intent,
-    Promote,
-    Publish,
-    Rollback,
-    Tag,
-)
+from headrace_snapshots.protocol import moves as protocol
+from headrace_snapshots.protocol.transitions import decide
 from headrace_snapshots.store import ObjectStore
 
 
-def has_taken_effect(catalog: CatalogReader, head: Head, intent: Intent, entry: Entry) -> bool:
+def has_taken_effect(catalog: CatalogReader, head: protocol.Head, intent: protocol.Intent, entry: Entry) -> bool:
     """Whether ``entry``, the one of ``intent`` that was folded away, has done at ``head`` what it was to do.
 
     Raises what ends a writer that was fenced: see ``_is_committed``.
     """
     match intent:
-        case Commit():
+        case protocol.Commit():
             is_done = _is_committed(catalog, head, intent, entry)
-        case Publish(snapshots):
+        case protocol.Publish(snapshots):
             is_done = all(
                 _is_seen_by_readers(catalog, head.refs.get(ref), snapshot) for ref, snapshot in snapshots.items()
             )
-        case Rollback() | Fork():
+        case protocol.Rollback() | protocol.Fork():
             is_done = head.generations.get(intent.branch, -1) >= entry.number and _has_moved(
                 catalog, head, intent, entry
             )
-        case Promote(branch):
+        case protocol.Promote(branch):
             is_done = branch not in head.generations and _leads_to(catalog, head.refs.get(MAIN), entry.moves[MAIN][1])
-        case Tag(name, snapshot):
+        case protocol.Tag(name, snapshot):
             is_done = head.refs.get(TAGS + name) == snapshot
-        case Drop(ref):
+        case protocol.Drop(ref):
             is_done = ref not in head.refs and ref not in head.generations
-        case BeginDelivery(output, sink, snapshot):
+        case protocol.BeginDelivery(output, sink, snapshot):
             is_done = _leads_to(catalog, head.refs.get(delivering_ref(output, sink)), snapshot)
-        case EndDelivery(output, sink, snapshot):
+        case protocol.EndDelivery(output, sink, snapshot):
             is_done = _leads_to(catalog, head.refs.get(delivered_ref(output, sink)), snapshot)
         case _:
             is_done = False  # a claim and an expiry are done once more
     return is_done
 
 
-def _has_moved(catalog: CatalogReader, head: Head, intent: Rollback | Fork, entry: Entry) -> bool:
+def _has_moved(
+    catalog: CatalogReader, head: protocol.Head, intent: protocol.Rollback | protocol.Fork, entry: Entry
+) -> bool:
     """Whether the branch leads to where it was to be, and no longer to what a rollback was to give up."""
     old_snapshot, new_snapshot = entry.moves.get(intent.branch, (None, None))
     now = head.refs.get(intent.branch)
@@ -99,7 +90,7 @@ def _leads_to(catalog: CatalogReader, now: str | None, snapshot: str | None) -> 
         return False
 
 
-def _is_committed(catalog: CatalogReader, head: Head, intent: Commit, entry: Entry) -> bool:
+def _is_committed(catalog: CatalogReader, head: protocol.Head, intent: protocol.Commit, entry: Entry) -> bool:
     """Whether the branch leads to the snapshot, and the writer has the branch still. If the branch was promoted, main
     may lead to it (another branch may have the name since).
 
@@ -177,7 +168,7 @@ def published_message(catalog: CatalogReader, snapshots: Mapping[str, str | None
     return f"published {' and '.join(parts)}"
 
 
-__all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
+__all__ = ["Catalog", "Claim", "Link", "LostEntry"]
 
 _FENCE_SEARCH = 20
 _REPLAY_DETAIL: dict[str, JSON] = {"replayed": True}
@@ -445,7 +436,7 @@ class Catalog(CatalogReader):
         detail: JSON = None,
         *,
         begin: bool = False,
-        head: Callable[[], Head] | None = None,
+        head: Callable[[], protocol.Head] | None = None,
     ) -> Entry:
         """Append the entry of ``intent`` after whatever is last; ``begin`` begins the log when it is empty.
 
@@ -492,7 +483,7 @@ class Catalog(CatalogReader):
                     if last.entry == last_seen.entry:
                         raise self._refusal_error(decision)
 
-    def _look_again(self, look: Callable[[], Head]) -> Head:
+    def _look_again(self, look: Callable[[], protocol.Head]) -> protocol.Head:
         self.look_again()
         return look()
 
@@ -513,14 +504,14 @@ class Catalog(CatalogReader):
                 raise AssertionError(f"{decision} refuses nothing")
 
     def _decide(
-        self, last: Head, intent: protocol.Intent, facts: dict[tuple[str, str], bool]
+        self, last: protocol.Head, intent: protocol.Intent, facts: dict[tuple[str, str], bool]
     ) -> tuple[protocol.Decision, protocol.Intent]:
         """What may follow ``last``, and ``intent`` with what it was asked on the way. ``facts`` grow; what is asked of
         the log stays right, as it only grows, too.
         """
         # Ends: another turn means a new fact or answer.
         while True:
-            match decision := protocol.decide(last, intent, facts):
+            match decision := decide(last, intent, facts):
                 case protocol.Need(ancestor, descendant, or_broken):
                     facts[ancestor, descendant] = self._is_ancestor(ancestor, descendant, or_broken)
                 case protocol.NeedNames() | protocol.NeedSeen():

@@ -25,7 +25,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.holds import Marks
 from headrace_snapshots.log import CatalogLog, Entry, LostEntry
 from headrace_snapshots.names import MAIN, is_published, output_of, published_of
-from headrace_snapshots.protocol import Head, Kind, Past
+from headrace_snapshots.protocol.moves import Head, Kind, Past
 from headrace_snapshots.store import ObjectStore
 
 

@@ -70,7 +70,7 @@ from headrace_snapshots.gc_roots import (
 )
 from headrace_snapshots.holds import Batch, DeletionList, read_holds
 from headrace_snapshots.names import MAIN, ObjectKind, kind_of, object_folder
-from headrace_snapshots.protocol import Head, Horizon
+from headrace_snapshots.protocol.moves import Head, Horizon
 from headrace_snapshots.store import ObjectInfo
 
 KINDS = (ObjectKind.MANIFESTS, ObjectKind.INDEX, ObjectKind.DATA)

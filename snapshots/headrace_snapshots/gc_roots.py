@@ -29,7 +29,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import output_names, parked_in
 from headrace_snapshots.holds import ReaderHold, held_snapshots
 from headrace_snapshots.names import MAIN, TAGS, is_delivery, is_published, manifest_path, node_path, published_of
-from headrace_snapshots.protocol import Head, Past, Replaced
+from headrace_snapshots.protocol.moves import Head, Past, Replaced
 
 _READERS = 16
 _INDEX_FORMAT = 2

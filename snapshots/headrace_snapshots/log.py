@@ -30,7 +30,7 @@ from headrace_snapshots import names as object_names
 from headrace_snapshots import store as object_stores
 from headrace_snapshots.errors import DamagedLogError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, StoredObject
-from headrace_snapshots.protocol import Append, Head, Horizon, Kind, Past
+from headrace_snapshots.protocol.moves import Append, Head, Horizon, Kind, Past
 
 
 class Entry(StoredObject, frozen=True, omit_defaults=True):

@@ -21,7 +21,7 @@ from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.files import IndexNode
 from headrace_snapshots.format.manifest import Manifest, Patch
 from headrace_snapshots.log import Entry, LostEntry
-from headrace_snapshots.protocol import Head
+from headrace_snapshots.protocol.moves import Head
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from headrace.pipeline.loading.registry import find_registered
 from headrace.runs.recovery_target import recovery_targets, way_back
 from headrace_airflow.dags import asked_for
 from headrace_airflow.families import recovery_tasks
-from headrace_snapshots.protocol import BeginDelivery
+from headrace_snapshots.protocol.moves import BeginDelivery
 
 ExecutorSafeguard.test_mode = True
 dags, shown, started, existing = asked_for(), [], [], set()

@@ -16,7 +16,7 @@ from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
 from tests.airflow.runs import SELDOM

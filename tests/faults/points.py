@@ -18,8 +18,9 @@ from urllib3.connection import HTTPConnection
 
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import summarized_pipeline
-from headrace_snapshots.protocol import Kind, coordinator
+from headrace_snapshots.protocol import coordinator
 from headrace_snapshots.protocol.barriers import Row, Table
+from headrace_snapshots.protocol.moves import Kind
 from headrace_snapshots.store import ObjectInfo
 from headrace_snapshots.store.local import LocalStore
 from headrace_snapshots.store.s3 import S3Store

@@ -21,7 +21,7 @@ from headrace_snapshots.errors import MissingSnapshotError, RefusedError
 from headrace_snapshots.format.output_view import output_names
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.names import published_of
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 from tests.process.fragile import Fragile
 
 BEGIN = datetime(2026, 5, 1, tzinfo=UTC)

@@ -19,7 +19,7 @@ from headrace.sources.landing import PlaceError
 from headrace_lab.actions import backfill
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.holds import Batch, DeletionList
-from headrace_snapshots.protocol import Horizon
+from headrace_snapshots.protocol.moves import Horizon
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, land, records
 

@@ -20,7 +20,7 @@ from headrace.runs.recovery_target import ReadersCannotFollowError
 from headrace_lab.actions import recover
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.names import MAIN, PUBLISHED
-from headrace_snapshots.protocol import BeginDelivery
+from headrace_snapshots.protocol.moves import BeginDelivery
 from headrace_snapshots.testing import Fault, Operation, disturb_stores
 from tests.process.chains import FINE, Chain, pipelines, rows
 from tests.process.test_published import LATENESS, MANY, SEEDS, check_equal, deploy_chain, line

@@ -14,7 +14,7 @@ from headrace.cli.main import app
 from headrace.read.definition_plan import FormerNameError
 from headrace.read.snapshots.progress import StoredProgress
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.protocol import BeginDelivery, EndDelivery
+from headrace_snapshots.protocol.moves import BeginDelivery, EndDelivery
 from tests.process.fragile import Fragile
 
 pytestmark = pytest.mark.slow  # whole runs

@@ -26,7 +26,7 @@ from headrace_snapshots.gc_roots import Keep, files_of
 from headrace_snapshots.holds import DeletionList
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import is_published, manifest_path, output_of, published_ref
-from headrace_snapshots.protocol import BeginDelivery, EndDelivery, Horizon, Kind
+from headrace_snapshots.protocol.moves import BeginDelivery, EndDelivery, Horizon, Kind
 from headrace_snapshots.store import ObjectStore, StoreUnavailableError, UnknownOutcomeError
 from headrace_snapshots.store.local import MemoryStore
 

@@ -17,7 +17,7 @@ from headrace_snapshots.errors import (
 )
 from headrace_snapshots.format.codec import BrokenObjectError, checksum
 from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, InputFile
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 from headrace_snapshots.store import ObjectStore
 from headrace_snapshots.store.local import MemoryStore
 

@@ -14,7 +14,7 @@ from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError,
 from headrace_snapshots.format.files import IndexNode
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.log import Entry
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 from tests.snapshots.strategies import manifests
 
 TIME = "2026-01-01T00:00:00Z"

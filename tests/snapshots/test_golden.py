@@ -14,7 +14,7 @@ from headrace_snapshots.format.files import IndexNode
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.holds import DeletionList
 from headrace_snapshots.log import Entry
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 from headrace_snapshots.store import LocalStore
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"

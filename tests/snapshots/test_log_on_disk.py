@@ -15,7 +15,7 @@ from headrace.errors import HeadraceError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import DamagedLogError
 from headrace_snapshots.log import AppendResult, CatalogLog, End, Entry
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 from headrace_snapshots.store import LocalStore, ObjectInfo
 from headrace_snapshots.testing import FaultyStore
 

@@ -8,7 +8,8 @@ from catalog_helpers import commit_some
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.names import NameKind, kind_of, kind_of_name, manifest_path, ref_of, why_not
-from headrace_snapshots.protocol import Append, ClaimBranch, Tag, decide
+from headrace_snapshots.protocol.moves import Append, ClaimBranch, Tag
+from headrace_snapshots.protocol.transitions import decide
 from headrace_snapshots.store.local import MemoryStore
 
 NAMES = (

@@ -46,7 +46,7 @@ from headrace_snapshots.output_catalog import (
     short_of,
     would_give_up,
 )
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 from headrace_snapshots.store import ObjectStore
 
 _READERS = 8

@@ -38,7 +38,7 @@ from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import IDS, INPUTS, REJECTED, UNNAMED, Manifest
 from headrace_snapshots.format.output_view import output_names, outputs_of, seen_by, upstream_of
 from headrace_snapshots.log import Entry
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 SANDBOX: Final = {

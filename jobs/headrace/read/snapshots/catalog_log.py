@@ -15,7 +15,7 @@ from typing import Any
 from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import TAGS, is_published
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 
 COLUMNS = ("entry", "at", "kind", "moves", "message")
 

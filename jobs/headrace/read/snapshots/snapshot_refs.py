@@ -19,7 +19,7 @@ import msgspec
 
 from headrace.errors import FixConfigError
 from headrace_snapshots import names as object_names
-from headrace_snapshots.catalog import Catalog, Head, Link, LostEntry
+from headrace_snapshots.catalog import Catalog, Link, LostEntry
 from headrace_snapshots.datafiles import check_size
 from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -27,6 +27,7 @@ from headrace_snapshots.format.files import IndexRef, Layer
 from headrace_snapshots.format.manifest import INPUTS, Manifest, is_current
 from headrace_snapshots.log import Entry
 from headrace_snapshots.output_catalog import given_up_warning, how_back
+from headrace_snapshots.protocol.moves import Head
 
 _DAMAGE = (BrokenObjectError, MissingSnapshotError)
 _COMMAND = "`headrace rollback"

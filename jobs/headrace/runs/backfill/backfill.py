@@ -35,9 +35,10 @@ from headrace.sources.file_planning import root_exists
 from headrace.sources.landed.files import landed_as
 from headrace.sources.landing import Landing, check_places
 from headrace.sources.progress import PipelineProgress
-from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.names import MAIN
+from headrace_snapshots.protocol.moves import Head
 from headrace_snapshots.store import open_store
 
 

@@ -24,13 +24,14 @@ from headrace.pipeline.joins import Join
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.sources.source_clock import newest_read
-from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.catalog_reader import Link
 from headrace_snapshots.errors import MissingSnapshotError, PublishConflictError, RefusedError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.holds import DeletionList
 from headrace_snapshots.names import manifest_path
+from headrace_snapshots.protocol.moves import Head
 
 
 def needed_event_times(pipeline: Pipeline, span: Window, outputs: Collection[str] = ()) -> Window | None:

@@ -35,12 +35,12 @@ from headrace.read.views.columns import ViewColumns
 from headrace.runs.plan import DeliverOutput
 from headrace.runs.reporting.results import DeliveryNote, update_note
 from headrace.sinks.failures import SinkTakenError, named_failures
-from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.names import PUBLISHED, delivered_ref, delivering_ref, published_of
 from headrace_snapshots.output_catalog import OutputCatalog
-from headrace_snapshots.protocol import BeginDelivery, EndDelivery
+from headrace_snapshots.protocol.moves import BeginDelivery, EndDelivery, Head
 
 
 def handed_over(head: Head, output: str, sink: Sink) -> str | None:

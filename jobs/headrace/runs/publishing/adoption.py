@@ -46,12 +46,13 @@ from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary import renew_summary
 from headrace.sources.progress import ParkedChain
-from headrace_snapshots.catalog import Catalog, Claim, Head
+from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format import output_view
 from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, LoggedFile
 from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, IDS, OUTPUTS, REJECTED, Manifest, OutputTables
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.output_catalog import describe_given_up, patches_given_up, seen_catalog
+from headrace_snapshots.protocol.moves import Head
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,13 +27,14 @@ from headrace.runs.reporting.results import RunAction
 from headrace.runs.reporting.summary import renew_summary
 from headrace.runs.restore import changed_outputs, check_continues
 from headrace.sources.file_planning import is_unfinished
-from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import INPUTS, Manifest
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import delivery_of, is_delivery, landed_file
 from headrace_snapshots.output_catalog import seen_catalog
+from headrace_snapshots.protocol.moves import Head
 
 _MOST_SEARCHED = 1000
 """Entries of the log: an attempt that comes again comes soon."""

@@ -30,7 +30,7 @@ from headrace.runs.plan import CutOver
 from headrace.runs.publishing import audits as publishing_audits
 from headrace.runs.publishing.publish import AuditMissingError
 from headrace.runs.reporting.results import RunError
-from headrace_snapshots.catalog import Catalog, Head, Link
+from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format import output_view
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -38,7 +38,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN, published_of
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.protocol import Kind, Past
+from headrace_snapshots.protocol.moves import Head, Kind, Past
 
 if TYPE_CHECKING:
     from headrace.read.diff.comparison import OutputDiff, SnapshotDiff

@@ -30,7 +30,7 @@ from headrace_snapshots.format.output_view import output_names, parked_in, seen_
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN, PUBLISHED, published_of
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.protocol import Kind
+from headrace_snapshots.protocol.moves import Kind
 from headrace_snapshots.store import open_store
 
 NOTHING_YET = -1

@@ -38,7 +38,7 @@ from headrace_snapshots.format.manifest import Manifest, is_current
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN, PUBLISHED, is_published, summary_path
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.protocol import Head
+from headrace_snapshots.protocol.moves import Head
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, do_both
 
 _ENTRIES_LOOKED_AT: Final = 100
