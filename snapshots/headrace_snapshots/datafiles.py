@@ -14,23 +14,8 @@ from typing import Final, TypeVar
 from headrace.this_process import Size
 from headrace_snapshots import names
 from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format import files as stored_files
 from headrace_snapshots.format.codec import BrokenObjectError, checksum
-from headrace_snapshots.format.files import (
-    RADIX,
-    DataFile,
-    FileLog,
-    FileRecord,
-    FilesByRecord,
-    FilesNode,
-    IndexNode,
-    Layer,
-    append,
-    cut_before_epoch,
-    files_in,
-    iterate_records,
-    newest_first,
-    records_after_files,
-)
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import (
     LocalStore,
@@ -43,7 +28,7 @@ from headrace_snapshots.store import (
 )
 
 
-def read_verified(store: ObjectStore, file: DataFile) -> bytes:
+def read_verified(store: ObjectStore, file: stored_files.DataFile) -> bytes:
     """The content of ``file``, once its length and checksum are found right. Raises BrokenObjectError."""
     try:
         data = store.read(file.path)
@@ -85,7 +70,7 @@ def _list_wanted(store: ObjectStore, wanted_paths: Sequence[str]) -> list[Object
     return infos
 
 
-def check_size(store: ObjectStore, file: DataFile, info: ObjectInfo | None = None) -> ObjectInfo:
+def check_size(store: ObjectStore, file: stored_files.DataFile, info: ObjectInfo | None = None) -> ObjectInfo:
     """What the store says of ``file``, or a listing has said (``info``), if it is there with its length; its content is
     not read. Raises BrokenObjectError.
     """
@@ -95,7 +80,7 @@ def check_size(store: ObjectStore, file: DataFile, info: ObjectInfo | None = Non
     return info
 
 
-def info_of(store: ObjectStore, file: DataFile) -> ObjectInfo:
+def info_of(store: ObjectStore, file: stored_files.DataFile) -> ObjectInfo:
     """What the store says of ``file``. Raises BrokenObjectError if it is gone."""
     try:
         return store.stat(file.path)
@@ -103,7 +88,7 @@ def info_of(store: ObjectStore, file: DataFile) -> ObjectInfo:
         raise missing_error(store, file) from error
 
 
-def verified_range(store: ObjectStore, file: DataFile, parts: Sequence[tuple[int, int, str]]) -> bytes:
+def verified_range(store: ObjectStore, file: stored_files.DataFile, parts: Sequence[tuple[int, int, str]]) -> bytes:
     """Neighbouring ``parts`` of ``file`` (start, length, hex SHA-256), with one request, once their checksums are found
     right. Raises BrokenObjectError.
     """
@@ -118,7 +103,7 @@ def verified_range(store: ObjectStore, file: DataFile, parts: Sequence[tuple[int
     return data
 
 
-def check_data_file(store: ObjectStore, file: DataFile) -> None:
+def check_data_file(store: ObjectStore, file: stored_files.DataFile) -> None:
     """Hold ``file`` against its length and checksum; a local one is never whole in memory. Raises BrokenObjectError."""
     if not isinstance(store, LocalStore):
         read_verified(store, file)
@@ -130,7 +115,7 @@ def check_data_file(store: ObjectStore, file: DataFile) -> None:
     _check_content(store, file, size, digest)
 
 
-def local_copy(store: ObjectStore, file: DataFile, path: Path) -> Path:
+def local_copy(store: ObjectStore, file: stored_files.DataFile, path: Path) -> Path:
     """Where a reader of local files finds ``file``, once its length and checksum are found right. That is where it is,
     if the store is local, else a copy at ``path``. Raises BrokenObjectError.
     """
@@ -141,24 +126,24 @@ def local_copy(store: ObjectStore, file: DataFile, path: Path) -> Path:
     return path
 
 
-def missing_error(store: ObjectStore, file: DataFile) -> BrokenObjectError:
+def missing_error(store: ObjectStore, file: stored_files.DataFile) -> BrokenObjectError:
     """What is wrong with ``file`` if it is gone."""
     return _broken_object_error(store, file, "is missing")
 
 
-def changed_error(store: ObjectStore, file: DataFile) -> BrokenObjectError:
+def changed_error(store: ObjectStore, file: stored_files.DataFile) -> BrokenObjectError:
     """What is wrong with ``file`` if it is not what was written."""
     return _broken_object_error(store, file, "does not have the checksum in its manifest")
 
 
-def _check_content(store: ObjectStore, file: DataFile, size: int, digest: str) -> None:
+def _check_content(store: ObjectStore, file: stored_files.DataFile, size: int, digest: str) -> None:
     if size != file.bytes:
         raise _broken_object_error(store, file, f"has {size} bytes, its manifest says {file.bytes}")
     if digest != file.sha256:
         raise changed_error(store, file)
 
 
-def _broken_object_error(store: ObjectStore, file: DataFile, problem: str) -> BrokenObjectError:
+def _broken_object_error(store: ObjectStore, file: stored_files.DataFile, problem: str) -> BrokenObjectError:
     remedy = "restore it from a backup, or continue from an older snapshot"
     return BrokenObjectError(f"{store.uri}/{file.path} {problem}: {remedy}")
 
@@ -177,8 +162,8 @@ class Objects:
         self.pipeline = pipeline
         self._new_id = new_id
         self._manifests: dict[str, Manifest] = {}
-        self._nodes: dict[str, IndexNode] = {}
-        self._files: dict[str, FilesByRecord] = {}
+        self._nodes: dict[str, stored_files.IndexNode] = {}
+        self._files: dict[str, stored_files.FilesByRecord] = {}
         self._lock = threading.Lock()
 
     def manifest(self, snapshot_id: str) -> Manifest:
@@ -205,22 +190,24 @@ class Objects:
         """Whether the manifest of a snapshot is in the store now, whatever was read of it before."""
         return is_there(self.store, self._manifest_path(snapshot_id))
 
-    def file_records(self, log: FileLog, since_epoch: int | None = None) -> Iterator[FileRecord]:
+    def file_records(
+        self, log: stored_files.FileLog, since_epoch: int | None = None
+    ) -> Iterator[stored_files.FileRecord]:
         """Records of a file log, oldest first, of epochs after ``since_epoch``."""
-        return iterate_records(log, self._read_nodes, since_epoch)
+        return stored_files.iterate_records(log, self._read_nodes, since_epoch)
 
-    def newest_files(self, log: FileLog) -> Iterator[FileRecord]:
+    def newest_files(self, log: stored_files.FileLog) -> Iterator[stored_files.FileRecord]:
         """Records of a file log, newest first; reads only as far back as is asked for."""
-        return newest_first(log, self._read_nodes)
+        return stored_files.newest_first(log, self._read_nodes)
 
-    def files_beyond(self, log: FileLog, files: int) -> Iterator[FileRecord]:
+    def files_beyond(self, log: stored_files.FileLog, files: int) -> Iterator[stored_files.FileRecord]:
         """Records of a file log after those of its first so many ``files``, oldest first."""
-        return records_after_files(log, files, self._read_nodes)
+        return stored_files.records_after_files(log, files, self._read_nodes)
 
-    def _read_nodes(self, ids: Sequence[str]) -> list[IndexNode]:
-        return do_all(self.store, self.read_node, ids, RADIX.value)
+    def _read_nodes(self, ids: Sequence[str]) -> list[stored_files.IndexNode]:
+        return do_all(self.store, self.read_node, ids, stored_files.RADIX.value)
 
-    def layers(self, manifest: Manifest, tables: Iterable[str]) -> list[Layer]:
+    def layers(self, manifest: Manifest, tables: Iterable[str]) -> list[stored_files.Layer]:
         """The layers of ``tables`` that a manifest has, with their files at hand: nodes are read several at once.
         Raises BrokenObjectError.
         """
@@ -228,18 +215,18 @@ class Objects:
         do_all(self.store, lambda node: node.by_record, [layer.node for layer in layers if layer.node is not None])
         return layers
 
-    def _files_of(self, ref: FilesNode) -> FilesByRecord:
+    def _files_of(self, ref: stored_files.FilesNode) -> stored_files.FilesByRecord:
         """What a node of a layer or of a merge has."""
         with self._lock:
             if ref.id in self._files:
                 return self._files[ref.id]
         node = self._load_node(ref.id)
         leaves = do_all(self.store, self._load_node, [leaf.id for leaf in node.refs]) if node.refs else [node]
-        files = tuple(files_in(record) for leaf in leaves for record in leaf.records)
+        files = tuple(stored_files.files_in(record) for leaf in leaves for record in leaf.records)
         self._cache_object(self._files, ref.id, files)
         return files
 
-    def read_node(self, node_id: str) -> IndexNode:
+    def read_node(self, node_id: str) -> stored_files.IndexNode:
         """An inner node of a file log. Raises BrokenObjectError."""
         with self._lock:
             if node_id in self._nodes:
@@ -248,11 +235,11 @@ class Objects:
         self._cache_object(self._nodes, node_id, node)
         return node
 
-    def _load_node(self, node_id: str) -> IndexNode:
+    def _load_node(self, node_id: str) -> stored_files.IndexNode:
         path = self._node_path(node_id)
         where = f"{self.store.uri}/{path}"
         try:
-            node = IndexNode.from_bytes(self.store.read(path), where)
+            node = stored_files.IndexNode.from_bytes(self.store.read(path), where)
         except ObjectNotFoundError as error:
             raise BrokenObjectError(
                 f"{where} is missing: restore it from a backup, or continue from an older snapshot"
@@ -271,26 +258,26 @@ class Objects:
         """Where that attempt at that epoch puts its data files."""
         return names.data_prefix(self.pipeline, epoch, attempt)
 
-    def append_record(self, log: FileLog, record: FileRecord) -> FileLog:
+    def append_record(self, log: stored_files.FileLog, record: stored_files.FileRecord) -> stored_files.FileLog:
         """``log`` with ``record`` at its end; index nodes that this completes are stored."""
-        longer, nodes = append(log, record, self._new_id())
+        longer, nodes = stored_files.append(log, record, self._new_id())
         self.write_nodes(nodes)
         return longer
 
-    def cut(self, log: FileLog, floor: int) -> FileLog:
+    def cut(self, log: stored_files.FileLog, floor: int) -> stored_files.FileLog:
         """``log`` without what is older than epoch ``floor``, but for what shares a leaf with newer records."""
-        shorter, nodes = cut_before_epoch(log, floor, self.read_node, self._new_id())
+        shorter, nodes = stored_files.cut_before_epoch(log, floor, self.read_node, self._new_id())
         self.write_nodes(nodes)
         return shorter
 
-    def write_nodes(self, nodes: Iterable[IndexNode]) -> None:
+    def write_nodes(self, nodes: Iterable[stored_files.IndexNode]) -> None:
         """Store nodes of file logs; storing one again changes nothing."""
         for node in nodes:
             self._write_node(node)
             if node.records and node.ref.files <= _SMALL_LEAF_FILES:
                 self._cache_object(self._nodes, node.id, node)
 
-    def _write_node(self, node: IndexNode) -> None:
+    def _write_node(self, node: stored_files.IndexNode) -> None:
         self.store.write(self._node_path(node.id), node.to_bytes())
 
     def write_manifest(self, manifest: Manifest, parent: Manifest | None = None) -> Manifest:

@@ -9,17 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from headrace.installed import require_extra, require_library
 from headrace.model.arguments import Arguments, Suggesting, short_repr
 from headrace.model.expressions.expr import Expr
+from headrace.read.views import database
 from headrace.read.views.columns import Folding
 from headrace.read.views.conditions import QueryError, RowCondition, order_by
-from headrace.read.views.database import (
-    in_utc,
-    keep_file,
-    open_database,
-    sql_columns,
-    sql_identifier,
-    without_rows,
-    working_folder,
-)
 from headrace.read.views.sources import OutputFiles, RowSource
 from headrace.this_process import Size
 from headrace_snapshots.format.manifest import Manifest
@@ -162,9 +154,8 @@ class LazyView(Suggesting):
             Arguments("batches").whole_number("limit", limit, least=0)
         order_sql, schema = self._checked_order(order), self.schema
         with self._open_rows(order=order_sql) as rows, self._condition.explain_errors(order):
-            for batch in self._ordered_relation(rows, sql_columns(self._columns), order_sql, limit).to_arrow_reader(
-                BATCH_ROWS
-            ):
+            relation = self._ordered_relation(rows, database.sql_columns(self._columns), order_sql, limit)
+            for batch in relation.to_arrow_reader(BATCH_ROWS):
                 yield named_as(batch, schema)
 
     def first(self, limit: int, *, order: str | None = None) -> tuple[list[dict[str, Any]], int]:
@@ -287,14 +278,14 @@ class LazyView(Suggesting):
         """
         import duckdb
 
-        using = in_utc(duckdb.connect()) if connection is None else connection
+        using = database.in_utc(duckdb.connect()) if connection is None else connection
         # a connection of one's own may take constants of SQL for others than ours does
         is_ours = connection is None or not isinstance(self._condition.where, str)
         source = self._source.where(self._condition) if is_ours else self._source
-        with working_folder() as folder:
-            files = [keep_file(path, folder) for path in source.fetch_files(folder)]
+        with database.working_folder() as folder:
+            files = [database.keep_file(path, folder) for path in source.fetch_files(folder)]
         rows = source.relation(using, files)
-        return self._condition.apply_to(using, rows).project(sql_columns(self._columns))
+        return self._condition.apply_to(using, rows).project(database.sql_columns(self._columns))
 
     def to_spark(self, spark: "SparkSession") -> "DataFrame":
         """A Spark DataFrame over the files, in no order. Spark itself reads the files of a local root, against the
@@ -374,7 +365,7 @@ class LazyView(Suggesting):
         ``order``, the database can open nothing but their files.
         """
         source = self._source.where(self._condition) if source is None else source
-        with working_folder() as folder:
+        with database.working_folder() as folder:
             files = source.fetch_files(folder)
             with self._open_database(folder, files, order) as connection:
                 rows = source.relation(connection, files)
@@ -388,8 +379,8 @@ class LazyView(Suggesting):
         """One of its own where there are files and text of a user's, or an expression, for which it gets a function."""
         where = self._condition.where
         if files or isinstance(where, Expr):
-            return open_database(folder, files, is_for_us=where is None and order is None)
-        return without_rows()
+            return database.open_database(folder, files, is_for_us=where is None and order is None)
+        return database.without_rows()
 
     def _fetch_rows(self, rows: "duckdb.DuckDBPyRelation", order: str | None, limit: int) -> list[dict[str, Any]]:
         """Rows as Python's values. DuckDB gives times beyond those of Python as it likes, and takes some for infinity.
@@ -407,7 +398,7 @@ class LazyView(Suggesting):
     def _ordered_relation(
         self, rows: "duckdb.DuckDBPyRelation", selected_columns: str, order: str | None, limit: int | None
     ) -> "duckdb.DuckDBPyRelation":
-        view_order = sql_columns(self._source.order)
+        view_order = database.sql_columns(self._source.order)
         statement = (
             f"select {selected_columns} from view order by {view_order if order is None else f'{order}, {view_order}'}"
         )
@@ -421,9 +412,9 @@ class LazyView(Suggesting):
         if not isinstance(order, str) or not order.strip():
             raise QueryError(f"order={short_repr(order)} is not an order: write SQL such as 'delay desc'")
         order_sql = order_by(order, self._source.column_names)
-        with without_rows() as connection, self._condition.explain_errors(order):
+        with database.without_rows() as connection, self._condition.explain_errors(order):
             self._ordered_relation(
-                self._source.no_rows(connection), sql_columns(self._columns), order_sql, None
+                self._source.no_rows(connection), database.sql_columns(self._columns), order_sql, None
             ).fetchall()
         return order_sql
 
@@ -437,7 +428,7 @@ def _query_rows(rows: "duckdb.DuckDBPyRelation", statement: str) -> "duckdb.Duck
 
 def _numbered_columns(columns: Sequence[str]) -> str:
     """``columns`` under names of their own, so that an order is one of the columns as they are."""
-    return ", ".join(f"{sql_identifier(name)} as _headrace_{number}" for number, name in enumerate(columns))
+    return ", ".join(f"{database.sql_identifier(name)} as _headrace_{number}" for number, name in enumerate(columns))
 
 
 def _python_times(rows: "duckdb.DuckDBPyRelation", columns: Sequence[str]) -> str | None:
@@ -448,7 +439,7 @@ def _python_times(rows: "duckdb.DuckDBPyRelation", columns: Sequence[str]) -> st
     kinds = {name: str(kind) for name, kind in zip(rows.columns, rows.types, strict=True)}
     selected_columns, beyond_conditions = [], ["false"]
     for number, column in enumerate(columns):
-        name, kind = sql_identifier(column), kinds[column]
+        name, kind = database.sql_identifier(column), kinds[column]
         if kind in _PYTHON_TIMES:
             first, last = (f"'{moment}'::{kind}" for moment in _PYTHON_TIMES[kind])
             is_beyond = f"coalesce({name} not between {first} and {last}, false)"
