@@ -9,15 +9,12 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import How, with_upstream_lateness
-from headrace.model.arguments import Suggesting
+from headrace.model.accumulation import with_upstream_lateness
 from headrace.model.event_time import Deduplicate, EventTime
 from headrace.model.expressions.data_types import ColumnType, DataType, NestedType, Schema, ValueType
-from headrace.model.expressions.expr import Aggregate, Column, Expr, Literal
+from headrace.model.expressions.expr import Column, Expr, Literal
 from headrace.model.expressions.typing import kind_of, type_of
 from headrace.model.time import Duration
-from headrace.model.triggers import Trigger
-from headrace.model.windows import WindowFn
 from headrace.pipeline import output as pipeline_output
 from headrace.pipeline.deployment import AirflowOptions, Backfill, Retention, Schedule
 from headrace.pipeline.endpoints import Input, Sink, Source
@@ -25,7 +22,7 @@ from headrace.pipeline.joins import Join, joined_schema, lateness_of, payload_of
 from headrace.pipeline.loops import Loop, element_schema
 from headrace.pipeline.quality import Expectation, Limits, UsualCheck
 from headrace.pipeline.rows import BUCKET, Take
-from headrace.pipeline.stages import Aggregation, Stage, read_by
+from headrace.pipeline.stages import Aggregation, GroupingFields, Stage, read_by
 
 P = TypeVar("P", bound="PipelineParts[Any]")
 """The class of pipelines, which inherits their parts."""
@@ -130,19 +127,17 @@ class UnitedPanes:
 
 
 @dataclass(frozen=True, init=False)
-class PipelineParts(Suggesting, Generic[P]):
-    """A pipeline as what is above it knows it: the class ``P``, which says what each field is."""
+class _NamedInput:
+    """What a pipeline is called, and what it reads."""
 
     name: str
     input: Input
-    key: Mapping[str, Expr]
-    what: Mapping[str, Aggregate | Expr]
-    where: WindowFn
-    when: Trigger | None
-    how: How
-    filter: Expr | None
-    having: Expr | None
-    renamed: Mapping[str, str]
+
+
+@dataclass(frozen=True, init=False)
+class PipelineParts(GroupingFields, _NamedInput, Generic[P]):  # the fields of the last base come first
+    """A pipeline as what is above it knows it: the class ``P``, which says what each field is."""
+
     loop: Loop | None
     first: Aggregation = field(init=False, repr=False, compare=False)
     _edges: Aggregation | None = field(init=False, repr=False, compare=False)

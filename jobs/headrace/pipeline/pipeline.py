@@ -196,37 +196,28 @@ class Pipeline(PipelineParts["Pipeline"]):
                 renamed=renamed,
             )
             parts = {**first.fields, "_edges": first.edges, "rows": {}, "id": (), "take": None}
+        once = 'Deduplicate("id", "1d")'
+        rule = 'Retention(keep_last=100, keep_for="30d")'
+        options = 'airflow(owner="sales", retries=3)'
+        parts |= {
+            "deduplicate": arguments.optional_instance("deduplicate", deduplicate, Deduplicate, once),
+            "then": arguments.tuple_of("then", then, Aggregation, "Aggregation(...)"),
+            "expectations": arguments.tuple_of("expectations", expectations, Expectation, "expect(...)"),
+            "limits": arguments.optional_instance("limits", limits, Limits, 'Limits(rejected="1%", newest_file="1h")'),
+            "usual": arguments.tuple_of("usual", usual, UsualCheck, "usual_volume(within=2)"),
+            "sinks": named_sinks(arguments, sinks),
+            "description": arguments.instance("description", description, str, "text"),
+            "schedule": checked_schedule(arguments, schedule),
+            "backfill": arguments.optional_instance("backfill", backfill, Backfill, 'Backfill("0 3 * * *", last="7d")'),
+            "retention": arguments.optional_instance("retention", retention, Retention, rule),
+            "airflow": arguments.optional_instance("airflow", airflow, AirflowOptions, options),
+            "executor": executor_name(arguments, executor),
+            "null_keys": arguments.flag("null_keys", null_keys),
+            "allow_finishing": arguments.flag("allow_finishing", allow_finishing),
+            "allow_double_counting": arguments.flag("allow_double_counting", allow_double_counting),
+        }
         for part, value in parts.items():
             set_(self, part, value)
-        set_(
-            self,
-            "deduplicate",
-            arguments.optional_instance("deduplicate", deduplicate, Deduplicate, 'Deduplicate("id", "1d")'),
-        )
-        set_(self, "then", arguments.tuple_of("then", then, Aggregation, "Aggregation(...)"))
-        set_(self, "expectations", arguments.tuple_of("expectations", expectations, Expectation, "expect(...)"))
-        set_(
-            self,
-            "limits",
-            arguments.optional_instance("limits", limits, Limits, 'Limits(rejected="1%", newest_file="1h")'),
-        )
-        set_(self, "usual", arguments.tuple_of("usual", usual, UsualCheck, "usual_volume(within=2)"))
-        set_(self, "sinks", named_sinks(arguments, sinks))
-        set_(self, "description", arguments.instance("description", description, str, "text"))
-        set_(self, "schedule", checked_schedule(arguments, schedule))
-        set_(
-            self,
-            "backfill",
-            arguments.optional_instance("backfill", backfill, Backfill, 'Backfill("0 3 * * *", last="7d")'),
-        )
-        rule = 'Retention(keep_last=100, keep_for="30d")'
-        set_(self, "retention", arguments.optional_instance("retention", retention, Retention, rule))
-        options = 'airflow(owner="sales", retries=3)'
-        set_(self, "airflow", arguments.optional_instance("airflow", airflow, AirflowOptions, options))
-        set_(self, "executor", executor_name(arguments, executor))
-        set_(self, "null_keys", arguments.flag("null_keys", null_keys))
-        set_(self, "allow_finishing", arguments.flag("allow_finishing", allow_finishing))
-        set_(self, "allow_double_counting", arguments.flag("allow_double_counting", allow_double_counting))
         _check_whole(arguments, self)
 
     @cached_property

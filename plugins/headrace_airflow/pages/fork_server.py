@@ -42,28 +42,12 @@ class Answering(Protocol):
 
 
 @dataclass(frozen=True)
-class ForkLimits:
-    """What a fork may take: seconds, and bytes of memory."""
-
-    seconds: float
-    memory: int
-
-
-@dataclass(frozen=True)
 class _Fork:
     """A forked process, the first of its group, and where it answers."""
 
     pid: int
     asked: socket.socket
     begun: float
-
-    def exceeded_limit(self, limits: ForkLimits) -> str | None:
-        """What the group takes that it may not."""
-        if time.monotonic() - self.begun > limits.seconds:
-            return f"was ended after {limits.seconds:g} s"
-        if (memory_taken := memory_of(self.pid)) > limits.memory:
-            return f"was ended when it took {shown_size(memory_taken)} of memory, of {shown_size(limits.memory)}"
-        return None
 
     def kill_group(self) -> None:
         """Kill the group. Its number stays taken: nobody has waited for the first of it yet."""
@@ -79,6 +63,22 @@ class _Fork:
                 self.asked.send(f"\n{json.dumps({END_KEY: how})}\n".encode(), socket.MSG_DONTWAIT)
             self.asked.shutdown(socket.SHUT_RDWR)  # what it started may hold the other copy of this end
         self.asked.close()
+
+
+@dataclass(frozen=True)
+class ForkLimits:
+    """What the group of a fork may take: seconds, and bytes of memory."""
+
+    seconds: float
+    memory: int
+
+    def describe_excess(self, fork: _Fork) -> str | None:
+        """What becomes of a group that has taken more; None: it has not."""
+        if time.monotonic() - fork.begun > self.seconds:
+            return f"was ended after {self.seconds:g} s"
+        if (memory_taken := memory_of(fork.pid)) > self.memory:
+            return f"was ended when it took {shown_size(memory_taken)} of memory, of {shown_size(self.memory)}"
+        return None
 
 
 def serve_questions(control: socket.socket, limits: ForkLimits) -> socket.socket | None:
@@ -113,7 +113,7 @@ def _has_ended(fork: _Fork, limits: ForkLimits) -> bool:
         is_well = (status.si_code, status.si_status) == (os.CLD_EXITED, 0)
         kind = "exit code" if status.si_code == os.CLD_EXITED else "signal"
         fork.end(None if is_well else f"ended with {kind} {status.si_status}")
-    elif (excess := fork.exceeded_limit(limits)) is not None:
+    elif (excess := limits.describe_excess(fork)) is not None:
         fork.end(excess)
     else:
         return False

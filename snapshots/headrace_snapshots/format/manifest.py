@@ -53,7 +53,7 @@ class OutputTables(msgspec.Struct, frozen=True):
 
     def state_table(self, stage: int) -> str:
         """The table of rows of state of ``stage``, counted from 0."""
-        return self._add_output_prefix(f"state_{stage}" if stage else "state")
+        return self.qualified_name(f"state_{stage}" if stage else "state")
 
     def state_tables(self, stages: int) -> tuple[str, ...]:
         """The tables of state of so many stages."""
@@ -62,46 +62,43 @@ class OutputTables(msgspec.Struct, frozen=True):
     @property
     def edges(self) -> str:
         """The table of the edges of a loop."""
-        return self._add_output_prefix("edges")
+        return self.qualified_name("edges")
 
     @property
     def in_flight(self) -> str:
         """The table of what goes round a loop and has not arrived."""
-        return self._add_output_prefix("inflight")
+        return self.qualified_name("inflight")
 
     def join_left(self, join: int) -> str:
         """The table of the left rows of a ``join``, counted from 0."""
-        return self._add_output_prefix(f"joinleft_{join}" if join else "joinleft")
+        return self.qualified_name(f"joinleft_{join}" if join else "joinleft")
 
     def join_right(self, join: int) -> str:
         """The table of the right rows of a ``join``, counted from 0."""
-        return self._add_output_prefix(f"joinright_{join}" if join else "joinright")
+        return self.qualified_name(f"joinright_{join}" if join else "joinright")
 
     @property
     def current(self) -> str:
         """The table of the view ``current``."""
-        return self._add_output_prefix(_CURRENT)
+        return self.qualified_name(_CURRENT)
 
     @property
     def panes(self) -> str:
         """The log of panes and retractions."""
-        return self._add_output_prefix("panes")
+        return self.qualified_name("panes")
 
     @property
     def late(self) -> str:
         """The log of late rows."""
-        return self._add_output_prefix("late")
+        return self.qualified_name("late")
 
     def plain_name(self, name: str) -> str | None:
         """What a table, log or count of this output is called in a pipeline without names; None if it is another's."""
-        begin = self._add_output_prefix("")
+        begin = self.qualified_name("")
         return name.removeprefix(begin) if name.startswith(begin) else None
 
     def qualified_name(self, name: str) -> str:
-        """What a count called ``name`` in a pipeline without names is called of this output."""
-        return self._add_output_prefix(name)
-
-    def _add_output_prefix(self, name: str) -> str:
+        """What a table, log or count called ``name`` in a pipeline without names is called of this output."""
         return f"{self.output}/{name}" if self.output else name
 
 
