@@ -5,6 +5,7 @@ that has results is given, by its file, or registered under its name (``definiti
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import compress, islice
@@ -93,10 +94,9 @@ def definition_of(definition: Definition, call: str, name: str | None = None) ->
 
 def registered_definition(name: str) -> Pipeline | None:
     """The registered pipeline of that name; None if there is none."""
-    try:
+    with suppress(UnknownPipelineError):
         return resolve_pipeline(name)
-    except UnknownPipelineError:
-        return None
+    return None
 
 
 WhereCondition = str | Expr

@@ -262,9 +262,6 @@ def kafka(
     return KafkaSource(topic, connection, schema, **reading)  # type: ignore[arg-type] # made columns by __post_init__
 
 
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
-
-
 @dataclass(frozen=True)
 class KafkaSink(Sink):
     """A ``topic`` of changes of a cluster of Kafka."""
@@ -272,6 +269,9 @@ class KafkaSink(Sink):
     kind: ClassVar[str] = "kafka"
 
     topic: str
+
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 @check_keywords

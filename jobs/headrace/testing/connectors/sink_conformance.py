@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 import pytest
 
@@ -34,22 +34,38 @@ if TYPE_CHECKING:
 
 
 Act = Callable[[], None]
+Whole = TypeVar("Whole", sink_ports.Changes, sink_ports.ChangeRecords)
 _JOIN_SECONDS: Final = 120
 _PRELOAD: Final = ("headrace.runs.delivering.deliver", "headrace.testing.connectors.worlds", "duckdb")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Stepped(Generic[Whole]):
+    """What goes to a sink, and calls ``act`` before each batch of ``whole``."""
+
+    whole: Whole
+    act: Act
+
+    @classmethod
+    def from_whole(cls, whole: Whole, act: Act) -> Self:
+        """The same as ``whole``, by steps."""
+        own = {part.name: getattr(whole, part.name) for part in fields(cls) if part.name not in ("whole", "act")}
+        return cls(whole=whole, act=act, **own)
+
+    def act_before(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        """Each of ``batches``, after ``act``."""
+        for batch in batches:
+            self.act()
+            yield batch
+
+
 @dataclass(frozen=True)
-class _SteppedChanges(sink_ports.Changes):
-    """Changes that call ``act`` before each batch of ``whole``."""
-
-    whole: sink_ports.Changes = field(kw_only=True)
-    act: Act = field(kw_only=True)
-
+class _SteppedChanges(_Stepped[sink_ports.Changes], sink_ports.Changes):
     def removed(self) -> "Iterator[pa.RecordBatch]":
-        return _act_before_batches(self.whole.removed(), self.act)
+        return self.act_before(self.whole.removed())
 
     def rows(self, ordered_by: Sequence[str] = ()) -> "Iterator[pa.RecordBatch]":
-        return _act_before_batches(self.whole.rows(ordered_by), self.act)
+        return self.act_before(self.whole.rows(ordered_by))
 
     def days(self) -> list[int | None]:
         return self.whole.days()
@@ -62,26 +78,9 @@ class _SteppedChanges(sink_ports.Changes):
 
 
 @dataclass(frozen=True)
-class _SteppedRecords(sink_ports.ChangeRecords):
-    """Records that call ``act`` before each batch of ``whole``."""
-
-    whole: sink_ports.ChangeRecords = field(kw_only=True)
-    act: Act = field(kw_only=True)
-
+class _SteppedRecords(_Stepped[sink_ports.ChangeRecords], sink_ports.ChangeRecords):
     def batches(self) -> "Iterator[pa.RecordBatch]":
-        return _act_before_batches(self.whole.batches(), self.act)
-
-
-def _act_before_batches(batches: "Iterator[pa.RecordBatch]", act: Act) -> "Iterator[pa.RecordBatch]":
-    for batch in batches:
-        act()
-        yield batch
-
-
-def _field_values(
-    whole: sink_ports.Changes | sink_ports.ChangeRecords, port: type[sink_ports.Changes | sink_ports.ChangeRecords]
-) -> dict[str, Any]:
-    return {part.name: getattr(whole, part.name) for part in fields(port)}
+        return self.act_before(self.whole.batches())
 
 
 @dataclass(frozen=True)
@@ -111,10 +110,7 @@ class _SteppedLog(_SteppedTarget, sink_ports.OpenChangeLog):
         self, records: sink_ports.ChangeRecords, before: sink_ports.SinkState | None, after: sink_ports.SinkState
     ) -> None:
         self.act()
-        stepped_records = _SteppedRecords(
-            **_field_values(records, sink_ports.ChangeRecords), whole=records, act=self.act
-        )
-        self.target.append(stepped_records, before, after)
+        self.target.append(_SteppedRecords.from_whole(records, self.act), before, after)
         self.act()
 
 
@@ -128,8 +124,7 @@ class _SteppedSink(_SteppedTarget, sink_ports.OpenSink):
         self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
     ) -> sink_ports.AppliedCounts:
         self.act()
-        stepped_changes = _SteppedChanges(**_field_values(changes, sink_ports.Changes), whole=changes, act=self.act)
-        counts = self.target.apply(stepped_changes, before, after)
+        counts = self.target.apply(_SteppedChanges.from_whole(changes, self.act), before, after)
         self.act()
         return counts
 
