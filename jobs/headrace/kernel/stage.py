@@ -161,8 +161,8 @@ class CompiledStage:
         aggregation = self.stage.aggregation
         if not isinstance(aggregation, GroupRows):
             return None
-        orders = aggregation.taken_by
-        unless = [] if aggregation.taken_unless is None else [aggregation.taken_unless]
+        orders = aggregation.take.by
+        unless = [] if aggregation.take.unless is None else [aggregation.take.unless]
         row = row_of([*orders, *unless, *self.stage.row_columns.values()])
         if isinstance(aggregation.take, GroupFunction | GroupQuery):
             return self._computed_rows_part(aggregation.take, row)
@@ -396,7 +396,7 @@ _MORE_THAN_ALL: Final = 1 << 40
 """More rows than a group has."""
 
 
-def _number_of(take: Take | None) -> int:
+def _number_of(take: Take) -> int:
     """How many rows of a group leave, if they are not distinct."""
     match take:
         case Top(number):

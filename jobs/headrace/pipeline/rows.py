@@ -10,7 +10,7 @@ what left before: a row that counts no more is withdrawn.
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from headrace.errors import PipelineError
@@ -69,7 +69,7 @@ class Selection(Aggregation):
     own instant.
     """
 
-    columns: Mapping[str, Expr] = field(default_factory=dict)
+    columns: Mapping[str, Expr]
 
     def __init__(
         self, owner: str, rows: object, condition: Expr | None = None, renamed: Mapping[str, str] | None = None
@@ -371,7 +371,7 @@ class GroupRows(Selection):
     its rows, the key's first.
     """
 
-    take: Take | None = field(default=None)
+    take: Take
 
     takes_rows = True
 
@@ -430,20 +430,11 @@ class GroupRows(Selection):
         object.__setattr__(settled_rows, "how", how)
         return settled_rows
 
-    @property
-    def taken_by(self) -> tuple[Expr, ...]:
-        return () if self.take is None else self.take.by
-
-    @property
-    def taken_unless(self) -> Expr | None:
-        return None if self.take is None else self.take.unless
-
     def computed_columns(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType] | None:
-        return None if self.take is None else self.take.computed_columns(rows)
+        return self.take.computed_columns(rows)
 
     def id_columns(self, arguments: Arguments, id_: object) -> tuple[str, ...]:
-        computes = self.take is not None and self.take.computes
-        return named_columns(arguments, id_) if computes else id_columns(arguments, id_, self.rows)
+        return named_columns(arguments, id_) if self.take.computes else id_columns(arguments, id_, self.rows)
 
     @property
     def fields(self) -> Mapping[str, object]:
@@ -452,9 +443,9 @@ class GroupRows(Selection):
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         yield from ((f"key {name}", expr) for name, expr in self.key.items())
         yield from super().expressions()
-        yield from (("what rows are taken by", expr) for expr in self.taken_by)
-        if self.taken_unless is not None:
-            yield "whether they are deleted", self.taken_unless
+        yield from (("what rows are taken by", expr) for expr in self.take.by)
+        if self.take.unless is not None:
+            yield "whether they are deleted", self.take.unless
         for node in () if self.when is None else trigger_nodes(self.when):
             yield from ((type(node).__name__, expr) for expr in inputs(node))
 

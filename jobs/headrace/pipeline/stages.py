@@ -167,16 +167,6 @@ class Aggregation(GroupingFields):
         """The same aggregation with the trigger ``when`` and the lateness of ``how``."""
         return replace(self, when=when, how=how)
 
-    @property
-    def taken_by(self) -> tuple[Expr, ...]:
-        """What these are taken by, before their event time, the first first."""
-        return ()
-
-    @property
-    def taken_unless(self) -> Expr | None:
-        """Where it is TRUE, one of these counts and does not leave."""
-        return None
-
     def computed_columns(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType] | None:
         """The columns that are computed of all ``rows`` of a group; None: these leave as they are, if any do."""
         del rows

@@ -45,7 +45,7 @@ from headrace.pipeline.endpoints import OWN, Input, Source
 from headrace.pipeline.joins import wrong_beside_joins
 from headrace.pipeline.loops import OF_PANES, LoopError, element_schema
 from headrace.pipeline.parts import PipelineParts, Upstream
-from headrace.pipeline.rows import BUCKET, check_event_time_name
+from headrace.pipeline.rows import BUCKET, GroupRows, check_event_time_name
 from headrace.pipeline.sources import FilesSource, UpstreamSource, upstream_sources
 from headrace.pipeline.stages import Aggregation, Stage, check_finishing
 from headrace.pipeline.stages import check_own_triggers as check_own
@@ -445,12 +445,11 @@ def _check_rows(stage: Stage) -> None:
             "later: use retracting(...)"
         )
     _check_computed(stage)
-    unless = stage.aggregation.taken_unless
-    if unless is not None:
-        with locate_errors("take"):
-            _expect_type("deleted", unless, stage.schema, DataType.BOOL)
-    for order in stage.aggregation.taken_by:
-        with locate_errors("take"):
+    assert isinstance(stage.aggregation, GroupRows)
+    with locate_errors("take"):
+        if stage.aggregation.take.unless is not None:
+            _expect_type("deleted", stage.aggregation.take.unless, stage.schema, DataType.BOOL)
+        for order in stage.aggregation.take.by:
             of_by = kind_of(order, stage.schema)
             if not isinstance(of_by, DataType):
                 raise PipelineError(f"{render(order)} is {'NULL' if of_by is None else 'a list'}, which has no order")

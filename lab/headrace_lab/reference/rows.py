@@ -87,7 +87,8 @@ def _value(expr: Any, record: Any, stage: Stage) -> Any:
 
 def group_entry(stage: Stage, record: Record, timestamp: Instant) -> tuple[Any, ...]:
     """What a group keeps of an element: what its row goes by, its event time, whether it is deleted, its columns."""
-    taken_by, unless = stage.aggregation.taken_by, stage.aggregation.taken_unless
+    assert isinstance(stage.aggregation, GroupRows)
+    taken_by, unless = stage.aggregation.take.by, stage.aggregation.take.unless
     columns = tuple(identity_key(_value(expr, record, stage)) for expr in stage.row_columns.values())
     is_deleted = None if unless is None else _value(unless, record, stage)
     return tuple(identity_key(_value(one, record, stage)) for one in taken_by), timestamp, is_deleted, columns
