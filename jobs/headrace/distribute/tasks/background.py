@@ -209,8 +209,8 @@ class TableMerges(msgspec.Struct, frozen=True):
 
 
 def expected_rows(layers: Sequence[Layer], growth: float | None) -> int:
-    """About how many rows the next epoch adds to a table: as the newest layer, if ``growth`` is not known. A small epoch
-    behind a large one does not pay for that one.
+    """About how many rows the next epoch adds to a table: as the newest layer, if ``growth`` is not known. So a small
+    epoch behind a large one does not pay for that one.
     """
     if not layers:
         return 0
