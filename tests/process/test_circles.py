@@ -1,4 +1,4 @@
-"""Pipelines that read themselves, through whatever others: named by the first thing that can know it."""
+"""Pipelines that read themselves, also by way of others: named by the first thing that can know it."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -118,13 +118,13 @@ N = TypeVar("N")
 
 
 class UpstreamCycleError(PipelineError, code="config.upstream_cycle"):
-    """A pipeline reads itself, through whatever others."""
+    """A pipeline reads itself, also by way of others."""
 
     @classmethod
     def from_cycle(cls, circle: Iterable[object]) -> "UpstreamCycleError":
         """The error that names a ``circle``, with the same pipeline at both ends."""
         path = " reads ".join(map(str, circle))
-        return cls(f"{path}: a pipeline cannot read itself, through whatever others; leave one of the inputs out")
+        return cls(f"{path}: a pipeline cannot read itself, also not by way of others; leave one of the inputs out")
 
 
 def check_no_circle(start: N, upstreams: Callable[[N], Iterable[N]]) -> None:
