@@ -14,7 +14,7 @@ from headrace_lab.conformance.runner import CaseStatus, run_file
 from headrace_lab.conformance.schema import is_dialect, read_case
 
 CASES = Path(__file__).parent / "cases"
-OWN = ("own_columns", "own_having", "own_joins", "own_outputs", "own_rows")
+OWN = ("own_columns", "own_having", "own_joins", "own_nested", "own_outputs", "own_rows")
 # the paper's figures run on Spark in tests/observe, most of our own cases by `headrace conformance`
 FILES = sorted(
     f for f in CASES.glob("*.json") if f.stem in OWN or (not f.name.startswith("own_") and f.stem != "paper_figures")
@@ -44,6 +44,7 @@ def test_of_each_kind_one_goes_through_the_exchanges_of_spark(file: Path) -> Non
     of_rows = [case.stages[0].rows for case in job_cases if case.stages[0].rows is not None]
     assert {type(rows.take) for rows in of_rows if rows.join is None} == {type(None), Newest, Top, Distinct, Every}
     assert [rows.join is not None for rows in of_rows].count(True) == 2, "of inputs, and of outputs"
+    assert [rows.value_type is not None for rows in of_rows].count(True) == 1, "nested values"
     assert len(job_cases) < len(cases) / 5
 
 

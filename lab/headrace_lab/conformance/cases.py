@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.model.accumulation import How
 from headrace.model.combiners import Combiner
-from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.data_types import ColumnType, DataType, Schema
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.typing import columns_of
 from headrace.model.time import Duration, Instant
@@ -36,20 +36,25 @@ class CaseRows:
     """What leaves as rows (semantics 15): what ``take`` says of each group, or each element if it is None; it says so
     for elements whose attribute ``only`` is true, for all if it is None. ``horizon``: how long ids are remembered that
     tell duplicates; None: none are told. ``join``: what elements meet of those of the right side, as the case says it
-    (``rows``).
+    (``rows``). ``value_type``: that of values; None: they are text or integers. ``condition``: without which an element
+    gives no row. ``are_ids``: whether values are the ids.
     """
 
     take: Take | None = None
     only: str | None = None
     horizon: Duration | None = None
     join: Json | None = None
+    value_type: ColumnType | None = None
+    condition: Expr | None = None
+    are_ids: bool = False
 
 
 @dataclass(frozen=True)
 class CaseStage:
     """One grouping operator of a case. ``combine`` None means collect. ``columns`` are further aggregates of its values
     and what is computed of a row of results (8.4); ``having`` reads these and ``RESULT``. With a ``loop`` its elements
-    are edges, and its results are of the vertices. With ``rows`` its panes are rows.
+    are edges, and its results are of the vertices. With ``rows`` its panes are rows, and ``columns`` are computed of
+    elements.
     """
 
     where: WindowFn

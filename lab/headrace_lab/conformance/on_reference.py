@@ -32,7 +32,15 @@ from headrace_lab.conformance.cases import (
 )
 from headrace_lab.conformance.loops import ENDS, loop_pipeline
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
-from headrace_lab.conformance.rows import by_input, last_output, row_record, rows_of_panes, rows_pipeline
+from headrace_lab.conformance.rows import (
+    VALUE,
+    by_input,
+    last_output,
+    read_value,
+    row_record,
+    rows_of_panes,
+    rows_pipeline,
+)
 from headrace_lab.reference import Chain, Contents, Element, Extract, Grouping, Operator, Output, collect, combine
 from headrace_lab.reference.elements import Pane
 from headrace_lab.reference.evaluate import evaluate
@@ -96,8 +104,13 @@ class _Run:
         return Output()
 
     def _element(self, element: CaseElement) -> Element:
-        stage_element = _element(element)
-        return stage_element if self.case.stages[0].rows is None else replace(stage_element, record=row_record(element))
+        stage_element, case_rows = _element(element), self.case.stages[0].rows
+        if case_rows is None:
+            return stage_element
+        record = row_record(element)
+        if case_rows.value_type is not None:
+            record[VALUE] = read_value(element.value, case_rows.value_type)
+        return replace(stage_element, record=record)
 
 
 def _with_lateness(case: Case) -> list[CaseStage]:

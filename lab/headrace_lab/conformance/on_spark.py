@@ -55,7 +55,8 @@ class SparkExecutor:
 def representatives(cases: Sequence[Case]) -> list[Case]:
     """The cases that run through Spark's exchanges: of each kind, the one that expects the most panes, among those with
     at most MOST_EPOCHS. A kind is one of windows, accumulation, number of stages, outputs or a chain, ``having`` or
-    not, and a loop or not. Each kind of rows is one, and so are joins of inputs, and joins of outputs.
+    not, and a loop or not. Each kind of rows is one, and so are rows of nested values, joins of inputs, and joins of
+    outputs.
     """
     by_kind: dict[object, Case] = {}
     for case in sorted(cases, key=_panes, reverse=True):
@@ -65,7 +66,9 @@ def representatives(cases: Sequence[Case]) -> list[Case]:
             kinds = type(first.where), first.how.accumulation, len(case.stages)
             kind: object = (*kinds, bool(case.outputs), has_having, first.loop is not None)
             if first.rows is not None:
-                kind = type(first.rows.take) if first.rows.join is None else ("join", "outputs" in first.rows.join)
+                kind = "nested values" if first.rows.value_type is not None else type(first.rows.take)
+                if first.rows.join is not None:
+                    kind = "join", "outputs" in first.rows.join
             by_kind.setdefault(kind, case)
     return list(by_kind.values())
 

@@ -97,7 +97,7 @@ class _Panes:
         }
 
 
-def _equal(name: str, expected: Any, attributes: Mapping[str, Any]) -> bool:
+def _equal(name: str, expected: Any, attributes: Mapping[str, Any]) -> bool:  # noqa: PLR0911 (a line for each attribute)
     if name == "timing_in":
         return attributes["timing"] in expected
     actual = attributes[name]
@@ -109,13 +109,17 @@ def _equal(name: str, expected: Any, attributes: Mapping[str, Any]) -> bool:
         return _equal_bags(expected, actual)
     if name == "timestamp" and isinstance(expected, str):
         return bool(actual >= GLOBAL_WINDOW_END - 1 if expected == "+inf" else actual <= MIN_INSTANT)
+    if name == "columns":
+        return all(equal_values(value, actual[column]) for column, value in expected.items())
     return equal_values(expected, actual)
 
 
 def equal_values(expected: Any, actual: Any) -> bool:
-    """Whether a value is the expected one; floats to an error, of columns those that are expected."""
-    if isinstance(expected, Mapping):
-        return all(equal_values(value, actual[column]) for column, value in expected.items())
+    """Whether a value is the expected one; floats to an error."""
+    if isinstance(expected, Mapping) and isinstance(actual, Mapping):
+        return expected.keys() == actual.keys() and all(equal_values(expected[name], actual[name]) for name in expected)
+    if isinstance(expected, list) and isinstance(actual, list):
+        return len(expected) == len(actual) and all(map(equal_values, expected, actual))
     numbers = (int, float)
     if isinstance(expected, float) or isinstance(actual, float):
         return isinstance(expected, numbers) and isinstance(actual, numbers) and equal_numbers(expected, actual)

@@ -7,7 +7,11 @@ A pane has its column ``value`` as ``result``, its event time as ``timestamp``, 
 ``{"type": "distinct"}``. With ``{"type": "every"}`` each element leaves by itself once the watermark has passed it: the
 case has no windows and no trigger. Without it each leaves with its epoch, and the case has no accumulation either. The
 window of such a row is its own instant. ``only`` is an attribute without which an element gives no
-row. With ``deduplicate``, in ticks, one element of each ``id`` counts, and ids are remembered for so long.
+row, and ``filter`` an expression (``words``). With ``deduplicate``, in ticks, one element of each ``id`` counts, and
+ids are remembered for so long; with ``are_ids`` one of each value.
+
+``value_type`` (``words``) is the type of values, which may be nested: a struct or a map is an object then, a list an
+array. ``columns`` are further columns, expressions over ``key`` and ``value``: ``{"first": ["item", "value", 0]}``.
 
 ``join`` (semantics 16) says what elements meet of those with ``"side": "right"``, by key, which may be null. It is one
 of ``{"type": "as_of", "max_age": 5, "order": "order", "deleted": "gone"}``, ``{"type": "within", "between": [0, 5]}``,
@@ -31,6 +35,7 @@ from headrace import json as source
 from headrace.errors import PipelineError
 from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Timing
 from headrace.model.event_time import Deduplicate
+from headrace.model.expressions.data_types import ColumnType, ListType, MapType, StructType, ValueType
 from headrace.model.expressions.expr import col
 from headrace.model.expressions.typing import columns_of
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, render
@@ -53,7 +58,7 @@ from headrace_lab.conformance.cases import (
     Json,
 )
 from headrace_lab.conformance.fields import CaseFormatError, an_object, field, flag, integer, list_of, one_of, text
-from headrace_lab.conformance.words import read_windows, ticks
+from headrace_lab.conformance.words import read_expression, read_value_type, read_windows, ticks
 from headrace_lab.reference.elements import Pane
 
 KEY, VALUE = "key", "value"
@@ -68,7 +73,7 @@ RIGHT = "right"
 _BOUND = "30000d"
 """So far behind event times that they move no watermark: cases do."""
 
-ROWS_FIELDS = frozenset({"take", "only", "deduplicate", "join"})
+ROWS_FIELDS = frozenset({"take", "only", "deduplicate", "join", "value_type", "filter", "are_ids"})
 JOIN_FIELDS = frozenset(
     {"type", "max_age", "between", "window", "within", "order", "deleted", "outer", "lateness", "outputs"}
 )
@@ -83,6 +88,9 @@ def read_rows(raw: Json) -> CaseRows:
         field(raw, "only", text, None),
         None if horizon is None else Duration(horizon),
         field(raw, "join", an_object, None),
+        field(raw, "value_type", read_value_type, None),
+        field(raw, "filter", read_expression, None),
+        field(raw, "are_ids", flag, False),
     )
 
 
@@ -152,7 +160,7 @@ def rows_pipeline(case: Case) -> Pipeline:
     is_text = any(isinstance(element.value, str) for element in elements)
     columns: dict[str, Any] = {
         KEY: str,
-        VALUE: str if is_text else int,
+        VALUE: case_rows.value_type or (str if is_text else int),
         _ID: str,
         _SIGN: int,
         _EVENT_TIME: datetime,
@@ -178,8 +186,12 @@ def rows_pipeline(case: Case) -> Pipeline:
             right = right.source.arrival_time().named(RIGHT)
         joins = [] if case_rows.join is None else [_join(case_rows.join, right)]
         of_rows: dict[str, Any] = {
-            "rows": {name: col(name) for name in (KEY, VALUE, *(column for join in joins for column in join.columns))},
-            "filter": None if case_rows.only is None else col(case_rows.only),
+            "rows": {
+                **{name: col(name) for name in (KEY, VALUE)},
+                **stage.computed_columns,
+                **{name: col(name) for join in joins for name in join.columns},
+            },
+            "filter": case_rows.condition if case_rows.only is None else col(case_rows.only),
             **parts,
         }
         if are_outputs:
@@ -192,7 +204,9 @@ def rows_pipeline(case: Case) -> Pipeline:
             "conformance",
             side_input(OWN),
             join=joins,
-            deduplicate=None if case_rows.horizon is None else Deduplicate(_ID, case_rows.horizon),
+            deduplicate=None
+            if case_rows.horizon is None
+            else Deduplicate(VALUE if case_rows.are_ids else _ID, case_rows.horizon),
             allow_finishing=is_of_groups,
             **of_rows,
         )
@@ -275,5 +289,39 @@ def _row(values: Mapping[str, Any], pane: Pane, pipeline: Pipeline) -> Pane:
         window = Window(
             MIN_INSTANT if start is None else Instant(start), GLOBAL_WINDOW_END if end is None else Instant(end)
         )
-    met_values = [values[MET_COLUMN]] if MET_COLUMN in values else []
-    return replace(pane, key=(values[KEY],), values=(values[VALUE], *met_values), window=window)
+    kinds = {name: kind for name, kind in pipeline.value_types.items() if name not in _NO_VALUES}
+    own_values = tuple(plain_value(values[name], kind) for name, kind in kinds.items())
+    return replace(pane, key=(values[KEY],), values=own_values, window=window)
+
+
+_NO_VALUES = frozenset({KEY, WINDOW_START, WINDOW_END, EVENT_TIME})
+"""Columns of rows that are not values of a pane."""
+
+
+def plain_value(value: Any, kind: ValueType) -> Any:
+    """A ``value`` of the reference, or of Arrow, as cases write it: structs and maps are objects, lists arrays."""
+    if value is None:
+        return None
+    match kind:
+        case StructType(fields):
+            parts = value.values() if isinstance(value, Mapping) else value
+            return {name: plain_value(part, own) for part, (name, own) in zip(parts, fields, strict=True)}
+        case MapType(own):
+            return {key: plain_value(item, own) for key, item in value}
+        case ListType(item):
+            return [plain_value(one, item) for one in value]
+    return value
+
+
+def read_value(value: Any, kind: ColumnType) -> Any:
+    """A ``value`` as cases write it as the reference has it: all fields of a struct, a map as pairs in order."""
+    if value is None:
+        return None
+    match kind:
+        case StructType(fields):
+            return {name: read_value(value.get(name), own) for name, own in fields}
+        case MapType(own):
+            return [(key, read_value(value[key], own)) for key in sorted(value)]
+        case ListType(item):
+            return [read_value(one, item) for one in value]
+    return value

@@ -77,7 +77,14 @@ from headrace_lab.conformance.fields import (
 from headrace_lab.conformance.loops import loop_pipeline, read_edge, read_loop
 from headrace_lab.conformance.rows import RIGHT, check_rows, read_rows
 from headrace_lab.conformance.unknown import unknown_fields
-from headrace_lab.conformance.words import read_columns, read_combiner, read_having, read_trigger, read_windows
+from headrace_lab.conformance.words import (
+    read_columns,
+    read_combiner,
+    read_having,
+    read_row_columns,
+    read_trigger,
+    read_windows,
+)
 
 PANE_ATTRIBUTES = frozenset(
     {
@@ -128,7 +135,10 @@ def _case(raw: Json) -> Case:
     has_loop = any(stage.loop is not None for stage in stages)
     if has_loop and kind != "grouping":
         raise CaseFormatError(f"a case with a loop has one stage, and is not of kind {kind!r}")
-    read_step = partial(_step, _edge if has_loop else partial(_element, has_id=kind == "rows"))
+    is_rows, is_nested = kind == "rows", raw.get("value_type") is not None
+    read_step = partial(
+        _step, _edge if has_loop else partial(_element, has_id=is_rows, is_nested=is_rows and is_nested)
+    )
     steps = field(raw, "steps", list_of(read_step, "step"))
     for stage in [stages[place] for place, output in enumerate(outputs) if not output.of] or stages[:1]:
         _check_values(stage, steps)
@@ -304,11 +314,11 @@ def _stage(raw: Any) -> CaseStage:
 
 def _rows(raw: Json) -> CaseStage:
     """What leaves as rows: of elements by themselves, each in the window of its instant, or of groups."""
-    rows = read_rows(raw)
+    rows, columns = read_rows(raw), field(raw, "columns", read_row_columns, {})
     if rows.take is None or rows.take == Every():
         how = discarding() if rows.take is None else _read_how(raw, TimestampCombiner.END_OF_WINDOW)
-        return CaseStage(INSTANT, Default(), how, None, rows=rows)
-    return replace(_stage({**raw, "combine": None}), rows=rows)
+        return CaseStage(INSTANT, Default(), how, None, columns=columns, rows=rows)
+    return replace(_stage({**raw, "combine": None, "columns": None}), columns=columns, rows=rows)
 
 
 _EARLIEST_TRANSFORMED = "EARLIEST_TRANSFORMED"
@@ -326,13 +336,13 @@ def _value(raw: Any) -> Any:
     return raw
 
 
-def _element(raw: Any, *, has_id: bool = False) -> CaseElement:
+def _element(raw: Any, *, has_id: bool = False, is_nested: bool = False) -> CaseElement:
     field_names = _ROW_FIELDS if has_id else _ELEMENT_FIELDS
     has_no_key = has_id and an_object(raw).get("key", DEFAULT_KEY) is None
     key = str(field(raw, "key", _key)) if "key" in an_object(raw) else DEFAULT_KEY
     return CaseElement(
         key=None if has_no_key else key,
-        value=field(raw, "value", _value),
+        value=field(raw, "value", anything if is_nested else _value),
         timestamp=field(raw, "ts", _timestamp),
         is_retraction=field(raw, "retraction", flag, False),
         size=field(raw, "bytes", integer, 0),

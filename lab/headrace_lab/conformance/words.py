@@ -10,7 +10,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from headrace.errors import FixConfigError
 from headrace.model.arguments import REQUIRED, WORDS, Weekday, kinds_by_word
 from headrace.model.combiners import TRAITS, Combiner
-from headrace.model.expressions.expr import Binary, Expr, col, lit
+from headrace.model.expressions.data_types import ColumnType, DataType, ListType, MapType, StructType
+from headrace.model.expressions.expr import Binary, Expr, Function, col, lit
 from headrace.model.time import Duration
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.data_driven import AfterPunctuation
@@ -78,6 +79,43 @@ def _expr(raw: Any) -> Expr:
         return lit(raw if isinstance(raw, int) else number(raw))
     operator, left, right = raw if len(raw) == 3 else (None, None, None)
     return Binary(one_of(*sorted(Binary.ARITHMETIC))(operator), _expr(left), _expr(right))
+
+
+def read_row_columns(raw: Any) -> dict[str, Expr]:
+    """Columns of rows beside the value: expressions over the key and the value of an element."""
+    return {name: read_expression(entry) for name, entry in an_object(raw).items()}
+
+
+def read_expression(raw: Any) -> Expr:
+    """``"value"`` is a column, ``{"text": "a"}`` a text, a number or a bool itself. ``["item", "value", 0]`` is a
+    function, or an operator, by its word, and its operands.
+    """
+    match raw:
+        case str():
+            return col(raw)
+        case bool() | int() | float():
+            return lit(raw)
+        case {"text": str(constant)}:
+            return lit(constant)
+        case [str(word), *operands]:
+            parts = [*map(read_expression, operands)]
+            is_operator = word in Binary.ARITHMETIC | Binary.COMPARISON | Binary.BOOLEAN and len(parts) == 2
+            return Binary(word, *parts) if is_operator else Function(word, tuple(parts))
+    raise CaseFormatError(f"{raw!r} is no expression")
+
+
+def read_value_type(raw: Any) -> ColumnType:
+    """``"int"``, ``{"struct": {"city": "string"}}``, ``{"map": "int"}`` or ``{"list": "int"}``."""
+    match raw:
+        case str():
+            return member_of(DataType)(raw)
+        case {"struct": dict(fields)}:
+            return StructType(tuple((name, read_value_type(own)) for name, own in fields.items()))
+        case {"map": own}:
+            return MapType(read_value_type(own))
+        case {"list": own}:
+            return ListType(read_value_type(own))
+    raise CaseFormatError(f"{raw!r} is no type")
 
 
 def ticks(raw: Any) -> Duration:
