@@ -24,6 +24,7 @@ from headrace.read.views.arrow_types import python_rows
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.testing import rows, run
+from tests.process.executors import SparkStandIn
 from tests.reference.strategies import examples
 from tests.rows.orders import Orders
 from tests.rows.test_delivered_rows import Table
@@ -58,11 +59,11 @@ WHAT: dict[str, hr.Aggregate] = {
     "some": LINES.list_agg(2, by=TAGS.length()),
     "different": PRICES.distinct(),
     "both": ADDRESS.pairs(TAGS),
-    "all of both": PLACE.field("names").pairs(LINES, "both"),
-    "by city": ADDRESS.field("city").map_agg(PRICES),
-    "by x": PLACE.field("x").map_agg(LINES),
+    "all_of_both": PLACE.field("names").pairs(LINES, "both"),
+    "by_city": ADDRESS.field("city").map_agg(PRICES),
+    "by_x": PLACE.field("x").map_agg(LINES),
 }
-PAIRS = ("both", "all of both", "by city", "by x")
+PAIRS = ("both", "all_of_both", "by_city", "by_x")
 NAMES = ["id", *WHAT]
 WHENS: dict[str, Any] = {
     "retracting": (SIGNED_SOURCE, {"when": hr.on_update(), "how": hr.retracting("1d")}),
@@ -278,6 +279,15 @@ def test_a_delta_table_holds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (sink_check,) = orders.handle(pipeline).check_sinks()
         assert sink_check.comparison is not None and sink_check.comparison.is_equal
     assert len(world.rows()) == 2
+
+
+def test_runs_over_an_exchange_give_the_same(tmp_path: Path) -> None:
+    orders, pipeline = Orders(tmp_path), aggregate_orders()
+    with SparkStandIn.stand_in() as begun:
+        for step in STEPS:
+            orders.run(pipeline, *step, executor="spark")
+        assert standing_values(orders, pipeline) == values_in_memory()
+    assert begun
 
 
 @pytest.mark.spark
