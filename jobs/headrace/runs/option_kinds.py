@@ -205,3 +205,8 @@ def option_field(default: Any, *options: RunOption, result: OptionResult | None 
     """A field of RunOptions with the ``options`` that it is given by; the value of several is ``result``."""
     field_options = options if result is not None else tuple(one._replace(default=default) for one in options)
     return field(default=default, metadata={OPTION_KEY: OptionField(field_options, result)})
+
+
+def single_option(default: Any, kind: OptionKind, text: str = "", **parts: Any) -> Any:
+    """A field of RunOptions that one option gives: its ``kind``, its help, and the other ``parts`` of a RunOption."""
+    return option_field(default, RunOption(kind, text, **parts))

@@ -15,8 +15,25 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from headrace.runs import option_kinds
-from headrace.runs.option_kinds import option_field
+from headrace.runs.option_kinds import (
+    OPTION_KEY,
+    BranchOption,
+    ChoiceOption,
+    ExecutorNameOption,
+    FlagOption,
+    MomentOption,
+    OptionField,
+    OutputOption,
+    RunOption,
+    RunOptionsError,
+    SignalsOption,
+    TextOption,
+    TextsOption,
+    TimeOption,
+    WholeOption,
+    option_field,
+    single_option,
+)
 from headrace_snapshots.names import MAIN, PUBLISHED, why_not
 
 if TYPE_CHECKING:
@@ -43,247 +60,194 @@ class RunOptions:
 
     run_id: str
     """Names the result object, so it is new for every attempt."""
-    request: str | None = option_field(
-        None,
-        option_kinds.RunOption(option_kinds.TextOption(), "names the purpose of the run; the same in every attempt"),
-    )
+    request: str | None = single_option(None, TextOption(), "names the purpose of the run; the same in every attempt")
     """What every attempt is for, if there may be several: another one does not do again what one has done."""
-    snapshot: str | None = option_field(
-        None, option_kinds.RunOption(option_kinds.TextOption(), "recover: the snapshot to which main moves back")
-    )
-    message: str = option_field(
-        "",
-        option_kinds.RunOption(
-            option_kinds.TextOption(), "recover: who decided it and why, for the log of the pipeline"
-        ),
-    )
+    snapshot: str | None = single_option(None, TextOption(), "recover: the snapshot to which main moves back")
+    message: str = single_option("", TextOption(), "recover: who decided it and why, for the log of the pipeline")
     defer_verdict: bool = False
     """An audit that fails is no error of the run: who comes next reads the stored audit."""
     as_read_by: str | None = None
     """A snapshot whose files, where they are read again, are read in the order and at the processing times that it
     recorded.
     """
-    max_epochs: int | None = option_field(
+    max_epochs: int | None = single_option(
         None,
-        option_kinds.RunOption(
-            option_kinds.WholeOption(),
-            "Stop after this many epochs.",
-            title="Epochs at most",
-            about="Empty: until nothing is left.",
-        ),
+        WholeOption(),
+        "Stop after this many epochs.",
+        title="Epochs at most",
+        about="Empty: until nothing is left.",
     )
-    files_per_epoch: int | None = option_field(
+    files_per_epoch: int | None = single_option(
         None,
-        option_kinds.RunOption(
-            option_kinds.WholeOption(),
-            "Files in one epoch, at most.",
-            title="Files per epoch at most",
-            about="Empty: as the pipeline says.",
-        ),
+        WholeOption(),
+        "Files in one epoch, at most.",
+        title="Files per epoch at most",
+        about="Empty: as the pipeline says.",
     )
-    bytes_per_epoch: int | None = option_field(
+    bytes_per_epoch: int | None = single_option(
         None,
-        option_kinds.RunOption(
-            option_kinds.WholeOption(),
-            "Bytes in one epoch, at most.",
-            title="Bytes per epoch at most",
-            about="Empty: as the pipeline says.",
-        ),
+        WholeOption(),
+        "Bytes in one epoch, at most.",
+        title="Bytes per epoch at most",
+        about="Empty: as the pipeline says.",
     )
-    executor: str | None = option_field(
+    executor: str | None = single_option(
         None,
-        option_kinds.RunOption(
-            option_kinds.ExecutorNameOption(),
-            "Where epochs are computed: as Spark jobs, in this process without a JVM, or wherever they fit; by default "
-            "as the pipeline says.",
-            title="Executor",
-            about="Where epochs are computed.",
-        ),
+        ExecutorNameOption(),
+        "Where epochs are computed: as Spark jobs, in this process without a JVM, or wherever they fit; by default "
+        "as the pipeline says.",
+        title="Executor",
+        about="Where epochs are computed.",
     )
-    reason: str = option_field(
-        "", option_kinds.RunOption(option_kinds.TextOption(), "why this executor was chosen, for the result object")
-    )
-    mode: Mode = option_field(
+    reason: str = single_option("", TextOption(), "why this executor was chosen, for the result object")
+    mode: Mode = single_option(
         Mode.MICRO_BATCH,
-        option_kinds.RunOption(
-            option_kinds.ChoiceOption(Mode.BATCH),
-            "batch: all input in one epoch, to the end. replay: recorded epochs again, or landed files under --clock.",
-        ),
+        ChoiceOption(Mode.BATCH),
+        "batch: all input in one epoch, to the end. replay: recorded epochs again, or landed files under --clock.",
     )
     """BATCH takes all input as one epoch, after which the watermark goes to +inf: every window gives one pane and
     closes. REPLAY fills an empty branch with the epochs that the branch (or tag) ``from_branch`` recorded, default
     main; or under ``clock`` with what has landed. Run again, a replay that was stopped continues. It publishes nothing.
     """
-    branch: str = option_field(
+    branch: str = single_option(
         MAIN,
-        option_kinds.RunOption(
-            option_kinds.BranchOption("trial"),
-            "The branch to run on; a replay fills an empty one, or continues its own.",
-            title="Branch",
-            about="Here only main is audited and published.",
-            doors={
-                "backfill": {
-                    "default": None,
-                    "help": "The branch to fill, by default a new one; a backfill that was stopped continues its "
-                    "branch.",
-                    "about": "Empty: a new branch for this run. If nobody promotes it, a later backfill drops it once "
-                    "it has not changed for 14 days; the branch of a scheduled run, once there are 3 newer ones. A "
-                    "branch that you name stays until it is dropped. A backfill that was stopped continues in "
-                    "its branch.",
-                }
-            },
-        ),
+        BranchOption("trial"),
+        "The branch to run on; a replay fills an empty one, or continues its own.",
+        title="Branch",
+        about="Here only main is audited and published.",
+        doors={
+            "backfill": {
+                "default": None,
+                "help": "The branch to fill, by default a new one; a backfill that was stopped continues its branch.",
+                "about": "Empty: a new branch for this run. If nobody promotes it, a later backfill drops it once "
+                "it has not changed for 14 days; the branch of a scheduled run, once there are 3 newer ones. A "
+                "branch that you name stays until it is dropped. A backfill that was stopped continues in "
+                "its branch.",
+            }
+        },
     )
     """What the run moves. A backfill forks to it, and there ``main`` stands for a branch named after the run."""
-    from_branch: str | None = option_field(
+    from_branch: str | None = single_option(
         None,
-        option_kinds.RunOption(
-            option_kinds.BranchOption(MAIN),
-            "replay: the branch or tag whose epochs run again; main unless --clock is given.",
-        ),
+        BranchOption(MAIN),
+        "replay: the branch or tag whose epochs run again; main unless --clock is given.",
     )
     clock: "ReplayClock | None" = option_field(
         None,
-        option_kinds.RunOption(
-            option_kinds.MomentOption("2026-01-01T00:00:00Z"),
+        RunOption(
+            MomentOption("2026-01-01T00:00:00Z"),
             "replay: when the first epoch runs, like 2026-01-01T00:00:00Z.",
         ),
-        option_kinds.RunOption(
-            option_kinds.TextOption("5m"), "replay: time from epoch to epoch, like 5m.", name="clock_step"
-        ),
+        RunOption(TextOption("5m"), "replay: time from epoch to epoch, like 5m.", name="clock_step"),
         result="clock",
     )
-    signals: "tuple[Signal, ...]" = option_field(
+    signals: "tuple[Signal, ...]" = single_option(
         (),
-        option_kinds.RunOption(
-            option_kinds.SignalsOption("go"),
-            'Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.',
-            flag="--signal",
-            title="Signals",
-            about='Given to this run\'s first epoch, one a line: {signals}; for one key only, as NAME=["key"].',
-            needs="signals",
-        ),
+        SignalsOption("go"),
+        'Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.',
+        flag="--signal",
+        title="Signals",
+        about='Given to this run\'s first epoch, one a line: {signals}; for one key only, as NAME=["key"].',
+        needs="signals",
     )
     """Given to the run's first epoch (semantics 9.3), and not again by another attempt of the ``request`` whose signals
     were given last.
     """
-    publish: bool = option_field(
+    publish: bool = single_option(
         False,
-        option_kinds.RunOption(
-            option_kinds.FlagOption(),
-            "Publish when the audit succeeds.",
-            flag="--publish/--no-publish",
-            doors={
-                "run": {"default": None, "help": "Publish when the audit succeeds; by default on main."},
-                "recover": {"default": True},
-            },
-        ),
+        FlagOption(),
+        "Publish when the audit succeeds.",
+        flag="--publish/--no-publish",
+        doors={
+            "run": {"default": None, "help": "Publish when the audit succeeds; by default on main."},
+            "recover": {"default": True},
+        },
     )
     """The run ends with a publish if its audit succeeded."""
-    create: bool = option_field(
+    create: bool = single_option(
         False,
-        option_kinds.RunOption(
-            option_kinds.FlagOption(),
-            "Make a root that does not exist, even if there is no input.",
-            title="Create",
-            in_python=False,  # hr.open takes it
-        ),
+        FlagOption(),
+        "Make a root that does not exist, even if there is no input.",
+        title="Create",
+        in_python=False,  # hr.open takes it
     )
-    full_sweep: bool = option_field(
+    full_sweep: bool = single_option(
         False,
-        option_kinds.RunOption(
-            option_kinds.FlagOption(),
-            "List the whole landing prefix, to find stragglers that sort before the newest files.",
-            title="Full sweep",
-        ),
+        FlagOption(),
+        "List the whole landing prefix, to find stragglers that sort before the newest files.",
+        title="Full sweep",
     )
-    strict: bool = option_field(
+    strict: bool = single_option(
         False,
-        option_kinds.RunOption(
-            option_kinds.FlagOption(),
-            "Refuse to run if code of your own has changed since the last snapshot.",
-            title="Strict",
-        ),
+        FlagOption(),
+        "Refuse to run if code of your own has changed since the last snapshot.",
+        title="Strict",
     )
-    allow_new_aggregates: bool = option_field(
+    allow_new_aggregates: bool = single_option(
         False,
-        option_kinds.RunOption(
-            option_kinds.FlagOption(),
-            "Let aggregates that the last snapshot lacks start empty: they count only new data.",
-            title="Added aggregates start empty",
-            about="Run although the last snapshot lacks some aggregates: these count only new data.",
-        ),
+        FlagOption(),
+        "Let aggregates that the last snapshot lacks start empty: they count only new data.",
+        title="Added aggregates start empty",
+        about="Run although the last snapshot lacks some aggregates: these count only new data.",
     )
     """Otherwise the run refuses a snapshot that lacks aggregates."""
-    without: tuple[str, ...] = option_field(
+    without: tuple[str, ...] = single_option(
         (),
-        option_kinds.RunOption(
-            option_kinds.TextsOption("daily"),
-            "Go on without an output, which stays as it is until a later run. Repeatable.",
-            title="Without",
-            about="Outputs, one a line, that stay as they are until a later run: the others go on without them.",
-            needs="has_names",
-        ),
+        TextsOption("daily"),
+        "Go on without an output, which stays as it is until a later run. Repeatable.",
+        title="Without",
+        about="Outputs, one a line, that stay as they are until a later run: the others go on without them.",
+        needs="has_names",
     )
     """Outputs that are parked stay so, however long they have been."""
-    give_up_delivered: bool = option_field(
+    give_up_delivered: bool = single_option(
         False,
-        option_kinds.RunOption(
-            option_kinds.FlagOption(),
-            "Go on although the move gives up rows that a sink has got and cannot take back.",
-            title="Give up what was delivered",
-            about="Go on although the move gives up rows that a sink has got and cannot take back.",
-        ),
+        FlagOption(),
+        "Go on although the move gives up rows that a sink has got and cannot take back.",
+        title="Give up what was delivered",
+        about="Go on although the move gives up rows that a sink has got and cannot take back.",
     )
-    with_readers: bool = option_field(
+    with_readers: bool = single_option(
         False,
-        option_kinds.RunOption(
-            option_kinds.FlagOption(),
-            "First take back all pipelines that have read the snapshots given up, to one consistent cut.",
-            title="With readers",
-        ),
+        FlagOption(),
+        "First take back all pipelines that have read the snapshots given up, to one consistent cut.",
+        title="With readers",
     )
-    left_readers: tuple[str, ...] = option_field(
+    left_readers: tuple[str, ...] = single_option(
         (),
-        option_kinds.RunOption(
-            option_kinds.TextsOption("daily"),
-            "A pipeline that stays where it is. Repeatable.",
-            name="leave",
-            metavar="READER",
-        ),
+        TextsOption("daily"),
+        "A pipeline that stays where it is. Repeatable.",
+        name="leave",
+        metavar="READER",
     )
-    reader_roots: tuple[str, ...] = option_field(
+    reader_roots: tuple[str, ...] = single_option(
         (),
-        option_kinds.RunOption(
-            option_kinds.TextsOption("s3://bucket/analytics"),
-            "Another root to look for readers in, as HEADRACE_READER_ROOTS names some. Repeatable.",
-            flag="--reader-root",
-            metavar="URI",
-        ),
+        TextsOption("s3://bucket/analytics"),
+        "Another root to look for readers in, as HEADRACE_READER_ROOTS names some. Repeatable.",
+        flag="--reader-root",
+        metavar="URI",
     )
-    output: str | None = option_field(
+    output: str | None = single_option(
         None,
-        option_kinds.RunOption(
-            option_kinds.OutputOption("daily"),
-            on_command_line=False,  # PIPELINE names it
-            title="Output",
-            about="Compute only this output and those computed from it, in the epochs of main. Then leave out the "
-            "range. Main adopts it, and the next run of process publishes it. A patch is always of one output.",
-            needs="has_names",
-            doors={
-                "promote": {
-                    "needs": "",  # of any pipeline
-                    "about": "The output that is patched, or that main adopts from a branch which has computed it "
-                    "again. Empty: the whole branch.",
-                }
-            },
-        ),
+        OutputOption("daily"),
+        on_command_line=False,  # PIPELINE names it
+        title="Output",
+        about="Compute only this output and those computed from it, in the epochs of main. Then leave out the "
+        "range. Main adopts it, and the next run of process publishes it. A patch is always of one output.",
+        needs="has_names",
+        doors={
+            "promote": {
+                "needs": "",  # of any pipeline
+                "about": "The output that is patched, or that main adopts from a branch which has computed it "
+                "again. Empty: the whole branch.",
+            }
+        },
     )
     """With what is computed of it; None for all."""
     span: "Window | None" = option_field(
         None,
-        option_kinds.RunOption(
-            option_kinds.TimeOption("2026-01-05"),
+        RunOption(
+            TimeOption("2026-01-05"),
             "Compute windows again from here on: a day in UTC, or a time with its zone. By default all.",
             name="start",
             flag="--from",
@@ -291,8 +255,8 @@ class RunOptions:
             title="From",
             about="Compute windows again from this event time on. Empty: all input is read again{last}.",
         ),
-        option_kinds.RunOption(
-            option_kinds.TimeOption("2026-01-07"),
+        RunOption(
+            TimeOption("2026-01-07"),
             "Compute windows before this one only; a day or a time, as for --from.",
             name="end",
             flag="--to",
@@ -303,27 +267,23 @@ class RunOptions:
         result="span",
     )
     """The event times whose windows a backfill computes again, None for all."""
-    promotes: bool = option_field(
+    promotes: bool = single_option(
         False,
-        option_kinds.RunOption(
-            option_kinds.FlagOption(),
-            "Make the branch main and published when its audit succeeds.",
-            name="promote",
-            argument="--promotes",
-        ),
+        FlagOption(),
+        "Make the branch main and published when its audit succeeds.",
+        name="promote",
+        argument="--promotes",
     )
     """The branch of a backfill is to be promoted, so what would stand against that whatever it computes is said first.
     """
-    patches: bool = option_field(
+    patches: bool = single_option(
         False,
-        option_kinds.RunOption(
-            option_kinds.FlagOption(),
-            "Replace only rows of main whose windows have expired on both; main goes on, the branch stays.",
-            name="patch",
-            argument="--patches",
-            title="Patch",
-            about="Replace only rows of windows that have expired on both; main goes on as it is.",
-        ),
+        FlagOption(),
+        "Replace only rows of main whose windows have expired on both; main goes on, the branch stays.",
+        name="patch",
+        argument="--patches",
+        title="Patch",
+        about="Replace only rows of windows that have expired on both; main goes on as it is.",
     )
     """The rows of a backfill are to be a patch of main, and what would stand against that is said first."""
 
@@ -336,58 +296,44 @@ class RunOptions:
         from headrace_snapshots.names import RUN_ID  # which takes longer to import than all else here
 
         if not re.fullmatch(RUN_ID, self.run_id):
-            raise option_kinds.RunOptionsError(f"run id {self.run_id!r}: use up to 200 letters, digits, _, . and -")
+            raise RunOptionsError(f"run id {self.run_id!r}: use up to 200 letters, digits, _, . and -")
         if self.branch == PUBLISHED:
-            raise option_kinds.RunOptionsError(
-                f"branch {PUBLISHED!r} is what readers see: run on {MAIN}, or a branch of your own"
-            )
+            raise RunOptionsError(f"branch {PUBLISHED!r} is what readers see: run on {MAIN}, or a branch of your own")
         if (problem := why_not(self.branch)) is not None:
-            raise option_kinds.RunOptionsError(f"{self.branch!r} cannot name a branch: {problem}")
+            raise RunOptionsError(f"{self.branch!r} cannot name a branch: {problem}")
         for name in ("max_epochs", "files_per_epoch", "bytes_per_epoch"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise option_kinds.RunOptionsError(f"{name} must be at least 1, not {value}")
+                raise RunOptionsError(f"{name} must be at least 1, not {value}")
         if self.with_readers and self.branch != MAIN:
-            raise option_kinds.RunOptionsError(
-                f"nobody reads branch {self.branch} of another pipeline: recover {MAIN} with readers"
-            )
+            raise RunOptionsError(f"nobody reads branch {self.branch} of another pipeline: recover {MAIN} with readers")
         if self.promotes and self.patches:
-            raise option_kinds.RunOptionsError(
-                "a patch leaves main as it is otherwise, and a promotion replaces it: choose one"
-            )
+            raise RunOptionsError("a patch leaves main as it is otherwise, and a promotion replaces it: choose one")
         if self.mode is Mode.REPLAY:
             self._check_replay()
             return
         if self.publish and self.branch != MAIN:
-            raise option_kinds.RunOptionsError(
+            raise RunOptionsError(
                 f"a run on branch {self.branch} cannot be published: readers see {MAIN}. Leave out --publish; "
                 f"`headrace promote` makes the branch {MAIN}"
             )
         if self.from_branch is not None or self.clock is not None:
-            raise option_kinds.RunOptionsError(
-                f"a clock, and a branch to replay, are for mode replay, not for {self.mode}"
-            )
+            raise RunOptionsError(f"a clock, and a branch to replay, are for mode replay, not for {self.mode}")
         limits = (self.max_epochs, self.files_per_epoch, self.bytes_per_epoch)
         if self.mode is Mode.BATCH and any(limit is not None for limit in limits):
-            raise option_kinds.RunOptionsError("mode batch takes all input as one epoch: leave out what limits epochs")
+            raise RunOptionsError("mode batch takes all input as one epoch: leave out what limits epochs")
 
     def _check_replay(self) -> None:
         if self.publish:
-            raise option_kinds.RunOptionsError(
-                "a replay publishes nothing: read it on its branch, which a promotion can make main"
-            )
+            raise RunOptionsError("a replay publishes nothing: read it on its branch, which a promotion can make main")
         if self.branch == MAIN:
-            raise option_kinds.RunOptionsError(
-                "a replay fills an empty branch of its own, not main: name one (--branch)"
-            )
+            raise RunOptionsError("a replay fills an empty branch of its own, not main: name one (--branch)")
         if self.signals:
-            raise option_kinds.RunOptionsError("a replay repeats the recorded signals and no others: leave out signals")
+            raise RunOptionsError("a replay repeats the recorded signals and no others: leave out signals")
         if self.clock is not None and self.from_branch is not None:
-            raise option_kinds.RunOptionsError(
-                "a replay repeats what a branch recorded, or has a clock of its own, not both"
-            )
+            raise RunOptionsError("a replay repeats what a branch recorded, or has a clock of its own, not both")
         if self.clock is None and (self.files_per_epoch is not None or self.bytes_per_epoch is not None):
-            raise option_kinds.RunOptionsError(
+            raise RunOptionsError(
                 "a replay cuts input as it was recorded; other limits of an epoch need a clock of its own (--clock)"
             )
 
@@ -423,45 +369,43 @@ FORMS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @cache
-def option_fields() -> dict[str, option_kinds.OptionField]:
+def option_fields() -> dict[str, OptionField]:
     """The fields of RunOptions that people and tasks give, each with its options, whose names are all filled in."""
     fields_by_name = {
-        field.name: field.metadata[option_kinds.OPTION_KEY]
-        for field in fields(RunOptions)
-        if option_kinds.OPTION_KEY in field.metadata
+        field.name: field.metadata[OPTION_KEY] for field in fields(RunOptions) if OPTION_KEY in field.metadata
     }
     return {
-        name: option_kinds.OptionField(tuple(_with_names(option, name) for option in of_field.options), of_field.made)
+        name: OptionField(tuple(_with_names(option, name) for option in of_field.options), of_field.made)
         for name, of_field in fields_by_name.items()
     }
 
 
 @cache
-def declared_options() -> dict[str, option_kinds.RunOption]:
+def declared_options() -> dict[str, RunOption]:
     """All options by their names."""
     return {option.name: option for of_field in option_fields().values() for option in of_field.options}
 
 
-def options_of_command(command: str) -> list[option_kinds.RunOption]:
+def options_of_command(command: str) -> list[RunOption]:
     """The options of a command of ``headrace``, in the order of its help."""
     return [option for option in _at_command(command) if option.on_command_line]
 
 
-def options_of_method(method: str) -> list[option_kinds.RunOption]:
+def options_of_method(method: str) -> list[RunOption]:
     """The options of a method of ``PipelineHandle``, in the order of its signature."""
     return [option for option in _at_command(method) if option.in_python]
 
 
-def options_of_form(form: str) -> list[option_kinds.RunOption]:
+def options_of_form(form: str) -> list[RunOption]:
     """The options that are fields of a form, in its order."""
     return [declared_options()[name].for_door(form) for name in FORMS[form]]
 
 
-def _at_command(command: str) -> list[option_kinds.RunOption]:
+def _at_command(command: str) -> list[RunOption]:
     return [declared_options()[name].for_door(command) for name in COMMANDS[command]]
 
 
-def _with_names(option: option_kinds.RunOption, field_name: str) -> option_kinds.RunOption:
+def _with_names(option: RunOption, field_name: str) -> RunOption:
     name = option.name or field_name
     flag = option.flag or f"--{name.replace('_', '-')}"
     return option._replace(
