@@ -16,7 +16,18 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.errors import FixConfigError, FixDataError
-from headrace.ext import sources as source_ports
+from headrace.ext.sources import (
+    FILES,
+    SOURCES,
+    FetchingReader,
+    OpenSource,
+    SourcePosition,
+    SourceReader,
+    SourceSplit,
+    SplitEnumerator,
+    UnknownPositionError,
+    WritingReader,
+)
 from headrace.model.time import Instant
 from headrace.pipeline.endpoints import BatchFunction, FunctionKey, Source
 from headrace.pipeline.pipeline import Pipeline
@@ -32,7 +43,7 @@ if TYPE_CHECKING:
     from headrace.sources.landed.ranges import LandingPlace
 
 
-ByInput = Mapping[str, Sequence[source_ports.SourceSplit]]
+ByInput = Mapping[str, Sequence[SourceSplit]]
 """Splits by the name of their input; no entry where there are none."""
 
 
@@ -60,13 +71,11 @@ class Landing:
         self._batch_calls: dict[FunctionKey, FlatMapCall] = {**(batch_calls or {})}
         self.landers: dict[str, Lander] = {}
         open_sources = {name: self._open(name, source, root) for name, source in self._sources.items()}
-        self.enumerators: Mapping[str, source_ports.SplitEnumerator] = {
-            name: one.enumerator for name, one in open_sources.items()
-        }
-        self.readers: Mapping[str, source_ports.SourceReader] = {name: one.reader for name, one in open_sources.items()}
+        self.enumerators: Mapping[str, SplitEnumerator] = {name: one.enumerator for name, one in open_sources.items()}
+        self.readers: Mapping[str, SourceReader] = {name: one.reader for name, one in open_sources.items()}
 
-    def _open(self, name: str, source: Source, root: ObjectStore) -> source_ports.OpenSource:
-        open_source = source_ports.SOURCES[source.kind].open_for(self._pipeline.name, source.as_read, root)
+    def _open(self, name: str, source: Source, root: ObjectStore) -> OpenSource:
+        open_source = SOURCES[source.kind].open_for(self._pipeline.name, source.as_read, root)
         if source.is_durable and source.plans_alike:
             return open_source
         from headrace.sources.landed.ranges import LandingPlace
@@ -95,12 +104,12 @@ class Landing:
         """While this lasts what sources connect to stays connected in this process."""
         with ExitStack() as open_:
             for kind in {source.kind: None for source in self._sources.values()}:
-                open_.enter_context(source_ports.SOURCES[kind].staying_connected())
+                open_.enter_context(SOURCES[kind].staying_connected())
             yield
 
     def land_first(
         self,
-        offsets: Mapping[str, source_ports.SourcePosition],
+        offsets: Mapping[str, SourcePosition],
         max_files: int | None = None,
         max_bytes: int | None = None,
     ) -> "LandedPortions":
@@ -115,19 +124,19 @@ class Landing:
         }
         return LandedPortions(self.landers, {name: one.mark for name, one in offsets.items()}, most)
 
-    def land_all(self, offsets: Mapping[str, source_ports.SourcePosition]) -> None:
+    def land_all(self, offsets: Mapping[str, SourcePosition]) -> None:
         """Land all of it at once."""
         for name, lander in self.landers.items():
-            lander.land(offsets.get(name, source_ports.SourcePosition()).mark)
+            lander.land(offsets.get(name, SourcePosition()).mark)
 
-    def unread_splits(self, name: str, position: source_ports.SourcePosition) -> list[source_ports.SourceSplit]:
+    def unread_splits(self, name: str, position: SourcePosition) -> list[SourceSplit]:
         """What input ``name`` has behind ``position``."""
         return [*self.enumerators[name].unread(self._checked_position(name, position))]
 
-    def to_land(self, offsets: Mapping[str, source_ports.SourcePosition]) -> dict[str, list[source_ports.SourceSplit]]:
+    def to_land(self, offsets: Mapping[str, SourcePosition]) -> dict[str, list[SourceSplit]]:
         """What ``land_all`` would land, as splits of the sources; writes nothing."""
         waiting = {
-            name: lander.waiting_splits(offsets.get(name, source_ports.SourcePosition()).mark)
+            name: lander.waiting_splits(offsets.get(name, SourcePosition()).mark)
             for name, lander in self.landers.items()
         }
         return {name: splits for name, splits in waiting.items() if splits}
@@ -149,17 +158,17 @@ class Landing:
 
     def new_files(
         self,
-        offsets: Mapping[str, source_ports.SourcePosition],
+        offsets: Mapping[str, SourcePosition],
         known_files: KnownFiles | None = None,
         *,
         full_sweep: bool = False,
-    ) -> dict[str, list[source_ports.SourceSplit]]:
+    ) -> dict[str, list[SourceSplit]]:
         """What has come since ``offsets``, and is none of ``known_files``, which were read (None: nothing was).
         ``full_sweep``: stragglers are found as well, where nobody looks any more.
         """
-        new: dict[str, list[source_ports.SourceSplit]] = {}
+        new: dict[str, list[SourceSplit]] = {}
         for name, enumerator in self.enumerators.items():
-            position = self._checked_position(name, offsets.get(name, source_ports.SourcePosition()))
+            position = self._checked_position(name, offsets.get(name, SourcePosition()))
             if isinstance(enumerator, FilesEnumerator):
                 looks_behind = enumerator.is_ordered and not full_sweep
                 names = KnownNames() if known_files is None or looks_behind else known_files.of_input(name)
@@ -174,36 +183,30 @@ class Landing:
 
     def newest_landed(self, marks: Mapping[str, str]) -> dict[str, Instant | None]:
         """When the newest split of each input came, looked for after its mark; None where that cannot be told."""
-        return {
-            name: one.newest(source_ports.SourcePosition(marks.get(name, ""))) for name, one in self.enumerators.items()
-        }
+        return {name: one.newest(SourcePosition(marks.get(name, ""))) for name, one in self.enumerators.items()}
 
-    def _checked_position(self, name: str, position: source_ports.SourcePosition) -> source_ports.SourcePosition:
+    def _checked_position(self, name: str, position: SourcePosition) -> SourcePosition:
         """``position`` of input ``name``, which its source can read. Raises UnknownPositionError."""
         source = self._sources[name]
-        if position == source_ports.SourcePosition() or source.kind == position.kind == source_ports.FILES:
+        if position == SourcePosition() or source.kind == position.kind == FILES:
             return position
-        newest = source_ports.SOURCES[source.kind].format
-        if (
-            position.kind == source_ports.FILES
-        ):  # a snapshot from before they said their kind: definitions have always said it
+        newest = SOURCES[source.kind].format
+        if position.kind == FILES:  # a snapshot from before they said their kind: definitions have always said it
             return replace(position, kind=source.kind)
         if position.kind != source.kind or position.format > newest:
-            raise source_ports.UnknownPositionError(
+            raise UnknownPositionError(
                 f"input {name} was read up to a position of kind {position.kind!r}, format {position.format}. It "
                 f"is {source}, of kind {source.kind!r}, which knows formats up to {newest}: upgrade Headrace, or the "
                 "package that brings this kind"
             )
         return position
 
-    def position_after(
-        self, name: str, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
-    ) -> source_ports.SourcePosition:
+    def position_after(self, name: str, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         """The position of input ``name`` once ``splits`` have been read."""
         kind, new_position = self._sources[name].kind, self.enumerators[name].after(position, splits)
-        if kind == source_ports.FILES or new_position == source_ports.SourcePosition():
+        if kind == FILES or new_position == SourcePosition():
             return new_position
-        return replace(new_position, kind=kind, format=source_ports.SOURCES[kind].format)
+        return replace(new_position, kind=kind, format=SOURCES[kind].format)
 
     def watermarks(self, files: ByInput) -> dict[str, dict[str, Instant]]:
         """What sources know of how far parts of inputs have come once ``files`` are read, by input and part."""
@@ -215,7 +218,7 @@ class Landing:
                     parts[part] = max(watermark, parts.get(part, watermark))
         return marks_by_input
 
-    def counting_again(self, files: ByInput) -> dict[str, source_ports.SourceSplit]:
+    def counting_again(self, files: ByInput) -> dict[str, SourceSplit]:
         """The first of ``files`` of each input whose records take back, or repeat, what was counted before."""
         again_of = {}
         for name, splits in files.items():
@@ -226,17 +229,15 @@ class Landing:
 
     def is_repeatable(self, name: str) -> bool:
         """Whether splits of input ``name`` that were read come again after an older position."""
-        return source_ports.SOURCES[self._sources[name].kind].repeats
+        return SOURCES[self._sources[name].kind].repeats
 
-    def missing_splits(
-        self, name: str, splits: Iterable[source_ports.SourceSplit]
-    ) -> Iterable[tuple[source_ports.SourceSplit, str]]:
+    def missing_splits(self, name: str, splits: Iterable[SourceSplit]) -> Iterable[tuple[SourceSplit, str]]:
         """Name the ``splits`` of input ``name`` that could not be read again as they were, each with why."""
         return self.enumerators[name].missing(splits)
 
     def next_epoch(
         self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None
-    ) -> tuple[dict[str, list[source_ports.SourceSplit]], dict[str, list[source_ports.SourceSplit]]]:
+    ) -> tuple[dict[str, list[SourceSplit]], dict[str, list[SourceSplit]]]:
         """What ``first_epoch`` gives, taken in, and the rest."""
         first = self.first_epoch(files, max_files, max_bytes)
         rest = {name: [*waiting[len(first.get(name, ())) :]] for name, waiting in files.items()}
@@ -244,7 +245,7 @@ class Landing:
 
     def first_epoch(
         self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None
-    ) -> dict[str, list[source_ports.SourceSplit]]:
+    ) -> dict[str, list[SourceSplit]]:
         """The first of ``files`` of each input that make an epoch. None: as the source says. A split that counts again
         is an epoch of its own.
         """
@@ -258,12 +259,12 @@ class Landing:
         )
         return first if correcting_input is None else {correcting_input: first[correcting_input]}
 
-    def _until_again(self, name: str, batch: list[source_ports.SourceSplit]) -> list[source_ports.SourceSplit]:
+    def _until_again(self, name: str, batch: list[SourceSplit]) -> list[SourceSplit]:
         """What of ``batch`` comes before the first split that counts again; that one alone, if it is the first."""
         corrections = [number for number, split in enumerate(batch) if self.enumerators[name].is_correction(split)]
         return batch[: max(corrections[0], 1)] if corrections else batch
 
-    def take_files(self, files: ByInput) -> dict[str, list[source_ports.SourceSplit]]:
+    def take_files(self, files: ByInput) -> dict[str, list[SourceSplit]]:
         """``files`` with what will tell whether they have changed. Raises VanishedFileError, ChangingFileError."""
         return {name: [self.enumerators[name].taken(split) for split in splits] for name, splits in files.items()}
 
@@ -303,24 +304,20 @@ class Landing:
         }
         return [file.path for file in files if is_lost(file) or file.path in lost_paths.get(file.input, ())]
 
-    def lost_paths(self, name: str, claimed_splits: Sequence[source_ports.SourceSplit]) -> list[str]:
+    def lost_paths(self, name: str, claimed_splits: Sequence[SourceSplit]) -> list[str]:
         """The paths of the ``claimed_splits`` of input ``name`` that its source has no more, where claims are all that
         the root has of them; other inputs are not asked.
         """
         is_claimed = name in self.landers and self.landers[name].reader is None
         return [split.path for split, _ in self.missing_splits(name, claimed_splits)] if is_claimed else []
 
-    def expired_before(
-        self, files: ByInput, offsets: Mapping[str, source_ports.SourcePosition]
-    ) -> dict[str, source_ports.SourceSplit]:
+    def expired_before(self, files: ByInput, offsets: Mapping[str, SourcePosition]) -> dict[str, SourceSplit]:
         """The first of ``files`` of inputs that are read from the beginning, where that was landed and has expired."""
         first_splits = {name: splits[0] for name, splits in files.items() if splits and name in self.landers}
         if not first_splits:
             return {}
         first_splits = {
-            name: split
-            for name, split in first_splits.items()
-            if not offsets.get(name, source_ports.SourcePosition()).mark
+            name: split for name, split in first_splits.items() if not offsets.get(name, SourcePosition()).mark
         }
         from headrace.sources.landed.files import landed_as
 
@@ -329,9 +326,7 @@ class Landing:
         return {name: first_splits[name] for name, place in places.items() if place is not None and place.range > 0}
 
 
-def landed_first(
-    source: Source, open_source: source_ports.OpenSource, place: "LandingPlace"
-) -> "tuple[Lander | None, source_ports.OpenSource]":
+def landed_first(source: Source, open_source: OpenSource, place: "LandingPlace") -> "tuple[Lander | None, OpenSource]":
     """What lands, or notes, at ``place`` what there is of a ``source``, and what finds and reads it there. A source
     that is read where it is, and plans alike each time, gives nothing and itself.
     """
@@ -342,25 +337,21 @@ def landed_first(
         if source.plans_alike:
             return None, open_source
         return Lander(place, open_source.enumerator, None), _claimed_source(place, open_source)
-    if isinstance(reader, source_ports.WritingReader):
+    if isinstance(reader, WritingReader):
         return WritingLander(place, open_source.enumerator, writer=reader), _claimed_source(place, open_source)
-    assert isinstance(reader, source_ports.FetchingReader), (
-        f"{source.kind} is not durable: its reader fetches, or writes"
-    )
-    landed_source = source_ports.OpenSource(
-        LandedEnumerator(place, open_source.enumerator), LandedReader(place, reader)
-    )
+    assert isinstance(reader, FetchingReader), f"{source.kind} is not durable: its reader fetches, or writes"
+    landed_source = OpenSource(LandedEnumerator(place, open_source.enumerator), LandedReader(place, reader))
     return Lander(place, open_source.enumerator, reader), landed_source
 
 
-def _claimed_source(place: "LandingPlace", open_source: source_ports.OpenSource) -> source_ports.OpenSource:
+def _claimed_source(place: "LandingPlace", open_source: OpenSource) -> OpenSource:
     from headrace.sources.landed.files import ClaimedEnumerator, ClaimedReader
 
-    return source_ports.OpenSource(ClaimedEnumerator(place, open_source.enumerator), ClaimedReader(open_source.reader))
+    return OpenSource(ClaimedEnumerator(place, open_source.enumerator), ClaimedReader(open_source.reader))
 
 
-def _split_from_file(file: stored.InputFile) -> source_ports.SourceSplit:
-    return source_ports.SourceSplit(file.path, file.size, file.etag, file.digest)
+def _split_from_file(file: stored.InputFile) -> SourceSplit:
+    return SourceSplit(file.path, file.size, file.etag, file.digest)
 
 
 def count_files(files: ByInput) -> int:

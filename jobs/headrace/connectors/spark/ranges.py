@@ -24,7 +24,13 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.connections import Connection, SqlAnswer, answer_of, describe_failure, hide_secrets, in_a_line
-from headrace.connectors.spark import definition
+from headrace.connectors.spark.definition import (
+    RangeColumnsError,
+    RangeFailedError,
+    RangeFunctionError,
+    RangeRefusedError,
+    SparkSource,
+)
 from headrace.distribute.spark.application import DataFrame, SparkSession, bring_packages, ship_module
 from headrace.distribute.spark.errors import SparkJobError
 from headrace.distribute.spark.failures import translate_spark_error
@@ -95,7 +101,7 @@ def answer_of_database(error: Exception, connection: Connection | None) -> tuple
 
 
 @contextmanager
-def named_failures(source: definition.SparkSource, connection: Connection | None) -> Iterator[None]:
+def named_failures(source: SparkSource, connection: Connection | None) -> Iterator[None]:
     """Inside, what the code of ``source`` and Spark raise beside Headrace's errors becomes an error of this source."""
     try:
         yield
@@ -108,18 +114,16 @@ def named_failures(source: definition.SparkSource, connection: Connection | None
         raise _error_with_source(source, connection, error) from None
 
 
-def _error_with_source(
-    source: definition.SparkSource, connection: Connection | None, error: Exception
-) -> HeadraceError:
+def _error_with_source(source: SparkSource, connection: Connection | None, error: Exception) -> HeadraceError:
     place = str(source) if connection is None else f"{source} ({connection})"
     answer = answer_of_database(error, connection)
     if answer is not None:
         meaning, text = answer
         if meaning in (SqlAnswer.LOGIN, SqlAnswer.REFUSED):  # it would say the same again
-            return definition.RangeRefusedError(f"{place}: the database refuses: {text}. Nothing of it was landed")
+            return RangeRefusedError(f"{place}: the database refuses: {text}. Nothing of it was landed")
     elif isinstance(error, AnalysisException):
         reason = in_a_line(str(error).partition(";")[0], connection)
-        return definition.RangeFunctionError(f"{place}: Spark refuses its DataFrame: {reason}. Correct read()")
+        return RangeFunctionError(f"{place}: Spark refuses its DataFrame: {reason}. Correct read()")
     elif isinstance(error, PySparkException | Py4JError):
         own_error = translate_spark_error(error)
         text = in_a_line(str(own_error), connection)
@@ -128,21 +132,19 @@ def _error_with_source(
             return own_error
     else:
         text = describe_failure(error, connection)
-    return definition.RangeFailedError(
-        f"{place} failed: {text}. Nothing of it was landed; the next run begins there again"
-    )
+    return RangeFailedError(f"{place} failed: {text}. Nothing of it was landed; the next run begins there again")
 
 
-def check_columns(frame: DataFrame, source: definition.SparkSource) -> None:
+def check_columns(frame: DataFrame, source: SparkSource) -> None:
     """Raise RangeColumnsError, which names each column of ``frame`` that is not as ``source`` says."""
     names = frame.columns
     if duplicates := sorted({name for name in names if names.count(name) > 1}):
-        raise definition.RangeColumnsError(
+        raise RangeColumnsError(
             f"{source}: read() gives column {duplicates[0]} {names.count(duplicates[0])} times: name each once "
             "(alias, drop)"
         )
     if names_with_dots := [name for name in names if "." in name]:
-        raise definition.RangeColumnsError(
+        raise RangeColumnsError(
             f"{source}: read() gives column {names_with_dots[0]}, and Spark takes what is before a dot for an "
             "object: give it "
             "another name (alias), or leave it out"
@@ -150,16 +152,16 @@ def check_columns(frame: DataFrame, source: definition.SparkSource) -> None:
     try:
         schema = to_arrow_schema(frame.schema, timezone="UTC")
     except PySparkException as error:  # a type that has no form outside of Spark
-        raise definition.RangeColumnsError(
+        raise RangeColumnsError(
             f"{source}: read() gives a column that cannot be landed ({error}): cast it, or leave it out"
         ) from error
     if empty := [field.name for field in schema if _is_empty(field.type)]:
-        raise definition.RangeColumnsError(
+        raise RangeColumnsError(
             f"{source}: read() gives column {empty[0]}, an object without fields, which Parquet cannot hold: "
             "leave it out"
         )
     if wrong := [*_misfit_reasons(schema, source)]:
-        raise definition.RangeColumnsError(
+        raise RangeColumnsError(
             f"{source}: what read() gives does not fit the schema: {'; '.join(wrong)}. It has "
             f"{', '.join(f'{field.name} ({field.type})' for field in schema)}. Nothing was landed: correct the schema, "
             "or cast and name the columns in read()"
@@ -172,7 +174,7 @@ def _is_empty(kind: pa.DataType) -> bool:
     return (is_object and not kind.num_fields) or any(_is_empty(kind.field(n).type) for n in range(kind.num_fields))
 
 
-def _misfit_reasons(schema: pa.Schema, source: definition.SparkSource) -> Iterator[str]:
+def _misfit_reasons(schema: pa.Schema, source: SparkSource) -> Iterator[str]:
     fields = source.as_read.fields
     stored_places = {*column_places(schema, fields)}
     for name, source_field in fields.items():
@@ -201,7 +203,7 @@ class Ranges(Protocol):
 class NamedRanges:
     """The ``ranges`` of a ``source``, with its name in whatever they raise, and no secret of its connection."""
 
-    source: definition.SparkSource
+    source: SparkSource
     ranges: Ranges
     session: ConnectedSession
 
@@ -213,7 +215,7 @@ class NamedRanges:
             ends = [*ends_given] if is_several else [ends_given]
         wrong = [end for end in ends if not isinstance(end, str) or not end]
         if wrong or not is_several:
-            raise definition.RangeFunctionError(
+            raise RangeFunctionError(
                 f"{self.source}: ends({begin!r}) gives {(wrong or ends)[0]!r:.100}: give a list of texts, each where a "
                 "range ends and the next one begins; an empty list where nothing is new"
             )
@@ -225,30 +227,24 @@ class NamedRanges:
         with named_failures(self.source, self.session.connection):
             frame = self.ranges.read(begin, end)
         if not isinstance(frame, DataFrame) and not hasattr(frame, "mapInArrow"):
-            raise definition.RangeFunctionError(
-                f"{self.source}: read() gives {type(frame).__name__}, and must give a DataFrame"
-            )
+            raise RangeFunctionError(f"{self.source}: read() gives {type(frame).__name__}, and must give a DataFrame")
         return frame
 
 
 @contextmanager
-def ranges_of(source: definition.SparkSource, connection: Connection | None) -> Iterator[NamedRanges]:
+def ranges_of(source: SparkSource, connection: Connection | None) -> Iterator[NamedRanges]:
     """The ranges of a ``source``, whose session ends with this, or where sessions are kept with what keeps them. Raises
     RangeFunctionError, RangeFailedError.
     """
     session = ConnectedSession(connection, "landing")
     try:
         with named_failures(source, connection):
-            ranges_function = named_function(
-                str(source), source.function, source.package, definition.RangeFunctionError
-            )
+            ranges_function = named_function(str(source), source.function, source.package, RangeFunctionError)
             ship_module(ranges_function.module)  # with its own functions for rows
             ranges: Any = ranges_function.function(session)
         for method in ("ends", "read"):
             if not callable(getattr(ranges, method, None)):
-                raise definition.RangeFunctionError(
-                    f"{source}: it gives {type(ranges).__name__}, which has no method {method}()"
-                )
+                raise RangeFunctionError(f"{source}: it gives {type(ranges).__name__}, which has no method {method}()")
         yield NamedRanges(source, ranges, session)
     finally:
         session.leave()
