@@ -196,11 +196,11 @@ class Pipeline(PipelineParts["Pipeline"]):
                 renamed=renamed,
             )
             parts = {**first.fields, "_edges": first.edges, "rows": {}, "id": (), "take": None}
-        once = 'Deduplicate("id", "1d")'
+        deduplicate_example = 'Deduplicate("id", "1d")'
         rule = 'Retention(keep_last=100, keep_for="30d")'
         options = 'airflow(owner="sales", retries=3)'
         parts |= {
-            "deduplicate": arguments.optional_instance("deduplicate", deduplicate, Deduplicate, once),
+            "deduplicate": arguments.optional_instance("deduplicate", deduplicate, Deduplicate, deduplicate_example),
             "then": arguments.tuple_of("then", then, Aggregation, "Aggregation(...)"),
             "expectations": arguments.tuple_of("expectations", expectations, Expectation, "expect(...)"),
             "limits": arguments.optional_instance("limits", limits, Limits, 'Limits(rejected="1%", newest_file="1h")'),
