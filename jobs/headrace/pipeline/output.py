@@ -179,18 +179,8 @@ class Output(GroupingFields, OutputFields):
             which = "joined rows have none" if upstream and join else "several outputs have several triggers"
             which = which if upstream else "there is no trigger before it to continue"
             raise arguments.refusal("when", when, f"{which}; leave it out for Default()")
-        first = make_grouping(
-            arguments,
-            loop,
-            key=key,
-            what={} if what is None else what,
-            where=where,
-            when=when,
-            how=how,
-            filter=filter,
-            having=having,
-            renamed=renamed,
-        )
+        questions = {"where": where, "when": when, "how": how, "having": having, "renamed": renamed}
+        first = make_grouping(arguments, loop, key=key, what=what, filter=filter, **questions)
         set_ = object.__setattr__
         if first.loop is not None and upstream:
             raise LoopError(f"{arguments.owner}(loop): {OF_PANES}")

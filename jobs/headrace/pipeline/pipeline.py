@@ -183,18 +183,9 @@ class Pipeline(PipelineParts["Pipeline"]):
                 raise arguments.refusal(
                     "id", id, "it names columns of rows=; what an aggregation gives goes by its key"
                 )
-            first = make_grouping(
-                arguments,
-                loop,
-                key=key,
-                what={} if what is None else what,
-                where=where,
-                when=_trigger_as_written(when),
-                how=how,
-                filter=filter,
-                having=having,
-                renamed=renamed,
-            )
+            trigger = _trigger_as_written(when)
+            questions = {"where": where, "when": trigger, "how": how, "having": having, "renamed": renamed}
+            first = make_grouping(arguments, loop, key=key, what=what, filter=filter, **questions)
             parts = {**first.fields, "_edges": first.edges, "rows": {}, "id": (), "take": None}
         deduplicate_example = 'Deduplicate("id", "1d")'
         rule = 'Retention(keep_last=100, keep_for="30d")'

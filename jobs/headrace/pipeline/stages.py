@@ -410,12 +410,12 @@ def make_grouping(
     loop: object,
     *,
     key: Key,
-    what: Mapping[str, Aggregate | Expr],
+    what: Mapping[str, Aggregate | Expr] | None,
     filter: Expr | None,  # noqa: A002 (the word of the domain)
     **questions: Any,
 ) -> Grouping:
     """The first aggregation of ``arguments``. Raises PipelineError for an argument that is wrong."""
-    owner = arguments.owner
+    owner, what = arguments.owner, {} if what is None else what
     if loop is None:
         return Grouping(Aggregation(key=key, what=what, filter=filter, **questions, _owner=owner))
     checked_loop = arguments.instance("loop", loop, Loop, LOOP_EXAMPLE)
