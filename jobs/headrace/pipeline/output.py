@@ -255,21 +255,13 @@ class Rows(OutputFields):
         arguments = Arguments("Rows")
         set_ = object.__setattr__
         upstream = _checked_upstream(arguments, of)
+        questions: dict[str, Any] = {"key": key, "where": where, "when": when, "how": how}
         if take is None or isinstance(take, Every):
-            own = {"key": key, "where": where, "when": when, "how": how, "null_keys": null_keys}
+            own = questions | {"null_keys": null_keys}
             first = select_columns(arguments.owner, rows, own, condition=filter, renamed=renamed)
         else:
-            first = GroupRows(
-                arguments.owner,
-                rows,
-                key=key,
-                where=where,
-                when=when,
-                how=how,
-                take=take,
-                condition=filter,
-                renamed=renamed if rows else None,
-            )
+            renames = renamed if rows else None
+            first = GroupRows(arguments.owner, rows, take=take, condition=filter, renamed=renames, **questions)
         set_(self, "first", first)
         for name in ("key", "where", "when", "how", "filter", "take"):
             set_(self, name, first.fields[name])
