@@ -307,7 +307,7 @@ def test_pandas_gets_no_time_in_an_object_that_python_does_not_have(tmp_path: Pa
         "times": (pa.list_(moment), list[datetime]),
         "time": (moment, datetime),
     }
-    stored, declared = kinds[name]
+    stored_type, declared_type = kinds[name]
 
     def with_time(instant: int) -> Any:
         own_span = {"begin": None, "all": [0, instant]}
@@ -317,9 +317,9 @@ def test_pandas_gets_no_time_in_an_object_that_python_does_not_have(tmp_path: Pa
     def frame_of(instant: int) -> pd.DataFrame:
         folder = tmp_path / str(instant)
         (folder / "landing").mkdir(parents=True)
-        columns = {name: pa.array([with_time(instant), None], stored), "at": pa.array([0, 1], moment)}
+        columns = {name: pa.array([with_time(instant), None], stored_type), "at": pa.array([0, 1], moment)}
         pq.write_table(pa.table(columns), folder / "landing/1.parquet")
-        source = hr.parquet("landing", {name: declared, "at": datetime}).event_time("at", bound="0s")
+        source = hr.parquet("landing", {name: declared_type, "at": datetime}).event_time("at", bound="0s")
         handle = hr.open(folder.as_uri(), create=True)[hr.Pipeline("spans", source, rows=[name], executor="local")]
         handle.run(publish=False)
         return handle.current(at="main", columns=[name]).to_pandas()
@@ -330,6 +330,25 @@ def test_pandas_gets_no_time_in_an_object_that_python_does_not_have(tmp_path: Pa
     else:
         with pytest.raises(QueryError, match=f"column {name} has a time outside of the years 1 to 9999"):
             frame_of(253_402_300_800_000_000)
+
+
+def test_a_frame_of_pandas_has_ints_that_floats_do_not_hold(tmp_path: Path) -> None:
+    schema = {"id": int, "n": int, "small": int, "items": list[int], "marks": {"a": int}, "at": datetime}
+    source = hr.json("landing", schema).event_time("at", bound="0s")
+    pipeline = hr.Pipeline("numbers", source, rows=["id", "n", "small", "items", "marks"], executor="local")
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing/1.json").write_text(
+        '{"id": 1, "n": 9007199254740993, "small": 5, "items": [9007199254740993, null], "marks": {"a": null},'
+        ' "at": "2026-05-01"}\n{"id": 2, "marks": {"a": -9007199254740993}, "at": "2026-05-01"}\n'
+    )
+    results = hr.open(tmp_path.as_uri(), create=True)[pipeline]
+    results.run()
+    frame = results.current().to_pandas().set_index("id")
+    assert int(frame["n"][1]) == 9007199254740993
+    assert frame["n"].isna().to_list() == [False, True]
+    assert list(frame["items"][1]) == [9007199254740993, None]
+    assert frame["marks"].to_list() == [{"a": None}, {"a": -9007199254740993}]
+    assert [str(frame[name].dtype) for name in ("n", "small", "epoch")] == ["Int64", "float64", "int64"]
 
 
 def test_a_relation_lives_on_a_connection_of_ones_own(deployment: Deployment) -> None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ from headrace.kernel.columns import ARROW_TYPES, arrow_type, entries_of, holds_t
 from headrace.model.arguments import short_repr
 from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ValueType
 from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, Instant, iso_8601, parse_instant
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TIME: Final = pa.timestamp("us", "UTC")
 
@@ -197,3 +200,34 @@ def _parse_key_value(name: str, kind: DataType, key_value: Any) -> Any:
         return pa.scalar(value, ARROW_TYPES[kind]).as_py()
     except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, pa.ArrowException) as error:
         raise ExplainError(f"key: {key_value!r} is not the {kind} that {name} is ({error})") from error
+
+
+_MOST_IN_FLOATS: Final = 2**53
+"""Up to here floats hold every int."""
+
+
+def pandas_frame(table: pa.Table) -> "pd.DataFrame":
+    """``table`` as a frame of pandas that has all ints as they are.
+
+    Beside NULL, pandas has ints as floats. A column with an int that floats do not hold is ``Int64`` instead. In lists,
+    structs and maps ints are Python's.
+    """
+    frame: pd.DataFrame = table.to_pandas()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_nested(column.type) and "int64" in str(column.type):
+            frame[name] = column.to_pandas(integer_object_nulls=True)
+        elif column.type == pa.int64() and column.null_count and _has_large_ints(column):
+            frame[name] = column.to_pandas(types_mapper=lambda _: _nullable_ints())
+    return frame
+
+
+def _has_large_ints(column: pa.ChunkedArray) -> bool:
+    ends = pc.min_max(column)
+    least, most = ends["min"].as_py(), ends["max"].as_py()
+    return least is not None and (least < -_MOST_IN_FLOATS or most > _MOST_IN_FLOATS)
+
+
+def _nullable_ints() -> "pd.Int64Dtype":
+    import pandas as pd
+
+    return pd.Int64Dtype()

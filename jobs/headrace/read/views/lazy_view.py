@@ -241,11 +241,14 @@ class LazyView(Suggesting):
         """All rows, in memory, ordered as in ``batches``. Raises QueryError for a struct or a map with a time outside
         of the years 1 to 9999: pandas has both as Python's values, and Python has no such time.
 
+        A column of ints with NULL is of floats, as always in pandas. It is ``Int64`` if it has an int that floats do
+        not hold.
+
         >>> view.to_pandas().shape
         (3, 2)
         """
         require_library("pandas", "a pandas DataFrame")
-        from headrace.read.views.arrow_types import column_beyond_python
+        from headrace.read.views.arrow_types import column_beyond_python, pandas_frame
 
         rows = self.to_arrow()
         if (column := column_beyond_python(rows)) is not None:
@@ -253,8 +256,7 @@ class LazyView(Suggesting):
                 f"column {column} has a time outside of the years 1 to 9999 in a struct or a map, and pandas has no "
                 "such value. Leave the column out with columns=, or read it with to_arrow() or to_polars()"
             )
-        frame: pd.DataFrame = rows.to_pandas()
-        return frame
+        return pandas_frame(rows)
 
     def to_polars(self) -> "pl.DataFrame":
         """All rows, in memory, ordered as in ``batches``. Raises NotInstalledError without polars.
