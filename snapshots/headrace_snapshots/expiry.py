@@ -88,6 +88,11 @@ Live = Callable[[Collection[ObjectInfo], Collection[str], dict[str, str]], set[s
 each object by its path, and finds it again at the next expiry.
 """
 
+Remember = Callable[[Collection[str], dict[str, str]], None]
+"""Notes something of each kept snapshot, given their ids, by the path of its manifest. The next expiry has these notes
+again, so it need not read the manifest for that.
+"""
+
 
 @dataclass(frozen=True)
 class ObjectAmount:
@@ -156,16 +161,17 @@ def expire(
     now: datetime,
     *,
     beside: Mapping[ObjectKind, Live] | None = None,
+    remember: Remember | None = None,
     dry_run: bool = False,
     unnamed_only: bool = False,
 ) -> Expired:
     """Sweep what was marked, mark what ``keep`` does not keep, fold the log.
 
-    ``beside``: further kinds of objects, and what is live of them. ``unnamed_only``: what a snapshot named stays
-    marked, and is not swept.
+    ``beside``: further kinds of objects, and what is live of them. ``remember``: what else is noted of the kept
+    snapshots. ``unnamed_only``: what a snapshot named stays marked, and is not swept.
     Raises RestoreError when something is damaged that is kept: then nothing can be deleted; see ``fsck``.
     """
-    expiry = _Expiry(catalog, keep, now, beside or {}, dry_run=dry_run, unnamed_only=unnamed_only)
+    expiry = _Expiry(catalog, keep, now, beside or {}, remember, dry_run=dry_run, unnamed_only=unnamed_only)
     # Ends: another turn means that somebody else's entry was stored.
     while True:
         try:
@@ -195,12 +201,13 @@ class _Expiry:
         keep: Keep,
         now: datetime,
         beside: Mapping[ObjectKind, Live],
+        remember: Remember | None,
         *,
         dry_run: bool,
         unnamed_only: bool,
     ) -> None:
         self._catalog, self._keep, self._now, self._beside = catalog, keep, now, beside
-        self._dry_run, self._unnamed_only = dry_run, unnamed_only
+        self._remember, self._dry_run, self._unnamed_only = remember, dry_run, unnamed_only
         self._facts = FactsIndex(catalog)
         self._listed = {kind: self._list_objects(kind) for kind in (*KINDS, *beside)}
         self._swept: dict[str, int] = {}
@@ -279,6 +286,8 @@ class _Expiry:
         live = named_by(self._facts, kept_snapshots.snapshots)
         for kind, judge in self._beside.items():
             live |= judge(self._listed[kind], kept_snapshots.snapshots, self._facts.notes)
+        if self._remember is not None:
+            self._remember(kept_snapshots.snapshots, self._facts.notes)
         return live
 
     def _marked_batches(self, head: Head) -> tuple[Batch, ...] | None:

@@ -84,7 +84,7 @@ class NodeFacts:
 
 @dataclass
 class FactsIndex:
-    """Facts by id. ``notes``: what those who judge other objects want to remember of each, by path."""
+    """Facts by id. ``notes``: what those who ask more of objects want to remember of each, by path."""
 
     catalog: Catalog
     snapshots: dict[str, SnapshotFacts] = field(default_factory=dict)

@@ -91,10 +91,13 @@ def test_readers_in_a_root_that_was_moved_stay_readers(tmp_path: Path) -> None:
 
 
 def test_a_moved_reader_holds_again_what_it_needs_once_it_expires(tmp_path: Path) -> None:
-    """What it held under the old name of the root has been dropped, and it has nothing to read meanwhile."""
+    """What it held under the old name of the root has been dropped, and it has nothing to read meanwhile. An expiry
+    before the move has noted what it had read.
+    """
     chain = chain_in(tmp_path, roots=1)
     chain.run_all()
     chain.drain()
+    chain.handles[1].expire(keep_last=1)
     moved_root = chain.folders[0].rename(tmp_path / "moved")
     chain.folders = [moved_root] * 3
     first, second, _ = chain.handles

@@ -22,6 +22,7 @@ from headrace.read.upstream import StepKind, UpstreamPanesError, UpstreamPositio
 from headrace.runs.epochs import UpstreamMovedError
 from headrace.runs.relanding import LandingAgainError
 from headrace.runs.upstream_holds import UnknownReaderError
+from headrace_lab.fault_plans import Operation, disturb_stores
 from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.output_view import UnknownOutputError
@@ -115,7 +116,7 @@ class Pair:
     """An upstream and its reader in one root."""
 
     def __init__(self, folder: Path, upstream: hr.Pipeline, reader: hr.Pipeline) -> None:
-        self.folder = folder
+        self.folder, self.reader_pipeline = folder, reader
         root = hr.open(folder.as_uri(), create=True)
         self.upstream, self.reader = root[upstream], root[reader]
         self.landed = 0
@@ -313,6 +314,22 @@ def test_an_expiry_upstream_keeps_what_readers_may_read_again(pair: Pair) -> Non
     assert consumed_snapshot not in line(pair.upstream)
     (hold,) = read_holds(LocalStore(pair.folder), "first")
     assert hold.snapshots == (pair.position.snapshot,)
+
+
+def test_an_expiry_reads_manifests_that_came_since_the_last_one(pair: Pair) -> None:
+    reads: list[list[str]] = []
+    for number in range(6):
+        pair.land(("a", 1, f"00:{number:02}"))
+        pair.read()
+        if number < 3:
+            continue
+        operations: list[Operation] = []
+        with disturb_stores(operations.append):
+            hr.open(pair.folder.as_uri())[pair.reader_pipeline].expire(keep_last=3)
+        reads.append([one.path for one in operations if one.kind == "get" and "/manifests/" in one.path])
+        (hold,) = read_holds(LocalStore(pair.folder), "first")
+        assert len(hold.snapshots) == 3
+    assert [len(paths) for paths in reads] == [4, 1, 1]
 
 
 @set_sizes(kept_results=2)

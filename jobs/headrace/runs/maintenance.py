@@ -23,7 +23,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import LandedReading, before_range
 from headrace.read.snapshots.snapshot_refs import ways_out
 from headrace.runs.reporting.results import ResultDamagedError, RunResult, from_json
-from headrace.runs.upstream_holds import let_go
+from headrace.runs.upstream_holds import ConsumedBySnapshot, let_go, note_consumed
 from headrace.sources.landed import ranges
 from headrace.sources.landed.files import as_fetched
 from headrace.this_process import Size
@@ -382,10 +382,12 @@ def expire_snapshots(
         object_names.ObjectKind.RUNS: partial(_live_results, store=catalog.store, keep=keep, now=time),
         object_names.ObjectKind.LANDED: partial(live_landed, catalog=catalog),
     }
+    consumed: ConsumedBySnapshot = {}
+    remember = partial(note_consumed, catalog=catalog, consumed=consumed)
     with ways_out(catalog, None):
-        result = expiry.expire(catalog, keep, time, beside=live_by_kind, dry_run=dry_run)
+        result = expiry.expire(catalog, keep, time, beside=live_by_kind, remember=remember, dry_run=dry_run)
     if not dry_run:
-        let_go(catalog)
+        let_go(catalog, consumed)
     return result
 
 
@@ -443,12 +445,16 @@ def _live_results(
         new_ends = pool.map(partial(_finished_at, store), new)
         notes |= {path: end_text for path, end_text in zip(new, new_ends, strict=True) if end_text is not None}
     paths = {info.path for info in objects}
-    for path in [path for path in notes if path not in paths]:
+    for path in [path for path in notes if path not in paths and _is_result(path)]:
         del notes[path]
-    end_by_path = {path: datetime.fromisoformat(end_text) for path, end_text in notes.items()}
+    end_by_path = {path: datetime.fromisoformat(notes[path]) for path in paths if path in notes}
     newest = heapq.nlargest(max(keep.last, KEPT_RESULTS.value), end_by_path, key=end_by_path.__getitem__)
     young = [path for path, end in end_by_path.items() if keep.younger is not None and end >= now - keep.younger]
-    return {*newest, *young} | (paths - notes.keys())
+    return {*newest, *young} | (paths - end_by_path.keys())
+
+
+def _is_result(path: str) -> bool:
+    return object_names.kind_of(path.partition("/")[0], path) is object_names.ObjectKind.RUNS
 
 
 def _finished_at(store: ObjectStore, path: str) -> str | None:

@@ -1,11 +1,12 @@
 """What a run needs the pipelines that it reads to keep: its holds on them."""
 
+import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.pipeline.sources import upstream_sources
@@ -14,7 +15,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.holds import ReaderHold, drop_holds, hold_at, holds_of
-from headrace_snapshots.names import MAIN, ObjectKind, kind_of, object_folder
+from headrace_snapshots.names import MAIN, ObjectKind, kind_of, manifest_path, object_folder
 from headrace_snapshots.store import ObjectStore, open_store
 
 if TYPE_CHECKING:
@@ -26,6 +27,24 @@ class UnknownReaderError(FixConfigError, code="config.unknown_reader"):
 
 
 _log = logging.getLogger(__name__)
+_BESIDE = ""
+"""The root of what lies beside the reader, which may have another name since."""
+
+
+class Consumed(NamedTuple):
+    """What a snapshot has consumed of an output of a pipeline, as notes of an expiry have it. ``snapshot``: None if the
+    upstream has gone back to its beginning.
+    """
+
+    root: str
+    pipeline: str
+    output: str
+    snapshot: str | None
+    epoch: int
+
+
+ConsumedBySnapshot = dict[str, dict[str, Consumed]]
+"""What each snapshot has consumed, by input."""
 
 
 def hold_upstreams(run: "RunContext", files: ByInput) -> None:
@@ -63,7 +82,7 @@ def _add_hold(catalog: Catalog, store: ObjectStore, upstream: str, own: ReaderHo
     except BrokenObjectError:  # what was in it follows from what the reader keeps
         old_hold, old_snapshots = (
             None,
-            _consumed_snapshots(catalog).get((store.uri, upstream, own.input, own.output), ()),
+            _by_upstream(catalog, _consumed_by_all(catalog)).get((store.uri, upstream, own.input, own.output), ()),
         )
     snapshots = tuple(dict.fromkeys([*old_snapshots, *own.snapshots]))
     if old_hold is None or snapshots != old_hold.snapshots:
@@ -80,30 +99,40 @@ def drop_reader(catalog: Catalog, reader: str) -> list[str]:
     return dropped_holds
 
 
-def let_go(catalog: Catalog) -> None:
-    """Let upstream pipelines keep no more for ``catalog``'s pipeline than its kept snapshots have consumed, and what
-    came after. A run may be about to commit what came after. A hold that cannot be read is put again. So is one on a
-    pipeline beside it that is not there: after a move it had the root's old name. What cannot be told them, they keep.
+def note_consumed(
+    kept_ids: Collection[str], notes: dict[str, str], *, catalog: Catalog, consumed: ConsumedBySnapshot
+) -> None:
+    """Note what each kept snapshot has consumed of other pipelines, and put it into ``consumed``. Only manifests that
+    are not in ``notes`` are read. One that does not say it is asked again by the next expiry.
     """
-    consumed_snapshots = _consumed_snapshots(catalog)
-    inputs_read = _inputs_of_main(catalog) if consumed_snapshots else ()
-    for (root, pipeline, name, output), snapshots in consumed_snapshots.items():
+    consumed.clear()
+    paths = {manifest_path(catalog.pipeline, snapshot): snapshot for snapshot in kept_ids}
+    for path in [path for path in notes if path not in paths and _is_manifest(catalog, path)]:
+        del notes[path]
+    for path, snapshot in paths.items():
+        if path in notes:
+            consumed[snapshot] = {name: Consumed(*row) for name, row in json.loads(notes[path]).items()}
+        else:
+            with suppress(MissingSnapshotError, BrokenObjectError):  # nothing goes back to it
+                consumed[snapshot] = _consumed_by(catalog, snapshot)
+                notes[path] = json.dumps(consumed[snapshot])
+
+
+def let_go(catalog: Catalog, consumed: ConsumedBySnapshot) -> None:
+    """Let upstream pipelines keep no more for ``catalog``'s pipeline than its kept snapshots have ``consumed``, and
+    what came after. A run may be about to commit what came after. A hold that cannot be read is put again. So is one on
+    a pipeline beside it that is not there: after a move it had the root's old name. What cannot be told them, they
+    keep.
+    """
+    main = catalog.head().refs.get(MAIN)
+    inputs_read = () if main is None else consumed.get(main, ())
+    for (root, pipeline, name, output), snapshots in _by_upstream(catalog, consumed).items():
         own, is_beside = ReaderHold(catalog.store.uri, catalog.pipeline, name, output, ()), root == catalog.store.uri
         try:
             store = catalog.store if is_beside else open_store(root)
             _trim_hold(store, pipeline, own, snapshots, is_needed=is_beside and name in inputs_read)
         except HeadraceError as error:
             _log.warning("%s keeps what %s does not need any more: %s", pipeline, catalog.pipeline, error.code)
-
-
-def _inputs_of_main(catalog: Catalog) -> Collection[str]:
-    """The inputs by which main has read other pipelines; none where that cannot be read."""
-    from headrace.read.upstream import upstreams_of
-
-    main = catalog.head().refs.get(MAIN)
-    with suppress(MissingSnapshotError, BrokenObjectError):
-        return () if main is None else upstreams_of(catalog.manifest(main), catalog.store.uri).keys()
-    return ()
 
 
 def _trim_hold(
@@ -125,23 +154,42 @@ def _trim_hold(
         replace(own, snapshots=old_hold.snapshots[first:]).put(store, upstream)
 
 
-def _consumed_snapshots(catalog: Catalog) -> Mapping[tuple[str, str, str, str], Sequence[str]]:
-    """What snapshots have consumed to which something may go back, oldest first, by root, pipeline, input and output.
-    Main may also go back to what it had before a promotion or a rollback.
+def _consumed_by_all(catalog: Catalog) -> ConsumedBySnapshot:
+    """What snapshots have consumed to which something may go back. Main may also go back to what it had before a
+    promotion or a rollback.
     """
-    from headrace.read.upstream import upstreams_of
-
-    epochs_by_upstream: dict[tuple[str, str, str, str], dict[str, int]] = {}
+    consumed: ConsumedBySnapshot = {}
     horizon = catalog.head().horizon
     marked_paths = () if horizon is None else catalog.marks.read(horizon.mark)
     for info in catalog.store.list(object_folder(catalog.pipeline, ObjectKind.MANIFESTS)):
-        if info.path in marked_paths or kind_of(catalog.pipeline, info.path) is not ObjectKind.MANIFESTS:
-            continue
-        with suppress(MissingSnapshotError, BrokenObjectError):  # nothing goes back to it
-            manifest = catalog.manifest(PurePosixPath(info.path).stem)
-            for name, position in upstreams_of(manifest, catalog.store.uri).items():
-                if position.snapshot is not None:
-                    epochs_by_upstream.setdefault((position.root, position.pipeline, name, position.output), {})[
-                        position.snapshot
-                    ] = position.epoch
-    return {what: sorted(epochs, key=epochs.__getitem__) for what, epochs in epochs_by_upstream.items()}
+        if info.path not in marked_paths and _is_manifest(catalog, info.path):
+            snapshot = PurePosixPath(info.path).stem
+            with suppress(MissingSnapshotError, BrokenObjectError):  # nothing goes back to it
+                consumed[snapshot] = _consumed_by(catalog, snapshot)
+    return consumed
+
+
+def _consumed_by(catalog: Catalog, snapshot: str) -> dict[str, Consumed]:
+    """What a snapshot has consumed. Raises MissingSnapshotError, BrokenObjectError."""
+    from headrace.read.upstream import upstreams_of
+
+    positions = upstreams_of(catalog.manifest(snapshot), _BESIDE)
+    return {
+        name: Consumed(position.root, position.pipeline, position.output, position.snapshot, position.epoch)
+        for name, position in positions.items()
+    }
+
+
+def _by_upstream(catalog: Catalog, consumed: ConsumedBySnapshot) -> Mapping[tuple[str, str, str, str], Sequence[str]]:
+    """The snapshots that were consumed, oldest first, by root, pipeline, input and output."""
+    epochs_by_upstream: dict[tuple[str, str, str, str], dict[str, int]] = {}
+    for inputs in consumed.values():
+        for name, what in inputs.items():
+            if what.snapshot is not None:
+                upstream = (what.root or catalog.store.uri, what.pipeline, name, what.output)
+                epochs_by_upstream.setdefault(upstream, {})[what.snapshot] = what.epoch
+    return {upstream: sorted(epochs, key=epochs.__getitem__) for upstream, epochs in epochs_by_upstream.items()}
+
+
+def _is_manifest(catalog: Catalog, path: str) -> bool:
+    return kind_of(catalog.pipeline, path) is ObjectKind.MANIFESTS
