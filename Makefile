@@ -7,9 +7,9 @@ SHELL := /bin/bash
 BIN := .venv/bin
 READY := .venv/headrace-ready
 STORE ?= local
-# Processes of tests beside each other on two cores, a file to one of them, in the order of tests/schedule.py: many wait
-# for others (Airflow, clusters); of more at once each takes more of a core. The quick ones do not wait.
-BESIDE := -n 4 --dist loadfile --no-loadscope-reorder
+# Processes of tests beside each other on two cores, a file to one of them, in the order of tests/schedule.py: two take
+# first what computes, three what waits (for Airflow, browsers, servers). The quick ones do not wait.
+BESIDE := -n 5 --dist loadfile --no-loadscope-reorder
 BESIDE_QUICK := -n 2 --dist loadfile --no-loadscope-reorder
 # Where few tests are quick, and importing takes long
 NOT_QUICK := browser cluster sinks conformance/test_paper_figures.py simulation/test_abs_figures.py

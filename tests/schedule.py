@@ -5,65 +5,83 @@ from collections.abc import Iterable
 
 import pytest
 
-LONGEST_FIRST = (
+LONGEST_WAITS_FIRST = (
     "tests/airflow/test_seeded_kills.py",
     "tests/airflow/test_end_to_end.py",
+    "tests/airflow/test_scheduled_backfill.py",
     "tests/browser/test_forms.py",
     "tests/browser/test_pages.py",
-    "tests/snapshots/test_interleavings.py",
-    "tests/sinks/test_conformance.py",
-    "tests/sources/test_kafka.py",
-    "tests/airflow/test_scheduled_backfill.py",
-    "tests/flights/test_truth.py",
-    "tests/faults/test_corruption.py",
-    "tests/tooling/test_benchmarks.py",
-    "tests/process/test_changing_files.py",
     "tests/airflow/test_secrets.py",
-    "tests/read/test_pruning.py",
-    "tests/conformance/test_local.py",
-    "tests/cluster/test_headrace_on_a_cluster.py",
-    "tests/read/test_elsewhere.py",
-    "tests/process/test_adopting.py",
     "tests/airflow/test_watching.py",
-    "tests/process/test_parked.py",
-    "tests/conformance/test_spark.py",
-    "tests/airflow/test_local_tasks.py",
-    "tests/audit/test_run_audit.py",
-    "tests/process/test_loops.py",
-    "tests/cluster/test_spark_cluster.py",
-    "tests/simulation/test_properties.py",
-    "tests/airflow/test_tasks.py",
-    "tests/audit/test_large.py",
-    "tests/tooling/test_packaging.py",
-    "tests/process/test_crash.py",
-    "tests/cli/test_ways_out.py",
-    "tests/faults/test_kills.py",
-    "tests/airflow/test_recovery.py",
-    "tests/faults/test_spark_kills.py",
+    "tests/sinks/test_in_airflow.py",
+    "tests/sinks/test_bad_servers.py",
     "tests/faults/test_storage.py",
-    "tests/process/test_released.py",
-    "tests/airflow/test_decisions.py",
-    "tests/additions/test_outside.py",
-    "tests/airflow/test_pages.py",
-    "tests/process/test_upgrades.py",
-    "tests/process/test_patching.py",
-    "tests/read/test_names.py",
-    "tests/kernel/test_calls.py",
-    "tests/process/test_upkeep.py",
-    "tests/spark/test_memory.py",
-    "tests/process/test_backfill_range.py",
-    "tests/cluster/test_connect.py",
-    "tests/kernel/test_equal_hashes.py",
-    "tests/flights/test_reference_truth.py",
-    "tests/process/test_backfill_cuts.py",
-    "tests/cli/test_starting.py",
-    "tests/process/test_replay.py",
-    "tests/docs/test_pages.py",
-    "tests/cli/test_lost_entries.py",
-    "tests/airflow/test_dags.py",
+    "tests/faults/test_restarts.py",
+    "tests/sinks/test_demo_reach.py",
 )
-"""Those that wait for others (Airflow, browsers, clusters) between those that compute: beside each other they use both
-cores.
+"""Those that wait most of their time: for Airflow, browsers, servers that do not answer."""
+LONGEST_FIRST = (
+    "tests/conformance/test_spark.py",  # and all that needs the session of Spark
+    "tests/sources/test_kafka.py",  # and all that needs the broker
+    "tests/tooling/test_benchmarks.py",
+    "tests/airflow/test_dag_files.py",  # and all that runs scripts with Airflow
+    "tests/conformance/test_local.py",
+    "tests/sinks/test_conformance.py",
+    "tests/cluster/test_headrace_on_a_cluster.py",
+    "tests/process/test_process_locale.py",
+    "tests/joins/test_step.py",
+    "tests/process/test_adopting.py",
+    "tests/pipeline/test_mistakes.py",
+    "tests/sources/test_spark_source_on_postgres.py",
+    "tests/cluster/test_spark_cluster.py",
+    "tests/joins/test_patched_joins.py",
+    "tests/snapshots/test_interleavings.py",
+    "tests/rows/test_row_histories.py",
+    "tests/tooling/test_packaging.py",
+    "tests/sinks/test_own_sink.py",
+    "tests/faults/test_kills.py",
+    "tests/rows/test_patched_histories.py",
+    "tests/process/test_recover_with_readers.py",
+    "tests/faults/test_corruption.py",
+    "tests/read/test_pruning.py",
+    "tests/process/test_published.py",
+    "tests/docs/test_pages.py",
+    "tests/state/test_memory.py",
+    "tests/flights/test_truth.py",
+    "tests/additions/test_outside.py",
+    "tests/process/test_paced_runs.py",
+    "tests/joins/test_duckdb.py",
+    "tests/kernel/test_calls.py",
+    "tests/process/test_many_parts.py",
+    "tests/process/test_parked.py",
+    "tests/process/test_upkeep.py",
+    "tests/versions/test_histories.py",
+    "tests/docs/test_nexmark.py",
+    "tests/process/test_unions.py",
+    "tests/sinks/test_against.py",
+    "tests/process/test_changing_files.py",
+    "tests/read/test_names.py",
+    "tests/process/test_loops.py",
+    "tests/cluster/test_connect.py",
+    "tests/simulation/test_properties.py",
+    "tests/joins/test_random_joins.py",
+    "tests/cli/test_starting.py",
+    "tests/process/test_random_runs.py",
+    "tests/rows/test_lists.py",
+    "tests/rows/test_nested_functions.py",
+    "tests/joins/test_nested.py",
+    "tests/rows/test_delivered_rows.py",
+    "tests/loops/test_examples.py",
+    "tests/additions/test_inside.py",
+    "tests/sinks/test_iceberg.py",
+    "tests/rows/test_random_rows.py",
+    "tests/sinks/test_spark_sink.py",
+    "tests/additions/test_registries.py",
+)
+"""Of those that compute."""
+_COMPUTING = 2
+"""So many processes take these first, as many as CI has cores; further ones take first those that wait. Beside each
+other both kinds use the cores all the time.
 """
 
 _ON_SPARK = re.compile(r"on_spark|[\[-]spark[\]-]")
@@ -86,6 +104,10 @@ _KAFKA_FILES = (
 _ON_KAFKA = re.compile(r"[\[-]broker[\]-]")
 _KAFKA = "the broker of Kafka"
 _BROWSER = "tests/browser/"
+_SCRIPTS = "tests/airflow/"
+_SCRIPTS_GROUP = "the process that scripts with Airflow are forks of"
+_OWN_AIRFLOW = ("test_scheduled_backfill.py", "test_secrets.py", "test_watching.py")
+"""Files of that folder that start an Airflow, and run no script."""
 _DISTURBED_FILES = ("tests/airflow/test_seeded_kills.py", "tests/airflow/test_end_to_end.py")
 _DISTURBED_GROUP = "the Airflow in which processes are killed"
 """The second of them stops it."""
@@ -93,7 +115,8 @@ _DISTURBED_GROUP = "the Airflow in which processes are killed"
 
 def process_of(nodeid: str) -> str:
     """What a test shares its process with: its file; what the session of Spark computes, and what a broker has, have
-    one each, since a JVM takes long to start and to become quick; and so have files that share an Airflow.
+    one each, since a JVM takes long to start and to become quick; and so have files that share an Airflow, or the
+    process that has imported its libraries.
     """
     file, _, test = nodeid.partition("::")
     if file.startswith(_SPARK_FILES) or _ON_SPARK.search(test):
@@ -102,6 +125,8 @@ def process_of(nodeid: str) -> str:
         return _BROWSER
     if file in _DISTURBED_FILES:
         return _DISTURBED_GROUP
+    if file.startswith(_SCRIPTS) and not file.endswith(_OWN_AIRFLOW):
+        return _SCRIPTS_GROUP
     is_on_kafka = file.startswith(_KAFKA_FILES) or _ON_KAFKA.search(test)
     return _KAFKA if is_on_kafka else file  # it takes half a minute of a core
 
@@ -113,21 +138,31 @@ def needs_broker(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Where a file is for one process, ``process_of`` says what else is."""
+    """Where a file is for one process, ``process_of`` says what else is, and ``_COMPUTING`` who takes which next."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
+    from xdist.workermanage import WorkerController
+
+    waiting = {process_of(file) for file in LONGEST_WAITS_FIRST}
 
     class Schedule(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return process_of(nodeid)
+
+        def _assign_work_unit(self, node: WorkerController) -> None:
+            waits = self.nodes.index(node) >= _COMPUTING
+            first_scope = next((scope for scope in self.workqueue if (scope in waiting) == waits), None)
+            if first_scope is not None:
+                self.workqueue.move_to_end(first_scope, last=False)
+            super()._assign_work_unit(node)
 
     return Schedule(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take long come first: of the processes beside each other none is left with one of them at the end."""
-    rank = {file: place for place, file in enumerate(LONGEST_FIRST)}
+    rank = {file: place for place, file in enumerate((*LONGEST_WAITS_FIRST, *LONGEST_FIRST))}
     items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
 
 
