@@ -15,6 +15,7 @@ from scripts.java_server import QUICK_START
 from tests.cpu_by_file import pytest_runtest_makereport, pytest_runtest_protocol, pytest_terminal_summary
 from tests.kafka_broker import broker, running_broker
 from tests.minio_bucket import minio
+from tests.needed import pytest_runtest_setup
 from tests.process.executors import ExecutorUnderTest
 from tests.schedule import check_processes, pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
@@ -27,6 +28,7 @@ __all__ = [
     "pytest_collection_modifyitems",
     "pytest_runtest_makereport",
     "pytest_runtest_protocol",
+    "pytest_runtest_setup",
     "pytest_terminal_summary",
     "pytest_xdist_make_scheduler",
     "running_broker",
