@@ -34,7 +34,7 @@ from benchmarks.workloads import BOUND, LATENESS, Side
 if TYPE_CHECKING:
     from headrace.pipeline.pipeline import Pipeline
 
-SHOPS, MOST, FILES = 100, 3, 10
+SHOPS, MOST = 100, 3
 
 
 class RowWorkload(StrEnum):
@@ -82,7 +82,8 @@ def main() -> None:
     if given.side:
         print(json.dumps(vars(_measured(given))))
         return
-    landing = _payments(given) if given.workload is RowWorkload.TOPS else cleaned_input(given.folder, given.rows)
+    is_of_tops = given.workload is RowWorkload.TOPS
+    landing = _payments(given) if is_of_tops else cleaned_input(given.folder, given.rows, given.files)
     sides: dict[Side, list[Figures]] = {Side.OURS: [], given.against: []}
     for _ in range(given.repeats):
         for side, runs in sides.items():
@@ -122,6 +123,7 @@ def _arguments() -> argparse.Namespace:
     peers = [Side.STRUCTURED_STREAMING, Side.DUCKDB]
     parser.add_argument("--against", type=Side, choices=peers, default=Side.STRUCTURED_STREAMING)
     parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--files", type=int, default=10, help="and so micro-batches")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--side", type=Side, help=argparse.SUPPRESS)
     parser.add_argument("--landing", type=Path, help=argparse.SUPPRESS)
@@ -175,14 +177,14 @@ def figures(run: RowsRun, watch: Stopwatch, rows_sql: str) -> Figures:
 # --- the input
 
 
-def cleaned_input(folder: Path, rows: int) -> Path:
-    """The folder of so many JSON records in ``FILES`` files, written if it is not there yet."""
-    landing = folder / "data" / f"orders-{rows}"
+def cleaned_input(folder: Path, rows: int, files: int) -> Path:
+    """The folder of so many JSON records in so many files, written if it is not there yet."""
+    landing = folder / "data" / f"orders-{rows}-{files}"
     if not landing.is_dir():
         draft = landing.with_suffix(".draft")
         draft.mkdir(parents=True, exist_ok=True)
-        size = rows // FILES
-        for file in range(FILES):
+        size = rows // files
+        for file in range(files):
             with (draft / f"part-{file:05}.json").open("w") as out:
                 out.writelines(json.dumps(_order(file * size + number)) + "\n" for number in range(size))
             os.utime(draft / f"part-{file:05}.json", (1_767_225_600 + file,) * 2)
@@ -199,7 +201,7 @@ def _order(number: int) -> dict[str, object]:
 
 
 def _payments(given: argparse.Namespace) -> Path:
-    return data.events(given.folder / "data", data.Events(given.rows, 20_000, FILES))
+    return data.events(given.folder / "data", data.Events(given.rows, 20_000, given.files))
 
 
 # --- ours, and the floor

@@ -173,7 +173,7 @@ def test_cleaned_rows_are_those_of_the_floor(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_the_top_rows_of_each_hour_are_those_of_structured_streaming(tmp_path: Path) -> None:
-    shape = ["--workload", "tops", "--rows", "500", "--executor", "local"]
+    shape = ["--workload", "tops", "--rows", "500", "--files", "3", "--executor", "local"]
     report = json.loads(run("rows", *shape, "--format", "json", folder=tmp_path))
     assert report["agrees"] is True
     assert 100 < report["ours"][0]["found"][0] <= 300
