@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from tests.airflow.zygote import run_script
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -169,13 +169,7 @@ def write_shop(folder: Path) -> Path:
 
 def python(script: str, home: Path, environment: Mapping[str, str]) -> Any:
     """What ``script`` prints as JSON on its last line, run with an Airflow of its own in ``home``."""
-    completed_process = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False", **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert completed_process.returncode == 0, completed_process.stderr[-4000:]
-    return json.loads(completed_process.stdout.splitlines()[-1])
+    variables = {**os.environ, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False", **environment}
+    ended = run_script(script, variables)
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    return json.loads(ended.stdout.splitlines()[-1])
