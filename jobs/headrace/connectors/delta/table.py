@@ -8,6 +8,7 @@ refused.
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -15,7 +16,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import (
+    ColumnProperties,
+    CommitProperties,
+    DeltaTable,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace.ext import sinks as sink_ports
@@ -23,6 +31,7 @@ from headrace.model.expressions.data_types import ValueType
 from headrace.model.time import whole_seconds
 from headrace.read.views.arrow_types import named_as, schema_of
 from headrace.read.views.database import sql_identifier
+from headrace.state.files import may_hold_nan
 
 if TYPE_CHECKING:
     from deltalake import Field
@@ -93,6 +102,9 @@ _SNAPSHOT_PROPERTY: Final = "headrace.snapshot"
 _HELD_PROPERTY: Final = "headrace.held"
 _GONE_COLUMN: Final = "_headrace_gone"
 _NO_SNAPSHOT: Final = 0
+_BOUNDED_PROPERTY: Final = "delta.dataSkippingStatsColumns"
+_NUMBER_BOUNDED_PROPERTY: Final = "delta.dataSkippingNumIndexedCols"
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNSAFE: Final = frozenset(" ,;{}()\n\t=")
 """What no reader of Delta takes in the name of a column, unless the table maps names."""
 
@@ -169,15 +181,27 @@ class DeltaTarget(sink_ports.OpenSink):
             if self._table is None:
                 self._create_table(rows.reader, properties)
             else:
+                _set_bounded(self._table, schema)
                 write_deltalake(
-                    self._table, rows.reader, mode="overwrite", schema_mode="overwrite", commit_properties=properties
+                    self._table,
+                    rows.reader,
+                    mode="overwrite",
+                    schema_mode="overwrite",
+                    commit_properties=properties,
+                    writer_properties=_writer_properties(schema),
                 )
         return sink_ports.AppliedCounts(number_removed, rows.number)
 
     def _create_table(self, rows: pa.RecordBatchReader, properties: CommitProperties) -> None:
         try:
             write_deltalake(
-                self._location, rows, mode="error", storage_options=self._options, commit_properties=properties
+                self._location,
+                rows,
+                mode="error",
+                storage_options=self._options,
+                commit_properties=properties,
+                configuration=_stated_bounds(_bounded_columns(rows.schema)) if _has_floats(rows.schema) else None,
+                writer_properties=_writer_properties(rows.schema),
             )
         except DeltaError as error:
             if not DeltaTable.is_deltatable(self._location, self._options):
@@ -212,8 +236,10 @@ class DeltaTarget(sink_ports.OpenSink):
         self._check_columns(table.schema().fields, schema)
         rows = _Stream(schema.append(pa.field(_GONE_COLUMN, pa.bool_())), _flagged_rows(changes, schema))
         others = [name for name in changes.columns if name not in changes.identity]
-        version = table.version()
+        own_schema = pa.schema(table.schema().to_arrow())
         with rows.reraise_error():
+            _set_bounded(table, own_schema)
+            version = table.version()
             merger = table.merge(
                 rows.reader,
                 " and ".join(
@@ -222,6 +248,7 @@ class DeltaTarget(sink_ports.OpenSink):
                 source_alias="s",
                 target_alias="t",
                 commit_properties=_commit_properties(new_state),
+                writer_properties=_writer_properties(own_schema),
             )
             merger = merger.when_matched_delete(f"s.{_GONE_COLUMN}")
             if others:
@@ -230,7 +257,7 @@ class DeltaTarget(sink_ports.OpenSink):
             counts = merger.execute()
         if table.version() == version:  # a merge that finds nothing to do makes no commit
             with rows.reraise_error():
-                nothing = pa.RecordBatchReader.from_batches(pa.schema(table.schema().to_arrow()), iter(()))
+                nothing = pa.RecordBatchReader.from_batches(own_schema, iter(()))
                 write_deltalake(table, nothing, mode="append", commit_properties=_commit_properties(new_state))
         return sink_ports.AppliedCounts(counts["num_target_rows_deleted"], rows.number)
 
@@ -254,6 +281,45 @@ def _check_names(columns: Iterable[str]) -> None:
                 f"column {name!r} has a name that Delta does not take (none of blank , ; {{ }} ( ) = tab newline): "
                 "rename it in the output that has this sink. Nothing was delivered"
             )
+
+
+# --- statistics -------------------------------------------------------------------------------------------------------
+# Readers skip files by the least and the greatest value of a column. Those of floats say nothing of NaN, which is above
+# them, so there are none. The property comes with it: without, readers take what is missing for NULL.
+
+
+def _bounded_columns(schema: pa.Schema) -> list[str]:
+    """The columns of which files state the least and the greatest value."""
+    return [field.name for field in schema if not may_hold_nan(field.type) and _PLAIN.fullmatch(field.name)]
+
+
+def _has_floats(schema: pa.Schema) -> bool:
+    return any(may_hold_nan(field.type) for field in schema)
+
+
+def _writer_properties(schema: pa.Schema) -> WriterProperties:
+    if not _has_floats(schema):
+        return WriterProperties(compression="SNAPPY")
+    with_bounds = dict.fromkeys(_bounded_columns(schema), ColumnProperties(statistics_enabled="PAGE"))
+    without_bounds = ColumnProperties(statistics_enabled="NONE")
+    return WriterProperties(
+        compression="SNAPPY", default_column_properties=without_bounds, column_properties=with_bounds
+    )
+
+
+def _stated_bounds(names: Sequence[str]) -> dict[str, str]:
+    return {_BOUNDED_PROPERTY: ",".join(names)} if names else {_NUMBER_BOUNDED_PROPERTY: "0"}
+
+
+def _set_bounded(table: DeltaTable, schema: pa.Schema) -> None:
+    """Let ``table``, which gets rows of ``schema``, bound no floats; it may be of a version that did."""
+    is_stated = _BOUNDED_PROPERTY in table.metadata().configuration
+    if not _has_floats(schema) and not is_stated:
+        return
+    existing = {field.name for field in table.schema().fields}
+    properties = _stated_bounds([name for name in _bounded_columns(schema) if name in existing])
+    if not properties.items() <= table.metadata().configuration.items():
+        table.alter.set_table_properties(properties)
 
 
 def _from_source(names: Iterable[str]) -> dict[str, str]:

@@ -27,9 +27,19 @@ from pyiceberg.exceptions import (
     ValidationException,
 )
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, IsNull, LessThan, Or
-from pyiceberg.io.pyarrow import ArrowScan, _dataframe_to_data_files, schema_to_pyarrow
+from pyiceberg.io.fileformat import FileFormatFactory
+from pyiceberg.io.pyarrow import (
+    ArrowScan,
+    ParquetFormatModel,
+    ParquetFormatWriter,
+    _dataframe_to_data_files,
+    parquet_path_to_id_mapping,
+    schema_to_pyarrow,
+)
+from pyiceberg.manifest import FileFormat
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import TableProperties
 from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, Transform, YearTransform
@@ -41,9 +51,11 @@ from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, Va
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
+    from pyiceberg.io import OutputFile
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table, Transaction
     from pyiceberg.table.snapshots import Snapshot
+    from pyiceberg.typedef import Properties
 
 
 _ICEBERG_TYPES: Final[Mapping[DataType, types.IcebergType]] = {
@@ -146,6 +158,8 @@ def is_same(left: types.IcebergType, right: types.IcebergType) -> bool:
     return bool(left == right)
 
 
+_HELD_PROPERTY: Final = "headrace.held"
+_FLOATS: Final = (types.DoubleType, types.FloatType)
 _CHUNK_ROWS: Final = 500_000
 """How many rows are in memory at a time; each day of these is a file."""
 
@@ -157,6 +171,34 @@ def rows_of(table: "Table", task: "FileScanTask", columns: Sequence[str] = ("*",
     """The rows of one file, without those that other engines have marked as deleted."""
     schema = table.schema() if tuple(columns) == ("*",) else table.schema().select(*columns)
     return ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task])
+
+
+class _WriterWithoutFloatBounds(ParquetFormatWriter):  # type: ignore[misc] # pyiceberg's types say Any
+    """A writer that leaves out the least and the greatest float: they say nothing of NaN, which is above them."""
+
+    def __init__(self, output_file: "OutputFile", file_schema: Schema, properties: "Properties") -> None:
+        numbers = parquet_path_to_id_mapping(file_schema)
+        floats = {number for number in numbers.values() if isinstance(file_schema.find_type(number), _FLOATS)}
+        names = (file_schema.find_column_name(number) for number in floats)
+        no_metrics = {f"{TableProperties.METRICS_MODE_COLUMN_CONF_PREFIX}.{name}": "none" for name in names}
+        super().__init__(output_file, file_schema, {**properties, **no_metrics})
+        if floats:
+            bounded_paths = [path for path, number in numbers.items() if number not in floats]
+            self._parquet_writer_kwargs["write_statistics"] = bounded_paths
+
+
+class _WithoutFloatBounds(ParquetFormatModel):  # type: ignore[misc] # pyiceberg's types say Any
+    """Parquet as pyiceberg writes it. Files of our tables have no bounds of floats."""
+
+    def create_writer(
+        self, output_file: "OutputFile", file_schema: Schema, properties: "Properties"
+    ) -> ParquetFormatWriter:
+        writer = _WriterWithoutFloatBounds if _HELD_PROPERTY in properties else ParquetFormatWriter
+        return writer(output_file, file_schema, properties)
+
+
+# there is no setting for it, and `register` takes no second one
+FileFormatFactory._registry[FileFormat.PARQUET] = _WithoutFloatBounds()
 
 
 class WrittenFiles:
@@ -205,7 +247,6 @@ class WrittenFiles:
         self.files.extend(_dataframe_to_data_files(self._metadata, whole, self._io))
 
 
-_HELD_PROPERTY: Final = "headrace.held"
 _SNAPSHOT_PROPERTY: Final = "headrace.snapshot"
 _TAG_PREFIX: Final = "headrace-"
 _TAG_MILLISECONDS: Final = 30 * 24 * 3600 * 1000
