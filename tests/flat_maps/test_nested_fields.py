@@ -46,13 +46,13 @@ TIME = "2026-05-01T00:00:00Z"
 LOCAL = ExecutorUnderTest("local")
 
 
-def exploded(source: Any = hr.json, **more: Any) -> Any:
+def exploded_source(source: Any = hr.json, **more: Any) -> Any:
     return source("landing", {**SCHEMA, "at": hr.field("t", hr.DataType.TIMESTAMP)}, explode="order.items", **more)
 
 
 def item_rows(source: Any = None, **more: Any) -> hr.Pipeline:
-    timed = (exploded() if source is None else source).event_time("at", bound="0s")
-    return hr.Pipeline("made", timed, rows=NAMES, executor="local", **more)
+    timed_input = (exploded_source() if source is None else source).event_time("at", bound="0s")
+    return hr.Pipeline("made", timed_input, rows=NAMES, executor="local", **more)
 
 
 _FLOATS = st.sampled_from([None, 0.0, -1.5])
@@ -187,15 +187,15 @@ def test_both_executors_read_them_of_json_and_of_parquet(executor: ExecutorUnder
             item["box"]["marks"] = [*item["box"]["marks"].items()]
         return item
 
-    stored = [None if one is None else {"items": [*map(stored_item, one["items"])]} for one in ORDERS]
+    stored_orders = [None if one is None else {"items": [*map(stored_item, one["items"])]} for one in ORDERS]
     (of_parquet / "landing").mkdir()
     columns = {
-        "order": pa.array(stored, pa.struct([("items", pa.list_(kind))])),
+        "order": pa.array(stored_orders, pa.struct([("items", pa.list_(kind))])),
         "id": pa.array(range(len(ORDERS))),
         "t": pa.array([TIME] * len(ORDERS)).cast(pa.timestamp("us", "UTC")),
     }
     pq.write_table(pa.table(columns), of_parquet / "landing/1.parquet")
-    pipeline = item_rows(exploded(hr.parquet))
+    pipeline = item_rows(exploded_source(hr.parquet))
     executor.run(pipeline, of_parquet.as_uri(), publish=False)
     assert current_texts(pipeline, of_parquet) == expected_texts(ORDERS)
 
@@ -241,7 +241,7 @@ READERS = {
     "rows": item_rows(filter=(PLACE.field("city") != "é") | TAGS.contains("a") | PLACE.is_null()),
     "parts": hr.Pipeline(
         "made",
-        exploded().event_time("at", bound="0s"),
+        exploded_source().event_time("at", bound="0s"),
         rows={
             "x": PLACE.field("at").field("x"), "first": TAGS.item(0), "n": LINES.item(-1).field("n"),
             "points": col("marks").item("a").field("points"), "inner": col(DEEP).length(),
@@ -251,14 +251,14 @@ READERS = {
     ),
     "panes": hr.Pipeline(
         "made",
-        exploded().event_time("at", bound="0s"),
+        exploded_source().event_time("at", bound="0s"),
         key={"city": hr.coalesce(PLACE.field("city"), "nowhere")},
         what={"n": hr.count(), "all": LINES.collect(), "most": col("marks").max_by(col("id")), "tags": TAGS.distinct(),
               "bulk": col("bulk").last(), "sum": col(DEEP).item("a").sum()},
         where=hr.FixedWindows("1h"), when=hr.on_update(), how=hr.retracting("1d"), executor="local",
     ),
     "groups": hr.Pipeline(
-        "made", exploded().event_time("at", bound="0s"), key="id", rows=[*OF_ITEMS, DEEP], take=hr.distinct(),
+        "made", exploded_source().event_time("at", bound="0s"), key="id", rows=[*OF_ITEMS, DEEP], take=hr.distinct(),
         executor="local",
     ),
 }  # fmt: skip

@@ -39,7 +39,7 @@ SCHEMA: dict[str, Any] = {
 }
 SOURCE = hr.json("landing/orders", SCHEMA).event_time("at", bound="0s")
 SIGNED_SOURCE = hr.json("landing/orders", SCHEMA, changelog=col("sign")).event_time("at", bound="0s")
-EXPLODED = hr.json("landing/orders", SCHEMA, explode="lines").event_time("at", bound="0s")
+EXPLODED_SOURCE = hr.json("landing/orders", SCHEMA, explode="lines").event_time("at", bound="0s")
 HORIZON = 10
 IDS: dict[str, tuple[Any, hr.Expr, str]] = {
     "struct": (SOURCE, col("key"), "key"),
@@ -48,7 +48,7 @@ IDS: dict[str, tuple[Any, hr.Expr, str]] = {
     "list": (SOURCE, col("lines"), "lines"),
     "item": (SOURCE, col("lines").item(0), "lines"),
     "signed": (SIGNED_SOURCE, col("key"), "key"),
-    "exploded": (EXPLODED, col("lines"), "lines"),
+    "exploded": (EXPLODED_SOURCE, col("lines"), "lines"),
 }
 
 _KEYS = st.none() | st.fixed_dictionaries(
@@ -98,11 +98,13 @@ def distinct_records(name: str, **more: Any) -> hr.Pipeline:
 
 
 @pytest.mark.parametrize("name", IDS)
-@given(landed=records(), cuts=st.lists(st.integers(0, 12), max_size=3))
+@given(landed_orders=records(), cuts=st.lists(st.integers(0, 12), max_size=3))
 @settings(examples(40, fewest=10), suppress_health_check=list(HealthCheck))
-def test_the_first_of_each_counts_as_in_the_reference(name: str, landed: list[dict[str, Any]], cuts: list[int]) -> None:
-    ends = [*sorted({min(cut, len(landed)) for cut in cuts} - {0}), len(landed)]
-    steps = [rows(*landed[begin:end]) for begin, end in zip([0, *ends], ends, strict=False) if begin < end]
+def test_the_first_of_each_counts_as_in_the_reference(
+    name: str, landed_orders: list[dict[str, Any]], cuts: list[int]
+) -> None:
+    ends = [*sorted({min(cut, len(landed_orders)) for cut in cuts} - {0}), len(landed_orders)]
+    steps = [rows(*landed_orders[begin:end]) for begin, end in zip([0, *ends], ends, strict=False) if begin < end]
     local, reference = (run(distinct_records(name), steps, executor=one) for one in ("local", "reference"))
     assert [row_texts(part) for part in (local.panes, local.late)] == [
         row_texts(part) for part in (reference.panes, reference.late)
@@ -110,12 +112,18 @@ def test_the_first_of_each_counts_as_in_the_reference(name: str, landed: list[di
     assert Counter(row["reason"] for row in local.rejected) == Counter(row["reason"] for row in reference.rejected)
 
 
-COMPARED = ("n", "event_time", "timing", "is_retraction", "reason")
+COMPARED_COLUMNS = ("n", "event_time", "timing", "is_retraction", "reason")
 
 
 def row_texts(parts: Any) -> Counter[str]:
     return Counter(
-        str([(name, str(value)[:19]) for name, value in sorted(getattr(part, "row", part).items()) if name in COMPARED])
+        str(
+            [
+                (name, str(value)[:19])
+                for name, value in sorted(getattr(part, "row", part).items())
+                if name in COMPARED_COLUMNS
+            ]
+        )
         for part in parts
     )
 
@@ -197,8 +205,8 @@ STORED_BYTES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "stored"), STORED_BYTES)
-def test_bytes_that_are_stored_never_change(value: Any, stored: str | None) -> None:
+@pytest.mark.parametrize(("value", "stored_hex"), STORED_BYTES)
+def test_bytes_that_are_stored_never_change(value: Any, stored_hex: str | None) -> None:
     kind = column_type(Arguments("KEY"), "key", KEY)
     (octets,) = to_comparable_bytes(pa.array([value], arrow_type(kind))).to_pylist()
-    assert (None if octets is None else octets.hex()) == stored
+    assert (None if octets is None else octets.hex()) == stored_hex

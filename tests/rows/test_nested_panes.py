@@ -283,11 +283,11 @@ def test_a_delta_table_holds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_runs_over_an_exchange_give_the_same(tmp_path: Path) -> None:
     orders, pipeline = Orders(tmp_path), aggregate_orders()
-    with SparkStandIn.stand_in() as begun:
+    with SparkStandIn.stand_in() as starts:
         for step in STEPS:
             orders.run(pipeline, *step, executor="spark")
         assert standing_values(orders, pipeline) == values_in_memory()
-    assert begun
+    assert starts
 
 
 @pytest.mark.spark

@@ -14,13 +14,13 @@ The hash of a key is XXH64 with seed 0 over these bytes, made of little-endian w
 
 Different keys may have the same hash: every look-up and every grouping by it also compares keys.
 
-A struct, a map or a list is compared as bytes (``to_comparable_bytes``), which never change either: a byte that is 0
-for NULL, else 1; then
+A struct, a map or a list is compared as bytes (``to_comparable_bytes``), which never change either. They begin with a
+byte that is 0 for NULL, else 1. Then come
 
-1. of a value its words, as above, and the bytes of a string, or of bytes;
-2. of a struct its fields, each as such bytes; they are NULL if it is;
-3. of a list, or of a map as the list of structs of its keys and values, a word that says how many items it has; then
-   its items, each as such bytes.
+1. for a value: its words, as above, and the bytes of a string, or of bytes;
+2. for a struct: its fields, each as such bytes; they are NULL if it is;
+3. for a list: a word that says how many items it has, then each item as such bytes;
+4. for a map: what a list of structs has, each of a key and its value.
 """
 
 from collections.abc import Sequence
@@ -260,8 +260,8 @@ def _nested_bytes(values: pa.Array) -> pa.Array:
         lengths = kernel_columns.as_numpy(pc.list_value_length(values).fill_null(0)).astype(np.int64)
         items = _nested_bytes(pc.list_flatten(values))
         nothing = pa.array(np.zeros(len(values), np.bool_))
-        joined = pc.binary_join(kernel_columns.having_items(values, items, nothing), b"")
-        return _join_bytes(_heads(values, [lengths.view(np.uint64)]), joined)
+        contents = pc.binary_join(kernel_columns.having_items(values, items, nothing), b"")
+        return _join_bytes(_heads(values, [lengths.view(np.uint64)]), contents)
     if pa.types.is_struct(kind):
         return _join_bytes(_heads(values, []), *map(_nested_bytes, values.flatten()))
     texts = [values.cast(pa.binary()).fill_null(b"")] if kind in _OCTETS else []

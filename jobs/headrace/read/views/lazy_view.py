@@ -239,7 +239,7 @@ class LazyView(Suggesting):
 
     def to_pandas(self) -> "pd.DataFrame":
         """All rows, in memory, ordered as in ``batches``. Raises QueryError for a struct or a map with a time outside
-        of the years 1 to 9999: pandas has both as Python's values, and Python has no such time.
+        of the years 1 to 9999. Both are Python's values in pandas, and Python has no such time.
 
         A column of ints with NULL is of floats, as always in pandas. It is ``Int64`` if it has an int that floats do
         not hold.
