@@ -81,7 +81,7 @@ def with_upstream(outputs: "Mapping[str, AnyOutput]", names: Collection[str]) ->
 DEFAULT = Default()
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class OutputFields(Suggesting):
     """What outputs of both kinds have: what they read, what must hold of them, and where they are copied to."""
 

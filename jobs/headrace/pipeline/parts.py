@@ -126,7 +126,7 @@ class UnitedPanes:
         return Stage(aggregation.with_trigger(aggregation.when, how), schema, withdrawable, null_keys=null_keys)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class _NamedInput:
     """What a pipeline is called, and what it reads."""
 

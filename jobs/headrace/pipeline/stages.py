@@ -85,7 +85,7 @@ def check_finishing(trigger: Trigger, lateness: int | None) -> None:
         )
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class GroupingFields(Suggesting):
     """What a grouping says: the four questions of the model, and of which rows they are asked."""
 
