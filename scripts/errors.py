@@ -109,11 +109,15 @@ def draw_tree(classes: Mapping[str, ErrorClass]) -> str:
 
 
 def _drawn_below(base: str, classes: Mapping[str, ErrorClass], depth: int) -> Iterator[str]:
-    errors = [error for error in classes.values() if (error.base if error.base in classes else "") == base]
-    for error in sorted(errors, key=lambda error: (depth == 1 and branch(error, classes).exit_code, error.code)):
-        code = f"{'  ' * depth}- {error.code}"
-        yield f"{code:<{_COLUMNS[0]}} {error.name:<{_COLUMNS[1]}} {error.module}"
-        yield from _drawn_below(error.name, classes, depth + 1)
+    subclasses = [
+        subclass for subclass in classes.values() if (subclass.base if subclass.base in classes else "") == base
+    ]
+    for subclass in sorted(
+        subclasses, key=lambda subclass: (depth == 1 and branch(subclass, classes).exit_code, subclass.code)
+    ):
+        code = f"{'  ' * depth}- {subclass.code}"
+        yield f"{code:<{_COLUMNS[0]}} {subclass.name:<{_COLUMNS[1]}} {subclass.module}"
+        yield from _drawn_below(subclass.name, classes, depth + 1)
 
 
 def branch(error: ErrorClass, classes: Mapping[str, ErrorClass]) -> ErrorClass:

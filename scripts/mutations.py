@@ -139,8 +139,8 @@ MUTATIONS = (
     Mutation(
         "a closed marker is lost",
         "program/firing.py",
-        "choose(marker, c.CLOSED_MARKER, c.OPEN)",
-        "choose(marker, c.TOMBSTONE, c.OPEN)",
+        "choose(marker, c.STATUS_CLOSED, c.STATUS_OPEN)",
+        "choose(marker, c.STATUS_GONE, c.STATUS_OPEN)",
         Case("own_triggers", "own_or_finally_keeps_until_progress"),
     ),
     Mutation(

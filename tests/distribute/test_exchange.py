@@ -142,7 +142,7 @@ def test_a_level_acknowledges_an_epoch_when_all_of_its_tasks_did(tmp_path: Path)
     for runner, expected in ((Blobs, {0, 1}), (Forgetful, {1})):
         made_engine = engine(tmp_path, runner)
         computed_epoch = made_engine.compute({OWN: made_engine.landing.new_files({})[OWN]}, NOON)
-        assert (made_engine.levels, computed_epoch.acknowledged) == (2, expected)
+        assert (made_engine.levels, computed_epoch.acknowledged_levels) == (2, expected)
 
 
 def test_a_typed_error_of_a_task_is_raised_where_the_epoch_is_driven(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_an_output_that_fails_is_as_it_was_and_others_are_as_without_it(
                 {n: count for n, count in c.counts.items() if n.startswith(name)} for c in (computed_epoch, other)
             ]
             assert counts[0] == counts[1]
-        assert computed_epoch.acknowledged == {*range(failing.levels)}
+        assert computed_epoch.acknowledged_levels == {*range(failing.levels)}
         assert computed_epoch.progress.watermark == other.progress.watermark
         if computed_epoch.parked:
             parked_at = number if parked_at is None else parked_at
@@ -161,7 +161,7 @@ def test_what_reads_an_output_that_fails_is_parked_with_it(how: str, tasks: int,
         computed_epoch = failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
         other = sound.compute({OWN: [file]}, Instant(NOW + number))
         parked_values.append(computed_epoch.parked)
-        assert computed_epoch.acknowledged == {*range(failing.levels)}
+        assert computed_epoch.acknowledged_levels == {*range(failing.levels)}
         for name in sound_pipeline.outputs:
             counts = [
                 {n: count for n, count in c.counts.items() if n.startswith(name)} for c in (computed_epoch, other)

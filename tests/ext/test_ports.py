@@ -96,10 +96,10 @@ def functions(role: str) -> Iterator[tuple[str, Any]]:
         if not home.startswith("headrace") or home.startswith(("headrace.connections", "headrace.installed")):
             continue
         if inspect.isclass(value):
-            for method, member in vars(value).items():
+            for method_name, member in vars(value).items():
                 plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-                if not method.startswith("_") and inspect.isfunction(plain):
-                    yield f"{name}.{method}", plain
+                if not method_name.startswith("_") and inspect.isfunction(plain):
+                    yield f"{name}.{method_name}", plain
         elif inspect.isfunction(value):
             yield name, value
 

@@ -19,10 +19,12 @@ PUERTO_RICO = ("BQN", "PSE", "SJU", "STT")
 
 def reference_arrival(record: dict[str, object], zone: ZoneInfo) -> datetime:
     """The rules of land_flights, one record at a time in plain Python: minute by minute from departure to landing."""
-    schedule_time = datetime.fromisoformat(str(record["time_hour"])) + timedelta(minutes=int(str(record["minute"])))
+    scheduled_departure = datetime.fromisoformat(str(record["time_hour"])) + timedelta(
+        minutes=int(str(record["minute"]))
+    )
     if record["dep_time"] is None:
-        return schedule_time
-    departure = schedule_time + timedelta(minutes=int(str(record["dep_delay"])))
+        return scheduled_departure
+    departure = scheduled_departure + timedelta(minutes=int(str(record["dep_delay"])))
     if record["arr_time"] is None:
         return departure + timedelta(hours=12)
     expected = int(str(record["arr_time"])) % 2400
@@ -63,9 +65,11 @@ def test_arrivals_are_those_of_a_slow_computation(land_flights: ModuleType, year
 
 
 def test_a_time_in_an_hour_that_the_clock_skips_is_of_a_clock_not_yet_moved(year: pd.DataFrame) -> None:
-    flight_rows = year[(year["month"] == 3) & (year["day"] == 9) & (year["carrier"] == "B6") & (year["flight"] == 35)]
-    assert flight_rows["arr_time"].tolist() == [203]
-    assert flight_rows["arrived_at"].tolist() == [datetime(2013, 3, 10, 7, 3, tzinfo=UTC)]
+    rows_of_flight_35 = year[
+        (year["month"] == 3) & (year["day"] == 9) & (year["carrier"] == "B6") & (year["flight"] == 35)
+    ]
+    assert rows_of_flight_35["arr_time"].tolist() == [203]
+    assert rows_of_flight_35["arrived_at"].tolist() == [datetime(2013, 3, 10, 7, 3, tzinfo=UTC)]
 
 
 def test_a_record_that_contradicts_itself_is_refused(land_flights: ModuleType, year: pd.DataFrame) -> None:

@@ -96,8 +96,8 @@ def _texts(draw: st.DrawFn) -> str:
     text = json.dumps(draw(_DOCUMENTS), indent=draw(st.sampled_from([None, 1])))
     if draw(st.integers(0, 5)):
         return text
-    place = draw(st.integers(0, len(text)))
-    return text[:place] + draw(st.sampled_from(["", "{", "}", '"', "\n", ",", "}{"])) + text[place + 1 :]
+    cut_index = draw(st.integers(0, len(text)))
+    return text[:cut_index] + draw(st.sampled_from(["", "{", "}", '"', "\n", ",", "}{"])) + text[cut_index + 1 :]
 
 
 @examples(400)

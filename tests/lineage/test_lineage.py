@@ -124,9 +124,13 @@ def test_what_was_consumed_and_has_expired_is_shown_as_that(tmp_path: Path) -> N
         chain.land()
         first.run()
     [first.expire(keep_last=1) for _ in range(2)]  # marked, then swept
-    reading = lineage_of(chain).readings[1]
-    assert (reading.reader.name, reading.consumed, reading.is_in_line) == ("second", consumed_snapshot, None)
-    assert "restore.upstream_expired" in reading.lag
+    second_reading = lineage_of(chain).readings[1]
+    assert (second_reading.reader.name, second_reading.consumed, second_reading.is_in_line) == (
+        "second",
+        consumed_snapshot,
+        None,
+    )
+    assert "restore.upstream_expired" in second_reading.lag
 
 
 def test_what_depends_on_a_snapshot_is_named_with_the_first_that_does(tmp_path: Path) -> None:

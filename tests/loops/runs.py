@@ -21,7 +21,7 @@ class Runs:
     """Runs of a pipeline under ``root``."""
 
     def __init__(self, pipeline: hr.Pipeline, root: Path, executor: ExecutorUnderTest) -> None:
-        self.pipeline, self.root, self.executed = pipeline, root, executor
+        self.pipeline, self.root, self.executor = pipeline, root, executor
         self._numbers = count()
 
     @property
@@ -44,7 +44,7 @@ class Runs:
         options = RunOptions(f"run-{next(self._numbers)}", files_per_epoch=1, max_epochs=epochs, create=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv(TASKS_VARIABLE, str(tasks))
-            self.executed.process(self.pipeline, self.root.as_uri(), options, now=lambda: NOW)
+            self.executor.process(self.pipeline, self.root.as_uri(), options, now=lambda: NOW)
 
     def crash(self, writes: int, epochs: int | None = None, tasks: int = 2) -> None:
         """A run whose store takes so many ``writes`` and no more, if it needs more."""

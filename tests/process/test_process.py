@@ -144,11 +144,11 @@ class Incomplete(LocalEngine):
 
     def compute(self, files: ByInput, processing_time: Instant, **rest: Any) -> ComputedEpoch:
         computed_epoch = super().compute(files, processing_time, **rest)
-        assert computed_epoch.acknowledged == frozenset(range(self.levels))
+        assert computed_epoch.acknowledged_levels == frozenset(range(self.levels))
         if computed_epoch.epoch != 1:
             return computed_epoch
-        levels = computed_epoch.acknowledged if self.number != 1 else frozenset({0})
-        return replace(computed_epoch, epoch=self.number, acknowledged=levels)
+        levels = computed_epoch.acknowledged_levels if self.number != 1 else frozenset({0})
+        return replace(computed_epoch, epoch=self.number, acknowledged_levels=levels)
 
 
 @pytest.mark.parametrize(

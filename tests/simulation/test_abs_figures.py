@@ -13,16 +13,16 @@ from headrace_snapshots.protocol.barriers import Protocol
 from scripts.abs_evaluation import Run, RunMeasure, evaluate_runs, runs
 from scripts.abs_figures import FOLDER, MEASURED_FILE, PAGE, PICTURES, SIMULATED_FILE, draw, main, page
 
-Runs = Sequence[Mapping[str, Any]]
+MeasuredRuns = Sequence[Mapping[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def numbers() -> dict[str, Runs]:
-    document: dict[str, Runs] = json.loads((FOLDER / SIMULATED_FILE).read_text(encoding="utf-8"))
+def numbers() -> dict[str, MeasuredRuns]:
+    document: dict[str, MeasuredRuns] = json.loads((FOLDER / SIMULATED_FILE).read_text(encoding="utf-8"))
     return document
 
 
-def overheads(runs: Runs, base: float, protocol: str) -> list[float]:
+def overheads(runs: MeasuredRuns, base: float, protocol: str) -> list[float]:
     return [run["seconds"] / base - 1 for run in runs if run["protocol"] == protocol]
 
 
@@ -36,7 +36,7 @@ def test_page_and_pictures_are_those_of_the_numbers(tmp_path: Path) -> None:
         assert (tmp_path / name).read_text("utf-8") == (FOLDER / name).read_text("utf-8"), "make figures"
 
 
-def test_the_page_shows_every_picture_and_every_number(numbers: dict[str, Runs]) -> None:
+def test_the_page_shows_every_picture_and_every_number(numbers: dict[str, MeasuredRuns]) -> None:
     text = page(numbers, None)
     assert re.findall(r"!\[[^\]]+\]\((\w+\.svg)\)", text) == [*PICTURES]
     assert all(f"{run['seconds']:.1f} s" in text for value in numbers.values() for run in value)
@@ -55,7 +55,9 @@ def test_what_the_engine_took_stands_beside() -> None:
     assert "| 1 | 10.0 | 0.0 % | 20.0 | 0.0 % | 10.0 s |\n| 4 | 11.5 | 15.0 % | 21.0 | 5.0 % | 2.9 s |" in text
 
 
-def test_synchronous_snapshots_cost_more_the_more_often_and_abs_hardly_anything(numbers: dict[str, Runs]) -> None:
+def test_synchronous_snapshots_cost_more_the_more_often_and_abs_hardly_anything(
+    numbers: dict[str, MeasuredRuns],
+) -> None:
     base, *intervals = numbers["intervals"]
     synchronous = overheads(intervals, base["seconds"], "synchronous")
     assert synchronous == sorted(synchronous, reverse=True)
@@ -63,13 +65,13 @@ def test_synchronous_snapshots_cost_more_the_more_often_and_abs_hardly_anything(
     assert max(overheads(intervals, base["seconds"], "aligned")) < 0.03
 
 
-def test_run_time_halves_with_twice_the_nodes(numbers: dict[str, Runs]) -> None:
+def test_run_time_halves_with_twice_the_nodes(numbers: dict[str, MeasuredRuns]) -> None:
     for protocol in ("none", "aligned"):
         seconds = [run["seconds"] for run in numbers["nodes"] if run["protocol"] == protocol]
         assert [more / less for less, more in pairwise(seconds)] == pytest.approx([0.5] * 3, abs=0.02)
 
 
-def test_as_much_work_for_each_node_takes_as_long_on_ten_thousand(numbers: dict[str, Runs]) -> None:
+def test_as_much_work_for_each_node_takes_as_long_on_ten_thousand(numbers: dict[str, MeasuredRuns]) -> None:
     seconds = [run["seconds"] for run in numbers["more_nodes"]]
     assert numbers["more_nodes"][-1]["nodes"] == 10_000
     assert max(seconds) / min(seconds) < 1.05
@@ -77,7 +79,7 @@ def test_as_much_work_for_each_node_takes_as_long_on_ten_thousand(numbers: dict[
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("figure", "place"), [("intervals", -1), ("nodes", -1), ("more_nodes", 1)])
-def test_the_simulator_gives_the_committed_numbers(figure: str, place: int, numbers: dict[str, Runs]) -> None:
+def test_the_simulator_gives_the_committed_numbers(figure: str, place: int, numbers: dict[str, MeasuredRuns]) -> None:
     assert RunMeasure.from_run(runs()[figure][place]).to_json() == numbers[figure][place], "make figures"
 
 

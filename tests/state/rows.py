@@ -34,7 +34,7 @@ class Row(NamedTuple):
 
     key: str
     start: int
-    status: int = c.OPEN
+    status: int = c.STATUS_OPEN
     due_event: int = int(NEVER)
     due_time: int = int(NEVER)
     hold: int | None = None
@@ -45,7 +45,7 @@ ROWS = st.builds(
     Row,
     key=st.sampled_from([f"key {number}" for number in range(12)]),
     start=st.integers(0, 4),
-    status=st.sampled_from([c.OPEN, c.OPEN, c.CLOSED_MARKER, c.TOMBSTONE]),
+    status=st.sampled_from([c.STATUS_OPEN, c.STATUS_OPEN, c.STATUS_CLOSED, c.STATUS_GONE]),
     due_event=DUES,
     due_time=DUES,
     hold=st.none() | st.integers(0, 9),
@@ -89,7 +89,7 @@ def many(first: int, last: int, step: int = 1, epoch: int = 0) -> pa.RecordBatch
         c.WINDOW_START: start,
         c.WINDOW_END: start + HOUR,
         c.EPOCH: np.full(len(keys), epoch),
-        c.STATUS: np.full(len(keys), c.OPEN, np.int32),
+        c.STATUS: np.full(len(keys), c.STATUS_OPEN, np.int32),
         c.DUE_EVENT: start + HOUR,
         c.DUE_TIME: np.full(len(keys), int(NEVER)),
         c.HOLD: start + HOUR - 1,

@@ -174,17 +174,17 @@ def test_a_folder_that_is_removed_is_made_again(
     assert same(cache.load_file(store, file, SCHEMA))
     assert same(reopen_cache(cache).load_file(store, file, SCHEMA))
     assert gets(store, lambda: reopen_cache(cache).load_file(store, other, SCHEMA)) == 0
-    removed_values = []
+    removals = []
 
-    def write_after_removal(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
+    def write_then_remove_folder(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
         write_run(path, run, notes)
-        if not removed_values:
+        if not removals:
             shutil.rmtree(cache.folder)
-            removed_values.append(path)
+            removals.append(path)
 
-    monkeypatch.setattr("headrace.state.file_cache.write_run", write_after_removal)
+    monkeypatch.setattr("headrace.state.file_cache.write_run", write_then_remove_folder)
     put(store, cache, ROWS.slice(0, 20), "another")
-    assert removed_values
+    assert removals
     assert len(files(cache)) == 1
 
 

@@ -119,7 +119,7 @@ def test_layers_hold_the_newest_rows_whenever_they_are_merged(
             table.grow(batch(rows, epoch), epoch, Instant(watermark))
             expected |= {(row.key, row.start): epoch for row in rows}
             for row in rows:
-                if row.status == c.TOMBSTONE:
+                if row.status == c.STATUS_GONE:
                     del expected[row.key, row.start]
             if action == "adopts":
                 table.adopt()
@@ -137,7 +137,7 @@ def test_layers_hold_the_newest_rows_whenever_they_are_merged(
 
 def test_a_merge_that_leaves_nothing_leaves_no_layer(tmp_path: Path) -> None:
     rows = [Row("key 1", 0), Row("key 2", 0)]
-    gone_rows = [Row("key 1", 0, status=c.TOMBSTONE), Row("key 2", 0, status=c.TOMBSTONE)]
+    gone_rows = [Row("key 1", 0, status=c.STATUS_GONE), Row("key 2", 0, status=c.STATUS_GONE)]
     with set_sizes(fanout=2):
         table = Table(tmp_path)
         table.grow(batch(rows, 0), 0, Instant(0))

@@ -41,7 +41,7 @@ def test_ranges_give_the_newest_rows_of_all(
     batches = [batch(rows, epoch, bits) for epoch, rows in enumerate(layers)]
     expected = newest_rows(STAGE, batches)
     if is_lowest:
-        expected = expected.filter(pc.not_equal(expected.column(c.STATUS), c.TOMBSTONE))
+        expected = expected.filter(pc.not_equal(expected.column(c.STATUS), c.STATUS_GONE))
     pieces = merge_pieces(
         [layer(rows, epoch, files) for epoch, rows in enumerate(batches)], range_bytes, is_lowest=is_lowest
     )

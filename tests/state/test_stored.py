@@ -84,7 +84,7 @@ def test_the_earliest_hold_is_that_of_an_open_window(
     runs = (file_cache.SortedFile(batch(rows, epoch, bits)) for epoch, rows in enumerate(batches))
     layers = Layers(STAGE, tuple(StateLayer((run,), epoch, epoch) for epoch, run in enumerate(runs)))
     newest = {(row.key, row.start): row for rows in batches for row in rows}
-    holds = [row.hold for row in newest.values() if row.status == c.OPEN and row.hold is not None]
+    holds = [row.hold for row in newest.values() if row.status == c.STATUS_OPEN and row.hold is not None]
     with set_sizes(hold_rows=few):
         assert layers.earliest_hold(Instant(watermark)) == min([watermark, *holds])
 

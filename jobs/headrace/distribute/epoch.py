@@ -76,9 +76,9 @@ class StageOutcome:
 @dataclass(frozen=True)
 class ComputedEpoch:
     """One epoch, computed: what it read, where it has come, what it found, of the ``chains`` by output and stage.
-    ``written``: its files, which are stored already. ``signals`` are those that it received. ``acknowledged``: the
-    levels (of the engine's) all of whose tasks have stored their part. ``wait_for_merges``: no epoch may come after it
-    soon, so its commit waits for what is being merged beside it. ``parked`` outputs are as they were.
+    ``written``: its files, which are stored already. ``signals`` are those that it received. ``acknowledged_levels``:
+    the levels (of the engine's) all of whose tasks have stored their part. ``wait_for_merges``: no epoch may come after
+    it soon, so its commit waits for what is being merged beside it. ``parked`` outputs are as they were.
     """
 
     attempt: Attempt
@@ -89,7 +89,7 @@ class ComputedEpoch:
     written: WrittenState
     timings: Mapping[str, float] = field(default_factory=dict)
     signals: tuple[Signal, ...] = ()
-    acknowledged: frozenset[int] = frozenset()
+    acknowledged_levels: frozenset[int] = frozenset()
     wait_for_merges: bool = True
     parked: tuple[str, ...] = ()
 

@@ -56,7 +56,7 @@ def newest_rows(stage: CompiledStage, layers: Sequence[pa.RecordBatch]) -> pa.Re
 
 def present_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows that do not say that a window is gone."""
-    is_there = as_numpy(rows.column(c.STATUS)) != c.TOMBSTONE
+    is_there = as_numpy(rows.column(c.STATUS)) != c.STATUS_GONE
     return rows if is_there.all() else rows.filter(pa.array(is_there))
 
 
@@ -167,7 +167,7 @@ def rows_with_signal(stage: CompiledStage, layer: pa.RecordBatch, signals: Seque
     """Which rows of a layer are of open windows that receive one of ``signals``."""
     names = stage.trigger.signals
     rows = {name: layer.column(name) for name in stage.identity}
-    is_open: NDArray[np.bool_] = as_numpy(layer.column(c.STATUS)) == c.OPEN
+    is_open: NDArray[np.bool_] = as_numpy(layer.column(c.STATUS)) == c.STATUS_OPEN
     flags = [windows_with_signal(stage, rows, name, signals) for name in names]
     receives: NDArray[np.bool_] = reduce(np.logical_or, flags, np.zeros(layer.num_rows, np.bool_))
     return is_open & receives
@@ -240,12 +240,12 @@ class Sides:
     @cached_property
     def is_open(self) -> NDArray[np.bool_]:
         """Which rows are open windows of the state."""
-        return self._has_status(c.OPEN)
+        return self._has_status(c.STATUS_OPEN)
 
     @cached_property
     def is_closed(self) -> NDArray[np.bool_]:
-        """Which rows are closed markers."""
-        return self._has_status(c.CLOSED_MARKER)
+        """Which rows are of closed windows, which drop what comes."""
+        return self._has_status(c.STATUS_CLOSED)
 
     def _has_status(self, status: int) -> NDArray[np.bool_]:
         flags = np.zeros(self.state.num_rows + self.delta.num_rows, np.bool_)

@@ -340,7 +340,7 @@ def step_stage(
     emission = emit_panes(stage, rows, firing)
     changes = concat_rows(
         stage.state_schema,
-        [_state_rows(stage, rows, firing, emission, epoch), _tombstone_rows(stage, combined_sides.gone, epoch)],
+        [_state_rows(stage, rows, firing, emission, epoch), _gone_state_rows(stage, combined_sides.gone, epoch)],
     )
     return StageResult(
         stage=stage,
@@ -360,7 +360,7 @@ def _state_rows(
     """The new state of changed windows; a window that came and went within the epoch was never there."""
     outcome, schema = firing.outcome, stage.state_schema
     status = as_numpy(firing.result_column(outcome.state[c.STATUS], pa.int32()))
-    is_gone, is_open = status == c.TOMBSTONE, status == c.OPEN
+    is_gone, is_open = status == c.STATUS_GONE, status == c.STATUS_OPEN
     is_stored = as_numpy(rows[c.IS_STORED])
     kept_rows = np.flatnonzero(firing.result_flags(outcome.changed) & (~is_gone | is_stored))
     indices = pa.array(kept_rows)
@@ -388,20 +388,17 @@ def _live_of_open(live: pa.Array, kept_rows: Ints, is_open: NDArray[np.bool_]) -
     return pa.concat_arrays([live, nothing]).take(pa.array(np.where(is_open[kept_rows], kept_rows, len(live))))
 
 
-def _tombstone_rows(stage: CompiledStage, absorbed_rows: pa.RecordBatch, epoch: int) -> pa.RecordBatch:
+def _gone_state_rows(stage: CompiledStage, absorbed_rows: pa.RecordBatch, epoch: int) -> pa.RecordBatch:
     """The state rows of windows that became part of another one."""
     count = absorbed_rows.num_rows
-    tombstone_columns = {
-        c.STATUS: pa.repeat(pa.scalar(c.TOMBSTONE, pa.int32()), count),
+    gone_columns = {
+        c.STATUS: pa.repeat(pa.scalar(c.STATUS_GONE, pa.int32()), count),
         c.EPOCH: pa.repeat(pa.scalar(epoch, pa.int64()), count),
         c.DUE_EVENT: pa.repeat(pa.scalar(int(NEVER), pa.int64()), count),
         c.DUE_TIME: pa.repeat(pa.scalar(int(NEVER), pa.int64()), count),
     }
-    tombstone_columns |= {name: absorbed_rows.column(name) for name in (c.HASH, *stage.identity)}
-    columns = [
-        tombstone_columns[f.name] if f.name in tombstone_columns else pa.nulls(count, f.type)
-        for f in stage.state_schema
-    ]
+    gone_columns |= {name: absorbed_rows.column(name) for name in (c.HASH, *stage.identity)}
+    columns = [gone_columns[f.name] if f.name in gone_columns else pa.nulls(count, f.type) for f in stage.state_schema]
     return pa.RecordBatch.from_arrays(columns, schema=stage.state_schema)
 
 

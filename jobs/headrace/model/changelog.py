@@ -498,9 +498,9 @@ def upserts(
     'bool'
     """
     arguments = Arguments("upserts")
-    order_value = None if order is None else expression_columns.column_or_expression(arguments, "order", order)
+    order_expression = None if order is None else expression_columns.column_or_expression(arguments, "order", order)
     says = None if deleted is None else expression_columns.require_expression(arguments, "deleted", deleted)
-    return Upserts(_key_names(arguments, key), order_value, says)
+    return Upserts(_key_names(arguments, key), order_expression, says)
 
 
 @check_keywords

@@ -84,10 +84,10 @@ def touching(where: WindowFn, span: Window) -> Window | None:
     return None
 
 
-def shift_instant(moment: model_time.Instant, distance: int) -> model_time.Instant:
-    """``moment`` and ``distance`` more, if it is not one of the ends of time; within them."""
+def shift_instant(moment: model_time.Instant, granules: int) -> model_time.Instant:
+    """``moment`` and ``granules`` more, if it is not one of the ends of time; within them."""
     return (
-        model_time.Instant(min(max(moment + distance, model_time.MIN_INSTANT), model_time.GLOBAL_WINDOW_END))
+        model_time.Instant(min(max(moment + granules, model_time.MIN_INSTANT), model_time.GLOBAL_WINDOW_END))
         if model_time.is_finite(moment)
         else moment
     )

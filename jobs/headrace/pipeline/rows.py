@@ -286,8 +286,8 @@ def newest(order: Expr | str | None = None, *, deleted: Expr | None = None) -> T
     ['id']
     """
     arguments = Arguments("newest")
-    order_value = None if order is None else _single_expression(arguments, "order", order)
-    return Newest(order_value, None if deleted is None else require_expression(arguments, "deleted", deleted))
+    order_expression = None if order is None else _single_expression(arguments, "order", order)
+    return Newest(order_expression, None if deleted is None else require_expression(arguments, "deleted", deleted))
 
 
 @check_keywords

@@ -29,7 +29,7 @@ WINDOW_START = "_ws"  # long, granules; accounting groups of a delta sit at code
 WINDOW_END = "_we"
 HASH = "_h"  # uint64, the hash of the key (kernel.keys)
 EPOCH = "_epoch"  # the epoch that wrote a state row
-STATUS = "_status"  # OPEN, CLOSED_MARKER or TOMBSTONE
+STATUS = "_status"  # of a window: STATUS_OPEN, STATUS_CLOSED (drops what comes), STATUS_GONE (hides older layers)
 DUE_EVENT = "_due_event"  # the row wants an activation once the watermark exceeds this
 DUE_TIME = "_due_time"  # ... once the processing-time clock reaches this
 NEW = "_new"  # elements since the last pane
@@ -57,7 +57,7 @@ SIGN = changelog.SIGN  # 1 for an element, -1 for one that is withdrawn
 TOMBSTONE_AT = changelog.TOMBSTONE_AT  # the time of a message without a value, which deletes a row
 HAS_STATE = "_has"  # an open window is in the state
 WAS_CLOSED = "_was_closed"  # a closed marker is in the state
-IS_STORED = "_stored"  # either of them is, of exactly this window: if it goes, a tombstone must hide it
+IS_STORED = "_stored"  # either of them is, of exactly this window: if it goes, a row with STATUS_GONE must hide it
 WAS_MERGED = "_merged"  # the window came out of a merge that the trigger must learn of
 
 # the clocks of the epoch, as the program reads them
@@ -68,7 +68,7 @@ SIGNAL_PREFIX = "_heard_"  # whether a signal came; followed by the position of 
 PERCENTILE_BEFORE = "_q0_"  # followed by the position of the percentile among those of the trigger
 PERCENTILE_AFTER = "_q1_"
 
-OPEN, CLOSED_MARKER, TOMBSTONE = 0, 1, 2
+STATUS_OPEN, STATUS_CLOSED, STATUS_GONE = 0, 1, 2
 
 
 TRUE = Literal(True)

@@ -305,8 +305,8 @@ class _Firing:
         let, window, was_closed = self.let, self.window, col(c.WAS_CLOSED)
         marker = let("marker", any_of(self.finished, self.ends, all_of(was_closed, negate(self.is_open))))
         is_gone = any_of(self.expired, negate(any_of(self.is_open, marker)))
-        status = let("status", choose(is_gone, c.TOMBSTONE, choose(marker, c.CLOSED_MARKER, c.OPEN)))
-        keeps = let("keeps", status == c.OPEN)
+        status = let("status", choose(is_gone, c.STATUS_GONE, choose(marker, c.STATUS_CLOSED, c.STATUS_OPEN)))
+        keeps = let("keeps", status == c.STATUS_OPEN)
         initial = fresh_state(self.node)
         kept_state = {name: let("kept", choose(keeps, value, initial[name])) for name, value in self.state.items()}
         number_dropped = let("dropped", choose(was_closed, col(c.COUNT), 0))
@@ -320,7 +320,7 @@ class _Firing:
             c.INDEX: window.index,
             c.NONSPECULATIVE: window.nonspeculative,
             **kept_state,
-            c.DUE_EVENT: choose(status == c.TOMBSTONE, NEVER, due),
+            c.DUE_EVENT: choose(status == c.STATUS_GONE, NEVER, due),
             c.DUE_TIME: choose(keeps, next_deadline(self.node, kept_state, col(c.PROCESSING_TIME)), NEVER),
         }
         withdrawn = choose(all_of(was_closed, number_dropped > 0), col(c.RETRACTION_COUNT), 0)

@@ -519,7 +519,7 @@ class _KeyToExplain:
         state = self.state
         rows = self._state_rows()
         holder_text = "" if state.held_back is None else f", held back by {state.held_back}"
-        is_open = rows.filter(pc.equal(rows.column(c.STATUS), c.OPEN))
+        is_open = rows.filter(pc.equal(rows.column(c.STATUS), c.STATUS_OPEN))
         readiness = Readiness(state.stage)
         so_far = values_so_far(state.stage, is_open)
         values = python_rows(pa.RecordBatch.from_pydict(so_far))

@@ -514,7 +514,7 @@ def state_columns(pipeline: Pipeline, number: int) -> pa.Schema:
 
 def open_only(windows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of state that belong to open windows."""
-    return windows.filter(pc.equal(windows.column(c.STATUS), c.OPEN))
+    return windows.filter(pc.equal(windows.column(c.STATUS), c.STATUS_OPEN))
 
 
 def values_so_far(stage: CompiledStage, windows: pa.RecordBatch) -> dict[str, pa.Array]:

@@ -352,7 +352,7 @@ class PatchRows:
             if files:
                 identity, place = [*keys, *window], [c.EPOCH]
                 rows = rows_of(files, {})
-                newest = newest_of(rows, identity, identity, place=place, is_gone=f"{c.STATUS} = {c.TOMBSTONE}")
+                newest = newest_of(rows, identity, identity, place=place, is_gone=f"{c.STATUS} = {c.STATUS_GONE}")
                 parts.append(f"select {selected_columns} from ({newest}) where {c.WINDOW_END} > {expired_until}")
             live = standing_of(
                 self._records_sql(self._current_files(side)), [*keys, WINDOW_START, WINDOW_END], self.columns
@@ -396,7 +396,7 @@ def bound_in_granules(name: str, table: str = "") -> str:
 
 _MORE, _RANK = "_headrace_more", "_headrace_rank"
 """Columns beside those of users, whose names do not begin so."""
-_PATCHED_FATE = f"{FATE} = '{PATCHED_FATE}'"
+_FATE_IS_PATCHED = f"{FATE} = '{PATCHED_FATE}'"
 
 
 class RowsPatch(PatchRows):
@@ -438,7 +438,7 @@ class RowsPatch(PatchRows):
         count_before = self._count_query(number_standing(self._records_sql(current), self.columns))
         number_added, number_removed = (
             self._count_query(
-                f"select coalesce(sum({sign}{_MORE}), 0) from differing where {_PATCHED_FATE} and {sign}{_MORE} > 0"
+                f"select coalesce(sum({sign}{_MORE}), 0) from differing where {_FATE_IS_PATCHED} and {sign}{_MORE} > 0"
             )
             for sign in ("", "-")
         )
@@ -512,7 +512,7 @@ class RowsPatch(PatchRows):
         if not self.columns.id:
             return "select 1 limit 0"
         ids = sql_columns(self.columns.id)
-        sides = (f"select {ids} from differing where {_PATCHED_FATE} and {_MORE} {sign} 0" for sign in "<>")
+        sides = (f"select {ids} from differing where {_FATE_IS_PATCHED} and {_MORE} {sign} 0" for sign in "<>")
         return " intersect ".join(sides)
 
     def _row_changes(self, table: str, condition: str, limit: int) -> list[RowChange]:
@@ -534,7 +534,7 @@ class RowsPatch(PatchRows):
             "sequence": f"({number})::bigint",
         }
         own = ", ".join(f"{value} as {sql_identifier(name)}" for name, value in record.items())
-        repeated_rows = f"select *, unnest(range(abs({_MORE}))) from differing where {_PATCHED_FATE}"
+        repeated_rows = f"select *, unnest(range(abs({_MORE}))) from differing where {_FATE_IS_PATCHED}"
         return f"select {identity}, {own} from ({repeated_rows}) order by sequence"
 
     def _read_records(self, records: str) -> Iterator[pa.RecordBatch]:
@@ -549,7 +549,7 @@ class RowsPatch(PatchRows):
         """
         identity = ", ".join(f"f.{sql_identifier(name)}" for name in self._identity)
         newest = f"row_number() over (partition by {identity} order by f.epoch desc, f.sequence desc) as {_RANK}"
-        rows_gone = f"(select * from differing where {_PATCHED_FATE} and {_MORE} < 0)"
+        rows_gone = f"(select * from differing where {_FATE_IS_PATCHED} and {_MORE} < 0)"
         main, _ = self._files_of_one_side
         ranked_records = (
             f"select f.epoch, f.sequence, {newest}, -d.{_MORE} as {_MORE} from {self._records_sql(main)} f "

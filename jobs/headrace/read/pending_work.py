@@ -100,15 +100,15 @@ class SplitWatch:
     ) -> None:
         self._store = store
         self._place = LandingPlace(store, pipeline, name)
-        self._watched = source
-        self._reached = connect
+        self._watched_source = source
+        self._connect = connect
 
     def count_unread(self, position: SourcePosition) -> Unread:
         """How much a run would read that continues from ``position``; where a lander was killed at least 1. Raises what
         the source raises, MissingConnectionError, UnwatchedSourceError.
         """
-        source = self._watched.build_source()
-        with use_connections(self._reached(name) for name in source.connections):  # no others: a registry is for runs
+        source = self._watched_source.build_source()
+        with use_connections(self._connect(name) for name in source.connections):  # no others: a registry is for runs
             source_access = SOURCES[source.kind].open_for(self._place.pipeline, source, self._store)
             return Unread(
                 **{source_access.enumerator.counts: _count_unread(source, source_access, self._place, position)}
@@ -226,7 +226,7 @@ class WorkFinder:
         self._others = others or {}
         self._catalog = Catalog(store, pipeline)
         self._places = {name: _WatchedPlace(*open_source(store, one.path), one) for name, one in inputs.items()}
-        self._known: tuple[Manifest | None, PipelineProgress] = (None, PipelineProgress())
+        self._known_progress: tuple[Manifest | None, PipelineProgress] = (None, PipelineProgress())
         self._names: ReadNames | None = None
 
     def find_work(self, now: Instant) -> PendingWork | None:
@@ -249,13 +249,13 @@ class WorkFinder:
         return work if files or records or splits or is_due else None
 
     def _progress_at(self, snapshot: str | None) -> tuple[Manifest | None, PipelineProgress]:
-        known_manifest = self._known[0]
+        known_manifest = self._known_progress[0]
         if snapshot != (None if known_manifest is None else known_manifest.snapshot_id):
             manifest = None if snapshot is None else self._catalog.manifest(snapshot)
             progress = PipelineProgress() if manifest is None else progress_of(self._catalog, manifest)
-            self._known = manifest, progress
+            self._known_progress = manifest, progress
             self._names = None if manifest is None else ReadNames.from_manifest(self._catalog, manifest)
-        return self._known
+        return self._known_progress
 
     def _unread_files(self, name: str, manifest: Manifest | None, progress: PipelineProgress) -> UnreadFiles | None:
         place, offsets = self._places[name], progress.offsets.get(name, SourcePosition())
@@ -264,14 +264,14 @@ class WorkFinder:
             start = monotonic()
             known_names = KnownNames() if self._names is None else self._names.of_input(name)
             last = self._first_unread(
-                name, manifest, unread_names(place.store, place.prefix, known_names, place.watched.suffixes)
+                name, manifest, unread_names(place.store, place.prefix, known_names, place.watched_input.suffixes)
             )
             place.record_look(start, snapshot, last)
             return last
         if snapshot == place.snapshot and place.last is not None:
             return place.last
         return self._first_unread(
-            name, manifest, list_unread(place.store, place.prefix, offsets, place.watched.suffixes)
+            name, manifest, list_unread(place.store, place.prefix, offsets, place.watched_input.suffixes)
         )
 
     def _first_unread(self, name: str, manifest: Manifest | None, splits: Iterator[SourceSplit]) -> UnreadFiles | None:
@@ -287,14 +287,14 @@ class _WatchedPlace:
     """
 
     def __init__(self, store: ObjectStore, prefix: str, watched_input: WatchedInput) -> None:
-        self.store, self.prefix, self.watched = store, prefix, watched_input
+        self.store, self.prefix, self.watched_input = store, prefix, watched_input
         self.snapshot: str | None = None
         self.last: UnreadFiles | None = None
         self._next = 0.0
 
     def is_due(self) -> bool:
         """Whether all names are to be listed now."""
-        return not self.watched.is_ordered and monotonic() >= self._next
+        return not self.watched_input.is_ordered and monotonic() >= self._next
 
     def record_look(self, start: float, snapshot: str | None, last: UnreadFiles | None) -> None:
         """Take in that a look that had ``start`` ended with ``last``, beside what ``snapshot`` had read."""

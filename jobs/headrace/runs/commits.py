@@ -320,7 +320,7 @@ class Committer:
         self._raise_failure()
         snapshot = SnapshotId(self.claim.generation, epoch_result.epoch)
         self._tell(coordinator.Due())
-        for level in epoch_result.acknowledged:
+        for level in epoch_result.acknowledged_levels:
             self._tell(coordinator.Acknowledged(level, snapshot))
         run = self.engine.in_background(self._run_commit)
         future = self._thread.submit(
@@ -364,7 +364,7 @@ class Committer:
 
     def _commit_if_whole(self, snapshot: SnapshotId, epoch_result: ComputedEpoch, executor: str) -> None:
         if snapshot not in self._to_commit:
-            missing = sorted({*range(self.engine.levels)} - epoch_result.acknowledged)
+            missing = sorted({*range(self.engine.levels)} - epoch_result.acknowledged_levels)
             reason = f"level {missing[0]} of its tasks is not complete" if missing else "it is not the next one"
             raise IncompleteEpochError(f"epoch {epoch_result.epoch} is not committed: {reason}. Run again")
         self._to_commit.remove(snapshot)

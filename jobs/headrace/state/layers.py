@@ -280,7 +280,9 @@ class Layers:
         looked_at = [c.HASH, *self.stage.identity, c.STATUS, c.HOLD]
         for bound, hashes in _by_hold(self.runs, watermark):
             rows = kernel_state.newest_rows(self.stage, [*_rows_of(self.runs, hashes, looked_at)])
-            holds = pc.min(rows.column(c.HOLD).filter(pc.equal(rows.column(c.STATUS), arrow_scalar(c.OPEN)))).as_py()
+            holds = pc.min(
+                rows.column(c.HOLD).filter(pc.equal(rows.column(c.STATUS), arrow_scalar(c.STATUS_OPEN)))
+            ).as_py()
             if holds is not None and holds <= bound:
                 return Instant(holds)
         return watermark
@@ -302,17 +304,17 @@ class Layers:
 
 
 def _rows_of(
-    runs: Iterable[SortedFile], hashes: kernel_state.Hashes, names: Sequence[str] | None = None
+    runs: Iterable[SortedFile], wanted_hashes: kernel_state.Hashes, names: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of each of ``runs`` whose hash is one of ``hashes``, which ascend: of the columns ``names``, or all.
-    Files that cannot have any are not looked at.
+    """The rows of each of ``runs`` whose hash is one of ``wanted_hashes``, which ascend: of the columns ``names``, or
+    all. Files that cannot have any are not looked at.
     """
-    return (run.rows_of(hashes, names) for run in in_turn(run for run in runs if run.may_have(hashes)))
+    return (run.rows_of(wanted_hashes, names) for run in in_turn(run for run in runs if run.may_have(wanted_hashes)))
 
 
 def _latest_end(rows: pa.RecordBatch) -> int | None:
     """The latest end of a window that is there."""
-    is_there = pc.not_equal(rows.column(c.STATUS), arrow_scalar(c.TOMBSTONE))
+    is_there = pc.not_equal(rows.column(c.STATUS), arrow_scalar(c.STATUS_GONE))
     latest: int | None = pc.max(rows.column(c.WINDOW_END).filter(is_there)).as_py()
     return latest
 

@@ -123,7 +123,10 @@ class OnTasks:
     def _pass(self, watermark: Instant, percentiles: Mapping[float, Instant]) -> None:
         self._engine.pass_watermark({given_input.name: watermark for given_input in self._pipeline.inputs})
         progress = self._engine.inputs[OWN]
-        marks = {q: max(mark, progress.percentiles.get(q, MIN_INSTANT)) for q, mark in percentiles.items()}
+        marks = {
+            q: max(percentile_watermark, progress.percentiles.get(q, MIN_INSTANT))
+            for q, percentile_watermark in percentiles.items()
+        }
         self._engine.inputs[OWN] = replace(progress, percentiles={**progress.percentiles, **marks})
 
     def _land_elements(self, epoch: int, elements: Sequence[StageElement]) -> dict[str, list[SourceSplit]]:

@@ -180,13 +180,13 @@ class _OrFinally(Node):
         return any(child.ready(moment) for child in self.children)
 
     def on_fire(self, moment: Moment) -> None:
-        main, final = self.children
-        if final.ready(moment):
-            final.on_fire(moment)
-            main.clear()
+        main_trigger, until_trigger = self.children
+        if until_trigger.ready(moment):
+            until_trigger.on_fire(moment)
+            main_trigger.clear()
         else:
-            main.on_fire(moment)
-        self.finished = main.finished or final.finished
+            main_trigger.on_fire(moment)
+        self.finished = main_trigger.finished or until_trigger.finished
 
     def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
         self._merge_children(moment, sources)

@@ -35,10 +35,10 @@ class Replaced(msgspec.Struct, frozen=True, omit_defaults=True):
     outputs: Mapping[str, str] = {}
 
     @classmethod
-    def from_refs(cls, entry: int, refs: Mapping[str, str], main: str, snapshot_id: str) -> "Replaced":
+    def from_refs(cls, entry: int, refs: Mapping[str, str], main: str, by_snapshot: str) -> "Replaced":
         """What is replaced of ``refs``, by entry ``entry``."""
         outputs = {output: snapshot for output, snapshot in published_of(refs).items() if output}
-        return cls(entry, main, refs.get(PUBLISHED), snapshot_id, outputs)
+        return cls(entry, main, refs.get(PUBLISHED), by_snapshot, outputs)
 
     @property
     def published_refs(self) -> dict[str, str]:

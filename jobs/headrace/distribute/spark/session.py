@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 from headrace.distribute.spark.failures import translate_start_errors
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, new_log
 
-_GATEWAY_PORT = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory
+_GATEWAY_PORT_VARIABLE = (
+    "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory
+)
 
 EXCHANGE = {"spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024)}
 """A few blobs of 1 MB fill a batch."""
@@ -165,7 +167,7 @@ def is_running() -> bool:
 
 def is_submitted() -> bool:
     """Whether spark-submit started this process, and the JVM before it."""
-    return _GATEWAY_PORT in os.environ
+    return _GATEWAY_PORT_VARIABLE in os.environ
 
 
 def _launch_jvm(settings: Mapping[str, str], log: Path) -> None:

@@ -223,7 +223,7 @@ class TasksEngine:
             progress=self.progress,
             timings={"compute_seconds": time.monotonic() - start},
             signals=outcome.plan.signals,
-            acknowledged=outcome.acknowledged_levels,
+            acknowledged_levels=outcome.acknowledged_levels,
             wait_for_merges=wait_for_merges,
             written=self._collect_written(outcome),
             parked=tuple(self.work.chains[n].names.output for n in sorted(outcome.left_out | outcome.plan.read_only)),

@@ -455,7 +455,7 @@ class _Turning:
             if not batches:
                 continue
             rows = pa.concat_batches(batches)
-            values, is_open = rows.column(loop.value_part), as_numpy(rows.column(c.STATUS)) == c.OPEN
+            values, is_open = rows.column(loop.value_part), as_numpy(rows.column(c.STATUS)) == c.STATUS_OPEN
             if not is_open.all():
                 values = pc.if_else(pa.array(is_open), values, pa.scalar(None, values.type))
             keys, window = ([rows.column(name) for name in names] for names in (stage.keys, _STATE_WINDOW))

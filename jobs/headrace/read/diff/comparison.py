@@ -490,7 +490,7 @@ class _Tables:
     def compare_stage(self, number: int, input_watermark: Pair[str], output_watermark: Pair[str]) -> StageDiff:
         """Stage ``number``, whose state is a table: key and window, the epoch that wrote the row, what it holds."""
         table = UNNAMED.state_table(number)
-        rows, is_comparable = self._compare_table(table, f"{c.STATUS} = {c.TOMBSTONE}")
+        rows, is_comparable = self._compare_table(table, f"{c.STATUS} = {c.STATUS_GONE}")
         return StageDiff(table, input_watermark, output_watermark, rows, is_comparable)
 
     def compare_ids(self) -> layered_tables.RowCounts:

@@ -310,7 +310,7 @@ def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: Re
 MOST_BYTES: Final = 2**24
 """The most bytes of files in a table whose rows are counted while somebody waits."""
 
-_OPEN_WINDOWS: Final = RecordFold((c.HASH, c.WINDOW_START, c.WINDOW_END), (c.EPOCH,), f"{c.STATUS} <> {c.OPEN}")
+_OPEN_WINDOWS: Final = RecordFold((c.HASH, c.WINDOW_START, c.WINDOW_END), (c.EPOCH,), f"{c.STATUS} <> {c.STATUS_OPEN}")
 """Rows of state become open windows: the hash stands for the key, which older files may call otherwise."""
 
 

@@ -85,7 +85,7 @@ _ROW_INFO = {
     "epoch": DataType.INT,
     "sequence": DataType.INT,
 }
-_IS_SIGNED, _ID = "signed", "id"
+_SIGNED_FIELD, _ID_FIELD = "signed", "id"
 
 
 class Folding(StrEnum):
@@ -173,7 +173,7 @@ class ViewColumns:
         own |= {} if self.adopted is None else {ADOPTED: self.adopted}
         own |= {FORMERLY: [*self.formerly]} if self.formerly else {}
         if self.are_rows:
-            own[ROWS] = {_IS_SIGNED: self.folding is Folding.SUMMED, _ID: [*self.id]}
+            own[ROWS] = {_SIGNED_FIELD: self.folding is Folding.SUMMED, _ID_FIELD: [*self.id]}
         return {**own, "before": [older.to_json() for older in self.before]} if self.before else own
 
     @classmethod
@@ -188,7 +188,7 @@ class ViewColumns:
             value.get(ADOPTED),
             tuple(value.get(FORMERLY, ())),
             _parse_folding(value.get(ROWS)),
-            tuple(value.get(ROWS, {}).get(_ID, ())),
+            tuple(value.get(ROWS, {}).get(_ID_FIELD, ())),
         )
 
     def continue_from(self, earlier: "ViewColumns", until_epoch: int, stages: Sequence[Formerly]) -> "ViewColumns":
@@ -274,7 +274,7 @@ def _parse_folding(rows: Mapping[str, Any] | None) -> Folding:
     """How rows are folded of which a manifest says this, None: that they are results of an aggregation."""
     if rows is None:
         return Folding.NEWEST
-    return Folding.SUMMED if rows[_IS_SIGNED] else Folding.NOTHING
+    return Folding.SUMMED if rows[_SIGNED_FIELD] else Folding.NOTHING
 
 
 def schema_of(columns: Mapping[str, ViewColumns], fingerprints: Mapping[str, str]) -> dict[str, Any]:
