@@ -146,8 +146,8 @@ MUTATIONS = (
     Mutation(
         "a window fires once in an epoch",
         "program/firing.py",
-        'let("fires_again", all_of(still_open,',
-        'let("fires_again", all_of(negate(fires), negate(crossed), still_open,',
+        '"fires_again", all_of(still_open,',
+        '"fires_again", all_of(negate(self.fires), negate(self.is_crossed), still_open,',
         Case("own_triggers", "own_late_counts_start_at_the_on_time_pane"),
     ),
     Mutation(
@@ -251,7 +251,7 @@ MUTATIONS = (
     Mutation(
         "elements behind the output watermark give their timestamp",
         "kernel/delta.py",
-        "pc.greater_equal(stamps, arrow_scalar(int(self.behind))), stamps, pa.scalar(None, stamps.type)",
+        "pc.greater_equal(stamps, arrow_scalar(int(self.output_watermark))), stamps, pa.scalar(None, stamps.type)",
         "pa.scalar(True), stamps, pa.scalar(None, stamps.type)",
         Case("timestamps", "transcript_known_late_data_watermark"),
     ),
@@ -273,7 +273,7 @@ MUTATIONS = (
         "a slice ends where a window begins alone",
         "kernel/windows.py",
         "return times - time_since_start + np.where(time_since_start < rest, 0, rest)",
-        "return at - time_since_start",
+        "return times - time_since_start",
         Test("tests.kernel.test_differential", "test_plain", ("sliding_accumulating",)),
     ),
     Mutation(
@@ -287,7 +287,7 @@ MUTATIONS = (
         "withdrawn elements are not counted as such",
         "kernel/delta.py",
         "withdrawn = (as_numpy(self._arranged_column(c.SIGN)) < 0).astype(np.int64)",
-        "withdrawn = np.zeros(len(groups.of_row), np.int64)",
+        "withdrawn = np.zeros(len(self.groups.of_row), np.int64)",
         Case("own_pipelines", "own_retraction_dropped_below"),
     ),
     Mutation(
@@ -384,7 +384,7 @@ MUTATIONS = (
     Mutation(
         "what is cleared stays in the contents",
         "kernel/step.py",
-        "contents_indices = pa.array(kept_rows, mask=firing.result_flags(outcome.cleared)[kept_rows])",
+        "contents_indices = pa.array(kept_rows, mask=firing.result_flags(outcome.is_cleared)[kept_rows])",
         "contents_indices = pa.array(kept_rows)",
         Test("tests.kernel.test_differential", "test_plain", ("global_count",)),
     ),
@@ -514,8 +514,8 @@ MUTATIONS = (
     Mutation(
         "a join leaves out a right row at the end of the interval",
         "kernel/joins/step.py",
-        "self.after = sides.search_within(self.times, begin, end, last, is_after=True)",
-        "self.after = sides.search_within(self.times, begin, end, last, after=False)",
+        "self.end = sides.search_within(self.times, begin, end, last, is_after=True)",
+        "self.end = sides.search_within(self.times, begin, end, last, is_after=False)",
         Case("own_joins", "own_joins_as_of"),
     ),
     Mutation(

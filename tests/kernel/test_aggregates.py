@@ -176,9 +176,9 @@ def test_of_the_last_elements(seed: int, name: str) -> None:
             element, groups = elements(CountPart.from_value("", expr), rows, GROUPS, withdrawable=False)
             columns[read] = element.value
         element, groups = elements(kept_part, rows, GROUPS, withdrawable=False)
-        columns = {"_": pa.repeat(pa.scalar(True), len(element.at)), **columns, KEPT_AT: element.at}
+        columns = {"_": pa.repeat(pa.scalar(True), len(element.event_times)), **columns, KEPT_AT: element.event_times}
         value = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
-        return kept_part.fold(Elements(value, element.at, None), groups)
+        return kept_part.fold(Elements(value, element.event_times, None), groups)
 
     cut = rng.randint(0, len(rows))
     state = gather_parts(kept_part, [bundle(rows[:cut]), bundle(rows[cut:])], GROUPS)

@@ -214,11 +214,11 @@ def test_groups_by_the_number_of_a_key_are_those_by_its_hash(data: st.DataObject
     columns = columns_of(rows, kinds)
     with numbering_all_keys():
         by_number = Keys(columns, len(rows)).group_rows(*start_columns)
-    assert by_number.numbered is not None
+    assert by_number.numbered_groups is not None
     by_hash = Keys(columns, len(rows)).group_rows(*start_columns)
-    assert by_hash.numbered is None
+    assert by_hash.numbered_groups is None
     assert rows_of(by_number.groups, len(rows)) == rows_of(by_hash.groups, len(rows))
-    assert by_number.numbered.arranged_groups.sizes.tolist() == by_hash.groups.sizes.tolist()
+    assert by_number.numbered_groups.arranged_groups.sizes.tolist() == by_hash.groups.sizes.tolist()
     assert by_number.hashes.tolist() == by_hash.hashes.tolist()
     assert all(own.equals(other) for own, other in zip(by_number.keys, by_hash.keys, strict=True))
     assert [some[by_number.rows].tolist() for some in start_columns] == [
@@ -229,7 +229,8 @@ def test_groups_by_the_number_of_a_key_are_those_by_its_hash(data: st.DataObject
     for fold in folds:
         values_in_order = values if by_hash.groups.order is None else values[by_hash.groups.order]
         assert (
-            by_number.numbered.reduce(fold, values).tolist() == by_hash.groups.reduce(fold, values_in_order, 0).tolist()
+            by_number.numbered_groups.reduce(fold, values).tolist()
+            == by_hash.groups.reduce(fold, values_in_order, 0).tolist()
         )
 
 
@@ -278,5 +279,5 @@ def test_keys_of_one_hash_get_no_numbers() -> None:
     with numbering_all_keys(), set_sizes(hash_bits=0):
         names = pa.array(["b", "a", "b"])
         groups = Keys([names], 3).group_rows()
-        assert groups.numbered is None
+        assert groups.numbered_groups is None
         assert rows_of(groups.groups, 3) == [[1], [0, 2]]

@@ -414,18 +414,18 @@ class KeyHashes:
     """Keys of some rows, and their hashes, which outputs with the same key have in common: each is hashed once."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[Sequence[pa.Array], Ints, Keys]] = []
+        self._known_keys: list[tuple[Sequence[pa.Array], Ints, Keys]] = []
 
     def keys_of_rows(self, columns: Sequence[pa.Array], rows: Ints, *, everything: bool) -> Keys:
         """The keys that ``rows`` have in ``columns``; ``everything``: they are all rows in order."""
-        for known_columns, known_rows, keys in self._known:
+        for known_columns, known_rows, keys in self._known_keys:
             # the same objects, for to compare values costs as much as to hash them
             is_same = len(known_columns) == len(columns) and all(map(is_, known_columns, columns))
             if is_same and len(known_rows) == len(rows) and (known_rows == rows).all():
                 return keys
         places = None if everything else pa.array(rows)
         keys = Keys([column if places is None else column.take(places) for column in columns], len(rows))
-        self._known.append((columns, rows, keys))
+        self._known_keys.append((columns, rows, keys))
         return keys
 
 
@@ -442,10 +442,10 @@ class _Bundle:
         place: int,
         key_hashes: KeyHashes,
     ) -> None:
-        self.stage, self.windows, self.behind, self.place = stage, windows, output_watermark, place
+        self.stage, self.windows, self.output_watermark, self.place = stage, windows, output_watermark, place
         everything = len(windows.row) == len(judged_rows[c.EVENT_TIME]) and bool((np.diff(windows.row) == 1).all())
         self._rows = None if everything else pa.array(windows.row)
-        self._judged, self._in_groups = judged_rows, dict[str, pa.Array]()
+        self._judged_rows, self._in_groups = judged_rows, dict[str, pa.Array]()
         start, end = windows.start, windows.end
         if isinstance(stage.where, Sessions):
             # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
@@ -455,20 +455,20 @@ class _Bundle:
             )  # NULL where a record was rejected, and no window has that
             start = end = instants // gap * gap
         keys = key_hashes.keys_of_rows([judged_rows[name] for name in stage.keys], windows.row, everything=everything)
-        self.keyed = keys.group_rows(start, end)
+        self.keyed_rows = keys.group_rows(start, end)
 
     @cached_property
     def groups(self) -> Groups:
         """The elements of each group, which stand in order for what is not folded as they stand."""
-        return self.keyed.groups
+        return self.keyed_rows.groups
 
     @cached_property
     def _sizes(self) -> Ints:
-        numbered_keys = self.keyed.numbered
+        numbered_keys = self.keyed_rows.numbered_groups
         return self.groups.sizes if numbered_keys is None else numbered_keys.arranged_groups.sizes
 
     def to_delta(self) -> pa.RecordBatch:
-        stage, keyed_rows = self.stage, self.keyed
+        stage, keyed_rows = self.stage, self.keyed_rows
         columns = {
             c.HASH: pa.array(keyed_rows.hashes),
             **dict(zip(stage.keys, keyed_rows.keys, strict=True)),
@@ -485,11 +485,11 @@ class _Bundle:
 
     def _element_column(self, name: str) -> pa.Array:
         """A column of the elements, as they stand."""
-        return self._judged[name] if self._rows is None else self._judged[name].take(self._rows)
+        return self._judged_rows[name] if self._rows is None else self._judged_rows[name].take(self._rows)
 
     def _arranged_column(self, name: str) -> pa.Array:
         if name not in self._in_groups:
-            column, order = self._judged[name], self._order
+            column, order = self._judged_rows[name], self._order
             self._in_groups[name] = column if order is None else column.take(order)
         return self._in_groups[name]
 
@@ -507,12 +507,12 @@ class _Bundle:
         if isinstance(where, Sessions):
             first, last = self._ends_of_times()
             return {c.WINDOW_START: pa.array(first), c.WINDOW_END: pa.array(last + int(where.gap))}
-        rows = self.keyed.rows
+        rows = self.keyed_rows.rows
         return {c.WINDOW_START: pa.array(self.windows.start[rows]), c.WINDOW_END: pa.array(self.windows.end[rows])}
 
     def _ends_of_times(self) -> tuple[Ints, Ints]:
         """The first and the last event time of each group."""
-        numbered_keys = self.keyed.numbered
+        numbered_keys = self.keyed_rows.numbered_groups
         if numbered_keys is not None:
             instants = as_numpy(self._element_column(c.EVENT_TIME))
             return numbered_keys.reduce(np.minimum, instants), numbered_keys.reduce(np.maximum, instants)
@@ -520,7 +520,7 @@ class _Bundle:
         return self.groups.reduce(np.minimum, instants, 0), self.groups.reduce(np.maximum, instants, 0)
 
     def _part_column(self, part: AccumulatorPart) -> pa.Array:
-        numbered_keys = self.keyed.numbered
+        numbered_keys = self.keyed_rows.numbered_groups
         if numbered_keys is not None and not self.stage.stage.withdrawable:
             value = None if part.input is None else self._element_column(self.stage.input_column(part.input))
             folded_part = part.fold_numbered(value, numbered_keys)
@@ -567,7 +567,7 @@ class _Bundle:
         stamps = self._arranged_column(c.EVENT_TIME) if own is None else self.groups.arrange_column(pa.array(own))
         stamps = pc.add(stamps, arrow_scalar(stage.output_shift))
         pane_times = pc.if_else(
-            pc.greater_equal(stamps, arrow_scalar(int(self.behind))), stamps, pa.scalar(None, stamps.type)
+            pc.greater_equal(stamps, arrow_scalar(int(self.output_watermark))), stamps, pa.scalar(None, stamps.type)
         )
         return {
             c.HELD_TIME: extreme_value(pane_times, self.groups, latest=stage.how.timestamp is TimestampCombiner.LATEST)

@@ -238,12 +238,12 @@ class FiringResult(msgspec.Struct, frozen=True):
 
     stage: CompiledStage
     outcome: FiringPlan
-    known: Mapping[str, Datum]
+    known_values: Mapping[str, Datum]
     length: int
 
     def result_column(self, expr: Expr, kind: pa.DataType | None = None) -> pa.Array:
         """A result of the program as a column."""
-        values = evaluate(expr, self.known)
+        values = evaluate(expr, self.known_values)
         if isinstance(values, pa.Scalar):
             values = pa.repeat(values, self.length)
         return values if kind is None or values.type == kind else values.cast(kind)
@@ -287,23 +287,23 @@ class _Emitting:
     """Records of one moment after the other."""
 
     def __init__(self, stage: CompiledStage, rows: Mapping[str, pa.Array], firing: FiringResult) -> None:
-        self.stage, self.rows, self.fired = stage, rows, firing
-        self.emitted: list[_Records] = []
+        self.stage, self.rows, self.firing = stage, rows, firing
+        self.emitted_records: list[_Records] = []
         self.panes: list[_Records] = []
         self.live_at = np.full(firing.length, _LIVE_IN_STATE, np.int64)
 
     def make_emission(self) -> Emission:
-        for moment, pane in enumerate(self.fired.panes):
-            emits, exists = self.fired.result_flags(pane.emitted), self.fired.result_flags(pane.exists)
+        for moment, pane in enumerate(self.firing.panes):
+            emits, exists = self.firing.result_flags(pane.is_emitted), self.firing.result_flags(pane.exists)
             panes = self._panes_of_moment(moment, pane, np.flatnonzero(exists))
             if self.stage.remembers:
-                self.emitted += self._retractions_of_moment(moment, np.flatnonzero(emits))
+                self.emitted_records += self._retractions_of_moment(moment, np.flatnonzero(emits))
                 # a moment may only withdraw, so a window that emits has no live pane unless a new one exists
                 self.live_at[emits] = _NONE_LIVE
                 self.live_at[exists] = moment
-            self.emitted.append(panes)
+            self.emitted_records.append(panes)
             self.panes.append(panes)
-        records = _join_records(self.emitted, self.stage)
+        records = _join_records(self.emitted_records, self.stage)
         order = np.lexsort((records.place, records.moment, records.row))
         if self.stage.stage.aggregation.having is not None:
             order = order[self._leaving_records(records)[order]]
@@ -323,24 +323,24 @@ class _Emitting:
         leaves = lets_out(self.stage, records.panes, self.rows, records.row)
         if self.stage.retracting or not self.stage.remembers:
             return leaves
-        place = records.row * len(self.fired.panes) + records.moment
+        place = records.row * len(self.firing.panes) + records.moment
         stays = place[~records.is_retraction & ~leaves]
         return leaves & (~records.is_retraction | np.isin(place, stays))
 
     def _panes_of_moment(self, moment: int, pane: PaneColumns, rows: Ints) -> "_Records":
         """The panes of a moment."""
         indices = pa.array(rows)
-        index = self.fired.result_column(pane.index).take(indices)
+        index = self.firing.result_column(pane.index).take(indices)
         columns = {
             "window_start": self.rows[c.WINDOW_START].take(indices),
             "window_end": self.rows[c.WINDOW_END].take(indices),
-            **aggregate_results(self.stage, self.rows, rows, self.fired.result_flags(pane.cleared)[rows]),
-            "pane_time": self.fired.result_column(pane.time).take(indices),
-            "timing": self.fired.result_column(pane.timing).take(indices),
+            **aggregate_results(self.stage, self.rows, rows, self.firing.result_flags(pane.is_empty)[rows]),
+            "pane_time": self.firing.result_column(pane.time).take(indices),
+            "timing": self.firing.result_column(pane.timing).take(indices),
             "pane_index": index,
-            "nonspeculative_index": self.fired.result_column(pane.nonspeculative_index).take(indices),
+            "nonspeculative_index": self.firing.result_column(pane.nonspeculative_index).take(indices),
             "is_first": pc.equal(index, arrow_scalar(0)),
-            "is_last": self.fired.result_column(pane.is_last).take(indices).fill_null(False),
+            "is_last": self.firing.result_column(pane.is_last).take(indices).fill_null(False),
         }
         fields = list(self.stage.pane_type)
         panes = pa.StructArray.from_arrays([columns[f.name].cast(f.type) for f in fields], fields=fields)
@@ -377,7 +377,7 @@ class _Emitting:
             rows.append(panes_of_moment.row[is_live])
         row = np.concatenate(rows)
         order = np.argsort(row, kind="stable")
-        offsets = np.searchsorted(row[order], np.arange(self.fired.length + 1))
+        offsets = np.searchsorted(row[order], np.arange(self.firing.length + 1))
         return to_lists(pa.concat_arrays(items).take(pa.array(order)), Groups(offsets.astype(np.int64)))
 
 

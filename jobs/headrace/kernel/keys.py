@@ -439,23 +439,23 @@ _ROWS_LOOKED_AT = 1 << 14
 
 class KeyGroups(msgspec.Struct, frozen=True):
     """Rows by key, and by what they are within. ``hashes`` and ``keys`` are those of groups; ``rows`` has for each
-    group one row that is within the same. ``groups`` says which rows are in which. ``numbered``: the same by number, if
-    they have one.
+    group one row that is within the same. ``groups`` says which rows are in which. ``numbered_groups``: the same by
+    number, if they have one.
     """
 
     hashes: Words
     keys: list[pa.Array]
     rows: kernel_columns.Ints
-    numbered: kernel_columns.NumberedGroups | None
-    ordered: kernel_columns.Groups | None = None
+    numbered_groups: kernel_columns.NumberedGroups | None
+    ordered_groups: kernel_columns.Groups | None = None
 
     @property
     def groups(self) -> kernel_columns.Groups:
         """Which rows are in which group."""
-        if self.ordered is None:
-            assert self.numbered is not None
-            return self.numbered.groups
-        return self.ordered
+        if self.ordered_groups is None:
+            assert self.numbered_groups is not None
+            return self.numbered_groups.groups
+        return self.ordered_groups
 
 
 class _DifferentKeys(msgspec.Struct, frozen=True):

@@ -199,7 +199,7 @@ class EdgesByPlace:
 
     def __init__(self, no_terms: pa.RecordBatch) -> None:
         self._begin, self._end = np.full(0, NO_PLACE, np.int64), np.full(0, NO_PLACE, np.int64)
-        self._to = np.zeros(0, np.int64)
+        self._targets = np.zeros(0, np.int64)
         self._terms = no_terms
 
     def places_without_edges(self, places: Ints, number: int) -> Ints:
@@ -214,10 +214,10 @@ class EdgesByPlace:
         sources = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
         targets = np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)])
         order = in_order_of(sources)
-        sources_in_order, number_before = sources[order], len(self._to)
+        sources_in_order, number_before = sources[order], len(self._targets)
         self._begin[places] = number_before + np.searchsorted(sources_in_order, places, "left")
         self._end[places] = number_before + np.searchsorted(sources_in_order, places, "right")
-        self._to = np.concatenate([self._to, targets[order]])
+        self._targets = np.concatenate([self._targets, targets[order]])
         if self._terms.num_columns:
             terms = pa.concat_batches([self._terms.slice(0, 0), *(part[2] for part in parts)])
             self._terms = pa.concat_batches([self._terms, terms.take(pa.array(order))])
@@ -232,7 +232,7 @@ class EdgesByPlace:
     def edges_at(self, numbers: Ints) -> tuple[Ints, pa.RecordBatch]:
         """The places of the other ends of edges, and what the step reads of them."""
         terms = self._terms.take(pa.array(numbers)) if self._terms.num_columns else self._terms
-        return self._to[numbers], terms
+        return self._targets[numbers], terms
 
 
 FROM_VERTEX, TO_VERTEX = "from", "to"
@@ -445,8 +445,8 @@ class Rounds:
     """The values of vertices in an epoch of ``loop``, given the ``stored_values`` and all ``edges``."""
 
     def __init__(self, loop: CompiledLoop, edges: StoredEdges, stored_values: StoredValues) -> None:
-        self.loop, self._edges, self._stored = loop, edges, stored_values
-        self._placed = PlacedVertices(loop.no_messages.select(loop.vertex_schema.names))
+        self.loop, self._edges, self._stored_values = loop, edges, stored_values
+        self._placed_vertices = PlacedVertices(loop.no_messages.select(loop.vertex_schema.names))
         self._values = ValuesByPlace.empty_like(loop.no_messages.column(VALUE))
         self._known_edges = EdgesByPlace(loop.no_edges.select([*loop.terms]))
         self._is_changed = np.zeros(0, np.bool_)
@@ -509,12 +509,14 @@ class Rounds:
 
     def _start_messages(self, *ends: Ints) -> Messages:
         """The values that vertices at these places have by themselves."""
-        is_end = np.zeros(len(self._placed), np.bool_)
+        is_end = np.zeros(len(self._placed_vertices), np.bool_)
         for places in ends:
             is_end[places] = True
         own = np.flatnonzero(is_end)
         return self._improving_messages(
-            _messages_of_values(own, self.loop.start_values(self._placed.rows.column(VERTEX).take(pa.array(own))))
+            _messages_of_values(
+                own, self.loop.start_values(self._placed_vertices.rows.column(VERTEX).take(pa.array(own)))
+            )
         )
 
     def _improving_messages(self, messages: Messages) -> Messages:
@@ -534,19 +536,19 @@ class Rounds:
 
     def _message_rows(self, places: Ints, values: pa.Array) -> pa.RecordBatch:
         """Values of vertices at ``places`` as messages are stored, in the order of hashes."""
-        rows = self._placed.rows.take(pa.array(places))
+        rows = self._placed_vertices.rows.take(pa.array(places))
         order = pa.array(in_order_of_hashes(as_numpy(rows.column(c.HASH))))
         columns = {name: rows.column(name).take(order) for name in rows.schema.names} | {VALUE: values.take(order)}
         return pa.RecordBatch.from_pydict(columns, schema=self.loop.message_schema)
 
     def _load_edges(self, places: Ints) -> None:
         """Have the edges out of vertices at ``places`` in memory."""
-        lacking = self._known_edges.places_without_edges(places, len(self._placed))
+        lacking = self._known_edges.places_without_edges(places, len(self._placed_vertices))
         if not len(lacking):
             return
-        is_wanted = np.zeros(len(self._placed), np.bool_)
+        is_wanted = np.zeros(len(self._placed_vertices), np.bool_)
         is_wanted[lacking] = True
-        wanted_hashes = distinct_hashes([as_numpy(self._placed.rows.column(c.HASH))[lacking]])
+        wanted_hashes = distinct_hashes([as_numpy(self._placed_vertices.rows.column(c.HASH))[lacking]])
         parts = []
         for edges in _join_batches(self._edges(wanted_hashes)):
             sources = self._places_of(edges, c.HASH, FROM_VERTEX)
@@ -561,7 +563,7 @@ class Rounds:
 
     def _places_of(self, rows: pa.RecordBatch, hash_column: str, vertex: str) -> Ints:
         window = (rows.column(name) for name in (c.WINDOW_START, c.WINDOW_END))
-        return self._placed.places_of(rows.column(hash_column), rows.column(vertex), *window)
+        return self._placed_vertices.places_of(rows.column(hash_column), rows.column(vertex), *window)
 
     def _take_up(self, vertices: pa.RecordBatch) -> Ints:
         """The places of ``vertices``, or of messages, each of another one; vertices without a place get one, with their
@@ -585,13 +587,13 @@ class Rounds:
 
     def _add_places(self, vertices: pa.RecordBatch) -> Ints:
         """New places of ``vertices`` that have none, each once, with their stored values: of several the last one."""
-        new_places = self._placed.add(vertices)
+        new_places = self._placed_vertices.add(vertices)
         values, rows, rows_before = (
             [self.loop.no_messages.column(VALUE)],
             np.full(len(new_places), NO_PLACE, np.int64),
             0,
         )
-        for stored_rows in self._stored(distinct_hashes([as_numpy(vertices.column(c.HASH))])):
+        for stored_rows in self._stored_values(distinct_hashes([as_numpy(vertices.column(c.HASH))])):
             places = self._places_of(stored_rows, c.HASH, VERTEX)
             is_new = places >= new_places[0]
             rows[places[is_new] - new_places[0]] = rows_before + np.flatnonzero(is_new)

@@ -29,12 +29,12 @@ from headrace.program.triggers.node import ColumnMerge, Measure
 
 
 class CombinedWindows(msgspec.Struct, frozen=True):
-    """A row for each window that an epoch may change. ``gone`` are the state rows of open windows that became part of
-    another one.
+    """A row for each window that an epoch may change. ``gone_rows`` are the state rows of open windows that became part
+    of another one.
     """
 
     rows: Mapping[str, pa.Array]
-    gone: pa.RecordBatch
+    gone_rows: pa.RecordBatch
 
     def __len__(self) -> int:
         return len(self.rows[c.WINDOW_START])
@@ -49,8 +49,8 @@ class _Combining:
     """Columns of a group out of columns of its rows."""
 
     def __init__(self, stage: CompiledStage, sides: Sides, matches: MatchedWindows, output_watermark: Instant) -> None:
-        self.stage, self.sides, self.matched = stage, sides, matches
-        self.behind = output_watermark
+        self.stage, self.sides, self.matches = stage, sides, matches
+        self.output_watermark = output_watermark
         groups = matches.groups
         order = np.arange(len(sides.is_open)) if groups.order is None else groups.order
         self.open = _rows_of(groups, order, sides.is_open[order])
@@ -68,18 +68,18 @@ class _Combining:
         group = self.open.of_row
         start = as_numpy(self.sides.state.column(c.WINDOW_START))[rows]
         end = as_numpy(self.sides.state.column(c.WINDOW_END))[rows]
-        same = (start == self.matched.start[group]) & (end == self.matched.end[group])
+        same = (start == self.matches.start[group]) & (end == self.matches.end[group])
         places = np.full(len(self.open), -1, np.int64)
         places[group[same]] = rows[same]
         return places
 
     def combine_windows(self) -> CombinedWindows:
         stage, sides = self.stage, self.sides
-        first = pa.array(self.matched.groups.first_rows)
+        first = pa.array(self.matches.groups.first_rows)
         itself = self.itself >= 0
         rows: dict[str, pa.Array] = {c.HASH: sides.shared_column(c.HASH).take(first)}
         rows |= {name: sides.shared_column(name).take(first) for name in stage.keys}
-        rows |= {c.WINDOW_START: pa.array(self.matched.start), c.WINDOW_END: pa.array(self.matched.end)}
+        rows |= {c.WINDOW_START: pa.array(self.matches.start), c.WINDOW_END: pa.array(self.matches.end)}
         rows |= {c.HAS_STATE: pa.array(self.has), c.WAS_CLOSED: pa.array(self.was_closed)}
         rows[c.IS_STORED] = pa.array(self.was_closed | itself)
         rows[c.COUNT] = pa.array(self.new.reduce(np.add, as_numpy(self._arranged_column(self.new, c.COUNT)), 0))
@@ -167,14 +167,14 @@ class _Combining:
         stage, latest = self.stage, self.stage.how.timestamp is TimestampCombiner.LATEST
         assert stage.custom is not None
         times, groups = self.new.flatten_lists(self._arranged_column(self.new, c.TIMES))
-        start, end = (side[groups.of_row] for side in (self.matched.start, self.matched.end))
+        start, end = (side[groups.of_row] for side in (self.matches.start, self.matches.end))
         stamps = output_times(stage.custom, as_numpy(times), start, end) + stage.output_shift
-        open_stamps = pa.array(stamps, mask=stamps < int(self.behind))
+        open_stamps = pa.array(stamps, mask=stamps < int(self.output_watermark))
         return extreme_value(open_stamps, groups, latest=latest)
 
     def _content_columns(self) -> dict[str, pa.Array]:
         """Parts of the contents: those of open windows, then those of the delta."""
-        groups = self.matched.groups
+        groups = self.matches.groups
         # most epochs merge nothing, and then no part has to be gathered
         if groups.sizes.max(initial=0) <= 1:
             return {part.name: groups.arrange_column(self.sides.shared_column(part.name)) for part in self.stage.parts}
@@ -244,7 +244,7 @@ class StageResult:
     stage: CompiledStage
     epoch: int
     rows: Mapping[str, pa.Array]
-    touched: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
+    is_touched: "np.ndarray[tuple[int], np.dtype[np.bool_]]"
     emission: Emission
     changes: pa.RecordBatch
     counts: Counts
@@ -290,7 +290,7 @@ class StageResult:
         """When in the epoch each record was emitted: with the bundle, at a deadline, at a signal, or at the watermark
         step."""
         emission, last = self.emission, self.last_moment
-        first = np.where(self.touched[emission.row], 0, 1)
+        first = np.where(self.is_touched[emission.row], 0, 1)
         return np.where(emission.moment == last, 3, np.where(emission.moment == 0, first, 2))
 
 
@@ -334,19 +334,19 @@ def step_stage(
     }
     outcome = stage.batch_firing if is_batch else stage.firing
     firing = FiringProgram(stage, outcome).run(rows, clocks, received_signals)
-    is_changed = firing.result_flags(outcome.changed)
+    is_changed = firing.result_flags(outcome.is_changed)
     if not is_changed.any():
         return None
     emission = emit_panes(stage, rows, firing)
     changes = concat_rows(
         stage.state_schema,
-        [_state_rows(stage, rows, firing, emission, epoch), _gone_state_rows(stage, combined_sides.gone, epoch)],
+        [_state_rows(stage, rows, firing, emission, epoch), _gone_state_rows(stage, combined_sides.gone_rows, epoch)],
     )
     return StageResult(
         stage=stage,
         epoch=epoch,
         rows=rows,
-        touched=firing.result_flags(outcome.touched),
+        is_touched=firing.result_flags(outcome.is_touched),
         emission=emission,
         changes=in_order(changes),
         counts=_pane_counts(firing, emission),
@@ -362,9 +362,9 @@ def _state_rows(
     status = as_numpy(firing.result_column(outcome.state[c.STATUS], pa.int32()))
     is_gone, is_open = status == c.STATUS_GONE, status == c.STATUS_OPEN
     is_stored = as_numpy(rows[c.IS_STORED])
-    kept_rows = np.flatnonzero(firing.result_flags(outcome.changed) & (~is_gone | is_stored))
+    kept_rows = np.flatnonzero(firing.result_flags(outcome.is_changed) & (~is_gone | is_stored))
     indices = pa.array(kept_rows)
-    contents_indices = pa.array(kept_rows, mask=firing.result_flags(outcome.cleared)[kept_rows])
+    contents_indices = pa.array(kept_rows, mask=firing.result_flags(outcome.is_cleared)[kept_rows])
     parts = {part.name for part in stage.parts}
     columns = {}
     for field in schema:

@@ -175,7 +175,7 @@ def substitute_columns(expr: Expr, names: Mapping[str, Expr]) -> Expr:
     return expr
 
 
-CAST_FROM = "from_"
+CAST_FROM_PREFIX = "from_"
 """A cast that needs no schema (``settle_casts``) has the type of what it reads in its name: ``from_string_int``."""
 
 
@@ -187,6 +187,6 @@ def settle_casts(expr: Expr, schema: Schema) -> Expr:
         case Function(name, args):
             if name.startswith("cast_"):
                 source = type_of(args[0], schema) or DataType.STRING  # a bare NULL is NULL as any type
-                name = f"{CAST_FROM}{source.value}_{name.removeprefix('cast_')}"
+                name = f"{CAST_FROM_PREFIX}{source.value}_{name.removeprefix('cast_')}"
             return Function(name, tuple(settle_casts(a, schema) for a in args))
     return expr

@@ -38,18 +38,18 @@ class FiringClocks(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class PaneColumns:
-    """Columns that describe one possible pane. ``emitted``: something is emitted, if only the retractions of what was
-    before; ``exists``: the pane as well; ``cleared``: its contents are empty.
+    """Columns that describe one possible pane. ``is_emitted``: something is emitted, if only the retractions of what
+    was before; ``exists``: the pane as well; ``is_empty``: its contents are empty.
     """
 
-    emitted: Expr
+    is_emitted: Expr
     exists: Expr
     time: Expr
     timing: Expr
     index: Expr
     nonspeculative_index: Expr
     is_last: Expr
-    cleared: Expr
+    is_empty: Expr
 
 
 class FiringStep(NamedTuple):
@@ -57,7 +57,7 @@ class FiringStep(NamedTuple):
 
     name: str
     expr: Expr
-    done: tuple[str, ...]
+    columns_done: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class FiringPlan:
     program: Program
     panes: tuple[PaneColumns, ...]
     state: Mapping[str, Expr]
-    cleared: Expr
-    touched: Expr
-    changed: Expr
+    is_cleared: Expr
+    is_touched: Expr
+    is_changed: Expr
     dropped_closed: Expr
     dropped_retractions: Expr
 
@@ -80,7 +80,7 @@ class FiringPlan:
     def outputs(self) -> tuple[Expr, ...]:
         """All results of the program."""
         panes = [expr for pane in self.panes for expr in vars(pane).values()]
-        rest = (self.cleared, self.touched, self.changed, self.dropped_closed, self.dropped_retractions)
+        rest = (self.is_cleared, self.is_touched, self.is_changed, self.dropped_closed, self.dropped_retractions)
         return (*panes, *self.state.values(), *rest)
 
     @cached_property
@@ -119,7 +119,7 @@ class _Window:
         self.hold: Expr = col(c.HOLD)
         self.index: Expr = col(c.INDEX)
         self.nonspeculative: Expr = col(c.NONSPECULATIVE)
-        self.cleared: Expr = FALSE
+        self.is_cleared: Expr = FALSE
         self.exists: Expr = TRUE
         self.same: Expr = col(c.SAME) if how.elide_unchanged else FALSE
         self.live_time: Expr = col(c.LIVE_TIME) if how.elide_unchanged else NO_HOLD
@@ -159,14 +159,14 @@ class _Window:
         exists = let("exists", all_of(emits, self.exists))
         speculative = timing == _EARLY
         pane = PaneColumns(
-            emitted=emits,
+            is_emitted=emits,
             exists=exists,
             time=time,
             timing=timing,
             index=self.index,
             nonspeculative_index=choose(speculative, -1, self.nonspeculative),
             is_last=let("last", last),
-            cleared=self.cleared,
+            is_empty=self.is_cleared,
         )
         self.index = let("index", choose(exists, self.index + 1, self.index))
         self.nonspeculative = let(
@@ -178,7 +178,7 @@ class _Window:
         self.new = let("new", choose(fires, 0, self.new))
         self.hold = let("hold", choose(fires, NO_HOLD, self.hold))
         if self.how.accumulation is Accumulation.DISCARDING:
-            self.cleared = let("cleared", any_of(self.cleared, fires))
+            self.is_cleared = let("cleared", any_of(self.is_cleared, fires))
         return pane
 
 
@@ -242,30 +242,32 @@ class _Firing:
         self.let = self.program.let
         self.max_timestamp = self.let("max_ts", col(c.WINDOW_END) - 1)
         self.expires = self.let("expiry", expiry_watermark(how))
-        self.before, self.after, self.crossed = _evaluation_moments(node, self.max_timestamp, self.program)
-        self.expired = self.let("expired", col(c.WATERMARK_AFTER) > self.expires)
+        self.moment_before, self.moment_after, self.is_crossed = _evaluation_moments(
+            node, self.max_timestamp, self.program
+        )
+        self.is_expired = self.let("expired", col(c.WATERMARK_AFTER) > self.expires)
         self.window = _Window(how, self.program, self.max_timestamp)
         self.state: Mapping[str, Expr] = {**fresh_state(node), **columns(node)}
         self.panes: list[PaneColumns] = []
-        self.fires, self.told, self.finished = _NO, _NO, _NO
+        self.fires, self.is_signalled, self.is_finished = _NO, _NO, _NO
 
     def take_bundle(self) -> None:
         """Elements come to the window, merged already, and its trigger, under the old watermark."""
         let, window = self.let, self.window
         # a closed window drops what comes: ``make_plan`` counts it
         count = let("count", choose(col(c.WAS_CLOSED), 0, col(c.COUNT)))
-        self.touched = let("touched", count > 0)
-        self.is_open = let("open", any_of(col(c.HAS_STATE), self.touched))
+        self.is_touched = let("touched", count > 0)
+        self.is_open = let("open", any_of(col(c.HAS_STATE), self.is_touched))
         if self.merging:
-            merged_state = self.node.after_merge(self.program, self.state, self.before)
+            merged_state = self.node.after_merge(self.program, self.state, self.moment_before)
             self.state = {
                 name: let("healed", choose(col(c.WAS_MERGED), merged_state[name], value))
                 for name, value in self.state.items()
             }
             window.merge_holds(col(c.WAS_MERGED))
-        self._pass_bundle(Bundle(count, self.touched))
+        self._pass_bundle(Bundle(count, self.is_touched))
         window.new = let("new", window.new + count)
-        window.take_hold(all_of(self.touched, negate(self.before.passed_end)))
+        window.take_hold(all_of(self.is_touched, negate(self.moment_before.passed_end)))
         if self.counts_net:
             window.exists = let("exists", coalesce(col(c.NET), 0) != 0)
         self.due = let("due", col(c.DUE_TIME) <= col(c.PROCESSING_TIME))
@@ -275,43 +277,47 @@ class _Firing:
         In a batch it only learns of them.
         """
         if not self.is_batch:
-            is_asked = any_of(self.touched, self.due)
-            self.fires = self.let("fires", all_of(self.is_open, is_asked, self._is_ready(self.before)))
-            self.finished = self._answer_firing(self.fires)
+            is_asked = any_of(self.is_touched, self.due)
+            self.fires = self.let("fires", all_of(self.is_open, is_asked, self._is_ready(self.moment_before)))
+            self.is_finished = self._answer_firing(self.fires)
         if self.node.signals:
-            self._hear_signals(all_of(self.is_open, negate(self.finished)))
+            self._hear_signals(all_of(self.is_open, negate(self.is_finished)))
             if not self.is_batch:
-                has_ended = self._answer_firing(self.let("answers", all_of(self.told, self._is_ready(self.before))))
-                self.finished = self.let("finished", any_of(self.finished, has_ended))
+                has_ended = self._answer_firing(
+                    self.let("answers", all_of(self.is_signalled, self._is_ready(self.moment_before)))
+                )
+                self.is_finished = self.let("finished", any_of(self.is_finished, has_ended))
 
     def step_watermark(self) -> None:
         """The watermark steps: closing wins over firing, one activation at most (3.2, 5.3, 5.4), in a batch exactly
         one.
         """
         let = self.let
-        still_open = let("still_open", all_of(self.is_open, negate(self.finished)))
-        closes = let("closes", all_of(still_open, self.expired))
-        is_asked = TRUE if self.is_batch else self.crossed
-        fires_again = let("fires_again", all_of(still_open, negate(self.expired), is_asked, self._is_ready(self.after)))
-        self.ends = self._fire_trigger(fires_again, self.after)
-        self.activated = still_open if self.is_batch else let("activated", any_of(fires_again, closes))
-        is_early = negate(self.after.passed_end)
+        still_open = let("still_open", all_of(self.is_open, negate(self.is_finished)))
+        closes = let("closes", all_of(still_open, self.is_expired))
+        is_asked = TRUE if self.is_batch else self.is_crossed
+        fires_again = let(
+            "fires_again", all_of(still_open, negate(self.is_expired), is_asked, self._is_ready(self.moment_after))
+        )
+        self.ends = self._fire_trigger(fires_again, self.moment_after)
+        self.is_activated = still_open if self.is_batch else let("activated", any_of(fires_again, closes))
+        is_early = negate(self.moment_after.passed_end)
         self.panes.append(
-            self.window.emit_pane(self.activated, any_of(closes, self.ends), self.before.passed_end, is_early)
+            self.window.emit_pane(self.is_activated, any_of(closes, self.ends), self.moment_before.passed_end, is_early)
         )
 
     def make_plan(self) -> FiringPlan:
         """What is stored of the window, and the whole program."""
         let, window, was_closed = self.let, self.window, col(c.WAS_CLOSED)
-        marker = let("marker", any_of(self.finished, self.ends, all_of(was_closed, negate(self.is_open))))
-        is_gone = any_of(self.expired, negate(any_of(self.is_open, marker)))
+        marker = let("marker", any_of(self.is_finished, self.ends, all_of(was_closed, negate(self.is_open))))
+        is_gone = any_of(self.is_expired, negate(any_of(self.is_open, marker)))
         status = let("status", choose(is_gone, c.STATUS_GONE, choose(marker, c.STATUS_CLOSED, c.STATUS_OPEN)))
         keeps = let("keeps", status == c.STATUS_OPEN)
         initial = fresh_state(self.node)
         kept_state = {name: let("kept", choose(keeps, value, initial[name])) for name, value in self.state.items()}
         number_dropped = let("dropped", choose(was_closed, col(c.COUNT), 0))
         # an open window waits for its end, and from then on to expire
-        due = choose(all_of(keeps, negate(self.after.passed_end)), self.max_timestamp, self.expires)
+        due = choose(all_of(keeps, negate(self.moment_after.passed_end)), self.max_timestamp, self.expires)
         is_changed = self._changed_condition(number_dropped)
         state = {
             c.STATUS: status,
@@ -328,9 +334,9 @@ class _Firing:
             program=self.program,
             panes=tuple(self.panes),
             state=state,
-            cleared=let("contents_gone", any_of(negate(keeps), window.cleared)),
-            touched=self.touched,
-            changed=let("changed", is_changed),
+            is_cleared=let("contents_gone", any_of(negate(keeps), window.is_cleared)),
+            is_touched=self.is_touched,
+            is_changed=let("changed", is_changed),
             dropped_closed=number_dropped,
             dropped_retractions=withdrawn if self.withdrawable else Literal(0),
         )
@@ -338,14 +344,14 @@ class _Firing:
     def _changed_condition(self, number_dropped: Expr) -> Expr:
         # the due event time counts also when nothing fires: the row must ask for its next activation
         return any_of(
-            self.touched,
+            self.is_touched,
             self.due,
             self.let("reached", col(c.DUE_EVENT) < col(c.WATERMARK_AFTER)),
             self.fires,
-            self.told,
-            self.activated,
+            self.is_signalled,
+            self.is_activated,
             number_dropped > 0,
-            all_of(col(c.WAS_CLOSED), self.expired),
+            all_of(col(c.WAS_CLOSED), self.is_expired),
             col(c.WAS_MERGED) if self.merging else FALSE,
         )
 
@@ -354,7 +360,7 @@ class _Firing:
 
     def _answer_firing(self, fires: Expr) -> Expr:
         """A firing under the old watermark, with its pane; whether it finished the window."""
-        finishes, passed_end = self._fire_trigger(fires, self.before), self.before.passed_end
+        finishes, passed_end = self._fire_trigger(fires, self.moment_before), self.moment_before.passed_end
         self.panes.append(self.window.emit_pane(fires, finishes, passed_end, negate(passed_end)))
         return finishes
 
@@ -364,14 +370,14 @@ class _Firing:
         return self.let("finished", all_of(fires, self.node.is_finished(self.state)))
 
     def _hear_signals(self, still_open: Expr) -> None:
-        """Signals come, after the bundle and the deadlines (9.3); ``told``: the window received one."""
+        """Signals come, after the bundle and the deadlines (9.3); ``is_signalled``: the window received one."""
         flags = {name: col(f"{c.SIGNAL_PREFIX}{i}") for i, name in enumerate(sorted(self.node.signals))}
         signals_received = {name: self.let("heard", all_of(still_open, flag)) for name, flag in flags.items()}
-        self.told = self.let("told", any_of(*signals_received.values()))
+        self.is_signalled = self.let("told", any_of(*signals_received.values()))
         self._pass_bundle(Bundle(Literal(0), FALSE, signals_received))
 
     def _pass_bundle(self, bundle: Bundle) -> None:
-        self._name_state(self.node.on_element(self.program, self.state, bundle, self.before))
+        self._name_state(self.node.on_element(self.program, self.state, bundle, self.moment_before))
 
     def _name_state(self, state: Mapping[str, Expr]) -> None:
         self.state = {name: self.let("s", value) for name, value in state.items()}

@@ -59,7 +59,10 @@ class RowsPart(AccumulatorPart):
 
     def fold(self, elements: Elements, groups: kernel_columns.Groups) -> pa.Array:
         assert elements.value is not None
-        times_of_events, sign = elements.at, None if elements.sign is None else kernel_columns.as_numpy(elements.sign)
+        times_of_events, sign = (
+            elements.event_times,
+            None if elements.sign is None else kernel_columns.as_numpy(elements.sign),
+        )
         times = np.ones(len(times_of_events), np.int64) if sign is None else sign
         return self._make_entries(times_of_events, elements.value, times, kernel_columns.Groups(groups.offsets))
 

@@ -34,12 +34,12 @@ from headrace.model.expressions.expr import Expr
 
 
 class Elements(msgspec.Struct, frozen=True):
-    """Elements of a bundle. ``value`` is what a part reads (None: it counts elements), ``at`` event times in granules.
+    """Elements of a bundle. ``value`` is what a part reads (None: it counts elements), ``event_times`` in granules.
     ``sign`` is 1, or -1 for an element that is withdrawn (None: none can be).
     """
 
     value: pa.Array | None
-    at: pa.Array
+    event_times: pa.Array
     sign: pa.Array | None
 
     def non_null(self, groups: Groups) -> "KnownValues":
@@ -47,26 +47,26 @@ class Elements(msgspec.Struct, frozen=True):
         assert self.value is not None
         value, sign = self.value, None if self.sign is None else as_numpy(self.sign)
         if not value.null_count:
-            return KnownValues(value, sign, Groups(groups.offsets), self.at)
+            return KnownValues(value, sign, Groups(groups.offsets), self.event_times)
         is_valid = valid_mask(value)
         sign = None if sign is None else sign[is_valid]
-        return KnownValues(value.drop_null(), sign, groups.filter_rows(is_valid), self.at, is_valid)
+        return KnownValues(value.drop_null(), sign, groups.filter_rows(is_valid), self.event_times, is_valid)
 
 
 @dataclass(frozen=True)
 class KnownValues:
-    """Elements whose value is not NULL, arranged by ``groups``: the ``chosen`` ones (None: all)."""
+    """Elements whose value is not NULL, arranged by ``groups``: the ``is_chosen`` ones (None: all)."""
 
     value: pa.Array
     sign: Ints | None
     groups: Groups
     all_times: pa.Array
-    chosen: NDArray[np.bool_] | None = None
+    is_chosen: NDArray[np.bool_] | None = None
 
     @cached_property
     def event_times(self) -> pa.Array:
         """Their event times."""
-        return self.all_times if self.chosen is None else self.all_times.filter(pa.array(self.chosen))
+        return self.all_times if self.is_chosen is None else self.all_times.filter(pa.array(self.is_chosen))
 
     @cached_property
     def values_with_times(self) -> pa.Array:
@@ -277,9 +277,9 @@ class CountPart(PlainPart):
 
 @dataclass(frozen=True)
 class IntegerSumPart(AccumulatorPart):
-    """The sum of integers, exact also where it leaves 64 bits; the sum of their squares if ``squared``."""
+    """The sum of integers, exact also where it leaves 64 bits; the sum of their squares if ``is_squared``."""
 
-    squared: bool = False
+    is_squared: bool = False
 
     @classmethod
     def from_value(cls, name: str, value: Expr | None, *, is_squared: bool = False) -> "IntegerSumPart":
@@ -289,7 +289,7 @@ class IntegerSumPart(AccumulatorPart):
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         non_null = elements.non_null(groups)
         values = as_numpy(non_null.value)
-        if self.squared:
+        if self.is_squared:
             return self._stored_total(
                 integers.total_of_squares(values, non_null.sign, non_null.groups), non_null.groups
             )
@@ -299,7 +299,7 @@ class IntegerSumPart(AccumulatorPart):
 
     def fold_numbered(self, value: pa.Array | None, groups: NumberedGroups) -> pa.Array | None:
         assert value is not None
-        if self.squared or value.null_count or not integers.sums_fit(as_numpy(value), groups.arranged_groups):
+        if self.is_squared or value.null_count or not integers.sums_fit(as_numpy(value), groups.arranged_groups):
             return None
         return self._stored_total(groups.reduce(np.add, as_numpy(value)), groups.arranged_groups)
 

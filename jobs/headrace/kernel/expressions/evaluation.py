@@ -56,11 +56,11 @@ from headrace.model.expressions.expr import Binary, Column, Expr, Function, Lite
 from headrace.model.expressions.regex import to_captures, to_re2
 from headrace.model.expressions.typing import kind_of
 from headrace.program import columns as program
-from headrace.program.columns import CAST_FROM, Call
+from headrace.program.columns import CAST_FROM_PREFIX, Call
 
 RowColumns = Mapping[str, casts.Datum]
 
-_CAST_PREFIXES = ("cast_", CAST_FROM)  # either way the column knows what it is cast from
+_CAST_PREFIXES = ("cast_", CAST_FROM_PREFIX)  # either way the column knows what it is cast from
 _DAY_MICROSECONDS = 86_400_000_000
 _INT, _FLOAT, _BOOL, _STRING = (ARROW_TYPES[k] for k in (DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.STRING))
 

@@ -434,7 +434,7 @@ class _Rewriting:
         self.octets = np.frombuffer(content, np.uint8).copy()
         self.offsets = offsets
         self.backslashes = np.flatnonzero(self.octets == ord("\\")) if b"\\" in content else np.zeros(0, np.int64)
-        self.inserted = np.zeros(len(content), np.uint8)
+        self.insertion_numbers = np.zeros(len(content), np.uint8)
         self.certain = np.ones(len(offsets) - 1, np.bool_)
         self.marks = self._find_marks(content)
 
@@ -503,10 +503,10 @@ class _Rewriting:
         self._doubt(closes[(marks.octet[closes] != _CLOSE) | (has_entries & (closes == opens + 1))])
         self.octets[marks.place[opens]] = _BEGIN_LIST
         self.octets[marks.place[closes]] = _END_LIST
-        self.inserted[marks.place[keys]] = _KEY
-        self.inserted[marks.place[keys + 1]] = _VALUE
-        self.inserted[marks.place[members[marks.octet[members] == _COMMA]]] = _END
-        self.inserted[marks.place[closes[has_entries]]] = _END
+        self.insertion_numbers[marks.place[keys]] = _KEY
+        self.insertion_numbers[marks.place[keys + 1]] = _VALUE
+        self.insertion_numbers[marks.place[members[marks.octet[members] == _COMMA]]] = _END
+        self.insertion_numbers[marks.place[closes[has_entries]]] = _END
         if may_hold_map(kind.item_type):
             self._rewrite_values(keys + 2, kind.item_type)
 
@@ -530,12 +530,14 @@ class _Rewriting:
 
     def lines(self, most_bytes: int) -> tuple[pa.Array, NDArray[np.bool_]]:
         """The lines with the changes, and which of them are certain."""
-        places = np.flatnonzero(self.inserted != 0)
+        places = np.flatnonzero(self.insertion_numbers != 0)
         width = _INSERTIONS.shape[1]
         offsets = self.offsets + width * np.searchsorted(places, self.offsets)
         if offsets[-1] + len(self.certain) > most_bytes:
             return pa.array([b""] * len(self.certain), pa.binary()), np.zeros(len(self.certain), np.bool_)
-        content = np.insert(self.octets, np.repeat(places, width), _INSERTIONS[self.inserted[places]].reshape(-1))
+        content = np.insert(
+            self.octets, np.repeat(places, width), _INSERTIONS[self.insertion_numbers[places]].reshape(-1)
+        )
         buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(content)]
         return pa.Array.from_buffers(pa.binary(), len(self.certain), buffers), self.certain
 

@@ -455,15 +455,15 @@ class _Nulls:
 
     def __init__(self, length: int) -> None:
         self._length = length
-        self._shared: dict[int, list[pa.Buffer]] = {}
+        self._buffers_by_width: dict[int, list[pa.Buffer]] = {}
 
     def make_column(self, kind: pa.DataType) -> pa.Array:
         """A column of that type."""
         if not pa.types.is_primitive(kind):
             return pa.nulls(self._length, kind)
-        if kind.bit_width not in self._shared:
-            self._shared[kind.bit_width] = pa.nulls(self._length, kind).buffers()
-        return pa.Array.from_buffers(kind, self._length, self._shared[kind.bit_width], self._length)
+        if kind.bit_width not in self._buffers_by_width:
+            self._buffers_by_width[kind.bit_width] = pa.nulls(self._length, kind).buffers()
+        return pa.Array.from_buffers(kind, self._length, self._buffers_by_width[kind.bit_width], self._length)
 
 
 def _right_column_name(side: int, name: str) -> str:
@@ -548,7 +548,7 @@ SidePlace = tuple[np.uint64, np.int64]
 class Times:
     """Times of rows of some keys, each from ``first`` to ``last``; times of one hash do not overlap."""
 
-    hashed: Words
+    hashes: Words
     first: Ints
     last: Ints
 
@@ -572,9 +572,9 @@ class Times:
 
     def keys_between(self, begin: "SidePlace | None", end: "SidePlace | None") -> "Times":
         """The keys from ``begin`` to before ``end``, places in the order of (hash, time); None: no such bound."""
-        low = 0 if begin is None else int(np.searchsorted(self.hashed, begin[0], "left"))
-        high = len(self.hashed) if end is None else int(np.searchsorted(self.hashed, end[0], "right"))
-        hashes, first, last = self.hashed[low:high], self.first[low:high], self.last[low:high]
+        low = 0 if begin is None else int(np.searchsorted(self.hashes, begin[0], "left"))
+        high = len(self.hashes) if end is None else int(np.searchsorted(self.hashes, end[0], "right"))
+        hashes, first, last = self.hashes[low:high], self.first[low:high], self.last[low:high]
         if begin is not None:
             first = np.where(hashes == begin[0], np.maximum(first, begin[1]), first)
         if end is not None:
@@ -606,7 +606,7 @@ def find_times(file: SideFile, times: Times) -> pa.RecordBatch:
 
 def locate_times(file: SideFile, times: Times) -> tuple[Ints, Ints]:
     """From which row of a ``file`` to before which each of some ``times`` reaches."""
-    begin, end = _span_of_keys(file, times.hashed)
+    begin, end = _span_of_keys(file, times.hashes)
     values = as_numpy(file.rows.column(c.EVENT_TIME))
     first = search_within(values, begin, end, times.first, is_after=False)
     return first, search_within(values, begin, end, times.last, is_after=True)
@@ -622,7 +622,7 @@ def find_versions(file: SideFile, times: Times, most: Ints) -> tuple[pa.RecordBa
     """The rows of a ``file`` at some ``times``, and before each at ``most`` so many, the newest; and for each the time
     of the oldest of these, where there are older ones.
     """
-    begin, end = _span_of_keys(file, times.hashed)
+    begin, end = _span_of_keys(file, times.hashes)
     values = as_numpy(file.rows.column(c.EVENT_TIME))
     first = np.maximum(begin, search_within(values, begin, end, times.first, is_after=False) - most)
     last = search_within(values, begin, end, times.last, is_after=True)

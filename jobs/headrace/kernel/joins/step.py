@@ -179,11 +179,11 @@ def _no_elements(join: sides.CompiledJoin) -> pa.RecordBatch:
 
 @dataclass(frozen=True)
 class _Side:
-    """Rows of a side, and how often each was there ``before`` the epoch and is there ``after`` it."""
+    """Rows of a side, and how often each was there: ``counts_before`` the epoch and ``counts_after`` it."""
 
     rows: pa.RecordBatch
-    before: Ints
-    after: Ints
+    counts_before: Ints
+    counts_after: Ints
 
     @classmethod
     def from_stored(cls, stored_rows: Sequence[pa.RecordBatch], delta: pa.RecordBatch, *, is_signed: bool) -> "_Side":
@@ -226,7 +226,7 @@ class _Epoch:
     ) -> None:
         self.join, (self.left_files, self.right_files) = join, files
         self.left_delta, self.right_delta = left, right
-        self.affected = self._affected_left_rows(first_open)
+        self.affected_left = self._affected_left_rows(first_open)
 
     def _affected_left_rows(self, first_open: int) -> sides.Times:
         """When stored left rows are that right rows of the epoch reach, and those that left ones may withdraw."""
@@ -244,10 +244,10 @@ class _Epoch:
         """The rows that leave: what left rows meet now, without what they met before."""
         bounds = [None, *self._bounds(), None]
         for begin, end in pairwise(bounds):
-            affected_times = self.affected.keys_between(begin, end)
+            affected_times = self.affected_left.keys_between(begin, end)
             stored_rows = (
                 [sides.find_times(file, affected_times) for file in self.left_files]
-                if len(affected_times.hashed)
+                if len(affected_times.hashes)
                 else []
             )
             for left in self._lots(stored_rows, self.left_delta.rows_between(begin, end)):
@@ -256,7 +256,9 @@ class _Epoch:
     def _bounds(self) -> list[sides.SidePlace]:
         """Places in the order of (hash, event time) that cut the left rows into lots of about ``LEFT_ROWS``."""
         spans = (
-            [sides.locate_times(file, self.affected) for file in self.left_files] if len(self.affected.hashed) else []
+            [sides.locate_times(file, self.affected_left) for file in self.left_files]
+            if len(self.affected_left.hashes)
+            else []
         )
         total = len(self.left_delta.hashes) + sum(int((end - first).sum()) for first, end in spans)
         if total <= LEFT_ROWS.value:
@@ -335,7 +337,7 @@ class _Epoch:
         if first is None:
             return self._find_versions(left)
         new = sides.find_times(self.right_delta, sides.Times.from_overlapping(hashes, first, last))
-        needs = left.before != left.after if self._is_of_changes else np.ones(len(hashes), np.bool_)
+        needs = left.counts_before != left.counts_after if self._is_of_changes else np.ones(len(hashes), np.bool_)
         parts = [(hashes[needs], first[needs], last[needs])]
         if self.join.has_signed_right:
             # a withdrawal among the new rows is added up with the stored row that it withdraws
@@ -353,8 +355,8 @@ class _Epoch:
         found: some have been withdrawn, and another key may have the same hash.
         """
         wanted_keys = _each_key(left.hashes, self.join.version_times(left.times))
-        place = np.searchsorted(wanted_keys.hashed, left.hashes)
-        most = np.full(len(wanted_keys.hashed), ANCHOR_ROWS.value)
+        place = np.searchsorted(wanted_keys.hashes, left.hashes)
+        most = np.full(len(wanted_keys.hashes), ANCHOR_ROWS.value)
         while True:
             versions = [sides.find_versions(file, wanted_keys, most) for file in (*self.right_files, self.right_delta)]
             *stored_rows, new = (rows for rows, _ in versions)
@@ -396,7 +398,7 @@ def _each_key(hashes: sides.Words, times: Ints) -> sides.Times:
 
 
 class _Matches:
-    """Left rows and the right rows that each may meet. These go from ``first`` to before ``after`` in the ``order`` of
+    """Left rows and the right rows that each may meet. These go from ``first`` to before ``end`` in the ``order`` of
     right rows by (key, time, which of them counts).
     """
 
@@ -423,7 +425,7 @@ class _Matches:
         end = np.where(self.has_key, end, begin)
         first, last = join.right_interval(left.times)
         self.first = begin if first is None else sides.search_within(self.times, begin, end, first, is_after=False)
-        self.after = sides.search_within(self.times, begin, end, last, is_after=True)
+        self.end = sides.search_within(self.times, begin, end, last, is_after=True)
 
     def _settle_ties(self, order: Ints, codes: sides.Words, times: Ints) -> Ints:
         """``order`` with right rows of one key and moment in the order in which they count; where all count there is
@@ -461,8 +463,8 @@ class _Matches:
             for changes in self._changes():
                 yield from self._elements(*self._settled_up(*changes))
             return
-        now = self.matched_pairs(self.left.after, self.right.after)
-        *old, number = self.matched_pairs(self.left.before, self.right.before)
+        now = self.matched_pairs(self.left.counts_after, self.right.counts_after)
+        *old, number = self.matched_pairs(self.left.counts_before, self.right.counts_before)
         both = (np.concatenate(columns) for columns in zip(now, (*old, -number), strict=True))
         yield from self._elements(*self._settled_up(*both))
 
@@ -470,8 +472,10 @@ class _Matches:
         """Left rows, the right row that each meets (-1: none), and how much more often now, where all are met. A left
         row that stays is given with right rows that come or go, others with all; some left rows come at a time.
         """
-        counts_before, counts_after = (counts[self.order] for counts in (self.right.before, self.right.after))
-        stays = self.left.before == self.left.after
+        counts_before, counts_after = (
+            counts[self.order] for counts in (self.right.counts_before, self.right.counts_after)
+        )
+        stays = self.left.counts_before == self.left.counts_after
         any_there, any_change = (counts_before > 0) | (counts_after > 0), counts_before != counts_after
         # first the right rows that are there, behind them those that change: left rows that stay go by the second part
         places = np.concatenate([np.flatnonzero(any_there), np.flatnonzero(any_change)])
@@ -479,7 +483,7 @@ class _Matches:
             np.where(
                 stays, any_there.sum() + _count_before(any_change)[range_places], _count_before(any_there)[range_places]
             )
-            for range_places in (self.first, self.after)
+            for range_places in (self.first, self.end)
         )
         present_sums = (
             [_count_before(counts > 0) for counts in (counts_before, counts_after)] if self.join.join.outer else []
@@ -495,20 +499,20 @@ class _Matches:
             right_rows = self.order[places[sides.expand_ranges(first[lot], end[lot])]]
             number = self._difference(left, right_rows)
             if present_sums:
-                had, has = (counts[self.after[lot]] > counts[self.first[lot]] for counts in present_sums)
+                had, has = (counts[self.end[lot]] > counts[self.first[lot]] for counts in present_sums)
                 left, right_rows = (
                     np.append(left, np.arange(begin, stop)),
                     np.append(right_rows, np.full(stop - begin, -1)),
                 )
-                number = np.append(number, self.left.after[lot] * ~has - self.left.before[lot] * ~had)
+                number = np.append(number, self.left.counts_after[lot] * ~has - self.left.counts_before[lot] * ~had)
             changes = number != 0
             yield left[changes], right_rows[changes], number[changes]
             begin = stop
 
     def _difference(self, left: Ints, right_rows: Ints) -> Ints:
         """How much more often pairs of rows are there now."""
-        now: Ints = self.left.after[left] * self.right.after[right_rows]
-        return now - self.left.before[left] * self.right.before[right_rows]
+        now: Ints = self.left.counts_after[left] * self.right.counts_after[right_rows]
+        return now - self.left.counts_before[left] * self.right.counts_before[right_rows]
 
     def _settled_up(self, left: Ints, right_rows: Ints, number: Ints) -> tuple[Ints, Ints, Ints]:
         """Pairs that came and went, added up for left rows of which something goes."""
@@ -566,7 +570,7 @@ class _Matches:
         """
         is_there = right_counts[self.order] > 0
         number_before = _count_before(is_there)
-        return np.flatnonzero(is_there), number_before[self.first[lefts]], number_before[self.after[lefts]]
+        return np.flatnonzero(is_there), number_before[self.first[lefts]], number_before[self.end[lefts]]
 
     def _choose_right_rows(self, first: Ints, end: Ints, present: Ints) -> Ints:
         """The right row that counts of each range, any where it is empty."""
@@ -586,8 +590,8 @@ class _Matches:
         """Which left rows may have met, or may meet, a version that was not read: older ones than at these bounds."""
         is_unsettled = np.zeros(len(bounds_after), np.bool_)
         of_time = (
-            (self.left.before, self.right.before, bounds_before),
-            (self.left.after, self.right.after, bounds_after),
+            (self.left.counts_before, self.right.counts_before, bounds_before),
+            (self.left.counts_after, self.right.counts_after, bounds_after),
         )
         for left_counts, counts, bounds in of_time:
             may_be_older = np.flatnonzero((left_counts > 0) & (bounds > int(MIN_INSTANT)) & self.has_key)
@@ -605,9 +609,9 @@ class _Matches:
     def added_up(self, left: Ints, right_rows: Ints, number: Ints) -> tuple[Ints, Ints, Ints]:
         """Pairs with how often each is there after what went and what came: of right rows what comes along counts."""
         codes, of_nothing = self._codes
-        of_met = np.full(len(right_rows), of_nothing)
-        of_met[right_rows >= 0] = codes[right_rows[right_rows >= 0]]
-        kept_pairs, totals = _added_up_pairs(left, of_met, number)
+        right_codes = np.full(len(right_rows), of_nothing)
+        right_codes[right_rows >= 0] = codes[right_rows[right_rows >= 0]]
+        kept_pairs, totals = _added_up_pairs(left, right_codes, number)
         return left[kept_pairs], right_rows[kept_pairs], totals
 
     @cached_property

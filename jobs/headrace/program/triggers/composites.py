@@ -145,7 +145,7 @@ class AnyNode(_FirstNode):
         for child in self.children:
             fires = program.let("fires", all_of(when, child.is_ready(program, state, moment)))
             result = child.clear(program, child.on_fire(program, result, fires, moment), all_of(when, negate(fires)))
-        return self._with_done(program, result, any_of(state[self._done], when))
+        return self._with_done(program, result, any_of(state[self._done_column], when))
 
 
 @compile_trigger.register
@@ -168,7 +168,7 @@ class AllNode(_FinishingNode):
         for child in self.children:
             fires = program.let("fires", all_of(when, negate(child.is_finished(state))))
             result = child.on_fire(program, result, fires, moment)
-        return self._with_done(program, result, any_of(state[self._done], when))
+        return self._with_done(program, result, any_of(state[self._done_column], when))
 
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         state = super().after_merge(program, state, moment)
@@ -230,7 +230,7 @@ class EachNode(_FinishingNode):
                 program, child.on_fire(program, result, fires, moment), all_of(when, negate(is_current))
             )
         return self._with_done(
-            program, result, any_of(state[self._done], all_of(when, self._all_finished(program, result)))
+            program, result, any_of(state[self._done_column], all_of(when, self._all_finished(program, result)))
         )
 
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
@@ -259,7 +259,7 @@ class OrFinallyNode(_FirstNode):
         result = until_child.on_fire(program, state, ends, moment)
         result = main.clear(program, main.on_fire(program, result, goes_on, moment), ends)
         has_ended = any_of(main.is_finished(result), until_child.is_finished(result))
-        return self._with_done(program, result, any_of(state[self._done], all_of(when, has_ended)))
+        return self._with_done(program, result, any_of(state[self._done_column], all_of(when, has_ended)))
 
 
 @compile_trigger.register

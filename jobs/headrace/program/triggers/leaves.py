@@ -112,7 +112,9 @@ class WatermarkNode(Node):
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         return {
             **state,
-            self._done: program.let("done", all_of(state[self._done], self.is_ready(program, state, moment))),
+            self._done_column: program.let(
+                "done", all_of(state[self._done_column], self.is_ready(program, state, moment))
+            ),
         }
 
 
@@ -142,7 +144,7 @@ class GatheringNode(Node):
 
     def __init__(self, path: str, *progress: Field) -> None:
         super().__init__(path)
-        self._done = f"{path}_done"
+        self._done_column = f"{path}_done"
         self._progress = progress
         self.own = (*progress, Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ANY))
 
@@ -255,7 +257,7 @@ class DataNode(GatheringNode):
                     new_total = greatest(old, amount)
                 case _:
                     new_total = old + coalesce(amount, total.initial)
-            result[total.name] = choose(bundle.arrived, new_total, old)
+            result[total.name] = choose(bundle.has_arrived, new_total, old)
         return result
 
     def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
@@ -290,8 +292,10 @@ class PatternNode(GatheringNode):
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         old = state[self._at]
         moves = Literal(",".join(str(next_place) for row in self._table.transitions for next_place in row))
-        next_state = Function("walk", (old, Column(self._codes), moves, Literal(len(self._table.transitions[0]))))
-        return {**state, self._at: choose(bundle.arrived, next_state, old)}
+        next_state = Function(
+            "walk", (old, Column(self._codes_column), moves, Literal(len(self._table.transitions[0])))
+        )
+        return {**state, self._place_column: choose(bundle.has_arrived, next_state, old)}
 
     def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return state[self._at] == self._table.accepting
@@ -333,7 +337,7 @@ class ProcessingTimeNode(Node):
         super().__init__(path)
         self.trigger = trigger
         self._deadline = f"{path}_deadline"
-        self._done = f"{path}_done"
+        self._done_column = f"{path}_done"
         self.own = (
             Field(self._deadline, DataType.INT, NO_DEADLINE, ColumnMerge.MIN, is_deadline=True),
             Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ALL),
@@ -353,7 +357,7 @@ class ProcessingTimeNode(Node):
 
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         old = state[self._deadline]
-        starts = all_of(bundle.arrived, old.is_null())
+        starts = all_of(bundle.has_arrived, old.is_null())
         return {**state, self._deadline: choose(starts, self._deadline_from(moment.now), old)}
 
     def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
@@ -427,8 +431,8 @@ class CustomNode(Node):
 
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
         elements = Column(self._elements)
-        state = self._state_after_call(program, "on_element", state, bundle.arrived, moment, elements)
-        has_come = [bundle.heard.get(name, FALSE) for name in self.own_signals]
+        state = self._state_after_call(program, "on_element", state, bundle.has_arrived, moment, elements)
+        has_come = [bundle.signals.get(name, FALSE) for name in self.own_signals]
         return self._state_after_call(program, "on_signals", state, any_of(*has_come), moment, *has_come)
 
     def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:

@@ -79,18 +79,18 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class Bundle(msgspec.Struct, frozen=True):
-    """What one epoch brings to a window. It is ``count`` elements, where ``arrived`` is TRUE (measures are columns of
-    the row), or signals: the name of each, with where it was heard.
+    """What one epoch brings to a window. It is ``count`` elements, where ``has_arrived`` is TRUE (measures are columns
+    of the row), or ``signals``: the name of each, and where it came.
     """
 
     count: Expr
-    arrived: Expr
-    heard: Mapping[str, Expr] = msgspec.field(default_factory=dict)
+    has_arrived: Expr
+    signals: Mapping[str, Expr] = msgspec.field(default_factory=dict)
 
     def where(self, condition: Expr) -> "Bundle":
         """The bundle for a child that learns of it only where ``condition`` holds."""
-        signals_received = {name: all_of(where, condition) for name, where in self.heard.items()}
-        return Bundle(self.count, all_of(self.arrived, condition), signals_received)
+        signals_received = {name: all_of(where, condition) for name, where in self.signals.items()}
+        return Bundle(self.count, all_of(self.has_arrived, condition), signals_received)
 
 
 class Node(ABC):
