@@ -122,7 +122,7 @@ def test_small_merges_are_done_at_once() -> None:
     table = Table()
     for _ in range(10 * FANOUT.value):
         table.epoch(12)
-        assert table.merges.unfinished == ()
+        assert table.merges.unfinished_merges == ()
     assert max(table.counts) <= 2 * FANOUT.value
 
 
@@ -143,10 +143,13 @@ def test_layers_stay_few_and_no_row_is_lost_whatever_comes(arrivals: list[int], 
 def test_a_smaller_merge_goes_before_a_larger_one() -> None:
     old = tuple(layer(2_000_000, number) for number in range(FANOUT.value))
     merges = TableMerges().with_next(old, parts_of)
-    assert [len(merge.layers) for merge in merges.unfinished] == [FANOUT.value]
+    assert [len(merge.layers) for merge in merges.unfinished_merges] == [FANOUT.value]
     layers = (*old, *(layer(10_000, FANOUT.value + number) for number in range(FANOUT.value)))
     merges = merges.with_next(layers, parts_of)
-    assert [(merge.first_epoch, merge.is_lowest) for merge in merges.unfinished] == [(0, True), (FANOUT.value, False)]
+    assert [(merge.first_epoch, merge.is_lowest) for merge in merges.unfinished_merges] == [
+        (0, True),
+        (FANOUT.value, False),
+    ]
     steps = merges.next_steps(layers)
     assert steps[0].merge.first_epoch == FANOUT.value
     assert not steps[0].finish_step(files(steps[0])).left, "it is small, and done in a step"
@@ -174,7 +177,7 @@ def test_what_is_done_counts_only_for_the_layers_that_it_was_made_of() -> None:
     assert merge.source_layers((layer(10, 0), *layers[1:])) == (), "it was written again"
     assert merge.source_layers(()) == ()
     others = (*layers[:2], layer(10, 2, expires=9), layers[3])
-    assert TableMerges((merge,)).with_next(others, parts_of).unfinished == ()
+    assert TableMerges((merge,)).with_next(others, parts_of).unfinished_merges == ()
     whole = merge.with_next(((DataFile("p/data/merged", 40, 40, "0"),),))
     new_layer = layer(5, 4)
     (merged_layer, newest) = whole.apply_to((*layers[1:], new_layer))
@@ -195,9 +198,9 @@ def test_layers_that_are_merged_are_one_for_the_plan_of_the_next() -> None:
     for number in range(FANOUT.value - 1):
         layers = (*layers, layer(100, FANOUT.value + number))
         merges = merges.with_next(layers, parts_of)
-        assert len(merges.unfinished) == 1
+        assert len(merges.unfinished_merges) == 1
     layers = (*layers, layer(100, 2 * FANOUT.value))
-    first, second = merges.with_next(layers, parts_of).unfinished
+    first, second = merges.with_next(layers, parts_of).unfinished_merges
     assert (first.first_epoch, first.last_epoch) == (0, FANOUT.value - 1)
     assert (second.first_epoch, second.last_epoch) == (FANOUT.value, 2 * FANOUT.value)
 

@@ -84,12 +84,12 @@ def test_a_changed_file_is_an_error_whatever_its_name_and_a_copy_is_none(tmp_pat
         store.write(f"landing/{name}", name.encode())
     files = [store.digested(f"landing/{name}") for name in ("a", "b")]
     read = [SourceSplit(file.path, file.size, file.etag, file.digest) for file in files]
-    known_names = KnownNames(stored=[to_bytes(names_table(read))])
+    known_names = KnownNames(stored_names=[to_bytes(names_table(read))])
     assert [*unread_names(store, "landing", known_names, ())] == []
     (tmp_path / "landing" / "a").unlink()
     (tmp_path / "landing" / "a").write_bytes(b"a")  # copied: another time
     assert [*unread_names(store, "landing", known_names, ())] == []
-    assert [*known_names.confirmed] == ["landing/a"]
+    assert [*known_names.confirmed_splits] == ["landing/a"]
     for content in (b"c", b"longer"):
         (tmp_path / "landing" / "a").write_bytes(content)
         with pytest.raises(ChangedFileError, match="landing/a has changed"):

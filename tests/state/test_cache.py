@@ -72,7 +72,7 @@ def test_what_was_stored_is_not_read_again(store: MemoryStore, cache: LayerCache
         assert gets(store, lambda reader=reader: reader.load_file(store, file, SCHEMA)) == 0
         run = reader.load_file(store, file, SCHEMA)
         assert same(run)
-        assert run.known is not None
+        assert run.known_deadlines is not None
 
 
 def test_an_object_is_read_once(store: MemoryStore, cache: LayerCache, tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class Table:
 
     def restore(self) -> None:
         """Another run goes on from what is stored; what was beside the last one is lost."""
-        merges = (UnfinishedMerge.from_json(merge.to_json()) for merge in self.merges.unfinished)
+        merges = (UnfinishedMerge.from_json(merge.to_json()) for merge in self.merges.unfinished_merges)
         self.merges, self.steps = TableMerges(tuple(merges)), {}
 
     def _merge_files(self, step: MergeStep, epoch: int) -> list[tuple[DataFile, ...]]:

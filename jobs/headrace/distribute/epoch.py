@@ -29,15 +29,15 @@ Attempts = Callable[[int], Attempt]
 @dataclass(frozen=True)
 class RecomputedEpoch:
     """An epoch that is computed again for some ``outputs``, which were parked when it was computed for the others.
-    ``ids``: the layers that were remembered before it, ``told`` those after it. ``letters``: its dead letters; what no
-    output could take, those that were ``asked`` then must not take now.
+    ``ids``: the layers that were remembered before it, ``told_layers``: those after it. ``letters``: its dead letters;
+    what no output could take, the ``asked_outputs`` of then must not take now.
     """
 
     outputs: frozenset[str]
     ids: tuple[Layer, ...] = ()
-    told: tuple[Layer, ...] = ()
+    told_layers: tuple[Layer, ...] = ()
     letters: tuple[DataFile, ...] = ()
-    asked: frozenset[str] = frozenset()
+    asked_outputs: frozenset[str] = frozenset()
 
 
 class DivergedError(FixConfigError, code="config.output_diverged"):

@@ -44,12 +44,14 @@ def available_cores() -> int:
 
 
 class _Level(msgspec.Struct, frozen=True):
-    """A level under way, number ``level`` of the job of ``plan`` from 0: which of its ``tasks`` have ``ended``."""
+    """A level under way, number ``level`` of the job of ``plan`` from 0. ``ended_tasks``: which of its ``tasks`` have
+    ended.
+    """
 
     plan: EpochPlan
     level: int
     tasks: int
-    ended: list[int] = msgspec.field(default_factory=list)
+    ended_tasks: list[int] = msgspec.field(default_factory=list)
 
 
 class _SpilledMessage(msgspec.Struct, frozen=True):
@@ -77,14 +79,14 @@ class _Exchange:
         self._cache = cache
         self._lock = threading.Lock()
         self._file: ScratchFile | None = None
-        self._held = 0
+        self._held_bytes = 0
 
     def keep_message(self, message: Message) -> "Message | _SpilledMessage":
         """``message``, until it is received. Raises CacheFolderError if the disk has no room for its rows."""
         size = sum(rows.nbytes for rows in message.bundles.values())
         with self._lock:
-            if not size or self._held + size <= HELD_BYTES.value:
-                self._held += size
+            if not size or self._held_bytes + size <= HELD_BYTES.value:
+                self._held_bytes += size
                 return message
             file = self._file = self._cache.scratch_file() if self._file is None else self._file
         spans = {part: file.append(as_stream(rows)) for part, rows in message.bundles.items() if rows.num_rows}
@@ -138,7 +140,9 @@ class Threads:
         return (
             None
             if task_level is None
-            else progress_at(self.work, task_level.plan, task_level.level, len(task_level.ended), task_level.tasks)
+            else progress_at(
+                self.work, task_level.plan, task_level.level, len(task_level.ended_tasks), task_level.tasks
+            )
         )
 
     def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
@@ -160,7 +164,7 @@ class Threads:
 
         def run_task(task: Callable[[], Message]) -> "Message | _SpilledMessage":
             message = task()
-            level.ended.append(message.task)
+            level.ended_tasks.append(message.task)
             return exchange.keep_message(message)
 
         order = sorted(range(len(tasks)), key=sizes.__getitem__, reverse=True) if sizes else range(len(tasks))

@@ -31,7 +31,7 @@ from headrace.sources.changelogs import as_changes, convert_files_to_changes
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import later_of
 from headrace.sources.validation import (
-    NOT_APART,
+    NONE_PARKED,
     JudgedRecords,
     ParkedChains,
     judge_records,
@@ -260,7 +260,7 @@ def read_records(
     pieces: Sequence[Piece],
     processing_time: Instant,
     *,
-    parked_chains: ParkedChains = NOT_APART,
+    parked_chains: ParkedChains = NONE_PARKED,
 ) -> ReadShare:
     """The records of ``pieces``, judged for the first ``stages`` of chains, but for the ``parked_chains``. An input
     that goes through a user's own Spark code gives only records that do not parse. Raises UnreadableFileError where a

@@ -52,7 +52,7 @@ class _SchemaParser:
     """Types that have names are known by them from their definition on."""
 
     def __init__(self) -> None:
-        self.named: dict[str, avro_datums.AvroType | None] = {}
+        self.types_by_name: dict[str, avro_datums.AvroType | None] = {}
 
     def parse_type(self, schema: Any, namespace: str) -> avro_datums.AvroType:
         """The type that ``schema`` means. Raises AvroSchemaError, or what any error in it raises."""
@@ -75,9 +75,9 @@ class _SchemaParser:
         if name in avro_datums.PRIMITIVE:
             return avro_datums.PRIMITIVE[name]()
         full = _full_name(name, namespace)
-        if full not in self.named:
+        if full not in self.types_by_name:
             raise AvroSchemaError(f"it names a type {name!r}, which it does not define: only whole schemas are read")
-        kind = self.named[full]
+        kind = self.types_by_name[full]
         if kind is None:
             raise AvroSchemaError(f"type {full} is in itself: a column has no such type")
         return kind
@@ -86,7 +86,7 @@ class _SchemaParser:
         full = _full_name(schema["name"], schema.get("namespace", namespace))
         inner = full.rpartition(".")[0]
         # until it is whole: whoever finds it meanwhile is in it
-        self.named[full] = None
+        self.types_by_name[full] = None
         if kind == "enum":
             avro_type: avro_datums.AvroType = avro_datums.EnumType(tuple(map(str, schema["symbols"])))
         elif kind == "fixed":
@@ -95,7 +95,7 @@ class _SchemaParser:
             avro_type = avro_datums.RecordType(
                 {str(one["name"]): self.parse_type(one["type"], inner) for one in schema["fields"]}
             )
-        self.named[full] = avro_type
+        self.types_by_name[full] = avro_type
         return avro_type
 
 
@@ -165,7 +165,7 @@ def read_avro(
             parts.append(_Messages(rows, fields, NO_SCHEMA if one < 0 else f"schema {one}, which {what}"))
     order = np.argsort(np.concatenate([part.rows for part in parts]), kind="stable")
     columns = {name: _join_parts([part.columns[name] for part in parts], order) for name in fields}
-    parse_errors = _join_parts([part.unparsed for part in parts], order)
+    parse_errors = _join_parts([part.parse_errors for part in parts], order)
     if parse_errors.null_count < len(parse_errors):
         parses = parse_errors.is_null()
         columns = {name: pc.if_else(parses, column, pa.scalar(None, column.type)) for name, column in columns.items()}
@@ -190,7 +190,7 @@ class _Messages:
     def __init__(self, rows: Ints, fields: SourceFields, reason: str | None = None) -> None:
         self.rows = rows
         self.columns = {name: pa.nulls(len(rows), arrow_type(field.type)) for name, field in fields.items()}
-        self.unparsed = pa.array([reason] * len(rows), pa.string())
+        self.parse_errors = pa.array([reason] * len(rows), pa.string())
 
 
 class _Data(_Messages):
@@ -212,7 +212,7 @@ class _Data(_Messages):
                 self.columns[name] = column
 
     def _refuse_rows(self, which: pa.Array, reason: str) -> None:
-        self.unparsed = pc.if_else(pc.and_(which, self.unparsed.is_null()), reason, self.unparsed)
+        self.parse_errors = pc.if_else(pc.and_(which, self.parse_errors.is_null()), reason, self.parse_errors)
 
     def _read_column(self, name: str, field: SourceField, schema: pa.Schema, values: pa.Array) -> pa.Array | None:
         """The values of a field, None if there are none. Where the schema has it otherwise than the source says, no

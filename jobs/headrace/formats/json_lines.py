@@ -332,26 +332,28 @@ class _JsonReading:
     """Lines on their way to columns: those that a block gave, and those that were looked at alone."""
 
     def __init__(self, lines: TextLines, fields: SourceFields, is_iso_alone: bool) -> None:
-        self.lines, self.fields, self.nested = lines, fields, _nested_schema(fields)
+        self.lines, self.fields, self.nested_schema = lines, fields, _nested_schema(fields)
         self.text = lines.text
-        schema = pa.schema([(field.name, entries_type(field.type)) for field in self.nested])
+        schema = pa.schema([(field.name, entries_type(field.type)) for field in self.nested_schema])
         self.parse = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         self.is_iso_alone = is_iso_alone
         self.tables: list[pa.Table] = []
         self.rows: list[Ints] = []
-        self.alone: list[int] = []
+        self.lone_rows: list[int] = []
 
     def read_columns(self) -> _ReadColumns:
         may_be_whole = self._may_be_whole()
-        if any(may_hold_map(kind) for kind in self.nested.types) and may_be_whole.any():
-            self.text, is_certain = with_entries(self.lines.text, self.nested, MOST_BYTES.value)
+        if any(may_hold_map(kind) for kind in self.nested_schema.types) and may_be_whole.any():
+            self.text, is_certain = with_entries(self.lines.text, self.nested_schema, MOST_BYTES.value)
             may_be_whole &= is_certain
-        self.alone += np.flatnonzero(~may_be_whole).tolist()
+        self.lone_rows += np.flatnonzero(~may_be_whole).tolist()
         self._parse_lines(np.flatnonzero(may_be_whole))
-        lone_records = [_judge_line(self.lines.text[row].as_py(), self.fields, self.is_iso_alone) for row in self.alone]
+        lone_records = [
+            _judge_line(self.lines.text[row].as_py(), self.fields, self.is_iso_alone) for row in self.lone_rows
+        ]
         values = [record if isinstance(record, dict) else {} for record in lone_records]
         reasons = [record if isinstance(record, str) else None for record in lone_records]
-        order = np.argsort(np.concatenate([*self.rows, np.array(self.alone, np.int64)]), kind="stable")
+        order = np.argsort(np.concatenate([*self.rows, np.array(self.lone_rows, np.int64)]), kind="stable")
         number_in_blocks = sum(len(rows) for rows in self.rows)
         parse_errors = pa.concat_arrays([pa.nulls(number_in_blocks, pa.string()), pa.array(reasons, pa.string())])
         in_order = None if (np.diff(order) == 1).all() else pa.array(order)
@@ -365,7 +367,7 @@ class _JsonReading:
         return _ReadColumns(columns, parse_errors if in_order is None else parse_errors.take(in_order))
 
     def _field_chunks(self, field: SourceField) -> Iterator[pa.Array]:
-        kind = self.nested.field(field.path[0]).type
+        kind = self.nested_schema.field(field.path[0]).type
         chunks = (chunk for table in self.tables for chunk in table.column(field.path[0]).chunks)
         return (chunk.view(kind) for chunk in chunks) if may_hold_map(kind) else chunks
 
@@ -400,7 +402,7 @@ class _JsonReading:
             self.tables.append(table)
             self.rows.append(rows)
         elif len(rows) == 1:
-            self.alone.append(int(rows[0]))
+            self.lone_rows.append(int(rows[0]))
         else:
             # the parser does not say which line it chokes on, so blocks are halved down to it
             middle = len(rows) // 2

@@ -354,13 +354,13 @@ def can_cut_together(text: bytes, layout: TextLayout) -> bool:
 
 def cut_together(texts: Sequence[bytes], layout: TextLayout = LINES) -> JoinedLines:
     """The lines of whole ``texts``, as ``decode_file`` gives them, cut at once; each of them ``can_cut_together``."""
-    skipped_lines = np.array([_count_lines(text, layout.first_line_begin(text)) for text in texts], np.int64)
+    skipped_line_counts = np.array([_count_lines(text, layout.first_line_begin(text)) for text in texts], np.int64)
     rests = (_skip_lines(text, layout) for text in texts)
     ended_texts = [rest if not rest or rest.endswith(b"\n") else rest + b"\n" for rest in rests]
     lines = _lines_from_bytes(b"".join(ended_texts), 0, layout)
     first = np.cumsum([0, *(_count_lines(text, len(text)) for text in ended_texts)])
     lengths = np.diff(np.searchsorted(lines.position, first))
-    lines_before = np.repeat(first[:-1] - skipped_lines, lengths)
+    lines_before = np.repeat(first[:-1] - skipped_line_counts, lengths)
     return JoinedLines(replace(lines, position=lines.position - lines_before), lengths)
 
 

@@ -141,26 +141,28 @@ class _Columns:
     """The columns that are wanted of files, and required. What holds of one file holds of all with its schema."""
 
     def __init__(self, fields: SourceFields, required_columns: RequiredColumns) -> None:
-        self.fields, self.required = fields, required_columns
-        self.known: list[tuple[pa.Schema, Sequence[str]]] = []
+        self.fields, self.required_columns = fields, required_columns
+        self.known_schemas: list[tuple[pa.Schema, Sequence[str]]] = []
 
     def find_stored(self, file_schema: pa.Schema, path: str) -> Sequence[str]:
         """The columns that a file has. Raises FileColumnsError for what does not fit, or is missing."""
-        for schema, stored_names in self.known:
+        for schema, stored_names in self.known_schemas:
             if schema.equals(file_schema):
                 return stored_names
         stored_names = stored_columns(file_schema, self.fields, path)
-        self.required.check([*column_places(file_schema, self.fields)], stored_names, path, "schema")
-        self.known.append((file_schema, stored_names))
+        self.required_columns.check([*column_places(file_schema, self.fields)], stored_names, path, "schema")
+        self.known_schemas.append((file_schema, stored_names))
         return stored_names
 
 
 @dataclass(frozen=True)
 class _StoredRows:
-    """Rows of a file as they are stored, which has the ``stored`` columns of the source; the number of the first."""
+    """Rows of a file as they are stored, and the number of the first. ``stored_names``: columns of the source that it
+    has.
+    """
 
     table: pa.Table
-    stored: Sequence[str]
+    stored_names: Sequence[str]
     first: int
 
 
@@ -172,7 +174,7 @@ class _JoinedTables:
     """Rows of files that are stored as those of the first are."""
 
     def __init__(self, first: _StoredRows) -> None:
-        self.schema, self.stored = first.table.schema, first.stored
+        self.schema, self.stored_names = first.table.schema, first.stored_names
         self.can_join = not any(_has_dictionary(kind) for kind in self.schema.types)
         self.numbers: list[int] = []
         self.rows: list[_StoredRows] = []
@@ -180,7 +182,7 @@ class _JoinedTables:
 
     def can_take(self, rows: _StoredRows) -> bool:
         """Whether the rows of another file are stored as these are, and there is room for them."""
-        is_alike = self.can_join and self.stored == rows.stored and self.schema.equals(rows.table.schema)
+        is_alike = self.can_join and self.stored_names == rows.stored_names and self.schema.equals(rows.table.schema)
         return bool(is_alike and self.size + rows.table.nbytes <= _MOST_JOINED)
 
     def add(self, number: int, rows: _StoredRows) -> None:

@@ -186,7 +186,7 @@ class Folds:
     @property
     def unfinished_merges(self) -> tuple[snapshot_files.UnfinishedMerge, ...]:
         """What goes on with the next epoch."""
-        return self._merges.unfinished
+        return self._merges.unfinished_merges
 
     def close(self) -> None:
         """End the step that is under way, if one is, and wait until it writes nothing more."""

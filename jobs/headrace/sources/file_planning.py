@@ -41,15 +41,15 @@ AT_ONCE: Final = Size(10_000)
 
 
 class KnownNames(msgspec.Struct, frozen=True):
-    """``recent`` files, as they were read, by name; and many more that are ``stored``, as contents of names files,
+    """``recent`` files, as they were read, by name; and many more in ``stored_names``, the contents of names files,
     oldest first.
 
-    ``confirmed`` takes files in that have another ETag and the content that they had, as they are now.
+    ``confirmed_splits`` takes files in that have another ETag and the content that they had, as they are now.
     """
 
     recent: Mapping[str, SourceSplit] = msgspec.field(default_factory=dict)
-    stored: Sequence[bytes] = ()
-    confirmed: MutableMapping[str, SourceSplit] = msgspec.field(default_factory=dict)
+    stored_names: Sequence[bytes] = ()
+    confirmed_splits: MutableMapping[str, SourceSplit] = msgspec.field(default_factory=dict)
 
     def find_news(
         self, listing: Iterable[object_stores.ObjectInfo]
@@ -73,22 +73,22 @@ class KnownNames(msgspec.Struct, frozen=True):
 
     def listing_bounds(self) -> list[str]:
         """Names that cut a listing into ranges of similar size, ascending; none where few are stored."""
-        if not self.stored:
+        if not self.stored_names:
             return []
         from headrace.sources.names_file import group_bounds
 
-        return group_bounds(max(self.stored, key=len))
+        return group_bounds(max(self.stored_names, key=len))
 
     def _version_if_changed(self, info: object_stores.ObjectInfo) -> KnownVersion | None:
         was = self.recent[info.path]
         return None if (was.size, was.etag) == (info.size, info.etag) else KnownVersion.from_file(was)
 
     def _open_lookup(self) -> "NamesLookup | None":
-        if not self.stored:
+        if not self.stored_names:
             return None
         from headrace.sources.names_file import NamesLookup
 
-        return NamesLookup(self.stored)
+        return NamesLookup(self.stored_names)
 
 
 UNFINISHED_SUFFIXES: Final = (".tmp", ".part", ".filepart", ".crdownload", ".inprogress")
@@ -276,7 +276,7 @@ def _confirm_version(
     if digested_split is None or digested_split.digest is None or hash_text(digested_split.digest) != was.digest:
         old_text = f"{was.size} bytes" if was.size != info.size else "other content"
         raise ChangedFileError(info.path, f"it was {old_text}, now it is {_version_text(_split_of(info))}")
-    known_names.confirmed[info.path] = SourceSplit(
+    known_names.confirmed_splits[info.path] = SourceSplit(
         digested_split.path, digested_split.size, digested_split.etag, digested_split.digest
     )
 

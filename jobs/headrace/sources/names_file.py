@@ -41,7 +41,7 @@ class NamesLookup:
             cursor.look_up(listed_objects)
         names = [info.path for info in listed_objects.infos]
         unknown = {names[row] for row in np.flatnonzero(listed_objects.is_unknown).tolist()}
-        return unknown, {names[row]: version for row, version in listed_objects.changed.items()}
+        return unknown, {names[row]: version for row, version in listed_objects.changed_versions.items()}
 
 
 class _ListedObjects:
@@ -56,7 +56,7 @@ class _ListedObjects:
         self.sizes = np.fromiter((info.size for info in infos), np.int64, len(infos))
         self.etags = np.fromiter((hash_text(info.etag) for info in infos), np.uint64, len(infos))
         self.is_unknown = np.ones(len(infos), bool)
-        self.changed: dict[int, KnownVersion] = {}
+        self.changed_versions: dict[int, KnownVersion] = {}
 
     def match_rows(self, rows: pa.RecordBatch) -> None:
         """Take in what ``rows`` of a names file say."""
@@ -68,14 +68,14 @@ class _ListedObjects:
             as_numpy(rows.column("etag")) == self.etags[rows_here]
         )
         self.is_unknown[rows_here] = False
-        if self.changed:
+        if self.changed_versions:
             for row in rows_here[is_same].tolist():
-                self.changed.pop(row, None)
+                self.changed_versions.pop(row, None)
         if not is_same.all():
             others = rows.filter(pa.array(~is_same))
             columns = [others.column(name).to_pylist() for name in ("size", "etag", "digest")]
             versions = (KnownVersion(*version) for version in zip(*columns, strict=True))
-            self.changed |= dict(zip(rows_here[~is_same].tolist(), versions, strict=True))
+            self.changed_versions |= dict(zip(rows_here[~is_same].tolist(), versions, strict=True))
 
 
 class _Cursor:

@@ -100,39 +100,39 @@ def _infos_until(infos: list[ObjectInfo], end: str | None) -> list[ObjectInfo]:
 
 @dataclass(eq=False)
 class _Range:
-    """What sorts after ``after``, up to ``end`` and with it. ``pages`` were listed and wait; ``newest`` is the last
-    that was.
+    """What sorts after ``after_path``, up to ``end`` and with it. ``pages`` were listed and wait; ``newest`` is the
+    last that was.
     """
 
-    after: str
+    after_path: str
     end: str | None
     pages: deque[list[ObjectInfo]] = field(default_factory=deque)
     newest: list[ObjectInfo] = field(default_factory=list)
-    listed: int = 0
+    listed_count: int = 0
     cut_at: int = field(default_factory=lambda: PAGES_BEFORE_CUT.value)
     is_busy: bool = False
     is_being_cut: bool = False
     is_listed: bool = False
 
     def take_page(self, infos: list[ObjectInfo]) -> None:
-        """Take a page that was listed after ``after``."""
+        """Take a page that was listed after ``after_path``."""
         page = _infos_until(infos, self.end)
         self.is_listed = len(page) < PAGE.value
         if page:
-            self.after, self.newest = page[-1].path, page
+            self.after_path, self.newest = page[-1].path, page
             self.pages.append(page)
-        self.listed += 1
+        self.listed_count += 1
 
 
 class _Listing:
-    """Ranges, in order, and the threads that list them; all that changes does so under ``_changed``."""
+    """Ranges, in order, and the threads that list them; all that changes does so under ``_state_changed``."""
 
     def __init__(self, store: ObjectStore, folder: str, start_after: str, bounds: Sequence[str]) -> None:
         self._store, self._folder = store, folder
         self._ranges = [
             _Range(begin, end) for begin, end in pairwise([start_after, *bounds, None]) if begin is not None
         ]
-        self._changed = threading.Condition()
+        self._state_changed = threading.Condition()
         self._error: BaseException | None = None
         self._is_over = False
 
@@ -145,24 +145,24 @@ class _Listing:
                 while (page := self._next_page()) is not None:
                     yield from page
             finally:
-                with self._changed:
+                with self._state_changed:
                     self._is_over = True
-                    self._changed.notify_all()
+                    self._state_changed.notify_all()
 
     def _next_page(self) -> list[ObjectInfo] | None:
-        with self._changed:
+        with self._state_changed:
             while True:
                 if self._error is not None:
                     raise self._error
                 while self._ranges and self._ranges[0].is_listed and not self._ranges[0].pages:
                     del self._ranges[0]
-                    self._changed.notify_all()  # the next one may have more pages than there is room for
+                    self._state_changed.notify_all()  # the next one may have more pages than there is room for
                 if not self._ranges:
                     return None
                 if self._ranges[0].pages:
-                    self._changed.notify_all()  # there is room for another
+                    self._state_changed.notify_all()  # there is room for another
                     return self._ranges[0].pages.popleft()
-                self._changed.wait()
+                self._state_changed.wait()
 
     def _work_until_done(self) -> None:
         try:
@@ -173,13 +173,13 @@ class _Listing:
                 else:
                     self._list_next_page(todo)
         except BaseException as error:
-            with self._changed:
+            with self._state_changed:
                 self._error = self._error or error
-                self._changed.notify_all()
+                self._state_changed.notify_all()
 
     def _next_work(self) -> tuple[_Range, bool] | None:
         """The first range that can be listed, or else cut (True); waits for one, and gives None at the end."""
-        with self._changed:
+        with self._state_changed:
             while not self._is_over and self._error is None:
                 left = [one for one in self._ranges if not one.is_listed]
                 if not left:
@@ -190,10 +190,10 @@ class _Listing:
                         one.is_busy = True
                         return one, False
                 for one in left if has_room else ():
-                    if not one.is_being_cut and one.listed >= one.cut_at:
+                    if not one.is_being_cut and one.listed_count >= one.cut_at:
                         one.is_being_cut = True
                         return one, True
-                self._changed.wait()
+                self._state_changed.wait()
             return None
 
     def _awaited_ranges(self) -> list[_Range]:
@@ -201,25 +201,29 @@ class _Listing:
         return [one for one in self._ranges[:1] if not one.pages and not one.is_listed]
 
     def _list_next_page(self, one: _Range) -> None:
-        infos = _list_page(self._store, self._folder, one.after)
-        with self._changed:
+        infos = _list_page(self._store, self._folder, one.after_path)
+        with self._state_changed:
             one.take_page(infos)
             one.is_busy = False
-            self._changed.notify_all()
+            self._state_changed.notify_all()
 
     def _split_range(self, one: _Range) -> None:
         """Give what is far behind in a range to one of its own, unless it was listed meanwhile."""
-        with self._changed:
+        with self._state_changed:
             first, last, end = one.newest[0].path, one.newest[-1].path, one.end
         later_range = self._later_part(first, last, end)
-        with self._changed:
+        with self._state_changed:
             # where there was no place to cut, it is looked for again once twice as much is listed
-            one.cut_at, one.is_being_cut = 2 * one.listed, False
-            if later_range is not None and not one.is_listed and sort_key(one.after) < sort_key(later_range.after):
-                one.end = later_range.after
+            one.cut_at, one.is_being_cut = 2 * one.listed_count, False
+            if (
+                later_range is not None
+                and not one.is_listed
+                and sort_key(one.after_path) < sort_key(later_range.after_path)
+            ):
+                one.end = later_range.after_path
                 later_range.take_page(later_range.newest)
                 self._ranges.insert(self._ranges.index(one) + 1, later_range)
-            self._changed.notify_all()
+            self._state_changed.notify_all()
 
     def _later_part(self, first: str, last: str, end: str | None) -> _Range | None:
         """The later part of what sorts after ``last``, up to ``end``, if names branch there as high as they do between

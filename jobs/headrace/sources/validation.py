@@ -48,15 +48,15 @@ ISOLATED_ERRORS = (PipelineError, ValueOverflowError)
 
 
 class ParkedChains(msgspec.Struct, frozen=True):
-    """Which chains are ``parked``, by number: of these only what they take is looked at. ``isolates``: an error of one
+    """Which chains are parked, by ``numbers``: of these only what they take is looked at. ``isolates``: an error of one
     chain is kept beside what others make of the records.
     """
 
-    parked: Collection[int] = frozenset()
+    numbers: Collection[int] = frozenset()
     isolates: bool = False
 
 
-NOT_APART = ParkedChains()
+NONE_PARKED = ParkedChains()
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def judge_records(
     processing_time: Instant,
     *,
     path_of: Callable[[int], str] = lambda row: "the input",
-    parked_chains: ParkedChains = NOT_APART,
+    parked_chains: ParkedChains = NONE_PARKED,
 ) -> JudgedRecords:
     """``records`` of the input ``input_``, judged for the first ``stages`` of chains. ``path_of``: the file of a row.
     ``processing_time`` is that of the epoch, the event time of records that have none of their own (``Ingestion``).
@@ -158,7 +158,7 @@ def judge_records(
             if isinstance(stage, CompiledStage):
                 read = with_size(stage, elements if is_left else _elements_without_values(stage, elements))
             columns = decided_for(stage, read)
-            if number not in parked_chains.parked and isinstance(stage, CompiledStage):
+            if number not in parked_chains.numbers and isinstance(stage, CompiledStage):
                 columns = {**columns, **inputs_of(stage, read, columns)}
         except RowOverflowsError as overflows:
             errors[number] = _overflow_error(overflows, path_of(overflows.row), records)

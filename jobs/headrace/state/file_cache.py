@@ -292,11 +292,11 @@ class LayerCache:
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
         self.folder, self.limit_bytes = folder, limit_bytes
-        self._unnamed = folder / _UNNAMED_FOLDER
+        self._unnamed_folder = folder / _UNNAMED_FOLDER
         self._open: OrderedDict[str, tuple[SortedFile, Mapping[str, str]]] = OrderedDict()
         self._lock = threading.Lock()
         self._decoding = threading.BoundedSemaphore(_MOST_DECODED)
-        self._grown: int | None = None
+        self._grown_bytes: int | None = None
         with _folder_errors(folder):
             self._make_folders()
 
@@ -327,7 +327,7 @@ class LayerCache:
         """A new file for what is soon read again, in the folder of the cache. Raises CacheFolderError."""
         with _folder_errors(self.folder):
             self._make_folders()  # which somebody may have removed
-        return ScratchFile(self._unnamed)
+        return ScratchFile(self._unnamed_folder)
 
     def object_content(self, file: DataFile) -> bytes | None:
         """What an object with the checksum of ``file`` holds, if its rows are here: they are written as they were then.
@@ -372,16 +372,16 @@ class LayerCache:
 
     def _make_folders(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._unnamed.mkdir(exist_ok=True)
+        self._unnamed_folder.mkdir(exist_ok=True)
 
     def _write_file(self, file: DataFile, run: SortedFile, notes: dict[str, str]) -> SortedFile:
         self._make_room()
-        with unnamed_file(self._unnamed) as (path, content):
+        with unnamed_file(self._unnamed_folder) as (path, content):
             write_run(path, run, notes)
             # a name that does not tell the boot outlives a power cut, and so must the content
             if not _BOOT:
                 os.fsync(content.fileno())
-            self._grown = (self._grown or 0) + path.stat().st_size
+            self._grown_bytes = (self._grown_bytes or 0) + path.stat().st_size
             # before it has its name: from then on another process may remove it to make room
             run_and_notes = open_run(path, run.rows.schema)
             path.replace(self._cache_path(file))  # raises if it was removed meanwhile
@@ -417,11 +417,11 @@ class LayerCache:
         hundredth of the limit.
         """
         with self._lock:
-            if self._grown is not None and self._grown <= self.limit_bytes // 100:
+            if self._grown_bytes is not None and self._grown_bytes <= self.limit_bytes // 100:
                 return
-            is_first, self._grown = self._grown is None, 0
+            is_first, self._grown_bytes = self._grown_bytes is None, 0
         if is_first:
-            sweep_folder(self._unnamed)
+            sweep_folder(self._unnamed_folder)
         left: set[str] = set()
         total = 0
         for _, size, name in sorted(_cached_files(self.folder), reverse=True):
@@ -526,29 +526,29 @@ class RunWriter:
 
     def __init__(self, store: ObjectStore, cache: RowCache, name: str) -> None:
         self._store, self._cache, self._name = store, cache, name
-        self._stored: list[StoredRun] = []
-        self._held: list[pa.RecordBatch] = []
+        self._stored_runs: list[StoredRun] = []
+        self._held_batches: list[pa.RecordBatch] = []
         self._size = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
         """These, too; no rows are fine."""
         for part in _split_by_size(rows):
-            if self._held and self._size + part.nbytes > RUN_BYTES.value:
+            if self._held_batches and self._size + part.nbytes > RUN_BYTES.value:
                 self._put_file()
-            self._held.append(part)
+            self._held_batches.append(part)
             self._size += part.nbytes
 
     def finish(self) -> tuple[StoredRun, ...]:
         """All files; none for no rows."""
-        if self._held:
+        if self._held_batches:
             self._put_file()
-        return tuple(self._stored)
+        return tuple(self._stored_runs)
 
     def _put_file(self) -> None:
-        rows = self._held[0] if len(self._held) == 1 else pa.concat_batches(self._held)
-        self._held, self._size = [], 0
-        path = f"{self._name}-{len(self._stored)}.parquet"
-        self._stored.append(put_run(self._store, self._cache, path, rows))
+        rows = self._held_batches[0] if len(self._held_batches) == 1 else pa.concat_batches(self._held_batches)
+        self._held_batches, self._size = [], 0
+        path = f"{self._name}-{len(self._stored_runs)}.parquet"
+        self._stored_runs.append(put_run(self._store, self._cache, path, rows))
 
 
 def put_run(store: ObjectStore, cache: RowCache, path: str, rows: pa.RecordBatch) -> StoredRun:

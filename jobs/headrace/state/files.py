@@ -57,14 +57,14 @@ class ParquetWriter:
     """
 
     def __init__(self, store: ObjectStore, name: str, hashing: Hashing | None = None) -> None:
-        self._store, self._name, self._hashed = store, name, hashing
+        self._store, self._name, self._hashing = store, name, hashing
         self._files: list[DataFile] = []
         self._open: _Parquet | None = None
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
         """These, too; no rows are fine."""
         for start in range(0, rows.num_rows, BATCH_ROWS.value):
-            self._open = self._open or _Parquet(rows, self._hashed)
+            self._open = self._open or _Parquet(rows, self._hashing)
             self._open.add(rows.slice(start, BATCH_ROWS.value))
             if self._open.size >= FILE_BYTES.value:
                 self._put_file()
@@ -124,7 +124,7 @@ class _Parquet:
     """A Parquet file in memory; ``first`` are the first rows that it gets."""
 
     def __init__(self, first: pa.RecordBatch, hashing: Hashing | None) -> None:
-        self._hashed = hashing
+        self._hashing = hashing
         self._rows = 0
         self._chunks: list[Chunk] = []
         self._buffer = io.BytesIO()
@@ -143,8 +143,8 @@ class _Parquet:
 
     def add(self, rows: pa.RecordBatch) -> None:
         hashes = None
-        if self._hashed is not None:
-            rows, hashes = in_order(rows, self._hashed(rows))
+        if self._hashing is not None:
+            rows, hashes = in_order(rows, self._hashing(rows))
         for start in range(0, rows.num_rows, CHUNK_ROWS.value):
             chunk = slice(start, start + CHUNK_ROWS.value)
             self._add_chunk(rows[chunk], None if hashes is None else hashes[chunk])
@@ -275,15 +275,15 @@ def _stated_value(chunks: Sequence[Any]) -> tuple[bool, Any]:
     """Whether all ``chunks`` of a column have one value, and that; None if it is NULL."""
     values: set[Any] = set()
     for chunk in chunks:
-        figures = chunk.statistics
-        if figures is None or not figures.has_null_count:
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_null_count:
             return False, None
-        if figures.null_count == chunk.num_values:
+        if statistics.null_count == chunk.num_values:
             values.add(None)
-        elif figures.null_count or not figures.has_min_max:
+        elif statistics.null_count or not statistics.has_min_max:
             return False, None
         else:
-            values |= {figures.min, figures.max}
+            values |= {statistics.min, statistics.max}
         if len(values) > 1:
             return False, None
     return len(values) == 1, next(iter(values), None)

@@ -109,12 +109,15 @@ class _OrderedRun:
     def __init__(self, run: SortedFile, order_column: str | None) -> None:
         self.run, self.rows = run, run.rows
         self.hashes = run.hashes
-        self.within: Ints | None = None if order_column is None else as_numpy(run.rows.column(order_column))
+        self.order_values: Ints | None = None if order_column is None else as_numpy(run.rows.column(order_column))
 
     def sample_places(self, step: int) -> tuple[Hashes, Ints]:
         """Where every so many-th row is in the common order."""
         rows = np.arange(step - 1, len(self.hashes), step)
-        places = self.hashes[rows], np.zeros(len(rows), np.int64) if self.within is None else self.within[rows]
+        places = (
+            self.hashes[rows],
+            np.zeros(len(rows), np.int64) if self.order_values is None else self.order_values[rows],
+        )
         self.run.release_memory()
         return places
 
@@ -123,10 +126,10 @@ class _OrderedRun:
         if bound is None:
             return len(self.hashes)
         end = int(np.searchsorted(self.hashes, bound[0], "right"))
-        if self.within is None:
+        if self.order_values is None:
             return end
         first = int(np.searchsorted(self.hashes, bound[0], "left"))
-        return first + int(np.searchsorted(self.within[first:end], bound[1], "right"))
+        return first + int(np.searchsorted(self.order_values[first:end], bound[1], "right"))
 
 
 def _range_bounds(runs: Sequence[_OrderedRun]) -> Iterator[_Place | None]:

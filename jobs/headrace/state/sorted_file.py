@@ -46,8 +46,8 @@ class Resident:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._kept: dict[int, weakref.ref[pa.Buffer]] = {}
-        self._bytes = self._refused = 0
+        self._buffers_by_address: dict[int, weakref.ref[pa.Buffer]] = {}
+        self._bytes = self._refused_count = 0
         self._lock = threading.RLock()  # a file may be collected while it is held
 
     @property
@@ -62,15 +62,15 @@ class Resident:
 
     def _admit_file(self, file: pa.Buffer) -> list[pa.Buffer]:
         with self._lock:
-            if file.address in self._kept:
+            if file.address in self._buffers_by_address:
                 return []
             leaving: list[pa.Buffer] = []
             if self._bytes + file.size > self.limit:
-                self._refused += 1
-                if self._refused % _TURNS_TO_STAY or file.size > self.limit:
+                self._refused_count += 1
+                if self._refused_count % _TURNS_TO_STAY or file.size > self.limit:
                     return [file]
                 leaving = self._evict_oldest(self._bytes + file.size - self.limit)
-            self._kept[file.address] = weakref.ref(file)
+            self._buffers_by_address[file.address] = weakref.ref(file)
             self._bytes += file.size
             # when the process ends, nobody asks any more
             weakref.finalize(file, self._forget, file.address, file.size).atexit = False
@@ -79,10 +79,10 @@ class Resident:
     def _evict_oldest(self, size: int) -> list[pa.Buffer]:
         """Files of ``size`` bytes together, those first that have stayed for longest; they stay no more."""
         leaving: list[pa.Buffer] = []
-        for address in [*self._kept]:
+        for address in [*self._buffers_by_address]:
             if size <= 0:
                 break
-            file = self._kept[address]()
+            file = self._buffers_by_address[address]()
             if file is not None:
                 leaving.append(file)
                 size -= file.size
@@ -91,7 +91,7 @@ class Resident:
 
     def _forget(self, address: int, size: int) -> None:
         with self._lock:
-            if self._kept.pop(address, None) is not None:
+            if self._buffers_by_address.pop(address, None) is not None:
                 self._bytes -= size
 
 
@@ -250,12 +250,12 @@ class HashPrefixes(msgspec.Struct, frozen=True):
         has_prefix[places.view(np.int64)] = True
         return cls(hashes[0], shift, np.packbits(has_prefix, bitorder="little"))
 
-    def filter_hashes(self, hashes: Hashes) -> Hashes:
-        """Leaves out of ``hashes`` what no row has. All are between the least hash and the greatest."""
-        places = (hashes - self.first) >> self.shift
+    def filter_hashes(self, wanted_hashes: Hashes) -> Hashes:
+        """Leaves out of ``wanted_hashes`` what no row has. All are between the least hash and the greatest."""
+        places = (wanted_hashes - self.first) >> self.shift
         bytes_of_places = self.bits[(places >> np.uint64(3)).view(np.int64)]
         is_set = (bytes_of_places >> (places & np.uint64(7)).astype(np.uint8)) & np.uint8(1)
-        possible: Hashes = hashes[is_set.view(np.bool_)]
+        possible: Hashes = wanted_hashes[is_set.view(np.bool_)]
         return possible
 
 
@@ -283,13 +283,13 @@ class Deadlines(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class SortedFile:
-    """Rows in the order of (hash, window). ``known``: their deadlines, where these were worked out before.
+    """Rows in the order of (hash, window). ``known_deadlines``: their deadlines, where these were worked out before.
     ``file``: the mapped file that both are in, if they are in one. ``constant``: what is known to have one value in all
     rows. ``prefixes`` are of its hashes, and maybe of others, where they were worked out before.
     """
 
     rows: pa.RecordBatch
-    known: Deadlines | None = None
+    known_deadlines: Deadlines | None = None
     file: pa.Buffer | None = None
     constant: Mapping[str, pa.Scalar] = field(default_factory=dict)
     prefixes: HashPrefixes | None = None
@@ -297,7 +297,7 @@ class SortedFile:
     @cached_property
     def deadlines(self) -> Deadlines:
         """Deadlines of state rows; other rows have none."""
-        return Deadlines.from_rows(self.rows) if self.known is None else self.known
+        return Deadlines.from_rows(self.rows) if self.known_deadlines is None else self.known_deadlines
 
     @cached_property
     def hashes(self) -> Hashes:
@@ -334,8 +334,8 @@ class SortedFile:
             return self
         span = part.row_slice(self.hashes)
         begin, length = span.start, span.stop - span.start
-        known_index = self.known and self.known.slice_rows(begin, length)
-        return replace(self, rows=self.rows.slice(begin, length), known=known_index)
+        known_index = self.known_deadlines and self.known_deadlines.slice_rows(begin, length)
+        return replace(self, rows=self.rows.slice(begin, length), known_deadlines=known_index)
 
     def rows_of(self, wanted_hashes: Hashes, names: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows whose hash is one of ``wanted_hashes``, which ascend: of the columns ``names``, or all."""

@@ -244,7 +244,7 @@ class KafkaClient:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="kafka", daemon=True)
         self._client: AIOKafkaClient | None = None
-        self._known: dict[str, Topic] = {}
+        self._topics_by_name: dict[str, Topic] = {}
         """Topics whose leaders have moved."""
 
     def __str__(self) -> str:
@@ -289,14 +289,14 @@ class KafkaClient:
 
         async def from_leader() -> FetchedBatches:
             try:
-                return await self._request_batches(self._known.get(topic.name, topic), partition, offset, most)
+                return await self._request_batches(self._topics_by_name.get(topic.name, topic), partition, offset, most)
             except kafka_errors.KafkaError:
                 # its leader may have moved: the next attempt asks the one that it has now
-                self._known[topic.name] = await self._request_topic(topic.name)
+                self._topics_by_name[topic.name] = await self._request_topic(topic.name)
                 raise
 
         batches = self._run_with_retries(from_leader)
-        if self._known.get(topic.name, topic).id != topic.id:
+        if self._topics_by_name.get(topic.name, topic).id != topic.id:
             raise definition.TopicReplacedError(
                 f"{self._connection}: topic {topic.name} was replaced by another of its name while it was read"
             )

@@ -55,7 +55,7 @@ class SparkRunner:
         self._work = work
         for name, value in EXCHANGE.items():  # a session that was brought may have others
             spark.conf.set(name, value)
-        self._sent = application.TaskPayload.from_environment(spark, work)
+        self._payload = application.TaskPayload.from_environment(spark, work)
         self._tasks = tasks
         self._map_level = map_level
         self._under_way: tuple[task_plan.EpochPlan, application.EpochJob] | None = None
@@ -103,7 +103,7 @@ class SparkRunner:
         for number, input_ in enumerate(self._work.pipeline.inputs, 1):
             read = any(piece.input == input_.name for share in plan.shares for piece in share)
             if isinstance(input_.source.transform, SparkFunction) and read:
-                run = self._sent.task_function(read_input, plan, input_.name)
+                run = self._payload.task_function(read_input, plan, input_.name)
                 columns = self._task_numbers(len(plan.shares)).mapInArrow(run, _row_type(input_))
                 rows_made = apply_function(input_.source.transform, columns)
                 rows = rows.union(self._run_tasks(name, rows_made, map_made, plan, input_.name, number * _TASKS))
@@ -123,7 +123,7 @@ class SparkRunner:
                 schema = from_arrow_schema(leaving_schema(chain.stages[first - 1]))
                 files = self._task_numbers(len(elements), first=elements[0])
                 transformed_rows = apply_function(
-                    transform, files.mapInArrow(self._sent.task_function(read_elements, plan), schema)
+                    transform, files.mapInArrow(self._payload.task_function(read_elements, plan), schema)
                 )
                 base = (number + 1) * _TASKS
                 rows = rows.union(self._run_tasks(name, transformed_rows, map_made, plan, chain.names.output, base))
@@ -160,7 +160,7 @@ class SparkRunner:
         self, name: str, rows: application.DataFrame, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
     ) -> application.DataFrame:
         """``rows`` through tasks that ``run``; plans in Spark's pages have them by ``name``."""
-        task_function = self._sent.task_function(run, *arguments)
+        task_function = self._payload.task_function(run, *arguments)
         task_function.__name__ = name
         return rows.mapInArrow(task_function, _EXCHANGE_TYPE)
 

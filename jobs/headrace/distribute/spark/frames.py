@@ -391,8 +391,8 @@ def _nullable(kind: DataType) -> DataType:
 def _check_values(
     name: str, kinds: Mapping[str, ColumnType], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The ``batches`` that the Spark function called ``name`` made, with the columns of ``kinds`` as equal values are
-    written. Raises SparkFunctionError.
+    """The ``batches`` that the Spark function called ``name`` made, with the columns of ``nested_kinds`` as equal
+    values are written. Raises SparkFunctionError.
     """
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -157,9 +157,9 @@ class MergeStep(msgspec.Struct, frozen=True):
 
 
 class TableMerges(msgspec.Struct, frozen=True):
-    """What is being merged of one table, over several epochs: ``unfinished``, those of the oldest layers first."""
+    """What is being merged of one table, over several epochs; ``unfinished_merges`` begin with the oldest layers."""
 
-    unfinished: tuple[UnfinishedMerge, ...] = ()
+    unfinished_merges: tuple[UnfinishedMerge, ...] = ()
 
     def with_next(
         self, layers: Sequence[Layer], parts_of: Callable[[Sequence[Layer]], int], watermark: Instant | None = None
@@ -167,7 +167,7 @@ class TableMerges(msgspec.Struct, frozen=True):
         """The unfinished merges that are still of ``layers``, and the one that is due now, at ``watermark``, if any.
         ``parts_of`` gives the number of parts of what it merges.
         """
-        going_on = tuple(merge for merge in self.unfinished if merge.source_layers(layers))
+        going_on = tuple(merge for merge in self.unfinished_merges if merge.source_layers(layers))
         start = plan_next_merge(layers, going_on)
         if start is None:
             return TableMerges(going_on)
@@ -184,7 +184,7 @@ class TableMerges(msgspec.Struct, frozen=True):
         )
         steps: list[MergeStep] = []
         for merge, own in sorted(
-            ((m, m.source_layers(layers)) for m in self.unfinished), key=lambda merge: _row_count(merge[1])
+            ((m, m.source_layers(layers)) for m in self.unfinished_merges), key=lambda merge: _row_count(merge[1])
         ):
             part_rows = max(_row_count(own) // merge.parts, 1)
             count = len(merge.left) if len(layers) > most_layers() else rows_left // part_rows
@@ -198,14 +198,14 @@ class TableMerges(msgspec.Struct, frozen=True):
     def with_finished_steps(self, steps: Mapping[MergeStep, Sequence[task_results.Files]]) -> "TableMerges":
         """These once ``steps`` have been done, whose parts became the files."""
         merges_after = {step.merge: step.finish_step(files) for step, files in steps.items()}
-        return TableMerges(tuple(merges_after.get(merge, merge) for merge in self.unfinished))
+        return TableMerges(tuple(merges_after.get(merge, merge) for merge in self.unfinished_merges))
 
     def apply_finished(self, layers: Sequence[Layer]) -> tuple["TableMerges", tuple[Layer, ...]]:
         """Merges that go on, and ``layers`` with what the others have made of them."""
-        for merge in self.unfinished:
+        for merge in self.unfinished_merges:
             if not merge.left:
                 layers = merge.apply_to(layers)
-        return TableMerges(tuple(merge for merge in self.unfinished if merge.left)), tuple(layers)
+        return TableMerges(tuple(merge for merge in self.unfinished_merges if merge.left)), tuple(layers)
 
 
 def expected_rows(layers: Sequence[Layer], growth: float | None) -> int:
@@ -303,7 +303,7 @@ class Merges:
 
     def __init__(self, runner: Merger, merges_by_table: Mapping[str, Sequence[UnfinishedMerge]] = NO_MERGES) -> None:
         self._runner = runner
-        self._beside = BackgroundThread[tuple[MergePlan, Sequence[ReceivedMessage]]]("merge")
+        self._merge_thread = BackgroundThread[tuple[MergePlan, Sequence[ReceivedMessage]]]("merge")
         self._requests: dict[str, int] = {}
         self._bytes_before = 0
         self._tables = {table: TableMerges(tuple(merges)) for table, merges in merges_by_table.items()}
@@ -334,16 +334,16 @@ class Merges:
         if not parts:
             return
         plan = MergePlan(prefix, watermark, parts)
-        self._beside.begin(lambda stop: (plan, self._runner.run_merge(plan, stop)))
+        self._merge_thread.begin(lambda stop: (plan, self._runner.run_merge(plan, stop)))
 
     def adopt_finished(self, tables: Tables, *, wait: bool) -> dict[str, tuple[Layer, ...]]:
         """``tables`` with what was merged meanwhile. ``wait``: until the step that is under way, if one is, is done.
         Raises the error that ended it.
         """
         wait = wait or any(len(layers) > most_layers() for layers in tables.values())
-        if not (self._beside.is_done or (wait and self._beside.is_running)):
+        if not (self._merge_thread.is_done or (wait and self._merge_thread.is_running)):
             return dict(tables)
-        plan, messages = self._beside.take_result()
+        plan, messages = self._merge_thread.take_result()
         results = task_results.UpstreamResults.from_messages(messages)
         if results.error is not None:
             raise results.error.rebuild_error()
@@ -368,11 +368,11 @@ class Merges:
     @property
     def merges_by_table(self) -> dict[str, tuple[UnfinishedMerge, ...]]:
         """What goes on with the next epoch, by table."""
-        return {table: merges.unfinished for table, merges in self._tables.items() if merges.unfinished}
+        return {table: merges.unfinished_merges for table, merges in self._tables.items() if merges.unfinished_merges}
 
     def close(self) -> None:
         """End the step that is under way, if one is, and wait until it writes nothing more."""
-        self._beside.close()
+        self._merge_thread.close()
 
     def take_requests(self) -> Mapping[str, int]:
         """Storage requests of the steps adopted since the last call, without those that an epoch has counted."""

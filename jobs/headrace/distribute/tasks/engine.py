@@ -79,7 +79,7 @@ class TasksEngine:
         self.states = tuple(chain.initial_state() for chain in work.chains)
         self.ids: tuple[Layer, ...] = ()
         self.merges = Merges(runner)
-        self.renamed: Mapping[str, Sequence[Formerly]] = NOT_RENAMED
+        self.formerly_by_output: Mapping[str, Sequence[Formerly]] = NOT_RENAMED
         self.progress = PipelineProgress()
         self.epoch = -1
         self.snapshot: str | None = None
@@ -115,7 +115,7 @@ class TasksEngine:
         ``renamed``: what the columns of the stages of an output are called there, if another definition made it; the
         first epoch migrates their state.
         """
-        self.renamed = renamed
+        self.formerly_by_output = renamed
         self.epoch, self.progress, self.snapshot = epoch, progress, snapshot
         self.inputs = {**self.inputs, **progress.inputs}
         self.merges.close()
@@ -201,10 +201,10 @@ class TasksEngine:
                 is_last=is_last,
                 hold=hold,
                 marks=self.landing.watermarks(files),
-                parked=parked_chains,
+                parked_numbers=parked_chains,
                 # the error of the only output is that of the run
                 isolates=isolates and len(live) > 1,
-                again=again,
+                recomputed_epoch=again,
                 read_only=self._read_only(again),
             )
 
@@ -287,7 +287,7 @@ class TasksEngine:
         for number, chain in enumerate(self.work.chains):
             if number in parked_chains:
                 continue
-            formerly = self.renamed.get(chain.names.output, ())
+            formerly = self.formerly_by_output.get(chain.names.output, ())
             for table, stage, old_stage in zip(chain.tables, chain.stages, formerly, strict=False):
                 from headrace.state.migration import StateNames, migrate_layers  # only where names have changed
 
@@ -295,7 +295,7 @@ class TasksEngine:
                     files = f"{prefix}/{file_stem(table)}-migrated"
                     tables[table] = migrate_layers(self.work.store, self.work.rows, names, tables[table], files)
         self._set_state([state.clocks for state in self.states], tables)
-        self.renamed = NOT_RENAMED
+        self.formerly_by_output = NOT_RENAMED
 
     def _collect_written(self, outcome: EpochOutcome) -> WrittenState:
         requests = self.merges.take_requests()
@@ -368,7 +368,7 @@ class TasksEngine:
                 clocks[output] = replace(
                     clocks[output], parked=ParkedChain(self.epoch, self.snapshot, error.code, message, self.epoch + 1)
                 )
-            elif clocks[output].parked is None and outcome.plan.again is None:
+            elif clocks[output].parked is None and outcome.plan.recomputed_epoch is None:
                 upstream_names = outcome.left_out_above(number)
                 reason = clocks[upstream_names[0]].parked
                 assert reason is not None

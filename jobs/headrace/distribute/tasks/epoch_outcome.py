@@ -296,7 +296,7 @@ class EpochOutcome:
                 for upstream_number in upstream_of(self.work.chains, chain)
                 if upstream_number in errors
             ]
-            if upstream_errors and number not in self.plan.parked:
+            if upstream_errors and number not in self.plan.parked_numbers:
                 errors.setdefault(number, upstream_errors[0])
         return errors
 
@@ -312,7 +312,7 @@ class EpochOutcome:
     @cached_property
     def left_out(self) -> frozenset[int]:
         """The chains that are as they were before the epoch: they were parked, or failed."""
-        return self.plan.parked | {*self.errors}
+        return self.plan.parked_numbers | {*self.errors}
 
     @cached_property
     def by_number(self) -> Mapping[int, ChainOutcome]:
@@ -387,7 +387,7 @@ class EpochOutcome:
 
     def next_plan(self, tasks: Callable[[int], int]) -> task_plan.EpochPlan:
         """The plan of the job after those that have run; ``tasks`` says how many share so many bytes."""
-        job_plan = replace(self.plan, job=len(self.jobs), parked=self.left_out)
+        job_plan = replace(self.plan, job=len(self.jobs), parked_numbers=self.left_out)
         job = task_plan.job_of(self.work, job_plan)
         watermarks = {chain: self.by_number[chain].watermark_for(own.start) for chain, own in job.stages.items()}
         return replace(job_plan, watermarks=watermarks, elements=tuple(self._element_files(job, tasks)))

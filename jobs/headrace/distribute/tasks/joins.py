@@ -259,15 +259,15 @@ class _GrowingDelta:
     stage: CompiledStage
     pieces: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
-    folded: int = 0
+    folded_rows: int = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
         """These rows, too."""
         self.pieces.append(rows)
         self.rows += rows.num_rows
-        if self.rows > self.folded + max(self.folded, FOLD_ROWS.value):
+        if self.rows > self.folded_rows + max(self.folded_rows, FOLD_ROWS.value):
             self.pieces = [self.finish()]
-            self.rows = self.folded = self.pieces[0].num_rows
+            self.rows = self.folded_rows = self.pieces[0].num_rows
 
     def finish(self) -> pa.RecordBatch:
         """All of it, in the order of hashes."""

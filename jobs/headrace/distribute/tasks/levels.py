@@ -44,9 +44,13 @@ def tell_duplicates(
         task, rows, {n: error.rebuild_error() for n, error in upstream.errors.items()}
     )
     records = records.with_columns({c.ID_FATE: remembered_ids.find_duplicates(records.columns)})
-    if plan.again is not None:
-        records = records.with_errors(_divergence_errors(task, plan.again, remembered_ids, records))
-    ids = _store_new_ids(task, remembered_ids, records.columns) if plan.again is None else task_results.StoredLayer()
+    if plan.recomputed_epoch is not None:
+        records = records.with_errors(_divergence_errors(task, plan.recomputed_epoch, remembered_ids, records))
+    ids = (
+        _store_new_ids(task, remembered_ids, records.columns)
+        if plan.recomputed_epoch is None
+        else task_results.StoredLayer()
+    )
     chains, errors, bundles = into_chains(task, records, lambda: records.place)
     return task_results.IdsOutput(chains, ids, errors), bundles
 
@@ -58,7 +62,7 @@ def _divergence_errors(
     epoch was recorded. Nobody remembers their ids, so their duplicates would count in later epochs.
     """
     ids_then = replace(
-        remembered_ids, layers=open_own(task, recomputed_epoch.told, remembered_ids.schema, task.plan.id_parts)
+        remembered_ids, layers=open_own(task, recomputed_epoch.told_layers, remembered_ids.schema, task.plan.id_parts)
     )
     is_first, is_told = records.columns[c.ID_FATE].is_null(), ids_then.find_duplicates(records.columns).is_valid()
     untold = true_mask(is_first) & ~true_mask(is_told) & valid_mask(records.columns[c.ID])

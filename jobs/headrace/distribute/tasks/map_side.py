@@ -120,19 +120,21 @@ def _map_records(
     plan, work = task.plan, task.work
     context = ObservationContext(plan.clocks, plan.processing_time, work.percentiles, plan.newest)
     observations = observe_records(work.pipeline, records, context)
-    if plan.again is None:
+    if plan.recomputed_epoch is None:
         nobody = None if work.pipeline.has_names else UNNAMED.output
         by_none = records.is_rejected
         rejected_files = task.store_rows(REJECTED, rejected_rows(records, plan.epoch, output=nobody))
     else:
         # dead letters of all were stored when the epoch was recorded
-        by_none, rejected_files = _taken_by_none(task, plan.again, place(), records.is_rejected), ()
-        divergences = _divergence_errors(task, plan.again, records.chains, by_none)
+        by_none, rejected_files = _taken_by_none(task, plan.recomputed_epoch, place(), records.is_rejected), ()
+        divergences = _divergence_errors(task, plan.recomputed_epoch, records.chains, by_none)
         records = replace(records, judged=records.judged.with_errors(divergences))
     if work.tells_ids:
         counts = takes_part(records.columns)
         aside, errors = for_each_reader(task, records, partial(_without_ids, rows=~counts))
-        rows = exchange.travelling_batch(records.judged, place(), counts, skipped_chains={*plan.parked, *errors})
+        rows = exchange.travelling_batch(
+            records.judged, place(), counts, skipped_chains={*plan.parked_numbers, *errors}
+        )
         chains = _with_dead_letters(task, records, aside, by_none)
         return ShareOutput(observations, chains, rejected_files, errors), exchange.by_id(rows, plan.id_parts)
     chains, errors, bundles = into_chains(task, records, place if work.reads_in_turns else None)
@@ -176,7 +178,7 @@ def _divergence_errors(
         "letters of all, which have landed again or may yet, and would count twice. Run `headrace backfill "
         f"{name} --promote`, which computes all outputs again"
     )
-    asked_tasks = (own for own in task.for_each_reader() if own.chain.names.output in recomputed_epoch.asked)
+    asked_tasks = (own for own in task.for_each_reader() if own.chain.names.output in recomputed_epoch.asked_outputs)
     return {own.of_chain: error for own in asked_tasks if (by_none & takes_part(chains[own.of_chain])).any()}
 
 
@@ -204,7 +206,7 @@ def for_each_reader(
     fail alone.
     """
     outputs: dict[int, T] = {}
-    errors = {n: Failure.from_error(error) for n, error in records.errors.items() if n not in task.plan.parked}
+    errors = {n: Failure.from_error(error) for n, error in records.errors.items() if n not in task.plan.parked_numbers}
     for own in task.for_each_reader():
         number = own.of_chain
         if number in errors:

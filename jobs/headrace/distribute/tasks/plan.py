@@ -75,10 +75,10 @@ class EpochPlan:
     ``ids`` the layers of remembered ids. ``states`` are those of the chains of aggregations, and ``watermark`` is that
     of the source. The keys of each chain are in so many ``parts``, ids in ``id_parts``. Tasks store what they have to
     below ``prefix``. ``newest`` is the latest event time so far; ``hold`` has the watermarks that the epoch does not
-    pass, None for no such limit; ``marks`` those that sources know of, by input and part of it. ``parked`` chains, by
-    number, take no part; ``isolates``: others go on where one of them fails. ``again``: the epoch has been recorded,
-    with its ids and dead letters. ``read_only`` chains are computed for those that read them, and have been stored
-    before.
+    pass, None for no such limit; ``marks`` those that sources know of, by input and part of it. ``parked_numbers``
+    chains, by number, take no part; ``isolates``: others go on where one of them fails. ``recomputed_epoch``: the epoch
+    has been recorded, with its ids and dead letters. ``read_only`` chains are computed for those that read them, and
+    have been stored before.
 
     The first job (``jobs``) reads the ``shares`` of the input; a later one, with the number ``job``, reads the
     ``elements``, which are panes. ``watermarks`` are those that come to the first of its stages, or joins, by chain.
@@ -99,9 +99,9 @@ class EpochPlan:
     is_last: bool = False
     hold: WatermarkHold | None = None
     marks: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
-    parked: frozenset[int] = frozenset()
+    parked_numbers: frozenset[int] = frozenset()
     isolates: bool = False
-    again: RecomputedEpoch | None = None
+    recomputed_epoch: RecomputedEpoch | None = None
     read_only: frozenset[int] = frozenset()
     job: int = 0
     watermarks: Mapping[int, Instant] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class EpochPlan:
     @property
     def parked_chains(self) -> ParkedChains:
         """Which chains do not take records, and whether one may fail alone."""
-        return ParkedChains(self.parked, self.isolates)
+        return ParkedChains(self.parked_numbers, self.isolates)
 
     @property
     def is_batch(self) -> bool:
@@ -347,11 +347,11 @@ class EpochTask:
     @property
     def job(self) -> Job:
         """The job that it belongs to, without chains that are parked."""
-        return self.work.jobs[self.plan.job].without_chains(self.plan.parked)
+        return self.work.jobs[self.plan.job].without_chains(self.plan.parked_numbers)
 
     def for_each_reader(self) -> "tuple[EpochTask, ...]":
         """The task as it works for each chain that takes records and is not parked."""
-        return tuple(self.for_chain(number) for number in self.work.readers if number not in self.plan.parked)
+        return tuple(self.for_chain(number) for number in self.work.readers if number not in self.plan.parked_numbers)
 
     def for_chain(self, number: int) -> "EpochTask":
         """The task as it works for the chain of that number."""
@@ -393,7 +393,7 @@ class ChainPart(msgspec.Struct, frozen=True):
 
 def job_of(work: TaskEnvironment, plan: EpochPlan) -> Job:
     """The job of ``plan``, without chains that are parked."""
-    return work.jobs[plan.job].without_chains(plan.parked)
+    return work.jobs[plan.job].without_chains(plan.parked_numbers)
 
 
 def through_spark(work: TaskEnvironment, plan: EpochPlan) -> list[int]:

@@ -166,7 +166,7 @@ class StagePart(msgspec.Struct, frozen=True):
         for result in epoch.compute_results():
             outputs.store(result)
             del result  # so that it takes no memory while the next one is computed
-        shuffle_input, rejected_files = self._shuffle_below(outputs.emitted)
+        shuffle_input, rejected_files = self._shuffle_below(outputs.emitted_panes)
         output = replace(
             outputs.finish_output(), panes_accounting=shuffle_input.aggregated.accounting, rejected=rejected_files
         )
@@ -246,19 +246,19 @@ class StagePart(msgspec.Struct, frozen=True):
 @dataclass
 class _PartOutputs:
     """What has become of the results of a ``part`` so far: ``state`` and ``panes`` are stored as they come; what goes
-    below is kept, for the next stage (``emitted``) or for a later job (``elements``). ``layers`` are those that still
-    count at the clocks ``after`` the epoch.
+    below is kept, for the next stage (``emitted_panes``) or for a later job (``elements``). ``layers`` are those that
+    still count at ``clocks_after``, the clocks after the epoch.
     """
 
     part: StagePart
     layers: Layers
-    after: StageClocks
+    clocks_after: StageClocks
     state: RunWriter
     panes: ParquetWriter
     counts: Counts | None = None
     changed: int = 0
     rows: int = 0
-    emitted: list[EmittedPanes] = field(default_factory=list)
+    emitted_panes: list[EmittedPanes] = field(default_factory=list)
     elements: list[pa.RecordBatch] = field(default_factory=list)
 
     @classmethod
@@ -287,12 +287,12 @@ class _PartOutputs:
         if part.hands_on_in_order:
             self.elements.append(tables.leaving_panes(result))
         elif not part.is_last and len(result.emission.row):
-            self.emitted.append(result.emitted_elements())
+            self.emitted_panes.append(result.emitted_elements())
         self.state.add(self.layers.changes_to_keep(result.changes))
 
     def finish_output(self) -> task_results.StageOutput:
         """What all results came to."""
-        part, clocks_after = self.part, self.after
+        part, clocks_after = self.part, self.clocks_after
         runs, panes = do_both(part.task.work.store, self.state.finish, self.panes.finish)
         layers_after = self.layers.with_layer([stored_run.run for stored_run in runs], part.task.plan.epoch)
         due_event, due_time = layers_after.next_due(clocks_after.watermark, clocks_after.processing_time)
@@ -337,12 +337,12 @@ class _Turning:
         self.task, self.plan, self.chain = task, task.plan, task.chain
         assert self.chain.loop is not None
         self.loop = self.chain.loop
-        self.opened: list[SortedFile] = []
+        self.opened_runs: list[SortedFile] = []
         self.new_edges = NewEdges(self.loop.no_edges)
         self.rounds = Rounds(self.loop, self._read_edges, self._read_values)
         self.role = barriers.Task(barriers.RULES[barriers.Protocol.ALIGNED], (SOURCE, BACK_EDGE), BACK_EDGES)
         self.snapshot = barriers.SnapshotId(0, self.plan.epoch)
-        self.logged = [self.loop.no_messages]
+        self.logged_batches = [self.loop.no_messages]
         self.has_taken_state = self.goes_round = self.is_acknowledged = False
 
     def run(self, rows: Sequence[pa.RecordBatch]) -> tuple[task_results.LoopOutput, Bundles]:
@@ -360,7 +360,7 @@ class _Turning:
         if self.goes_round:
             self._receive_event(barriers.Barrier(BACK_EDGE, self.snapshot))
         output = self._store_output(rounds_done)
-        for run in self.opened:
+        for run in self.opened_runs:
             run.let_go()
         return output, self._element_bundles()
 
@@ -383,7 +383,7 @@ class _Turning:
                     self.goes_round = True
                 case barriers.Log():
                     assert messages is not None
-                    self.logged.append(messages)
+                    self.logged_batches.append(messages)
                 case barriers.Acknowledge():
                     self.is_acknowledged = True
                 case barriers.Deliver():
@@ -393,7 +393,7 @@ class _Turning:
 
     def _store_output(self, rounds_done: int) -> task_results.LoopOutput:
         """The part of the snapshot, stored. Where the role did not acknowledge it, the epoch is not committed."""
-        logged_messages = pa.concat_batches(self.logged)
+        logged_messages = pa.concat_batches(self.logged_batches)
         ends, windows = self.new_edges.rows.column(c.WINDOW_END), logged_messages.column(c.WINDOW_END)
         edges = self._store_rows(self.chain.names.edges, self.new_edges.rows)
         expires = self.loop.stage.expiry_watermark(pc.max(ends).as_py())
@@ -421,7 +421,7 @@ class _Turning:
     def _open_files(self, table: str, schema: pa.Schema) -> list[tuple[SortedFile, ...]]:
         """The files of each layer. On Spark another machine may have stored them: each is read here once."""
         layers = [layer.runs for layer in tables.open_layers(self.task.work, self._table_layers(table), schema, 0, 1)]
-        self.opened += [run for layer in layers for run in layer]
+        self.opened_runs += [run for layer in layers for run in layer]
         return layers
 
     @cached_property
