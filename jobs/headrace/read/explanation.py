@@ -353,16 +353,16 @@ def _indent_lines(lines: Iterator[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class KeyRows:
-    """The rows of ``key``, whose columns are of ``types``, that epochs from ``since`` on wrote. ``at``: those of
-    windows that this time is not in may be missing.
+    """The rows of ``key``, whose columns are of ``types``, that epochs from ``since_epoch`` on wrote. Those of windows
+    that ``event_time`` is not in may be missing.
     """
 
     catalog: Catalog
     manifest: Manifest
     key: Mapping[str, Any]
     types: Mapping[str, DataType]
-    since: int
-    at: model_time.Instant | None = None
+    since_epoch: int
+    event_time: model_time.Instant | None = None
 
     def read_rows(self, view: View, columns: Sequence[str]) -> list[dict[str, Any]]:
         """The rows in a view, of these columns, in the order of emission. Raises BrokenObjectError."""
@@ -370,7 +370,7 @@ class KeyRows:
         order = [name for name in source.order if name not in self.key]
         read = {*columns, *order, *self.key}
         schema = pa.schema([field for field in source.columns if field.name in read])
-        files = read_tables(self.catalog.store, source.wanted_files, schema, source.names, source.needed)
+        files = read_tables(self.catalog.store, source.wanted_files, schema, source.names, source.needed_rows)
         rows = pa.concat_tables([schema.empty_table(), *(table.filter(self._is_wanted(table)) for table in files)])
         return python_rows(rows.sort_by([(name, "ascending") for name in order]).select(columns))
 
@@ -378,10 +378,10 @@ class KeyRows:
         """Leaves files out that have no such rows."""
         source = OutputFiles(self.catalog, self.manifest, view, ViewColumns.from_json(self.manifest.schema), None)
         conditions = of_key(self.key)
-        if self.at is not None:
-            time = Literal(self.at, DataType.TIMESTAMP)
+        if self.event_time is not None:
+            time = Literal(self.event_time, DataType.TIMESTAMP)
             conditions += [col(WINDOW_START) <= time, col(WINDOW_END) > time]
-        return source.where(RowCondition(reduce(and_, conditions, col("epoch") >= lit(self.since)), source))
+        return source.where(RowCondition(reduce(and_, conditions, col("epoch") >= lit(self.since_epoch)), source))
 
     def _is_wanted(self, rows: pa.Table) -> pa.ChunkedArray:
         """Which of ``rows`` are of the key, and not too old."""
@@ -389,7 +389,7 @@ class KeyRows:
             equals_value(rows.column(name), pa.scalar(value, ARROW_TYPES[self.types[name]]))
             for name, value in self.key.items()
         ]
-        return reduce(pc.and_, same, pc.greater_equal(rows.column("epoch"), self.since))
+        return reduce(pc.and_, same, pc.greater_equal(rows.column("epoch"), self.since_epoch))
 
 
 SHOWN_PANES, SHOWN_WINDOWS = 5, 20
@@ -477,18 +477,20 @@ def _explanation(
 class _KeyToExplain:
     state: StageState
     key: Mapping[str, Any]
-    at: model_time.Instant | None
-    since: int
+    event_time: model_time.Instant | None
+    since_epoch: int
     """The first epoch whose panes and late rows are looked at."""
 
     def explanation(self) -> Explanation:
         windows = sorted(self._explain_all(), key=lambda window: (window.window.end, window.window.start))
         closed_windows = [window for window in windows if window.status in (WindowStatus.EXPIRED, WindowStatus.MERGED)]
-        earlier = closed_windows[:-SHOWN_WINDOWS] if self.at is None else []
+        earlier = closed_windows[:-SHOWN_WINDOWS] if self.event_time is None else []
         of_key = _as_printed(self.state.stage.stage.key_types, self.key)
         shown_windows = [window for window in windows if window not in earlier]
         joins = explain_joins(self.state, self._left_rows()) if self.state.number == 1 else []
-        return replace(_explanation(self.state, of_key, shown_windows, joins), earlier=len(earlier), since=self.since)
+        return replace(
+            _explanation(self.state, of_key, shown_windows, joins), earlier=len(earlier), since=self.since_epoch
+        )
 
     def _left_rows(self) -> AskedRows | None:
         """The rows of joins that are of the key, in the windows that are asked about; None: nobody can tell which."""
@@ -512,7 +514,7 @@ class _KeyToExplain:
         yield from (self._explain_gone(window) for window in gone_windows if self._is_asked(window))
 
     def _is_asked(self, window: Window) -> bool:
-        return self.at is None or window.start <= self.at < window.end
+        return self.event_time is None or window.start <= self.event_time < window.end
 
     def _explain_stored(self) -> Iterator[WindowExplained]:
         """The windows that are in the state."""
@@ -582,9 +584,9 @@ class _KeyToExplain:
     def _assigned_windows(self) -> list[Window]:
         """The windows that an element of the time that is asked about would be in, as far as that is known."""
         where = self.state.stage.where
-        if self.at is None or isinstance(where, CustomWindows) or where.merges:
+        if self.event_time is None or isinstance(where, CustomWindows) or where.merges:
             return []
-        times = pa.array([self.at], pa.int64())
+        times = pa.array([self.event_time], pa.int64())
         windows = assign_windows(where, times, self._key_columns, self.state.stage.stage.key_types)
         return [
             Window(model_time.Instant(start), model_time.Instant(end))
@@ -607,8 +609,8 @@ class _KeyToExplain:
         has_windows = not stage.gives_rows or stage.shows_windows
         panes: dict[Window, list[dict[str, Any]]] = {}
         # of windows that are not asked for nothing is said; windows of users' own code may have no ends
-        time = None if isinstance(self.state.stage.where, CustomWindows) or not has_windows else self.at
-        for row in replace(self._of_key, at=time).read_rows(
+        time = None if isinstance(self.state.stage.where, CustomWindows) or not has_windows else self.event_time
+        for row in replace(self._of_key, event_time=time).read_rows(
             View.PANES, [*(_WINDOW if has_windows else ()), *pane_columns, *names]
         ):
             values = {name: row[name] for name in names}
@@ -630,7 +632,7 @@ class _KeyToExplain:
     def _of_key(self) -> KeyRows:
         """The rows of the key in views of the output."""
         types = self.state.stage.stage.key_types
-        return KeyRows(self.state.catalog, self.state.manifest, self.key, types, self.since)
+        return KeyRows(self.state.catalog, self.state.manifest, self.key, types, self.since_epoch)
 
 
 def _count_late_within(late: Mapping[Window, int], window: Window) -> int:

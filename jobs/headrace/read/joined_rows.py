@@ -58,9 +58,9 @@ class LeftRow:
     def lines(self, join: "JoinExplained") -> Iterator[str]:
         """In words."""
         times = "" if self.count == 1 else f", {self.count:,} times"
-        yield f"row of {render(self.at)}{times}: {_join_in_words(self.values)}"
+        yield f"row of {render(self.at)}{times}: {_values_in_words(self.values)}"
         for partner in self.partners[:SHOWN_PARTNERS]:
-            yield f"  meets the row of {join.name} of {render(partner.at)}: {_join_in_words(partner.values)}"
+            yield f"  meets the row of {join.name} of {render(partner.at)}: {_values_in_words(partner.values)}"
         if len(self.partners) > SHOWN_PARTNERS:
             yield f"  and {len(self.partners) - SHOWN_PARTNERS:,} others"
         if not self.partners:
@@ -145,7 +145,7 @@ class JoinExplained:
         }
 
 
-def _join_in_words(values: Mapping[str, Any]) -> str:
+def _values_in_words(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in values.items()) or "no columns"
 
 

@@ -255,16 +255,16 @@ class TriggerCondition:
 
 @dataclass(frozen=True)
 class WindowFacts:
-    """What is known of one window: its row of state, the clocks, which nodes are ``ready`` and have ``finished``, what
-    data-driven ones have seen (``totals``). ``held``: who holds the watermark back, in words.
+    """What is known of one window: its row of state, the clocks, which nodes are ``ready``, which ``has_finished``,
+    what data-driven ones have seen (``totals``). ``holder_text``: who holds the watermark back, in words.
     """
 
     row: Mapping[str, Any]
     clocks: StageClocks
     ready: Mapping[str, bool]
-    finished: Mapping[str, bool]
+    has_finished: Mapping[str, bool]
     totals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    held: str = ""
+    holder_text: str = ""
 
     @property
     def end(self) -> Instant:
@@ -280,7 +280,7 @@ class WindowFacts:
         """What is known of ``node``."""
         clocks = self.clocks
         times = (self.end, clocks.watermark, clocks.processing_time, clocks.percentiles)
-        return TriggerProgress(node.state_values(self.row), self.totals.get(node.path, {}), *times, self.held)
+        return TriggerProgress(node.state_values(self.row), self.totals.get(node.path, {}), *times, self.holder_text)
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ class Questions:
 
     program: Program
     ready: Mapping[str, Expr]
-    finished: Mapping[str, Expr]
+    has_finished: Mapping[str, Expr]
     totals: Mapping[str, Mapping[str, Expr]]
 
 
@@ -330,7 +330,9 @@ class Readiness:
         reasons = dict(zip(first, (waits_for(self.trigger_condition(facts)) for facts in window_facts), strict=True))
         return [reasons[decisive] for decisive in decisive_rows]
 
-    def facts_of_windows(self, rows: pa.RecordBatch, clocks: StageClocks, hold: str = "") -> Iterator[WindowFacts]:
+    def facts_of_windows(
+        self, rows: pa.RecordBatch, clocks: StageClocks, holder_text: str = ""
+    ) -> Iterator[WindowFacts]:
         """What is known of each of ``rows``, which are state of open windows, under ``clocks``."""
         questions_asked = self._questions
         known_columns: dict[str, Any] = {name: rows.column(name) for name in rows.schema.names}
@@ -348,12 +350,12 @@ class Readiness:
 
         ready, has_finished = (
             answer_questions(_null_as_false(questions_asked.ready)),
-            answer_questions(_null_as_false(questions_asked.finished)),
+            answer_questions(_null_as_false(questions_asked.has_finished)),
         )
         totals = {path: answer_questions(results) for path, results in questions_asked.totals.items()}
         for number, row in enumerate(rows.select([*self._decisive, c.NEW]).to_pylist()):
             totals_here = {path: of_rows[number] for path, of_rows in totals.items()}
-            yield WindowFacts(row, clocks, ready[number], has_finished[number], totals_here, hold)
+            yield WindowFacts(row, clocks, ready[number], has_finished[number], totals_here, holder_text)
 
     def trigger_condition(self, facts: WindowFacts) -> TriggerCondition:
         """The whole trigger of a window."""
@@ -368,7 +370,7 @@ def waits_for(tree: TriggerCondition) -> str:
 @singledispatch
 def condition(trigger: Trigger, node: Node, facts: WindowFacts) -> TriggerCondition:
     """``trigger``, compiled to ``node``, in a window of which ``facts`` are known."""
-    is_met = facts.ready[node.path] or facts.finished[node.path]
+    is_met = facts.ready[node.path] or facts.has_finished[node.path]
     return TriggerCondition(
         condition_of(trigger), is_met, None if is_met else missing(trigger, facts.trigger_progress(node))
     )
@@ -377,7 +379,7 @@ def condition(trigger: Trigger, node: Node, facts: WindowFacts) -> TriggerCondit
 @condition.register
 def _(trigger: AfterWatermark, node: Node, facts: WindowFacts) -> TriggerCondition:
     if not trigger.children:
-        is_met = facts.ready[node.path] or facts.finished[node.path]
+        is_met = facts.ready[node.path] or facts.has_finished[node.path]
         return TriggerCondition(
             condition_of(trigger), is_met, None if is_met else missing(trigger, facts.trigger_progress(node))
         )
@@ -392,7 +394,7 @@ def _(trigger: AfterWatermark, node: Node, facts: WindowFacts) -> TriggerConditi
     if trigger.late is not None:
         parts.append(_as_part(condition(trigger.late, next(nodes), facts), "late", is_asked=has_passed))
     waiting = [f"{part.part}: {part.waits_for}" for part in parts if part.waits_for]
-    is_met = facts.ready[node.path] or facts.finished[node.path]
+    is_met = facts.ready[node.path] or facts.has_finished[node.path]
     return TriggerCondition(_TRIGGER_TEXTS[AfterWatermark], is_met, "; or ".join(waiting) or None, tuple(parts))
 
 
@@ -428,7 +430,7 @@ def _(trigger: AfterEach, node: Node, facts: WindowFacts) -> TriggerCondition:
     is_asked = True
     for number, (part, child) in enumerate(zip(trigger.triggers, node.children, strict=True), start=1):
         parts.append(_as_part(condition(part, child, facts), f"number {number}", is_asked=is_asked))
-        is_asked = is_asked and facts.finished[child.path]
+        is_asked = is_asked and facts.has_finished[child.path]
     return _composite_condition(
         trigger, node, facts, next((p.waits_for for p in parts if p.waits_for), None), tuple(parts)
     )
@@ -445,7 +447,7 @@ def _of_several(
 def _composite_condition(
     trigger: Trigger, node: Node, facts: WindowFacts, waiting: str | None, parts: tuple[TriggerCondition, ...]
 ) -> TriggerCondition:
-    is_met = facts.ready[node.path] or facts.finished[node.path]
+    is_met = facts.ready[node.path] or facts.has_finished[node.path]
     return TriggerCondition(_TRIGGER_TEXTS[type(trigger)], is_met, None if is_met else waiting or None, parts)
 
 

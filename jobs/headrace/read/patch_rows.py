@@ -67,14 +67,14 @@ PATCHED_FATE = "patched"
 @dataclass(frozen=True)
 class PatchComparison:
     """What is compared. ``patches`` are those epochs of main since the fork that are patches; what they made of windows
-    that begin no later than ``known`` stays: the branch did not compute these, or not of all their elements. ``stage``
-    is the last one of both.
+    that begin no later than ``newest_time_at_fork`` stays: the branch did not compute these, or not of all their
+    elements. ``stage`` is the last one of both.
     """
 
     main: Manifest
     branch: Manifest
     patches: Collection[int]
-    known: Instant
+    newest_time_at_fork: Instant
     stage: LastStage
 
     @property
@@ -121,14 +121,14 @@ def open_differing_rows(
 
 @dataclass(frozen=True)
 class PatchRows:
-    """Rows that differ, in a database; ``local``: where the files are, by path. ``patched``: what is read of the panes
-    of patches since the fork.
+    """Rows that differ, in a database; ``local``: where the files are, by path. ``patched_panes``: what is read of the
+    panes of patches since the fork.
     """
 
     connection: duckdb.DuckDBPyConnection
-    compared: PatchComparison
+    comparison: PatchComparison
     local: Mapping[str, Path]
-    patched: LaterPanes
+    patched_panes: LaterPanes
 
     @classmethod
     def of_patches(cls, catalog: Catalog, comparison: PatchComparison) -> LaterPanes:
@@ -139,7 +139,7 @@ class PatchRows:
     @property
     def columns(self) -> ViewColumns:
         """Columns of main; the branch has the same, both being of one definition."""
-        return ViewColumns.from_json(self.compared.main.schema)
+        return ViewColumns.from_json(self.comparison.main.schema)
 
     @property
     def _types(self) -> dict[str, str]:
@@ -158,7 +158,7 @@ class PatchRows:
         """Fill the table ``open_differing_rows``. It has the identity, what becomes of the row (its fate) and the kind
         of change. It has the record of main and the one that the patch would write; either may be NULL.
         """
-        main, branch = (self._current_files(side) for side in (self.compared.main, self.compared.branch))
+        main, branch = (self._current_files(side) for side in (self.comparison.main, self.comparison.branch))
         differing_files = sorted({*main} ^ {*branch}, key=str)
         self.connection.execute(
             f"create temp table touched as select distinct {sql_columns(self._identity)} from "
@@ -171,7 +171,7 @@ class PatchRows:
     def row_counts(self) -> RowCounts:
         """Rows of ``current`` before and after the patch, and how many became what."""
         kinds = self._count_by(KIND, f"{FATE} = '{PATCHED_FATE}'")
-        current = self._current_files(self.compared.main)
+        current = self._current_files(self.comparison.main)
         ((count_before,),) = self.connection.sql(
             f"select count(*) from ({newest_of(self._records_sql(current), self._identity, self._identity)})"
         ).fetchall()
@@ -190,7 +190,7 @@ class PatchRows:
         """How many of them overlap a window of their key that is still open, and the first of these. Where no windows
         merge none is in the way of another.
         """
-        merging = self.compared.stage.merging
+        merging = self.comparison.stage.merging
         if merging is None:
             return 0, None
         keys = self._keys
@@ -224,7 +224,7 @@ class PatchRows:
     def layers_after(self, store: ObjectStore, name: str, files: tuple[DataFile, ...], epoch: int) -> tuple[Layer, ...]:
         """The layers of ``current`` after the patch, whose records are in ``files``; ``name``: of further ones."""
         del store, name
-        return (*self.compared.main.tables.get(UNNAMED.current, ()), Layer.from_files(files, epoch, epoch))
+        return (*self.comparison.main.tables.get(UNNAMED.current, ()), Layer.from_files(files, epoch, epoch))
 
     def _count_by(self, group_column: str, condition: str) -> dict[str, int]:
         query = f"select {group_column}, count(*) from differing where {condition} group by all"
@@ -320,14 +320,15 @@ class PatchRows:
         return "struct_pack(" + ", ".join(f"{sql_identifier(n)} := {v}" for n, v in {**fields, **own}.items()) + ")"
 
     def _fate_expression(self) -> str:
-        comparison = self.compared
+        comparison = self.comparison
         begin, end = self._span_bounds()
         fates = (
             f"case when {end} > {comparison.expired_until} then '{Left.OPEN_ON_MAIN}' "
             f"when {end} > {comparison.expired_on_branch} then '{Left.OPEN_ON_BRANCH}'"
         )
-        if self.compared.patches:
-            fates += f" when {begin} <= {comparison.known} and {self._is_of_patch()} then '{Left.PATCHED_SINCE}'"
+        if self.comparison.patches:
+            is_known = f"{begin} <= {comparison.newest_time_at_fork}"
+            fates += f" when {is_known} and {self._is_of_patch()} then '{Left.PATCHED_SINCE}'"
         return f"{fates} else '{PATCHED_FATE}' end"
 
     def _span_bounds(self) -> tuple[str, str]:
@@ -338,17 +339,17 @@ class PatchRows:
         """Whether a patch since the fork may have made a row ``d`` what it is (SQL). A row that is not there any more
         may have been withdrawn.
         """
-        patches = ", ".join(map(str, sorted(self.compared.patches)))
+        patches = ", ".join(map(str, sorted(self.comparison.patches)))
         return f"(not {_LIVE} or {_struct_field(f'd.{_OLD_ROW}', 'epoch')} in ({patches}))"
 
     def _open_windows_query(self) -> str:
         """A query of windows that may still change on main or on the branch: keys, and the window in granules."""
-        keys, expired_until = self._keys, min(self.compared.expired_until, self.compared.expired_on_branch)
+        keys, expired_until = self._keys, min(self.comparison.expired_until, self.comparison.expired_on_branch)
         window = [c.WINDOW_START, c.WINDOW_END]
         selected_columns = sql_columns([*keys, *window])
         parts = []
-        for side in (self.compared.main, self.compared.branch):
-            files = [NamedFile(self.local[file.path]) for file in files_of(side, self.compared.stage.table)]
+        for side in (self.comparison.main, self.comparison.branch):
+            files = [NamedFile(self.local[file.path]) for file in files_of(side, self.comparison.stage.table)]
             if files:
                 identity, place = [*keys, *window], [c.EPOCH]
                 rows = rows_of(files, {})
@@ -415,7 +416,7 @@ class RowsPatch(PatchRows):
         """Fill the table ``differing``: a row, how much more often the branch has it, and what becomes of it. What both
         have in the same files cancels out.
         """
-        if self.compared.patches:
+        if self.comparison.patches:
             patched_ids = f"select distinct {sql_columns(self._unit)} from {self._records_sql(self._of_patches)}"
             self.connection.execute(f"create temp table of_patches as {patched_ids}")
         identity = sql_columns(self._identity)
@@ -434,7 +435,7 @@ class RowsPatch(PatchRows):
         """Rows of ``current`` before and after the patch, and how many come and go. A row has changed if it goes and
         another one with its id comes.
         """
-        current = self._current_files(self.compared.main)
+        current = self._current_files(self.comparison.main)
         count_before = self._count_query(number_standing(self._records_sql(current), self.columns))
         number_added, number_removed = (
             self._count_query(
@@ -455,7 +456,8 @@ class RowsPatch(PatchRows):
             return super().layers_after(store, name, files, epoch)
         self._find_withdrawn()
         kept_layers = [
-            self._without_withdrawn(store, name, layer) for layer in self.compared.main.tables.get(UNNAMED.current, ())
+            self._without_withdrawn(store, name, layer)
+            for layer in self.comparison.main.tables.get(UNNAMED.current, ())
         ]
         new_files = put_rows(
             store,
@@ -466,20 +468,20 @@ class RowsPatch(PatchRows):
 
     @property
     def _keys(self) -> list[str]:
-        return [*self.compared.stage.keys]
+        return [*self.comparison.stage.keys]
 
     @property
     def _unit(self) -> list[str]:
         """What a patch leaves or takes as a whole: a group, or all rows of one moment. Some of these may be versions of
         one row, as of a record that has other content by now.
         """
-        is_grouped = self.compared.stage.made_of is RowOrigin.GROUPS
+        is_grouped = self.comparison.stage.made_of is RowOrigin.GROUPS
         return [*self._keys, WINDOW_START, WINDOW_END] if is_grouped else [EVENT_TIME]
 
     @property
     def _files_of_one_side(self) -> tuple[list[NamedFile], list[NamedFile]]:
         """The files of ``current`` that only main has, and those that only the branch has."""
-        main, branch = (self._current_files(side) for side in (self.compared.main, self.compared.branch))
+        main, branch = (self._current_files(side) for side in (self.comparison.main, self.comparison.branch))
         return sorted({*main} - {*branch}, key=str), sorted({*branch} - {*main}, key=str)
 
     @property
@@ -487,11 +489,11 @@ class RowsPatch(PatchRows):
         """The files of panes of patches since the fork."""
         return [
             NamedFile.from_path(self.local[file.path], self.columns.names_in_epoch(View.PANES, epoch), [*self._types])
-            for epoch, file in self.patched.by_epoch
+            for epoch, file in self.patched_panes.by_epoch
         ]
 
     def _span_bounds(self) -> tuple[str, str]:
-        if self.compared.stage.made_of is RowOrigin.GROUPS:
+        if self.comparison.stage.made_of is RowOrigin.GROUPS:
             return super()._span_bounds()
         granule = bound_in_granules(EVENT_TIME, "d")
         return granule, f"({granule} + 1)"

@@ -63,20 +63,20 @@ _MOST_NAMES_ROWS = 16_000_000
 
 
 class NamesFiles(msgspec.Struct, frozen=True):
-    """Writes those of the ``inputs`` that are files. What was ``seen`` of them replaces what was known."""
+    """Writes those of the ``inputs`` that are files. ``names_seen``: what was seen of them replaces what was known."""
 
     catalog: Catalog
     inputs: Collection[str]
-    seen: NamesSeen = msgspec.field(default_factory=NamesSeen)
+    names_seen: NamesSeen = msgspec.field(default_factory=NamesSeen)
 
     def update_log(self, log: snapshot_files.FileLog, folder: str) -> snapshot_files.FileLog:
         """``log`` with names files, put into a ``folder`` that nobody else has, of what it says by now."""
         if not self.inputs:
             return log
         names = log.names or NO_NAMES
-        if any(one.file.path in self.seen.lost for one in names.files):
+        if any(one.file.path in self.names_seen.lost_paths for one in names.files):
             names = NO_NAMES
-        if log.files - names.of + sum(map(len, self.seen.confirmed.values())) < AT_LEAST.value:
+        if log.files - names.of + sum(map(len, self.names_seen.confirmed_splits.values())) < AT_LEAST.value:
             return log
         try:
             return self._write_names(log, names, folder)
@@ -89,16 +89,16 @@ class NamesFiles(msgspec.Struct, frozen=True):
     ) -> snapshot_files.FileLog:
         new = logged_splits(self.catalog, log, names.of)
         files: list[snapshot_files.NamesFile] = []
-        for number, name in enumerate(sorted({*new, *self.seen.confirmed} & {*self.inputs})):
+        for number, name in enumerate(sorted({*new, *self.names_seen.confirmed_splits} & {*self.inputs})):
             earlier_files = [one for one in names.files if one.input == name]
-            splits = [*new.get(name, ()), *self.seen.confirmed.get(name, {}).values()]
+            splits = [*new.get(name, ()), *self.names_seen.confirmed_splits.get(name, {}).values()]
             files += (
                 self._with_new_file(earlier_files, splits, name, f"{folder}/names-{number}.parquet")
                 if splits
                 else earlier_files
             )
         files += [one for one in names.files if one.input not in {file.input for file in files}]
-        self.seen.confirmed.clear()
+        self.names_seen.confirmed_splits.clear()
         return log.replace(names=snapshot_files.LoggedNames(log.files, tuple(files)))
 
     def _with_new_file(

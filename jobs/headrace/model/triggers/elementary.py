@@ -135,7 +135,7 @@ def panes(trigger: Trigger) -> list[str]:
 
 class TriggerProgress(NamedTuple):
     """What is known of a trigger's node in a window that ends at ``end``: its ``state`` by name, and the clocks.
-    ``totals`` is what a data-driven trigger has seen. ``held``: who holds the watermark back, in words.
+    ``totals`` is what a data-driven trigger has seen. ``holder_text``: who holds the watermark back, in words.
     """
 
     state: Mapping[str, Any]
@@ -144,11 +144,11 @@ class TriggerProgress(NamedTuple):
     watermark: Instant
     processing_time: Instant
     percentiles: Mapping[float, Instant]
-    held: str = ""
+    holder_text: str = ""
 
     def describe_wait(self, watermark: str, stands: Instant) -> str:
         """What is missing until ``watermark``, which ``stands`` there, has passed the window."""
-        position = f"it stands at {render(stands)}{self.held}"
+        position = f"it stands at {render(stands)}{self.holder_text}"
         if self.end >= GLOBAL_WINDOW_END:
             return f"{watermark} to come to the end of the input ({position})"
         return f"{watermark} to pass {render(self.end)} ({position})"

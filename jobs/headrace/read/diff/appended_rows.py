@@ -105,7 +105,7 @@ def _reason_to_fill(
 
 
 class SummedPanes(diff_changes.RecordOrigin):
-    """Panes that are ``withdrawn``, each the other way round, and then the ``added_panes``."""
+    """First the ``withdrawn_panes``, each the other way round, then the ``added_panes``."""
 
     def __init__(
         self,
@@ -115,12 +115,12 @@ class SummedPanes(diff_changes.RecordOrigin):
         reason: FillReason | None = None,
     ) -> None:
         super().__init__(manifest)
-        self.withdrawn, self.added, self.reason = withdrawn, added_panes, reason
+        self.withdrawn_panes, self.added_panes, self.reason = withdrawn, added_panes, reason
         self.kind = ChangeSource.PANES if reason is None else ChangeSource.ALL_PANES
 
     @property
     def files(self) -> list[DataFile]:
-        return [file for panes in (self.withdrawn, self.added) if panes is not None for file in panes.files]
+        return [file for panes in (self.withdrawn_panes, self.added_panes) if panes is not None for file in panes.files]
 
     def _query_file_records(
         self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]
@@ -128,7 +128,7 @@ class SummedPanes(diff_changes.RecordOrigin):
         del connection
         parts = [
             self._panes_query(panes, local, is_new=is_new)
-            for panes, is_new in ((self.withdrawn, False), (self.added, True))
+            for panes, is_new in ((self.withdrawn_panes, False), (self.added_panes, True))
             if panes is not None and panes.files
         ]
         order = [_IS_NEW, _EPOCH, _SEQUENCE, *self.columns.identity]
@@ -142,7 +142,7 @@ class SummedPanes(diff_changes.RecordOrigin):
             f"{epoch if is_new else 'null::bigint'} as {EPOCH}, "
             f"{is_new} as {_IS_NEW}, {place}{epoch} as {_EPOCH}, {place}{sequence} as {_SEQUENCE}"
         )
-        return f"select {sign_columns}, {sql_columns(self.shown)} from {panes.panes_sql(local, self.fold)}"
+        return f"select {sign_columns}, {sql_columns(self.shown_columns)} from {panes.panes_sql(local, self.fold)}"
 
 
 _CHANGE_COLUMNS: Final[Mapping[str, DataType]] = {NUMBER: DataType.INT, SIGN: DataType.INT, EPOCH: DataType.INT}

@@ -257,7 +257,7 @@ class RecordOrigin(ABC):
 
     def __init__(self, manifest: Manifest) -> None:
         self.columns = ViewColumns.from_json(manifest.schema)
-        self.shown = delivered_columns(self.columns)
+        self.shown_columns = delivered_columns(self.columns)
 
     @cached_property
     def paths(self) -> list[str]:
@@ -290,7 +290,7 @@ class RecordOrigin(ABC):
     @property
     def fold(self) -> layered_tables.RecordFold:
         """How records become rows of ``current``."""
-        return layered_tables.fold_of_current(self.columns, [*self.shown])
+        return layered_tables.fold_of_current(self.columns, [*self.shown_columns])
 
     @property
     def in_table(self) -> list[str]:
@@ -338,11 +338,11 @@ class AllRows(ChangeOrigin):
 
     def __init__(self, new_manifest: Manifest, reason: FillReason) -> None:
         super().__init__(new_manifest)
-        self.after, self.reason = new_manifest, reason
+        self.manifest, self.reason = new_manifest, reason
 
     @property
     def files(self) -> list[DataFile]:
-        return layered_tables.files_of(self.after, UNNAMED.current)
+        return layered_tables.files_of(self.manifest, UNNAMED.current)
 
     def _create_changes_table(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
         rows = self._current_rows_query(local, self.in_table)
@@ -352,13 +352,12 @@ class AllRows(ChangeOrigin):
 
     def _query_file_records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
         del connection
-        query = (
-            f"select 1 as {SIGN}, null::bigint as {EPOCH}, * from ({self._current_rows_query(local, [*self.shown])})"
-        )
+        rows_query = self._current_rows_query(local, [*self.shown_columns])
+        query = f"select 1 as {SIGN}, null::bigint as {EPOCH}, * from ({rows_query})"
         return RecordQuery(query, self.columns.identity)
 
     def _current_rows_query(self, local: Mapping[str, Path], columns: Sequence[str]) -> str:
-        files = layered_tables.current_files(self.after, local, self.fold)
+        files = layered_tables.current_files(self.manifest, local, self.fold)
         return standing_of(self.fold.records_sql(files), columns, self.columns)
 
 
@@ -387,7 +386,9 @@ class _NewestPanes(ChangeOrigin):
         del connection
         epoch, sequence = PLACE
         sign_columns = f"case when {IS_RETRACTION} then -1 else 1 end as {SIGN}, {epoch} as {EPOCH}, {sequence}"
-        query = f"select {sign_columns}, {sql_columns(self.shown)} from {self.panes.panes_sql(local, self.fold)}"
+        query = (
+            f"select {sign_columns}, {sql_columns(self.shown_columns)} from {self.panes.panes_sql(local, self.fold)}"
+        )
         return RecordQuery(query, [EPOCH, sequence, *self.columns.identity])
 
 
@@ -429,7 +430,7 @@ class DifferingRows(ChangeOrigin):
     ) -> RecordQuery | None:
         if self.columns.are_rows:
             sets = self._row_sets(local)
-            is_apart, columns = sets.compare(connection), [*self.shown]
+            is_apart, columns = sets.compare(connection), [*self.shown_columns]
             withdrawn, put_in_place = sets.withdrawn_query(columns), sets.put_in_place(columns)
         else:
             table = self._compared_table(local)

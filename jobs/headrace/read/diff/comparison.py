@@ -463,8 +463,8 @@ class _Tables:
     """The layered tables of both snapshots, in a database; ``local``: where the files are, by path."""
 
     connection: duckdb.DuckDBPyConnection
-    before: Manifest | None
-    after: Manifest | None
+    old_manifest: Manifest | None
+    new_manifest: Manifest | None
     local: Mapping[str, Path]
 
     @classmethod
@@ -499,7 +499,10 @@ class _Tables:
 
     def _compare_table(self, table: str, gone_condition: str) -> tuple[layered_tables.RowCounts, bool]:
         """How many rows of ``table`` became what, and whether both sides have the same columns, which that takes."""
-        files_before, files_after = self._table_files(self.before, table), self._table_files(self.after, table)
+        files_before, files_after = (
+            self._table_files(self.old_manifest, table),
+            self._table_files(self.new_manifest, table),
+        )
         left, right = (layered_tables.shared_columns(files) for files in (files_before, files_after))
         fold = _fold_of_state([*(left or right)], gone_condition)
         if left and right and left != right:
@@ -512,7 +515,9 @@ class _Tables:
 
     def compare_output(self, limit: int) -> OutputDiff:
         """``current``."""
-        schemas = [ViewColumns.from_json(side.schema) for side in (self.before, self.after) if side is not None]
+        schemas = [
+            ViewColumns.from_json(side.schema) for side in (self.old_manifest, self.new_manifest) if side is not None
+        ]
         if not schemas:
             return OutputDiff(layered_tables.RowCounts())
         left, right = schemas[0], schemas[-1]
@@ -523,16 +528,16 @@ class _Tables:
         if left.keys != right.keys:
             other = layered_tables.fold_of_current(right, FIRING_COLUMNS)
             files_before, files_after = (
-                layered_tables.current_files(self.before, self.local, fold),
-                layered_tables.current_files(self.after, self.local, other),
+                layered_tables.current_files(self.old_manifest, self.local, fold),
+                layered_tables.current_files(self.new_manifest, self.local, other),
             )
             rows = layered_tables.RowCounts.from_incomparable(
                 fold.count_rows(self.connection, files_before), other.count_rows(self.connection, files_after)
             )
             return OutputDiff(rows, (), _columns_apart(left, right), is_comparable=False)
         files_before, files_after = (
-            layered_tables.current_files(self.before, self.local, fold),
-            layered_tables.current_files(self.after, self.local, fold),
+            layered_tables.current_files(self.old_manifest, self.local, fold),
+            layered_tables.current_files(self.new_manifest, self.local, fold),
         )
         table = layered_tables.ComparedTable(files_before, files_after, fold, shared_columns, FIRING_COLUMNS)
         rows = table.row_counts(self.connection)
@@ -542,7 +547,7 @@ class _Tables:
     def _rows_apart(self, left: ViewColumns, right: ViewColumns, limit: int) -> OutputDiff:
         """``current`` where it has rows as they are: these compare where both sides have the same columns."""
         folds = [layered_tables.fold_of_current(side, ()) for side in (left, right)]
-        sides = zip((self.before, self.after), folds, strict=True)
+        sides = zip((self.old_manifest, self.new_manifest), folds, strict=True)
         files_before, files_after = (layered_tables.current_files(side, self.local, fold) for side, fold in sides)
         if (left.folding, left.values) != (right.folding, right.values):
             numbers = (

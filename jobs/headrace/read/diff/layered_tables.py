@@ -110,14 +110,14 @@ class RowChange:
 
 @dataclass(frozen=True)
 class RecordFold:
-    """How records become rows: of those of one ``identity`` the one of the greatest ``place`` counts, unless it is
-    ``gone`` (SQL). ``types``: the columns, and their types in SQL, that are looked at where files have other names.
-    ``rows_as_they_are``: the columns of records that are rows, and are not folded so.
+    """How records become rows: of those of one ``identity`` the one of the greatest ``place`` counts, unless
+    ``is_gone`` (SQL) is true of it. ``types``: the columns, and their types in SQL, that are looked at where files have
+    other names. ``rows_as_they_are``: the columns of records that are rows, and are not folded so.
     """
 
     identity: tuple[str, ...]
     place: tuple[str, ...]
-    gone: str
+    is_gone: str
     types: Mapping[str, str] = field(default_factory=dict)
     rows_as_they_are: ViewColumns | None = None
 
@@ -132,7 +132,7 @@ class RecordFold:
         if self.rows_as_they_are is not None:
             query = row_files.number_standing(self.records_sql(files), self.rows_as_they_are)
         else:
-            query = row_files.number_of(self.records_sql(files), self.identity, place=self.place, is_gone=self.gone)
+            query = row_files.number_of(self.records_sql(files), self.identity, place=self.place, is_gone=self.is_gone)
         ((rows,),) = connection.sql(query).fetchall()
         return int(rows)
 
@@ -143,15 +143,15 @@ class ComparedTable:
     differs, and reissued if one of ``others`` does. Both sides have them all, with one type.
     """
 
-    before: Sequence[row_files.NamedFile]
-    after: Sequence[row_files.NamedFile]
+    old_files: Sequence[row_files.NamedFile]
+    new_files: Sequence[row_files.NamedFile]
     fold: RecordFold
     values: tuple[str, ...]
     others: tuple[str, ...] = ()
 
     def row_counts(self, connection: duckdb.DuckDBPyConnection) -> RowCounts:
         """How many rows became what; ``first_changes`` has some of them afterwards."""
-        count_before = self.fold.count_rows(connection, self.before)
+        count_before = self.fold.count_rows(connection, self.old_files)
         if not self.compare(connection):
             return RowCounts(count_before, count_before)
         kinds = dict(connection.sql(f"select {_KIND}, count(*) from differing group by all").fetchall())
@@ -161,7 +161,7 @@ class ComparedTable:
     def compare(self, connection: duckdb.DuckDBPyConnection) -> bool:
         """Put what differs into a table of ``connection``; False if both sides are made of the same files."""
         connection.execute("drop table if exists differing")
-        if not (differing_files := {*self.before} ^ {*self.after}):
+        if not (differing_files := {*self.old_files} ^ {*self.new_files}):
             return False
         connection.execute(
             f"create or replace temp table touched as select distinct {sql_columns(self.fold.identity)} "
@@ -197,7 +197,7 @@ class ComparedTable:
 
     def first_changes(self, connection: duckdb.DuckDBPyConnection, limit: int, order: Sequence[str]) -> list[RowChange]:
         """The first ``limit`` of the rows that were added, removed or changed, once they are counted."""
-        if {*self.before} == {*self.after}:
+        if {*self.old_files} == {*self.new_files}:
             return []
         rows = connection.sql(
             f"select * from differing where {_KIND} <> '{ChangeKind.REISSUED}' order by {sql_columns(order)} limit "
@@ -238,7 +238,7 @@ class ComparedTable:
 
     def _candidates_query(self) -> str:
         """A query of the records of what was touched, and which side has each: every file is read once."""
-        files_before, files_after = {*self.before}, {*self.after}
+        files_before, files_after = {*self.old_files}, {*self.new_files}
         columns = sql_columns(dict.fromkeys([*self.fold.identity, *self.values, *self.others, *self.fold.place]))
         parts = [
             (files_before & files_after, "true", "true"),
@@ -247,7 +247,7 @@ class ComparedTable:
         ]
         same = row_files.same_identity("f", "t", self.fold.identity)
         selects = (
-            f"select {columns}, ({self.fold.gone}) as {_IS_GONE}, "
+            f"select {columns}, ({self.fold.is_gone}) as {_IS_GONE}, "
             f"{in_before} as {_IN_BEFORE}, {in_after} as {_IN_AFTER} "
             f"from {self.fold.records_sql(sorted(files, key=str))} f semi join touched t on {same}"
             for files, in_before, in_after in parts
@@ -386,8 +386,8 @@ _NO_ROWS: Final = "limit 0"
 class RowSets:
     """The files of ``current`` on either side, whose records ``fold`` reads; ``columns`` say how they are folded."""
 
-    before: Sequence[row_files.NamedFile]
-    after: Sequence[row_files.NamedFile]
+    old_files: Sequence[row_files.NamedFile]
+    new_files: Sequence[row_files.NamedFile]
     fold: RecordFold
     columns: ViewColumns
 
@@ -397,8 +397,8 @@ class RowSets:
         """
         for table in (_ROWS_TOUCHED, _ROWS_BEFORE, _ROWS_AFTER):
             connection.execute(f"drop table if exists {table}")
-        sides = {_ROWS_BEFORE: (self.before, self.after), _ROWS_AFTER: (self.after, self.before)}
-        differing_files = sorted({*self.before} ^ {*self.after}, key=str)
+        sides = {_ROWS_BEFORE: (self.old_files, self.new_files), _ROWS_AFTER: (self.new_files, self.old_files)}
+        differing_files = sorted({*self.old_files} ^ {*self.new_files}, key=str)
         if not differing_files:
             return False
         is_summed = self.columns.folding is Folding.SUMMED
@@ -466,10 +466,10 @@ class RowSets:
         return RowCounts.from_rows_as_they_are(count_before, number_added, number_removed, of_ids_in_both)
 
     def _count_before(self, connection: "duckdb.DuckDBPyConnection") -> int:
-        if not self.before:
+        if not self.old_files:
             return 0
         return _count_query(
-            connection, row_files.number_standing(self.fold.records_sql(self.before), self.columns), is_number=True
+            connection, row_files.number_standing(self.fold.records_sql(self.old_files), self.columns), is_number=True
         )
 
     def _count_changed(self, connection: "duckdb.DuckDBPyConnection") -> int:
@@ -488,7 +488,7 @@ class RowSets:
         self, connection: "duckdb.DuckDBPyConnection", limit: int, order: Sequence[str]
     ) -> list[RowChange]:
         """The first ``limit`` of the rows that come or go, by the columns of ``order``, once they are counted."""
-        if {*self.before} == {*self.after}:
+        if {*self.old_files} == {*self.new_files}:
             return []
         content = self.columns.identity
         parts = (

@@ -49,14 +49,14 @@ class PlacedPipeline:
 
 @dataclass(frozen=True)
 class RootStores:
-    """The stores of the roots that pipelines lie in: the ``own`` one, and those that are ``opened`` by their URIs."""
+    """The stores of the roots that pipelines lie in: the ``own`` one, and those that ``open_uri`` opens."""
 
     own: ObjectStore
-    opened: Callable[[str], ObjectStore] = open_store
+    open_uri: Callable[[str], ObjectStore] = open_store
 
     def store_of(self, root: str) -> ObjectStore:
         """The store of a placed pipeline's root."""
-        return self.opened(root) if root else self.own
+        return self.open_uri(root) if root else self.own
 
     def place_pipeline(self, root: str, name: str) -> PlacedPipeline:
         """The pipeline ``name`` under the root whose URI that is."""
@@ -71,13 +71,13 @@ class RootStores:
 class KeptCatalogs(RootStores):
     """Stores whose catalogs are kept: what one of them has read of what never changes is read once."""
 
-    kept: dict[PlacedPipeline, Catalog] = field(default_factory=dict)
+    catalogs: dict[PlacedPipeline, Catalog] = field(default_factory=dict)
 
     def catalog(self, pipeline: PlacedPipeline, output: str = "") -> Catalog:
         """A pipeline's catalog, for readers of the ``output``."""
-        if pipeline not in self.kept:
-            self.kept[pipeline] = Catalog(self.store_of(pipeline.root), pipeline.name)
-        return seen_catalog(self.kept[pipeline], output)
+        if pipeline not in self.catalogs:
+            self.catalogs[pipeline] = Catalog(self.store_of(pipeline.root), pipeline.name)
+        return seen_catalog(self.catalogs[pipeline], output)
 
 
 N = TypeVar("N", bound=Hashable)
@@ -172,7 +172,7 @@ def positions_of(
 def _start_position(stores: RootStores, reader: PlacedPipeline, place: str) -> UpstreamPosition:
     root, _, upstream = place.rpartition("/")
     pipeline, _, output = upstream.partition(".")
-    store = stores.opened(root) if root else stores.store_of(reader.root)
+    store = stores.open_uri(root) if root else stores.store_of(reader.root)
     return UpstreamPosition.from_beginning(store.uri, pipeline, output)
 
 

@@ -161,13 +161,13 @@ class _PipelineOfCut:
 
     stores: lineage_cut.RootStores
     heads: Mapping[lineage_cut.PlacedPipeline, lineage.PipelineHead]
-    at: lineage_cut.PlacedPipeline
+    pipeline: lineage_cut.PlacedPipeline
     definition: Pipeline | None
     now: Instant
 
     @property
     def head(self) -> lineage.PipelineHead:
-        return self.heads[self.at]
+        return self.heads[self.pipeline]
 
     def all_waits(self) -> Iterator[Wait]:
         yield from self._file_waits()
@@ -175,13 +175,13 @@ class _PipelineOfCut:
             yield from self._unread_waits(name, position)
         if self.head.snapshot is None:
             return
-        manifest = self.stores.catalog(self.at).manifest(self.head.snapshot)
+        manifest = self.stores.catalog(self.pipeline).manifest(self.head.snapshot)
         progress = StoredProgress.from_manifest(manifest)
         yield from self._publish_waits(manifest)
         for output, clocks in progress.chains.items():
             if clocks.parked is not None:
                 yield self._own_wait(
-                    WaitKind.PARKED, f"output {output or self.at.name} stands, {clocks.parked.describe()}"
+                    WaitKind.PARKED, f"output {output or self.pipeline.name} stands, {clocks.parked.describe()}"
                 )
         if progress.held_to is not None:
             yield self._own_wait(WaitKind.HELD, f"its watermarks are held to where main was: {self._run}")
@@ -196,7 +196,7 @@ class _PipelineOfCut:
             yield self._watermark_wait(progress)
 
     def _own_wait(self, kind: WaitKind, why: str) -> Wait:
-        return Wait(self.at, self.at, kind, why)
+        return Wait(self.pipeline, self.pipeline, kind, why)
 
     @property
     def _run(self) -> str:
@@ -207,8 +207,8 @@ class _PipelineOfCut:
     def _file_waits(self) -> Iterator[Wait]:
         if self.definition is None:
             return
-        store = self.stores.store_of(self.at.root)
-        work = WorkFinder(store, self.at.name, watched_inputs(self.definition)).find_work(self.now)
+        store = self.stores.store_of(self.pipeline.root)
+        work = WorkFinder(store, self.pipeline.name, watched_inputs(self.definition)).find_work(self.now)
         for name, unread in ({} if work is None else work.files).items():
             yield self._own_wait(WaitKind.FILES, f"{unread.files:,} files of input {name} are unread: {self._run}")
         if work is not None and work.problem is not None:
@@ -232,11 +232,11 @@ class _PipelineOfCut:
 
     def _publish_waits(self, manifest: Manifest) -> Iterator[Wait]:
         for output in outputs_of(manifest) or (UNNAMED.output,):
-            published_id = self._published_snapshot(self.at, output)
+            published_id = self._published_snapshot(self.pipeline, output)
             if published_id == manifest.snapshot_id:
                 continue
             published_text = "nothing is" if published_id is None else f"{published_id} is"
-            name = f"{self.at.name}.{output}" if output else self.at.name
+            name = f"{self.pipeline.name}.{output}" if output else self.pipeline.name
             yield self._own_wait(
                 WaitKind.PUBLISH,
                 f"readers of {name} see less than epoch {manifest.epoch} ({published_text} published): it waits for "
@@ -261,11 +261,13 @@ class _PipelineOfCut:
         lowest = min(self.head.consumed.values(), key=lambda one: one.watermark, default=None)
         is_held_by = lowest is not None and lowest.watermark <= progress.watermark
         awaited_pipeline = (
-            self.stores.place_pipeline(lowest.root, lowest.pipeline) if lowest is not None and is_held_by else self.at
+            self.stores.place_pipeline(lowest.root, lowest.pipeline)
+            if lowest is not None and is_held_by
+            else self.pipeline
         )
         holder_text = f"that of {lowest.name}" if lowest is not None and is_held_by else "that of its own input"
         return Wait(
-            self.at,
+            self.pipeline,
             awaited_pipeline,
             WaitKind.WATERMARK,
             f"open windows wait for {due}; the watermark is at {watermark_text}, {holder_text}",

@@ -69,22 +69,22 @@ class Lanes:
 
     def __init__(self) -> None:
         self._waiting: list[str] = []
-        self._ended: int | None = None
+        self._ended_place: int | None = None
 
     def draw_lanes(self) -> str:
         """The lanes beside something that is no snapshot."""
-        self._ended = None
+        self._ended_place = None
         return "| " * len(self._waiting)
 
     def draw_snapshot(self, name: str, parent: str | None, mark: str) -> DrawnSnapshot:
         """Snapshot ``name``, drawn as ``mark``; its lane goes on to ``parent``, or ends where there is none."""
         rows_above: tuple[str, ...] = ()
         if name not in self._waiting:
-            rows_above = (("| " * len(self._waiting)).rstrip(),) if self._ended == len(self._waiting) else ()
+            rows_above = (("| " * len(self._waiting)).rstrip(),) if self._ended_place == len(self._waiting) else ()
             self._waiting.append(name)
         place, count = self._waiting.index(name), len(self._waiting)
         lanes_text = "".join(f"{mark if lane == place else '|'} " for lane in range(count))
-        self._ended = place if parent is None and place == count - 1 else None
+        self._ended_place = place if parent is None and place == count - 1 else None
         return DrawnSnapshot(lanes_text, rows_above, (*self._gone_on(place, parent),))
 
     def _gone_on(self, place: int, parent: str | None) -> Iterable[str]:

@@ -157,7 +157,7 @@ of stores and runs may differ, and a new input is landed before the first snapsh
 class _KeptSnapshot(msgspec.Struct, frozen=True):
     """A kept snapshot: when it came, and up to which file it has read its inputs, by folder (None: nothing)."""
 
-    came: int
+    came_at: int
     files: Mapping[str, LandedFile | None]
 
 
@@ -183,7 +183,7 @@ class LandedReading(msgspec.Struct, frozen=True):
         """Whether the input whose folder has these ``objects`` is in no definition any more that main goes on with."""
         if self.begins or self.main is None or where in self.main.files:
             return False
-        return all(info.modified is not None and info.modified + A_DAY < self.main.came for info in objects)
+        return all(info.modified is not None and info.modified + A_DAY < self.main.came_at for info in objects)
 
     def is_read(self, where: str) -> bool:
         """Whether a kept snapshot has the input with that folder."""
@@ -197,8 +197,8 @@ class LandedReading(msgspec.Struct, frozen=True):
             return _BEFORE_ALL_FILES
         readers = self.readers
         if has_left:
-            last = max(reader.came for reader in readers if where in reader.files)
-            readers = tuple(reader for reader in readers if reader.came <= last)
+            last = max(reader.came_at for reader in readers if where in reader.files)
+            readers = tuple(reader for reader in readers if reader.came_at <= last)
         return min((reader.files.get(where) or _BEFORE_ALL_FILES for reader in readers), default=_BEFORE_ALL_FILES)
 
     def furthest_file(self, where: str) -> LandedFile | None:

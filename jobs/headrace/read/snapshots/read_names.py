@@ -41,12 +41,12 @@ NO_NAMES = LoggedNames(0, ())
 
 @dataclass
 class NamesSeen:
-    """What a run saw of known names. Files in ``confirmed``, by input and name, have the content that they had, under
-    another ETag, and are given as they are now. ``lost`` are paths of names files.
+    """What a run saw of known names. Files in ``confirmed_splits``, by input and name, have the content that they had,
+    under another ETag, and are given as they are now. ``lost_paths`` are paths of names files.
     """
 
-    confirmed: dict[str, dict[str, SourceSplit]] = field(default_factory=dict)
-    lost: set[str] = field(default_factory=set)
+    confirmed_splits: dict[str, dict[str, SourceSplit]] = field(default_factory=dict)
+    lost_paths: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ReadNames:
 
     catalog: Catalog
     log: FileLog
-    seen: NamesSeen = field(default_factory=NamesSeen)
+    names_seen: NamesSeen = field(default_factory=NamesSeen)
 
     @classmethod
     def from_manifest(cls, catalog: Catalog, manifest: Manifest, names_seen: NamesSeen | None = None) -> "ReadNames":
@@ -65,7 +65,9 @@ class ReadNames:
     def of_input(self, name: str) -> KnownNames:
         """The names of input ``name``. Raises BrokenObjectError if the log is damaged."""
         recent = {file.path: file for file in self._recent.get(name, ())}
-        return KnownNames(recent, self._stored_names.get(name, ()), self.seen.confirmed.setdefault(name, {}))
+        return KnownNames(
+            recent, self._stored_names.get(name, ()), self.names_seen.confirmed_splits.setdefault(name, {})
+        )
 
     def paths(self, name: str) -> set[str]:
         """All of them of input ``name``, as the log has them: for sources whose splits are few."""
@@ -97,7 +99,7 @@ class ReadNames:
                     by_input.setdefault(one.input, []).append(data)
         except BrokenObjectError as error:
             _logger.warning("%s. Or do nothing: the log of inputs says the same, and is stored so again", error)
-            self.seen.lost.update(one.file.path for one in names.files)
+            self.names_seen.lost_paths.update(one.file.path for one in names.files)
             return NO_NAMES, {}
         return names, by_input
 

@@ -85,8 +85,8 @@ class OutputFiles:
     view: View
     definition: ViewColumns
     ref: str | None
-    needed: NeededRows = ALL
-    until: int | None = None
+    needed_rows: NeededRows = ALL
+    last_epoch: int | None = None
     """The last epoch whose rows are wanted, None for all."""
 
     def where(self, condition: RowCondition) -> "OutputFiles":
@@ -94,7 +94,8 @@ class OutputFiles:
         keys = {View.LATE: self.definition.late_keys, View.REJECTED: {}}.get(self.view, self.definition.keys)
         extent = (WINDOW_START, WINDOW_END) if self.view is View.LATE else self.definition.extent
         return replace(
-            self, needed=needed_parts(condition.column_bounds(self.definition.column_types(self.view)), keys, extent)
+            self,
+            needed_rows=needed_parts(condition.column_bounds(self.definition.column_types(self.view)), keys, extent),
         )
 
     @property
@@ -130,7 +131,7 @@ class OutputFiles:
         for _, last, files in self._by_epochs:
             row_count += sum(file.rows for file in files)
             if row_count >= rows:
-                return replace(self, until=last)
+                return replace(self, last_epoch=last)
         return self
 
     @property
@@ -170,7 +171,7 @@ class OutputFiles:
     def fetch_files(self, folder: Path) -> list[Path]:
         """Copies, or where they are if the root is local; needed rows alone for files that say where rows are."""
         with ways_out(self.catalog, self.ref or ""):
-            return local_paths(self.catalog.store, self.wanted_files, folder, self.needed)
+            return local_paths(self.catalog.store, self.wanted_files, folder, self.needed_rows)
 
     def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
         """``current`` is folded as it is read."""
@@ -196,14 +197,14 @@ class OutputFiles:
 
     @cached_property
     def wanted_files(self) -> tuple[DataFile, ...]:
-        """Files that may have rows which are ``needed``."""
+        """Files that may have ``needed_rows``."""
         return tuple(
             file
             for first, last, files in self._by_epochs
-            if self.until is None or last <= self.until
+            if self.last_epoch is None or last <= self.last_epoch
             if self._may_be_of(first, last)
             for file in files
-            if self.needed.may_be_in(file.groups, file.windows)
+            if self.needed_rows.may_be_in(file.groups, file.windows)
         )
 
     def _may_be_of(self, first: int, last: int) -> bool:
@@ -212,7 +213,7 @@ class OutputFiles:
         """
         if self._is_folded and self.definition.folding is Folding.SUMMED:
             return True
-        return self.needed.may_be_of(first, last, is_folded=self._is_folded)
+        return self.needed_rows.may_be_of(first, last, is_folded=self._is_folded)
 
     @cached_property
     def names(self) -> "Mapping[str, Names]":
@@ -232,7 +233,7 @@ class OutputFiles:
         log = self.manifest.logs.get(LOG_OF_VIEW[self.view])
         with ways_out(self.catalog, self.ref or ""):
             records = (
-                [] if log is None else [*self.catalog.file_records(log, since_epoch=self.needed.last_epoch_before)]
+                [] if log is None else [*self.catalog.file_records(log, since_epoch=self.needed_rows.last_epoch_before)]
             )
         files_by_epoch = (
             (record.epoch, [file for file in record.files if isinstance(file, DataFile)]) for record in records
