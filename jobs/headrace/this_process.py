@@ -58,7 +58,7 @@ class Staying:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._users = 0
-        self._over = ExitStack()
+        self._exit_stack = ExitStack()
 
     @contextmanager
     def keep_open(self) -> Iterator[None]:
@@ -80,14 +80,14 @@ class Staying:
         with self._lock:
             self._users -= 1
             if not self._users:
-                exit_stack, self._over = self._over, ExitStack()
+                exit_stack, self._exit_stack = self._exit_stack, ExitStack()
                 exit_stack.close()
 
     @contextmanager
     def shared_exit_stack(self) -> Iterator[ExitStack | None]:
         """What ends with the last that lasts; None where nothing does. One thread at a time is in here."""
         with self._lock:
-            yield self._over if self._users else None
+            yield self._exit_stack if self._users else None
 
 
 LONGEST_CELL: Final = 300

@@ -56,16 +56,16 @@ def test_all_that_may_move_moves_and_nothing_else(
 ) -> None:
     outputs: dict[str, OutputVersions] = {}
     for number, (published_epoch, passed_epochs, read_outputs) in enumerate(graph):
-        bound = min((outputs[name].published for name in read_outputs), default=published_epoch)
+        bound = min((outputs[name].published_epoch for name in read_outputs), default=published_epoch)
         start = min(published_epoch, bound)  # as it always is: never beyond what it is computed of
         outputs[f"o{number}"] = OutputVersions(
             start, frozenset(e for e in passed_epochs if e > start), tuple(sorted(read_outputs))
         )
     reached_epochs = publishable_epochs(outputs)
     for name, own in outputs.items():
-        assert reached_epochs[name] == own.published or reached_epochs[name] in own.passed
-        assert all(reached_epochs[name] <= reached_epochs[output_above] for output_above in own.of)
-    choices = product(*([own.published, *own.passed] for own in outputs.values()))
+        assert reached_epochs[name] == own.published_epoch or reached_epochs[name] in own.passed_epochs
+        assert all(reached_epochs[name] <= reached_epochs[output_above] for output_above in own.upstream_names)
+    choices = product(*([own.published_epoch, *own.passed_epochs] for own in outputs.values()))
     allowed_choices = [
         epochs
         for chosen_epochs in choices
@@ -73,7 +73,7 @@ def test_all_that_may_move_moves_and_nothing_else(
             epochs[name] <= epochs[output_above]
             for epochs in [dict(zip(outputs, chosen_epochs, strict=True))]
             for name in outputs
-            for output_above in outputs[name].of
+            for output_above in outputs[name].upstream_names
         )
         for epochs in [dict(zip(outputs, chosen_epochs, strict=True))]
     ]

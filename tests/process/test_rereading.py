@@ -154,11 +154,11 @@ def test_where_the_order_of_arrival_counts_it_stays() -> None:
 
 def test_signals_that_the_branch_has_heard_are_not_given_again() -> None:
     recorded_epochs = [epoch("a", 10, "go"), epoch("b", 20, "go"), epoch("", 30, "stop")]
-    begun_progress = ReplayProgress(Instant(10), heard=((Signal("go"),),))
+    begun_progress = ReplayProgress(Instant(10), signals=((Signal("go"),),))
     assert summary(plan_rereading(CLICKS, recorded_epochs, unread("b"), begun_progress)) == [
         ("b", 20, 1),
         ("", 30, 1),
         ("", -1, 0),
     ]
-    begun_progress = ReplayProgress(Instant(30), heard=((Signal("go"),), (Signal("go"),), (Signal("stop"),)))
+    begun_progress = ReplayProgress(Instant(30), signals=((Signal("go"),), (Signal("go"),), (Signal("stop"),)))
     assert summary(plan_rereading(CLICKS, recorded_epochs, unread(""), begun_progress)) == [("", -1, 0)]

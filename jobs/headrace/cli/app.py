@@ -507,11 +507,11 @@ class _DeclaredCommand(click.Command):
         )
         # so that ``__getattr__`` is asked for them
         del self.params
-        self._declared = (function, options, next_parameter)
+        self._parameter_parts = (function, options, next_parameter)
 
     def __getattr__(self, name: str) -> list[click.Parameter]:
         if name != "params":
             raise AttributeError(f"{type(self).__name__} has no {name}")
-        function, options, help_before = self._declared
-        self.params = [*click_parameters(function, run_options(options), next_parameter=help_before)]
+        function, options, next_parameter = self._parameter_parts
+        self.params = [*click_parameters(function, run_options(options), next_parameter=next_parameter)]
         return self.params

@@ -183,7 +183,11 @@ def _describe_pipeline(
 ) -> CheckedPipeline:
     backfill = None if pipeline.backfill is None else pipeline.backfill.schedule
     has_sinks = any(output_pipeline.sinks for output_pipeline in pipeline.by_output.values())
-    regular = {"process": pipeline.schedule, "backfill": backfill, "deliver": _WHEN_MOVED if has_sinks else None}
+    regular = {
+        "process": pipeline.schedule,
+        "backfill": backfill,
+        "deliver": _WHENEVER_READERS_MOVE if has_sinks else None,
+    }
     schedules = {family: str(schedule) for family, schedule in regular.items() if schedule is not None}
     families = [family for family in DAG_FAMILIES.names() if family != "deliver" or has_sinks]
     retention = None if pipeline.retention is None else pipeline.retention.schedule
@@ -219,7 +223,7 @@ def _unknown_connections(pipeline: Pipeline, environment: Mapping[str, str]) -> 
             yield f"{user}: {error}"
 
 
-_WHEN_MOVED: Final = "whenever what readers see moves"
+_WHENEVER_READERS_MOVE: Final = "whenever what readers see moves"
 
 
 def _pipeline_problems(pipeline: Pipeline, all_pipelines: Iterable[Pipeline]) -> Iterator[str]:

@@ -67,7 +67,7 @@ def step_of(step: Expr, *, descends_upwards: bool) -> EdgeStep:
     if VALUE not in columns_of(step):
         raise LoopError(f"{render(step)} does not read the value: write an expression over col({VALUE!r}); {_FORMS}")
     terms = _Terms(-1 if descends_upwards else 1)
-    return EdgeStep(terms.replace_terms(step), tuple(terms.taken))
+    return EdgeStep(terms.replace_terms(step), tuple(terms.step_terms))
 
 
 class _Terms:
@@ -75,7 +75,7 @@ class _Terms:
 
     def __init__(self, worse_sign: int) -> None:
         self.worse_sign = worse_sign
-        self.taken: list[StepTerm] = []
+        self.step_terms: list[StepTerm] = []
 
     def replace_terms(self, expr: Expr) -> Expr:
         """``expr``, which reads the value, with terms in place of what it reads of the record."""
@@ -99,8 +99,8 @@ class _Terms:
         """``expr``, which does not read the value, as the edge has it."""
         if isinstance(expr, Literal):
             return self._constant_term(expr, sign)
-        name = f"_e{len(self.taken)}"
-        self.taken.append(StepTerm(name, expr, sign))
+        name = f"_e{len(self.step_terms)}"
+        self.step_terms.append(StepTerm(name, expr, sign))
         return Column(name)
 
     def _constant_term(self, literal: Literal, sign: int) -> Expr:

@@ -239,7 +239,7 @@ class BoundQuery:
     """
 
     text: str
-    rows: Kinds
+    row_kinds: Kinds
     columns: Kinds
     is_settled: bool
 
@@ -249,7 +249,7 @@ class BoundQuery:
 
     @property
     def _own_rows(self) -> str:
-        return f"with rows as (select {_quote_names(self.rows)} from _given given where given.{GROUP} = "
+        return f"with rows as (select {_quote_names(self.row_kinds)} from _given given where given.{GROUP} = "
 
     @contextmanager
     def open_answers(self, rows: Any) -> "Iterator[Answers]":
@@ -257,7 +257,7 @@ class BoundQuery:
         with open_sandbox() as connection:
             answers = Answers.of_nothing(self, connection)
             connection.register("_arrow", rows)
-            connection.execute(f"insert into _given select {_quote_names([GROUP, *self.rows])} from _arrow")
+            connection.execute(f"insert into _given select {_quote_names([GROUP, *self.row_kinds])} from _arrow")
             yield answers
 
     def is_lateral(self, connection: "duckdb.DuckDBPyConnection") -> bool:
@@ -281,7 +281,9 @@ class Answers:
     @classmethod
     def of_nothing(cls, query: BoundQuery, connection: "duckdb.DuckDBPyConnection") -> "Answers":
         """No rows yet."""
-        connection.execute(f"create temp table _given ({_column_declarations({GROUP: DataType.INT, **query.rows})})")
+        connection.execute(
+            f"create temp table _given ({_column_declarations({GROUP: DataType.INT, **query.row_kinds})})"
+        )
         connection.execute(f"create temp table _made ({_column_declarations({GROUP: DataType.INT, **query.columns})})")
         return cls(query, connection)
 

@@ -139,7 +139,7 @@ class Folds:
     ) -> None:
         self._engine, self._columns, self._output = engine, columns, output
         self._merges = TableMerges(tuple(unfinished_merges))
-        self._beside = BackgroundThread[Mapping[MergeStep, Sequence[tuple[snapshot_files.DataFile, ...]]]]("fold")
+        self._fold_thread = BackgroundThread[Mapping[MergeStep, Sequence[tuple[snapshot_files.DataFile, ...]]]]("fold")
 
     def begin_step(self, layers: TableLayers, prefix: str) -> None:
         """Begin a step of the fold of committed ``layers``, into files below ``prefix``, unless one is under way.
@@ -147,11 +147,13 @@ class Folds:
         A fold has the columns of today, and readers take a layer's for those of its last epoch. So layers that all have
         other columns are not folded.
         """
-        if self._beside.is_running or (layers and self._columns.names_in_epoch(View.CURRENT, layers[-1].last_epoch)):
+        if self._fold_thread.is_running or (
+            layers and self._columns.names_in_epoch(View.CURRENT, layers[-1].last_epoch)
+        ):
             return
         self._merges = self._merges.with_next(layers, self._parts_of)
         if steps := self._merges.next_steps(layers):
-            self._beside.begin(lambda stop: {step: self._fold(step, prefix, stop) for step in steps})
+            self._fold_thread.begin(lambda stop: {step: self._fold(step, prefix, stop) for step in steps})
 
     def _parts_of(self, layers: Sequence[snapshot_files.Layer]) -> int:
         return self._engine.parts_of_fold(sum(layer.bytes for layer in layers))
@@ -178,9 +180,9 @@ class Folds:
         if there are very many layers. Raises the error that ended it.
         """
         wait = wait or len(layers) > most_layers()
-        if not (self._beside.is_done or (wait and self._beside.is_running)):
+        if not (self._fold_thread.is_done or (wait and self._fold_thread.is_running)):
             return layers
-        self._merges, layers = self._merges.with_finished_steps(self._beside.take_result()).apply_finished(layers)
+        self._merges, layers = self._merges.with_finished_steps(self._fold_thread.take_result()).apply_finished(layers)
         return layers
 
     @property
@@ -190,7 +192,7 @@ class Folds:
 
     def close(self) -> None:
         """End the step that is under way, if one is, and wait until it writes nothing more."""
-        self._beside.close()
+        self._fold_thread.close()
 
 
 class SnapshotIdentity(msgspec.Struct, frozen=True):
@@ -272,7 +274,7 @@ class Committer:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head, self._floor = base, claim.floor
         self.code = code_of(engine.pipeline)
-        self._missed = missed_epochs
+        self._missed_epochs = missed_epochs
         self._names = NamesFiles(catalog, ()) if names is None else names
         self.identity = SnapshotIdentity.from_base(engine.pipeline, base, standing)
         former_names = _called_on_main(catalog, engine.pipeline) if base is None else {}
@@ -290,7 +292,7 @@ class Committer:
         }
         self.on_commit = on_commit
         self.request = request
-        self.allowed = check_allowed
+        self.check_allowed = check_allowed
         self._is_allowed = False
         self._coordinator = coordinator.Coordinator(
             range(engine.levels),
@@ -302,7 +304,7 @@ class Committer:
         self._events = threading.Lock()
         self._slots = threading.BoundedSemaphore(MAX_IN_FLIGHT)
         self._failure: BaseException | None = None
-        self._counted = engine.store.requests.snapshot() if counted_requests is None else counted_requests
+        self._counted_requests = engine.store.requests.snapshot() if counted_requests is None else counted_requests
         self._pending: list[Future[None]] = []
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="snapshot")
         self._begin_fold()
@@ -376,13 +378,13 @@ class Committer:
         start = time.monotonic()
         parent = self.head
         if not self._is_allowed:
-            self.allowed()
+            self.check_allowed()
             self._is_allowed = True
         written_state = epoch_result.written
         # before merges are named: what was folded meanwhile goes on no more
         current = self._current_layers(parent, epoch_result)
         logs = self._extended_logs(parent, epoch_result)
-        counts = counts_with(epoch_result, self._missed)
+        counts = counts_with(epoch_result, self._missed_epochs)
         continuing = format_manifest.Continuing(
             pipeline=self.engine.pipeline.name,
             fingerprint=self.identity.fingerprint,
@@ -410,7 +412,7 @@ class Committer:
         )
         manifest = format_manifest.Manifest.next_of(parent, continuing=continuing, epoch=epoch)
         self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
-        self.head, self._missed = manifest, ()
+        self.head, self._missed_epochs = manifest, ()
         # where no epoch follows soon, the end of the run would wait for the fold
         if not epoch_result.wait_for_merges:
             self._begin_fold()
@@ -424,9 +426,9 @@ class Committer:
 
     def _count_requests(self, written_state: WrittenState) -> dict[str, int]:
         """Requests since the manifest before (so with that one's commit), those of tasks elsewhere among them."""
-        requests = self.engine.store.requests.since(self._counted)
-        self._counted = self.engine.store.requests.snapshot()
-        elsewhere = [written_state.requests, *(missed_epoch.written.requests for missed_epoch in self._missed)]
+        requests = self.engine.store.requests.since(self._counted_requests)
+        self._counted_requests = self.engine.store.requests.snapshot()
+        elsewhere = [written_state.requests, *(missed_epoch.written.requests for missed_epoch in self._missed_epochs)]
         return {kind: count + sum(own.get(kind, 0) for own in elsewhere) for kind, count in requests.items()}
 
     def _manifest_schema(self) -> dict[str, Any]:
@@ -442,7 +444,10 @@ class Committer:
         """``current`` of each output after an epoch; an output that stands still keeps its own."""
         names = [format_manifest.OutputTables(output).current for output in self.identity.standing]
         current = {name: () if parent is None else parent.tables[name] for name in names}
-        own = {r.names.current: r.current_layers(parent, (*self._missed, epoch_result)) for r in self.outputs.values()}
+        own = {
+            r.names.current: r.current_layers(parent, (*self._missed_epochs, epoch_result))
+            for r in self.outputs.values()
+        }
         return {**current, **own}
 
     def _begin_fold(self) -> None:
@@ -464,9 +469,9 @@ class Committer:
         }
         logs |= {name: self.catalog.cut(logs[name], self._floor) for name in results}
         letters = [
-            file for missed_epoch in self._missed for file in missed_epoch.written.logs[format_manifest.REJECTED]
+            file for missed_epoch in self._missed_epochs for file in missed_epoch.written.logs[format_manifest.REJECTED]
         ]
-        for missed_epoch in self._missed:
+        for missed_epoch in self._missed_epochs:
             own = {
                 log
                 for name in missed_epoch.chains

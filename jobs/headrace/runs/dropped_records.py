@@ -340,7 +340,7 @@ class _DeadLetterChoice:
     def __init__(self, pipeline: Pipeline, relanding: runs_relanding.Relanding, output: str | None) -> None:
         self._inputs, self._targets = {input_.name for input_ in pipeline.inputs}, relanding.targets
         self._output, self._name = output, pipeline.name
-        self._called = cache(partial(_output_names_at, relanding.whole, output or ""))
+        self._names_at_epoch = cache(partial(_output_names_at, relanding.whole, output or ""))
         self._counts, self._left = relanding.counts, relanding.left
         self._of_main = _of_main(relanding.catalog) if relanding.own else set()
         self._came_since = cache(partial(_came_since, relanding.catalog, pipeline.outputs))
@@ -366,7 +366,7 @@ class _DeadLetterChoice:
         for row in rows():
             name, file, refused_by = row["input"], row["file"], row.get("output")
             target = self._targets.get(name)
-            known_names, possible_names = ({None}, set[str]()) if self._output is None else self._called(epoch)
+            known_names, possible_names = ({None}, set[str]()) if self._output is None else self._names_at_epoch(epoch)
             if refused_by in possible_names:
                 self._left[
                     f"refused by output {refused_by} in a snapshot that has expired, and two outputs have had that name"

@@ -42,7 +42,7 @@ from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStor
 
 
 def live_landed(
-    landed_objects: Collection[ObjectInfo], snapshot_ids: Collection[str], notes: dict[str, str], *, catalog: Catalog
+    landed_objects: Collection[ObjectInfo], kept_ids: Collection[str], notes: dict[str, str], *, catalog: Catalog
 ) -> set[str]:
     """Find the landed objects that some kept snapshot would read again, or has not read yet. They are the ranges of
     each input from the first on that one of them has not read to its end. The newest range always stays, since landing
@@ -51,7 +51,7 @@ def live_landed(
     """
     if not landed_objects:
         return set()
-    reading = LandedReading.from_snapshots(catalog, snapshot_ids)
+    reading = LandedReading.from_snapshots(catalog, kept_ids)
     live: set[str] = set()
     for where, infos in by_input(catalog.pipeline, landed_objects):
         objects = [info.path for info in infos]
@@ -150,7 +150,7 @@ _NEEDED_BY = "the next run, and replays of what came since"
 def check_landed(
     catalog: Catalog,
     entries: Iterable[Entry],
-    snapshot_ids: Collection[str],
+    kept_ids: Collection[str],
     *,
     deep: bool = False,
     repair: bool = False,
@@ -162,7 +162,7 @@ def check_landed(
     ours = [
         info for info in objects if object_names.kind_of(catalog.pipeline, info.path) is object_names.ObjectKind.LANDED
     ]
-    readable = [snapshot for snapshot in snapshot_ids if _is_readable(catalog, snapshot)]  # of others fsck has told
+    readable = [snapshot for snapshot in kept_ids if _is_readable(catalog, snapshot)]  # of others fsck has told
     live = live_landed(ours, readable, {}, catalog=catalog)
     reading = LandedReading.from_snapshots(catalog, readable)
     for where, infos in by_input(catalog.pipeline, ours):

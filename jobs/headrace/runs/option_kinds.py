@@ -193,12 +193,12 @@ OptionResult = Literal["span", "clock"]
 
 
 class OptionField(NamedTuple):
-    """A field of RunOptions: the ``options`` by which people say it. What they give is the field's value, or what of
-    which it is ``made``.
+    """A field of RunOptions: the ``options`` by which people say it. What they give is the field's value, or what its
+    ``result`` is made of.
     """
 
     options: tuple[RunOption, ...]
-    made: OptionResult | None = None
+    result: OptionResult | None = None
 
 
 def option_field(default: Any, *options: RunOption, result: OptionResult | None = None) -> Any:

@@ -90,13 +90,13 @@ class OutputHeldError(FixDataError, code="data.output_held"):
 
 class CaughtUp(msgspec.Struct, frozen=True):
     """Where outputs stand at the head of a branch once those that could have caught up: their ``clocks``, and the
-    layers of their ``tables``. ``since``: the epochs in which those stood that have caught up. ``epochs``: what these
-    missed, to be committed with the next epoch.
+    layers of their ``tables``. ``parked_since``: the epochs in which those stood that have caught up. ``epochs``: what
+    these missed, to be committed with the next epoch.
     """
 
     clocks: Mapping[str, ChainClocks] = msgspec.field(default_factory=dict)
     tables: Mapping[str, tuple[Layer, ...]] = msgspec.field(default_factory=dict)
-    since: Mapping[str, int] = msgspec.field(default_factory=dict)
+    parked_since: Mapping[str, int] = msgspec.field(default_factory=dict)
     epochs: tuple[ComputedEpoch, ...] = ()
 
 
@@ -165,7 +165,7 @@ def _new_outputs(run: RunContext, head: Manifest) -> dict[str, ParkedChain]:
 def _merge_caught_up(one: CaughtUp, other: CaughtUp) -> CaughtUp:
     epochs = sorted((*one.epochs, *other.epochs), key=lambda epoch_result: epoch_result.epoch)
     tables = {**one.tables, **other.tables}
-    return CaughtUp({**one.clocks, **other.clocks}, tables, {**one.since, **other.since}, tuple(epochs))
+    return CaughtUp({**one.clocks, **other.clocks}, tables, {**one.parked_since, **other.parked_since}, tuple(epochs))
 
 
 @dataclass(frozen=True)

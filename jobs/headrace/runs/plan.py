@@ -345,9 +345,11 @@ def plan_from(run: RunContext, snapshot: str | None) -> tuple[RunStage, ...]:
     return _remaining_stages(run, begin, {})
 
 
-def stages_after_landing(run: RunContext, landing: LandRecords, left: Mapping[str, int]) -> tuple[RunStage, ...]:
-    """The stages of ``run`` once records have ``landing``, of which about so many bytes are ``left``, by input."""
-    return _remaining_stages(run, landing.begin, left)
+def stages_after_landing(run: RunContext, landing_stage: LandRecords, left: Mapping[str, int]) -> tuple[RunStage, ...]:
+    """The stages of ``run`` after ``landing_stage``: once records have landed, of which about so many bytes are
+    ``left``, by input.
+    """
+    return _remaining_stages(run, landing_stage.begin, left)
 
 
 def looked_ahead(run: RunContext, stages: tuple[RunStage, ...]) -> tuple[RunStage, ...]:

@@ -110,27 +110,27 @@ class _Run:
 
     def __init__(self, prepared_run: run_plan.PreparedRun, spark: Any) -> None:
         context = prepared_run.context
-        self.prepared, self.context, self.spark = prepared_run, context, spark
+        self.prepared_run, self.context, self.spark = prepared_run, context, spark
         self.pipeline, self.options, self.store = context.pipeline, context.options, context.store
         self.catalog, self.listener, self.warn = context.catalog, context.listener, context.warn
         self.started_at = timestamp()
         self.tally = Tally()
         self.executor: ExecutorDecision | None = None
         self._side: Execution | None = None
-        self._connected, self._checking = ExitStack(), ExitStack()
+        self._connections, self._checking = ExitStack(), ExitStack()
         self._portions: LandedPortions | None = None
-        self._allowed: Callable[[], None] = lambda: None
+        self._check_allowed: Callable[[], None] = lambda: None
         self._claim: Claim | None = None
-        self._counted: Mapping[str, int] = {}
-        self._restored: RestoredRun | None = None
+        self._counted_requests: Mapping[str, int] = {}
+        self._restored_run: RestoredRun | None = None
         self._caught_up = NOTHING
         self._audits = BranchAudits({}, {})
         self._forked_from: str | None = None
         self._given_up: list[str] = []
-        self._made: dict[str, int] = {}
+        self._made_snapshots: dict[str, int] = {}
 
     def __enter__(self) -> Self:
-        self._connected.enter_context(self.context.landing.keep_connected())
+        self._connections.enter_context(self.context.landing.keep_connected())
         return self
 
     def __exit__(
@@ -143,12 +143,12 @@ class _Run:
             if self._side is not None:
                 self._side.close(error)
         finally:
-            self._connected.__exit__(kind, error, trace)
+            self._connections.__exit__(kind, error, trace)
 
     def execute(self) -> RunResult:
         """Perform the stages of the plan, and what is planned from their results. What they came to."""
         with ways_out(self.catalog, self.options.branch):
-            stages = self.prepared.plan(self.context)
+            stages = self.prepared_run.plan(self.context)
             while stages:
                 stage, *later_stages = stages
                 stages = self.perform(stage, tuple(later_stages))
@@ -192,7 +192,7 @@ class _Run:
             from headrace.runs.backfill.branches import fork_branch
 
             if not fork_branch(self.catalog, stage.branch, stage.point):
-                return self.prepared.plan(self.context)
+                return self.prepared_run.plan(self.context)
             self._forked_from = stage.point.snapshot
         else:
             self._forked_from = stage.begun
@@ -254,7 +254,7 @@ class _Run:
 
     def _take_branch(self, stage: run_plan.TakeBranch) -> None:
         """Claim the branch, and look meanwhile whether the audit could be made."""
-        self._allowed = self._checking.enter_context(expectations_checked(self.pipeline))
+        self._check_allowed = self._checking.enter_context(expectations_checked(self.pipeline))
         self._claim = self.catalog.claim(stage.branch, owner=self.options.run_id)
         if stage.replay is not None:  # who wrote the branch until now may have gone on meanwhile
             from headrace.runs.backfill.replay import replay_head
@@ -270,8 +270,8 @@ class _Run:
         self.executor = stage.executor
         self.side.begin()
         # from here on: the first epoch is charged for what the restore asks for
-        self._counted = self.store.requests.snapshot()
-        self._restored = restore_head(
+        self._counted_requests = self.store.requests.snapshot()
+        self._restored_run = restore_head(
             self.catalog,
             claim,
             self.context.checked_manifest,
@@ -279,21 +279,23 @@ class _Run:
             self._missing_files,
             progress=self.context.progress,
         )
-        if self._restored.warning is not None:
-            self.warn(self._restored.warning)
-        later_stages = run_plan.stages_after_restoring(self.context, later_stages, claim.snapshot_id, self._restored)
+        if self._restored_run.warning is not None:
+            self.warn(self._restored_run.warning)
+        later_stages = run_plan.stages_after_restoring(
+            self.context, later_stages, claim.snapshot_id, self._restored_run
+        )
         for epochs in (stage for stage in later_stages if isinstance(stage, run_plan.ComputeEpochs)):
             hold_upstreams(self.context, epochs.reads)
         return later_stages
 
     def _catch_up(self) -> CaughtUp:
-        assert self._restored is not None, "outputs stand at a snapshot"
-        assert self._restored.head is not None, "outputs stand at a snapshot"
-        return catch_up(self.context, self.side, self._restored.head)
+        assert self._restored_run is not None, "outputs stand at a snapshot"
+        assert self._restored_run.head is not None, "outputs stand at a snapshot"
+        return catch_up(self.context, self.side, self._restored_run.head)
 
     def _compute_epochs(self, stage: run_plan.ComputeEpochs) -> None:
         """Compute and commit the epochs of ``stage``."""
-        restored_run, caught_up = self._restored, self._caught_up
+        restored_run, caught_up = self._restored_run, self._caught_up
         assert restored_run is not None, "a branch is restored before its epochs are computed"
         progress = standing_at(self.context, restored_run.head, caught_up)
         merges = merges_to_continue(self.catalog, self.pipeline, restored_run.head, self._verify_state_file)
@@ -305,17 +307,17 @@ class _Run:
             restored_run.head,
             self._record_commit,
             request=self.options.request,
-            counted_requests=self._counted,
-            check_allowed=self._allowed,
+            counted_requests=self._counted_requests,
+            check_allowed=self._check_allowed,
             missed_epochs=caught_up.epochs,
-            stood_at=caught_up.since,
+            stood_at=caught_up.parked_since,
             standing={*progress.parked},
             names=NamesFiles(self.catalog, {*self.context.landing.files}, self.context.names),
             merges=merges,
         )
         try:
             self._restore_engine(engine, restored_run.head, progress, caught_up, merges)
-            is_due = bool(caught_up.since)
+            is_due = bool(caught_up.parked_since)
             epochs = run_plan.planned_epochs(
                 self.context, stage, engine, restored_run.head, portions=self._portions, is_due=is_due
             )
@@ -331,7 +333,7 @@ class _Run:
 
     def _record_commit(self, manifest: Manifest) -> None:
         self.tally.add_epoch(manifest)
-        self._made[manifest.snapshot_id] = manifest.epoch
+        self._made_snapshots[manifest.snapshot_id] = manifest.epoch
         self.listener.committed(manifest)
 
     def _verify_state_file(
@@ -378,7 +380,7 @@ class _Run:
         for output, difference in plans.items():
             if difference.changes and output not in progress.parked:
                 self.listener.noted(f"{definition_change(difference, output)}; its state is migrated")
-        columns = {name: difference.columns for name, difference in plans.items() if name not in caught_up.since}
+        columns = {name: difference.columns for name, difference in plans.items() if name not in caught_up.parked_since}
         tables = {**head.tables, **caught_up.tables}
         engine.restore(head.epoch, progress, tables, columns, snapshot=head.snapshot_id, merges=merges)
 
@@ -401,7 +403,7 @@ class _Run:
     def _audit_branch(self, stage: run_plan.AuditBranch) -> BranchAudits:
         """The audits of what the branch has and readers have not; made now where they are not stored."""
         self.executor = self.executor or stage.executor  # the epochs may have changed it
-        return Auditor(self.context, self._side_for, self._made).audit_outputs()
+        return Auditor(self.context, self._side_for, self._made_snapshots).audit_outputs()
 
     def _side_for(self, work: Callable[[], WorkEstimate]) -> Execution:
         if self.executor is None:
@@ -418,7 +420,7 @@ class _Run:
         return RunResult(
             run_id=self.options.run_id,
             pipeline=self.pipeline.name,
-            action=self.prepared.action,
+            action=self.prepared_run.action,
             status="succeeded",
             started_at=self.started_at,
             finished_at=timestamp(),

@@ -190,7 +190,7 @@ class _Files:
 
     def __init__(self, catalog: Catalog, check: Callable[[ObjectStore, DataFile], object]) -> None:
         self._catalog, self._check = catalog, check
-        self._known: dict[str, str | None] = {}
+        self._problem_by_path: dict[str, str | None] = {}
 
     def problems(self, manifest: Manifest) -> list[str]:
         """What is wrong with what ``manifest`` names; once something is known to be broken nothing else is read."""
@@ -200,15 +200,15 @@ class _Files:
             return [str(error)]
         files = {file.path: file for layer in layers for file in layer.files}
         if not (broken_files := self._known_problems(files)):
-            unread = [file for path, file in files.items() if path not in self._known]
+            unread = [file for path, file in files.items() if path not in self._problem_by_path]
             with ThreadPoolExecutor(_READERS) as pool:
                 results = list(pool.map(self._file_problem, unread))
-            self._known |= dict(zip((file.path for file in unread), results, strict=True))
+            self._problem_by_path |= dict(zip((file.path for file in unread), results, strict=True))
             broken_files = self._known_problems(files)
         return broken_files or self._offsets_problem(manifest)
 
     def _known_problems(self, paths: Iterable[str]) -> list[str]:
-        return [problem for path in paths if (problem := self._known.get(path)) is not None]
+        return [problem for path in paths if (problem := self._problem_by_path.get(path)) is not None]
 
     def _file_problem(self, file: DataFile) -> str | None:
         try:

@@ -259,13 +259,13 @@ class Headers:
     catalog: Catalog
     manifest: Manifest | None
     name: str
-    _known: dict[str, bytes | str] = field(default_factory=dict, init=False)
+    _header_by_path: dict[str, bytes | str] = field(default_factory=dict, init=False)
 
     def header_of_file(self, path: str) -> bytes | str:
         """The header of a file, for which all of the file is read, once; or as text why records of it cannot land."""
-        if path not in self._known:
-            self._known[path] = self._read_header(path)
-        return self._known[path]
+        if path not in self._header_by_path:
+            self._header_by_path[path] = self._read_header(path)
+        return self._header_by_path[path]
 
     def _read_header(self, path: str) -> bytes | str:
         try:
@@ -364,9 +364,9 @@ class Relanding:
         ref: At,
         output: str = "",
     ) -> None:
-        self._pipeline, self._view, self._at, self._output = pipeline, view, ref, output
+        self._pipeline, self._view, self._ref, self._output = pipeline, view, ref, output
         self._store = object_stores.open_store(root)
-        self._beside = (
+        self._root_beside = (
             None if destination is not None else root_beside(Catalog(self._store, pipeline.name), root, view, output)
         )
         self.whole = Catalog(self._store, pipeline.name)
@@ -387,7 +387,7 @@ class Relanding:
         store, prefix = open_source(self._store, source.path)
         headers = Headers(source.file_format, store, self.catalog, self.manifest, input_.name)
         own = Target(self._view, source, suffix_of(source), headers, store, prefix, lands_in_source=True)
-        target = target_of(own, self._store, self._beside, landing_uri)
+        target = target_of(own, self._store, self._root_beside, landing_uri)
         if self._output and target.lands_in_source:
             raise LandingAgainError(
                 f"{target.uri} is read by pipeline {self._pipeline.name}, whose other outputs have taken what output "
@@ -407,7 +407,7 @@ class Relanding:
         epochs = dropped_files(self.catalog, self.manifest, self._view)
         for target in self.targets.values():
             target.find_landed()
-            target.check_there(self.catalog, epochs, self._at)
+            target.check_there(self.catalog, epochs, self._ref)
         types = self._columns.column_types(self._view)
         schema = schema_of({name: types[name] for name in columns})
         with ways_out(self.catalog, self._snapshot.ref or ""):
@@ -415,7 +415,7 @@ class Relanding:
                 for copy in copies(epoch, partial(self._dropped_rows, files, schema)):
                     self._land(copy)
         left = dict(sorted(self.left.items()))
-        return {**self.counts, "left": left, "lands_in_source": bool(self.own), "beside": self._beside}
+        return {**self.counts, "left": left, "lands_in_source": bool(self.own), "beside": self._root_beside}
 
     @property
     def _columns(self) -> ViewColumns:

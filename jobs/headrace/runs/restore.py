@@ -253,7 +253,7 @@ class _Restorable:
 
     def __init__(self, catalog: Catalog, verify: Verify, progress: Callable[[Manifest], object]) -> None:
         self._catalog, self._verify, self._progress = catalog, verify, progress
-        self._found: dict[str, BrokenObjectError | None] = {}
+        self._error_by_path: dict[str, BrokenObjectError | None] = {}
         self._infos: Mapping[str, ObjectInfo] = {}
 
     def problems(self, manifest: Manifest) -> list[BrokenObjectError]:
@@ -270,11 +270,11 @@ class _Restorable:
             for file in layer.files
         }
         if not (broken_files := self._known_problems(files_by_path)):
-            unread = [named_file for path, named_file in files_by_path.items() if path not in self._found]
+            unread = [named_file for path, named_file in files_by_path.items() if path not in self._error_by_path]
             self._infos = list_objects(self._catalog.store, (file.path for *_, file in unread))
             with ThreadPoolExecutor(_READERS) as pool:
                 results = list(pool.map(self._file_problem, unread))
-            self._found |= dict(zip((file.path for *_, file in unread), results, strict=True))
+            self._error_by_path |= dict(zip((file.path for *_, file in unread), results, strict=True))
             broken_files = self._known_problems(files_by_path)
         return broken_files or self._offsets_problem(manifest)
 
@@ -286,7 +286,7 @@ class _Restorable:
         return []
 
     def _known_problems(self, paths: Iterable[str]) -> list[BrokenObjectError]:
-        return [problem for path in paths if (problem := self._found.get(path)) is not None]
+        return [problem for path in paths if (problem := self._error_by_path.get(path)) is not None]
 
     def _file_problem(self, named_file: tuple[Manifest, str, DataFile]) -> BrokenObjectError | None:
         manifest, table, file = named_file

@@ -188,7 +188,7 @@ class TemporaryDeployment:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._landed = 0
+        self._landed_count = 0
         self._runs = 0
 
     @property
@@ -282,10 +282,10 @@ class TemporaryDeployment:
         return path
 
     def _next_landing_path(self, input_: Input, ending: str) -> Path:
-        self._landed += 1
+        self._landed_count += 1
         folder = self.folder / input_.source.place.strip("/")
         folder.mkdir(parents=True, exist_ok=True)
-        return folder / f"{self._landed:06}{ending}"
+        return folder / f"{self._landed_count:06}{ending}"
 
 
 def _landing_input(pipeline: Pipeline, name: str) -> Input:

@@ -110,19 +110,19 @@ class _ReachedStatements:
     def __init__(self, module: ModuleType) -> None:
         self._start = module
         self._home = package_of(module.__name__) or module.__name__.partition(".")[0]
-        self._seen: set[tuple[str, str, tuple[str, ...]]] = set()
-        self._found: dict[tuple[str, int], str] = {}
+        self._visited_names: set[tuple[str, str, tuple[str, ...]]] = set()
+        self._text_by_statement: dict[tuple[str, int], str] = {}
         self._read: dict[str, _Source] = {}
 
     def source_text(self, name: str) -> str:
         """All of them, in an order that does not depend on where they stand among others."""
         self._reach_name(self._start.__name__, name)
-        return "\n".join(sorted(self._found.values()))
+        return "\n".join(sorted(self._text_by_statement.values()))
 
     def _reach_name(self, module: str, name: str, attributes: tuple[str, ...] = ()) -> None:
-        if (module, name, attributes) in self._seen or not self._is_ours(module):
+        if (module, name, attributes) in self._visited_names or not self._is_ours(module):
             return
-        self._seen.add((module, name, attributes))
+        self._visited_names.add((module, name, attributes))
         source = self._read_source(module)
         for number in source.defining.get(name, ()):
             self._take(module, number, source.statements[number])
@@ -130,9 +130,9 @@ class _ReachedStatements:
             self._follow_import(module, imported_by, name, attributes)
 
     def _take(self, module: str, number: int, statement: "_Statement") -> None:
-        if (module, number) in self._found:
+        if (module, number) in self._text_by_statement:
             return
-        self._found[module, number] = f"{plain_name(module)}: {statement.text}"
+        self._text_by_statement[module, number] = f"{plain_name(module)}: {statement.text}"
         for name, attributes in statement.read:
             self._reach_name(module, name, attributes)
             for inner_statement in statement.imports:

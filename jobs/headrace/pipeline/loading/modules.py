@@ -131,7 +131,7 @@ class _ModuleNotes:
 
     def __init__(self) -> None:
         self.texts: defaultdict[str, dict[str, str]] = defaultdict(dict)
-        self.imported: defaultdict[str, set[str]] = defaultdict(set)
+        self.imports_by_module: defaultdict[str, set[str]] = defaultdict(set)
         self.asking: set[str] = set()
 
 
@@ -207,7 +207,7 @@ def run_code(file: Path) -> RunCode:
     notes, own = _notes_by_package.get(_package_name(folder), _ModuleNotes()), _module_name(file)
     reached_modules, to_visit = {own}, [own]
     while to_visit:
-        further = notes.imported[to_visit.pop()] - reached_modules
+        further = notes.imports_by_module[to_visit.pop()] - reached_modules
         reached_modules |= further
         to_visit += further
     sibling_texts = {path: text for name in reached_modules - {own} for path, text in notes.texts[name].items()}
@@ -323,7 +323,7 @@ class _Imports:
 
     def __init__(self, package: str, name: str) -> None:
         self._package, self._name = package, name
-        self._noted = _notes_by_package.setdefault(package, _ModuleNotes())
+        self._notes = _notes_by_package.setdefault(package, _ModuleNotes())
         self._is_beside = cache(partial(_is_beside, _package_folder(package)))
 
     def import_(
@@ -343,7 +343,7 @@ class _Imports:
                 return builtins.__import__(name, globals_, local, fromlist or (), level)
             module = builtins.__import__(f"{self._package}.{name}", globals_, local, fromlist or (), 0)
         except ImportError:
-            self._noted.asking.add(self._name)  # it may be there another time
+            self._notes.asking.add(self._name)  # it may be there another time
             raise
         return module if fromlist else sys.modules[f"{self._package}.{top}"]
 
@@ -355,16 +355,16 @@ class _Imports:
         level: int,
         is_beside: bool,
     ) -> None:
-        imported_names = self._noted.imported[self._name]
+        imported_names = self._notes.imports_by_module[self._name]
         if level:
             full_name = resolve_name("." * level + name, (importer_globals or {}).get("__package__") or self._package)
             imported_names.update(full_name.split(".")[1:2] or fromlist or ())
         elif is_beside:
             imported_names.add(name)
         elif name not in _SAME_EACH_TIME:
-            self._noted.asking.add(self._name)
+            self._notes.asking.add(self._name)
 
     def open(self, *arguments: Any, **options: Any) -> Any:
         """A file, as the function of that name opens it."""
-        self._noted.asking.add(self._name)
+        self._notes.asking.add(self._name)
         return builtins.open(*arguments, **options)  # noqa: PTH123 - it is what the file calls

@@ -76,8 +76,8 @@ class NameIndex:
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder.resolve())
-        self._kept = _kept_at(self._folder)
-        self._kept_ns, self._read = (0, {}) if self._kept is None else _read_index(self._kept)
+        self._index_path = _kept_at(self._folder)
+        self._kept_ns, self._read = (0, {}) if self._index_path is None else _read_index(self._index_path)
         self._files, self._is_late = dict(self._read), False
 
     def known_names(self, file: Path) -> FileNames | None:
@@ -119,15 +119,15 @@ class NameIndex:
     def doubt(self, file: Path) -> None:
         """Forget what is kept of the folder if somebody has found nothing wrong with ``file``: somebody else has."""
         entry = self._read.get(file.name)
-        if self._kept is not None and entry is not None and entry.approved_by:
+        if self._index_path is not None and entry is not None and entry.approved_by:
             with suppress(OSError):  # who cannot delete it cannot have written it
-                self._kept.unlink(missing_ok=True)
+                self._index_path.unlink(missing_ok=True)
 
     def save_files(self, files: Iterable[str]) -> None:
         """Keep what is known now of ``files``, those that the folder has."""
         known_files = {file: self._files[file] for file in files if file in self._files}
-        if self._kept is not None and (self._is_late or known_files != self._read):
-            _write_index(self._kept, known_files)
+        if self._index_path is not None and (self._is_late or known_files != self._read):
+            _write_index(self._index_path, known_files)
 
     def _unchanged_file(self, place: str, run: RunFile) -> RunFile | None:
         """The file as it is kept from now on; None if it is another."""
@@ -387,19 +387,19 @@ class _NamedFiles:
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = {folder: [*siblings] for folder, siblings in groupby(files, lambda file: file.parent)}
         self._indexes = {folder: NameIndex(folder) for folder in self._files}
-        self._loaded: dict[Path, Sequence[Pipeline]] = {}
+        self._pipelines_by_file: dict[Path, Sequence[Pipeline]] = {}
 
     def load(self, files: Iterable[Path], broken_files: dict[Path, str]) -> Mapping[Path, Sequence[Pipeline]]:
         """The pipelines of ``files`` and of those loaded before, as far as they can be used; their names are known from
         now on. Why the others cannot goes to ``broken_files``.
         """
-        new_files = [file for file in files if file not in self._loaded]
-        self._loaded |= _load_usable(new_files, broken_files)
+        new_files = [file for file in files if file not in self._pipelines_by_file]
+        self._pipelines_by_file |= _load_usable(new_files, broken_files)
         for file in new_files:
-            names = _list_names(self._loaded[file]) if file in self._loaded else None
+            names = _list_names(self._pipelines_by_file[file]) if file in self._pipelines_by_file else None
             self._indexes[file.parent].learn(file, names)
         self._save()
-        return self._loaded
+        return self._pipelines_by_file
 
     def _save(self) -> None:
         for folder, index in self._indexes.items():

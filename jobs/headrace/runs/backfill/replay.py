@@ -82,13 +82,13 @@ class Rereading:
 
 @dataclass(frozen=True)
 class ReplayProgress:
-    """How far a branch has come that reads again. It is ``at`` this processing time, with the watermarks ``reached``
-    (None: nothing is held). It has ``heard`` these signals since it parted from main.
+    """How far a branch has come that reads again. It stands at ``processing_time``, with the watermarks of
+    ``watermark_hold`` (None: nothing is held). It has heard ``signals`` since it parted from main.
     """
 
-    at: Instant = MIN_INSTANT
-    reached: WatermarkHold | None = None
-    heard: tuple[tuple[Signal, ...], ...] = ()
+    processing_time: Instant = MIN_INSTANT
+    watermark_hold: WatermarkHold | None = None
+    signals: tuple[tuple[Signal, ...], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class MainsReading:
     def branch_progress(self, begin: Manifest | None) -> ReplayProgress:
         """How far a branch with the head ``begin`` has come since it parted from main."""
         if begin is None:
-            return ReplayProgress(reached=self._held_to(WatermarkHold()))
+            return ReplayProgress(watermark_hold=self._held_to(WatermarkHold()))
         progress = StoredProgress.from_manifest(begin)
         since_fork = self.catalog.whole_ancestry(begin.snapshot_id, self._common_snapshot(begin))
         signals_given = [
@@ -173,7 +173,9 @@ def plan_rereading(
     waiting = {name: {file.path: file for file in files} for name, files in unread.items()}
     is_exact = _is_exact(pipeline)
     epochs = [
-        *_left_of(_hold_to_watermarks(recorded_epochs, progress.reached), waiting, progress, repeats, is_exact=is_exact)
+        *_left_of(
+            _hold_to_watermarks(recorded_epochs, progress.watermark_hold), waiting, progress, repeats, is_exact=is_exact
+        )
     ]
     if not is_exact:
         room = {
@@ -213,7 +215,7 @@ def _left_of(
     """What is left of recorded ``epochs``: with those of their files that are ``waiting``, as they are now, which wait
     no longer; with their signals, if those were not given yet. Epochs that have neither only where it ``is_exact``.
     """
-    given_signals = [*progress.heard]
+    given_signals = [*progress.signals]
 
     def take_file(name: str, path: str) -> SourceSplit | None:
         own = waiting.get(name)
@@ -231,7 +233,7 @@ def _left_of(
         if signals in given_signals:
             given_signals.remove(signals)
             signals = ()
-        if left or signals or (is_exact and not epoch.files and epoch.processing_time > progress.at):
+        if left or signals or (is_exact and not epoch.files and epoch.processing_time > progress.processing_time):
             yield replace(epoch, files=left, signals=signals, is_last=False)
 
 

@@ -183,7 +183,7 @@ def make_change(catalog: Catalog, cut_over: CutOver, *, run_id: str, message: st
 
     started_at, kind = now(), _kind_of(cut_over)
     if (earlier_change := kind.made_before(catalog, cut_over)) is not None:
-        result_of_change = earlier_change.made
+        result_of_change = earlier_change.change
         with making_change(catalog):
             earlier_change.finish(run_id)
     else:

@@ -140,11 +140,11 @@ def _check_sink(catalog: Catalog, output: str, sink: Sink, limit: int) -> SinkCh
 
 @dataclass(frozen=True)
 class _TargetLook:
-    """A look at what a ``sink`` holds, which is ``reached`` there."""
+    """A look at what a ``sink`` holds, at its ``connection``."""
 
     catalog: Catalog
     sink: Sink
-    reached: Connection
+    connection: Connection
     limit: int
 
     def check_target(self, target: OpenTarget, nothing: SinkCheck) -> SinkCheck:
@@ -216,7 +216,7 @@ class _TargetLook:
         self, target: OpenSink, columns: Mapping[str, ValueType]
     ) -> "AbstractContextManager[pa.RecordBatchReader] | None":
         table = self.sink.table_of_rows
-        return target.rows(columns) if table is None else SINKS[self.sink.kind].read(table, [*columns], self.reached)
+        return target.rows(columns) if table is None else SINKS[self.sink.kind].read(table, [*columns], self.connection)
 
 
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"

@@ -182,7 +182,7 @@ class FittingExecution:
     """
 
     def __init__(self, run: ExecutorRun, given_session: Any, on_turn: Callable[[ExecutorDecision], None]) -> None:
-        self._run, self._given_session, self._turned = run, given_session, on_turn
+        self._run, self._given_session, self._on_turn = run, given_session, on_turn
         self._bounds = Bounds.from_environment()
         self._sides = [EXECUTORS[LOCAL].open(run, given_session)]
 
@@ -199,7 +199,7 @@ class FittingExecution:
         check_installed(self._run.pipeline, decision.name)
         self._run.note(f"executor {decision.name}: {decision.reason}")
         self._sides.append(EXECUTORS[decision.name].open(self._run, self._given_session))
-        self._turned(decision)
+        self._on_turn(decision)
         self.begin()
         return True
 
@@ -254,7 +254,7 @@ class FittingEngine:
     def __init__(self, side: FittingExecution, attempts: "Attempts") -> None:
         self._side, self._attempts = side, attempts
         self._engine = side.new_engine(attempts)
-        self._renamed: Mapping[str, Sequence[Formerly]] = {}
+        self._formerly_by_output: Mapping[str, Sequence[Formerly]] = {}
         self._merges: Mapping[str, Sequence[UnfinishedMerge]] = {}
         self._snapshot: str | None = None
 
@@ -279,14 +279,18 @@ class FittingEngine:
     ) -> None:
         """Continue from a ``snapshot``."""
         self._engine.restore(epoch, progress, tables, renamed, snapshot=snapshot, merges=merges)
-        self._renamed, self._snapshot, self._merges = renamed, snapshot, merges
+        self._formerly_by_output, self._snapshot, self._merges = renamed, snapshot, merges
 
     def compute(self, files: ByInput, processing_time: Instant, **how: Any) -> "ComputedEpoch":
         """The next epoch, on the executor that fits it. Raises what that raises, and what starting it raises."""
         if self._side.switch_if_needed(self.epoch + 1, WorkEstimate.from_state(self.tables, input_bytes(files))):
             self._switch_engine()
         epoch_result = self._engine.compute(files, processing_time, **how)
-        self._renamed, self._snapshot, self._merges = {}, epoch_result.attempt.snapshot_id, epoch_result.written.merges
+        self._formerly_by_output, self._snapshot, self._merges = (
+            {},
+            epoch_result.attempt.snapshot_id,
+            epoch_result.written.merges,
+        )
         return epoch_result
 
     def _switch_engine(self) -> None:
@@ -296,7 +300,7 @@ class FittingEngine:
             old_engine.epoch,
             old_engine.progress,
             old_engine.tables,
-            self._renamed,
+            self._formerly_by_output,
             snapshot=self._snapshot,
             merges=self._merges,
         )

@@ -410,7 +410,7 @@ def publish_adopted(catalog: Catalog, result: RunResult, output: str, run_id: st
     adopted_names = AdoptedOutputs.from_upstream(
         catalog.pipeline, output_view.upstream_of(planned_publish.head), output
     ).adopted
-    own = replace(planned_publish, asked=frozenset(adopted_names))
+    own = replace(planned_publish, asked_outputs=frozenset(adopted_names))
     own.check_publishable(may_wait=True)
     return replace(
         result,

@@ -107,9 +107,9 @@ class ReadersChange(Protocol):
 
 
 class MadeBefore(msgspec.Struct, frozen=True):
-    """A change that an attempt before this one has ``made``; ``finish`` does for a run what that attempt has left."""
+    """A ``change`` that an attempt before this one has made; ``finish`` does for a run what that attempt has left."""
 
-    made: MadeChange
+    change: MadeChange
     finish: Callable[[str], None] = lambda _: None
 
 
@@ -282,9 +282,9 @@ class Auditor:
         side: Callable[[Callable[[], WorkEstimate]], Execution],
         made_snapshots: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self._context, self._side, self._made = context, side, made_snapshots
+        self._context, self._side, self._made_snapshots = context, side, made_snapshots
         self._pipeline, self._catalog = context.pipeline, context.catalog
-        self._checked: set[str] = set()
+        self._checked_snapshots: set[str] = set()
 
     def audit_outputs(self) -> BranchAudits:
         """The audit of each output; made now where it is not kept."""
@@ -327,7 +327,7 @@ class Auditor:
             usual = UsualAudit.from_checks(output_pipeline.usual, catalog, epochs, stored_usual, self._context.warn)
         side = self._side(lambda: work_of_audit(catalog, epochs.after, epochs.until))
         self._check_definition(epochs.until)
-        views, own = set() if usual is None else usual.views, {*self._made.values()}
+        views, own = set() if usual is None else usual.views, {*self._made_snapshots.values()}
         with side.errors():
             outcome = run_audit(
                 store=catalog.store,
@@ -344,17 +344,17 @@ class Auditor:
 
     def _check_definition(self, snapshot: str) -> None:
         """Whether the pipeline is what made ``snapshot``: looked at once, for all of its outputs."""
-        if snapshot in self._checked:
+        if snapshot in self._checked_snapshots:
             return
         whole = self._catalog.manifest(snapshot)
         parks = self._context.options.parks
         check_continues(self._pipeline, whole, allow_new_aggregates=True, parks=parks)  # nothing starts here
         self._context.check_code(whole)
-        self._checked.add(snapshot)
+        self._checked_snapshots.add(snapshot)
 
     def _stored_audit(self, output: str, epochs: UnpublishedRange) -> AuditOutcome | None:
         """None also for one that is not what was written: the audit can be had again, whatever it said."""
-        if epochs.until in self._made:
+        if epochs.until in self._made_snapshots:
             return None
         try:
             return read_audit(self._catalog.store, self._pipeline.name, epochs.after, epochs.until, output)

@@ -151,7 +151,7 @@ class PatchOutput:
     @property
     def published_snapshot(self) -> str | None:
         """What readers of the output see."""
-        return self.facts.seen.get(self.output)
+        return self.facts.published_ids.get(self.output)
 
     @property
     def patch(self) -> Patch:
@@ -571,13 +571,15 @@ def _publish_patch(catalog: Catalog, outcome: AuditOutcome, run_id: str) -> None
 
 @dataclass(frozen=True)
 class _Commit:
-    """The patch made of ``rows``, of which ``numbers`` differ, as an epoch of main. ``begun``: when its time began."""
+    """The patch made of ``rows``, of which ``numbers`` differ, as an epoch of main. ``start``: when its time began, in
+    seconds.
+    """
 
     patching: PatchOutput
     rows: "PatchRows"
     numbers: "RowCounts"
     run_id: str
-    begun: float
+    start: float
     message: str
 
     def commit_patch(self) -> tuple[Manifest, AuditOutcome]:
@@ -611,7 +613,7 @@ class _Commit:
             snapshot_id,
             timestamp(),
             _patch_counts(main, self.numbers, names),
-            timings={"compute_seconds": time_computed - self.begun, "write_seconds": time.monotonic() - time_computed},
+            timings={"compute_seconds": time_computed - self.start, "write_seconds": time.monotonic() - time_computed},
             requests=catalog.store.requests.since(counts_before),
         )
         manifest = Manifest.next_of(main, continuing=continuing, epoch=of_epoch)

@@ -94,14 +94,14 @@ def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
 @dataclass(frozen=True)
 class BranchFacts:
     """What is known of ``branch``, whose newest snapshot is ``head`` and which is to become main's, in part or as a
-    whole. The log stands at ``now``. ``main`` is what main is, ``seen`` what readers see of each output.
+    whole. The log stands at ``now``. ``main`` is what main is, ``published_ids`` what readers see of each output.
     """
 
     catalog: Catalog
     branch: str
     head: Manifest
     main: str | None
-    seen: Mapping[str, str]
+    published_ids: Mapping[str, str]
     now: Head
 
     @classmethod
@@ -124,7 +124,7 @@ class BranchFacts:
     @property
     def published_snapshot(self) -> str | None:
         """What readers see of the output without a name."""
-        return self.seen.get("")
+        return self.published_ids.get("")
 
     @cached_property
     def names_on_main(self) -> Mapping[str, str | None]:
@@ -139,7 +139,7 @@ class BranchFacts:
     @property
     def gone_outputs(self) -> tuple[str, ...]:
         """The outputs whose readers would see nothing any more."""
-        return tuple(sorted({*self.seen} - {*self.names_on_main.values()}))
+        return tuple(sorted({*self.published_ids} - {*self.names_on_main.values()}))
 
     @cached_property
     def bases(self) -> Mapping[str, str | None]:
@@ -147,7 +147,7 @@ class BranchFacts:
         visible.
         """
         return {
-            output: last_published(self.catalog, self.head.snapshot_id, self.seen.get(output))
+            output: last_published(self.catalog, self.head.snapshot_id, self.published_ids.get(output))
             for output in output_view.output_names(self.head)
         }
 
@@ -543,7 +543,7 @@ def _compared_sides(
     """
     for output in outputs:
         own, former_name = seen_catalog(facts.catalog, output), facts.names_on_main[output]
-        published_id = None if former_name is None else facts.seen.get(former_name)
+        published_id = None if former_name is None else facts.published_ids.get(former_name)
         published_manifest = (
             None
             if former_name is None or published_id is None

@@ -37,13 +37,13 @@ NOTHING_YET = -1
 
 
 class OutputVersions(msgspec.Struct, frozen=True):
-    """``published``: the epoch that readers of an output see. ``passed``: epochs of main after it up to which an audit
-    from there on succeeded. ``of``: the outputs that it is computed of; none: of records.
+    """``published_epoch``: the epoch that readers of an output see. ``passed_epochs``: epochs of main after it up to
+    which an audit from there on succeeded. ``upstream_names``: the outputs that it is computed of; none: of records.
     """
 
-    published: int = NOTHING_YET
-    passed: frozenset[int] = msgspec.field(default_factory=frozenset)
-    of: tuple[str, ...] = ()
+    published_epoch: int = NOTHING_YET
+    passed_epochs: frozenset[int] = msgspec.field(default_factory=frozenset)
+    upstream_names: tuple[str, ...] = ()
 
 
 def publishable_epochs(outputs: Mapping[str, OutputVersions]) -> dict[str, int]:
@@ -55,9 +55,11 @@ def publishable_epochs(outputs: Mapping[str, OutputVersions]) -> dict[str, int]:
     def reachable_epoch(output: str) -> int:
         if output not in epochs:
             versions = outputs[output]
-            upstream_epochs = [reachable_epoch(name) for name in versions.of if name in outputs]
-            allowed_epochs = [epoch for epoch in versions.passed if all(epoch <= bound for bound in upstream_epochs)]
-            epochs[output] = max([versions.published, *allowed_epochs])
+            upstream_epochs = [reachable_epoch(name) for name in versions.upstream_names if name in outputs]
+            allowed_epochs = [
+                epoch for epoch in versions.passed_epochs if all(epoch <= bound for bound in upstream_epochs)
+            ]
+            epochs[output] = max([versions.published_epoch, *allowed_epochs])
         return epochs[output]
 
     for output in outputs:
@@ -65,15 +67,15 @@ def publishable_epochs(outputs: Mapping[str, OutputVersions]) -> dict[str, int]:
     return {output: epochs[output] for output in outputs}
 
 
-def held_back(outputs: Mapping[str, OutputVersions], epoch: int) -> dict[str, tuple[str, ...]]:
-    """Outputs whose audit up to epoch ``epoch`` succeeded and that may not be published so far. Each comes with the
-    upstream outputs that are to blame.
+def held_back(outputs: Mapping[str, OutputVersions], wanted_epoch: int) -> dict[str, tuple[str, ...]]:
+    """Outputs whose audit up to epoch ``wanted_epoch`` succeeded and that may not be published so far. Each comes with
+    the upstream outputs that are to blame.
     """
     publishable = publishable_epochs(outputs)
     return {
-        output: tuple(name for name in versions.of if publishable.get(name, epoch) < epoch)
+        output: tuple(name for name in versions.upstream_names if publishable.get(name, wanted_epoch) < wanted_epoch)
         for output, versions in outputs.items()
-        if epoch in versions.passed and publishable[output] < epoch
+        if wanted_epoch in versions.passed_epochs and publishable[output] < wanted_epoch
     }
 
 
@@ -91,19 +93,19 @@ class UpstreamUnpublishedError(FixDataError, code="data.upstream_unpublished"):
 
 @dataclass(frozen=True)
 class PlannedPublish:
-    """``head`` is the snapshot of main that is to be published; ``published`` is what readers see of each of its
-    outputs. ``audits``: that of exactly (published, head] of each output, as far as it is stored. ``earlier``: good
-    audits up to snapshots before ``head``, by epoch, of outputs that are computed of others. ``asked``: the outputs
-    that are to be published. ``gone``: what readers still see of outputs that ``head`` has not.
+    """``head`` is the snapshot of main that is to be published; ``published_ids`` is what readers see of each of
+    its outputs. ``audits``: that of exactly (published, head] of each output, as far as it is stored. ``earlier``: good
+    audits up to snapshots before ``head``, by epoch, of outputs that are computed of others. ``asked_outputs``: the
+    outputs that are to be published. ``gone_outputs``: what readers still see of outputs that ``head`` has not.
     """
 
     catalog: Catalog = field(repr=False)
     head: Manifest
-    published: Mapping[str, str | None]
+    published_ids: Mapping[str, str | None]
     audits: Mapping[str, AuditOutcome | None]
-    asked: frozenset[str]
+    asked_outputs: frozenset[str]
     earlier: Mapping[str, Mapping[int, AuditOutcome]] = field(default_factory=dict)
-    gone: Mapping[str, str] = field(default_factory=dict)
+    gone_outputs: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_head(cls, catalog: Catalog, head: str, output: str | None = None) -> "PlannedPublish":
@@ -150,7 +152,7 @@ class PlannedPublish:
         gone_outputs = {
             output: snapshot_id for output, snapshot_id in published_of(refs).items() if output not in published_ids
         }
-        planned_publish = cls(catalog, head, published_ids, audits, frozenset(asked_outputs), gone=gone_outputs)
+        planned_publish = cls(catalog, head, published_ids, audits, frozenset(asked_outputs), gone_outputs=gone_outputs)
         return (
             planned_publish
             if not any(upstream_of(head).values())
@@ -160,7 +162,7 @@ class PlannedPublish:
     @property
     def has_names(self) -> bool:
         """Whether the outputs have names."""
-        return any(self.published)
+        return any(self.published_ids)
 
     def publish(self, run_id: str) -> Entry | None:
         """Move all that may move, by one entry of the log, which names the run; None if that is nothing.
@@ -170,26 +172,33 @@ class PlannedPublish:
         moves = self.moves
         if not moves:
             return None
-        expected = {output: self.published[output] for output in self._deciding_outputs(moves)}
+        expected = {output: self.published_ids[output] for output in self._deciding_outputs(moves)}
         return self.catalog.publish_outputs(
-            {**moves, **dict.fromkeys(self.gone)}, {**expected, **self.gone}, self._log_detail(moves), run_id
+            {**moves, **dict.fromkeys(self.gone_outputs)},
+            {**expected, **self.gone_outputs},
+            self._log_detail(moves),
+            run_id,
         )
 
     @property
     def moves(self) -> dict[str, str]:
         """The snapshot that readers of each output may see that see an older one, or none, now."""
-        epochs = {output: epoch for output, epoch in publishable_epochs(self._versions).items() if output in self.asked}
+        epochs = {
+            output: epoch
+            for output, epoch in publishable_epochs(self._versions).items()
+            if output in self.asked_outputs
+        }
         return {
             output: self._passed_audit(output, epoch).to_snapshot
             for output, epoch in epochs.items()
-            if epoch != self._versions[output].published
+            if epoch != self._versions[output].published_epoch
         }
 
     def check_publishable(self, *, may_wait: bool = False) -> None:
         """Raise what keeps an output that is asked for from being published up to ``head``: AuditFailedError,
         AuditMissingError, UpstreamUnpublishedError. ``may_wait``: not the last.
         """
-        due = [output for output in self.published if output in self.asked and self._is_due(output)]
+        due = [output for output in self.published_ids if output in self.asked_outputs and self._is_due(output)]
         failed_audits = [
             audit for output in due if (audit := self.audits.get(output)) is not None and not audit.success
         ]
@@ -200,19 +209,19 @@ class PlannedPublish:
             ranges = " and of ".join(self._range_text(output) for output in missing)
             raise AuditMissingError(f"there is no audit of {ranges}; run the process DAG again")
         for output, upstream_names in held_back(self._versions, self.head.epoch).items():
-            if output in self.asked and not may_wait and self.audits.keys() & {*upstream_names}:
+            if output in self.asked_outputs and not may_wait and self.audits.keys() & {*upstream_names}:
                 raise self._held_back(output, upstream_names)
 
     @property
     def notes(self) -> list[str]:
         """For people: outputs that are asked for and parked, or whose audit is good and that wait for others."""
         held_outputs = held_back(self._versions, self.head.epoch)
-        parked_names = sorted(self._parked_outputs & self.asked)
+        parked_names = sorted(self._parked_outputs & self.asked_outputs)
         parked_notes = (f"output {output} is parked: it is published once it has caught up" for output in parked_names)
         waiting = (
             str(self._held_back(output, upstream_names))
             for output, upstream_names in held_outputs.items()
-            if output in self.asked
+            if output in self.asked_outputs
         )
         return [*parked_notes, *waiting]
 
@@ -232,7 +241,7 @@ class PlannedPublish:
                 frozenset(self._passed_audits(output)),
                 upstream_by_output.get(output, ()),
             )
-            for output, snapshot_id in self.published.items()
+            for output, snapshot_id in self.published_ids.items()
         }
 
     def _passed_audits(self, output: str) -> dict[int, AuditOutcome]:
@@ -240,7 +249,7 @@ class PlannedPublish:
         good = dict(self.earlier.get(output, {}))
         if audit is not None and audit.success:
             good[self.head.epoch] = audit
-        return good if output in self.asked - self._parked_outputs else {}
+        return good if output in self.asked_outputs - self._parked_outputs else {}
 
     def _passed_audit(self, output: str, epoch: int) -> AuditOutcome:
         return self._passed_audits(output)[epoch]
@@ -248,13 +257,15 @@ class PlannedPublish:
     def _earlier_audits(self) -> dict[str, dict[int, AuditOutcome]]:
         """Good audits up to what readers see of other outputs: an output follows what it is computed of."""
         epoch_by_snapshot = {
-            snapshot: self._epoch_of_snapshot(snapshot) for snapshot in self.published.values() if snapshot is not None
+            snapshot: self._epoch_of_snapshot(snapshot)
+            for snapshot in self.published_ids.values()
+            if snapshot is not None
         }
         return {
             output: {
                 epoch: audit
                 for snapshot, epoch in epoch_by_snapshot.items()
-                if epoch > self._epoch_of_snapshot(self.published[output])
+                if epoch > self._epoch_of_snapshot(self.published_ids[output])
                 and (audit := self._stored_audit(output, snapshot)) is not None
                 and audit.success
             }
@@ -263,7 +274,7 @@ class PlannedPublish:
         }
 
     def _stored_audit(self, output: str, until_snapshot: str) -> AuditOutcome | None:
-        return read_audit(self.catalog.store, self.catalog.pipeline, self.published[output], until_snapshot, output)
+        return read_audit(self.catalog.store, self.catalog.pipeline, self.published_ids[output], until_snapshot, output)
 
     def _epoch_of_snapshot(self, snapshot: str | None) -> int:
         return NOTHING_YET if snapshot is None else self.catalog.link(snapshot).epoch
@@ -274,7 +285,7 @@ class PlannedPublish:
         return frozenset(parked_in(self.head))
 
     def _is_due(self, output: str) -> bool:
-        return self.published[output] != self.head.snapshot_id and output not in self._parked_outputs
+        return self.published_ids[output] != self.head.snapshot_id and output not in self._parked_outputs
 
     def _deciding_outputs(self, moves: Iterable[str]) -> list[str]:
         """The outputs that move, and those above them: what readers see of these was reckoned with."""
@@ -288,7 +299,7 @@ class PlannedPublish:
 
     def _range_text(self, output: str) -> str:
         output_text = f" of output {output}" if output else ""
-        begin = self.published[output] or "the beginning"
+        begin = self.published_ids[output] or "the beginning"
         return f"({begin}, {self.head.snapshot_id}] of {self.head.pipeline}{output_text}"
 
     def _log_detail(self, moves: Mapping[str, str]) -> dict[str, JSON]:

@@ -268,8 +268,8 @@ class ProgressNotes:
         self._find_level: FindLevel = _no_level
         self._lock = threading.Lock()
         self._under_way = under_way
-        self._noted: float | None = None
-        self._refused = False
+        self._noted_at: float | None = None
+        self._is_refused = False
 
     def noted(self, what: str) -> None:
         """Passes the note on."""
@@ -323,7 +323,7 @@ class ProgressNotes:
                 self._write_note(self._current_level())
 
     def _is_due(self) -> bool:
-        return not self._refused and (self._noted is None or self._clock() - self._noted >= self._every)
+        return not self._is_refused and (self._noted_at is None or self._clock() - self._noted_at >= self._every)
 
     def _current_level(self) -> LevelProgress | None:
         """Where the epoch under way is; None where that cannot be told, which matters to nothing else."""
@@ -334,13 +334,13 @@ class ProgressNotes:
             return None
 
     def _write_note(self, level: LevelProgress | None) -> None:
-        self._noted = self._clock()
+        self._noted_at = self._clock()
         self._under_way = msgspec.structs.replace(self._under_way, at=now(), level=level)
         try:
             old_summary = read_summary(self._store, self._pipeline) or _empty_summary(self._pipeline)
             write_summary(self._store, msgspec.structs.replace(old_summary, under_way=self._under_way))
         except HeadraceError as error:
-            self._refused = True
+            self._is_refused = True
             _log.warning("where the run is cannot be noted (%s: %s)", error.code, redact_secrets(str(error)))
 
 

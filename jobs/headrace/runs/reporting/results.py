@@ -379,14 +379,14 @@ class DeliveryNote(msgspec.Struct, frozen=True):
     entry: int = -1
 
     def with_delivery(
-        self, snapshot: str | None, epoch: int | None, written_rows: int, removed_rows: int, entry: int
+        self, snapshot: str | None, epoch: int | None, written_count: int, removed_count: int, entry: int
     ) -> "DeliveryNote":
         """The note after a delivery that looked at ``entry``, and left the sink with ``snapshot``; without rows if it
         held that already.
         """
         if entry < self.entry:
             return self
-        if self.delivered_at is not None and self.snapshot == snapshot and not written_rows and not removed_rows:
+        if self.delivered_at is not None and self.snapshot == snapshot and not written_count and not removed_count:
             return msgspec.structs.replace(self, failed_at=None, error_code=None)
         return DeliveryNote(
             self.output,
@@ -395,8 +395,8 @@ class DeliveryNote(msgspec.Struct, frozen=True):
             snapshot,
             epoch,
             whole_seconds(datetime.now(UTC)),
-            written_rows,
-            removed_rows,
+            written_count,
+            removed_count,
             entry=entry,
         )
 

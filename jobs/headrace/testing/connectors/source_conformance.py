@@ -426,7 +426,7 @@ class VersionsConformance:
         history = _History(world)
         for number, _ in enumerate(history.steps()):
             questions = [(row, history.now + timedelta(minutes=minutes)) for row in range(3) for minutes in (0, 1, 25)]
-            history.asked.update(questions)
+            history.asked_questions.update(questions)
             lines = (json.dumps({"number": row, "asked": moment.isoformat()}) for row, moment in questions)
             (landing / f"{number:02}.json").write_text("".join(f"{line}\n" for line in lines))
             handle.run()
@@ -437,7 +437,7 @@ class VersionsConformance:
                 for row in _rows(handle, "main")
             }
             wrong = {place: text for place, text in texts_held.items() if text != history.text_at(*place)}
-            assert texts_held.keys() == history.asked
+            assert texts_held.keys() == history.asked_questions
             assert not wrong, f"rows met {wrong}, and { ({place: history.text_at(*place) for place in wrong}) } held"
 
 
@@ -447,8 +447,8 @@ class _History:
     def __init__(self, world: worlds.VersionsWorld) -> None:
         self.world, self.now = world, datetime(2026, 5, 1, tzinfo=UTC)
         self.newest: dict[int, str] = {}
-        self.asked = set[tuple[int, datetime]]()
-        self._said: dict[int, list[tuple[datetime, str | None]]] = {}
+        self.asked_questions = set[tuple[int, datetime]]()
+        self._texts_by_number: dict[int, list[tuple[datetime, str | None]]] = {}
 
     def steps(self) -> Iterator[None]:
         """Each adds versions. Where the source says nothing of their order, no two of a row are of one moment."""
@@ -473,7 +473,7 @@ class _History:
 
     def text_at(self, number: int, moment: datetime) -> str | None:
         """The text that a row had at a moment; None: it was not there."""
-        texts = [text for valid_from, text in self._said.get(number, ()) if valid_from <= moment]
+        texts = [text for valid_from, text in self._texts_by_number.get(number, ()) if valid_from <= moment]
         return texts[-1] if texts else None
 
     def _advance_clock(self) -> None:
@@ -485,13 +485,13 @@ class _History:
         self.world.append([{"number": number, "text": text, "at": self.now} for number, text in texts])
         for number, text in texts:
             self.newest[number] = text
-            self._said.setdefault(number, []).append((self.now, text))
+            self._texts_by_number.setdefault(number, []).append((self.now, text))
 
     def _delete(self, *numbers: int) -> None:
         self.world.delete([{"number": number, "at": self.now} for number in numbers])
         for number in numbers:
             del self.newest[number]
-            self._said[number].append((self.now, None))
+            self._texts_by_number[number].append((self.now, None))
 
 
 def _rows(handle: PipelineHandle, branch: str) -> list[dict[str, Any]]:
