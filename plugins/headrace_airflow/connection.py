@@ -281,21 +281,21 @@ class reaching_store(headrace_errors):  # noqa: N801  # a context manager, calle
     def __enter__(self) -> None:
         with headrace_errors():
             variables = store_variables(self._root)
-        self._before = dict(os.environ)
-        new_environment = variables.apply_to(self._before)
+        self._environment_before = dict(os.environ)
+        new_environment = variables.apply_to(self._environment_before)
         for name in variables.without:
             os.environ.pop(name, None)
         os.environ.update({name: new_environment[name] for name in variables.values})
-        self._touched = {*variables.values, *variables.without}
+        self._touched_names = {*variables.values, *variables.without}
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             super().__exit__(kind, error, trace)  # which takes secrets out by their variables
         finally:
-            for name in self._touched:
+            for name in self._touched_names:
                 os.environ.pop(name, None)
-                if name in self._before:
-                    os.environ[name] = self._before[name]
+                if name in self._environment_before:
+                    os.environ[name] = self._environment_before[name]
 
 
 class KeptVariables:
@@ -306,11 +306,11 @@ class KeptVariables:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._lock = threading.Lock()
-        self._kept: tuple[float, StoreVariables] | None = None
+        self._kept_variables: tuple[float, StoreVariables] | None = None
 
     def get(self) -> StoreVariables:
         """What the connection said at most half a minute ago. Raises StoreConnectionError."""
         with self._lock:
-            if self._kept is None or time.monotonic() - self._kept[0] > _FRESH_SECONDS:
-                self._kept = (time.monotonic(), store_variables(self._root))
-            return self._kept[1]
+            if self._kept_variables is None or time.monotonic() - self._kept_variables[0] > _FRESH_SECONDS:
+                self._kept_variables = (time.monotonic(), store_variables(self._root))
+            return self._kept_variables[1]

@@ -133,7 +133,7 @@ class MaintainOperator(BaseOperator):
             ]
             ending = self._own.run(command, lambda line: self.log.info("%s", escape_invisible(redact_secrets(line))))
             if not ending.well:
-                raise TypedTaskError(error_of_exit_code(ending.exit_code, ending.said))
+                raise TypedTaskError(error_of_exit_code(ending.exit_code, ending.last_line))
             return MaintenanceReport.of_json(outcome.read_text())
 
 

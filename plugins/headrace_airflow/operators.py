@@ -217,7 +217,7 @@ class HeadraceOperator(BaseOperator):
         if result is None or not ending.well:
             if is_submitted:
                 self.log.info("::endgroup::")
-            raise TypedTaskError(error_of_exit_code(ending.exit_code, ending.said))
+            raise TypedTaskError(error_of_exit_code(ending.exit_code, ending.last_line))
         for warning in result.warnings:
             self.log.warning("%s", escape_invisible(warning))
         return result

@@ -61,7 +61,7 @@ class ProcessEnd:
 
     well: bool
     exit_code: int
-    said: str
+    last_line: str
 
 
 class OwnProcess:
@@ -72,9 +72,9 @@ class OwnProcess:
     """
 
     def __init__(self, memory: int, advice: str = _LESS_INPUT) -> None:
-        self._memory, self._otherwise = memory, advice
+        self._memory, self._advice = memory, advice
         self._process: subprocess.Popen[bytes] | None = None
-        self._stopped = False
+        self._is_stopped = False
         self._took: int | None = None
         self._supervisor = os.getppid()
 
@@ -98,7 +98,7 @@ class OwnProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            if self._stopped:  # while it started
+            if self._is_stopped:  # while it started
                 self.stop()
             last_line = self._follow_output(process.pid, process.stdout.fileno(), tell)
         finally:
@@ -109,7 +109,7 @@ class OwnProcess:
         if self._took is not None:
             raise MemoryLimitError(
                 f"the run took {shown_size(self._took)} of memory, and {LOCAL_MEMORY} allows "
-                f"{shown_size(self._memory)}: raise it, or {self._otherwise}"
+                f"{shown_size(self._memory)}: raise it, or {self._advice}"
             )
         return ProcessEnd(process.returncode == 0, process.returncode, last_line)
 
@@ -118,7 +118,7 @@ class OwnProcess:
 
         Nothing is asked to end by itself: a commit is one request, and what a killed run leaves is nobody's.
         """
-        self._stopped = True
+        self._is_stopped = True
         process = self._process
         if process is None or process.returncode is not None:
             return
@@ -163,7 +163,7 @@ class ParentWatch:
 
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop, self._supervisor = stop, os.getppid()
-        self._done, self._orphaned = threading.Event(), False
+        self._task_done, self._is_orphaned = threading.Event(), False
         self._watch = threading.Thread(target=self._watch_supervisor, name="supervised", daemon=True)
 
     def __enter__(self) -> Self:
@@ -171,15 +171,15 @@ class ParentWatch:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._done.set()
+        self._task_done.set()
         self._watch.join()
-        if self._orphaned:
+        if self._is_orphaned:
             raise OrphanedError(_ORPHAN_MESSAGE)
 
     def _watch_supervisor(self) -> None:
-        while not self._done.wait(_LOOK_SECONDS):
+        while not self._task_done.wait(_LOOK_SECONDS):
             if os.getppid() != self._supervisor:
-                self._orphaned = True
+                self._is_orphaned = True
                 self._stop()
                 return
 

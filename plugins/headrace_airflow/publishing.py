@@ -150,17 +150,17 @@ def _own_url() -> str:
 
 @dataclass(frozen=True)
 class BranchAudit:
-    """What is to be audited of one output of a branch, as the catalog has it now: ``unpublished`` is None when that is
-    nothing. ``pipeline`` and ``catalog`` are as that output has them.
+    """What is to be audited of one output of a branch, as the catalog has it now: ``unpublished_range`` is None when
+    that is nothing. ``pipeline`` and ``catalog`` are as that output has them.
 
-    ``published``: the audit by which a run has let readers see all of it. ``limits`` is what was found beside its
-    limits: then, or if there is none, just now. ``stands_still``: the branch has nothing new of the output, since it is
-    parked there, or has not begun.
+    ``published_outcome``: the audit by which a run has let readers see all of it. ``limits`` is what was found beside
+    its limits: then, or if there is none, just now. ``stands_still``: the branch has nothing new of the output, since
+    it is parked there, or has not begun.
     """
 
     pipeline: Pipeline
-    unpublished: UnpublishedRange | None
-    published: AuditOutcome | None
+    unpublished_range: UnpublishedRange | None
+    published_outcome: AuditOutcome | None
     limits: tuple[LimitFinding, ...]
     stands_still: bool
     catalog: Catalog = field(repr=False)
@@ -170,7 +170,7 @@ class BranchAudit:
         cls, pipeline: Pipeline, root: str, branch: str, run_id_begin: str, output: str | None = None
     ) -> "list[BranchAudit]":
         """Asks the catalog about one ``output``, or all, and the landing prefix if a limit is about it.
-        ``run_id_begin``: with what the ids of runs begin whose audit counts as ``published``.
+        ``run_id_begin``: with what the ids of runs begin whose audit counts as that of ``published_outcome``.
         """
         catalog = Catalog(open_store(root), pipeline.name)
         names = [*pipeline.by_output] if output is None else [output]
@@ -199,9 +199,11 @@ class BranchAudit:
         """The stored audit of exactly that range, if it held the output against the expectations of today, and
         against history by the checks of today; with the limits as they are found now.
         """
-        assert self.unpublished is not None
+        assert self.unpublished_range is not None
         store, name = self.catalog.store, self.pipeline.name
-        outcome = read_audit(store, name, self.unpublished.after, self.unpublished.until, self.catalog.output)
+        outcome = read_audit(
+            store, name, self.unpublished_range.after, self.unpublished_range.until, self.catalog.output
+        )
         if outcome is None or not outcome.covers(self.pipeline.expectations, self.pipeline.usual):
             return None
         return with_limits(store, outcome, self.limits)
@@ -226,11 +228,12 @@ def check_audits(audits: Sequence[tuple[BranchAudit, AuditOutcome | None]]) -> N
     if failed_audits := [outcome for _, outcome in audits if outcome is not None and not outcome.success]:
         raise audit_error(*failed_audits, ways_out=WAYS_OUT)
     for audit, outcome in audits:
-        if audit.unpublished is not None and outcome is None:
+        if audit.unpublished_range is not None and outcome is None:
             raise AuditMissingError(
-                f"there is no audit of {audit.unpublished} of {audit.pipeline.name}, although one has just been made"
+                f"there is no audit of {audit.unpublished_range} of {audit.pipeline.name}, "
+                "although one has just been made"
             )
-        if audit.unpublished is None and (stale := failing_limits(audit.limits)):
+        if audit.unpublished_range is None and (stale := failing_limits(audit.limits)):
             raise stale_error(audit.pipeline.name, stale)
 
 
@@ -269,7 +272,7 @@ class AuditOperator(HeadraceOperator):
             pipeline, self.rooted.root.uri, branch, run_id_begin(task.dag_id, task.run_id), output
         )
         audits_made = [
-            (audit, audit.published if audit.unpublished is None else self._audit_outcome(audit, context))
+            (audit, audit.published_outcome if audit.unpublished_range is None else self._audit_outcome(audit, context))
             for audit in audits
         ]
         warnings_found = [
@@ -326,7 +329,7 @@ class AuditOperator(HeadraceOperator):
             self.log.info(
                 "%snothing new on branch %s: the output is parked, or waits for its first epoch", output_text, branch
             )
-        elif audit.unpublished is None:
+        elif audit.unpublished_range is None:
             by_whom = "" if outcome is None else ": a task of this run has published what it found good"
             self.log.info("%sreaders see everything on branch %s already%s", output_text, branch, by_whom)
         if outcome is not None:
@@ -342,7 +345,7 @@ class AuditOperator(HeadraceOperator):
     def _audit_outcome(self, audit: BranchAudit, context: Context) -> AuditOutcome | None:
         outcome = audit.stored_outcome()
         if outcome is None:
-            self.log.info("no audit of %s is stored yet: an application makes it", audit.unpublished)
+            self.log.info("no audit of %s is stored yet: an application makes it", audit.unpublished_range)
             self.submit(context)
             outcome = audit.stored_outcome()
         return outcome

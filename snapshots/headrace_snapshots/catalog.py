@@ -283,7 +283,7 @@ class Catalog(CatalogReader):
         refs = self.head().refs
         moves = {published_ref(output): snapshot_id for output in outputs}
         intent = protocol.Publish(moves, {ref: refs.get(ref) for ref in moves}, protocol.Kind.RELEASE)
-        return self._append_entry(intent, message, {RELEASED_REFS: moves})
+        return self._append_entry(intent, message, {RELEASED_KEY: moves})
 
     def rollback(
         self,

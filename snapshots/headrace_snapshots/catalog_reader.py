@@ -370,7 +370,7 @@ class CatalogReader(Objects):
         return self._log.hint_problem()
 
 
-RELEASED_REFS: Final = "released"
+RELEASED_KEY: Final = "released"
 """The field of the ``detail`` of a release that has what it is about: snapshots by ref, also where nothing moves."""
 
 _LETS_SEE = frozenset({Kind.PUBLISH, Kind.RELEASE, Kind.PROMOTE})
@@ -388,23 +388,23 @@ def newest_entries(catalog: CatalogReader, oldest: int = 0, before_entry: int | 
     return takewhile(lambda entry: entry.number >= first, entries)
 
 
-def names_in(catalog: CatalogReader, target: str, main: str) -> dict[str, str | None] | None:
-    """What each output of ``target`` is called in ``main``, which has come from it: where that cannot be read, what it
-    is called in ``target``. None if that cannot be read either.
+def names_in(catalog: CatalogReader, target_id: str, main: str) -> dict[str, str | None] | None:
+    """What each output of ``target_id`` is called in ``main``, which has come from it: where that cannot be read, what
+    it is called in ``target_id``. None if that cannot be read either.
     """
     with suppress(*_UNREADABLE):
-        target_manifest = catalog.manifest(target)
+        target_manifest = catalog.manifest(target_id)
         with suppress(*_UNREADABLE):
             return output_view.called_since(target_manifest, next(catalog.readable_manifests(main)))
         return {output: output for output in output_view.output_names(target_manifest)}
     return None
 
 
-def newest_seen(catalog: CatalogReader, target: str, output: str, main: str | None) -> str | None:
-    """The newest snapshot at or before ``target`` that readers of its ``output`` could see, or that was released, when
-    main went on to ``main``; None if none is kept.
+def newest_seen(catalog: CatalogReader, target_id: str, output: str, main: str | None) -> str | None:
+    """The newest snapshot at or before ``target_id`` that readers of its ``output`` could see, or that was released,
+    when main went on to ``main``; None if none is kept.
     """
-    line = _OutputLine.from_catalog(catalog, target, output, main)
+    line = _OutputLine.from_catalog(catalog, target_id, output, main)
     oldest: Entry | None = None
     for entry in newest_entries(catalog):
         for ref, snapshot in lets_see(entry).items():
@@ -448,9 +448,7 @@ def lets_see(entry: Entry) -> dict[str, str]:
     if entry.kind not in _LETS_SEE:
         return {}
     moved_refs = {ref: new_id for ref, (_, new_id) in entry.moves.items() if is_published(ref) and new_id is not None}
-    released_refs: Mapping[str, JSON] = (
-        (entry.detail or {}).get(RELEASED_REFS, {}) if entry.kind is Kind.RELEASE else {}
-    )
+    released_refs: Mapping[str, JSON] = (entry.detail or {}).get(RELEASED_KEY, {}) if entry.kind is Kind.RELEASE else {}
     return {**released_refs, **moved_refs}
 
 
@@ -458,35 +456,35 @@ class _OutputLine:
     """The snapshots of an output up to one of them, and under which names it had them."""
 
     def __init__(
-        self, catalog: CatalogReader, target: str, manifest: Manifest | None, output: str, names_since: set[str]
+        self, catalog: CatalogReader, target_id: str, manifest: Manifest | None, output: str, names_since: set[str]
     ) -> None:
-        self._catalog, self._to, self._manifest, self._output, self._since = (
+        self._catalog, self._target_id, self._manifest, self._output, self._names_since = (
             catalog,
-            target,
+            target_id,
             manifest,
             output,
             names_since,
         )
 
     @classmethod
-    def from_catalog(cls, catalog: CatalogReader, target: str, output: str, main: str | None) -> "_OutputLine":
-        """The line of ``output``, as ``target`` calls it, which has other names on the way to ``main``."""
+    def from_catalog(cls, catalog: CatalogReader, target_id: str, output: str, main: str | None) -> "_OutputLine":
+        """The line of ``output``, as snapshot ``target_id`` calls it, which has other names on the way to ``main``."""
         target_manifest: Manifest | None = None
         names_since = {output}
         with suppress(*_UNREADABLE):
-            target_manifest = catalog.manifest(target)
+            target_manifest = catalog.manifest(target_id)
             now = None if main is None else next(catalog.readable_manifests(main), None)
             name_now = None if now is None else output_view.called_since(target_manifest, now).get(output)
             names_since |= (
                 set() if now is None or name_now is None else {name_now, *output_view.all_names_before(now, name_now)}
             )
-        return cls(catalog, target, target_manifest, output, names_since)
+        return cls(catalog, target_id, target_manifest, output, names_since)
 
     def keeps(self, ref: str, snapshot: str) -> bool:
         """Whether ``snapshot``, which readers by ``ref`` could see, is kept, and one of these."""
         with suppress(*_UNREADABLE):
             return (
-                self._catalog.is_ancestor(snapshot, self._to)
+                self._catalog.is_ancestor(snapshot, self._target_id)
                 and self._is_called(output_of(ref), snapshot)
                 and self._catalog.is_kept(snapshot)
             )
@@ -499,5 +497,5 @@ class _OutputLine:
         manifest = self._catalog.manifest(snapshot)
         name_then = output_view.called_in(manifest, self._manifest, self._output)
         return name_then is not None and (
-            name == name_then or (name in self._since and name not in output_view.output_names(manifest))
+            name == name_then or (name in self._names_since and name not in output_view.output_names(manifest))
         )

@@ -209,7 +209,7 @@ class _Expiry:
         self._catalog, self._keep, self._now, self._beside = catalog, keep, now, beside
         self._remember, self._dry_run, self._unnamed_only = remember, dry_run, unnamed_only
         self._facts = FactsIndex(catalog)
-        self._listed = {kind: self._list_objects(kind) for kind in (*KINDS, *beside)}
+        self._objects_by_kind = {kind: self._list_objects(kind) for kind in (*KINDS, *beside)}
         self._swept: dict[str, int] = {}
         self._entry = -1
 
@@ -234,7 +234,7 @@ class _Expiry:
         marked_batches = self._marked_batches(head)
         self._learn_manifests(marked_batches or ())
         readers = read_holds(self._catalog.store, self._catalog.pipeline)
-        snapshots_stored = {_snapshot_of(info.path) for info in self._listed[ObjectKind.MANIFESTS]}
+        snapshots_stored = {_snapshot_of(info.path) for info in self._objects_by_kind[ObjectKind.MANIFESTS]}
         kept_snapshots = Lineages(self._facts).compute_kept(
             head, self._keep, min(self._now, self._last_change(head)), readers, snapshots_stored
         )
@@ -279,7 +279,7 @@ class _Expiry:
     def _learn_manifests(self, marked_batches: Iterable[Batch]) -> None:
         """Read the manifests that came since the last expiry, several at once."""
         going = {path for batch in marked_batches for path in batch.objects}
-        manifest_paths = (info.path for info in self._listed[ObjectKind.MANIFESTS] if info.path not in going)
+        manifest_paths = (info.path for info in self._objects_by_kind[ObjectKind.MANIFESTS] if info.path not in going)
         self._facts.learn_snapshots([*map(_snapshot_of, manifest_paths)])
 
     def _live_paths(self, kept_snapshots: KeptSnapshots) -> set[str]:
@@ -360,12 +360,12 @@ class _Expiry:
     ) -> tuple[dict[str, int], dict[str, int]]:
         """What is neither live nor marked yet: what no writer can need, and what one may be about to name."""
         known_paths = {*self._swept, *(path for batch in waiting for path in batch.objects)}
-        objects = {info.path: info.size for infos in self._listed.values() for info in infos}
+        objects = {info.path: info.size for infos in self._objects_by_kind.values() for info in infos}
         dead = {path: size for path, size in objects.items() if path not in live and path not in known_paths}
         paths_of_expired = named_by(
             self._facts, kept_snapshots.expired, as_far_as_known=True
         ) | {  # the rest waits for writers
-            info.path for kind in self._beside for info in self._listed[kind]
+            info.path for kind in self._beside for info in self._objects_by_kind[kind]
         }
         return (
             {path: size for path, size in dead.items() if path in paths_of_expired},

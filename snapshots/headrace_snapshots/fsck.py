@@ -263,7 +263,7 @@ def fsck(
     ):
         unnamed_paths = collect_unnamed(catalog)
         problems = [replace(problem, is_repaired=True) for problem in problems]
-    loose = [path for path, kind in kinds.items() if kind in KINDS and path not in tree.named]
+    loose = [path for path, kind in kinds.items() if kind in KINDS and path not in tree.named_paths]
     return FsckReport(
         tuple(problems),
         len(tree.links),
@@ -284,10 +284,10 @@ class _Log:
         self._head = catalog.known_head()
         history = [*catalog.history()]
         self.entries = [entry for entry in history if isinstance(entry, Entry)]
-        self._lost = [entry for entry in history if isinstance(entry, LostEntry)]
+        self._lost_entries = [entry for entry in history if isinstance(entry, LostEntry)]
 
     def problems(self, repair: bool) -> Iterator[Problem]:
-        for lost_entry in self._lost:
+        for lost_entry in self._lost_entries:
             yield Problem(
                 self._entry_path(lost_entry.number),
                 lost_entry.problem,
@@ -305,7 +305,7 @@ class _Log:
         self, stored_paths: Collection[str], kept_snapshots: Collection[str], witnesses: Iterable[Witness]
     ) -> Iterator[Problem]:
         """Entries behind the last one, of a log that looks whole."""
-        if self._lost or not self._head.is_whole:
+        if self._lost_entries or not self._head.is_whole:
             return
         testimonies = told_of_more(self._catalog, self.entries, stored_paths, kept_snapshots, witnesses)
         if testimonies:
@@ -376,14 +376,14 @@ class _Tree:
     def __init__(
         self, catalog: Catalog, infos_by_path: Mapping[str, ObjectInfo], deep: bool, copies: Copies | None
     ) -> None:
-        self._catalog, self._listed, self._deep, self._copies = catalog, infos_by_path, deep, copies
+        self._catalog, self._infos_by_path, self._deep, self._copies = catalog, infos_by_path, deep, copies
         self.links: dict[str, Link] = {}
-        self.named: set[str] = set()
+        self.named_paths: set[str] = set()
         self._spare: dict[str, str] = {}
         """Files without which all goes on, of names and of merges that are not done; what happens then."""
         self._refs: dict[str, str] = {}
         """The ref by which each snapshot was found first."""
-        self._broken: dict[str, _BrokenObject] = {}
+        self._broken_by_path: dict[str, _BrokenObject] = {}
         """By path."""
         head = catalog.known_head()
         old_mains = {f"{_BEFORE_PROMOTION}{promotion.entry}": promotion.main for promotion in head.past.replaced}
@@ -400,11 +400,15 @@ class _Tree:
                 self._spare |= {file.path: _NO_NAMES for file in names_of(link.manifest)}
                 merge_files = [*self._merge_files(link, link.manifest)]
                 self._spare |= {file.path: _NOT_MERGED for file in merge_files}
-                of_layers = [*self._layer_files(link, link.manifest, known_paths=self.named)]
+                of_layers = [*self._layer_files(link, link.manifest, known_paths=self.named_paths)]
                 layer_paths |= {file.path for file in of_layers}
-                for file in (*merge_files, *of_layers, *self._log_files(link, link.manifest, known_paths=self.named)):
+                for file in (
+                    *merge_files,
+                    *of_layers,
+                    *self._log_files(link, link.manifest, known_paths=self.named_paths),
+                ):
                     files.setdefault(file.path, (file, link))
-        self.named |= files.keys()
+        self.named_paths |= files.keys()
         # once a merge is done its files are those of a layer, which needs them
         self._spare = {path: role for path, role in self._spare.items() if path not in layer_paths}
         with ThreadPoolExecutor(_READERS, thread_name_prefix="fsck") as pool:
@@ -416,7 +420,7 @@ class _Tree:
         return [
             *(
                 Problem(path, error.problem, error.needed_by, self._remedy(path, error.ref))
-                for path, error in self._broken.items()
+                for path, error in self._broken_by_path.items()
             ),
             *(
                 Problem(path, problem, _describe_link(files[path][1]), "it was stored again from the local cache", True)
@@ -425,7 +429,9 @@ class _Tree:
         ]
 
     def _add_broken(self, path: str, problem: str, link: Link) -> None:
-        self._broken.setdefault(path, _BrokenObject(problem, _describe_link(link), self._refs[link.snapshot_id]))
+        self._broken_by_path.setdefault(
+            path, _BrokenObject(problem, _describe_link(link), self._refs[link.snapshot_id])
+        )
 
     def _put_back(self, file: DataFile) -> bool:
         """Store a copy of ``file`` under its name, if there is one that is what manifests say."""
@@ -451,9 +457,9 @@ class _Tree:
 
     def _add_manifest(self, snapshot: str, ref: str, problem: Exception | None) -> None:
         path = object_names.manifest_path(self._catalog.pipeline, snapshot)
-        self.named.add(path)
+        self.named_paths.add(path)
         if problem is not None:
-            self._broken[path] = _BrokenObject(str(problem), f"{ref}, of which it is a snapshot", ref)
+            self._broken_by_path[path] = _BrokenObject(str(problem), f"{ref}, of which it is a snapshot", ref)
 
     def _merge_files(self, link: Link, manifest: Manifest) -> Iterator[DataFile]:
         """The data files of what is done of merges, without those of nodes that are known; their nodes are spare."""
@@ -461,7 +467,7 @@ class _Tree:
         for node in nodes:
             self._spare[object_names.node_path(self._catalog.pipeline, node.id)] = _NODE_NOT_MERGED
         yield from merged_of(manifest)
-        yield from self._files_below(link, nodes, known_paths=self.named)
+        yield from self._files_below(link, nodes, known_paths=self.named_paths)
 
     def _layer_files(self, link: Link, manifest: Manifest, known_paths: set[str]) -> Iterator[DataFile]:
         """The data files of the tables of ``link``, without those of nodes in ``known_paths``, which become more."""
@@ -490,7 +496,7 @@ class _Tree:
             yield from data_files(node)
 
     def _file_problem(self, file: DataFile) -> str | None:
-        info = self._listed.get(file.path) or self._stat_object(file.path)
+        info = self._infos_by_path.get(file.path) or self._stat_object(file.path)
         if info is None:
             return f"{self._catalog.store.uri}/{file.path} is missing"
         if info.size != file.bytes:
@@ -550,7 +556,7 @@ class _Tree:
             return False
         nodes: set[str] = set()
         needed_files = (*self._layer_files(link, link.manifest, nodes), *self._log_files(link, link.manifest, nodes))
-        return self._broken.keys().isdisjoint({file.path for file in needed_files} - self._spare.keys() | nodes)
+        return self._broken_by_path.keys().isdisjoint({file.path for file in needed_files} - self._spare.keys() | nodes)
 
 
 def _leads_to(entry: Entry, later_entry: Entry) -> bool:

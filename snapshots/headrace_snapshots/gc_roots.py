@@ -322,7 +322,7 @@ class Lineages:
 
     def __init__(self, facts: FactsIndex) -> None:
         self._facts = facts
-        self._known: dict[str, SnapshotPosition] = {}
+        self._positions: dict[str, SnapshotPosition] = {}
 
     def compute_kept(
         self,
@@ -550,10 +550,10 @@ class Lineages:
             current = snapshot.before
 
     def _snapshot_position(self, head: Head, snapshot_id: str) -> SnapshotPosition:
-        if snapshot_id not in self._known:
+        if snapshot_id not in self._positions:
             facts = self._facts.snapshot_facts(snapshot_id)
             grafts = {} if head.horizon is None else head.horizon.grafts
-            self._known[snapshot_id] = SnapshotPosition(
+            self._positions[snapshot_id] = SnapshotPosition(
                 snapshot_id,
                 facts.epoch,
                 facts.branch,
@@ -562,7 +562,7 @@ class Lineages:
                 grafts.get(snapshot_id, facts.parent),
                 facts.created_at,
             )
-        return self._known[snapshot_id]
+        return self._positions[snapshot_id]
 
     @staticmethod
     def _next_kept(

@@ -179,7 +179,7 @@ class CatalogLog:
         self._last_seen: Entry | None = None
         self._looks = 0
         self._seeing = threading.Lock()
-        self._stored = self._hinted_at = -1
+        self._last_stored = self._hinted_at = -1
 
     def last_entry(self) -> Entry | None:
         """The last entry, None if there is none. Raises DamagedLogError when entries are lost."""
@@ -349,14 +349,14 @@ class CatalogLog:
             _logger.warning("%s has been folded away by now", self._entry_path(entry.number))
             return AppendResult.FOLDED_AWAY
         self._remember(entry)
-        self._stored = entry.number
+        self._last_stored = entry.number
         return AppendResult.APPENDED
 
     def settle_hint(self) -> None:
         """Let the hint name the last entry, if this log has stored one since it wrote the last hint. Raises nothing
         that a store may say.
         """
-        if self._stored <= self._hinted_at:
+        if self._last_stored <= self._hinted_at:
             return
         try:
             self.look_again()  # others may have stored entries since, and a hint
@@ -367,7 +367,7 @@ class CatalogLog:
         if end.lost is None and end.entry is not None:
             self.write_hint(end.number, end.entry.write_id)
         else:
-            self.write_hint(self._stored)
+            self.write_hint(self._last_stored)
 
     def fold(self, first_kept: int) -> int:
         """Delete the entries below ``first_kept``, which an entry has for its base; how many there were."""

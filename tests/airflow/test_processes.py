@@ -84,8 +84,8 @@ def test_lines_of_both_outputs_are_told_and_the_exit_code_counts() -> None:
         "import sys; print('one'); sys.stdout.flush(); print('two', file=sys.stderr); sys.exit(10)"
     )
     assert reported_lines == ["one", "two"]
-    assert end == ProcessEnd(well=False, exit_code=10, said="two")
-    assert run("print('fine')")[0] == ProcessEnd(well=True, exit_code=0, said="fine")
+    assert end == ProcessEnd(well=False, exit_code=10, last_line="two")
+    assert run("print('fine')")[0] == ProcessEnd(well=True, exit_code=0, last_line="fine")
 
 
 def test_bytes_that_are_no_text_do_not_stop_a_run() -> None:
@@ -116,7 +116,7 @@ def test_stopping_ends_the_whole_group_and_waits(family: Family) -> None:
     family.own.stop()
     assert [is_gone(pid) for pid in family.pids] == [True, True]
     runner.join(60)
-    assert ends == [ProcessEnd(well=False, exit_code=-signal.SIGKILL, said=family.told[-1])]
+    assert ends == [ProcessEnd(well=False, exit_code=-signal.SIGKILL, last_line=family.told[-1])]
 
 
 def test_a_signals_handler_stops_it_while_it_is_waited_for(family: Family) -> None:

@@ -248,11 +248,11 @@ class Claims:
         self._newest, self._oldest = -1, -1  # entries that were looked at, from the oldest to the newest
         self._lock = threading.Lock()
 
-    def owners(self, claims: Collection[ClaimName]) -> dict[ClaimName, str]:
+    def owners(self, claim_names: Collection[ClaimName]) -> dict[ClaimName, str]:
         """Who made each of the claims, as far as the newest entries tell: the id of a run."""
         with self._lock:
-            self._search_entries(claims)
-            return {claim: self._owners[claim] for claim in claims if claim in self._owners}
+            self._search_entries(claim_names)
+            return {claim: self._owners[claim] for claim in claim_names if claim in self._owners}
 
     def _search_entries(self, wanted_claims: Collection[ClaimName]) -> None:
         """Look through entries that are new, and then through older ones until all ``wanted_claims`` are found."""

@@ -46,8 +46,8 @@ class _Fork:
     """A forked process, the first of its group, and where it answers."""
 
     pid: int
-    asked: socket.socket
-    begun: float
+    connection: socket.socket
+    start: float
 
     def kill_group(self) -> None:
         """Kill the group. Its number stays taken: nobody has waited for the first of it yet."""
@@ -60,9 +60,9 @@ class _Fork:
         os.waitpid(self.pid, 0)
         with suppress(OSError):
             if how is not None:
-                self.asked.send(f"\n{json.dumps({END_KEY: how})}\n".encode(), socket.MSG_DONTWAIT)
-            self.asked.shutdown(socket.SHUT_RDWR)  # what it started may hold the other copy of this end
-        self.asked.close()
+                self.connection.send(f"\n{json.dumps({END_KEY: how})}\n".encode(), socket.MSG_DONTWAIT)
+            self.connection.shutdown(socket.SHUT_RDWR)  # what it started may hold the other copy of this end
+        self.connection.close()
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def serve_questions(control: socket.socket, limits: ForkLimits) -> socket.socket
             if (pid := os.fork()) == 0:
                 os.setpgid(0, 0)
                 # as long as a copy is open here, who reads at the other end sees no end
-                for other in (control, *(fork.asked for fork in forks)):
+                for other in (control, *(fork.connection for fork in forks)):
                     other.close()
                 return question_socket
             # the fork does it, too: whichever of the two comes first, the group is there

@@ -306,15 +306,15 @@ _OWN_WAITS: Final = frozenset({WaitKind.PUBLISH, WaitKind.PARKED, WaitKind.TIMER
 class _Cut:
     """All pipelines at one moment, and where each lies; None: under a root that is not served."""
 
-    taken: float
+    taken_at: float
     summaries: RootSummaries
-    seen: LineageOverview
+    overview: LineageOverview
     places: Mapping[PlacedPipeline, Place | None]
 
     @property
     def edges(self) -> Iterator[ReaderProgress | UnseenReader]:
-        yield from worst_first(self.seen.readings)
-        yield from self.seen.unseen
+        yield from worst_first(self.overview.readings)
+        yield from self.overview.unseen
 
 
 class LineageGraphs:
@@ -343,7 +343,7 @@ class LineageGraphs:
             assert last is not None, "it waits for the first one"
             return last  # somebody takes a newer one
         try:
-            if self._cut is None or time.monotonic() - self._cut.taken > _KEPT_SECONDS:
+            if self._cut is None or time.monotonic() - self._cut.taken_at > _KEPT_SECONDS:
                 self._cut = self._take_cut()
             return self._cut
         finally:
@@ -398,7 +398,7 @@ class _VisibleCut:
         visible_places = {pipeline for pipeline in self.cut.places if self._is_visible(pipeline)}
         visible_places |= {other for other in others if self.cut.places[other] is None}
         return {
-            "age": round(time.monotonic() - self.cut.taken, 1),
+            "age": round(time.monotonic() - self.cut.taken_at, 1),
             "pipelines": [self._pipeline_json(pipeline) for pipeline in sorted(visible_places, key=self._display_name)],
             "inputs": [self._input_json(one) for one in self.cut.edges if {one.upstream, one.reader} <= visible_places],
             "hidden": len(others - visible_places),
@@ -428,9 +428,9 @@ class _VisibleCut:
 
     def _pipeline_json(self, pipeline: PlacedPipeline) -> dict[str, Any]:
         head, place, problem = (
-            self.cut.seen.heads[pipeline],
+            self.cut.overview.heads[pipeline],
             self.cut.places[pipeline],
-            self.cut.seen.problems.get(pipeline),
+            self.cut.overview.problems.get(pipeline),
         )
         summary = None if place is None else self._summaries.get(place)
         return {
@@ -445,7 +445,7 @@ class _VisibleCut:
         }
 
     def _in_flight(self, pipeline: PlacedPipeline) -> Iterator[str]:
-        for wait in self.cut.seen.waits:
+        for wait in self.cut.overview.waits:
             if wait.pipeline == pipeline and wait.kind in _OWN_WAITS:
                 is_told = wait.kind is not WaitKind.PARKED or self.cut.places[pipeline] in self.editable
                 why = text_for_page(wait.why) if is_told else "an output stands"  # its error may quote a record

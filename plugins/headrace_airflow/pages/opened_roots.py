@@ -47,9 +47,9 @@ class SummaryCache:
         self._store, self._now = store, now
         self._etags: dict[str, str] = {}
         self._summaries: dict[str, PipelineSummary] = {}
-        self._looked: float | None = None
+        self._look_time: float | None = None
         self._lock = threading.Lock()
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="summaries")
+        self._summary_thread = ThreadPoolExecutor(1, thread_name_prefix="summaries")
         self._renewal: Future[None] | None = None
 
     def read(self) -> CachedSummaries:
@@ -58,13 +58,13 @@ class SummaryCache:
         if age is None or age > OLDEST_SECONDS:
             self._renew_summaries(older_than=OLDEST_SECONDS)
         elif age > FRESH_SECONDS and (self._renewal is None or self._renewal.done()):
-            self._renewal = self._beside.submit(self._renew_summaries, FRESH_SECONDS)
+            self._renewal = self._summary_thread.submit(self._renew_summaries, FRESH_SECONDS)
         age = self._age()
         assert age is not None
         return CachedSummaries(dict(self._summaries), age)
 
     def _age(self) -> float | None:
-        return None if self._looked is None else self._now() - self._looked
+        return None if self._look_time is None else self._now() - self._look_time
 
     def _renew_summaries(self, older_than: float) -> None:
         with self._lock:
@@ -84,7 +84,7 @@ class SummaryCache:
             kept_summaries = {name: summary for name, summary in self._summaries.items() if name in infos_by_name}
             self._summaries = kept_summaries | {name: summary for name, summary in read.items() if summary is not None}
             self._etags = {name: info.etag for name, info in infos_by_name.items()}
-            self._looked = look_time
+            self._look_time = look_time
 
     def _read_summary(self, info: ObjectInfo) -> PipelineSummary | None:
         try:
@@ -124,19 +124,19 @@ class OpenedRoot:
 
     def __init__(self, root: Root) -> None:
         self.root = root
-        self._reached = KeptVariables(root)
+        self._kept_variables = KeptVariables(root)
         self._lock, self._lock_reading = threading.Lock(), threading.Lock()
         self._summaries: tuple[StoreVariables, SummaryCache] | None = None
         self._page = lru_cache(_PIPELINES_KEPT)(self._new_page)
         self._store = lru_cache(1)(self._new_store)
-        self._beside = ThreadPoolExecutor(1, thread_name_prefix="root")
+        self._reading_thread = ThreadPoolExecutor(1, thread_name_prefix="root")
         self._reading: Future[CachedSummaries] | None = None
         self.problem: BaseException | None = None
 
     @property
     def summaries(self) -> SummaryCache:
         """The summaries under the root. Raises DeploymentError, StoreConnectionError."""
-        variables = self._reached.get()
+        variables = self._kept_variables.get()
         with self._lock:
             if self._summaries is None or self._summaries[0] != variables:
                 self._summaries = (variables, SummaryCache(self._store(variables)))
@@ -148,22 +148,22 @@ class OpenedRoot:
             if self._reading is not None and self._reading.done():
                 self.problem = self._reading.exception()
             if self._reading is None or self._reading.done():
-                self._reading = self._beside.submit(self._read_summaries)
+                self._reading = self._reading_thread.submit(self._read_summaries)
             return self._reading
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment of a process that opens the root. Raises StoreConnectionError."""
-        return self._reached.get().apply_to(os.environ)
+        return self._kept_variables.get().apply_to(os.environ)
 
     @property
     def store(self) -> ObjectStore:
         """The store of the root. Raises DeploymentError, StoreConnectionError."""
-        return self._store(self._reached.get())
+        return self._store(self._kept_variables.get())
 
     def page(self, pipeline: str) -> PipelinePage:
         """The answers about one pipeline. Raises DeploymentError, StoreConnectionError."""
-        return self._page(self._reached.get(), pipeline)
+        return self._page(self._kept_variables.get(), pipeline)
 
     def _read_summaries(self) -> CachedSummaries:
         return self.summaries.read()
@@ -180,17 +180,17 @@ class OpenedRoots:
     """The roots that are served, as they are declared now."""
 
     def __init__(self, find_served: Callable[[], ServedRoots] = served_roots) -> None:
-        self._served = find_served
+        self._find_served = find_served
         self._lock = threading.Lock()
-        self._opened: dict[Root, OpenedRoot] = {}
+        self._opened_roots: dict[Root, OpenedRoot] = {}
 
     def root_named(self, name: str) -> OpenedRoot:
         """The root of that name. Raises UnknownRootError."""
-        return self._open_root(self._served().root_named(name))
+        return self._open_root(self._find_served().root_named(name))
 
     def all_roots(self) -> list[OpenedRoot]:
         """Every root."""
-        return [self._open_root(root) for root in self._served().roots]
+        return [self._open_root(root) for root in self._find_served().roots]
 
     def root_at(self, uri: str) -> OpenedRoot | None:
         """The root at a URI; None: none of them is there, or several, in services that a URI does not tell apart."""
@@ -222,7 +222,7 @@ class OpenedRoots:
 
     def _open_root(self, root: Root) -> OpenedRoot:
         with self._lock:
-            if root not in self._opened:
-                others = {one: opened_root for one, opened_root in self._opened.items() if one.name != root.name}
-                self._opened = {**others, root: OpenedRoot(root)}
-            return self._opened[root]
+            if root not in self._opened_roots:
+                others = {one: opened_root for one, opened_root in self._opened_roots.items() if one.name != root.name}
+                self._opened_roots = {**others, root: OpenedRoot(root)}
+            return self._opened_roots[root]

@@ -62,7 +62,7 @@ class PendingWorkTrigger(BaseEventTrigger):
             topics or {}
         )
         self.poll_seconds = poll_seconds
-        self._reached: tuple[Root, KeptVariables] | None = None
+        self._variables_of_root: tuple[Root, KeptVariables] | None = None
         self._finder: tuple[Root, StoreVariables, WorkFinder] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -85,9 +85,9 @@ class PendingWorkTrigger(BaseEventTrigger):
 
     def _find_pending_work(self) -> PendingWork | None:
         root = served_roots().root_named(self.root)
-        if self._reached is None or self._reached[0] != root:
-            self._reached = root, KeptVariables(root)
-        variables = self._reached[1].get()
+        if self._variables_of_root is None or self._variables_of_root[0] != root:
+            self._variables_of_root = root, KeptVariables(root)
+        variables = self._variables_of_root[1].get()
         if self._finder is None or self._finder[:2] != (root, variables):
             watched_files = {
                 name: WatchedInput(path, tuple(suffixes), *is_ordered)

@@ -39,7 +39,7 @@ class LastAnnouncement:
 
     def __init__(self) -> None:
         self._work: PendingWork | None = None
-        self._made = -1
+        self._runs_made = -1
         self._due = 0.0
         self._wait = AGAIN_SECONDS
 
@@ -49,23 +49,23 @@ class LastAnnouncement:
 
         While Airflow has made no run since the last time, more files are no news: the run that it makes reads them.
         """
-        is_again = work == self._work or runs_made == self._made
+        is_again = work == self._work or runs_made == self._runs_made
         if is_again and now < self._due:
             return False
         self._wait = min(2 * self._wait, LONGEST_SECONDS) if is_again else AGAIN_SECONDS
-        self._work, self._made, self._due = work, runs_made, now + self._wait
+        self._work, self._runs_made, self._due = work, runs_made, now + self._wait
         return True
 
 
 @dataclass(frozen=True)
 class Watch:
     """A watcher of one pipeline. ``find`` looks for work, ``runs`` asks Airflow; both wait, so they get a thread.
-    ``failed`` is told of each error, and None once after the last one.
+    ``report_failure`` is told of each error, and None once after the last one.
     """
 
     find: Callable[[], PendingWork | None]
     runs: Callable[[], Runs]
-    failed: Callable[[Exception | None], Awaitable[None]]
+    report_failure: Callable[[Exception | None], Awaitable[None]]
     poll_seconds: float
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     now: Callable[[], float] = time.monotonic
@@ -82,10 +82,10 @@ class Watch:
                     work = await asyncio.to_thread(self.find)
                     if failures:
                         failures = 0
-                        await self.failed(None)
+                        await self.report_failure(None)
             except Exception as error:  # whatever it is: if the watcher ended, nothing would start a run
                 failures += 1
-                await self.failed(error)
+                await self.report_failure(error)
                 await self.sleep(min(self.poll_seconds * 2**failures, max(LONGEST_PAUSE_SECONDS, self.poll_seconds)))
                 continue
             if work is not None and last_announcement.is_to_tell(work, runs.made, self.now()):

@@ -233,12 +233,12 @@ class LayerNode(IndexNode, frozen=True, dict=True):
 
 
 class NodeMaker:
-    """Puts many files of a layer, or of a merge, into nodes. What is ``made`` is to be stored before any manifest names
-    it.
+    """Puts many files of a layer, or of a merge, into nodes. ``made_nodes`` are to be stored before any manifest names
+    them.
     """
 
     def __init__(self, new_writer: Callable[[], str]) -> None:
-        self.made: list[IndexNode] = []
+        self.made_nodes: list[IndexNode] = []
         self._new_writer = new_writer
 
     def stored_layer(self, layer: Layer, old_layers: Sequence[Layer]) -> Layer:
@@ -278,7 +278,7 @@ class NodeMaker:
         nodes: list[IndexNode] = [LayerNode(tuple(record for _, record in leaf), (), writer) for _, leaf in leaves]
         if len(nodes) > 1:
             nodes.append(LayerNode((), tuple(node.ref for node in nodes), writer))
-        self.made += nodes
+        self.made_nodes += nodes
         ref = nodes[-1].ref
         size = sum(file.bytes for file in chain.from_iterable(files))
         node = FilesNode(ref.id, ref.first_epoch, ref.last_epoch, ref.files, ref.rows, size, identity)
@@ -454,7 +454,7 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
                 for name, own in self.merges.items()
             },
         )
-        return stored_manifest, maker.made
+        return stored_manifest, maker.made_nodes
 
     def read_by(self, read: Callable[[FilesNode], FilesByRecord]) -> Self:
         """The same, whose nodes ``read`` reads when somebody asks for their files."""

@@ -200,7 +200,7 @@ class Table(Generic[Context, Effect]):
 
     def __init__(self, rows: Sequence[Row[Context, Effect]]) -> None:
         self.rows = tuple(rows)
-        self._found: Mapping[tuple[StrEnum, StrEnum], list[Row[Context, Effect]]] = {
+        self._rows_by_case: Mapping[tuple[StrEnum, StrEnum], list[Row[Context, Effect]]] = {
             (state, event): [row for row in rows if state in row.states and row.event == event]
             for state in {state for row in rows for state in row.states}
             for event in {row.event for row in rows}
@@ -208,7 +208,7 @@ class Table(Generic[Context, Effect]):
 
     def step(self, state: StrEnum, event: StrEnum, context: Context) -> tuple[StrEnum, list[Effect]]:
         """The next state, and the effects in order. Raises ProtocolError where no row fits."""
-        for row in self._found.get((state, event), ()):
+        for row in self._rows_by_case.get((state, event), ()):
             if row.when is None or row.when(context):
                 effects: list[Effect] = []
                 for action in row.do:

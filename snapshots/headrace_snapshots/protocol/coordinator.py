@@ -292,7 +292,7 @@ class Coordinator:
         self.attempt = 0
         self.in_flight: dict[SnapshotId, _Snapshot] = {}
         self._tasks = frozenset(tasks)
-        self._begun = first
+        self._next_number = first
 
     def receive(self, event: CoordinatorEvent) -> list[CoordinatorEffect]:
         """The effects of ``event``. What is said of snapshots that are not in flight means nothing."""
@@ -316,12 +316,12 @@ class Coordinator:
     @property
     def next_snapshot(self) -> SnapshotId:
         """The one that is begun next."""
-        return SnapshotId(self.generation, self._begun)
+        return SnapshotId(self.generation, self._next_number)
 
     def new_snapshot(self) -> SnapshotId:
         """A new snapshot, of which nothing is acknowledged."""
         snapshot = self.next_snapshot
-        self._begun += 1
+        self._next_number += 1
         self.in_flight[snapshot] = _Snapshot(snapshot, {*self._tasks})
         return snapshot
 

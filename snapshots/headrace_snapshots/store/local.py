@@ -97,7 +97,7 @@ class LocalStore:
         self.root = root
         self.uri = root.as_uri()
         self.requests = store_ports.RequestCounts()
-        self._flushed: set[Path] = set()
+        self._flushed_folders: set[Path] = set()
         self._is_swept = False
 
     def read(self, path: str) -> bytes:
@@ -224,7 +224,7 @@ class LocalStore:
 
     def _make_folder(self, folder: Path) -> None:
         """Make ``folder`` where it is missing, and flush what names it, up to the root."""
-        if folder in self._flushed and folder.is_dir():
+        if folder in self._flushed_folders and folder.is_dir():
             return
         if folder != self.root:
             self._make_folder(folder.parent)
@@ -235,7 +235,7 @@ class LocalStore:
             folder.mkdir(parents=True, exist_ok=True)
             for ancestor in new_folders:
                 _flush_folder(ancestor.parent)
-        self._flushed.add(folder)
+        self._flushed_folders.add(folder)
 
     def _sweep_once(self, folder: Path) -> None:
         """Remove from ``folder``, once, what processes left there that died."""

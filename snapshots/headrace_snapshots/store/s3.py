@@ -64,14 +64,14 @@ class SourceOfKeys(Provider):
     def __init__(self, place: str, fetch: Callable[[], Credentials], *, is_sure: bool = True) -> None:
         self._place, self._fetch, self._is_sure = place, fetch, is_sure
         self._lock = threading.Lock()
-        self._kept: Credentials | None = None
+        self._credentials: Credentials | None = None
 
     def retrieve(self) -> Credentials:
         """The keys. Raises S3KeysError, and StoreUnavailableError where asking again may help."""
         with self._lock:
-            if self._kept is None or self._kept.is_expired():
-                self._kept, self._is_sure = self._fetch_keys(), True
-            return self._kept
+            if self._credentials is None or self._credentials.is_expired():
+                self._credentials, self._is_sure = self._fetch_keys(), True
+            return self._credentials
 
     def _fetch_keys(self) -> Credentials:
         try:
