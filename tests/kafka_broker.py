@@ -22,7 +22,7 @@ class RunningBroker:
         self.last_test = {process_of(item.nodeid): item for item in items if needs_broker(item)}
         """That needs it, by process."""
         self._folders = tmp_path_factory
-        self._until = ExitStack()
+        self._exit_stack = ExitStack()
         self._broker: Kafka | None = None
 
     def broker(self) -> "Kafka":
@@ -32,13 +32,13 @@ class RunningBroker:
         if not jars().is_dir():
             lacks("no jars of Kafka (python -m scripts.kafka path)")
         if self._broker is None:
-            self._broker = self._until.enter_context(Kafka(self._folders.mktemp("kafka")))
+            self._broker = self._exit_stack.enter_context(Kafka(self._folders.mktemp("kafka")))
         return self._broker
 
     def stop(self) -> None:
         """Stop it, if it runs."""
         self._broker = None
-        self._until.close()
+        self._exit_stack.close()
 
 
 @pytest.fixture(scope="session")

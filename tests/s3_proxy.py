@@ -37,8 +37,8 @@ class Proxy(ThreadingHTTPServer):
     connection ends before the request was applied), ``lose`` (after it), ``cut`` (the answer ends in its middle, and
     nothing says how long it should be), ``truncate`` (something says so), ``etag`` (another one), ``slow`` or ``pass``.
 
-    ``judge``: what somebody who looks at a request says instead of the server, None to let it pass. ``seen``: every
-    request so far: its method, its path with the query, and the program that says it made it.
+    ``judge``: what somebody who looks at a request says instead of the server, None to let it pass. ``requests_seen``:
+    every request so far: its method, its path with the query, and the program that says it made it.
     """
 
     def __init__(self, upstream: str) -> None:
@@ -46,7 +46,7 @@ class Proxy(ThreadingHTTPServer):
         self.upstream = upstream
         self.pool = urllib3.PoolManager(retries=False, maxsize=16)
         self.spoil: list[int | str | Answer] = []
-        self.seen: list[tuple[str, str, str]] = []
+        self.requests_seen: list[tuple[str, str, str]] = []
         self.before_each: Callable[[], None] = lambda: None
         self.judge: Callable[[Request], Answer | None] = lambda _: None
 
@@ -64,7 +64,7 @@ class Forward(BaseHTTPRequestHandler):
         self.close_connection = True
         self.server.before_each()
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.server.seen.append((self.command, self.path, self.headers.get("User-Agent", "")))
+        self.server.requests_seen.append((self.command, self.path, self.headers.get("User-Agent", "")))
         request = Request(self.command, self.path, dict(self.headers.items()), body)
         spoil = self.server.judge(request) or (self.server.spoil.pop(0) if self.server.spoil else None)
         if isinstance(spoil, int):

@@ -94,7 +94,7 @@ class SparkCluster:
         self._secret = secrets.token_hex(32)
         self._master: Node | None = None
         self._ui = ""
-        self._made = 0
+        self._made_count = 0
 
     def __enter__(self) -> Self:
         self._master = self._start("master", "org.apache.spark.deploy.master.Master", {})
@@ -172,8 +172,8 @@ class SparkCluster:
         }
 
     def _start_worker(self, cores: int, memory_mb: int) -> Node:
-        self._made += 1
-        name = f"worker-{self._made}"
+        self._made_count += 1
+        name = f"worker-{self._made_count}"
         folder = self.folder / name
         own = {"SPARK_LOCAL_DIRS": str(folder / "local"), "XDG_CACHE_HOME": str(folder / "cache")}
         limits = ["--cores", str(cores), "--memory", f"{memory_mb}m", "--work-dir", str(folder / "work")]

@@ -31,7 +31,7 @@ class ReferenceTestExecutor:
 
     def __init__(self, pipeline: Pipeline, output: str = UNNAMED.output) -> None:
         self._pipeline, self._output = pipeline, output
-        self._alone = pipeline.by_output[output]
+        self._output_pipeline = pipeline.by_output[output]
         self._run = OutputsRun(pipeline)
 
     def compute(self, epoch: GivenEpoch) -> StepOutput:
@@ -51,7 +51,7 @@ class ReferenceTestExecutor:
         own = rows_by_input.pop(OWN, [])
         outcomes = self._run.run(Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=rows_by_input))
         outcome = outcomes[self._output]
-        rejected_rows = [] if self._alone.upstream else rejected_rows
+        rejected_rows = [] if self._output_pipeline.upstream else rejected_rows
         for rejection in outcome.rejected:
             origin = origins.get(id(rejection.record))
             rejected_rows.append(
@@ -85,16 +85,16 @@ class ReferenceTestExecutor:
         check_budgets(self._pipeline, number, {name: len(rows) for name, rows in by_input.items()}, sample)
 
     def _is_late_record(self, drop: DroppedElement) -> bool:
-        is_record = not self._alone.upstream
+        is_record = not self._output_pipeline.upstream
         is_of_source = drop.element.record.keys() == self._pipeline.schema.keys()
         return is_record and drop.is_late and (is_of_source or self._is_behind_join(drop))
 
     def _is_behind_join(self, drop: DroppedElement) -> bool:
         """Whether a record came too late for a join; it has come to no window."""
-        return bool(self._alone.join) and drop.window is None
+        return bool(self._output_pipeline.join) and drop.window is None
 
     def _late(self, drop: DroppedElement) -> Row:
-        keys = self._alone.record_key_types
+        keys = self._output_pipeline.record_key_types
         window = drop.window
         why = BEYOND_HORIZON if window is None else WINDOW_EXPIRED
         why = BEHIND_JOIN if self._is_behind_join(drop) else why
@@ -109,16 +109,16 @@ class ReferenceTestExecutor:
         }
 
     def _pane(self, number: int, pane: ModelPane) -> PaneRow:
-        if self._alone.rows:
-            values = _name_values(self._alone.value_types, pane.values)
+        if self._output_pipeline.rows:
+            values = _name_values(self._output_pipeline.value_types, pane.values)
             return OutputRow.from_values(
                 number, values, _pane_time(pane), pane.timing, is_retraction=pane.is_retraction
             )
         return PaneRow(
             step=number,
-            key=_name_values(self._alone.key_types, pane.key),
+            key=_name_values(self._output_pipeline.key_types, pane.key),
             window=TimeSpan(datetime_or_none(pane.window.start), datetime_or_none(pane.window.end)),
-            values=_name_values(self._alone.value_types, pane.values),
+            values=_name_values(self._output_pipeline.value_types, pane.values),
             timing=pane.timing,
             index=pane.index,
             is_retraction=pane.is_retraction,

@@ -57,19 +57,19 @@ class Family:
 
     def __init__(self) -> None:
         self.own = OwnProcess(PLENTY)
-        self.told: list[str] = []
-        self.started = threading.Event()
+        self.reported_lines: list[str] = []
+        self.has_started = threading.Event()
 
     def tell(self, line: str) -> None:
-        self.told.append(line)
-        self.started.set()
+        self.reported_lines.append(line)
+        self.has_started.set()
 
     def run(self) -> ProcessEnd:
         return self.own.run([sys.executable, "-c", FAMILY], self.tell)
 
     @property
     def pids(self) -> list[int]:
-        return [int(pid) for pid in self.told[0].split()]
+        return [int(pid) for pid in self.reported_lines[0].split()]
 
 
 @pytest.fixture
@@ -111,18 +111,18 @@ def test_stopping_ends_the_whole_group_and_waits(family: Family) -> None:
     ends: list[ProcessEnd] = []
     runner = threading.Thread(target=lambda: ends.append(family.run()))
     runner.start()
-    assert family.started.wait(60)
+    assert family.has_started.wait(60)
     assert memory_of(family.pids[0]) > MB
     family.own.stop()
     assert [is_gone(pid) for pid in family.pids] == [True, True]
     runner.join(60)
-    assert ends == [ProcessEnd(well=False, exit_code=-signal.SIGKILL, last_line=family.told[-1])]
+    assert ends == [ProcessEnd(well=False, exit_code=-signal.SIGKILL, last_line=family.reported_lines[-1])]
 
 
 def test_a_signals_handler_stops_it_while_it_is_waited_for(family: Family) -> None:
     handler_before = signal.signal(signal.SIGUSR1, lambda *_: family.own.stop())
     try:
-        threading.Thread(target=lambda: family.started.wait(60) and os.kill(os.getpid(), signal.SIGUSR1)).start()
+        threading.Thread(target=lambda: family.has_started.wait(60) and os.kill(os.getpid(), signal.SIGUSR1)).start()
         ended_result = family.run()
     finally:
         signal.signal(signal.SIGUSR1, handler_before)

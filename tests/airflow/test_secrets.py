@@ -69,7 +69,7 @@ class Deployment:
 
     def __init__(self, folder: Path, server: Server, warehouse: Postgres, topics: Streams) -> None:
         self.home = folder / "home"
-        self.printed = folder / "printed"
+        self.printed_file = folder / "printed"
         self.pipelines = folder / "pipelines"
         self.right = server.environment()
         extra = {"endpoint_url": server.endpoint, "region_name": self.right.get("AWS_REGION", "us-east-1")}
@@ -87,7 +87,7 @@ class Deployment:
         self._new = secrets.token_hex(20)
         self.secrets = [self.right["AWS_SECRET_ACCESS_KEY"], ODD, self._new, str(others["password"])]
         self.pipelines.mkdir()
-        self.seen = folder / "seen"
+        self.seen_file = folder / "seen"
         address = make_url(warehouse.url)
         sink = {"conn_type": "postgres", "host": address.host, "port": address.port, "schema": address.database}
         options = {"extra": {"application_name": "headrace", "sslpassword": secrets.token_hex(20)}}
@@ -103,7 +103,7 @@ class Deployment:
         clicks = write_pipeline(
             self.pipelines, "clicks", options='sinks=[hr.postgres("clicks", connection="warehouse")],'
         )
-        clicks.write_text(clicks.read_text() + NOSY.format(seen=self.seen) + KEYS.format(seen=folder / "keys"))
+        clicks.write_text(clicks.read_text() + NOSY.format(seen=self.seen_file) + KEYS.format(seen=folder / "keys"))
         self.keys = folder / "keys"
         topics.write_pipelines(self.pipelines)
         (folder / "others").mkdir()
@@ -159,7 +159,7 @@ class Deployment:
 
     def command(self, keys: Mapping[str, str], *arguments: str) -> int:
         """The exit code of a command of ``headrace``; what it prints is kept."""
-        with self.printed.open("ab") as stream:
+        with self.printed_file.open("ab") as stream:
             return subprocess.run(
                 [str(Path(sys.executable).with_name("headrace")), *arguments, "--root", ROOT],
                 env={**os.environ, **keys, "HEADRACE_PIPELINES": str(self.pipelines)},
@@ -181,7 +181,7 @@ class Deployment:
         return {place for place, content in self._contents(stores) if any(form in content for form in forms)}
 
     def _contents(self, stores: Sequence[ObjectStore]) -> Iterator[tuple[str, str]]:
-        yield "printed", self.printed.read_text(errors="replace")
+        yield "printed", self.printed_file.read_text(errors="replace")
         for file in self.home.rglob("*"):
             if file.is_file() and file.name != "passwords.json":  # where Airflow looks them up
                 yield str(file.relative_to(self.home)), file.read_text(errors="replace")
@@ -274,7 +274,7 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
         "airflow ['AIRFLOW_CONN_KEYS']", "others ['AIRFLOW_CONN_OTHERS']"
     }  # fmt: skip
     if processes.can_confine():
-        assert set(deployment.seen.read_text().splitlines()) == {"parses 0", "runs 0"}
+        assert set(deployment.seen_file.read_text().splitlines()) == {"parses 0", "runs 0"}
 
 
 def test_the_code_that_looks_for_airflows_secrets_finds_one_that_is_there(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_the_search_finds_a_planted_secret_wherever_it_is(
     with closing(sqlite3.connect(deployment.home / "airflow.db")) as database, database:
         for table, column in tables.items():
             assert database.execute(f"UPDATE {table} SET {column} = ?", [json.dumps({"key": right})]).rowcount > 0
-    with deployment.printed.open("a") as stream:
+    with deployment.printed_file.open("a") as stream:
         stream.write(deployment.secrets[-1])
 
     tale_tellers = deployment.tell_tales(store)

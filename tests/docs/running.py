@@ -61,7 +61,7 @@ class Reader:
     folder: Path
     monkeypatch: pytest.MonkeyPatch
     names: dict[str, Any] = field(default_factory=dict)
-    printed: str = ""
+    printed_text: str = ""
 
     _patiently = Retrying(
         stop=stop_after_delay(300), wait=wait_fixed(1), retry=retry_if_exception_type(AssertionError), reraise=True
@@ -93,7 +93,7 @@ class Reader:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(block.text)
             case ("output",):
-                self._compare(block, block.text, self.printed)
+                self._compare(block, block.text, self.printed_text)
             case ("eventually",):
                 self._patiently(self.follow, replace(block, directive=()))
             case _ if block.language == "python":
@@ -107,7 +107,7 @@ class Reader:
         printed_stream = io.StringIO()
         with contextlib.redirect_stdout(printed_stream):
             exec(code, self.names)
-        self.printed = printed_stream.getvalue()
+        self.printed_text = printed_stream.getvalue()
 
     def _console(self, block: Block, command: Command) -> None:
         match = _EXPORT.fullmatch(command.text.partition(" #")[0].strip())

@@ -133,7 +133,7 @@ class Recording:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.before = read_tree(root)
+        self.tree_before = read_tree(root)
         self.calls: list[Call] = []
         self._lock = threading.Lock()
 
@@ -194,7 +194,7 @@ def recording(root: Path) -> Iterator[Recording]:
     with pytest.MonkeyPatch.context() as patch:
         own_recording.patch(patch)
         yield own_recording
-    disk = Disk(own_recording.before)
+    disk = Disk(own_recording.tree_before)
     for call in own_recording.calls:
         disk.do(call)
     assert disk.visible_tree() == read_tree(root), "something was written that was not flushed, or not recorded"

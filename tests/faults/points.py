@@ -83,7 +83,7 @@ def watch(patch: pytest.MonkeyPatch, listener: PointListener) -> None:
 
 class _Watching:
     def __init__(self, listener: PointListener) -> None:
-        self._reached = listener
+        self._listener = listener
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -91,11 +91,11 @@ class _Watching:
         kind = _of_row(row)
 
         def strike_before(step: Any) -> Sequence[Any]:
-            self._reached(Point(self._next(kind), Moment.BEFORE))
+            self._listener(Point(self._next(kind), Moment.BEFORE))
             return ()
 
         def strike_after(step: Any) -> Sequence[Any]:
-            self._reached(Point(Effect(kind, self._counts[kind] - 1), Moment.AFTER))
+            self._listener(Point(Effect(kind, self._counts[kind] - 1), Moment.AFTER))
             return ()
 
         return replace(row, do=(strike_before, *row.do, strike_after))
@@ -103,10 +103,10 @@ class _Watching:
     def put(self, put: Callable[[Any, str, bytes], ObjectInfo]) -> Callable[[Any, str, bytes], ObjectInfo]:
         def watch_call(store: Any, path: str, data: bytes) -> ObjectInfo:
             effect = self._next(_of_put(path, data))
-            self._reached(Point(effect, Moment.BEFORE))
-            self._reached(Point(effect, Moment.MIDDLE))
+            self._listener(Point(effect, Moment.BEFORE))
+            self._listener(Point(effect, Moment.MIDDLE))
             info = put(store, path, data)
-            self._reached(Point(effect, Moment.AFTER))
+            self._listener(Point(effect, Moment.AFTER))
             return info
 
         return watch_call
@@ -114,9 +114,9 @@ class _Watching:
     def deletion(self, delete: Callable[[Any, str], None]) -> Callable[[Any, str], None]:
         def watch_call(store: Any, path: str) -> None:
             effect = self._next(f"{_folder(path)} deleted")
-            self._reached(Point(effect, Moment.BEFORE))
+            self._listener(Point(effect, Moment.BEFORE))
             delete(store, path)
-            self._reached(Point(effect, Moment.AFTER))
+            self._listener(Point(effect, Moment.AFTER))
 
         return watch_call
 

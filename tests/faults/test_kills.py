@@ -65,8 +65,8 @@ class UndisturbedRun:
 
     def __init__(self, name: str, root: Path) -> None:
         land(root)
-        self.landed = root.with_name(f"{name} landed")
-        shutil.copytree(root, self.landed)
+        self.landed_root = root.with_name(f"{name} landed")
+        shutil.copytree(root, self.landed_root)
         self.points: list[Point] = []
         began = time.monotonic()
         with pytest.MonkeyPatch.context() as patch:
@@ -199,7 +199,7 @@ def test_kills(undisturbed_runs: dict[str, UndisturbedRun], roots: Roots, few: i
     faults = draw_faults(undisturbed_runs, int(KILLS or few))
     for number, (name, point) in enumerate(faults):
         print(f"kill {number}: {name}, {point or 'at a random time'}")
-        root = roots.make_root(undisturbed_runs[name].landed)
+        root = roots.make_root(undisturbed_runs[name].landed_root)
         with Victim(name, root, tmp_path / "said", point, signal.SIGKILL) as victim:
             kill(victim, point, dice.random() * undisturbed_runs[name].seconds * LONGER)
         check(name, root, undisturbed_runs[name])
@@ -227,7 +227,7 @@ def test_writers_that_stand_still_while_another_commits(
         ]
         point = dice.choice([point for point in points if point.moment in moments])
         print(f"stop {number}: {name}, {point}")
-        root, log_path = roots.make_root(undisturbed_runs[name].landed), tmp_path / f"{number}"
+        root, log_path = roots.make_root(undisturbed_runs[name].landed_root), tmp_path / f"{number}"
         with Victim(name, root, log_path, point, signal.SIGSTOP) as victim:
             victim.waits_until_stopped(SECONDS)
             check(name, root, undisturbed_runs[name])

@@ -68,7 +68,7 @@ def some(seed: int) -> Survives:
 
 def cuts(calls: Recording) -> Iterator[tuple[int, Tree]]:
     """Each disk that a cut can leave, once, and the newest epoch that the process was told is committed (or -1)."""
-    disk, told_epoch, seen_states = Disk(calls.before), -1, set()
+    disk, told_epoch, seen_states = Disk(calls.tree_before), -1, set()
     for number, call in enumerate(calls.calls):
         told_epoch = int(call.path) if call.what == "mark" else told_epoch
         disk.do(call)
@@ -118,7 +118,7 @@ def test_whenever_the_power_goes_the_next_run_ends_as_without(recording_of_run: 
 
 @pytest.mark.parametrize("left_out", ["files", "folders"])
 def test_these_tests_find_a_flush_that_is_left_out(recording_of_run: Recording, tmp_path: Path, left_out: str) -> None:
-    disk = Disk(recording_of_run.before)
+    disk = Disk(recording_of_run.tree_before)
     for call in recording_of_run.calls:
         if call.what != "flushed" or (call.content is None) != (left_out == "folders"):
             disk.do(call)

@@ -58,26 +58,26 @@ class History:
     """What is done to one root."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.drawn = random.Random(seed)
-        self.live = Live(folder, self.drawn.choice(PIPELINES))
-        self.done: list[str] = []
+        self.dice = random.Random(seed)
+        self.live = Live(folder, self.dice.choice(PIPELINES))
+        self.steps_done: list[str] = []
         self._depth = 0
         hr.open(self.live.root, create=True)
         self.run()
 
     def step(self) -> None:
         """Something, by somebody who may stand still meanwhile."""
-        stands_still = self._depth < 2 and self.drawn.random() < 0.4
-        what = self.drawn.choice(STEPS)
-        self.done.append(f"{'  ' * self._depth}{what}{' that stands still' * stands_still}")
+        stands_still = self._depth < 2 and self.dice.random() < 0.4
+        what = self.dice.choice(STEPS)
+        self.steps_done.append(f"{'  ' * self._depth}{what}{' that stands still' * stands_still}")
         try:
             if stands_still:
                 self._stood_still(getattr(self, what))
             else:
                 getattr(self, what)()
         except HeadraceError as error:
-            self.done[-1] += f": {error.code}"
-        assert self.handle.fsck().problems == (), self.done
+            self.steps_done[-1] += f": {error.code}"
+        assert self.handle.fsck().problems == (), self.steps_done
 
     @property
     def handle(self) -> Any:
@@ -85,13 +85,13 @@ class History:
 
     @property
     def branch(self) -> str:
-        return self.drawn.choice(sorted({*self.handle._catalog.head().generations, "fix"} - {"main"}))
+        return self.dice.choice(sorted({*self.handle._catalog.head().generations, "fix"} - {"main"}))
 
     def run(self) -> None:
-        for _ in range(self.drawn.randint(1, 2)):
-            hour = self.live._files * 0.4 + self.drawn.choice([0, 0, 1])
-            self.live.land(("ann", hour, 1), ("bob", max(0, hour - self.drawn.choice([0, 3])), 2))
-        self.handle.run(publish=self.drawn.random() < 0.8)
+        for _ in range(self.dice.randint(1, 2)):
+            hour = self.live._files * 0.4 + self.dice.choice([0, 0, 1])
+            self.live.land(("ann", hour, 1), ("bob", max(0, hour - self.dice.choice([0, 3])), 2))
+        self.handle.run(publish=self.dice.random() < 0.8)
 
     def fill(self) -> None:
         self.handle.backfill(branch=self.branch)
@@ -106,7 +106,7 @@ class History:
         self.handle.promote(self.branch, patch=True)
 
     def fork(self) -> None:
-        self.handle.fork("main", f"b{len(self.done)}")
+        self.handle.fork("main", f"b{len(self.steps_done)}")
 
     def drop(self) -> None:
         self.handle.drop(self.branch)
@@ -116,10 +116,10 @@ class History:
         main = catalog.head().refs.get("main")
         line = [] if main is None else [link.snapshot_id for link in catalog.lineage(main)]
         mains = [promotion.main for promotion in catalog.head().past.replaced]
-        self.handle.rollback(to=self.drawn.choice([*line[1:4], *mains, "beginning"]), message="back")
+        self.handle.rollback(to=self.dice.choice([*line[1:4], *mains, "beginning"]), message="back")
 
     def expire(self) -> None:
-        self.handle.expire(keep_last=self.drawn.randint(1, 2))
+        self.handle.expire(keep_last=self.dice.randint(1, 2))
 
     def check_rows(self) -> None:
         """What stands of rows is the sum of their signs, on main and for readers."""
@@ -130,18 +130,18 @@ class History:
             summed_counts: Counter[tuple[Any, ...]] = Counter()
             for *row, is_retraction in _rows(self.handle.panes(columns=[*columns, "is_retraction"], at=ref)):
                 summed_counts[tuple(row)] += -1 if is_retraction else 1
-            assert Counter(_rows(self.handle.current(columns=columns, at=ref))) == summed_counts, self.done
+            assert Counter(_rows(self.handle.current(columns=columns, at=ref))) == summed_counts, self.steps_done
 
     def _stood_still(self, act: Callable[[], None]) -> None:
-        kind, part = self.drawn.choice(MOMENTS)
-        number, dies = self.drawn.randint(1, 4), self.drawn.random() < 0.4
-        self.done[-1] += f" before {kind} {number} of {part}{' and dies' * dies}"
+        kind, part = self.dice.choice(MOMENTS)
+        number, dies = self.dice.randint(1, 4), self.dice.random() < 0.4
+        self.steps_done[-1] += f" before {kind} {number} of {part}{' and dies' * dies}"
         count = 0
 
         def act_meanwhile() -> None:
             self._depth += 1
             standing.close()
-            for _ in range(self.drawn.randint(1, 4)):
+            for _ in range(self.dice.randint(1, 4)):
                 self.step()
             self._depth -= 1
             if dies:

@@ -31,7 +31,7 @@ class Victim:
     def __init__(self, name: str, root: str, code_file: Path, point: Point | None, number: int) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([*_PRELOAD_MODULES])
-        self._said = code_file
+        self._code_file = code_file
         fault = {"point": point, "number": number}
         self._process = context.Process(target=_live, args=(name, root, code_file, dict(os.environ)), kwargs=fault)
         self._process.start()
@@ -46,7 +46,7 @@ class Victim:
     @property
     def error_code(self) -> str:
         """The code of the error that it ended with."""
-        return self._said.read_text()
+        return self._code_file.read_text()
 
     def kill(self) -> None:
         """Kill it, if it is still there."""

@@ -90,28 +90,28 @@ class History:
     """One root with both pipelines."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.folder, self.choice, self.done = folder, random.Random(seed), list[str]()
-        self.there: dict[str, list[dict[str, Any]]] = {"orders": [], "factors": []}
+        self.folder, self.choice, self.steps_done = folder, random.Random(seed), list[str]()
+        self.standing_by_kind: dict[str, list[dict[str, Any]]] = {"orders": [], "factors": []}
         self.net: Counter[tuple[Any, ...]] = Counter()
         self.landings, self.branches, self.seq = 0, 0, 0
-        for kind in self.there:
+        for kind in self.standing_by_kind:
             (folder / "landing" / kind).mkdir(parents=True)
         root = hr.open(folder.as_uri(), create=True)
-        self.rated, self.factors = root[RATED_PIPELINE], root[FACTORS]
+        self.rated_handle, self.factors = root[RATED_PIPELINE], root[FACTORS]
 
     def act(self, action: str) -> None:
         """Do it; a rollback or an expiry that there is nothing for changes nothing."""
-        self.done.append(action)
+        self.steps_done.append(action)
         try:
             getattr(self, action)()
         except HeadraceError as error:
             if action not in ("roll_back", "dimension_back"):
                 raise
-            self.done[-1] += f": {error.code}"
+            self.steps_done[-1] += f": {error.code}"
 
     def land(self, kind: str) -> None:
         """A file of records and withdrawals."""
-        standing_records, lines = self.there[kind], list[dict[str, Any]]()
+        standing_records, lines = self.standing_by_kind[kind], list[dict[str, Any]]()
         for _ in range(self.choice.randrange(1, 4)):
             if standing_records and self.choice.random() < 0.3:
                 lines.append({**standing_records.pop(self.choice.randrange(len(standing_records))), "sign": -1})
@@ -137,7 +137,7 @@ class History:
 
     def add_orders(self) -> None:
         self.land("orders")
-        self.rated.run()
+        self.rated_handle.run()
 
     def change_prices(self) -> None:
         self.land("factors")
@@ -151,7 +151,7 @@ class History:
     def run_unpublished(self) -> None:
         self.land("factors")
         self.factors.run(publish=False)
-        self.rated.run()
+        self.rated_handle.run()
 
     def correct_factors(self) -> None:
         """Another factor in a file that was read long ago: a backfill of the dimension takes the place of main."""
@@ -161,10 +161,12 @@ class History:
         file = self.choice.choice(files)
         lines = [json.loads(line) for line in file.read_text().splitlines()]
         chosen_line = self.choice.choice(lines)
-        if chosen_line["sign"] > 0 and chosen_line["seq"] in {factor["seq"] for factor in self.there["factors"]}:
+        if chosen_line["sign"] > 0 and chosen_line["seq"] in {
+            factor["seq"] for factor in self.standing_by_kind["factors"]
+        }:
             for record in (
                 chosen_line,
-                *(factor for factor in self.there["factors"] if factor["seq"] == chosen_line["seq"]),
+                *(factor for factor in self.standing_by_kind["factors"] if factor["seq"] == chosen_line["seq"]),
             ):
                 record["factor"] = 7
             self._write(file, lines)
@@ -173,24 +175,24 @@ class History:
 
     def backfill_whole(self) -> None:
         self.branches += 1
-        self.rated.backfill(branch=f"whole{self.branches}", promote=True)
+        self.rated_handle.backfill(branch=f"whole{self.branches}", promote=True)
 
     def promote_branch(self) -> None:
         """A branch reads on, and becomes main."""
         self.branches += 1
         branch = f"fork{self.branches}"
-        self.rated.fork("main", branch)
+        self.rated_handle.fork("main", branch)
         self.land("orders")
-        self.rated.run(branch=branch)
-        self.rated.promote(branch)
+        self.rated_handle.run(branch=branch)
+        self.rated_handle.promote(branch)
 
     def fill_range(self) -> None:
         self.branches += 1
         begin = BEGIN + timedelta(minutes=self.choice.randrange(0, 120, 10))
-        self.rated.backfill(branch=f"range{self.branches}", start=begin.isoformat() + "Z", promote=True)
+        self.rated_handle.backfill(branch=f"range{self.branches}", start=begin.isoformat() + "Z", promote=True)
 
     def roll_back(self) -> None:
-        self.rated.rollback(to=self._earlier_snapshot(self.rated), message="back")
+        self.rated_handle.rollback(to=self._earlier_snapshot(self.rated_handle), message="back")
 
     def dimension_back(self) -> None:
         self.factors.rollback(to=self._earlier_snapshot(self.factors), message="back")
@@ -200,7 +202,7 @@ class History:
         return self.choice.choice([*line[1:4], line[0]])
 
     def expire_snapshots(self) -> None:
-        self.rated.expire(keep_last=self.choice.randrange(1, 4))
+        self.rated_handle.expire(keep_last=self.choice.randrange(1, 4))
 
     def dimension_expired(self) -> None:
         self.factors.expire(keep_last=self.choice.randrange(1, 4))
@@ -208,19 +210,19 @@ class History:
     def replay_all(self) -> None:
         self.branches += 1
         branch = f"again{self.branches}"
-        self.rated.run(mode="replay", from_branch="main", branch=branch)
+        self.rated_handle.run(mode="replay", from_branch="main", branch=branch)
         for output in ORACLES:
-            assert self._standing(output, branch) == self._standing(output, "main"), (output, self.done)
+            assert self._standing(output, branch) == self._standing(output, "main"), (output, self.steps_done)
 
     def check(self) -> None:
         """Once everything has been read, what stands is what is joined of what readers see of the dimension."""
-        self.rated.run()
+        self.rated_handle.run()
         for output in ORACLES:
-            assert self._standing(output, "main") == self._expected(output), (output, self.done)
-        check_catalog(self.rated.catalog.store, "rated")
+            assert self._standing(output, "main") == self._expected(output), (output, self.steps_done)
+        check_catalog(self.rated_handle.catalog.store, "rated")
 
     def _standing(self, output: str, ref: str) -> Counter[tuple[Any, ...]]:
-        table = self.rated[output].current(columns=COLUMNS[output], at=ref).to_arrow()
+        table = self.rated_handle[output].current(columns=COLUMNS[output], at=ref).to_arrow()
         return Counter(tuple(row.values()) for row in zoneless_rows(table))
 
     def _expected(self, output: str) -> Counter[tuple[Any, ...]]:
@@ -241,8 +243,8 @@ class History:
         """In the end both are read whole, and nothing of either is damaged."""
         self.both()
         self.check()
-        for handle in (self.rated, self.factors):
-            assert handle.fsck(deep=True).damage == (), self.done
+        for handle in (self.rated_handle, self.factors):
+            assert handle.fsck(deep=True).damage == (), self.steps_done
 
 
 @pytest.mark.slow

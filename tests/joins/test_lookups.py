@@ -182,23 +182,23 @@ class History:
     """What has come by random runs of two pipelines, and what each row has met by then."""
 
     trades: Trades
-    rolled: random.Random
+    dice: random.Random
     pipeline: hr.Pipeline
-    known: dict[str, int | None] = field(default_factory=dict)
-    met: Counter[tuple[Any, ...]] = field(default_factory=Counter)
+    known_prices: dict[str, int | None] = field(default_factory=dict)
+    met_counts: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     epochs: int = 0
 
     def land(self) -> None:
         """One file of each side, or of one, which are read in one epoch."""
-        rates = [rate(self.rolled.randrange(90), self.rolled.randrange(5), self.rolled.choice("xyz"), seq=number,
-                      gone=self.rolled.random() < 0.2) for number in range(self.rolled.randrange(4))]  # fmt: skip
+        rates = [rate(self.dice.randrange(90), self.dice.randrange(5), self.dice.choice("xyz"), seq=number,
+                      gone=self.dice.random() < 0.2) for number in range(self.dice.randrange(4))]  # fmt: skip
         for version in rates:
-            self.known[version["ccy"]] = None if version["gone"] else version["rate"]
-        ids = [(f"{self.epochs}-{number}", self.rolled.choice("xyz")) for number in range(self.rolled.randrange(4))]
+            self.known_prices[version["ccy"]] = None if version["gone"] else version["rate"]
+        ids = [(f"{self.epochs}-{number}", self.dice.choice("xyz")) for number in range(self.dice.randrange(4))]
         for name, ccy in ids:
-            self.met[name, self.known.get(ccy)] += 1
+            self.met_counts[name, self.known_prices.get(ccy)] += 1
         self.trades.land("rates", *rates)
-        self.trades.land("trades", *(trade(name, self.rolled.randrange(90), ccy) for name, ccy in ids))
+        self.trades.land("trades", *(trade(name, self.dice.randrange(90), ccy) for name, ccy in ids))
         self.epochs += 1
 
     def run(self) -> None:
@@ -214,10 +214,10 @@ def test_a_replay_a_backfill_and_a_range_repeat_what_each_row_met(trades: Trades
     for folder in ("rates", "trades"):
         (trades.folder / "landing" / folder).mkdir(parents=True)
     for _ in range(6):
-        for _ in range(history.rolled.randrange(1, 3)):
+        for _ in range(history.dice.randrange(1, 3)):
             history.land()
         history.run()
-        assert trades.current(history.pipeline) == history.met
+        assert trades.current(history.pipeline) == history.met_counts
     handle = trades.handle(history.pipeline)
     handle.run(mode="replay", branch="again")
     handle.backfill(branch="whole")
@@ -226,7 +226,7 @@ def test_a_replay_a_backfill_and_a_range_repeat_what_each_row_met(trades: Trades
         difference = handle.diff(MAIN, branch).output.rows.to_json()
         assert [difference[what] for what in ("added", "removed", "changed")] == [0, 0, 0], branch
     handle.backfill(promote=True)
-    assert trades.current(history.pipeline) == history.met
+    assert trades.current(history.pipeline) == history.met_counts
 
 
 def test_a_range_goes_on_from_the_versions_that_main_held_then(trades: Trades) -> None:

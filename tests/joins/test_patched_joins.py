@@ -65,7 +65,7 @@ class History:
 
     trades: Trades
     pipeline: hr.Pipeline
-    rolled: random.Random
+    dice: random.Random
     minute: int = 0
     frozen: tuple[datetime, Rows] = (datetime(1900, 1, 1), Counter())
     patches: dict[int, set[datetime]] = field(default_factory=dict)
@@ -90,22 +90,22 @@ class History:
         return Counter(tuple(row.values()) for row in zoneless_rows(rows))
 
     def some_minute(self) -> int:
-        return max(0, self.minute - self.rolled.choice([0, 0, 20, 60, 200]))
+        return max(0, self.minute - self.dice.choice([0, 0, 20, 60, 200]))
 
     def files(self) -> dict[str, list[dict[str, Any]]]:
-        ids, rates = "abcd", [rate(self.some_minute(), self.rolled.randrange(4), seq=1, sign=1) for _ in range(2)]
+        ids, rates = "abcd", [rate(self.some_minute(), self.dice.randrange(4), seq=1, sign=1) for _ in range(2)]
         return {
-            "trades": [trade(self.rolled.choice(ids), self.some_minute(), sign=1, amount=self.rolled.randrange(9))
+            "trades": [trade(self.dice.choice(ids), self.some_minute(), sign=1, amount=self.dice.randrange(9))
                        for _ in range(3)],
             "rates": rates,
-            "more": [rate(self.some_minute(), self.rolled.randrange(9))],
+            "more": [rate(self.some_minute(), self.dice.randrange(9))],
         }  # fmt: skip
 
     def step(self) -> None:
         """Some land, and both run."""
-        self.minute += self.rolled.choice([10, 30, 100])
+        self.minute += self.dice.choice([10, 30, 100])
         for kind, records in self.files().items():
-            more = self._withdrawn() if kind == "trades" and self.rolled.random() < 0.3 else []
+            more = self._withdrawn() if kind == "trades" and self.dice.random() < 0.3 else []
             self.trades.land(kind, *records, *more)
         self.handle().run()
         self.trades.handle(self.shadow).run()
@@ -114,7 +114,7 @@ class History:
     def _withdrawn(self) -> list[dict[str, Any]]:
         files = sorted((self.trades.folder / "landing/trades").iterdir())
         lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-        return [{**self.rolled.choice(lines), "sign": -1}] if lines else []
+        return [{**self.dice.choice(lines), "sign": -1}] if lines else []
 
     def check(self) -> None:
         """What was patched stays, and all else is as if there had been no patch."""
@@ -136,12 +136,12 @@ class History:
 
     def patch(self) -> None:
         """Some file has other content for a while, which a branch reads; main takes of it what is over."""
-        kind = self.rolled.choice(["trades", "rates", "more"])
-        file = self.rolled.choice(sorted((self.trades.folder / "landing" / kind).iterdir()))
+        kind = self.dice.choice(["trades", "rates", "more"])
+        file = self.dice.choice(sorted((self.trades.folder / "landing" / kind).iterdir()))
         self.branches += 1
         branch, content = f"fix{self.branches}", file.read_text()
         file.write_text("".join(json.dumps(record) + "\n" for record in self.files()[kind]))
-        start = {"start": minute(max(0, self.minute - 100))} if self.rolled.random() < 0.4 else {}
+        start = {"start": minute(max(0, self.minute - 100))} if self.dice.random() < 0.4 else {}
         try:
             self.handle().backfill(branch=branch, **start)
         finally:
@@ -186,7 +186,7 @@ def test_after_random_patches_what_is_over_is_the_branchs_and_main_goes_on(
     for _ in range(3):
         history.step()
     for _ in range(7):
-        action = history.rolled.choice([history.step, history.patch])
+        action = history.dice.choice([history.step, history.patch])
         try:
             action()
         except ChangedFileError:  # a range begins behind the file that has other content

@@ -28,7 +28,7 @@ def run_on_kernel(pipeline: Pipeline, epochs: Sequence[Epoch]) -> list[EpochOutc
     """Per epoch what the operators give; the watermarks of sources are those of the reference."""
     operators = [Operator(stage) for stage in pipeline.stages]
     first, expr = operators[0], pipeline.event_time.expr
-    intake = Intake(pipeline, first.compiled.trigger.percentiles)
+    intake = Intake(pipeline, first.compiled_stage.trigger.percentiles)
     clock, results = MIN_INSTANT, []
     for number, epoch in enumerate(epochs):
         clock = Instant(max(clock, epoch.processing_time))

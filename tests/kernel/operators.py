@@ -54,8 +54,8 @@ class Operator:
     clocks: StageClocks = field(default_factory=StageClocks)
 
     def __post_init__(self) -> None:
-        self.compiled = CompiledStage(self.stage)
-        self.layers = Layers(self.compiled)
+        self.compiled_stage = CompiledStage(self.stage)
+        self.layers = Layers(self.compiled_stage)
         self._output_watermark: Instant | None = self.clocks.output_watermark
 
     @property
@@ -69,9 +69,9 @@ class Operator:
 
     def take_in(self, rows: Columns) -> AggregatedBundle:
         """Judge, aggregate and count rows of ``Stage.schema`` under the watermark that the last epoch left."""
-        judgements = judge_rows(self.compiled, rows)
-        output_watermark_behind = self.output_watermark if self.compiled.stamps_elements else MIN_INSTANT
-        return aggregate_rows(self.compiled, judgements, self.watermark, output_watermark_behind)
+        judgements = judge_rows(self.compiled_stage, rows)
+        output_watermark_behind = self.output_watermark if self.compiled_stage.stamps_elements else MIN_INSTANT
+        return aggregate_rows(self.compiled_stage, judgements, self.watermark, output_watermark_behind)
 
     def step(
         self,
@@ -88,12 +88,12 @@ class Operator:
         ``watermark``. ``is_batch``: it is all there is, and each window gives one pane, in that step. Clocks never go
         back.
         """
-        output_watermark_behind = self.output_watermark if self.compiled.stamps_merged else MIN_INSTANT
-        clocks, self.clocks = self.clocks.advance_to(self.compiled, processing_time, watermark, percentiles or {})
+        output_watermark_behind = self.output_watermark if self.compiled_stage.stamps_merged else MIN_INSTANT
+        clocks, self.clocks = self.clocks.advance_to(self.compiled_stage, processing_time, watermark, percentiles or {})
         touched_numpy = np.zeros(0, np.uint64) if bundle.delta is None else bundle.delta.column(c.HASH).to_numpy()
         state = self.layers.affected_rows(touched_numpy, clocks, signals)
         result = step_stage(
-            self.compiled,
+            self.compiled_stage,
             state,
             bundle.delta,
             clocks,
@@ -103,7 +103,7 @@ class Operator:
             is_batch=is_batch,
         )
         left = tuple(dropwhile(lambda layer: self.watermark > layer.expires, self.layers.layers))
-        layers_below = Layers(self.compiled, left)
+        layers_below = Layers(self.compiled_stage, left)
         self.layers = layers_below.with_layer(
             [SortedFile(layers_below.changes_to_keep(result.changes))] if result else [], epoch
         )
@@ -118,7 +118,7 @@ class Operator:
         """
         if self._output_watermark is None:
             self._output_watermark = self.watermark
-            if self.compiled.stamps_elements or not self.compiled.trigger.ready_past_end:
+            if self.compiled_stage.stamps_elements or not self.compiled_stage.trigger.ready_past_end:
                 self._output_watermark = self.layers.earliest_hold(self.watermark)
         return self._output_watermark
 

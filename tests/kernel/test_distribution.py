@@ -46,16 +46,16 @@ class Parts:
     percentiles: dict[float, Instant] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.compiled = CompiledStage(self.stage)
-        self.layers = [Layers(self.compiled) for _ in range(self.number)]
+        self.compiled_stage = CompiledStage(self.stage)
+        self.layers = [Layers(self.compiled_stage) for _ in range(self.number)]
 
     def run(
         self, epoch: int, shares: Sequence[Columns], clocks: FiringClocks, batch: bool, signals: Any
     ) -> list[StageResult]:
         deltas, place = [], 0
         for share in shares:
-            judgements = judge_rows(self.compiled, share)
-            bundle = aggregate_rows(self.compiled, judgements, self.watermark, self.output_watermark, place=place)
+            judgements = judge_rows(self.compiled_stage, share)
+            bundle = aggregate_rows(self.compiled_stage, judgements, self.watermark, self.output_watermark, place=place)
             place += len(share[c.EVENT_TIME])
             if bundle.delta is not None:
                 deltas.append(bundle.delta)
@@ -67,7 +67,7 @@ class Parts:
             state = self.layers[part].affected_rows(hashes, clocks, signals)
             own = own if own is not None and own.num_rows else None
             result = step_stage(
-                self.compiled,
+                self.compiled_stage,
                 state,
                 own,
                 clocks,
@@ -90,7 +90,7 @@ class Parts:
 
     def clocks(self, watermark: Instant, now: Instant, percentiles: dict[float, Instant]) -> FiringClocks:
         new_watermark, new_percentiles = Instant(max(self.watermark, watermark)), {}
-        for q in sorted(self.compiled.trigger.percentiles):
+        for q in sorted(self.compiled_stage.trigger.percentiles):
             old = self.percentiles.get(q, MIN_INSTANT)
             self.percentiles[q] = Instant(max(old, percentiles.get(q, old)))
             new_percentiles[q] = (Instant(max(old, self.watermark)), Instant(max(self.percentiles[q], new_watermark)))
@@ -116,7 +116,7 @@ def run_in_parts(scenario: Scenario, number: int, places: Sequence[int]) -> list
     stages = [Parts(stage, number) for stage in pipeline.stages]
     first, expr = stages[0], pipeline.event_time.expr
     assert expr is not None
-    intake = Intake(pipeline, first.compiled.trigger.percentiles)
+    intake = Intake(pipeline, first.compiled_stage.trigger.percentiles)
     clock, panes_by_epoch = MIN_INSTANT, []
     for epoch, given_epoch in enumerate(scenario.epochs):
         clock = Instant(max(clock, given_epoch.processing_time))

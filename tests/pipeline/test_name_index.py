@@ -24,19 +24,19 @@ class Folder:
     """A folder of pipelines, and the names of the files that were loaded since somebody asked."""
 
     def __init__(self, path: Path, cache: Path) -> None:
-        self.path, self.cache, self._loaded = path, cache, list[str]()
+        self.path, self.cache, self._loaded_names = path, cache, list[str]()
 
     def load(self, file: Path) -> object:
         """``load``, which is counted; not the files that ship."""
         if file.parent == self.path:
-            self._loaded.append(file.stem)
+            self._loaded_names.append(file.stem)
         return load_module(file)
 
     def loaded_by(self, act: Callable[[], object]) -> list[str]:
         """The files that are loaded while something is done."""
-        self._loaded.clear()
+        self._loaded_names.clear()
         act()
-        return sorted(self._loaded)
+        return sorted(self._loaded_names)
 
     def write(self, name: str, text: str) -> Path:
         """A file with that text."""

@@ -60,7 +60,7 @@ class History:
         self.works = folder / "works"
         self.works.touch()
         self.values: list[tuple[int, int]] = []
-        self.called = {output: names[0] for output, names in NAMES.items()}
+        self.names_now = {output: names[0] for output, names in NAMES.items()}
         self.may_see: dict[str, set[str]] = defaultdict(set)
         self.was_released = False
         self.root = hr.open(folder.as_uri(), create=True)
@@ -80,7 +80,7 @@ class History:
                 **self._former("hours"), **EARLY,
             ),
             "days": hr.Output(
-                of=self.called["hours"], key=None, what={"sales": fragile}, where=hr.CalendarWindows("day"),
+                of=self.names_now["hours"], key=None, what={"sales": fragile}, where=hr.CalendarWindows("day"),
                 **self._former("days"), **EARLY,
             ),
             "number": hr.Output(
@@ -88,20 +88,20 @@ class History:
             ),
             "lines": hr.Rows(["hour", "price"], **self._former("lines")),
             "dearest": hr.Rows(
-                ["price"], of=self.called["lines"], key="hour", take=hr.top(1, by="price"), **self._former("dearest")
+                ["price"], of=self.names_now["lines"], key="hour", take=hr.top(1, by="price"), **self._former("dearest")
             ),
             "matched": hr.Rows(
-                ["hour", "price", "sales"], of=self.called["lines"], **self._former("matched"),
-                join=[hr.same_window(self.called["hours"], "hour", window=hr.FixedWindows("1h"), lateness=None)],
+                ["hour", "price", "sales"], of=self.names_now["lines"], **self._former("matched"),
+                join=[hr.same_window(self.names_now["hours"], "hour", window=hr.FixedWindows("1h"), lateness=None)],
             ),
         }  # fmt: skip
-        outputs = {self.called[output]: one for output, one in own.items()}
+        outputs = {self.names_now[output]: one for output, one in own.items()}
         return hr.Pipeline("p", source.event_time("at", bound="1h"), outputs=outputs, executor="local")
 
     def _former(self, output: str) -> dict[str, Any]:
         """Says what main calls an output, if that is another name."""
         former = next((name for name in NAMES[output] if name in self._there_now), None)
-        return {} if former in {None, self.called[output]} else {"formerly": str(former)}
+        return {} if former in {None, self.names_now[output]} else {"formerly": str(former)}
 
     def _output_names_at(self, ref: str | None = None) -> tuple[str, ...]:
         if "p" not in self.root:
@@ -175,7 +175,7 @@ class History:
 
     def run_without(self) -> None:
         self.land(1)
-        self.run(self.called[self.choice.choice(("hours", "days", "lines", "dearest", "matched"))])
+        self.run(self.names_now[self.choice.choice(("hours", "days", "lines", "dearest", "matched"))])
 
     def breaks(self) -> None:
         """Days fail for a run or two."""
@@ -187,7 +187,7 @@ class History:
 
     def rename_outputs(self) -> None:
         output = self.choice.choice([*NAMES])
-        self.called[output] = self.choice.choice(NAMES[output])
+        self.names_now[output] = self.choice.choice(NAMES[output])
         self.good()
 
     def roll_back(self, *, recovers: bool = False) -> None:
@@ -318,7 +318,7 @@ class History:
         assert StoredProgress.from_manifest(catalog.manifest(main)).parked == {}
         assert self.seen_by_output() == dict.fromkeys(NAMES, main)
         hours, days, number, lines, dearest, matches = (
-            self.handle[self.called[output]].current().to_arrow().to_pylist() for output in NAMES
+            self.handle[self.names_now[output]].current().to_arrow().to_pylist() for output in NAMES
         )
         assert {row["hour"]: row["sales"] for row in hours} == self.sums()
         assert [row["sales"] for row in days] == [sum(self.sums().values())]

@@ -77,7 +77,7 @@ class Live:
     def __init__(self, folder: Path, pipeline: Pipeline = CLICKS, files: int = FILES) -> None:
         self.folder, self.pipeline, self.root = folder, pipeline, folder.as_uri()
         self.catalog = Catalog(open_store(self.root), pipeline.name)
-        self.heard = NotingListener()
+        self.listener = NotingListener()
         self._runs = 0
         land(folder, 0, files)
         self.process()
@@ -89,7 +89,7 @@ class Live:
     def backfill(self, first: float | None, last: float | None, branch: str = "fix", **more: Any) -> RunResult:
         """Of the windows between two hours behind START."""
         options = replace(self._options(), branch=branch, span=None if first is None else span(first, last), **more)
-        return backfill(self.pipeline, self.root, options, listener=self.heard)
+        return backfill(self.pipeline, self.root, options, listener=self.listener)
 
     def cut_over(self, branch: str = "fix") -> RunResult:
         return hr.open(self.root)[self.pipeline.name].promote(branch)
@@ -164,7 +164,7 @@ def test_a_range_is_computed_anew_from_the_newest_snapshot_without_it(
     assert result.forked_from == begin
     assert result.counts["input_files"] == FILES - (0 if fork is None else fork + 1)
     assert len(result.epochs) == 1, "large epochs"
-    assert any("the backfill begins with" in note for note in live.heard.notes)
+    assert any("the backfill begins with" in note for note in live.listener.notes)
     refs_before = live.refs
     became = live.cut_over()
     assert became.counts["input_files"] == result.counts["input_files"], (
@@ -261,7 +261,7 @@ def test_a_changed_pipeline_begins_with_nothing_and_says_so(tmp_path: Path) -> N
     live = Live(tmp_path, files=4)
     live.pipeline = change_pipeline(live.pipeline, where=FixedWindows("2h"))
     assert live.backfill(3, 4).forked_from is None
-    assert "the backfill begins with nothing: the pipeline has changed since snapshot" in " ".join(live.heard.notes)
+    assert "the backfill begins with nothing: the pipeline has changed since snapshot" in " ".join(live.listener.notes)
     assert live.cut_over().counts["input_files"] == 4
 
 
@@ -331,7 +331,7 @@ def test_a_range_begins_at_what_is_kept_between_mark_and_sweep(tmp_path: Path) -
     result = live.backfill(7, 8)
     assert result.forked_from == live.epoch(5)
     assert live.backfill(4, 5, branch="earlier").forked_from is None
-    assert "no kept snapshot is old enough for this range" in live.heard.notes[-1]
+    assert "no kept snapshot is old enough for this range" in live.listener.notes[-1]
 
 
 def test_a_range_begins_at_what_only_a_tag_keeps(tmp_path: Path) -> None:
@@ -354,9 +354,9 @@ def test_an_expiry_may_mark_what_was_chosen(tmp_path: Path) -> None:
             if len(self.notes) == 1:
                 expire(live.catalog, Keep(2), datetime.max.replace(tzinfo=UTC))
 
-    live.heard = Expiring()
+    live.listener = Expiring()
     assert live.backfill(4, 5).forked_from is None
-    begins = [note for note in live.heard.notes if "begins with" in note]
+    begins = [note for note in live.listener.notes if "begins with" in note]
     assert "(epoch 2)" in begins[0]
     assert "begins with nothing" in begins[1]
 
@@ -364,7 +364,7 @@ def test_an_expiry_may_mark_what_was_chosen(tmp_path: Path) -> None:
 def test_windows_of_a_users_own_are_computed_from_nothing(tmp_path: Path) -> None:
     live = Live(tmp_path, clicks(Validity(1_000_000)), files=2)
     assert live.backfill(1, 2).forked_from is None
-    assert any("does not say how far its windows reach" in note for note in live.heard.notes)
+    assert any("does not say how far its windows reach" in note for note in live.listener.notes)
 
 
 @pytest.mark.parametrize("first", [None, 1.0])

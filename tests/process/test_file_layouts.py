@@ -57,8 +57,8 @@ class World:
     def __init__(self, root: Path, layouts: tuple[str, str], seed: int) -> None:
         self.root, self.draw = root, random.Random(seed)
         self.names = {folder: LAYOUTS[layout] for folder, layout in zip(("landing", "others"), layouts, strict=True)}
-        self.landed: list[str] = []
-        self.seen: set[str] = set()
+        self.landed_names: list[str] = []
+        self.seen_snapshots: set[str] = set()
         """Snapshots that readers have seen, to which a rollback may go."""
         self.branches = 0
 
@@ -69,11 +69,11 @@ class World:
     def land(self, files: int) -> None:
         for _ in range(files):
             folder = self.draw.choice(["landing", "landing", "others"])
-            name = f"{folder}/{self.names[folder](len(self.landed), self.draw)}"
+            name = f"{folder}/{self.names[folder](len(self.landed_names), self.draw)}"
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({"name": name, "at": "2024-01-01T00:00:00Z"}))
-            self.landed.append(name)
+            self.landed_names.append(name)
 
     def do(self, step: str, files: int) -> None:
         match step:
@@ -81,16 +81,20 @@ class World:
                 self.land(files)
             case "land and run":
                 self.land(files)
-                self.seen.add(self.handle.run(files_per_epoch=self.draw.choice([None, 7, 60])).published or "")
-            case "touch" if self.landed:  # a copy: another ETag, the same content
-                for name in self.draw.sample(self.landed, min(len(self.landed), 5)):
+                self.seen_snapshots.add(
+                    self.handle.run(files_per_epoch=self.draw.choice([None, 7, 60])).published or ""
+                )
+            case "touch" if self.landed_names:  # a copy: another ETag, the same content
+                for name in self.draw.sample(self.landed_names, min(len(self.landed_names), 5)):
                     os.utime(self.root / name)
             case "expire" if self.snapshots():
                 self.handle.expire(keep_last=2)
             case "backfill" if self.snapshots():
                 self.handle.backfill(promote=True)
             case "rollback" if snapshots := self.snapshots():
-                self.handle.rollback(to=self.draw.choice([*sorted(self.seen.intersection(snapshots[1:])), "beginning"]))
+                self.handle.rollback(
+                    to=self.draw.choice([*sorted(self.seen_snapshots.intersection(snapshots[1:])), "beginning"])
+                )
             case "branch" if snapshots := self.snapshots():
                 self.branches += 1
                 self.handle.fork(self.draw.choice(snapshots), f"b{self.branches}")
@@ -111,7 +115,7 @@ class World:
     def check(self, branch: str = "main") -> None:
         """Each file counts once, as far as the branch is."""
         rows = self.handle.read("current", at=branch).to_arrow().to_pylist()
-        assert Counter({row["name"]: row["n"] for row in rows}) == Counter(self.landed)
+        assert Counter({row["name"]: row["n"] for row in rows}) == Counter(self.landed_names)
 
 
 @examples(80)
@@ -123,6 +127,6 @@ def test_every_file_counts_once(layouts: tuple[str, str], seed: int) -> None:
         for _ in range(world.draw.randint(4, 12)):
             step, files = world.draw.choice(STEPS), world.draw.randint(1, MOST // 4)
             note(f"{step} {files}")
-            world.do(step, min(files, MOST - len(world.landed)))
+            world.do(step, min(files, MOST - len(world.landed_names)))
         world.do("land and run", 1)
         world.check()

@@ -36,17 +36,17 @@ FilesByPart = tuple[tuple[DataFile, ...], ...]
 
 
 class HoldingEngine(LocalEngine):
-    """An engine whose folds wait until ``released``, or end with the run."""
+    """An engine whose folds wait for ``release_event``, or end with the run."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.released, self.began = threading.Event(), threading.Event()
+        self.release_event, self.began = threading.Event(), threading.Event()
         self.in_time: list[bool] = []
 
     def compact_current(self, layers: Sequence[Layer], *rest: Any, stop: Stop, **options: Any) -> FilesByPart:
         self.began.set()
-        with stop.call_on_stop(self.released.set):
-            self.in_time.append(self.released.wait(SECONDS))
+        with stop.call_on_stop(self.release_event.set):
+            self.in_time.append(self.release_event.wait(SECONDS))
         return super().compact_current(layers, *rest, stop=stop, **options)
 
 
@@ -63,7 +63,7 @@ def run_held(
     def on_commit(manifest: Manifest) -> None:
         committed_manifests.append(manifest)
         if manifest.epoch == release_at:
-            engine.released.set()
+            engine.release_event.set()
 
     committer = Committer(engine, catalog, catalog.claim("main", "test"), None, on_commit)
     try:
@@ -103,7 +103,7 @@ def test_the_last_epoch_of_a_run_waits_for_the_fold(tmp_path: Path) -> None:
         def compute(self, *arguments: Any, **options: Any) -> ComputedEpoch:
             computed_epoch = super().compute(*arguments, **options)
             if computed_epoch.wait_for_merges:
-                self.released.set()
+                self.release_event.set()
             return computed_epoch
 
     land(tmp_path, 0, FANOUT.value + 1)

@@ -31,7 +31,7 @@ class Root:
     """A root where a file lands before each run."""
 
     def __init__(self, folder: Path, pipeline: hr.Pipeline = SHOP) -> None:
-        self.folder, self.files, self.made = folder, 0, pipeline
+        self.folder, self.files, self.pipeline = folder, 0, pipeline
         (folder / "landing/o").mkdir(parents=True)
         self.handle = hr.open(folder.as_uri(), create=True)[pipeline]
 
@@ -53,13 +53,13 @@ class Root:
         """What there is of each output: current rows, and all panes."""
         return {
             f"{output} {view}": sorted(map(str, getattr(self.handle[output], view)(at="main").to_arrow().to_pylist()))
-            for output in self.made.outputs
+            for output in self.pipeline.outputs
             for view in ("current", "panes")
         }
 
     def check(self, folder: Path) -> None:
         """All is as if no run had left anything out."""
-        whole = Root(folder, self.made)
+        whole = Root(folder, self.pipeline)
         for _ in range(self.files):
             whole.run()
         assert self.stands() == {}

@@ -25,11 +25,11 @@ class Failing:
     """A listener of which one method fails, from the second time on."""
 
     def __init__(self, method: str) -> None:
-        self.method, self.told = method, list[str]()
+        self.method, self.methods_told = method, list[str]()
 
     def _tell(self, method: str, what: object) -> None:
-        self.told.append(method)
-        if method == self.method and self.told.count(method) > (method == "committed"):
+        self.methods_told.append(method)
+        if method == self.method and self.methods_told.count(method) > (method == "committed"):
             raise BrokenPipeError(32, f"nobody reads {what!r}"[:30])
 
     def noted(self, what: str) -> None:
@@ -51,7 +51,7 @@ def test_a_listener_that_fails_ends_no_run_and_is_told_nothing_more(method: str,
     listener = Failing(method)
     result = process(CLICKS, tmp_path.as_uri(), RunOptions("first", executor="auto"), listener=listener)
     assert (result.status, result.epochs) == ("succeeded", (0, 1, 2))
-    assert listener.told[-1] == method
+    assert listener.methods_told[-1] == method
     (warning,) = [each for each in result.warnings if "the listener failed" in each]
     assert warning.startswith("the listener failed (BrokenPipeError: [Errno 32] nobody")
 
@@ -59,7 +59,7 @@ def test_a_listener_that_fails_ends_no_run_and_is_told_nothing_more(method: str,
 def test_a_listener_that_warnings_end_is_no_other(tmp_path: Path) -> None:
     listener = Failing("warned")
     result = process(CLICKS, tmp_path.as_uri(), RunOptions("none", create=True, executor="local"), listener=listener)
-    assert listener.told[-1] == "warned"
+    assert listener.methods_told[-1] == "warned"
     assert [("the listener failed" in each) for each in result.warnings] == [False, True]
 
 
@@ -125,14 +125,14 @@ class Counting(LineListener):
 
     def __init__(self) -> None:
         super().__init__(lambda line: None)
-        self.told = list[weakref.ref[Manifest]]()
+        self.manifests_told = list[weakref.ref[Manifest]]()
         self.most = 0
 
     def committed(self, manifest: Manifest) -> None:
-        self.told.append(weakref.ref(manifest))
+        self.manifests_told.append(weakref.ref(manifest))
         if manifest.epoch % 5 == 4:
             gc.collect()  # what is garbage is not held
-            self.most = max(self.most, sum(each() is not None for each in self.told))
+            self.most = max(self.most, sum(each() is not None for each in self.manifests_told))
 
 
 @pytest.mark.slow

@@ -60,8 +60,8 @@ class StartedEpoch:
         self.engine = engine
         self.catalog = Catalog(FaultyStore(open_store(root.as_uri()), of_manifests), engine.pipeline.name)
         claim = self.catalog.claim("main", "test")
-        self.committed: list[Manifest] = []
-        self.committer = Committer(engine, self.catalog, claim, None, self.committed.append)
+        self.committed_manifests: list[Manifest] = []
+        self.committer = Committer(engine, self.catalog, claim, None, self.committed_manifests.append)
         self.files = engine.landing.new_files({})[OWN]
 
     def run(self) -> None:
@@ -92,7 +92,7 @@ def test_the_next_epoch_computes_while_one_is_written(executor: ExecutorUnderTes
     )
     started_epoch.run()
     assert in_time == [True, True], "epoch 1 was not computed while epoch 0 was being written"
-    assert [m.epoch for m in started_epoch.committed] == [0, 1]
+    assert [m.epoch for m in started_epoch.committed_manifests] == [0, 1]
     check_catalog(store, CLICKS.name)
 
 
@@ -104,7 +104,7 @@ def test_a_failed_write_discards_later_epochs_and_fails_the_run(executor: Execut
     started_epoch = StartedEpoch(engine, tmp_path, lambda: next(faults))
     with pytest.raises(StoreUnavailableError, match="failed on purpose"):
         started_epoch.run()
-    assert [m.epoch for m in started_epoch.committed] == [0]
+    assert [m.epoch for m in started_epoch.committed_manifests] == [0]
     assert started_epoch.catalog.manifest(started_epoch.catalog.head().refs["main"]).epoch == 0
     result = executor.process(CLICKS, tmp_path.as_uri(), RunOptions("again"))
     assert result.epochs == (1, 2)
@@ -164,7 +164,7 @@ def test_an_epoch_that_not_all_tasks_acknowledged_is_never_committed(number: int
     started_epoch = StartedEpoch(engine, tmp_path)
     with pytest.raises(IncompleteEpochError, match=reason):
         started_epoch.run()
-    assert [m.epoch for m in started_epoch.committed] == [0], (
+    assert [m.epoch for m in started_epoch.committed_manifests] == [0], (
         "epoch 2 is whole, and nothing comes after what is missing"
     )
     check_catalog(store, CLICKS.name)

@@ -119,14 +119,14 @@ class Pair:
         self.folder, self.reader_pipeline = folder, reader
         root = hr.open(folder.as_uri(), create=True)
         self.upstream, self.reader = root[upstream], root[reader]
-        self.landed = 0
+        self.landed_count = 0
 
     def land(self, *records: tuple[str, int, str]) -> None:
-        self.landed += 1
+        self.landed_count += 1
         folder = self.folder / "landing" / "clicks"
         folder.mkdir(parents=True, exist_ok=True)
         lines = (f'{{"k": "{k}", "v": {v}, "at": "2026-01-01T{moment}:00Z"}}\n' for k, v, moment in records)
-        (folder / f"{self.landed:03}.jsonl").write_text("".join(lines))
+        (folder / f"{self.landed_count:03}.jsonl").write_text("".join(lines))
         self.upstream.run()
 
     def read(self) -> list[tuple[Any, ...]]:

@@ -31,7 +31,7 @@ class Story:
             how=hr.retracting("30d"),
             executor="local",
         )
-        self.announced: AnnouncedWindows | None = None
+        self.last_announcement: AnnouncedWindows | None = None
         self.files = 0
 
     @property
@@ -51,11 +51,11 @@ class Story:
         """What is new, told with it."""
         announced_before = (
             None
-            if self.announced is None
-            else AnnouncedWindows.from_json(json.loads(json.dumps(self.announced.to_json())))
+            if self.last_announcement is None
+            else AnnouncedWindows.from_json(json.loads(json.dumps(self.last_announcement.to_json())))
         )
         news = window_news(self.handle, self.where, announced_before, at_first=at_first)
-        self.announced = news.announced
+        self.last_announcement = news.announced
         return news
 
 
@@ -97,17 +97,17 @@ def test_what_a_rollback_takes_back_is_corrected_and_completes_again(tmp_path: P
     assert told_hours(story.news()) == ([1], [0])
     story.handle.rollback(to="beginning")
     assert told_hours(story.news()) == ([], [0, 1]), "readers see nothing"
-    assert story.announced == AnnouncedWindows(None, parse_instant("-inf"))
+    assert story.last_announcement == AnnouncedWindows(None, parse_instant("-inf"))
     assert told_hours(story.news()) == ([], [])
 
 
 def test_at_first_the_newest_are_told_of(tmp_path: Path) -> None:
     story = Story(tmp_path)
     assert told_hours(story.news()) == ([], []), "readers see nothing so far"
-    story.announced = None
+    story.last_announcement = None
     story.land(10, 70, 130, 190)
     assert told_hours(story.news(at_first=0)) == ([], [])
-    story.announced = None
+    story.last_announcement = None
     assert told_hours(story.news(at_first=2)) == ([1, 2], [])
 
 
@@ -115,7 +115,7 @@ def test_where_nobody_knows_what_was_told_all_are_told_of_again(tmp_path: Path) 
     story = Story(tmp_path)
     story.land(10, 70)
     story.news()
-    story.announced = AnnouncedWindows("0123456789abcdef", parse_instant("2024-01-01T01:00:00Z"))
+    story.last_announcement = AnnouncedWindows("0123456789abcdef", parse_instant("2024-01-01T01:00:00Z"))
     story.land(130)
     news = story.news()
     assert (told_hours(news), news.is_guess) == (([1], [0]), True)
@@ -125,7 +125,7 @@ def test_where_nothing_is_published_and_what_was_told_has_expired_there_is_nothi
     story = Story(tmp_path)
     story.land(10, 70)
     story.handle.rollback(to="beginning")
-    story.announced = AnnouncedWindows("0123456789abcdef", parse_instant("2024-01-01T01:00:00Z"))
+    story.last_announcement = AnnouncedWindows("0123456789abcdef", parse_instant("2024-01-01T01:00:00Z"))
     news = story.news(at_first=0)
     assert (told_hours(news), news.is_guess) == (([], []), True)
     assert news.announced == AnnouncedWindows(None, parse_instant("-inf"))

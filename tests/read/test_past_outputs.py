@@ -25,7 +25,7 @@ class Shop:
         (folder / "landing/s").mkdir(parents=True)
         self.run(a=hr.Output(what=COUNT, **EARLY), b=hr.Output(what=MOST, **EARLY), z=hr.Output(what=SUM, **EARLY))
         self.handle.tag("old")
-        self.first, self.then = str(self.handle.show("main").snapshot_id), datetime.now(UTC)
+        self.first, self.time_of_first = str(self.handle.show("main").snapshot_id), datetime.now(UTC)
         self.run(a=hr.Output(what=COUNT, **EARLY), b2=hr.Output(what=MOST, formerly="b", **EARLY))
 
     def run(self, **outputs: hr.Output) -> None:
@@ -53,7 +53,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
 
 def check(shop: Shop, *names: tuple[str, str]) -> None:
     for output, column in names:
-        for ref in ("old", shop.first, shop.then, shop.then.isoformat()):
+        for ref in ("old", shop.first, shop.time_of_first, shop.time_of_first.isoformat()):
             assert shop.value(output, column, ref) == 1, (output, ref)
 
 

@@ -132,16 +132,16 @@ class History:
     """One root, with a pipeline and its reader."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.folder, self.choice, self.done = folder, random.Random(seed), list[str]()
+        self.folder, self.choice, self.steps_done = folder, random.Random(seed), list[str]()
         for kind in ("orders", "factors"):
             (folder / "landing" / kind).mkdir(parents=True)
         self.root = hr.open(folder.as_uri(), create=True)
-        self.called = {output: names[0] for output, names in NAMES.items()}
+        self.names_now = {output: names[0] for output, names in NAMES.items()}
         self.amount = "price"  # what the newest rows call it
-        self.there: list[dict[str, Any]] = []
+        self.standing_orders: list[dict[str, Any]] = []
         self.owed: list[dict[str, Any]] = []
         self.files: dict[str, tuple[str, ...]] = {}
-        self.checked: set[tuple[str, str]] = set()
+        self.checked_pairs: set[tuple[str, str]] = set()
         self.branches, self.landings, self.factors = 0, 0, 0
 
     # What there is
@@ -150,7 +150,7 @@ class History:
         """Its outputs say what they are called in the snapshot ``ref``, where that is another name."""
         names, amount = self._names_at(ref)
         formerly = {
-            output: {"formerly": name} for output, name in names.items() if name not in {None, self.called[output]}
+            output: {"formerly": name} for output, name in names.items() if name not in {None, self.names_now[output]}
         }
         renamed_columns = {amount: self.amount} if amount not in {None, self.amount} else None
         source = hr.json("landing/orders", {**SCHEMA, "sign": int}, changelog=col("sign"), max_files=1)
@@ -188,7 +188,7 @@ class History:
             ),
             "settled": hr.Rows(["id", "shop", "price"], when=hr.on_window_close(), how=hr.retracting(None)),
         }
-        outputs = {self.called[output]: definition for output, definition in own.items()}
+        outputs = {self.names_now[output]: definition for output, definition in own.items()}
         return hr.Pipeline("shop", source.event_time("at", bound="30d"), outputs=outputs, executor="local")
 
     def _names_at(self, ref: str) -> tuple[dict[str, str], str | None]:
@@ -227,33 +227,33 @@ class History:
     def act(self, action: str) -> None:
         """Do it. What is refused changes nothing."""
         refs_before = None if "shop" not in self.root else dict(self.root["shop"].catalog.head().refs)
-        self.done.append(action)
+        self.steps_done.append(action)
         try:
             getattr(self, action)()
         except HeadraceError as error:
             if action not in REFUSABLE:
                 raise
-            self.done[-1] += f": {error.code}"
+            self.steps_done[-1] += f": {error.code}"
             if action not in (
                 "fill_branch",
                 "filled_and_promoted",
                 "recover_snapshot",
             ):  # which have a part that may stay
-                assert dict(self.root["shop"].catalog.head().refs) == refs_before, self.done
+                assert dict(self.root["shop"].catalog.head().refs) == refs_before, self.steps_done
 
     def land(self) -> None:
         """A file of orders and withdrawals of orders, of which some come before their orders."""
         choice = self.choice
         lines: list[dict[str, Any]] = []
         for _ in range(choice.randrange(1, 5)):
-            if self.there and choice.random() < 0.3:
-                lines.append({**self.there.pop(choice.randrange(len(self.there))), "sign": -1})
+            if self.standing_orders and choice.random() < 0.3:
+                lines.append({**self.standing_orders.pop(choice.randrange(len(self.standing_orders))), "sign": -1})
             elif self.owed and choice.random() < 0.5:
                 lines.append({**self.owed.pop(), "sign": 1})
             else:
                 order = self._order()
                 is_early = choice.random() < 0.1
-                (self.owed if is_early else self.there).append(order)
+                (self.owed if is_early else self.standing_orders).append(order)
                 lines.append({**order, "sign": -1 if is_early else 1})
         self.landings += 1
         path = self.folder / f"landing/orders/{self.landings:04}.json"
@@ -274,8 +274,8 @@ class History:
 
     def _order(self) -> dict[str, Any]:
         choice = self.choice
-        if self.there and choice.random() < 0.15:
-            return {**choice.choice(self.there)}
+        if self.standing_orders and choice.random() < 0.15:
+            return {**choice.choice(self.standing_orders)}
         return {
             "id": choice.randrange(4),
             "shop": choice.choice("ab"),
@@ -326,7 +326,7 @@ class History:
         self.handle.promote(self._branch())
 
     def patch_output(self) -> None:
-        self.handle.promote(self._branch(), patch=True, output=self.called[self.choice.choice([*NAMES])])
+        self.handle.promote(self._branch(), patch=True, output=self.names_now[self.choice.choice([*NAMES])])
 
     def drop_branch(self) -> None:
         self.handle.drop(self._branch())
@@ -345,18 +345,18 @@ class History:
 
     def expire_snapshots(self) -> None:
         self.handle.expire(keep_last=self.choice.randrange(1, 4))
-        self.checked.clear()
+        self.checked_pairs.clear()
 
     def replay_branch(self) -> None:
         branch = self._new_branch()
         self.handle.run(mode="replay", from_branch="main", branch=branch)
         refs = self.handle.catalog.head().refs
         for output in NAMES:
-            assert self.standing(output, refs[branch]) == self.standing(output, refs["main"]), (output, self.done)
+            assert self.standing(output, refs[branch]) == self.standing(output, refs["main"]), (output, self.steps_done)
 
     def rename_outputs(self) -> None:
         output = self.choice.choice(("newest", "best"))
-        self.called[output] = self.choice.choice(NAMES[output])
+        self.names_now[output] = self.choice.choice(NAMES[output])
         self.land_orders()
 
     def column_renamed(self) -> None:
@@ -370,7 +370,7 @@ class History:
             return
         self.root[self.reader()].run()
         read = self.root["reader"].current(columns=["total", "n"]).to_arrow().to_pylist()
-        assert Counter(tuple(row.values()) for row in read) == self.expected("reader", seen_snapshot), self.done
+        assert Counter(tuple(row.values()) for row in read) == self.expected("reader", seen_snapshot), self.steps_done
 
     # What holds
 
@@ -381,9 +381,13 @@ class History:
         seen_refs = published_of(refs)
         pairs = {(output, refs[branch]) for branch in _branches(refs) for output in NAMES}
         pairs |= {(output, ref) for name, ref in seen_refs.items() for output, names in NAMES.items() if name in names}
-        for output, snapshot in sorted(pairs - self.checked):
-            assert self.standing(output, snapshot) == self.expected(output, snapshot), (output, snapshot, self.done)
-        self.checked |= pairs
+        for output, snapshot in sorted(pairs - self.checked_pairs):
+            assert self.standing(output, snapshot) == self.expected(output, snapshot), (
+                output,
+                snapshot,
+                self.steps_done,
+            )
+        self.checked_pairs |= pairs
         check_catalog(catalog.store, "shop")
 
     def standing(self, output: str, ref: str) -> Rows:
@@ -434,11 +438,11 @@ class History:
         catalog = self.root["shop"].catalog
         refs = catalog.head().refs
         assert {*published_of(refs).values()} == {refs["main"]}
-        self.checked.clear()
+        self.checked_pairs.clear()
         self.check()
         self.read()
         for name in ("shop", "reader"):
-            assert fsck(self.root[name].catalog, deep=True).damage == (), self.done
+            assert fsck(self.root[name].catalog, deep=True).damage == (), self.steps_done
 
 
 def _branches(refs: Mapping[str, str]) -> set[str]:

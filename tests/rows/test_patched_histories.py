@@ -164,17 +164,17 @@ class History:
     """What is done to one root. ``read``: what main, or a patch, has made of each file that main has read."""
 
     def __init__(self, orders: Orders, kind: str, dice: random.Random) -> None:
-        self.orders, self.rolled = orders, dice
+        self.orders, self.dice = orders, dice
         kinds = {"appended": rows(), "signed": signed_rows(), "groups": top(), "waiting": waiting(CHANGES)}
         self.pipeline = kinds[kind]
-        self.below = HOW if kind in ("appended", "waiting") else READ
+        self.lower_output = HOW if kind in ("appended", "waiting") else READ
         self.minute = 0
 
     def turn(self, steps: int) -> None:
         steps_taken: list[str] = []
         self.run()
         for _ in range(steps):
-            steps_taken.append(self.rolled.choice(STEPS))
+            steps_taken.append(self.dice.choice(STEPS))
             try:
                 getattr(self, steps_taken[-1])()
             except (RefusedError, PatchedSinceError) as error:
@@ -184,19 +184,19 @@ class History:
 
     def records(self) -> list[dict[str, Any]]:
         return [
-            order(self.rolled.choice("abc"), self.rolled.randint(1, 3), max(0, self.minute - late), sign=1)
-            for late in (0, 0, self.rolled.choice([0, 30, 200]))
+            order(self.dice.choice("abc"), self.dice.randint(1, 3), max(0, self.minute - late), sign=1)
+            for late in (0, 0, self.dice.choice([0, 30, 200]))
         ]
 
     def run(self) -> None:
-        self.minute += self.rolled.choice([10, 60, 300])
+        self.minute += self.dice.choice([10, 60, 300])
         self.orders.run(self.pipeline, *self.records())
 
     def patch(self) -> None:
         """Some file is corrected: afterwards rows that are over are those of the branch, and others those of main."""
         landed_names = sorted(path.stem for path in (self.orders.folder / "landing/orders").iterdir())
-        branch = f"fix-{self.rolled.random()}"
-        self.orders.backfill_corrected(self.pipeline, {self.rolled.choice(landed_names): self.records()}, branch=branch)
+        branch = f"fix-{self.dice.random()}"
+        self.orders.backfill_corrected(self.pipeline, {self.dice.choice(landed_names): self.records()}, branch=branch)
         rehearsal = self.orders.handle(self.pipeline).promote(branch, patch=True, dry_run=True)
         patch(self.orders, self.pipeline, branch)
         counts = rehearsal.output.rows
@@ -209,17 +209,17 @@ class History:
     def rollback(self) -> None:
         catalog = self.orders.handle(self.pipeline).catalog
         line = [manifest.snapshot_id for manifest in catalog.ancestry(catalog.head().refs["main"])]
-        self.orders.handle(self.pipeline).rollback(to=self.rolled.choice(line))
+        self.orders.handle(self.pipeline).rollback(to=self.dice.choice(line))
         self.orders.run(self.pipeline)
 
     def replay(self) -> None:
         self.orders.handle(self.pipeline).backfill(promote=True)
 
     def expire(self) -> None:
-        self.orders.handle(self.pipeline).expire(keep_last=self.rolled.randint(1, 2))
+        self.orders.handle(self.pipeline).expire(keep_last=self.dice.randint(1, 2))
 
     def read(self) -> None:
         """The reader has what it would have if it began now."""
-        names = ["id", "timing", "epoch"] if self.below is HOW else ["id"]
+        names = ["id", "timing", "epoch"] if self.lower_output is HOW else ["id"]
         stands = self.orders.handle(self.pipeline).current(columns=names).to_json()
-        assert count_rows(self.orders, self.below) == Counter(tuple(row.values()) for row in stands)
+        assert count_rows(self.orders, self.lower_output) == Counter(tuple(row.values()) for row in stands)

@@ -23,7 +23,7 @@ class Mailing(ModuleType):
 
     def __init__(self) -> None:
         super().__init__("mailing")
-        self.sent: SentRows = []
+        self.sent_rows: SentRows = []
         self.fails_at: int | None = None
         self.error: BaseException = OSError("the mail server is down")
 
@@ -33,7 +33,7 @@ class Mailing(ModuleType):
         for number, row in enumerate(rows):
             if number == self.fails_at:
                 raise self.error
-            self.sent.append((row["_id"], row["user"], row["window_end"].hour, row["spent"]))
+            self.sent_rows.append((row["_id"], row["user"], row["window_end"].hour, row["spent"]))
 
 
 @pytest.fixture
@@ -73,12 +73,12 @@ def test_each_row_comes_once_it_is_final(deployment: SinkDeployment, mailing: Ma
     delivery = deployment.deliver(sales)
     assert (delivery.source, delivery.written, delivery.after) == (ChangeSource.FINAL_ROWS, 2, second)
     assert "cannot take back" in delivery.describe()
-    assert [row[1:] for row in mailing.sent] == [("ann", 1, 11), ("bob", 1, 20)]
+    assert [row[1:] for row in mailing.sent_rows] == [("ann", 1, 11), ("bob", 1, 20)]
     assert deployment.deliver(sales).source is None
     third = run(deployment, sales, "3", order("bob", 140, 5))
     assert deployment.deliver(sales).written == 1
-    assert [row[1:] for row in mailing.sent[2:]] == [("ann", 2, 31)]
-    assert len({row[0] for row in mailing.sent}) == 3
+    assert [row[1:] for row in mailing.sent_rows[2:]] == [("ann", 2, 31)]
+    assert len({row[0] for row in mailing.sent_rows}) == 3
     assert refs(deployment) == {"delivering/send": third, "delivered/send": third}
 
 
@@ -97,8 +97,8 @@ def test_a_delivery_that_breaks_off_comes_again_with_the_same_ids(
     mailing.fails_at = None
     run(deployment, sales, "2", order("bob", 140))
     assert deployment.deliver(sales).written == 3
-    assert mailing.sent[0] == mailing.sent[1]
-    assert [row[1] for row in mailing.sent] == ["ann", "ann", "bob", "ann"]
+    assert mailing.sent_rows[0] == mailing.sent_rows[1]
+    assert [row[1] for row in mailing.sent_rows] == ["ann", "ann", "bob", "ann"]
 
 
 def test_nothing_goes_below_what_was_handed_over_unless_it_is_given_up(
@@ -128,7 +128,7 @@ def test_nothing_goes_below_what_was_handed_over_unless_it_is_given_up(
     assert refs(deployment) == {"delivered/send": first, "delivering/send": first}
     handle.run()
     assert deployment.deliver(sales).written == 2  # those that are final again; the one of first stays delivered
-    assert mailing.sent[1:3] == mailing.sent[3:5]
+    assert mailing.sent_rows[1:3] == mailing.sent_rows[3:5]
 
     handle.backfill(branch="again")
     (refusal,) = handle.promote("again", dry_run=True).refusals
@@ -139,7 +139,7 @@ def test_nothing_goes_below_what_was_handed_over_unless_it_is_given_up(
     handle.promote("again", give_up_delivered=True)
     assert refs(deployment) == {}
     assert deployment.deliver(sales).written == 3
-    assert {row[0] for row in mailing.sent[5:]} == {row[0] for row in mailing.sent[:5]}
+    assert {row[0] for row in mailing.sent_rows[5:]} == {row[0] for row in mailing.sent_rows[:5]}
 
 
 def test_an_output_is_not_computed_again_behind_what_was_handed_over(
@@ -178,7 +178,7 @@ def test_an_output_is_not_computed_again_behind_what_was_handed_over(
     handle.run()
     (delivery,) = handle.deliver(output="mailed")
     assert delivery.written == 0, "the one that is left was sent"
-    assert [row[1] for row in mailing.sent] == ["ann", "bob"]
+    assert [row[1] for row in mailing.sent_rows] == ["ann", "bob"]
 
 
 @pytest.mark.parametrize("promotes", [False, True], ids=["on main", "on a branch"])
@@ -206,12 +206,12 @@ def test_a_row_has_the_same_id_whatever_its_output_is_called(
             deployment.handle(pipeline).run()
         assert deployment.deliver(pipeline).written == 1
     assert {*refs(deployment)} == {"delivering/hours/send", "delivered/hours/send"}
-    sent_values = [*mailing.sent]
+    sent_values = [*mailing.sent_rows]
     assert [row[2] for row in sent_values] == [1, 2, 3]
     deployment.handle(pipeline).rollback(to="beginning", message="all of it", give_up_delivered=True)
     deployment.handle(pipeline).run()
     assert deployment.deliver(pipeline).written == 3
-    assert mailing.sent == [*sent_values, *sent_values]
+    assert mailing.sent_rows == [*sent_values, *sent_values]
 
 
 def test_sinks_of_two_outputs_are_called_otherwise(deployment: SinkDeployment) -> None:
@@ -231,7 +231,7 @@ def test_expiry_keeps_what_the_next_delivery_goes_out_from(deployment: SinkDeplo
         handle.expire(keep_last=1)
         handle.expire(keep_last=1)
     assert deployment.deliver(sales).written == 3
-    assert [row[2] for row in mailing.sent] == [1, 2, 3, 4]
+    assert [row[2] for row in mailing.sent_rows] == [1, 2, 3, 4]
 
 
 def test_a_row_that_is_patched_comes_with_the_id_that_it_had(deployment: SinkDeployment, mailing: Mailing) -> None:
@@ -244,7 +244,7 @@ def test_a_row_that_is_patched_comes_with_the_id_that_it_had(deployment: SinkDep
     handle.run(mode="batch", branch="whole")
     handle.promote("whole", patch=True)
     assert deployment.deliver(sales).written == 1
-    ann, bob, patched_row = mailing.sent
+    ann, bob, patched_row = mailing.sent_rows
     assert (ann[1:], bob[1:], patched_row[1:]) == (("ann", 1, 10), ("bob", 1, 20), ("ann", 1, 11))
     assert patched_row[0] == ann[0] != bob[0]
 

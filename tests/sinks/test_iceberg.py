@@ -456,7 +456,7 @@ def test_a_catalog_that_checks_signatures_takes_ours_and_refuses_those_of_others
         deployment.land("late", order("cyd", 1520))
         deployment.handle(sales).run()
         held_rows = deployment.held(sales)
-        assert {method for method, _, _ in gate.seen} >= {"GET", "POST"}
+        assert {method for method, _, _ in gate.requests_seen} >= {"GET", "POST"}
         monkeypatch.setenv("HEADRACE_CONN_LAKE", wrong)
         with pytest.raises(SinkRefusedError, match="HEADRACE_CONN_LAKE") as error:
             deployment.deliver(sales)

@@ -136,10 +136,10 @@ class _ProxyOfAProcess(Proxy):
 
     def __init__(self, upstream: str) -> None:
         super().__init__(upstream)
-        self._of = os.getpid()
+        self._parent_pid = os.getpid()
 
     def service_actions(self) -> None:
-        if os.getppid() != self._of:
+        if os.getppid() != self._parent_pid:
             os._exit(0)
 
 

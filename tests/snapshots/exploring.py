@@ -133,9 +133,9 @@ class Explorer:
     def __init__(self, programs: tuple[Program, ...], objects: Objects, faults: int) -> None:
         self.programs = programs
         self.begin = State(objects, tuple(AnswerChain() for _ in programs), faults)
-        self._asked: dict[AnswerChain, ProgramState] = {}
+        self._state_by_answers: dict[AnswerChain, ProgramState] = {}
         self._objects = {objects: objects}
-        self._done: dict[tuple[Objects, Request], tuple[Objects, Answer]] = {}
+        self._result_by_request: dict[tuple[Objects, Request], tuple[Objects, Answer]] = {}
         self._to_read: dict[Objects, MemoryStore] = {}
 
     def states(self) -> Iterator[State]:
@@ -171,23 +171,23 @@ class Explorer:
             yield _tell_answer(state, number, Answer(error=StoreUnavailableError), faults=left)
 
     def _ask(self, number: int, answers: AnswerChain) -> ProgramState:
-        if answers not in self._asked:
+        if answers not in self._state_by_answers:
             said_hashables: list[Hashable] = []
             request = None
             try:
                 self.programs[number](_ReplayStore(answers.answers), said_hashables.append)
             except _AskedError as asked:
                 request = asked.request
-            self._asked[answers] = ProgramState(tuple(said_hashables), request)
-        return self._asked[answers]
+            self._state_by_answers[answers] = ProgramState(tuple(said_hashables), request)
+        return self._state_by_answers[answers]
 
     def _do(self, objects: Objects, request: Request) -> tuple[Objects, Answer]:
-        if (objects, request) not in self._done:
+        if (objects, request) not in self._result_by_request:
             store = self._store_to_read(objects) if request.kind in _READS else store_with(objects)
             answer = _answer(store, request)
             objects_after = objects if request.kind in _READS or answer.error else contents(store)
-            self._done[objects, request] = self._objects.setdefault(objects_after, objects_after), answer
-        return self._done[objects, request]
+            self._result_by_request[objects, request] = self._objects.setdefault(objects_after, objects_after), answer
+        return self._result_by_request[objects, request]
 
     def _store_to_read(self, objects: Objects) -> MemoryStore:
         if objects not in self._to_read:

@@ -126,7 +126,7 @@ class CatalogMachine(RuleBasedStateMachine):
         self.interrupt: Callable[[], None] | None = None
         self.writers = [Catalog(FaultyStore(self.store, self.plan(seed + n, rate)), "p") for n in range(3)]
         self.model = Model(tuple(f"published/{output}" for output in outputs) or ("published",))
-        self.claimed = 0
+        self.claim_count = 0
 
     def manifest_after(self, catalog: Catalog, held_claim: "HeldClaim") -> Manifest:
         """The next epoch of a writer."""
@@ -164,11 +164,11 @@ class CatalogMachine(RuleBasedStateMachine):
             claim = self.writers[writer].claim(branch, f"writer {writer}")
         except StoreUnavailableError:
             return multiple()
-        self.claimed += 1
+        self.claim_count += 1
         self.model.owners.setdefault("main", 0)
-        self.model.owners[branch] = self.claimed
+        self.model.owners[branch] = self.claim_count
         assert claim.snapshot_id == self.model.refs.get(branch)
-        self.newest = HeldClaim(claim, self.claimed, claim.snapshot_id)
+        self.newest = HeldClaim(claim, self.claim_count, claim.snapshot_id)
         return self.newest
 
     @rule(target=claims, writer=WRITERS, branch=BRANCHES, epochs=st.integers(1, 4))
@@ -191,8 +191,8 @@ class CatalogMachine(RuleBasedStateMachine):
         catalog, branch = self.writers[writer], held_claim.claim.branch
 
         def claim() -> None:
-            self.claimed += 1
-            self.model.owners[branch] = self.claimed
+            self.claim_count += 1
+            self.model.owners[branch] = self.claim_count
             Catalog(self.store, "p").claim(branch, "intruder")
 
         self.interrupt = claim
@@ -202,8 +202,8 @@ class CatalogMachine(RuleBasedStateMachine):
     @rule(writer=WRITERS, name=st.sampled_from(["a", "b"]), snapshot=snapshots)
     def tag_while_another_claims(self, writer: int, name: str, snapshot: str) -> None:
         def claim() -> None:
-            self.claimed += 1
-            self.model.owners["other"] = self.claimed
+            self.claim_count += 1
+            self.model.owners["other"] = self.claim_count
             Catalog(self.store, "p").claim("other", "somebody")
 
         self.interrupt = claim
@@ -305,10 +305,10 @@ class CatalogMachine(RuleBasedStateMachine):
         ):
             return multiple()
         model.move_back(branch, target)
-        self.claimed += 1
-        model.owners[branch] = self.claimed
+        self.claim_count += 1
+        model.owners[branch] = self.claim_count
         assert made_claims[0].snapshot_id == target
-        return HeldClaim(made_claims[0], self.claimed, target)
+        return HeldClaim(made_claims[0], self.claim_count, target)
 
     @rule(writer=WRITERS, branch=BRANCHES, snapshot=st.none() | snapshots)
     def fork(self, writer: int, branch: str, snapshot: str | None) -> None:

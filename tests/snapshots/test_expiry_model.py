@@ -152,7 +152,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         self.ids = count()
         self.catalogs = [self.catalog() for _ in range(2)]
         self.model = Model(tuple(f"published/{output}" for output in outputs) or ("published",))
-        self.claimed = 0
+        self.claim_count = 0
         self.in_flight = set[str]()
         self.witnesses = list[Witness]()
 
@@ -194,11 +194,11 @@ class ExpiryMachine(RuleBasedStateMachine):
 
     @rule(target=claims, which=st.integers(0, 1), branch=BRANCHES)
     def claim(self, which: int, branch: str) -> HeldClaim:
-        self.claimed += 1
+        self.claim_count += 1
         claim = self.catalogs[which].claim(branch, "run")
         self.model.owners.setdefault("main", 0)
-        self.model.owners[branch] = self.claimed
-        return HeldClaim(claim, self.claimed, claim.snapshot_id, claim.floor)
+        self.model.owners[branch] = self.claim_count
+        return HeldClaim(claim, self.claim_count, claim.snapshot_id, claim.floor)
 
     def commit(self, catalog: Catalog, held_claim: HeldClaim, manifest: Manifest) -> None:
         branch, model = held_claim.claim.branch, self.model
@@ -308,9 +308,9 @@ class ExpiryMachine(RuleBasedStateMachine):
         def act_meanwhile() -> None:
             other = self.catalog()
             if takes_over:
-                self.claimed += 1
+                self.claim_count += 1
                 other.claim(held_claim.claim.branch, "intruder")
-                self.model.owners[held_claim.claim.branch] = self.claimed
+                self.model.owners[held_claim.claim.branch] = self.claim_count
             for number in range(tags):
                 other.tag(f"x{number}", self.model.refs["main"])
                 other.drop(f"tags/x{number}")
@@ -354,11 +354,11 @@ class ExpiryMachine(RuleBasedStateMachine):
     @rule(held_claim=claims, name=st.sampled_from(["data", "manifests", "index"]))
     def die(self, held_claim: HeldClaim, name: str) -> None:
         """What a killed run leaves."""
-        self.claimed += 1
+        self.claim_count += 1
         paths_by_kind = {
-            "data": data_path("p", 99, f"{self.claimed:016x}", "panes", "0"),
-            "manifests": names.manifest_path("p", f"{2**63 + self.claimed:016x}"),
-            "index": names.node_path("p", f"{self.claimed:032x}"),
+            "data": data_path("p", 99, f"{self.claim_count:016x}", "panes", "0"),
+            "manifests": names.manifest_path("p", f"{2**63 + self.claim_count:016x}"),
+            "index": names.node_path("p", f"{self.claim_count:032x}"),
         }
         self.store.write(paths_by_kind[name], b"?")
 

@@ -30,23 +30,23 @@ class Nodes:
     """Stored nodes, and which were read."""
 
     def __init__(self) -> None:
-        self.stored: dict[str, bytes] = {}
+        self.content_by_id: dict[str, bytes] = {}
         self.reads: list[str] = []
         self.rounds = 0
 
     def append(self, log: FileLog, record: FileRecord) -> FileLog:
         log, nodes = append(log, record)
-        self.stored.update({node.id: node.to_bytes() for node in nodes})
+        self.content_by_id.update({node.id: node.to_bytes() for node in nodes})
         return log
 
     def cut(self, log: FileLog, floor: int) -> FileLog:
         log, nodes = cut_before_epoch(log, floor, self.read, "a writer")
-        self.stored.update({node.id: node.to_bytes() for node in nodes})
+        self.content_by_id.update({node.id: node.to_bytes() for node in nodes})
         return log
 
     def read(self, node_id: str) -> IndexNode:
         self.reads.append(node_id)
-        return IndexNode.from_bytes(self.stored[node_id], node_id)
+        return IndexNode.from_bytes(self.content_by_id[node_id], node_id)
 
     def read_all(self, ids: Sequence[str]) -> list[IndexNode]:
         self.rounds += 1
@@ -86,13 +86,13 @@ def test_ten_thousand_records_are_a_few_references_and_a_short_walk() -> None:
         log = nodes.append(log, one_file(epoch))
     assert len(log.levels) == 2
     assert len(log.tail) + sum(len(level.refs) for level in log.levels) <= (RADIX.value - 1) * 3
-    assert len(nodes.stored) <= math.ceil(10_000 / (RADIX.value - 1))
+    assert len(nodes.content_by_id) <= math.ceil(10_000 / (RADIX.value - 1))
     nodes.reads.clear()
     assert [r.epoch for r in iterate_records(log, nodes.read_all, since_epoch=9_900)] == list(range(9_901, 10_000))
     assert len(nodes.reads) <= math.ceil(100 / RADIX.value) + 2
     nodes.rounds = 0
     assert sum(1 for _ in iterate_records(log, nodes.read_all)) == 10_000
-    assert nodes.rounds <= len(nodes.stored) / NODES_AHEAD + 10
+    assert nodes.rounds <= len(nodes.content_by_id) / NODES_AHEAD + 10
 
 
 def test_a_log_that_an_older_version_wrote_with_more_records_a_level_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

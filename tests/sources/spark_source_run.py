@@ -41,7 +41,7 @@ class Shop:
                 if block.language == "sql":
                     database.execute(block.text.encode())
         self.handle: PipelineHandle = hr.open(folder.as_uri(), create=True)[resolve_pipeline(str(folder / "sales.py"))]
-        self.committed: Counter[str] = Counter()
+        self.committed_counts: Counter[str] = Counter()
         self.naive = 0
         self.seen_by_id: Counter[str] = Counter()
 
@@ -88,7 +88,7 @@ class Writers:
             else:
                 database.commit()
                 database.close()
-                self.shop.committed += rows
+                self.shop.committed_counts += rows
         self.open = open_sessions
 
 
@@ -105,12 +105,12 @@ def follows(shop: Shop) -> None:
             writers.turn()
             shop.handle.run()
             shop.by_largest_id()
-            assert shop.counts() == dict(shop.committed)
+            assert shop.counts() == dict(shop.committed_counts)
         writers.end(lambda: True)
         shop.handle.run()
         shop.by_largest_id()
-        assert shop.counts() == dict(shop.committed)
-        assert sum(shop.seen_by_id.values()) < sum(shop.committed.values()), "the way that loses rows"
+        assert shop.counts() == dict(shop.committed_counts)
+        assert sum(shop.seen_by_id.values()) < sum(shop.committed_counts.values()), "the way that loses rows"
         assert shop.handle.run().epochs == ()
         the_next_lands_what_one_that_is_killed_has_left(shop)
         what_is_landed_needs_no_database(shop)
@@ -132,7 +132,7 @@ def one_session_lands_and_computes(shop: Shop) -> None:
         database.execute("alter table orders alter amount type int using amount::int")
         for _ in range(3):
             database.execute("insert into orders (shop, amount, at) values ('Oslo', 1, '2026-05-01T12:00:00Z')")
-    shop.committed["Oslo"] += 3
+    shop.committed_counts["Oslo"] += 3
     session_starts: list[None] = []
     begin = SparkContext._do_init
     with pytest.MonkeyPatch.context() as patch:
@@ -144,7 +144,7 @@ def one_session_lands_and_computes(shop: Shop) -> None:
         shop.handle.run(executor="spark")
     assert len(session_starts) == 1
     assert not is_running()
-    assert shop.counts() == dict(shop.committed)
+    assert shop.counts() == dict(shop.committed_counts)
 
 
 def the_next_lands_what_one_that_is_killed_has_left(shop: Shop) -> None:
@@ -156,7 +156,7 @@ def the_next_lands_what_one_that_is_killed_has_left(shop: Shop) -> None:
                 "from generate_series(1, %s)",
                 [shop_name, many],
             )
-            shop.committed[shop_name] += many
+            shop.committed_counts[shop_name] += many
     files_before = {*written_files(shop)}
     run = subprocess.Popen(
         [Path(sys.executable).with_name("headrace"), "run", shop.folder / "sales.py", "--root", shop.folder.as_uri()],
@@ -171,7 +171,7 @@ def the_next_lands_what_one_that_is_killed_has_left(shop: Shop) -> None:
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
     shop.handle.run()
-    assert shop.counts() == dict(shop.committed)
+    assert shop.counts() == dict(shop.committed_counts)
     assert shop.handle.fsck().damage == ()
 
 
@@ -240,7 +240,7 @@ def changed_columns_are_named(shop: Shop) -> None:
     with pytest.raises(RangeColumnsError, match=r"its column amount is string, and the source says int"):
         shop.handle.run()
     assert {*written_files(shop)} == files_before
-    assert shop.counts() == dict(shop.committed)
+    assert shop.counts() == dict(shop.committed_counts)
 
 
 if __name__ == "__main__":

@@ -78,19 +78,19 @@ def test_names_that_are_sought_are_found(names: set[str], others: set[str], orde
 
 
 class Meeting(ListedStore):
-    """A request waits a moment for another to be under way; ``met`` is how many had not to wait in vain."""
+    """A request waits a moment for another to be under way; ``meeting_count`` is how many had not to wait in vain."""
 
     def __init__(self, names: set[str]) -> None:
         super().__init__(names)
-        self._under_way, self._came, self.met = 0, threading.Condition(), 0
+        self._under_way, self._has_come, self.meeting_count = 0, threading.Condition(), 0
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
-        with self._came:
+        with self._has_come:
             self._under_way += 1
-            self._came.notify_all()
-            self.met += self._came.wait_for(lambda: self._under_way > 1, 0.005)
+            self._has_come.notify_all()
+            self.meeting_count += self._has_come.wait_for(lambda: self._under_way > 1, 0.005)
         yield from super().list(prefix, start_after)
-        with self._came:
+        with self._has_come:
             self._under_way -= 1
 
 
@@ -109,7 +109,7 @@ def test_requests_are_under_way_together_whatever_the_layout(layout: str) -> Non
     names = LAYOUTS[layout]
     store = Meeting({*names})
     assert [info.path for info in listed_inputs(store, "landing", ())] == sorted(names, key=sort_key)
-    assert store.met > 150  # of 300 pages
+    assert store.meeting_count > 150  # of 300 pages
     assert store.requests.snapshot()["list"] < 450
 
 

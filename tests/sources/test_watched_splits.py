@@ -102,7 +102,7 @@ def test_a_watcher_knows_its_connections_alone(monkeypatch: pytest.MonkeyPatch) 
     watched_pipeline = WatchedPipeline(
         counting_pipeline(ConnectedTable(("a", "b"), {"text": str, "at": datetime})), monkeypatch
     )
-    assert json.loads(watched_pipeline.kept)["sources"] == {
+    assert json.loads(watched_pipeline.arguments_json)["sources"] == {
         "source": [f"{__name__}:ConnectedTable", {"tables": ["a", "b"]}, ["tables"]]
     }
     with connections.use_connections([find_connection("tables")]):

@@ -54,9 +54,9 @@ class WatchedPipeline:
         rooted_pipeline = RootedPipeline(Root.of_environment(), RegisteredPipeline(pipeline, Path(__file__)))
         (watcher,) = landed_asset(rooted_pipeline, pipeline.schedule.poll_interval).watchers  # type: ignore[union-attr]
         name, arguments = watcher.trigger.serialize()
-        self.kept = json.dumps(arguments)
+        self.arguments_json = json.dumps(arguments)
         self.notes: list[dict[str, Any]] = []
-        self.trigger = getattr(trigger, name.rpartition(".")[2])(**json.loads(self.kept))
+        self.trigger = getattr(trigger, name.rpartition(".")[2])(**json.loads(self.arguments_json))
 
         async def note(_: Any, state: dict[str, Any]) -> None:
             self.notes.append(state)
@@ -139,7 +139,7 @@ def test_records_of_a_topic_start_a_run_once(
         airflow.delenv("HEADRACE_CONN_EVENTS")
         airflow.setenv("AIRFLOW_CONN_EVENTS", json.dumps(of_airflow))
         watched_source = WatchedPipeline(pipeline, monkeypatch)
-        assert json.loads(watched_source.kept)["sources"] == {
+        assert json.loads(watched_source.arguments_json)["sources"] == {
             "source": [CLASS, {**STORED_FIELDS, "topic": topic, "land": land}, ["events"]]
         }
         assert watched_source.finds() == {}
@@ -164,7 +164,7 @@ def test_records_of_a_topic_start_a_run_once(
     topics.make(topic, 2)
     topics.send_json(topic, [record("a")], 0)
     assert watched_source.event()["problem"].startswith("data.topic_replaced: ")
-    assert PASSWORD not in watched_source.kept
+    assert PASSWORD not in watched_source.arguments_json
     assert PASSWORD not in json.dumps(watched_source.notes)
 
 
@@ -179,7 +179,7 @@ def test_a_watcher_that_is_not_let_in_says_so_and_no_password(
     monkeypatch.setenv("AIRFLOW_CONN_EVENTS", json.dumps({**of_airflow, "password": f"not-{PASSWORD}"}))
     watched_source = WatchedPipeline(orders(topic), monkeypatch)
     assert watched_source.failure().startswith("config.kafka_refused: connection events (kafka://")
-    for text in (watched_source.kept, caplog.text, json.dumps(watched_source.notes)):
+    for text in (watched_source.arguments_json, caplog.text, json.dumps(watched_source.notes)):
         assert PASSWORD not in text
 
 

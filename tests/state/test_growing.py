@@ -51,7 +51,7 @@ class Table:
 
     folder: Path
     store: MemoryStore = field(default_factory=MemoryStore)
-    stored: tuple[Layer, ...] = ()
+    layers: tuple[Layer, ...] = ()
     merges: TableMerges = field(default_factory=TableMerges)
     steps: dict[MergeStep, list[tuple[DataFile, ...]]] = field(default_factory=dict)
 
@@ -60,19 +60,19 @@ class Table:
 
     def grow(self, changes: pa.RecordBatch, epoch: int, watermark: Instant) -> None:
         if not self.steps:
-            self.merges = self.merges.with_next(self.stored, parts_of)
-            self.steps = {step: self._merge_files(step, epoch) for step in self.merges.next_steps(self.stored)}
-        left = self.stored[expired_prefix(self.stored, watermark) :]
+            self.merges = self.merges.with_next(self.layers, parts_of)
+            self.steps = {step: self._merge_files(step, epoch) for step in self.merges.next_steps(self.layers)}
+        left = self.layers[expired_prefix(self.layers, watermark) :]
         layers = Layers(STAGE, self._open_layers(left))
         grown_layer = layers.with_layer([SortedFile(layers.changes_to_keep(changes))], epoch)
         if len(grown_layer.layers) > len(layers.layers):
             top = grown_layer.layers[-1]
             files = self._put(f"state-{epoch}", [run.rows for run in top.runs])
             left = (*left, Layer(files, top.row_count, epoch, epoch, int(top.expires)))
-        self.stored = left
+        self.layers = left
 
     def adopt(self) -> None:
-        self.merges, self.stored = self.merges.with_finished_steps(self.steps).apply_finished(self.stored)
+        self.merges, self.layers = self.merges.with_finished_steps(self.steps).apply_finished(self.layers)
         self.steps = {}
 
     def restore(self) -> None:
@@ -97,7 +97,7 @@ class Table:
 
     def content(self) -> dict[tuple[str, int], int]:
         """The epoch that wrote each row that is there."""
-        rows = Layers(STAGE, self._open_layers(self.stored)).affected_rows(KEYS, NO_CLOCKS).to_pylist()
+        rows = Layers(STAGE, self._open_layers(self.layers)).affected_rows(KEYS, NO_CLOCKS).to_pylist()
         return {(row["user"], row[c.WINDOW_START] // HOUR): row[c.EPOCH] for row in rows}
 
 
@@ -125,7 +125,7 @@ def test_layers_hold_the_newest_rows_whenever_they_are_merged(
                 table.adopt()
             elif action == "restores":
                 table.restore()
-            spans = [epoch for layer in table.stored for epoch in (layer.first_epoch, layer.last_epoch)]
+            spans = [epoch for layer in table.layers for epoch in (layer.first_epoch, layer.last_epoch)]
             assert spans == sorted(spans)
             expired_windows = {window for window in expected if watermark > (window[1] + 1) * HOUR + DAY - 1}
             content = table.content()
@@ -144,7 +144,7 @@ def test_a_merge_that_leaves_nothing_leaves_no_layer(tmp_path: Path) -> None:
         table.grow(batch(gone_rows, 1), 1, Instant(0))
         table.grow(batch(rows, 2), 2, Instant(0))
         table.adopt()
-    assert [(layer.first_epoch, layer.rows) for layer in table.stored] == [(2, 2)]
+    assert [(layer.first_epoch, layer.rows) for layer in table.layers] == [(2, 2)]
     assert table.content() == {("key 1", 0): 2, ("key 2", 0): 2}
 
 
@@ -155,4 +155,4 @@ def test_layers_that_expired_while_they_were_merged_stay_away(tmp_path: Path) ->
             table.grow(batch([Row("key 1", epoch)], epoch), epoch, Instant(0))
         table.grow(batch([Row("key 1", 90)], 3), 3, Instant(60 * HOUR))
         table.adopt()
-    assert [(layer.first_epoch, layer.last_epoch) for layer in table.stored] == [(3, 3)]
+    assert [(layer.first_epoch, layer.last_epoch) for layer in table.layers] == [(3, 3)]

@@ -38,17 +38,17 @@ class SparkExecutor:
     """Runs cases on a small local session of its own, or on ``spark``."""
 
     def __init__(self, spark: SparkSession | None = None) -> None:
-        self._borrowed = spark
+        self._given_session = spark
 
     def replay(self, cases: Sequence[Case]) -> Iterator[CaseReplay]:
-        spark = self._borrowed or spark_session("headrace conformance", conf={"spark.log.level": "ERROR"})
+        spark = self._given_session or spark_session("headrace conformance", conf={"spark.log.level": "ERROR"})
         try:
             job_cases = representatives(cases)
             others = iter(_in_tasks(spark, [case for case in cases if case not in job_cases]))
             for case in cases:
                 yield _in_jobs(spark, case) if case in job_cases else next(others)
         finally:
-            if self._borrowed is None:
+            if self._given_session is None:
                 spark.stop()
 
 

@@ -31,7 +31,7 @@ class Chain:
                     f"{lower.where!r} is downstream of a retracting grouping; use windows that do not merge"
                 )
         self.operators = [Operator(grouping) for grouping in groupings]
-        self._between = list(links)
+        self._links = list(links)
 
     def step(
         self,
@@ -60,7 +60,7 @@ class Chain:
             is_batch=is_batch,
         )
         drops = output.drops
-        for upper, to_element, operator in zip(self.operators, self._between, rest, strict=False):
+        for upper, to_element, operator in zip(self.operators, self._links, rest, strict=False):
             bundle = [element for pane in output.panes for element in to_element(pane)]
             mark = upper.output_watermark
             output = operator.step(

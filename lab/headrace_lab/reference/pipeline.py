@@ -135,7 +135,7 @@ class _OutputRun:
             self._chain = LoopedChain(loop, groupings, links)
         self._joins = JoinsRun(pipeline) if pipeline.join else None
         self._sides, self._left = pipeline.join, pipeline.left_schema if pipeline.join else {}
-        self._rejected: list[RejectedRecord] = []
+        self._rejected_records: list[RejectedRecord] = []
         self._watermark = MIN_INSTANT
         self._percentiles: dict[float, Instant] = {}
 
@@ -221,7 +221,7 @@ class _OutputRun:
         self, epoch_input: EpochInput, now: Instant, signals: Sequence[Signal], *, is_batch: bool, is_last: bool
     ) -> EpochResult:
         """What becomes of the elements of ``epoch_input``."""
-        self._rejected = epoch_input.rejected
+        self._rejected_records = epoch_input.rejected
         output = self._chain.step(
             epoch_input.elements,
             processing_time=now,
@@ -234,7 +234,7 @@ class _OutputRun:
         return EpochResult(
             panes=output.panes,
             drops=(*epoch_input.drops, *output.drops),
-            rejected=tuple(self._rejected),
+            rejected=tuple(self._rejected_records),
             watermark=self._chain.watermark,
             output_watermarks=tuple(self._chain.output_watermarks),
             ahead=tuple(epoch_input.ahead),
@@ -249,10 +249,10 @@ class _OutputRun:
             try:
                 missing = entrance.missing(made_record)
             except OverflowsInRecordError as error:
-                self._rejected.append(RejectedRecord(made_record, error.what, stage, why=str(error)))
+                self._rejected_records.append(RejectedRecord(made_record, error.what, stage, why=str(error)))
                 continue
             if missing is not None:
-                self._rejected.append(RejectedRecord(made_record, missing, stage))
+                self._rejected_records.append(RejectedRecord(made_record, missing, stage))
             elif entrance.admits(made_record):
                 yield entrance.element(made_record, pane.timestamp, pane.is_retraction)
 

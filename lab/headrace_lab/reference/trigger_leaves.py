@@ -228,10 +228,10 @@ class OnceTrue(Node):
     def __init__(self, trigger: DataDriven) -> None:
         super().__init__()
         self._trigger = trigger
-        self._seen: list[Arrival] = []
+        self._seen_elements: list[Arrival] = []
 
     def on_element(self, moment: Moment, element: Arrival) -> None:
-        self._seen.append(element)
+        self._seen_elements.append(element)
 
     def ready(self, moment: Moment) -> bool:
         what = self._trigger.what
@@ -240,18 +240,20 @@ class OnceTrue(Node):
         return evaluate(self._trigger.ready_if, values, types) is True
 
     def _value(self, aggregate: Aggregate, moment: Moment) -> Any:
-        return combine(aggregate, [(read(aggregate, e.record, moment.schema, Instant(0)), 1) for e in self._seen])
+        return combine(
+            aggregate, [(read(aggregate, e.record, moment.schema, Instant(0)), 1) for e in self._seen_elements]
+        )
 
     def on_fire(self, moment: Moment) -> None:
-        self._seen = []
+        self._seen_elements = []
         self.finished = True
 
     def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
         self.finished = any(source.finished for source in sources)
-        self._seen = [] if self.finished else [e for source in sources for e in source._seen]
+        self._seen_elements = [] if self.finished else [e for source in sources for e in source._seen_elements]
 
     def clear(self) -> None:
-        self._seen = []
+        self._seen_elements = []
 
 
 @start.register
@@ -267,7 +269,7 @@ class OnceMatched(Node):
         self._regex = parse_pattern(trigger.pattern)
         self._predicates = trigger.predicates
         self._left: frozenset[EventRegex] = frozenset()
-        self._matched = False
+        self._has_matched = False
 
     def on_element(self, moment: Moment, element: Arrival) -> None:
         satisfied_letters = frozenset(
@@ -278,10 +280,10 @@ class OnceMatched(Node):
         self._left = frozenset(
             rest for regex in self._left | {self._regex} for rest in advance(regex, satisfied_letters)
         )
-        self._matched = self._matched or any(is_nullable(regex) for regex in self._left)
+        self._has_matched = self._has_matched or any(is_nullable(regex) for regex in self._left)
 
     def ready(self, moment: Moment) -> bool:
-        return self._matched
+        return self._has_matched
 
     def on_fire(self, moment: Moment) -> None:
         self.clear()
@@ -291,7 +293,7 @@ class OnceMatched(Node):
         self.finished = any(source.finished for source in sources)
 
     def clear(self) -> None:
-        self._left, self._matched = frozenset(), False
+        self._left, self._has_matched = frozenset(), False
 
 
 @start.register
@@ -320,24 +322,24 @@ class OnceSignalled(Node):
     def __init__(self, name: str) -> None:
         super().__init__()
         self._name = name
-        self._came = False
+        self._has_come = False
 
     def on_signal(self, moment: Moment, name: str) -> None:
-        self._came = self._came or name == self._name
+        self._has_come = self._has_come or name == self._name
 
     def ready(self, moment: Moment) -> bool:
-        return self._came
+        return self._has_come
 
     def on_fire(self, moment: Moment) -> None:
-        self._came = False
+        self._has_come = False
         self.finished = True
 
     def on_merge(self, moment: Moment, sources: Sequence[Self]) -> None:
         self.finished = any(source.finished for source in sources)
-        self._came = not self.finished and any(source._came for source in sources)
+        self._has_come = not self.finished and any(source._has_come for source in sources)
 
     def clear(self) -> None:
-        self._came = False
+        self._has_come = False
 
     @property
     def signals(self) -> Iterator[str]:

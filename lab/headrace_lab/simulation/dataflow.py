@@ -48,16 +48,16 @@ class Dataflow:
         self._loses_barriers = settings.without is Assumption.BARRIERS_ARRIVE
         self._graph, tasks = settings.graph, range(settings.graph.tasks)
         self._unknown, self._starts = frozenset(unknown), frozenset(self._graph.starts)
-        self.restored: SnapshotId | None = None
+        self.restored_snapshot: SnapshotId | None = None
         self.roles = [self._role(task) for task in tasks]
         self.states = [TaskState() for _ in tasks]
         self.alive = [True for _ in tasks]
         channels = range(len(self._graph.channels))
-        self._sent, self._received = [0 for _ in channels], [0 for _ in channels]
+        self._sent_counts, self._received_counts = [0 for _ in channels], [0 for _ in channels]
         self._queues: list[deque[Message]] = [deque() for _ in channels]
         self._last_arrival = [timeline.now for _ in channels]
         self._ready: list[deque[int]] = [deque() for _ in tasks]
-        self._held: list[list[tuple[int, Message]]] = [[] for _ in tasks]
+        self._held_messages: list[list[tuple[int, Message]]] = [[] for _ in tasks]
         self._parts: list[dict[SnapshotId, SnapshotPart]] = [{} for _ in tasks]
         self._busy_until = [timeline.now for _ in tasks]
         self._is_waking = [False for _ in tasks]
@@ -68,11 +68,13 @@ class Dataflow:
 
     def begin(self, snapshot: SnapshotId | None = None, parts: Sequence[SnapshotPart] = ()) -> None:
         """Continue from ``snapshot``, with nothing in the channels but what it logged (None: from the beginning)."""
-        self.restored = snapshot
+        self.restored_snapshot = snapshot
         self.roles = [self._role(task) for task in range(self._graph.tasks)]
         for task, part in enumerate(parts):
             self._restore(task, part)
-        self._received = [count - len(queue) for count, queue in zip(self._sent, self._queues, strict=True)]
+        self._received_counts = [
+            count - len(queue) for count, queue in zip(self._sent_counts, self._queues, strict=True)
+        ]
         for task in self._workload.emitters:
             self._timeline.call_after(self._random.randrange(self._settings.rate), self._emit, task)
 
@@ -125,8 +127,8 @@ class Dataflow:
         if way := self._workload.process(task, self.states[task], record, laps):
             channel, laps = way
             self._under_way += 1
-            self._send(channel, SentRecord(self._sent[channel], record, laps))
-            self._sent[channel] += 1
+            self._send(channel, SentRecord(self._sent_counts[channel], record, laps))
+            self._sent_counts[channel] += 1
 
     def _send(self, channel: int, message: Message) -> None:
         delay, now = int(self._draw() * self._twice_the_delay), self._timeline.now
@@ -191,7 +193,7 @@ class Dataflow:
             case barriers.Log(snapshot) if isinstance(message, SentRecord):
                 self._parts[task][snapshot].log.setdefault(channel, []).append(message)
             case barriers.Hold():
-                self._held[task].append((channel, message))
+                self._held_messages[task].append((channel, message))
             case _:
                 return False
         return True
@@ -216,13 +218,13 @@ class Dataflow:
                 self._parts[task].pop(snapshot, None)
 
     def _deliver(self, task: int, channel: int, message: SentRecord) -> None:
-        self._received[channel] += 1
+        self._received_counts[channel] += 1
         self._under_way -= 1
         self._process(task, message.record, message.laps)
 
     def _part(self, task: int) -> SnapshotPart:
-        received_by_channel = {channel: self._received[channel] for channel in self._graph.inputs[task]}
-        sent_by_channel = {channel: self._sent[channel] for channel in self._graph.outputs[task]}
+        received_by_channel = {channel: self._received_counts[channel] for channel in self._graph.inputs[task]}
+        sent_by_channel = {channel: self._sent_counts[channel] for channel in self._graph.outputs[task]}
         return SnapshotPart(TaskState(**vars(self.states[task])), received_by_channel, sent_by_channel)
 
     def _forward(self, task: int, snapshot: SnapshotId) -> None:
@@ -232,7 +234,7 @@ class Dataflow:
                 self._send(channel, snapshot)
 
     def _release(self, task: int) -> None:
-        messages, self._held[task] = self._held[task], []
+        messages, self._held_messages[task] = self._held_messages[task], []
         for channel, message in reversed(messages):
             self._queues[channel].appendleft(message)
             self._ready[task].appendleft(channel)
@@ -252,13 +254,17 @@ class Dataflow:
         back_edges = frozenset() if assumption is Assumption.BACK_EDGES else graph.back_edges & inputs
         is_start = task in self._starts
         return Task(
-            RULES[self._settings.protocol], inputs, back_edges, is_start=is_start, restored_snapshot=self.restored
+            RULES[self._settings.protocol],
+            inputs,
+            back_edges,
+            is_start=is_start,
+            restored_snapshot=self.restored_snapshot,
         )
 
     def _restore(self, task: int, part: SnapshotPart) -> None:
         self.states[task] = TaskState(**vars(part.state))
         for channel, number in part.sent.items():
-            self._sent[channel] = number
+            self._sent_counts[channel] = number
         for channel, records in part.log.items():
             self._queues[channel].extend(records)
             self._ready[task].extend([channel] * len(records))

@@ -30,12 +30,12 @@ class World:
         self.finished_at: int | None = None
         self._random = Random(settings.seed)
         self._control = Control(settings, self.timeline, self._random)
-        self._stored: dict[SnapshotId, dict[int, SnapshotPart]] = defaultdict(dict)
+        self._stored_parts: dict[SnapshotId, dict[int, SnapshotPart]] = defaultdict(dict)
         self._generation = 0
         self._coordinators = {0: self._coordinator()}
         self._completed_at = 0
         self._faults = 0
-        self._needed: SnapshotId | None = None
+        self._needed_snapshot: SnapshotId | None = None
         late = self._late_channels() if settings.without is Assumption.FIXED_GRAPH else ()
         self.dataflow = self._dataflow(late)
         self.dataflow.begin()
@@ -65,9 +65,9 @@ class World:
     def _due(self) -> None:
         """Time for a snapshot; after the last record until one that was begun after it is complete."""
         if self.is_drained:
-            if self._needed is None:
-                self._needed = max(coordinator.next_snapshot for coordinator in self._coordinators.values())
-            elif max(self.complete, default=self._needed[:0]) >= self._needed:
+            if self._needed_snapshot is None:
+                self._needed_snapshot = max(coordinator.next_snapshot for coordinator in self._coordinators.values())
+            elif max(self.complete, default=self._needed_snapshot[:0]) >= self._needed_snapshot:
                 self.finished_at = self._completed_at
                 return
         if self.timeline.now - self.dataflow.progress_at > _PATIENCE * self.settings.timeout:
@@ -82,7 +82,7 @@ class World:
     ) -> None:
         """A task has stored its part, or declines."""
         if part is not None:
-            self._stored[event.snapshot][task] = part
+            self._stored_parts[event.snapshot][task] = part
         self._control.send(("from", task), self._tell_all, event)
 
     def _say(self, tasks: Iterable[int], event: TaskEvent) -> None:
@@ -125,7 +125,7 @@ class World:
                     self._say(range(self.graph.tasks), Resume(snapshot))
             case coordinator.GiveUp(snapshot):
                 self.counts["abandoned"] += 1
-                self._stored.pop(snapshot, None)
+                self._stored_parts.pop(snapshot, None)
                 self._say(range(self.graph.tasks), Abandon(snapshot))
             case coordinator.Restore(snapshot, attempt):
                 schedule(self._control.delay(), self._restore, generation, snapshot, attempt)
@@ -136,7 +136,7 @@ class World:
             self.counts["fenced"] += 1
             self._tell(generation, coordinator.CommitFenced(snapshot))
             return
-        parts = self._stored.pop(snapshot)
+        parts = self._stored_parts.pop(snapshot)
         self.complete[snapshot] = [parts[task] for task in range(self.graph.tasks)]
         self._completed_at = self.timeline.now
         self._tell(generation, coordinator.Committed(snapshot))
