@@ -152,8 +152,8 @@ class AirflowApi:
 
     def task_states(self, dag_id: str, run_id: str) -> dict[str, str]:
         """The state of each task of a run."""
-        instances = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances")["task_instances"]
-        return {one["task_id"]: str(one["state"]) for one in instances}
+        task_instances = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{quote(run_id)}/taskInstances")["task_instances"]
+        return {one["task_id"]: str(one["state"]) for one in task_instances}
 
     def task_instances(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
         """The tasks of a run as Airflow tells them; each has ``task_id``, ``queued_when``, ``start_date``."""
@@ -218,8 +218,8 @@ class AirflowApi:
     def asset_state(self, uri: str) -> dict[str, Any]:
         """What the state store of an asset holds, by key."""
         asset = self.asset(uri)
-        entries = self._get(f"/api/v2/assets/{asset['id']}/state-store")["asset_state_store"]
-        return {one["key"]: one["value"] for one in entries}
+        state_entries = self._get(f"/api/v2/assets/{asset['id']}/state-store")["asset_state_store"]
+        return {one["key"]: one["value"] for one in state_entries}
 
     def pools(self) -> dict[str, int]:
         """The slots of every pool, by name."""

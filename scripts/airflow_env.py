@@ -295,8 +295,8 @@ def running(home: Path) -> Running | None:
     file = _state_file(home)
     if not file.is_file():
         return None
-    airflow = Running(**json.loads(file.read_text()))
-    return airflow if _find_processes(airflow.mark) else None
+    running_airflow = Running(**json.loads(file.read_text()))
+    return running_airflow if _find_processes(running_airflow.mark) else None
 
 
 def end_orphans(home: Path) -> bool:
@@ -368,8 +368,11 @@ def _find_processes(mark: str) -> list[psutil.Process]:
 
 def _copy_database(source: Path, target: Path) -> None:
     """What SQLite has in ``source``, its journal included."""
-    with contextlib.closing(sqlite3.connect(source)) as read, contextlib.closing(sqlite3.connect(target)) as copy:
-        read.backup(copy)
+    with (
+        contextlib.closing(sqlite3.connect(source)) as source_connection,
+        contextlib.closing(sqlite3.connect(target)) as target_connection,
+    ):
+        source_connection.backup(target_connection)
 
 
 def _state_file(home: Path) -> Path:

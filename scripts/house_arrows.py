@@ -96,10 +96,10 @@ def arrows_up(modules: Mapping[str, NamedModules], floors: Mapping[str, int]) ->
     """Every arrow up, with its place."""
     problems = []
     for module, modules_named in modules.items():
-        floor = floor_of(module, floors)
+        own_floor = floor_of(module, floors)
         for line, target in sorted(modules_named.imports | modules_named.strings):
             target_floor = floor_of(target, floors)
-            if floor is not None and target_floor is not None and target_floor > floor:
+            if own_floor is not None and target_floor is not None and target_floor > own_floor:
                 problems.append(f"{modules_named.file}:{line}: {module} names {target}, which stands above it")
     return problems
 

@@ -89,28 +89,33 @@ def check(spark: Container, airflow: Container, server: Server) -> None:
     database = f"sqlite:////data/{folder.name}/{_make_mark()}/../airflow.db?timeout=30"
     (folder / database.split("/")[-3]).mkdir()
     deployment = _deployment(server, database)
-    entries = services()
-    spark.run("headrace-make-bucket", **deployment.environment(entries["bucket"]))
+    services_by_name = services()
+    spark.run("headrace-make-bucket", **deployment.environment(services_by_name["bucket"]))
     client(server).make_bucket("sales")
-    containers = {name: replace(airflow, pipelines=pipelines, memory=memory_of(entries[name])) for name in entries
-              if name.startswith("airflow-")}  # fmt: skip
-    migration = entries["airflow-migration"]
+    containers = {
+        name: replace(airflow, pipelines=pipelines, memory=memory_of(service))
+        for name, service in services_by_name.items()
+        if name.startswith("airflow-")
+    }
+    migration = services_by_name["airflow-migration"]
     containers["airflow-migration"].run(*migration["command"], **deployment.environment(migration))
     with ExitStack() as running:
         for name in _LASTING:
-            service, log = entries[name], airflow.folder / f"{name}.log"
+            service, log = services_by_name[name], airflow.folder / f"{name}.log"
             process = containers[name].start(*service["command"], log=log, **deployment.environment(service))
             running.callback(sessions.end, process, politely=10)
             if name == "airflow-api-server":  # others wait for it, as in compose.yaml
                 _until_healthy(containers[name], service, deployment)
         for name in _LASTING[1:]:
-            _until_healthy(containers[name], entries[name], deployment)
+            _until_healthy(containers[name], services_by_name[name], deployment)
         api = AirflowApi(deployment.filled_in("http://airflow-api-server:8080"), "admin", deployment.values[_ADMIN])
         running.callback(api.close)
         _check_watchers(api, server)
-    lines = {*(folder / "seen").read_text().splitlines()}
-    if lines != {"parses 0", "runs 0"}:
-        raise CheckFailedError(f"code of users finds Airflow's secrets, or was not run: {', '.join(sorted(lines))}")
+    seen_lines = {*(folder / "seen").read_text().splitlines()}
+    if seen_lines != {"parses 0", "runs 0"}:
+        raise CheckFailedError(
+            f"code of users finds Airflow's secrets, or was not run: {', '.join(sorted(seen_lines))}"
+        )
     print("Airflow's services are healthy, watch two roots, and keep their secrets")
 
 

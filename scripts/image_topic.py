@@ -49,8 +49,8 @@ def check(spark: Container, **variables: str) -> None:
         pipeline = f"/data/{folder.name}/clicks.py"
         spark.run("headrace", "run", pipeline, "--executor", "spark", **where)
         output = spark.run("headrace", "read", pipeline, "--at", "main", "--format", "json", **where)
-    if files := [*Path(folder).glob("clicks/landed/**/*.parquet")]:
-        raise CheckFailedError(f"{spark.name}: a topic that is not to be landed was: {files[0].name}")
+    if landed_files := [*Path(folder).glob("clicks/landed/**/*.parquet")]:
+        raise CheckFailedError(f"{spark.name}: a topic that is not to be landed was: {landed_files[0].name}")
     rows: list[dict[str, Any]] = json.loads(output)
     counts = {row["page"]: row["clicks"] for row in rows}
     if counts != {f"page{number}": _MANY // 10 for number in range(10)}:

@@ -244,8 +244,10 @@ def _write_certificates(authority: Path, server: Path) -> None:
 def _running() -> dict[str, str | float] | None:
     """The broker that ``start`` left, if it still runs."""
     try:
-        state: dict[str, str | float] = json.loads((STATE / "server.json").read_text())
-        return state if psutil.Process(int(state["pid"])).create_time() == state["started"] else None
+        server_state: dict[str, str | float] = json.loads((STATE / "server.json").read_text())
+        return (
+            server_state if psutil.Process(int(server_state["pid"])).create_time() == server_state["started"] else None
+        )
     except (FileNotFoundError, psutil.NoSuchProcess):
         return None
 

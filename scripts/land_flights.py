@@ -50,16 +50,16 @@ def arrivals(flights: pd.DataFrame, zones: "pd.Series[str]") -> "pd.Series[pd.Ti
     Raises FixDataError if a record contradicts itself.
     """
     scheduled_times = pd.to_datetime(flights["time_hour"], utc=True) + _minutes(flights["minute"])
-    departures = scheduled_times + _minutes(flights["dep_delay"])
-    landings = pd.concat(
-        [_landing_times(flights["arr_time"], left, str(zone)) for zone, left in departures.groupby(zones)]
+    departure_times = scheduled_times + _minutes(flights["dep_delay"])
+    landing_times = pd.concat(
+        [_landing_times(flights["arr_time"], left, str(zone)) for zone, left in departure_times.groupby(zones)]
     )
-    landings = landings.reindex(flights.index)
-    taxi = (landings - departures - _minutes(flights["air_time"])).dropna()
+    landing_times = landing_times.reindex(flights.index)
+    taxi = (landing_times - departure_times - _minutes(flights["air_time"])).dropna()
     impossible = (~taxi.between(*TAXI)).sum()
     if impossible:
         raise FixDataError(f"{impossible} flights landed before their time in the air, or 4 hours after it")
-    return landings.fillna(departures + UNREPORTED_DELAY).fillna(scheduled_times)
+    return landing_times.fillna(departure_times + UNREPORTED_DELAY).fillna(scheduled_times)
 
 
 def _landing_times(

@@ -55,8 +55,8 @@ def changes(clone: Path, tip: str = "HEAD", old_tip: str | None = None, anonymou
     upto = [tip] if old_tip is None else [tip, f"^{old_tip}"]
     options = ("--no-merges", "--no-renames", "--reverse", "--name-only", "-z", f"--format={_COMMIT}")
     for commit in git(clone, "log", *options, *upto).split("\x01")[1:]:
-        header, _, files = commit.partition("\0")
-        commit_hash, name, address, seconds = header.split("\x02")
+        commit_header, _, files = commit.partition("\0")
+        commit_hash, name, address, seconds = commit_header.split("\x02")
         digits = sha256(address.lower().encode()).hexdigest()[:8]
         time = datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for file in files.removeprefix("\n").split("\0"):

@@ -43,7 +43,7 @@ def fetch_jars(folder: Path, jars: Sequence[str], *, with_dependencies: bool = F
 
 def _pom(jars: Sequence[str]) -> str:
     names = ("groupId", "artifactId", "version", "classifier")
-    dependencies = "".join(
+    dependencies_xml = "".join(
         "<dependency>"
         + "".join(f"<{name}>{value}</{name}>" for name, value in zip(names, jar.split(":"), strict=False))
         + "</dependency>"
@@ -52,5 +52,5 @@ def _pom(jars: Sequence[str]) -> str:
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
         "<groupId>headrace</groupId><artifactId>jars</artifactId><version>1</version>"
-        f"<dependencies>{dependencies}</dependencies></project>"
+        f"<dependencies>{dependencies_xml}</dependencies></project>"
     )

@@ -80,7 +80,7 @@ def find() -> Path | None:
     on_path = shutil.which("minio")
     if on_path:
         return Path(on_path)
-    return _binary() if _binary().is_file() else None
+    return _binary_path() if _binary_path().is_file() else None
 
 
 def find_or_build() -> Path:
@@ -91,7 +91,7 @@ def find_or_build() -> Path:
     return find() or _build()
 
 
-def _binary() -> Path:
+def _binary_path() -> Path:
     return cache_folder() / "minio" / RELEASE / "minio"
 
 
@@ -102,7 +102,7 @@ def _build() -> Path:
             f"no `minio` and no `go` on PATH: install MinIO ({RELEASE} is what we test with), "
             "or Go 1.24 or newer (https://go.dev/dl) to build it"
         )
-    target = _binary()
+    target = _binary_path()
     target.parent.mkdir(parents=True, exist_ok=True)
     print(f"building MinIO {RELEASE} with {go} (about five minutes, once)", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:

@@ -36,9 +36,9 @@ class Postgres:
     """A server, once entered, with a database and its owner, both named ``airflow``."""
 
     def __init__(self, password: str) -> None:
-        folder = binaries()
-        assert folder is not None, "no PostgreSQL (on Debian: apt install postgresql)"
-        self._binaries = folder
+        binaries_folder = binaries()
+        assert binaries_folder is not None, "no PostgreSQL (on Debian: apt install postgresql)"
+        self._binaries = binaries_folder
         self._user = _OF_ROOT if os.geteuid() == 0 else None
         self._folder = Path()
         self._address: dict[str, Any] = {"host": "127.0.0.1", "port": free_port(), "user": USER, "password": password}

@@ -451,8 +451,8 @@ def key_hash() -> str:
     """How the hash of a key is made."""
     from headrace.kernel import keys
 
-    text = str(keys.__doc__).partition("The hash of a key is")
-    return "".join(text[1:]).strip()
+    text_parts = str(keys.__doc__).partition("The hash of a key is")
+    return "".join(text_parts[1:]).strip()
 
 
 # --- pages that stand beside docs/ ------------------------------------------------------------------------------------

@@ -166,8 +166,10 @@ def long_messages(trees: dict[str, ast.Module]) -> list[LongSentence]:
 
 
 def _longest_first(texts: Iterable[tuple[Place, str]]) -> list[LongSentence]:
-    pairs = [(f"{file}:{line}", one) for (file, line), text in texts for one in _END.split(text)]
-    return sorted(((len(one.split()), place, one) for place, one in pairs), key=lambda sentence: -sentence[0])
+    placed_sentences = [(f"{file}:{line}", one) for (file, line), text in texts for one in _END.split(text)]
+    return sorted(
+        ((len(one.split()), place, one) for place, one in placed_sentences), key=lambda sentence: -sentence[0]
+    )
 
 
 if __name__ == "__main__":
@@ -184,8 +186,8 @@ if __name__ == "__main__":
         sentences = long_messages(read_modules(repository, PROGRAMS))
     else:
         sentences = longer_sentences(repository, options.longer)
-    lines = [one for one in sentences if not options.places or one[1].startswith(tuple(options.places))]
-    for number, place, sentence in lines:
+    shown_sentences = [one for one in sentences if not options.places or one[1].startswith(tuple(options.places))]
+    for number, place, sentence in shown_sentences:
         print(f"{place}: {number} words: {sentence}")
-    print(f"{len(lines)} sentences")
+    print(f"{len(shown_sentences)} sentences")
     sys.exit()

@@ -79,10 +79,10 @@ def written_function(module: str, name: str) -> ast.FunctionDef | None:
             match rest.annotation:
                 case ast.Subscript(value=ast.Name("Unpack"), slice=ast.Name(options)):
                     (fields,) = (one.body for one in body if isinstance(one, ast.ClassDef) and one.name == options)
-                    annotations = [one for one in fields if isinstance(one, ast.AnnAssign)]
+                    annotated_fields = [one for one in fields if isinstance(one, ast.AnnAssign)]
                     function = deepcopy(node)
                     function.args.kwonlyargs += [
-                        ast.arg(ast.unparse(one.target), one.annotation) for one in annotations
+                        ast.arg(ast.unparse(one.target), one.annotation) for one in annotated_fields
                     ]
                     function.args.kwarg = None
                     return function

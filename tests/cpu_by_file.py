@@ -15,7 +15,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _MOST_FILES = 100
 _FEW_FILES = 20
 _PROPERTY = "cpu_seconds"
-_START = pytest.StashKey[float]()
+_START_KEY = pytest.StashKey[float]()
 _is_last = pytest.StashKey[bool]()
 
 
@@ -46,8 +46,8 @@ def _file(nodeid: str) -> str:
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Look at the clock when a file begins, and note where it ends."""
     item.stash[_is_last] = nextitem is None or _file(nextitem.nodeid) != _file(item.nodeid)
-    if item.session.stash.get(_START, None) is None:
-        item.session.stash[_START] = _cpu_seconds()
+    if item.session.stash.get(_START_KEY, None) is None:
+        item.session.stash[_START_KEY] = _cpu_seconds()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,8 +58,8 @@ def pytest_runtest_makereport(
     report = yield
     if call.when == "teardown" and item.stash[_is_last]:
         now = _cpu_seconds()
-        report.user_properties.append((_PROPERTY, now - item.session.stash[_START]))
-        item.session.stash[_START] = now
+        report.user_properties.append((_PROPERTY, now - item.session.stash[_START_KEY]))
+        item.session.stash[_START_KEY] = now
     return report
 
 

@@ -128,8 +128,8 @@ class _Scale:
 
     def __call__(self, moment: Instant) -> float:
         """An instant beyond the axis is where the axis ends."""
-        nearest = min(max(moment, self.span.start), self.span.end)
-        return (nearest - self.span.start) / UNITS["seconds"]
+        nearest_moment = min(max(moment, self.span.start), self.span.end)
+        return (nearest_moment - self.span.start) / UNITS["seconds"]
 
     def ticks(self) -> tuple[list[float], list[str]]:
         """Whole minutes."""

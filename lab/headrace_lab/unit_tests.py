@@ -77,12 +77,14 @@ class ReferenceTestExecutor:
         names = [given_input.name for given_input in self._pipeline.inputs]
         return (names.index(row["input"]), row["position"]) if row["input"] in names else (len(names), 0)
 
-    def _check_budgets(self, number: int, rows: Iterable[Row]) -> None:
+    def _check_budgets(self, number: int, rejected_rows: Iterable[Row]) -> None:
         by_input: dict[str, list[str]] = {}
-        for row in rows:
+        for row in rejected_rows:
             by_input.setdefault(row["input"], []).append(f"record {row['position']}: {row['reason']}")
-        sample = {name: rows[:SHOWN_LETTERS] for name, rows in by_input.items()}
-        check_budgets(self._pipeline, number, {name: len(rows) for name, rows in by_input.items()}, sample)
+        sample = {name: rejected_rows[:SHOWN_LETTERS] for name, rejected_rows in by_input.items()}
+        check_budgets(
+            self._pipeline, number, {name: len(rejected_rows) for name, rejected_rows in by_input.items()}, sample
+        )
 
     def _is_late_record(self, drop: DroppedElement) -> bool:
         is_record = not self._output_pipeline.upstream

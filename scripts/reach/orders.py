@@ -5,7 +5,7 @@ from datetime import datetime
 import headrace as hr
 from headrace import col
 
-RETRACTING = hr.retracting("30d")
+RETRACTING_HOW = hr.retracting("30d")
 
 orders = hr.Pipeline(
     "orders",
@@ -16,7 +16,7 @@ orders = hr.Pipeline(
             what={"orders": hr.count(), "amount": col("amount").sum()},
             where=hr.FixedWindows("1h"),
             when=hr.on_update(),
-            how=RETRACTING,
+            how=RETRACTING_HOW,
             sinks=[hr.postgres("hourly", connection="warehouse")],
         ),
         "daily": hr.Output(
@@ -25,7 +25,7 @@ orders = hr.Pipeline(
             what={"orders": col("orders").sum(), "amount": col("amount").sum()},
             where=hr.FixedWindows("1d"),
             when=hr.on_update(),
-            how=RETRACTING,
+            how=RETRACTING_HOW,
             sinks=[hr.delta("daily", connection="lake")],
         ),
     },

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PATCHES = Path(__file__).parent / "inside"
+PATCH_FOLDER = Path(__file__).parent / "inside"
 ORACLE = "lab/headrace_lab/reference/"
 PRODUCT = ("jobs/headrace", "lab/headrace_lab")
 MOST_FILES = 3
@@ -85,7 +85,7 @@ def used(copy: Path, addition: Addition) -> Any:
     """What ``use.py`` says of ``addition`` in a process that imports the copy."""
     path = [*(str(copy / Path(folder).parent) for folder in PRODUCT), str(ROOT)]
     result = subprocess.run(
-        [sys.executable, str(PATCHES / "use.py"), json.dumps(asdict(addition))],
+        [sys.executable, str(PATCH_FOLDER / "use.py"), json.dumps(asdict(addition))],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
         capture_output=True,
         text=True,
@@ -99,7 +99,7 @@ def used(copy: Path, addition: Addition) -> Any:
 
 @pytest.mark.parametrize("addition", [TRIGGER, WINDOWS, COMBINER, FUNCTION], ids=lambda addition: addition.kind)
 def test_an_addition_touches_three_files_and_the_oracle(addition: Addition) -> None:
-    touched_files = re.findall(r"^\+\+\+ b/(.*)$", (PATCHES / f"{addition.kind}.patch").read_text(), re.MULTILINE)
+    touched_files = re.findall(r"^\+\+\+ b/(.*)$", (PATCH_FOLDER / f"{addition.kind}.patch").read_text(), re.MULTILINE)
     oracle = [file for file in touched_files if file.startswith(ORACLE)]
     assert oracle
     assert len(touched_files) - len(oracle) <= MOST_FILES, touched_files
@@ -117,7 +117,7 @@ TEXTS_BY_KIND = {
 @pytest.mark.slow
 @pytest.mark.parametrize("addition", [TRIGGER, WINDOWS, COMBINER, FUNCTION], ids=lambda addition: addition.kind)
 def test_an_addition_works_everywhere(addition: Addition, tmp_path: Path) -> None:
-    report = used(patch_copy(tmp_path, PATCHES / f"{addition.kind}.patch"), addition)
+    report = used(patch_copy(tmp_path, PATCH_FOLDER / f"{addition.kind}.patch"), addition)
     description, definition = TEXTS_BY_KIND[addition.kind]
     assert report["forgotten"] == []
     assert report["local"] == report["reference"]
@@ -131,6 +131,6 @@ def test_an_addition_works_everywhere(addition: Addition, tmp_path: Path) -> Non
 
 def test_a_patch_that_does_not_apply_says_what_to_do(tmp_path: Path) -> None:
     stale = tmp_path / "stale.patch"
-    stale.write_text((PATCHES / "function.patch").read_text().replace("lower", "no such line"))
+    stale.write_text((PATCH_FOLDER / "function.patch").read_text().replace("lower", "no such line"))
     with pytest.raises(pytest.fail.Exception, match="no longer applies"):
         patch_copy(tmp_path / "copy", stale)

@@ -24,8 +24,8 @@ from headrace.ext.stores import ObjectStore, open_store
 from tests.distributions import write_distribution
 from tests.snapshots import test_store_contract
 
-DISTRIBUTION = Path(__file__).parent / "outside"
-LEVELS = DISTRIBUTION / "levels.py"
+DISTRIBUTION_FOLDER = Path(__file__).parent / "outside"
+LEVELS = DISTRIBUTION_FOLDER / "levels.py"
 HEADRACE = str(Path(sys.executable).parent / "headrace")
 HEADER = "station   level at\n"
 
@@ -77,10 +77,10 @@ class Installation:
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Where Python finds the distribution, in this process, too."""
     site = tmp_path / "site"
-    write_distribution((DISTRIBUTION / "pyproject.toml").read_text(), site)
-    for folder in (DISTRIBUTION, site):
+    write_distribution((DISTRIBUTION_FOLDER / "pyproject.toml").read_text(), site)
+    for folder in (DISTRIBUTION_FOLDER, site):
         monkeypatch.syspath_prepend(str(folder))
-    return os.pathsep.join([str(site), str(DISTRIBUTION)])
+    return os.pathsep.join([str(site), str(DISTRIBUTION_FOLDER)])
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PATCHES = Path(__file__).parent / "patches"
+PATCH_FOLDER = Path(__file__).parent / "patches"
 TABLE = "jobs/headrace/built_in.py"
 PACKAGES = ("jobs/headrace", "snapshots/headrace_snapshots", "plugins/headrace_airflow")
 
@@ -81,7 +81,7 @@ USED = {
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", USED)
 def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str, tmp_path: Path) -> None:
-    patch = PATCHES / f"{kind}.patch"
+    patch = PATCH_FOLDER / f"{kind}.patch"
     touched_values = {line.split(" b/")[1] for line in patch.read_text().splitlines() if line.startswith("diff --git ")}
     assert 1 <= len(touched_values - {"pyproject.toml"}) <= 3
     changed_files = {file for file in touched_values if (ROOT / file).exists()}
@@ -91,7 +91,7 @@ def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     git_environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
     subprocess.run(["git", "apply", str(patch)], cwd=tmp_path, env=git_environment, check=True)
-    code, output = USED[kind]
+    code, expected_output = USED[kind]
     environment = {
         **os.environ,
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
@@ -102,10 +102,10 @@ def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
-    assert result.stdout.splitlines()[-1:] == [output], result.stderr
+    assert result.stdout.splitlines()[-1:] == [expected_output], result.stderr
 
 
 def test_a_sink_touches_its_folder_and_the_table() -> None:
-    files = re.findall(r"^\+\+\+ b/(.*)$", (PATCHES / "sink.patch").read_text(), re.MULTILINE)
+    files = re.findall(r"^\+\+\+ b/(.*)$", (PATCH_FOLDER / "sink.patch").read_text(), re.MULTILINE)
     own = [file for file in files if file.startswith("jobs/headrace/connectors/folder/")]
     assert {*files} - {*own} == {TABLE, "pyproject.toml"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PATCHES = Path(__file__).parent / "patches"
+PATCH_FOLDER = Path(__file__).parent / "patches"
 PACKAGES = ("jobs/headrace", "snapshots/headrace_snapshots")
 ERROR = """
 import json, runpy, sys
@@ -55,7 +55,7 @@ def code_copy(tmp_path: Path) -> Path:
 
 def apply_patch(code_copy: Path, kind: str) -> int:
     """Applies the patch for ``kind``. How many files it has."""
-    patch = PATCHES / f"{kind}.patch"
+    patch = PATCH_FOLDER / f"{kind}.patch"
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(code_copy.parent)}
     subprocess.run(["git", "apply", str(patch)], cwd=code_copy, env=environment, check=True)
     return patch.read_text().count("diff --git ")

@@ -52,7 +52,7 @@ def land(store: ObjectStore, pipeline: str, name: str, minutes: range, *bad: str
     store.write(f"landing/{pipeline}/{name}", "\n".join([*lines, *bad, ""]).encode())
 
 
-def run(api: AirflowApi, dag_id: str, conf: dict[str, object] | None = None) -> EndedRun:
+def run_to_end(api: AirflowApi, dag_id: str, conf: dict[str, object] | None = None) -> EndedRun:
     """A run of ``dag_id``, ended."""
     api.wait_for_dag(dag_id, _DAG_SECONDS)
     return api.wait_for_run(dag_id, api.trigger(dag_id, conf), _RUN_SECONDS)
@@ -88,12 +88,12 @@ def a_driver_runs() -> None:
     wait_for_value(drivers)
 
 
-def wait_for_value(find: Callable[[], T]) -> T:
+def wait_for_value(find_value: Callable[[], T]) -> T:
     """What ``find`` gives as soon as that is something."""
     patient = Retrying(
         stop=stop_after_delay(_PROCESS_SECONDS), wait=wait_fixed(0.5), retry=retry_if_result(lambda f: not f)
     )
-    return patient(find)
+    return patient(find_value)
 
 
 def is_alive(pid: int) -> bool:
@@ -112,7 +112,7 @@ def read_if_there(file: Path) -> str:
 def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirflow) -> None:
     store = open_store(airflow.root)
     land(store, "clicks", "a.jsonl", range(10))
-    first = run(airflow.api, "headrace_clicks_process", LOCAL)
+    first = run_to_end(airflow.api, "headrace_clicks_process", LOCAL)
     assert first.state == "success", log(airflow.api, first, "process")
     assert "executor local: asked for" in log(airflow.api, first, "process")
     (event,) = airflow.api.asset_events(first.dag_id, first.run_id)
@@ -123,12 +123,12 @@ def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirfl
     assert event["watermark"] == "2026-11-20T00:08:00Z"
 
     land(store, "clicks", "b.jsonl", range(10, 20))
-    second = run(airflow.api, "headrace_clicks_process", {"max_epochs": 1, **LOCAL})
+    second = run_to_end(airflow.api, "headrace_clicks_process", {"max_epochs": 1, **LOCAL})
     assert second.state == "success", log(airflow.api, second, "process")
     (event,) = airflow.api.asset_events(second.dag_id, second.run_id)
     assert event["epoch"] == 1
 
-    nothing_new = run(airflow.api, "headrace_clicks_process", LOCAL)
+    nothing_new = run_to_end(airflow.api, "headrace_clicks_process", LOCAL)
     assert nothing_new.state == "success"
     assert nothing_new.tasks["publish"] == "skipped"
     assert airflow.api.asset_events(nothing_new.dag_id, nothing_new.run_id) == []
@@ -136,7 +136,7 @@ def test_runs_hand_over_state_and_announce_what_they_publish(airflow: LocalAirfl
 
 def test_a_failing_run_says_why_and_a_person_may_mark_it_as_successful(airflow: LocalAirflow) -> None:
     land(open_store(airflow.root), "strict", "a.jsonl", range(3), "this is no JSON")
-    ended_run = run(airflow.api, "headrace_strict_process")
+    ended_run = run_to_end(airflow.api, "headrace_strict_process")
     assert (ended_run.state, ended_run.tasks["process"]) == ("failed", "failed")
     text = log(airflow.api, ended_run, "process")
     assert "TypedTaskError: data" in text
@@ -153,7 +153,7 @@ def test_a_failing_run_says_why_and_a_person_may_mark_it_as_successful(airflow: 
 def test_a_failed_audit_names_the_expectation_and_publishes_nothing(airflow: LocalAirflow) -> None:
     land(open_store(airflow.root), "modest", "a.jsonl", range(3))
     land(open_store(airflow.root), "modest", "b.jsonl", range(3))
-    ended_run = run(airflow.api, "headrace_modest_process")
+    ended_run = run_to_end(airflow.api, "headrace_modest_process")
     assert ended_run.tasks == {
         "preconditions": "success", "process": "success", "audit": "failed", "publish": "upstream_failed",
     }  # fmt: skip
@@ -175,7 +175,7 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
     assert (oldest.epoch, newest.epoch) == (0, 1)
 
     going_back: dict[str, object] = {"snapshot": oldest.snapshot_id, "when": "at once", "reason": "a test"}
-    recovered_run = run(airflow.api, "headrace_clicks_recover", {**going_back, **LOCAL})
+    recovered_run = run_to_end(airflow.api, "headrace_clicks_recover", {**going_back, **LOCAL})
     assert recovered_run.state == "success", log(airflow.api, recovered_run, "recover")
     (event,) = airflow.api.asset_events(recovered_run.dag_id, recovered_run.run_id)
     assert event["epoch"] == 1
@@ -183,7 +183,7 @@ def test_recover_and_backfill(airflow: LocalAirflow) -> None:
     assert event["watermark"] == newest.progress["watermark"]
     assert event["counts"]["input_files"] == 1  # what readers got beyond the snapshot, to which they went back
 
-    backfilled_run = run(airflow.api, "headrace_clicks_backfill")
+    backfilled_run = run_to_end(airflow.api, "headrace_clicks_backfill")
     assert backfilled_run.state == "success", log(airflow.api, backfilled_run, "replay")
     assert _SPARK in log(airflow.api, backfilled_run, "replay")
     (cut_over,) = airflow.api.asset_events(backfilled_run.dag_id, backfilled_run.run_id)
@@ -196,7 +196,7 @@ def test_damage_that_readers_see_starts_one_recovery_which_asks_and_then_mends_i
     store = open_store(airflow.root)
     for number in range(2):
         land(store, "damaged", f"{number}.jsonl", range(number * 10, number * 10 + 10))
-        assert run(airflow.api, "headrace_damaged_process").state == "success"
+        assert run_to_end(airflow.api, "headrace_damaged_process").state == "success"
     catalog = hr.open(airflow.root)["damaged"].catalog
     newest, oldest = catalog.ancestry(catalog.head().refs["published"])
     files = [
@@ -206,7 +206,7 @@ def test_damage_that_readers_see_starts_one_recovery_which_asks_and_then_mends_i
         (Path(airflow.root.removeprefix("file://")) / path).write_bytes(b"damaged")
 
     land(store, "damaged", "2.jsonl", range(20, 30))
-    failed_run = [run(airflow.api, "headrace_damaged_process") for _ in range(2)]
+    failed_run = [run_to_end(airflow.api, "headrace_damaged_process") for _ in range(2)]
     assert [one.state for one in failed_run] == ["failed", "failed"]
     assert "restore.below_published" in log(airflow.api, failed_run[0], "process")
     recovery, run_id = "headrace_damaged_recover", f"broken__{newest.snapshot_id}"
@@ -269,7 +269,7 @@ def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) ->
     catalog = hr.open(airflow.root)["modest"].catalog
     released_snapshot = catalog.head().refs["main"]
     catalog.release(released_snapshot, "ada: the expectation was too narrow")
-    ended_run = run(airflow.api, "headrace_modest_process")
+    ended_run = run_to_end(airflow.api, "headrace_modest_process")
     assert ended_run.state == "success", log(airflow.api, ended_run, "publish")
     (event,) = airflow.api.asset_events(ended_run.dag_id, ended_run.run_id)
     assert (event["snapshot"], event["counts"]["input_files"]) == (released_snapshot, 2)
@@ -278,7 +278,7 @@ def test_the_next_run_announces_what_a_person_released(airflow: LocalAirflow) ->
 @pytest.mark.usefixtures("newcomer")
 def test_a_pipeline_that_comes_while_airflow_is_up_runs(airflow: LocalAirflow) -> None:
     land(open_store(airflow.root), "newcomer", "a.jsonl", range(3))
-    ended_run = run(airflow.api, "headrace_newcomer_process", LOCAL)
+    ended_run = run_to_end(airflow.api, "headrace_newcomer_process", LOCAL)
     assert ended_run.state == "success", log(airflow.api, ended_run, "process")
     assert "audit of (the beginning, " in log(airflow.api, ended_run, "audit")
     assert airflow.api.pools()["headrace_newcomer"] == 1

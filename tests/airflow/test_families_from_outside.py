@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.additions.test_outside import DISTRIBUTION
+from tests.additions.test_outside import DISTRIBUTION_FOLDER
 from tests.airflow.subprocesses import REPOSITORY, python, write_pipeline
 from tests.distributions import write_distribution
 
@@ -41,7 +41,7 @@ def parse_dags(tmp_path: Path, pyproject: str) -> Any:
     pipelines.mkdir()
     write_pipeline(pipelines, "clicks")
     environment = {
-        "PYTHONPATH": os.pathsep.join([str(site), str(DISTRIBUTION)]),
+        "PYTHONPATH": os.pathsep.join([str(site), str(DISTRIBUTION_FOLDER)]),
         "HEADRACE_PIPELINES": str(pipelines),
         "HEADRACE_ROOT": (tmp_path / "root").as_uri(),
     }
@@ -49,7 +49,7 @@ def parse_dags(tmp_path: Path, pyproject: str) -> Any:
 
 
 def test_each_pipeline_has_a_dag_of_a_family_from_outside(tmp_path: Path) -> None:
-    answer = parse_dags(tmp_path, (DISTRIBUTION / "pyproject.toml").read_text())
+    answer = parse_dags(tmp_path, (DISTRIBUTION_FOLDER / "pyproject.toml").read_text())
     assert answer["dags"] == sorted([*OWN, "headrace_clicks_size_report"])
     assert (answer["errors"], answer["alone"], answer["size"]) == ([], ["headrace_clicks_size_report"], 5)
     assert answer["executors"] == [

@@ -85,7 +85,7 @@ with open(os.environ["CASE"] + "s") as file:
 print(json.dumps({name: run(case) for name, case in cases.items()}))
 """
 
-SUCCESS = RunResult(
+SUCCESSFUL_RESULT = RunResult(
     run_id="set by the case",
     pipeline="clicks",
     action="process",
@@ -103,7 +103,9 @@ SUCCESS = RunResult(
 
 def make_failure(error: RunError) -> RunResult:
     """A result with ``error``."""
-    return RunResult("", "clicks", "process", "failed", SUCCESS.started_at, SUCCESS.finished_at, error)
+    return RunResult(
+        "", "clicks", "process", "failed", SUCCESSFUL_RESULT.started_at, SUCCESSFUL_RESULT.finished_at, error
+    )
 
 
 BRANCHES: tuple[type[HeadraceError], ...] = (FixConfigError, FixDataError, RetryError, RestoreError, GiveUpError)
@@ -114,7 +116,7 @@ _IN_THE_CLUSTER = {
     )
 }
 CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...] | dict[str, str]]] = {
-    "succeeded": (SUCCESS, 0, ()),
+    "succeeded": (SUCCESSFUL_RESULT, 0, ()),
     **{
         branch.code: (make_failure(RunError.of(branch("column x is missing from a.json"))), branch.exit_code, ())
         for branch in BRANCHES
@@ -123,12 +125,12 @@ CASES: dict[str, tuple[RunResult | None, int, tuple[str, ...] | dict[str, str]]]
     "no result, exit code 0": (None, 0, ()),
     "no result, exit code 10": (None, 10, ()),
     "no result, exit code 137": (None, 137, ()),
-    "succeeded, exit code 137": (SUCCESS, 137, ()),
-    "succeeded at the second attempt": (SUCCESS, 0, ()),
-    "succeeded with a warning": (replace(SUCCESS, warnings=("a clock is ahead",)), 0, ()),
-    "no root": (SUCCESS, 0, ("HEADRACE_ROOT",)),
-    "no connection": (SUCCESS, 0, ("AIRFLOW_CONN_SPARK_DEFAULT",)),
-    "driver in the cluster": (SUCCESS, 0, _IN_THE_CLUSTER),
+    "succeeded, exit code 137": (SUCCESSFUL_RESULT, 137, ()),
+    "succeeded at the second attempt": (SUCCESSFUL_RESULT, 0, ()),
+    "succeeded with a warning": (replace(SUCCESSFUL_RESULT, warnings=("a clock is ahead",)), 0, ()),
+    "no root": (SUCCESSFUL_RESULT, 0, ("HEADRACE_ROOT",)),
+    "no connection": (SUCCESSFUL_RESULT, 0, ("AIRFLOW_CONN_SPARK_DEFAULT",)),
+    "driver in the cluster": (SUCCESSFUL_RESULT, 0, _IN_THE_CLUSTER),
 }
 """What the application leaves, its exit code, and which variables the worker lacks, or has beside others."""
 

@@ -83,7 +83,7 @@ class _Deployment:
         ]
         (self.root / "landing" / "seen" / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
 
-    def ask(self, command: str, *arguments: str, output: str = "") -> Any:
+    def run_json(self, command: str, *arguments: str, output: str = "") -> Any:
         """What a command prints as JSON."""
         name = f"{self.file}:figures.{output}" if output else str(self.file)
         command_line = [command, name, *arguments, "--root", self.root.as_uri(), "--format", "json"]
@@ -93,7 +93,7 @@ class _Deployment:
 
     def rows(self, view: str, *arguments: str, output: str = "") -> int:
         """How many rows a view of main has."""
-        return len(self.ask("read", "--view", view, "--at", "main", *arguments, output=output))
+        return len(self.run_json("read", "--view", view, "--at", "main", *arguments, output=output))
 
     def run(self) -> None:
         """Run; the audit may fail."""
@@ -133,7 +133,7 @@ def deployment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 def test_pages_and_commands_say_the_same(deployment: _Deployment) -> None:
-    page, shown_snapshot = deployment.page, deployment.ask("show", "main")
+    page, shown_snapshot = deployment.page, deployment.run_json("show", "main")
     graph, snapshot = page.graph("main", with_values=True), page.snapshot("main")
     assert graph is not None
     assert snapshot["counts"] == graph["counts"] == shown_snapshot["counts"]
@@ -156,7 +156,7 @@ def test_epochs_and_what_readers_see_are_those_of_the_log(deployment: _Deploymen
     page, line = deployment.page, []
     snapshot_ref: str | None = "main"
     while snapshot_ref is not None:
-        line.append(deployment.ask("show", snapshot_ref))
+        line.append(deployment.run_json("show", snapshot_ref))
         snapshot_ref = line[-1]["parent"]
     epochs = page.epochs("main", 50)
     assert [(one["epoch"], one["snapshot"], one["counts"]) for one in reversed(epochs)] == [
@@ -165,8 +165,8 @@ def test_epochs_and_what_readers_see_are_those_of_the_log(deployment: _Deploymen
     assert [one["watermark"] for one in reversed(epochs)] == [one["progress"]["watermark"] for one in line]
     summary = page.summary(None)
     assert summary.totals == {name: sum(one["counts"].get(name, 0) for one in line) for name in summary.totals}
-    published_snapshot = deployment.ask("log", "--limit", "1")[0]["refs"].get("published")
+    published_snapshot = deployment.run_json("log", "--limit", "1")[0]["refs"].get("published")
     if not summary.outputs:
         assert summary.published == published_snapshot
-        epoch = deployment.ask("show", "published")["epoch"] if published_snapshot else -1
+        epoch = deployment.run_json("show", "published")["epoch"] if published_snapshot else -1
         assert summary.unpublished == line[0]["epoch"] - epoch

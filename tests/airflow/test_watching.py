@@ -28,7 +28,7 @@ from tests.airflow.runs import SELDOM
 from tests.airflow.subprocesses import write_pipeline
 from tests.airflow.test_secrets import all_of
 from tests.distributions import write_distribution
-from tests.sources.test_conformance import DISTRIBUTION, DailyWorld
+from tests.sources.test_conformance import DISTRIBUTION_FOLDER, DailyWorld
 
 pytestmark = [pytest.mark.airflow, pytest.mark.s3]
 T = TypeVar("T")
@@ -148,7 +148,7 @@ def airflow(
         options = 'executor="local", schedule=hr.on_files("2s")'
         write_pipeline(folder / name, "clicks", source="max_files=1", options=options, most=None)
     (folder / "pipelines" / "said.py").write_text(_PIPELINE_FILE.format(database=str(days.database)))
-    write_distribution((DISTRIBUTION / "pyproject.toml").read_text(), folder / "site")
+    write_distribution((DISTRIBUTION_FOLDER / "pyproject.toml").read_text(), folder / "site")
     (folder / "roots.toml").write_text(
         f'[[root]]\nname = "sales"\nuri = "{sales.uri}"\npipelines = ["sales"]\nstore = "sales_s3"\n'
     )
@@ -156,7 +156,7 @@ def airflow(
         "HEADRACE_PIPELINES": str(folder / "pipelines"),
         "HEADRACE_ROOTS": str(folder / "roots.toml"),
         "HEADRACE_STORE_CONN": "own_s3",
-        "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(DISTRIBUTION)]),
+        "PYTHONPATH": os.pathsep.join([str(folder / "site"), str(DISTRIBUTION_FOLDER)]),
         "AIRFLOW_CONN_OWN_S3": json.dumps(own.connection()),
         **SELDOM,
     }
@@ -168,10 +168,10 @@ def airflow(
         local.stop()
 
 
-def wait_for_value(find: Callable[[], T], seconds: float = _SECONDS) -> T:
+def wait_for_value(find_value: Callable[[], T], seconds: float = _SECONDS) -> T:
     """What ``find`` gives as soon as that is something."""
     patient = Retrying(stop=stop_after_delay(seconds), wait=wait_fixed(1), retry=retry_if_result(lambda f: not f))
-    return patient(find)
+    return patient(find_value)
 
 
 def run_types(api: AirflowApi, dag: str, number: int) -> list[str] | None:

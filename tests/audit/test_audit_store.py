@@ -212,8 +212,12 @@ def test_an_audit_from_before_there_were_checks_against_history_is_read(store: M
 def test_an_age_goes_on_while_nothing_comes() -> None:
     assert STALE.describe() == "age of the newest file: 2h, of input own; the limit is 1h"
     assert STALE.as_of(Instant(HOUR)).severity is None
-    finding = STALE.as_of(Instant(30 * HOUR))
-    assert (finding.severity, finding.observed, finding.since) == (Severity.WARN, 108000.0, STALE.since)
+    later_finding = STALE.as_of(Instant(30 * HOUR))
+    assert (later_finding.severity, later_finding.observed, later_finding.since) == (
+        Severity.WARN,
+        108000.0,
+        STALE.since,
+    )
     assert REJECTED_FINDING.as_of(Instant(30 * HOUR)) == REJECTED_FINDING
 
 

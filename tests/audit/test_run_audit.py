@@ -235,9 +235,9 @@ def test_the_session_is_left_as_it_was(
     executor: ExecutorUnderTest, store: MemoryStore, panes: Any, current: Any
 ) -> None:
     spark = executor.spark
-    settings = dict(spark.conf.getAll)
+    settings_before = dict(spark.conf.getAll)
     audit(store, panes, current, expect("table_row_count_to_be_between", min_value=1))
-    assert dict(spark.conf.getAll) == settings
+    assert dict(spark.conf.getAll) == settings_before
     assert not current.is_cached
     assert current.count() == len(ROWS)
 

@@ -73,10 +73,10 @@ def expected(rows: list[dict[str, Any]]) -> ViewMeasure:
             texts = Counter(str(one).lower() if isinstance(one, bool) else one[:200] for one in present_values)
             most = sorted(texts.items(), key=lambda pair: (-pair[1], pair[0].encode()))[:50]
             return ColumnMeasure(missing, frequent=tuple(most))
-        ascending = sorted(present_values)
-        ranks = [math.ceil(Decimal(number) * len(ascending) / 20) for number in range(1, 20)]
+        ascending_values = sorted(present_values)
+        ranks = [math.ceil(Decimal(number) * len(ascending_values) / 20) for number in range(1, 20)]
         return ColumnMeasure(
-            missing, quantiles=tuple(float(ascending[rank - 1]) for rank in ranks) if ascending else ()
+            missing, quantiles=tuple(float(ascending_values[rank - 1]) for rank in ranks) if ascending_values else ()
         )
 
     return ViewMeasure(len(rows), {name: column(name) for name in SCHEMA.names if name != "at"})

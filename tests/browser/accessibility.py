@@ -61,5 +61,5 @@ return [...new Set(problems)];
 
 def problems(driver: WebDriver) -> list[str]:
     """What is wrong with the Headrace page that is shown, a line each."""
-    lines: Any = driver.execute_script(_SCRIPT)  # type: ignore[no-untyped-call]
-    return [str(line) for line in lines]
+    problem_lines: Any = driver.execute_script(_SCRIPT)  # type: ignore[no-untyped-call]
+    return [str(line) for line in problem_lines]

@@ -14,12 +14,12 @@ from headrace.testing.deployment import TemporaryDeployment
 
 LSN = hr.field("source.lsn", int)
 SCHEMA: dict[str, Any] = {"id": int, "shop": str, "amount": int, "at": datetime, "lsn": LSN}
-COUNTS = {"n": hr.count(), "total": col("amount").sum(), "most": col("amount").max()}
+AGGREGATES = {"n": hr.count(), "total": col("amount").sum(), "most": col("amount").max()}
 
 
 def build(form: str = "json", **parts: Any) -> hr.Pipeline:
     source = hr.FileSource("landing/orders", form, SCHEMA, changelog=hr.debezium_envelope(shared=["lsn"]))
-    parts = {"key": "shop", "what": COUNTS, "where": hr.FixedWindows("1h"), "when": hr.on_update(), **parts}
+    parts = {"key": "shop", "what": AGGREGATES, "where": hr.FixedWindows("1h"), "when": hr.on_update(), **parts}
     parts = parts if "outputs" not in parts else {"outputs": parts["outputs"]}
     return hr.Pipeline(
         "orders",
@@ -96,7 +96,7 @@ def test_outputs_take_of_an_update_what_each_can(deployment: TemporaryDeployment
     when = {"when": hr.on_update()}
     pipeline = build(
         outputs={
-            "shops": hr.Output(key="shop", what=COUNTS, where=hourly, how=hr.retracting("0s"), **when),
+            "shops": hr.Output(key="shop", what=AGGREGATES, where=hourly, how=hr.retracting("0s"), **when),
             "all": hr.Output(what={"n": hr.count()}, where=daily, how=hr.retracting("1d"), **when),
         }
     )

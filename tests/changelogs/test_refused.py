@@ -20,10 +20,10 @@ def source(changelog: Any = SIGN, schema: dict[str, Any] = SCHEMA, **reading: An
     return hr.json("landing/orders", schema, changelog=changelog, **reading)
 
 
-def build(input_: hr.Input | None = None, **parts: Any) -> hr.Pipeline:
-    input_ = input_ or source().event_time("at", bound="1h")
+def build(given_input: hr.Input | None = None, **parts: Any) -> hr.Pipeline:
+    given_input = given_input or source().event_time("at", bound="1h")
     what = {"n": hr.count()}
-    return hr.Pipeline("orders", input_, **{"key": "shop", "what": what, "where": hr.FixedWindows("1h"), **parts})
+    return hr.Pipeline("orders", given_input, **{"key": "shop", "what": what, "where": hr.FixedWindows("1h"), **parts})
 
 
 def when(trigger: hr.Trigger, **parts: Any) -> hr.Pipeline:

@@ -9,13 +9,13 @@ from click.testing import CliRunner
 from headrace.cli.main import app
 from headrace_lab.commands.simulate import SimulationOptionError
 
-SUCCESS, FAILED_CASES = 0, 1
+EXIT_DONE, FAILED_CASES = 0, 1
 
 
 @pytest.mark.parametrize("protocol", ["aligned", "unaligned", "chandy-lamport", "synchronous", "at-least-once"])
 def test_the_last_line_sums_up(protocol: str) -> None:
     result = CliRunner().invoke(app, ["simulate", "--tasks", "12", "--protocol", protocol, "--task-losses", "1"])
-    assert result.exit_code == SUCCESS, result.output
+    assert result.exit_code == EXIT_DONE, result.output
     last = result.stdout.splitlines()[-1]
     assert last.startswith(f"{protocol}, 12 tasks, seed 0: ")
     assert last.endswith("1 restores; all properties hold")
@@ -23,7 +23,7 @@ def test_the_last_line_sums_up(protocol: str) -> None:
 
 def test_what_is_lost_of_what_tasks_and_coordinator_say_is_sent_again() -> None:
     result = CliRunner().invoke(app, ["simulate", "--tasks", "40", "--lost-messages", "0.1", "--format", "json"])
-    assert result.exit_code == SUCCESS, result.output
+    assert result.exit_code == EXIT_DONE, result.output
     totals = json.loads(result.stdout)["totals"]
     assert totals["resent"] > totals["complete"] >= 3
 
@@ -39,7 +39,7 @@ def test_json_of_a_graph_from_a_file(tmp_path: Path) -> None:
     file.write_text('{"tasks": ["in", "a", "b"], "channels": [["in", "a"], ["a", "b"], ["b", "a"]]}')
     result = CliRunner().invoke(app, ["simulate", "--graph", str(file), "--seed", "3", "--format", "json"])
     document = json.loads(result.stdout)
-    assert result.exit_code == SUCCESS
+    assert result.exit_code == EXIT_DONE
     assert document["holds"] is True
     assert (document["totals"]["tasks"], document["totals"]["back_edges"]) == (3, 1)
     assert [each["name"] for each in document["properties"]][:2] == ["termination", "feasibility"]
@@ -49,7 +49,7 @@ def test_json_of_a_graph_from_a_file(tmp_path: Path) -> None:
 def test_a_stable_property_is_detected(kind: str) -> None:
     arguments = ["simulate", "--detect", kind, "--tasks", "12", "--seed", "7"]
     result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == SUCCESS, result.output
+    assert result.exit_code == EXIT_DONE, result.output
     last = result.stdout.splitlines()[-1]
     assert last.startswith(f"{kind}, 12 processes, seed 7: detected by ")
     assert last.endswith("at last of 12 processes; all properties hold")
@@ -69,6 +69,6 @@ def test_detection_needs_channels_that_are_first_in_first_out() -> None:
 )
 def test_options_that_do_not_go_together_are_an_error(other: list[str]) -> None:
     result = CliRunner().invoke(app, ["simulate", "--detect", "deadlock", *other])
-    assert result.exit_code not in {SUCCESS, FAILED_CASES}
+    assert result.exit_code not in {EXIT_DONE, FAILED_CASES}
     assert SimulationOptionError.code in result.output
     assert "--detect" in result.output

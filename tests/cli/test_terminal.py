@@ -26,7 +26,7 @@ from headrace_snapshots.format.files import DataFile, Layer
 from tests.cli.deployments import PIPELINE_FILE, Deployment, hour, pane
 
 ODD = "\x1b]0;owned\x07\x9b31m\u202e:smile: [bold]x[/bold]"
-VISIBLE = r"\x1b]0;owned\x07\x9b31m\u202e:smile: [bold]x[/bold]"
+VISIBLE_TEXT = r"\x1b]0;owned\x07\x9b31m\u202e:smile: [bold]x[/bold]"
 ODD_FILE = PIPELINE_FILE.replace('"amount": col(', f"{ODD!r}: col(").replace("Clicks per", f"{ODD} per")
 
 
@@ -107,7 +107,7 @@ def test_no_command_has_a_terminal_do_what_its_text_says(
     text = result.output
     assert not [each for each in text if not each.isprintable() and each != "\n"]
     assert "😄" not in text
-    assert "owned" not in text or any(form in text for form in (VISIBLE, json.dumps(ODD)[1:-1], "%1B%5D0%3Bowned"))
+    assert "owned" not in text or any(form in text for form in (VISIBLE_TEXT, json.dumps(ODD)[1:-1], "%1B%5D0%3Bowned"))
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_a_real_terminal_gets_colours_of_ours_and_nothing_else(deployment: Deplo
     assert running.returncode in (0, 10)
     if "FILE" not in words or "main" in words:
         assert "\x1b[" in text, "it is a terminal"
-        assert VISIBLE in text
+        assert VISIBLE_TEXT in text
     assert not {"\x1b]", "\x07", "\x9b", "\u202e", "😄"} & {
         *text,
         *(text[index : index + 2] for index in range(len(text))),
@@ -153,8 +153,8 @@ def test_the_bar_shows_what_it_is_told() -> None:
         bar.noted(f"reading {ODD}\n!")
         bar.warned(ODD)
     text = written_stream.getvalue()
-    assert text.count(VISIBLE) >= 2
-    assert rf"reading {VISIBLE}\n!" in text
+    assert text.count(VISIBLE_TEXT) >= 2
+    assert rf"reading {VISIBLE_TEXT}\n!" in text
     assert not {"\x1b]", "\x07"} & {*text, *(text[index : index + 2] for index in range(len(text)))}
 
 
@@ -162,7 +162,7 @@ def test_what_a_task_of_airflow_says_is_text(capsys: pytest.CaptureFixture[str],
     root = tmp_path.as_uri()
     submit(["process", "--pipeline", f"{ODD}.py", "--root", root, "--run-id", "r", "--executor", "local"])
     text = capsys.readouterr().out
-    assert VISIBLE in text
+    assert VISIBLE_TEXT in text
     assert not [each for each in text if not each.isprintable() and each not in "\n\t"]
 
 

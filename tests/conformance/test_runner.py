@@ -151,11 +151,11 @@ def test_expected_failures_pass_by_failing_as_told(write: Callable[..., Path]) -
 
 def test_panes_are_matched_even_if_the_first_expected_one_is_vague(write: Callable[..., Path]) -> None:
     vague = [{"window": [0, 10]}, {"window": [0, 10], "values": [1]}]
-    inputs = [
+    input_steps = [
         {"op": "input", "elements": [{"value": 1, "ts": 1}]},
         {"op": "input", "elements": [{"value": 2, "ts": 2}]},
     ]
-    raw = case(steps=[*inputs, {"op": "expect", "panes": vague}], collect="at_end")
+    raw = case(steps=[*input_steps, {"op": "expect", "panes": vague}], collect="at_end")
     (result,) = run_file(write(raw), ReferenceExecutor())
     assert result.status is CaseStatus.PASSED, result.reason
 

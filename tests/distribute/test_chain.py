@@ -19,7 +19,7 @@ from tests.distribute.blobs import OverBlobs
 from tests.process.clicks import CLICKS, land
 
 EPOCHS = 3
-DEDUPLICATING = change_pipeline(CLICKS, deduplicate=Deduplicate("user", "1d"))
+DEDUPLICATING_PIPELINE = change_pipeline(CLICKS, deduplicate=Deduplicate("user", "1d"))
 
 
 def epochs(pipeline: Pipeline, root: Path, names: OutputTables) -> list[ComputedEpoch]:
@@ -31,7 +31,7 @@ def epochs(pipeline: Pipeline, root: Path, names: OutputTables) -> list[Computed
     return [engine.compute({OWN: [file]}, Instant(0)) for file in engine.landing.new_files({})[OWN]]
 
 
-@pytest.mark.parametrize("pipeline", [CLICKS, DEDUPLICATING], ids=["all", "deduplicated"])
+@pytest.mark.parametrize("pipeline", [CLICKS, DEDUPLICATING_PIPELINE], ids=["all", "deduplicated"])
 @pytest.mark.parametrize("names", [UNNAMED, OutputTables("hourly")], ids=["unnamed", "hourly"])
 def test_tables_and_logs_of_a_chain_have_its_names(pipeline: Pipeline, names: OutputTables, tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)
@@ -48,7 +48,9 @@ def test_tables_and_logs_of_a_chain_have_its_names(pipeline: Pipeline, names: Ou
 
 def test_a_chain_computes_the_same_whatever_its_output_is_called(tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)
-    unnamed_epochs, hourly = (epochs(DEDUPLICATING, tmp_path, names) for names in (UNNAMED, OutputTables("hourly")))
+    unnamed_epochs, hourly = (
+        epochs(DEDUPLICATING_PIPELINE, tmp_path, names) for names in (UNNAMED, OutputTables("hourly"))
+    )
     for one, other in zip(unnamed_epochs, hourly, strict=True):
         own = {name.removeprefix("hourly/"): n for name, n in other.counts.items() if name.startswith("hourly/")}
         assert own == one.counts

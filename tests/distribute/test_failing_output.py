@@ -142,17 +142,17 @@ def test_a_parked_output_is_computed_again_alone(telling: bool, tmp_path: Path) 
         }
 
 
-DOWNSTREAM = Output(
+DOWNSTREAM_OUTPUT = Output(
     of="bad", what={"clicks": col("clicks").sum()}, where=HOURLY.where, when=hr.on_update(), how=HOURLY.how
 )
-BOTH = replace(DOWNSTREAM, of=("bad", "hourly"))
+BOTH = replace(DOWNSTREAM_OUTPUT, of=("bad", "hourly"))
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
 @pytest.mark.parametrize("how", ["as windows fire", "a filter overflows"])
 def test_what_reads_an_output_that_fails_is_parked_with_it(how: str, tasks: int, tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)
-    outputs = {"both": BOTH, "bad": FAILING[how], "hourly": HOURLY, "per_hour": replace(DOWNSTREAM, of="hourly")}
+    outputs = {"both": BOTH, "bad": FAILING[how], "hourly": HOURLY, "per_hour": replace(DOWNSTREAM_OUTPUT, of="hourly")}
     pipeline = replace(SHOP, outputs=outputs)
     sound_pipeline = replace(SHOP, outputs={name: outputs[name] for name in ("hourly", "per_hour")})
     failing, sound = (engine_of(shop, tmp_path, tasks) for shop in (pipeline, sound_pipeline))
@@ -176,8 +176,8 @@ def test_what_reads_an_output_that_fails_is_parked_with_it(how: str, tasks: int,
 def test_an_output_that_reads_others_is_computed_again_alone(tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)
     mended_path = tmp_path / "mended"
-    fails = replace(DOWNSTREAM, of="hourly", what={"clicks": col("clicks").combine(Fragile(str(mended_path)))})
-    pipeline = replace(SHOP, outputs={"hourly": HOURLY, "bad": fails, "below": DOWNSTREAM})
+    fails = replace(DOWNSTREAM_OUTPUT, of="hourly", what={"clicks": col("clicks").combine(Fragile(str(mended_path)))})
+    pipeline = replace(SHOP, outputs={"hourly": HOURLY, "bad": fails, "below": DOWNSTREAM_OUTPUT})
     sound, failing, engine_again = (engine_of(pipeline, tmp_path) for _ in range(3))
     files = failing.landing.new_files({})[OWN]
     for number, file in enumerate(files):

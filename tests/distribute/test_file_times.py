@@ -54,8 +54,8 @@ def test_pieces_say_together_what_the_file_says(
 def test_lags_are_never_too_small_and_too_large_by_less_than_a_bin(earlier_times: list[int], times: list[int]) -> None:
     first, second = times_of(earlier_times), times_of(times)
     _, counts = count_behind({"source": {"a": first, "b": second}}, {})
-    latest = max(earlier_times)
-    exact = sorted(max(0, latest - time) for time in times)
+    latest_time = max(earlier_times)
+    exact = sorted(max(0, latest_time - time) for time in times)
     elements = sorted(Counter(counts).elements())
     assert len(elements) == len(exact), "the first file stands behind nothing"
     for lag, upper in zip(exact, elements, strict=True):

@@ -14,7 +14,7 @@ from tests.docs.pages import ROOT
 
 EXAMPLES = sorted(file.parent for file in (ROOT / "examples").glob("*/expected.jsonl"))
 JOBS = sorted((ROOT / "examples" / "joins").glob("*.py"))
-_NEXMARK = ROOT / "examples" / "nexmark"
+_NEXMARK_FOLDER = ROOT / "examples" / "nexmark"
 """Has no data of its own: tests/docs/test_nexmark.py lands some, and compares with DuckDB."""
 
 
@@ -27,7 +27,7 @@ def headrace(*words: str) -> str:
 def test_all_examples_say_what_they_give() -> None:
     assert len(EXAMPLES) >= 4
     of_joins = {file.parent for file in JOBS}
-    assert {file.parent for file in (ROOT / "examples").glob("*/*.py")} == {*EXAMPLES, *of_joins, _NEXMARK}
+    assert {file.parent for file in (ROOT / "examples").glob("*/*.py")} == {*EXAMPLES, *of_joins, _NEXMARK_FOLDER}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda folder: folder.name)

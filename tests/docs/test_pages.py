@@ -24,11 +24,11 @@ PAGES = [
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_blocks_of(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Path.cwd()
+    folder_before = Path.cwd()
     reader = Reader(tmp_path, monkeypatch)
     reader.start()
     try:
         for block in blocks(page):
             reader.follow(block)
     finally:
-        os.chdir(folder)
+        os.chdir(folder_before)

@@ -12,8 +12,8 @@ import headrace as hr
 
 @pytest.mark.parametrize("name", hr.__all__)
 def test_the_example_in_the_docstring_runs(name: str, tmp_path: Path) -> None:
-    imports = {"hr": hr, "dataclass": dataclass, "UTC": UTC, "datetime": datetime, "timedelta": timedelta}
-    names = {**imports, "root": tmp_path.as_uri(), "__name__": "examples"}
+    imported_names = {"hr": hr, "dataclass": dataclass, "UTC": UTC, "datetime": datetime, "timedelta": timedelta}
+    names = {**imported_names, "root": tmp_path.as_uri(), "__name__": "examples"}
     examples = DocTestParser().get_doctest(getattr(hr, name).__doc__ or "", names, name, None, 0)
     assert examples.examples, f"hr.{name}: its docstring has no example; write one that begins with >>>"
     texts: list[str] = []

@@ -82,10 +82,10 @@ def _live(
 
     with pytest.MonkeyPatch.context() as patch:
 
-        def act_at_point(place: Point) -> None:
-            if place != point:
+        def act_at_point(reached_point: Point) -> None:
+            if reached_point != point:
                 return
-            if place.moment is Moment.MIDDLE:
+            if reached_point.moment is Moment.MIDDLE:
                 in_the_middle(patch, strike)
             else:
                 strike()

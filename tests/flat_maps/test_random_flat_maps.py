@@ -97,14 +97,14 @@ _ROWS = flat_scenarios(row_scenarios())
 @given(_WIDER | _SIGNED_FLAT, SCHEDULES)
 @settings(examples(30, fewest=5), suppress_health_check=list(HealthCheck))
 def test_aggregations_are_those_of_the_reference(flat: Flat, schedule: Schedule) -> None:
-    check(flat[0], schedule, ["local"], make=flat[1])
+    check(flat[0], schedule, ["local"], make_records=flat[1])
 
 
 @pytest.mark.slow
 @given(_ROWS, SCHEDULES)
 @settings(examples(15, fewest=5), suppress_health_check=list(HealthCheck))
 def test_rows_are_those_of_the_reference(flat: Flat, schedule: Schedule) -> None:
-    check_rows(flat[0], schedule, ["local"], make=flat[1])
+    check_rows(flat[0], schedule, ["local"], make_records=flat[1])
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_rows_are_those_of_the_reference(flat: Flat, schedule: Schedule) -> None
 def test_many_tasks_give_what_the_reference_gives(flat: Flat, schedule: Schedule) -> None:
     in_pieces = set_sizes(least_of_a_file=64, most_of_a_share=256)  # files of a few records are cut
     with SparkStandIn.stand_in(), in_pieces:
-        check(flat[0], schedule, ["spark", "local"], make=flat[1])
+        check(flat[0], schedule, ["spark", "local"], make_records=flat[1])
 
 
 @pytest.mark.slow
@@ -136,4 +136,4 @@ def test_what_is_made_of_panes_on_spark_is_that_of_the_reference(
 @given(_WIDER | _SIGNED_FLAT, SCHEDULES)
 @settings(examples(2), suppress_health_check=list(HealthCheck))
 def test_aggregations_on_spark_are_those_of_the_reference(spark: SparkSession, flat: Flat, schedule: Schedule) -> None:
-    check(flat[0], schedule, ["spark", "local"], spark, make=flat[1])
+    check(flat[0], schedule, ["spark", "local"], spark, make_records=flat[1])

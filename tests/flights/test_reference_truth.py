@@ -57,8 +57,8 @@ def test_reference_and_truth_agree(
         columns, truth = flight_truth.DEPARTURES, flight_truth.departures(rows)
     else:
         columns, truth = flight_truth.SESSIONS, flight_truth.sessions(rows)
-    frame = flight_truth.normal(current(pipeline, results), columns)
-    pd.testing.assert_frame_equal(frame, flight_truth.normal(truth, columns), rtol=1e-12, atol=0)
+    actual_frame = flight_truth.normal(current(pipeline, results), columns)
+    pd.testing.assert_frame_equal(actual_frame, flight_truth.normal(truth, columns), rtol=1e-12, atol=0)
     assert not any(result.drops for result in results)
     rejected_pairs = [(r.column, r.record["dep_time"]) for result in results for r in result.rejected]
     assert rejected_pairs == [("tailnum", None)] * (int(rows["tailnum"].isna().sum()) if pipeline is SESSIONS else 0)

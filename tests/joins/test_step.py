@@ -120,7 +120,7 @@ def batch_of(schema: pa.Schema, make_batch: Any, rows: list[Row], names: dict[st
 
 
 def draw_rows(
-    rng: random.Random, middle: int, side: tuple[list[Row], list[Row]], make_record: Any, *, is_signed: bool
+    rng: random.Random, middle_seconds: int, side: tuple[list[Row], list[Row]], make_record: Any, *, is_signed: bool
 ) -> list[Row]:
     """Rows and withdrawals of a side, of which so many are there, and others have been withdrawn before they came."""
     (live, early_rows), rows = side, list[Row]()
@@ -132,7 +132,7 @@ def draw_rows(
         if early_rows and rng.random() < 0.3:  # the row of a withdrawal that came before it
             rows.append(early_rows.pop())
             continue
-        instant = Instant(max(0, middle + rng.randrange(-8, 5)) * SECOND)
+        instant = Instant(max(0, middle_seconds + rng.randrange(-8, 5)) * SECOND)
         row = Row(instant, make_record())
         if is_signed and rng.random() < 0.1:
             rows.append(Row(instant, row.record, True))

@@ -109,9 +109,9 @@ def test_users_triggers(name: str) -> None:
 
 @pytest.mark.slow
 def test_panes_and_their_retractions_are_elements_to_a_users_trigger() -> None:
-    lower = (downstream(AfterWatermark(early=Jump(20, "total")), accumulating("25us")),)
-    upper = (FixedWindows("10us"), AfterWatermark(AfterProcessingTime("5us"), AfterCount(1)), retracting("25us"))
-    compare(build(*upper, aggregations=lower), random_epochs(11))
+    lower_aggregations = (downstream(AfterWatermark(early=Jump(20, "total")), accumulating("25us")),)
+    upper_parts = (FixedWindows("10us"), AfterWatermark(AfterProcessingTime("5us"), AfterCount(1)), retracting("25us"))
+    compare(build(*upper_parts, aggregations=lower_aggregations), random_epochs(11))
 
 
 @pytest.mark.slow

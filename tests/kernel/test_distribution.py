@@ -63,8 +63,8 @@ class Parts:
         results = []
         for part in range(self.number):
             own = None if delta is None else delta.filter(pa.array(self._part(delta) == part))
-            hashes = np.zeros(0, np.uint64) if own is None else np.unique(own.column(c.HASH).to_numpy())
-            state = self.layers[part].affected_rows(hashes, clocks, signals)
+            touched_hashes = np.zeros(0, np.uint64) if own is None else np.unique(own.column(c.HASH).to_numpy())
+            state = self.layers[part].affected_rows(touched_hashes, clocks, signals)
             own = own if own is not None and own.num_rows else None
             result = step_stage(
                 self.compiled_stage,

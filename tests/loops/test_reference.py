@@ -23,7 +23,7 @@ ROUNDS = st.sampled_from([1, 2, 3, None])
 by_loop = pytest.mark.parametrize("name", LOOPS)
 
 
-def place(pane: Pane) -> tuple[int | None, Any]:
+def place_of_pane(pane: Pane) -> tuple[int | None, Any]:
     """The start of the window of ``pane`` in seconds, and its vertex."""
     return (pane.window.start // SECOND if is_finite(pane.window.start) else None), pane.key[0]
 
@@ -31,7 +31,7 @@ def place(pane: Pane) -> tuple[int | None, Any]:
 def current(results: Sequence[EpochResult]) -> dict[tuple[int | None, Any], Any]:
     """The newest value of each vertex of each window."""
     folded_panes = fold_current(pane for result in results for pane in result.panes)
-    return {place(pane): pane.values[0] for pane in folded_panes.values()}
+    return {place_of_pane(pane): pane.values[0] for pane in folded_panes.values()}
 
 
 def panes_in_words(result: EpochResult) -> list[str]:

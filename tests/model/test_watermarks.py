@@ -141,10 +141,10 @@ def test_percentile_watermarks_take_the_slowest_split_and_do_not_go_back() -> No
 def test_a_percentile_watermark_lets_its_part_pass_and_is_never_behind_the_watermark(
     bound: int, q: float, lags: list[int]
 ) -> None:
-    mark = percentile(q, bound, lags)
-    assert -bound <= mark <= 0
-    passed_count = sum(-max(lag, 0) >= mark for lag in lags)
-    assert passed_count * 100 >= q * len(lags) or mark == -bound
+    percentile_watermark = percentile(q, bound, lags)
+    assert -bound <= percentile_watermark <= 0
+    passed_count = sum(-max(lag, 0) >= percentile_watermark for lag in lags)
+    assert passed_count * 100 >= q * len(lags) or percentile_watermark == -bound
 
 
 @pytest.mark.parametrize(

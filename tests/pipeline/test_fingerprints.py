@@ -45,9 +45,9 @@ def pipeline_of(aggregate: hr.Aggregate) -> hr.Pipeline:
     return build(what={"found": aggregate})
 
 
-def loop(loop_: hr.Loop, **parts: Any) -> hr.Pipeline:
+def loop(given_loop: hr.Loop, **parts: Any) -> hr.Pipeline:
     links = hr.json("landing/links", {"a": int, "b": int, "w": int, "at": datetime}).event_time("at", bound="5m")
-    return hr.Pipeline("links", links, **{"key": ["a", "b"], "loop": loop_, "where": HOURLY, **parts})
+    return hr.Pipeline("links", links, **{"key": ["a", "b"], "loop": given_loop, "where": HOURLY, **parts})
 
 
 def changes(changelog: Any) -> hr.Pipeline:

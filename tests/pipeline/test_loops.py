@@ -24,9 +24,9 @@ def loop(**parts: Any) -> hr.Loop:
     return hr.Loop(**{"start": VERTEX, "step": VALUE, "combine": "least", **parts})
 
 
-def pipeline(loop_: hr.Loop | None = None, **parts: Any) -> hr.Pipeline:
+def pipeline(given_loop: hr.Loop | None = None, **parts: Any) -> hr.Pipeline:
     common = {"key": ["a", "b"], "where": hr.FixedWindows("1h"), "when": hr.on_update(), "how": hr.retracting("1h")}
-    return hr.Pipeline("links", LINKS, **{**common, "loop": loop_ or loop(), **parts})
+    return hr.Pipeline("links", LINKS, **{**common, "loop": given_loop or loop(), **parts})
 
 
 def test_panes_are_of_vertices_and_records_of_edges() -> None:

@@ -253,14 +253,16 @@ def cases() -> Iterator[Case]:
         yield from _cases_of(getattr(owner, name), name, good, {})
 
 
-def _cases_of(call: Callable[..., Any], name: str, good: dict[str, Any], further: dict[str, Any]) -> Iterator[Case]:
+def _cases_of(
+    call: Callable[..., Any], name: str, good: dict[str, Any], further_arguments: dict[str, Any]
+) -> Iterator[Case]:
     parameters = inspect.signature(call).parameters
     hints = _hints(call)
     for each in good:
         kind = parameters[each].kind if each in parameters else inspect.Parameter.KEYWORD_ONLY
         several = kind is inspect.Parameter.VAR_POSITIONAL
         others = {other: value for other, value in good.items() if other != each and not several}
-        yield Case(call, name, each, hints.get(each, Any), {**others, **further}, several)
+        yield Case(call, name, each, hints.get(each, Any), {**others, **further_arguments}, several)
 
 
 def _hints(call: Callable[..., Any]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 PER_DAY: dict[str, Any] = {"what": {"n": col("clicks").sum()}, "where": FixedWindows("1d")}
-ACCUMULATING = replace(HOURLY, how=hr.accumulating("1d"))
+ACCUMULATING_OUTPUT = replace(HOURLY, how=hr.accumulating("1d"))
 WRONG_GRAPHS: dict[str, tuple[dict[str, Any], str]] = {
     "of an output that is not there": (
         {"hourly": HOURLY, "daily": Output(of="hourli", **PER_DAY)},
@@ -86,7 +86,7 @@ WRONG_GRAPHS: dict[str, tuple[dict[str, Any], str]] = {
         "output hourly withdraws panes from windows that merge",
     ),
     "panes that count twice": (
-        {"hourly": HOURLY, "totals": ACCUMULATING, "daily": Output(of=("hourly", "totals"), **PER_DAY)},
+        {"hourly": HOURLY, "totals": ACCUMULATING_OUTPUT, "daily": Output(of=("hourly", "totals"), **PER_DAY)},
         "output totals accumulates, so the next aggregation would count a pane and its refinements",
     ),
 }
@@ -128,18 +128,18 @@ def test_an_output_of_another_is_the_next_aggregation_of_its_chain() -> None:
 
 
 def test_a_union_has_the_columns_of_its_first_output_and_those_that_are_named() -> None:
-    discarding = replace(HOURLY, how=hr.discarding("3d"))
+    discarding_output = replace(HOURLY, how=hr.discarding("3d"))
     net = Output(
         of=("kept", "hourly"),
         columns={"hourly": {"clicks": -col("clicks"), "side": hr.lit("back")}},
         key=["user", "side"],
         **PER_DAY,
     )
-    shop = Pipeline("shop", CLICKS.input, outputs={"net": net, "kept": discarding, "hourly": HOURLY})
+    shop = Pipeline("shop", CLICKS.input, outputs={"net": net, "kept": discarding_output, "hourly": HOURLY})
     (stage,) = shop.by_output["net"].stages
     assert [*stage.schema] == ["user", "clicks", "spent", "window_start", "window_end", "side"]
     assert stage.withdrawable, "since one of the outputs withdraws panes"
-    assert stage.aggregation.how.allowed_lateness == discarding.how.allowed_lateness, "the longest"
+    assert stage.aggregation.how.allowed_lateness == discarding_output.how.allowed_lateness, "the longest"
 
 
 def test_the_fingerprint_of_an_output_goes_by_what_it_reads_not_by_its_name() -> None:

@@ -131,11 +131,11 @@ TESTING = {"PaneRow", "Panes", "Result", "Step", "StepResults", "TemporaryDeploy
 
 def _public() -> Iterator[tuple[str, Callable[..., object]]]:
     """Public functions, and public classes that users make objects of."""
-    for module, exceptions in ((hr, MADE_BY_HEADRACE), (hr.testing, TESTING)):
+    for module, excused_names in ((hr, MADE_BY_HEADRACE), (hr.testing, TESTING)):
         for name in module.__all__:
             public = getattr(module, name)
             is_made = callable(public) and not (isinstance(public, type) and issubclass(public, Enum))
-            if is_made and name not in exceptions and getattr(public, "__init__", None) is not object.__init__:
+            if is_made and name not in excused_names and getattr(public, "__init__", None) is not object.__init__:
                 yield name, public
 
 

@@ -183,7 +183,7 @@ def test_every_timestamp_of_panes_can_be_chosen(timestamp: TimestampCombiner) ->
 
 
 @pytest.mark.parametrize(
-    ("lower", "message"),
+    ("lower_aggregation", "message"),
     [
         (second(key={"user": col("amount")}), "aggregation 2 .* no column 'amount'"),
         (second(key={"share": col("n") / 2}), "aggregation 2 .* is a float"),
@@ -194,9 +194,9 @@ def test_every_timestamp_of_panes_can_be_chosen(timestamp: TimestampCombiner) ->
         (second(when=Repeatedly(AfterPunctuation(col("end")))), "no column 'end'"),
     ],
 )
-def test_every_aggregation_of_a_chain_is_checked(lower: Aggregation, message: str) -> None:
+def test_every_aggregation_of_a_chain_is_checked(lower_aggregation: Aggregation, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
-        build(then=(lower,))
+        build(then=(lower_aggregation,))
 
 
 def test_a_list_of_the_aggregation_above_is_no_key() -> None:

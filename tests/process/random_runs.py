@@ -71,7 +71,7 @@ def check(
     executors: Sequence[str],
     spark: Any = None,
     *,
-    make: RecordFunction = itself,
+    make_records: RecordFunction = itself,
     functions: Functions = NO_FUNCTIONS,
 ) -> None:
     """Runs over landed files give what the reference gives for the epochs that they recorded, and so does a replay.
@@ -86,13 +86,13 @@ def check(
         head = catalog.head().refs.get("main")
         if head is None:  # nothing landed, nothing was due
             return
-        epochs = recorded_of(catalog, head, landed_result, make)
-        note(f"{epochs!r}")
-        expected = run_outputs(pipeline, epochs, functions)
+        recorded_epochs = recorded_of(catalog, head, landed_result, make_records)
+        note(f"{recorded_epochs!r}")
+        expected = run_outputs(pipeline, recorded_epochs, functions)
         manifests = list(catalog.ancestry(head))[::-1]
         outputs = [_Output(own_pipeline, root, output) for output, own_pipeline in pipeline.by_output.items()]
         for each in outputs:
-            found_rows = each.panes("main", len(epochs))
+            found_rows = each.panes("main", len(recorded_epochs))
             for number, (result, manifest) in enumerate(zip(expected[each.name], manifests, strict=True)):
                 assert_same(found_rows[number], by_window(shown_pane(pane) for pane in result.panes))
                 _check_accounts(seen_by(manifest, each.name), result, each.alone)
@@ -101,8 +101,10 @@ def check(
             replay_options = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executors[0])
             process(pipeline, root.as_uri(), replay_options, spark=spark)
             for each in outputs:
-                first_rows = each.panes("main", len(epochs))
-                for second_panes, first_panes in zip(each.panes("again", len(epochs)), first_rows, strict=True):
+                first_rows = each.panes("main", len(recorded_epochs))
+                for second_panes, first_panes in zip(
+                    each.panes("again", len(recorded_epochs)), first_rows, strict=True
+                ):
                     assert_same(second_panes, first_panes)
 
 
@@ -141,20 +143,23 @@ DROP_COUNTS = (
 
 
 def recorded_of(
-    catalog: Catalog, head: str, files: Mapping[str, Sequence[Record]], make: RecordFunction = itself
+    catalog: Catalog, head: str, files: Mapping[str, Sequence[Record]], make_records: RecordFunction = itself
 ) -> list[Epoch]:
     """The epochs up to ``head`` as the reference reads them."""
-    read_records = {path: [row for record in records for row in make(record)] for path, records in files.items()}
+    read_records = {
+        path: [row for record in records for row in make_records(record)] for path, records in files.items()
+    }
     return [_epoch(epoch, read_records) for epoch in recorded_epochs(catalog, head)]
 
 
-def _epoch(epoch: RecordedEpoch, records_by_path: Mapping[str, Sequence[Record]]) -> Epoch:
+def _epoch(recorded_epoch: RecordedEpoch, records_by_path: Mapping[str, Sequence[Record]]) -> Epoch:
     """A recorded epoch as the reference reads it."""
     records = {
-        name: [row for file in files for row in records_by_path[file.path]] for name, files in epoch.files.items()
+        name: [row for file in files for row in records_by_path[file.path]]
+        for name, files in recorded_epoch.files.items()
     }
     own = records.pop(OWN, [])
-    return Epoch(epoch.processing_time, own, epoch.is_last, epoch.signals, union=records)
+    return Epoch(recorded_epoch.processing_time, own, recorded_epoch.is_last, recorded_epoch.signals, union=records)
 
 
 def _check_accounts(manifest: Manifest, result: EpochResult, pipeline: Pipeline) -> None:

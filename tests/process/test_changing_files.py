@@ -34,7 +34,7 @@ FILES = 2
 STEP = 1 if os.environ.get("HEADRACE_CORRUPTIONS") == "all" else 4
 """From the number of one moment to that of the next at which a file changes."""
 CHANGING = "landing/clicks/001.jsonl"
-PLAIN, DEDUPLICATING = PIPELINES["one_stage"], PIPELINES["deduplicating"]
+PLAIN, DEDUPLICATING_PIPELINE = PIPELINES["one_stage"], PIPELINES["deduplicating"]
 OTHERS: Mapping[str, Callable[[bytes], bytes]] = {
     "as long": lambda data: data.replace(b'"user": "u1"', b'"user": "u2"').replace(b"2026-01-01T0", b"2026-01-02T0"),
     "empty": lambda data: b"",
@@ -166,7 +166,7 @@ def recorded_file(pipeline: Pipeline, store: ObjectStore) -> InputFile:
     indirect=["root"],
 )
 def test_what_is_committed_is_what_the_manifest_records_whenever_a_file_changes(root: str, other: str) -> None:
-    pipeline = DEDUPLICATING  # reads files again, for records that it drops
+    pipeline = DEDUPLICATING_PIPELINE  # reads files again, for records that it drops
     content_before, content_after = first_content(1), OTHERS[other](first_content(1))
     expected = {content: undisturbed_results(pipeline, content) for content in (content_before, content_after)}
     assert expected[content_before] != expected[content_after]
@@ -287,11 +287,11 @@ def test_a_file_is_asked_for_once_but_for_what_a_local_one_needs(root: str, monk
 _FUNCTION = SparkFunction(
     "tests.spark.spark_transforms:double_rows", {**PLAIN.source.schema, "times": DataType.STRING}, deterministic=True
 )
-DOUBLING = change_pipeline(PLAIN, name="doubled", source=replace(PLAIN.source, transform=_FUNCTION))
+DOUBLING_PIPELINE = change_pipeline(PLAIN, name="doubled", source=replace(PLAIN.source, transform=_FUNCTION))
 
 
 @on_spark
-@pytest.mark.parametrize("pipeline", [DEDUPLICATING, DOUBLING], ids=lambda pipeline: pipeline.name)
+@pytest.mark.parametrize("pipeline", [DEDUPLICATING_PIPELINE, DOUBLING_PIPELINE], ids=lambda pipeline: pipeline.name)
 def test_tasks_in_other_processes_read_what_was_taken_in(
     executor: ExecutorUnderTest, pipeline: Pipeline, tmp_path: Path
 ) -> None:

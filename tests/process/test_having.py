@@ -23,8 +23,8 @@ from tests.reading import read
 
 pytestmark = pytest.mark.slow  # whole runs
 
-COUNTS = {"clicks": count(), "spent": col("price").sum()}
-RATES = {**COUNTS, "each": col("spent") / col("clicks"), "since": col("window_start")}
+AGGREGATES = {"clicks": count(), "spent": col("price").sum()}
+RATES = {**AGGREGATES, "each": col("spent") / col("clicks"), "since": col("window_start")}
 CONDITION = (col("each") > 8) & (col("clicks") < 4)
 
 Row = Mapping[str, Any]
@@ -109,7 +109,7 @@ def _clicks_with_rates(**parts: Any) -> Pipeline:
 
 def test_a_value_that_leaves_its_type_says_of_which_column_and_row(tmp_path: Path) -> None:
     land(tmp_path, 0, 1)
-    huge = _clicks_with_rates(what={**COUNTS, "huge": col("spent") * 2**61}, having=col("huge") < 0)
+    huge = _clicks_with_rates(what={**AGGREGATES, "huge": col("spent") * 2**61}, having=col("huge") < 0)
     with pytest.raises(IntegerOverflowError) as error:
         LOCAL.run(huge, tmp_path.as_uri(), publish=False)
     assert str(error.value).startswith("column 'huge' of key user='u")
@@ -124,7 +124,9 @@ def test_a_new_column_is_null_in_what_stands_and_retractions_repeat_that(tmp_pat
     live.land(("ann", 0.1, 4), ("bob", 0.1, 6))
     live.process()
     live.land(("ann", 0.2, 2))
-    rated_live = Live(tmp_path, pipeline(how=retracting("1d"), what={**COUNTS, "each": col("spent") / col("clicks")}))
+    rated_live = Live(
+        tmp_path, pipeline(how=retracting("1d"), what={**AGGREGATES, "each": col("spent") / col("clicks")})
+    )
     with pytest.raises(ChangedPipelineError, match="column 'each' of aggregation 1"):
         rated_live.process()
     rated_live.process(allow_new_aggregates=True)

@@ -89,7 +89,7 @@ def clock(part: int) -> datetime:
     return START + timedelta(days=1, hours=part)
 
 
-def rows(
+def read_rows(
     deployment: TemporaryDeployment, pipeline: Pipeline, names: Mapping[str, str] | None = None
 ) -> dict[str, list[Row]]:
     """All that readers see, with columns called by ``names``."""
@@ -175,11 +175,11 @@ def test_with_other_names_a_run_gives_what_it_gives_with_the_old_ones(
         deploy_pipelines(tmp_path / "b", old, new, new),
     )
     late = {name: new_name for name, new_name in zip(old.key, new.key, strict=True) if name != new_name}
-    expected = rows(undisturbed_deployment, old, names)
-    expected["late"] = rows(undisturbed_deployment, old, late)["late"]
+    expected = read_rows(undisturbed_deployment, old, names)
+    expected["late"] = read_rows(undisturbed_deployment, old, late)["late"]
     assert expected["late"]
     assert any(row["is_retraction"] for row in expected["panes"]) or old.how.accumulation != "RETRACTING"
-    assert rows(migrated_deployment, new) == expected
+    assert read_rows(migrated_deployment, new) == expected
 
 
 MORE_AGGREGATES = {
@@ -205,10 +205,10 @@ def test_what_is_added_knows_what_is_read_from_now_on_and_disturbs_nothing_else(
     undisturbed_deployment = deploy_pipelines(tmp_path / "b", pipeline_without, pipeline_without, pipeline_without)
     shared_names = [
         name
-        for name in rows(undisturbed_deployment, pipeline_without)["panes"][0]
+        for name in read_rows(undisturbed_deployment, pipeline_without)["panes"][0]
         if name not in MORE_AGGREGATES or name in pipeline_without.what
     ]
-    found_rows, expected = rows(migrated_deployment, new), rows(undisturbed_deployment, pipeline_without)
+    found_rows, expected = read_rows(migrated_deployment, new), read_rows(undisturbed_deployment, pipeline_without)
     for view in ("current", "panes", "late"):
         assert pick_columns(found_rows[view], shared_names) == pick_columns(expected[view], shared_names)
 
@@ -239,7 +239,7 @@ def test_on_spark_state_is_migrated_as_it_is_here(executor: ExecutorUnderTest, t
     other_deployment.land(clicks(WIDER), *records(1))
     options = RunOptions("spark", publish=True)
     assert executor.process(new, other_deployment.root, options, now=lambda: clock(1)).epochs == (1,)
-    assert rows(other_deployment, new) == rows(own_deployment, new)
+    assert read_rows(other_deployment, new) == read_rows(own_deployment, new)
     for view in (View.CURRENT, View.PANES):
         found_view = hr.open(other_deployment.root)["clicks"].read(view)
         frame = found_view.to_spark(executor.spark)
@@ -248,7 +248,7 @@ def test_on_spark_state_is_migrated_as_it_is_here(executor: ExecutorUnderTest, t
         assert sorted(map(str, collected_rows)) == sorted(map(str, expected))
 
 
-INCOMPATIBLE: list[tuple[Pipeline, Pipeline, str]] = [
+INCOMPATIBLE_PAIRS: list[tuple[Pipeline, Pipeline, str]] = [
     (clicks(), clicks(what={**WHAT, "more": count()}), "--allow-new-aggregates"),
     (clicks(), clicks(key={"visitor": col("user"), "page": col("page")}), "key has changed"),
     (clicks(), clicks(what={**WHAT, "most": col("amount").min()}), "aggregate 'most' has changed"),
@@ -267,16 +267,16 @@ INCOMPATIBLE: list[tuple[Pipeline, Pipeline, str]] = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("old", "new", "message"), INCOMPATIBLE)
+@pytest.mark.parametrize(("old", "new", "message"), INCOMPATIBLE_PAIRS)
 def test_what_is_not_told_or_cannot_be_migrated_is_refused(
     tmp_path: Path, old: Pipeline, new: Pipeline, message: str
 ) -> None:
     deployment = deploy_pipelines(tmp_path, old)
-    state_before = rows(deployment, old), main(deployment)
+    state_before = read_rows(deployment, old), main(deployment)
     with pytest.raises(ChangedPipelineError, match=message) as error:
         run(deployment, new, 1)
     assert "headrace backfill clicks" in str(error.value)
-    assert (rows(deployment, old), main(deployment)) == state_before
+    assert (read_rows(deployment, old), main(deployment)) == state_before
 
 
 @pytest.mark.slow
@@ -329,7 +329,7 @@ def test_snapshots_of_every_definition_stay_what_they_were(tmp_path: Path) -> No
     seen_rows: list[tuple[str, Pipeline, dict[str, list[Row]]]] = []
     for number, pipeline in enumerate((first, second, third, third)):
         run(deployment, pipeline, number, allow_new_aggregates=True)
-        seen_rows.append((main(deployment), pipeline, rows(deployment, pipeline)))
+        seen_rows.append((main(deployment), pipeline, read_rows(deployment, pipeline)))
     reader = hr.open(deployment.root)["clicks"]
     for snapshot, _, expected in seen_rows:
         for view, found_rows in expected.items():
@@ -348,7 +348,7 @@ def test_snapshots_of_every_definition_stay_what_they_were(tmp_path: Path) -> No
     assert reader.diff(seen_rows[0][0], seen_rows[1][0]).output.columns.only_after == {"peak": "int64"}
     expire_snapshots(catalog(deployment), keep_rule(1))
     assert check(catalog(deployment), deep=True).problems == ()
-    assert rows(deployment, third) == seen_rows[-1][2]
+    assert read_rows(deployment, third) == seen_rows[-1][2]
 
 
 @pytest.mark.slow
@@ -363,7 +363,7 @@ def test_layers_of_both_definitions_become_one(tmp_path: Path) -> None:
             if number == 10:
                 deployment.run(old, at=clock(0), files_per_epoch=1)
         deployment.run(second, at=clock(1), files_per_epoch=1)
-        found_rows.append(rows(deployment, second, names if second is old else None))
+        found_rows.append(read_rows(deployment, second, names if second is old else None))
     expected, migrated_rows = found_rows
     assert migrated_rows["current"] == expected["current"]
     assert migrated_rows["panes"] == expected["panes"]

@@ -86,9 +86,9 @@ def test_windows_expire_as_they_do_for_the_engine(pipeline: hr.Pipeline, waterma
     ends = np.array([each for each in moments if each > MIN_INSTANT] + [int(GLOBAL_WINDOW_END)], np.int64)
     others = [MAX_INSTANT] * (len(pipeline.stages) - 1)
     where = manifest(pipeline, *others, moment, moment) if others else manifest(pipeline, moment, moment)
-    expiry = last_stage_of(pipeline).expired_until(where)
+    expired_until = last_stage_of(pipeline).expired_until(where)
     finite = ends[ends <= GLOBAL_WINDOW_END]
-    assert list(finite <= expiry) == list(compiled_stage.expired_mask(finite, moment))
+    assert list(finite <= expired_until) == list(compiled_stage.expired_mask(finite, moment))
 
 
 @pytest.mark.parametrize(

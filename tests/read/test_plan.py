@@ -23,8 +23,8 @@ SCHEMA = {"user": str, "at": hr.DataType.TIMESTAMP, "amount": int}
 SOURCE = hr.json("landing/clicks", SCHEMA)
 WIDER = hr.json("landing/clicks", {**SCHEMA, "page": str})
 LOWER_STAGE = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("2h"))
-COUNTS = {"clicks": hr.count(), "amount": col("amount").sum()}
-RATES = {**COUNTS, "mean": col("amount") / col("clicks")}
+AGGREGATES = {"clicks": hr.count(), "amount": col("amount").sum()}
+RATES = {**AGGREGATES, "mean": col("amount") / col("clicks")}
 USERS = hr.Aggregation(key=None, what={"users": hr.count()}, where=hr.FixedWindows("4h"))
 
 
@@ -155,12 +155,12 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
     ),
     (
         clicks(what=RATES),
-        clicks(what={**COUNTS, "mean": col("amount").max()}),
+        clicks(what={**AGGREGATES, "mean": col("amount").max()}),
         ["aggregate 'mean' was a column of results (aggregation 1)"],
         ["replay"],
     ),
     (
-        clicks(what={**COUNTS, "mean": col("amount").max()}),
+        clicks(what={**AGGREGATES, "mean": col("amount").max()}),
         clicks(what=RATES),
         ["column 'mean' was an aggregate, and rows that stand have what it was (aggregation 1)"],
         ["replay"],
@@ -244,7 +244,7 @@ MIGRATIONS: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
     ),
     (
         clicks(what={**RATES, "late": col("clicks") > 3}),
-        clicks(what={**COUNTS, "late": col("clicks") > 3, "mean": col("amount") / col("clicks")}),
+        clicks(what={**AGGREGATES, "late": col("clicks") > 3, "mean": col("amount") / col("clicks")}),
         ["the order of the columns of results has changed (aggregation 1)"],
         ["migrate"],
     ),
@@ -334,7 +334,7 @@ def test_a_run_does_what_the_plan_says(tmp_path: Path) -> None:
     assert reader.plan(pipeline_before).action is Action.KEEP
 
 
-HOURLY = hr.Output(key="user", what=COUNTS, where=hr.FixedWindows("1h"), how=hr.retracting("1h"))
+HOURLY = hr.Output(key="user", what=AGGREGATES, where=hr.FixedWindows("1h"), how=hr.retracting("1h"))
 PER_DAY = hr.Output(of="hourly", what={"all": col("amount").sum()}, where=hr.FixedWindows("1d"))
 
 
@@ -346,7 +346,7 @@ def daily_over(hourly: hr.Output, daily: hr.Output = PER_DAY, name: str = "hourl
 UPSTREAM_CHANGES: dict[str, tuple[Pipeline, str, str]] = {
     "its output has another name": (daily_over(HOURLY, name="per_hour"), "keep", ""),
     "one more column": (
-        daily_over(replace(HOURLY, what={**COUNTS, "most": col("amount").max()})),
+        daily_over(replace(HOURLY, what={**AGGREGATES, "most": col("amount").max()})),
         "keep",
         "output 'hourly' has changed: aggregate 'most' is new (aggregation 1)",
     ),
@@ -391,5 +391,5 @@ def test_an_output_that_reads_another_keeps_its_state_while_the_panes_mean_the_s
 
 def test_what_looks_at_whole_panes_is_computed_again_if_they_get_a_column() -> None:
     whole = replace(PER_DAY, when=hr.Repeatedly(hr.AfterBytes(100)))
-    wider = daily_over(replace(HOURLY, what={**COUNTS, "most": col("amount").max()}), whole)
+    wider = daily_over(replace(HOURLY, what={**AGGREGATES, "most": col("amount").max()}), whole)
     assert plan_definition_change(wider, made_by(daily_over(HOURLY, whole))).action is Action.REPLAY

@@ -77,7 +77,7 @@ HOWS = st.builds(
 def of_any_type(value: Expr) -> list[Aggregate]:
     """The combiners that take values of every type."""
     any_of = ("count", "min", "max", "first", "last", "collect", "distinct", "approx_distinct", "distinct_sketch")
-    return [*(getattr(value, method)() for method in any_of), value.top(2), value.pairs(value)]
+    return [*(getattr(value, method_name)() for method_name in any_of), value.top(2), value.pairs(value)]
 
 
 def aggregates(

@@ -36,7 +36,7 @@ from headrace_lab.reference import Contents, Element, Grouping, Operator, Output
 from tests.building import lengths
 from tests.own_triggers import Jump, Poll, Reminder
 
-_EXAMPLES = os.environ.get("HEADRACE_EXAMPLES")
+_WANTED_EXAMPLES = os.environ.get("HEADRACE_EXAMPLES")
 
 
 _FEWEST = 8
@@ -49,11 +49,11 @@ def examples(whole: int, fewest: int = _FEWEST) -> settings:
     few = settings.get_current_profile_name() == "unit"
     number = min(whole, settings().max_examples) if few else max(min(whole, fewest), whole // 10)
     return settings(
-        max_examples=int(_EXAMPLES or number),
-        derandomize=_EXAMPLES is None,
+        max_examples=int(_WANTED_EXAMPLES or number),
+        derandomize=_WANTED_EXAMPLES is None,
         deadline=None,
         database=None,
-        print_blob=_EXAMPLES is not None,
+        print_blob=_WANTED_EXAMPLES is not None,
     )
 
 

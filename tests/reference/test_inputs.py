@@ -56,12 +56,12 @@ def epoch(time: int, *rows: dict[str, Any], is_last: bool = False, **union: Any)
     return Epoch(Instant(time), rows, is_last, union=union)
 
 
-DEDUPLICATING = build(deduplicate=Deduplicate(col("id"), horizon="10us"))
+DEDUPLICATING_PIPELINE = build(deduplicate=Deduplicate(col("id"), horizon="10us"))
 
 
 def test_the_first_to_arrive_wins_in_and_across_epochs() -> None:
     first, second, third = run_pipeline(
-        DEDUPLICATING,
+        DEDUPLICATING_PIPELINE,
         [
             epoch(0, row("a", 3, 1), row("b", 9, 2), row("a", 3, 3), row("a", 1, 4, "bob")),
             epoch(1, row("b", 9, 5), row("c", 4, 6)),
@@ -78,7 +78,7 @@ def test_the_first_to_arrive_wins_in_and_across_epochs() -> None:
 
 def test_ids_are_forgotten_behind_the_horizon_and_what_comes_then_is_late() -> None:
     results = run_pipeline(
-        DEDUPLICATING,
+        DEDUPLICATING_PIPELINE,
         [
             epoch(0, row("a", 10, 1)),
             epoch(1, row("x", 25, 2)),
@@ -98,7 +98,7 @@ def test_duplicates_and_filtered_records() -> None:
 
 
 def test_a_record_without_an_id_is_a_dead_letter() -> None:
-    (result,) = run_pipeline(DEDUPLICATING, [epoch(0, row(None, 90, 1), row("a", 7, 1))])
+    (result,) = run_pipeline(DEDUPLICATING_PIPELINE, [epoch(0, row(None, 90, 1), row("a", 7, 1))])
     assert result.rejected == (RejectedRecord(row(None, 90, 1), "id"),)
     assert result.watermark == 2
 
@@ -223,7 +223,7 @@ def test_inputs_that_do_not_fit(other: Input, message: str) -> None:
 def test_fingerprints_tell_inputs_and_deduplication() -> None:
     pipelines = [
         build(),
-        DEDUPLICATING,
+        DEDUPLICATING_PIPELINE,
         build(deduplicate=Deduplicate(col("id"), "11us")),
         build(union=(REFUNDS,)),
         build(union=(Input(REFUNDS.source, REFUNDS.event_time, "refunds"),)),

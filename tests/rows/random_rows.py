@@ -207,7 +207,7 @@ def check_rows(
     executors: Sequence[str],
     spark: Any = None,
     *,
-    make: RecordFunction = itself,
+    make_records: RecordFunction = itself,
 ) -> None:
     """Each epoch of each output of rows gives the rows that the reference gives, with their signs; what stands is their
     sum; and a replay gives the same. ``make``: what sources make of a record.
@@ -221,7 +221,7 @@ def check_rows(
         head = catalog.head().refs.get("main")
         if head is None:
             return
-        expected = run_outputs(pipeline, recorded_of(catalog, head, landed_result, make))
+        expected = run_outputs(pipeline, recorded_of(catalog, head, landed_result, make_records))
         manifests = [*catalog.ancestry(head)][::-1]
         of_rows = {
             name: output_pipeline for name, output_pipeline in pipeline.by_output.items() if output_pipeline.rows

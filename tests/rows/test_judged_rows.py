@@ -11,7 +11,7 @@ from headrace.errors import LimitExceededError, UnusualDataError
 from tests.rows.orders import CHANGES, COLUMNS, ORDERS, Orders, order
 
 EARLY: dict[str, Any] = {"min_versions": 2, "min_rows": 5}
-JUDGING: dict[str, Any] = {
+JUDGING_PARTS: dict[str, Any] = {
     "usual": (
         hr.usual_volume(within=4, min_versions=2),
         hr.usual_nulls("price", points=10, **EARLY),
@@ -22,9 +22,11 @@ JUDGING: dict[str, Any] = {
 }
 HOURLY: dict[str, Any] = {"where": hr.FixedWindows("1h"), "when": hr.on_update(), "how": hr.retracting("1d")}
 PIPELINES = {
-    "appended": hr.Pipeline("orders", ORDERS, rows=["id", "shop", "price"], **JUDGING),
-    "signed": hr.Pipeline("orders", CHANGES, rows=["id", "shop", "price"], **JUDGING),
-    "groups": hr.Pipeline("orders", ORDERS, rows=["shop", "price"], key="id", take=hr.newest(), **HOURLY, **JUDGING),
+    "appended": hr.Pipeline("orders", ORDERS, rows=["id", "shop", "price"], **JUDGING_PARTS),
+    "signed": hr.Pipeline("orders", CHANGES, rows=["id", "shop", "price"], **JUDGING_PARTS),
+    "groups": hr.Pipeline(
+        "orders", ORDERS, rows=["shop", "price"], key="id", take=hr.newest(), **HOURLY, **JUDGING_PARTS
+    ),
 }
 
 
@@ -67,7 +69,7 @@ def test_records_that_give_no_rows_count_beside_the_limit(tmp_path: Path, pipeli
 
 
 def test_a_column_that_cannot_be_given_counts_beside_the_limit(tmp_path: Path) -> None:
-    pipeline = hr.Pipeline("orders", ORDERS, rows=COLUMNS, filter=col("price") > 0, **{**JUDGING, "usual": ()})
+    pipeline = hr.Pipeline("orders", ORDERS, rows=COLUMNS, filter=col("price") > 0, **{**JUDGING_PARTS, "usual": ()})
     orders = Orders(tmp_path)
     orders.run(pipeline, *(order(f"{number}") for number in range(9)), order("too large", 2**62))
     with pytest.raises(LimitExceededError, match="1 of 3 records"):

@@ -33,7 +33,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 }
 EQUAL = {f"same_{name}": col(name) == col(f"other_{name}") for name in NESTED_COLUMNS}
 UNEQUAL = {f"not_{name}": col(name) != col(f"other_{name}") for name in NESTED_COLUMNS}
-EQUALITY = hr.Pipeline("orders", SOURCE, rows={"id": col("id"), **EQUAL, **UNEQUAL}, executor="local")
+EQUALITY_PIPELINE = hr.Pipeline("orders", SOURCE, rows={"id": col("id"), **EQUAL, **UNEQUAL}, executor="local")
 
 
 @st.composite
@@ -78,7 +78,9 @@ def rows_of_duckdb(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
 @given(pairs_of_values())
 @settings(examples(80, fewest=15), suppress_health_check=list(HealthCheck))
 def test_they_are_compared_as_the_reference_and_duckdb_do(orders: list[dict[str, Any]]) -> None:
-    local, reference = (run(EQUALITY, [rows(*orders)], executor=executor) for executor in ("local", "reference"))
+    local, reference = (
+        run(EQUALITY_PIPELINE, [rows(*orders)], executor=executor) for executor in ("local", "reference")
+    )
     assert plain_rows(local) == plain_rows(reference)
     assert plain_rows(local) == [{name: row[name] for name in plain_rows(local)[0]} for row in rows_of_duckdb(orders)]
 
@@ -101,7 +103,7 @@ CASES: list[tuple[Any, Any, bool | None]] = [
 def test_null_inside_is_equal_to_null(left: Any, right: Any, is_equal: bool | None) -> None:
     order = put("a", address=left, **dict.fromkeys(OTHERS)) | {"other_address": right}
     for executor in ("local", "reference"):
-        (row,) = run(EQUALITY, [rows(order)], executor=executor).current
+        (row,) = run(EQUALITY_PIPELINE, [rows(order)], executor=executor).current
         assert (row["same_address"], row["not_address"]) == (is_equal, None if is_equal is None else not is_equal)
 
 

@@ -25,7 +25,9 @@ CITY, PLACE = ADDRESS.field("city"), ADDRESS.field("place")
 X, SEEN_AT, FIRST = PLACE.field("x"), PLACE.field("seen"), PLACE.field("names").item(0)
 PRICE = PRICES.item("a")
 ITEMS = col("items")
-EXPLODING = hr.json("landing/orders", SCHEMA, changelog=col("sign"), explode="items").event_time("at", bound="1h")
+EXPLODING_SOURCE = hr.json("landing/orders", SCHEMA, changelog=col("sign"), explode="items").event_time(
+    "at", bound="1h"
+)
 AMOUNT, BY_KEY = PRICE.field("amount"), PRICE.field("by").item("é")
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR, ALL_TIME = hr.FixedWindows("1h"), hr.GlobalWindows()
@@ -70,9 +72,9 @@ PIPELINES: dict[str, Any] = {
         },
         filter=ITEMS.is_null() | ITEMS.item(0).is_not_null(),
     ),
-    "exploded": lambda: pipeline(EXPLODING, rows=["id", "items", "tags"]),
+    "exploded": lambda: pipeline(EXPLODING_SOURCE, rows=["id", "items", "tags"]),
     "sums of exploded": lambda: pipeline(
-        EXPLODING,
+        EXPLODING_SOURCE,
         key={"sku": ITEMS.field("sku")},
         null_keys=True,
         what={"n": hr.count(), "x": ITEMS.field("x").sum(), "mark": ITEMS.field("marks").item("b").max()},

@@ -105,11 +105,11 @@ def test_at_least_once_counts_twice_what_alignment_counts_once() -> None:
 
 def test_a_stopped_world_takes_longer() -> None:
     settings = replace(QUICK, graph=a_graph(Protocol.ALIGNED, 30, 0, 4), snapshot_cost=5_000, records=50)
-    ends = {
+    end_by_protocol = {
         each: simulate(replace(settings, protocol=each)).totals["processed_us"]
         for each in (Protocol.ALIGNED, Protocol.SYNCHRONOUS)
     }
-    assert ends[Protocol.SYNCHRONOUS] > ends[Protocol.ALIGNED]
+    assert end_by_protocol[Protocol.SYNCHRONOUS] > end_by_protocol[Protocol.ALIGNED]
 
 
 @pytest.mark.slow

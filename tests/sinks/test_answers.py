@@ -289,7 +289,7 @@ def test_each_error_of_kafka_says_whether_to_try_again(kind: type[kafka_errors.K
     expected: Kind = SinkUnreachableError
     for names, error in ((FOR_GOOD, SinkRefusedError), (MOVED_ERRORS, SinkMovedError), (TOO_LARGE, UndeliverableError)):
         expected = error if kind.__name__ in names else expected
-    address = connection("events", {"HEADRACE_CONN_EVENTS": "kafka://127.0.0.1"})
-    with pytest.raises(HeadraceError) as error_info, translate_errors(address):
+    kafka_connection = connection("events", {"HEADRACE_CONN_EVENTS": "kafka://127.0.0.1"})
+    with pytest.raises(HeadraceError) as error_info, translate_errors(kafka_connection):
         raise kind.__new__(kind)
     assert type(error_info.value) is expected

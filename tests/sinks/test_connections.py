@@ -32,9 +32,9 @@ def test_no_secret_is_in_what_clients_say(uri: str, message: str) -> None:
 @pytest.mark.parametrize("quote_text", [str, repr, json.dumps, lambda text: json.dumps(text, ensure_ascii=False)])
 @pytest.mark.parametrize("secret", ['odd"quote\\x', "it's", "both\"'", "caf\u00e9", "two\nlines"])
 def test_no_secret_is_in_what_programs_quote(secret: str, quote_text: Callable[[str], str]) -> None:
-    address = connection("lake", {"HEADRACE_CONN_LAKE": f"https://ann:{quote(secret)}@lake/x"})
+    lake_connection = connection("lake", {"HEADRACE_CONN_LAKE": f"https://ann:{quote(secret)}@lake/x"})
     assert (
-        address.without_secrets(f"no login for {quote_text(secret)}, ann").replace('"', "").replace("'", "")
+        lake_connection.without_secrets(f"no login for {quote_text(secret)}, ann").replace('"', "").replace("'", "")
         == "no login for ***, ann"
     )
 

@@ -122,8 +122,8 @@ def test_nothing_goes_below_what_was_handed_over_unless_it_is_given_up(
         handle.backfill(promote=True)
     assert handle.show("main").snapshot_id == second
 
-    lines = handle.rollback(to=first, give_up_delivered=True, dry_run=True).told
-    assert [line for line in lines if "sink send" in line]
+    told_lines = handle.rollback(to=first, give_up_delivered=True, dry_run=True).told
+    assert [line for line in told_lines if "sink send" in line]
     handle.rollback(to=first, message="below", give_up_delivered=True)
     assert refs(deployment) == {"delivered/send": first, "delivering/send": first}
     handle.run()

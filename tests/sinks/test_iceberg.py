@@ -424,15 +424,15 @@ def test_a_namespace_that_somebody_makes_meanwhile(deployment: SinkDeployment, m
 def test_requests_to_catalogs_of_aws_are_signed(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What pyiceberg signs with is the user and the password, and nobody asks for a token."""
     uri = f"https://{user}glue.eu-west-1.amazonaws.com/iceberg?rest.sigv4-enabled=true&rest.signing-name=glue"
-    address = connection("lake", {"HEADRACE_CONN_LAKE": uri})
+    lake_connection = connection("lake", {"HEADRACE_CONN_LAKE": uri})
     monkeypatch.setitem(sys.modules, "boto3", None)
     with pytest.raises(SinkRefusedError, match=r"connection lake .*needs boto3: pip install") as error:
-        catalog_properties(address)
+        catalog_properties(lake_connection)
     assert "cret" not in str(error.value)
     module = ModuleType("boto3")
     module.__spec__ = ModuleSpec("boto3", None)
     monkeypatch.setitem(sys.modules, "boto3", module)
-    properties = catalog_properties(address)
+    properties = catalog_properties(lake_connection)
     key = {"client.access-key-id": "AKID", "client.secret-access-key": "se/cret"} if user else {}
     assert {name: value for name, value in properties.items() if name.startswith("client.")} == key
     assert not {"credential", "oauth2-server-uri"} & properties.keys()

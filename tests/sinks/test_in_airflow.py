@@ -135,7 +135,7 @@ def followed_sales(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.Mon
         sales.airflow.stop()
 
 
-def wait_until_equal(read: Callable[[], Any], expected: Any) -> None:
+def wait_until_equal(read_value: Callable[[], Any], expected: Any) -> None:
     """Wait until something is as expected."""
     patient = Retrying(
         stop=stop_after_delay(SECONDS),
@@ -143,7 +143,7 @@ def wait_until_equal(read: Callable[[], Any], expected: Any) -> None:
         retry=retry_if_result(lambda now: now != expected),
         retry_error_callback=lambda state: state.outcome.result() if state.outcome else None,
     )
-    assert patient(read) == expected
+    assert patient(read_value) == expected
 
 
 def test_all_that_follows_a_pipeline_follows_what_its_readers_see(followed_sales: FollowedSales) -> None:

@@ -88,8 +88,8 @@ def land(root: Path, name: str, *rows: Mapping[str, Any]) -> None:
 def messages(topic: str) -> list[tuple[int, Any, Any]]:
     """Partition, key and value of each committed record."""
     address = connection("events")
-    records = Topics(f"{address.host}:{address.port}").committed_records(topic)
-    rows = [(number, json.loads(key or b""), json.loads(value or b"")) for number, key, value in records]
+    committed_records = Topics(f"{address.host}:{address.port}").committed_records(topic)
+    rows = [(number, json.loads(key or b""), json.loads(value or b"")) for number, key, value in committed_records]
     return sorted(rows, key=lambda one: (one[2]["_change"], one[0]))
 
 

@@ -12,7 +12,7 @@ from tests.sinks.warehouse import Warehouse
 
 @pytest.mark.slow
 def test_blocks_of_the_page(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Path.cwd()
+    folder_before = Path.cwd()
     reader = Reader(tmp_path, monkeypatch)
     reader.start()
     monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", f"{warehouse.uri}?options=-csearch_path%3D{warehouse.schema}")
@@ -20,4 +20,4 @@ def test_blocks_of_the_page(warehouse: Warehouse, tmp_path: Path, monkeypatch: p
         for block in blocks(DOCS / "how-to" / "sinks.md"):
             reader.follow(block)
     finally:
-        os.chdir(folder)
+        os.chdir(folder_before)

@@ -73,11 +73,11 @@ def land_texts(deployment: SinkDeployment, *texts: str | None) -> hr.Pipeline:
     return own_pipeline
 
 
-@pytest.mark.parametrize("text", ["LATIN1", "SQL_ASCII", "EUC_JP", "no such encoding"])
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "EUC_JP", "no such encoding"])
 def test_texts_are_what_they_are_whatever_the_environment_calls_them(
-    warehouse: Warehouse, deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch, text: str
+    warehouse: Warehouse, deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch, encoding: str
 ) -> None:
-    monkeypatch.setenv("PGCLIENTENCODING", text)
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
     own_pipeline = land_texts(deployment, "Tromsø", "東京")
     deployment.deliver(own_pipeline)
     table = f"postgres:{warehouse.schema}.sales"
@@ -85,7 +85,7 @@ def test_texts_are_what_they_are_whatever_the_environment_calls_them(
     monkeypatch.delenv("PGCLIENTENCODING")
     assert [value for (value,) in warehouse.rows("value")] == ["Tromsø", "東京"]
     warehouse.server.rows(f"update {warehouse.schema}.sales set value = 'Troms\u00c3\u00b8' where value = 'Tromsø'")
-    monkeypatch.setenv("PGCLIENTENCODING", text)
+    monkeypatch.setenv("PGCLIENTENCODING", encoding)
     assert not deployment.handle(own_pipeline).compare_with(table, connection="warehouse").is_equal
     monkeypatch.delenv("PGCLIENTENCODING")  # of the test's own clients
 

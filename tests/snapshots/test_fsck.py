@@ -207,9 +207,9 @@ def test_garbage_goes_once_its_writers_are_fenced_and_what_readers_may_read_stay
     paths_before = {info.path for info in memory.list("p/")}
 
     def repair_all() -> Expired:
-        collection = fsck(Catalog(memory, "p"), repair=True).collected
-        assert collection is not None
-        return collection
+        expiry = fsck(Catalog(memory, "p"), repair=True).collected
+        assert expiry is not None
+        return expiry
 
     assert (repair_all().waiting, repair_all().waiting) == (
         Total.from_sizes({killed_text: 24}),
@@ -253,8 +253,8 @@ def test_the_way_out_depends_on_who_needs_it(memory: MemoryStore, snapshots: lis
     catalog = Catalog(memory, "p")
     catalog.tag("june", snapshots[-2].snapshot_id)
     catalog.fork("trial", snapshots[-2].snapshot_id)
-    trial = commit(catalog, memory, snapshots[-2], catalog.claim("trial", "run"))
-    memory.delete(trial.tables["state"][0].files[0].path)
+    trial_manifest = commit(catalog, memory, snapshots[-2], catalog.claim("trial", "run"))
+    memory.delete(trial_manifest.tables["state"][0].files[0].path)
     (own,) = fsck(catalog).problems
     assert f"`headrace rollback p --to {snapshots[-2].snapshot_id} --branch trial`" in own.remedy
     catalog.drop("trial")

@@ -86,8 +86,8 @@ def test_what_goes_on_is_not_said_of_an_epoch() -> None:
 
 
 def test_what_some_output_sees_of_a_manifest_is_the_same_epoch() -> None:
-    view = FIRST.seen_as(tables={})
-    assert (view.tables, view.snapshot_id, view.epoch) == ({}, "s0", 0)
+    seen_manifest = FIRST.seen_as(tables={})
+    assert (seen_manifest.tables, seen_manifest.snapshot_id, seen_manifest.epoch) == ({}, "s0", 0)
     assert FIRST.with_skips(()) == FIRST
 
 

@@ -290,9 +290,12 @@ def test_names_go_round_and_come_back(catalog: Catalog, store: ObjectStore) -> N
     ):
         last = commit_renamed(catalog, claim, outputs)
     assert published_refs(catalog) == {"published/x": second, "published/y": first}
-    view = as_called_in(catalog.manifest(first), catalog.manifest(last))
-    assert {name: own["formerly"] for name, own in view.schema["outputs"].items()} == {"y": ["x"], "x": ["y"]}
-    assert view.tables.keys() == catalog.manifest(first).tables.keys()
+    renamed_manifest = as_called_in(catalog.manifest(first), catalog.manifest(last))
+    assert {name: own["formerly"] for name, own in renamed_manifest.schema["outputs"].items()} == {
+        "y": ["x"],
+        "x": ["y"],
+    }
+    assert renamed_manifest.tables.keys() == catalog.manifest(first).tables.keys()
     catalog.publish_outputs({"x": last, "y": last}, {"x": second, "y": first})
     catalog.rollback("main", second, "back")
     assert published_refs(catalog) == {"published/x": first, "published/y": second}

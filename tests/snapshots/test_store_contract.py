@@ -377,10 +377,10 @@ def test_what_names_an_object_is_flushed_before_the_put_returns(
         flushed_values.clear()
         (root / "p/data/1/a").unlink(missing_ok=True)
         store.create("p/data/1/a", b"rows")
-        names = [("p", root), ("data", root / "p"), ("1", root / "p/data"), ("a", root / "p/data/1")]
+        names_and_folders = [("p", root), ("data", root / "p"), ("1", root / "p/data"), ("a", root / "p/data/1")]
         if not (root / "p/log").exists():
-            names += [("new", tmp_path), ("root", tmp_path / "new")]
-        for name, folder in names:
+            names_and_folders += [("new", tmp_path), ("root", tmp_path / "new")]
+        for name, folder in names_and_folders:
             assert any(where == folder and name in names for where, names in flushed_values), f"{folder} before {name}"
         store.create(f"p/log/{len(flushed_values)}", b"entry")
         number_once = len(flushed_values)

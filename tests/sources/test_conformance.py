@@ -30,7 +30,7 @@ from headrace.testing.connectors import SourceConformance, SourceWorld
 from tests.building import written_again
 from tests.distributions import write_distribution
 
-DISTRIBUTION = Path(__file__).parents[1] / "additions" / "outside"
+DISTRIBUTION_FOLDER = Path(__file__).parents[1] / "additions" / "outside"
 COLUMNS: Mapping[str, Any] = {"number": int, "text": hr.field("said.text", str), "at": datetime}
 
 
@@ -282,8 +282,8 @@ def outbox(request: pytest.FixtureRequest, daily: DailyWorld, tmp_path: Path) ->
 @pytest.fixture
 def daily(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DailyWorld:
     site = tmp_path / "site"
-    write_distribution((DISTRIBUTION / "pyproject.toml").read_text(), site)
-    for folder in (DISTRIBUTION, site):
+    write_distribution((DISTRIBUTION_FOLDER / "pyproject.toml").read_text(), site)
+    for folder in (DISTRIBUTION_FOLDER, site):
         monkeypatch.syspath_prepend(str(folder))
     return DailyWorld(tmp_path / "said.db")
 

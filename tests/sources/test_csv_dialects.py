@@ -202,15 +202,15 @@ def test_what_is_written_in_a_dialect_reads_back_equal(options: dict[str, Any], 
     found_records = read(content, **options)
     assert values(found_records) == expected
     lines = found_records.raw(np.arange(len(found_records))).to_pylist()
-    copy = source.file_format.copied(lines, source.fields, source.file_format.header(content, "x"))
-    assert values(read(copy, **options)) == expected
+    copied_content = source.file_format.copied(lines, source.fields, source.file_format.header(content, "x"))
+    assert values(read(copied_content, **options)) == expected
 
 
 @pytest.mark.parametrize("options", DIALECTS[:4], ids=str)
 @given(st.lists(st.lists(TEXTS, min_size=2, max_size=2), max_size=5), st.integers(1, 5))
 @examples(100)
 def test_what_python_writes_in_a_dialect_is_read(options: dict[str, Any], records: list[Any], part_count: int) -> None:
-    skip = options.get("skip_lines", 0)
+    skip_lines = options.get("skip_lines", 0)
     text = io.StringIO()
     writer = csv.writer(
         text,
@@ -221,7 +221,7 @@ def test_what_python_writes_in_a_dialect_is_read(options: dict[str, Any], record
         quoting=csv.QUOTE_ALL,
     )
     writer.writerows([["a", "b"], *records])
-    data = (skip * 'no "record\n' + text.getvalue()).encode()
+    data = (skip_lines * 'no "record\n' + text.getvalue()).encode()
     schema = {"a": str, "b": str}
     pieces = [read(data, Span(n, n + 1, part_count), schema, **options) for n in range(part_count)]
     expected = [(a or None, b or None) for a, b in records if [a, b] != ["a", "b"]]

@@ -125,7 +125,7 @@ def signed_rows(change: Change) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("form", ["JSON, landed", "Avro, kept"])
 def test_epochs_give_what_the_reference_gives_of_their_changes(topics: Topics, form: str) -> None:
-    encoding = FORMS[form]
+    chosen_form = FORMS[form]
 
     @given(histories(), PARTS)
     @settings(examples(2), suppress_health_check=list(HealthCheck))
@@ -134,7 +134,7 @@ def test_epochs_give_what_the_reference_gives_of_their_changes(topics: Topics, f
             parts = {**parts, "then": ()}  # no day has the end of time
         topic = f"topic.{secrets.token_hex(4)}"
         topics.make(topic, 2)
-        when = source(topic, encoding).event_time("at", bound="30d", split="shop")
+        when = source(topic, chosen_form).event_time("at", bound="30d", split="shop")
         pipeline = hr.Pipeline("orders", when, key="shop", how=hr.retracting("30d"), executor="local", **parts)
         logs: dict[int, list[Change | None]] = {0: [], 1: []}
         with TemporaryDirectory() as folder:
@@ -142,7 +142,7 @@ def test_epochs_give_what_the_reference_gives_of_their_changes(topics: Topics, f
             for changes in filter(None, history.epochs):
                 for partition, log in logs.items():
                     own = [change for change in changes if partition_of(change) == partition]
-                    topics.send(topic, messages(own, encoding), partition)
+                    topics.send(topic, messages(own, chosen_form), partition)
                     log += [message for change in own for message in (change, *([None] if change[1] is None else []))]
                 handle.run()
             check_epochs(pipeline, Path(folder), topic, logs)

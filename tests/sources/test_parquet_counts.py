@@ -39,7 +39,7 @@ def rows(data: bytes, span: Span = WHOLE_FILE) -> dict[str, list[Any]]:
     }
 
 
-FILES = [
+FILE_CONTENTS = [
     parquet(write_page_checksum=True, data_page_version=version, use_dictionary=has_dictionary)
     for version in ("1.0", "2.0")
     for has_dictionary in (True, False)
@@ -91,7 +91,7 @@ def test_a_page_is_held_to_its_checksum(has_checksums: bool) -> None:
 
 def test_pages_have_as_many_values_as_the_footer_says() -> None:
     """The number of values in a page's header is in no checksum, and Arrow would fill lists up from the next page."""
-    for data in FILES[1::2]:
+    for data in FILE_CONTENTS[1::2]:
         column = pq.read_metadata(io.BytesIO(data)).row_group(0).column(1)
         end = column.data_page_offset + column.total_compressed_size
         (page,) = data_pages(data, column.data_page_offset, end)
@@ -109,7 +109,7 @@ def test_pages_have_as_many_values_as_the_footer_says() -> None:
         assert refusals > 3
 
 
-@given(st.sampled_from(FILES), st.integers(0, 10**6))
+@given(st.sampled_from(FILE_CONTENTS), st.integers(0, 10**6))
 @examples(2_000)
 def test_a_file_with_a_wrong_bit_is_right_or_unreadable(data: bytes, place: int) -> None:
     """But for the name of a column, which may become that of another, so that the source's is missing: a run says that;
@@ -122,12 +122,12 @@ def test_a_file_with_a_wrong_bit_is_right_or_unreadable(data: bytes, place: int)
     except UnreadableFileError:
         return
     wrong = {name: values for name, values in found_rows.items() if values != ROWS[name]}
-    assert all(set(values) == {None} for values in wrong.values()) or data in FILES[2:]
+    assert all(set(values) == {None} for values in wrong.values()) or data in FILE_CONTENTS[2:]
 
 
 def test_columns_that_are_not_read_may_be_as_they_are() -> None:
     assert {name: TABLE.column(name).to_pylist() for name in "als"} == ROWS
-    for data in FILES:
+    for data in FILE_CONTENTS:
         assert rows(data) == ROWS
         pieces = [rows(data, Span(number, number + 1, 3)) for number in range(3)]
         assert [value for piece in pieces for value in piece["a"]] == ROWS["a"]

@@ -192,10 +192,10 @@ def test_batches_are_bounded_and_lose_nothing(sizes: list[int], max_files: int, 
         assert len(batch) == max_files or full
 
 
-@given(runs=st.lists(st.lists(st.integers(0, 40), max_size=6), max_size=6), look_back=st.integers(0, 10))
-def test_every_file_is_read_once_by_discovery_or_by_the_sweep(runs: list[list[int]], look_back: int) -> None:
+@given(landed_by_run=st.lists(st.lists(st.integers(0, 40), max_size=6), max_size=6), look_back=st.integers(0, 10))
+def test_every_file_is_read_once_by_discovery_or_by_the_sweep(landed_by_run: list[list[int]], look_back: int) -> None:
     store, offsets, read = MemoryStore(""), SourcePosition(), []
-    for run in runs:
+    for run in landed_by_run:
         for number in run:
             if f"{number:03}" not in read:
                 land(store, f"{number:03}")
@@ -204,4 +204,4 @@ def test_every_file_is_read_once_by_discovery_or_by_the_sweep(runs: list[list[in
         assert len(offsets.recent) <= look_back
     stragglers = full_sweep(store, "landing", offsets, [f"landing/{name}" for name in read], SOURCE)
     everything = read + names(stragglers)
-    assert sorted(everything) == sorted({f"{number:03}" for run in runs for number in run})
+    assert sorted(everything) == sorted({f"{number:03}" for run in landed_by_run for number in run})

@@ -19,7 +19,7 @@ from headrace_lab.sizes import set_sizes
 from tests.corpus import SCHEMA, BrokenFile, Line, csv_lines, files, json_lines, positions
 from tests.reference.strategies import examples
 
-COLUMNS = RequiredColumns({"event time": col("time"), "key user": col("user")})
+REQUIRED_COLUMNS = RequiredColumns({"event time": col("time"), "key user": col("user")})
 JUDGED_LATER = ("event time", "key is null")
 """Reasons that judging finds, not reading."""
 
@@ -30,7 +30,7 @@ LINES = {
 
 
 def read(data: bytes, kind: str, path: str = "file") -> ScannedRecords:
-    return read_file(data, FileSource("landing", kind, SCHEMA), COLUMNS, path)
+    return read_file(data, FileSource("landing", kind, SCHEMA), REQUIRED_COLUMNS, path)
 
 
 def values(records: ScannedRecords, row: int) -> Mapping[str, Any]:

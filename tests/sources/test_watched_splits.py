@@ -19,7 +19,7 @@ from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceWorld
 from headrace_snapshots.store import open_store
 from tests.distributions import write_distribution
-from tests.sources.test_conformance import DISTRIBUTION, DailyWorld, OutboxWorld
+from tests.sources.test_conformance import DISTRIBUTION_FOLDER, DailyWorld, OutboxWorld
 from tests.sources.test_watched_topic import WatchedPipeline
 
 pytestmark = pytest.mark.airflow
@@ -45,8 +45,8 @@ def record(number: int) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def installed_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The distribution is installed, and its root is the environment's."""
-    write_distribution((DISTRIBUTION / "pyproject.toml").read_text(), tmp_path / "site")
-    for folder in (DISTRIBUTION, tmp_path / "site"):
+    write_distribution((DISTRIBUTION_FOLDER / "pyproject.toml").read_text(), tmp_path / "site")
+    for folder in (DISTRIBUTION_FOLDER, tmp_path / "site"):
         monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setenv("HEADRACE_ROOT", (tmp_path / "root").as_uri())
 

@@ -63,7 +63,7 @@ def batch(rows: Sequence[Row], epoch: int = 0, bits: int = 64) -> pa.RecordBatch
 
 def _batch(stage: CompiledStage, keys: pa.Array, hashes: Any, rows: Sequence[Row], epoch: int) -> pa.RecordBatch:
     live = stage.state_schema.field(c.LIVE).type
-    arrays = {
+    arrays_by_column = {
         c.HASH: pa.array(hashes),
         "user": keys,
         c.WINDOW_START: pa.array([row.start * HOUR for row in rows], pa.int64()),
@@ -75,7 +75,7 @@ def _batch(stage: CompiledStage, keys: pa.Array, hashes: Any, rows: Sequence[Row
         c.HOLD: pa.array([row.hold for row in rows], pa.int64()),
         c.LIVE: pa.array([[{"timing": row.key}] * (row.start % 5) for row in rows], live),
     }
-    columns = [arrays.get(field.name, pa.nulls(len(rows), field.type)) for field in stage.state_schema]
+    columns = [arrays_by_column.get(field.name, pa.nulls(len(rows), field.type)) for field in stage.state_schema]
     return in_order(pa.RecordBatch.from_arrays(columns, schema=stage.state_schema))
 
 

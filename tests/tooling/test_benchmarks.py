@@ -92,10 +92,10 @@ def test_a_restart_goes_on_from_what_the_process_before_left(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_what_snapshots_cost_is_told_of_the_same_results(tmp_path: Path) -> None:
-    file = tmp_path / "abs_measured.json"
-    shape = ["--rows", "3000", "--keys", "100", "--files", "4", "--epochs", "1", "4", "--out", str(file)]
+    figures_file = tmp_path / "abs_measured.json"
+    shape = ["--rows", "3000", "--keys", "100", "--files", "4", "--epochs", "1", "4", "--out", str(figures_file)]
     report = json.loads(run("abs", *shape, "--format", "json", folder=tmp_path))
-    assert json.loads(file.read_text()) == report
+    assert json.loads(figures_file.read_text()) == report
     assert report["agrees"] is True
     assert [each["epochs"] for each in report["runs"]] == [1, 4]
     assert report["runs"][0]["overhead"] == 0
@@ -184,8 +184,8 @@ def test_a_look_for_new_names_among_many(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks.names", *shape]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
     looks = [json.loads(line) for line in result.stdout.splitlines()]
-    news = {look["how"]: look["new"] for look in looks}
-    assert news == {"first": 2_107, "any": 7, "old": 7, "ordered": 0}
+    new_counts = {look["how"]: look["new"] for look in looks}
+    assert new_counts == {"first": 2_107, "any": 7, "old": 7, "ordered": 0}
     assert all(10 < look["peak_mb"] < 1_000 for look in looks)
 
 

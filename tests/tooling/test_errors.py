@@ -61,7 +61,7 @@ def _classes_with(**changes: object) -> Mapping[str, ErrorClass]:
     return {**CLASSES, "FencedError": replace(CLASSES["FencedError"], **changes)}  # type: ignore[arg-type]
 
 
-CHANGES: dict[str, tuple[Mapping[str, ErrorClass], list[str]]] = {
+CHANGED_CLASSES: dict[str, tuple[Mapping[str, ErrorClass], list[str]]] = {
     "renamed": (
         _classes_with(code="give_up.overtaken"),
         [
@@ -106,9 +106,9 @@ CHANGES: dict[str, tuple[Mapping[str, ErrorClass], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("change", CHANGED_CLASSES)
 def test_an_error_that_changes_is_named(change: str) -> None:
-    classes, messages = CHANGES[change]
+    classes, messages = CHANGED_CLASSES[change]
     assert sorted(unlike_released(classes, read_released())) == sorted(messages)
 
 

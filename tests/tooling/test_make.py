@@ -107,7 +107,7 @@ def chromium(programs: Path, **environment: str) -> subprocess.CompletedProcess[
     )
 
 
-def program(file: Path, *lines: str) -> None:
+def write_program(file: Path, *lines: str) -> None:
     file.write_text("\n".join([f"#!{shutil.which('sh')}", *lines]))
     file.chmod(0o755)
 
@@ -116,9 +116,9 @@ def test_without_chromium_the_tests_in_a_browser_say_how_to_get_it(tmp_path: Pat
     result = chromium(tmp_path)
     assert result.returncode == 1
     assert "on Debian `apt-get install chromium chromium-driver`" in result.stderr
-    program(tmp_path / "chromium")
+    write_program(tmp_path / "chromium")
     assert chromium(tmp_path).returncode == 1, "its driver is missing"
-    program(tmp_path / "chromedriver")
+    write_program(tmp_path / "chromedriver")
     assert chromium(tmp_path).returncode == 0
 
 
@@ -127,7 +127,9 @@ def test_ci_installs_chromium(tmp_path: Path) -> None:
     touch = shutil.which("touch")
     files = [tmp_path / name for name in ("chromium", "chromedriver")]
     made_values = [f"{touch} {file} && {shutil.which('chmod')} +x {file}" for file in files]
-    program(tmp_path / "apt-get", f'echo "$@" >> {tmp_path / "asked"}', '[ "$1" = update ] && exit 0', *made_values)
+    write_program(
+        tmp_path / "apt-get", f'echo "$@" >> {tmp_path / "asked"}', '[ "$1" = update ] && exit 0', *made_values
+    )
     assert chromium(tmp_path).returncode == 1
     assert not (tmp_path / "asked").exists()
     result = chromium(tmp_path, CI="true")

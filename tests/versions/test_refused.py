@@ -33,8 +33,8 @@ def envelopes(time_column: Any = "changed_at", **more: Any) -> hr.Input:
     )
 
 
-def newest(input_: hr.Input | None = None, **parts: Any) -> hr.Pipeline:
-    return hr.Pipeline("customers", input_ or feed(), **{"key": "id", "take": hr.newest(), **parts})
+def newest(given_input: hr.Input | None = None, **parts: Any) -> hr.Pipeline:
+    return hr.Pipeline("customers", given_input or feed(), **{"key": "id", "take": hr.newest(), **parts})
 
 
 def counting_parts(**parts: Any) -> dict[str, Any]:

@@ -123,11 +123,11 @@ class OnTasks:
     def _pass(self, watermark: Instant, percentiles: Mapping[float, Instant]) -> None:
         self._engine.pass_watermark({given_input.name: watermark for given_input in self._pipeline.inputs})
         progress = self._engine.inputs[OWN]
-        marks = {
+        percentile_watermarks = {
             q: max(percentile_watermark, progress.percentiles.get(q, MIN_INSTANT))
             for q, percentile_watermark in percentiles.items()
         }
-        self._engine.inputs[OWN] = replace(progress, percentiles={**progress.percentiles, **marks})
+        self._engine.inputs[OWN] = replace(progress, percentiles={**progress.percentiles, **percentile_watermarks})
 
     def _land_elements(self, epoch: int, elements: Sequence[StageElement]) -> dict[str, list[SourceSplit]]:
         """``elements`` of each input in a file for each task."""

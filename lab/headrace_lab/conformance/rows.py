@@ -215,9 +215,11 @@ def rows_pipeline(case: Case) -> Pipeline:
 
 
 def _attributes(rows: CaseRows) -> set[str]:
-    deletion = None if rows.take is None else rows.take.unless
+    deletion_condition = None if rows.take is None else rows.take.unless
     column_names = {rows.only, None if rows.join is None else rows.join.get("deleted")} - {None}
-    return {str(name) for name in column_names}.union(() if deletion is None else columns_of(deletion))
+    return {str(name) for name in column_names}.union(
+        () if deletion_condition is None else columns_of(deletion_condition)
+    )
 
 
 def row_record(element: CaseElement) -> dict[str, Any]:

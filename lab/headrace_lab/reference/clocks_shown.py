@@ -49,14 +49,14 @@ def moment_shown(shown_instant: Instant, zone: str, text_twice: str, skipped_tex
 
 def truncate_time(moment: Instant, unit: TimeUnit, zone: str, *beginnings: Any) -> Instant | None:
     """When the ``unit`` of ``moment`` began; None outside the years 1 to 9999. ``beginnings``: as in ``periods``."""
-    local = local_time(moment, zone)
-    if local is None:
+    local_moment = local_time(moment, zone)
+    if local_moment is None:
         return None
     try:
         if unit not in _OF_A_CLOCK:
             where = periods_of_unit(unit, zone, *beginnings)
-            return _period_start(where, moment, (local - where.day_shift).date())
-        return _clock_start(moment, local, unit, zone)
+            return _period_start(where, moment, (local_moment - where.day_shift).date())
+        return _clock_start(moment, local_moment, unit, zone)
     except (ValueError, OverflowError):
         return None
 

@@ -407,14 +407,24 @@ def _part(name: str) -> Callable[[Instant | date, str], int | None]:
 
 
 def _strftime(time: Instant | date, text: str, zone: str) -> str | None:
-    local = datetime.combine(time, datetime.min.time()) if isinstance(time, date) else local_time(time, zone)
-    if local is None:
+    local_moment = datetime.combine(time, datetime.min.time()) if isinstance(time, date) else local_time(time, zone)
+    if local_moment is None:
         return None
-    values = {"%Y": f"{local.year:04}", "%b": MONTHS[local.month - 1], "%f": f"{local.microsecond:06}"}
-    twos = {"%m": local.month, "%d": local.day, "%H": local.hour, "%M": local.minute, "%S": local.second}
-    twos |= {"%y": local.year % 100, "%I": local.hour % 12 or 12}
+    values = {
+        "%Y": f"{local_moment.year:04}",
+        "%b": MONTHS[local_moment.month - 1],
+        "%f": f"{local_moment.microsecond:06}",
+    }
+    twos = {
+        "%m": local_moment.month,
+        "%d": local_moment.day,
+        "%H": local_moment.hour,
+        "%M": local_moment.minute,
+        "%S": local_moment.second,
+    }
+    twos |= {"%y": local_moment.year % 100, "%I": local_moment.hour % 12 or 12}
     values |= {part: f"{value:02}" for part, value in twos.items()}
-    values |= {"%p": "AM" if local.hour < 12 else "PM", "%j": f"{local.timetuple().tm_yday:03}"}
+    values |= {"%p": "AM" if local_moment.hour < 12 else "PM", "%j": f"{local_moment.timetuple().tm_yday:03}"}
     return "".join(values.get(part, part) for part in format_parts(text))
 
 
@@ -532,15 +542,15 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _cast(value: Any, source: DataType | None, target: DataType) -> Any:  # noqa: PLR0911 (a line for each type)
+def _cast(value: Any, source: DataType | None, target_type: DataType) -> Any:  # noqa: PLR0911 (a line for each type)
     """``value`` as ``target``; NULL for a string that does not read as one, or a number that does not fit."""
-    if value is None or source is target:
+    if value is None or source is target_type:
         return value
     if source is DataType.STRING:
-        return value.encode() if target is DataType.BYTES else _parse(value.strip(), target)
-    if isinstance(value, date) and target is DataType.TIMESTAMP:
+        return value.encode() if target_type is DataType.BYTES else _parse(value.strip(), target_type)
+    if isinstance(value, date) and target_type is DataType.TIMESTAMP:
         return Instant((value - _FIRST_DAY).days * _DAY)
-    match target:
+    match target_type:
         case DataType.STRING:
             return _spell(value, source)
         case DataType.DATE:

@@ -153,8 +153,8 @@ class JoinRun:
         key = tuple(value(expr) for expr in self.join.on.values())
         if None in key or (self.join.where is not None and value(self.join.where) is not True):
             return None
-        values = tuple(identity_key(value(expr)) for expr in self.join.columns.values())
-        return _Right(key, row.timestamp, value(self.join.order), value(self.join.deleted) is True, values)
+        carried_values = tuple(identity_key(value(expr)) for expr in self.join.columns.values())
+        return _Right(key, row.timestamp, value(self.join.order), value(self.join.deleted) is True, carried_values)
 
     def _looked_up(self) -> list[Row]:
         """What the left rows of the epoch meet of all that has come, which nothing changes any more."""
@@ -199,9 +199,9 @@ class JoinRun:
         partners = [] if None in key else [r for r in by_key.get(key, ()) if self._lies_in(r[0].timestamp, timestamp)]
         if self.join.meets is not Meets.ALL and partners:
             ends = [right.timestamp for right, _ in partners]
-            meeting = max(ends) if self.join.meets is Meets.LAST else min(ends)
+            meeting_time = max(ends) if self.join.meets is Meets.LAST else min(ends)
             last_partner = max(
-                (right for right, _ in partners if right.timestamp == meeting), key=lambda right: right.rank
+                (right for right, _ in partners if right.timestamp == meeting_time), key=lambda right: right.rank
             )
             partners = [] if last_partner.is_deleted else [(last_partner, 1)]
         met_counts: Counter[Values] = Counter()
@@ -224,8 +224,11 @@ class JoinRun:
 
 def key_of(join: Join, record: Record, schema: Schema) -> Values:
     """The key for ``join`` of a left row with the columns ``record``."""
-    exprs = join.computed
-    return tuple(evaluate(exprs[name], record, schema) if name in exprs else record.get(name) for name in join.on)
+    computed_exprs = join.computed
+    return tuple(
+        evaluate(computed_exprs[name], record, schema) if name in computed_exprs else record.get(name)
+        for name in join.on
+    )
 
 
 def check_key(join: Join, record: Record, schema: Schema) -> None:

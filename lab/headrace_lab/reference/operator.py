@@ -109,11 +109,11 @@ class Operator:
         clocks_before = self.clocks
         if processing_time is not None:
             self.clocks = replace(clocks_before, processing_time=max(clocks_before.processing_time, processing_time))
-        places, drops = self._add(elements)
+        touched_places, drops = self._add(elements)
         panes: list[Pane] = []
         if not is_batch:
-            panes += self._evaluate(places)
-            panes += self._evaluate(self._due(clocks_before.processing_time, set(places)))
+            panes += self._evaluate(touched_places)
+            panes += self._evaluate(self._due(clocks_before.processing_time, set(touched_places)))
         signal_places = self._tell_signals(signals)
         if not is_batch:
             panes += self._evaluate(signal_places)
@@ -313,8 +313,8 @@ class Operator:
             state.trigger.on_fire(moment)
         is_last = closing or state.trigger.finished
         pane = self._pane(place, self._timing(window, state, watermark_before), is_last)
-        records = self._emit(state, pane) if self._is_wanted(state, pane) else []
-        records = [record for record in records if self._leaves(record, pane)]
+        emitted_records = self._emit(state, pane) if self._is_wanted(state, pane) else []
+        emitted_records = [record for record in emitted_records if self._leaves(record, pane)]
         state.hold = None
         state.new = 0
         if self.grouping.how.accumulation is Accumulation.DISCARDING:
@@ -323,7 +323,7 @@ class Operator:
             del per_key.open[window]
         if is_last and not closing:
             per_key.closed.add(window)
-        return records
+        return emitted_records
 
     def _leaves(self, record: Pane, pane: Pane) -> bool:
         """Whether a record that ``pane`` came with leaves (9.10). What accumulating windows emitted is withdrawn only

@@ -95,9 +95,9 @@ class SourceClock:
         self.splits = update_splits(self.splits, facts, processing_time)
         self._marks, self._lags = {}, {}
         strategy = self._event_time.watermark
-        mark = strategy.watermark_after(self.splits, processing_time, self.watermark)
-        mark = max(self.watermark, min(mark, self._event_time.latest_watermark(processing_time)))
-        self.watermark = MAX_INSTANT if is_last else mark
+        new_watermark = strategy.watermark_after(self.splits, processing_time, self.watermark)
+        new_watermark = max(self.watermark, min(new_watermark, self._event_time.latest_watermark(processing_time)))
+        self.watermark = MAX_INSTANT if is_last else new_watermark
         self.is_idle = strategy.is_idle(self.splits, processing_time) and not is_last
         if isinstance(strategy, BoundedOutOfOrderness):
             for q, old in self.percentiles.items():

@@ -73,7 +73,7 @@ class Dataflow:
         for task, part in enumerate(parts):
             self._restore(task, part)
         self._received_counts = [
-            count - len(queue) for count, queue in zip(self._sent_counts, self._queues, strict=True)
+            sent_count - len(queue) for sent_count, queue in zip(self._sent_counts, self._queues, strict=True)
         ]
         for task in self._workload.emitters:
             self._timeline.call_after(self._random.randrange(self._settings.rate), self._emit, task)
@@ -234,8 +234,8 @@ class Dataflow:
                 self._send(channel, snapshot)
 
     def _release(self, task: int) -> None:
-        messages, self._held_messages[task] = self._held_messages[task], []
-        for channel, message in reversed(messages):
+        held_messages, self._held_messages[task] = self._held_messages[task], []
+        for channel, message in reversed(held_messages):
             self._queues[channel].appendleft(message)
             self._ready[task].appendleft(channel)
         if task in self._pausing:
@@ -265,9 +265,9 @@ class Dataflow:
         self.states[task] = TaskState(**vars(part.state))
         for channel, number in part.sent.items():
             self._sent_counts[channel] = number
-        for channel, records in part.log.items():
-            self._queues[channel].extend(records)
-            self._ready[task].extend([channel] * len(records))
-            self._under_way += len(records)
+        for channel, logged_records in part.log.items():
+            self._queues[channel].extend(logged_records)
+            self._ready[task].extend([channel] * len(logged_records))
+            self._under_way += len(logged_records)
         if self._ready[task]:
             self._wake_after(task, 0)

@@ -40,10 +40,10 @@ class Graph:
         if not self.starts:
             object.__setattr__(self, "starts", tuple(t for t in range(self.tasks) if not self.inputs[t]))
         reached_tasks = {task for task, _ in _visits(self)}
-        if orphans := sorted({*range(self.tasks)} - reached_tasks):
+        if unreached_tasks := sorted({*range(self.tasks)} - reached_tasks):
             raise GraphError(
-                f"no barrier reaches task {orphans[0]} ({len(orphans)} in all): name a task to start at, from which "
-                "channels lead there"
+                f"no barrier reaches task {unreached_tasks[0]} ({len(unreached_tasks)} in all): "
+                "name a task to start at, from which channels lead there"
             )
 
     @cached_property

@@ -60,13 +60,13 @@ def _infeasible(world: World, is_exactly_once: bool) -> Iterator[str]:
     """
     for snapshot, parts in world.complete.items():
         for number, (start, end) in enumerate(world.graph.channels):
-            sends, receipts = parts[start].sent[number], parts[end].received[number]
+            sent_count, received_count = parts[start].sent[number], parts[end].received[number]
             logged_numbers = [record.number for record in parts[end].log.get(number, ())]
-            missing = [*range(receipts, sends)]
+            missing = [*range(received_count, sent_count)]
             if logged_numbers != missing if is_exactly_once else not {*missing} <= {*logged_numbers}:
                 yield (
-                    f"snapshot {_name(snapshot)}, channel {number} from task {start} to {end}: sent {sends}, received "
-                    f"{receipts}, logged {_some(logged_numbers)}"
+                    f"snapshot {_name(snapshot)}, channel {number} from task {start} to {end}: sent {sent_count}, "
+                    f"received {received_count}, logged {_some(logged_numbers)}"
                 )
 
 

@@ -23,7 +23,7 @@ from headrace.ext.stores import (
     sort_key,
 )
 
-_TEMPORARY = "+"
+_TEMPORARY_PREFIX = "+"
 """How names of files begin that are being written; no quoted path does."""
 
 
@@ -74,7 +74,7 @@ class MemDirStore:
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
         self.requests.add("list")
         names = [file.name for file in self._folder.iterdir()] if self._folder.is_dir() else []
-        paths = [unquote(name, errors="surrogateescape") for name in names if not name.startswith(_TEMPORARY)]
+        paths = [unquote(name, errors="surrogateescape") for name in names if not name.startswith(_TEMPORARY_PREFIX)]
         for path in sorted(paths, key=sort_key):
             if path.startswith(prefix) and (not start_after or sort_key(path) > sort_key(start_after)):
                 try:
@@ -92,7 +92,7 @@ class MemDirStore:
     def _write_unnamed(self, path: str, data: bytes) -> Path:
         check_path(path)
         self._folder.mkdir(parents=True, exist_ok=True)
-        unnamed_path = self._folder / f"{_TEMPORARY}{uuid.uuid4().hex}"
+        unnamed_path = self._folder / f"{_TEMPORARY_PREFIX}{uuid.uuid4().hex}"
         unnamed_path.write_bytes(data)
         return unnamed_path
 
