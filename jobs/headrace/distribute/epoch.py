@@ -29,8 +29,8 @@ Attempts = Callable[[int], Attempt]
 @dataclass(frozen=True)
 class RecomputedEpoch:
     """An epoch that is computed again for some ``outputs``, which were parked when it was computed for the others.
-    ``ids``: the layers that were remembered before it, ``told_layers``: those after it. ``letters``: its dead letters;
-    what no output could take, the ``asked_outputs`` of then must not take now.
+    ``ids``: the layers that were remembered before it, ``told_layers``: those after it. ``letters``: its dead letters.
+    ``asked_outputs`` were asked in the first computation: what no output could take there, these must not take now.
     """
 
     outputs: frozenset[str]

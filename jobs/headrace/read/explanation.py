@@ -353,8 +353,8 @@ def _indent_lines(lines: Iterator[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class KeyRows:
-    """The rows of ``key``, whose columns are of ``types``, that epochs from ``since_epoch`` on wrote. Those of windows
-    that ``event_time`` is not in may be missing.
+    """The rows of ``key``, whose columns are of ``types``, that epochs from ``since_epoch`` on wrote. Rows of
+    windows that ``event_time`` is not in may be missing.
     """
 
     catalog: Catalog
