@@ -82,9 +82,9 @@ USED = {
 @pytest.mark.parametrize("kind", USED)
 def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str, tmp_path: Path) -> None:
     patch = PATCH_FOLDER / f"{kind}.patch"
-    touched_values = {line.split(" b/")[1] for line in patch.read_text().splitlines() if line.startswith("diff --git ")}
-    assert 1 <= len(touched_values - {"pyproject.toml"}) <= 3
-    changed_files = {file for file in touched_values if (ROOT / file).exists()}
+    touched_files = {line.split(" b/")[1] for line in patch.read_text().splitlines() if line.startswith("diff --git ")}
+    assert 1 <= len(touched_files - {"pyproject.toml"}) <= 3
+    changed_files = {file for file in touched_files if (ROOT / file).exists()}
     assert TABLE in changed_files
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for package in PACKAGES:

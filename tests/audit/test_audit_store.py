@@ -195,10 +195,10 @@ def test_what_is_not_as_usual_is_kept_and_decides_with_the_expectations(store: M
     assert "\n  half is NULL (without what log entry 7 released)\n" in failure_message(held_outcome)
     assert "EWR" not in failure_message(held_outcome)
     assert not with_limits(store, held_outcome, (STALE,)).success
-    declared_values = [expect("column_values_to_be_between", column="flights", min_value=0)]
-    assert held_outcome.covers(declared_values, [USUAL])
-    assert not held_outcome.covers(declared_values)
-    assert not held_outcome.covers(declared_values, [usual_nulls("delay", points=6)])
+    declared_expectations = [expect("column_values_to_be_between", column="flights", min_value=0)]
+    assert held_outcome.covers(declared_expectations, [USUAL])
+    assert not held_outcome.covers(declared_expectations)
+    assert not held_outcome.covers(declared_expectations, [usual_nulls("delay", points=6)])
 
 
 def test_an_audit_from_before_there_were_checks_against_history_is_read(store: MemoryStore) -> None:

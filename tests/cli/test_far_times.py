@@ -204,7 +204,7 @@ def test_each_command_prints_any_time(tmp_path: Path) -> None:
         (tmp_path / "landing" / f"{number}.json").write_text("".join(lines))
         folder.run_command("run", far)
         folder.run_command("tag", far, f"run{number}", "main")
-    written_values = [iso_8601(us) for us in FARTHEST if us != -1]
+    written_times = [iso_8601(us) for us in FARTHEST if us != -1]
     for words in (
         ("read", far),
         ("read", far, "--order", "last desc"),
@@ -213,8 +213,8 @@ def test_each_command_prints_any_time(tmp_path: Path) -> None:
     ):
         for form in ("text", "json"):
             output = folder.run_command(*words, "--format", form)
-            assert all(time in output for time in written_values), (words, form)
-    for time in written_values:
+            assert all(time in output for time in written_times), (words, form)
+    for time in written_times:
         assert f"at = {time}" in folder.run_command("explain", far, f"--key={time}")
     assert [row["last"] for row in hr.open(tmp_path.as_uri())["extremes"].current().head(20)]
 

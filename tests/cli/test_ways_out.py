@@ -123,9 +123,9 @@ def test_each_command_that_is_named_works(live: Live, victim: str, damage: str, 
         if result.exit_code == 0:
             continue
         assert result.exit_code == 40, result.output
-        named_values = [*commands(result.stderr)]
-        assert named_values, f"{use} names no command: {result.stderr}"
-        uses_by_command |= {tuple(command): " ".join(use) for command in named_values}
+        named_commands = [*commands(result.stderr)]
+        assert named_commands, f"{use} names no command: {result.stderr}"
+        uses_by_command |= {tuple(command): " ".join(use) for command in named_commands}
     for command, use in uses_by_command.items():
         _works(damaged_root.as_it_was_damaged(), [*command], use)
     assert uses_by_command

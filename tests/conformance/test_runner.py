@@ -261,8 +261,8 @@ def test_a_lie_about_rows_fails(lie: str, write: Callable[..., Path]) -> None:
 
 
 def test_an_error_of_the_executor_is_the_failure_of_its_case_alone(write: Callable[..., Path]) -> None:
-    retracted_values = [{"op": "input", "elements": [{"value": 1, "ts": 1, "retraction": True}]}]
-    sessions = case(window={"type": "sessions", "gap": 5}, steps=retracted_values)
+    retraction_steps = [{"op": "input", "elements": [{"value": 1, "ts": 1, "retraction": True}]}]
+    sessions = case(window={"type": "sessions", "gap": 5}, steps=retraction_steps)
     bad, good = run_file(write(sessions, case(name="good")), ReferenceExecutor())
     assert (bad.status, good.status) == (CaseStatus.FAILED, CaseStatus.PASSED)
     assert "sessions never split" in bad.reason

@@ -73,12 +73,12 @@ class TwoRuns(Blobs):
         )  # the same, with files of other names
         second_messages = list(map_level(self.work, plan_twice, shares))
         (number,) = plan.parts
-        heard_values = [
+        messages_of_both = [
             *for_part(first_messages, 0),
             *(row for part in range(1, number) for row in for_part(second_messages, part)),
         ]
         assert [len(chain.stages) for chain in self.work.chains] == [1]
-        parts = [for_part(heard_values, part) for part in range(number)]
+        parts = [for_part(messages_of_both, part) for part in range(number)]
         return receive_messages([row for part in parts for row in level_below(self.work, plan, 0, part)], number)
 
     def _over_other_input(self, plan: EpochPlan) -> EpochPlan:

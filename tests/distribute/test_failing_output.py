@@ -156,18 +156,18 @@ def test_what_reads_an_output_that_fails_is_parked_with_it(how: str, tasks: int,
     pipeline = replace(SHOP, outputs=outputs)
     sound_pipeline = replace(SHOP, outputs={name: outputs[name] for name in ("hourly", "per_hour")})
     failing, sound = (engine_of(shop, tmp_path, tasks) for shop in (pipeline, sound_pipeline))
-    parked_values: list[tuple[str, ...]] = []
+    parked_by_epoch: list[tuple[str, ...]] = []
     for number, file in enumerate(failing.landing.new_files({})[OWN]):
         computed_epoch = failing.compute({OWN: [file]}, Instant(NOW + number), isolates=True)
         other = sound.compute({OWN: [file]}, Instant(NOW + number))
-        parked_values.append(computed_epoch.parked)
+        parked_by_epoch.append(computed_epoch.parked)
         assert computed_epoch.acknowledged_levels == {*range(failing.levels)}
         for name in sound_pipeline.outputs:
             counts = [
                 {n: count for n, count in c.counts.items() if n.startswith(name)} for c in (computed_epoch, other)
             ]
             assert counts[0] == counts[1]
-    assert {*parked_values[-1]} == {"bad", "both"}
+    assert {*parked_by_epoch[-1]} == {"bad", "both"}
     reasons = computed_epoch.progress.parked
     assert reasons["both"].message == f"output bad, which it reads, has failed: {reasons['bad'].message}"
     assert reasons["both"].epoch == reasons["bad"].epoch

@@ -121,15 +121,15 @@ def _declare(site: Path, version: str, name: str) -> None:
 
 
 def test_a_place_that_changes_is_looked_at_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_values: list[list[str]] = []
+    places_by_look: list[list[str]] = []
     monkeypatch.syspath_prepend(str(tmp_path))
     FORMATS.names()
-    with watch_looks(looked_values.append):
+    with watch_looks(places_by_look.append):
         FORMATS.names()
-        assert looked_values == []
+        assert places_by_look == []
         _declare(tmp_path, "1.0", "excel")
         assert "excel" in FORMATS.names()
-    assert looked_values == [[str(tmp_path)]]
+    assert places_by_look == [[str(tmp_path)]]
 
 
 def test_of_two_distributions_of_one_name_the_first_on_the_path_counts(

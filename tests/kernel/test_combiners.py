@@ -96,7 +96,7 @@ def pipeline(
 
 def epochs(seed: int) -> list[Epoch]:
     rng = random.Random(seed)
-    made_values = []
+    made_epochs = []
     for number in range(5):
         records: list[dict[str, Any]] = []
         for _ in range(60):
@@ -105,9 +105,9 @@ def epochs(seed: int) -> list[Epoch]:
             record["x"] = rng.choice([None, 0.25, 1e9 + rng.random(), -3.5])
             record["s"] = rng.choice([None, "a", "bc", "ü"])
             records.append(record)
-        made_values.append(Epoch(Instant(number), records))
-    made_values.append(Epoch(Instant(9), (), is_last=True))
-    return made_values
+        made_epochs.append(Epoch(Instant(number), records))
+    made_epochs.append(Epoch(Instant(9), (), is_last=True))
+    return made_epochs
 
 
 def assert_same(panes: list[Pane], expected: list[Pane]) -> None:

@@ -51,12 +51,12 @@ def test_what_is_withdrawn_leaves_nothing(values: list[float], others: list[floa
     rng = Random(seed)
     rows = [Row(0, {"x": value}) for value in values]
     passing = [Row(0, {"x": value}, sign=sign) for value in others for sign in (1, -1)]
-    mixed_values = [*rows, *passing]
-    rng.shuffle(mixed_values)
+    mixed_rows = [*rows, *passing]
+    rng.shuffle(mixed_rows)
     for aggregate in (col("x").sum(), col("x").mean()):
         made_accumulator = accumulator(aggregate, withdrawable=True)
         found_by_name = {
-            part.name: over_bundles(part, mixed_values, 1, rng, withdrawable=True) for part in made_accumulator.parts
+            part.name: over_bundles(part, mixed_rows, 1, rng, withdrawable=True) for part in made_accumulator.parts
         }
         parts = {part.name: fold_rows(part, rows, 1, withdrawable=True) for part in made_accumulator.parts}
         assert list(map(repr, results(made_accumulator, found_by_name))) == list(

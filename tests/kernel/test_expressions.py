@@ -292,8 +292,8 @@ def test_every_character_is_what_python_says(
 def test_a_text_of_every_character_has_a_case(every_character: list[str]) -> None:
     text = "".join(every_character)
     texts = ["É", text, "É", None]
-    lowered_values = ["é", text.lower(), "é", None]
-    assert evaluate_columns(S.lower(), {"string0": pa.array(texts)}).to_pylist() == lowered_values
+    lowered_texts = ["é", text.lower(), "é", None]
+    assert evaluate_columns(S.lower(), {"string0": pa.array(texts)}).to_pylist() == lowered_texts
 
 
 @examples(60)

@@ -26,12 +26,12 @@ V = col("v")
 
 def lists(values: list[list[Any] | None], kind: DataType, hidden_items: list[list[Any]]) -> pa.Array:
     """A column of lists, in which a NULL hides items."""
-    stored_values = [hidden_items[row] if value is None else value for row, value in enumerate(values)]
+    stored_lists = [hidden_items[row] if value is None else value for row, value in enumerate(values)]
     offsets = [0]
-    for items in stored_values:
+    for items in stored_lists:
         offsets.append(offsets[-1] + len(items))
     mask = pa.array([value is None for value in values], pa.bool_())
-    items = arrow([item for part in stored_values for item in part], kind)
+    items = arrow([item for part in stored_lists for item in part], kind)
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items, mask=mask)
 
 

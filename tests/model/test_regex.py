@@ -54,9 +54,9 @@ def test_what_the_engines_do_not_share_is_refused(pattern: str, why: str) -> Non
 
 def assert_alike(pattern: str, texts: list[str]) -> None:
     """The form for RE2 agrees with what the oracle makes of the pattern itself."""
-    matched_values = pc.match_substring_regex(pa.array(texts, pa.string()), to_re2(pattern)).to_pylist()
+    match_flags = pc.match_substring_regex(pa.array(texts, pa.string()), to_re2(pattern)).to_pylist()
     expr = col("text").matches(pattern)
-    assert matched_values == [evaluate(expr, {"text": text}, {"text": DataType.STRING}) for text in texts]
+    assert match_flags == [evaluate(expr, {"text": text}, {"text": DataType.STRING}) for text in texts]
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_what_random_patterns_match_is_what_the_oracle_says(
     if not captures.may_be_empty:
         read.append(col("text").regexp_replace(pattern, rf"<\{data.draw(groups)}\\>"))
     for expr in read:
-        replaced_values = evaluate_columns(expr, {"text": pa.array(texts, pa.string())}).to_pylist()
-        assert replaced_values == [evaluate(expr, {"text": text}, {"text": DataType.STRING}) for text in texts]
+        replaced_texts = evaluate_columns(expr, {"text": pa.array(texts, pa.string())}).to_pylist()
+        assert replaced_texts == [evaluate(expr, {"text": text}, {"text": DataType.STRING}) for text in texts]
 
 
 @pytest.mark.parametrize("pattern", ["(a*)*", "(a|)+", "(?:^)?a", "(a?b*){2}"])

@@ -236,7 +236,7 @@ def test_unchanged_panes_can_be_elided_only_where_panes_are_withdrawn() -> None:
 
 def test_a_fingerprint_tells_computations_apart_and_nothing_else() -> None:
     plain = fingerprint(build())
-    changed_values = [
+    changed_pipelines = [
         build(where=FixedWindows("11us")),
         build(when=AfterWatermark()),
         build(what={"n": col("amount").count()}),
@@ -247,7 +247,7 @@ def test_a_fingerprint_tells_computations_apart_and_nothing_else() -> None:
         build(then=(second(what={"users": count(), "most": col("n").max()}),)),
         build(then=(second(when=Repeatedly(AfterCount(3))),)),
     ]
-    assert len({plain, *map(fingerprint, changed_values)}) == len(changed_values) + 1
+    assert len({plain, *map(fingerprint, changed_pipelines)}) == len(changed_pipelines) + 1
     assert (
         fingerprint(build(description="x", schedule="@daily", expectations=(expect("column_to_exist", column="n"),)))
         == plain

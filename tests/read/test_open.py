@@ -56,21 +56,21 @@ def test_only_text_of_a_user_and_a_function_make_another_database(
     reader = results(deployment)
     assert reader.rejected(at="main").to_arrow().num_rows == 0
     assert clicks(reader.current(at="main")) == [("ann", 3)]  # after which the process has those of its own
-    made_values: list[object] = []
+    connect_calls: list[object] = []
     connect = duckdb.connect
     monkeypatch.setattr(
-        duckdb, "connect", lambda *arguments, **more: made_values.append(arguments) or connect(*arguments, **more)
+        duckdb, "connect", lambda *arguments, **more: connect_calls.append(arguments) or connect(*arguments, **more)
     )
     assert reader.late(at="main", where="event_time > '2026-01-01'").to_arrow().num_rows == 0
     assert reader.snapshots(at="main").to_arrow().num_rows == 1
     assert clicks(reader.current(at="main")) == [("ann", 3)]
-    assert made_values == []
+    assert connect_calls == []
     assert reader.late(at="main", where=col("user") == "ann").to_arrow().num_rows == 0  # an expression is a function
     assert clicks(reader.current(at="main", where="clicks > 2")) == [("ann", 3)]
     assert len([*reader.current(at="main").batches(order="clicks")]) == 1
-    assert len(made_values) == 3
+    assert len(connect_calls) == 3
     assert clicks(reader.current(at="main")) == [("ann", 3)]
-    assert len(made_values) == 3
+    assert len(connect_calls) == 3
 
 
 def test_a_root_lists_its_pipelines(deployment: Deployment) -> None:

@@ -141,9 +141,9 @@ DELAYED_ROWS = st.lists(st.tuples(ROWS, st.integers(0, BOUND)), max_size=12)
 def arrivals(draw: st.DrawFn) -> list[Epoch]:
     """Rows that arrive at most BOUND late, cut into epochs anywhere; the last epoch ends the input."""
     rows = draw(DELAYED_ROWS)
-    ordered_values = [r for r, _ in sorted(rows, key=lambda pair: pair[0]["at"] + pair[1])]
-    cuts = sorted(draw(st.lists(st.integers(0, len(ordered_values)), max_size=6)))
-    parts = [ordered_values[a:b] for a, b in pairwise([0, *cuts, len(ordered_values)])]
+    ordered_rows = [r for r, _ in sorted(rows, key=lambda pair: pair[0]["at"] + pair[1])]
+    cuts = sorted(draw(st.lists(st.integers(0, len(ordered_rows)), max_size=6)))
+    parts = [ordered_rows[a:b] for a, b in pairwise([0, *cuts, len(ordered_rows)])]
     return [Epoch(Instant(i), part, is_last=i == len(parts) - 1) for i, part in enumerate(parts)]
 
 

@@ -80,8 +80,8 @@ def test_every_record_is_accounted_for(scenario: Scenario) -> None:
     drops = [drop for result in results for drop in result.drops]
     unplaced_total = sum(drop.window is None for drop in drops)
     rejected_total = sum(len(result.rejected) for result in results)
-    needed_values = ["at", *(() if pipeline.null_keys else pipeline.key)]
-    accepted_rows = [row for row in rows if None not in map(row.get, needed_values)]
+    needed_columns = ["at", *(() if pipeline.null_keys else pipeline.key)]
+    accepted_rows = [row for row in rows if None not in map(row.get, needed_columns)]
     assert rejected_total == len(rows) - len(accepted_rows)
     assert all(drop.window is None for drop in drops if drop.cause is DropCause.DUPLICATE)
     windows = _windows_per_element(pipeline.where, accepted_rows, drops)

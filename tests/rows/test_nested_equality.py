@@ -59,7 +59,7 @@ def rows_of_duckdb(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
     types = {**TYPES, **OTHERS}
     kinds = {name: SOURCE.source.columns[name] for name in types}
     columns = ", ".join(f"(r->'{name}')::{sql_type(kind)} as \"{name}\"" for name, kind in kinds.items())
-    given_values = [
+    order_rows = [
         {name: expected_value(kind, one[name]) for name, kind in types.items()} | {"id": one["id"]} for one in orders
     ]
     comparisons = [
@@ -68,7 +68,7 @@ def rows_of_duckdb(orders: list[dict[str, Any]]) -> list[dict[str, Any]]:
     with duckdb.connect() as connection:
         connection.execute(
             f"create table orders as select r->>'id' as id, {columns} from (select unnest(?::JSON[]) as r)",
-            [[json.dumps(one, default=str) for one in given_values]],
+            [[json.dumps(one, default=str) for one in order_rows]],
         )
         cursor = connection.execute(f"select id, {', '.join(comparisons)} from orders order by id")
         names = [column[0] for column in cursor.description or ()]

@@ -37,10 +37,10 @@ def test_current_is_the_independent_answer(name: str, seed: int, files: int) -> 
 
 def test_words_are_refined_by_every_batch_that_brings_them() -> None:
     results = run("word_count", parts("word_count", 5))
-    emitted_values = [{pane.key[0]: pane.values[0] for pane in result.panes} for result in results]
-    times = [values["the"] for values in emitted_values[:5]]
+    counts_by_batch = [{pane.key[0]: pane.values[0] for pane in result.panes} for result in results]
+    times = [values["the"] for values in counts_by_batch[:5]]
     assert times == sorted(set(times))
-    assert emitted_values[5] == {}
+    assert counts_by_batch[5] == {}
 
 
 def test_bills_are_corrected_when_sessions_grow_merge_and_change_days() -> None:

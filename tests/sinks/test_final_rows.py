@@ -206,12 +206,12 @@ def test_a_row_has_the_same_id_whatever_its_output_is_called(
             deployment.handle(pipeline).run()
         assert deployment.deliver(pipeline).written == 1
     assert {*refs(deployment)} == {"delivering/hours/send", "delivered/hours/send"}
-    sent_values = [*mailing.sent_rows]
-    assert [row[2] for row in sent_values] == [1, 2, 3]
+    rows_of_first_run = [*mailing.sent_rows]
+    assert [row[2] for row in rows_of_first_run] == [1, 2, 3]
     deployment.handle(pipeline).rollback(to="beginning", message="all of it", give_up_delivered=True)
     deployment.handle(pipeline).run()
     assert deployment.deliver(pipeline).written == 3
-    assert mailing.sent_rows == [*sent_values, *sent_values]
+    assert mailing.sent_rows == [*rows_of_first_run, *rows_of_first_run]
 
 
 def test_sinks_of_two_outputs_are_called_otherwise(deployment: SinkDeployment) -> None:

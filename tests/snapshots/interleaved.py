@@ -392,14 +392,14 @@ class CatalogFacts:
         seen_by_ref = {
             ref: {manifest.snapshot_id for manifest in line} for ref, line in lines.items() if is_published(ref)
         }
-        published_values = [
+        published_names = [
             published_name(dict.fromkeys(refs, (None, each)))
             for number in range(len(seen_by_ref))
             for refs in combinations(seen_by_ref, number + 1)
             for each in set.intersection(*(seen_by_ref[ref] for ref in refs))
         ]
         facts = {
-            **dict.fromkeys(published_values, True),
+            **dict.fromkeys(published_names, True),
             "rollback": manifest_path("p", snapshot("first-2")) in paths_there and snapshot("first-2") not in main,
             "fork fix": "fix" in head.generations,
             "promote": snapshot("other-0") in main,
@@ -462,8 +462,8 @@ def check(explorer: Explorer) -> int:
         facts_there = {*facts.numbers, *facts.main, *facts.fulfilled_requests}
         assert not [one for one in statements if one.outcome == "failed" and one.what in facts_there]
         assert len({one.number for one in done_statements}) == len(done_statements)
-        handed_values = {one[1] for each in programs for one in each.said if isinstance(one, tuple)}
-        assert handed_values <= facts.main, (handed_values, facts)
+        handed_snapshots = {one[1] for each in programs for one in each.said if isinstance(one, tuple)}
+        assert handed_snapshots <= facts.main, (handed_snapshots, facts)
     assert not idle, f"programs {sorted(idle)} never come to what they are there for"
     return states
 

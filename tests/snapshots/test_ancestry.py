@@ -54,18 +54,18 @@ def forests(draw: st.DrawFn) -> dict[str, Link]:
     """Snapshots with one beginning or two, most in long lines; the oldest were written before there were skips, and
     some are broken.
     """
-    made_values = [BEGINNING]
+    links_so_far = [BEGINNING]
     first_with_skips = draw(st.integers(0, 40))
     for number in range(1, draw(st.integers(2, 120))):
         if number == 60 and draw(st.booleans()):
-            made_values.append(BEGINNING.replace(snapshot_id="60"))
+            links_so_far.append(BEGINNING.replace(snapshot_id="60"))
             continue
-        parent = made_values[-1 if draw(st.integers(0, 9)) else draw(st.integers(0, len(made_values) - 1))]
+        parent = links_so_far[-1 if draw(st.integers(0, 9)) else draw(st.integers(0, len(links_so_far) - 1))]
         new = child(parent, str(number))
-        made_values.append(new if new.epoch >= first_with_skips else new.replace(skips=()))
-    broken_numbers = draw(st.sets(st.integers(0, len(made_values) - 1), max_size=10))
+        links_so_far.append(new if new.epoch >= first_with_skips else new.replace(skips=()))
+    broken_numbers = draw(st.sets(st.integers(0, len(links_so_far) - 1), max_size=10))
     return {
-        each.snapshot_id: link_of(each, is_broken=number in broken_numbers) for number, each in enumerate(made_values)
+        each.snapshot_id: link_of(each, is_broken=number in broken_numbers) for number, each in enumerate(links_so_far)
     }
 
 

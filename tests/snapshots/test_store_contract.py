@@ -364,28 +364,28 @@ def test_a_file_is_whole_though_another_sweeps_before_it_is_named_or_locked(
 def test_what_names_an_object_is_flushed_before_the_put_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fsync, flushed_values = os.fsync, []
+    fsync, flushes = os.fsync, []
 
     def note_call(descriptor: int) -> None:
         fsync(descriptor)
         folder = Path(f"/proc/self/fd/{descriptor}").readlink()
-        flushed_values.append((folder, [path_below.name for path_below in folder.iterdir()] if folder.is_dir() else []))
+        flushes.append((folder, [path_below.name for path_below in folder.iterdir()] if folder.is_dir() else []))
 
     monkeypatch.setattr(os, "fsync", note_call)
     root = tmp_path / "new" / "root"
     for store in (open_store(root.as_uri()), open_store(root.as_uri())):  # the second finds all folders made
-        flushed_values.clear()
+        flushes.clear()
         (root / "p/data/1/a").unlink(missing_ok=True)
         store.create("p/data/1/a", b"rows")
         names_and_folders = [("p", root), ("data", root / "p"), ("1", root / "p/data"), ("a", root / "p/data/1")]
         if not (root / "p/log").exists():
             names_and_folders += [("new", tmp_path), ("root", tmp_path / "new")]
         for name, folder in names_and_folders:
-            assert any(where == folder and name in names for where, names in flushed_values), f"{folder} before {name}"
-        store.create(f"p/log/{len(flushed_values)}", b"entry")
-        number_once = len(flushed_values)
+            assert any(where == folder and name in names for where, names in flushes), f"{folder} before {name}"
+        store.create(f"p/log/{len(flushes)}", b"entry")
+        number_once = len(flushes)
         store.write("p/data/1/b", b"rows")
-        assert len(flushed_values) == number_once + 2, "a folder above was flushed again"
+        assert len(flushes) == number_once + 2, "a folder above was flushed again"
 
 
 def test_folders_are_told_apart_from_objects(store: ObjectStore) -> None:

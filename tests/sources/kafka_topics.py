@@ -47,8 +47,8 @@ class Topics:
         """Send messages in order; ``more`` goes to the producer (``compression_type``)."""
 
         async def all_of(producer: AIOKafkaProducer) -> None:
-            sent_values = [await producer.send(name, value, key, partition) for key, value in messages]
-            await asyncio.gather(*sent_values)
+            deliveries = [await producer.send(name, value, key, partition) for key, value in messages]
+            await asyncio.gather(*deliveries)
 
         self.produce(all_of, **more)
 

@@ -166,8 +166,8 @@ def test_what_lands_again_is_read_as_it_was(text: str) -> None:
     records = read(("a,b,c\n" + text).encode())
     lines = [line for line in records.raw(np.arange(len(records))).to_pylist() if CSV.stands_alone(line)]
     records_again = read(CSV.copied(lines, SOURCE.fields, b"a,b,c"))
-    kept_values = [row[1:] for row in rows([records]) if CSV.stands_alone(row[2])]
-    assert [row[1:] for row in rows([records_again])] == kept_values
-    assert len(records) - len(kept_values) == records.unparsed.to_pylist().count(
+    kept_rows = [row[1:] for row in rows([records]) if CSV.stands_alone(row[2])]
+    assert [row[1:] for row in rows([records_again])] == kept_rows
+    assert len(records) - len(kept_rows) == records.unparsed.to_pylist().count(
         "a quote is not closed before the file ends"
     )

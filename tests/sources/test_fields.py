@@ -325,9 +325,9 @@ def test_what_is_written_is_read_again(case: Case) -> None:
 def test_a_line_of_json_reads_alike_alone_and_in_any_company(case: Case, data: st.DataObject) -> None:
     source = FileSource("landing", "json", case.columns)
     lines = FORMATS["json"].written(case.records, source.fields).splitlines()
-    spoiled_values = [data.draw(spoil(line)) for line in lines]
-    records_together = read(b"\n".join(spoiled_values), case.columns)
-    for number, line in enumerate(spoiled_values):
+    spoiled_lines = [data.draw(spoil(line)) for line in lines]
+    records_together = read(b"\n".join(spoiled_lines), case.columns)
+    for number, line in enumerate(spoiled_lines):
         records_alone = read(line, case.columns)
         assert records_alone.unparsed[0] == records_together.unparsed[number]
         assert rows(records_alone)[0] == rows(records_together)[number]

@@ -35,9 +35,9 @@ def compress_batch(content: bytes, codec: int) -> bytes:
     payload = content[_PAYLOAD:]
     if codec == 2:
         blocks = [payload[place : place + 100] for place in range(0, len(payload), 100)]
-        packed_values = [pa.compress(block, "snappy", asbytes=True) for block in blocks]
+        packed_blocks = [pa.compress(block, "snappy", asbytes=True) for block in blocks]
         small = (
-            b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(p)) + p for p in packed_values)
+            b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(p)) + p for p in packed_blocks)
         )
     else:
         sink = pa.BufferOutputStream()

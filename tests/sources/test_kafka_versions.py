@@ -318,14 +318,14 @@ def test_envelopes_in_avro_are_versions(topics: Topics, topic: str, tmp_path: Pa
         return stream.getvalue()
 
     one, two = {"id": 1, "city": "oslo"}, {"id": 2, "city": "rome"}
-    told_values = [
+    envelopes = [
         send_message("c", None, one),
         send_message("c", None, two),
         send_message("u", None, two, None),
         send_message("d", one, None),
         send_message("u", one, None),
     ]
-    topics.send(topic, [(b'{"id": 1}', value) for value in told_values], 0)
+    topics.send(topic, [(b'{"id": 1}', value) for value in envelopes], 0)
     handle.run()
     (row,) = handle["customers"].current(columns=["id", "city", "event_time"]).to_json()
     assert row == {"id": 2, "city": "rome", "event_time": "2026-05-01T09:00:00.000001Z"}
@@ -346,8 +346,8 @@ def test_rows_are_deleted_on_spark(topics: Topics, topic: str, tmp_path: Path) -
 def test_a_field_of_the_envelope_may_order_versions_of_a_topic(topics: Topics, topic: str, tmp_path: Path) -> None:
     versions = hr.debezium_versions("source.ts_ms", key="id", within="payload", order="source.lsn")
     handle = customers(tmp_path, topic, versions, {"id": int, "city": str}, at="changed_at")
-    sent_values = [envelope("u", 1, "bern", 4), envelope("c", 1, "oslo", 1), envelope("d", 2, None, 7), None]
-    topics.send(topic, [(b"any", value) for value in sent_values], 0)
+    envelopes = [envelope("u", 1, "bern", 4), envelope("c", 1, "oslo", 1), envelope("d", 2, None, 7), None]
+    topics.send(topic, [(b"any", value) for value in envelopes], 0)
     topics.send(topic, [(b"any", envelope("c", 2, "rome", 2))], 1)
     handle.run()
     assert standing(handle) == [{"id": 1, "city": "bern"}]

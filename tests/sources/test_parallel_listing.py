@@ -63,8 +63,8 @@ def small_pages() -> Iterator[None]:
 def test_the_order_and_the_names_are_those_of_one_listing(names: set[str], bounds: list[str], start: str) -> None:
     store = ListedStore({f"landing/{name}" for name in names} | {"landing", "landing.json", "landing0", "other/a"})
     start, bounds = start and f"landing/{start}", sorted((f"landing/{name}" for name in bounds), key=sort_key)
-    listed_values = [*parallel_listing.listed_in_parallel(store, "landing/", start, bounds)]
-    assert listed_values == [*store.list("landing/", start)]
+    listed_objects = [*parallel_listing.listed_in_parallel(store, "landing/", start, bounds)]
+    assert listed_objects == [*store.list("landing/", start)]
 
 
 @examples(100)
@@ -165,8 +165,8 @@ def test_on_a_server_too(bucket: ObjectStore) -> None:
         bounds = sorted((info.path for info in draw.sample(whole, draw.choice([0, 0, 2]))), key=sort_key)
         choice_after = draw.choice(["", draw.choice(whole).path])
         with small:
-            listed_values = [*parallel_listing.listed_in_parallel(bucket, "landing/", choice_after, bounds)]
-        assert listed_values == [info for info in whole if sort_key(info.path) > sort_key(choice_after)]
+            listed_objects = [*parallel_listing.listed_in_parallel(bucket, "landing/", choice_after, bounds)]
+        assert listed_objects == [info for info in whole if sort_key(info.path) > sort_key(choice_after)]
 
 
 def test_files_that_are_gone_are_named_by_requests_for_their_names(bucket: ObjectStore) -> None:

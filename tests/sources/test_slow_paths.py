@@ -392,8 +392,8 @@ def test_a_text_says_what_it_says_whatever_stands_beside_it(kind: DataType, text
     for others in ((), ("no value",), ("2026-01-01T00:00:00Z",), ("2026-01-01",), (None,), ("1",), (" 1.5e1 ",)):
         assert read(*others, *texts)[len(others) :] == each
     if kind in ORACLES:
-        trimmed_values = [text.strip(" \t\n\r\v\f") if kind is DataType.BYTES else text.strip() for text in texts]
-        expected = [ORACLES[kind](text) for text in trimmed_values]
+        trimmed_texts = [text.strip(" \t\n\r\v\f") if kind is DataType.BYTES else text.strip() for text in texts]
+        expected = [ORACLES[kind](text) for text in trimmed_texts]
         array = pa.array(texts, pa.string())
         values = (decode_base64(array) if kind is DataType.BYTES else read_text(array, kind)).to_pylist()
         assert list(map(plain, values)) == list(map(plain, expected))

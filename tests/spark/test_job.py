@@ -49,8 +49,8 @@ class Plan:
         root = rows._jdf.queryExecution().executedPlan()
         nodes = list(nodes_of(root))
         exchanges = [node for node in nodes if "Exchange" in node.nodeName()]
-        carried_values = [StructType.fromJson(json.loads(node.schema().json())) for node in exchanges]
-        return cls(root.toString(), [node.nodeName() for node in nodes], carried_values)
+        carried_schemas = [StructType.fromJson(json.loads(node.schema().json())) for node in exchanges]
+        return cls(root.toString(), [node.nodeName() for node in nodes], carried_schemas)
 
 
 def nodes_of(plan: Any) -> Iterator[Any]:

@@ -108,8 +108,8 @@ def test_a_list_in_an_object_is_exploded(spark: SparkSession, tmp_path: Path) ->
     run(spark, tag_pipeline, tmp_path)
     rows = read(tag_pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
     assert sorted((row["word"], row["n"]) for row in rows) == [("a", 2), ("b", 1)]
-    rejected_values = read(tag_pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
-    assert sorted(row["reason"] for row in rejected_values) == [
+    rejected_rows = read(tag_pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    assert sorted(row["reason"] for row in rejected_rows) == [
         "column tags (about.tags): about is not an object",
         "column tags (about.tags): not a list of string",
         "key is null: word",

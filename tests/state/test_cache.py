@@ -129,20 +129,20 @@ def test_the_rows_of_another_file_are_not_taken(store: MemoryStore, cache: Layer
 
 
 def test_the_least_recently_used_go_first_and_stay_readable_while_mapped(store: MemoryStore, cache: LayerCache) -> None:
-    stored_values = [put(store, cache, ROWS.slice(number, 50), str(number)) for number in range(6)]
+    stored_files = [put(store, cache, ROWS.slice(number, 50), str(number)) for number in range(6)]
     sizes = [path.stat().st_size for path in files(cache)]
-    held_files = [cache.load_file(store, file, SCHEMA) for file in stored_values]
-    for age, file in enumerate([*stored_values[1:], stored_values[0]]):
+    held_files = [cache.load_file(store, file, SCHEMA) for file in stored_files]
+    for age, file in enumerate([*stored_files[1:], stored_files[0]]):
         (path,) = (path for path in files(cache) if file.sha256 in path.name)
         os.utime(path, ns=(age, age))
     small = LayerCache(cache.folder, sum(sizes) * 7 // 12)
     put(store, small, ROWS.slice(40, 50), "one more")
     left = {path.name.split("-")[0] for path in files(cache)}
     assert len(left) == 4
-    assert stored_values[0].sha256 in left  # used last
-    assert not left & {file.sha256 for file in stored_values[1:4]}
+    assert stored_files[0].sha256 in left  # used last
+    assert not left & {file.sha256 for file in stored_files[1:4]}
     assert all(run.rows.equals(ROWS.slice(number, 50)) for number, run in enumerate(held_files))
-    assert gets(store, lambda: small.load_file(store, stored_values[1], SCHEMA)) == 1
+    assert gets(store, lambda: small.load_file(store, stored_files[1], SCHEMA)) == 1
 
 
 @pytest.mark.slow

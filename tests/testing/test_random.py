@@ -74,9 +74,9 @@ def _plain(value: Any) -> Any:
 
 def accounts(outcome: StepResults) -> tuple[Any, ...]:
     late = [{name: value for name, value in row.items() if name not in ("input", "raw")} for row in outcome.late]
-    rejected_values = [{name: value for name, value in row.items() if name != "raw"} for row in outcome.rejected]
+    rejected_rows = [{name: value for name, value in row.items() if name != "raw"} for row in outcome.rejected]
     order = repr
-    return (outcome.watermark, outcome.ahead, sorted(late, key=order), sorted(rejected_values, key=order))
+    return (outcome.watermark, outcome.ahead, sorted(late, key=order), sorted(rejected_rows, key=order))
 
 
 @pytest.mark.slow

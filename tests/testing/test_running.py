@@ -179,10 +179,10 @@ def test_a_budget_of_dead_letters_holds(executor: Any) -> None:
 
 
 def test_rows_are_written_in_the_format_of_their_source(executor: Any) -> None:
-    given_values = [{"origin": "a,b", "at": at("13:05"), "delay": None}, {"origin": None, "at": "13:06"}]
+    given_rows = [{"origin": "a,b", "at": at("13:05"), "delay": None}, {"origin": None, "at": "13:06"}]
     for source in (hr.csv, hr.parquet, hr.json):
         pipeline = delays(input=source("landing/flights", SCHEMA).event_time("at", bound="1h"))
-        result = run(pipeline, [rows(*given_values)], executor=executor)
+        result = run(pipeline, [rows(*given_rows)], executor=executor)
         assert_panes(result, [{"origin": "a,b", "flights": 1, "worst": None}])
         assert_rejected(result, [{"reason": "key is null: origin"}])
 

@@ -232,11 +232,15 @@ def test_a_malformed_test_tells_all_of_its_mistakes_and_the_others_run(folder: P
         ("it holds", Verdict.ERROR),
         ("it holds too", Verdict.PASSED),
     ]
-    told_values = [[re.sub(r"^.*delays\.yaml:", "", line) for line in message.splitlines()] for *_, message in rows]
-    said_values = [[(int(line.partition(":")[0]), line.partition(": ")[2]) for line in lines] for lines in told_values]
-    lines = [[line for line, _ in each] for each in said_values]
+    lines_by_message = [
+        [re.sub(r"^.*delays\.yaml:", "", line) for line in message.splitlines()] for *_, message in rows
+    ]
+    problems_by_message = [
+        [(int(line.partition(":")[0]), line.partition(": ")[2]) for line in lines] for lines in lines_by_message
+    ]
+    lines = [[line for line, _ in each] for each in problems_by_message]
     assert lines == [[28], [], [7, 9, 10, 10, 11], [14, 16], [20, 20], [23, 21], []]
-    text = "\n".join(text for each in said_values for _, text in each)
+    text = "\n".join(text for each in problems_by_message for _, text in each)
     words = ["givn", "'row'", "rows: 7", "noon", "'pane'", "dely", "'stop'", "'none'", "watermark is 7", "twice"]
     assert [word for word in words if word not in text] == []
 

@@ -20,9 +20,9 @@ def test_help_lists_every_target() -> None:
     phony = re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)
     assert phony is not None
     targets = phony.group(1).split()
-    listed_values = [line.split()[0] for line in make("help").stdout.splitlines()]
-    assert sorted(listed_values) == sorted(targets)
-    assert {"help", "setup", "demo", "test", "check", "up", "down", "fmt", "minio"} <= set(listed_values)
+    listed_targets = [line.split()[0] for line in make("help").stdout.splitlines()]
+    assert sorted(listed_targets) == sorted(targets)
+    assert {"help", "setup", "demo", "test", "check", "up", "down", "fmt", "minio"} <= set(listed_targets)
 
 
 def test_the_files_that_take_long_are_there() -> None:
@@ -126,9 +126,9 @@ def test_without_chromium_the_tests_in_a_browser_say_how_to_get_it(tmp_path: Pat
 def test_ci_installs_chromium(tmp_path: Path) -> None:
     touch = shutil.which("touch")
     files = [tmp_path / name for name in ("chromium", "chromedriver")]
-    made_values = [f"{touch} {file} && {shutil.which('chmod')} +x {file}" for file in files]
+    touch_commands = [f"{touch} {file} && {shutil.which('chmod')} +x {file}" for file in files]
     write_program(
-        tmp_path / "apt-get", f'echo "$@" >> {tmp_path / "asked"}', '[ "$1" = update ] && exit 0', *made_values
+        tmp_path / "apt-get", f'echo "$@" >> {tmp_path / "asked"}', '[ "$1" = update ] && exit 0', *touch_commands
     )
     assert chromium(tmp_path).returncode == 1
     assert not (tmp_path / "asked").exists()

@@ -51,11 +51,11 @@ def _by_window(panes: pa.Table) -> list[list[Row]]:
     for name in ("window_start", "window_end", "pane_time"):
         panes = panes.set_column(panes.schema.get_field_index(name), name, panes.column(name).cast(pa.int64()))
     group_number = 0
-    numbered_values = []
+    numbered_rows = []
     for row in panes.to_pylist():
         group_number += row["sequence"] == 0
-        numbered_values.append((group_number, row))
-    return [[row for _, row in rows] for _, rows in groupby(numbered_values, key=lambda numbered_row: numbered_row[0])]
+        numbered_rows.append((group_number, row))
+    return [[row for _, row in rows] for _, rows in groupby(numbered_rows, key=lambda numbered_row: numbered_row[0])]
 
 
 def _pane(row: Row, columns: ViewColumns) -> Pane:

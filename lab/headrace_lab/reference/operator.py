@@ -251,14 +251,14 @@ class Operator:
 
         Each name counts once, in the order of names.
         """
-        heard_values = []
+        places_heard = []
         for place, state in self._states():
             names = {signal.name for signal in signals if signal.is_for(*place)}
             for name in sorted(names):
                 state.trigger.on_signal(self._moment(place[1]), name)
             if not names.isdisjoint(state.trigger.signals):
-                heard_values.append(place)
-        return heard_values
+                places_heard.append(place)
+        return places_heard
 
     def _evaluate(self, places: list[Place]) -> list[Pane]:
         """Ask each of these windows once whether it fires."""
