@@ -481,10 +481,10 @@ def rehearse_promotion(
 
 
 def finish_promotion(
-    handle: "PipelineHandle", entry: "Entry", branch: str, *, output: str | None = None, patch: bool
+    handle: "PipelineHandle", promotion_entry: "Entry", branch: str, *, output: str | None = None, patch: bool
 ) -> None:
-    """Do what is left of what ``entry`` has committed, if that try ended before it could: publish the patch, if main is
-    still there; drop the branch whose ``output`` main has adopted.
+    """Do what is left of what ``promotion_entry`` has committed, if that try ended before it could: publish the patch,
+    if main is still there; drop the branch whose ``output`` main has adopted.
     """
     head = handle.catalog.head()
     if output is not None and not patch:
@@ -494,7 +494,7 @@ def finish_promotion(
     published_id = (
         handle.catalog.published_by_all(head.refs) if output is None else head.refs.get(published_ref(output))
     )
-    if entry.refs.get(MAIN) == head.refs.get(MAIN) != published_id:
+    if promotion_entry.refs.get(MAIN) == head.refs.get(MAIN) != published_id:
         handle.promote(branch, output=output, patch=True)
 
 

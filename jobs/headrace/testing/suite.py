@@ -484,7 +484,7 @@ _YAML = (".yaml", ".yml")
 _TEST_FILE_NAMES = "NAME.test.yaml beside NAME.py, tests/NAME.yaml, or tests/test_NAME.py"
 _PYTEST_RAN = (0, 1)
 PLUGIN = "headrace.testing.plugin"
-_MOST_SHOWN = 4_000
+_MOST_CHARACTERS = 4_000
 
 
 class Verdict(StrEnum):
@@ -642,7 +642,7 @@ def _with_pytest(files: Sequence[Path]) -> Iterator[TestedItem]:
             [*command, *_plugin_arguments(), *map(str, files)], capture_output=True, text=True, check=False
         )
         if process.returncode not in _PYTEST_RAN or not report.is_file():
-            output = (process.stdout + process.stderr).strip()[-_MOST_SHOWN:]
+            output = (process.stdout + process.stderr).strip()[-_MOST_CHARACTERS:]
             raise testing_steps.UnitTestError(
                 f"pytest did not run the tests (exit code {process.returncode}):\n{output}"
             )
@@ -681,7 +681,7 @@ def _not_collected(file: str, traceback: str) -> TestedItem:
     name = Path(file).name
     lines = re.findall(rf'(?:^|[/\\]){re.escape(name)}:(\d+):|{re.escape(name)}", line (\d+)', traceback, re.MULTILINE)
     error_lines = [line.removeprefix("E").strip() for line in traceback.splitlines() if line.startswith("E  ")]
-    cause = error_lines[-1] if error_lines else traceback.strip()[-_MOST_SHOWN:]
+    cause = error_lines[-1] if error_lines else traceback.strip()[-_MOST_CHARACTERS:]
     line = next((int(one or other) for one, other in reversed(lines)), None)
     return TestedItem(file, line, name, Verdict.ERROR, f"it cannot be imported, so none of its tests ran: {cause}")
 

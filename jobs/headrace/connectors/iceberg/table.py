@@ -135,12 +135,12 @@ def _count_parts(kind: data_types.ValueType) -> int:
     return 1
 
 
-def make_partition_spec(schema: Schema, unit: str | None, begin: str) -> PartitionSpec:
+def make_partition_spec(schema: Schema, time_unit: str | None, begin: str) -> PartitionSpec:
     """How a new table is partitioned, whose column ``begin`` says when a row begins."""
-    if unit is None:
+    if time_unit is None:
         return PartitionSpec()
     source = schema.find_field(begin).field_id
-    return PartitionSpec(PartitionField(source, _FIRST_PARTITION_FIELD, _TRANSFORMS[unit], f"{begin}_{unit}"))
+    return PartitionSpec(PartitionField(source, _FIRST_PARTITION_FIELD, _TRANSFORMS[time_unit], f"{begin}_{time_unit}"))
 
 
 def is_same(left: types.IcebergType, right: types.IcebergType) -> bool:
