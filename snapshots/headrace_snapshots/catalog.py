@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 
 from headrace.errors import HeadraceError
 from headrace_snapshots import errors
-from headrace_snapshots.catalog_reader import RELEASED_REFS, CatalogReader, Link, names_in, newest_seen
+from headrace_snapshots.catalog_reader import RELEASED_KEY, CatalogReader, Link, names_in, newest_seen
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest, Patch, Skip, skips_after
 from headrace_snapshots.format.output_view import all_names_before, called_before, called_on, output_names, outputs_of

@@ -285,7 +285,7 @@ class _Expiry:
     def _live_paths(self, kept_snapshots: KeptSnapshots) -> set[str]:
         live = named_by(self._facts, kept_snapshots.snapshots)
         for kind, judge in self._beside.items():
-            live |= judge(self._listed[kind], kept_snapshots.snapshots, self._facts.notes)
+            live |= judge(self._objects_by_kind[kind], kept_snapshots.snapshots, self._facts.notes)
         if self._remember is not None:
             self._remember(kept_snapshots.snapshots, self._facts.notes)
         return live

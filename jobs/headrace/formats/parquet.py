@@ -211,7 +211,7 @@ def _make_records(files: Sequence[_StoredRows], fields: SourceFields) -> Scanned
     rows = len(position)
     columns, reasons = {}, pa.nulls(rows, pa.string())
     for name, field in fields.items():
-        if name not in files[0].stored:
+        if name not in files[0].stored_names:
             columns[name] = _missing_column(files, field, rows)
             continue
         values, bad = values_as(field_of(_outermost_values(files, field, rows), field), field.type)

@@ -322,7 +322,7 @@ class Merges:
         """
         growth = input_bytes / self._bytes_before if input_bytes and self._bytes_before else None
         self._bytes_before = input_bytes
-        if self._beside.is_running:
+        if self._merge_thread.is_running:
             return
         for table, layers in tables.items():
             merges = self._tables.get(table, TableMerges())

@@ -108,14 +108,14 @@ class _FinishingNode(Node):
 
     def __init__(self, path: str, children: tuple[Node, ...]) -> None:
         super().__init__(path, children)
-        self._done = f"{path}_done"
-        self.own = (Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ANY),)
+        self._done_column = f"{path}_done"
+        self.own = (Field(self._done_column, DataType.BOOL, FALSE, ColumnMerge.ANY),)
 
     def is_finished(self, state: State) -> Expr:
-        return state[self._done]
+        return state[self._done_column]
 
     def _with_done(self, program: Program, state: State, is_done: Expr) -> State:
-        return {**state, self._done: program.let("done", is_done)}
+        return {**state, self._done_column: program.let("done", is_done)}
 
     def _done_or_ready(self, program: Program, state: State, moment: Moment) -> list[Expr]:
         """For each child whether it is finished, or ready."""

@@ -97,17 +97,17 @@ class WatermarkNode(Node):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._done = f"{path}_done"
-        self.own = (Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ALL),)
+        self._done_column = f"{path}_done"
+        self.own = (Field(self._done_column, DataType.BOOL, FALSE, ColumnMerge.ALL),)
 
     def is_finished(self, state: State) -> Expr:
-        return state[self._done]
+        return state[self._done_column]
 
     def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         return moment.passed_end
 
     def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
-        return {**state, self._done: any_of(state[self._done], when)}
+        return {**state, self._done_column: any_of(state[self._done_column], when)}
 
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         return {
@@ -146,19 +146,19 @@ class GatheringNode(Node):
         super().__init__(path)
         self._done_column = f"{path}_done"
         self._progress = progress
-        self.own = (*progress, Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ANY))
+        self.own = (*progress, Field(self._done_column, DataType.BOOL, FALSE, ColumnMerge.ANY))
 
     def is_finished(self, state: State) -> Expr:
-        return state[self._done]
+        return state[self._done_column]
 
     def clear(self, program: Program, state: State, when: Expr) -> State:
         return {**state, **{f.name: choose(when, f.initial, state[f.name]) for f in self._progress}}
 
     def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
-        return {**self.clear(program, state, when), self._done: any_of(state[self._done], when)}
+        return {**self.clear(program, state, when), self._done_column: any_of(state[self._done_column], when)}
 
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
-        return self.clear(program, state, state[self._done])
+        return self.clear(program, state, state[self._done_column])
 
 
 class ThresholdNode(GatheringNode):
@@ -168,19 +168,24 @@ class ThresholdNode(GatheringNode):
     """
 
     def __init__(self, path: str, threshold: int, weight: Expr | None = None) -> None:
-        self._total, self._added = f"{path}_total", f"{path}_added"
-        super().__init__(path, Field(self._total, DataType.INT, Literal(0), ColumnMerge.SUM))
+        self._total_column, self._added_column = f"{path}_total", f"{path}_added"
+        super().__init__(path, Field(self._total_column, DataType.INT, Literal(0), ColumnMerge.SUM))
         self._threshold = Literal(threshold)
         self._weighs = weight is not None
         if weight is not None:
-            self.own_measures = (Measure(self._added, DataType.INT, weight, ColumnMerge.SUM),)
+            self.own_measures = (Measure(self._added_column, DataType.INT, weight, ColumnMerge.SUM),)
 
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
-        amount = coalesce(Column(self._added), 0) if self._weighs else bundle.count
-        return {**state, self._total: choose(bundle.arrived, state[self._total] + amount, state[self._total])}
+        amount = coalesce(Column(self._added_column), 0) if self._weighs else bundle.count
+        return {
+            **state,
+            self._total_column: choose(
+                bundle.has_arrived, state[self._total_column] + amount, state[self._total_column]
+            ),
+        }
 
     def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
-        return state[self._total] >= self._threshold
+        return state[self._total_column] >= self._threshold
 
 
 @compile_trigger.register
@@ -280,17 +285,17 @@ class PatternNode(GatheringNode):
     """AfterPattern: the state of an automaton that walks over the elements; merged, it starts again (semantics 9.6)."""
 
     def __init__(self, path: str, trigger: AfterPattern) -> None:
-        self._at, self._codes = f"{path}_at", f"{path}_codes"
-        super().__init__(path, Field(self._at, DataType.INT, Literal(0), ColumnMerge.MIN))
+        self._place_column, self._codes_column = f"{path}_at", f"{path}_codes"
+        super().__init__(path, Field(self._place_column, DataType.INT, Literal(0), ColumnMerge.MIN))
         self._table = trigger.table
         code: Expr = Literal(0)
         for bit, letter in enumerate(self._table.letters):
             is_true = coalesce(trigger.predicates[letter], False)
             code = code + Function("if", (is_true, Literal(1 << bit), Literal(0)))
-        self.own_measures = (Measure(self._codes, DataType.INT, code, ColumnMerge.LIST),)
+        self.own_measures = (Measure(self._codes_column, DataType.INT, code, ColumnMerge.LIST),)
 
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
-        old = state[self._at]
+        old = state[self._place_column]
         moves = Literal(",".join(str(next_place) for row in self._table.transitions for next_place in row))
         next_state = Function(
             "walk", (old, Column(self._codes_column), moves, Literal(len(self._table.transitions[0])))
@@ -298,7 +303,7 @@ class PatternNode(GatheringNode):
         return {**state, self._place_column: choose(bundle.has_arrived, next_state, old)}
 
     def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
-        return state[self._at] == self._table.accepting
+        return state[self._place_column] == self._table.accepting
 
     def after_merge(self, program: Program, state: State, moment: Moment) -> State:
         return self.clear(program, state, TRUE)
@@ -313,16 +318,16 @@ class SignalNode(GatheringNode):
     """AfterSignal: ready once the signal came since the last reset."""
 
     def __init__(self, path: str, name: str) -> None:
-        self._came = f"{path}_came"
-        super().__init__(path, Field(self._came, DataType.BOOL, FALSE, ColumnMerge.ANY))
+        self._came_column = f"{path}_came"
+        super().__init__(path, Field(self._came_column, DataType.BOOL, FALSE, ColumnMerge.ANY))
         self._name = name
         self.own_signals = (name,)
 
     def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
-        return {**state, self._came: any_of(state[self._came], bundle.heard.get(self._name, FALSE))}
+        return {**state, self._came_column: any_of(state[self._came_column], bundle.signals.get(self._name, FALSE))}
 
     def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
-        return state[self._came]
+        return state[self._came_column]
 
 
 @compile_trigger.register
@@ -340,11 +345,11 @@ class ProcessingTimeNode(Node):
         self._done_column = f"{path}_done"
         self.own = (
             Field(self._deadline, DataType.INT, NO_DEADLINE, ColumnMerge.MIN, is_deadline=True),
-            Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ALL),
+            Field(self._done_column, DataType.BOOL, FALSE, ColumnMerge.ALL),
         )
 
     def is_finished(self, state: State) -> Expr:
-        return state[self._done]
+        return state[self._done_column]
 
     def clear(self, program: Program, state: State, when: Expr) -> State:
         return {**state, self._deadline: choose(when, NO_DEADLINE, state[self._deadline])}
@@ -365,7 +370,7 @@ class ProcessingTimeNode(Node):
         return all_of(deadline.is_not_null(), moment.now >= deadline)
 
     def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
-        return {**self.clear(program, state, when), self._done: any_of(state[self._done], when)}
+        return {**self.clear(program, state, when), self._done_column: any_of(state[self._done_column], when)}
 
 
 @compile_trigger.register
