@@ -125,8 +125,8 @@ MUTATIONS = (
     Mutation(
         "counts of merged windows are not added",
         "program/triggers/leaves.py",
-        "Field(self._total, DataType.INT, Literal(0), ColumnMerge.SUM)",
-        "Field(self._total, DataType.INT, Literal(0), ColumnMerge.MIN)",
+        "Field(self._total_column, DataType.INT, Literal(0), ColumnMerge.SUM)",
+        "Field(self._total_column, DataType.INT, Literal(0), ColumnMerge.MIN)",
         Case("session_merges", "derived_bytes_trigger_merge_sums"),
     ),
     Mutation(
