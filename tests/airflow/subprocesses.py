@@ -170,6 +170,6 @@ def write_shop(folder: Path) -> Path:
 def python(script: str, home: Path, environment: Mapping[str, str]) -> Any:
     """What ``script`` prints as JSON on its last line, run with an Airflow of its own in ``home``."""
     variables = {**os.environ, "AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False", **environment}
-    ended = run_script(script, variables)
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    return json.loads(ended.stdout.splitlines()[-1])
+    ended_script = run_script(script, variables)
+    assert ended_script.returncode == 0, ended_script.stderr[-4000:]
+    return json.loads(ended_script.stdout.splitlines()[-1])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_SECONDS = 300
+_SECONDS = 600
 _LIBRARIES = (
     "alembic.migration",
     "arrow",
@@ -108,15 +108,20 @@ def run_script(script: str, environment: Mapping[str, str]) -> EndedScript:
     assert zygote.stdin is not None
     assert zygote.stdout is not None
     with tempfile.TemporaryDirectory() as folder:
-        out, err = (Path(folder) / name for name in ("out", "err"))
-        out.touch()
-        err.touch()
-        question = {"script": script, "environment": {**environment}, "out": str(out), "err": str(err)}
-        zygote.stdin.write(json.dumps(question) + "\n")
-        zygote.stdin.flush()
-        answer = zygote.stdout.readline()
+        out_file, err_file = (Path(folder) / name for name in ("out", "err"))
+        out_file.touch()
+        err_file.touch()
+        question = {"script": script, "environment": {**environment}, "out": str(out_file), "err": str(err_file)}
+        try:
+            zygote.stdin.write(json.dumps(question) + "\n")
+            zygote.stdin.flush()
+            answer = zygote.stdout.readline()
+        except BaseException:  # the next script would get this one's answer
+            zygote.kill()
+            _start.cache_clear()
+            raise
         assert answer, "the process that forks those of scripts has ended: its error is on standard error"
-        return EndedScript(int(answer), out.read_text(), err.read_text())
+        return EndedScript(int(answer), out_file.read_text(), err_file.read_text())
 
 
 @cache

@@ -22,13 +22,13 @@ def test_that_says_whether_it_is_there():
 @pytest.mark.slow
 @pytest.mark.parametrize(("marker", "is_there"), [("s3", True), ("slow", False)])
 def test_a_test_that_needs_a_server_waits_until_it_is_there(marker: str, is_there: bool, tmp_path: Path) -> None:
-    there, lock, test = (tmp_path / name for name in ("there", "lock", "test_needy.py"))
-    test.write_text(TEST.format(marker=marker, there=str(there)))
+    needed_file, lock, test_file = (tmp_path / name for name in ("there", "lock", "test_needy.py"))
+    test_file.write_text(TEST.format(marker=marker, there=str(needed_file)))
     pytest_options = ["-p", "tests.needed", "-s", "-n0", "--no-header", "-p", "no:cacheprovider", "-W", "ignore"]
-    with lock.open("wb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+    with lock.open("wb") as lock_file:
+        fcntl.flock(lock_file, fcntl.LOCK_EX)
         with subprocess.Popen(
-            [sys.executable, "-m", "pytest", *pytest_options, str(test)],
+            [sys.executable, "-m", "pytest", *pytest_options, str(test_file)],
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(REPOSITORY), "HEADRACE_TESTS_NEEDED": str(lock)},
             stdout=subprocess.PIPE,
@@ -39,7 +39,7 @@ def test_a_test_that_needs_a_server_waits_until_it_is_there(marker: str, is_ther
             for line in process.stdout:
                 lines.append(line)
                 if line.startswith("collected") and is_there:
-                    there.touch()
-                    fcntl.flock(held, fcntl.LOCK_UN)
+                    needed_file.touch()
+                    fcntl.flock(lock_file, fcntl.LOCK_UN)
     assert process.returncode == 0, lines
     assert any(f"there: {is_there}" in line for line in lines), lines
