@@ -19,6 +19,6 @@ def test_a_script_has_its_environment_and_nothing_of_the_one_before(tmp_path: Pa
     (tmp_path / "module_of_mine.py").touch()
     first = run_script(FIRST, {"PATH": "/nowhere"})
     assert (first.returncode, first.stdout, first.stderr) == (3, "told\n", "")
-    second = run_script(SECOND, {"HEADRACE_X": "1", "PYTHONPATH": str(tmp_path)})
-    assert (second.returncode, second.stdout) == (1, "False ['HEADRACE_X', 'PYTHONPATH'] False False\n")
+    second = run_script(SECOND, {"OTHER": "1", "PYTHONPATH": str(tmp_path)})
+    assert (second.returncode, second.stdout) == (1, "False ['OTHER', 'PYTHONPATH'] False False\n")
     assert "ValueError: of mine" in second.stderr
