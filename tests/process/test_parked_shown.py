@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 import headrace as hr
@@ -11,6 +12,7 @@ from headrace import col
 from headrace.cli.main import app
 from headrace.runs.reporting import results
 from headrace.runs.reporting.summary import PipelineState, read_summary
+from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.store import open_store
 from tests.process.clicks import land
 from tests.process.fragile import breaking, land_with_ids
@@ -106,3 +108,16 @@ def test_a_plan_names_the_output_and_says_what_becomes_of_it(tmp_path: Path) -> 
     assert "(epoch 0), which lacks it" in next(iter(plans["daily"].lines()))
     assert "of all that was read before" in plans["daily"].run
     assert str(reader["visits"].plan(two)).startswith("output visits of shop")
+
+
+def test_where_outputs_have_names_each_has_a_plan(tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
+    two = replace(SHOP, outputs={"hourly": HOURLY, "visits": VISITS})
+    handle = hr.open(tmp_path.as_uri(), create=True)[two]
+    handle.run()
+    words = (
+        r"a plan for each of its outputs hourly, visits: plans\(\) gives them all"
+    )
+    with pytest.raises(UnknownOutputError, match=words):
+        handle.plan()
+    assert handle.plans() == {name: handle[name].plan() for name in two.outputs}

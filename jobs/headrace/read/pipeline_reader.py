@@ -344,7 +344,8 @@ class PipelineReader(Suggesting):
         words.
 
         By default it is the pipeline that the results were asked for with, else the registered one. ``at`` names the
-        snapshot: a branch, a tag, an id or a time. Raises UnknownPipelineError.
+        snapshot: a branch, a tag, an id or a time. Where outputs have names, each has a plan: ``plans`` gives them all,
+        as the command prints them. Raises UnknownPipelineError, and UnknownOutputError where outputs have names.
 
         >>> print(handle.plan())
         delays as it is written now, against snapshot ... (epoch 1)
@@ -353,7 +354,14 @@ class PipelineReader(Suggesting):
         """
         from headrace.read.definition_plan import plan_definition_change
 
-        return plan_definition_change(self._needed_definition(pipeline, "plan"), self._snapshot_of_output(at).manifest)
+        definition = self._needed_definition(pipeline, "plan")
+        if definition.has_names:
+            names = ", ".join(definition.outputs)
+            raise UnknownOutputError(
+                f"pipeline {definition.name} has a plan for each of its outputs {names}: plans() gives them all, "
+                f"[{next(iter(definition.outputs))!r}].plan() that of one"
+            )
+        return plan_definition_change(definition, self._snapshot_of_output(at).manifest)
 
     def plans(self, pipeline: Definition | None = None, *, at: At = MAIN) -> dict[str, "Plan"]:
         """The ``plan`` of each output with a name, as they are written now; none where the only output has no name.
