@@ -38,7 +38,7 @@ class Figures:
 
 
 AIMS: Final = Figures(files=320, median=200, imports=6.0, longest=MOST_LINES)
-FLOORS: Final = Figures(files=319, median=300, imports=6.0, longest=MOST_LINES, circling=0, arrows_up=0)
+FLOORS: Final = Figures(files=320, median=300, imports=6.0, longest=MOST_LINES, circling=0, arrows_up=0)
 """What the product may not fall behind any more. Move these when it comes nearer to the aims."""
 
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.audit.range import AuditedFiles, ReleasedPanes
-from headrace.distribute.column_figures import LONGEST_TEXT, BlamedRows
+from headrace.distribute.column_figures import LONGEST_TEXT, BlameDirection, BlamedRows
 from headrace.formats.fields import with_json
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.views.columns import View as ReadersView
@@ -37,13 +36,6 @@ class ArrowFrame:
 
     def unpersist(self) -> None:
         """Does nothing: the table goes with its owner."""
-
-    def to_pandas(self) -> Any:
-        """A pandas frame: integers and booleans stay what they are beside NULLs, and lists are JSON."""
-        import pandas as pd
-
-        kinds = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype()}
-        return with_json(self.table).to_pandas(types_mapper=kinds.get)
 
 
 def arrow_frame(

@@ -69,6 +69,8 @@ class Library:
 
     gx: ModuleType
     registry: ModuleType
+    metrics: ModuleType  # ours
+    validator: type[Any]
     progress_bars: type[Any]
     page_renderer: type[Any]
     page_view: Any  # one: it compiles its templates, which takes longer than a page
@@ -91,15 +93,31 @@ def _import_library() -> Library:
     logging.getLogger(_NAME).setLevel(logging.WARNING)  # before the import: it logs 200 lines
     with imported_later(*_LATE_IMPORTS), _refuse_imports(_left_out), without_collection():
         base = import_module(f"{_NAME}.data_context.types.base")
+        with _silence_logger(f"{_NAME}.expectations.registry"):  # it warns of each metric that takes another's place
+            metrics = import_module("headrace.audit.gx_metrics")
         used = Library(
+            metrics=metrics,
             gx=import_module(_NAME),
             registry=import_module(f"{_NAME}.expectations.registry"),
+            validator=import_module(f"{_NAME}.validator.v1_validator").Validator,
             progress_bars=base.ProgressBarsConfig,
             page_renderer=import_module(f"{_NAME}.render.renderer").ValidationResultsPageRenderer,
             page_view=import_module(f"{_NAME}.render.view").DefaultJinjaPageView(),
         )
     logging.getLogger(base.__name__).setLevel(logging.WARNING)  # its import says INFO
     return used
+
+
+@contextmanager
+def _silence_logger(name: str) -> Iterator[None]:
+    """Inside, the logger ``name`` says nothing but errors."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 class _Refusing(MetaPathFinder):

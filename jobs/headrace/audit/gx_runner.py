@@ -11,16 +11,28 @@ from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.gx_library import ExpectationNotEvaluatedError, Library, load_library
 from headrace.audit.range import FAILING_ROWS, Frame, ShownRow, shown_value
 from headrace.audit.store import Finding
 from headrace.errors import PipelineError
+from headrace.formats.fields import with_json
 from headrace.model.expressions.data_types import Scalar
 from headrace.pipeline.quality import Expectation, ExpectationView
 
+_OF_TEXT: Final = frozenset(
+    f"expect_column_{name}"
+    for name in (
+        *("value_lengths_to_be_between", "value_lengths_to_equal"),
+        *("values_to_be_dateutil_parseable", "values_to_be_json_parseable", "values_to_match_json_schema"),
+        *("values_to_match_like_pattern", "values_to_match_like_pattern_list"),
+        *("values_to_match_regex", "values_to_match_regex_list", "values_to_match_strftime_format"),
+        *("values_to_not_match_like_pattern", "values_to_not_match_like_pattern_list"),
+        *("values_to_not_match_regex", "values_to_not_match_regex_list"),
+    )
+)
 RESULT_FORMAT: Final = {"result_format": "BASIC", "partial_unexpected_count": 0}
 
 
@@ -72,6 +84,7 @@ def evaluate_expectations(
     for expectation in expectations:
         expectation.check_columns(frame.columns)
     using = load_library()
+    _check_texts(expectations, frame, using)
     result = _validate(view, expectations, frame, RESULT_FORMAT, using)
     for entry in result.results:
         _check_evaluated(expectations[_expectation_position(entry)], entry.exception_info)
@@ -82,6 +95,23 @@ def evaluate_expectations(
     failing = _failing_rows(view, failed_expectations, frame, identity, using)
     findings_with_rows = tuple(replace(f, failing=next(failing)) if f.has_failing_rows else f for f in findings)
     return ExpectationReport(findings_with_rows, _render_page(result, using))
+
+
+def _check_texts(expectations: Sequence[Expectation], frame: Frame, using: Library) -> None:
+    """Raise ExpectationNotEvaluatedError for the first that looks at the text of a float, which engines differ on."""
+    if not any(expectation.name in _OF_TEXT for expectation in expectations):
+        return
+    if isinstance(frame, ArrowFrame):
+        floats = {field.name for field in frame.table.schema if pa.types.is_floating(field.type)}
+    else:
+        floats = {*using.metrics.float_columns(frame)}
+    for expectation in expectations:
+        for name in expectation.columns if expectation.name in _OF_TEXT else ():
+            if name in floats:
+                raise ExpectationNotEvaluatedError(
+                    f"{expectation.describe()} cannot be evaluated: it looks at text, and {name} is a float, which has "
+                    "no one text. Expect a range or a set of its values"
+                )
 
 
 def _failing_rows(
@@ -97,12 +127,24 @@ def _failing_rows(
     shown_columns = {
         "result_format": "SUMMARY",
         "partial_unexpected_count": FAILING_ROWS,
-        "unexpected_index_column_names": list(identity),
         "include_unexpected_rows": False,
     }
+    if not isinstance(frame, ArrowFrame):  # which has them under the number of the row
+        shown_columns["unexpected_index_column_names"] = list(identity)
     result = _validate(view, expectations, frame, shown_columns, using)
     for entry in sorted(result.results, key=_expectation_position):
-        yield _rows_of_result(entry.result, expectations[_expectation_position(entry)], identity)
+        expectation = expectations[_expectation_position(entry)]
+        numbers = entry.result.get("partial_unexpected_index_list")
+        if isinstance(frame, ArrowFrame) and numbers is not None:
+            yield _rows_at(frame.table, numbers, [*identity, *expectation.columns])
+        else:
+            yield _rows_of_result(entry.result, expectation, identity)
+
+
+def _rows_at(table: pa.Table, numbers: Sequence[int], columns: Sequence[str]) -> tuple[ShownRow, ...]:
+    """What those rows have in ``columns``."""
+    rows = table.select([*dict.fromkeys(columns)]).take(pa.array(numbers[:FAILING_ROWS], pa.int64()))
+    return tuple({name: _to_plain_value(value) for name, value in row.items()} for row in with_json(rows).to_pylist())
 
 
 def _rows_of_result(
@@ -129,14 +171,12 @@ def _by_column(value: Any, expectation: Expectation) -> Mapping[str, Any]:
 
 
 def _to_plain_value(value: Any) -> str | int | float | bool | None:
-    """A value of a row, which may be numpy's or pandas' own, as it is kept and shown."""
+    """A value of a row, which may be numpy's or pandas' own, as it is kept and shown. There is no negative zero."""
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or value is pd.NA or value is pd.NaT or value != value:  # noqa: PLR0124  # NaN is pandas' NULL
-        return None
-    return shown_value(value)
+    return shown_value(value + 0.0 if isinstance(value, float) else value)
 
 
 def _validate(
@@ -151,13 +191,15 @@ def _validate(
     context.variables.progress_bars = using.progress_bars(globally=False)
     rows: Any = frame
     if isinstance(frame, ArrowFrame):
-        rows, source = frame.to_pandas(), context.data_sources.add_pandas(view)
+        rows, source = using.metrics.pandas_frame(frame.table), context.data_sources.add_pandas(view)
     else:
+        rows = using.metrics.without_pruning(frame)
         source = context.data_sources.add_spark(view, persist=False)
     batch = source.add_dataframe_asset(view).add_batch_definition_whole_dataframe(view)
     suite = context.suites.add(gx.ExpectationSuite(name=view, expectations=to_gx_expectations(expectations, using)))
-    validation = context.validation_definitions.add(gx.ValidationDefinition(name=view, data=batch, suite=suite))
-    return validation.run(batch_parameters={"dataframe": rows}, result_format=result_format)
+    validator = using.validator(batch, result_format, {"dataframe": rows})
+    with np.errstate(invalid="ignore", over="ignore"):  # of infinities
+        return validator.validate_expectation_suite(suite)
 
 
 def _expectation_position(entry: Any) -> int:
@@ -214,6 +256,8 @@ def _render_page(result: Any, using: Library) -> bytes:
     for entry in result.results:
         if "unexpected_percent" not in entry.result:  # its template takes for granted that the count has one
             entry.result.pop("unexpected_count", None)
+        if entry.result.get("observed_value") == dict.__name__:  # several: the template wants them all, or none
+            entry.result.pop("observed_value")
     document = using.page_renderer().render(result)
     html: str = using.page_view.render(document, show_how_to_buttons=False)
     return html.encode()

@@ -69,15 +69,18 @@ class Expectation:
         """For people: name, arguments and view on one line."""
         return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.arguments.items())}) on {self.view}"
 
+    @property
+    def columns(self) -> list[Any]:
+        """The columns of the view that it names."""
+        values = (self.arguments.get(argument) for argument in COLUMN_ARGUMENTS)
+        names = (value if isinstance(value, list) else [value] for value in values)
+        return [name for own in names for name in own if name is not None]
+
     def check_columns(self, columns: Sequence[str]) -> None:
         """Raise PipelineError if it names a column that is not among its view's ``columns``."""
-        for argument in COLUMN_ARGUMENTS:
-            value = self.arguments.get(argument)
-            for name in value if isinstance(value, list) else [value]:
-                if name is not None and name not in columns:
-                    raise PipelineError(
-                        f"{self.describe()}: the view has no column {name!r}; it has {', '.join(columns)}"
-                    )
+        for name in self.columns:
+            if name not in columns:
+                raise PipelineError(f"{self.describe()}: the view has no column {name!r}; it has {', '.join(columns)}")
 
 
 def expect(
