@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import DataType, FileSource
+from headrace import DataType, FileSource, ListType
 from headrace.errors import FileColumnsError
 from headrace.ext.formats import RequiredColumns, ScannedRecords, read_file
 from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, WrittenValue
@@ -89,3 +89,29 @@ def test_what_parquet_holds_is_told_as_json_and_read_again(kind: DataType, data:
     records_again = read(raw, kind, "json")
     assert records_again.unparsed.null_count == len(values)
     assert python(records_again.columns["v"]) == python(records.columns["v"]) == values
+
+
+@pytest.mark.parametrize(
+    ("storage", "kind", "values"),
+    [
+        (pa.uuid(), DataType.BYTES, [b"0123456789abcdef", None]),
+        (pa.json_(), DataType.STRING, ['{"a": 1}', None]),
+    ],
+    ids=str,
+)
+def test_logical_types_of_parquet_are_read_as_what_is_stored(
+    storage: pa.BaseExtensionType, kind: DataType, values: list[Any]
+) -> None:
+    column = pa.ExtensionArray.from_storage(storage, pa.array(values, storage.storage_type))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), column)
+    content = io.BytesIO()
+    pq.write_table(pa.table({"v": column, "items": lists}), content)
+    source = FileSource("landing", "parquet", {"v": kind, "items": ListType(kind)})
+    records = read_file(content.getvalue(), source, RequiredColumns(), "file")
+    assert records.columns["v"].to_pylist() == values
+    assert records.columns["items"].to_pylist() == [[value] for value in values]
+    with pytest.raises(FileColumnsError, match="its column v is extension"):
+        read_file(content.getvalue(), source, RequiredColumns(), "file", rules=1)
+    other = FileSource("landing", "parquet", {"v": DataType.INT})
+    with pytest.raises(FileColumnsError, match="its column v is extension"):
+        read_file(content.getvalue(), other, RequiredColumns(), "file")

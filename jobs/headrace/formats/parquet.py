@@ -48,19 +48,24 @@ _TYPE_FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
     DataType.DECIMAL: lambda t: pa.types.is_decimal(t) or pa.types.is_integer(t),
 }
 
+_STORED_PLAINLY = ("arrow.uuid", "arrow.json")
+"""Arrow's names of logical types whose values are bytes and text."""
+
 
 @dataclass(frozen=True)
 class ParquetRows(file_format.FileFormat):
     """Parquet. A record of which somebody asks the bytes is a line of JSON with the columns of the schema. Files are
-    held to what they say of themselves, but where ``is_checked`` is not so.
+    held to what they say of themselves, but where ``is_checked`` is not so. UUIDs are bytes, and JSON is text, where
+    ``reads_extensions``.
     """
 
-    name, suffix, keeps_bytes, rules = "Parquet", ".parquet", False, 1
+    name, suffix, keeps_bytes, rules = "Parquet", ".parquet", False, 2
     is_checked: bool = True
+    reads_extensions: bool = True
 
     def by_rules(self, rules: int) -> "ParquetRows":
-        """Up to 0.1.2 the footer's count of rows was taken for true."""
-        return replace(self, is_checked=False)
+        """Up to 0.1.2 the footer's count of rows was taken for true, and up to 0.2 no UUID and no JSON was read."""
+        return replace(self, is_checked=rules > 0, reads_extensions=False)
 
     def read(
         self, data: bytes, fields: SourceFields, required: RequiredColumns, path: str, span: Span
@@ -96,6 +101,8 @@ class ParquetRows(file_format.FileFormat):
     def _read_stored(self, data: bytes, columns: "_Columns", path: str, span: Span) -> "_StoredRows":
         file = _open_file(data, path, is_checked=self.is_checked)
         stored_names = columns.find_stored(file.schema_arrow, path)
+        if not self.reads_extensions:
+            _refuse_extensions(file.schema_arrow, [columns.fields[name] for name in stored_names], path)
         try:
             columns_there = [*dict.fromkeys(_places_read(file.schema_arrow, columns.fields, stored_names))]
             read = _read_rows if self.is_checked else _rows_as_before
@@ -326,11 +333,22 @@ def stored_columns(file_schema: pa.Schema, fields: SourceFields, path: str) -> l
         if own is None or pa.types.is_null(own):  # without any value: as good as missing
             continue
         if not is_read(own, field.type):
-            raise file_format.FileColumnsError(
-                path, f"its column {field.place} is {own}, and the source says {in_words(field.type)}"
-            )
+            raise _other_type(own, field, path)
         stored_names.append(name)
     return stored_names
+
+
+def _other_type(own: pa.DataType, field: SourceField, path: str) -> file_format.FileColumnsError:
+    return file_format.FileColumnsError(
+        path, f"its column {field.place} is {own}, and the source says {in_words(field.type)}"
+    )
+
+
+def _refuse_extensions(file_schema: pa.Schema, fields: Sequence[SourceField], path: str) -> None:
+    for field in fields:
+        own = type_there(file_schema, field, path)
+        if own is not None and any(extension in str(own) for extension in _STORED_PLAINLY):
+            raise _other_type(own, field, path)
 
 
 def type_there(file_schema: pa.Schema, field: SourceField, path: str) -> pa.DataType | None:
@@ -391,6 +409,8 @@ def column_places(file_schema: pa.Schema, fields: SourceFields) -> Iterator[str]
 
 def is_read(own: pa.DataType, kind: ColumnType) -> bool:
     """Whether a stored type is one of ``kind``."""
+    if isinstance(own, pa.BaseExtensionType) and own.extension_name in _STORED_PLAINLY:
+        own = own.storage_type
     if isinstance(kind, ListType):
         if not _is_list(own):
             return False
@@ -456,6 +476,8 @@ def _without_misfits(values: pa.Array, bad: pa.Array | None) -> pa.Array:
 
 
 def _to_scalars(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | None]:
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kind is DataType.TIMESTAMP:
