@@ -2,10 +2,12 @@
 
 import io
 import random
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import pyarrow as pa
@@ -93,6 +95,17 @@ def test_pages_have_checksums_for_readers_that_do_not_ask_the_manifest() -> None
             pq.read_table(io.BytesIO(content), page_checksum_verification=True)
         content[place] ^= 1
     assert silent_changes
+
+
+def test_a_file_is_written_while_a_profiler_holds_frames() -> None:
+    held_frames: list[FrameType] = []
+    sys.setprofile(lambda frame, event, argument: held_frames.append(frame))
+    try:
+        encoded_file = encode_parquet(pa.RecordBatch.from_pydict({"n": list(range(40_000))}))
+    finally:
+        sys.setprofile(None)
+    assert held_frames
+    assert pq.read_table(io.BytesIO(encoded_file.data)).num_rows == encoded_file.rows == 40_000
 
 
 def test_times_of_which_few_differ_have_a_dictionary() -> None:

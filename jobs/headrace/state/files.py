@@ -153,8 +153,9 @@ class _Parquet:
     def _add_chunk(self, rows: pa.RecordBatch, hashes: Hashes | None) -> None:
         start = self.size
         self._writer.write_batch(rows)
-        with self._buffer.getbuffer() as content:
-            self._chunks.append(chunk_at(start, content[start:], rows, hashes))
+        # both views end here, also if a profiler that samples frames holds what they were given to
+        with self._buffer.getbuffer() as content, content[start:] as chunk:
+            self._chunks.append(chunk_at(start, chunk, rows, hashes))
 
     def finish(self) -> EncodedFile:
         """Once, at the end."""
