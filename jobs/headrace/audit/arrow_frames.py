@@ -8,7 +8,6 @@ import pyarrow.compute as pc
 
 from headrace.audit.range import AuditedFiles, ReleasedPanes
 from headrace.distribute.column_figures import LONGEST_TEXT, BlameDirection, BlamedRows
-from headrace.formats.fields import with_json
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
