@@ -216,9 +216,9 @@ class DeadlineIndex(msgspec.Struct, frozen=True):
         first, end = np.searchsorted(self.times, [low, high])
         return max(int(end) - int(first), 0)
 
-    def next_from(self, place: int) -> Instant:
-        """A lower bound of the first time at ``place`` or later, NEVER if there is none before the end of time."""
-        index = int(np.searchsorted(self.times, place))
+    def next_from(self, earliest: int) -> Instant:
+        """A lower bound of the first time from ``earliest`` on, NEVER if there is none before the end of time."""
+        index = int(np.searchsorted(self.times, earliest))
         first = int(self.times[index]) if index < len(self.times) else int(NEVER)
         return Instant(first) if first < GLOBAL_WINDOW_END else NEVER
 

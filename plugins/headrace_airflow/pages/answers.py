@@ -474,10 +474,10 @@ class PipelinePage:
         sides = compared_sides(catalog, old_ref, new_ref)
         return diff_for_readers(catalog, *sides, limit=limit if with_values else 0).to_json()
 
-    def rollback(self, target: str, branch: str) -> dict[str, Any]:
+    def rollback(self, target_ref: str, branch: str) -> dict[str, Any]:
         """What a rollback of ``branch`` would move, and what would be lost by it; nothing moves."""
         given_up: dict[str, Any] = (
-            PipelineHandle(self._catalog).rollback(to=target, branch=branch, dry_run=True).to_json()
+            PipelineHandle(self._catalog).rollback(to=target_ref, branch=branch, dry_run=True).to_json()
         )
         return given_up | {"readers": readers_after_moves(self._catalog, given_up["moves"])}
 
@@ -491,10 +491,10 @@ class PipelinePage:
         """The newest snapshots of main to which a recovery can go back, newest first."""
         return [target.to_json() for target in recovery_targets(self._catalog, limit)]
 
-    def recovery(self, target: str) -> dict[str, Any]:
-        """What a recovery from ``to`` would move, compute again and take from readers; nothing moves."""
+    def recovery(self, target_ref: str) -> dict[str, Any]:
+        """What a recovery from ``target_ref`` would move, compute again and take from readers; nothing moves."""
         head = self._catalog.known_head()
-        snapshot = named_id(self._catalog, head, target)
+        snapshot = named_id(self._catalog, head, target_ref)
         refusals = []
         try:
             check_there(self._catalog, snapshot)

@@ -296,17 +296,20 @@ def _leads_to(catalog: Catalog, snapshot: str | None, published_id: str | None) 
 
 
 def find_dependents(
-    store: ObjectStore, names: Iterable[str], catalog: Catalog, ref: At, roots: Iterable[str] = ()
+    store: ObjectStore, names: Iterable[str], upstream_catalog: Catalog, ref: At, roots: Iterable[str] = ()
 ) -> Dependents:
-    """The first snapshot of each reader that has consumed the snapshot ``ref`` of pipeline ``catalog`` under the root
-    of ``store``, or what came of it. Raises what ``read_lineage`` and read.snapshots.snapshot_refs.snapshot_at raise.
+    """The first snapshot of each reader that has consumed the snapshot ``ref`` of pipeline ``upstream_catalog`` under
+    the root of ``store``, or what came of it. Raises what ``read_lineage`` and read.snapshots.snapshot_refs.snapshot_at
+    raise.
     """
     stores = lineage_cut.RootStores(store)
-    snapshot = snapshot_at(catalog, ref).manifest
+    snapshot = snapshot_at(upstream_catalog, ref).manifest
     if snapshot is None:
-        return Dependents(catalog.pipeline, "", (), lineage_cut.known_readers(store, [catalog.pipeline], roots))
+        return Dependents(
+            upstream_catalog.pipeline, "", (), lineage_cut.known_readers(store, [upstream_catalog.pipeline], roots)
+        )
     readers_found = lineage_cut.known_readers(store, names, roots)
-    first = {lineage_cut.PlacedPipeline("", catalog.pipeline): snapshot.snapshot_id}
+    first = {lineage_cut.PlacedPipeline("", upstream_catalog.pipeline): snapshot.snapshot_id}
     dependent: list[Dependent] = []
     for reader, head in [*heads_of(stores, readers_found.pipelines).items()][::-1]:
         if head.snapshot is None or reader in first:
@@ -315,7 +318,7 @@ def find_dependents(
         if dependent_since is not None:
             first[reader] = dependent_since.since
             dependent.append(dependent_since)
-    return Dependents(catalog.pipeline, snapshot.snapshot_id, tuple(dependent), readers_found)
+    return Dependents(upstream_catalog.pipeline, snapshot.snapshot_id, tuple(dependent), readers_found)
 
 
 def _first_dependent(

@@ -171,11 +171,11 @@ class LandedReading(msgspec.Struct, frozen=True):
     begins: bool
 
     @classmethod
-    def from_snapshots(cls, catalog: Catalog, snapshot_ids: Collection[str]) -> Self:
-        """What the snapshots with these ids have read. Raises BrokenObjectError."""
+    def from_snapshots(cls, catalog: Catalog, kept_ids: Collection[str]) -> Self:
+        """What the snapshots ``kept_ids`` have read. Raises BrokenObjectError."""
         head = catalog.known_head()
         main = head.refs.get(MAIN)
-        readers = {snapshot: _landed_reader(catalog.pipeline, catalog.manifest(snapshot)) for snapshot in snapshot_ids}
+        readers = {snapshot: _landed_reader(catalog.pipeline, catalog.manifest(snapshot)) for snapshot in kept_ids}
         begins = bool(head.generations.keys() - head.refs.keys())
         return cls(tuple(readers.values()), None if main is None else readers.get(main), begins)
 
