@@ -497,7 +497,7 @@ MUTATIONS = (
         "of an upstream that discards, panes of a line that is gone are counted once more",
         "connectors/published/source.py",
         "tables_taken_back = [] if begin is None else [_invert_retractions(self._read_panes(begin, since_epoch))]",
-        "tables_taken_back = [] if begin is None else [self._panes(begin, since_epoch)]",
+        "tables_taken_back = [] if begin is None else [self._read_panes(begin, since_epoch)]",
         Test(
             "tests.process.test_published",
             "test_rows_are_those_of_one_pipeline_whatever_was_taken_back",
