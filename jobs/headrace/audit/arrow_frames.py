@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.audit.range import AuditedFiles, ReleasedPanes
-from headrace.distribute.column_figures import LONGEST_TEXT, BlameDirection, BlamedRows
+from headrace.distribute.column_figures import LONGEST_TEXT, BlamedRows
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
