@@ -103,7 +103,7 @@ def test_small_epochs_behind_a_load_do_not_pay_for_it(knows_input: bool) -> None
     # where each epoch has a process of its own, the first small one cannot tell that it is small
     assert max(small[0 if knows_input else 1 :]) <= 2 * PACE.value * changed_keys
     assert max(table.counts) < most_layers()
-    assert all(merge.first_epoch for merge in table.merges.unfinished), "the merge of the load is done"
+    assert all(merge.first_epoch for merge in table.merges.unfinished_merges), "the merge of the load is done"
 
 
 @pytest.mark.parametrize("knows_input", [True, False])
