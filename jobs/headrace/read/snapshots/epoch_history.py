@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
+from pathlib import PurePosixPath
 from typing import Final, Protocol, Self
 
 import msgspec
@@ -23,7 +24,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile, LoggedFile
 from headrace_snapshots.format.manifest import INPUTS, Manifest
 from headrace_snapshots.format.output_view import outputs_of
-from headrace_snapshots.names import MAIN, LandedFile, landed_file, landed_folder
+from headrace_snapshots.names import MAIN, LandedFile, ObjectKind, landed_file, landed_folder, object_folder
 from headrace_snapshots.store import ObjectInfo
 
 
@@ -149,8 +150,8 @@ def _recorded_epoch(manifest: Manifest, files: ByInput) -> RecordedEpoch:
 _BEFORE_ALL_FILES: Final = LandedFile(-1, 0, 0)
 
 A_DAY: Final = 24 * 60 * 60 * 1_000_000
-"""Main has gone on for so long, in microseconds, without an input where nothing was landed since: it has left. Clocks
-of stores and runs may differ, and a new input is landed before the first snapshot has it.
+"""Main has gone on for so long, in microseconds, without an input where nothing was landed since: it has left. A new
+input is landed before the first snapshot has it. Both times are the store's: a run's clock may be days ahead.
 """
 
 
@@ -175,7 +176,12 @@ class LandedReading(msgspec.Struct, frozen=True):
         """What the snapshots ``kept_ids`` have read. Raises BrokenObjectError."""
         head = catalog.known_head()
         main = head.refs.get(MAIN)
-        readers = {snapshot: _landed_reader(catalog.pipeline, catalog.manifest(snapshot)) for snapshot in kept_ids}
+        manifests = catalog.store.list(object_folder(catalog.pipeline, ObjectKind.MANIFESTS))
+        write_times = {PurePosixPath(info.path).stem: info.modified for info in manifests}
+        readers = {
+            snapshot: _landed_reader(catalog.pipeline, catalog.manifest(snapshot), write_times.get(snapshot))
+            for snapshot in kept_ids
+        }
         begins = bool(head.generations.keys() - head.refs.keys())
         return cls(tuple(readers.values()), None if main is None else readers.get(main), begins)
 
@@ -219,10 +225,12 @@ def before_range(catalog: Catalog, where: str, number: int) -> str | None:
     return None
 
 
-def _landed_reader(pipeline: str, manifest: Manifest) -> _KeptSnapshot:
+def _landed_reader(pipeline: str, manifest: Manifest, written: int | None = None) -> _KeptSnapshot:
+    """``written``: when the store had the manifest, by the clock that also says when records were landed."""
     marks = StoredProgress.from_manifest(manifest).marks
     files = {landed_folder(pipeline, name): landed_file(pipeline, mark.path) for name, mark in marks.items()}
-    return _KeptSnapshot(int(to_instant(datetime.fromisoformat(manifest.created_at))), files)
+    came = to_instant(datetime.fromisoformat(manifest.created_at)) if written is None else written
+    return _KeptSnapshot(int(came), files)
 
 
 class EpochFigures(msgspec.Struct, frozen=True):
