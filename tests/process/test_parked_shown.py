@@ -115,9 +115,7 @@ def test_where_outputs_have_names_each_has_a_plan(tmp_path: Path) -> None:
     two = replace(SHOP, outputs={"hourly": HOURLY, "visits": VISITS})
     handle = hr.open(tmp_path.as_uri(), create=True)[two]
     handle.run()
-    words = (
-        r"a plan for each of its outputs hourly, visits: plans\(\) gives them all"
-    )
+    words = r"a plan for each of its outputs hourly, visits: plans\(\) gives them all"
     with pytest.raises(UnknownOutputError, match=words):
         handle.plan()
     assert handle.plans() == {name: handle[name].plan() for name in two.outputs}
