@@ -190,13 +190,17 @@ def mended_by(upstream: str, reader: str) -> str:
     )
 
 
-def drop_holds(store: ObjectStore, upstream: str, reader: str) -> list[str]:
-    """End the holds of a ``reader``, named as pipeline or as pipeline.input; the names of those that there were. Only
-    the pipeline is known of one that cannot be read.
+def drop_holds(store: ObjectStore, upstream: str, reader: str, root: str | None = None) -> list[str]:
+    """End the holds of a ``reader``, named as pipeline or as pipeline.input, or those alone that it has put from a
+    ``root``; the names of those that there were. Only the pipeline is known of one that cannot be read.
     """
     readable, damaged_holds = holds_of(store, upstream)
-    names_by_path = {hold.path(upstream): hold.name for hold in readable if reader in (hold.pipeline, hold.name)}
-    names_by_path |= {hold.path: hold.reader for hold in damaged_holds if reader == hold.reader}
+    names_by_path = {
+        hold.path(upstream): hold.name
+        for hold in readable
+        if reader in (hold.pipeline, hold.name) and root in (None, hold.root)
+    }
+    names_by_path |= {hold.path: hold.reader for hold in damaged_holds if reader == hold.reader and root is None}
     for path in names_by_path:
         store.delete(path)
     return [*names_by_path.values()]

@@ -376,6 +376,24 @@ def test_without_a_hold_what_was_read_may_expire_and_a_backfill_mends_that(pair:
     assert pair.read() == [(0, 7, 3)]
 
 
+def test_a_reader_that_is_gone_below_another_root_ends_no_hold_of_its_namesake(pair: Pair) -> None:
+    pair.land(("a", 1, "00:01"))
+    pair.read()
+    store = LocalStore(pair.folder)
+    (live,) = read_holds(store, "first")
+    replace(live, root="file:///old").put(store, "first")
+    with pytest.raises(UnknownReaderError, match=r"below 2 roots: file:///.*--reader --reader-root file:///"):
+        pair.upstream.drop_reader("reader")
+    with pytest.raises(
+        UnknownReaderError, match=r"holds nothing of first from root file:///never \(it does from file:"
+    ):
+        pair.upstream.drop_reader("reader", root="file:///never")
+    assert len(read_holds(store, "first")) == 2
+    assert pair.upstream.drop_reader("reader", root="file:///old") == ["reader.source"]
+    assert read_holds(store, "first") == [live]
+    assert pair.upstream.drop_reader("reader") == ["reader.source"]
+
+
 @pytest.mark.parametrize("mend", ["run", "expire", "drop"])
 def test_a_hold_that_cannot_be_read_hides_nothing_else_and_is_put_again(pair: Pair, mend: str) -> None:
     store = LocalStore(pair.folder)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class UnknownReaderError(FixConfigError, code="config.unknown_reader"):
-    """Nobody of that name reads a pipeline."""
+    """Nobody of that name reads a pipeline, or readers below several roots do."""
 
 
 _log = logging.getLogger(__name__)
@@ -89,13 +89,25 @@ def _add_hold(catalog: Catalog, store: ObjectStore, upstream: str, own: ReaderHo
         replace(own, snapshots=snapshots).put(store, upstream)
 
 
-def drop_reader(catalog: Catalog, reader: str) -> list[str]:
-    """End the holds of ``reader`` on the pipeline of ``catalog``; what ended. Raises UnknownReaderError."""
-    dropped_holds = drop_holds(catalog.store, catalog.pipeline, reader)
+def drop_reader(catalog: Catalog, reader: str, root: str | None = None) -> list[str]:
+    """End the holds of ``reader`` on the pipeline of ``catalog``; what ended. ``root``: of the reader below that root
+    alone. Raises UnknownReaderError, also where readers of that name are below several roots and none is given.
+    """
+    readable, damaged_holds = holds_of(catalog.store, catalog.pipeline)
+    roots = sorted({hold.root for hold in readable if reader in (hold.pipeline, hold.name)})
+    if root is None and len(roots) > 1:
+        raise UnknownReaderError(
+            f"{reader} holds something of {catalog.pipeline} below {len(roots)} roots: {', '.join(roots)}. Name the "
+            f"one that is gone: `headrace drop {catalog.pipeline} {reader} --reader --reader-root {roots[0]}`"
+        )
+    dropped_holds = drop_holds(catalog.store, catalog.pipeline, reader, root)
     if not dropped_holds:
-        readable, damaged_holds = holds_of(catalog.store, catalog.pipeline)
         reader_names = ", ".join(sorted({*(one.name for one in readable), *(one.reader for one in damaged_holds)}))
-        raise UnknownReaderError(f"{reader} holds nothing of {catalog.pipeline}; {reader_names or 'nobody'} does")
+        where = "" if root is None else f" from root {root}"
+        held_from = f" (it does from {', '.join(roots)})" if roots else ""
+        raise UnknownReaderError(
+            f"{reader} holds nothing of {catalog.pipeline}{where}{held_from}; {reader_names or 'nobody'} does"
+        )
     return dropped_holds
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
+from click import BadParameter
 from click.exceptions import Exit
 
 from headrace.cli.app import (
@@ -204,13 +205,19 @@ def drop(
     reader: Annotated[
         bool, Option(name="--reader", help="NAME is a reader of this pipeline that is gone: keep nothing for it.")
     ] = False,
+    reader_root: Annotated[
+        str | None,
+        Option(help="With --reader: the root below which it was, where readers of that name are below several."),
+    ] = None,
     output: FormatOption = Format.TEXT,
 ) -> None:
     """Drop a branch or a tag, and say which still stand. Its snapshots stay in the store."""
     from headrace.cli.deployments import handle_of
 
+    if reader_root is not None and not reader:
+        raise BadParameter("--reader-root is about a reader: give --reader as well")
     if reader:
-        dropped_readers = handle_of(pipeline, root).drop_reader(name)
+        dropped_readers = handle_of(pipeline, root).drop_reader(name, root=reader_root)
         if output is Format.JSON:
             print_json({"readers": dropped_readers})
         else:

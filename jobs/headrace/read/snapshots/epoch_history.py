@@ -225,12 +225,13 @@ def before_range(catalog: Catalog, where: str, number: int) -> str | None:
     return None
 
 
-def _landed_reader(pipeline: str, manifest: Manifest, written: int | None = None) -> _KeptSnapshot:
-    """``written``: when the store had the manifest, by the clock that also says when records were landed."""
+def _landed_reader(pipeline: str, manifest: Manifest, write_time: int | None = None) -> _KeptSnapshot:
+    """``write_time``: when the store had the manifest, by the clock that also says when records were landed."""
     marks = StoredProgress.from_manifest(manifest).marks
     files = {landed_folder(pipeline, name): landed_file(pipeline, mark.path) for name, mark in marks.items()}
-    came = to_instant(datetime.fromisoformat(manifest.created_at)) if written is None else written
-    return _KeptSnapshot(int(came), files)
+    if write_time is None:
+        write_time = to_instant(datetime.fromisoformat(manifest.created_at))
+    return _KeptSnapshot(int(write_time), files)
 
 
 class EpochFigures(msgspec.Struct, frozen=True):

@@ -87,16 +87,17 @@ class PipelineStorage(PipelineReader):
         keep = self.keeping(pipeline, keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags)
         return expire_snapshots(self._catalog, keep, dry_run=Arguments("expire").flag("dry_run", dry_run))
 
-    def drop_reader(self, name: str) -> list[str]:
+    def drop_reader(self, name: str, *, root: str | None = None) -> list[str]:
         """Keep nothing any more for a reader, a pipeline that reads this one, which is gone for good; the names of what
-        ended. If it is not gone, its next run says again what it needs. Raises UnknownReaderError.
+        ended. If it is not gone, its next run says again what it needs. ``root`` is the root below which the reader
+        was; it must be given where readers of that name are below several. Raises UnknownReaderError.
 
         >>> handle.drop_reader("airports")
         ['airports.source']
         """
         from headrace.runs.upstream_holds import drop_reader
 
-        return drop_reader(self._catalog, name)
+        return drop_reader(self._catalog, name, root)
 
     def fsck(self, *, deep: bool = False, repair: bool = False) -> "FsckReport":
         """Check that everything is there that snapshots, readers and runs need. What is not is in the answer, no error.
