@@ -27,11 +27,11 @@ from deltalake import (
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from headrace.ext import sinks as sink_ports
+from headrace.kernel.columns import holds_type
 from headrace.model.expressions.data_types import ValueType
 from headrace.model.time import whole_seconds
 from headrace.read.views.arrow_types import named_as, schema_of
 from headrace.read.views.database import sql_identifier
-from headrace.state.files import may_hold_nan
 
 if TYPE_CHECKING:
     from deltalake import Field
@@ -290,11 +290,15 @@ def _check_names(columns: Iterable[str]) -> None:
 
 def _bounded_columns(schema: pa.Schema) -> list[str]:
     """The columns of which files state the least and the greatest value."""
-    return [field.name for field in schema if not may_hold_nan(field.type) and _PLAIN.fullmatch(field.name)]
+    return [
+        field.name
+        for field in schema
+        if not holds_type(field.type, pa.types.is_floating) and _PLAIN.fullmatch(field.name)
+    ]
 
 
 def _has_floats(schema: pa.Schema) -> bool:
-    return any(may_hold_nan(field.type) for field in schema)
+    return any(holds_type(field.type, pa.types.is_floating) for field in schema)
 
 
 def _writer_properties(schema: pa.Schema) -> WriterProperties:
