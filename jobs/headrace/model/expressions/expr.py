@@ -180,7 +180,7 @@ class Expr(
         A timestamp as a number, and a number as a timestamp, is microseconds since 1970 UTC: ``(col("ms") *
         1000).cast(datetime)``. The date of a timestamp is its day in UTC, and a date as a timestamp its midnight. Bytes
         and strings are each other's UTF-8. A float as a decimal is the number that it is written as, rounded half to
-        even; a string must say a decimal exactly.
+        even; a string must say a decimal exactly. A float or a decimal that ``to`` does not hold gives NULL.
         ``col("text").cast(int)`` of ``"12"`` is ``12``.
         """
         return Function(f"cast_{data_types.data_type(Arguments('cast'), 'to', to).value}", (self,))
