@@ -151,7 +151,10 @@ class Threads:
 
     def run_fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say, one after another, as those of a merge."""
-        return [fold_task(self.work, plan, number, stop).received_by(0) for number in range(len(plan.numbers))]
+        messages = [fold_task(self.work, plan, number, stop).received_by(0) for number in range(len(plan.numbers))]
+        if plan.parts > 1:  # a part of many rows
+            give_back()
+        return messages
 
     def _run_level(
         self, plan: EpochPlan, number: int, tasks: Sequence[Callable[[], Message]], sizes: Sequence[int] = ()

@@ -1,7 +1,7 @@
 """Work beside the epochs, a part of the keys at a time: layers of ``current`` are folded, and those of state merged.
 
-Folds are of the view ``current``. A task holds all rows of its part once. Beside them it takes what it needs to find
-the newest rows of one slice of the part.
+Folds are of the view ``current``. A task begins with all rows of its part, once. Beside them it takes what it needs to
+find the newest rows of one slice of the part, whose rows it then lets go.
 
 Merges are of the tables of state. A merge says which layers become one, what a task does for it, and what the tables
 are with the new layer.
@@ -81,7 +81,8 @@ def _fold_part(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> 
         for panes in _panes_of(work, plan, file, keys):
             for batches, batch in zip(by_slice, _rows_by_slice(stage, panes, slices), strict=True):
                 batches.append(batch)
-    folded_rows = (_newest_rows(stage, batches, bottom=plan.bottom) for batches in by_slice)
+    by_slice.reverse()  # what a slice has goes once it is folded
+    folded_rows = (_newest_rows(stage, by_slice.pop(), bottom=plan.bottom) for _ in slices)
     name = file_name(plan.prefix, chain.names.current, part)
     return put_rows(work.store, name, stop.check_each(folded_rows), stage.hashes_of)
 

@@ -48,8 +48,8 @@ MAX_RUNS = 3
 
 NOT_RENAMED: Mapping[str, Sequence[Formerly]] = {}
 
-FOLD_BYTES: Final = Size(2**24)
-"""What a task of a fold merges, at most about, as it is stored: several times as much once it is decoded."""
+FOLD_BYTES: Final = Size(2**23)
+"""What a task of a fold merges, at most about, as it is stored: some ten times as much once it is decoded."""
 
 
 class TaskRunner(Merger, Protocol):
