@@ -23,7 +23,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import LandedReading, before_range
 from headrace.read.snapshots.snapshot_refs import ways_out
 from headrace.runs.reporting.results import ResultDamagedError, RunResult, from_json
-from headrace.runs.upstream_holds import ConsumedBySnapshot, let_go, note_consumed
+from headrace.runs.upstream_holds import PositionsBySnapshot, let_go, note_consumed
 from headrace.sources.landed import ranges
 from headrace.sources.landed.files import as_fetched
 from headrace.this_process import Size
@@ -382,12 +382,12 @@ def expire_snapshots(
         object_names.ObjectKind.RUNS: partial(_live_results, store=catalog.store, keep=keep, now=time),
         object_names.ObjectKind.LANDED: partial(live_landed, catalog=catalog),
     }
-    consumed: ConsumedBySnapshot = {}
-    remember = partial(note_consumed, catalog=catalog, consumed=consumed)
+    positions: PositionsBySnapshot = {}
+    remember = partial(note_consumed, catalog=catalog, positions=positions)
     with ways_out(catalog, None):
         result = expiry.expire(catalog, keep, time, beside=live_by_kind, remember=remember, dry_run=dry_run)
     if not dry_run:
-        let_go(catalog, consumed)
+        let_go(catalog, positions)
     return result
 
 

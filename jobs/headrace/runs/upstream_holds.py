@@ -27,11 +27,11 @@ class UnknownReaderError(FixConfigError, code="config.unknown_reader"):
 
 
 _log = logging.getLogger(__name__)
-_BESIDE = ""
+_OWN_ROOT = ""
 """The root of what lies beside the reader, which may have another name since."""
 
 
-class Consumed(NamedTuple):
+class ConsumedPosition(NamedTuple):
     """What a snapshot has consumed of an output of a pipeline, as notes of an expiry have it. ``snapshot``: None if the
     upstream has gone back to its beginning.
     """
@@ -43,7 +43,7 @@ class Consumed(NamedTuple):
     epoch: int
 
 
-ConsumedBySnapshot = dict[str, dict[str, Consumed]]
+PositionsBySnapshot = dict[str, dict[str, ConsumedPosition]]
 """What each snapshot has consumed, by input."""
 
 
@@ -112,33 +112,33 @@ def drop_reader(catalog: Catalog, reader: str, root: str | None = None) -> list[
 
 
 def note_consumed(
-    kept_ids: Collection[str], notes: dict[str, str], *, catalog: Catalog, consumed: ConsumedBySnapshot
+    kept_ids: Collection[str], notes: dict[str, str], *, catalog: Catalog, positions: PositionsBySnapshot
 ) -> None:
-    """Note what each kept snapshot has consumed of other pipelines, and put it into ``consumed``. Only manifests that
+    """Note what each kept snapshot has consumed of other pipelines, and put it into ``positions``. Only manifests that
     are not in ``notes`` are read. One that does not say it is asked again by the next expiry.
     """
-    consumed.clear()
+    positions.clear()
     paths = {manifest_path(catalog.pipeline, snapshot): snapshot for snapshot in kept_ids}
     for path in [path for path in notes if path not in paths and _is_manifest(catalog, path)]:
         del notes[path]
     for path, snapshot in paths.items():
         if path in notes:
-            consumed[snapshot] = {name: Consumed(*row) for name, row in json.loads(notes[path]).items()}
+            positions[snapshot] = {name: ConsumedPosition(*row) for name, row in json.loads(notes[path]).items()}
         else:
             with suppress(MissingSnapshotError, BrokenObjectError):  # nothing goes back to it
-                consumed[snapshot] = _consumed_by(catalog, snapshot)
-                notes[path] = json.dumps(consumed[snapshot])
+                positions[snapshot] = _consumed_by(catalog, snapshot)
+                notes[path] = json.dumps(positions[snapshot])
 
 
-def let_go(catalog: Catalog, consumed: ConsumedBySnapshot) -> None:
-    """Let upstream pipelines keep no more for ``catalog``'s pipeline than its kept snapshots have ``consumed``, and
+def let_go(catalog: Catalog, positions: PositionsBySnapshot) -> None:
+    """Let upstream pipelines keep no more for ``catalog``'s pipeline than the ``positions`` of its kept snapshots, and
     what came after. A run may be about to commit what came after. A hold that cannot be read is put again. So is one on
     a pipeline beside it that is not there: after a move it had the root's old name. What cannot be told them, they
     keep.
     """
     main = catalog.head().refs.get(MAIN)
-    inputs_read = () if main is None else consumed.get(main, ())
-    for (root, pipeline, name, output), snapshots in _by_upstream(catalog, consumed).items():
+    inputs_read = () if main is None else positions.get(main, ())
+    for (root, pipeline, name, output), snapshots in _by_upstream(catalog, positions).items():
         own, is_beside = ReaderHold(catalog.store.uri, catalog.pipeline, name, output, ()), root == catalog.store.uri
         try:
             store = catalog.store if is_beside else open_store(root)
@@ -166,36 +166,36 @@ def _trim_hold(
         replace(own, snapshots=old_hold.snapshots[first:]).put(store, upstream)
 
 
-def _consumed_by_all(catalog: Catalog) -> ConsumedBySnapshot:
+def _consumed_by_all(catalog: Catalog) -> PositionsBySnapshot:
     """What snapshots have consumed to which something may go back. Main may also go back to what it had before a
     promotion or a rollback.
     """
-    consumed: ConsumedBySnapshot = {}
+    positions: PositionsBySnapshot = {}
     horizon = catalog.head().horizon
     marked_paths = () if horizon is None else catalog.marks.read(horizon.mark)
     for info in catalog.store.list(object_folder(catalog.pipeline, ObjectKind.MANIFESTS)):
         if info.path not in marked_paths and _is_manifest(catalog, info.path):
             snapshot = PurePosixPath(info.path).stem
             with suppress(MissingSnapshotError, BrokenObjectError):  # nothing goes back to it
-                consumed[snapshot] = _consumed_by(catalog, snapshot)
-    return consumed
+                positions[snapshot] = _consumed_by(catalog, snapshot)
+    return positions
 
 
-def _consumed_by(catalog: Catalog, snapshot: str) -> dict[str, Consumed]:
+def _consumed_by(catalog: Catalog, snapshot: str) -> dict[str, ConsumedPosition]:
     """What a snapshot has consumed. Raises MissingSnapshotError, BrokenObjectError."""
     from headrace.read.upstream import upstreams_of
 
-    positions = upstreams_of(catalog.manifest(snapshot), _BESIDE)
+    upstreams = upstreams_of(catalog.manifest(snapshot), _OWN_ROOT)
     return {
-        name: Consumed(position.root, position.pipeline, position.output, position.snapshot, position.epoch)
-        for name, position in positions.items()
+        name: ConsumedPosition(position.root, position.pipeline, position.output, position.snapshot, position.epoch)
+        for name, position in upstreams.items()
     }
 
 
-def _by_upstream(catalog: Catalog, consumed: ConsumedBySnapshot) -> Mapping[tuple[str, str, str, str], Sequence[str]]:
+def _by_upstream(catalog: Catalog, positions: PositionsBySnapshot) -> Mapping[tuple[str, str, str, str], Sequence[str]]:
     """The snapshots that were consumed, oldest first, by root, pipeline, input and output."""
     epochs_by_upstream: dict[tuple[str, str, str, str], dict[str, int]] = {}
-    for inputs in consumed.values():
+    for inputs in positions.values():
         for name, what in inputs.items():
             if what.snapshot is not None:
                 upstream = (what.root or catalog.store.uri, what.pipeline, name, what.output)
