@@ -439,7 +439,7 @@ def test_each_row_in_which_integers_overflow_is_found(op: str) -> None:
 
 def test_a_million_rows_that_overflow_take_no_time_each() -> None:
     rows = {"int0": pa.array(np.full(1_000_000, 2**40)), "int1": pa.array(np.arange(1_000_000) + 2**30)}
-    moment_before = time.perf_counter()
+    seconds_before = time.process_time()
     values, (overflow,) = column_apart(N * M + 1, rows, SCHEMA, 1_000_000)
     assert (values.null_count, overflow.rows.sum()) == (1_000_000, 1_000_000)
-    assert time.perf_counter() - moment_before < 5
+    assert time.process_time() - seconds_before < 5

@@ -373,8 +373,8 @@ def expire_snapshots(
     """Delete what an earlier expiry marked, and mark what ``keep`` does not keep.
 
     Audits go with the snapshot that they are of, landed records with those that would read them again. The newest
-    results of runs stay (``keep.last``, at least 100), and so do the young ones. Raises RestoreError when what is kept is
-    damaged.
+    results of runs stay (``keep.last``, at least 100), and so do the young ones. Raises RestoreError when what is kept
+    is damaged.
     """
     time = now()
     live_by_kind: dict[object_names.ObjectKind, Live] = {
