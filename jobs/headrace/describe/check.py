@@ -186,7 +186,7 @@ def _describe_pipeline(
     regular = {
         "process": pipeline.schedule,
         "backfill": backfill,
-        "deliver": _WHENEVER_READERS_MOVE if has_sinks else None,
+        "deliver": _WHENEVER_PUBLISHED if has_sinks else None,
     }
     schedules = {family: str(schedule) for family, schedule in regular.items() if schedule is not None}
     families = [family for family in DAG_FAMILIES.names() if family != "deliver" or has_sinks]
@@ -223,7 +223,7 @@ def _unknown_connections(pipeline: Pipeline, environment: Mapping[str, str]) -> 
             yield f"{user}: {error}"
 
 
-_WHENEVER_READERS_MOVE: Final = "whenever what readers see moves"
+_WHENEVER_PUBLISHED: Final = "whenever what readers see moves"
 
 
 def _pipeline_problems(pipeline: Pipeline, all_pipelines: Iterable[Pipeline]) -> Iterator[str]:

@@ -255,14 +255,14 @@ class TriggerCondition:
 
 @dataclass(frozen=True)
 class WindowFacts:
-    """What is known of one window: its row of state, the clocks, which nodes are ``ready``, which ``has_finished``,
+    """What is known of one window: its row of state, the clocks, which nodes are ready, which have finished,
     what data-driven ones have seen (``totals``). ``holder_text``: who holds the watermark back, in words.
     """
 
     row: Mapping[str, Any]
     clocks: StageClocks
-    ready: Mapping[str, bool]
-    has_finished: Mapping[str, bool]
+    ready_by_node: Mapping[str, bool]
+    finished_by_node: Mapping[str, bool]
     totals: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     holder_text: str = ""
 
@@ -288,8 +288,8 @@ class Questions:
     """A program, and its results: of each node by its path whether it is ready, has finished, has seen what."""
 
     program: Program
-    ready: Mapping[str, Expr]
-    has_finished: Mapping[str, Expr]
+    ready_by_node: Mapping[str, Expr]
+    finished_by_node: Mapping[str, Expr]
     totals: Mapping[str, Mapping[str, Expr]]
 
 
@@ -348,14 +348,14 @@ class Readiness:
             answers = [_values_by_row(evaluate(expr, known_columns), rows.num_rows) for expr in questions.values()]
             return [dict(zip(questions, of_row, strict=True)) for of_row in zip(*answers, strict=True)]
 
-        ready, has_finished = (
-            answer_questions(_null_as_false(questions_asked.ready)),
-            answer_questions(_null_as_false(questions_asked.has_finished)),
+        ready_answers, finished_answers = (
+            answer_questions(_null_as_false(questions_asked.ready_by_node)),
+            answer_questions(_null_as_false(questions_asked.finished_by_node)),
         )
         totals = {path: answer_questions(results) for path, results in questions_asked.totals.items()}
         for number, row in enumerate(rows.select([*self._decisive, c.NEW]).to_pylist()):
             totals_here = {path: of_rows[number] for path, of_rows in totals.items()}
-            yield WindowFacts(row, clocks, ready[number], has_finished[number], totals_here, holder_text)
+            yield WindowFacts(row, clocks, ready_answers[number], finished_answers[number], totals_here, holder_text)
 
     def trigger_condition(self, facts: WindowFacts) -> TriggerCondition:
         """The whole trigger of a window."""
@@ -370,7 +370,7 @@ def waits_for(tree: TriggerCondition) -> str:
 @singledispatch
 def condition(trigger: Trigger, node: Node, facts: WindowFacts) -> TriggerCondition:
     """``trigger``, compiled to ``node``, in a window of which ``facts`` are known."""
-    is_met = facts.ready[node.path] or facts.has_finished[node.path]
+    is_met = facts.ready_by_node[node.path] or facts.finished_by_node[node.path]
     return TriggerCondition(
         condition_of(trigger), is_met, None if is_met else missing(trigger, facts.trigger_progress(node))
     )
@@ -379,7 +379,7 @@ def condition(trigger: Trigger, node: Node, facts: WindowFacts) -> TriggerCondit
 @condition.register
 def _(trigger: AfterWatermark, node: Node, facts: WindowFacts) -> TriggerCondition:
     if not trigger.children:
-        is_met = facts.ready[node.path] or facts.has_finished[node.path]
+        is_met = facts.ready_by_node[node.path] or facts.finished_by_node[node.path]
         return TriggerCondition(
             condition_of(trigger), is_met, None if is_met else missing(trigger, facts.trigger_progress(node))
         )
@@ -394,14 +394,14 @@ def _(trigger: AfterWatermark, node: Node, facts: WindowFacts) -> TriggerConditi
     if trigger.late is not None:
         parts.append(_as_part(condition(trigger.late, next(nodes), facts), "late", is_asked=has_passed))
     waiting = [f"{part.part}: {part.waits_for}" for part in parts if part.waits_for]
-    is_met = facts.ready[node.path] or facts.has_finished[node.path]
+    is_met = facts.ready_by_node[node.path] or facts.finished_by_node[node.path]
     return TriggerCondition(_TRIGGER_TEXTS[AfterWatermark], is_met, "; or ".join(waiting) or None, tuple(parts))
 
 
 @condition.register
 def _(trigger: Repeatedly, node: Node, facts: WindowFacts) -> TriggerCondition:
     part = condition(trigger.trigger, node.children[0], facts)
-    return TriggerCondition(_TRIGGER_TEXTS[Repeatedly], facts.ready[node.path], part.waits_for, (part,))
+    return TriggerCondition(_TRIGGER_TEXTS[Repeatedly], facts.ready_by_node[node.path], part.waits_for, (part,))
 
 
 @condition.register
@@ -430,7 +430,7 @@ def _(trigger: AfterEach, node: Node, facts: WindowFacts) -> TriggerCondition:
     is_asked = True
     for number, (part, child) in enumerate(zip(trigger.triggers, node.children, strict=True), start=1):
         parts.append(_as_part(condition(part, child, facts), f"number {number}", is_asked=is_asked))
-        is_asked = is_asked and facts.has_finished[child.path]
+        is_asked = is_asked and facts.finished_by_node[child.path]
     return _composite_condition(
         trigger, node, facts, next((p.waits_for for p in parts if p.waits_for), None), tuple(parts)
     )
@@ -447,7 +447,7 @@ def _of_several(
 def _composite_condition(
     trigger: Trigger, node: Node, facts: WindowFacts, waiting: str | None, parts: tuple[TriggerCondition, ...]
 ) -> TriggerCondition:
-    is_met = facts.ready[node.path] or facts.has_finished[node.path]
+    is_met = facts.ready_by_node[node.path] or facts.finished_by_node[node.path]
     return TriggerCondition(_TRIGGER_TEXTS[type(trigger)], is_met, None if is_met else waiting or None, parts)
 
 

@@ -194,11 +194,11 @@ OptionResult = Literal["span", "clock"]
 
 class OptionField(NamedTuple):
     """A field of RunOptions: the ``options`` by which people say it. What they give is the field's value, or what its
-    ``result`` is made of.
+    ``result_kind`` is made of.
     """
 
     options: tuple[RunOption, ...]
-    result: OptionResult | None = None
+    result_kind: OptionResult | None = None
 
 
 def option_field(default: Any, *options: RunOption, result: OptionResult | None = None) -> Any:

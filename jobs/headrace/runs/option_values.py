@@ -87,7 +87,9 @@ def _fields_from_options(values: Mapping[str, Any]) -> dict[str, Any]:
     for name, of_field in option_fields().items():
         option_values = [values.get(option.name) for option in of_field.options]
         if any(value is not None for value in option_values):
-            (fields[name],) = option_values if of_field.result is None else (_PARSERS[of_field.result](*option_values),)
+            (fields[name],) = (
+                option_values if of_field.result_kind is None else (_PARSERS[of_field.result_kind](*option_values),)
+            )
     return fields
 
 

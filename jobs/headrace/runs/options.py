@@ -375,7 +375,7 @@ def option_fields() -> dict[str, OptionField]:
         field.name: field.metadata[OPTION_KEY] for field in fields(RunOptions) if OPTION_KEY in field.metadata
     }
     return {
-        name: OptionField(tuple(_with_names(option, name) for option in of_field.options), of_field.result)
+        name: OptionField(tuple(_with_names(option, name) for option in of_field.options), of_field.result_kind)
         for name, of_field in fields_by_name.items()
     }
 

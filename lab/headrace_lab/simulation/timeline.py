@@ -14,12 +14,12 @@ class Timeline:
     def __init__(self) -> None:
         self.now = 0
         self._heap: list[tuple[int, int, bool, Callable[..., None], tuple[Any, ...]]] = []
-        self._event_count = 0
+        self._planned_count = 0
 
     def call_after(self, delay: int, function: Callable[..., None], *arguments: Any, control: bool = False) -> None:
         """Call ``function`` so many microseconds from now."""
-        self._event_count += 1
-        heappush(self._heap, (self.now + delay, self._event_count, control, function, arguments))
+        self._planned_count += 1
+        heappush(self._heap, (self.now + delay, self._planned_count, control, function, arguments))
 
     def run(self) -> None:
         """Until nothing is planned any more."""

@@ -47,7 +47,7 @@ class _Fork:
 
     pid: int
     connection: socket.socket
-    start: float
+    started_at: float
 
     def kill_group(self) -> None:
         """Kill the group. Its number stays taken: nobody has waited for the first of it yet."""
@@ -74,7 +74,7 @@ class ForkLimits:
 
     def describe_excess(self, fork: _Fork) -> str | None:
         """What becomes of a group that has taken more; None: it has not."""
-        if time.monotonic() - fork.start > self.seconds:
+        if time.monotonic() - fork.started_at > self.seconds:
             return f"was ended after {self.seconds:g} s"
         if (memory_taken := memory_of(fork.pid)) > self.memory:
             return f"was ended when it took {shown_size(memory_taken)} of memory, of {shown_size(self.memory)}"

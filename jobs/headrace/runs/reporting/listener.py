@@ -269,7 +269,7 @@ class ProgressNotes:
         self._lock = threading.Lock()
         self._under_way = under_way
         self._noted_at: float | None = None
-        self._is_refused = False
+        self._gave_up = False
 
     def noted(self, what: str) -> None:
         """Passes the note on."""
@@ -323,7 +323,7 @@ class ProgressNotes:
                 self._write_note(self._current_level())
 
     def _is_due(self) -> bool:
-        return not self._is_refused and (self._noted_at is None or self._clock() - self._noted_at >= self._every)
+        return not self._gave_up and (self._noted_at is None or self._clock() - self._noted_at >= self._every)
 
     def _current_level(self) -> LevelProgress | None:
         """Where the epoch under way is; None where that cannot be told, which matters to nothing else."""
@@ -340,7 +340,7 @@ class ProgressNotes:
             old_summary = read_summary(self._store, self._pipeline) or _empty_summary(self._pipeline)
             write_summary(self._store, msgspec.structs.replace(old_summary, under_way=self._under_way))
         except HeadraceError as error:
-            self._is_refused = True
+            self._gave_up = True
             _log.warning("where the run is cannot be noted (%s: %s)", error.code, redact_secrets(str(error)))
 
 

@@ -40,7 +40,7 @@ _PRELOAD: Final = ("headrace.runs.delivering.deliver", "headrace.testing.connect
 
 
 @dataclass(frozen=True, kw_only=True)
-class _SteppedRows(Generic[Whole]):
+class _SteppedDelivery(Generic[Whole]):
     """What goes to a sink, and calls ``act`` before each batch of ``whole``."""
 
     whole: Whole
@@ -60,7 +60,7 @@ class _SteppedRows(Generic[Whole]):
 
 
 @dataclass(frozen=True)
-class _SteppedChanges(_SteppedRows[sink_ports.Changes], sink_ports.Changes):
+class _SteppedChanges(_SteppedDelivery[sink_ports.Changes], sink_ports.Changes):
     def removed(self) -> "Iterator[pa.RecordBatch]":
         return self.act_before(self.whole.removed())
 
@@ -78,7 +78,7 @@ class _SteppedChanges(_SteppedRows[sink_ports.Changes], sink_ports.Changes):
 
 
 @dataclass(frozen=True)
-class _SteppedRecords(_SteppedRows[sink_ports.ChangeRecords], sink_ports.ChangeRecords):
+class _SteppedRecords(_SteppedDelivery[sink_ports.ChangeRecords], sink_ports.ChangeRecords):
     def batches(self) -> "Iterator[pa.RecordBatch]":
         return self.act_before(self.whole.batches())
 
