@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headrace import DataType, FileSource, ListType
 from headrace.errors import FileColumnsError
 from headrace.ext.formats import RequiredColumns, ScannedRecords, read_file
+from headrace.model.expressions.data_types import StructType
 from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, WrittenValue
 from tests.kernel.columns import VALUES, arrow, python
 from tests.reference.strategies import examples
@@ -115,3 +116,28 @@ def test_logical_types_of_parquet_are_read_as_what_is_stored(
     other = FileSource("landing", "parquet", {"v": DataType.INT})
     with pytest.raises(FileColumnsError, match="its column v is extension"):
         read_file(content.getvalue(), other, RequiredColumns(), "file")
+
+
+@pytest.mark.parametrize("rules", [None, 1])
+def test_a_uuid_that_is_not_read_may_be_beside_what_is_by_older_rules_too(rules: int | None) -> None:
+    number = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef"], pa.binary(16)))
+    place = pa.StructArray.from_arrays([pa.array([1]), number], ["x", "number"])
+    places = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), place)
+    content = io.BytesIO()
+    pq.write_table(pa.table({"place": place, "places": places}), content)
+    kind = StructType((("x", DataType.INT),))
+    source = FileSource("landing", "parquet", {"place": kind, "places": ListType(kind)})
+    records = read_file(content.getvalue(), source, RequiredColumns(), "file", rules=rules)
+    assert records.columns["place"].to_pylist() == [{"x": 1}]
+    assert records.columns["places"].to_pylist() == [[{"x": 1}]]
+
+
+def test_a_uuid_in_a_struct_is_refused_by_older_rules_where_it_is_read() -> None:
+    number = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef"], pa.binary(16)))
+    content = io.BytesIO()
+    pq.write_table(pa.table({"place": pa.StructArray.from_arrays([number], ["number"])}), content)
+    source = FileSource("landing", "parquet", {"place": StructType((("number", DataType.BYTES),))})
+    read = read_file(content.getvalue(), source, RequiredColumns(), "file")
+    assert read.columns["place"].to_pylist() == [{"number": b"0123456789abcdef"}]
+    with pytest.raises(FileColumnsError, match="its column place is struct"):
+        read_file(content.getvalue(), source, RequiredColumns(), "file", rules=1)

@@ -347,8 +347,25 @@ def _other_type(own: pa.DataType, field: SourceField, path: str) -> file_format.
 def _refuse_extensions(file_schema: pa.Schema, fields: Sequence[SourceField], path: str) -> None:
     for field in fields:
         own = type_there(file_schema, field, path)
-        if own is not None and any(extension in str(own) for extension in _STORED_PLAINLY):
+        if own is not None and _reads_extension(own, field.type):
             raise _other_type(own, field, path)
+
+
+def _reads_extension(own: pa.DataType, kind: ColumnType) -> bool:
+    """Whether what is read of a stored type as ``kind`` has UUIDs or JSON; others may be beside it."""
+    if isinstance(own, pa.BaseExtensionType):
+        return True
+    if pa.types.is_null(own):
+        return False
+    match kind:
+        case ListType(item):
+            return _reads_extension(own.value_type, item)
+        case StructType(fields):
+            kinds = dict(fields)
+            return any(_reads_extension(part.type, kinds[part.name]) for part in own if part.name in kinds)
+        case MapType(value):
+            return _reads_extension(own.key_type, DataType.STRING) or _reads_extension(own.item_type, value)
+    return False
 
 
 def type_there(file_schema: pa.Schema, field: SourceField, path: str) -> pa.DataType | None:
