@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
@@ -104,6 +105,7 @@ _GONE_COLUMN: Final = "_headrace_gone"
 _NO_SNAPSHOT: Final = 0
 _BOUNDED_PROPERTY: Final = "delta.dataSkippingStatsColumns"
 _NUMBER_BOUNDED_PROPERTY: Final = "delta.dataSkippingNumIndexedCols"
+_BOUNDED_BY_DEFAULT: Final = 32
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _UNSAFE: Final = frozenset(" ,;{}()\n\t=")
 """What no reader of Delta takes in the name of a column, unless the table maps names."""
@@ -316,14 +318,34 @@ def _stated_bounds(names: Sequence[str]) -> dict[str, str]:
 
 
 def _set_bounded(table: DeltaTable, schema: pa.Schema) -> None:
-    """Let ``table``, which gets rows of ``schema``, bound no floats; it may be of a version that did."""
+    """Let ``table``, which gets rows of ``schema``, bound no floats; it may be of a version that did.
+
+    No column is added to those that it bounds: readers would take what older files do not say of it for NULL, and lose
+    rows.
+    """
     is_stated = _BOUNDED_PROPERTY in table.metadata().configuration
     if not _has_floats(schema) and not is_stated:
         return
-    existing = {field.name for field in table.schema().fields}
-    properties = _stated_bounds([name for name in _bounded_columns(schema) if name in existing])
+    bounded = _bounded_so_far(table)
+    properties = _stated_bounds([name for name in _bounded_columns(schema) if name in bounded])
     if not properties.items() <= table.metadata().configuration.items():
         table.alter.set_table_properties(properties)
+
+
+def _bounded_so_far(table: DeltaTable) -> set[str]:
+    """The columns of which all files of ``table`` state the least and the greatest value."""
+    configuration = table.metadata().configuration
+    own_schema = pa.schema(table.schema().to_arrow())
+    if _BOUNDED_PROPERTY in configuration:
+        return {*(configuration[_BOUNDED_PROPERTY] or "").split(",")} & {*own_schema.names}
+    most = int(configuration.get(_NUMBER_BOUNDED_PROPERTY) or _BOUNDED_BY_DEFAULT)
+    ends = accumulate(_count_leaves(field.type) for field in own_schema)
+    return {name for name, end in zip(own_schema.names, ends, strict=True) if most < 0 or end <= most}
+
+
+def _count_leaves(kind: pa.DataType) -> int:
+    """How many columns of Parquet a column is."""
+    return sum(_count_leaves(kind.field(place).type) for place in range(kind.num_fields)) or 1
 
 
 def _from_source(names: Iterable[str]) -> dict[str, str]:
