@@ -21,8 +21,8 @@ LONGEST_WAITS_FIRST = (
 )
 """Those that wait most of their time: for Airflow, browsers, servers that do not answer."""
 LONGEST_FIRST = (
+    "tests/sources/test_kafka.py",  # and all that needs the broker; its own session of Spark ends before that of others
     "tests/conformance/test_spark.py",  # and all that needs the session of Spark
-    "tests/sources/test_kafka.py",  # and all that needs the broker
     "tests/tooling/test_benchmarks.py",
     "tests/airflow/test_dag_files.py",  # and all that runs scripts with Airflow
     "tests/conformance/test_local.py",

@@ -138,7 +138,7 @@ def test_mistakes_in_the_protocol_are_seen(
 
         def forgetting(self: Any, event: Any, messages: Any = None) -> None:
             receive(self, event, messages)
-            self.logged = self.logged[:1]
+            self.logged_batches = self.logged_batches[:1]
 
         monkeypatch.setattr(rounds_of_loops._Turning, "_receive_event", forgetting)
         executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
