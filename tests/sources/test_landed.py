@@ -315,6 +315,26 @@ def test_what_was_landed_for_a_new_input_stays_after_a_run_whose_clock_was_days_
     assert [info.path for info in store.list("counting/landed/other/")] == landed_before
 
 
+def test_what_was_landed_for_a_new_input_stays_after_a_copy_of_the_root_that_took_days(
+    outbox: OutboxWorld, root: str, store: ObjectStore, tmp_path: Path
+) -> None:
+    other = OutboxWorld(outbox.database.with_name("other.db"))
+    more = other.source.event_time("at", bound="1h").named("other")
+    handle = hr.open(root, create=True)[counting(outbox.source, executor="local", when=hr.on_update())]
+    outbox.append(records(0, 8))
+    other.append(records(100, 8))
+    handle.run()
+    Landing(counting(outbox.source, union=[more], executor="local", when=hr.on_update()), store).land_all({})
+    for path in (tmp_path / "root" / "counting" / "manifests").rglob("*.*"):  # they were copied last
+        mtime = path.stat().st_mtime + 2 * 86_400
+        os.utime(path, (mtime, mtime))
+    landed_before = [info.path for info in store.list("counting/landed/other/")]
+    assert landed_before
+    for _ in range(3):
+        handle.expire(keep_last=1)
+    assert [info.path for info in store.list("counting/landed/other/")] == landed_before
+
+
 def test_the_age_of_input_goes_by_when_it_was_landed(outbox: OutboxWorld, root: str, tmp_path: Path) -> None:
     limits = hr.Limits(newest_file="1d")
     handle = hr.open(root, create=True)[counting(outbox.source, limits=limits, executor="local", when=hr.on_update())]

@@ -226,12 +226,13 @@ def before_range(catalog: Catalog, where: str, number: int) -> str | None:
 
 
 def _landed_reader(pipeline: str, manifest: Manifest, write_time: int | None = None) -> _KeptSnapshot:
-    """``write_time``: when the store had the manifest, by the clock that also says when records were landed."""
+    """``write_time``: when the store had the manifest, by the clock that also says when records were landed. A manifest
+    that was copied came when it was made.
+    """
     marks = StoredProgress.from_manifest(manifest).marks
     files = {landed_folder(pipeline, name): landed_file(pipeline, mark.path) for name, mark in marks.items()}
-    if write_time is None:
-        write_time = to_instant(datetime.fromisoformat(manifest.created_at))
-    return _KeptSnapshot(int(write_time), files)
+    creation_time = int(to_instant(datetime.fromisoformat(manifest.created_at)))
+    return _KeptSnapshot(creation_time if write_time is None else min(creation_time, write_time), files)
 
 
 class EpochFigures(msgspec.Struct, frozen=True):
