@@ -120,6 +120,12 @@ def test_a_delta_table_still_states_the_bounds_of_other_columns(tmp_path: Path, 
     assert footer.row_group(0).column(0).compression == "SNAPPY"
 
 
+def test_a_delta_table_names_only_columns_that_spark_bounds() -> None:
+    kinds = {"flag": pa.bool_(), "raw": pa.binary(), "many": pa.list_(pa.int64()), "rate": pa.float64()}
+    kinds |= {"id": pa.int64(), "at": pa.timestamp("us", "UTC"), "day": pa.date32(), "name": pa.string()}
+    assert delta_table._bounded_columns(pa.schema(kinds)) == ["id", "at", "day", "name"]
+
+
 def test_a_delta_table_of_an_older_version_is_mended_by_what_it_gets(tmp_path: Path, delta: Any) -> None:
     land(tmp_path, "1", {1: NAN, 2: 1.0, 3: 2.0})
     results = deliver(tmp_path, delta)

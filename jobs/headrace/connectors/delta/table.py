@@ -291,12 +291,15 @@ def _check_names(columns: Iterable[str]) -> None:
 
 
 def _bounded_columns(schema: pa.Schema) -> list[str]:
-    """The columns of which files state the least and the greatest value."""
-    return [
-        field.name
-        for field in schema
-        if not holds_type(field.type, pa.types.is_floating) and _PLAIN.fullmatch(field.name)
-    ]
+    """The columns of which files state the least and the greatest value. Spark changes no table whose property names a
+    column without an order: flags, bytes, or several values.
+    """
+    return [field.name for field in schema if _has_bounds(field.type) and _PLAIN.fullmatch(field.name)]
+
+
+def _has_bounds(kind: pa.DataType) -> bool:
+    unordered = (pa.types.is_floating, pa.types.is_nested, pa.types.is_boolean, pa.types.is_binary)
+    return not any(is_one(kind) for is_one in (*unordered, pa.types.is_large_binary, pa.types.is_binary_view))
 
 
 def _has_floats(schema: pa.Schema) -> bool:
