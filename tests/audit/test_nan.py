@@ -176,3 +176,11 @@ def test_an_integer_beside_null_is_compared() -> None:
     expectation = expect("column_pair_values_a_to_be_greater_than_b", column_A="high", column_B="low")
     (finding,) = evaluate(ExecutorUnderTest("local"), rows, [expectation])
     assert [*finding.failing] == [{"id": 2, "high": 3, "low": None}]
+
+
+@pytest.mark.parametrize("values", [[], [None], [5], [5, 5, None]], ids=str)
+def test_integers_that_do_not_deviate_have_no_score_and_pass(values: list[int | None]) -> None:
+    rows = pa.table({"id": [*range(len(values))], "count": pa.array(values, pa.int64())})
+    expectation = expect("column_value_z_scores_to_be_less_than", column="count", threshold=3, double_sided=True)
+    (finding,) = evaluate(ExecutorUnderTest("local"), rows, [expectation])
+    assert finding.success

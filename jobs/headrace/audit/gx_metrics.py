@@ -205,9 +205,11 @@ class LeastValue(metrics.ColumnMin):
 
 def _score_values(_: Any, column: Any, _metrics: Any, **_more: Any) -> Any:
     mean, deviation = _metrics["column.mean"], _metrics["column.standard_deviation"]
-    if not math.isfinite(mean):
+    if pd.isna(mean) or not math.isfinite(mean):
         return pd.Series(math.inf, index=column.index)
-    return (column - mean) / (deviation or math.nan)  # NaN, of equal values, passes
+    if pd.isna(deviation) or not deviation:  # one value, or equal ones: NaN passes
+        return pd.Series(math.nan, index=column.index)
+    return (column - mean) / deviation
 
 
 def _score_values_on_spark(_: Any, column: Any, _metrics: Any, **_more: Any) -> Any:
