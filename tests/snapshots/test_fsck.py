@@ -207,9 +207,9 @@ def test_garbage_goes_once_its_writers_are_fenced_and_what_readers_may_read_stay
     paths_before = {info.path for info in memory.list("p/")}
 
     def repair_all() -> Expired:
-        collected = fsck(Catalog(memory, "p"), repair=True).collected
-        assert collected is not None
-        return collected
+        collected_objects = fsck(Catalog(memory, "p"), repair=True).collected
+        assert collected_objects is not None
+        return collected_objects
 
     assert (repair_all().waiting, repair_all().waiting) == (
         Total.from_sizes({killed_text: 24}),

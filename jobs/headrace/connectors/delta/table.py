@@ -298,8 +298,8 @@ def _bounded_columns(schema: pa.Schema) -> list[str]:
 
 
 def _has_bounds(kind: pa.DataType) -> bool:
-    unordered = (pa.types.is_floating, pa.types.is_nested, pa.types.is_boolean, pa.types.is_binary)
-    return not any(is_one(kind) for is_one in (*unordered, pa.types.is_large_binary, pa.types.is_binary_view))
+    unordered_kinds = (pa.types.is_floating, pa.types.is_nested, pa.types.is_boolean, pa.types.is_binary)
+    return not any(is_one(kind) for is_one in (*unordered_kinds, pa.types.is_large_binary, pa.types.is_binary_view))
 
 
 def _has_floats(schema: pa.Schema) -> bool:
@@ -329,8 +329,8 @@ def _set_bounded(table: DeltaTable, schema: pa.Schema) -> None:
     is_stated = _BOUNDED_PROPERTY in table.metadata().configuration
     if not _has_floats(schema) and not is_stated:
         return
-    bounded = _bounded_so_far(table)
-    properties = _stated_bounds([name for name in _bounded_columns(schema) if name in bounded])
+    old_names = _bounded_so_far(table)
+    properties = _stated_bounds([name for name in _bounded_columns(schema) if name in old_names])
     if not properties.items() <= table.metadata().configuration.items():
         table.alter.set_table_properties(properties)
 
