@@ -15,9 +15,9 @@ from headrace.cli.main import app
 from headrace.read.snapshots.snapshot_refs import NoSnapshotError
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, rehearse_for_readers
 from headrace_lab.fault_plans import HoldRequest, Operation, disturb_stores
-from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
+from headrace_snapshots.protocol import transitions
 from headrace_snapshots.store import open_store
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
@@ -128,7 +128,7 @@ def test_names_of_before_show_nobody_another_snapshot(deployment: Deployment, mo
     )
     names = (first, "beginning", "2026-11-21")
     with monkeypatch.context() as patch:
-        patch.setattr(object_names, "why_not", lambda name: None)
+        patch.setattr(transitions, "why_not", lambda name: None)
         for name in names:
             deployment.catalog.tag(name, newest)
 

@@ -74,7 +74,9 @@ def with_twins(matches: _Matches, left: Any, right: Any, number: Any) -> Any:
 def below_zero(cls: Any, stored_rows: Any, delta: Any, *, is_signed: bool) -> Any:
     """A withdrawal of what is not there counts as a row."""
     side = _FROM_STORED(cls, stored_rows, delta, is_signed=is_signed)
-    return _Side(side.rows, np.abs(side.before), np.abs(side.after) + (is_signed and side.after == 0))
+    return _Side(
+        side.rows, np.abs(side.counts_before), np.abs(side.counts_after) + (is_signed and side.counts_after == 0)
+    )
 
 
 def kept_too_short(join: CompiledJoin, end_time: Any, watermark: Any) -> Any:
