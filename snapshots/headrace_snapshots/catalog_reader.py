@@ -406,16 +406,17 @@ def newest_seen(catalog: CatalogReader, target_id: str, output: str, main: str |
     """
     line = _OutputLine.from_catalog(catalog, target_id, output, main)
     oldest: Entry | None = None
+    snapshots: list[str] = []
     for entry in newest_entries(catalog):
-        for ref, snapshot in lets_see(entry).items():
-            if line.keeps(ref, snapshot):
-                return snapshot
+        seen_here = [snapshot for ref, snapshot in lets_see(entry).items() if line.keeps(ref, snapshot)]
+        snapshots += seen_here
+        if seen_here and entry.kind is not Kind.RELEASE:  # which may be of an older one than those before it
+            break
         oldest = entry
-    seen_pairs = () if oldest is None else [*_seen_before(catalog, oldest)]
-    epochs_by_snapshot = {
-        snapshot: catalog.link(snapshot).epoch for ref, snapshot in seen_pairs if line.keeps(ref, snapshot)
-    }
-    return max(epochs_by_snapshot, key=epochs_by_snapshot.__getitem__, default=None)
+    else:
+        seen_pairs = () if oldest is None else _seen_before(catalog, oldest)
+        snapshots += [snapshot for ref, snapshot in seen_pairs if line.keeps(ref, snapshot)]
+    return max(snapshots, key=lambda snapshot: catalog.link(snapshot).epoch, default=None)
 
 
 def _seen_before(catalog: CatalogReader, oldest: Entry) -> Iterator[tuple[str, str]]:

@@ -415,3 +415,19 @@ def test_a_rollback_over_a_promotion_and_a_name_that_is_used_again(outputs: tupl
         assert machine.model.refs["main"] == main_before
         assert {*machine.model.seen_refs().values()} == {machine.model.snapshot_behind("main", 1)}
     machine.teardown()
+
+
+@pytest.mark.parametrize("outputs", [(), ("x", "y")])
+def test_a_rollback_behind_a_release_of_an_older_snapshot_shows_the_newest_that_readers_could_see(
+    outputs: tuple[str, ...],
+) -> None:
+    machine = CatalogMachine()
+    machine.begin(seed=0, rate=0.0, outputs=outputs)
+    machine.run(writer=0, branch="main", epochs=3)
+    published_id = machine.model.snapshot_behind("main", 1)
+    for steps, release in ((1, False), (2, True), (0, False)):
+        machine.publish(writer=0, steps=steps, snapshot=None, is_informed=True, release=release, output_numbers=(0, 1))
+    machine.rollback(writer=0, branch="main", steps=1, elsewhere=None)
+    machine.a_newcomer_sees_what_the_model_says()
+    assert {*machine.model.seen_refs().values()} == {published_id}
+    machine.teardown()
