@@ -1,5 +1,7 @@
 """The list of deliberate mistakes stays true to the package's text; ``make mutations`` runs it."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,3 +19,13 @@ def test_a_mutation_changes_one_place_and_names_what_exists(mutation: Mutation) 
     else:
         file = REPOSITORY / Path(*mutation.by.module.split("."))
         assert f"def {mutation.by.function}(" in file.with_suffix(".py").read_text()
+
+
+def test_a_mutation_names_nothing_that_is_not_there(tmp_path: Path) -> None:
+    """An undefined name fails in every test, whatever the mistake would have done."""
+    for number, mutation in enumerate(MUTATIONS):
+        text = (REPOSITORY / "jobs/headrace" / mutation.file).read_text()
+        (tmp_path / f"mutation_{number}.py").write_text(text.replace(mutation.old, mutation.new))
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", "--no-cache", str(tmp_path)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert found.returncode == 0, found.stdout
