@@ -184,3 +184,19 @@ def test_integers_that_do_not_deviate_have_no_score_and_pass(values: list[int | 
     expectation = expect("column_value_z_scores_to_be_less_than", column="count", threshold=3, double_sided=True)
     (finding,) = evaluate(ExecutorUnderTest("local"), rows, [expectation])
     assert finding.success
+
+
+def test_what_else_uses_great_expectations_keeps_its_own_rules() -> None:
+    import great_expectations as gx
+
+    nulls = table(left=[1.0, None], right=[1.0, None])
+    both = {"column_A": "left", "column_B": "right", "ignore_row_if": "neither"}
+    [ours] = evaluate(ExecutorUnderTest("local"), nulls, [expect("column_pair_values_to_be_equal", **both)])
+    assert ours.success
+    source = gx.get_context(mode="ephemeral").data_sources.add_pandas("theirs")
+    batch = (
+        source.add_dataframe_asset("rows")
+        .add_batch_definition_whole_dataframe("all")
+        .get_batch({"dataframe": nulls.to_pandas()})
+    )
+    assert not batch.validate(gx.expectations.ExpectColumnPairValuesToBeEqual(**both)).success

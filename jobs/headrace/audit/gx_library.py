@@ -93,10 +93,8 @@ def _import_library() -> Library:
     logging.getLogger(_NAME).setLevel(logging.WARNING)  # before the import: it logs 200 lines
     with imported_later(*_LATE_IMPORTS), _refuse_imports(_left_out), without_collection():
         base = import_module(f"{_NAME}.data_context.types.base")
-        with _silence_logger(f"{_NAME}.expectations.registry"):  # it warns of each metric that takes another's place
-            metrics = import_module("headrace.audit.gx_metrics")
         used = Library(
-            metrics=metrics,
+            metrics=import_module("headrace.audit.gx_metrics"),
             gx=import_module(_NAME),
             registry=import_module(f"{_NAME}.expectations.registry"),
             validator=import_module(f"{_NAME}.validator.v1_validator").Validator,
@@ -106,18 +104,6 @@ def _import_library() -> Library:
         )
     logging.getLogger(base.__name__).setLevel(logging.WARNING)  # its import says INFO
     return used
-
-
-@contextmanager
-def _silence_logger(name: str) -> Iterator[None]:
-    """Inside, the logger ``name`` says nothing but errors."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 class _Refusing(MetaPathFinder):

@@ -1,10 +1,11 @@
 # mypy: disable-error-code="misc"
 """What Great Expectations' engines for pandas and for Spark do otherwise: here both give the same.
 
-``pandas_frame`` and ``without_pruning`` give rows in which NaN is a value (Semantics 12.23). The metrics below take the
-place of the library's own in the whole process. NULL is neither less nor greater than a value, and equals NULL. A sum
-with a NULL equals nothing, and a sum of nothing is 0. A least or greatest value that is NaN lies between no bounds. No
-value has a z-score beside NaN or an infinity. A quantile is a value that is there, and no NaN.
+``pandas_frame`` and ``without_pruning`` give rows in which NaN is a value (Semantics 12.23). The metrics below belong
+to two engines of ours, which have all others from the library. What else uses it in this process keeps its own. NULL is
+neither less nor greater than a value, and equals NULL. A sum with a NULL equals nothing, and a sum of nothing is 0. A
+least or greatest value that is NaN lies between no bounds. No value has a z-score beside NaN or an infinity. A quantile
+is a value that is there, and no NaN.
 """
 
 import math
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from great_expectations.compatibility.pyspark import functions, types
 from great_expectations.core.metric_domain_types import MetricDomainTypes
-from great_expectations.execution_engine import PandasExecutionEngine, SparkDFExecutionEngine
+from great_expectations.execution_engine import ExecutionEngine, PandasExecutionEngine, SparkDFExecutionEngine
 from great_expectations.expectations import metrics
 from great_expectations.expectations.metrics import column_aggregate_metric_provider as aggregates
 from great_expectations.expectations.metrics import map_metric_provider as maps
@@ -79,8 +80,24 @@ def _with_nan(values: "pd.Series[Any]", is_nan: "np.ndarray[Any, Any]") -> "pd.S
     return pd.Series(objects, index=values.index, dtype=object)
 
 
-_PANDAS = {"engine": PandasExecutionEngine}
-_SPARK = {"engine": SparkDFExecutionEngine}
+class PandasEngine(PandasExecutionEngine):
+    """The library's, with our metrics: it looks them up by the name of the class, then of its bases."""
+
+
+class SparkEngine(SparkDFExecutionEngine):
+    """The same for Spark."""
+
+
+_PANDAS = {"engine": PandasEngine}
+_SPARK = {"engine": SparkEngine}
+
+
+def use_engine(source: Any, engine: type[ExecutionEngine]) -> None:
+    """Let ``source`` of the library look at its rows with ``engine``.
+
+    Its ``execution_engine_override`` is for a class of sources, and a class would be registered for the whole process.
+    """
+    object.__setattr__(source, "_execution_engine_type", lambda: engine)  # pydantic allows no such attribute
 
 
 def _compare_columns(left: Any, right: Any, compare: Callable[[Any, Any], Any], *, of_nulls: bool) -> Any:
