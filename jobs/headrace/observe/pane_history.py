@@ -19,7 +19,7 @@ import pyarrow as pa
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.expr import col, lit
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, render
-from headrace.read.shown_values import as_json
+from headrace.read.shown_values import JsonFields, as_json
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.views.arrow_types import ExplainError, GivenKey, python_rows, typed_key
 from headrace.read.views.columns import View, ViewColumns
@@ -127,7 +127,7 @@ class EpochClock:
 
 
 @dataclass(frozen=True)
-class KeyPanes:
+class KeyPanes(JsonFields):
     """The panes of one key that the newest epochs emitted, by window, oldest first; the epochs' clocks, oldest first.
     ``has_more``: panes of older windows were left out.
     """
@@ -136,15 +136,6 @@ class KeyPanes:
     epochs: tuple[EpochClock, ...]
     panes: tuple[DrawnPane, ...]
     has_more: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value but for values of panes."""
-        return {
-            "columns": [*self.columns],
-            "epochs": [clock.to_json() for clock in self.epochs],
-            "panes": [pane.to_json() for pane in self.panes],
-            "has_more": self.has_more,
-        }
 
 
 @dataclass(frozen=True)

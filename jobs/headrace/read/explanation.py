@@ -38,7 +38,7 @@ from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
 from headrace.program import columns as c
 from headrace.read.joined_rows import AskedRows, JoinExplained, equals_value, explain_joins
 from headrace.read.open_windows import Readiness, StageState, TriggerCondition, values_so_far
-from headrace.read.shown_values import json_value
+from headrace.read.shown_values import JsonFields, json_value
 from headrace.read.views.arrow_types import ExplainError, GivenKey, python_rows, time_from_text, typed_key
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.conditions import RowCondition, of_key
@@ -53,7 +53,7 @@ Columns = Mapping[str, pa.Array]
 
 
 @dataclass(frozen=True)
-class Withheld:
+class Withheld(JsonFields):
     """Why a row does not leave: the ``condition``, which is false or NULL of it, and the ``values`` that it reads."""
 
     condition: str
@@ -63,10 +63,6 @@ class Withheld:
     def __str__(self) -> str:
         read = ", ".join(f"{name} = {value}" for name, value in self.values.items())
         return f"having {self.condition} is {'NULL' if self.is_null else 'false'}{f' of {read}' if read else ''}"
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {"condition": self.condition, "is_null": self.is_null, "values": json_value(self.values)}
 
 
 def withheld_reasons(stage: CompiledStage, windows: pa.RecordBatch, so_far: Columns) -> list[Withheld | None]:

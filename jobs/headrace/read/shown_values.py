@@ -4,10 +4,12 @@ JSON is for the command line and for pages. Tables are small, and text whatever 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import Field, fields
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from enum import Enum
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 from headrace.this_process import LONGEST_CELL, in_one_line, shorten_text
 
@@ -22,12 +24,28 @@ def as_json(value: object) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """``value`` with what JSON has no form for as ``as_json`` spells it, also inside of it. Raises TypeError."""
+    """``value`` with what JSON has no form for as its ``to_json`` or ``as_json`` gives it, also inside of it. Raises
+    TypeError.
+    """
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, str | int | float):
+        return value
     if isinstance(value, list | tuple):
         return [json_value(item) for item in value]
     if isinstance(value, Mapping):
         return {name: json_value(item) for name, item in value.items()}
-    return value if value is None or isinstance(value, str | int | float) else as_json(value)
+    return value.to_json() if hasattr(value, "to_json") else as_json(value)
+
+
+class JsonFields:
+    """A dataclass whose JSON value is that of its fields, by name."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {field.name: json_value(getattr(self, field.name)) for field in fields(self)}
 
 
 def in_utc(value: datetime) -> datetime:

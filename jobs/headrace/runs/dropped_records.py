@@ -24,7 +24,7 @@ came from, with its header. They hold the bytes of the records, in the order of 
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
@@ -38,6 +38,7 @@ from headrace.pipeline.output import AnyOutput
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FilesSource, NameOrder, UpstreamSource
 from headrace.read.definition_plan import changed_since
+from headrace.read.shown_values import JsonFields
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import DroppedBefore, landed_from
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
@@ -56,7 +57,7 @@ _LATE = ("file", "event_time", "raw", "window_start", "window_end")
 
 
 @dataclass(frozen=True)
-class LandedLate:
+class LandedLate(JsonFields):
     """What landed: ``files`` with ``records``, under ``target``; ``already_landed`` files had landed before.
 
     Records left out: ``late_in_some_windows``, which other windows had taken, and ``late_twice``, which had landed here
@@ -73,10 +74,6 @@ class LandedLate:
     left: Mapping[str, int] = field(default_factory=dict)
     lands_in_source: bool = False
     beside: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return asdict(self)
 
 
 def land_late(
@@ -205,7 +202,7 @@ _READ_COLUMNS = ("input", "file", "position", "raw", "raw_bytes")
 
 
 @dataclass(frozen=True)
-class LandedRejected:
+class LandedRejected(JsonFields):
     """What landed: ``files`` with ``records``, of each input under its prefix of ``targets``.
 
     ``already_landed`` files had landed before. ``rejected_twice`` records had landed once and were rejected again; they
@@ -226,10 +223,6 @@ class LandedRejected:
     needs_full_sweep: bool = False
     late: int | None = 0
     beside: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return asdict(self)
 
 
 def land_rejected(

@@ -14,7 +14,7 @@ follows from where things are: after a kill the next call does the rest.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -23,6 +23,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.lineage.cut import KnownReaders, PlacedPipeline, RootStores, known_readers
 from headrace.read.lineage.lineage import PipelineHead, heads_of
 from headrace.read.pipeline_reader import pipelines_under
+from headrace.read.shown_values import JsonFields
 from headrace.read.snapshots.progress import input_file, progress_of
 from headrace.read.snapshots.read_names import left_out
 from headrace.read.upstream import GONE_ERRORS, UpstreamPosition, upstreams_of
@@ -33,7 +34,7 @@ from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.datafiles import check_size, read_verified
 from headrace_snapshots.errors import MissingSnapshotError, RefusedError
-from headrace_snapshots.format.codec import JSON, BrokenObjectError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import INPUTS, Manifest
 from headrace_snapshots.log import Entry
@@ -58,7 +59,7 @@ class TargetBrokenError(RestoreError, code="restore.target_broken"):
 
 
 @dataclass(frozen=True)
-class RecoveryTarget:
+class RecoveryTarget(JsonFields):
     """A snapshot of main. ``keeps_readers``: what readers see is not newer, so they lose nothing. ``problem``: what is
     missing of it, or cut; the content of its files was not read.
     """
@@ -68,10 +69,6 @@ class RecoveryTarget:
     created_at: str
     keeps_readers: bool
     problem: str | None
-
-    def to_json(self) -> JSON:
-        """A JSON object."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -294,7 +291,7 @@ class ReadersCannotFollowError(RestoreError, code="restore.readers_cannot_follow
 
 
 @dataclass(frozen=True)
-class CutMove:
+class CutMove(JsonFields):
     """What becomes of main of a ``pipeline``: it goes back ``to`` a snapshot and gives something up; or it would have
     to, and the ``problem`` says why it cannot. Neither: what it has consumed stays as it is, and so does it. Or it
     ``is_left`` where it is, as somebody has asked for.
@@ -306,11 +303,6 @@ class CutMove:
     given_up: GivenUp | None = None
     problem: str | None = None
     is_left: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        given_up = None if self.given_up is None else self.given_up.to_json()
-        return {**vars(self), "pipeline": str(self.pipeline), "given_up": given_up}
 
     @property
     def in_words(self) -> str:
@@ -325,17 +317,13 @@ class CutMove:
 
 
 @dataclass(frozen=True)
-class RecoveryCut:
+class RecoveryCut(JsonFields):
     """The ``moves`` of a pipeline and of its readers, each after those of the pipelines that it reads. ``searched``
     says where readers were looked for: the cut is whole only if there are no others.
     """
 
     moves: tuple[CutMove, ...]
     searched: KnownReaders
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {"moves": [move.to_json() for move in self.moves], "searched": self.searched.to_json()}
 
     def check_all_follow(self) -> None:
         """Raise ReadersCannotFollowError if a reader would have to go back and cannot."""

@@ -17,6 +17,7 @@ from headrace.model.time import NEVER, Instant, render
 from headrace.program import columns as c
 from headrace.read.diff import layered_tables
 from headrace.read.diff.layered_tables import RowSets
+from headrace.read.shown_values import JsonFields
 from headrace.read.snapshots.progress import InputRead, StoredProgress, inputs_read
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import LOG_OF_VIEW, View, ViewColumns
@@ -84,7 +85,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Pair(Generic[T]):
+class Pair(JsonFields, Generic[T]):
     """Something in both snapshots; None where one does not have it."""
 
     before: T | None
@@ -95,13 +96,9 @@ class Pair(Generic[T]):
         """Whether it is not the same in both."""
         return self.before != self.after
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value, for what is one itself."""
-        return {"before": self.before, "after": self.after}
-
 
 @dataclass(frozen=True)
-class SnapshotName:
+class SnapshotName(JsonFields):
     """Which snapshot it is. ``branch`` and ``created_at``: None if it has expired, or its manifest is broken."""
 
     snapshot: str
@@ -118,10 +115,6 @@ class SnapshotName:
     def of_link(cls, link: Link) -> "SnapshotName":
         """Names the snapshot of ``link``, as far as its manifest is left."""
         return cls(link.snapshot_id, link.epoch) if link.manifest is None else cls.from_manifest(link.manifest)
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -155,7 +148,7 @@ class InputDiff:
 
 
 @dataclass(frozen=True)
-class StageDiff:
+class StageDiff(JsonFields):
     """The watermarks of a stage, ISO 8601, and the rows of its state. ``is_comparable``: whether both are state of one
     form; if not, all rows of one are removed and all of the other added.
     """
@@ -166,44 +159,26 @@ class StageDiff:
     state: layered_tables.RowCounts
     is_comparable: bool = True
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {
-            "table": self.table,
-            "input_watermark": self.input_watermark.to_json(),
-            "output_watermark": self.output_watermark.to_json(),
-            "state": self.state.to_json(),
-            "is_comparable": self.is_comparable,
-        }
-
 
 @dataclass(frozen=True)
-class LogDiff:
+class LogDiff(JsonFields):
     """Rows of all files of a log, and how many of them are in files that only one has."""
 
     rows: Pair[int]
     only_before: int
     only_after: int
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {"rows": self.rows.to_json(), "only_before": self.only_before, "only_after": self.only_after}
-
 
 @dataclass(frozen=True)
-class ColumnsDiff:
+class ColumnsDiff(JsonFields):
     """Columns of ``current`` that only one has, with their types."""
 
     only_before: Mapping[str, str] = field(default_factory=dict)
     only_after: Mapping[str, str] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {"only_before": dict(self.only_before), "only_after": dict(self.only_after)}
-
 
 @dataclass(frozen=True)
-class OutputDiff:
+class OutputDiff(JsonFields):
     """What a reader of ``current`` would see change; rows are compared by the columns that both have. ``first`` are
     some of those that were added, removed or changed, by window and key. ``is_comparable``: whether rows of both have
     the same key; if not, all rows of one are removed and all of the other added.
@@ -214,18 +189,9 @@ class OutputDiff:
     columns: ColumnsDiff = ColumnsDiff()
     is_comparable: bool = True
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {
-            "rows": self.rows.to_json(),
-            "first": [row.to_json() for row in self.first],
-            "columns": self.columns.to_json(),
-            "is_comparable": self.is_comparable,
-        }
-
 
 @dataclass(frozen=True, repr=False)
-class SnapshotDiff:
+class SnapshotDiff(JsonFields):
     """All of it. ``ancestor`` is the newest snapshot that is, or came before, both."""
 
     pipeline: str
@@ -242,21 +208,8 @@ class SnapshotDiff:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value: what ``headrace diff --format json`` prints."""
-        snapshot_before, snapshot_after = self.snapshots.before, self.snapshots.after
-        return {
-            "pipeline": self.pipeline,
-            "before": None if snapshot_before is None else snapshot_before.to_json(),
-            "after": None if snapshot_after is None else snapshot_after.to_json(),
-            "ancestor": None if self.ancestor is None else self.ancestor.to_json(),
-            "definition": self.definition.to_json(),
-            "code": [*self.code],
-            "clocks": {name: pair.to_json() for name, pair in self.clocks.items()},
-            "inputs": {name: difference.to_json() for name, difference in self.inputs.items()},
-            "stages": [stage.to_json() for stage in self.stages],
-            "ids": self.ids.to_json(),
-            "logs": {name: difference.to_json() for name, difference in self.logs.items()},
-            "output": self.output.to_json(),
-        }
+        own = super().to_json()
+        return {"pipeline": own.pop("pipeline"), **own.pop("snapshots"), **own}
 
     def __repr__(self) -> str:
         sides = (self.snapshots.before, self.snapshots.after)
@@ -266,20 +219,12 @@ class SnapshotDiff:
 
 
 @dataclass(frozen=True)
-class ReadersDiff:
+class ReadersDiff(JsonFields):
     """What readers see change, and how far clocks and input have come for it."""
 
     clocks: Mapping[str, Pair[str]]
     inputs: Mapping[str, InputDiff]
     output: OutputDiff
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {
-            "clocks": {name: pair.to_json() for name, pair in self.clocks.items()},
-            "inputs": {name: difference.to_json() for name, difference in self.inputs.items()},
-            "output": self.output.to_json(),
-        }
 
 
 def code_that_differs(old_manifest: Manifest | None, new_manifest: Manifest | None) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ that.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace.program import columns as c
-from headrace.read.shown_values import json_value
+from headrace.read.shown_values import JsonFields
 from headrace.read.views import row_files
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import Folding, View, ViewColumns
@@ -52,7 +52,7 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class RowCounts:
+class RowCounts(JsonFields):
     """Rows of a table before and after, and how many became what."""
 
     before: int = 0
@@ -86,13 +86,9 @@ class RowCounts:
         """Rows that have other values, or are in one of both alone."""
         return self.added + self.removed + self.changed
 
-    def to_json(self) -> dict[str, int]:
-        """A JSON value."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class RowChange:
+class RowChange(JsonFields):
     """A row that is not the same: its key and window, and its other columns before and after; None where there was, or
     is, no such row.
     """
@@ -101,11 +97,6 @@ class RowChange:
     key: Mapping[str, Any]
     before: Mapping[str, Any] | None
     after: Mapping[str, Any] | None
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        sides = {"key": self.key, "before": self.before, "after": self.after}
-        return {"kind": self.kind.value, **json_value(sides)}
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ what its row is; so it is of a topic from which a compaction has taken older one
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import FixConfigError
@@ -21,7 +21,7 @@ from headrace.model.accumulation import Accumulation
 from headrace.model.expressions.data_types import SCALE, DataType, NestedType, PairsType, ValueType, in_words
 from headrace.read.diff.appended_rows import StoredChangeRecords, records_between
 from headrace.read.diff.changes import changes_between, delivered_columns
-from headrace.read.shown_values import json_value
+from headrace.read.shown_values import JsonFields
 from headrace.read.snapshots.progress import LastStage, has_panes
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.read.views.columns import ViewColumns
@@ -85,7 +85,7 @@ class ComparedColumns:
 
 
 @dataclass(frozen=True)
-class TableComparison:
+class TableComparison(JsonFields):
     """How many rows each side has, and what became of them; ``first`` has some of those that differ, each with its
     columns as readers see them (``ours``) and as the table has them (``theirs``), or None.
 
@@ -118,8 +118,7 @@ class TableComparison:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
-        value: dict[str, Any] = json_value({**asdict(self), "is_equal": self.is_equal})
-        return value
+        return {**super().to_json(), "is_equal": self.is_equal}
 
 
 def compare_with_table(

@@ -28,6 +28,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import upstream_sources
 from headrace.pipeline.validation import UpstreamCycleError
 from headrace.read.pipeline_reader import PIPELINES_AT_ONCE, check_root, has_run, pipelines_under
+from headrace.read.shown_values import JsonFields
 from headrace.read.upstream import UpstreamPosition, stored_places, upstreams_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -45,6 +46,10 @@ class PlacedPipeline:
 
     def __str__(self) -> str:
         return f"{self.root}/{self.name}" if self.root else self.name
+
+    def to_json(self) -> str:
+        """A JSON value."""
+        return str(self)
 
 
 @dataclass(frozen=True)
@@ -186,7 +191,7 @@ _OWN_KEYS: Final = ("store", "endpoint")
 
 
 @dataclass(frozen=True)
-class UnseenReader:
+class UnseenReader(JsonFields):
     """A ``reader`` that holds something of ``upstream``, and ``why`` nobody can look from here how far it has come."""
 
     reader: PlacedPipeline
@@ -197,10 +202,6 @@ class UnseenReader:
     def of_damaged(cls, hold: DamagedHold, upstream: PlacedPipeline) -> Self:
         """A reader whose hold on ``upstream`` cannot be read; under which root it is, is not known then."""
         return cls(PlacedPipeline("", hold.reader), upstream, str(hold.wrong))
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {"reader": str(self.reader), "upstream": str(self.upstream), "why": self.why}
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.validation import read_beside
 from headrace.read.lineage import cut as lineage_cut
 from headrace.read.pipeline_reader import PIPELINES_AT_ONCE
-from headrace.read.shown_values import html_table
+from headrace.read.shown_values import JsonFields, html_table
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.upstream import UpstreamPosition, upstreams_of
 from headrace.sources.progress import in_calendar
@@ -42,7 +42,7 @@ class PipelineHead:
 
 
 @dataclass(frozen=True)
-class ReaderProgress:
+class ReaderProgress(JsonFields):
     """How far the input ``name`` of a ``reader`` has come with an ``output`` of an ``upstream``. ``consumed`` is the
     snapshot that it has consumed, ``published`` the one that is published now. ``is_in_line``: the one leads to the
     other; if not, what was consumed is not published any more, and the reader's next run takes it back; None: it has
@@ -76,25 +76,20 @@ class ReaderProgress:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
-        names = {"reader": str(self.reader), "upstream": str(self.upstream)}
-        return {**vars(self), **names, "lag": self.lag}
+        return {**super().to_json(), "lag": self.lag}
 
 
 @dataclass(frozen=True)
-class Dependent:
+class Dependent(JsonFields):
     """A snapshot of a ``reader`` that has consumed a snapshot, or what came of it: ``since`` is the first one."""
 
     reader: lineage_cut.PlacedPipeline
     since: str
     epoch: int
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {**vars(self), "reader": str(self.reader)}
-
 
 @dataclass(frozen=True)
-class Dependents:
+class Dependents(JsonFields):
     """What has consumed the ``snapshot`` of a ``pipeline``: readers, each before those that read it. ``searched`` says
     where they were looked for.
     """
@@ -103,11 +98,6 @@ class Dependents:
     snapshot: str
     readers: tuple[Dependent, ...]
     searched: lineage_cut.KnownReaders
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        readers = [one.to_json() for one in self.readers]
-        return {**vars(self), "readers": readers, "searched": self.searched.to_json()}
 
 
 @dataclass(frozen=True, repr=False)

@@ -21,6 +21,7 @@ from headrace.read.lineage import cut as lineage_cut
 from headrace.read.lineage import lineage
 from headrace.read.pending_work import WorkFinder, watched_inputs
 from headrace.read.pipeline_reader import PIPELINES_AT_ONCE
+from headrace.read.shown_values import JsonFields
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.upstream import UpstreamPosition
 from headrace.sources.progress import in_calendar
@@ -53,7 +54,7 @@ class WaitKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wait:
+class Wait(JsonFields):
     """A ``pipeline`` waits ``on`` another one, or on itself, for what ``kind`` says; ``why`` is for people."""
 
     pipeline: lineage_cut.PlacedPipeline
@@ -61,13 +62,9 @@ class Wait:
     kind: WaitKind
     why: str
 
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return {"pipeline": str(self.pipeline), "on": str(self.on), "kind": str(self.kind), "why": self.why}
-
 
 @dataclass(frozen=True)
-class DeploymentWaits:
+class DeploymentWaits(JsonFields):
     """All ``waits``, of readers after those of what they read. ``unlooked``: pipelines with input at which nobody
     looked, since they are not registered, or read what is not asked. ``searched`` says where readers were looked for.
     """
@@ -85,9 +82,7 @@ class DeploymentWaits:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
-        waits = [wait.to_json() for wait in self.waits]
-        searched_json = self.searched.to_json()
-        return {"is_quiet": self.is_quiet, "waits": waits, "unlooked": [*self.unlooked], "searched": searched_json}
+        return {"is_quiet": self.is_quiet, **super().to_json()}
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of a table: a wait each."""

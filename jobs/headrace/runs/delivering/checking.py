@@ -24,6 +24,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.diff import target_comparison
 from headrace.read.diff.changes import delivered_columns, still_there
 from headrace.read.pipeline_reader import PipelineReader
+from headrace.read.shown_values import JsonFields
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import ViewColumns
 from headrace.read.views.database import check_room, open_database, working_folder
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SinkCheck:
+class SinkCheck(JsonFields):
     """What a ``sink`` of an ``output`` holds, beside the ``snapshot`` that was delivered to it last. That was ``at`` a
     time in ISO 8601 (None: it is not known). ``published``: what readers see. ``others``: what somebody else has done
     to it since, as far as that can be seen.
@@ -67,15 +68,7 @@ class SinkCheck:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
-        comparison = None if self.comparison is None else self.comparison.to_json()
-        own = {name: getattr(self, name) for name in ("pipeline", "output", "sink", "snapshot", "at", "published")}
-        return {
-            **own,
-            "others": self.others,
-            "comparison": comparison,
-            "reason": self.reason,
-            "is_right": self.is_right,
-        }
+        return {**super().to_json(), "is_right": self.is_right}
 
     def describe(self) -> str:
         """What it holds, in a line."""

@@ -14,10 +14,10 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 import tenacity
@@ -31,6 +31,7 @@ from headrace.pipeline.endpoints import Sink
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.diff.appended_rows import final_rows_between, records_between
 from headrace.read.diff.changes import changes_between, delivered_columns, table_columns
+from headrace.read.shown_values import JsonFields
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.plan import DeliverOutput
 from headrace.runs.reporting.results import DeliveryNote, update_note
@@ -99,7 +100,7 @@ _REASONS: Final = {
 
 
 @dataclass(frozen=True)
-class Delivery:
+class Delivery(JsonFields):
     """What a delivery did to one sink. ``before`` and ``after`` are the snapshots that it held then and holds now;
     ``source`` is None if ``after`` was delivered already. ``reason``: why it got all rows or all panes, if it did.
     ``entry``: the last one of the log, by which this was decided.
@@ -121,10 +122,6 @@ class Delivery:
     entry: int
     at: str | None = None
     others: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
-        return asdict(self)
 
     def describe(self) -> str:
         """What happened, in a line."""
