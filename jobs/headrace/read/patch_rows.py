@@ -23,27 +23,37 @@ import pyarrow.parquet as pq
 from headrace.model.accumulation import EVENT_TIME, FIRING_COLUMNS, WINDOW_END, WINDOW_START, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
 from headrace.program import columns as c
-from headrace.read.diff.layered_tables import ChangeKind, LaterPanes, RowChange, RowCounts, files_of
+from headrace.read.diff.layered_tables import (
+    KIND,
+    NEW_ROW,
+    OLD_ROW,
+    ChangeKind,
+    LaterPanes,
+    RowChange,
+    RowCounts,
+    files_of,
+    read_changes,
+)
 from headrace.read.snapshots.progress import LastStage, RowOrigin
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import Folding, View, ViewColumns
 from headrace.read.views.database import (
     no_rows,
-    open_database,
+    pack_struct,
+    query_number,
     sql_columns,
     sql_identifier,
     sql_literal,
     sql_types,
-    working_folder,
 )
 from headrace.read.views.row_files import (
     IS_RETRACTION,
     PLACE,
     SIGN,
     NamedFile,
-    local_paths,
     newest_of,
     number_standing,
+    open_database_of,
     parquet_rows_sql,
     rows_of,
     same_identity,
@@ -56,8 +66,7 @@ from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.store import ObjectStore
 
-_OLD_ROW, _NEW_ROW, _LIVE, _IS_THERE = (f"_headrace_{name}" for name in ("before", "after", "live", "there"))
-FATE, KIND = (f"_headrace_{name}" for name in ("fate", "kind"))
+_LIVE, _IS_THERE, FATE = (f"_headrace_{name}" for name in ("live", "there", "fate"))
 """Columns and tables beside those of users, whose names do not begin so."""
 BATCH_ROWS = 8_192
 PATCHED_FATE = "patched"
@@ -108,15 +117,12 @@ def open_differing_rows(
     """
     sides, stage = (comparison.main, comparison.branch), comparison.stage
     tables = [UNNAMED.current, *([stage.table] if stage.merging is not None else [])]
-    files = {file.path: file for side in sides for name in tables for file in files_of(side, name)}
     patched_panes = rows_type.of_patches(catalog, comparison)
-    files |= {file.path: file for file in patched_panes.files}
-    with working_folder() as folder:
-        local = dict(zip(files, local_paths(catalog.store, [*files.values()], folder), strict=True))
-        with open_database(folder, [*local.values()], is_for_us=True) as connection:
-            rows = rows_type(connection, comparison, local, patched_panes)
-            rows.find_differing()
-            yield rows
+    files = [*(file for side in sides for name in tables for file in files_of(side, name)), *patched_panes.files]
+    with open_database_of(catalog.store, files) as (connection, local):
+        rows = rows_type(connection, comparison, local, patched_panes)
+        rows.find_differing()
+        yield rows
 
 
 @dataclass(frozen=True)
@@ -172,9 +178,8 @@ class PatchRows:
         """Rows of ``current`` before and after the patch, and how many became what."""
         kinds = self._count_by(KIND, f"{FATE} = '{PATCHED_FATE}'")
         current = self._current_files(self.comparison.main)
-        ((count_before,),) = self.connection.sql(
-            f"select count(*) from ({newest_of(self._records_sql(current), self._identity, self._identity)})"
-        ).fetchall()
+        newest = newest_of(self._records_sql(current), self._identity, self._identity)
+        count_before = query_number(self.connection, f"select count(*) from ({newest})")
         count_after = count_before + kinds.get(ChangeKind.ADDED, 0) - kinds.get(ChangeKind.REMOVED, 0)
         return RowCounts(count_before, count_after, **kinds)
 
@@ -203,19 +208,18 @@ class PatchRows:
             f"create or replace temp table unsettled as select * from differing d where {FATE} = '{PATCHED_FATE}' "
             f"and exists (select 1 from ({self._open_windows_query()}) o where {overlap})"
         )
-        ((number,),) = self.connection.sql("select count(*) from unsettled").fetchall()
         first = self._row_changes("unsettled", "", 1)
-        return int(number), first[0] if first else None
+        return query_number(self.connection, "select count(*) from unsettled"), first[0] if first else None
 
     def patch_records(self, epoch: int) -> "Iterator[pa.RecordBatch]":
         """The panes of the patch, as ``epoch``: of each row the retraction of what stands, then the new pane."""
         schema = self.columns.arrow_schema(View.PANES)
         order = sql_columns(self.columns.row_order(View.PANES))
         query = (
-            f"select {sql_columns(schema.names)} from (select {self._record_fields(_OLD_ROW, True, epoch, 0)} from "
+            f"select {sql_columns(schema.names)} from (select {self._record_fields(OLD_ROW, True, epoch, 0)} from "
             "differing "
             f"where {FATE} = '{PATCHED_FATE}' and {_LIVE} "
-            f"union all select {self._record_fields(_NEW_ROW, False, epoch, 1)} "
+            f"union all select {self._record_fields(NEW_ROW, False, epoch, 1)} "
             f"from differing where {FATE} = '{PATCHED_FATE}' and {_IS_THERE}) order by {order}"
         )
         for batch in self.connection.sql(query).to_arrow_reader(BATCH_ROWS):
@@ -233,25 +237,16 @@ class PatchRows:
     def _row_changes(self, table: str, condition: str, limit: int) -> list[RowChange]:
         columns = [*self.columns.values, *FIRING_COLUMNS]
 
-        def packed_columns(side: str) -> str:
-            fields = ", ".join(f"{sql_identifier(name)} := {_struct_field(side, name)}" for name in columns)
-            return f"struct_pack({fields}) as {side}"
-
         order = sql_columns(self.columns.row_order(View.CURRENT))
+        old_row, new_row = (
+            f"{pack_struct({name: _struct_field(side, name) for name in columns})} as {side}"
+            for side in (OLD_ROW, NEW_ROW)
+        )
         rows = self.connection.sql(
-            f"select {sql_columns(self._identity)}, {KIND}, {packed_columns(_OLD_ROW)}, {packed_columns(_NEW_ROW)} "
-            f"from {table} {condition} "
+            f"select {sql_columns(self._identity)}, {KIND}, {old_row}, {new_row} from {table} {condition} "
             f"order by {order} limit {limit}"
         )
-        return [
-            RowChange(
-                ChangeKind(row[KIND]),
-                {name: row[name] for name in self._identity},
-                None if row[KIND] == ChangeKind.ADDED else row[_OLD_ROW],
-                None if row[KIND] == ChangeKind.REMOVED else row[_NEW_ROW],
-            )
-            for row in python_rows(rows.to_arrow_table())
-        ]
+        return read_changes(rows, self._identity)
 
     def _current_files(self, manifest: Manifest | None) -> list[NamedFile]:
         """The files of ``current`` of a side, each with the names that it has for columns."""
@@ -289,7 +284,7 @@ class PatchRows:
         )
         differing = (
             f"select {identity}, {live} as {_LIVE}, {is_there} as {_IS_THERE}, {kind} as {KIND}, "
-            f"{self._packed_values('m')} as {_OLD_ROW}, {self._new_pane()} as {_NEW_ROW} "
+            f"{pack_struct(self._values_of('m'))} as {OLD_ROW}, {self._new_pane()} as {NEW_ROW} "
             f"from (select *, not is_retraction as {_LIVE} from main_side) m "
             f"full join (select *, true as {_IS_THERE} from branch_side) b "
             f"on {same_identity('m', 'b', self._identity)} "
@@ -297,13 +292,8 @@ class PatchRows:
         )
         return f"select d.*, {self._fate_expression()} as {FATE} from ({differing}) d"
 
-    def _packed_values(self, side: str) -> str:
-        names = (name for name in self._types if name not in self._identity)
-        return (
-            "struct_pack("
-            + ", ".join(f"{sql_identifier(name)} := {side}.{sql_identifier(name)}" for name in names)
-            + ")"
-        )
+    def _values_of(self, side: str) -> dict[str, str]:
+        return {name: f"{side}.{sql_identifier(name)}" for name in self._types if name not in self._identity}
 
     def _new_pane(self) -> str:
         """What the patch writes of a row of the branch: a late pane, the last of its window, one index up."""
@@ -316,8 +306,7 @@ class PatchRows:
             "is_last": "true",
             "is_retraction": "false",
         }
-        fields = {name: f"b.{sql_identifier(name)}" for name in self._types if name not in self._identity}
-        return "struct_pack(" + ", ".join(f"{sql_identifier(n)} := {v}" for n, v in {**fields, **own}.items()) + ")"
+        return pack_struct({**self._values_of("b"), **own})
 
     def _fate_expression(self) -> str:
         comparison = self.comparison
@@ -340,7 +329,7 @@ class PatchRows:
         may have been withdrawn.
         """
         patches = ", ".join(map(str, sorted(self.comparison.patches)))
-        return f"(not {_LIVE} or {_struct_field(f'd.{_OLD_ROW}', 'epoch')} in ({patches}))"
+        return f"(not {_LIVE} or {_struct_field(f'd.{OLD_ROW}', 'epoch')} in ({patches}))"
 
     def _open_windows_query(self) -> str:
         """A query of windows that may still change on main or on the branch: keys, and the window in granules."""
@@ -374,14 +363,9 @@ class PatchRows:
             "epoch": f"{epoch}::bigint",
             "sequence": f"{sequence}::bigint",
         }
-        fields = (own.get(name) or _struct_field(side, name) for name in self._types if name not in self._identity)
-        names = (name for name in self._types if name not in self._identity)
-        return ", ".join(
-            [
-                *map(sql_identifier, self._identity),
-                *(f"{v} as {sql_identifier(n)}" for n, v in zip(names, fields, strict=True)),
-            ]
-        )
+        names = [name for name in self._types if name not in self._identity]
+        fields = (f"{own.get(name) or _struct_field(side, name)} as {sql_identifier(name)}" for name in names)
+        return ", ".join([*map(sql_identifier, self._identity), *fields])
 
 
 def _struct_field(struct: str, name: str) -> str:
@@ -436,14 +420,15 @@ class RowsPatch(PatchRows):
         another one with its id comes.
         """
         current = self._current_files(self.comparison.main)
-        count_before = self._count_query(number_standing(self._records_sql(current), self.columns))
+        count_before = query_number(self.connection, number_standing(self._records_sql(current), self.columns))
         number_added, number_removed = (
-            self._count_query(
-                f"select coalesce(sum({sign}{_MORE}), 0) from differing where {_FATE_IS_PATCHED} and {sign}{_MORE} > 0"
+            query_number(
+                self.connection,
+                f"select coalesce(sum({sign}{_MORE}), 0) from differing where {_FATE_IS_PATCHED} and {sign}{_MORE} > 0",
             )
             for sign in ("", "-")
         )
-        of_ids_in_both = self._count_query(f"select count(*) from ({self._ids_of_both()})")
+        of_ids_in_both = query_number(self.connection, f"select count(*) from ({self._ids_of_both()})")
         return RowCounts.from_rows_as_they_are(count_before, number_added, number_removed, of_ids_in_both)
 
     def patch_records(self, epoch: int) -> Iterator[pa.RecordBatch]:
@@ -505,10 +490,6 @@ class RowsPatch(PatchRows):
         query = f"select {group_column}, sum(abs({_MORE}))::bigint from differing where {condition} group by all"
         return dict(self.connection.sql(query).fetchall())
 
-    def _count_query(self, query: str) -> int:
-        ((number,),) = self.connection.sql(query).fetchall()
-        return int(number)
-
     def _ids_of_both(self) -> str:
         """A query of ids of which one row goes and another one comes."""
         if not self.columns.id:
@@ -567,7 +548,7 @@ class RowsPatch(PatchRows):
         for file in layer.files:
             path = self.local[file.path]
             meets = f"{parquet_rows_sql([path])} f %s join withdrawn w on {same_identity('f', 'w', PLACE)}"
-            if not self._count_query(f"select count(*) from {meets % 'semi'}"):
+            if not query_number(self.connection, f"select count(*) from {meets % 'semi'}"):
                 files.append(file)
                 continue
             file_schema = pa.schema([(field.name, field.type) for field in pq.read_schema(path)])

@@ -44,7 +44,7 @@ from headrace.read.diff.layered_tables import LaterPanes
 from headrace.read.snapshots.progress import LastStage, common_epoch, complete_until, has_discarding_panes, has_panes
 from headrace.read.views.columns import Folding, ViewColumns
 from headrace.read.views.database import sql_columns, sql_identifier, sql_literal, without_rows
-from headrace.read.views.row_files import IS_RETRACTION, PLACE
+from headrace.read.views.row_files import IS_RETRACTION, PLACE, open_database_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -217,7 +217,7 @@ def records_between(
             )
         return
     columns = {**_CHANGE_COLUMNS, **diff_changes.delivered_columns(source.columns)}
-    with source.open_database(catalog) as (connection, local):
+    with open_database_of(catalog.store, source.files) as (connection, local):
         records = source.query_records(connection, local)
         number_added, withdrawn = (0, 0) if records is None else _prepare_changes(connection, source, records)
         yield StoredChangeRecords(

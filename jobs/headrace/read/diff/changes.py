@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,13 +24,11 @@ from headrace.read.snapshots.progress import has_panes, is_patched
 from headrace.read.views.columns import Folding, View, ViewColumns
 from headrace.read.views.database import (
     no_rows,
-    open_database,
     sql_columns,
     sql_identifier,
     without_rows,
-    working_folder,
 )
-from headrace.read.views.row_files import IS_RETRACTION, PLACE, local_paths, newest_of, same_identity, standing_of
+from headrace.read.views.row_files import IS_RETRACTION, PLACE, newest_of, open_database_of, same_identity, standing_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -165,7 +162,7 @@ def changes_between(catalog: Catalog, old_id: str | None, new_manifest: Manifest
         return
     source = origin_of(catalog, old_id, new_manifest)
     columns = ViewColumns.from_json(new_manifest.schema)
-    with source.open_database(catalog) as (connection, local):
+    with open_database_of(catalog.store, source.files) as (connection, local):
         source.prepare_changes(connection, local)
         yield StoredChanges(
             source.kind,
@@ -259,11 +256,6 @@ class RecordOrigin(ABC):
         self.columns = ViewColumns.from_json(manifest.schema)
         self.shown_columns = delivered_columns(self.columns)
 
-    @cached_property
-    def paths(self) -> list[str]:
-        """Paths in the store of all files that are read."""
-        return [file.path for file in self.files]
-
     @property
     @abstractmethod
     def files(self) -> list[DataFile]:
@@ -278,14 +270,6 @@ class RecordOrigin(ABC):
         self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]
     ) -> "RecordQuery | None":
         """The same, where there are files."""
-
-    @contextmanager
-    def open_database(self, catalog: Catalog) -> "Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Path]]]":
-        """A database that can read the files, and where each of them is."""
-        with working_folder() as folder:
-            local = dict(zip(self.paths, local_paths(catalog.store, self.files, folder), strict=True))
-            with open_database(folder, [*local.values()], is_for_us=True) as connection:
-                yield connection, local
 
     @property
     def fold(self) -> layered_tables.RecordFold:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise, zip_longest
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -21,8 +22,7 @@ from headrace.read.shown_values import JsonFields
 from headrace.read.snapshots.progress import InputRead, StoredProgress, inputs_read
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import LOG_OF_VIEW, View, ViewColumns
-from headrace.read.views.database import open_database, working_folder
-from headrace.read.views.row_files import NamedFile, local_paths
+from headrace.read.views.row_files import NamedFile, open_database_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.catalog_reader import Link
 from headrace_snapshots.format.files import DataFile, FileLog, InputFile, LoggedFile
@@ -82,6 +82,9 @@ def _by_other_name(
 
 
 T = TypeVar("T")
+S = TypeVar("S")
+Sides = tuple[Manifest | None, Manifest | None]
+"""The snapshots before and after; None: there is none yet."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,11 @@ class Pair(JsonFields, Generic[T]):
 
     before: T | None
     after: T | None
+
+    @classmethod
+    def of_sides(cls, read: Callable[[S], T | None], before: S | None, after: S | None) -> "Pair[T]":
+        """What ``read`` gives of each side that there is."""
+        return cls(*(None if side is None else read(side) for side in (before, after)))
 
     @property
     def differs(self) -> bool:
@@ -131,18 +139,12 @@ class InputDiff:
     @property
     def watermark(self) -> Pair[str]:
         """ISO 8601 in UTC."""
-        read_before, read_after = self.read.before, self.read.after
-        return Pair(
-            None if read_before is None else read_before.watermark, None if read_after is None else read_after.watermark
-        )
+        return Pair.of_sides(attrgetter("watermark"), self.read.before, self.read.after)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
-        read_before, read_after = self.read.before, self.read.after
-        figures = {
-            name: Pair(getattr(read_before, name, None), getattr(read_after, name, None)).to_json()
-            for name in ("files", "bytes", "watermark")
-        }
+        names = ("files", "bytes", "watermark")
+        figures = {name: Pair.of_sides(attrgetter(name), self.read.before, self.read.after).to_json() for name in names}
         files = {name: [*getattr(self, name)] for name in ("only_before", "only_after", "other_content")}
         return {**figures, **files}
 
@@ -338,25 +340,22 @@ def diff_snapshots(
     Reads the state and ``current`` of both. Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError,
     ReadResourcesError.
     """
+    sides = (old_manifest, new_manifest)
     ancestor = _common_ancestor(catalog, old_manifest, new_manifest)
-    progress = [None if side is None else StoredProgress.from_manifest(side) for side in (old_manifest, new_manifest)]
-    read = Pair(*(None if side is None else inputs_read(side) for side in (old_manifest, new_manifest)))
-    with _Tables.open_verified(catalog, old_manifest, new_manifest) as tables:
+    progress = Pair.of_sides(StoredProgress.from_manifest, *sides)
+    read = Pair.of_sides(inputs_read, *sides)
+    with _Tables.open_verified(catalog, sides) as tables:
         return SnapshotDiff(
             pipeline=catalog.pipeline,
-            snapshots=Pair(
-                *(None if side is None else SnapshotName.from_manifest(side) for side in (old_manifest, new_manifest))
-            ),
+            snapshots=Pair.of_sides(SnapshotName.from_manifest, *sides),
             ancestor=None if ancestor is None else SnapshotName.of_link(ancestor),
-            definition=Pair(*(None if side is None else side.fingerprint for side in (old_manifest, new_manifest))),
+            definition=Pair.of_sides(attrgetter("fingerprint"), *sides),
             code=code_that_differs(old_manifest, new_manifest),
-            clocks=clocks_between(*progress),
-            inputs=inputs_between(
-                read, *(_inputs_since(catalog, side, ancestor) for side in (old_manifest, new_manifest))
-            ),
+            clocks=clocks_between(progress.before, progress.after),
+            inputs=inputs_between(read, *(_inputs_since(catalog, side, ancestor) for side in sides)),
             stages=tuple(
                 tables.compare_stage(number, *watermarks)
-                for number, watermarks in enumerate(watermarks_between(*progress))
+                for number, watermarks in enumerate(watermarks_between(progress.before, progress.after))
             ),
             ids=tables.compare_ids(),
             logs=logs_between(old_manifest, new_manifest, lambda log: _files_since(catalog, log, ancestor)),
@@ -368,16 +367,14 @@ def diff_for_readers(
     catalog: Catalog, old_manifest: Manifest | None, new_manifest: Manifest | None, *, limit: int
 ) -> ReadersDiff:
     """What ``diff_snapshots`` says of ``current``, clocks and input; reads no state, which takes as long again."""
+    sides = (old_manifest, new_manifest)
     ancestor = _common_ancestor(catalog, old_manifest, new_manifest)
-    read = Pair(*(None if side is None else inputs_read(side) for side in (old_manifest, new_manifest)))
-    with _Tables.open_verified(catalog, old_manifest, new_manifest, frozenset({UNNAMED.current})) as tables:
+    progress = Pair.of_sides(StoredProgress.from_manifest, *sides)
+    read = Pair.of_sides(inputs_read, *sides)
+    with _Tables.open_verified(catalog, sides, UNNAMED.current) as tables:
         return ReadersDiff(
-            clocks=clocks_between(
-                *(None if side is None else StoredProgress.from_manifest(side) for side in (old_manifest, new_manifest))
-            ),
-            inputs=inputs_between(
-                read, *(_inputs_since(catalog, side, ancestor) for side in (old_manifest, new_manifest))
-            ),
+            clocks=clocks_between(progress.before, progress.after),
+            inputs=inputs_between(read, *(_inputs_since(catalog, side, ancestor) for side in sides)),
             output=tables.compare_output(limit),
         )
 
@@ -408,29 +405,22 @@ class _Tables:
     """The layered tables of both snapshots, in a database; ``local``: where the files are, by path."""
 
     connection: duckdb.DuckDBPyConnection
-    old_manifest: Manifest | None
-    new_manifest: Manifest | None
+    sides: Sides
     local: Mapping[str, Path]
 
     @classmethod
     @contextmanager
-    def open_verified(
-        cls,
-        catalog: Catalog,
-        old_manifest: Manifest | None,
-        new_manifest: Manifest | None,
-        table_names: frozenset[str] | None = None,
-    ) -> Iterator["_Tables"]:
-        """With all files verified: those of all tables, or of those in ``table_names``."""
-        sides = [side for side in (old_manifest, new_manifest) if side is not None]
-        named_tables = [
-            (side, name) for side in sides for name in side.tables if table_names is None or name in table_names
-        ]
-        files = {file.path: file for side, name in named_tables for file in layered_tables.files_of(side, name)}
-        with working_folder() as folder:
-            local = dict(zip(files, local_paths(catalog.store, [*files.values()], folder), strict=True))
-            with open_database(folder, [*local.values()], is_for_us=True) as connection:
-                yield cls(connection, old_manifest, new_manifest, local)
+    def open_verified(cls, catalog: Catalog, sides: Sides, only_table: str | None = None) -> Iterator["_Tables"]:
+        """With all files verified: those of all tables, or of ``only_table``."""
+        named_tables = [(side, name) for side in sides if side is not None for name in side.tables]
+        files = (
+            file
+            for side, name in named_tables
+            if only_table in (None, name)
+            for file in layered_tables.files_of(side, name)
+        )
+        with open_database_of(catalog.store, files) as (connection, local):
+            yield cls(connection, sides, local)
 
     def compare_stage(self, number: int, input_watermark: Pair[str], output_watermark: Pair[str]) -> StageDiff:
         """Stage ``number``, whose state is a table: key and window, the epoch that wrote the row, what it holds."""
@@ -444,10 +434,7 @@ class _Tables:
 
     def _compare_table(self, table: str, gone_condition: str) -> tuple[layered_tables.RowCounts, bool]:
         """How many rows of ``table`` became what, and whether both sides have the same columns, which that takes."""
-        files_before, files_after = (
-            self._table_files(self.old_manifest, table),
-            self._table_files(self.new_manifest, table),
-        )
+        files_before, files_after = (self._table_files(side, table) for side in self.sides)
         left, right = (layered_tables.shared_columns(files) for files in (files_before, files_after))
         fold = _fold_of_state([*(left or right)], gone_condition)
         if left and right and left != right:
@@ -459,59 +446,38 @@ class _Tables:
         return layered_tables.ComparedTable(files_before, files_after, fold, values).row_counts(self.connection), True
 
     def compare_output(self, limit: int) -> OutputDiff:
-        """``current``."""
-        schemas = [
-            ViewColumns.from_json(side.schema) for side in (self.old_manifest, self.new_manifest) if side is not None
-        ]
+        """``current``. Rows as they are compare where both sides have the same columns, others by the same key."""
+        schemas = [ViewColumns.from_json(side.schema) for side in self.sides if side is not None]
         if not schemas:
             return OutputDiff(layered_tables.RowCounts())
         left, right = schemas[0], schemas[-1]
-        if left.are_rows or right.are_rows:
-            return self._rows_apart(left, right, limit)
+        are_rows = left.are_rows or right.are_rows
         shared_columns = tuple(name for name, kind in left.values.items() if right.values.get(name) == kind)
-        fold = layered_tables.fold_of_current(left, (*shared_columns, *FIRING_COLUMNS))
-        if left.keys != right.keys:
-            other = layered_tables.fold_of_current(right, FIRING_COLUMNS)
-            files_before, files_after = (
-                layered_tables.current_files(self.old_manifest, self.local, fold),
-                layered_tables.current_files(self.new_manifest, self.local, other),
-            )
-            rows = layered_tables.RowCounts.from_incomparable(
-                fold.count_rows(self.connection, files_before), other.count_rows(self.connection, files_after)
-            )
-            return OutputDiff(rows, (), _columns_apart(left, right), is_comparable=False)
-        files_before, files_after = (
-            layered_tables.current_files(self.old_manifest, self.local, fold),
-            layered_tables.current_files(self.new_manifest, self.local, fold),
+        others = () if are_rows else (*shared_columns, *FIRING_COLUMNS)
+        folds = [layered_tables.fold_of_current(side, others) for side in (left, right)]
+        if are_rows:
+            is_comparable = (left.folding, left.values) == (right.folding, right.values)
+        elif is_comparable := left.keys == right.keys:
+            folds[1] = folds[0]
+        files = [
+            layered_tables.current_files(side, self.local, fold) for side, fold in zip(self.sides, folds, strict=True)
+        ]
+        columns = _columns_apart(left, right)
+        if not is_comparable:
+            numbers = (fold.count_rows(self.connection, own) for fold, own in zip(folds, files, strict=True))
+            return OutputDiff(layered_tables.RowCounts.from_incomparable(*numbers), (), columns, is_comparable=False)
+        compared: RowSets | layered_tables.ComparedTable = (
+            RowSets(files[0], files[1], folds[1], right)
+            if are_rows
+            else layered_tables.ComparedTable(files[0], files[1], folds[0], shared_columns, FIRING_COLUMNS)
         )
-        table = layered_tables.ComparedTable(files_before, files_after, fold, shared_columns, FIRING_COLUMNS)
-        rows = table.row_counts(self.connection)
-        first = table.first_changes(self.connection, limit, left.row_order(View.CURRENT))
-        return OutputDiff(rows, tuple(first), _columns_apart(left, right))
-
-    def _rows_apart(self, left: ViewColumns, right: ViewColumns, limit: int) -> OutputDiff:
-        """``current`` where it has rows as they are: these compare where both sides have the same columns."""
-        folds = [layered_tables.fold_of_current(side, ()) for side in (left, right)]
-        sides = zip((self.old_manifest, self.new_manifest), folds, strict=True)
-        files_before, files_after = (layered_tables.current_files(side, self.local, fold) for side, fold in sides)
-        if (left.folding, left.values) != (right.folding, right.values):
-            numbers = (
-                fold.count_rows(self.connection, files)
-                for fold, files in zip(folds, (files_before, files_after), strict=True)
-            )
-            rows = layered_tables.RowCounts.from_incomparable(*numbers)
-            return OutputDiff(rows, (), _columns_apart(left, right), is_comparable=False)
-        sets = RowSets(files_before, files_after, folds[1], right)
-        rows = sets.row_counts(self.connection)
-        first = sets.first_changes(self.connection, limit, right.row_order(View.CURRENT))
-        return OutputDiff(rows, tuple(first), _columns_apart(left, right))
+        rows = compared.row_counts(self.connection)
+        order = (right if are_rows else left).row_order(View.CURRENT)
+        return OutputDiff(rows, tuple(compared.first_changes(self.connection, limit, order)), columns)
 
     def _table_files(self, manifest: Manifest | None, table: str) -> list[NamedFile]:
-        return (
-            []
-            if manifest is None
-            else [NamedFile(self.local[file.path]) for file in layered_tables.files_of(manifest, table)]
-        )
+        files = [] if manifest is None else layered_tables.files_of(manifest, table)
+        return [NamedFile(self.local[file.path]) for file in files]
 
 
 def _fold_of_state(names: Sequence[str], gone_condition: str) -> layered_tables.RecordFold:

@@ -30,13 +30,13 @@ from headrace.read.shown_values import JsonFields
 from headrace.read.views import row_files
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import Folding, View, ViewColumns
-from headrace.read.views.database import open_database, sql_columns, sql_identifier, sql_types, working_folder
+from headrace.read.views.database import pack_struct, query_number, sql_columns, sql_identifier, sql_types
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.store import ObjectStore
 
-_IS_THERE, _KIND, _OLD_ROW, _NEW_ROW, _IN_BEFORE, _IN_AFTER, _IS_GONE = (
+_IS_THERE, KIND, OLD_ROW, NEW_ROW, _IN_BEFORE, _IN_AFTER, _IS_GONE = (
     f"_headrace_{name}" for name in ("there", "kind", "before", "after", "in_before", "in_after", "gone")
 )
 """Columns beside those of the table, whose names do not begin so."""
@@ -124,8 +124,7 @@ class RecordFold:
             query = row_files.number_standing(self.records_sql(files), self.rows_as_they_are)
         else:
             query = row_files.number_of(self.records_sql(files), self.identity, place=self.place, is_gone=self.is_gone)
-        ((rows,),) = connection.sql(query).fetchall()
-        return int(rows)
+        return query_number(connection, query)
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ class ComparedTable:
         count_before = self.fold.count_rows(connection, self.old_files)
         if not self.compare(connection):
             return RowCounts(count_before, count_before)
-        kinds = dict(connection.sql(f"select {_KIND}, count(*) from differing group by all").fetchall())
+        kinds = dict(connection.sql(f"select {KIND}, count(*) from differing group by all").fetchall())
         count_after = count_before + kinds.get(ChangeKind.ADDED, 0) - kinds.get(ChangeKind.REMOVED, 0)
         return RowCounts(count_before, count_after, **kinds)
 
@@ -166,43 +165,35 @@ class ComparedTable:
         """A query of rows that became one of ``kinds``, as they are afterwards, once they are compared. It has the
         identity, the values, and in column ``gone_column`` whether the row is gone.
         """
-        values = ", ".join(f"{_NEW_ROW}.{name} as {name}" for name in map(sql_identifier, self.values))
+        values = ", ".join(f"{NEW_ROW}.{name} as {name}" for name in map(sql_identifier, self.values))
         kind_list = ", ".join(f"'{kind}'" for kind in kinds)
         columns = ", ".join(filter(None, (sql_columns(self.fold.identity), values)))
-        is_gone = f"{_KIND} = '{ChangeKind.REMOVED}' as {sql_identifier(gone_column)}"
-        return f"select {columns}, {is_gone} from differing where {_KIND} in ({kind_list})"
+        is_gone = f"{KIND} = '{ChangeKind.REMOVED}' as {sql_identifier(gone_column)}"
+        return f"select {columns}, {is_gone} from differing where {KIND} in ({kind_list})"
 
     def withdrawn_query(self) -> str:
         """A query of rows that were removed, or have other values, as they were, once they are compared."""
-        return self._as_in(_OLD_ROW, (ChangeKind.REMOVED, ChangeKind.CHANGED))
+        return self._as_in(OLD_ROW, (ChangeKind.REMOVED, ChangeKind.CHANGED))
 
     def put_in_place(self) -> str:
         """A query of rows that were added, or have other values, as they are, once they are compared."""
-        return self._as_in(_NEW_ROW, (ChangeKind.ADDED, ChangeKind.CHANGED))
+        return self._as_in(NEW_ROW, (ChangeKind.ADDED, ChangeKind.CHANGED))
 
     def _as_in(self, side: str, kinds: Sequence[ChangeKind]) -> str:
         values = ", ".join(f"{side}.{name} as {name}" for name in map(sql_identifier, self.values))
         kind_list = ", ".join(f"'{kind}'" for kind in kinds)
         columns = ", ".join(filter(None, (sql_columns(self.fold.identity), values)))
-        return f"select {columns} from differing where {_KIND} in ({kind_list})"
+        return f"select {columns} from differing where {KIND} in ({kind_list})"
 
     def first_changes(self, connection: duckdb.DuckDBPyConnection, limit: int, order: Sequence[str]) -> list[RowChange]:
         """The first ``limit`` of the rows that were added, removed or changed, once they are counted."""
         if {*self.old_files} == {*self.new_files}:
             return []
         rows = connection.sql(
-            f"select * from differing where {_KIND} <> '{ChangeKind.REISSUED}' order by {sql_columns(order)} limit "
+            f"select * from differing where {KIND} <> '{ChangeKind.REISSUED}' order by {sql_columns(order)} limit "
             f"{limit}"
         )
-        return [
-            RowChange(
-                ChangeKind(row[_KIND]),
-                {name: row[name] for name in self.fold.identity},
-                None if row[_KIND] == ChangeKind.ADDED else row[_OLD_ROW],
-                None if row[_KIND] == ChangeKind.REMOVED else row[_NEW_ROW],
-            )
-            for row in python_rows(rows.to_arrow_table())
-        ]
+        return read_changes(rows, self.fold.identity)
 
     def _differing_query(self) -> str:
         """A query of rows that are not the same: identity, kind, and the other columns of either side."""
@@ -218,13 +209,13 @@ class ComparedTable:
             f"arg_max(rowid, {place}) filter (where {side}) as {side}" for side in (_IN_BEFORE, _IN_AFTER)
         )
         return (
-            f"select {keys}, {kinds} as {_KIND}, {_packed_struct('a', both)} as {_OLD_ROW}, "
-            f"{_packed_struct('b', both)} as {_NEW_ROW} "
+            f"select {keys}, {kinds} as {KIND}, {_packed_struct('a', both)} as {OLD_ROW}, "
+            f"{_packed_struct('b', both)} as {NEW_ROW} "
             f"from candidates b right join (candidates a right join "
             f"(select {sql_columns(self.fold.identity)}, {newest} from candidates group by "
             f"{sql_columns(self.fold.identity)}) n "
             f"on a.rowid = n.{_IN_BEFORE} and not a.{_IS_GONE}) on b.rowid = n.{_IN_AFTER} and not b.{_IS_GONE} "
-            f"where {_KIND} is not null"
+            f"where {KIND} is not null"
         )
 
     def _candidates_query(self) -> str:
@@ -247,6 +238,19 @@ class ComparedTable:
         return " union all ".join(selects)
 
 
+def read_changes(rows: duckdb.DuckDBPyRelation, identity: Sequence[str]) -> list[RowChange]:
+    """The changes that ``rows`` say: columns of the ``identity``, the kind of change, and the others of either side."""
+    return [
+        RowChange(
+            ChangeKind(row[KIND]),
+            {name: row[name] for name in identity},
+            None if row[KIND] == ChangeKind.ADDED else row[OLD_ROW],
+            None if row[KIND] == ChangeKind.REMOVED else row[NEW_ROW],
+        )
+        for row in python_rows(rows.to_arrow_table())
+    ]
+
+
 def shared_columns(files: Sequence[row_files.NamedFile]) -> dict[str, pa.DataType]:
     """Names and types of the columns that all ``files`` have; none without files. Layers that were written before the
     last aggregate was dropped have more than newer ones.
@@ -263,9 +267,7 @@ def _differs_sql(columns: Sequence[str]) -> str:
 
 def _packed_struct(side: str, columns: Sequence[str]) -> str:
     """``columns`` of one side as one struct."""
-    if not columns:
-        return "null"
-    return "struct_pack(" + ", ".join(f"{name} := {side}.{name}" for name in map(sql_identifier, columns)) + ")"
+    return pack_struct({name: f"{side}.{sql_identifier(name)}" for name in columns}) if columns else "null"
 
 
 def files_of(manifest: Manifest, table: str) -> list[DataFile]:
@@ -331,10 +333,8 @@ def _count_folded_rows(
 ) -> int | None:
     if sum(file.bytes for file in files) > MOST_BYTES:
         return None
-    with working_folder() as folder:
-        local = dict(zip((file.path for file in files), row_files.local_paths(store, files, folder), strict=True))
-        with open_database(folder, [*local.values()], is_for_us=True) as connection:
-            return fold.count_rows(connection, name_files(local))
+    with row_files.open_database_of(store, files) as (connection, local):
+        return fold.count_rows(connection, name_files(local))
 
 
 @dataclass(frozen=True)
@@ -451,21 +451,15 @@ class RowSets:
             return RowCounts(count_before, count_before)
         content = self.columns.identity
         number_removed, number_added = (
-            _count_query(connection, query) for query in (self.withdrawn_query(content), self.put_in_place(content))
+            _count_rows_of(connection, query) for query in (self.withdrawn_query(content), self.put_in_place(content))
         )
-        of_ids_in_both = self._count_changed(connection)
+        of_ids_in_both = _count_rows_of(connection, self._changed_ids_query()) if self.columns.id else 0
         return RowCounts.from_rows_as_they_are(count_before, number_added, number_removed, of_ids_in_both)
 
     def _count_before(self, connection: "duckdb.DuckDBPyConnection") -> int:
         if not self.old_files:
             return 0
-        return _count_query(
-            connection, row_files.number_standing(self.fold.records_sql(self.old_files), self.columns), is_number=True
-        )
-
-    def _count_changed(self, connection: "duckdb.DuckDBPyConnection") -> int:
-        """How many ids both sides have, with other rows."""
-        return _count_query(connection, self._changed_ids_query()) if self.columns.id else 0
+        return query_number(connection, row_files.number_standing(self.fold.records_sql(self.old_files), self.columns))
 
     def _changed_ids_query(self) -> str:
         """A query of ids that go with one row and come with another."""
@@ -538,13 +532,9 @@ def rows_with_shared_ids(
     """
     if not rows.panes:
         return [0]
-    files = {file.path: file for side in (rows, *decided_rows) for file in side.files}
-    with working_folder() as folder:
-        local = dict(zip(files, row_files.local_paths(store, [*files.values()], folder), strict=True))
-        with open_database(folder, [*local.values()], is_for_us=True) as connection:
-            return [
-                _count_shared_ids(connection, rows, query) for query in _shared_id_queries(rows, decided_rows, local)
-            ]
+    files = (file for side in (rows, *decided_rows) for file in side.files)
+    with row_files.open_database_of(store, files) as (connection, local):
+        return [_count_shared_ids(connection, rows, query) for query in _shared_id_queries(rows, decided_rows, local)]
 
 
 def _shared_id_queries(
@@ -562,7 +552,7 @@ def _shared_id_queries(
 def _count_shared_ids(connection: "duckdb.DuckDBPyConnection", rows: RowsOfEpochs, query: str) -> int:
     """How many ids the rows of ``query`` have, which become the table that the next one reads."""
     connection.execute(f"create or replace temp table {_ROWS_SHARED} as {query}")
-    return _count_query(connection, f"select distinct {sql_columns(rows.columns.id)} from {_ROWS_SHARED}")
+    return _count_rows_of(connection, f"select distinct {sql_columns(rows.columns.id)} from {_ROWS_SHARED}")
 
 
 def _row_change(row: dict[str, object]) -> RowChange:
@@ -570,6 +560,5 @@ def _row_change(row: dict[str, object]) -> RowChange:
     return RowChange(kind, row, {} if kind is ChangeKind.REMOVED else None, {} if kind is ChangeKind.ADDED else None)
 
 
-def _count_query(connection: "duckdb.DuckDBPyConnection", query: str, *, is_number: bool = False) -> int:
-    ((number,),) = connection.sql(query if is_number else f"select count(*) from ({query})").fetchall()
-    return int(number)
+def _count_rows_of(connection: "duckdb.DuckDBPyConnection", query: str) -> int:
+    return query_number(connection, f"select count(*) from ({query})")

@@ -25,7 +25,7 @@ from headrace.read.shown_values import JsonFields
 from headrace.read.snapshots.progress import LastStage, has_panes
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.read.views.columns import ViewColumns
-from headrace.read.views.database import no_rows, sql_columns, sql_identifier, sql_types
+from headrace.read.views.database import no_rows, pack_struct, query_number, sql_columns, sql_identifier, sql_types
 from headrace.read.views.row_files import same_identity
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -188,21 +188,15 @@ def counted_sides(
     duplicates_query = f"select 1 from theirs group by {sql_columns(identity)} having count(*) > 1"
     return TableComparison(
         snapshot=snapshot,
-        ours=count_rows(database, "select count(*) from ours"),
-        theirs=count_rows(database, "select count(*) from theirs"),
+        ours=query_number(database, "select count(*) from ours"),
+        theirs=query_number(database, "select count(*) from theirs"),
         only_ours=kinds.get("ours", 0),
         only_theirs=kinds.get("theirs", 0),
         different=kinds.get("different", 0),
-        twice=count_rows(database, f"select count(*) from ({duplicates_query})"),
-        unreadable=count_rows(database, f"select count(*) from theirs where {UNREAD}"),
+        twice=query_number(database, f"select count(*) from ({duplicates_query})"),
+        unreadable=query_number(database, f"select count(*) from theirs where {UNREAD}"),
         first=zoneless_rows(rows.to_arrow_table()),
     )
-
-
-def count_rows(database: "duckdb.DuckDBPyConnection", query: str) -> int:
-    """The number that a ``query`` finds."""
-    ((number,),) = database.sql(query).fetchall()
-    return int(number)
 
 
 @contextmanager
@@ -346,10 +340,7 @@ def differing_query(columns: Mapping[str, ValueType], identity: Sequence[str], t
     keys = ", ".join(
         f"case when o.{IS_THERE} then o.{name} else t.{name} end as {name}" for name in map(sql_identifier, identity)
     )
-    row_structs = {
-        side: "struct_pack(" + ", ".join(f"{name} := {side}.{name}" for name in map(sql_identifier, columns)) + ")"
-        for side in "ot"
-    }
+    row_structs = {side: pack_struct({name: f"{side}.{sql_identifier(name)}" for name in columns}) for side in "ot"}
     return (
         f"select * from (select {keys}, {kind} as {_KIND}, case when o.{IS_THERE} then {row_structs['o']} end as ours, "
         f"case when t.{UNREAD} is not null then {row_structs['t']} end as theirs "
@@ -462,9 +453,9 @@ class _Comparison:
 
     def count_lacking(self, last_number: int) -> int:
         """How many of the numbers up to ``last_number`` are not there, though no change has made them void."""
-        begin = count_rows(self.database, "select coalesce(max(number), 0) from voids")
+        begin = query_number(self.database, "select coalesce(max(number), 0) from voids")
         ours = f"not {UNREAD} and {NUMBER} > {begin} and {NUMBER} <= {last_number}"
-        number_present = count_rows(self.database, f"select count(distinct {NUMBER}) from live where {ours}")
+        number_present = query_number(self.database, f"select count(distinct {NUMBER}) from live where {ours}")
         return last_number - begin - number_present
 
     def gone_parts(self, begins: Mapping[int, int]) -> dict[int, int]:
@@ -490,7 +481,7 @@ class _Comparison:
         )
         self._create_relation("table", "compared", differing_query(self._columns, self._identity, 0.0))
         duplicates_query = f"select {NUMBER} from live where not {UNREAD} group by {NUMBER} having count(*) > 1"
-        same_number = count_rows(self.database, f"select count(*) from ({duplicates_query})")
+        same_number = query_number(self.database, f"select count(*) from ({duplicates_query})")
         sides = counted_sides(self.database, self._snapshot, self._identity, self._limit)
         return sides.with_more(duplicates=same_number, unreadable=self._count_unreadable())
 
@@ -522,9 +513,7 @@ class _Comparison:
         ((ours, theirs, missing, strange, number_twice, overdrawn),) = self.database.sql(
             f"select {sums} from summed"
         ).fetchall()
-        row_struct = (
-            "struct_pack(" + ", ".join(f"{name} := {name}" for name in map(sql_identifier, self._columns)) + ")"
-        )
+        row_struct = pack_struct({name: sql_identifier(name) for name in self._columns})
         first = self.database.sql(
             f"select case when {o} > 0 then {row_struct} end as ours, case when {t} > 0 then {row_struct} end as "
             "theirs, "
@@ -545,7 +534,7 @@ class _Comparison:
         )
 
     def _count_unreadable(self) -> int:
-        return count_rows(self.database, f"select count(*) from live where {UNREAD}")
+        return query_number(self.database, f"select count(*) from live where {UNREAD}")
 
     def _create_relation(self, kind: str, name: str, query: str) -> None:
         self.database.execute(f"create temp {kind} {name} as {query}")

@@ -197,6 +197,17 @@ def sql_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
+def pack_struct(values: Mapping[str, str]) -> str:
+    """A struct of ``values`` (SQL) by the names of its fields."""
+    return f"struct_pack({', '.join(f'{sql_identifier(name)} := {value}' for name, value in values.items())})"
+
+
+def query_number(connection: "duckdb.DuckDBPyConnection", query: str) -> int:
+    """The number that a ``query`` finds."""
+    ((number,),) = connection.sql(query).fetchall()
+    return int(number)
+
+
 def sql_columns(names: Iterable[str]) -> str:
     """Names of columns, one after another, as SQL writes them."""
     return ", ".join(map(sql_identifier, names))

@@ -8,6 +8,7 @@ retraction.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,13 +16,22 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.read.views.columns import Folding, ViewColumns
 from headrace.read.views.conditions import ALL, NeededRows
-from headrace.read.views.database import check_room, in_memory, sql_columns, sql_identifier, sql_literal
+from headrace.read.views.database import (
+    check_room,
+    in_memory,
+    open_database,
+    sql_columns,
+    sql_identifier,
+    sql_literal,
+    working_folder,
+)
 from headrace.this_process import Size
 from headrace_snapshots.datafiles import check_data_file, local_copy, read_verified
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectStore
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
     from headrace.kernel.columns import Names
@@ -114,6 +124,20 @@ def local_paths(
     read = _at_once(store, partial(_whole_file, store), whole)
     paths.update(zip((path for _, path in whole), read, strict=True))
     return [*paths.values()]
+
+
+@contextmanager
+def open_database_of(
+    store: ObjectStore, files: Iterable[DataFile]
+) -> "Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Path]]]":
+    """A database, for statements without text of a user's, that can read ``files``; and where each is, by its path in
+    ``store``. Raises what ``local_paths`` raises.
+    """
+    by_path = {file.path: file for file in files}
+    with working_folder() as folder:
+        local = dict(zip(by_path, local_paths(store, [*by_path.values()], folder), strict=True))
+        with open_database(folder, [*local.values()], is_for_us=True) as connection:
+            yield connection, local
 
 
 def _at_once(
