@@ -281,11 +281,6 @@ def decision_of(dag_id: str) -> tuple[str, str] | None:
     return split if split is not None and (split[1] in _ROOT_DAG_NAMES or is_retention(split[1])) else None
 
 
-def decision_dag(root: Root, name: str) -> DAG:
-    """The DAG of that kind for one of its tasks, for which the form has been checked."""
-    return retention_dag(root, name) if is_retention(name) else _root_dag(root, name, None)
-
-
 def _root_dag(root: Root, name: str, pipelines: Sequence[str] | None) -> DAG:
     own = {PROMOTE: _promote_dag, MAINTAIN: maintain_dag}.get(name)
     dag = _decision_dag(root, _DECISION_OF_NAME[name], pipelines) if own is None else own(root, pipelines)
@@ -505,14 +500,6 @@ def _error_text(rooted_pipeline: RootedPipeline, error: Exception) -> str:
     return f"{rooted_pipeline.file}: {type(error).__name__}: {error}"
 
 
-def built_for(root: Root, pipeline: str, family: str) -> DAG | None:
-    """One DAG alone, for one of its tasks; None where the pipeline has none.
-
-    Raises UnknownPipelineError if there is no such pipeline that can be used, and what Airflow raises.
-    """
-    return _dag_of(root.pipeline(pipeline), family)
-
-
 def dags_of(rooted_pipeline: RootedPipeline, families: Iterable[str]) -> dict[str, DAG]:
     """The DAGs of a pipeline by DAG id. Raises what Airflow raises if it does not take one of them, and
     BrokenEntryPointError.
@@ -560,9 +547,10 @@ def _asked_for_by_a_task(dag_id: str, roots_served: ServedRoots) -> DAG | None:
         return None
     root = roots_served.root_named(name)
     forget_connections(roots_served.roots, but=root.store)
-    if decision is not None:
-        return decision_dag(root, decision[1])
-    return None if owner is None else built_for(root, owner.pipeline, owner.family)
+    if decision is not None:  # the form has been checked
+        kind = decision[1]
+        return retention_dag(root, kind) if is_retention(kind) else _root_dag(root, kind, None)
+    return None if owner is None else _dag_of(root.pipeline(owner.pipeline), owner.family)
 
 
 def raise_broken() -> None:

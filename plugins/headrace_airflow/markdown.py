@@ -40,12 +40,6 @@ def value_as_code(value: str) -> str:
     return _as_code(code_text) if code_text else "(empty)"
 
 
-def bullet_list(lines: Iterable[str]) -> Iterator[str]:
-    """A list of lines of text."""
-    for line in lines:
-        yield f"* {escaped_text(line)}"
-
-
 def fenced_block(lines: Sequence[str]) -> Iterator[str]:
     """Lines as they are, in letters of one width; none of them can end that."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
@@ -112,7 +106,7 @@ class Proposal:
     @classmethod
     def as_list(cls, lines: Sequence[str]) -> "Proposal":
         """Lines of text, a point of a list each."""
-        return cls("\n".join(bullet_list(lines)), tuple(map(in_one_line, lines)))
+        return cls("\n".join(f"* {escaped_text(line)}" for line in lines), tuple(map(in_one_line, lines)))
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def epochs_measured(rooted_pipeline: RootedPipeline, branch: str) -> Iterator[No
         yield
         return
     catalog = rooted_pipeline.catalog()
-    generation_before = _branch_generation(catalog, branch)
+    generation_before = catalog.head().generations.get(branch, 0)
     try:
         yield
     finally:
@@ -82,10 +82,6 @@ def epochs_measured(rooted_pipeline: RootedPipeline, branch: str) -> Iterator[No
                 _send_metrics(manifest, rooted_pipeline.root)
         except Exception:  # whatever it is, the run is what it is
             _log.exception("no metrics of these epochs were sent")
-
-
-def _branch_generation(catalog: Catalog, branch: str) -> int:
-    return catalog.head().generations.get(branch, 0)
 
 
 def _epochs_since(catalog: Catalog, branch: str, generation: int) -> list[Manifest]:

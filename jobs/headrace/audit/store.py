@@ -498,7 +498,7 @@ def _to_json(outcome: AuditOutcome) -> bytes:
         "from": outcome.from_snapshot,
         "to": outcome.to_snapshot,
         "success": outcome.success,
-        "expectations": [_finding_to_json(finding) for finding in outcome.findings],
+        "expectations": [asdict(finding) for finding in outcome.findings],
         "rows": dict(outcome.rows),
         "finished_at": outcome.finished_at,
     }
@@ -533,10 +533,6 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise AuditDamagedError(f"{path} is not what was written ({error!r}): {_ADVICE}") from error
-
-
-def _finding_to_json(finding: Finding) -> dict[str, Any]:
-    return asdict(finding)
 
 
 def _decode_finding(entry: dict[str, Any]) -> Finding:

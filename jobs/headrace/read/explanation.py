@@ -552,14 +552,17 @@ class _KeyToExplain:
     def _explain_window(
         self, window: Window, status: WindowStatus, panes: int, holding: Holding | None
     ) -> WindowExplained:
-        late, having_condition = self._late_windows, self.state.stage.stage.aggregation.having
+        having_condition = self.state.stage.stage.aggregation.having
+        late = None
+        if self.state.number == 1:
+            late = sum(count for own, count in self._late_windows.items() if _contains(window, own))
         return WindowExplained(
             window=window,
             status=status,
             expiry=self.state.stage.expiry_watermark(window.end),
             panes=panes,
             last_panes=self._panes.get(window, [])[-SHOWN_PANES:],
-            late=None if self.state.number > 1 else _count_late_within(late, window),
+            late=late,
             holding=holding,
             having=None if having_condition is None else render(having_condition),
         )
@@ -629,11 +632,6 @@ class _KeyToExplain:
         """The rows of the key in views of the output."""
         types = self.state.stage.stage.key_types
         return KeyRows(self.state.catalog, self.state.manifest, self.key, types, self.since_epoch)
-
-
-def _count_late_within(late: Mapping[Window, int], window: Window) -> int:
-    """The ``late`` elements whose own window lies in ``window``."""
-    return sum(count for own, count in late.items() if _contains(window, own))
 
 
 def _contains(window: Window, other: Window) -> bool:

@@ -275,7 +275,7 @@ class WorkFinder:
         )
 
     def _first_unread(self, name: str, manifest: Manifest | None, splits: Iterator[SourceSplit]) -> UnreadFiles | None:
-        for page in _in_pages(splits):
+        while page := [*islice(splits, ENOUGH)]:
             if files := without_copies(self._catalog, manifest, {name: page}).get(name):
                 return UnreadFiles(len(files), sum(file.size for file in files), files[-1].path)
         return None
@@ -301,8 +301,3 @@ class _WatchedPlace:
         end = monotonic()
         self._next = end + (_PAUSE * (end - start) if end - start > _BRIEF else 0)
         self.snapshot, self.last = snapshot, last
-
-
-def _in_pages(files: Iterator[SourceSplit]) -> Iterator[list[SourceSplit]]:
-    while page := [*islice(files, ENOUGH)]:
-        yield page

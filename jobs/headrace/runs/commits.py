@@ -278,18 +278,17 @@ class Committer:
         self._names = NamesFiles(catalog, ()) if names is None else names
         self.identity = SnapshotIdentity.from_base(engine.pipeline, base, standing)
         former_names = _called_on_main(catalog, engine.pipeline) if base is None else {}
-        self.outputs = {
-            output: _OutputResults.from_engine(
-                engine,
-                format_manifest.OutputTables(output),
-                _initial_columns(output_pipeline, former_names.get(output, ()))
-                if base is None
-                else _continued_columns(output_pipeline, output, base, stood_at.get(output)),
-                merges,
-            )
-            for output, output_pipeline in engine.pipeline.by_output.items()
-            if output not in self.identity.standing
-        }
+        self.outputs: dict[str, _OutputResults] = {}
+        for output, output_pipeline in engine.pipeline.by_output.items():
+            if output in self.identity.standing:
+                continue
+            if base is None:
+                columns = replace(columns_after(output_pipeline, None), formerly=former_names.get(output, ()))
+            else:
+                columns = _continued_columns(output_pipeline, output, base, stood_at.get(output))
+            tables = format_manifest.OutputTables(output)
+            folds = Folds(engine, columns, output, merges.get(tables.current, ()))
+            self.outputs[output] = _OutputResults(tables, columns, folds)
         self.on_commit = on_commit
         self.request = request
         self.check_allowed = check_allowed
@@ -510,17 +509,6 @@ class _OutputResults(msgspec.Struct, frozen=True):
     columns: ViewColumns
     folds: Folds
 
-    @classmethod
-    def from_engine(
-        cls,
-        engine: Engine,
-        names: format_manifest.OutputTables,
-        columns: ViewColumns,
-        merges: Mapping[str, Sequence[snapshot_files.UnfinishedMerge]],
-    ) -> "_OutputResults":
-        """Has the ``columns`` of the output that ``names`` are of. ``merges`` go on, by table."""
-        return cls(names, columns, Folds(engine, columns, names.output, merges.get(names.current, ())))
-
     def current_layers(
         self, parent: format_manifest.Manifest | None, epochs: Sequence[ComputedEpoch]
     ) -> tuple[snapshot_files.Layer, ...]:
@@ -529,11 +517,6 @@ class _OutputResults(msgspec.Struct, frozen=True):
         layers = self.folds.adopt_folded(layers, wait=epochs[-1].wait_for_merges)
         files = [(epoch_result.epoch, epoch_result.written.logs.get(self.names.panes, ())) for epoch_result in epochs]
         return (*layers, *(snapshot_files.Layer.from_files(panes, epoch, epoch) for epoch, panes in files if panes))
-
-
-def _initial_columns(output_pipeline: Pipeline, former_names: tuple[str, ...]) -> ViewColumns:
-    """The columns of an output that begins with nothing, and had these ``former_names`` before."""
-    return replace(columns_after(output_pipeline, None), formerly=former_names)
 
 
 def _continued_columns(

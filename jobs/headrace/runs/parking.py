@@ -147,7 +147,9 @@ def _try_to_catch_up(missed_epochs: "_MissedEpochs", side: Execution) -> CaughtU
                 for name in sorted(missed_epochs.outputs)
             )
             return reduce(_merge_caught_up, one_by_one)
-        return CaughtUp({name: missed_epochs.clocks_after_failure(name, error) for name in missed_epochs.outputs})
+        return CaughtUp(
+            {name: missed_epochs.parked_clocks(name, error.code, str(error)) for name in missed_epochs.outputs}
+        )
 
 
 def _changed_outputs(run: RunContext, head: Manifest) -> dict[str, str]:
@@ -203,7 +205,7 @@ class _MissedEpochs:
         others = self.outputs - {*failures}
         rest = replace(self, outputs=others).compute_missed(side) if others else NOTHING
         standing_clocks = {
-            name: self._parked_clocks(name, chain.code, chain.message) for name, chain in failures.items()
+            name: self.parked_clocks(name, chain.code, chain.message) for name, chain in failures.items()
         }
         return _merge_caught_up(rest, CaughtUp(standing_clocks))
 
@@ -319,16 +321,13 @@ class _MissedEpochs:
             table: layers for table, layers in tables.items() if any(own.plain_name(table) is not None for own in names)
         }
 
-    def clocks_after_failure(self, output: str, error: HeadraceError) -> ChainClocks:
-        """Where an output stands that failed with ``error``."""
-        return self._parked_clocks(output, error.code, str(error))
-
     def _stored_clocks(self, output: str) -> ChainClocks:
         """What is stored of an output at the head."""
         new = _new_outputs(self.run, self.head)
         return ChainClocks(parked=new[output]) if output in new else self.run.progress(self.head).chains[output]
 
-    def _parked_clocks(self, output: str, code: str, message: str) -> ChainClocks:
+    def parked_clocks(self, output: str, code: str, message: str) -> ChainClocks:
+        """Where an output stands that failed so."""
         own = self._stored_clocks(output)
         assert own.parked is not None
         return replace(own, parked=replace(own.parked, code=code, message=message))

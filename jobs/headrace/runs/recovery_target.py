@@ -420,21 +420,17 @@ class _Choice:
         return CutMove(reader, head.snapshot, target_id, with_epochs(catalog, given_up))
 
     def _fitting_snapshots(self, catalog: Catalog, head: str) -> Iterator[str]:
-        """Snapshots that fit, newest first."""
+        """Snapshots that have consumed only what the planned pipelines publish once they have moved, newest first."""
         for link in catalog.lineage(head):
             manifest = link.manifest
-            if manifest is not None and self._fits_upstreams(manifest, catalog.store.uri):
+            if manifest is not None and all(
+                map(self._is_published, upstreams_of(manifest, catalog.store.uri).values())
+            ):
                 with suppress(TargetBrokenError):  # an older one may be whole
                     # where it stays at its head nothing is restored
                     if link.snapshot_id != head:
                         check_there(catalog, link.snapshot_id)
                     yield link.snapshot_id
-
-    def _fits_upstreams(self, manifest: Manifest, root: str) -> bool:
-        """Whether the snapshot, under ``root``, has consumed only what the planned pipelines publish once they have
-        moved.
-        """
-        return all(map(self._is_published, upstreams_of(manifest, root).values()))
 
     def _is_published(self, position: UpstreamPosition) -> bool:
         upstream = self.stores.place_pipeline(position.root, position.pipeline)

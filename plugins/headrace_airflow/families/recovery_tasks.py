@@ -51,11 +51,6 @@ def lines_about(cut: "RecoveryCut") -> Iterator[str]:
     yield from map(redact_secrets, cut.searched.limits)
 
 
-def where_to(cut: "RecoveryCut") -> dict[str, dict[str, str | None]]:
-    """``Places`` of a cut, as a rehearsal leaves them for the task that goes back."""
-    return {_reader_name(move): {"head": move.head, "to": move.to} for move in _reader_moves(cut)}
-
-
 def check_as_rehearsed(
     catalog: Catalog, snapshot: str | None, places: Places, options_given: Mapping[str, Any]
 ) -> None:
@@ -176,7 +171,8 @@ class RehearseRecoveryOperator(BaseOperator):
         if not takes_readers_back(form):
             return rehearsal, None
         cut = handle.recovery_cut(target_id, **forms.asked_in_form("recovery_cut", form))
-        return {**rehearsal, "said": [*lines, *lines_about(cut)], "readers": where_to(cut)}, cut
+        places = {_reader_name(move): {"head": move.head, "to": move.to} for move in _reader_moves(cut)}
+        return {**rehearsal, "said": [*lines, *lines_about(cut)], "readers": places}, cut
 
 
 class ApproveRecoveryOperator(AskingOperator):

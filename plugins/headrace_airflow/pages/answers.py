@@ -111,11 +111,6 @@ def _usual_check_json(finding: UsualFinding, *, with_values: bool) -> dict[str, 
     }
 
 
-def with_inline_style(page: bytes) -> bytes:
-    """``page`` with a style of its own, since it may load none."""
-    return page.replace(b"</head>", _STYLE, 1)
-
-
 _SLOWEST: Final = 10
 """Splits of an input that a page names."""
 
@@ -455,7 +450,7 @@ class PipelinePage:
             raise ObjectNotFoundError(f"{to_snapshot} is the beginning: nothing was audited up to there")
         range_ = (None if begin is None else begin.snapshot_id, end.snapshot_id)
         folder = object_names.audit_folder(self._catalog.pipeline, *range_, output)
-        return with_inline_style(self._catalog.store.read(f"{folder}/docs/{view}.html"))
+        return self._catalog.store.read(f"{folder}/docs/{view}.html").replace(b"</head>", _STYLE, 1)
 
     def rows(self, view: str, ref: str, where: str | None, limit: int, output: str) -> dict[str, Any]:
         """The first rows of a view, how many there are, and its columns."""

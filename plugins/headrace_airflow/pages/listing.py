@@ -161,7 +161,11 @@ def pipeline_list(roots: OpenedRoots, user: BaseUser) -> dict[str, Any]:
     }
     roots_read = {root.name: root for root, _ in root_summaries.read}
     visible_summaries = {place: summaries[place] for place in visible_to(user, summaries)}
-    waiting = {place: _never_ran(place[1]) for place in visible_pipelines - summaries.keys() if place[0] in roots_read}
+    waiting = {
+        (root, name): PipelineSummary(pipeline=name, made_at="", entry=-1, state=PipelineState.EMPTY)
+        for root, name in visible_pipelines - summaries.keys()
+        if root in roots_read
+    }
     now, editable = to_instant(datetime.now(UTC)), editable_by(user, visible_summaries)
     deadlines = {
         roots_read[root].qualified_name(name): due
@@ -199,10 +203,6 @@ def deadline_to_json(deadline: RunDeadline | None) -> dict[str, Any] | None:
 def _root_problem(root: str, root_summaries: RootSummaries) -> BaseException | str:
     problem = root_summaries.problems.get(root)
     return "it is not declared any more, or what declares it is wrong" if problem is None else problem
-
-
-def _never_ran(name: str) -> PipelineSummary:
-    return PipelineSummary(pipeline=name, made_at="", entry=-1, state=PipelineState.EMPTY)
 
 
 class UnservedRootError(FixConfigError, code="config.unserved_root"):
@@ -361,7 +361,8 @@ class LineageGraphs:
             uri = roots_by_name[root.name].store.uri
             places |= {stores.place_pipeline(uri, name): (root.name, name) for name in cached_summaries.summaries}
         overview = lineage_overview(stores, places, to_instant(datetime.now(UTC)))
-        return _Cut(time.monotonic(), summaries, overview, places | self._other_places(own, overview, places))
+        others = {other: place_under(self._roots, own, other) for other in overview.heads if other not in places}
+        return _Cut(time.monotonic(), summaries, overview, places | others)
 
     def _told_apart(self, summaries: RootSummaries) -> RootSummaries:
         """Keep the roots whose URI no other has: a reader knows another root by its URI alone."""
@@ -373,14 +374,6 @@ class LineageGraphs:
             else:
                 problems[root.name] = UnservedRootError(f"several roots have the URI {shown(root.location)}")
         return RootSummaries(read, problems)
-
-    def _other_places(
-        self, own: OpenedRoot, overview: LineageOverview, places: Mapping[PlacedPipeline, Place | None]
-    ) -> dict[PlacedPipeline, Place | None]:
-        """Where pipelines lie that have no summary."""
-        return {
-            pipeline: place_under(self._roots, own, pipeline) for pipeline in overview.heads if pipeline not in places
-        }
 
 
 @dataclass(frozen=True)

@@ -469,17 +469,13 @@ def _completed_windows(
     if snapshot is None or until_time <= since_time:
         return iter(())
     bounds = [
-        f"{WINDOW_END} {sign} {_timestamp_sql(bound)}"
+        f"{WINDOW_END} {sign} make_timestamptz({int(bound)})"
         for sign, bound in ((">", since_time), ("<=", until_time))
         if time.is_finite(bound)
     ]
     condition = " and ".join([f"{WINDOW_START} is not null", f"{WINDOW_END} is not null", *bounds])
     rows = reader.current(at=snapshot, where=condition, columns=[WINDOW_START, WINDOW_END]).to_arrow()
     return _read_windows(rows.group_by([WINDOW_START, WINDOW_END]).aggregate([]))
-
-
-def _timestamp_sql(instant: time.Instant) -> str:
-    return f"make_timestamptz({int(instant)})"
 
 
 def _read_windows(rows: "pa.Table") -> Iterator[Window]:

@@ -233,13 +233,13 @@ def with_whole_times(batches: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
         return batches
     kinds = [(field.name, pa.string() if field.name in finer else field.type) for field in batches.schema]
 
-    def as_texts(values: pa.Array) -> pa.Array:
-        return values.cast(pa.timestamp("ns")).cast(pa.string())  # in UTC
-
     def rows_with_texts() -> "Iterator[pa.RecordBatch]":
         for batch in batches:
             columns = {name: batch.column(name) for name, _ in kinds}
-            arrays = [as_texts(values) if name in finer else values for name, values in columns.items()]
+            arrays = [
+                values.cast(pa.timestamp("ns")).cast(pa.string()) if name in finer else values  # in UTC
+                for name, values in columns.items()
+            ]
             yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(kinds))
 
     return pa.RecordBatchReader.from_batches(pa.schema(kinds), rows_with_texts())

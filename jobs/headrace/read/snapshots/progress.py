@@ -255,7 +255,10 @@ def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence
     records = catalog.newest_files(manifest.logs[INPUTS]) if missing else ()
     for record in records:
         for file in record.files:
-            if isinstance(file, stored.InputFile) and _is_recent(file, marks[file.input]):
+            if not isinstance(file, stored.InputFile):
+                continue
+            mark = marks[file.input]
+            if mark.recent > 0 and file.path > mark.path:  # what is not files remembers none
                 recent[file.input].append(input_file(file))
                 missing -= 1
         if not missing:
@@ -266,10 +269,6 @@ def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence
             "more than its log of inputs names: continue from an older snapshot"
         )
     return {name: sorted(files, key=lambda file: file.path) for name, files in recent.items()}
-
-
-def _is_recent(file: stored.InputFile, mark: ListingPosition) -> bool:
-    return mark.recent > 0 and file.path > mark.path  # what is not files remembers none
 
 
 def signal_to_json(signal: Signal) -> JSON:

@@ -13,7 +13,7 @@ own log still has it. Once that snapshot has expired too, nobody can say whether
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -65,9 +65,7 @@ class ReadNames:
     def of_input(self, name: str) -> KnownNames:
         """The names of input ``name``. Raises BrokenObjectError if the log is damaged."""
         recent = {file.path: file for file in self._recent.get(name, ())}
-        return KnownNames(
-            recent, self._stored_names.get(name, ()), self.names_seen.confirmed_splits.setdefault(name, {})
-        )
+        return KnownNames(recent, self._read[1].get(name, ()), self.names_seen.confirmed_splits.setdefault(name, {}))
 
     def paths(self, name: str) -> set[str]:
         """All of them of input ``name``, as the log has them: for sources whose splits are few."""
@@ -77,10 +75,6 @@ class ReadNames:
     def names(self) -> LoggedNames:
         """What names files have, where they are whole."""
         return self._read[0]
-
-    @cached_property
-    def _stored_names(self) -> Mapping[str, list[bytes]]:
-        return self._read[1]
 
     @cached_property
     def _recent(self) -> Mapping[str, list[SourceSplit]]:
@@ -107,14 +101,11 @@ class ReadNames:
 def logged_splits(catalog: Catalog, log: FileLog, known_count: int) -> dict[str, list[SourceSplit]]:
     """The files of ``log`` after its first so many, by input, oldest first."""
     files: dict[str, list[SourceSplit]] = {}
-    for file in _logged_inputs(catalog, log, known_count):
-        files.setdefault(file.input, []).append(SourceSplit(file.path, file.size, file.etag, file.digest))
+    for record in catalog.files_beyond(log, known_count):
+        for file in record.files:
+            if isinstance(file, InputFile):
+                files.setdefault(file.input, []).append(SourceSplit(file.path, file.size, file.etag, file.digest))
     return files
-
-
-def _logged_inputs(catalog: Catalog, log: FileLog, beyond_epoch: int) -> Iterator[InputFile]:
-    for record in catalog.files_beyond(log, beyond_epoch):
-        yield from (file for file in record.files if isinstance(file, InputFile))
 
 
 def landed_from(path: str, view: View) -> str | None:

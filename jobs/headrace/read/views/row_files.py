@@ -86,11 +86,6 @@ def parquet_rows_sql(files: Sequence[Path]) -> str:
     return f"read_parquet([{names}], can_have_nan = true)"
 
 
-def is_pattern(path: Path) -> bool:
-    """Whether DuckDB takes ``path`` for one that stands for many."""
-    return escape_pattern(str(path)) != str(path)
-
-
 def escape_pattern(path: str) -> str:
     """``path`` for DuckDB, which takes some characters of a path for a pattern."""
     return path.translate(_LITERALLY)
@@ -154,7 +149,7 @@ def _at_once(
 def _whole_file(store: ObjectStore, pair: tuple[DataFile, Path]) -> Path:
     file, path = pair
     own = local_copy(store, file, path)
-    if own != path and is_pattern(own):
+    if own != path and escape_pattern(str(own)) != str(own):  # DuckDB takes it for one that stands for many
         path.symlink_to(own)  # of files that it may open, DuckDB knows no patterns
         return path
     return own

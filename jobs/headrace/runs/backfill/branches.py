@@ -297,7 +297,7 @@ def drop_abandoned(
             continue
         for _ in range(_DROP_ATTEMPTS):
             head = catalog.head()
-            branch = DroppedBranch(name, head.refs.get(name), _moved_at(catalog, head, name))
+            branch = DroppedBranch(name, head.refs.get(name), max(_times_of_moves(catalog, head, name), default=None))
             if name not in head.generations or (branch.moved_at is not None and branch.moved_at > now - idle_time):
                 break
             with suppress(PublishConflictError):  # somebody did something meanwhile
@@ -325,12 +325,8 @@ def _of_people(head: Head, own: str) -> list[str]:
     return sorted(name for name in head.generations if _OF_A_RUN.fullmatch(name) and name != own)
 
 
-def _moved_at(catalog: Catalog, head: Head, name: str) -> datetime | None:
-    """When the branch was made, claimed or committed to last, as far as that can still be told."""
-    return max(_times_of_moves(catalog, head, name), default=None)
-
-
 def _times_of_moves(catalog: Catalog, head: Head, name: str) -> Iterator[datetime]:
+    """When the branch was made, claimed or committed to, as far as that can still be told."""
     generation = head.generations.get(name)
     if generation is not None:
         for entry in catalog.list_entries(generation + 1, 1):  # that of the generation, or one before it

@@ -189,7 +189,7 @@ class PlannedPublish:
             if output in self.asked_outputs
         }
         return {
-            output: self._passed_audit(output, epoch).to_snapshot
+            output: self._passed_audits(output)[epoch].to_snapshot
             for output, epoch in epochs.items()
             if epoch != self._versions[output].published_epoch
         }
@@ -250,9 +250,6 @@ class PlannedPublish:
         if audit is not None and audit.success:
             good[self.head.epoch] = audit
         return good if output in self.asked_outputs - self._parked_outputs else {}
-
-    def _passed_audit(self, output: str, epoch: int) -> AuditOutcome:
-        return self._passed_audits(output)[epoch]
 
     def _earlier_audits(self) -> dict[str, dict[int, AuditOutcome]]:
         """Good audits up to what readers see of other outputs: an output follows what it is computed of."""
@@ -424,15 +421,12 @@ def last_published_by(catalog: Catalog, run_id_begin: str) -> AuditOutcome | Non
     last to move ``published``, or the audit is gone. Raises AuditDamagedError.
     """
     entry = catalog.last_move(PUBLISHED)
-    if entry is None or entry.kind is not Kind.PUBLISH or not _publishing_run(entry).startswith(run_id_begin):
+    if entry is None or entry.kind is not Kind.PUBLISH:
+        return None
+    if not str((entry.detail or {}).get("owner", "")).startswith(run_id_begin):  # logs of earlier versions say none
         return None
     begin, end = entry.moves[PUBLISHED]
     return None if end is None else read_audit(catalog.store, catalog.pipeline, begin, end, catalog.output)
-
-
-def _publishing_run(entry: Entry) -> str:
-    """The run that appended it; empty in logs of earlier versions."""
-    return str((entry.detail or {}).get("owner", ""))
 
 
 def output_results(catalog: Catalog, audits: Mapping[str, AuditOutcome | None]) -> dict[str, OutputResult]:
