@@ -117,7 +117,9 @@ def variables_of(connection: Connection, scheme: StoreScheme | None = None) -> S
     if connection.conn_type not in _CONNECTION_TYPES:
         wanted_type = "generic" if prefixes else "aws"
         raise StoreConnectionError(f"{where} has the type {connection.conn_type}: make it one of type {wanted_type}")
-    extra = _parse_extra(connection.extra, where)
+    extra = _parse_extra(connection)
+    if extra is None:
+        raise StoreConnectionError(f"{where} has no JSON object in extra: correct it")
     variables = {name: name for name in extra if name.isidentifier() and name.startswith(prefixes)} | _EXTRA
     if unknown := sorted({*extra} - {*variables}):
         names = [*_EXTRA, *(f"{prefix}..." for prefix in prefixes)]
@@ -144,14 +146,13 @@ def variables_of(connection: Connection, scheme: StoreScheme | None = None) -> S
     return StoreVariables(values, variables_without)
 
 
-def _parse_extra(text: str | None, where: str) -> dict[str, Any]:
+def _parse_extra(connection: Connection) -> dict[str, Any] | None:
+    """The field "extra"; None if it is no JSON object. An error would quote it."""
     try:
-        extra = json.loads(text or "{}")
+        extra = json.loads(connection.extra or "{}")
     except ValueError:
-        extra = None
-    if not isinstance(extra, dict):  # outside, without what was caught: that quotes the text
-        raise StoreConnectionError(f"{where} has no JSON object in extra: correct it")
-    return extra
+        return None
+    return extra if isinstance(extra, dict) else None
 
 
 _URI_SCHEMES: Final = {"postgres": "postgresql", "aws": "s3"}
@@ -232,12 +233,9 @@ def uri_of(connection: Connection) -> str:
 
 
 def _connection_options(connection: Connection) -> dict[str, str]:
-    try:
-        extra = json.loads(connection.extra or "{}")
-    except ValueError:
-        extra = None
-    if not isinstance(extra, dict) or not all(isinstance(value, str | int) for value in extra.values()):
-        raise MissingConnectionError(  # without what was caught: that quotes the text
+    extra = _parse_extra(connection)
+    if extra is None or not all(isinstance(value, str | int) for value in extra.values()):
+        raise MissingConnectionError(
             f"the Airflow connection {connection.conn_id} must have a JSON object of texts and numbers in extra"
         )
     return {name: str(value) for name, value in extra.items()}

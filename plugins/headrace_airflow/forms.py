@@ -46,47 +46,39 @@ class FormError(FixConfigError, code="config.form"):
     """The form or configuration of a run says what its DAG cannot do."""
 
 
-@dataclass(frozen=True)
-class Form:
-    """The form of a DAG of ``pipeline``: ``names`` are its fields."""
+def check_form(context: Context, pipeline: Pipeline, names: Collection[str]) -> None:
+    """Raise FormError if something is wrong with the form of this run, which has the fields ``names``, before anything
+    is done.
+    """
+    check_names(context, names)
+    try:
+        _check_values(pipeline, context.get("params") or {})
+    except FormError:
+        raise
+    except FixConfigError as error:
+        raise FormError(str(error)) from error
 
-    pipeline: Pipeline
-    names: Collection[str]
 
-    def check(self, context: Context) -> None:
-        """Raise FormError if something is wrong with the form of this run, before anything is done."""
-        check_names(context, self.names)
-        try:
-            self._check_values(context.get("params") or {})
-        except FormError:
-            raise
-        except FixConfigError as error:
-            raise FormError(str(error)) from error
-
-    def _check_values(self, values: Mapping[str, Any]) -> None:
-        signals = tuple(map(parse_signal, values.get("signals") or ()))
-        RunOptions(run_id="form", branch=values.get("branch") or MAIN, signals=signals)
-        parse_span(values.get("from") or None, values.get("to") or None)
-        if values.get("patch") and values.get("promote") == NEVER:
-            raise FormError("a patch is a way to promote, and the form says never to promote: choose one of them")
-        self._check_output(values)
-        if unknown := {signal.name for signal in signals} - set(self.pipeline.signals):
-            raise FormError(
-                f"nothing in {self.pipeline.name} waits for a signal {min(unknown)!r}; it waits for: "
-                f"{', '.join(self.pipeline.signals) or 'none'}"
-            )
-
-    def _check_output(self, values: Mapping[str, Any]) -> None:
-        """Raise FormError for a backfill of one output that names a range, or a patch of all."""
-        output, is_patch = values.get("output"), values.get("patch")
-        if is_patch and not output and self.pipeline.has_names:
-            raise FormError(f"a patch is of one output: choose one of {', '.join(self.pipeline.outputs)}")
-        options_given = [name for name in ("from", "to", "files_per_epoch", "bytes_per_epoch") if values.get(name)]
-        if output and not is_patch and options_given:
-            raise FormError(
-                f"output {output} is computed again in the epochs that main recorded, all of them: leave out "
-                f"{', '.join(options_given)}; or choose no output, or a patch"
-            )
+def _check_values(pipeline: Pipeline, values: Mapping[str, Any]) -> None:
+    signals = tuple(map(parse_signal, values.get("signals") or ()))
+    RunOptions(run_id="form", branch=values.get("branch") or MAIN, signals=signals)
+    parse_span(values.get("from") or None, values.get("to") or None)
+    output, is_patch = values.get("output"), values.get("patch")
+    if is_patch and values.get("promote") == NEVER:
+        raise FormError("a patch is a way to promote, and the form says never to promote: choose one of them")
+    if is_patch and not output and pipeline.has_names:
+        raise FormError(f"a patch is of one output: choose one of {', '.join(pipeline.outputs)}")
+    options_given = [name for name in ("from", "to", "files_per_epoch", "bytes_per_epoch") if values.get(name)]
+    if output and not is_patch and options_given:
+        raise FormError(
+            f"output {output} is computed again in the epochs that main recorded, all of them: leave out "
+            f"{', '.join(options_given)}; or choose no output, or a patch"
+        )
+    if unknown := {signal.name for signal in signals} - set(pipeline.signals):
+        raise FormError(
+            f"nothing in {pipeline.name} waits for a signal {min(unknown)!r}; it waits for: "
+            f"{', '.join(pipeline.signals) or 'none'}"
+        )
 
 
 def check_names(context: Context, names: Collection[str]) -> None:

@@ -12,7 +12,7 @@ missing: a new pipeline needs nobody.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -34,7 +34,7 @@ from headrace.runs.reporting.results import RunError, RunResult, now, write_run_
 from headrace_airflow.connection import reaching_store
 from headrace_airflow.failures import TypedTaskError
 from headrace_airflow.families.family import call_user_function, options_of
-from headrace_airflow.forms import Form
+from headrace_airflow.forms import check_form
 from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, result_summary
 from headrace_airflow.roots import RootedPipeline, api_connection
 from headrace_airflow.run_ids import PublishedEvent, backfill_branch, run_id_begin, run_id_of
@@ -62,15 +62,15 @@ class ApiUnavailableError(RetryError, code="retry.airflow_api"):
 class PreconditionsOperator(BaseOperator):
     """Makes the pipeline's pool if that is missing; fails, and says what to do, where it, form or root is wrong."""
 
-    def __init__(self, *, rooted: RootedPipeline, form: Form, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.rooted, self.form = rooted, form
+    def __init__(self, *, rooted: RootedPipeline, names: Collection[str], **kwargs: Any) -> None:
+        super().__init__(task_id="preconditions", **kwargs)
+        self.rooted, self.names = rooted, names
 
     def execute(self, context: Context) -> None:
         """Check form, root and pool; returns nothing."""
         pool = self.rooted.pool
         with reaching_store(self.rooted.root):
-            self.form.check(context)
+            check_form(context, self.rooted.pipeline, self.names)
             _ = self.rooted.root.uri
             if ensure_pool(pool):
                 self.log.info("made pool %s with one slot", pool)

@@ -32,14 +32,13 @@ MADE_POOLS: list[str] = []
 CHECK = """
 import json, os
 from headrace_airflow.failures import TypedRetries
-from headrace_airflow.forms import Form
 from headrace_airflow.publishing import PreconditionsOperator
 from headrace_airflow.roots import Root
 from airflow.sdk.bases.operator import ExecutorSafeguard
 ExecutorSafeguard.test_mode = True
 def check(rooted):
     try:
-        return PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, ())).execute({})
+        return PreconditionsOperator(rooted=rooted, names=()).execute({})
     except Exception as error:
         return [TypedRetries().evaluate(error, 1, 3).action.value, str(error)]
 root = Root.of_environment()

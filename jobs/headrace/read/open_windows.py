@@ -271,6 +271,10 @@ class WindowFacts:
         """The end of the window."""
         return Instant(self.row[c.WINDOW_END])
 
+    def is_met(self, node: Node) -> bool:
+        """Whether ``node`` is ready, or has fired for good."""
+        return self.ready_by_node[node.path] or self.finished_by_node[node.path]
+
     @property
     def passed_end(self) -> bool:
         """Whether the watermark has passed the end of the window."""
@@ -349,8 +353,8 @@ class Readiness:
             return [dict(zip(questions, of_row, strict=True)) for of_row in zip(*answers, strict=True)]
 
         ready_answers, finished_answers = (
-            answer_questions(_null_as_false(questions_asked.ready_by_node)),
-            answer_questions(_null_as_false(questions_asked.finished_by_node)),
+            answer_questions({name: coalesce(expr, False) for name, expr in questions.items()})
+            for questions in (questions_asked.ready_by_node, questions_asked.finished_by_node)
         )
         totals = {path: answer_questions(results) for path, results in questions_asked.totals.items()}
         for number, row in enumerate(rows.select([*self._decisive, c.NEW]).to_pylist()):
@@ -370,7 +374,11 @@ def waits_for(tree: TriggerCondition) -> str:
 @singledispatch
 def condition(trigger: Trigger, node: Node, facts: WindowFacts) -> TriggerCondition:
     """``trigger``, compiled to ``node``, in a window of which ``facts`` are known."""
-    is_met = facts.ready_by_node[node.path] or facts.finished_by_node[node.path]
+    return _condition_without_parts(trigger, node, facts)
+
+
+def _condition_without_parts(trigger: Trigger, node: Node, facts: WindowFacts) -> TriggerCondition:
+    is_met = facts.is_met(node)
     return TriggerCondition(
         condition_of(trigger), is_met, None if is_met else missing(trigger, facts.trigger_progress(node))
     )
@@ -379,10 +387,7 @@ def condition(trigger: Trigger, node: Node, facts: WindowFacts) -> TriggerCondit
 @condition.register
 def _(trigger: AfterWatermark, node: Node, facts: WindowFacts) -> TriggerCondition:
     if not trigger.children:
-        is_met = facts.ready_by_node[node.path] or facts.finished_by_node[node.path]
-        return TriggerCondition(
-            condition_of(trigger), is_met, None if is_met else missing(trigger, facts.trigger_progress(node))
-        )
+        return _condition_without_parts(trigger, node, facts)
     has_passed = bool(facts.row[f"{node.path}_late_phase"])
     end = None if has_passed or facts.passed_end else missing(trigger, facts.trigger_progress(node))
     on_time = TriggerCondition(WATERMARK_PASSES, facts.passed_end, end, part="on time")
@@ -394,8 +399,9 @@ def _(trigger: AfterWatermark, node: Node, facts: WindowFacts) -> TriggerConditi
     if trigger.late is not None:
         parts.append(_as_part(condition(trigger.late, next(nodes), facts), "late", is_asked=has_passed))
     waiting = [f"{part.part}: {part.waits_for}" for part in parts if part.waits_for]
-    is_met = facts.ready_by_node[node.path] or facts.finished_by_node[node.path]
-    return TriggerCondition(_TRIGGER_TEXTS[AfterWatermark], is_met, "; or ".join(waiting) or None, tuple(parts))
+    return TriggerCondition(
+        _TRIGGER_TEXTS[AfterWatermark], facts.is_met(node), "; or ".join(waiting) or None, tuple(parts)
+    )
 
 
 @condition.register
@@ -447,7 +453,7 @@ def _of_several(
 def _composite_condition(
     trigger: Trigger, node: Node, facts: WindowFacts, waiting: str | None, parts: tuple[TriggerCondition, ...]
 ) -> TriggerCondition:
-    is_met = facts.ready_by_node[node.path] or facts.finished_by_node[node.path]
+    is_met = facts.is_met(node)
     return TriggerCondition(_TRIGGER_TEXTS[type(trigger)], is_met, None if is_met else waiting or None, parts)
 
 
@@ -459,11 +465,6 @@ def _as_part(tree: TriggerCondition, part: str, *, is_asked: bool) -> TriggerCon
 def _without_waits(tree: TriggerCondition) -> TriggerCondition:
     """``tree``, and its parts, without what they wait for."""
     return replace(tree, waits_for=None, parts=tuple(map(_without_waits, tree.parts)))
-
-
-def _null_as_false(questions: Mapping[str, Expr]) -> dict[str, Expr]:
-    """``questions`` whose answer is not NULL, but no."""
-    return {name: coalesce(expr, False) for name, expr in questions.items()}
 
 
 def _all_nodes(root: Node) -> Iterator[Node]:

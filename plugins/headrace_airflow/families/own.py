@@ -24,7 +24,7 @@ from headrace_airflow.families import recovery_tasks
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
 from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag, new_dag_after_publish, options_of
 from headrace_airflow.families.recovery_tasks import RECOVER as RECOVER_TASK
-from headrace_airflow.forms import END, REASON, Form, option_fields, option_flags, reason_field
+from headrace_airflow.forms import END, REASON, option_fields, option_flags, reason_field
 from headrace_airflow.operators import DRY_RUN, dry_run_field
 from headrace_airflow.publishing import AuditOperator, PreconditionsOperator, PublishOperator
 from headrace_airflow.roots import RootedPipeline
@@ -81,16 +81,13 @@ def process_dag(rooted_pipeline: RootedPipeline) -> DAG:
         params=params,
         by_hand=[DagRunType.ASSET_MATERIALIZATION, *BY_HAND],
     ) as dag:
-        preconditions = PreconditionsOperator(
-            task_id="preconditions", rooted=rooted_pipeline, form=Form(rooted_pipeline.pipeline, tuple(params))
-        )
         process = recovery_tasks.ProcessOperator(
             task_id="process",
             rooted=rooted_pipeline,
             flags=option_flags("process", rooted_pipeline.pipeline),
             pool=rooted_pipeline.pool,
         )
-        chain(preconditions, process)
+        chain(PreconditionsOperator(rooted=rooted_pipeline, names=tuple(params)), process)
         audit_and_publish(rooted_pipeline, process, is_made_here=True)
     return dag
 
@@ -139,9 +136,7 @@ def recover_dag(rooted_pipeline: RootedPipeline) -> DAG:
             pool=rooted_pipeline.pool,
         )
         chain(
-            PreconditionsOperator(
-                task_id="preconditions", rooted=rooted_pipeline, form=Form(rooted_pipeline.pipeline, tuple(params))
-            ),
+            PreconditionsOperator(rooted=rooted_pipeline, names=tuple(params)),
             recovery_tasks.RehearseRecoveryOperator(task_id=REHEARSE, rooted=rooted_pipeline),
             recovery_tasks.ApproveRecoveryOperator(rooted=rooted_pipeline),
             recover,
@@ -179,9 +174,7 @@ def backfill_dag(rooted_pipeline: RootedPipeline) -> DAG:
     flags = option_flags("backfill", rooted_pipeline.pipeline, skipped_options=("start", "end", "patch"))
     with new_dag(rooted_pipeline, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
         chain(
-            PreconditionsOperator(
-                task_id="preconditions", rooted=rooted_pipeline, form=Form(rooted_pipeline.pipeline, tuple(params))
-            ),
+            PreconditionsOperator(rooted=rooted_pipeline, names=tuple(params)),
             ReplayOperator(task_id="replay", rooted=rooted_pipeline, flags=flags),
             AuditOperator(task_id="audit", rooted=rooted_pipeline, of_backfill=True),
             BackfillApprovalOperator(rooted=rooted_pipeline),

@@ -154,11 +154,7 @@ def _iso_time(moment: datetime) -> str:
 def pipeline_list(roots: OpenedRoots, user: BaseUser) -> dict[str, Any]:
     """The list as a JSON value, with what is wrong with roots that are missing and of which ``user`` may read a DAG."""
     root_summaries, visible_pipelines = roots.summaries(), with_dags(user)
-    summaries = {
-        (root.name, name): one
-        for root, cached_summaries in root_summaries.read
-        for name, one in cached_summaries.summaries.items()
-    }
+    summaries = root_summaries.by_place
     roots_read = {root.name: root for root, _ in root_summaries.read}
     visible_summaries = {place: summaries[place] for place in visible_to(user, summaries)}
     waiting = {
@@ -401,12 +397,7 @@ class _VisibleCut:
     @cached_property
     def _summaries(self) -> dict[Place, PipelineSummary]:
         """What summaries say, by place."""
-        read = self.cut.summaries.read
-        return {
-            (root.name, name): one
-            for root, cached_summaries in read
-            for name, one in cached_summaries.summaries.items()
-        }
+        return self.cut.summaries.by_place
 
     def _is_visible(self, pipeline: PlacedPipeline) -> bool:
         return self.cut.places[pipeline] in self.visible

@@ -118,6 +118,11 @@ class RootSummaries:
     read: list[tuple[Root, CachedSummaries]]
     problems: dict[str, BaseException]
 
+    @property
+    def by_place(self) -> dict[tuple[str, str], PipelineSummary]:
+        """Every summary by the names of its root and its pipeline."""
+        return {(root.name, name): one for root, cached in self.read for name, one in cached.summaries.items()}
+
 
 class OpenedRoot:
     """What is kept of one root. Opened at first use."""

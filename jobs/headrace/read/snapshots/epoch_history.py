@@ -64,7 +64,8 @@ def epochs_since(catalog: Catalog, snapshot_id: str, ancestor_id: str | None) ->
     Where outputs have names, patches are among them, as epochs in which nothing comes. So an output that is computed
     again keeps the numbers of all epochs. Raises what ``recorded_epochs`` raises.
     """
-    manifests, files = _recorded_since(catalog, snapshot_id, ancestor_id)
+    manifests = {manifest.epoch: manifest for manifest in catalog.whole_ancestry(snapshot_id, ancestor_id)}
+    files = _files_since(catalog, manifests, ancestor_id)
     _check_kept(catalog, snapshot_id, manifests, ancestor_id)
     return [
         (manifests[epoch], _recorded_epoch(manifests[epoch], files.get(epoch, {})))
@@ -96,14 +97,6 @@ def what_was_read(catalog: Catalog, snapshot_id: str, ancestor_id: str | None = 
             next_known = replace(next_known, reached=None)
         epochs.append(recorded_epoch)
     return epochs[::-1]
-
-
-def _recorded_since(
-    catalog: Catalog, snapshot_id: str, until_id: str | None
-) -> tuple[dict[int, Manifest], dict[int, ByInput]]:
-    """Manifests that are kept, and files that were read, by epoch, of those after ``until_id``."""
-    manifests = {manifest.epoch: manifest for manifest in catalog.whole_ancestry(snapshot_id, until_id)}
-    return manifests, _files_since(catalog, manifests, until_id)
 
 
 def _files_since(catalog: Catalog, manifests: Mapping[int, Manifest], until_id: str | None) -> dict[int, ByInput]:

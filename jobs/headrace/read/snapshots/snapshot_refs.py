@@ -8,11 +8,10 @@ have changed.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime
-from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -23,7 +22,7 @@ from headrace_snapshots.catalog import Catalog, Link, LostEntry
 from headrace_snapshots.datafiles import check_size
 from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.files import IndexRef, Layer
+from headrace_snapshots.format.files import IndexRef
 from headrace_snapshots.format.manifest import INPUTS, Manifest, is_current
 from headrace_snapshots.log import Entry
 from headrace_snapshots.output_catalog import given_up_warning, how_back
@@ -192,8 +191,10 @@ def damage_under(catalog: Catalog, manifest: Manifest) -> list[str]:
         layer.node.id for layer in current if layer.node is not None
     ]
     problems = [
-        *_find_problems(partial(_file_problem, catalog), _next_turn(files, FILES, manifest.epoch)),
-        *_find_problems(partial(_node_problem, catalog), _next_turn(nodes, NODES, manifest.epoch)),
+        *_find_problems(
+            lambda place: check_size(catalog.store, place[0].files[place[1]]), _next_turn(files, FILES, manifest.epoch)
+        ),
+        *_find_problems(catalog.read_node, _next_turn(nodes, NODES, manifest.epoch)),
     ]
     problems_with_advice = ((problem, repair_advice(catalog, object_names.MAIN, problem)) for problem in problems)
     return [f"{problem}. {way_out}" if way_out is not None else problem for problem, way_out in problems_with_advice]
@@ -205,27 +206,16 @@ def _next_turn(all_: Sequence[Item], count: int, epoch: int) -> list[Item]:
     return [*all_[begin : begin + count], *all_[: max(0, min(begin, begin + count - len(all_)))]]
 
 
-def _find_problems(problem: "partial[str | None]", objects: Sequence[Item]) -> Iterator[str]:
+def _find_problems(look: Callable[[Item], object], objects: Sequence[Item]) -> list[str]:
+    def find_problem(item: Item) -> str | None:
+        try:
+            look(item)
+        except BrokenObjectError as error:
+            return str(error)
+        return None
+
     with ThreadPoolExecutor(_READERS, thread_name_prefix="underneath") as pool:
-        return iter([text for text in pool.map(problem, objects) if text is not None])
-
-
-def _file_problem(catalog: Catalog, place: tuple[Layer, int]) -> str | None:
-    """What is wrong with a file of a layer, by its number there."""
-    layer, number = place
-    try:
-        check_size(catalog.store, layer.files[number])
-    except BrokenObjectError as error:
-        return str(error)
-    return None
-
-
-def _node_problem(catalog: Catalog, node: str) -> str | None:
-    try:
-        catalog.read_node(node)
-    except BrokenObjectError as error:
-        return str(error)
-    return None
+        return [text for text in pool.map(find_problem, objects) if text is not None]
 
 
 At = str | datetime
