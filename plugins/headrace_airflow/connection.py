@@ -181,9 +181,7 @@ def reaching_system(name: str) -> Iterator[None]:
 
 @contextmanager
 def reaching_sources(pipeline: Pipeline) -> Iterator[None]:
-    """Inside, the environment says what all connections of the sources of ``pipeline`` are. Raises
-    MissingConnectionError.
-    """
+    """Inside, the environment has all connections of the pipeline's sources. Raises MissingConnectionError."""
     names = dict.fromkeys(name for input_ in pipeline.inputs for name in input_.source.connections)
     with ExitStack() as systems:
         for name in names:

@@ -501,9 +501,7 @@ def _error_text(rooted_pipeline: RootedPipeline, error: Exception) -> str:
 
 
 def dags_of(rooted_pipeline: RootedPipeline, families: Iterable[str]) -> dict[str, DAG]:
-    """The DAGs of a pipeline by DAG id. Raises what Airflow raises if it does not take one of them, and
-    BrokenEntryPointError.
-    """
+    """The DAGs of a pipeline by DAG id. Raises what Airflow has against one of them, and BrokenEntryPointError."""
     dags = [_dag_of(rooted_pipeline, family) for family in families]
     return {dag.dag_id: dag for dag in dags if dag is not None}
 

@@ -499,9 +499,7 @@ def finish_promotion(
 
 
 def seen_before(handle: "PipelineHandle", entry: "Entry | None") -> dict[str, str | None]:
-    """What readers saw before this run moved it, or what they see if it has not; it has the form of
-    ``_seen_snapshots``.
-    """
+    """What readers saw before this run moved it, or see if it has not, in the form of ``_seen_snapshots``."""
     catalog = handle.catalog
     is_commit = entry is not None and entry.kind is Kind.COMMIT and MAIN in entry.moves  # a patch, or an adoption
     if entry is not None and (is_commit or any(map(is_published, entry.moves))):

@@ -47,9 +47,7 @@ class FormError(FixConfigError, code="config.form"):
 
 
 def check_form(context: Context, pipeline: Pipeline, names: Collection[str]) -> None:
-    """Raise FormError if something is wrong with the form of this run, which has the fields ``names``, before anything
-    is done.
-    """
+    """Raise FormError, before anything is done, if this run's form of the fields ``names`` is wrong."""
     check_names(context, names)
     try:
         _check_values(pipeline, context.get("params") or {})

@@ -339,9 +339,7 @@ def _start_over(
 
 
 def _entry_function(module: str, name: str, closure_values: Sequence[object]) -> ProcessEntry:
-    """The function of that qualified name; one that stands in another function has ``closure_values`` as its
-    variables.
-    """
+    """The function of that qualified name; an inner one has ``closure_values`` as its variables."""
     outer, _, inner = name.partition(".<locals>.")
     outermost: Any = reduce(getattr, outer.split("."), import_module(module))
     if not inner:

@@ -263,9 +263,7 @@ class AuditOperator(HeadraceOperator):
         return backfill_branch(context) if self.of_backfill else super().branch(context)
 
     def act(self, context: Context) -> Summary:
-        """The range whose audit is good, of all outputs that have names by output; raises failed expectations, and
-        limits that are exceeded.
-        """
+        """The range whose audit is good, by output if these have names; raises what failed or is exceeded."""
         pipeline, branch, output = self.rooted.pipeline, self.branch(context), self.of_output
         task, started_at = context["ti"], now()
         audits = BranchAudit.audits_of_branch(

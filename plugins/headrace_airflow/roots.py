@@ -277,9 +277,7 @@ class ServedRoots:
 
 
 def served_roots() -> ServedRoots:
-    """The roots as they are declared now. Beside a file that declares some, that of the environment counts if it has a
-    URI.
-    """
+    """The roots as they are declared now; the environment's counts beside a file's if it has a URI."""
     own, setting = Root.of_environment(), os.environ.get(ROOTS)
     if not setting:
         return ServedRoots((own,))
@@ -343,9 +341,7 @@ def place_of(uri: str) -> tuple[str, PurePosixPath]:
 
 
 def _exclude_other_folders(root: Root, place: int, roots: Sequence[Root]) -> Root:
-    """``root``, whose pipelines are none of those of other ``roots``; a folder that two roots name belongs to the
-    first.
-    """
+    """``root`` without the pipelines of other ``roots``; a folder that two name belongs to the first."""
     own = {folder.resolve() for folder in root.folders.folders}
     earlier = [folder for other in roots[:place] for folder in other.folders.folders]
     later_folders = [

@@ -240,9 +240,7 @@ def _id_findings(
 def find_shared_ids(
     catalog: Catalog, unpublished_range: audit_range.UnpublishedRange, manifest: Manifest, columns: ViewColumns
 ) -> LimitFinding:
-    """Whether ids that rows of the epochs of ``unpublished_range`` have, the last of which is that of ``manifest``, are
-    of one row each.
-    """
+    """Whether ids of rows of ``unpublished_range``, which ends with ``manifest``, are of one row each."""
     number, entries = _shared_ids(catalog, unpublished_range, manifest, columns)
     return LimitFinding(
         name=IDS_OF_ROWS,
@@ -285,9 +283,7 @@ def _released_rows(catalog: Catalog, columns: ViewColumns) -> "Iterator[tuple[in
 
 
 def _columns_now(output_pipeline: Pipeline, manifest: Manifest) -> ViewColumns:
-    """The columns of rows as a run calls them that continues from ``manifest``. Where none can, they are called as in
-    ``manifest``.
-    """
+    """The columns as a run calls them that continues from ``manifest``, or as ``manifest`` does if none can."""
     if plan_definition_change(output_pipeline, manifest).action is Action.REPLAY:
         return ViewColumns.from_json(manifest.schema)
     return columns_after(output_pipeline, manifest)

@@ -123,9 +123,7 @@ class VersionHistory(msgspec.Struct, frozen=True):
 
 
 def history_before(catalog: Catalog, snapshot: str | None, warn: Callable[[str], None]) -> VersionHistory:
-    """The versions that lead to ``snapshot`` (None: to nothing). ``warn`` is told if what is kept of them is damaged,
-    and passed over.
-    """
+    """The versions that lead to ``snapshot`` (None: to nothing). Damage is told to ``warn``, and passed over."""
     if snapshot is None:
         return VersionHistory()
     if (history := _try_read_history(catalog, snapshot, warn)) is not None:
@@ -163,9 +161,7 @@ def _snapshots_with_history(catalog: Catalog) -> list[str]:
 def read_history(
     store: ObjectStore, pipeline: str, snapshot: str, output: str = ""
 ) -> tuple[VersionMeasure, ...] | None:
-    """The versions of an ``output`` that lead to ``snapshot``, oldest first; None if none are kept. Raises
-    HistoryDamagedError.
-    """
+    """An ``output``'s versions up to ``snapshot``, oldest first; None: none are kept. Raises HistoryDamagedError."""
     path = history_path(pipeline, snapshot, output)
     try:
         document = unseal_fields(json.loads(store.read(path)))
@@ -367,9 +363,7 @@ class AuditOutcome:
             yield from usual_finding.verdict_lines()
 
     def covers(self, expectations: Iterable[Expectation], usual: Iterable[UsualCheck] = ()) -> bool:
-        """Whether exactly these expectations were audited, and these checks against history: no longer so after a
-        person has changed them.
-        """
+        """Whether exactly these expectations and checks were audited: not after a person has changed them."""
         findings = () if self.usual is None else self.usual.findings
         return [finding.expectation for finding in self.findings] == [
             Expectation(expectation.name, dict(expectation.arguments), expectation.view) for expectation in expectations
@@ -450,9 +444,7 @@ def audit_error(*outcomes: AuditOutcome, ways_out: str | None = None) -> AuditFa
 
 
 def failure_message(outcome: AuditOutcome) -> str:
-    """For people: which expectations, checks and limits failed, a line each, and the ways out of the quarantine. No
-    value of a row.
-    """
+    """For people: each expectation, check and limit that failed, and the ways out. No value of a row."""
     docs = f" Data docs: {outcome.path}/docs" if outcome.failed else ""
     return (
         f"{_failure_text(outcome)}\n"

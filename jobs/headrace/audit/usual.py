@@ -374,9 +374,7 @@ class UsualAudit:
     def keep_figures(
         self, store: ObjectStore, pipeline: str, outcome: audit_store.UsualOutcome, output: str = ""
     ) -> None:
-        """Keep the figures of the version of ``output`` for audits of what follows it: as many versions as checks look
-        back on.
-        """
+        """Keep the figures of a version of ``output`` for later audits: as many versions as checks look back on."""
         most = max(check.versions for check in self.checks)
         versions = [*self.history.versions, outcome.measure][-most:]
         audit_store.write_history(store, pipeline, self.version.snapshot, versions, output)

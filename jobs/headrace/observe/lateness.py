@@ -91,9 +91,7 @@ def too_late(epochs: Iterable[EpochFigures], rows: Iterable[tuple[int, Instant]]
 
 
 def quantiles_of_counts(values: Mapping[Duration, int]) -> Mapping[int, Duration]:
-    """The least of ``values``, which are counted, that so many percent of them do not exceed, for each of SHARES;
-    nothing of no values.
-    """
+    """For each of SHARES the least of counted ``values`` that so many percent do not exceed; none without values."""
     values_in_order = sorted(values)
     running_counts = list(accumulate(values[value] for value in values_in_order))
     return (

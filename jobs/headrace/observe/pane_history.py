@@ -233,9 +233,7 @@ class PaneHistory:
             )
 
     def _before_first(self, start: Instant, end: Instant, emission_epoch: int) -> int:
-        """The epoch before the first that took in elements of that time; at the latest that before
-        ``emission_epoch``.
-        """
+        """The epoch before the first that took in elements of that time, at latest before ``emission_epoch``."""
         first = next((clock.epoch for clock in self._clocks if clock.took_in(start, end)), emission_epoch)
         return min(first, emission_epoch) - 1
 

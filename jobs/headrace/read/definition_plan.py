@@ -30,9 +30,7 @@ from headrace_snapshots.format.output_view import called_now, output_names, outp
 
 
 class Action(StrEnum):
-    """What becomes of state: it does not exist yet; it stays; its columns change with the first epoch; all input has to
-    be read again to make it.
-    """
+    """What becomes of state: none is there; it stays; its columns change; or only reading all input again makes it."""
 
     BEGIN = "begin"
     KEEP = "keep"
@@ -270,9 +268,7 @@ def _aggregate_change(stage: Stage, name: str, change: str, number: int) -> Chan
 
 
 def _column_of_results(name: str, change: str, number: int) -> Change:
-    """A column of results may go, and may come: rows that stand do not have it then. It cannot become another: these
-    rows would have what it was.
-    """
+    """A column of results may go, or come: standing rows lack it. It cannot become another, which these would have."""
     part = f"column {name!r}"
     if change == "is gone":
         return Change(part, change, number, Action.MIGRATE)

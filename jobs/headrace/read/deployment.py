@@ -101,9 +101,7 @@ def _without_column(row: dict[str, Any], column: str) -> dict[str, Any]:
 
 
 def pipeline_list(store: ObjectStore | None, with_results: Iterable[str] = ()) -> PipelineList:
-    """The registered pipelines, then those ``with_results`` that are not registered; with a ``store`` also how far each
-    has come there.
-    """
+    """The registered pipelines, then other ones ``with_results``; with a ``store`` also how far each has come."""
     files = registered_files()
     names = [*files.pipelines, *sorted({*with_results} - {*files.pipelines})]
     positions: Sequence[PipelinePosition | None] = [None] * len(names)

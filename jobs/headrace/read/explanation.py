@@ -72,9 +72,7 @@ def withheld_reasons(stage: CompiledStage, windows: pa.RecordBatch, so_far: Colu
 
 
 def newest_withheld(stage: CompiledStage, windows: pa.RecordBatch) -> list[Withheld | None]:
-    """Why the newest pane of each of the open ``windows``, as far as they remember it, did not leave; None: it did,
-    there is none, or panes are not remembered.
-    """
+    """Why the newest remembered pane of each open window did not leave; None: it did, or none is remembered."""
     verdicts: list[Withheld | None] = [None] * windows.num_rows
     if stage.stage.aggregation.having is None or not stage.remembers:
         return verdicts

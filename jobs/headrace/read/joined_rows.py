@@ -167,9 +167,7 @@ def _time(time: Instant) -> str | None:
 
 @dataclass(frozen=True)
 class AskedRows:
-    """Left rows whose columns have these ``values``, with event times from ``begin`` to before ``end``, if there are
-    such bounds.
-    """
+    """Left rows whose columns have these ``values``, with event times from ``begin`` to before ``end``, if given."""
 
     values: Mapping[str, Any]
     begin: Instant | None = None
@@ -188,9 +186,7 @@ class AskedRows:
         return rows.filter(pa.array(is_asked))
 
     def hashes_in(self, join: CompiledJoin) -> Words | None:
-        """The hashes that they can have in ``join``: one, or one for each place of a spread key; None where the values
-        do not say their key.
-        """
+        """Their hashes in ``join``, one for each place of a spread key; None where the values do not say the key."""
         columns = [self._key_column(join, name) for name in join.join.on]
         key_columns = [column for column in columns if column is not None]
         if len(key_columns) < len(columns):
@@ -218,9 +214,7 @@ def equals_value(values: pa.Array | pa.ChunkedArray, value: pa.Scalar) -> pa.Arr
 
 
 def explain_joins(state: StageState, asked_rows: AskedRows | None) -> list[JoinExplained]:
-    """What each join of a pipeline keeps of ``asked_rows``, on the left (None: nobody can tell which are asked for).
-    Raises BrokenObjectError.
-    """
+    """What each join keeps, on the left, of ``asked_rows`` (None: nobody can tell). Raises BrokenObjectError."""
     joins = state.joins
     return [] if joins is None else [_KeptRows(state, joins, join).explain(asked_rows) for join in joins.joins]
 
@@ -312,9 +306,7 @@ class _KeptRows:
         return rows.slice(span.start, span.stop - span.start)
 
     def _with_partners(self, rows: pa.RecordBatch) -> list[LeftRow]:
-        """``rows`` with what each meets. Right rows are read by their keys, and held if ``rows`` may meet them by their
-        times.
-        """
+        """``rows`` with what each meets. Right rows are read by key, and held if their times may meet."""
         hashes = as_numpy(rows.column(c.HASH))
         first, last = self.join.right_interval(as_numpy(rows.column(c.EVENT_TIME)))
         begin, end = int(MIN_INSTANT) if first is None else first.min(), last.max()

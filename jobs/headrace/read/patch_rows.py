@@ -527,9 +527,7 @@ class RowsPatch(PatchRows):
             yield batch.cast(schema)
 
     def _find_withdrawn(self) -> None:
-        """Fill the table ``withdrawn``: of which epoch and sequence the records of main are that go, of equal ones the
-        newest.
-        """
+        """Fill the table ``withdrawn`` with epoch and sequence of main's records that go, the newest of equal ones."""
         identity = ", ".join(f"f.{sql_identifier(name)}" for name in self._identity)
         newest = f"row_number() over (partition by {identity} order by f.epoch desc, f.sequence desc) as {_RANK}"
         rows_gone = f"(select * from differing where {_FATE_IS_PATCHED} and {_MORE} < 0)"

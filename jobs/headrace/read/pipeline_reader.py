@@ -479,9 +479,7 @@ class PipelineReader(Suggesting):
         return LazyView(f"{view} of {self.name}", source, resolved_snapshot.manifest, where=where, columns=columns)
 
     def _snapshot_of_output(self, snapshot_ref: At | None) -> ResolvedSnapshot:
-        """The snapshot that ``snapshot_ref`` means, for what is of one output. Raises UnknownOutputError if it has
-        several.
-        """
+        """The snapshot that ``snapshot_ref`` means, for one output. Raises UnknownOutputError if it has several."""
         resolved_snapshot = snapshot_at(self._catalog, snapshot_ref)
         if resolved_snapshot.manifest is not None:
             seen_by(resolved_snapshot.manifest, UNNAMED.output)

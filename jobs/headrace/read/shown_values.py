@@ -24,9 +24,7 @@ def as_json(value: object) -> str:
 
 
 def json_value(value: Any) -> Any:
-    """``value`` with what JSON has no form for as its ``to_json`` or ``as_json`` gives it, also inside of it. Raises
-    TypeError.
-    """
+    """``value``, also inside, with what JSON lacks as its ``to_json`` or ``as_json`` gives it. Raises TypeError."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, str | int | float):

@@ -172,9 +172,7 @@ _STEP_NAME = re.compile(
 
 @dataclass(frozen=True)
 class UpstreamStep:
-    """The step of ``kind`` from snapshot ``begin`` to ``end``, which is of ``epoch``; None: the beginning, where
-    nothing is published.
-    """
+    """The step of ``kind`` from ``begin`` to ``end``, of ``epoch``; None: the beginning, where nothing is published."""
 
     upstream: str
     kind: StepKind
@@ -246,9 +244,7 @@ class ReadPipeline:
         return f"{compute_text} again from what is published now"
 
     def published_snapshot(self) -> str | None:
-        """The snapshot that readers see now; None: nothing is published. Raises UnknownOutputError if that is so
-        because the pipeline has other outputs.
-        """
+        """What readers see; None: nothing. Raises UnknownOutputError if the pipeline has only other outputs."""
         published_id = self.catalog.head().refs.get(PUBLISHED)
         if published_id is None:
             whole = Catalog(self.store, self.source.pipeline)
@@ -286,9 +282,7 @@ class ReadPipeline:
         return common_epoch(self.catalog, one, other, [field.place for field in self.source.fields.values()])
 
     def check_snapshot(self, manifest: Manifest) -> None:
-        """Raise UpstreamPanesError if a snapshot lacks a column, has one of another type, or gives panes of which a
-        window's would all count.
-        """
+        """Raise UpstreamPanesError for missing columns, other types, or panes of a window that would all count."""
         where = f"{self.source} (snapshot {manifest.snapshot_id})"
         columns = ViewColumns.from_json(manifest.schema)
         self._check_times(where, columns)

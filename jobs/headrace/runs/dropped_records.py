@@ -339,9 +339,7 @@ class _DeadLetterChoice:
         self._came_since = cache(partial(_came_since, relanding.catalog, pipeline.outputs))
 
     def copies_of_epoch(self, epoch: str, rows: runs_relanding.ReadRows) -> Iterator[runs_relanding.Copy]:
-        """The files of an epoch. Their names depend on nothing else: a file of which nothing can land has a number all
-        the same.
-        """
+        """The files of an epoch. A file of which nothing can land has a number, too: names depend on nothing else."""
         for name, letters in self._letters_by_input(epoch, rows).items():
             target = self._targets[name]
             lines = runs_relanding.lines_by_file(letters)

@@ -152,9 +152,7 @@ class RunContext:
                 )
 
     def new_files(self, manifest: Manifest | None, *, full_sweep: bool) -> ByInput:
-        """What has landed and was not read by ``manifest`` or before; ``full_sweep``: also where nobody looks any
-        more.
-        """
+        """What landed and ``manifest`` and older have not read; ``full_sweep``: also where nobody looks any more."""
         progress, on_unknown = self.progress(manifest), self._warn_of_landed_again
         files = unread_files(
             self.catalog,

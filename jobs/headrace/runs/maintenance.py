@@ -79,9 +79,7 @@ def _newest_range(pipeline: str, numbers: Mapping[str, int]) -> int:
 
 
 def _overtaken_files(catalog: Catalog, objects: Collection[str]) -> set[str]:
-    """Files that were written for a range by others than those whose files it claims. What no range claims yet may
-    be on its way.
-    """
+    """Files written for a range whose claim names those of others. What no range claims yet may be on its way."""
     attempts: dict[int, dict[str, list[str]]] = {}
     for path in objects:
         if (attempt_of_range := object_names.written_attempt(catalog.pipeline, path)) is not None:

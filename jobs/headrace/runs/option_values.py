@@ -74,9 +74,7 @@ def checked_fields(method: str, method_arguments: Mapping[str, Any]) -> dict[str
 
 
 def fields_of_texts(process_arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of RunOptions for what the parser of a process has read, by the options' names. Raises
-    RunOptionsError.
-    """
+    """The fields of RunOptions for what the parser of a process read, by name of option. Raises RunOptionsError."""
     options = (option for of_field in option_fields().values() for option in of_field.options)
     return _fields_from_options({option.name: _of_text(option, process_arguments[option.name]) for option in options})
 

@@ -334,9 +334,7 @@ class _MissedEpochs:
 
 
 def check_held(run: RunContext, progress: PipelineProgress, epoch: int) -> None:
-    """Raise OutputHeldError if some output has missed too many epochs up to ``epoch``, unless the run is told to go on
-    without it.
-    """
+    """Raise OutputHeldError if an output that is not left out has missed too many epochs up to ``epoch``."""
     held_outputs = {
         output: where
         for output, where in progress.parked.items()
@@ -384,9 +382,7 @@ def standing_at(run: RunContext, head: Manifest | None, caught_up: CaughtUp) -> 
 
 
 def check_none_parked(run: RunContext, progress: PipelineProgress) -> None:
-    """Raise OutputHeldError if an output is parked that the run is not told to leave out: who computes again what was
-    read needs all others.
-    """
+    """Raise OutputHeldError if a parked output is not left out: who computes again what was read needs all others."""
     for output, where in progress.parked.items():
         if output in left_out(run):
             continue

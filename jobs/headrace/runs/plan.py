@@ -104,9 +104,7 @@ class TakeBranch:
 
 @dataclass(frozen=True)
 class RestoreState:
-    """Hold ``snapshot`` against what was written, fall back where it is broken, and start ``executor``. It ends a
-    plan.
-    """
+    """Hold ``snapshot`` against what was written, fall back if it is broken, start ``executor``. It ends a plan."""
 
     word: ClassVar[str] = "restore"
     snapshot: str | None
@@ -167,9 +165,7 @@ class ComputeEpochs:
 
 @dataclass(frozen=True)
 class AuditBranch:
-    """Audit what ``branch`` has and readers have not. ``executor``: None where it is chosen by what there is to
-    audit.
-    """
+    """Audit what ``branch`` has and readers have not. ``executor``: None where the amount to audit decides."""
 
     word: ClassVar[str] = "audit"
     branch: str
@@ -346,9 +342,7 @@ def plan_from(run: RunContext, snapshot: str | None) -> tuple[RunStage, ...]:
 
 
 def stages_after_landing(run: RunContext, landing_stage: LandRecords, left: Mapping[str, int]) -> tuple[RunStage, ...]:
-    """The stages of ``run`` after ``landing_stage``: once records have landed, of which about so many bytes are
-    ``left``, by input.
-    """
+    """The stages after ``landing_stage``, of whose records about so many bytes are ``left``, by input."""
     return _remaining_stages(run, landing_stage.begin, left)
 
 
@@ -542,9 +536,7 @@ def _watermark_hold(options: RunOptions, history: "MainsReading | None") -> Wate
 
 
 def _warn_of_empty_inputs(run: RunContext, with_news: Set[str], progress: PipelineProgress) -> None:
-    """Name inputs that never had a file, of all but those ``with_news``. Raises MissingRootError if there is neither
-    input nor a root.
-    """
+    """Name inputs not ``with_news`` that never had a file. Raises MissingRootError if there is no root either."""
     if not with_news and not run.options.create:
         check_root(run.store)
     for name, enumerator in run.landing.enumerators.items():
@@ -612,9 +604,7 @@ class DryRun:
 
 
 def look_ahead(prepared_run: PreparedRun) -> DryRun:
-    """What a run would do. Nothing moves, starts or lands, and nothing is written. Raises what stands against it, as
-    far as that can be seen.
-    """
+    """What a run would do; nothing is done or written. Raises what stands against it, as far as that can be seen."""
     run = prepared_run.context
     with run.landing.keep_connected(), ways_out(run.catalog, run.options.branch):
         stages = looked_ahead(run, prepared_run.plan(run))

@@ -201,9 +201,7 @@ class _Run:
     def _move_back(
         self, stage: run_plan.MoveBack, later_stages: tuple[run_plan.RunStage, ...]
     ) -> tuple[run_plan.RunStage, ...]:
-        """Move a branch back. What comes next: where somebody has moved it meanwhile, what that read is read again as
-        it was.
-        """
+        """Move a branch back. What comes next: if somebody else moved it meanwhile, rereading what that had read."""
         from headrace.runs.recovery_target import move_back
 
         moved_branch = move_back(self.catalog, stage, give_up_delivered=self.options.give_up_delivered)
@@ -216,9 +214,7 @@ class _Run:
         return (*readers, *run_plan.plan_from(self.context, stage.snapshot))
 
     def _land_records(self, stage: run_plan.LandRecords) -> Mapping[str, int]:
-        """Land records. About how many bytes of inputs are left, which land while epochs are computed. Raises what
-        sources raise.
-        """
+        """Land records. About how many bytes are left, by input, to land beside epochs. Raises what sources raise."""
         landing, options = self.context.landing, self.options
         if stage.all_at_once:
             landing.land_all(stage.offsets)
@@ -227,9 +223,7 @@ class _Run:
         return dict(self._portions.left)
 
     def _publish_outputs(self, audits: BranchAudits) -> None:
-        """Let readers see of each output what its audit found good. Raises what holds others back, unless who comes
-        next says that.
-        """
+        """Publish what audits passed of each output. Raises what holds others back, unless the verdict is deferred."""
         is_deferred = self.options.defer_verdict
         heads = {outcome.to_snapshot for outcome in audits.outcomes.values() if outcome is not None}
         if not heads:

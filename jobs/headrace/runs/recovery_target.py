@@ -516,9 +516,7 @@ class MovedBack:
 
 
 def move_back(catalog: Catalog, stage: MoveBack, *, give_up_delivered: bool) -> MovedBack:
-    """Move a branch back; ``published`` too if it is newer. Output patches that came after the snapshot are given up.
-    Raises RefusedError.
-    """
+    """Move a branch back, and ``published`` if it is newer. Later output patches are given up. Raises RefusedError."""
     catalog.look_again()  # patches that came while the run was planned are given up, too
     head = catalog.head().refs.get(stage.branch)
     patches = patches_given_up(catalog, head, stage.snapshot)

@@ -317,9 +317,7 @@ def lines_by_file(records: Iterable[DroppedRecord]) -> dict[str, list[bytes]]:
 
 @dataclass(frozen=True)
 class Copy:
-    """A file that is to land: ``lines`` (the bytes of records) by the input files that they came from. These have one
-    header if they have any.
-    """
+    """A file that is to land: ``lines`` (the bytes of records) by input file. These share their header, if any."""
 
     target: Target
     name: str

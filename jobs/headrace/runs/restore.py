@@ -129,9 +129,7 @@ def definition_change(difference: Plan, output: str = "") -> str:
 
 
 def check_code(pipeline: Pipeline, manifest: Manifest, *, strict: bool) -> str | None:
-    """A warning if code of the user's own has changed since ``manifest``. Raises ChangedCodeError where it is
-    ``strict``.
-    """
+    """A warning if own code has changed since ``manifest``. Raises ChangedCodeError where it is ``strict``."""
     changed_modules = changed_code(pipeline, manifest.code)
     if not changed_modules:
         return None

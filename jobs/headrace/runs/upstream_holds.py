@@ -167,9 +167,7 @@ def _trim_hold(
 
 
 def _consumed_by_all(catalog: Catalog) -> PositionsBySnapshot:
-    """What snapshots have consumed to which something may go back. Main may also go back to what it had before a
-    promotion or a rollback.
-    """
+    """What snapshots have consumed to which something may go back; main also to before a promotion or a rollback."""
     positions: PositionsBySnapshot = {}
     horizon = catalog.head().horizon
     marked_paths = () if horizon is None else catalog.marks.read(horizon.mark)

@@ -110,9 +110,7 @@ RECOVER: Final = "recover"
 
 
 class RehearseRecoveryOperator(BaseOperator):
-    """Says which snapshot main goes back to, that it is whole, what is given up, and the stages of the recovery.
-    Nothing moves.
-    """
+    """Says which whole snapshot main goes back to, what is given up, and each stage. Nothing moves."""
 
     def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -173,9 +173,7 @@ def explanation_server(variables: Mapping[str, str] = os.environ) -> ForkServer:
 
 
 def variables_of_users(variables: Mapping[str, str]) -> dict[str, str]:
-    """Keeps from code of users what is among ``variables`` of Airflow's and of stores: these the root says. Raises
-    BrokenEntryPointError.
-    """
+    """``variables`` without Airflow's and those of stores, which the root says. Raises BrokenEntryPointError."""
     of_stores = tuple(prefix for name in SCHEMES.names() for prefix in SCHEMES[name].prefixes)
     return {name: value for name, value in variables.items() if not name.startswith(("AIRFLOW", *of_stores))}
 

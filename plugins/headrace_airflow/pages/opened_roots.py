@@ -121,7 +121,7 @@ class RootSummaries:
     @property
     def by_place(self) -> dict[tuple[str, str], PipelineSummary]:
         """Every summary by the names of its root and its pipeline."""
-        return {(root.name, name): one for root, cached in self.read for name, one in cached.summaries.items()}
+        return {(root.name, name): one for root, own in self.read for name, one in own.summaries.items()}
 
 
 class OpenedRoot:

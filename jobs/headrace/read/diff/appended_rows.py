@@ -392,9 +392,7 @@ named.
 
 @dataclass(frozen=True)
 class AnnouncedWindows:
-    """What was announced last: that of ``snapshot`` (None: readers saw nothing), whose windows were complete ``until``
-    then.
-    """
+    """What was announced last: ``snapshot`` (None: nothing), whose windows were complete ``until`` then."""
 
     snapshot: str | None
     until: time.Instant
@@ -422,9 +420,7 @@ class WindowNews:
     is_guess: bool = False
 
     def partition_keys(self) -> list[str]:
-        """The name of each window as a partition: when it begins, in UTC, as Airflow's own timetables write it
-        (``2026-11-20T09:00:00``).
-        """
+        """The windows' names as partitions: their begins in UTC, as Airflow writes them (``2026-11-20T09:00:00``)."""
         starts = {window.start for window in (*self.completed, *self.corrected)}
         return [time.iso_8601(start).removesuffix("Z") for start in sorted(starts)]
 

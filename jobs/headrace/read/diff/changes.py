@@ -130,9 +130,7 @@ class StoredChanges(Changes):
 
 
 def delivered_columns(columns: ViewColumns) -> dict[str, ValueType]:
-    """Key, window and values: what records of ``current`` have, in this order; an output of rows has their columns and
-    event time.
-    """
+    """Key, window and values of records of ``current``, in order; rows have their columns and event time."""
     types = columns.column_types(View.CURRENT)
     if columns.are_rows:
         return {name: types[name] for name in columns.identity}

@@ -95,9 +95,9 @@ class Pair(JsonFields, Generic[T]):
     after: T | None
 
     @classmethod
-    def of_sides(cls, read: Callable[[S], T | None], before: S | None, after: S | None) -> "Pair[T]":
+    def of_sides(cls, read: Callable[[S], T | None], old_side: S | None, new_side: S | None) -> "Pair[T]":
         """What ``read`` gives of each side that there is."""
-        return cls(*(None if side is None else read(side) for side in (before, after)))
+        return cls(*(None if side is None else read(side) for side in (old_side, new_side)))
 
     @property
     def differs(self) -> bool:
@@ -466,14 +466,14 @@ class _Tables:
         if not is_comparable:
             numbers = (fold.count_rows(self.connection, own) for fold, own in zip(folds, files, strict=True))
             return OutputDiff(layered_tables.RowCounts.from_incomparable(*numbers), (), columns, is_comparable=False)
-        compared: RowSets | layered_tables.ComparedTable = (
+        comparison: RowSets | layered_tables.ComparedTable = (
             RowSets(files[0], files[1], folds[1], right)
             if are_rows
             else layered_tables.ComparedTable(files[0], files[1], folds[0], shared_columns, FIRING_COLUMNS)
         )
-        rows = compared.row_counts(self.connection)
+        rows = comparison.row_counts(self.connection)
         order = (right if are_rows else left).row_order(View.CURRENT)
-        return OutputDiff(rows, tuple(compared.first_changes(self.connection, limit, order)), columns)
+        return OutputDiff(rows, tuple(comparison.first_changes(self.connection, limit, order)), columns)
 
     def _table_files(self, manifest: Manifest | None, table: str) -> list[NamedFile]:
         files = [] if manifest is None else layered_tables.files_of(manifest, table)

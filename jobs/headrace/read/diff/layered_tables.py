@@ -89,9 +89,7 @@ class RowCounts(JsonFields):
 
 @dataclass(frozen=True)
 class RowChange(JsonFields):
-    """A row that is not the same: its key and window, and its other columns before and after; None where there was, or
-    is, no such row.
-    """
+    """A row that differs: key and window, and its other columns before and after; None where it was not there."""
 
     kind: ChangeKind
     key: Mapping[str, Any]
@@ -252,9 +250,7 @@ def read_changes(rows: duckdb.DuckDBPyRelation, identity: Sequence[str]) -> list
 
 
 def shared_columns(files: Sequence[row_files.NamedFile]) -> dict[str, pa.DataType]:
-    """Names and types of the columns that all ``files`` have; none without files. Layers that were written before the
-    last aggregate was dropped have more than newer ones.
-    """
+    """Names and types that all ``files`` have, none without files. Layers from before an aggregate went have more."""
     schemas = [{field.name: field.type for field in pq.read_schema(file.path)} for file in files]
     first, *others = schemas or [{}]
     return {name: kind for name, kind in first.items() if all(other.get(name) == kind for other in others)}
@@ -285,9 +281,7 @@ def fold_of_current(columns: ViewColumns, others: Sequence[str]) -> RecordFold:
 
 
 def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: RecordFold) -> list[row_files.NamedFile]:
-    """The files of ``current`` where they are ``local``, each with the names that it has for the columns of ``fold``;
-    none without a manifest.
-    """
+    """The ``local`` files of ``current``, each with its names for the columns of ``fold``; none without a manifest."""
     if manifest is None:
         return []
     columns = ViewColumns.from_json(manifest.schema)
@@ -308,9 +302,7 @@ _OPEN_WINDOWS: Final = RecordFold((c.HASH, c.WINDOW_START, c.WINDOW_END), (c.EPO
 
 
 def current_rows(store: ObjectStore, manifest: Manifest) -> int | None:
-    """Rows of ``current`` of ``manifest``, which is as an output sees it. None where its files are longer than
-    MOST_BYTES. Raises BrokenObjectError.
-    """
+    """Rows of ``current`` as an output sees it; None if its files exceed MOST_BYTES. Raises BrokenObjectError."""
     fold = fold_of_current(ViewColumns.from_json(manifest.schema), ())
     return _count_folded_rows(
         store, files_of(manifest, UNNAMED.current), fold, lambda local: current_files(manifest, local, fold)
@@ -383,9 +375,7 @@ class RowSets:
     columns: ViewColumns
 
     def compare(self, connection: "duckdb.DuckDBPyConnection") -> bool:
-        """Put what may differ of either side into a table of ``connection``; False if both are made of the same
-        files.
-        """
+        """Make tables of what may differ on either side; False if both are made of the same files."""
         for table in (_ROWS_TOUCHED, _ROWS_BEFORE, _ROWS_AFTER):
             connection.execute(f"drop table if exists {table}")
         sides = {_ROWS_BEFORE: (self.old_files, self.new_files), _ROWS_AFTER: (self.new_files, self.old_files)}

@@ -56,9 +56,7 @@ _DECIMAL: Final = sql_types({"": DataType.DECIMAL})[""]
 
 
 class ComparedColumnsError(FixConfigError, code="config.compared_columns"):
-    """A comparison with a table names columns that are not there or have types that do not compare, or leaves out what
-    tells rows apart.
-    """
+    """Compared columns are missing, have types that do not compare, or leave out what tells rows apart."""
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,7 @@ class DeploymentWaits(JsonFields):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is in flight anywhere: no run would find anything to do until input lands. Nobody can say so
-        of a reader that cannot be looked at.
-        """
+        """Whether no run would find work until input lands. Nobody knows that of a reader who cannot be seen."""
         return not self.searched.unseen and not any(wait.kind.is_in_flight for wait in self.waits)
 
     def to_json(self) -> dict[str, Any]:
@@ -129,9 +127,7 @@ def waits_of(
     definition: Pipeline | None,
     now: Instant,
 ) -> Iterator[Wait]:
-    """What one pipeline of a cut waits for; without its ``definition`` nobody looks for files. Raises
-    BrokenObjectError.
-    """
+    """What a pipeline of a cut waits for; files only by its ``definition``. Raises BrokenObjectError."""
     return _PipelineOfCut(stores, heads, pipeline, definition, now).all_waits()
 
 

@@ -157,9 +157,7 @@ class SnapshotGraph:
         return frozenset(reachable)
 
     def lines(self) -> Iterator[str]:
-        """The graph as ``git log --graph`` draws it: ``*`` is a snapshot, ``o`` one that no branch and no tag leads to
-        any more.
-        """
+        """The graph as ``git log --graph`` draws it: ``*`` a snapshot, ``o`` one that no branch or tag leads to now."""
         lanes = Lanes()
         for row in self.rows:
             if row.snapshot is None:

@@ -189,9 +189,7 @@ class LandedReading(msgspec.Struct, frozen=True):
         return any(where in reader.files for reader in self.readers)
 
     def read_by_all(self, where: str, *, has_left: bool) -> LandedFile:
-        """Up to which file every snapshot has read, or where the input ``has_left``, every one that came before the
-        last that has it.
-        """
+        """Up to which file all have read; if the input ``has_left``, all that came before the last that has it."""
         if self.begins:
             return _BEFORE_ALL_FILES
         readers = self.readers

@@ -152,9 +152,7 @@ def continuing_to_json(progress: sources_progress.PipelineProgress, *, signals_o
 def epoch_to_json(
     reading: sources_progress.EpochReading, *, signals: Iterable[Signal], executor: str | None
 ) -> dict[str, JSON]:
-    """What a manifest's progress says of its own epoch: what it read and heard, on which ``executor``; None: on
-    none.
-    """
+    """What a manifest says of its own epoch: what it read and heard, on which ``executor`` (None: on none)."""
     return {
         **reading.reading_to_json(),
         "signals": [signal_to_json(signal) for signal in signals],

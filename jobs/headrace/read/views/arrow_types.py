@@ -43,9 +43,7 @@ def schema_of(columns: Mapping[str, ValueType]) -> pa.Schema:
 
 
 def named_as(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """``rows`` of an engine, which has the columns of ``schema`` in their order: what engines call columns may end at a
-    NUL.
-    """
+    """``rows`` with the names of ``schema``, in order: what engines call columns may end at a NUL."""
     return rows.rename_columns(schema.names).cast(schema)
 
 
@@ -141,9 +139,7 @@ class ExplainError(FixConfigError, code="config.explain"):
 
 
 def typed_key(kinds: Mapping[str, DataType], key: GivenKey, whose: str, *, null_keys: bool) -> dict[str, Any]:
-    """The value of each column of the ``key``; ``whose`` it is, for people. ``null_keys``: it may be NULL. Raises
-    ExplainError.
-    """
+    """The columns of ``key``, which is ``whose`` (for people), maybe NULL (``null_keys``). Raises ExplainError."""
     names = ", ".join(kinds) or "none: leave key out"
     key = _as_object(key, kinds)
     if isinstance(key, Mapping):

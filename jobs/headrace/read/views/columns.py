@@ -217,9 +217,7 @@ class ViewColumns:
 
     @property
     def extent(self) -> tuple[str, str]:
-        """The columns that say where in event time a row begins and ends; both are the instant of a row without a
-        window.
-        """
+        """The columns of a row's begin and end in event time: one and the same for a row without a window."""
         return (EVENT_TIME, EVENT_TIME) if self.are_rows else (WINDOW_START, WINDOW_END)
 
     @property

@@ -58,9 +58,7 @@ _DECIMALS = 10**27
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """What a comparison says of a column. Its value is one of ``values``, of which NULL may be one, or lies between the
-    first and the last.
-    """
+    """What a comparison says of a column: it is one of ``values``, maybe NULL, or between the first and the last."""
 
     column: str
     values: tuple[Any, ...]
@@ -157,9 +155,7 @@ def _intersect(one: Interval, other: Interval) -> Interval:
 
 
 def fitting_value(value: Any, kind: ValueType | None) -> Any | None:
-    """``value`` as a value of a column of that ``kind``, which is none of floats: they are no keys. None if it is not
-    surely one.
-    """
+    """``value`` in a column of that ``kind``, never a float, as those are no keys; None if it is not surely one."""
     fitting: Any | None = None
     match kind, value:
         case (DataType.INT, int()) if not isinstance(value, bool) and _LEAST_INT <= value <= _GREATEST_INT:
@@ -552,9 +548,7 @@ class RowCondition:
 
     @contextmanager
     def explain_errors(self, order: str | None = None) -> Iterator[None]:
-        """Turn what DuckDB raises while it reads, in that ``order``, into a QueryError, or into what the expression
-        raised itself.
-        """
+        """Turn what DuckDB raises, in that ``order``, into a QueryError, or into what the expression raised."""
         clauses = {"where": self.where, "order": order}
         text = ", ".join(f"{name}={short_repr(value)}" for name, value in clauses.items() if value is not None)
         with explain_duckdb_errors(self.source.column_names, self._failures, request=text):

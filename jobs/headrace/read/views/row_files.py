@@ -51,9 +51,7 @@ class NamedFile:
 
 
 def rows_of(files: Sequence[NamedFile], types: Mapping[str, str]) -> str:
-    """The rows of ``files``, of which there is at least one (SQL). Where some files have other names for columns, only
-    the columns of ``types`` are taken.
-    """
+    """The rows of ``files``, at least one (SQL). Where some have other names for columns, only those of ``types``."""
     by_names: dict[tuple[tuple[str, str | None], ...], list[Path]] = {}
     for file in files:
         by_names.setdefault(file.names, []).append(file.path)
@@ -260,9 +258,7 @@ def newest_of(
 
 
 def standing_of(rows: str, columns: Sequence[str], view_columns: ViewColumns) -> str:
-    """A query of ``columns`` of what stands of the records among ``rows`` (SQL), which have those of
-    ``view_columns``.
-    """
+    """A query of ``columns`` of what stands among ``rows`` (SQL), whose columns are ``view_columns``."""
     match view_columns.folding:
         case Folding.NEWEST:
             return newest_of(rows, columns, view_columns.identity)

@@ -208,9 +208,7 @@ class OutputFiles:
         )
 
     def _may_be_of(self, first: int, last: int) -> bool:
-        """Whether records of these epochs are needed: what is summed needs all, an older one may be what is
-        withdrawn.
-        """
+        """Whether records of these epochs are needed: sums need all, and an older one may be withdrawn."""
         if self._is_folded and self.definition.folding is Folding.SUMMED:
             return True
         return self.needed_rows.may_be_of(first, last, is_folded=self._is_folded)

@@ -167,9 +167,7 @@ def _not_needed(pipeline: Pipeline, output: str | None) -> tuple[str, ...]:
 
 
 def _begun_with(catalog: Catalog, now: Head, head: str | None, point: ForkPoint, options: RunOptions) -> str | None:
-    """The snapshot that the branch, which is at ``head``, has begun with. Raises RunOptionsError unless that is
-    ``point`` or one before it.
-    """
+    """The snapshot with which the branch at ``head`` began. Raises RunOptionsError unless it is ``point`` or older."""
     published_id = catalog.published_by_all(now.refs)
     common = None if head is None or published_id is None else catalog.common_ancestor(published_id, head)
     begin_id, begun_at = (None, -1) if common is None else (common.snapshot_id, common.epoch)

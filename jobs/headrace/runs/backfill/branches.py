@@ -83,9 +83,7 @@ def _enclosing_window(windows: Iterable[Window | None]) -> Window | None:
 
 
 def _with_panes(where: WindowFn, elements: Window) -> Window:
-    """Where windows may be whose panes are ``elements`` of the stage after them, at a time in their window or, where it
-    is shifted, later.
-    """
+    """Where windows may be whose panes are ``elements`` of the next stage, in their window or, if shifted, later."""
     return Window(shift_instant(elements.start, -_output_time_shift(where)), elements.end)
 
 
@@ -168,9 +166,7 @@ def _fork_point(pipeline: Pipeline, start: Instant, begin: Manifest | None) -> F
 
 
 def _newest_before(catalog: Catalog, pipeline: Pipeline, published_id: str, start: Instant) -> Manifest | None:
-    """The newest snapshot up to ``published_id`` that has read nothing as new as ``start``; None if there is none
-    that is kept.
-    """
+    """The newest kept snapshot up to ``published_id`` that has read nothing as new as ``start``; None: no such."""
     snapshots = _UnmarkedSnapshots.from_catalog(catalog)
     snapshot_id: str | None = published_id
     while snapshot_id is not None:

@@ -253,9 +253,7 @@ class _EpochRoom:
 
 @dataclass(frozen=True)
 class _Order:
-    """The order in which files of one epoch arrive (semantics 12.3): ``inputs`` by their names. None: it does not
-    count.
-    """
+    """The order in which files of one epoch arrive (semantics 12.3): ``inputs`` by name. None: it does not count."""
 
     inputs: Sequence[str] | None
 
@@ -266,9 +264,7 @@ class _Order:
         return cls([input_.name for input_ in pipeline.inputs] if is_ordered else None)
 
     def keeps_order(self, earlier_epochs: Sequence[RecordedEpoch], next_epoch: RecordedEpoch) -> bool:
-        """Whether ``next_epoch`` comes last if it becomes one with those ``earlier_epochs``, which arrive in their
-        order.
-        """
+        """Whether ``next_epoch`` comes last if it joins ``earlier_epochs``, which arrive in their order."""
         last = next((epoch for epoch in reversed(earlier_epochs) if epoch.files), None)
         if self.inputs is None or last is None or not next_epoch.files:
             return True

@@ -100,9 +100,7 @@ def run_recorded(
 
 
 def look_ahead_of(action: RunAction, pipeline: Pipeline, root: str, options: RunOptions) -> DryRun:
-    """What ``action`` would do, and what follows a backfill. Raises what stands against it, as far as that can be
-    seen.
-    """
+    """What ``action`` would do, and what follows a backfill. Raises what stands against it, if that can be seen."""
     if action != "backfill":
         return look_ahead(PREPARERS[action](open_run(pipeline, root, options, wrap_listener(None))))
     from headrace.runs.backfill.backfill import branch_of

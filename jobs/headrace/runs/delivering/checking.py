@@ -287,9 +287,7 @@ def _check_texts(path: str, column: str, kind: ValueType, texts: Sequence[str | 
 
 @contextmanager
 def _local_files(path: str) -> Iterator[Mapping[str, str]]:
-    """Where the files of the table can be read, each with its name below ``path``: copies, if that is an address of a
-    store.
-    """
+    """Where the files of the table can be read, by name below ``path``: copies, if that is in a store."""
     if "://" not in path:
         names = _files_below(path)
         if not names:

@@ -59,9 +59,7 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class WorkEstimate(msgspec.Struct, frozen=True):
-    """What an epoch, an audit or a run has before it, in bytes: files that it is to read, state that it continues
-    from.
-    """
+    """What an epoch, an audit or a run has before it, in bytes: files to read, state to continue from."""
 
     input: int
     state: int = 0
@@ -97,9 +95,7 @@ def choose(
 
 
 def check_installed(pipeline: Pipeline, executor: str) -> None:
-    """Raise NotInstalledError unless what a run of ``pipeline`` on ``executor`` needs is installed. AUTO needs nothing
-    until it has chosen.
-    """
+    """Raise NotInstalledError unless what ``executor`` needs for ``pipeline`` is there. AUTO needs nothing yet."""
     if executor != AUTO:
         EXECUTORS[executor].check_installed()
     if count := sum(map(len, pipeline.expected.values())):
@@ -144,9 +140,7 @@ def work_of(
 
 
 def work_of_run(catalog: Catalog, landing: Landing, head: str | None, *, full_sweep: bool) -> WorkEstimate:
-    """What a run that continues from snapshot ``head`` has before it; from the newest below it that can be read, if it
-    cannot.
-    """
+    """What a run from snapshot ``head``, or from the newest readable one below it, has before it."""
     manifest, progress = (None, PipelineProgress()) if head is None else _newest_readable(catalog, head)
     landed_bytes = input_bytes(unread_files(catalog, landing, manifest, progress, full_sweep=full_sweep))
     return WorkEstimate.from_head(manifest, landed_bytes + input_bytes(landing.to_land(progress.offsets)))
@@ -247,9 +241,7 @@ class _OfEngine(Generic[R]):
 
 
 class FittingEngine:
-    """The engine of a ``FittingExecution``: that of one executor, and then of the next one, which restores what the one
-    before has come to.
-    """
+    """The engine of a ``FittingExecution``: that of one executor, then of the next, restored to where that one was."""
 
     def __init__(self, side: FittingExecution, attempts: "Attempts") -> None:
         self._side, self._attempts = side, attempts

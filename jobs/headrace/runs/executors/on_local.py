@@ -41,9 +41,7 @@ class LocalExecution:
         return LocalEngine(self.pipeline, self.store, self.landing, attempts)
 
     def verify(self, table: str, file: DataFile, info: ObjectInfo | None = None) -> None:
-        """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written; its rows are in the
-        cache then.
-        """
+        """Raise BrokenObjectError unless ``file`` of a ``table`` of state is what was written; caches its rows."""
         default_cache().check(self.store, file, self._schemas[table], info)
 
     @cached_property
@@ -53,9 +51,7 @@ class LocalExecution:
     def audit_frame(
         self, view: ExpectationView, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
     ) -> Frame:
-        """The rows of ``view``, with ``columns``, that an audit looks at, without those that are ``released``. Raises
-        BrokenObjectError.
-        """
+        """The rows of ``view``, with ``columns``, but for ``released`` ones. Raises BrokenObjectError."""
         from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
 
         return arrow_frame(self.store, columns, view, audited, released)

@@ -113,9 +113,7 @@ def taken_by_none(catalog: Catalog, manifest: Manifest, last_epoch: int | None =
 
 
 def adopted_letters(catalog: Catalog, main: Manifest, branch: Manifest, outputs: Collection[str]) -> FileLog:
-    """The log of ``main`` in its next epoch, with the letters of ``outputs`` that ``branch`` has in place of its
-    own.
-    """
+    """The log of ``main`` in its next epoch, with the letters of ``outputs`` that ``branch`` has for its own."""
     log, replaced_outputs = (
         FileLog.empty(),
         {name for output in outputs for name in (output, *output_view.called_before(main, output))},
@@ -151,9 +149,7 @@ class NotAdoptableError(FixConfigError, code="config.not_adoptable"):
 
 
 def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs, head: Head) -> None:
-    """Raise what stands against the adoption of outputs of ``pipeline`` by ``main``, whatever a branch computes, as the
-    log stands at ``head``.
-    """
+    """Raise what stands, at ``head`` of the log, against ``main`` adopting outputs, whatever a branch computes."""
     _check_definition(recorded_definition(pipeline), main, scope)
     former = {pipeline.outputs[output].formerly for output in scope.adopted}
     _check_delivered(head, pipeline.name, scope, {*scope.adopted, *former})
@@ -210,9 +206,7 @@ class AdoptOutput:
         return self.facts.head
 
     def checks(self) -> Iterator[audits.RefusalCheck]:
-        """What may stand against it, the first that is to be said first; checks that read rows come last. Each relies
-        on those before.
-        """
+        """What may stand against it, in the order of telling; each relies on those before, and rows are read last."""
         if not self.give_up_delivered:
             yield audits.RefusalCheck(self._check_delivered, (audits.DeliveredError,), is_relied_on=True)
         yield self._relied_on_check(self._check_computed)
@@ -264,9 +258,7 @@ class AdoptOutput:
 
     @cached_property
     def stands_at(self) -> Manifest:
-        """The snapshot of main of the branch's last epoch. Raises NotAdoptableError if main has recorded other epochs
-        than those of the branch.
-        """
+        """Main's snapshot of the branch's last epoch. Raises NotAdoptableError if the two recorded other epochs."""
         catalog, name = self.catalog, self.facts.branch
         ours = epochs_since(catalog, self.branch.snapshot_id, None)
         theirs = epochs_since(catalog, self.main.snapshot_id, None)[: len(ours)]
@@ -312,9 +304,7 @@ class AdoptOutput:
             )
 
     def _check_what_they_read(self) -> None:
-        """Raise NotAdoptableError if panes that are read, or remembered ids, are not on main what they are on the
-        branch.
-        """
+        """Raise NotAdoptableError if panes that are read, or remembered ids, differ between main and the branch."""
         from headrace.read.diff.comparison import diff_snapshots  # with DuckDB
 
         remembers = IDS in self.main.tables

@@ -121,9 +121,7 @@ def raise_first_refusal(checks: Iterable[RefusalCheck]) -> None:
 
 @contextmanager
 def making_change(catalog: Catalog) -> Iterator[None]:
-    """While a change is made, or finds that it was made before: that attempt may have ended before the summary said
-    so.
-    """
+    """Inside, a change is made, or found made before: that attempt may have ended without a summary."""
     try:
         yield
     finally:
@@ -249,9 +247,7 @@ def _lacking_deliveries(catalog: Catalog, now: Head, manifest: Manifest | None) 
 
 
 class BranchAudits(msgspec.Struct, frozen=True):
-    """``outcomes``: the audit of each output, None where there is nothing to audit. ``limits``: what was found beside
-    those of each output.
-    """
+    """The audit of each output, None where there is nothing to audit; and what was found beside each one's limits."""
 
     outcomes: Mapping[str, AuditOutcome | None]
     limits: Mapping[str, tuple[LimitFinding, ...]]

@@ -571,9 +571,7 @@ def _publish_patch(catalog: Catalog, outcome: AuditOutcome, run_id: str) -> None
 
 @dataclass(frozen=True)
 class _Commit:
-    """The patch made of ``rows``, of which ``numbers`` differ, as an epoch of main. ``start``: when its time began, in
-    seconds.
-    """
+    """The patch of ``rows``, of which ``numbers`` differ, as an epoch of main that began at ``start`` (seconds)."""
 
     patching: PatchOutput
     rows: "PatchRows"

@@ -143,9 +143,7 @@ class BranchFacts:
 
     @cached_property
     def bases(self) -> Mapping[str, str | None]:
-        """The newest snapshot of the branch that readers of each output have seen: what comes after it becomes
-        visible.
-        """
+        """The newest snapshot of the branch that readers of each output have seen; what follows becomes visible."""
         return {
             output: last_published(self.catalog, self.head.snapshot_id, self.published_ids.get(output))
             for output in output_view.output_names(self.head)
@@ -344,9 +342,7 @@ class PromoteBranch:
             yield publishing_audits.RefusalCheck(lacks, (publishing_audits.DeliveredError,))
 
     def make(self, run_id: str, message: str) -> publishing_audits.MadeChange:
-        """Make the branch main and published, by one entry of the log. Raises PublishConflictError if main or the
-        branch has moved.
-        """
+        """Make the branch main and published, by one entry. Raises PublishConflictError if main or the branch moved."""
         facts = self.facts
         change = facts.made_change()
         with publishing_audits.making_change(facts.catalog):
@@ -367,9 +363,7 @@ class PromoteBranch:
 
 
 def _promoted_before(catalog: Catalog, branch: str) -> Entry | None:
-    """The entry that made ``branch`` main, if nothing but commits has moved main since, and no other branch has had the
-    name since.
-    """
+    """The entry that made ``branch`` main, if only commits moved main since, and no other branch had the name."""
     return publishing_audits.entry_made_before(
         catalog,
         branch,
@@ -492,9 +486,7 @@ class Rehearsal:
 
 @dataclass(frozen=True)
 class ReadersRehearsal:
-    """What of a ``Rehearsal`` readers see: the rows of each output that change, without the state that lies under them,
-    which takes longer to read.
-    """
+    """What of a ``Rehearsal`` readers see: rows of outputs that change, without state, which takes longer to read."""
 
     outputs: "Mapping[str, OutputDiff]"
     refusals: tuple[HeadraceError, ...]
@@ -538,9 +530,7 @@ def _differences(facts: BranchFacts, outputs: Iterable[str], limit: int) -> "dic
 def _compared_sides(
     facts: BranchFacts, outputs: Iterable[str]
 ) -> Iterator[tuple[str, tuple[Catalog, Manifest | None, Manifest | None]]]:
-    """Each of ``outputs``, with its catalog, what readers see of it now by main's name of it, and what the branch
-    has.
-    """
+    """Each of ``outputs``: its catalog, what readers see of it by main's name of it, and what the branch has."""
     for output in outputs:
         own, former_name = seen_catalog(facts.catalog, output), facts.names_on_main[output]
         published_id = None if former_name is None else facts.published_ids.get(former_name)

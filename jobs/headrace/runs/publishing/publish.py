@@ -68,9 +68,7 @@ def publishable_epochs(outputs: Mapping[str, OutputVersions]) -> dict[str, int]:
 
 
 def held_back(outputs: Mapping[str, OutputVersions], wanted_epoch: int) -> dict[str, tuple[str, ...]]:
-    """Outputs whose audit up to epoch ``wanted_epoch`` succeeded and that may not be published so far. Each comes with
-    the upstream outputs that are to blame.
-    """
+    """Outputs that passed up to ``wanted_epoch`` and may not be published so far, with the upstream ones to blame."""
     publishable = publishable_epochs(outputs)
     return {
         output: tuple(name for name in versions.upstream_names if publishable.get(name, wanted_epoch) < wanted_epoch)

@@ -109,9 +109,7 @@ class LineListener:
 
 
 class GuardedListener:
-    """What a run tells ``listener``, none of whose failures ends the run: after the first, nothing is told any more.
-    ``failure`` is that one.
-    """
+    """What a run tells ``listener``. Its first ``failure`` does not end the run, but the telling."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

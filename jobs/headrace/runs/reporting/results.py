@@ -381,9 +381,7 @@ class DeliveryNote(msgspec.Struct, frozen=True):
     def with_delivery(
         self, snapshot: str | None, epoch: int | None, written_count: int, removed_count: int, entry: int
     ) -> "DeliveryNote":
-        """The note after a delivery that looked at ``entry``, and left the sink with ``snapshot``; without rows if it
-        held that already.
-        """
+        """The note after a delivery at ``entry`` that left ``snapshot``; without rows if the sink held that already."""
         if entry < self.entry:
             return self
         if self.delivered_at is not None and self.snapshot == snapshot and not written_count and not removed_count:

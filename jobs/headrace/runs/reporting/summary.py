@@ -122,9 +122,7 @@ def worst_audit(outputs: Sequence[OutputLine]) -> AuditLine | None:
 
 
 def newest_audit(catalog: Catalog, known_audit: AuditLine | None) -> AuditLine | None:
-    """The audit of what is not published yet; if nobody has made one, the newest that is known, such as
-    ``known_audit``.
-    """
+    """The audit of what is not published yet; without one, the newest that is known, such as ``known_audit``."""
     epochs = unpublished_range(catalog, MAIN)
     outcome = (
         None
@@ -587,9 +585,7 @@ _log = logging.getLogger(__name__)
 
 
 def keep_result(catalog: Catalog, result: results.RunResult) -> None:
-    """Write the result of a run that has just ended, and renew the summary of its pipeline. Raises what the store
-    raises when the result is written.
-    """
+    """Write the result of a run that has ended, and renew the summary. Raises what the store does to the former."""
     store = catalog.store
     _, old_summary = do_both(store, lambda: results.write_run_result(store, result), lambda: _look_before(catalog))
     _try_to_renew(catalog, old_summary, result)
