@@ -420,9 +420,7 @@ def broken_files(root: Root) -> Mapping[Path, str]:
 
 
 def _refused_by_airflow(root: Root, files: RegisteredFiles) -> Mapping[Path, str]:
-    """What Airflow has against pipelines of ``files``. Only one of those whose Headrace DAGs differ in nothing that it
-    could refuse has them built.
-    """
+    """What Airflow has against ``files``. DAGs that differ in nothing that it could refuse are built once."""
     problems: dict[Path, str] = {}
     accepted_settings: list[DagSettings] = []
     own, *others = _families()

@@ -81,9 +81,7 @@ def new_root_dag(
     tags: Sequence[str] = ("decision",),
     schedule: ScheduleTimes | None = None,
 ) -> Iterator[DAG]:
-    """The DAG ``name`` of all pipelines of ``root``, to which all tasks belong that are made inside. ``command`` does
-    the same on the command line.
-    """
+    """The DAG ``name`` of all pipelines of ``root``, for tasks made inside. ``command`` does the same in a shell."""
     at_once: dict[str, Any] = {} if schedule is None else {"max_active_runs": 1}
     dag = DAG(
         dag_id=root.airflow_name(name),

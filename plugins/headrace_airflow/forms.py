@@ -91,9 +91,7 @@ def check_names(context: Context, names: Collection[str]) -> None:
 
 
 def option_fields(form: str, pipeline: Pipeline | None = None, **values: Any) -> dict[str, Param]:
-    """The fields of a form of ``pipeline``, or of a decision. ``values`` are what those say that nobody has touched,
-    where that is not the option's default.
-    """
+    """A form's fields, of ``pipeline`` or a decision; ``values`` stand where they are not the options' defaults."""
     asking = None if pipeline is None else _Asking.from_pipeline(pipeline)
     return {name: Param(**{**field}) for name, field in _field_schemas(form, asking, tuple(values.items())).items()}
 

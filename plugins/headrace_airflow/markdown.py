@@ -126,9 +126,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """How many rows of what readers see become what, and the ``first`` of them: keys, windows and values, without what
-    is said of their panes.
-    """
+    """How many of readers' rows become what, and the ``first``: key, window, values, without what panes say."""
 
     counts: Mapping[str, int]
     first: Sequence[Mapping[str, Any]]

@@ -144,9 +144,7 @@ def _share_finding(
 
 
 class AgeMeasurement(msgspec.Struct, frozen=True):
-    """What an age is measured from: a time (MIN_INSTANT: there is none yet; MAX_INSTANT: the input has ended), and for
-    people ``what`` that is.
-    """
+    """What an age counts from: a time (MIN_INSTANT: none yet; MAX_INSTANT: input ended), and ``what`` it is of."""
 
     since: model_time.Instant
     what: str

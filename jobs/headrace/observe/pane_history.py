@@ -94,9 +94,7 @@ class DrawnPane:
 
 @dataclass(frozen=True)
 class EpochClock:
-    """When an epoch ran, and what its end moved the watermark of the last aggregation to. ``low`` and ``high``: the
-    event times that it took in, None if none.
-    """
+    """When an epoch ran, where it left the watermark; ``low``, ``high``: its event times, None without any."""
 
     epoch: int
     processing_time: Instant
@@ -250,9 +248,7 @@ def _rows_with_instants(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def _whole_windows(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
-    """At most ``most`` of ``rows``, which are sorted by window, without a window of which rows would be missing, unless
-    that is the only one.
-    """
+    """At most ``most`` of ``rows``, sorted by window, without a window cut short, unless it is the only one."""
     if len(rows) <= most:
         return rows
     cut = [rows[most][name] for name in _WINDOW]

@@ -115,9 +115,7 @@ def definition_changes(pipeline: Pipeline, old_definition: RenamedDefinition) ->
 
 
 def _upstream_changes(pipeline: Pipeline, old_definition: Mapping[str, Any]) -> Iterator[Change]:
-    """What has changed of the outputs that its only output reads. Their panes mean something else, or they came by
-    columns only, or lost some.
-    """
+    """What changed of outputs that its only output reads: their meaning, or columns that came or went."""
     now = recorded_definition(pipeline)
     upstream_names = [
         [upstream_output["output"] for upstream_output in side.get("of", ())] for side in (old_definition, now)

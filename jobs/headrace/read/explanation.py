@@ -347,9 +347,7 @@ def _indent_lines(lines: Iterator[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class KeyRows:
-    """The rows of ``key``, whose columns are of ``types``, that epochs from ``since_epoch`` on wrote. Rows of
-    windows that ``event_time`` is not in may be missing.
-    """
+    """Rows of ``key`` (``types``) of epochs from ``since_epoch`` on, maybe only in windows with ``event_time``."""
 
     catalog: Catalog
     manifest: Manifest

@@ -521,9 +521,7 @@ def open_only(windows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def values_so_far(stage: CompiledStage, windows: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The aggregates of what open ``windows`` hold: in discarding mode, of what came since the last pane; for rows of
-    groups, how many are taken.
-    """
+    """Aggregates of open ``windows``; discarding: since the last pane; rows of groups: how many are taken."""
     rows = {name: windows.column(name) for name in windows.schema.names}
     every = np.arange(windows.num_rows)
     so_far = aggregate_results(stage, rows, every, np.zeros(len(every), np.bool_))

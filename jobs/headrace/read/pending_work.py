@@ -116,9 +116,7 @@ class SplitWatch:
 
 
 def _count_unread(source: Source, source_access: OpenSource, place: LandingPlace, position: SourcePosition) -> int:
-    """How much of a ``source`` a run would read that continues from ``position``; at least 1 if landers have claimed at
-    ``place`` what no run has read.
-    """
+    """How much a run from ``position`` would read; at least 1 if landers claimed at ``place`` what no run read."""
     count = source_access.enumerator.count_unread
     lander, landed_source = landed_first(source, source_access, place)
     if lander is None:
@@ -151,9 +149,7 @@ _PAUSE: Final = 9
 
 @dataclass(frozen=True)
 class WatchedInput:
-    """Where an input lands, and which files there are input, as its source says; ``is_ordered``: and that they land in
-    the order of their names.
-    """
+    """Where an input lands, and which files count; ``is_ordered``: they land in the order of their names."""
 
     path: str
     suffixes: tuple[str, ...] = ()

@@ -217,9 +217,7 @@ class UpstreamPanesError(FixConfigError, code="config.upstream_panes"):
 
 @dataclass(frozen=True)
 class ReadPipeline:
-    """What ``source`` names, where it is not elsewhere below ``root``, for the pipeline ``reader`` ("": for nobody).
-    Making one makes no request.
-    """
+    """What ``source`` names, below ``root`` or elsewhere, for ``reader`` ("": nobody). Making one makes no request."""
 
     source: UpstreamSource
     root: ObjectStore

@@ -196,9 +196,7 @@ class Folds:
 
 
 class SnapshotIdentity(msgspec.Struct, frozen=True):
-    """The ``fingerprint`` and ``definition`` of a snapshot, and the fingerprint of each output. ``standing``: the
-    schemas of outputs that stay as they were.
-    """
+    """Fingerprint and definition of a snapshot, fingerprint of each output; ``standing``: schemas of parked outputs."""
 
     fingerprint: str
     definition: Mapping[str, Any]
@@ -522,9 +520,7 @@ class _OutputResults(msgspec.Struct, frozen=True):
 def _continued_columns(
     output_pipeline: Pipeline, output: str, base: format_manifest.Manifest, stood_at: int | None
 ) -> ViewColumns:
-    """The columns of an ``output`` after ``base``, with ``output_pipeline``, which has it alone. It ``stood_at`` an
-    epoch before (None: it did not).
-    """
+    """The columns of an ``output`` after ``base``, or after the epoch that it ``stood_at``, if it was parked."""
     if output != "" and output not in outputs_of(base):
         return replace(columns_after(output_pipeline, None), adopted=base.epoch + 1)
     return columns_after(output_pipeline, seen_by(base, output), stood_at)

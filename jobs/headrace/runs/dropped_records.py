@@ -312,9 +312,7 @@ def _came_since(catalog: Catalog, defined_outputs: Mapping[str, AnyOutput], epoc
 
 
 def _output_names_at(catalog: Catalog, output: str, epoch: str) -> tuple[Set[str | None], Set[str]]:
-    """What the ``output`` was called in the snapshot of ``epoch``; and the names that it may have had, where the
-    snapshot has expired and others have them now.
-    """
+    """What ``output`` was called in ``epoch``; and what it may have been, where the snapshot has expired."""
     main = snapshot_at(catalog, MAIN).manifest
     if main is None:
         return {output}, set()

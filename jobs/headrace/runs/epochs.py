@@ -103,9 +103,7 @@ class RunContext:
             self.listener.warned(warning)
 
     def checked_manifest(self, manifest: Manifest) -> Manifest:
-        """``manifest``, if the run can continue from it, with outputs by their new names. Raises ChangedPipelineError;
-        if strict, ChangedCodeError.
-        """
+        """``manifest`` with today's output names. Raises ChangedPipelineError; if strict, ChangedCodeError."""
         manifest = under_new_names(self.pipeline, manifest)
         allow, parks = self.options.allow_new_aggregates, self.options.parks
         check_continues(self.pipeline, manifest, allow_new_aggregates=allow, parks=parks)

@@ -94,9 +94,7 @@ def _overtaken_files(catalog: Catalog, objects: Collection[str]) -> set[str]:
 
 
 def _claimed_range(catalog: Catalog, objects: Collection[str], number: int) -> ranges.LandedRange | None:
-    """Range ``number`` of the input that the ``objects`` are of; None if nobody has claimed it, or its claim and its
-    seal are damaged, of which fsck tells.
-    """
+    """Range ``number`` of an input; None if unclaimed, or if claim and seal are damaged, of which fsck tells."""
     claims = {_claim_or_seal(catalog.pipeline, path): path for path in objects}
     if number not in claims:
         return None

@@ -193,9 +193,7 @@ OptionResult = Literal["span", "clock"]
 
 
 class OptionField(NamedTuple):
-    """A field of RunOptions: the ``options`` by which people say it. What they give is the field's value, or what its
-    ``result_kind`` is made of.
-    """
+    """A field of RunOptions and the ``options`` that say it; ``result_kind`` makes its value of them, if given."""
 
     options: tuple[RunOption, ...]
     result_kind: OptionResult | None = None

@@ -51,9 +51,7 @@ def prepared_recovery(run: RunContext) -> PreparedRun:
 
 @dataclass(frozen=True)
 class _Beginning:
-    """Where a recovery begins: at ``snapshot``, to which it is still to ``move``, unless an attempt before it has moved
-    there. ``given_up``: what the branch was at.
-    """
+    """A recovery begins at ``snapshot``, to be moved to (``move``), or moved to before; ``given_up``: where it was."""
 
     snapshot: str
     given_up: str | None

@@ -561,9 +561,7 @@ def moved_back_before(catalog: Catalog, branch: str, snapshot: str, request: str
 
 
 def given_up_by(catalog: Catalog, last_entry: int, branch: str, snapshot: str, request: str) -> str | None:
-    """What ``request`` gave up when it took ``branch`` back to ``snapshot``, if that is what moved it there, up to the
-    entry of number ``last_entry``.
-    """
+    """What ``request`` gave up, up to entry ``last_entry``, by taking ``branch`` back to ``snapshot``, if it did."""
     for entry in catalog.entries(before=last_entry + 1):
         has_target = any(new_id == snapshot for _, new_id in entry.moves.values())
         if has_target and is_recovery(entry, request):

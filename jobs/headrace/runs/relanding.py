@@ -399,9 +399,7 @@ class Relanding:
         return {name: target for name, target in self.targets.items() if target.lands_in_source}
 
     def land(self, columns: Iterable[str], copies: Callable[[str, ReadRows], Iterator[Copy]]) -> dict[str, Any]:
-        """Land the ``copies`` that are made of each epoch and its rows, which have ``columns``. Returns the fields that
-        the result has for every view.
-        """
+        """Land the ``copies`` made of each epoch's rows, which have ``columns``. Returns the result's shared fields."""
         epochs = dropped_files(self.catalog, self.manifest, self._view)
         for target in self.targets.values():
             target.find_landed()

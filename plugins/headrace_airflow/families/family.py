@@ -104,9 +104,7 @@ def airflow_schedule(schedule: Schedule | AssetAny | None, rooted_pipeline: Root
 
 
 def _schedule_asset(uri: str, root: Root) -> Asset:
-    """The asset of a schedule. A pipeline's is that of the same ``root`` unless it names one: so staging and production
-    can have the same files.
-    """
+    """The asset of a schedule: of a pipeline of this ``root``, unless it names one, so roots can share files."""
     ours = _PUBLISHED_URI.fullmatch(uri)
     if ours is None:
         return Asset(uri)

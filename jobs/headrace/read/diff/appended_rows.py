@@ -152,9 +152,7 @@ _FILLS: Final = (ChangeSource.ALL_ROWS, ChangeSource.ALL_PANES)
 
 @dataclass(frozen=True)
 class StoredChangeRecords(ChangeRecords):
-    """Records that are read from a ``database``, where a ``table`` has them, in an ``order`` of its columns. It is open
-    as long as the context that gave them.
-    """
+    """Records in a ``table`` of a ``database``, ordered by ``order``; open as long as the context that gave them."""
 
     database: "duckdb.DuckDBPyConnection" = field(kw_only=True)
     order: tuple[str, ...] = field(default=(), kw_only=True)

@@ -218,9 +218,7 @@ def _is_line(catalog: Catalog, old_manifest: Manifest, new_manifest: Manifest) -
 
 
 def still_there(catalog: Catalog, snapshot: str) -> Manifest | None:
-    """The manifest of a snapshot; None if it has expired, also where the catalog remembers it: files that it names may
-    be gone, and panes that came next.
-    """
+    """The manifest of a snapshot; None if it has expired, though remembered: its files and later panes may be gone."""
     if not catalog.is_stored(snapshot):
         return None
     try:

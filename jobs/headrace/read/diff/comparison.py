@@ -294,9 +294,7 @@ def inputs_between(
 def logs_between(
     old_manifest: Manifest | None, new_manifest: Manifest | None, files_since: Callable[[FileLog], Iterable[LoggedFile]]
 ) -> dict[str, LogDiff]:
-    """What each has of panes, late records and dead letters. ``files_since``: the files of a log that the common
-    ancestor, which both continue from, has not.
-    """
+    """Panes, late records and dead letters of each. ``files_since``: files of a log after the common ancestor."""
 
     def log_of(manifest: Manifest | None, name: str) -> FileLog:
         return (None if manifest is None else manifest.logs.get(name)) or FileLog.empty()

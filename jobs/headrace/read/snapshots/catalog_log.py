@@ -171,9 +171,7 @@ class SnapshotGraph:
             yield from drawn_snapshot.below
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value: ``snapshots`` with their parents, the same as ``edges`` (from a snapshot to its parent),
-        ``refs``, and the other entries.
-        """
+        """A JSON value: ``snapshots`` with parents, also as ``edges`` (snapshot, parent), ``refs``, other entries."""
         snapshot_rows = [row for row in self.rows if row.snapshot is not None]
         return {
             "snapshots": [self._snapshot_to_json(row) for row in snapshot_rows],

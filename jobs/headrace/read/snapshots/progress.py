@@ -143,9 +143,7 @@ def watermarks_of(manifest: Manifest) -> sources_progress.WatermarkHold:
 
 
 def continuing_to_json(progress: sources_progress.PipelineProgress, *, signals_of: str | None) -> dict[str, JSON]:
-    """What a manifest says of how far its pipeline has come; with ``epoch_to_json``, of which ``StoredProgress.of`` and
-    ``progress_of`` are the inverse.
-    """
+    """A manifest's progress; with ``epoch_to_json`` the inverse of ``StoredProgress`` and ``progress_of``."""
     return {**progress.to_json(), "signals_of": signals_of}
 
 

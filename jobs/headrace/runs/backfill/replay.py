@@ -93,9 +93,7 @@ class ReplayProgress:
 
 @dataclass(frozen=True)
 class MainsReading:
-    """What main has read up to ``head``, its newest snapshot that can be read (a backfill replaces broken ones),
-    for ``pipeline`` to read again.
-    """
+    """What main has read up to its newest readable snapshot ``head``, for ``pipeline`` to read again."""
 
     catalog: Catalog
     pipeline: Pipeline

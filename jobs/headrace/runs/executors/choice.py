@@ -124,9 +124,7 @@ def fitting_executor(pipeline: Pipeline, work: WorkEstimate, bounds: Bounds) -> 
 def work_of(
     action: RunAction, pipeline: Pipeline, root: str, *, branch: str, snapshot: str | None, full_sweep: bool
 ) -> WorkEstimate:
-    """What a run of ``action`` has before it, as it stands now. ``snapshot`` is where a recovery goes back to, or a
-    backfill that has not begun is forked.
-    """
+    """What a run of ``action`` has before it now. ``snapshot``: where a recovery or a new branch begins."""
     store = open_store(root)
     catalog = Catalog(store, pipeline.name)
     head = catalog.head().refs.get(branch)
@@ -171,9 +169,7 @@ def _newest_readable(catalog: Catalog, snapshot: str) -> tuple[Manifest | None, 
 
 
 class FittingExecution:
-    """One run's side under AUTO: on ``local`` up to an epoch that needs Spark, and on ``spark`` from that one on.
-    ``on_turn`` is told of that.
-    """
+    """A run's side under AUTO: ``local`` until an epoch needs Spark, then ``spark``, of which ``on_turn`` is told."""
 
     def __init__(self, run: ExecutorRun, given_session: Any, on_turn: Callable[[ExecutorDecision], None]) -> None:
         self._run, self._given_session, self._on_turn = run, given_session, on_turn

@@ -71,9 +71,7 @@ class AdoptedOutputs:
 
     @classmethod
     def from_upstream(cls, pipeline: str, upstream: Mapping[str, Sequence[str]], output: str) -> Self:
-        """For an ``output`` of ``pipeline``, whose outputs are computed of those in ``upstream`` (none: of records).
-        Raises UnknownOutputError.
-        """
+        """For an ``output`` computed of those in ``upstream`` (none: of records). Raises UnknownOutputError."""
         if output not in upstream:
             has = f"it has {', '.join(sorted(upstream))}" if upstream else "it has one output, which has no name"
             raise output_view.UnknownOutputError(f"pipeline {pipeline} has no output {output!r}: {has}")

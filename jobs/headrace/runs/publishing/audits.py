@@ -91,9 +91,7 @@ class ReadersChange(Protocol):
 
     @classmethod
     def from_branch(cls, catalog: Catalog, cut_over: CutOver) -> Self:
-        """The change of a ``cut_over``, as main and its branches stand now. Raises UnknownBranchError, and what else
-        cannot even be looked at.
-        """
+        """The change of ``cut_over`` as things stand. Raises UnknownBranchError, and what cannot be looked at."""
 
     @classmethod
     def made_before(cls, catalog: Catalog, cut_over: CutOver) -> "MadeBefore | None":

@@ -179,9 +179,7 @@ def epoch_line(manifest: Manifest) -> str:
 
 
 def result_lines(result: RunResult, where: Where) -> Iterator[str]:
-    """What a run that succeeded did: its figures, where the branch and readers are now, and what shows the rows that it
-    dropped. Warnings come last.
-    """
+    """What a successful run did: figures, where branch and readers are, where dropped rows are shown; warnings last."""
     epochs = number_of(len(result.epochs), "epoch")
     nothing = (
         "nothing differs where windows have expired" if result.action == "patch" else "there was nothing new to process"
