@@ -447,8 +447,7 @@ def failure_message(outcome: AuditOutcome) -> str:
     """For people: each expectation, check and limit that failed, and the ways out. No value of a row."""
     docs = f" Data docs: {outcome.path}/docs" if outcome.failed else ""
     return (
-        f"{_failure_text(outcome)}\n"
-        "Land a correction and run again; or roll back; or let readers see these rows: "
+        f"{_failure_text(outcome)}\nLand a correction and run again; or roll back; or let readers see these rows: "
         f"`headrace release {outcome.subject} {outcome.to_snapshot} --message WHY`.{docs}"
     )
 

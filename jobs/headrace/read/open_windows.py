@@ -90,8 +90,7 @@ class StageState:
             raise StateDefinitionError(
                 f"pipeline {self.pipeline.name} has changed since snapshot {self.manifest.snapshot_id} (epoch "
                 f"{self.manifest.epoch}): {change_text}. Its state can be read only by the definition that made it: "
-                "take "
-                "the change back to look at it"
+                "take the change back to look at it"
             )
 
     @cached_property
@@ -214,8 +213,7 @@ def check_windows(pipeline: Pipeline) -> None:
         kept_text = "what its joins keep is said by `headrace explain`" if pipeline.join else "nothing is kept"
         raise StateDefinitionError(
             f"pipeline {pipeline.name} gives rows as they are: there are no windows, {kept_text}, and nothing waits. "
-            "Read "
-            "its views, such as panes"
+            "Read its views, such as panes"
         )
 
 

@@ -49,9 +49,8 @@ def check_root(store: ObjectStore) -> None:
     """Raise MissingRootError, with what there is instead, unless the root of ``store`` exists."""
     if not root_exists(store):
         raise MissingRootError(
-            f"the root {store.uri} does not exist: {describe_surroundings(store)}. A run that finds input makes "
-            "it, and so does "
-            "`headrace run --create`"
+            f"the root {store.uri} does not exist: {describe_surroundings(store)}. A run that finds input makes it, "
+            "and so does `headrace run --create`"
         )
 
 

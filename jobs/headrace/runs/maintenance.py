@@ -59,7 +59,7 @@ def live_landed(
         has_left = reading.has_left(where, infos)
         if has_left and not reading.is_read(where):
             continue
-        if not any(_has_records(catalog.pipeline, path) for path in objects):
+        if all(_claim_or_seal(catalog.pipeline, path) is not None for path in objects):
             live |= numbers.keys()  # claims alone: the source keeps the records, and a backfill may begin anywhere
             continue
         last = reading.read_by_all(where, has_left=has_left)
@@ -118,11 +118,6 @@ def by_input(pipeline: str, landed_objects: Iterable[ObjectInfo]) -> Iterator[tu
         assert where is not None, "objects with other names are not listed"
         by_folder.setdefault(where, []).append(info)
     yield from by_folder.items()
-
-
-def _has_records(pipeline: str, path: str) -> bool:
-    """Whether a landed object has records, and does not only say where they are."""
-    return _claim_or_seal(pipeline, path) is None
 
 
 def _claim_or_seal(pipeline: str, path: str) -> int | None:
@@ -306,9 +301,8 @@ class _InputCheck:
         )
         return (
             f"{BACKUP}; without one {rollback_hint}delete what {where} has of range {number} and later "
-            f"({number:020d}-* and "
-            f"_ranges/{number:020d}.*, all behind them, _written/{number:020d}-*). The next run lands again what the "
-            "source still has"
+            f"({number:020d}-* and _ranges/{number:020d}.*, all behind them, _written/{number:020d}-*). The next run "
+            "lands again what the source still has"
         )
 
 

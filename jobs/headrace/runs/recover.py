@@ -106,8 +106,7 @@ def _check_input(catalog: Catalog, pipeline: Pipeline, head: str | None, snapsho
         more = f"; and {len(lost_paths) - _MOST_NAMED} more" if len(lost_paths) > _MOST_NAMED else ""
         raise InputGoneError(
             f"{catalog.pipeline}: a recovery to snapshot {snapshot} reads again what came after it, and "
-            f"{len(lost_paths)} of "
-            f"these files are gone: {'; '.join(lost_paths[:_MOST_NAMED])}{more}. Put them back; choose a newer "
-            "snapshot; or give "
-            f"their records up with `headrace rollback {catalog.pipeline} --to {snapshot}`, and run. Nothing has moved"
+            f"{len(lost_paths)} of these files are gone: {'; '.join(lost_paths[:_MOST_NAMED])}{more}. Put them back; "
+            f"choose a newer snapshot; or give their records up with `headrace rollback {catalog.pipeline} --to "
+            f"{snapshot}`, and run. Nothing has moved"
         )

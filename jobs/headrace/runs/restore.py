@@ -346,10 +346,9 @@ def _check_input(
     if lost_paths:
         raise InputGoneError(
             f"{catalog.pipeline}: {reason}. A run that goes back to an older snapshot reads again what came after it, "
-            f"and {len(lost_paths)} of these files are gone or changed: {_join_first_names(lost_paths)}. Put them "
-            "back as they "
-            "were, or "
-            "bring the broken object back from a backup; or give their records up with `headrace rollback`"
+            f"and {len(lost_paths)} of these files are gone or changed: {_join_first_names(lost_paths)}. Put them back "
+            "as they were, or bring the broken object back from a backup; or give their records up with `headrace "
+            "rollback`"
             + given_up_warning(catalog, broken_links[0].snapshot_id, None if whole is None else whole.snapshot_id)
         )
     return newest.epoch == broken_links[0].epoch

@@ -91,8 +91,7 @@ def _outdated_message(move: "CutMove", place: Mapping[str, str | None] | None) -
     old_text = "nobody knew of it" if place is None else f"it was at {place['head']}, to go to {place['to']},"
     return (
         f"reader {_reader_name(move)} is at {move.head} and would go back to {move.to}; {old_text} when the task "
-        f"{REHEARSE} "
-        f"said what is given up. If this recovery is still wanted, clear {REHEARSE}, which looks again"
+        f"{REHEARSE} said what is given up. If this recovery is still wanted, clear {REHEARSE}, which looks again"
     )
 
 
@@ -340,8 +339,7 @@ def _check_ahead(catalog: Catalog, rehearsed_id: str | None) -> None:
         if not catalog.is_ancestor(rehearsed_id, main):
             raise forms.RehearsalOutdatedError(
                 f"main was at {rehearsed_id} when the task {REHEARSE} said what is given up; it has gone back since, "
-                "and "
-                f"is at {main} now. If this recovery is still wanted, clear {REHEARSE}, which looks again"
+                f"and is at {main} now. If this recovery is still wanted, clear {REHEARSE}, which looks again"
             )
 
 

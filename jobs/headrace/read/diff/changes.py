@@ -302,8 +302,7 @@ class ChangeOrigin(RecordOrigin):
             id_text = ", ".join(f"{name}={value!r}" for name, value in zip(self.columns.id, row, strict=True))
             raise sinks.UndeliverableError(
                 f"two rows have the same id ({id_text}), and a table has one row of each. Nothing was delivered: "
-                "correct "
-                "id= or the input, or deliver to a table of changes"
+                "correct id= or the input, or deliver to a table of changes"
             )
 
     @abstractmethod

@@ -230,9 +230,8 @@ class _PipelineOfCut:
             name = f"{self.pipeline.name}.{output}" if output else self.pipeline.name
             yield self._own_wait(
                 WaitKind.PUBLISH,
-                f"readers of {name} see less than epoch {manifest.epoch} ({published_text} published): it waits for "
-                "an audit "
-                "that is good, or for headrace release",
+                f"readers of {name} see less than epoch {manifest.epoch} ({published_text} published): it waits for an "
+                "audit that is good, or for headrace release",
             )
 
     def _sink_waits(self) -> Iterator[Wait]:

@@ -113,9 +113,8 @@ def _check_kept(catalog: Catalog, snapshot_id: str, manifests: Mapping[int, Mani
     if manifests and (number_expired := max(manifests) + 1 - first - len(manifests)):
         raise ExpiredError(
             f"{number_expired} of the epochs up to snapshot {snapshot_id} of {catalog.pipeline} have expired, with "
-            "their "
-            "records of files, clocks and signals. Replay what has landed, under a clock of your own (--clock), or "
-            "run a backfill"
+            "their records of files, clocks and signals. Replay what has landed, under a clock of your own (--clock), "
+            "or run a backfill"
         )
 
 

@@ -375,8 +375,7 @@ def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:
     if isinstance(lost_entry, LostEntry):
         raise DamagedLogError(
             f"what readers of {catalog.pipeline} saw at {when.isoformat()} may stand in entry {lost_entry.number} of "
-            "its "
-            f"log, and {lost_entry.problem}. Bring it back from a backup, or name a snapshot or a tag"
+            f"its log, and {lost_entry.problem}. Bring it back from a backup, or name a snapshot or a tag"
         )
     return newest
 

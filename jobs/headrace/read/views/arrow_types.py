@@ -148,9 +148,8 @@ def typed_key(kinds: Mapping[str, DataType], key: GivenKey, whose: str, *, null_
         values = [] if key is None else list(key) if isinstance(key, list | tuple) else [key]
     if len(values) != len(kinds):
         raise ExplainError(
-            f"key={short_repr(key)} does not name a key of {whose}: give a value for each of its columns, in "
-            "their order "
-            f"({names})"
+            f"key={short_repr(key)} does not name a key of {whose}: give a value for each of its columns, in their "
+            f"order ({names})"
         )
     return {
         name: None if value is None and null_keys else _parse_key_value(name, kind, value)

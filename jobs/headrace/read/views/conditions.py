@@ -416,8 +416,7 @@ def _parse_clause(text: str, columns: Sequence[str], form: _Form) -> tuple[str, 
     if not _is_only(parse_result["statements"], form):
         raise QueryError(
             f"{clause_text} must be one {'condition' if form is _WHERE_FORM else 'order'} and nothing more; the "
-            "columns are "
-            f"{', '.join(columns)}"
+            f"columns are {', '.join(columns)}"
         )
     return encoded_text.decode(), parse_result["statements"][0]["node"][form.part]
 

@@ -201,29 +201,27 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
             )
             raise SinkTakenError(
                 f"sink {sink.name} holds rows of {_owner_text(sink_state)}, not of {_owner_text(own)}: "
-                f"{rename_hint}name "
-                "another table, or "
-                "replace them with --take-over"
+                f"{rename_hint}name another table, or replace them with --take-over"
             )
         start_before = sink_state.snapshot if sink_state is not None and is_own else None
         is_changed = others is not None and others.is_mended
+        delivery = Delivery(
+            *own.owner[1:],
+            sink.name,
+            start_before,
+            published_id,
+            source=None,
+            reason=None,
+            removed=0,
+            written=0,
+            seconds=0.0,
+            entry=head.entry,
+            at=None if sink_state is None else sink_state.at,
+            others=None if others is None else others.words,
+        )
         has_nothing = sink_state is None and manifest is None
         if has_nothing or (sink_state == own and not is_changed and not refill):
-            other_fields = (None if sink_state is None else sink_state.at, None if others is None else others.words)
-            seconds = time.monotonic() - began
-            return Delivery(
-                *own.owner[1:],
-                sink.name,
-                start_before,
-                published_id,
-                None,
-                None,
-                0,
-                0,
-                seconds,
-                head.entry,
-                *other_fields,
-            )
+            return replace(delivery, seconds=time.monotonic() - began)
         # what another root, or other columns, left there is of no use; whose rows these are is said with all of them
         is_alike = sink_state is not None and sink_state.columns == own.columns
         says_owner = isinstance(target, sink_ports.OpenChangeLog) or (
@@ -240,22 +238,11 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
             with changes_between(catalog, start, manifest) as changes:
                 applied_counts = target.apply(changes, sink_state, own)
                 source, reason = changes.source, changes.reason
-    return Delivery(
-        *own.owner[1:],
-        sink.name,
-        start_before,
-        published_id,
-        source,
-        _of_no_use(sink_state, own, is_changed=is_changed, refill=refill)
-        if reason is sink_ports.FillReason.FIRST
-        else reason,
-        applied_counts.removed,
-        applied_counts.written,
-        time.monotonic() - began,
-        head.entry,
-        own.at,
-        None if others is None else others.words,
-    )
+    if reason is sink_ports.FillReason.FIRST:
+        reason = _of_no_use(sink_state, own, is_changed=is_changed, refill=refill)
+    removed, written = applied_counts.removed, applied_counts.written
+    seconds = time.monotonic() - began
+    return replace(delivery, source=source, reason=reason, removed=removed, written=written, seconds=seconds, at=own.at)
 
 
 def _of_no_use(
@@ -358,21 +345,16 @@ def deliver_all(
         _logger.info("%s", stage)
         name, sink = stage.output, stage.sink
         output_catalog = OutputCatalog(catalog, name) if name else catalog
+        change_note = partial(update_note, catalog.store, catalog.pipeline, name, sink)
         first_entry = catalog.head().entry
         try:
             delivery = _deliver_with_retries(output_catalog, name, sink, take_over=take_over, refill=refill)
         except HeadraceError as error:
             errors.append(error)
-            update_note(
-                catalog.store,
-                catalog.pipeline,
-                name,
-                sink,
-                partial(DeliveryNote.with_failure, error=error, entry=first_entry),
-            )
+            change_note(partial(DeliveryNote.with_failure, error=error, entry=first_entry))
         else:
             deliveries.append(delivery)
-            update_note(catalog.store, catalog.pipeline, name, sink, _as_noted(output_catalog, delivery))
+            change_note(_as_noted(output_catalog, delivery))
             listener(delivery)
     if errors:
         first, *others = errors
@@ -403,15 +385,13 @@ def _deliver_with_retries(catalog: Catalog, output: str, sink: Sink, *, take_ove
     """A delivery, which looks again where another one came before it: that one may have done all there was to do. The
     later one of two looks first, and not both at the same time.
     """
-    for attempt in tenacity.Retrying(
+    attempts = tenacity.Retrying(
         stop=tenacity.stop_after_attempt(_DELIVERY_ATTEMPTS),
         wait=tenacity.wait_random_exponential(0.2, max=5),
         retry=tenacity.retry_if_exception_type(sink_ports.SinkMovedError),
         reraise=True,
-    ):
-        with attempt:
-            return deliver(catalog, output, sink, take_over=take_over, refill=refill)
-    raise AssertionError("unreachable")
+    )
+    return attempts(deliver, catalog, output, sink, take_over=take_over, refill=refill)
 
 
 def _as_noted(catalog: Catalog, delivery: Delivery) -> Callable[[DeliveryNote], DeliveryNote]:

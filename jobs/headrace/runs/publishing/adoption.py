@@ -240,8 +240,7 @@ class AdoptOutput:
         missed_epochs = manifest.epoch - 1 - self.stands_at.epoch
         missed_text = (
             f"main has computed {missed_epochs} epochs more than branch {self.facts.branch}: the next run computes "
-            "them for "
-            f"{', '.join(self.scope.adopted)}, and publishes then"
+            f"them for {', '.join(self.scope.adopted)}, and publishes then"
         )
         given_up_patches = patches_given_up(self.catalog, self.main.snapshot_id, None)
         lost_patches = [patch for patch in given_up_patches if patch.output in self.scope.adopted]

@@ -647,8 +647,7 @@ class _Commit:
             docs = f". Data docs: {outcome.path}/docs" if outcome.failed else ""
             raise (AuditFailedError if outcome.failed else LimitExceededError)(
                 f"pipeline {catalog.pipeline}: {len(failures)} of {len(outcome.findings) + len(ids)} expectations "
-                "failed "
-                f"on what a patch by branch {self.patching.facts.branch} would write, and nothing was patched: "
+                f"failed on what a patch by branch {self.patching.facts.branch} would write, and nothing was patched: "
                 f"{'; '.join(failures)}{docs}"
             )
         return outcome

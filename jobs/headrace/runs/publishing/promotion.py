@@ -395,9 +395,8 @@ def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: 
     if is_there:
         way_on = f"Promote it with {keeps}; or backfill" if is_patchable else "Backfill"
         raise PatchedSinceError(
-            f"branch {branch} of {name} continues from {fork_text}, and {loss_text}. {way_on} from the beginning, "
-            "with a new "
-            "branch"
+            f"branch {branch} of {name} continues from {fork_text}, and {loss_text}. {way_on} from the beginning, with "
+            "a new branch"
         )
     raise PatchedSinceError(
         f"a backfill of {name} that is promoted and begins with {fork_text} lacks what came later, and {loss_text}. "

@@ -483,10 +483,9 @@ def release(catalog: Catalog, snapshot: str, message: str, output: str | None = 
         if unreleased_names:
             raise UpstreamUnpublishedError(
                 f"output {output} of {catalog.pipeline} is computed of {' and '.join(unreleased_names)}, of which "
-                "readers do not "
-                f"see {snapshot}: release that first, `headrace release {catalog.pipeline}.{unreleased_names[0]} "
-                f"{snapshot}`; or "
-                f"all together, `headrace release {catalog.pipeline} {snapshot}`"
+                f"readers do not see {snapshot}: release that first, `headrace release "
+                f"{catalog.pipeline}.{unreleased_names[0]} {snapshot}`; or all together, `headrace release "
+                f"{catalog.pipeline} {snapshot}`"
             )
         return catalog.release(snapshot, message, [output])
     outputs = output_names(manifest)

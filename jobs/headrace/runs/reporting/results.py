@@ -285,8 +285,7 @@ class RunResult(Suggesting):
         place = "no snapshot yet" if self.snapshot is None else f"at {self.snapshot} (epoch {self.epoch})"
         return (
             f"<{self.action} of {self.pipeline} {status_text}: {len(self.epochs)} epochs; {self.branch} {place}; "
-            "published: "
-            f"{self.published or 'nothing'}; {len(self.warnings)} warnings>"
+            f"published: {self.published or 'nothing'}; {len(self.warnings)} warnings>"
         )
 
 
