@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -86,36 +87,20 @@ def output_lines(
     for position in output_positions(catalog, head.refs, main):
         line_before = lines_before.get(position.name)
         audit = newest_audit(seen_catalog(catalog, position.name), None if line_before is None else line_before.audit)
-        lines.append(
-            OutputLine(
-                position.name,
-                position.published,
-                position.published_epoch,
-                position.unpublished,
-                audit,
-                position.parked,
-            )
-        )
+        lines.append(OutputLine(audit=audit, **vars(position)))
     return tuple(lines)
 
 
 def worst_audit(outputs: Sequence[OutputLine]) -> AuditLine | None:
     """The audits of all outputs as one: what failed, and of which output."""
-    audits = [(line.name, line.audit) for line in outputs if line.audit is not None]
+    audits = {line.name: line.audit for line in outputs if line.audit is not None}
     if not audits:
         return None
-    _, gravest = max(
-        audits,
-        key=lambda name_and_audit: (
-            not name_and_audit[1].success,
-            bool(name_and_audit[1].failed),
-            name_and_audit[1].finished_at,
-        ),
-    )
-    failing = [(name, audit) for name, audit in audits if not audit.success]
+    gravest = max(audits.values(), key=lambda audit: (not audit.success, bool(audit.failed), audit.finished_at))
+    failing = [(name, audit) for name, audit in audits.items() if not audit.success]
     return msgspec.structs.replace(
         gravest,
-        expectations=sum(audit.expectations for _, audit in audits),
+        expectations=sum(audit.expectations for audit in audits.values()),
         failed=tuple(f"{name}: {failure}" for name, audit in failing for failure in audit.failed),
         exceeded=tuple(f"{name}: {limit}" for name, audit in failing for limit in audit.exceeded),
     )
@@ -124,19 +109,14 @@ def worst_audit(outputs: Sequence[OutputLine]) -> AuditLine | None:
 def newest_audit(catalog: Catalog, known_audit: AuditLine | None) -> AuditLine | None:
     """The audit of what is not published yet; without one, the newest that is known, such as ``known_audit``."""
     epochs = unpublished_range(catalog, MAIN)
-    outcome = (
-        None
-        if epochs is None
-        else audit_store.read_audit(catalog.store, catalog.pipeline, epochs.after, epochs.until, catalog.output)
-    )
-    if outcome is not None:
+    read_audit = partial(audit_store.read_audit, catalog.store, catalog.pipeline, output=catalog.output)
+    if epochs is not None and (outcome := read_audit(epochs.after, epochs.until)) is not None:
         return _line_of(outcome)
     if known_audit is not None and known_audit.until == catalog.head().refs.get(PUBLISHED):
         return known_audit
     entry = last_publish(catalog)
     begin, end = (None, None) if entry is None else entry.moves.get(PUBLISHED, (None, None))
-    if end is not None:
-        outcome = audit_store.read_audit(catalog.store, catalog.pipeline, begin, end, catalog.output)
+    outcome = None if end is None else read_audit(begin, end)
     return None if outcome is None else _line_of(outcome)
 
 
@@ -423,13 +403,6 @@ def summary_of(data: bytes) -> PipelineSummary | None:
         return None
 
 
-class _Refs(msgspec.Struct, frozen=True):
-    """Manifests behind the refs that a summary is about."""
-
-    main: Manifest | None
-    published: Manifest | None
-
-
 def summarize_pipeline(
     catalog: Catalog, old_summary: PipelineSummary | None = None, run: RunLine | None = None
 ) -> PipelineSummary:
@@ -458,33 +431,31 @@ def _make_summary(
     catalog: Catalog, head: Head, old_summary: PipelineSummary | None, run: RunLine | None, made_at: str
 ) -> PipelineSummary:
     snapshots = (head.refs.get(MAIN), catalog.published_by_all(head.refs))
-    refs = _Refs(*(None if snapshot is None else catalog.manifest(snapshot) for snapshot in snapshots))
-    outputs = (
-        () if refs.main is None else output_lines(catalog, head, refs.main, old_summary.outputs if old_summary else ())
-    )
+    main, published = (None if snapshot is None else catalog.manifest(snapshot) for snapshot in snapshots)
+    outputs = () if main is None else output_lines(catalog, head, main, old_summary.outputs if old_summary else ())
     audit = (
         worst_audit(outputs) if outputs else newest_audit(catalog, None if old_summary is None else old_summary.audit)
     )
     fields_known: dict[str, Any] = {}
-    if refs.main is not None:
-        epochs = _epoch_lines(catalog, refs.main, old_summary)
-        fields_known = _of_main(refs.main) | {"epochs": epochs, "newest_file_at": _newest_file_at(epochs, old_summary)}
-    if refs.published is not None:
+    if main is not None:
+        epochs = _epoch_lines(catalog, main, old_summary)
+        fields_known = _of_main(main) | {"epochs": epochs, "newest_file_at": _newest_file_at(epochs, old_summary)}
+    if published is not None:
         fields_known |= {
-            "published": refs.published.snapshot_id,
-            "published_epoch": refs.published.epoch,
-            "published_watermark": render(StoredProgress.from_manifest(refs.published).watermark),
-            "published_at": _published_at(catalog, refs.published.snapshot_id, old_summary),
-            "unpublished": _count_unpublished(catalog, refs),
+            "published": published.snapshot_id,
+            "published_epoch": published.epoch,
+            "published_watermark": render(StoredProgress.from_manifest(published).watermark),
+            "published_at": _published_at(catalog, published.snapshot_id, old_summary),
+            "unpublished": None if main is None else _count_unpublished(catalog, main, published),
         }
-    elif refs.main is not None:
-        fields_known |= {"unpublished": refs.main.epoch + 1}
+    elif main is not None:
+        fields_known |= {"unpublished": main.epoch + 1}
     return PipelineSummary(
         pipeline=catalog.pipeline,
         made_at=made_at,
         entry=head.entry,
         state=_pipeline_state(
-            refs, fields_known.get("unpublished"), audit, run, is_parked=any(line.parked for line in outputs)
+            main, fields_known.get("unpublished"), audit, run, is_parked=any(line.parked for line in outputs)
         ),
         branches=tuple(sorted(set(head.generations) - {MAIN, PUBLISHED})),
         audit=audit,
@@ -517,7 +488,12 @@ def _of_main(manifest: Manifest) -> dict[str, Any]:
 
 
 def _pipeline_state(
-    refs: _Refs, number_unpublished: int | None, audit: AuditLine | None, run: RunLine | None, *, is_parked: bool
+    main: Manifest | None,
+    number_unpublished: int | None,
+    audit: AuditLine | None,
+    run: RunLine | None,
+    *,
+    is_parked: bool,
 ) -> PipelineState:
     if number_unpublished == 0 and run is not None and run.error_code in _HELD_BACK:
         run = None  # a person has released what that run did not publish
@@ -531,7 +507,7 @@ def _pipeline_state(
         )
     if run is not None and exceeded_limits(run):
         return PipelineState.LIMIT_EXCEEDED
-    if refs.main is None:
+    if main is None:
         return PipelineState.EMPTY
     return PipelineState.PUBLISHED if number_unpublished == 0 else PipelineState.UNPUBLISHED
 
@@ -543,13 +519,10 @@ _HELD_BACK: Final = (
 )
 
 
-def _count_unpublished(catalog: Catalog, refs: _Refs) -> int | None:
-    if refs.main is None or refs.published is None:
-        return None
-    if refs.main.snapshot_id == refs.published.snapshot_id:
+def _count_unpublished(catalog: Catalog, main: Manifest, published: Manifest) -> int | None:
+    if main.snapshot_id == published.snapshot_id:
         return 0
-    is_behind = catalog.is_ancestor(refs.published.snapshot_id, refs.main.snapshot_id)
-    return refs.main.epoch - refs.published.epoch if is_behind else None
+    return main.epoch - published.epoch if catalog.is_ancestor(published.snapshot_id, main.snapshot_id) else None
 
 
 def _epoch_lines(catalog: Catalog, head: Manifest, old_summary: PipelineSummary | None) -> tuple[EpochLine, ...]:
