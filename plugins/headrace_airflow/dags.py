@@ -104,7 +104,6 @@ class MaintainOperator(BaseOperator):
                 self.log.exception("on_failure=%r of %s failed", reference, rooted_pipeline.name)
 
     def on_kill(self) -> None:
-        """End the process."""
         if self._own is not None:
             self._own.stop()
 

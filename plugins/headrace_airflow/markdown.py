@@ -116,11 +116,9 @@ class Sentence:
     text: str
 
     def markdown(self) -> Iterator[str]:
-        """The text as Markdown."""
         yield escaped_text(self.text)
 
     def lines(self) -> Iterator[str]:
-        """The text for a log."""
         yield in_one_line(self.text)
 
 

@@ -219,7 +219,6 @@ class HeadraceOperator(BaseOperator):
         return result
 
     def on_kill(self) -> None:
-        """End the application, whichever it is."""
         if self._own is not None:
             self._own.stop()
         elif self._hook is not None:
@@ -234,7 +233,6 @@ class HeadraceOperator(BaseOperator):
         )
 
     def _estimate_work(self, context: Context, where: str) -> "WorkEstimate":
-        """What the application has before it."""
         from headrace.runs.executors.choice import work_of
 
         return work_of(
@@ -255,7 +253,6 @@ class HeadraceOperator(BaseOperator):
         return self._own.run(command, lambda line: self.log.info("%s", escape_invisible(redact_secrets(line))), env)
 
     def _on_spark(self, context: Context, where: str, run_id: str, arguments: list[str]) -> ProcessEnd:
-        """Submit submit.py to Spark, and wait."""
         master = self._spark_master()
         spark_conf = self._spark_conf(context, run_id, master)
         has_work = is_local(master) and self._has_input(context, where)

@@ -128,7 +128,6 @@ class PublishedEvent:
 
     @property
     def asset(self) -> Asset:
-        """The asset itself."""
         return published_asset("/".join(filter(None, (self.root.qualified_name(self.pipeline), self.output))))
 
     @property

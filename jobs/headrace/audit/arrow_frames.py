@@ -23,11 +23,9 @@ class ArrowFrame:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns."""
         return list(self.table.column_names)
 
     def count(self) -> int:
-        """How many rows there are."""
         return int(self.table.num_rows)
 
     def persist(self) -> None:

@@ -564,7 +564,6 @@ class _KeyToExplain:
         )
 
     def _state_rows(self) -> pa.RecordBatch:
-        """The rows of the key's windows."""
         state = self.state
         stage, schema = state.stage, state.stage.state_schema
         hashes = hash_keys([*self._key_columns.values()], 1)

@@ -95,7 +95,6 @@ class StageState:
 
     @cached_property
     def stage(self) -> CompiledStage:
-        """The aggregation."""
         return CompiledStage(self.pipeline.stages[self.number - 1])
 
     @property
@@ -113,7 +112,6 @@ class StageState:
 
     @cached_property
     def _all_clocks(self) -> tuple[StageClocks, ...]:
-        """The clocks of all aggregations."""
         return self._chain.stage_clocks(progress_of(self.catalog, self.manifest), self._inputs)
 
     @property
@@ -144,7 +142,6 @@ class StageState:
 
     @property
     def bytes(self) -> int:
-        """The length of its files."""
         return sum(layer.bytes for layer in self.layers)
 
     @property
@@ -266,7 +263,6 @@ class WindowFacts:
 
     @property
     def end(self) -> Instant:
-        """The end of the window."""
         return Instant(self.row[c.WINDOW_END])
 
     def is_met(self, node: Node) -> bool:
@@ -540,17 +536,14 @@ class OpenWindows:
 
     @cached_property
     def columns(self) -> pa.Schema:
-        """``state_columns``."""
         return state_columns(self.pipeline, self.number)
 
     @property
     def column_names(self) -> Sequence[str]:
-        """Names of ``columns``."""
         return [*self.columns.names]
 
     @property
     def keys(self) -> Sequence[str]:
-        """The columns of the aggregation's key."""
         return [name for name in self.pipeline.stages[self.number - 1].key_types if name != BUCKET]
 
     @property

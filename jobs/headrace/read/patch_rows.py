@@ -157,7 +157,6 @@ class PatchRows:
 
     @property
     def _keys(self) -> list[str]:
-        """The columns of the key."""
         return [*self.columns.keys]
 
     def find_differing(self) -> None:
@@ -262,7 +261,6 @@ class PatchRows:
         ]
 
     def _records_sql(self, files: Sequence[NamedFile]) -> str:
-        """The records in ``files`` (SQL)."""
         if not files:
             return f"({no_rows(self.columns.column_types(View.CURRENT))})"
         return rows_of(files, self._types)

@@ -89,7 +89,6 @@ class RunContext:
 
     @property
     def run_id(self) -> str:
-        """The name of the run."""
         return self.options.run_id
 
     def note(self, text: str) -> None:

@@ -315,7 +315,6 @@ class _MissedEpochs:
         return epoch_result
 
     def _own_tables(self, tables: Mapping[str, tuple[Layer, ...]]) -> dict[str, tuple[Layer, ...]]:
-        """The tables of the outputs."""
         names = [OutputTables(output) for output in self.outputs]
         return {
             table: layers for table, layers in tables.items() if any(own.plain_name(table) is not None for own in names)

@@ -88,7 +88,6 @@ class Target:
 
     @property
     def format(self) -> FileFormat:
-        """The format of the files."""
         form: FileFormat = self.source.file_format
         return form
 
@@ -102,7 +101,6 @@ class Target:
         return f"{self.stem}{'-'.join(map(str, parts))}{self.suffix}"
 
     def find_landed(self) -> None:
-        """Find what has landed before."""
         folder = self.file_path("")
         self.already_landed = {info.path.removeprefix(folder) for info in self.store.list(self.file_path(self.stem))}
 
@@ -325,7 +323,6 @@ class Copy:
 
     @property
     def records(self) -> int:
-        """How many records it has."""
         return sum(map(len, self.lines.values()))
 
     def that_stand_alone(self) -> "Copy":

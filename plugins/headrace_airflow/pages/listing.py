@@ -396,7 +396,6 @@ class _VisibleCut:
 
     @cached_property
     def _summaries(self) -> dict[Place, PipelineSummary]:
-        """What summaries say, by place."""
         return self.cut.summaries.by_place
 
     def _is_visible(self, pipeline: PlacedPipeline) -> bool:

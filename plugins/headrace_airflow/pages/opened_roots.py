@@ -194,7 +194,6 @@ class OpenedRoots:
         return self._open_root(self._find_served().root_named(name))
 
     def all_roots(self) -> list[OpenedRoot]:
-        """Every root."""
         return [self._open_root(root) for root in self._find_served().roots]
 
     def root_at(self, uri: str) -> OpenedRoot | None:

@@ -269,12 +269,10 @@ class RecordOrigin(ABC):
 
     @property
     def fold(self) -> layered_tables.RecordFold:
-        """How records become rows of ``current``."""
         return layered_tables.fold_of_current(self.columns, [*self.shown_columns])
 
     @property
     def in_table(self) -> list[str]:
-        """The columns that a table has."""
         return [*table_columns(self.columns)]
 
 

@@ -116,7 +116,6 @@ class SnapshotName(JsonFields):
 
     @classmethod
     def from_manifest(cls, manifest: Manifest) -> "SnapshotName":
-        """Names the snapshot of ``manifest``."""
         return cls(manifest.snapshot_id, manifest.epoch, manifest.branch, manifest.created_at)
 
     @classmethod

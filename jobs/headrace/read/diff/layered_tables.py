@@ -111,7 +111,6 @@ class RecordFold:
     rows_as_they_are: ViewColumns | None = None
 
     def records_sql(self, files: Sequence[row_files.NamedFile]) -> str:
-        """The records in ``files`` (SQL)."""
         return row_files.rows_of(files, self.types)
 
     def count_rows(self, connection: duckdb.DuckDBPyConnection, files: Sequence[row_files.NamedFile]) -> int:

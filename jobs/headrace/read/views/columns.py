@@ -238,7 +238,6 @@ class ViewColumns:
         return [*dict.fromkeys((*self.identity, *self.values))]
 
     def column_types(self, view: View) -> dict[str, ValueType]:
-        """The columns of ``view``."""
         match view:
             case View.CURRENT | View.PANES:
                 return {**self.keys, **self.values, **(_ROW_INFO if self.are_rows else _PANE_INFO)}

@@ -105,7 +105,6 @@ class OutputFiles:
 
     @cached_property
     def columns(self) -> "pa.Schema":
-        """The same, with their types."""
         return self.definition.arrow_schema(self.view)
 
     @property
@@ -120,7 +119,6 @@ class OutputFiles:
 
     @property
     def bytes_to_read(self) -> int:
-        """The length of all files."""
         return sum(file.bytes for file in self.wanted_files)
 
     def with_first_rows(self, rows: int) -> "OutputFiles":
@@ -164,7 +162,6 @@ class OutputFiles:
         return [f"{store.uri.rstrip('/')}/{file.path}" for file in self.data_files]
 
     def verify(self) -> None:
-        """Reads all of them."""
         with ways_out(self.catalog, self.ref or ""):
             check_files(self.catalog.store, self.data_files)
 
@@ -288,7 +285,6 @@ class SnapshotRows:
 
     @cached_property
     def columns(self) -> "pa.Schema":
-        """The same, with their types."""
         import pyarrow as pa
 
         from headrace.read.views.arrow_types import TIME

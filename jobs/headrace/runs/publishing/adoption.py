@@ -195,7 +195,6 @@ class AdoptOutput:
 
     @property
     def catalog(self) -> Catalog:
-        """The pipeline's catalog."""
         return self.facts.catalog
 
     @property

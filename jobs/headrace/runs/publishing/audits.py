@@ -357,7 +357,6 @@ class Auditor:
             return None
 
     def _tell_of_limits(self, limits: Mapping[str, tuple[LimitFinding, ...]]) -> None:
-        """Tell of limits that are exceeded."""
         for output, findings in limits.items():
             output_text = f" in output {output}" if output else ""
             for finding in findings:

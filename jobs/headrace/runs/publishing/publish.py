@@ -159,7 +159,6 @@ class PlannedPublish:
 
     @property
     def has_names(self) -> bool:
-        """Whether the outputs have names."""
         return any(self.published_ids)
 
     def publish(self, run_id: str) -> Entry | None:

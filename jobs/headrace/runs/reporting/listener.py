@@ -92,19 +92,15 @@ class LineListener:
         self._tell = tell
 
     def noted(self, what: str) -> None:
-        """Tells the note as it is."""
         self._tell(what)
 
     def planned(self, files: int) -> None:
-        """How many they are."""
         self._tell(number_of(files, "new file"))
 
     def committed(self, manifest: Manifest) -> None:
-        """The epoch's figures."""
         self._tell(epoch_line(manifest))
 
     def warned(self, warning: str) -> None:
-        """Tells a warning."""
         self._tell(f"warning: {warning}")
 
 
@@ -116,19 +112,15 @@ class GuardedListener:
         self.failure: Exception | None = None
 
     def noted(self, what: str) -> None:
-        """Passes the note on."""
         self._tell(self._listener.noted, what)
 
     def planned(self, files: int) -> None:
-        """Passes the number of files on."""
         self._tell(self._listener.planned, files)
 
     def committed(self, manifest: Manifest) -> None:
-        """Passes the committed epoch on."""
         self._tell(self._listener.committed, manifest)
 
     def warned(self, warning: str) -> None:
-        """Passes the warning on."""
         self._tell(self._listener.warned, warning)
 
     def following(self, find_level: FindLevel) -> AbstractContextManager[None]:
@@ -268,7 +260,6 @@ class ProgressNotes:
         self._gave_up = False
 
     def noted(self, what: str) -> None:
-        """Passes the note on."""
         self._listener.noted(what)
 
     def planned(self, files: int) -> None:
@@ -278,7 +269,6 @@ class ProgressNotes:
             self._update_progress(files_found=self._under_way.files + files)
 
     def committed(self, manifest: Manifest) -> None:
-        """An epoch more."""
         self._listener.committed(manifest)
         progress, counts = self._under_way, manifest.counts
         self._update_progress(
@@ -309,7 +299,6 @@ class ProgressNotes:
                     self._write_note(level)
 
     def warned(self, warning: str) -> None:
-        """Passes the warning on."""
         self._listener.warned(warning)
 
     def _update_progress(self, **fields: int) -> None:

@@ -55,7 +55,6 @@ class Tally:
     rejects: dict[str, Rejects] = field(default_factory=dict)
 
     def add_epoch(self, manifest: Manifest) -> None:
-        """Count an epoch."""
         self.epochs.append(manifest.epoch)
         self.counts.update(manifest.counts)
         stored_progress = StoredProgress.from_manifest(manifest)
