@@ -119,7 +119,6 @@ class Total(ObjectAmount):
 
     @property
     def snapshots(self) -> int:
-        """How many snapshots."""
         return self.kinds.get("manifests", ObjectAmount()).objects
 
 
@@ -151,7 +150,6 @@ class Expired:
     dry_run: bool = False
 
     def to_json(self) -> dict[str, object]:
-        """A JSON value."""
         return asdict(self)
 
 

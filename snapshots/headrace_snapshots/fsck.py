@@ -226,7 +226,6 @@ class FsckReport:
         return tuple(problem for problem in self.problems if not problem.is_repaired)
 
     def to_json(self) -> JSON:
-        """A JSON object."""
         return asdict(self)
 
 

@@ -53,7 +53,6 @@ class SnapshotFacts:
 
     @classmethod
     def from_manifest(cls, manifest: Manifest) -> "SnapshotFacts":
-        """The facts of ``manifest``."""
         refs = {ref.id for log in manifest.logs.values() for ref in log.refs} | {node.id for node in manifest.nodes}
         return cls(
             manifest.snapshot_id,
@@ -76,7 +75,6 @@ class NodeFacts:
 
     @classmethod
     def from_node(cls, node: IndexNode) -> "NodeFacts":
-        """The facts of ``node``."""
         return cls(
             _interned_names(file.path for file in data_files(node)), _interned_names(ref.id for ref in node.refs)
         )

@@ -92,7 +92,6 @@ class Marks:
         return [path for path in marks if path != self.path(mark or "") and _entry_number(path) <= last_entry]
 
     def path(self, mark: str) -> str:
-        """Where the mark is."""
         return object_names.mark_path(self._pipeline, mark)
 
 

@@ -147,7 +147,6 @@ class LostEntry:
     problem: str
 
     def to_json(self) -> JSON:
-        """A JSON object."""
         return {"number": self.number, "kind": "lost", "message": self.problem}
 
 

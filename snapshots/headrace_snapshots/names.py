@@ -198,7 +198,6 @@ def object_folder(pipeline: str, kind: ObjectKind) -> str:
 
 
 def entry_path(pipeline: str, number: int) -> str:
-    """Where entry ``number`` of the log is."""
     return f"{pipeline}/{ObjectKind.LOG}/{number:020d}.json"
 
 
@@ -208,12 +207,10 @@ def hint_path(pipeline: str) -> str:
 
 
 def manifest_path(pipeline: str, snapshot: str) -> str:
-    """Where the manifest of a snapshot is."""
     return f"{pipeline}/{ObjectKind.MANIFESTS}/{snapshot}.json"
 
 
 def node_path(pipeline: str, node_id: str) -> str:
-    """Where a node of a file log is."""
     return f"{pipeline}/{ObjectKind.INDEX}/{node_id}.json"
 
 
@@ -258,7 +255,6 @@ def audited_range(pipeline: str, path: str) -> AuditedRange | None:
 
 
 def result_path(pipeline: str, run_id: str) -> str:
-    """Where the result of a run is."""
     return f"{pipeline}/{ObjectKind.RUNS}/{run_id}.json"
 
 

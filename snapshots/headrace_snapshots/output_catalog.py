@@ -84,7 +84,6 @@ class OutputCatalog(Catalog):
         return None
 
     def read_node(self, node_id: str) -> IndexNode:
-        """An inner node of a file log. Raises BrokenObjectError."""
         return self.whole.read_node(node_id)
 
     def link(self, snapshot_id: str) -> Link:
@@ -174,7 +173,6 @@ class GivenUp:
     told: tuple[str, ...]
 
     def to_json(self) -> JSON:
-        """A JSON object."""
         moves = {ref: list(move) for ref, move in self.moves.items()}
         return {"moves": moves, "patches": [patch.to_json() for patch in self.patches], "told": [*self.told]}
 

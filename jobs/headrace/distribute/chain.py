@@ -75,7 +75,6 @@ class StageClocks:
         return step, replace(clocks_after, percentiles=new_percentiles)
 
     def with_output(self, output_watermark: Instant) -> "StageClocks":
-        """These, with another output watermark."""
         return replace(self, output_watermark=output_watermark)
 
 
@@ -187,7 +186,6 @@ class Chain:
         return isinstance(self.stages[stage].stage.aggregation.transform, SparkFunction)
 
     def initial_state(self) -> ChainState:
-        """The chain before its first epoch."""
         return ChainState(tuple(StageClocks() for _ in self.stages), dict.fromkeys(self.all_tables, ()))
 
     def state_at_clocks(self, clocks: tuple[StageClocks, ...], tables: Mapping[str, Sequence[Layer]]) -> ChainState:
@@ -226,7 +224,6 @@ class Job(msgspec.Struct, frozen=True):
     looped: frozenset[int] = frozenset()
 
     def without_chains(self, chains: Set[int]) -> "Job":
-        """The job without some chains."""
         return Job({number: own for number, own in self.stages.items() if number not in chains}, self.looped)
 
     def is_loop(self, chain: int, step: int) -> bool:
@@ -235,7 +232,6 @@ class Job(msgspec.Struct, frozen=True):
 
     @property
     def steps(self) -> int:
-        """How many steps it has."""
         return max((len(own) for own in self.stages.values()), default=0)
 
     def chains_at(self, step: int) -> list[int]:
@@ -243,11 +239,9 @@ class Job(msgspec.Struct, frozen=True):
         return [number for number, own in self.stages.items() if step < len(own)]
 
     def stage_at(self, chain: int, step: int) -> int:
-        """The number of the stage of a chain at that step."""
         return self.stages[chain][step]
 
     def step_of(self, chain: int, stage: int) -> int:
-        """The step at which a stage of a chain is."""
         return self.stages[chain].index(stage)
 
 

@@ -109,7 +109,6 @@ class Threads:
         return min(self.most, 1 + size // TASK_BYTES.value)
 
     def run_epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
-        """What the tasks of the last level say."""
         work = self.work
         tasks = [partial(share_task, work, plan, share) for share in range(tasks_of_first_level(work, plan))]
         try:
@@ -135,7 +134,6 @@ class Threads:
         return part_task(self.work, plan, level, part, [send() for send in senders.pop(part)])
 
     def find_level(self) -> LevelProgress | None:
-        """The level whose tasks run now."""
         task_level = self._under_way
         return (
             None

@@ -184,7 +184,6 @@ class FileRecords(HoldsJudged):
 
     @cached_property
     def paths(self) -> list[str]:
-        """The path of each file."""
         return [path for block in self.blocks for path in block.paths]
 
     @property
@@ -381,7 +380,6 @@ def _join_judged(parts: Sequence[JudgedRecords]) -> JudgedRecords:
 
 
 def input_named(pipeline: Pipeline, name: str) -> Input:
-    """The input called ``name``, which the pipeline has."""
     return next(input_ for input_ in pipeline.inputs if input_.name == name)
 
 

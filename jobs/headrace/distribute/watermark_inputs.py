@@ -279,7 +279,6 @@ class ObservationContext(msgspec.Struct, frozen=True):
 
 
 def observe_records(pipeline: Pipeline, records: Records, context: ObservationContext) -> InputObservations:
-    """What ``records`` say."""
     clocks, processing_time = context.clocks, context.processing_time
     percentiles = tuple(context.percentiles)
     facts: dict[str, Mapping[str, SplitFacts]] = {}

@@ -123,7 +123,6 @@ class Groups:
 
     @cached_property
     def sizes(self) -> Ints:
-        """How many rows each group has."""
         return np.diff(self.offsets)
 
     @cached_property
@@ -206,7 +205,6 @@ class NumberedGroups:
 
     @cached_property
     def numbers(self) -> Ints:
-        """The number of each group."""
         return np.flatnonzero(self._counts)
 
     @cached_property
@@ -271,7 +269,6 @@ def of_ids(ids: Ints, number: int) -> Groups:
 
 
 def valid_mask(column: pa.Array) -> NDArray[np.bool_]:
-    """Which values of ``column`` are not NULL."""
     return cast("NDArray[np.bool_]", as_numpy(column.is_valid()))
 
 

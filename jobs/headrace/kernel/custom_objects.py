@@ -96,8 +96,6 @@ class TriggerBatches(msgspec.Struct, frozen=True):
     trigger: custom.CustomTrigger
 
     def on_element(self, *columns: pa.Array) -> pa.Array:
-        """Tell it of elements."""
-
         def progress_after_elements(
             progress: custom.Progress, moment: custom.TriggerMoment, elements: list[dict[str, Any]]
         ) -> custom.Progress:
@@ -110,7 +108,6 @@ class TriggerBatches(msgspec.Struct, frozen=True):
         return self._change_states("look at an element", progress_after_elements, columns)
 
     def on_signals(self, *columns: pa.Array) -> pa.Array:
-        """Tell it of signals."""
         names = sorted({*self.trigger.signals})
 
         def after_signals(progress: custom.Progress, moment: custom.TriggerMoment, *has_come: bool) -> custom.Progress:
@@ -122,16 +119,12 @@ class TriggerBatches(msgspec.Struct, frozen=True):
         return self._change_states("take a signal", after_signals, columns)
 
     def on_fire(self, *columns: pa.Array) -> pa.Array:
-        """Its window fires."""
-
         def progress_after_fire(progress: custom.Progress, moment: custom.TriggerMoment) -> custom.Progress:
             return custom.checked_progress(self.trigger, self.trigger.on_fire(progress.state, moment))
 
         return self._change_states("fire", progress_after_fire, columns)
 
     def clear(self, *columns: pa.Array) -> pa.Array:
-        """Forget its progress."""
-
         def progress_after_clear(progress: custom.Progress, moment: custom.TriggerMoment) -> custom.Progress:
             return custom.Progress(
                 custom.checked_state(self.trigger, self.trigger.clear(progress.state)), progress.finished
@@ -140,8 +133,6 @@ class TriggerBatches(msgspec.Struct, frozen=True):
         return self._change_states("clear its state", progress_after_clear, columns)
 
     def on_merge(self, *columns: pa.Array) -> pa.Array:
-        """Make one progress of several."""
-
         def progress_after_merge(
             progress: custom.Progress, moment: custom.TriggerMoment, sources: list[dict[str, Any]]
         ) -> custom.Progress:
@@ -153,7 +144,6 @@ class TriggerBatches(msgspec.Struct, frozen=True):
         return self._change_states("merge", progress_after_merge, columns)
 
     def ready(self, *columns: pa.Array) -> pa.Array:
-        """Whether it fires."""
         with user_code(self.trigger, "say whether it is ready"):
             answers = [
                 bool(self.trigger.ready(call[0].state, call[1])) if call else False

@@ -261,7 +261,6 @@ class Accounting:
 
     @classmethod
     def of_all(cls, shares: "Iterable[Accounting]") -> "Accounting":
-        """Combines the accounting of all ``shares``."""
         counts = list(shares)
         rows: dict[Disposition, int] = {}
         for count in counts:

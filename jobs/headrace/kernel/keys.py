@@ -451,7 +451,6 @@ class KeyGroups(msgspec.Struct, frozen=True):
 
     @property
     def groups(self) -> kernel_columns.Groups:
-        """Which rows are in which group."""
         if self.ordered_groups is None:
             assert self.numbered_groups is not None
             return self.numbered_groups.groups
@@ -501,7 +500,6 @@ class Keys:
 
     @cached_property
     def key_hashes(self) -> Words:
-        """The hash of each row's key."""
         return hash_keys(self.columns, self._rows)
 
     def group_rows(self, *number_columns: Any) -> KeyGroups:

@@ -134,7 +134,6 @@ class ValuesByPlace(ABC):
 
     @staticmethod
     def empty_like(none: pa.Array) -> "ValuesByPlace":
-        """No values yet, of the type of ``none``."""
         kind = none.type
         has_alphabet = pa.types.is_string(kind) or pa.types.is_binary(kind) or kind == DECIMAL
         return _Arrays(none) if has_alphabet else _Numbers(kind)
@@ -265,7 +264,6 @@ class CompiledLoop:
 
     @classmethod
     def from_loop(cls, loop: Loop, edges: Stage, stage: CompiledStage) -> "CompiledLoop":
-        """``loop`` of a pipeline whose first aggregation is ``stage``."""
         return cls(loop, CompiledStage(edges), stage)
 
     @cached_property
@@ -296,7 +294,6 @@ class CompiledLoop:
 
     @cached_property
     def message_schema(self) -> pa.Schema:
-        """A message."""
         schema = self.stage.stage.schema
         ends = [(c.HASH, pa.uint64()), (VERTEX, arrow_type(schema[VERTEX])), (VALUE, arrow_type(schema[VALUE]))]
         return pa.schema([*ends, *_WINDOW_FIELDS])
@@ -381,12 +378,10 @@ class CompiledLoop:
 
     @cached_property
     def no_edges(self) -> pa.RecordBatch:
-        """A table without edges."""
         return no_rows(self.edge_schema)
 
     @cached_property
     def no_messages(self) -> pa.RecordBatch:
-        """A table without messages."""
         return no_rows(self.message_schema)
 
     def are_better(self, values: pa.Array, others: pa.Array) -> pa.Array:

@@ -126,7 +126,6 @@ class CompiledStage:
 
     @cached_property
     def trigger(self) -> Node:
-        """The compiled trigger tree."""
         return compile_trigger(self.stage.when, TriggerPlace(self.merging, self.stage.schema))
 
     @cached_property

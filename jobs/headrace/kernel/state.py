@@ -61,7 +61,6 @@ def present_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def concat_rows(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """All rows, one below the other."""
     nonempty = [batch for batch in batches if batch.num_rows]
     if len(nonempty) == 1:
         return nonempty[0]
@@ -71,7 +70,6 @@ def concat_rows(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.Reco
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """A table without rows."""
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
@@ -226,7 +224,6 @@ class Sides:
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """The hash of each row's key."""
         return np.concatenate([as_numpy(side.column(c.HASH)) for side in (self.state, self.delta)])
 
     def window_bounds(self) -> tuple[Ints, Ints]:

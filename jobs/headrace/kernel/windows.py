@@ -46,7 +46,6 @@ class AssignedRows:
     stamp: Ints | None = None
 
     def where(self, is_chosen: Flags) -> "AssignedRows":
-        """The rows that ``is_chosen`` marks."""
         stamp = None if self.stamp is None else self.stamp[is_chosen]
         return AssignedRows(
             self.row[is_chosen], self.start[is_chosen], self.end[is_chosen], self.is_first[is_chosen], stamp

@@ -75,13 +75,11 @@ def key_group_ranges(number: int) -> tuple[KeyGroupRange, ...]:
 
 
 def part_of(hashes: Hashes, number: int) -> Ints:
-    """The part of each hash."""
     numbers: Ints = group_of(hashes) * number // GROUPS
     return numbers
 
 
 def group_of(hashes: Hashes) -> Ints:
-    """The group of each hash."""
     groups: Ints = (hashes >> _GROUP_SHIFT).astype(np.int64)
     return groups
 

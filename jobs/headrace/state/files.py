@@ -116,7 +116,6 @@ class EncodedFile(msgspec.Struct, frozen=True):
     footer: Footer | None
 
     def data_file(self, path: str) -> DataFile:
-        """The file, at ``path``."""
         return DataFile(path, self.rows, len(self.data), checksum(self.data), self.groups, self.windows, self.footer)
 
 

@@ -68,7 +68,6 @@ class RememberedIds:
 
     @property
     def schema(self) -> pa.Schema:
-        """A stored row."""
         kind = type_of_comparable(kind_of(self.deduplicate.id, self.columns) or DataType.STRING)
         sign = [(c.SIGN, pa.int64())] if self.is_signed else []
         return pa.schema([(c.HASH, pa.uint64()), (c.ID, kind), *sign, (_SEEN_AT, pa.int64()), (c.EPOCH, pa.int64())])
@@ -360,7 +359,6 @@ class StageEpoch:
 
     @property
     def stage(self) -> CompiledStage:
-        """The stage whose epoch it is."""
         return self.layers.stage
 
     def compute_results(self) -> Iterator[StageResult]:

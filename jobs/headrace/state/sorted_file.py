@@ -301,7 +301,6 @@ class SortedFile:
 
     @cached_property
     def hashes(self) -> Hashes:
-        """The hash of each row."""
         values: Hashes = as_numpy(self.rows.column(c.HASH))
         return values
 

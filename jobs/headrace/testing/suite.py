@@ -529,7 +529,6 @@ class SuiteReport:
         return dict(Counter(test.verdict.value for test in self.tests))
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value."""
         return {"tests": [asdict(test) for test in self.tests], "counts": self.counts}
 
 

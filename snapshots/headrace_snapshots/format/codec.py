@@ -149,19 +149,15 @@ class Fields:
         self.where = where
 
     def text(self, name: str) -> str:
-        """A string."""
         return self._value_of_kind(name, str, "a string")
 
     def optional_text(self, name: str) -> str | None:
-        """A string or null."""
         return None if self._field_value(name) is None else self.text(name)
 
     def integer(self, name: str) -> int:
-        """A whole number."""
         return self._value_of_kind(name, int, "an integer")
 
     def optional_integer(self, name: str) -> int | None:
-        """A whole number or null."""
         return None if self._field_value(name) is None else self.integer(name)
 
     def json(self, name: str) -> JSON:
@@ -169,7 +165,6 @@ class Fields:
         return self._field_value(name)
 
     def fields(self, name: str) -> "Fields":
-        """A nested object."""
         return Fields(self._field_value(name), f"{self.where}.{name}")
 
     def optional_fields(self, name: str) -> "Fields | None":
@@ -177,7 +172,6 @@ class Fields:
         return self.fields(name) if name in self.value else None
 
     def array(self, name: str) -> list[JSON]:
-        """An array."""
         return self._value_of_kind(name, list, "an array")
 
     def items(self, name: str, parse: "Callable[[Fields], Result]") -> tuple[Result, ...]:
@@ -210,7 +204,6 @@ class JsonRecord(msgspec.Struct, frozen=True):
     """A JSON object that is stored in another, or alone."""
 
     def replace(self, **changes: Any) -> Self:
-        """A copy that differs in these fields."""
         return msgspec.structs.replace(self, **changes)
 
     def to_json(self) -> JSON:
@@ -241,7 +234,6 @@ class StoredObject(JsonRecord, frozen=True):
         return 1
 
     def to_bytes(self) -> bytes:
-        """The object to store."""
         return encode_object(self.KIND, self.to_json(), self.format, self.PACKED_FROM)
 
     @classmethod

@@ -173,7 +173,6 @@ class Layer(JsonRecord, frozen=True, omit_defaults=True):
 
     @property
     def file_count(self) -> int:
-        """How many files it has."""
         return len(self.own) if self.node is None else self.node.files
 
     @property
@@ -257,7 +256,6 @@ class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
 
     @property
     def parts_done(self) -> int:
-        """How many parts are done."""
         return len(self.own) + (self.nodes[-1].last_epoch + 1 if self.nodes else 0)
 
     @property
@@ -330,7 +328,6 @@ class FileRecord(JsonRecord, frozen=True):
 
 
 def files_in(record: FileRecord) -> tuple[DataFile, ...]:
-    """The data files of ``record``."""
     return tuple(file for file in record.files if isinstance(file, DataFile))
 
 
@@ -370,7 +367,6 @@ class IndexNode(StoredObject, frozen=True, omit_defaults=True, dict=True):
 
     @cached_property
     def ref(self) -> IndexRef:
-        """The reference to this node."""
         parts = [*self.refs, *(_record_summary(record) for record in self.records)]
         return IndexRef(
             self.id,
@@ -414,7 +410,6 @@ class FileLog(JsonRecord, frozen=True, omit_defaults=True):
 
     @classmethod
     def empty(cls) -> "FileLog":
-        """A log without any file."""
         return cls((), ())
 
     @property

@@ -79,7 +79,6 @@ class OutputTables(msgspec.Struct, frozen=True):
 
     @property
     def current(self) -> str:
-        """The table of the view ``current``."""
         return self.qualified_name(_CURRENT)
 
     @property

@@ -107,7 +107,6 @@ from headrace_snapshots.protocol.moves import (
 
 
 def begin_delivery(head: Head, intent: BeginDelivery, facts: Facts) -> Decision:
-    """What may follow for ``intent``."""
     published_id = head.refs.get(published_ref(intent.output))
     if published_id != intent.snapshot:
         return Conflict(f"readers see {published_id}, not {intent.snapshot} any more")
@@ -120,7 +119,6 @@ def begin_delivery(head: Head, intent: BeginDelivery, facts: Facts) -> Decision:
 
 
 def end_delivery(head: Head, intent: EndDelivery, facts: Facts) -> Decision:
-    """What may follow for ``intent``."""
     delivering_id = head.refs.get(delivering_ref(intent.output, intent.sink))
     if delivering_id != intent.snapshot:
         return Conflict(

@@ -66,7 +66,6 @@ class SparkRunner:
         return self._tasks
 
     def run_epoch(self, plan: task_plan.EpochPlan) -> Sequence[ReceivedMessage]:
-        """What the tasks of the last level say."""
         first, *later_levels = task_plan.level_names(self._work, plan)
         job_description = f"{self._work.pipeline.name}, epoch {plan.epoch}: {', then '.join((first, *later_levels))}"
         with spark_errors(), application.EpochJob.label_jobs(self._spark, job_description) as job:
@@ -130,11 +129,9 @@ class SparkRunner:
         return rows
 
     def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
-        """What the tasks of a merge say."""
         return self._run_beside_epoch("merging layers", levels.merge_level, plan, len(plan.parts), stop)
 
     def run_fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
-        """What the tasks of a fold say."""
         return self._run_beside_epoch("folding current", levels.fold_level, plan, len(plan.numbers), stop)
 
     def _run_beside_epoch(

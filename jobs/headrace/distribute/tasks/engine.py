@@ -91,7 +91,6 @@ class TasksEngine:
 
     @property
     def tables(self) -> dict[str, tuple[Layer, ...]]:
-        """The layers of all tables of state, by name."""
         own = {table: layers for state in self.states for table, layers in state.tables.items()}
         return {**own, **({IDS: self.ids} if self.work.tells_ids else {})}
 
@@ -124,7 +123,6 @@ class TasksEngine:
         self._set_state([chain.stage_clocks(progress, clocks) for chain in self.work.chains], tables)
 
     def find_level(self) -> LevelProgress | None:
-        """Where the epoch under way is, as far as it can be told; None between epochs. Asked from other threads."""
         return self.runner.find_level()
 
     def close(self) -> None:

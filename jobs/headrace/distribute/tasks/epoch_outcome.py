@@ -64,7 +64,6 @@ class ChainOutcome:
 
     @property
     def _join_parts(self) -> list[task_results.JoinOutput]:
-        """The parts of all its joins."""
         return [part for join in self.joins for part in join]
 
     @property
@@ -104,7 +103,6 @@ class ChainOutcome:
 
     @property
     def parts(self) -> list[task_results.StageOutput]:
-        """The parts of all stages."""
         return [part for stage in self.stages for part in stage]
 
     @cached_property
@@ -142,7 +140,6 @@ class ChainOutcome:
 
     @cached_property
     def clocks(self) -> tuple[StageClocks, ...]:
-        """Clocks of each stage after the epoch."""
         hold = self.plan.hold
         clocks = []
         for number, clocks_entered in enumerate(self._clocks_after):
@@ -201,7 +198,6 @@ class ChainOutcome:
 
     @cached_property
     def outcomes(self) -> tuple[StageOutcome, ...]:
-        """What became of each stage."""
         accountings = [Accounting.of_all([*(bundle.accounting for bundle in self.bundles), *self._pane_accounting(0)])]
         for number, stage in enumerate(self.stages[:-1], 1):
             accountings.append(
@@ -231,7 +227,6 @@ class ChainOutcome:
 
     @property
     def late(self) -> task_results.Files:
-        """Late rows."""
         return tuple(file for bundle in self.bundles for file in bundle.late)
 
     @property
@@ -283,7 +278,6 @@ class EpochOutcome:
 
     @property
     def levels(self) -> list[tuple[task_results.TaskResult, ...]]:
-        """The results of all levels of all jobs."""
         return [level for job in self.jobs for level in job.levels]
 
     @cached_property
@@ -517,7 +511,6 @@ class EpochOutcome:
 
     @property
     def tables(self) -> dict[str, tuple[Layer, ...]]:
-        """The layers of all tables of state after the epoch."""
         tables = {table: layers for state in self.plan.states for table, layers in state.tables.items()}
         tables |= {table: layers for outcome in self.chains for table, layers in outcome.tables.items()}
         if self.work.tells_ids:
@@ -537,5 +530,4 @@ class EpochOutcome:
         return (*(file for share in self.shares for file in share.rejected), *own)
 
     def request_counts(self) -> dict[str, int]:
-        """Storage requests of all tasks, by kind."""
         return task_results.sum_counts(result.requests for level in self.levels for result in level)

@@ -328,7 +328,6 @@ class ShippedRecords(HoldsJudged):
         return cls(task, JudgedRecords(common, by_chain, errors), place)
 
     def with_columns(self, columns: Columns) -> "ShippedRecords":
-        """These with further columns."""
         judged_records = self.judged
         chains = tuple({**chain, **columns} for chain in judged_records.chains)
         return replace(self, judged=replace(judged_records, common={**judged_records.common, **columns}, chains=chains))
@@ -388,7 +387,6 @@ def _drop_columns(rows: pa.RecordBatch, begin: tuple[str, ...]) -> pa.RecordBatc
 
 
 def in_arrival_order(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """``rows`` by their places."""
     keys = [(name, "ascending") for name in (*PLACE, ITEM) if name in rows.schema.names]
     return rows.take(pc.sort_indices(rows, sort_keys=keys))
 

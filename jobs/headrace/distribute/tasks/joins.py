@@ -49,18 +49,15 @@ class JoinPart:
 
     @property
     def joins(self) -> CompiledJoins:
-        """All joins of the chain."""
         assert self.task.chain.joins is not None
         return self.task.chain.joins
 
     @property
     def join(self) -> CompiledJoin:
-        """The join."""
         return self.joins.joins[self.number]
 
     @property
     def step(self) -> int:
-        """Its step in the job."""
         return self.task.job.step_of(self.task.of_chain, self.number - len(self.joins))
 
     def run(
@@ -95,7 +92,6 @@ class JoinPart:
         return left, right
 
     def _join_results(self, delta: Delta, old_watermark: Instant, new_watermark: Instant) -> Iterator[JoinResult]:
-        """Compute it, piece by piece."""
         if not any(rows.num_rows for side in delta for rows in side):
             return
         schemas = (self.join.left_schema, self.join.right_schema)
@@ -125,14 +121,12 @@ class _StoredSides:
         self._latest: list[list[int]] = [[] for _ in names]
 
     def add(self, result: JoinResult) -> None:
-        """These rows, too."""
         for writer, latest, rows in zip(self._writers, self._latest, (result.left, result.right), strict=True):
             if rows is not None and rows.num_rows:
                 writer.add(rows)
                 latest.append(pc.max(rows.column(c.EVENT_TIME)).as_py())
 
     def finish(self) -> task_results.JoinOutput:
-        """The files of both."""
         completions = (self._join.left_completion, self._join.right_completion)
         stored_layers = [
             task_results.StoredLayer(
@@ -157,7 +151,6 @@ class _ToNextJoin:
         self._dead_rows = 0
 
     def add(self, joined_rows: pa.RecordBatch) -> None:
-        """These rows, too."""
         following, length = self._following, joined_rows.num_rows
         columns, overflows = following.with_computed(joined_rows, length)
         reasons = reject_overflows(pa.nulls(length, pa.string()), following.condition, overflows)
@@ -209,7 +202,6 @@ class _ToStage:
         self._deltas: dict[int, _GrowingDelta] = {}
 
     def add(self, joined_rows: pa.RecordBatch) -> None:
-        """These rows, too."""
         task, stage, plan = self._task, self._stage, self._task.plan
         elements = {name: joined_rows.column(name) for name in joined_rows.schema.names}
         judged_rows = judge_rows(stage, elements)
@@ -262,7 +254,6 @@ class _GrowingDelta:
     folded_rows: int = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """These rows, too."""
         self.pieces.append(rows)
         self.rows += rows.num_rows
         if self.rows > self.folded_rows + max(self.folded_rows, FOLD_ROWS.value):

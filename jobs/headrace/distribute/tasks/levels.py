@@ -251,12 +251,10 @@ def level_below(
 
 
 def merge_level(work: task_plan.TaskEnvironment, plan: MergePlan, numbers: RowBatches) -> Iterator[pa.RecordBatch]:
-    """What parts of a merge say."""
     for part in numbers_in(numbers):
         yield from merge_task(work, plan, part).to_blobs(1)
 
 
 def fold_level(work: task_plan.TaskEnvironment, plan: FoldPlan, numbers: RowBatches) -> Iterator[pa.RecordBatch]:
-    """What parts of a fold say."""
     for part in numbers_in(numbers):
         yield from fold_task(work, plan, part).to_blobs(1)

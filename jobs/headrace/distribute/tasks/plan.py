@@ -225,12 +225,10 @@ class TaskEnvironment:
     def from_pipeline(
         cls, pipeline: Pipeline, store: ObjectStore, landing: Landing, cache: RowCache | None = None
     ) -> "TaskEnvironment":
-        """``pipeline``, compiled."""
         return cls(pipeline, Chain.each_of(pipeline), store, landing, cache)
 
     @property
     def rows(self) -> RowCache:
-        """The rows of state."""
         return default_cache() if self.cache is None else self.cache
 
     @cached_property
@@ -261,7 +259,6 @@ class TaskEnvironment:
 
     @cached_property
     def jobs(self) -> tuple[Job, ...]:
-        """The jobs of an epoch."""
         return jobs_of(self.chains)
 
     @cached_property
@@ -285,7 +282,6 @@ class TaskEnvironment:
         return len(self.jobs) + self.tells_ids + loops + steps
 
     def number_of(self, output: str) -> int:
-        """The number of the chain of an ``output``."""
         return [chain.names.output for chain in self.chains].index(output)
 
     def chain_of(self, table: str) -> Chain:
@@ -322,7 +318,6 @@ class EpochTask:
 
     @property
     def chain(self) -> Chain:
-        """The chain that it works for."""
         return self.work.chains[self.of_chain]
 
     @property
@@ -354,7 +349,6 @@ class EpochTask:
         return tuple(self.for_chain(number) for number in self.work.readers if number not in self.plan.parked_numbers)
 
     def for_chain(self, number: int) -> "EpochTask":
-        """The task as it works for the chain of that number."""
         return replace(self, of_chain=number)
 
     def store_rows(

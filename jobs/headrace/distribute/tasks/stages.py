@@ -124,22 +124,18 @@ class StagePart(msgspec.Struct, frozen=True):
 
     @property
     def stage(self) -> CompiledStage:
-        """The stage."""
         return self.task.chain.stages[self.number]
 
     @property
     def step(self) -> int:
-        """Its step in the job."""
         return self.task.job.step_of(self.task.of_chain, self.number)
 
     @property
     def clocks_before(self) -> StageClocks:
-        """The clocks before the epoch."""
         return self.task.state.clocks[self.number]
 
     @property
     def table(self) -> str:
-        """The table of its state."""
         return self.task.chain.tables[self.number]
 
     @property
@@ -189,7 +185,6 @@ class StagePart(msgspec.Struct, frozen=True):
         return source_step(plan, chain, state, map_side_of(upstream.results), own)
 
     def _stage_epoch(self, clocks: FiringClocks, rows: list[pa.RecordBatch]) -> StageEpoch:
-        """What there is to compute."""
         plan, stage = self.task.plan, self.stage
         layers = tables.open_own(self.task, self.task.state.tables[self.table], stage.state_schema, self.task.parts)
         return StageEpoch(
@@ -271,7 +266,6 @@ class _PartOutputs:
         return cls(part, left, clocks_after, state, task.pane_writer(part.task.chain.names.panes))
 
     def store(self, result: StageResult) -> None:
-        """Store ``result``, and count it."""
         part = self.part
         self.changed += result.changes.num_rows
         if part.stage.stage.gives_rows:
@@ -291,7 +285,6 @@ class _PartOutputs:
         self.state.add(self.layers.changes_to_keep(result.changes))
 
     def finish_output(self) -> task_results.StageOutput:
-        """What all results came to."""
         part, clocks_after = self.part, self.clocks_after
         runs, panes = do_both(part.task.work.store, self.state.finish, self.panes.finish)
         layers_after = self.layers.with_layer([stored_run.run for stored_run in runs], part.task.plan.epoch)

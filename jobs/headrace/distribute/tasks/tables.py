@@ -74,7 +74,6 @@ def put_batches(
 
 
 def files_of(runs: Iterable[StoredRun]) -> Files:
-    """The files that ``runs`` are stored in."""
     return tuple(run.file for run in runs)
 
 

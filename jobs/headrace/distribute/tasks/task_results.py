@@ -398,7 +398,6 @@ def errors_of(levels: Sequence[Sequence[TaskResult]]) -> dict[int, Failure]:
 
 
 def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by kind, added up."""
     totals: dict[str, int] = {}
     for count in counts:
         for kind, number in count.items():

@@ -394,7 +394,6 @@ def _asked_query(
 
 
 def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece."""
     array: Any = column.combine_chunks()
     return array
 

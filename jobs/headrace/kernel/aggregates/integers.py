@@ -87,7 +87,6 @@ def _propagate_carries(sums: NDArray[np.uint64]) -> Wide:
 
 
 def to_wide(values: Ints) -> Wide:
-    """64-bit integers as wide ones."""
     limbs = np.empty((_LIMBS, len(values)), np.uint64)
     limbs[:] = (values >> 63).view(np.uint64) & _MASK
     limbs[0] = values.view(np.uint64) & _MASK
@@ -158,7 +157,6 @@ def sums_fit(values: Ints, groups: Groups) -> bool:
 
 
 def sum_groups(values: Ints, groups: Groups) -> Ints | Wide:
-    """The sum of each group."""
     if sums_fit(values, groups):
         return groups.reduce(np.add, values, 0)
     low, high = values & 0xFFFFFFFF, values >> _BITS

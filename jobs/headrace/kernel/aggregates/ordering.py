@@ -227,7 +227,6 @@ def _settle_ties(order: Ints, keys: NDArray[np.uint64], minor: Ints) -> Ints:
 
 
 def sorted_codes(codes: Ints, groups: Groups) -> Ints:
-    """The codes of each group in order."""
     return codes[in_order(groups.of_row, codes)]
 
 

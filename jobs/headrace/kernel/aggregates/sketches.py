@@ -98,7 +98,6 @@ def _to_registers(registers: Ints) -> Ints:
 
 
 def estimate_distinct(part: pa.Array) -> pa.Array:
-    """How many values differ."""
     items, groups = of_lists(part)
     codes = as_numpy(items)
     many = np.zeros(len(groups), np.bool_)
@@ -137,7 +136,6 @@ class QuantileSketchPart(AccumulatorPart):
 
     @classmethod
     def from_value(cls, name: str, value: Expr | None, kind: pa.DataType) -> "QuantileSketchPart":
-        """A sketch of ``value``, numbers of type ``kind``."""
         return cls(name, pa.list_(pa.struct([("value", kind), ("level", _LEVEL)])), value)
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:

@@ -65,7 +65,6 @@ class KnownValues:
 
     @cached_property
     def event_times(self) -> pa.Array:
-        """Their event times."""
         return self.all_times if self.is_chosen is None else self.all_times.filter(pa.array(self.is_chosen))
 
     @cached_property
@@ -283,7 +282,6 @@ class IntegerSumPart(AccumulatorPart):
 
     @classmethod
     def from_value(cls, name: str, value: Expr | None, *, is_squared: bool = False) -> "IntegerSumPart":
-        """A sum of ``value``."""
         return cls(name, integers.SQUARES if is_squared else integers.TOTAL, value, is_squared)
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
@@ -373,7 +371,6 @@ class SettledSumPart(AccumulatorPart):
 
     @classmethod
     def from_value(cls, name: str, value: Expr | None) -> "SettledSumPart":
-        """A sum of ``value``."""
         counts = [(other, _LONG) for other in _NOT_FINITE]
         return cls(name, pa.struct([("finite", _DOUBLE), *counts, (_UNSUMMED_FIELD, pa.list_(_DOUBLE))]), value)
 
@@ -422,7 +419,6 @@ def settle_sums(part: pa.Array) -> Floats:
 
 
 def sum_floats(values: Floats, groups: Groups) -> Floats:
-    """The sum of the floats of each group."""
     with np.errstate(invalid="ignore", over="ignore"):
         return groups.reduce(np.add, values, 0.0)
 

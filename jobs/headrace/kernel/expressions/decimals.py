@@ -149,7 +149,6 @@ def _wide_product(cut: pa.Array, divisor: pa.Array) -> pa.Array:
 
 
 def of_ints(values: Any) -> Any:
-    """Integers as decimals."""
     return values.cast(DECIMAL)
 
 

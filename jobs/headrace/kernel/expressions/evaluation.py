@@ -190,7 +190,6 @@ def _has_null(value: casts.Datum) -> bool:
 
 
 def _is_true(condition: casts.Datum) -> casts.Datum:
-    """Whether ``condition`` is TRUE."""
     return pc.fill_null(condition, False) if _has_null(condition) else condition
 
 

@@ -336,7 +336,6 @@ class CompiledJoins:
         return self.joins[max(side - 1, 0)]
 
     def side_of(self, source: str) -> int:
-        """The side that the input called ``source`` is on."""
         return next((join.number + 1 for join in self.joins if join.join.name == source), 0)
 
     def judge_records(self, source: str, rows: Columns, rejects: pa.Array, *, is_left: bool) -> dict[str, pa.Array]:
@@ -458,7 +457,6 @@ class _Nulls:
         self._buffers_by_width: dict[int, list[pa.Buffer]] = {}
 
     def make_column(self, kind: pa.DataType) -> pa.Array:
-        """A column of that type."""
         if not pa.types.is_primitive(kind):
             return pa.nulls(self._length, kind)
         if kind.bit_width not in self._buffers_by_width:

@@ -202,13 +202,11 @@ class _Side:
 
     @property
     def hashes(self) -> sides.Words:
-        """The hash of each row."""
         values: sides.Words = as_numpy(self.rows.column(c.HASH))
         return values
 
     @property
     def times(self) -> Ints:
-        """The event time of each row."""
         values: Ints = as_numpy(self.rows.column(c.EVENT_TIME))
         return values
 
