@@ -418,7 +418,7 @@ class _Tree:
             self._add_broken(path, wrong[path], files[path][1])
         return [
             *(
-                Problem(path, error.problem, error.needed_by, self._remedy(path, error.ref))
+                Problem(path, error.problem, error.needed_by, f"{BACKUP}; or {self._way_on(path, error.ref)}")
                 for path, error in self._broken_by_path.items()
             ),
             *(
@@ -512,10 +512,6 @@ class _Tree:
         with suppress(ObjectNotFoundError):
             return self._catalog.store.stat(path)
         return None
-
-    def _remedy(self, path: str, ref: str) -> str:
-        """For an object that snapshots of ``ref`` need: depends on how far that has to go back to be whole."""
-        return f"{BACKUP}; or {self._way_on(path, ref)}"
 
     def _way_on(self, path: str, ref: str) -> str:
         if path in self._spare:

@@ -71,7 +71,7 @@ def xxh64_of_lists(words: UInt64s, rows: kernel_columns.Groups) -> UInt64s:
     stripes = sizes // _STRIPE
     lanes = [np.full(len(sizes), start, np.uint64) for start in _START]
     for i in range(int(stripes.max(initial=0))):
-        active = _rows_with_stripe(stripes, i)
+        active = int(np.searchsorted(-stripes, -i, side="left"))
         word_places = starts[:active] + i * _STRIPE
         for k, lane in enumerate(lanes):
             lane[:active] = _lane_round(lane[:active], words[word_places + k])
@@ -82,10 +82,6 @@ def xxh64_of_lists(words: UInt64s, rows: kernel_columns.Groups) -> UInt64s:
     result = np.empty_like(hashes)
     result[longest_first] = _avalanche(hashes)
     return result
-
-
-def _rows_with_stripe(stripes: kernel_columns.Ints, i: int) -> int:
-    return int(np.searchsorted(-stripes, -i, side="left"))
 
 
 def _rotate_left(value: UInt64s, bits: int) -> UInt64s:

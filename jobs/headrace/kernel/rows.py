@@ -59,7 +59,7 @@ def select_rows(
     withdrawn = pc.less(column_named(c.SIGN), arrow_scalar(0)) if stage.stage.withdrawable else None
     columns["is_retraction"] = pa.repeat(arrow_scalar(False), len(event_times)) if withdrawn is None else withdrawn
     columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), len(event_times))
-    columns["sequence"] = pa.array(_sequence_numbers(len(event_times), task) + first)
+    columns["sequence"] = pa.array(np.arange(len(event_times), dtype=np.int64) + (task << TASK_BITS) + first)
     rows = pa.RecordBatch.from_pydict(columns, schema=stage.pane_schema)
     return LeavingRows(rows, accounting, _row_counts(late, withdrawn, len(event_times)))
 
@@ -123,10 +123,6 @@ def counts_of_rows(rows: pa.RecordBatch, of_panes: Counts) -> Counts:
         late=rows_by_timing[Timing.LATE],
         retractions=int(retracts.sum()),
     )
-
-
-def _sequence_numbers(length: int, task: int) -> Ints:
-    return np.arange(length, dtype=np.int64) + (task << TASK_BITS)
 
 
 def _row_timing(event_times: pa.Array, watermark: Instant) -> tuple[pa.Array, pa.Array | None]:

@@ -348,13 +348,9 @@ class SortedFile:
             wanted_hashes = self.prefixes.filter_hashes(wanted_hashes)
         return rows_of(rows, wanted_hashes, self.constant)
 
-    @property
-    def _has_deadlines_in_file(self) -> bool:
-        return not all(column in self.constant for column in DEADLINE_COLUMNS.values())
-
     def let_go_of_deadlines(self) -> None:
         """Say the same where only its deadlines were looked at. If all rows have the same ones, nothing was read."""
-        if self._has_deadlines_in_file:
+        if not all(column in self.constant for column in DEADLINE_COLUMNS.values()):
             self.let_go()
 
     def let_go(self) -> None:

@@ -559,7 +559,7 @@ def find_tests(path: Path) -> DiscoveredTests:
             return DiscoveredTests((), (path,))
         raise testing_steps.UnitTestError(f"{path} is not a file of tests; they are {_TEST_FILE_NAMES}")
     files = [file for file in _files_below(path) if file.is_file()]
-    unit_tests = [file for file in files if file.suffix in _YAML and _is_named(file)]
+    unit_tests = [file for file in files if file.suffix in _YAML and file.stem.endswith(".test")]
     others = [file for file in files if file.suffix in _YAML and file.parent.name == "tests" and file not in unit_tests]
     tests = [file for file in others if _holds_tests(file)]
     python = [file for file in files if file.suffix == ".py" and _is_python_test(file)]
@@ -576,10 +576,6 @@ def _files_below(folder: Path) -> Iterator[Path]:
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__")) and name != "node_modules")
         yield from (Path(place) / name for name in sorted(files))
-
-
-def _is_named(file: Path) -> bool:
-    return file.stem.endswith(".test")
 
 
 def _holds_tests(file: Path) -> bool:

@@ -412,7 +412,7 @@ def unless_ancestor(
     reason = f"{target_id} is not an ancestor of {current}, the head of branch {branch}"
     if branch == MAIN and head.past.replaced:
         reason += ", nor of what main was before a promotion"
-    reason += _expiry_hint(head)
+    reason += "" if head.horizon is None else ", or has expired"
     obstacle = Refused(reason) if current is None else refuse_unless_ancestor(facts, target_id, current, reason)
     return obstacle or unless_kept(head, target_id, facts)
 
@@ -429,7 +429,3 @@ def unless_kept(head: Head, snapshot: str, facts: Facts) -> NeedKept | Refused |
         "while an expiry was at work, let that run again)"
     )
     return None if answer else Refused(reason)
-
-
-def _expiry_hint(head: Head) -> str:
-    return "" if head.horizon is None else ", or has expired"

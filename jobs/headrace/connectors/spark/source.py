@@ -48,7 +48,7 @@ class RangeEnumerator(source_ports.SplitEnumerator):
         for end in ends:
             if end != begin:
                 words = f"{self.source.name} {'from the beginning' if begin is None else f'behind {begin}'} to {end}"
-                yield source_ports.SourceSplit(words, _UNKNOWN_SIZE, _encode_bounds(begin, end))
+                yield source_ports.SourceSplit(words, _UNKNOWN_SIZE, json.dumps([begin, end]))
             begin = end
 
     def after(
@@ -141,10 +141,6 @@ def _open_ranges(source: SparkSource) -> "Iterator[NamedRanges]":
     spark_connection: Connection | None = connection(source.connection) if source.connection else None
     with ranges_of(source, spark_connection) as ranges:
         yield ranges
-
-
-def _encode_bounds(begin: str | None, end: str) -> str:
-    return json.dumps([begin, end])
 
 
 def _bounds_of(split: source_ports.SourceSplit) -> tuple[str | None, str]:

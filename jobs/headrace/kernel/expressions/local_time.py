@@ -72,7 +72,7 @@ def read_format(strings: pa.Array, text: str) -> pa.Array:
     fields = pc.extract_regex(pc.utf8_trim(strings, characters=BLANKS), rf"^{pattern}\z")
 
     def read_number(part: str, least: int = 0) -> Ints:
-        field = _directive_field(fields, part) if part in parts else None
+        field = pc.struct_field(fields, part[1]).fill_null("") if part in parts else None
         return (
             np.full(len(strings), least, np.int64)
             if field is None
@@ -104,11 +104,6 @@ def read_format(strings: pa.Array, text: str) -> pa.Array:
         & (instants <= _LAST_INSTANT)
     )
     return pa.array(np.where(is_valid, instants, 0), pa.int64(), mask=~is_valid).cast(TIMESTAMP)
-
-
-def _directive_field(fields: pa.Array, part: str) -> pa.Array:
-    """What was read of a directive, "" where nothing was."""
-    return pc.struct_field(fields, part[1]).fill_null("")
 
 
 def _parse_digits(field: pa.Array) -> pa.Array:
