@@ -74,9 +74,6 @@ class StageClocks:
         )
         return step, replace(clocks_after, percentiles=new_percentiles)
 
-    def with_output(self, output_watermark: Instant) -> "StageClocks":
-        return replace(self, output_watermark=output_watermark)
-
 
 class ChainState(msgspec.Struct, frozen=True):
     """A chain between two epochs: the ``clocks`` of each stage, the layers of each table of state, by its name."""
@@ -100,9 +97,7 @@ class Chain:
 
     @classmethod
     def each_of(cls, pipeline: Pipeline) -> "tuple[Chain, ...]":
-        """The chain of each output of ``pipeline``: of those that read records first, each of others after those that
-        it reads.
-        """
+        """The chain of each output: of those that read records first, then each after those that it reads."""
         by_output = pipeline.by_output
         order = sorted(upstream_first(pipeline.outputs) or by_output, key=lambda name: bool(by_output[name].upstream))
         return tuple(cls.from_pipeline(by_output[output], OutputTables(output)) for output in order)
@@ -177,10 +172,6 @@ class Chain:
                 return join, table == left
         return None
 
-    def stage_of(self, table: str) -> CompiledStage:
-        """The stage whose state is in ``table``."""
-        return self.stages[self.tables.index(table)]
-
     def goes_through_spark(self, stage: int) -> bool:
         """Whether panes go through a user's own Spark code before they come to that stage."""
         return isinstance(self.stages[stage].stage.aggregation.transform, SparkFunction)
@@ -252,15 +243,8 @@ def jobs_of(chains: Sequence[Chain]) -> tuple[Job, ...]:
     cuts = [_cut_by_spark(chain) for chain in chains]
     first_jobs: list[int] = []
     for chain in chains:  # which come after those that they read
-        first_jobs.append(
-            max(
-                (
-                    first_jobs[upstream_number] + len(cuts[upstream_number])
-                    for upstream_number in upstream_of(chains, chain)
-                ),
-                default=0,
-            )
-        )
+        ends = (first_jobs[number] + len(cuts[number]) for number in upstream_of(chains, chain))
+        first_jobs.append(max(ends, default=0))
     jobs: list[dict[int, range]] = [{} for _ in range(max(map(add, first_jobs, map(len, cuts))))]
     for number, (first, cut) in enumerate(zip(first_jobs, cuts, strict=True)):
         for job, stages in enumerate(cut, first):
@@ -270,17 +254,9 @@ def jobs_of(chains: Sequence[Chain]) -> tuple[Job, ...]:
 
 
 def _cut_by_spark(chain: Chain) -> list[range]:
-    count = chain.steps
-    first_stages = [
-        _stage_numbers(chain).start,
-        *(stage for stage in range(1, count) if chain.goes_through_spark(stage)),
-    ]
-    return [range(first, end) for first, end in pairwise([*first_stages, count])]
-
-
-def _stage_numbers(chain: Chain) -> range:
-    first = 0 if chain.joins is None else -len(chain.joins)
-    return range(first if chain.loop is None else LOOP, chain.steps)
+    first = LOOP if chain.loop is not None else -len(chain.sides)
+    later_stages = (stage for stage in range(1, chain.steps) if chain.goes_through_spark(stage))
+    return [range(begin, end) for begin, end in pairwise([first, *later_stages, chain.steps])]
 
 
 def with_downstream(chains: Sequence[Chain], numbers: Set[int]) -> frozenset[int]:

@@ -10,8 +10,11 @@ microseconds wide, and bins are aligned at 0. So bins of a file's pieces, made a
 the file.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import TypeVar
 
 import msgspec
 import numpy as np
@@ -27,10 +30,12 @@ from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.sources import source_clock as sources
-from headrace.sources.landing import SHOWN_LETTERS, ByInput, Landing, check_budgets
+from headrace.sources.landing import SHOWN_LETTERS, ByInput, Landing
 from headrace.sources.progress import InputProgress, Lacking, RecordsAhead, Rejects, WatermarkHold, later_of
 from headrace.sources.source_clock import SourceClock, slowest_of
 from headrace.sources.validation import newest_of
+
+K = TypeVar("K")
 
 MOST_BINS = 32
 """How many bins of a file have elements, at most: they are as narrow as that lets them be. One far away takes one."""
@@ -148,9 +153,7 @@ def count_behind(files: TimesByFile, newest: Mapping[str, Instant]) -> tuple[dic
 
 
 def lags_of(distances: Ints) -> Ints:
-    """How far elements lie behind, in granules rounded up to two digits, so that they can be counted; 0 if they do
-    not.
-    """
+    """How far elements lie behind, in granules rounded up to two digits, to be counted; 0 if they do not."""
     distances = np.maximum(distances, 0)
     digits = np.floor(np.log10(np.maximum(distances, 1))).astype(np.int64)
     unit = 10 ** np.maximum(digits - 1, 0)
@@ -306,7 +309,7 @@ def observe_records(pipeline: Pipeline, records: Records, context: ObservationCo
         tuple(ahead_records),
         rejected_counts,
         sample,
-        newest=_newest_in(files),
+        newest=reduce(later_of, (times.newest for of_input in files.values() for times in of_input.values()), None),
         newest_read=_newest_read(pipeline, records, context),
         lags=_behind_epochs(records, context),
         lacks=records.lacks,
@@ -372,14 +375,6 @@ def times_of_parts(
         yield FileTimes(0, begin_bytes[part_slice], number_bytes[part_slice], None if is_none else Instant(latest_own))
 
 
-def _newest_in(files: TimesByFile) -> Instant | None:
-    newest = None
-    for of_input in files.values():
-        for times in of_input.values():
-            newest = later_of(newest, times.newest)
-    return newest
-
-
 def _behind_epochs(records: Records, context: ObservationContext) -> dict[int, int]:
     """How many elements lie how far behind the newest of the epochs before."""
     if context.newest is None:
@@ -393,22 +388,22 @@ def _behind_epochs(records: Records, context: ObservationContext) -> dict[int, i
     return lags
 
 
+def sum_counts(counts: Iterable[Mapping[K, int]]) -> dict[K, int]:
+    """Counts by kind, added up."""
+    totals: Counter[K] = Counter()
+    for count in counts:
+        totals.update(count)
+    return dict(totals)
+
+
 def combine_observations(shares: Iterable[InputObservations]) -> InputObservations:
     """What the shares of an epoch, in their order, say together."""
     shares = tuple(shares)
     facts: dict[str, dict[str, SplitFacts]] = {}
     ahead_by_input: dict[str, RecordsAhead] = {}
-    rejected_counts: dict[str, int] = {}
-    records: dict[str, int] = {}
     sample: dict[str, tuple[str, ...]] = {}
-    newest: Instant | None = None
-    newest_read: Instant | None = None
-    lags: dict[int, int] = {}
     lacks: dict[str, dict[str, Mapping[str, str | None]]] = {}
     for share in shares:
-        newest, newest_read = later_of(newest, share.newest), later_of(newest_read, share.newest_read)
-        for lag, number in share.lags.items():
-            lags[lag] = lags.get(lag, 0) + number
         for name, splits in share.facts.items():
             facts_by_split = facts.setdefault(name, {})
             for split, fact in splits.items():
@@ -423,28 +418,24 @@ def combine_observations(shares: Iterable[InputObservations]) -> InputObservatio
         for input_ahead in share.ahead:
             first = ahead_by_input.get(input_ahead.input)
             ahead_by_input[input_ahead.input] = input_ahead if first is None else first.and_more(input_ahead.records)
-        for name, count in share.rejected.items():
-            rejected_counts[name] = rejected_counts.get(name, 0) + count
+        for name in share.rejected:
             sample[name] = (*sample.get(name, ()), *share.sample.get(name, ()))[:SHOWN_LETTERS]
-        for name, count in share.records.items():
-            records[name] = records.get(name, 0) + count
-    times = joined_files(share.files for share in shares)
     return InputObservations(
-        facts, tuple(ahead_by_input.values()), rejected_counts, sample, newest, newest_read, lags, lacks, times, records
+        facts,
+        tuple(ahead_by_input.values()),
+        sum_counts(share.rejected for share in shares),
+        sample,
+        reduce(later_of, (share.newest for share in shares), None),
+        reduce(later_of, (share.newest_read for share in shares), None),
+        sum_counts(share.lags for share in shares),
+        lacks,
+        joined_files(share.files for share in shares),
+        sum_counts(share.records for share in shares),
     )
-
-
-def check_dead_letter_budget(pipeline: Pipeline, epoch: int, observations: InputObservations) -> None:
-    """Raises DeadLetterBudgetError if more records were rejected than a source allows."""
-    check_budgets(pipeline, epoch, observations.rejected, observations.sample)
 
 
 def _join_facts(left: SplitFacts, right: SplitFacts) -> SplitFacts:
-    marks = [mark for mark in (left.mark, right.mark) if mark is not None]
-    buckets = sorted({*left.lags, *right.lags})
-    return SplitFacts(
-        max(marks, default=None), {bucket: left.lags.get(bucket, 0) + right.lags.get(bucket, 0) for bucket in buckets}
-    )
+    return SplitFacts(later_of(left.mark, right.mark), dict(sorted(sum_counts((left.lags, right.lags)).items())))
 
 
 def _ahead_records(name: str, records: Records, facts: SplitStats) -> list[RecordsAhead]:
@@ -490,9 +481,7 @@ def watermark_update(
     is_last: bool,
     hold: WatermarkHold | None = None,
 ) -> WatermarkUpdate:
-    """The ``clocks`` of all inputs after an epoch at ``now`` whose records say ``observations``, and that is held to
-    ``hold``.
-    """
+    """The ``clocks`` after an epoch at ``now`` whose records say ``observations``, and that is held to ``hold``."""
     clocks_after = {
         name: clock.after_epoch(
             observations.facts.get(name, {}), now, percentiles, None if hold is None else hold.of_input(name)

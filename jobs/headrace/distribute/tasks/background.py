@@ -22,6 +22,7 @@ from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.distribute.tasks.plan import TaskEnvironment, file_name
 from headrace.distribute.tasks.tables import files_of, open_layers, put_batches
 from headrace.distribute.views import newest_records, summed_rows
+from headrace.distribute.watermark_inputs import sum_counts
 from headrace.kernel.columns import Names
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import concat_rows
@@ -275,7 +276,8 @@ def _merge(work: TaskEnvironment, plan: MergePlan, merging: MergePart, stop: Sto
         watermark = work.chain_of(name).watermark_before(join, merge_watermark) if merge.is_lowest else MIN_INSTANT
         batches = merge_side(join, sorted_ranges(layers, c.EVENT_TIME), watermark)
     else:
-        stage = work.chain_of(name).stage_of(name)
+        chain = work.chain_of(name)
+        stage = chain.stages[chain.tables.index(name)]
         layers = open_layers(work, stored_layers, stage.state_schema, part, merge.parts)
         batches = merge_layers(stage, layers, is_lowest=merge.is_lowest)
     return files_of(put_batches(work, plan.prefix, f"{name}-merged", part, stop.check_each(batches)))
@@ -349,7 +351,7 @@ class Merges:
         if results.error is not None:
             raise results.error.rebuild_error()
         if self._runner.is_elsewhere:
-            self._requests = task_results.sum_counts([self._requests, *(result.requests for result in results.results)])
+            self._requests = sum_counts([self._requests, *(result.requests for result in results.results)])
         files: dict[str, dict[MergeStep, list[task_results.Files]]] = {}
         for part, result in zip(plan.parts, results.results, strict=True):
             assert isinstance(result.output, task_results.MergedLayers)

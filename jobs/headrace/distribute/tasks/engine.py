@@ -25,8 +25,8 @@ from headrace.distribute.tasks.plan import (
     shared_out,
     with_whole_files,
 )
-from headrace.distribute.tasks.task_results import DisagreementError, MergedLayers, UpstreamResults, sum_counts
-from headrace.distribute.watermark_inputs import check_dead_letter_budget, count_behind, inputs_after, source_clocks
+from headrace.distribute.tasks.task_results import DisagreementError, MergedLayers, UpstreamResults
+from headrace.distribute.watermark_inputs import count_behind, inputs_after, source_clocks, sum_counts
 from headrace.formats.file_format import DividedFileError
 from headrace.kernel.columns import Names
 from headrace.model.time import Instant
@@ -34,7 +34,7 @@ from headrace.model.triggers import Signal
 from headrace.pipeline.identity import Formerly
 from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.file_planning import ChangedFileError
-from headrace.sources.landing import ByInput
+from headrace.sources.landing import ByInput, check_budgets
 from headrace.sources.progress import ChainClocks, InputProgress, ParkedChain, PipelineProgress, WatermarkHold, later_of
 from headrace.sources.source_clock import newest_read
 from headrace.state.chunks import GROUPS
@@ -130,9 +130,7 @@ class TasksEngine:
         self.merges.close()
 
     def pass_watermark(self, watermarks: Mapping[str, Instant]) -> None:
-        """Let the watermarks of these inputs be at least so far, as if their sources had said so; the next epoch moves
-        that of the stages.
-        """
+        """Let these inputs' watermarks be at least so far; the next epoch moves those of the stages."""
         for name, watermark in watermarks.items():
             progress = self.inputs[name]
             self.inputs[name] = replace(progress, watermark=Instant(max(progress.watermark, watermark)))
@@ -208,7 +206,8 @@ class TasksEngine:
 
         files, outcome = self._run_until_read(files, plan_epoch, is_recorded=recorded)
         # before anything that the epoch came to is taken over
-        check_dead_letter_budget(self.pipeline, outcome.plan.epoch, outcome.observations)
+        observations = outcome.observations
+        check_budgets(self.pipeline, outcome.plan.epoch, observations.rejected, observations.sample)
         tables = self.merges.adopt_finished(outcome.tables, wait=wait_for_merges)
         self._set_state(outcome.stage_clocks, tables)
         self.progress = self._come_to(files, outcome)
@@ -357,23 +356,20 @@ class TasksEngine:
         for number in sorted(outcome.left_out):  # each after those that it reads
             output = self.work.chains[number].names.output
             clocks[output] = self.progress.chains.get(output, ChainClocks())
+            upstream_names = outcome.left_out_above(number)
             if number in outcome.errors:
                 error = outcome.errors[number].rebuild_error()
-                upstream_names = outcome.left_out_above(number)
-                message = (
-                    f"output {upstream_names[0]}, which it reads, has failed: {error}" if upstream_names else str(error)
-                )
-                clocks[output] = replace(
-                    clocks[output], parked=ParkedChain(self.epoch, self.snapshot, error.code, message, self.epoch + 1)
-                )
+                code, message = error.code, str(error)
+                if upstream_names:
+                    message = f"output {upstream_names[0]}, which it reads, has failed: {message}"
             elif clocks[output].parked is None and outcome.plan.recomputed_epoch is None:
-                upstream_names = outcome.left_out_above(number)
                 reason = clocks[upstream_names[0]].parked
                 assert reason is not None
-                message = f"output {upstream_names[0]}, which it reads, is parked: {reason.message}"
-                clocks[output] = replace(
-                    clocks[output], parked=ParkedChain(self.epoch, self.snapshot, reason.code, message, self.epoch + 1)
-                )
+                code, message = reason.code, f"output {upstream_names[0]}, which it reads, is parked: {reason.message}"
+            else:
+                continue
+            parked = ParkedChain(self.epoch, self.snapshot, code, message, self.epoch + 1)
+            clocks[output] = replace(clocks[output], parked=parked)
         return {chain.names.output: clocks[chain.names.output] for chain in self.work.chains}
 
     def compact_current(

@@ -16,6 +16,7 @@ from headrace.distribute.watermark_inputs import (
     InputObservations,
     WatermarkUpdate,
     combine_observations,
+    sum_counts,
     watermark_update,
 )
 from headrace.kernel.delta import Accounting
@@ -46,10 +47,7 @@ class ChainOutcome:
         """The parts of each stage; where rows leave as they are, who gave them."""
         if self.chain.is_stateless:
             return [[task_results.StageOutput(counts=own.counts, panes=own.rows) for own in self._rows]]
-        levels = [
-            [task.output for task in level if isinstance(task.output, task_results.StageOutput)]
-            for level in self.levels
-        ]
+        levels = [task_results.outputs_of(level, task_results.StageOutput) for level in self.levels]
         return [parts for parts in levels if parts]
 
     @property
@@ -73,17 +71,14 @@ class ChainOutcome:
         return [task_results.BundleOutput(part.accounting, rows=part.rows, counts=part.counts) for part in parts]
 
     @cached_property
-    def loop(self) -> tuple[task_results.TaskResult, ...]:
+    def loop(self) -> list[task_results.LoopOutput]:
         """What its loop came to, from one task; none without a loop."""
-        levels = (level for level in self.levels if isinstance(level[0].output, task_results.LoopOutput))
-        return next(levels, ())
+        return [output for level in self.levels for output in task_results.outputs_of(level, task_results.LoopOutput)]
 
     @cached_property
     def joins(self) -> list[list[task_results.JoinOutput]]:
         """The parts of each of its joins."""
-        levels = [
-            [task.output for task in level if isinstance(task.output, task_results.JoinOutput)] for level in self.levels
-        ]
+        levels = [task_results.outputs_of(level, task_results.JoinOutput) for level in self.levels]
         return [parts for parts in levels if parts]
 
     def _watermark_before(self, join: int) -> Instant:
@@ -99,7 +94,7 @@ class ChainOutcome:
     @property
     def in_flight(self) -> task_results.Files:
         """What goes round its loop and has not arrived."""
-        return tuple(file for result in self.loop for file in _of_loop(result).in_flight)
+        return tuple(file for output in self.loop for file in output.in_flight)
 
     @property
     def parts(self) -> list[task_results.StageOutput]:
@@ -110,8 +105,7 @@ class ChainOutcome:
         """What became of panes that were read from files, by the stage that they came to."""
         panes_by_stage, stage = {}, 0
         for level in self.levels:
-            panes = [task.output for task in level if isinstance(task.output, task_results.PanesOutput)]
-            if panes:
+            if panes := task_results.outputs_of(level, task_results.PanesOutput):
                 panes_by_stage[stage] = panes
             stage += isinstance(level[0].output, task_results.StageOutput)
         return panes_by_stage
@@ -131,7 +125,7 @@ class ChainOutcome:
             tables[right] = layers_after(self.state.tables[right], watermark, epoch, [part.right for part in parts])
         if self.chain.loop is not None:
             names, watermark, epoch = self.chain.names, self.clocks[0].watermark, self.plan.epoch
-            tops = [_of_loop(result).edges for result in self.loop]
+            tops = [output.edges for output in self.loop]
             tables[names.edges] = layers_after(self.state.tables[names.edges], watermark, epoch, tops)
             tables[names.in_flight] = layers_after(
                 (), watermark, epoch, [task_results.StoredLayer(self.in_flight, NEVER)]
@@ -147,7 +141,7 @@ class ChainOutcome:
             if hold is not None:
                 limit = hold.output_limit(number, self.chain.names.output)
                 output = Instant(max(clocks_entered.output_watermark, min(output, limit)))
-            clocks.append(clocks_entered.with_output(output))
+            clocks.append(replace(clocks_entered, output_watermark=output))
         return tuple(clocks)
 
     @property
@@ -250,15 +244,8 @@ class ChainOutcome:
         return tuple(file for files in logs for file in files)
 
 
-def _of_loop(result: task_results.TaskResult) -> task_results.LoopOutput:
-    assert isinstance(result.output, task_results.LoopOutput)
-    return result.output
-
-
 class JobResults(msgspec.Struct, frozen=True):
-    """A job of an epoch as it was planned, and what its tasks passed on, level by level. It has no levels if all of its
-    chains are parked.
-    """
+    """A job of an epoch as planned, and what its tasks passed on by level; no levels if all its chains are parked."""
 
     plan: task_plan.EpochPlan
     levels: tuple[tuple[task_results.TaskResult, ...], ...]
@@ -310,9 +297,7 @@ class EpochOutcome:
 
     @cached_property
     def by_number(self) -> Mapping[int, ChainOutcome]:
-        """What became of each chain of aggregations that is not left out. A chain whose jobs have not run has no
-        answers.
-        """
+        """What became of each chain that is not left out. A chain whose jobs have not run has no answers."""
         bundles = [share.chains for share in self.shares] + [part.chains for part in self.id_parts]
         outcomes: dict[int, ChainOutcome] = {}
         for number, (chain, state) in enumerate(zip(self.work.chains, self.plan.states, strict=True)):
@@ -360,9 +345,7 @@ class EpochOutcome:
 
     @cached_property
     def _by_chain(self) -> "list[list[Mapping[int | None, tuple[task_results.TaskResult, ...]]]]":
-        """The levels of each job: of stages the tasks of each chain, none of one that was parked. Other levels have all
-        tasks under None.
-        """
+        """The levels of each job: of stages each chain's tasks, none of a parked one; others: all tasks under None."""
         return [self._by_chain_in(job) for job in self.jobs]
 
     def _by_chain_in(self, results: JobResults) -> list[Mapping[int | None, tuple[task_results.TaskResult, ...]]]:
@@ -404,17 +387,13 @@ class EpochOutcome:
     @cached_property
     def shares(self) -> list[task_results.ShareOutput]:
         """Results of the map tasks."""
-        return [
-            result.output for result in self.jobs[0].levels[0] if isinstance(result.output, task_results.ShareOutput)
-        ]
+        return task_results.outputs_of(self.jobs[0].levels[0], task_results.ShareOutput)
 
     @cached_property
     def id_parts(self) -> list[task_results.IdsOutput]:
         """The parts of the ids, none where duplicates are not told."""
-        id_results = [
-            result.output for level in self.jobs[0].levels[1:2] for result in level
-        ]  # none where all are rows
-        return [output for output in id_results if isinstance(output, task_results.IdsOutput)]
+        levels = self.jobs[0].levels[1:2]  # none where all are rows
+        return [part for level in levels for part in task_results.outputs_of(level, task_results.IdsOutput)]
 
     @cached_property
     def observations(self) -> InputObservations:
@@ -500,9 +479,7 @@ class EpochOutcome:
 
     @property
     def accounting(self) -> Accounting:
-        """What became of records in the first stages of all chains that take them, added up; its times are those of all
-        accepted.
-        """
+        """What became of records in the first stages of all chains that take them; times are those of all accepted."""
         return Accounting.of_all(own.outcomes[0].accounting for own in self.chains if not own.upstream)
 
     def stage_outcomes(self) -> dict[str, tuple[StageOutcome, ...]]:
@@ -530,4 +507,4 @@ class EpochOutcome:
         return (*(file for share in self.shares for file in share.rejected), *own)
 
     def request_counts(self) -> dict[str, int]:
-        return task_results.sum_counts(result.requests for level in self.levels for result in level)
+        return sum_counts(result.requests for level in self.levels for result in level)

@@ -63,10 +63,8 @@ def input_clocks(
     plan: EpochPlan, shares: tuple[task_results.TaskResult, ...], percentiles: tuple[float, ...] = ()
 ) -> WatermarkUpdate:
     """The clocks of the inputs after the epoch, by the results of all ``shares`` of the input."""
-    outputs = [result.output for result in shares]
-    observations = combine_observations(
-        share.observations for share in outputs if isinstance(share, task_results.ShareOutput)
-    )
+    outputs = task_results.outputs_of(shares, task_results.ShareOutput)
+    observations = combine_observations(share.observations for share in outputs)
     return watermark_update(
         plan.clocks,
         observations.and_known(plan.marks),
@@ -82,14 +80,14 @@ def source_step(
     chain: Chain,
     state: ChainState,
     shares: tuple[task_results.TaskResult, ...],
-    loop: tuple[task_results.TaskResult, ...] = (),
+    loop: Sequence[task_results.LoopOutput] = (),
 ) -> tuple[FiringClocks, StageClocks]:
     """The step of the first stage of a ``chain`` that takes records, and its clocks after it. Its watermark passes no
     window in which something is in flight in its ``loop``. ``shares`` are the results of all tasks of the input.
     """
     stage = chain.stages[0]
     clocks = input_clocks(plan, shares, tuple(stage.trigger.percentiles))
-    holds = [result.output.hold for result in loop if isinstance(result.output, task_results.LoopOutput)]
+    holds = [output.hold for output in loop]
     if holds and plan.hold is not None:
         holds.append(plan.hold.given_to(chain.names.output))
     watermark = chain.behind_joins(Instant(min([clocks.watermark, *holds])))
@@ -105,8 +103,7 @@ def step_to(
 
 def handed_down(plan: EpochPlan, chain: Chain, number: int, upstream: tuple[task_results.TaskResult, ...]) -> Instant:
     """The watermark that comes to a stage from the one before it in its chain, whose parts gave ``upstream``."""
-    parts = [result.output for result in upstream]
-    outputs = [part.hold for part in parts if isinstance(part, task_results.StageOutput)]
+    outputs = [part.hold for part in task_results.outputs_of(upstream, task_results.StageOutput)]
     limit = [] if plan.hold is None else [plan.hold.output_limit(number - 1, chain.names.output)]
     return Instant(min([*outputs, *limit]))
 
@@ -182,7 +179,8 @@ class StagePart(msgspec.Struct, frozen=True):
             watermark = plan.watermarks[self.task.of_chain]
             watermark = watermark if self.number else chain.behind_joins(watermark)
             return step_to(plan, chain, state, self.number, watermark)
-        return source_step(plan, chain, state, map_side_of(upstream.results), own)
+        loop = task_results.outputs_of(own, task_results.LoopOutput)
+        return source_step(plan, chain, state, map_side_of(upstream.results), loop)
 
     def _stage_epoch(self, clocks: FiringClocks, rows: list[pa.RecordBatch]) -> StageEpoch:
         plan, stage = self.task.plan, self.stage

@@ -6,12 +6,11 @@ Digests of results show whether a task that ran twice has said the same (``canon
 import hashlib
 import math
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from enum import Enum, IntEnum, StrEnum
-from functools import singledispatch
-from typing import Any
+from enum import Enum
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -39,82 +38,41 @@ def canonical_digest(value: Any) -> bytes:
     return hashlib.sha256(_encode(value)).digest()
 
 
-@singledispatch
-def _encode(value: Any) -> bytes:
-    if isinstance(value, msgspec.Struct):
-        names = value.__struct_fields__
-    elif is_dataclass(value):
-        names = tuple(field.name for field in fields(value))
-    else:
-        raise TypeError(f"{type(value).__name__} has no canonical encoding: give it one in {__name__}")
+def _encode(value: Any) -> bytes:  # noqa: PLR0911, PLR0912 (a case for each kind of value)
+    match value:
+        case None:
+            return _tag_parts("none")
+        case np.generic():  # some are Python's numbers and texts, too
+            return _encode(value.item())
+        case Enum():  # before the numbers and texts that some are
+            return _tag_parts("enum", _type_name(type(value)), value.name.encode())
+        case bool():  # before int, which it is
+            return _tag_parts("bool", str(value).encode())
+        case int():
+            return _tag_parts("int", str(value).encode())
+        case float():
+            return _tag_parts("float", struct.pack(">d", math.nan if math.isnan(value) else value))
+        case str():
+            return _tag_parts("text", value.encode(errors="surrogatepass"))
+        case bytes():
+            return _tag_parts("bytes", value)
+        case type():
+            return _tag_parts("type", _type_name(value))
+        case tuple() | list():
+            return _tag_parts("sequence", *map(_encode, value))
+        case Mapping():
+            return _tag_parts("mapping", *sorted(_encode(item) for item in value.items()))
+        case set() | frozenset():
+            return _tag_parts("set", *sorted(map(_encode, value)))
+        case DataFile():
+            return _tag_parts("file", *map(_encode, (value.rows, value.bytes, value.sha256)))
+        case msgspec.Struct():
+            names = value.__struct_fields__
+        case _ if is_dataclass(value):
+            names = tuple(field.name for field in fields(value))
+        case _:
+            raise TypeError(f"{type(value).__name__} has no canonical encoding: give it one in {__name__}")
     return _tag_parts("record", _type_name(type(value)), *(_encode(getattr(value, name)) for name in names))
-
-
-@_encode.register
-def _(value: None) -> bytes:
-    return _tag_parts("none")
-
-
-@_encode.register
-def _(value: bool) -> bytes:
-    return _tag_parts("bool", str(value).encode())
-
-
-@_encode.register
-def _(value: int) -> bytes:
-    return _tag_parts("int", str(value).encode())
-
-
-@_encode.register
-def _(value: float) -> bytes:
-    return _tag_parts("float", struct.pack(">d", math.nan if math.isnan(value) else value))
-
-
-@_encode.register
-def _(value: str) -> bytes:
-    return _tag_parts("text", value.encode(errors="surrogatepass"))
-
-
-@_encode.register
-def _(value: bytes) -> bytes:
-    return _tag_parts("bytes", value)
-
-
-@_encode.register
-def _(value: type) -> bytes:
-    return _tag_parts("type", _type_name(value))
-
-
-@_encode.register
-def _(value: Enum | IntEnum | StrEnum) -> bytes:
-    return _tag_parts("enum", _type_name(type(value)), value.name.encode())
-
-
-@_encode.register(tuple)
-@_encode.register(list)
-def _(value: Sequence[Any]) -> bytes:
-    return _tag_parts("sequence", *map(_encode, value))
-
-
-@_encode.register(Mapping)
-def _(value: Mapping[Any, Any]) -> bytes:
-    return _tag_parts("mapping", *sorted(_encode(item) for item in value.items()))
-
-
-@_encode.register(set)
-@_encode.register(frozenset)
-def _(value: Set[Any]) -> bytes:
-    return _tag_parts("set", *sorted(map(_encode, value)))
-
-
-@_encode.register
-def _(value: np.generic) -> bytes:
-    return _encode(value.item())
-
-
-@_encode.register
-def _(value: DataFile) -> bytes:
-    return _tag_parts("file", *map(_encode, (value.rows, value.bytes, value.sha256)))
 
 
 def _type_name(kind: type) -> bytes:
@@ -134,9 +92,7 @@ class DisagreementError(RetryError, code="retry.nondeterministic_task"):
 
 
 class StoredLayer(msgspec.Struct, frozen=True):
-    """A layer of a table as far as one task stored it. ``expires``: the watermark that must be exceeded for it to count
-    no more.
-    """
+    """A layer of a table as one task stored it. ``expires``: the watermark to exceed for it to count no more."""
 
     files: Files = ()
     expires: Instant = MIN_INSTANT
@@ -289,6 +245,14 @@ class TaskResult:
         return self.output.errors if isinstance(self.output, _OfChains) else NO_ERRORS
 
 
+T = TypeVar("T")
+
+
+def outputs_of(results: Iterable[TaskResult], kind: type[T]) -> list[T]:
+    """The outputs of that ``kind`` among those of tasks."""
+    return [result.output for result in results if isinstance(result.output, kind)]
+
+
 class Message(msgspec.Struct, frozen=True):
     """What ``task`` says to those of the level below: its ``result`` to all, ``bundles`` of rows to some parts."""
 
@@ -331,9 +295,7 @@ NO_ERRORS: Mapping[int, Failure] = {}
 
 @contextmanager
 def collect_failure(failures: list[Failure]) -> Iterator[None]:
-    """An error inside is one of ``failures`` if another run of the task would end the same. Raises RetryError, when it
-    may not.
-    """
+    """Adds an error inside to ``failures`` if another run of the task would end the same; else raises RetryError."""
     try:
         with columns_fit():
             yield
@@ -392,14 +354,5 @@ def errors_of(levels: Sequence[Sequence[TaskResult]]) -> dict[int, Failure]:
     """The first error of each chain that has one in the results of ``levels``, by its number."""
     errors: dict[int, Failure] = {}
     for result in (result for level in levels for result in level):
-        for number, error in result.errors.items():
-            errors.setdefault(number, error)
+        errors = {**result.errors, **errors}
     return errors
-
-
-def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    totals: dict[str, int] = {}
-    for count in counts:
-        for kind, number in count.items():
-            totals[kind] = totals.get(kind, 0) + number
-    return totals
