@@ -132,9 +132,7 @@ def renamed_refs(catalog: CatalogReader, manifest: Manifest) -> dict[str, list[s
 
 
 def renamed_by_promotion(catalog: CatalogReader, branch: Manifest | None, main: str | None) -> dict[str, list[str]]:
-    """The same as ``renamed_refs``, for outputs of a ``branch`` that takes the place of ``main``: by what main calls
-    them.
-    """
+    """The ``renamed_refs`` of outputs of a ``branch`` that takes the place of ``main``: by what main calls them."""
     if branch is None:
         return {}
     renames, main_names = renamed_refs(catalog, branch), dict[str, str | None]()

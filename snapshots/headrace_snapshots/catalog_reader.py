@@ -164,9 +164,7 @@ class CatalogReader(Objects):
         return head if end.lost is None else replace(head, entry=end.number, is_whole=False)
 
     def published_by_all(self, refs: Mapping[str, str]) -> str | None:
-        """The newest snapshot that readers of every output may see: the oldest of what is published. None if nothing is
-        of some output.
-        """
+        """The newest snapshot that readers of all outputs see, the oldest published; None if some output has none."""
         epochs = self._published_epochs(refs)
         if "" not in published_of(refs):
             main = None if MAIN not in refs else self.manifest(refs[MAIN])

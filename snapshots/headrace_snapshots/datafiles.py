@@ -281,9 +281,7 @@ class Objects:
         self.store.write(self._node_path(node.id), node.to_bytes())
 
     def write_manifest(self, manifest: Manifest, parent: Manifest | None = None) -> Manifest:
-        """Store a manifest, which no entry names yet, and before it the nodes of layers that its ``parent`` has not.
-        Gives what was stored.
-        """
+        """Store a manifest that no entry names yet, after nodes that its ``parent`` lacks. Gives what was stored."""
         manifest, nodes = manifest.in_nodes(parent, self._new_id)
         do_all(self.store, self._write_node, nodes)
         self.store.write(self._manifest_path(manifest.snapshot_id), manifest.to_bytes())

@@ -38,9 +38,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class SnapshotFacts:
-    """What is remembered of a manifest: where it stands, the paths of the data files and the ids of the nodes that it
-    names itself.
-    """
+    """What is remembered of a manifest: where it stands, and the data files and nodes that it names itself."""
 
     id: str
     epoch: int

@@ -220,9 +220,7 @@ def data_prefix(pipeline: str, epoch: int, attempt: str) -> str:
 
 
 def audit_folder(pipeline: str, from_snapshot: str | None, to_snapshot: str, output: str = "") -> str:
-    """Where the audit of (``from_snapshot``, ``to_snapshot``] is; None: from the beginning. ``output``: whose audit, if
-    it has a name.
-    """
+    """Where the audit of (``from_snapshot``, ``to_snapshot``] of an ``output`` is; None: from the beginning."""
     return f"{_audits_folder(pipeline, output)}{from_snapshot or NOTHING}--{to_snapshot}"
 
 
@@ -307,9 +305,7 @@ _RELANDED_NAME = re.compile(rf"({AGAIN_PREFIX})?(?P<view>late|rejected)-(?P<drop
 
 
 class RelandedFile(msgspec.Struct, frozen=True):
-    """A file of records that landed again: the ``view`` that had them, and the epoch and the snapshot that ``dropped``
-    them.
-    """
+    """A file of records that landed again: the ``view`` that had them; epoch and snapshot that ``dropped`` them."""
 
     view: str
     dropped: str
@@ -335,9 +331,7 @@ def written_attempt(pipeline: str, path: str) -> tuple[int, str] | None:
 
 
 def landed_input(pipeline: str, path: str) -> str | None:
-    """The folder, with a slash at its end, of the input that the landed object at ``path`` is of; None if it is not
-    one.
-    """
+    """The folder, with a slash at its end, of the input that ``path`` was landed for; None if it is not one."""
     match = _match_landed(pipeline, path)
     return None if match is None else f"{object_folder(pipeline, ObjectKind.LANDED)}{match['input']}/"
 

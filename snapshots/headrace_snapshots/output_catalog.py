@@ -181,9 +181,7 @@ _UNREADABLE = (BrokenObjectError, DamagedLogError, MissingSnapshotError)
 
 
 def would_give_up(catalog: Catalog, branch: str, target_id: str | None, *, give_up_delivered: bool = False) -> GivenUp:
-    """What a rollback of ``branch`` to ``target_id`` would do; nothing is done. Raises RefusedError, as the rollback
-    would.
-    """
+    """What rolling ``branch`` back to ``target_id`` would do; nothing is done. Raises RefusedError as it would."""
     moves = catalog.would_roll_back(branch, target_id, give_up_delivered=give_up_delivered)
     patches = patches_given_up(catalog, moves[branch][0], target_id) if branch == object_names.MAIN else []
     sinks = sorted({object_names.delivery_of(ref)[1] for ref in moves if object_names.is_delivery(ref)})

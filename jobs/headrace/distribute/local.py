@@ -44,9 +44,7 @@ def available_cores() -> int:
 
 
 class _Level(msgspec.Struct, frozen=True):
-    """A level under way, number ``level`` of the job of ``plan`` from 0. ``ended_tasks``: which of its ``tasks`` have
-    ended.
-    """
+    """Level number ``level``, from 0, of the job of ``plan``, under way. ``ended_tasks``: those of its ``tasks``."""
 
     plan: EpochPlan
     level: int
@@ -182,9 +180,7 @@ def _count_bytes(message: Message | _SpilledMessage, part: int) -> int:
 
 
 def _sender(message: Message | _SpilledMessage, part: int) -> Callable[[], ReceivedMessage]:
-    """Gives ``message`` to ``part``. What is in memory is held for that part alone; what is not is read when its task
-    begins.
-    """
+    """Gives ``message`` to ``part``: held in memory for that part alone, or read when its task begins."""
     if isinstance(message, _SpilledMessage):
         return partial(message.received_by, part)
     received_message = message.received_by(part)

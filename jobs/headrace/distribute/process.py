@@ -239,9 +239,7 @@ class BackgroundThread(Generic[R]):
         return future.result()
 
     def close(self) -> None:
-        """End the work, if some is running, and wait until it has ended. Its result, or its error, is nobody's: nothing
-        of it counts.
-        """
+        """End the work, if any, and wait until it has ended. Its result or error is nobody's: nothing of it counts."""
         if self._running is not None:
             (stop, future), self._running = self._running, None
             stop.set()

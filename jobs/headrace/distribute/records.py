@@ -244,9 +244,7 @@ def in_arrival_order(pipeline: Pipeline, files: ByInput) -> list[Piece]:
 
 
 class ReadShare(msgspec.Struct, frozen=True):
-    """The judged ``records`` of some files, None if there are none; the newest event time of those that are handed on
-    to a user's own code.
-    """
+    """The judged ``records`` of some files, if any; the newest event time of those that a user's code gets."""
 
     records: FileRecords | None
     handed_on: Instant | None = None
@@ -286,9 +284,7 @@ def read_records(
 
 
 def group_small_files(pieces: Sequence[Piece], inputs: Mapping[str, Input]) -> Iterator[Sequence[Piece]]:
-    """``pieces`` in order, small files of an input that may be read at once together. What goes through a user's own
-    Spark code is read file by file.
-    """
+    """``pieces`` in order, small files of one input together; what goes through Spark code is read file by file."""
     group: list[Piece] = []
     size = 0
     for piece in pieces:
@@ -355,9 +351,7 @@ def _file_block(
 
 
 def _join_judged(parts: Sequence[JudgedRecords]) -> JudgedRecords:
-    """``parts``, one below the other, of each chain the columns that all have. Chains have columns in common, which are
-    joined once.
-    """
+    """``parts``, one below the other: of each chain the columns that all have, shared ones joined once."""
     if len(parts) == 1:
         return parts[0]
     known_columns: dict[tuple[int, ...], pa.Array] = {}

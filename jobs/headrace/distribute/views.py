@@ -54,9 +54,7 @@ def newest_records(stage: CompiledStage, panes: pa.RecordBatch) -> pa.RecordBatc
 
 
 def summed_rows(stage: CompiledStage, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """What is left of ``rows`` once those that were withdrawn are taken from equal ones: the oldest that stand; or
-    retractions, where there are more of these.
-    """
+    """What stands of ``rows`` once withdrawals are taken off: the oldest; or retractions, where these are more."""
     if not rows.num_rows:
         return rows
     columns = [to_comparable(rows.column(name)) for name in (*stage.stage.value_types, EVENT_TIME)]
@@ -242,9 +240,7 @@ def dead_panes(
     *,
     output: str,
 ) -> pa.RecordBatch | None:
-    """The ``panes`` of ``origin`` ("aggregation 1") that ``stage`` of an ``output`` cannot take (``judged_rows`` says
-    why); None if it takes all.
-    """
+    """The ``panes`` of ``origin`` ("aggregation 1") that ``stage`` cannot take, and why; None if it takes all."""
     reasons = judged_rows[c.REJECT]
     if reasons.null_count == len(reasons):
         return None

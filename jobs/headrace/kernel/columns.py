@@ -339,9 +339,7 @@ def slice_lists(lists: pa.Array, start: int, length: int | None = None) -> pa.Ar
 
 
 def with_items(lists: pa.Array, read: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """``lists`` with what ``read`` makes of all their items; a list is NULL if one of its items becomes NULL that was
-    not.
-    """
+    """``lists`` with what ``read`` makes of their items; a list is NULL if an item becomes NULL that was not."""
     items = pc.list_flatten(lists)
     new_items = read(items)
     is_null = ~valid_mask(lists)
@@ -440,9 +438,7 @@ def map_leaves(values: pa.Array, kind: ColumnType, read: Callable[[pa.Array, Dat
 def with_fields(
     structs: pa.Array, kind: StructType, parts: Sequence[pa.Array], read: Callable[[pa.Array, ColumnType], pa.Array]
 ) -> pa.Array:
-    """``structs`` with what ``read`` makes of the ``parts``, one for each field; NULL if a value becomes NULL that was
-    not.
-    """
+    """``structs`` with what ``read`` makes of ``parts``, one a field; NULL if a value becomes NULL that was not."""
     new_parts = [read(part, own) for part, (_, own) in zip(parts, kind.fields, strict=True)]
     is_lost = as_numpy(structs.is_null())
     for old, new in zip(parts, new_parts, strict=True):
@@ -471,9 +467,7 @@ def canonical_values(values: pa.Array, kind: ColumnType) -> pa.Array:
 
 
 def checked_values(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, tuple[int, str] | None]:
-    """``canonical_values`` of what a user's own code gave; and the first row that no column holds, with what is wrong
-    with it.
-    """
+    """``canonical_values`` of what a user's code gave; the first row that no column holds, with what is wrong."""
     canonical = canonical_values(values, kind)
     in_calendar = map_leaves(canonical, kind, _without_foreign_times)
     for values_left, what in ((canonical, "a map in which a key stands twice"), (in_calendar, _FOREIGN_TIME)):

@@ -119,9 +119,7 @@ def inputs_of(stage: CompiledStage, rows: Columns, judged_rows: Columns) -> dict
 def reject_overflows(
     reason: pa.Array, what: str, overflows: Iterable[Overflow], is_wanted: pa.Array | None = None
 ) -> pa.Array:
-    """``reason``, or where there is none yet and an expression overflows (in rows that ``is_wanted`` marks), which one
-    does.
-    """
+    """``reason``, or where there is none and an expression overflows (in rows that ``is_wanted``), which one does."""
     for overflow in overflows:
         wrong = pc.and_(pa.array(overflow.rows), reason.is_null())
         wrong = wrong if is_wanted is None else pc.and_(wrong, is_wanted)
@@ -554,9 +552,7 @@ class _Bundle:
         return to_lists(value, self.groups)
 
     def _stamp_columns(self) -> dict[str, pa.Array]:
-        """The timestamp that elements give their pane; elements behind the output watermark give none (semantics 6.1,
-        6.2).
-        """
+        """The timestamp that elements give their pane; behind the output watermark none (semantics 6.1, 6.2)."""
         stage = self.stage
         if not stage.stamps_elements:
             return {}

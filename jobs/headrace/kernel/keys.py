@@ -299,9 +299,7 @@ def group_by_key(hashes: Words, columns: Sequence[pa.Array], *numbers_within: An
 
 
 def _drop_dependent(number_columns: list[kernel_columns.Ints]) -> list[kernel_columns.Ints]:
-    """``number_columns`` without what only follows the one before it, as ends of windows of one length follow their
-    starts.
-    """
+    """``number_columns`` without what follows the one before it, as ends of windows of one length do."""
     independent = number_columns[:1]
     for previous, numbers in pairwise(number_columns):
         distance = numbers[:1] - previous[:1]
@@ -464,9 +462,7 @@ class _DifferentKeys(msgspec.Struct, frozen=True):
     of_row: NDArray[np.int32]
 
     def group_by_number(self, number_columns: list[kernel_columns.Ints]) -> KeyGroups | None:
-        """Rows by key and by the integers ``number_columns``, as ``grouped`` orders them; None if it takes too many
-        numbers.
-        """
+        """Rows by key and the integers ``number_columns``, as ``grouped``; None if it takes too many numbers."""
         numbers, count = np.zeros(len(self.of_row), np.int64), 1
         for column in number_columns:
             if not _is_few(column):
@@ -487,9 +483,7 @@ class _DifferentKeys(msgspec.Struct, frozen=True):
 
 
 class Keys:
-    """The keys of rows, a column for each part. Where many rows have the same, each is hashed once, and rows are
-    grouped by its number.
-    """
+    """The keys of rows, a column a part. Where many rows share one, it is hashed once, and rows go by its number."""
 
     def __init__(self, columns: Sequence[pa.Array], rows: int) -> None:
         self.columns, self._rows = columns, rows

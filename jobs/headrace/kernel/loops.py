@@ -464,9 +464,7 @@ class Rounds:
         return self._merge_messages(messages)
 
     def deliver(self, messages: Messages) -> Ints:
-        """Let ``messages``, at most one for a place, come to their vertices: the places of those that have become
-        better.
-        """
+        """Let ``messages``, at most one for a place, come to their vertices: places of those that became better."""
         improving = self._improving_messages(messages)
         self._values.put(improving.places, improving.values)
         self._is_changed[improving.places] = True
@@ -561,9 +559,7 @@ class Rounds:
         return self._placed_vertices.places_of(rows.column(hash_column), rows.column(vertex), *window)
 
     def _take_up(self, vertices: pa.RecordBatch) -> Ints:
-        """The places of ``vertices``, or of messages, each of another one; vertices without a place get one, with their
-        stored value.
-        """
+        """The places of ``vertices``, each another one; those without get one, with their stored value."""
         places = self._places_of(vertices, c.HASH, VERTEX)
         lacking = np.flatnonzero(places == NO_PLACE)
         if len(lacking):

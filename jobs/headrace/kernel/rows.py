@@ -25,9 +25,7 @@ TASK_BITS = 40
 
 
 class LeavingRows(msgspec.Struct, frozen=True):
-    """What leaves of some elements: ``rows`` as ``CompiledStage.pane_schema`` says, None if nothing does; and what
-    became of all.
-    """
+    """What leaves of elements: ``rows`` as ``CompiledStage.pane_schema`` says (None: nothing); what became of all."""
 
     rows: pa.RecordBatch | None = None
     accounting: Accounting = msgspec.field(default_factory=Accounting)

@@ -303,9 +303,7 @@ class CompiledStage:
 
     @cached_property
     def carried_columns(self) -> Mapping[str, pa.DataType]:
-        """Delta columns that the program reads as they are, and their types: what triggers measure, stamps of elements,
-        retractions.
-        """
+        """Delta columns that the program reads as they are, with types: what triggers measure, stamps, retractions."""
         names: dict[str, pa.DataType] = {}
         element = pa.struct([(TIME_FIELD, _LONG), (RECORD, self.record_type)])
         for measure in self.trigger.measures:
@@ -317,9 +315,7 @@ class CompiledStage:
 
     @cached_property
     def delta_schema(self) -> pa.Schema:
-        """A row of a delta (``kernel.delta``). Where windows merge, what is listed goes with its place in the order of
-        arrival.
-        """
+        """A row of a delta (``kernel.delta``). Where windows merge, lists go with places in the order of arrival."""
         carried_types = dict(self.carried_columns)
         for name in self.lists if self.merging else ():
             carried_types[name] = pa.list_(pa.struct([(PLACE, _LONG), (LISTED_ITEM, carried_types[name].value_type)]))
@@ -353,9 +349,7 @@ class CompiledStage:
 
     @cached_property
     def pane_schema(self) -> pa.Schema:
-        """A pane as readers see it: keys, aggregates, pane columns (``headrace.model.accumulation``); or a row as it
-        leaves.
-        """
+        """A pane as readers see it: keys, aggregates, columns of ``model.accumulation``; or a row as it leaves."""
         if self.stage.gives_rows:
             columns = [(name, arrow_type(kind)) for name, kind in self.stage.value_types.items()]
             return pa.schema([*columns, *_ROW_FIELDS])

@@ -74,9 +74,7 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def remaining_rows(stage: CompiledStage, layers: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
-    """The newest of rows that were looked up in ``layers``, oldest first. Rows that say that a window is gone are left
-    out.
-    """
+    """The newest of rows looked up in ``layers``, oldest first. Rows of windows that are gone are left out."""
     batches = [rows for rows in layers if rows.num_rows]
     if not batches:
         return no_rows(stage.state_schema)

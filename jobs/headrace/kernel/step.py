@@ -29,9 +29,7 @@ from headrace.program.triggers.node import ColumnMerge, Measure
 
 
 class CombinedWindows(msgspec.Struct, frozen=True):
-    """A row for each window that an epoch may change. ``gone_rows`` are the state rows of open windows that became part
-    of another one.
-    """
+    """A row for each window that an epoch may change. ``gone_rows``: state of open ones that became part of another."""
 
     rows: Mapping[str, pa.Array]
     gone_rows: pa.RecordBatch

@@ -181,9 +181,7 @@ def merged_windows(
 
 
 def _merged_sessions(where: model_windows.Sessions, key: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """What sessions in the order of (key, window) become: one that begins after the ends of all before it of its key
-    begins another.
-    """
+    """Sessions in order of (key, window), merged: one after the ends of all before it of its key begins another."""
     same_key = key[1:] == key[:-1]
     reach = _running_maximum(end, same_key)
     is_apart = start[1:] > reach[:-1] if where.touching_merges else start[1:] >= reach[:-1]
@@ -275,9 +273,7 @@ class InSlices(msgspec.Struct, frozen=True):
 
 
 def in_windows(stage: CompiledStage, delta: pa.RecordBatch, watermark: Instant) -> pa.RecordBatch:
-    """A ``delta`` of slices, whose starts are its ``_ws``, as one of windows: those that have not expired at
-    ``watermark``.
-    """
+    """A ``delta`` of slices (``_ws``: starts) as one of windows: those that have not expired at ``watermark``."""
     windows = assign_windows(stage.where, delta.column(c.WINDOW_START), {}, {})
     windows = windows.where(~stage.expired_mask(windows.end, watermark))
     return _fold_windows(stage, delta, windows)

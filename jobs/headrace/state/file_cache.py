@@ -413,9 +413,7 @@ class LayerCache:
         return self.folder / f"{file.sha256}-{FORM}{_BOOT}{_ENDING}"
 
     def _make_room(self) -> None:
-        """Remove what was not used for longest: before the first file that enters, and once more came than a
-        hundredth of the limit.
-        """
+        """Remove what is longest unused: before the first file, and after each hundredth of the limit that came."""
         with self._lock:
             if self._grown_bytes is not None and self._grown_bytes <= self.limit_bytes // 100:
                 return

@@ -265,9 +265,7 @@ class Layers:
         )
 
     def next_due(self, watermark: Instant, now: Instant) -> tuple[Instant, Instant]:
-        """Lower bounds of the next watermark and the next processing time at which some window wants an activation,
-        given the current ones.
-        """
+        """Lower bounds of the next watermark and processing time at which a window wants an activation."""
         steps = [
             (run.deadlines.event.next_from(watermark), run.deadlines.time.next_from(now + 1))
             for run in by_deadlines(self.runs)

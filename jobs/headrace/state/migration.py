@@ -65,9 +65,7 @@ def merge_ids(
 def merge_rows(
     layers: Sequence[StateLayer], keep_rows: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """What ``keep_rows`` keeps of the rows of all ``layers``, given those of some hashes at a time, in the order of
-    hashes.
-    """
+    """What ``keep_rows`` keeps of all ``layers``, given the rows of some hashes at a time, in their order."""
     for rows in sorted_ranges(layers, None):
         kept_rows = keep_rows(rows)
         if kept_rows.num_rows:
@@ -151,9 +149,7 @@ _FILES_IN_MEMORY = 4
 
 @dataclass(frozen=True)
 class StateNames:
-    """What another definition calls the columns of the state of ``stage``, and aggregates in panes that it
-    remembers; None: they are new.
-    """
+    """What another definition calls columns of ``stage``'s state, and aggregates in remembered panes; None: new."""
 
     stage: CompiledStage
     columns: Names

@@ -392,9 +392,7 @@ class _Landing(Landing):
 
 
 def _python_rows(table: pa.Table) -> list[Row]:
-    """Rows with aware times; a time beyond Python's years is None in panes and windows, as in
-    ``testing.steps.real``.
-    """
+    """Rows with aware times; one beyond Python's years is None in panes and windows (``testing.steps.real``)."""
     times = {WINDOW_START, WINDOW_END, "pane_time", EVENT_TIME}
     rows = python_rows(table)
     return [

@@ -670,9 +670,7 @@ def _of_pytest(case: ElementTree.Element) -> TestedItem:
 
 
 def _not_collected(file: str, traceback: str) -> TestedItem:
-    """A file that raises when pytest imports it: the line of the file, and what was raised; pytest's way there is left
-    out.
-    """
+    """A file that raises when pytest imports it: its line, and what was raised; pytest's way there is left out."""
     name = Path(file).name
     lines = re.findall(rf'(?:^|[/\\]){re.escape(name)}:(\d+):|{re.escape(name)}", line (\d+)', traceback, re.MULTILINE)
     error_lines = [line.removeprefix("E").strip() for line in traceback.splitlines() if line.startswith("E  ")]

@@ -481,9 +481,7 @@ def cut_before_epoch(
 def iterate_records(
     log: FileLog, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]], since_epoch: int | None = None
 ) -> Iterator[FileRecord]:
-    """Records of epochs after ``since_epoch`` (None: all), oldest first; reads only nodes that hold such records, a few
-    at a time.
-    """
+    """Records after ``since_epoch`` (None: all), oldest first; reads only nodes that hold such, a few at a time."""
     for level in reversed(log.levels):
         yield from _records_below(level.refs, read_nodes, since_epoch)
     yield from (r for r in log.tail if since_epoch is None or r.epoch > since_epoch)
@@ -492,9 +490,7 @@ def iterate_records(
 def records_after_files(
     log: FileLog, files: int, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]
 ) -> Iterator[FileRecord]:
-    """Records after those of the first so many ``files``, oldest first; reads no node that holds no others, and many
-    at a time.
-    """
+    """Records after the first so many ``files``, oldest first; reads only nodes that hold some, many at a time."""
     refs = [ref for level in reversed(log.levels) for ref in level.refs]
     yield from (record for begin, record in _records_after_files(refs, 0, files, read_nodes) if begin >= files)
     begin = sum(ref.files for ref in refs)

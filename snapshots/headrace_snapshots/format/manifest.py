@@ -200,9 +200,7 @@ class EpochFields:
 
 @dataclass(frozen=True, kw_only=True)
 class Continuing:
-    """What the next manifest has of one, unless its writer changes it. ``progress``: without what is said of an epoch
-    alone.
-    """
+    """What the next manifest has of one unless its writer changes it; ``progress`` without what an epoch alone says."""
 
     pipeline: str
     fingerprint: str
@@ -232,9 +230,7 @@ class LayerNode(IndexNode, frozen=True, dict=True):
 
 
 class NodeMaker:
-    """Puts many files of a layer, or of a merge, into nodes. ``made_nodes`` are to be stored before any manifest names
-    them.
-    """
+    """Puts many files of a layer, or of a merge, into nodes; ``made_nodes`` are stored before a manifest names them."""
 
     def __init__(self, new_writer: Callable[[], str]) -> None:
         self.made_nodes: list[IndexNode] = []

@@ -144,9 +144,7 @@ def called_in(old_manifest: Manifest, now: Manifest, output: str) -> str | None:
 
 
 def _found_in(old_manifest: Manifest, now: Manifest, output: str) -> tuple[int, str] | None:
-    """How often an ``output`` of ``now`` has been called otherwise since ``old_manifest``, and what it was called
-    there.
-    """
+    """How often an ``output`` of ``now`` was renamed since ``old_manifest``, and what it was called there."""
     names = (output, *all_names_before(now, output))
     for number, name in enumerate(names):
         if name in output_names(old_manifest) and all_names_before(old_manifest, name) == names[number + 1 :]:

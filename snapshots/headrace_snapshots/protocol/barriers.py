@@ -143,9 +143,7 @@ class Deliver(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Keep the record or barrier at hand until Release; then the task receives it again, in the order of its
-    channel.
-    """
+    """Keep the record or barrier at hand until Release; then the task receives it again, in its channel's order."""
 
 
 class Release(NamedTuple):

@@ -170,9 +170,7 @@ class LocalStore:
         return tuple(present)
 
     def has_changed_since(self, folder: str, path: str) -> bool:
-        """Whether a name in ``folder`` has come or gone since the object ``path`` was written; True if either is not
-        there.
-        """
+        """Whether a name in ``folder`` came or went since ``path`` was written; True if either is not there."""
         with _store_errors(self.root):
             try:
                 folder_status = self._file_path(folder).stat()

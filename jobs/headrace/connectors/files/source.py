@@ -107,9 +107,7 @@ class FileReader(SourceReader):
         )
 
     def read_together(self, splits: Sequence[SourceSplit], required: "RequiredColumns") -> "ScannedFiles | None":
-        """The records of small files; None where some are read by older rules. Raises VanishedFileError,
-        ChangedFileError.
-        """
+        """The records of small files; None if older rules apply. Raises VanishedFileError, ChangedFileError."""
         form = self.source.file_format
         if any(split.rules is not None and split.rules < form.rules for split in splits):
             return None

@@ -45,9 +45,7 @@ def _note_connection(connection: Any, _: object) -> None:
 
 @contextmanager
 def watched_catalog(uri: str, place: str) -> Iterator[None]:
-    """Catalogs that are loaded inside are given up once the server at ``uri`` does not answer. Raises
-    SinkUnreachableError.
-    """
+    """Catalogs loaded inside are given up once the server at ``uri`` is silent. Raises SinkUnreachableError."""
     import psycopg  # catalogs in SQLite do without
 
     from headrace.sinks.postgres_watch import watch_servers

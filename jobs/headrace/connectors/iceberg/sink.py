@@ -146,9 +146,7 @@ def _oauth_properties(connection: Connection, uri: str) -> dict[str, str]:
 
 
 def _signing_properties(connection: Connection) -> dict[str, str]:
-    """User and password are a key of AWS; without them pyiceberg takes what AWS's own tools do. Raises
-    SinkRefusedError.
-    """
+    """User and password are a key of AWS; without, pyiceberg does as AWS's own tools. Raises SinkRefusedError."""
     if find_spec("boto3") is None:
         raise SinkRefusedError(f"{connection}: {_SIGV4_PROPERTY} needs boto3: pip install 'pyiceberg[rest-sigv4]'")
     key = {"client.access-key-id": connection.user, "client.secret-access-key": connection.password}

@@ -202,9 +202,7 @@ FileFormatFactory._registry[FileFormat.PARQUET] = _WithoutFloatBounds()
 
 
 class WrittenFiles:
-    """Files of new rows. They are removed if it is certain that no commit names them: ``is_committing`` says that one
-    may.
-    """
+    """Files of new rows, removed if it is certain that no commit names them; one may once ``is_committing``."""
 
     def __init__(self, transaction: "Transaction") -> None:
         self.files: list[DataFile] = []
@@ -422,9 +420,7 @@ def _changes_rows(snapshot: "Snapshot") -> bool:
 
 
 def _replaced_columns(table: "Table", held_columns: Collection[str], columns: Mapping[str, ValueType]) -> list[str]:
-    """The columns of the table that ``columns`` take the place of: those of ``held_columns`` that are no more wanted,
-    and what has another type.
-    """
+    """The table's columns that ``columns`` replace: ``held_columns`` not wanted any more, and those of other types."""
     table_types = {field.name: field.field_type for field in table.schema().fields}
     stay = {
         name for name, kind in columns.items() if name in table_types and is_same(table_types[name], iceberg_type(kind))

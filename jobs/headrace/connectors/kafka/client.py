@@ -224,9 +224,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class FetchedBatches:
-    """Batches from an offset on, as they are stored; ``aborted``: transactions that count for nothing, by producer, and
-    the first offset of each.
-    """
+    """Batches from an offset on, as stored; ``aborted``: void transactions, by producer with the first offset."""
 
     data: bytes
     aborted: tuple[tuple[int, int], ...]

@@ -95,9 +95,7 @@ def _parse_record_type(text: str) -> RecordType | None:
 
 
 def fetch_schemas(registry: Connection, numbers: Collection[int]) -> dict[int, str]:
-    """The schemas with these ``numbers``, as far as the registry has them. Raises RegistryRefusedError,
-    RegistryUnreachableError.
-    """
+    """The schemas with these ``numbers`` that there are. Raises RegistryRefusedError, RegistryUnreachableError."""
     if registry.scheme not in ("http", "https"):
         raise RegistryRefusedError(f"{registry}: a schema registry needs http://host:port or https://host:port")
     place = str(registry)
@@ -173,9 +171,7 @@ MESSAGE_BYTES: Final = Size(2**30)
 def scan_messages(
     messages: pa.Table, source: KafkaSource, required_columns: RequiredColumns, path: str, rules: int
 ) -> ScannedRecords:
-    """Fetched ``messages`` as records of ``source``, by the ``rules`` of that number; the number of a record is its
-    offset. Raises UnreadableBatchError.
-    """
+    """Fetched ``messages`` as records of ``source`` by ``rules``, numbered by offset. Raises UnreadableBatchError."""
     if not len(messages):
         return nothing(source.fields)
     if len(messages) > 1 and messages.nbytes > MESSAGE_BYTES.value:

@@ -200,9 +200,7 @@ class LongKey:
 
 
 def long_key(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]) -> LongKey | None:
-    """The key that stays longest in an index on ``columns``, in which each one is compressed by itself; None if none is
-    too long.
-    """
+    """The key that stays longest in an index on ``columns``, each compressed by itself; None if none is too long."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

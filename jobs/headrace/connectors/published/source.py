@@ -227,9 +227,7 @@ class StepEnumerator(source_ports.SplitEnumerator):
     def _splits_along_line(
         self, begin_manifest: Manifest | None, end: Manifest, reached_watermark: Instant
     ) -> Iterator[source_ports.SourceSplit]:
-        """A step to each snapshot of a line that is kept, oldest first. Watermarks have come to ``reached_watermark``
-        before.
-        """
+        """A step to each kept snapshot of a line, oldest first; watermarks have come to ``reached_watermark``."""
         sizes = self._pane_bytes(end, begin_manifest)
         for manifest in self._snapshots_between(begin_manifest, end):
             since_epoch = -1 if begin_manifest is None else come_to(begin_manifest, "")

@@ -83,9 +83,7 @@ _FEWEST = 2
 
 
 def tasks_of(spark: SparkSession) -> int:
-    """How many tasks of an epoch run beside each other: the application's cores, if nobody has said otherwise. Raises
-    TasksSettingError.
-    """
+    """How many tasks run beside each other: the application's cores unless stated. Raises TasksSettingError."""
     if (number_stated := stated_tasks()) is not None:
         return number_stated
     if is_connected(spark):  # a client cannot ask for the cores
@@ -122,9 +120,7 @@ def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, 
 
 @contextmanager
 def interrupt_on_stop(spark: SparkSession, stop: Stop) -> Iterator[None]:
-    """End the jobs that this thread, which has no others, starts in the block when ``stop`` is set. Raises
-    CancelledError if it is already.
-    """
+    """When ``stop`` is set, end this thread's jobs, all begun in the block. Raises CancelledError if it is already."""
     name = f"headrace-{uuid.uuid4().hex}"
     if is_connected(spark):
         spark.addTag(name)
@@ -142,9 +138,7 @@ _sent_archives: Final[set[str]] = set()
 
 
 def write_packages(archive: Path) -> None:
-    """Write the Headrace that this process runs as a zip, with its bytecode: a process that imports from a zip cannot
-    keep what it compiles.
-    """
+    """Write this process's Headrace as a zip, with bytecode, which a process that imports from a zip cannot keep."""
     with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=1) as archive_file:
         for package in (headrace, headrace_snapshots):
             home = Path(package.__path__[0])
@@ -163,9 +157,7 @@ def _compile_module(file: Path) -> bytes:
 
 
 def bring_packages(spark: SparkSession) -> None:
-    """Give tasks on other machines the Headrace that this process runs. What it stands on (pyarrow, numpy, minio for
-    s3://) must be there.
-    """
+    """Give tasks on other machines this Headrace; pyarrow, numpy, and minio for s3:// must be there."""
     if runs_here(spark):
         return
     client: Any = spark
@@ -197,9 +189,7 @@ class StageTasks:
 
 @dataclass(frozen=True)
 class EpochJob:
-    """The job that a thread runs for an epoch, in a ``group`` of Spark's; None for sessions of Spark Connect, whose
-    client cannot ask for it.
-    """
+    """A thread's job for an epoch, in Spark's ``group``; None on Spark Connect, whose client cannot ask for it."""
 
     spark: SparkSession
     group: str | None

@@ -38,9 +38,7 @@ _TASKS = 1_000_000
 
 
 class SparkRunner:
-    """Runs the tasks of ``work`` in ``spark``, so many beside each other; ``map_level`` runs the tasks of the first
-    level.
-    """
+    """Runs ``work`` in ``spark``, so many ``tasks`` beside each other; ``map_level`` runs those of the first level."""
 
     is_elsewhere = True
 

@@ -120,9 +120,7 @@ def _read_rows_at_root(
 def verified_rows(
     store: ObjectStore, files: Sequence[FileWithNames], columns: pa.Schema, numbers: RowBatches
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of those of ``files`` whose ``numbers`` come. Raises BrokenObjectError for one that is not what was
-    written.
-    """
+    """The rows of those of ``files`` whose ``numbers`` come. Raises BrokenObjectError for one that is damaged."""
     for number in numbers_in(numbers):
         file, names = files[number]
         content = pa.BufferReader(read_verified(store, file))
@@ -214,9 +212,7 @@ PART_BYTES = 2**25
 def stored_rows(
     spark: application.SparkSession, work: TaskEnvironment, files: Sequence[FileWithNames], columns: pa.Schema
 ) -> application.DataFrame:
-    """The rows of ``files``. Reading them raises BrokenObjectError (within ``spark_errors``) if a file is missing or
-    not what was written.
-    """
+    """The rows of ``files``; reading raises BrokenObjectError (in ``spark_errors``) for a missing or damaged one."""
     application.bring_packages(spark)
     numbers = spark.range(0, len(files), 1, len(files) or 1)
     run = application.TaskPayload.from_environment(spark, work).task_function(_read_rows, tuple(files), columns)
@@ -238,9 +234,7 @@ def standing_since(
     *,
     is_summed: bool = False,
 ) -> application.DataFrame:
-    """What stands of ``rows`` as ``of_files`` folds them, which are ``stored_bytes`` long in the store, without rows of
-    ``epoch`` or before it.
-    """
+    """What stands of ``rows``, ``stored_bytes`` long, as ``of_files`` folds them, without those up to ``epoch``."""
     if identity is not None:
         parts = max(application.tasks_of(spark), 1 + stored_bytes // PART_BYTES)
         rows = rows.repartition(parts, *map(column_named, identity))

@@ -108,9 +108,7 @@ class TornExchangeError(RetryError, code="retry.shuffle_incomplete"):
 
 
 def receive_messages(batches: Iterable[pa.RecordBatch], tasks: int) -> list[ReceivedMessage]:
-    """What all tasks of the level above said to one part, in their order; the first so many ``tasks`` are among them.
-    Raises TornExchangeError.
-    """
+    """What all tasks above said to one part, in order; the first ``tasks`` are among them. Raises TornExchangeError."""
     blobs: dict[int, dict[int, tuple[bytes, pa.Scalar]]] = {}
     for batch in batches:
         for row in range(batch.num_rows):
@@ -195,9 +193,7 @@ def by_part(rows: pa.RecordBatch, names: Sequence[str], number: int) -> dict[int
 
 
 def by_id(rows: pa.RecordBatch, number: int) -> dict[int, pa.RecordBatch]:
-    """``rows`` by the part that the hash of their id is of, out of so many; rows without an id, which are of inputs
-    that are joined, go to all parts in turn.
-    """
+    """``rows`` by the part of their id's hash; rows without an id, of joined inputs, go to all parts in turn."""
     part_of_row = part_of(hash_keys([rows.column(c.ID)], rows.num_rows), number)
     has_none = as_numpy(rows.column(c.ID).is_null())
     return _split(rows, np.where(has_none, np.cumsum(has_none) % number, part_of_row))
@@ -287,9 +283,7 @@ _OF_CHAIN = "_of_{}_"
 def travelling_batch(
     records: JudgedRecords, places: Columns, rows: NDArray[np.bool_], *, skipped_chains: Set[int] = frozenset()
 ) -> pa.RecordBatch:
-    """The ``rows`` of judged records with their places, as one batch to be sent. All of them take part. They are sent
-    without what is of ``skipped_chains``.
-    """
+    """The ``rows`` of judged records, all of which take part, with their places; without ``skipped_chains``."""
     columns = {name: values for name, values in records.common.items() if name not in _LEFT}
     chains = [(n, chain) for n, chain in enumerate(records.chains) if n not in skipped_chains]
     for number, chain in chains if len(records.chains) > 1 else ():

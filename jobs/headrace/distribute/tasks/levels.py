@@ -239,9 +239,7 @@ def rows_level(
 def level_below(
     work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, level: int, batches: RowBatches
 ) -> Iterator[pa.RecordBatch]:
-    """What a part of the level number ``level`` below the map side says: ``batches`` are all the rows of the exchange
-    above for it.
-    """
+    """What a part of level ``level`` below the map side says; ``batches``: all rows of the exchange above for it."""
     blobs = [batch for batch in batches if batch.num_rows]
     if blobs:  # every part is told of every task: there is none without rows
         part = blobs[0].column("part")[0].as_py()

@@ -202,9 +202,7 @@ def _with_dead_letters(
 def for_each_reader(
     task: EpochTask, records: FileRecords | exchange.ShippedRecords, run: Callable[[EpochTask, Columns], T]
 ) -> tuple[dict[int, T], dict[int, Failure]]:
-    """What ``run`` gives of ``records`` for each chain that takes them, by its number; and the errors of those that
-    fail alone.
-    """
+    """What ``run`` gives for each chain that takes ``records``, by number; the errors of those that fail alone."""
     outputs: dict[int, T] = {}
     errors = {n: Failure.from_error(error) for n, error in records.errors.items() if n not in task.plan.parked_numbers}
     for own in task.for_each_reader():

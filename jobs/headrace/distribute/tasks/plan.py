@@ -170,9 +170,7 @@ def _fits_one_piece(left: Piece, right: Piece) -> bool:
 
 
 def pane_shares(chain: int, files: Sequence[DataFile], number: int) -> list[PaneFiles]:
-    """``files`` with panes of a ``chain`` in shares of nearly the same size: up to ``number``, or more where there is
-    much to read.
-    """
+    """``files`` of a ``chain`` in shares of about one size: up to ``number``, or more where there is much to read."""
     total = sum(file.bytes for file in files)
     number = max(number, total // MOST_OF_A_SHARE.value)
     by_share: dict[int, list[DataFile]] = {}
@@ -332,9 +330,7 @@ class EpochTask:
 
     @property
     def watermark_before(self) -> Instant:
-        """The watermark that came to its chain before the epoch: that of the source, or the least output watermark of
-        the chains that it reads.
-        """
+        """The watermark that came to its chain before: the source's, or the least output watermark of what it reads."""
         numbers = upstream_of(self.work.chains, self.chain)
         outputs = (self.plan.states[number].clocks[-1].output_watermark for number in numbers)
         return min(outputs, default=self.plan.watermark)

@@ -245,9 +245,7 @@ def _dead_sides(task: EpochTask, upstream: Upstream[Pipeline], elements: Columns
 
 
 def _for_chain(task: EpochTask, panes: "_Panes", place: int) -> tuple[ShuffleInput, pa.RecordBatch | None]:
-    """``panes`` of the output at that ``place`` of those that the chain of the task reads, for its first stage; panes
-    that it cannot take come second.
-    """
+    """``panes`` of the output at ``place``, for the first stage of the chain; those that it cannot take."""
     stage = task.chain.stages[0]
     judged_rows, dead = _judged_for_chain(task, panes, place)
     shuffle_input = build_shuffle_input(
@@ -272,9 +270,7 @@ def _rows_for_chain(task: EpochTask, panes: "_Panes", place: int) -> BundleOutpu
 def _judged_for_chain(
     task: EpochTask, panes: "_Panes", place: int
 ) -> tuple[dict[str, pa.Array], pa.RecordBatch | None]:
-    """``panes`` of the output at that ``place``, judged for the first stage of the chain; panes that it cannot take
-    come second.
-    """
+    """``panes`` of the output at ``place``, judged for the chain's first stage; those that it cannot take."""
     chain = task.chain
     stage, upstream = chain.stages[0], chain.upstream[place]
     elements, rejects = _as_elements(panes, upstream, stage.stage.schema)
@@ -296,9 +292,7 @@ def _as_elements(
 
 
 def _order_in(task: EpochTask, panes: "_Panes", place: int) -> dict[str, pa.Array]:
-    """Columns that order the panes of all outputs that the task's chain reads: outputs as it names them, panes of each
-    as they were emitted.
-    """
+    """Columns that order the panes of all outputs the chain reads: outputs as it names them, panes as emitted."""
     length = len(panes.columns[c.EVENT_TIME])
     order = {c.OUTPUT: pa.repeat(pa.scalar(place, pa.int64()), length)}
     for number, upstream_number in enumerate(upstream_of(task.work.chains, task.chain)):

@@ -231,9 +231,7 @@ def sorted_codes(codes: Ints, groups: Groups) -> Ints:
 
 
 def nearest_rank(weights: Ints, groups: Groups, q: float) -> Ints:
-    """The row of each group at the rank of ``q``, of rows in order that stand for ``weights`` values each; a group
-    without rows gets any number.
-    """
+    """The row of each group at rank ``q``; rows in order stand for ``weights`` values. Without rows: any number."""
     weight_sums = np.append(0, np.cumsum(weights))
     starts, ends = weight_sums[groups.offsets[:-1]], weight_sums[groups.offsets[1:]]
     return np.searchsorted(weight_sums[1:], starts + _nearest_ranks(ends - starts, q) - 1, side="right")

@@ -198,9 +198,7 @@ def _expansion_components(rows: Ints, values: Floats, number: int) -> Iterator[t
 
 
 def _in_fixed_point(rows: Ints, values: Floats, number: int) -> tuple[Ints, int]:
-    """Sums as digits, the lowest first, the last one with the sign; and which digit the lowest is. Not all ``values``
-    are 0.
-    """
+    """Sums as digits, lowest first, the last with the sign; which digit the lowest is. Not all ``values`` are 0."""
     _, exponent = np.frexp(values[values != 0.0])
     places = np.maximum(exponent - _MANTISSA - _LEAST_EXPONENT, 0) // _BITS
     lowest, highest = int(places.min()), int(places.max())

@@ -44,9 +44,7 @@ class Octets(msgspec.Struct, frozen=True):
         return words
 
     def words_before_end(self, rows: Ints, offset: int) -> Words:
-        """The eight bytes that end ``offset`` bytes before the end, as ``words_from_start``; zeros before the
-        beginning.
-        """
+        """The eight bytes that end ``offset`` before the end, as ``words_from_start``; zeros before the beginning."""
         words: Words = self.words[self.starts[rows] + self.lengths[rows] - offset - 8]
         words &= _ONES << self._missing_bits(rows, offset)
         return words
@@ -296,18 +294,14 @@ _SHORT_TEXT = 64
 
 
 def walk_automata(states: pa.Array, codes: pa.Array, moves: Ints) -> pa.Array:
-    """Where automata are that were at ``states`` and saw the lists ``codes``, all rows at once; ``moves[state, code]``
-    says where a code leads.
-    """
+    """Where automata at ``states`` are after the lists ``codes``; a code leads to ``moves[state, code]``."""
     items, groups = of_lists(codes)
     symbols = as_numpy(items).astype(np.int64, copy=False)
     return pa.array(_walk_lists(as_numpy(states).copy(), symbols, groups, moves))
 
 
 def _walk_lists(states: Ints, symbols: Ints, groups: Groups, moves: Ints) -> Ints:
-    """One code of every list after another; long lists are walked in pieces, with the state that each piece leads to
-    from every state.
-    """
+    """One code of every list after another; long lists in pieces, with where each leads from every state."""
     longest = int(groups.sizes.max(initial=0))
     if longest <= _SHORT_TEXT:
         return _step_through_items(states, groups, lambda states, items: moves[states, symbols[items]])

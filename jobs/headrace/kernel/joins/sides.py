@@ -140,9 +140,7 @@ class CompiledJoin:
         return _of_side({**{name: kind for name, (_, kind) in self.right_columns.items()}, **self._place})
 
     def left_rows(self, times: pa.Array, columns: Columns, signs: pa.Array) -> pa.RecordBatch:
-        """Left rows with these ``columns``, each at the place that a digest of all of it says: a withdrawal goes to
-        where the row is.
-        """
+        """Left rows with these ``columns``, each at the place of its digest: a withdrawal goes to where the row is."""
         side_columns = dict(columns)
         if self.join.spread > 1:
             # what is nested has no hash that stays; rows that differ in it alone are at one place
@@ -205,9 +203,7 @@ class CompiledJoin:
         return int(MIN_INSTANT) if self.join.history is None else max(int(MIN_INSTANT), first - int(self.join.history))
 
     def expiry_watermark(self, completion_times: Ints) -> Instant:
-        """The watermark that must be exceeded for all rows that are ``left_completion`` or ``right_completion`` so
-        to count no more.
-        """
+        """The watermark to exceed for all rows that are complete at ``completion_times`` to count no more."""
         if not len(completion_times):
             return MIN_INSTANT
         latest = int(completion_times.max())
@@ -648,9 +644,7 @@ def _find_long_parts(begin: Ints, end: Ints) -> Iterator[Ints]:
 
 
 def search_within(values: Ints, begin: Ints, end: Ints, targets: Ints, *, is_after: bool) -> Ints:
-    """Where each of ``targets`` belongs in a part of ``values``, which ascend there: before equal ones, or after them
-    (``is_after``).
-    """
+    """Where each of ``targets`` belongs in a part of ascending ``values``: before equal ones, or ``is_after`` them."""
     # numpy searches one ascending array, and here each part ascends for itself
     low, high = begin.copy(), end.copy()
     for rows in _find_long_parts(begin, end):

@@ -631,9 +631,7 @@ def _count_before(flags: Flags) -> Ints:
 
 
 def _order_by_word(of_left: sides.Words, of_right: sides.Words, times: Ints) -> tuple[Ints, Ints, Ints]:
-    """The places of right rows in the order of (word, time), and from where to where in it those of each left one's
-    word stand.
-    """
+    """The places of right rows by (word, time), and from where to where in it each left one's word stands."""
     order = sides.in_order(of_right, times)
     ordered_words = of_right[order]
     begin, end = (np.searchsorted(ordered_words, of_left, side).astype(np.int64) for side in ("left", "right"))
