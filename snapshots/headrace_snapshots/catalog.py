@@ -537,9 +537,8 @@ class Catalog(CatalogReader):
         way = " and ".join(ways) or f"`headrace release {name} {target_id}`"
         return errors.RefusedError(
             f"pipeline {name}: readers{outputs_text} would see nothing: {target_id} was never published, and nothing "
-            "that is kept of "
-            f"what came before it was. If they may see it, say so first: {way}, with --message WHY. Or go back to a "
-            "snapshot that was published (`headrace log` lists them), or to 'beginning'"
+            f"that is kept of what came before it was. If they may see it, say so first: {way}, with --message WHY. Or "
+            "go back to a snapshot that was published (`headrace log` lists them), or to 'beginning'"
         )
 
     def _is_ancestor(self, ancestor: str, descendant: str, or_broken: bool) -> bool:

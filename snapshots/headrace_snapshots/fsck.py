@@ -323,9 +323,8 @@ class _Log:
             return f"{BACKUP}; as long as it is missing, only `headrace log` misses it"
         target_id = self._head.refs.get(object_names.MAIN, object_names.BEGINNING)
         return (
-            f"{BACKUP}; or `headrace rollback {self._catalog.pipeline} --to {target_id}` goes on without it, and "
-            "gives up "
-            "all that was committed, patched or published since"
+            f"{BACKUP}; or `headrace rollback {self._catalog.pipeline} --to {target_id}` goes on without it, and gives "
+            "up all that was committed, patched or published since"
         )
 
     def _hint_problems(self, repair: bool) -> Iterator[Problem]:

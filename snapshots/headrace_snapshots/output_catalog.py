@@ -204,9 +204,8 @@ def short_of(
             output_text, name = (f" of {output}", f"{catalog.pipeline}.{output}") if output else ("", catalog.pipeline)
             yield (
                 f"readers{output_text} go back to {new_id}{_epoch_in_brackets(catalog, new_id)}: "
-                f"{target_id}{_epoch_in_brackets(catalog, target_id)} was never "
-                f"published. The next run audits what lies between; or `headrace release {name} {target_id}` "
-                "lets readers see it"
+                f"{target_id}{_epoch_in_brackets(catalog, target_id)} was never published. The next run audits what "
+                f"lies between; or `headrace release {name} {target_id}` lets readers see it"
             )
 
 

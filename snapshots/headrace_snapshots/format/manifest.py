@@ -332,8 +332,7 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
         if reserved_fields:
             raise NewerFormatError(
                 f"snapshot {value.get('snapshot_id')} has {', '.join(sorted(reserved_fields))}, which this Headrace "
-                "does not "
-                "know: upgrade it"
+                "does not know: upgrade it"
             )
         return super().from_json(value)
 

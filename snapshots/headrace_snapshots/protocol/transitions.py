@@ -153,9 +153,8 @@ def with_deliveries(
                 return replace(answer, or_broken=True)
         if not is_kept and not give_up:
             return Refused(
-                f"rows up to {snapshot} were handed over to sink {delivery_of(ref)[1]}, which cannot take "
-                f"them back, and {main or 'the beginning'} does not have them. --give-up-delivered goes there "
-                "all the same"
+                f"rows up to {snapshot} were handed over to sink {delivery_of(ref)[1]}, which cannot take them back, "
+                f"and {main or 'the beginning'} does not have them. --give-up-delivered goes there all the same"
             )
         if not is_kept:
             moves[ref] = (snapshot, main if is_older else None)

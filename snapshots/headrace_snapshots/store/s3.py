@@ -434,9 +434,8 @@ class S3Store:
         )
         return store_ports.EncryptionRefusedError(
             f"s3://{self._bucket}/{key} at {self._endpoint} may not be put so ({error.code}: {error.message}): the "
-            f"request {request_text}. Set HEADRACE_S3_ENCRYPTION (AES256 or aws:kms) and HEADRACE_S3_KMS_KEY_ID as "
-            "the bucket "
-            "and its service want them"
+            f"request {request_text}. Set HEADRACE_S3_ENCRYPTION (AES256 or aws:kms) and HEADRACE_S3_KMS_KEY_ID as the "
+            "bucket and its service want them"
         )
 
     def _list_page(self, start_after: str, key_prefix: str) -> tuple[store_ports.ObjectInfo, ...]:

@@ -105,9 +105,8 @@ def store_location(connection: Connection) -> tuple[str, dict[str, str]]:
         return f"/{folder}", {}
     if connection.scheme != "s3":
         raise SinkRefusedError(
-            f"{variable_name(connection.name)} is a URI of {connection.scheme}; Delta tables need "
-            "s3://bucket/prefix or "
-            "file:///folder"
+            f"{variable_name(connection.name)} is a URI of {connection.scheme}; Delta tables need s3://bucket/prefix "
+            "or file:///folder"
         )
     options = {_STORAGE_OPTIONS.get(name, name): value for name, value in connection.options.items()}
     if connection.user:

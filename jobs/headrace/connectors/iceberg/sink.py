@@ -202,9 +202,8 @@ def translate_errors(connection: Connection) -> Iterator[None]:
         yield
     except (iceberg.CommitFailedException, iceberg.TableAlreadyExistsError, iceberg.ValidationException) as error:
         raise SinkMovedError(
-            f"{_error_text(connection, error)}: another commit came between. Nothing was changed; the next "
-            "delivery continues"
-            " from there"
+            f"{_error_text(connection, error)}: another commit came between. Nothing was changed; the next delivery "
+            "continues from there"
         ) from None
     except denial_errors as error:
         raise SinkRefusedError(

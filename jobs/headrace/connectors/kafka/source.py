@@ -189,16 +189,14 @@ class TopicEnumerator(source_ports.SplitEnumerator):
                     partition.first,
                     definition.RecordsLostError,
                     f"offsets {begin} to {partition.first - 1} of partition {number} were deleted before they were "
-                    "read: "
-                    "let the topic keep records for longer than runs may be apart",
+                    "read: let the topic keep records for longer than runs may be apart",
                 )
             if begin > partition.end:
                 begin = self._without_lost(
                     partition.end,
                     definition.RecordsLostError,
                     f"partition {number} was read up to offset {begin}, and ends at {partition.end}. The cluster has "
-                    "lost "
-                    "records that it had given, as after an unclean election of a leader",
+                    "lost records that it had given, as after an unclean election of a leader",
                 )
             yield OffsetRange(number, begin, partition.end)
 

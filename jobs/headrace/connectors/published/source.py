@@ -206,9 +206,8 @@ class StepEnumerator(source_ports.SplitEnumerator):
         manifest = self.read.manifest_if_kept(position_read.snapshot)
         if manifest is None:
             raise UpstreamExpiredError(
-                f"{self.read.source}: snapshot {position_read.snapshot} (epoch {position_read.epoch}), which was "
-                "read last, is gone, so what "
-                f"has changed since cannot be told. {self.read.begins_again}"
+                f"{self.read.source}: snapshot {position_read.snapshot} (epoch {position_read.epoch}), which was read "
+                f"last, is gone, so what has changed since cannot be told. {self.read.begins_again}"
             )
         return manifest
 
@@ -279,9 +278,8 @@ class StepEnumerator(source_ports.SplitEnumerator):
         for side in sides:
             if not has_panes(self.read.catalog, side, since_epoch):
                 raise UpstreamExpiredError(
-                    f"{self.read.source}: panes after epoch {since_epoch} of snapshot {side.snapshot_id} have "
-                    "expired, and "
-                    "where panes are discarded rows do not have what they had. Read a pipeline that is retracting()"
+                    f"{self.read.source}: panes after epoch {since_epoch} of snapshot {side.snapshot_id} have expired, "
+                    "and where panes are discarded rows do not have what they had. Read a pipeline that is retracting()"
                 )
 
     def _make_split(

@@ -143,9 +143,8 @@ def check_columns(frame: DataFrame, source: SparkSource) -> None:
         )
     if names_with_dots := [name for name in names if "." in name]:
         raise RangeColumnsError(
-            f"{source}: read() gives column {names_with_dots[0]}, and Spark takes what is before a dot for an "
-            "object: give it "
-            "another name (alias), or leave it out"
+            f"{source}: read() gives column {names_with_dots[0]}, and Spark takes what is before a dot for an object: "
+            "give it another name (alias), or leave it out"
         )
     try:
         schema = to_arrow_schema(frame.schema, timezone="UTC")

@@ -346,8 +346,7 @@ def apply_function(function: SparkFunction, rows: application.DataFrame) -> appl
     if lost_columns:
         raise SparkFunctionError(
             f"Spark function {function.name} loses column {lost_columns[0]}: columns that start with _ say where a "
-            "record is "
-            f"from; add columns with withColumn or select('*', ...), and drop only your own"
+            "record is from; add columns with withColumn or select('*', ...), and drop only your own"
         )
     for name, kind in function.returns.items():
         if name not in result.columns:

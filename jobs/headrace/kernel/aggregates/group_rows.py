@@ -338,9 +338,8 @@ class _CheckedFunction(msgspec.Struct, frozen=True):
                 (a, b) for a, b in zip([*first_rows, "no row"], [*second_rows, "no row"], strict=False) if a != b
             )
             problem = (
-                f"gave {first_row} at first, and {second_row} when it was asked again. It may keep nothing between "
-                "two calls, "
-                "use no clock and nothing random, and look at the rows of its group alone"
+                f"gave {first_row} at first, and {second_row} when it was asked again. It may keep nothing between two "
+                "calls, use no clock and nothing random, and look at the rows of its group alone"
             )
             raise GroupFailedError(group, self.function, problem)
 
