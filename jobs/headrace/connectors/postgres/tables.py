@@ -174,7 +174,7 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
     def _alter_columns(
         self, held_columns: Mapping[str, str], wanted_columns: Mapping[str, str], changes: sink_ports.Changes
     ) -> None:
-        """The columns of ``changes`` for ``held_columns``, in a table without rows. Those of somebody else stay."""
+        """The columns of ``changes`` for ``held_columns``, in a table without rows. Foreign columns stay."""
         self._execute("drop index if exists {index}", index=sql.Identifier(*self._schema, self._index_name))
         for name in held_columns:
             if wanted_columns.get(name) != held_columns[name]:

@@ -368,8 +368,8 @@ class TasksEngine:
                 code, message = reason.code, f"output {upstream_names[0]}, which it reads, is parked: {reason.message}"
             else:
                 continue
-            parked = ParkedChain(self.epoch, self.snapshot, code, message, self.epoch + 1)
-            clocks[output] = replace(clocks[output], parked=parked)
+            parked_chain = ParkedChain(self.epoch, self.snapshot, code, message, self.epoch + 1)
+            clocks[output] = replace(clocks[output], parked=parked_chain)
         return {chain.names.output: clocks[chain.names.output] for chain in self.work.chains}
 
     def compact_current(

@@ -245,7 +245,7 @@ def _dead_sides(task: EpochTask, upstream: Upstream[Pipeline], elements: Columns
 
 
 def _for_chain(task: EpochTask, panes: "_Panes", place: int) -> tuple[ShuffleInput, pa.RecordBatch | None]:
-    """``panes`` of the output at ``place``, for the first stage of the chain; those that it cannot take."""
+    """``panes`` of the output at ``place``, for the first stage of the chain; dead ones come second."""
     stage = task.chain.stages[0]
     judged_rows, dead = _judged_for_chain(task, panes, place)
     shuffle_input = build_shuffle_input(
@@ -270,7 +270,7 @@ def _rows_for_chain(task: EpochTask, panes: "_Panes", place: int) -> BundleOutpu
 def _judged_for_chain(
     task: EpochTask, panes: "_Panes", place: int
 ) -> tuple[dict[str, pa.Array], pa.RecordBatch | None]:
-    """``panes`` of the output at ``place``, judged for the chain's first stage; those that it cannot take."""
+    """``panes`` of the output at ``place``, judged for the chain's first stage; dead ones come second."""
     chain = task.chain
     stage, upstream = chain.stages[0], chain.upstream[place]
     elements, rejects = _as_elements(panes, upstream, stage.stage.schema)
