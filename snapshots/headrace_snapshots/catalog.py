@@ -552,12 +552,8 @@ class Catalog(CatalogReader):
     def _fenced_error(self, fence: protocol.Fenced) -> errors.FencedError:
         """The error, saying who took the branch and when."""
         entries = self.list_entries(limit=_FENCE_SEARCH) if fence.by is None else self.list_entries(fence.by + 1, 1)
-        fencing_entry = next((e for e in entries if e.number == fence.by or fence.branch in {e.branch, *e.moves}), None)
-        who = (
-            f" since entry {fencing_entry.number} ({fencing_entry.kind}: {fencing_entry.message}) at {fencing_entry.at}"
-            if fencing_entry
-            else ""
-        )
+        by = next((e for e in entries if e.number == fence.by or fence.branch in {e.branch, *e.moves}), None)
+        who = "" if by is None else f" since entry {by.number} ({by.kind}: {by.message}) at {by.at}"
         return errors.FencedError(
             f"pipeline {self.pipeline}: {fence.reason}{who}. This writer was replaced and must stop; "
             "nothing that it has not committed is visible"

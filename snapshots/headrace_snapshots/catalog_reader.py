@@ -224,10 +224,9 @@ class CatalogReader(Objects):
         manifests = self._gather_line(snapshot_id, until)
 
         def look_up_link(wanted_id: str) -> Link:
-            manifest = manifests.get(wanted_id)
-            return (
-                self.link(wanted_id) if manifest is None else Link(wanted_id, manifest.epoch, manifest.parent, manifest)
-            )
+            if (manifest := manifests.get(wanted_id)) is None:
+                return self.link(wanted_id)
+            return Link(wanted_id, manifest.epoch, manifest.parent, manifest)
 
         with suppress(MissingSnapshotError):  # what came before it nobody can tell
             for link in takewhile(lambda link: link.epoch > after_epoch, self._with_grafts(look_up_link, snapshot_id)):
@@ -451,19 +450,15 @@ def lets_see(entry: Entry) -> dict[str, str]:
     return {**released_refs, **moved_refs}
 
 
+@dataclass(frozen=True)
 class _OutputLine:
     """The snapshots of an output up to one of them, and under which names it had them."""
 
-    def __init__(
-        self, catalog: CatalogReader, target_id: str, manifest: Manifest | None, output: str, names_since: set[str]
-    ) -> None:
-        self._catalog, self._target_id, self._manifest, self._output, self._names_since = (
-            catalog,
-            target_id,
-            manifest,
-            output,
-            names_since,
-        )
+    catalog: CatalogReader
+    target_id: str
+    manifest: Manifest | None
+    output: str
+    names_since: set[str]
 
     @classmethod
     def from_catalog(cls, catalog: CatalogReader, target_id: str, output: str, main: str | None) -> "_OutputLine":
@@ -474,27 +469,26 @@ class _OutputLine:
             target_manifest = catalog.manifest(target_id)
             now = None if main is None else next(catalog.readable_manifests(main), None)
             name_now = None if now is None else output_view.called_since(target_manifest, now).get(output)
-            names_since |= (
-                set() if now is None or name_now is None else {name_now, *output_view.all_names_before(now, name_now)}
-            )
+            if now is not None and name_now is not None:
+                names_since |= {name_now, *output_view.all_names_before(now, name_now)}
         return cls(catalog, target_id, target_manifest, output, names_since)
 
     def keeps(self, ref: str, snapshot: str) -> bool:
         """Whether ``snapshot``, which readers by ``ref`` could see, is kept, and one of these."""
         with suppress(*_UNREADABLE):
             return (
-                self._catalog.is_ancestor(snapshot, self._target_id)
+                self.catalog.is_ancestor(snapshot, self.target_id)
                 and self._is_called(output_of(ref), snapshot)
-                and self._catalog.is_kept(snapshot)
+                and self.catalog.is_kept(snapshot)
             )
         return False
 
     def _is_called(self, name: str, snapshot: str) -> bool:
         """Whether ``name`` was the output's, in ``snapshot`` or since."""
-        if self._manifest is None:
-            return name == self._output
-        manifest = self._catalog.manifest(snapshot)
-        name_then = output_view.called_in(manifest, self._manifest, self._output)
+        if self.manifest is None:
+            return name == self.output
+        manifest = self.catalog.manifest(snapshot)
+        name_then = output_view.called_in(manifest, self.manifest, self.output)
         return name_then is not None and (
-            name == name_then or (name in self._names_since and name not in output_view.output_names(manifest))
+            name == name_then or (name in self.names_since and name not in output_view.output_names(manifest))
         )

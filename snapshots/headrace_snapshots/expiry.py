@@ -321,11 +321,9 @@ class _Expiry:
     def _first_entry(self, head: Head, kept_snapshots: KeptSnapshots) -> int:
         """The first entry to keep: at most that with which main's oldest kept snapshot came."""
         latest = max(head.base, head.entry - KEPT_ENTRIES.value + 1)
-        return (
-            latest
-            if kept_snapshots.oldest is None
-            else self._when_it_came(head, kept_snapshots, kept_snapshots.oldest, latest)
-        )
+        if kept_snapshots.oldest is None:
+            return latest
+        return self._when_it_came(head, kept_snapshots, kept_snapshots.oldest, latest)
 
     def _when_it_came(self, head: Head, kept_snapshots: KeptSnapshots, oldest: SnapshotPosition, latest: int) -> int:
         """The first entry after which main had ``oldest``, or ``latest`` if that is earlier. Few requests, since it
@@ -443,11 +441,8 @@ def _batch_if_any(writers: Mapping[str, int], objects: Mapping[str, int]) -> lis
 
 def _floor_epoch(kept_snapshots: KeptSnapshots) -> int:
     """From which epoch of main on output is kept; 0: from the beginning."""
-    return (
-        kept_snapshots.oldest.epoch
-        if kept_snapshots.oldest is not None and kept_snapshots.oldest.id in kept_snapshots.grafts
-        else 0
-    )
+    oldest = kept_snapshots.oldest
+    return oldest.epoch if oldest is not None and oldest.id in kept_snapshots.grafts else 0
 
 
 def _is_news(old_horizon: Horizon | None, now: Horizon) -> bool:

@@ -363,13 +363,11 @@ class Lineages:
             for position in self._line_positions(head, promotion_before.main)
         }
         for branch in sorted({*head.generations} - {MAIN}):
-            kept_positions.update(
-                {position.id: position for position in self._kept_on_branch(head, branch, had, keep, cutoff)}
-            )
+            kept_positions |= {own.id: own for own in self._kept_on_branch(head, branch, had, keep, cutoff)}
         if keep.tags:
             tagged_ids = (snapshot for ref, snapshot in head.refs.items() if ref.startswith(TAGS))
-            kept_positions.update({snapshot: self._snapshot_position(head, snapshot) for snapshot in tagged_ids})
-        kept_positions.update(aside)
+            kept_positions |= {snapshot: self._snapshot_position(head, snapshot) for snapshot in tagged_ids}
+        kept_positions |= aside
         starts = {*head.refs.values(), *(promotion_before.main for promotion_before, _ in lines), *aside}
         positions = {position.id: position for start in starts for position in self._line_positions(head, start)}
         grafts = {

@@ -230,11 +230,9 @@ class CatalogLog:
             problem = f"the hint {self._object_uri(self._hint)} names entry {first}, and there is none from there on"
             return self._salvage_end(first, numbers, [problem])
         try:
-            entry = (
-                hinted_entry
-                if isinstance(hinted_entry, Entry) and hinted_entry.number == numbers[-1]
-                else self._read_entry(numbers[-1])
-            )
+            entry = hinted_entry
+            if not isinstance(entry, Entry) or entry.number != numbers[-1]:
+                entry = self._read_entry(numbers[-1])
         except BrokenObjectError as error:
             return self._salvage_end(numbers[-1], numbers, [str(error)])
         except object_stores.ObjectNotFoundError:
@@ -399,11 +397,9 @@ class CatalogLog:
         where = self._object_uri(self._entry_path(entry.number))
         try:
             previous_entry = self._newest
-            numbers = (
-                None
-                if previous_entry is None or previous_entry.number + 1 != entry.number
-                else self._asked_numbers(previous_entry.number, previous_entry.write_id)
-            )
+            numbers = None
+            if previous_entry is not None and previous_entry.number + 1 == entry.number:
+                numbers = self._asked_numbers(previous_entry.number, previous_entry.write_id)
             numbers = self._list_numbers(entry.number + 1) if numbers is None else numbers[1:]
             newest = self._read_entry(numbers[-1]) if numbers else None
             if newest is None or newest.base > entry.number or not self.looks_once:

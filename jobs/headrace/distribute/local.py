@@ -132,14 +132,10 @@ class Threads:
         return part_task(self.work, plan, level, part, [send() for send in senders.pop(part)])
 
     def find_level(self) -> LevelProgress | None:
-        task_level = self._under_way
-        return (
-            None
-            if task_level is None
-            else progress_at(
-                self.work, task_level.plan, task_level.level, len(task_level.ended_tasks), task_level.tasks
-            )
-        )
+        level = self._under_way
+        if level is None:
+            return None
+        return progress_at(self.work, level.plan, level.level, len(level.ended_tasks), level.tasks)
 
     def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say, one after another: the cores are for the epoch being computed."""

@@ -189,7 +189,7 @@ def split_facts(
     rows_ahead = np.flatnonzero(as_numpy(is_ahead))
     if len(rows_ahead):
         marks, split_names = marks.filter(pc.invert(is_ahead)), split_names.filter(pc.invert(is_ahead))
-    counts_lags = isinstance(strategy, BoundedOutOfOrderness) and bool(list(percentiles)) and bool(clock.splits)
+    strategy_of_lags = strategy if isinstance(strategy, BoundedOutOfOrderness) and list(percentiles) else None
     facts: dict[str, SplitFacts] = {}
     split = as_numpy(split_names.indices)
     for number, name in enumerate(split_names.dictionary.to_pylist()):
@@ -200,13 +200,8 @@ def split_facts(
         latest = pc.max(own).as_py()
         known_split = clock.splits.get(name)
         lags: dict[int, int] = {}
-        if (
-            counts_lags
-            and isinstance(strategy, BoundedOutOfOrderness)
-            and known_split is not None
-            and known_split.mark is not None
-        ):
-            lags = _lag_counts(strategy, int(known_split.mark), as_numpy(own.drop_null()))
+        if strategy_of_lags is not None and known_split is not None and known_split.mark is not None:
+            lags = _lag_counts(strategy_of_lags, int(known_split.mark), as_numpy(own.drop_null()))
         facts[name] = SplitFacts(None if latest is None else Instant(latest), lags)
     return SplitStats(facts, len(rows_ahead), int(rows[rows_ahead[0]]) if len(rows_ahead) else None)
 
@@ -359,11 +354,9 @@ def times_of_parts(
     begin_bytes, number_bytes = own[first].astype(np.int64).tobytes(), numbers.astype(np.int64).tobytes()
     limits = np.array([int(latest[parts[place][0]]) for place in small.tolist()], np.int64)
     counted_times = np.where(own <= limits[part], own, int(MIN_INSTANT)) if len(own) else own
-    newest = (
-        np.maximum.reduceat(counted_times, np.searchsorted(part, np.arange(len(small))))
-        if len(small)
-        else counted_times
-    )
+    newest = counted_times
+    if len(small):
+        newest = np.maximum.reduceat(counted_times, np.searchsorted(part, np.arange(len(small))))
     of_small = iter(zip(bins, bins[1:], newest.tolist(), strict=False))
     for (name, _, rows), size in zip(parts, sizes.tolist(), strict=True):
         if size > MOST_BINS:

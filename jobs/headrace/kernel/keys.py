@@ -514,11 +514,8 @@ class Keys:
         hashes = hash_keys(columns)
         order = in_order_of_hashes(hashes)
         hashes_in_order = hashes[order]
-        return (
-            None
-            if (hashes_in_order[1:] == hashes_in_order[:-1]).any()
-            else _DifferentKeys(columns, hashes, order, of_row)
-        )
+        has_twice = (hashes_in_order[1:] == hashes_in_order[:-1]).any()
+        return None if has_twice else _DifferentKeys(columns, hashes, order, of_row)
 
 
 def _keys_repeat(columns: Sequence[pa.Array], rows: int) -> bool:

@@ -34,7 +34,7 @@ from headrace.model.triggers import Signal
 from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.state.chunks import WHOLE, KeyGroupRange, in_part, some_rows
+from headrace.state.chunks import WHOLE, KeyGroupRange, in_order, in_part, some_rows
 from headrace.state.file_cache import RowCache
 from headrace.state.files import as_stored, decode_parquet
 from headrace.state.sorted_file import SortedFile, StateLayer, by_deadlines, in_turn
@@ -124,7 +124,7 @@ class RememberedIds:
         ids = [judged_rows[name].take(rows) for name in self._identity]
         columns = [pa.array(key_hashes(ids[:1])), *ids, judged_rows[c.EVENT_TIME].take(rows)]
         columns.append(pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
-        return _in_order(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+        return in_order(pa.RecordBatch.from_arrays(columns, schema=self.schema), as_numpy(columns[0]))[0]
 
     def expiry_watermark(self, rows: pa.RecordBatch) -> Instant:
         """The watermark that must be exceeded for all of ``rows`` to be forgotten."""
@@ -135,11 +135,6 @@ def _has_id(judged_rows: Mapping[str, pa.Array]) -> NDArray[np.bool_]:
     """Which judged records take part and have an id: all but those of inputs that are joined."""
     has_id: NDArray[np.bool_] = takes_part(judged_rows) & as_numpy(judged_rows[c.ID].is_valid())
     return has_id
-
-
-def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
-    order = np.argsort(as_numpy(rows.column(c.HASH)), kind="stable")
-    return rows.take(pa.array(order))
 
 
 def open_rows(

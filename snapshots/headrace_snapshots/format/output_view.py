@@ -76,11 +76,9 @@ def news_since(old_manifest: Manifest | None, new_manifest: Manifest, output: st
     """The epoch after which epochs of ``new_manifest`` are news of an ``output`` to who has ``old_manifest``, which it
     continues from; -1: all are, as its rows have been computed again meanwhile, or there is no ``old_manifest``.
     """
-    return (
-        come_to(old_manifest, output)
-        if old_manifest is not None and goes_on(old_manifest, new_manifest, output)
-        else -1
-    )
+    if old_manifest is None or not goes_on(old_manifest, new_manifest, output):
+        return -1
+    return come_to(old_manifest, output)
 
 
 def output_names(manifest: Manifest) -> tuple[str, ...]:
@@ -175,11 +173,8 @@ def called_since(old_manifest: Manifest, now: Manifest) -> dict[str, str | None]
 
 def first_name(manifest: Manifest, output: str) -> str:
     """What an ``output`` of a snapshot was called first, as far as anyone knows; never the empty name."""
-    names: list[str] = [
-        output,
-        *manifest.schema.get(OUTPUTS, {}).get(output, {}).get(FORMERLY, ()),
-    ]
-    return next(name for name in reversed(names) if name)
+    formerly: list[str] = manifest.schema.get(OUTPUTS, {}).get(output, {}).get(FORMERLY, [])
+    return next(name for name in (*reversed(formerly), output) if name)
 
 
 def with_names(manifest: Manifest, formerly: Mapping[str, str]) -> Manifest:

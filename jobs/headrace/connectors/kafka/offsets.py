@@ -293,12 +293,10 @@ class NewPartitions:
         """Its name, as that of a split; no partition is called so. 0.1.0 takes what is before ``/partitions`` for the
         topic, and so can read those that say where partitions begin.
         """
-        begin_parts = (
-            []
-            if self.begins is None
-            else ["begins", *(f"{one}={offset}" for one, offset in sorted(self.begins.items()))]
-        )
-        return "/".join([topic, *begin_parts, "partitions", f"{self.first}-{self.end}"])
+        parts = [topic]
+        if self.begins is not None:
+            parts += ["begins", *(f"{one}={offset}" for one, offset in sorted(self.begins.items()))]
+        return "/".join([*parts, "partitions", f"{self.first}-{self.end}"])
 
     @classmethod
     def from_split(cls, split: SourceSplit) -> Self | None:
@@ -306,12 +304,9 @@ class NewPartitions:
         match = _NEW_PARTITIONS.fullmatch(split.path)
         if match is None:
             return None
-        begins_text = match["begins"]
-        begins = (
-            None
-            if begins_text is None
-            else {int(number): int(offset) for number, offset in _PARTITION_BEGIN.findall(begins_text)}
-        )
+        begins = None
+        if match["begins"] is not None:
+            begins = {int(number): int(offset) for number, offset in _PARTITION_BEGIN.findall(match["begins"])}
         return cls(int(match["first"]), int(match["end"]), begins)
 
     @property

@@ -48,11 +48,9 @@ class KeptClients:
         from headrace.connectors.kafka.client import KafkaClient
 
         with self._staying.shared_exit_stack() as exit_stack:
-            kept_client = (
-                None
-                if exit_stack is None
-                else self._find_client(connection) or self._open_client(exit_stack, connection)
-            )
+            kept_client = None
+            if exit_stack is not None:
+                kept_client = self._find_client(connection) or self._open_client(exit_stack, connection)
         if kept_client is not None:
             yield kept_client
             return
@@ -209,11 +207,9 @@ class TopicEnumerator(source_ports.SplitEnumerator):
         self, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
     ) -> source_ports.SourcePosition:
         """What comes next in each partition."""
-        return (
-            position.passed(self._parse_position(position).with_splits_read(splits).mark, splits)
-            if splits
-            else position
-        )
+        if not splits:
+            return position
+        return position.passed(self._parse_position(position).with_splits_read(splits).mark, splits)
 
     def _parse_position(self, position: source_ports.SourcePosition) -> TopicPosition:
         try:

@@ -44,13 +44,11 @@ def tell_duplicates(
         task, rows, {n: error.rebuild_error() for n, error in upstream.errors.items()}
     )
     records = records.with_columns({c.ID_FATE: remembered_ids.find_duplicates(records.columns)})
-    if plan.recomputed_epoch is not None:
+    ids = task_results.StoredLayer()
+    if plan.recomputed_epoch is None:
+        ids = _store_new_ids(task, remembered_ids, records.columns)
+    else:
         records = records.with_errors(_divergence_errors(task, plan.recomputed_epoch, remembered_ids, records))
-    ids = (
-        _store_new_ids(task, remembered_ids, records.columns)
-        if plan.recomputed_epoch is None
-        else task_results.StoredLayer()
-    )
     chains, errors, bundles = into_chains(task, records, lambda: records.place)
     return task_results.IdsOutput(chains, ids, errors), bundles
 

@@ -72,12 +72,9 @@ def read_format(strings: pa.Array, text: str) -> pa.Array:
     fields = pc.extract_regex(pc.utf8_trim(strings, characters=BLANKS), rf"^{pattern}\z")
 
     def read_number(part: str, least: int = 0) -> Ints:
-        field = pc.struct_field(fields, part[1]).fill_null("") if part in parts else None
-        return (
-            np.full(len(strings), least, np.int64)
-            if field is None
-            else as_numpy(_PART_READERS.get(part, _parse_digits)(field))
-        )
+        if part not in parts:
+            return np.full(len(strings), least, np.int64)
+        return as_numpy(_PART_READERS.get(part, _parse_digits)(pc.struct_field(fields, part[1]).fill_null("")))
 
     year = read_number("%Y") if "%Y" in parts else _of_century(read_number("%y"))
     day, offset = read_number("%j" if "%j" in parts else "%d", 1), read_number("%z")

@@ -218,11 +218,9 @@ class CompiledJoin:
         instant = int(watermark) - int(self.lateness)
         if self.join.window is None:
             return instant - self.reach
-        return (
-            int(self._window_bounds(self.join.window, np.array([instant]))[0][0])
-            if instant > EARLIEST
-            else int(MIN_INSTANT)
-        )
+        if instant <= EARLIEST:
+            return int(MIN_INSTANT)
+        return int(self._window_bounds(self.join.window, np.array([instant]))[0][0])
 
     def delayed_watermark(self, watermark: Instant) -> Instant:
         """The watermark of what comes out of it: that of the source, as far behind as a left row may wait; for windows
@@ -423,11 +421,8 @@ class CompiledJoins:
                 name: _take_rows(judged_rows[_right_column_name(number, name) if number else name], places)
                 for name in names
             }
-            sign = (
-                _take_rows(judged_rows[c.SIGN], places)
-                if c.SIGN in judged_rows
-                else pa.array(np.ones(len(times), np.int64))
-            )
+            signs = judged_rows.get(c.SIGN)
+            sign = pa.array(np.ones(len(times), np.int64)) if signs is None else _take_rows(signs, places)
             of_side = join.right_rows if number else join.left_rows
             rows[number] = of_side(times, own, sign)
         return rows

@@ -243,21 +243,15 @@ class _Epoch:
         bounds = [None, *self._bounds(), None]
         for begin, end in pairwise(bounds):
             affected_times = self.affected_left.keys_between(begin, end)
-            stored_rows = (
-                [sides.find_times(file, affected_times) for file in self.left_files]
-                if len(affected_times.hashes)
-                else []
-            )
+            files = self.left_files if len(affected_times.hashes) else ()
+            stored_rows = [sides.find_times(file, affected_times) for file in files]
             for left in self._lots(stored_rows, self.left_delta.rows_between(begin, end)):
                 yield from self._find_matches(left).difference()
 
     def _bounds(self) -> list[sides.SidePlace]:
         """Places in the order of (hash, event time) that cut the left rows into lots of about ``LEFT_ROWS``."""
-        spans = (
-            [sides.locate_times(file, self.affected_left) for file in self.left_files]
-            if len(self.affected_left.hashes)
-            else []
-        )
+        files = self.left_files if len(self.affected_left.hashes) else ()
+        spans = [sides.locate_times(file, self.affected_left) for file in files]
         total = len(self.left_delta.hashes) + sum(int((end - first).sum()) for first, end in spans)
         if total <= LEFT_ROWS.value:
             return []
