@@ -1,9 +1,10 @@
 """Files of all inputs of an epoch, or a share of it, as judged records in arrival order (semantics 12.9 to 12.11)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -64,35 +65,46 @@ it.
 """
 
 
-class Records(Protocol):
-    """Judged records, and where they are from."""
+class Records(ABC):
+    """``judged`` records, and where they are from."""
+
+    judged: JudgedRecords
 
     @property
-    def columns(self) -> Mapping[str, pa.Array]:
+    def columns(self) -> Columns:
         """What ``sources.validation`` gives of them for all chains together."""
+        return self.judged.common
 
     @property
-    def chains(self) -> tuple[Mapping[str, pa.Array], ...]:
+    def chains(self) -> tuple[Columns, ...]:
         """What it gives of them for each chain."""
+        return self.judged.chains
 
     @property
     def errors(self) -> Mapping[int, HeadraceError]:
         """Why some chains, by number, cannot take them."""
-
-    @property
-    def lacks(self) -> Lacks:
-        """Columns that something reads and that no record of a file has."""
+        return self.judged.errors
 
     @property
     def is_rejected(self) -> NDArray[np.bool_]:
         """Which records are dead letters."""
+        is_rejected: NDArray[np.bool_] = valid_mask(self.columns[c.REJECT])
+        return is_rejected
 
+    @property
+    @abstractmethod
+    def lacks(self) -> Lacks:
+        """Columns that something reads and that no record of a file has."""
+
+    @abstractmethod
     def of_input(self, name: str) -> NDArray[np.bool_]:
         """Which records are of the input ``name``."""
 
+    @abstractmethod
     def by_file(self, rows: Ints) -> Iterator[tuple[str, str, slice]]:
         """Input and path of each file, or piece, that some records are from, and which of ``rows``, which ascend."""
 
+    @abstractmethod
     def origins(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
 
@@ -129,35 +141,8 @@ class ReadFiles:
         return self.paths[int(np.searchsorted(np.cumsum(self.lengths), row, "right"))]
 
 
-class HoldsJudged:
-    """Holds ``judged`` records, and gives what is asked of them as ``Records``."""
-
-    judged: JudgedRecords
-
-    @property
-    def columns(self) -> Columns:
-        """Judged for all chains together."""
-        return self.judged.common
-
-    @property
-    def chains(self) -> tuple[Columns, ...]:
-        """Judged for each chain."""
-        return self.judged.chains
-
-    @property
-    def errors(self) -> Mapping[int, HeadraceError]:
-        """Why some chains, by number, cannot take them."""
-        return self.judged.errors
-
-    @property
-    def is_rejected(self) -> NDArray[np.bool_]:
-        """Which records are dead letters."""
-        is_rejected: NDArray[np.bool_] = valid_mask(self.columns[c.REJECT])
-        return is_rejected
-
-
 @dataclass(frozen=True)
-class FileRecords(HoldsJudged):
+class FileRecords(Records):
     """The judged records of some files, or pieces, in their order of arrival: inputs as they are declared, files by
     name. A file that cannot be read at all is one rejected record without text.
     """
@@ -167,7 +152,6 @@ class FileRecords(HoldsJudged):
 
     @property
     def lacks(self) -> Lacks:
-        """Columns that something reads and that no record of a file has."""
         by_input: dict[str, dict[str, Mapping[str, str | None]]] = {}
         for block in self.blocks:
             for path, lacks in zip(block.paths, block.lacks, strict=True):
@@ -198,7 +182,6 @@ class FileRecords(HoldsJudged):
         return numbers
 
     def origins(self, rows: Ints) -> dict[str, pa.Array]:
-        """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
         raw, position, has_position = [], np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
         first = 0
         for block in self.blocks:
@@ -222,11 +205,9 @@ class FileRecords(HoldsJudged):
         }
 
     def of_input(self, name: str) -> NDArray[np.bool_]:
-        """Which records are of the input ``name``."""
         return np.repeat([block.input == name for block in self.blocks], [len(block) for block in self.blocks])
 
     def by_file(self, rows: Ints) -> Iterator[tuple[str, str, slice]]:
-        """Input and path of each file, or piece, that some records are from, and which of ``rows``, which ascend."""
         begins = np.searchsorted(rows, self.starts).tolist()
         files = ((block.input, path) for block in self.blocks for path in block.paths)
         for (name, path), begin, end in zip(files, begins, [*begins[1:], len(rows)], strict=True):

@@ -127,49 +127,28 @@ def late_rows(
     if not len(dropped_rows):
         return None
     order = np.argsort(dropped_rows, kind="stable")
-    indices, has_window = pa.array(dropped_rows[order]), order < len(rows)
+    has_window = order < len(rows)
     no_window = np.zeros(len(forgotten), np.int64)
     windows = [pa.array(np.concatenate([ends, no_window])[order], mask=~has_window) for ends in (start, end)]
-    origins = records.origins(dropped_rows[order])
-    columns = {name: judged_rows[name].take(indices) for name in stage.record_keys}
-    columns["event_time"] = judged_rows[c.EVENT_TIME].take(indices).cast(TIMESTAMP)
     ends = [to_timestamps(granules) for granules in windows]
     if stage.stage.aggregation.takes_each:  # whose windows nobody knows
         ends = [pa.nulls(len(order), TIMESTAMP)] * 2
-    columns["window_start"], columns["window_end"] = ends
-    columns["reason"] = _why_late(judged_rows, indices, pa.array(has_window))
-    columns |= {"input": origins["input"], "file": origins["file"], "raw": _decode_text(origins["raw"])[0]}
-    columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), len(order))
-    return pa.RecordBatch.from_pydict(columns)
+    reasons = pc.if_else(pa.array(has_window), arrow_scalar(WINDOW_EXPIRED), arrow_scalar(BEYOND_HORIZON))
+    return _dropped_records(
+        records, judged_rows, dropped_rows[order], reasons, keys=stage.record_keys, ends=ends, epoch=epoch
+    )
 
 
 def late_sides(records: Records, judged_rows: Columns, late: NDArray[np.bool_], epoch: int) -> pa.RecordBatch | None:
     """The ``records`` that are ``late`` for a join, or to be told from duplicates, as ``late_rows`` has them. They have
     come to no key and no window; their input says which side they are of.
     """
-    forgotten = _forgotten_rows(judged_rows)
-    dropped_rows = np.union1d(np.flatnonzero(late), forgotten)
+    dropped_rows = np.union1d(np.flatnonzero(late), _forgotten_rows(judged_rows))
     if not len(dropped_rows):
         return None
-    indices, origins = pa.array(dropped_rows), records.origins(dropped_rows)
-    is_late = pa.array(late[dropped_rows])
-    reason: pa.Array = pc.if_else(is_late, arrow_scalar(BEHIND_JOIN), arrow_scalar(BEYOND_HORIZON))
-    if c.SIGN in judged_rows:
-        withdraws = pc.less(judged_rows[c.SIGN].take(indices), arrow_scalar(0))
-        of_withdrawal = pc.binary_join_element_wise(arrow_scalar(OF_WITHDRAWAL), reason, arrow_scalar(""))
-        reason = pc.if_else(withdraws, of_withdrawal, reason)
-    return pa.RecordBatch.from_pydict(
-        {
-            "event_time": judged_rows[c.EVENT_TIME].take(indices).cast(TIMESTAMP),
-            "window_start": pa.nulls(len(dropped_rows), TIMESTAMP),
-            "window_end": pa.nulls(len(dropped_rows), TIMESTAMP),
-            "reason": reason,
-            "input": origins["input"],
-            "file": origins["file"],
-            "raw": _decode_text(origins["raw"])[0],
-            "epoch": pa.repeat(pa.scalar(epoch, pa.int64()), len(dropped_rows)),
-        }
-    )
+    reasons = pc.if_else(pa.array(late[dropped_rows]), arrow_scalar(BEHIND_JOIN), arrow_scalar(BEYOND_HORIZON))
+    ends = [pa.nulls(len(dropped_rows), TIMESTAMP)] * 2
+    return _dropped_records(records, judged_rows, dropped_rows, reasons, keys=(), ends=ends, epoch=epoch)
 
 
 WINDOW_EXPIRED, BEYOND_HORIZON = "window expired", "id beyond its horizon"
@@ -178,12 +157,35 @@ OF_WITHDRAWAL = "withdrawal: "
 """What begins the reason why a record was late that would have withdrawn a row."""
 
 
-def _why_late(judged_rows: Columns, rows: pa.Array, has_window: pa.Array) -> pa.Array:
-    reasons = pc.if_else(has_window, arrow_scalar(WINDOW_EXPIRED), arrow_scalar(BEYOND_HORIZON))
-    if c.SIGN not in judged_rows:
-        return reasons
-    withdraws, nothing = pc.less(judged_rows[c.SIGN].take(rows), arrow_scalar(0)), arrow_scalar("")
-    return pc.binary_join_element_wise(pc.if_else(withdraws, arrow_scalar(OF_WITHDRAWAL), nothing), reasons, nothing)
+def _dropped_records(
+    records: Records,
+    judged_rows: Columns,
+    rows: Ints,
+    reasons: pa.Array,
+    *,
+    keys: Iterable[str],
+    ends: Sequence[pa.Array],
+    epoch: int,
+) -> pa.RecordBatch:
+    """Those ``rows`` of ``records`` as ``late_rows`` has them, with the ``ends`` of their windows."""
+    indices, origins = pa.array(rows), records.origins(rows)
+    if c.SIGN in judged_rows:
+        withdraws, nothing = pc.less(judged_rows[c.SIGN].take(indices), arrow_scalar(0)), arrow_scalar("")
+        beginnings = pc.if_else(withdraws, arrow_scalar(OF_WITHDRAWAL), nothing)
+        reasons = pc.binary_join_element_wise(beginnings, reasons, nothing)
+    return pa.RecordBatch.from_pydict(
+        {
+            **{name: judged_rows[name].take(indices) for name in keys},
+            "event_time": judged_rows[c.EVENT_TIME].take(indices).cast(TIMESTAMP),
+            "window_start": ends[0],
+            "window_end": ends[1],
+            "reason": reasons,
+            "input": origins["input"],
+            "file": origins["file"],
+            "raw": _decode_text(origins["raw"])[0],
+            "epoch": pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)),
+        }
+    )
 
 
 def _forgotten_rows(judged_rows: Columns) -> Ints:
@@ -244,19 +246,27 @@ def dead_panes(
     reasons = judged_rows[c.REJECT]
     if reasons.null_count == len(reasons):
         return None
-    shown_columns = {name: panes[name] for name in stage.stage.schema}
-    shown_columns["pane_time"] = panes[c.EVENT_TIME].cast(TIMESTAMP)
-    if stage.stage.withdrawable:
-        shown_columns["is_retraction"] = pc.less(panes[c.SIGN], arrow_scalar(0))
-    return rejected_panes(origin, reasons, shown_columns, epoch, output)
+    names, withdraws = stage.stage.schema, stage.stage.withdrawable
+    return rejected_panes(origin, reasons, panes, names, epoch=epoch, output=output, withdraws=withdraws)
 
 
 def rejected_panes(
-    origin: str, reasons: pa.Array, shown_columns: Mapping[str, pa.Array], epoch: int, output: str
+    origin: str,
+    reasons: pa.Array,
+    panes: Mapping[str, pa.Array],
+    names: Iterable[str],
+    *,
+    epoch: int,
+    output: str,
+    withdraws: bool,
 ) -> pa.RecordBatch:
-    """Panes of ``origin`` that what is below it cannot take, where there are ``reasons``, as ``rejected_rows`` gives
-    them. They have no file.
+    """The ``panes`` of ``origin`` that what is below it cannot take, where there are ``reasons``, as ``rejected_rows``
+    gives them, with the columns ``names``. They have no file.
     """
+    shown_columns = {name: panes[name] for name in names}
+    shown_columns["pane_time"] = panes[c.EVENT_TIME].cast(TIMESTAMP)
+    if withdraws:
+        shown_columns["is_retraction"] = pc.less(panes[c.SIGN], arrow_scalar(0))
     dead = np.flatnonzero(valid_mask(reasons))
     raw, reasons = as_json(shown_columns, dead), reasons.take(pa.array(dead))
     length = len(reasons)

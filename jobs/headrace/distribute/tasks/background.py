@@ -57,10 +57,15 @@ class FoldPlan(msgspec.Struct, frozen=True):
 
 def fold_task(work: TaskEnvironment, plan: FoldPlan, number: int, stop: Stop | None = None) -> task_results.Message:
     """What one of the plan's ``numbers`` becomes. Raises CancelledError once ``stop`` is set."""
+    return _run_task(work, number, lambda: _fold_part(work, plan, plan.numbers[number], stop or Stop()))
+
+
+def _run_task(work: TaskEnvironment, number: int, run: Callable[[], task_results.Files]) -> task_results.Message:
+    """What task ``number`` says, whose files ``run`` stores."""
     requests_before, files = work.request_counts(), task_results.Files()
     failures: list[task_results.Failure] = []
     with task_results.collect_failure(failures):
-        files = _fold_part(work, plan, plan.numbers[number], stop or Stop())
+        files = run()
     result = task_results.TaskResult(
         task_results.MergedLayers(files),
         error=next(iter(failures), None),
@@ -243,16 +248,7 @@ class MergePlan(msgspec.Struct, frozen=True):
 
 def merge_task(work: TaskEnvironment, plan: MergePlan, number: int, stop: Stop | None = None) -> task_results.Message:
     """What becomes of the part with that number. Raises CancelledError once ``stop`` is set."""
-    requests_before, merged_layers = work.request_counts(), None
-    failures: list[task_results.Failure] = []
-    with task_results.collect_failure(failures):
-        merged_layers = task_results.MergedLayers(_merge(work, plan, plan.parts[number], stop or Stop()))
-    return task_results.Message(
-        number,
-        task_results.TaskResult(
-            merged_layers, error=next(iter(failures), None), requests=work.requests_since(requests_before)
-        ),
-    )
+    return _run_task(work, number, lambda: _merge(work, plan, plan.parts[number], stop or Stop()))
 
 
 def _merge(work: TaskEnvironment, plan: MergePlan, merging: MergePart, stop: Stop) -> task_results.Files:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.distribute.records import FileRecords, HoldsJudged, Lacks, read_one
+from headrace.distribute.records import FileRecords, Lacks, Records, read_one
 from headrace.distribute.tasks.plan import EpochTask
 from headrace.errors import HeadraceError, RetryError
 from headrace.kernel.columns import Ints, arrow_scalar, as_numpy
@@ -84,14 +84,8 @@ def message_batches(
             yield _blob_row(part, task, number, stamp, blob)
 
 
-def _blob_row(part: int, task: int, number: int, digest: bytes, blob: bytes) -> pa.RecordBatch:
-    columns = [
-        pa.array([part], pa.int32()),
-        pa.array([task], pa.int64()),
-        pa.array([number], pa.int32()),
-        pa.array([digest], pa.binary()),
-        pa.array([blob], pa.binary()),
-    ]
+def _blob_row(*values: int | bytes) -> pa.RecordBatch:
+    columns = [pa.array([value], field.type) for value, field in zip(values, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
@@ -174,6 +168,16 @@ def build_shuffle_input(
         cut = {part: bundle.delta.slice(span.start, span.stop - span.start) for part, span in spans.items()}
         return ShuffleInput(bundle, {part: rows for part, rows in cut.items() if rows.num_rows})
     return ShuffleInput(bundle, _shuffled_rows(stage, judged_rows, order, number))
+
+
+def shuffle_elements(task: EpochTask, number: int, judged_rows: Columns, order: Columns | None = None) -> ShuffleInput:
+    """``judged_rows`` of a task as elements of stage ``number`` of its chain; ``order``: as for the above."""
+    stage, watermark = task.chain.stages[number], task.state.clocks[number].watermark
+    order = order if stage.is_ordered else None
+    output_watermark = task.output_watermark(number)
+    return build_shuffle_input(
+        stage, judged_rows, order, watermark, output_watermark, share=task.number, number=task.parts
+    )
 
 
 def _shuffled_rows(
@@ -293,7 +297,7 @@ def travelling_batch(
 
 
 @dataclass(frozen=True)
-class ShippedRecords(HoldsJudged):
+class ShippedRecords(Records):
     """Records of some shares of an epoch, in their order of arrival, with where they are from (``place``)."""
 
     task: EpochTask
@@ -336,7 +340,6 @@ class ShippedRecords(HoldsJudged):
         return {}
 
     def of_input(self, name: str) -> NDArray[np.bool_]:
-        """Which records are of the input ``name``."""
         names = [[piece.input for piece in share] for share in self.task.plan.shares]
         share, file = (as_numpy(self.place[name]) for name in (SHARE, FILE))
         pieces, piece_of = np.unique((share << 32) | file, return_inverse=True)
@@ -344,7 +347,6 @@ class ShippedRecords(HoldsJudged):
         return np.array(is_of_input, np.bool_)[piece_of]
 
     def by_file(self, rows: Ints) -> Iterator[tuple[str, str, slice]]:
-        """Input and path of each file, or piece, that some records are from, and which of ``rows``, which ascend."""
         share, file = (as_numpy(self.place[name])[rows] for name in (SHARE, FILE))
         begins = np.flatnonzero(np.diff((share << 32) | file, prepend=-1)).tolist()
         for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True):
@@ -352,7 +354,6 @@ class ShippedRecords(HoldsJudged):
             yield piece.input, piece.file.path, slice(begin, end)
 
     def origins(self, rows: Ints) -> dict[str, pa.Array]:
-        """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
         work = self.task.work
         share, file, position = (as_numpy(self.place[name])[rows] for name in PLACE)
         inputs = {input_.name: input_ for input_ in work.pipeline.inputs}

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.distribute.tasks import tables, task_results
-from headrace.distribute.tasks.exchange import build_shuffle_input, sides_by_part, sides_of
+from headrace.distribute.tasks.exchange import shuffle_elements, sides_by_part, sides_of
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.plan import EpochTask, address_bundles
 from headrace.distribute.tasks.stages import input_clocks, map_side_of
 from headrace.distribute.views import dead_panes, rejected_panes
-from headrace.kernel.columns import TIMESTAMP, valid_mask
+from headrace.kernel.columns import valid_mask
 from headrace.kernel.delta import Accounting, Disposition, judge_rows, reject_overflows
 from headrace.kernel.joins.sides import CompiledJoin, CompiledJoins, has_key, in_epoch
 from headrace.kernel.joins.step import JoinResult, step_join
@@ -165,12 +165,16 @@ class _ToNextJoin:
 
     def _add_dead(self, joined_rows: pa.RecordBatch, reasons: pa.Array) -> None:
         """Adds those that the next join cannot take, for ``reasons``."""
-        task = self._part.task
-        shown_columns = {name: joined_rows.column(name) for name in self._following.left}
-        shown_columns["pane_time"] = joined_rows.column(c.EVENT_TIME).cast(TIMESTAMP)
-        if self._part.join.withdraws:
-            shown_columns["is_retraction"] = pc.less(joined_rows.column(c.SIGN), 0)
-        dead = rejected_panes("joined rows", reasons, shown_columns, task.plan.epoch, task.chain.names.output)
+        part, task = self._part, self._part.task
+        dead = rejected_panes(
+            "joined rows",
+            reasons,
+            dict(zip(joined_rows.schema.names, joined_rows.columns, strict=True)),
+            self._following.left,
+            epoch=task.plan.epoch,
+            output=task.chain.names.output,
+            withdraws=part.join.withdraws,
+        )
         self._dead.add_rows(dead)
         self._dead_rows += dead.num_rows
 
@@ -214,9 +218,7 @@ class _ToStage:
                 select_rows(stage, judged_rows, watermark, epoch=plan.epoch, task=task.number, first=self._left)
             )
             return
-        shuffle_input = build_shuffle_input(
-            stage, judged_rows, None, watermark, task.output_watermark(), share=task.number, number=task.parts
-        )
+        shuffle_input = shuffle_elements(task, 0, judged_rows)
         accounting: Accounting = shuffle_input.aggregated.accounting
         assert not accounting.late, "a joined row is behind the watermark of its stage"
         self._accounting.append(accounting)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.distribute.epoch import DivergedError, RecomputedEpoch
-from headrace.distribute.records import FileRecords, input_named, read_one, read_records
+from headrace.distribute.records import FileRecords, Records, input_named, read_one, read_records
 from headrace.distribute.tasks import exchange
 from headrace.distribute.tasks.plan import EpochTask, address_bundles, parts_at
 from headrace.distribute.tasks.task_results import BundleOutput, Failure, ShareOutput, isolate_failure
@@ -184,7 +184,7 @@ def _divergence_errors(
 
 def _with_dead_letters(
     task: EpochTask,
-    records: FileRecords | exchange.ShippedRecords,
+    records: Records,
     chains: Mapping[int, BundleOutput],
     by_none: NDArray[np.bool_],
 ) -> dict[int, BundleOutput]:
@@ -200,7 +200,7 @@ def _with_dead_letters(
 
 
 def for_each_reader(
-    task: EpochTask, records: FileRecords | exchange.ShippedRecords, run: Callable[[EpochTask, Columns], T]
+    task: EpochTask, records: Records, run: Callable[[EpochTask, Columns], T]
 ) -> tuple[dict[int, T], dict[int, Failure]]:
     """What ``run`` gives for each chain that takes ``records``, by number; the errors of those that fail alone."""
     outputs: dict[int, T] = {}
@@ -235,7 +235,7 @@ def store_rows(task: EpochTask, judged_rows: Columns) -> BundleOutput:
 
 
 def _into_sides(
-    task: EpochTask, joins: "CompiledJoins", records: FileRecords | exchange.ShippedRecords | None, judged_rows: Columns
+    task: EpochTask, joins: "CompiledJoins", records: Records | None, judged_rows: Columns
 ) -> tuple[BundleOutput, Bundles]:
     """What becomes of ``records`` on their way to the sides of ``joins``, and what of them goes to which part. None:
     none of ``judged_rows`` takes part.
@@ -253,7 +253,7 @@ def _into_sides(
 
 
 def into_chains(
-    task: EpochTask, records: FileRecords | exchange.ShippedRecords, place: Callable[[], Columns] | None
+    task: EpochTask, records: Records, place: Callable[[], Columns] | None
 ) -> tuple[dict[int, BundleOutput], dict[int, Failure], Bundles]:
     """What becomes of ``records`` in the first stage of each chain that takes them, or its error, and the bundle for
     each part there. ``place``: where they are from, unless the order of tasks is that of records.

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from headrace.distribute.chain import Chain, ChainState, StageClocks
 from headrace.distribute.tasks import tables, task_results
-from headrace.distribute.tasks.exchange import ShuffleInput, build_shuffle_input, deltas_of
+from headrace.distribute.tasks.exchange import ShuffleInput, build_shuffle_input, deltas_of, shuffle_elements
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.plan import EpochPlan, EpochTask, address_bundles, of_chain
 from headrace.distribute.views import dead_panes
@@ -206,15 +206,7 @@ class StagePart(msgspec.Struct, frozen=True):
         if isinstance(function := stage.stage.aggregation.transform, BatchFunction):
             panes = self._apply_function(function, panes)
         judged_rows = judge_rows(stage, panes.elements)
-        shuffle_input = build_shuffle_input(
-            stage,
-            judged_rows,
-            panes.order if stage.is_ordered else None,
-            self.task.state.clocks[number].watermark,
-            self.task.output_watermark(number),
-            share=self.task.number,
-            number=self.task.parts,
-        )
+        shuffle_input = shuffle_elements(self.task, number, judged_rows, panes.order)
         origin, output = f"aggregation {number}", self.task.chain.names.output
         dead = dead_panes(stage, origin, panes.elements, judged_rows, plan.epoch, output=output)
         return shuffle_input, self.task.store_rows(f"{REJECTED}-{number}", dead)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.distribute.chain import upstream_of
-from headrace.distribute.tasks.exchange import ShuffleInput, build_shuffle_input, sides_by_part
+from headrace.distribute.tasks.exchange import ShuffleInput, shuffle_elements, sides_by_part
 from headrace.distribute.tasks.map_side import Bundles, cast_columns, store_rows
 from headrace.distribute.tasks.plan import EpochTask, TaskEnvironment, address_bundles, file_name
 from headrace.distribute.tasks.task_results import (
@@ -28,8 +28,8 @@ from headrace.distribute.tasks.task_results import (
     isolate_failure,
 )
 from headrace.distribute.views import dead_panes, rejected_panes
-from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, arrow_type
-from headrace.kernel.delta import Accounting, Columns, Disposition, fates_of, judge_rows, reject_overflows
+from headrace.kernel.columns import ARROW_TYPES, arrow_type
+from headrace.kernel.delta import Accounting, Disposition, fates_of, judge_rows, reject_overflows
 from headrace.kernel.expressions.evaluation import column_apart
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult
@@ -153,13 +153,7 @@ def _shuffle_made_rows(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tu
     elements = cast_columns(rows, stage.stage.schema)
     elements |= {name: rows.column(name).cast(pa.int64()) for name in (c.EVENT_TIME, c.SIGN)}
     judged_rows = judge_rows(stage, elements)
-    order: Mapping[str, pa.Array] | None = (
-        {name: rows.column(name) for name in order_columns} if stage.is_ordered else None
-    )
-    watermark = task.state.clocks[number].watermark
-    shuffle_input = build_shuffle_input(
-        stage, judged_rows, order, watermark, task.output_watermark(number), share=task.number, number=task.parts
-    )
+    shuffle_input = shuffle_elements(task, number, judged_rows, {name: rows.column(name) for name in order_columns})
     origin, output = f"aggregation {number}", task.chain.names.output
     dead = dead_panes(stage, origin, elements, judged_rows, plan.epoch, output=output)
     return shuffle_input, task.store_rows(f"{REJECTED}-{number}", dead)
@@ -230,34 +224,25 @@ class _SidesOfPanes(msgspec.Struct, frozen=True):
             rows |= joins.rows_of(verdicts, (fates_of(verdicts) == Disposition.ACCEPTED) & ~is_late)
             accounts.append(account_of_sides(verdicts, is_late))
             if verdicts[c.REJECT].null_count < len(verdicts[c.REJECT]):
-                letters.append(_dead_sides(task, upstream, elements, verdicts[c.REJECT]))
+                names = [name for name in elements if name not in (c.EVENT_TIME, c.SIGN)]
+                dead = rejected_panes(
+                    f"output {upstream.output}",
+                    verdicts[c.REJECT],
+                    elements,
+                    names,
+                    epoch=task.plan.epoch,
+                    output=task.chain.names.output,
+                    withdraws=upstream.stage.withdraws,
+                )
+                letters.append(dead)
         return cls(rows, Accounting.of_all(accounts), pa.concat_batches(letters) if letters else None)
-
-
-def _dead_sides(task: EpochTask, upstream: Upstream[Pipeline], elements: Columns, reasons: pa.Array) -> pa.RecordBatch:
-    """Dead letters of the panes ``upstream`` that joins cannot take, for ``reasons``."""
-    columns = {name: values for name, values in elements.items() if name not in (c.EVENT_TIME, c.SIGN)}
-    columns["pane_time"] = elements[c.EVENT_TIME].cast(TIMESTAMP)
-    if upstream.stage.withdraws:
-        columns["is_retraction"] = pc.less(elements[c.SIGN], pa.scalar(0, pa.int64()))
-    source, output = f"output {upstream.output}", task.chain.names.output
-    return rejected_panes(source, reasons, columns, task.plan.epoch, output)
 
 
 def _for_chain(task: EpochTask, panes: "_Panes", place: int) -> tuple[ShuffleInput, pa.RecordBatch | None]:
     """``panes`` of the output at ``place``, for the first stage of the chain; dead ones come second."""
-    stage = task.chain.stages[0]
     judged_rows, dead = _judged_for_chain(task, panes, place)
-    shuffle_input = build_shuffle_input(
-        stage,
-        judged_rows,
-        _order_in(task, panes, place) if stage.is_ordered else None,
-        task.state.clocks[0].watermark,
-        task.output_watermark(),
-        share=task.number,
-        number=task.parts,
-    )
-    return shuffle_input, dead
+    order = _order_in(task, panes, place) if task.chain.stages[0].is_ordered else None
+    return shuffle_elements(task, 0, judged_rows, order), dead
 
 
 def _rows_for_chain(task: EpochTask, panes: "_Panes", place: int) -> BundleOutput:
