@@ -15,10 +15,9 @@ import pyarrow.compute as pc
 
 from headrace.errors import FixConfigError
 from headrace.formats import avro_datums, file_format
-from headrace.formats.parquet import column_places, is_read, type_there, values_as
+from headrace.formats.parquet import column_places, describe_misfit, is_read, type_there, values_as
 from headrace.kernel.columns import Ints, arrow_type, as_numpy
 from headrace.model.expressions.columns import SourceField, SourceFields
-from headrace.model.expressions.data_types import DataType
 
 _TIME_TYPES: Final[Mapping[str, pa.DataType]] = {
     "date": pa.date32(),
@@ -237,11 +236,7 @@ class _Data(_Messages):
             return None
         read, bad = values_as(member_values, field.type)
         if bad is not None:
-            is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
-            self._refuse_rows(
-                bad,
-                f"column {field.named(name)}: {file_format.NOT_UTF8}" if is_text else file_format.misfit(name, field),
-            )
+            self._refuse_rows(bad, describe_misfit(name, field))
         return read
 
 

@@ -13,7 +13,7 @@ file is judged at its beginning, whichever piece of it is read. One that is bad 
 import codecs
 import csv
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -234,7 +234,7 @@ def _check_dialect(line: str, places: Collection[str], dialect: CsvDialect, path
             encoding = "utf-16-be" if line.startswith("\0") else "utf-16-le"
             raise DialectError(path, f'its header looks like UTF-16: write encoding="{encoding}" in the source')
     if (other := _likeliest_dialect(line, places, dialect)) is not None:
-        options = ", ".join(f"{name}={character_literal(value)}" for name, value in changed_options(dialect, other))
+        options = _changed_options(dialect, other)
         count = count_named(line, places, other)
         columns = f"{count} columns" if count > 1 else "a column"
         raise DialectError(
@@ -244,8 +244,7 @@ def _check_dialect(line: str, places: Collection[str], dialect: CsvDialect, path
 
 def _likeliest_dialect(line: str, places: Collection[str], dialect: CsvDialect) -> CsvDialect | None:
     """The dialect in which ``line`` names most of ``places``; None if it names none in any."""
-    quotes = [dialect.quote, *(quote for quote in QUOTES if quote != dialect.quote)]
-    delimiters = [dialect.delimiter, *(one for one in DELIMITERS if one != dialect.delimiter)]
+    quotes, delimiters = dict.fromkeys((dialect.quote, *QUOTES)), dict.fromkeys((dialect.delimiter, *DELIMITERS))
     others = [
         replace(dialect, delimiter=delimiter, quote=quote)
         for quote, delimiter in product(quotes, delimiters)
@@ -263,14 +262,13 @@ def count_named(line: str, places: Collection[str], dialect: CsvDialect) -> int:
         return 0
 
 
-def changed_options(one: CsvDialect, other: CsvDialect) -> Sequence[tuple[str, str | None]]:
-    """Which characters the ``other`` dialect has in place of those of ``one``, by option."""
-    options = ("delimiter", "quote", "escape")
-    return [(name, getattr(other, name)) for name in options if getattr(other, name) != getattr(one, name)]
+def _changed_options(one: CsvDialect, other: CsvDialect) -> str:
+    """Which characters the ``other`` dialect has in place of those of ``one``, as they are written in a source."""
+    values = {name: getattr(other, name) for name in ("delimiter", "quote", "escape")}
+    return ", ".join(f"{name}={_literal(value)}" for name, value in values.items() if value != getattr(one, name))
 
 
-def character_literal(value: str | None) -> str:
-    """A character as it is written in a source."""
+def _literal(value: str | None) -> str:
     return {'"': "'\"'", "\t": '"\\t"', "\\": r'"\\"'}.get(value or "", f'"{value}"')
 
 
@@ -347,7 +345,7 @@ def _fitting_dialect(text: bytes, header: bytes, records: TextLines, dialect: Cs
 def _wrong_fields(
     header: bytes, dialect: CsvDialect, other: CsvDialect, places: Collection[str], path: str
 ) -> DialectError:
-    options = ", ".join(f"{name}={character_literal(value)}" for name, value in changed_options(dialect, other))
+    options = _changed_options(dialect, other)
     most = "most of its first records have not as many fields as the header"
     if count_named(header.decode(), places, other):
         return DialectError(path, f"{most}, and all have if read otherwise: write {options}")
@@ -356,8 +354,7 @@ def _wrong_fields(
 
 def _nearby_dialects(dialect: CsvDialect) -> Iterator[CsvDialect]:
     """Dialects near this one, the nearest first."""
-    delimiters = [dialect.delimiter, *(one for one in DELIMITERS if one != dialect.delimiter)]
-    quotes = [dialect.quote, *(one for one in QUOTES if one != dialect.quote)]
+    delimiters, quotes = dict.fromkeys((dialect.delimiter, *DELIMITERS)), dict.fromkeys((dialect.quote, *QUOTES))
     for delimiter, quote, escape in product(delimiters, quotes, dict.fromkeys((dialect.escape, "\\"))):
         if len({delimiter, quote, escape}) == 3 and (quote is not None or escape is None):
             other = replace(dialect, delimiter=delimiter, quote=quote, escape=escape)

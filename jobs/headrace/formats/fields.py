@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from math import isfinite
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,7 +81,7 @@ def parse_json(text: str) -> Any:
     return json.loads(
         text,
         parse_constant=_no_constant,
-        parse_float=_parse_fraction,
+        parse_float=_Float,
         parse_int=_parse_integer,
         object_pairs_hook=_Object,
     )
@@ -140,12 +140,8 @@ def map_parsed(value: Any, kind: ColumnType, read: Callable[[Any, DataType], Any
     return read(value, kind)
 
 
-def values_of_json(texts: pa.Array, kind: NestedType) -> pa.Array:
-    """Each text, an array or an object of JSON, as one of the ``stored_type`` of ``kind``; NULL if it is none."""
-    return pa.array([_parse_nested(text, kind) for text in texts.to_pylist()], stored_type(kind))
-
-
 def _parse_nested(text: str | None, kind: NestedType) -> Any:
+    """A ``text``, an array or an object of JSON, as one of the ``stored_type`` of ``kind``; None if it is none."""
     if text is None or has_lone_surrogate(text):
         return None
     try:
@@ -158,33 +154,20 @@ def _parse_nested(text: str | None, kind: NestedType) -> Any:
 class _Float(float):
     """A number with a fraction, or with more digits than doubles have, and how it is written."""
 
-    written: str
+    def __init__(self, written: str) -> None:
+        self.written = written
 
 
 class _Int(int):
     """An integer, and how it is written: ``-0`` is a float with a sign."""
 
-    written: str
-
-
-_Number = TypeVar("_Number", _Float, _Int)
-
-
-def _parse_number(kind: type[_Number], number_text: str) -> _Number:
-    number = kind(number_text)
-    number.written = number_text
-    return number
-
-
-def _parse_fraction(number_text: str) -> _Float:
-    return _parse_number(_Float, number_text)
+    def __init__(self, written: str) -> None:
+        self.written = written
 
 
 def _parse_integer(number_text: str) -> _Int | _Float:
     """An integer; one that no column of integers holds is a float at once."""
-    return (
-        _parse_number(_Int, number_text) if len(number_text) <= _LONGEST_INTEGER else _parse_number(_Float, number_text)
-    )
+    return _Int(number_text) if len(number_text) <= _LONGEST_INTEGER else _Float(number_text)
 
 
 def _nesting_depth(line: bytes) -> int:
@@ -217,17 +200,12 @@ def _is_decimal(value: Any) -> bool:
     return (_is_number(value) or isinstance(value, str)) and _decimal_of(value) is not None
 
 
-def _or_null(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or fits(value)
-
-
 _VALUE_FITS: dict[DataType, Callable[[Any], bool]] = {
-    DataType.STRING: _or_null(lambda value: isinstance(value, str)),
-    DataType.INT: _or_null(_is_int),
-    DataType.FLOAT: _or_null(_is_number),
-    DataType.BOOL: _or_null(lambda value: isinstance(value, bool)),
-    DataType.DECIMAL: _or_null(_is_decimal),
-    **dict.fromkeys(FROM_TEXT, _or_null(lambda value: isinstance(value, str))),
+    DataType.INT: _is_int,
+    DataType.FLOAT: _is_number,
+    DataType.BOOL: lambda value: isinstance(value, bool),
+    DataType.DECIMAL: _is_decimal,
+    **dict.fromkeys((DataType.STRING, *FROM_TEXT), lambda value: isinstance(value, str)),
 }
 
 
@@ -351,21 +329,19 @@ def typed(
 def _to_column_type(values: pa.Array, kind: ColumnType, from_text: Sequence[DataType], is_iso_alone: bool) -> pa.Array:
     if isinstance(kind, NestedType):
         if pa.types.is_string(values.type):
-            values = values_of_json(values, kind)
+            values = pa.array([_parse_nested(text, kind) for text in values.to_pylist()], stored_type(kind))
         if values.type != kernel_columns.arrow_type(kind):
-            values = kernel_columns.map_leaves(values, kind, partial(_stored_leaves, is_iso_alone=is_iso_alone))
+            values = kernel_columns.map_leaves(
+                values, kind, partial(_read_leaves, from_text=FROM_TEXT, is_iso_alone=is_iso_alone)
+            )
         return kernel_columns.canonical_values(values, kind)
-    return _values_from_text(values, kind, is_iso_alone) if kind in from_text else values
+    return _read_leaves(values, kind, from_text, is_iso_alone)
 
 
-def _stored_leaves(values: pa.Array, kind: DataType, is_iso_alone: bool) -> pa.Array:
-    return _values_from_text(values, kind, is_iso_alone) if kind in FROM_TEXT else values
-
-
-def _values_from_text(text: pa.Array, kind: DataType, is_iso_alone: bool) -> pa.Array:
-    if kind is DataType.STRING:
-        return text
-    return decode_base64(text) if kind is DataType.BYTES else read_text(text, kind, is_iso_alone=is_iso_alone)
+def _read_leaves(values: pa.Array, kind: DataType, from_text: Sequence[DataType], is_iso_alone: bool) -> pa.Array:
+    if kind is DataType.STRING or kind not in from_text:
+        return values
+    return decode_base64(values) if kind is DataType.BYTES else read_text(values, kind, is_iso_alone=is_iso_alone)
 
 
 def decode_base64(text: pa.Array) -> pa.Array:

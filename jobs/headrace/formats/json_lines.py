@@ -1,7 +1,7 @@
 """JSON lines: a record is one JSON object on one line (docs/judging.md). Files of JSON in other shapes are refused.
 
 Other shapes are arrays, records over several lines or one behind the other, and other encodings. The records of such a
-file would be one dead letter together, or one for each line (``check_json_lines``).
+file would be one dead letter together, or one for each line (``check_lines``).
 
 A block of lines is parsed at once. Where that fails it is cut in half, down to the lines that are to blame. Each of
 these is then looked at for its reason: so Python sees the lines that do not parse, and few others.
@@ -16,7 +16,6 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -52,24 +51,8 @@ _GOES_ON: Final = (b"{", b"[", b",")
 _OTHER_ENCODINGS: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, b"\0\0\xfe\xff", b"{\0", b"[\0", b"\0{", b"\0[")
 
 
-def check_json_lines(lines: TextLines, first: TextLines, path: str) -> None:
-    """Raise UnreadableFileError if the ``first`` line of a file, or one of the ``lines`` cut from it, is no single
-    record. Such a line has more than one record, or a part of a larger value.
-    """
-    if len(first):
-        _check_first(first.text[0].as_py(), path)
-        if len(lines) == 1 and lines.position[0] == first.position[0]:
-            _check_only(lines.text[0].as_py(), path)
-    for row in _array_lines(lines):
-        if (count := _records_in(lines.text[int(row)].as_py())) is not None:
-            raise file_format.UnreadableFileError(
-                path,
-                f"its line {lines.position[row]} is an array of {count} records: {_ONE_A_LINE.format(repr('.[]'))}",
-            )
-
-
 def _doubtful_files(joined_lines: JoinedLines) -> list[int]:
-    """The files that ``check_json_lines`` may refuse; it finds nothing in the others."""
+    """The files that ``check_lines`` may refuse; it finds nothing in the others."""
     nonempty = np.flatnonzero(joined_lines.lengths)
     starts = joined_lines.starts
     first = joined_lines.lines.text.take(pa.array(starts[nonempty]))
@@ -81,16 +64,6 @@ def _doubtful_files(joined_lines: JoinedLines) -> list[int]:
         if _BEHIND_EACH_OTHER.search(joined_lines.lines.text[int(starts[number])].as_py()):
             doubtful.add(number)
     return sorted(doubtful)
-
-
-def stands_alone(line: bytes) -> bool:
-    """Whether a file in which a ``line`` stands, first or alone or behind others, is lines of records."""
-    lines = TextLines(pa.array([line], pa.binary()), np.zeros(1, np.int64), np.ones(1, np.bool_))
-    try:
-        check_json_lines(lines, lines, "")
-    except file_format.UnreadableFileError:
-        return False
-    return what_is(line) is None
 
 
 def _check_first(line: bytes, path: str) -> None:
@@ -221,12 +194,28 @@ class JsonLines(TextFormat):
         )
 
     def check_lines(self, lines: TextLines, first: TextLines, path: str) -> None:
-        """Raise UnreadableFileError for JSON that is not a record on each line."""
-        check_json_lines(lines, first, path)
+        """Raise UnreadableFileError if the ``first`` line of a file, or one of the ``lines`` cut from it, is no single
+        record. Such a line has more than one record, or a part of a larger value.
+        """
+        if len(first):
+            _check_first(first.text[0].as_py(), path)
+            if len(lines) == 1 and lines.position[0] == first.position[0]:
+                _check_only(lines.text[0].as_py(), path)
+        for row in _array_lines(lines):
+            if (count := _records_in(lines.text[int(row)].as_py())) is not None:
+                raise file_format.UnreadableFileError(
+                    path,
+                    f"its line {lines.position[row]} is an array of {count} records: {_ONE_A_LINE.format(repr('.[]'))}",
+                )
 
     def stands_alone(self, record: bytes) -> bool:
-        """Whether a file with the ``record`` in it is lines of records."""
-        return stands_alone(record)
+        """Whether a file in which the ``record`` stands, first or alone or behind others, is lines of records."""
+        lines = TextLines(pa.array([record], pa.binary()), np.zeros(1, np.int64), np.ones(1, np.bool_))
+        try:
+            self.check_lines(lines, lines, "")
+        except file_format.UnreadableFileError:
+            return False
+        return what_is(record) is None
 
     def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
         """An object on each line, or the text of the line."""
@@ -237,9 +226,9 @@ JSON: Final = JsonLines()
 
 
 def _scan_records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool) -> ScannedRecords:
-    read = _JsonReading(lines, fields, is_iso_alone).read_columns()
+    columns, unparsed = _JsonReading(lines, fields, is_iso_alone).read_columns()
     columns, parse_errors = formats_fields.typed(
-        read.columns, read.unparsed, fields, formats_fields.FROM_TEXT, is_iso_alone=is_iso_alone
+        columns, unparsed, fields, formats_fields.FROM_TEXT, is_iso_alone=is_iso_alone
     )
     return ScannedRecords(columns, parse_errors, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
@@ -323,11 +312,6 @@ def _nested_schema(fields: SourceFields) -> pa.Schema:
     return pa.schema(member_fields(objects, ()))
 
 
-class _ReadColumns(msgspec.Struct, frozen=True):
-    columns: dict[str, pa.Array]
-    unparsed: pa.Array
-
-
 class _JsonReading:
     """Lines on their way to columns: those that a block gave, and those that were looked at alone."""
 
@@ -341,7 +325,8 @@ class _JsonReading:
         self.rows: list[Ints] = []
         self.lone_rows: list[int] = []
 
-    def read_columns(self) -> _ReadColumns:
+    def read_columns(self) -> tuple[dict[str, pa.Array], pa.Array]:
+        """The columns of all lines, and why lines do not parse."""
         may_be_whole = self._may_be_whole()
         if any(may_hold_map(kind) for kind in self.nested_schema.types) and may_be_whole.any():
             self.text, is_certain = with_entries(self.lines.text, self.nested_schema, MOST_BYTES.value)
@@ -364,7 +349,7 @@ class _JsonReading:
                 [*(formats_fields.field_of(chunk, field) for chunk in self._field_chunks(field)), lone_values]
             )
             columns[name] = whole if in_order is None else whole.take(in_order)
-        return _ReadColumns(columns, parse_errors if in_order is None else parse_errors.take(in_order))
+        return columns, parse_errors if in_order is None else parse_errors.take(in_order)
 
     def _field_chunks(self, field: SourceField) -> Iterator[pa.Array]:
         kind = self.nested_schema.field(field.path[0]).type

@@ -15,6 +15,7 @@ of a file begins. Python looks at no byte.
 """
 
 import codecs
+import re
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ from headrace_snapshots.names import relanded_file
 UInt8s = NDArray[np.uint8]
 
 _LINE_FEED, _CARRIAGE_RETURN, _OTHER = 10, 13, ord("x")
+_LINE_BREAK: Final = re.compile(rb"\r\n?|\n")
 WINDOW_BYTES: Final = Size(2**18)
 """How many bytes are looked at together: as many as fit into a cache of the processor."""
 
@@ -196,13 +198,10 @@ class TextLayout:
         """Where the first line begins."""
         position = 0
         for _ in range(self.skip_lines):
-            newline, carriage = text.find(b"\n", position), text.find(b"\r", position)
-            if newline < 0 and carriage < 0:
+            line_break = _LINE_BREAK.search(text, position)
+            if line_break is None:
                 return len(text)
-            if carriage < 0 or 0 <= newline < carriage:
-                position = newline + 1
-            else:
-                position = carriage + 1 + text.startswith(b"\n", carriage + 1)
+            position = line_break.end()
         return position
 
     def encode_lines(self, text: bytes) -> bytes:
@@ -249,22 +248,15 @@ def is_like_ascii(encoding: str) -> bool:
     try:
         if ascii_.decode(encoding) != ascii_.decode("ascii"):
             return False
-    except UnicodeDecodeError:
-        return False
-    if not any(_is_character(byte, encoding) for byte in range(128, 256)):  # others switch by what stands before
+        # others switch by what stands before
+        if not any(len(bytes([byte]).decode(encoding, "ignore")) == 1 for byte in range(128, 256)):
+            return False
+    except UnicodeError:
         return False
     pairs = (bytes([first, second]) for first in range(256) for second in (0x41, 0x7C, 0xA1))
     return all(len(pair.decode(encoding, "replace")) == 2 for pair in pairs)
 
 
-def _is_character(byte: int, encoding: str) -> bool:
-    try:
-        return len(bytes([byte]).decode(encoding)) == 1
-    except UnicodeDecodeError:
-        return False
-
-
-_NEWLINE, _RETURN = 10, 13
 LINES: Final = TextLayout()
 _A_HEADER = 4096
 """How many bytes mostly hold the first line."""
@@ -419,11 +411,11 @@ def _lines_from_bytes(data: bytes, first: int, layout: TextLayout) -> TextLines:
     quotes = layout.quotes
     marks = data if quotes is None else quotes.mask_escapes(data)
     octets = np.frombuffer(marks, np.uint8)
-    is_break = octets == _NEWLINE
-    returns = np.flatnonzero(octets == _RETURN)
+    is_break = octets == _LINE_FEED
+    returns = np.flatnonzero(octets == _CARRIAGE_RETURN)
     if len(returns):  # one that a newline follows is part of the same break
         last = len(octets) - 1
-        is_lone = octets[np.minimum(returns + 1, last)] != _NEWLINE
+        is_lone = octets[np.minimum(returns + 1, last)] != _LINE_FEED
         is_break[returns[is_lone | (returns == last)]] = True
     ends = np.flatnonzero(is_break)
     if len(octets) and (not len(ends) or ends[-1] != len(octets) - 1):
@@ -455,11 +447,12 @@ def _with_escaped_ends(text: pa.Array, data: bytes, marks: bytes, starts: Ints, 
     """``text`` where a line ends with a line break that is escaped, and was trimmed with its own."""
     octets, mask_octets = (np.frombuffer(content, np.uint8) for content in (data, marks))
     places_before_ends = np.maximum(ends - 1, 0)
-    stops = ends - (
-        (mask_octets[np.minimum(ends, len(mask_octets) - 1)] == _NEWLINE) & (mask_octets[places_before_ends] == _RETURN)
-    )
+    is_feed = mask_octets[np.minimum(ends, len(mask_octets) - 1)] == _LINE_FEED
+    stops = ends - (is_feed & (mask_octets[places_before_ends] == _CARRIAGE_RETURN))
     last = np.maximum(stops - 1, 0)
-    ends_escaped = (stops > starts) & (mask_octets[last] == _OTHER) & np.isin(octets[last], (_NEWLINE, _RETURN))
+    ends_escaped = (
+        (stops > starts) & (mask_octets[last] == _OTHER) & np.isin(octets[last], (_LINE_FEED, _CARRIAGE_RETURN))
+    )
     if not ends_escaped.any():
         return text
     values = [data[starts[line] : stops[line]] for line in np.flatnonzero(ends_escaped)]

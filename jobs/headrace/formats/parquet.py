@@ -223,18 +223,19 @@ def _make_records(files: Sequence[_StoredRows], fields: SourceFields) -> Scanned
             continue
         values, bad = values_as(field_of(_outermost_values(files, field, rows), field), field.type)
         if bad is not None:
-            is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
-            reason = (
-                f"column {field.named(name)}: {file_format.NOT_UTF8}" if is_text else file_format.misfit(name, field)
-            )
-            reasons = pc.if_else(pc.and_(bad, reasons.is_null()), reason, reasons)
+            reasons = pc.if_else(pc.and_(bad, reasons.is_null()), describe_misfit(name, field), reasons)
         columns[name] = values
+    held_columns = columns
     if reasons.null_count < rows:
         parses = reasons.is_null()
-        held_columns = columns
         columns = {n: pc.if_else(parses, v, pa.scalar(None, v.type)) for n, v in columns.items()}
-        return ScannedRecords(columns, reasons, position, lambda places: as_json(held_columns, places))
-    return ScannedRecords(columns, reasons, position, lambda places: as_json(columns, places))
+    return ScannedRecords(columns, reasons, position, lambda places: as_json(held_columns, places))
+
+
+def describe_misfit(name: str, field: SourceField) -> str:
+    """Why a record is a dead letter of which ``values_as`` says that the value of a column does not fit."""
+    is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
+    return f"column {field.named(name)}: {file_format.NOT_UTF8}" if is_text else file_format.misfit(name, field)
 
 
 def _outermost_values(files: Sequence[_StoredRows], field: SourceField, rows: int) -> pa.Array:
@@ -502,9 +503,10 @@ def _to_scalars(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | 
     if kind is DataType.STRING:
         return _to_texts(values.cast(pa.string()))
     if kind is DataType.DATE:
-        return _to_dates(values.cast(kernel_columns.DATE, safe=False))
+        dates = values.cast(kernel_columns.DATE, safe=False)
+        return _as_far_as(dates, in_calendar(dates))
     if pa.types.is_decimal(values.type):
-        return _to_decimals(values)
+        return _as_far_as(values, stored_decimals(values))
     return values.cast(kernel_columns.ARROW_TYPES[kind], safe=False), None  # of large integers the nearest float
 
 
@@ -534,14 +536,6 @@ def _to_timestamps(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
         return pc.multiply(stored_numbers, kernel_columns.arrow_scalar(factor)).cast(kernel_columns.TIMESTAMP), None
     in_range = pc.if_else(is_beyond, pa.scalar(None, pa.int64()), stored_numbers)
     return pc.multiply(in_range, kernel_columns.arrow_scalar(factor)).cast(kernel_columns.TIMESTAMP), is_beyond
-
-
-def _to_dates(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-    return _as_far_as(values, in_calendar(values))
-
-
-def _to_decimals(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-    return _as_far_as(values, stored_decimals(values))
 
 
 def _as_far_as(values: pa.Array, held_values: pa.Array) -> tuple[pa.Array, pa.Array | None]:

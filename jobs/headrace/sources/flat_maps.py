@@ -79,7 +79,9 @@ def flat_mapped(source: Source, records: ScannedRecords, call: FlatMapCall, plac
     batch_given = pa.RecordBatch.from_pydict({name: records.columns[name] for name in names})
     if len(parsed_rows) < len(records):
         batch_given = batch_given.take(pa.array(parsed_rows))
-    result = apply_function(function, call, batch_given, partial(_places_of_rows, places_of, parsed_rows))
+    result = apply_function(
+        function, call, batch_given, lambda first, last: places_of(int(parsed_rows[first]), int(parsed_rows[last]))
+    )
     rows = parsed_rows[as_numpy(result.column(ROW))]
     columns = {name: result.column(name) for name in function.returns}
     columns |= {name: records.columns[name].take(pa.array(rows)) for name in source.carried}
@@ -94,10 +96,10 @@ def apply_function(
     Raises BatchFunctionError, and what HeadraceErrors the function raises.
     """
     results = [pa.RecordBatch.from_pylist([], schema=_schema_of(function))]
+    checked_call = _BatchCall(function, call, places_of)
     for begin in range(0, rows.num_rows, BATCH_ROWS):
         batch = rows.slice(begin, BATCH_ROWS)
-        checked_call = _BatchCall(function, call, partial(_shifted_places, places_of, begin))
-        result = checked_call.call_batch(batch, 0)
+        result = checked_call.call_batch(batch, begin)
         if function.deterministic and not begin:
             checked_call.check_again(batch.slice(0, _CHECKED_RECORDS), result)
         results.append(_with_row_numbers(result, as_numpy(result.column(ROW)) + begin))
@@ -129,14 +131,6 @@ def _held_to_size(rows: int, places_of: PlacesOf) -> Iterator[None]:
             f"more than 2 GB in one column are made of the records of {places_of(0, rows - 1)} ({error}). Land "
             "them in smaller files, or read fewer columns beside what is made of each"
         ) from error
-
-
-def _places_of_rows(places_of: PlacesOf, numbers: Ints, first: int, last: int) -> str:
-    return places_of(int(numbers[first]), int(numbers[last]))
-
-
-def _shifted_places(places_of: PlacesOf, begin: int, first: int, last: int) -> str:
-    return places_of(begin + first, begin + last)
 
 
 def _with_row_numbers(result: pa.RecordBatch, numbers: Ints) -> pa.RecordBatch:

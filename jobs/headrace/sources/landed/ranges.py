@@ -35,7 +35,6 @@ from headrace_snapshots.format.codec import (
     decode_object,
     encode_object,
 )
-from headrace_snapshots.names import written_folder
 
 
 def digest_of(data: bytes) -> str:
@@ -224,10 +223,7 @@ class LandingPlace:
         """The range that was claimed last; looked for from the one on that has the file ``after_path``, of which is
         known that it is landed. Raises SplitGoneError where that is not so any more, and what ``claimed_range`` raises.
         """
-        return self.range_to_continue(self.claimed_numbers(after_path), after_path)
-
-    def range_to_continue(self, numbers: Sequence[int], after_path: str) -> LandedRange | None:
-        """The last of the ranges with these ``numbers``, which all that is landed after the file ``after_path`` has."""
+        numbers = self.claimed_numbers(after_path)
         newest = self.claimed_range(numbers[-1]) if numbers else None
         landed_file = self.landed_file(after_path)
         if landed_file is None or not after_path.startswith(self.folder):
@@ -300,7 +296,7 @@ class LandingPlace:
 
     def written_folder(self, number: int, attempt: str) -> str:
         """The folder of one ``attempt`` at writing range ``number``, with a slash at its end."""
-        return written_folder(self.pipeline, self.input, number, attempt)
+        return object_names.written_folder(self.pipeline, self.input, number, attempt)
 
     def files_of(self, landed_range: LandedRange) -> set[str]:
         """The paths of the files of a range that are there."""
