@@ -71,7 +71,6 @@ def _is_there(module: str) -> bool:
 
 
 def _installed_version(distribution: str) -> str | None:
-    """The installed version of ``distribution``."""
     from importlib.metadata import PackageNotFoundError, version  # with a parser of e-mail: only where it is asked
 
     try:
@@ -154,7 +153,7 @@ class EntryPointGroup(Generic[T]):
 
     def _declared_entry_points(self) -> "Sequence[EntryPoint]":
         """What distributions declare. Raises BrokenEntryPointError for a name of Headrace's own."""
-        entry_points = _group_entry_points(self.group)
+        entry_points = _declared_on(_search_path_times(), self.group)
         for entry_point in entry_points:
             if entry_point.name in self.built_in:
                 raise BrokenEntryPointError(
@@ -232,13 +231,9 @@ def _broken_place(place: str, what: str, error: Exception) -> BrokenEntryPointEr
     )
 
 
-def _group_entry_points(group: str) -> "Sequence[EntryPoint]":
-    """The entry points of a group: of distributions of one name those of the first on the path."""
-    return _declared_on(_search_path_times(), group)
-
-
 @lru_cache(64)
 def _declared_on(places: Sequence[tuple[str, int]], group: str) -> "Sequence[EntryPoint]":
+    """The entry points of a group: of distributions of one name those of the first on the path."""
     # of equal keys the last one stays, and that is to be the first on the path
     first = {name: entries for place in reversed(places) for name, entries in _declared_at(*place)}
     return tuple(entry for entries in first.values() for entry in entries if entry.group == group)

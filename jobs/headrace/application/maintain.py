@@ -98,12 +98,10 @@ class MaintenanceReport:
 
     @classmethod
     def of_json(cls, text: str) -> "MaintenanceReport":
-        """What ``to_json`` gave."""
         document = json.loads(text)
         return cls(document["lines"], {name: RunError(**error) for name, error in document["errors"].items()})
 
     def to_json(self) -> str:
-        """The text that ``of_json`` reads."""
         return json.dumps(asdict(self))
 
 

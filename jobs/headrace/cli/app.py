@@ -184,7 +184,6 @@ def _int_or_none(bound: float | None) -> int | None:
 
 
 def _without_none(kind: Any) -> Any:
-    """``kind``, without its None."""
     kinds = [part for part in get_args(kind) if part is not NoneType]
     return kinds[0] if NoneType in get_args(kind) else kind
 

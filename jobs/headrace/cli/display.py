@@ -249,8 +249,10 @@ def _format_side(row: "Mapping[str, Any]", side: str) -> str:
 
 def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" = None) -> None:
     """What readers would see change, below how many rows of other ``tables`` would."""
-    counts = [_row_of_counts(name, rows) for name, rows in {**(tables or {}), UNNAMED.current: output.rows}.items()]
-    cli_output.print_table(["rows of", "before", "after", "added", "removed", "changed", "reissued"], counts)
+    figures = ["before", "after", "added", "removed", "changed", "reissued"]
+    rows_by_table = {**(tables or {}), UNNAMED.current: output.rows}
+    counts = [[name, *(getattr(rows, figure) for figure in figures)] for name, rows in rows_by_table.items()]
+    cli_output.print_table(["rows of", *figures], counts)
     columns = output.columns
     if columns.only_before or columns.only_after:
         cli_output.print_fields(
@@ -267,7 +269,6 @@ def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" 
 
 
 def _differing_pairs(diff: "SnapshotDiff") -> Iterator[tuple[str, Any, Any]]:
-    """Pairs that are not the same."""
     pairs: dict[str, Pair[str] | Pair[int]] = {"definition": diff.definition, **diff.clocks}
     for number, stage in enumerate(diff.stages, start=1):
         if len(diff.stages) > 1:
@@ -319,10 +320,6 @@ def _format_snapshot(name: "SnapshotName | None") -> str:
     if name is None:
         return "none"
     return f"{name.snapshot} (epoch {name.epoch}, {name.branch or 'not kept'})"
-
-
-def _row_of_counts(name: str, rows: "RowCounts") -> tuple[str, int, int, int, int, int, int]:
-    return name, rows.before, rows.after, rows.added, rows.removed, rows.changed, rows.reissued
 
 
 def _format_columns(columns: Mapping[str, str]) -> str:

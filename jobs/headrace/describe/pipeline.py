@@ -67,10 +67,7 @@ _WRONG = {1: "below zero or missing", 0: "missing", -1: "above zero or missing"}
 
 def loop_lines(pipeline: Pipeline, loop: Loop) -> Iterator[str]:
     """What goes round over the edges of a ``pipeline`` with a ``loop``."""
-    begin, end = (
-        name if render_expression(expr) == name else f"{name} = {render_expression(expr)}"
-        for name, expr in pipeline.key.items()
-    )
+    begin, end = _column_texts(pipeline.key)
     directions = f"between {begin} and {end}, in both directions" if loop.both_ways else f"from {begin} to {end}"
     yield f"a record is an edge {directions}"
     if pipeline.filter is not None:
@@ -242,7 +239,8 @@ def _output_notes(pipeline: Pipeline) -> Iterator[str]:
                 "panes of the global window are dated at the end of time, so windows downstream of it do not end "
                 "before the input does. Give them another timestamp (timestamp= of how=)"
             )
-        if _gives_withdrawals(upper) and (trigger := looks_at_values(lower.when)) is not None:
+        is_withdrawn = upper.aggregation.how.accumulation is Accumulation.RETRACTING
+        if is_withdrawn and (trigger := looks_at_values(lower.when)) is not None:
             yield (
                 f"panes above are withdrawn. {trigger} looks at what elements hold, where a withdrawn pane counts "
                 "on, beside the one that replaces it: it may fire early. Use on_update(), or one that counts or waits"
@@ -257,11 +255,6 @@ def _output_notes(pipeline: Pipeline) -> Iterator[str]:
             isinstance(node, AfterProcessingTime) for node in trigger_nodes(stage.when)
         ):
             yield "a trigger waits for the clock, and without a schedule= only runs by hand look at the clock"
-
-
-def _gives_withdrawals(stage: Stage) -> bool:
-    """Whether panes of ``stage`` are withdrawn."""
-    return stage.aggregation.how.accumulation is Accumulation.RETRACTING
 
 
 def _of_stage(stage: Stage) -> Iterator[str]:
@@ -305,7 +298,6 @@ def _of_expressions(stage: Stage) -> Iterator[str]:
 
 
 def _is_nan(expr: Expr) -> bool:
-    """Whether ``expr`` is the constant NaN."""
     return isinstance(expr, Literal) and isinstance(expr.value, float) and expr.value != expr.value
 
 
@@ -491,8 +483,9 @@ def _stage_sections(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[S
     if stage.gives_rows:
         what = [_describe_take(stage), f"columns: {', '.join(stage.value_types)}", *what]
         what += [f"no two have the same {' and '.join(pipeline.id)}: the audit holds them to it"] if pipeline.id else []
+    keys = ", ".join(_column_texts(aggregation.key)) or "window alone: there is no key"
     nulls = ["NULL in the key is a group"] if stage.null_keys and aggregation.key else []
-    yield Section("rows" if stage.gives_rows else "what", [*what, f"per {_key_list(aggregation.key)}", *nulls])
+    yield Section("rows" if stage.gives_rows else "what", [*what, f"per {keys}", *nulls])
     reads_records = number == 1 and not pipeline.upstream
     watermarks = [input_.event_time.watermark for input_ in pipeline.inputs] if reads_records else []
     yield Section(
@@ -504,12 +497,7 @@ def _stage_sections(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[S
 
 
 def _row_sections(pipeline: Pipeline, stage: Stage) -> Iterator[Section]:
-    """Rows as they leave."""
-    columns = [
-        name if render_expression(expr) == name else f"{name} = {render_expression(expr)}"
-        for name, expr in stage.row_columns.items()
-    ]
-    what = [*columns, f"one of each {'pane' if pipeline.upstream else 'record'}"]
+    what = [*_column_texts(stage.row_columns), f"one of each {'pane' if pipeline.upstream else 'record'}"]
     if stage.aggregation.filter is not None:
         what.append(f"of what passes {render_expression(stage.aggregation.filter)}")
     if pipeline.id:
@@ -538,7 +526,6 @@ def _leaves(stage: Stage) -> Iterator[str]:
 
 
 def _describe_take(stage: Stage) -> str:
-    """Which rows leave."""
     take = getattr(stage.aggregation, "take", None)
     match take:
         case Newest(order, deletion):
@@ -563,11 +550,9 @@ def _withdrawal_clause(stage: Stage) -> str:
     return "" if stage.fires_once else "; one that no longer is so is withdrawn"
 
 
-def _key_list(key: Mapping[str, Expr]) -> str:
-    key_texts = [
-        name if render_expression(expr) == name else f"{name} = {render_expression(expr)}" for name, expr in key.items()
-    ]
-    return ", ".join(key_texts) or "window alone: there is no key"
+def _column_texts(columns: Mapping[str, Expr]) -> list[str]:
+    texts = {name: render_expression(expr) for name, expr in columns.items()}
+    return [name if text == name else f"{name} = {text}" for name, text in texts.items()]
 
 
 def _how_lines(how: How) -> Iterator[str]:

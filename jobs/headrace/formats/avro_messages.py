@@ -249,7 +249,6 @@ def _message_bounds(messages: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uin
 
 
 def _wanted_fields(fields: SourceFields) -> avro_datums.WantedFields:
-    """What ``fields`` read of a record."""
     wanted_fields: dict[str, Any] = {}
     for field in fields.values():
         reduce(lambda parent, part: parent.setdefault(part, {}), field.path, wanted_fields)

@@ -182,7 +182,6 @@ class Header:
 
     @property
     def width(self) -> int:
-        """How many fields it has."""
         return len(self.names)
 
 
@@ -255,7 +254,6 @@ def _likeliest_dialect(line: str, places: Collection[str], dialect: CsvDialect) 
 
 
 def count_named(line: str, places: Collection[str], dialect: CsvDialect) -> int:
-    """How many of ``places`` are in a header."""
     try:
         return len({*Quoting(dialect).header_names(line)} & {*places})
     except (csv.Error, StopIteration):
@@ -363,7 +361,6 @@ def _nearby_dialects(dialect: CsvDialect) -> Iterator[CsvDialect]:
 
 
 def _count_fitting(records: TextLines, dialect: CsvDialect, field_count: int) -> int:
-    """How many records have ``field_count`` fields."""
     quoting = Quoting(dialect)
     texts = records.text.filter(pa.array(records.is_utf8)).to_pylist()
     return sum(len(quoting.split_record(record.decode())) == field_count for record in texts)

@@ -48,7 +48,6 @@ class CsvLines(TextFormat):
 
     @property
     def layout(self) -> TextLayout:
-        """How records are told apart."""
         return csv_dialect.layout_of(self.dialect, span_lines=self.span_lines)
 
     @property
@@ -65,7 +64,6 @@ class CsvLines(TextFormat):
         return replace(self, span_lines=False)
 
     def in_dialect(self, dialect: CsvDialect) -> "CsvLines":
-        """Files of another dialect."""
         return replace(self, dialect=dialect)
 
     def read(
@@ -155,7 +153,6 @@ class CsvLines(TextFormat):
         return ScannedFiles(records, joined_lines.lengths, (None,) * len(texts), unreadable)
 
     def check_beginning(self, text: bytes, header: bytes, fields: SourceFields, path: str) -> None:
-        """Raise DialectError for records of another dialect."""
         csv_dialect.check_body(text, header, self.dialect, {field.place for field in fields.values()}, path)
 
     def _scan_records(self, lines: TextLines, header: csv_dialect.Header, fields: SourceFields) -> ScannedRecords:

@@ -190,7 +190,6 @@ def _is_int(value: Any) -> bool:
 
 
 def _decimal_of(value: Any) -> Decimal | None:
-    """The decimal that a number, or a string, says."""
     text = value if isinstance(value, str) else value.written
     decimal: Decimal | None = read_text(pa.array([text]), DataType.DECIMAL)[0].as_py()
     return decimal

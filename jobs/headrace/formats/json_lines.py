@@ -157,7 +157,6 @@ class JsonLines(TextFormat):
         return self.of_rules == 0
 
     def by_rules(self, rules: int) -> "JsonLines":
-        """Files as they were read up to 0.1.2."""
         return replace(self, of_rules=rules)
 
     def read_lines(

@@ -195,7 +195,6 @@ class TextLayout:
         return self._to_utf8(text) if self.is_divisible and self.encoding != UTF8 else text
 
     def first_line_begin(self, text: bytes) -> int:
-        """Where the first line begins."""
         position = 0
         for _ in range(self.skip_lines):
             line_break = _LINE_BREAK.search(text, position)
@@ -307,13 +306,11 @@ class JoinedLines(msgspec.Struct, frozen=True):
         return starts
 
     def lines_of_file(self, number: int) -> TextLines:
-        """The lines of one file."""
         begin = int(self.lengths[:number].sum())
         rows = slice(begin, begin + int(self.lengths[number]))
         return TextLines(self.lines.text[rows], self.lines.position[rows], self.lines.is_utf8[rows])
 
     def without_files(self, numbers: Collection[int]) -> "JoinedLines":
-        """All but the lines of some files."""
         if not numbers:
             return self
         is_kept = np.ones(len(self.lengths), np.bool_)
@@ -329,7 +326,6 @@ class JoinedLines(msgspec.Struct, frozen=True):
         return JoinedLines(self.lines.where(np.repeat(is_kept, self.lengths)), self.lengths[is_kept])
 
     def where(self, is_chosen: NDArray[np.bool_]) -> "JoinedLines":
-        """Some of the lines."""
         file = np.repeat(np.arange(len(self.lengths)), self.lengths)[is_chosen]
         return JoinedLines(self.lines.where(is_chosen), np.bincount(file, minlength=len(self.lengths)))
 

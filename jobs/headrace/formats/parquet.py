@@ -116,7 +116,6 @@ class ParquetRows(file_format.FileFormat):
         return True
 
     def copied(self, records: Sequence[bytes], fields: SourceFields, header: bytes | None) -> bytes:
-        """A file with ``fields``."""
         rows = [json.loads(record) for record in records]
         return _encode_file(
             fields,
@@ -193,7 +192,6 @@ class _JoinedTables:
         return bool(is_alike and self.size + rows.table.nbytes <= _MOST_JOINED)
 
     def add(self, number: int, rows: _StoredRows) -> None:
-        """Take the rows of file ``number``."""
         self.numbers.append(number)
         self.rows.append(rows)
         self.size += rows.table.nbytes
@@ -213,7 +211,6 @@ def _has_dictionary(kind: pa.DataType) -> bool:
 
 
 def _make_records(files: Sequence[_StoredRows], fields: SourceFields) -> ScannedRecords:
-    """The rows of ``files``, which are stored alike, as records."""
     position = np.concatenate([np.arange(own.first, own.first + own.table.num_rows) for own in files])
     rows = len(position)
     columns, reasons = {}, pa.nulls(rows, pa.string())

@@ -291,10 +291,9 @@ class Arguments:
 
     def number(self, name: str, value: object, *, above: float | None = None, least: float = 0, most: float) -> float:
         """A number above ``above``, or from ``least`` on, up to ``most``."""
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if (
             not isinstance(value, int | float)
-            or not is_number
+            or isinstance(value, bool)
             or math.isnan(value)
             or not least <= value <= most
             or (above is not None and value <= above)

@@ -73,12 +73,10 @@ class SignedBy(RecordSign):
     sign: Expr
 
     def sign_of(self, schema: expression_columns.SourceColumns) -> Expr:
-        """The expression as it is written."""
         del schema
         return self.sign
 
     def check(self, arguments: Arguments, schema: expression_columns.SourceColumns) -> None:
-        """Raise PipelineError for a constant."""
         if not columns_of(self.sign):
             raise arguments.refusal(
                 "changelog",
@@ -89,7 +87,6 @@ class SignedBy(RecordSign):
 
     @property
     def in_words(self) -> str:
-        """The expression."""
         return f"a record adds a row where {render(self.sign)} is 1, and withdraws one where it is -1"
 
 
@@ -136,7 +133,6 @@ class DeltaChangeType(RecordSign):
 
     @property
     def in_words(self) -> str:
-        """The values of the field."""
         return (
             f"rows of Delta's change feed: {self.field} {' and '.join(self.additions)} add one, "
             f"{' and '.join(self.withdrawals)} withdraw one"
@@ -200,7 +196,6 @@ class DebeziumEnvelope(Changelog):
 
     @property
     def in_words(self) -> str:
-        """The two rows."""
         return "Debezium's envelopes: each withdraws the row before, and adds the row after"
 
 
@@ -377,7 +372,6 @@ class Upserts(Versions):
         return [*super().said_by, *says]
 
     def check(self, schema: expression_columns.SourceColumns) -> None:
-        """Hold the expressions to the schema, too."""
         super().check(schema)
         types = expression_columns.types_of(schema)
         if self.says_deleted is not None and (kind := type_of(self.says_deleted, types)) is not DataType.BOOL:
@@ -387,7 +381,6 @@ class Upserts(Versions):
 
     @property
     def in_words(self) -> str:
-        """The key, the order and what is a tombstone."""
         says = "" if self.says_deleted is None else f"; it is gone where {render(self.says_deleted)}"
         return f"each record is a version of the row of {', '.join(self.key)}{says}; {self.ordered_in_words} counts"
 
@@ -458,7 +451,6 @@ class DebeziumVersions(Versions):
 
     @property
     def in_words(self) -> str:
-        """What envelopes say."""
         return (
             f"Debezium's envelopes: each is a version of the row of {', '.join(self.key)} from {'.'.join(self.at)} on; "
             f"{self.ordered_in_words} counts"

@@ -252,7 +252,10 @@ def _without_names(meaning: Any) -> Any:
 
 
 def _encode_stages(pipeline: Pipeline) -> list[dict[str, Any]]:
-    stages = [{**_encode_stage(stage.aggregation), **_of_nulls(stage)} for stage in pipeline.stages]
+    stages = [_encode_stage(stage.aggregation) for stage in pipeline.stages]
+    for encoded_stage, stage in zip(stages, pipeline.stages, strict=True):
+        if stage.null_keys and stage.aggregation.key:
+            encoded_stage["null_keys"] = True
     if pipeline.loop is not None:
         edges = _encode_if_used(key=pipeline.key, filter=pipeline.filter, values=pipeline.loop)
         stages[0] |= {"loop": edges, "rounds": pipeline.loop.rounds}
@@ -278,10 +281,6 @@ def _encode_stage(aggregation: Aggregation) -> dict[str, Any]:
         how=aggregation.how,
         transform=aggregation.transform,
     )
-
-
-def _of_nulls(stage: Stage) -> dict[str, Any]:
-    return {"null_keys": True} if stage.null_keys and stage.aggregation.key else {}
 
 
 _PARTS_OF_RESULTS = ("results", "having")

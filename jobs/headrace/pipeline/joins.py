@@ -66,12 +66,10 @@ class OutputPanes(Source):
 
     @property
     def place(self) -> str:
-        """The name of the output."""
         return self.output
 
     @property
     def columns(self) -> Schema:
-        """What a join reads."""
         return self.panes
 
     @property
@@ -471,7 +469,6 @@ def _make_join(
     outer: object,
     spread: object,
 ) -> Join:
-    """The parts that all joins have."""
     own = _right_side(arguments, right)
     pairs, computed_keys = _key_pairs(arguments, conditions)
     takes_rest = columns is None and isinstance(own.source, OutputPanes)
@@ -551,7 +548,6 @@ def _key_pairs(arguments: Arguments, conditions: object) -> tuple[dict[str, Expr
 
 
 def _carried_columns(arguments: Arguments, columns: object) -> dict[str, Expr]:
-    """The argument ``columns``: what comes along, by name."""
     if isinstance(columns, Mapping):
         if not all(isinstance(name, str) and name for name in columns):
             raise arguments.refusal("columns", columns, 'write names, or other names for them, {"paid": "amount"}')

@@ -125,7 +125,6 @@ def _all_read_value(*parts: Expr) -> bool:
 
 
 def _refusal_reason(expr: Expr) -> str:
-    """Why a step of that form is refused."""
     match expr:
         case Function("negate") | Binary("-"):
             return "it turns the order of values round: what is better at one end would be worse at the other"

@@ -97,7 +97,6 @@ class OutputFields(Suggesting):
     null_keys: bool
 
     def _set_shared(self, arguments: Arguments, upstream: tuple[str, ...], values: Mapping[str, Any]) -> None:
-        """Set these fields to ``values``. Raises PipelineError."""
         checked_values = {
             "of": upstream,
             "columns": _columns_by_output(arguments, values["columns"], upstream),

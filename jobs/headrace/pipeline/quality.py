@@ -15,7 +15,7 @@ from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
 from functools import cache
-from typing import Any, Final, Generic, TypedDict, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, Length, Suggesting, check_keywords, did_you_mean
@@ -430,9 +430,9 @@ class UsualCheck:
             )
         kind = types[self.column]
         if self.kind is UsualKind.DISTRIBUTION and kind not in (DataType.STRING, DataType.BOOL, *NUMERIC):
+            kind_text = kind if isinstance(kind, DataType) else "a list"
             raise PipelineError(
-                f"{self.describe()}: the column is {_describe_type(kind)}, and distributions are compared of text, "
-                "booleans and "
+                f"{self.describe()}: the column is {kind_text}, and distributions are compared of text, booleans and "
                 "numbers"
             )
         if self.kind is UsualKind.DISTRIBUTION and kind not in NUMERIC and self.bound >= 1:
@@ -457,9 +457,8 @@ def usual_volume(
     """
     arguments = Arguments("usual_volume")
     factor = arguments.number("within", within, above=1, most=_LARGEST_FACTOR)
-    return UsualCheck(
-        UsualKind.VOLUME, factor, None, None, **_judging_options(arguments, severity, versions, min_versions, 1)
-    )
+    judged = _judging_options(arguments, severity, versions, min_versions, 1)
+    return UsualCheck(UsualKind.VOLUME, factor, None, None, *judged)
 
 
 @check_keywords
@@ -485,13 +484,9 @@ def usual_nulls(
     """
     arguments = Arguments("usual_nulls")
     most = arguments.number("points", points, most=100)
-    return UsualCheck(
-        UsualKind.NULLS,
-        most,
-        arguments.text("column", column, "amount"),
-        arguments.choice("view", view, ExpectationView),
-        **_judging_options(arguments, severity, versions, min_versions, min_rows),
-    )
+    name, rows = arguments.text("column", column, "amount"), arguments.choice("view", view, ExpectationView)
+    judged = _judging_options(arguments, severity, versions, min_versions, min_rows)
+    return UsualCheck(UsualKind.NULLS, most, name, rows, *judged)
 
 
 @check_keywords
@@ -517,26 +512,15 @@ def usual_distribution(
     """
     arguments = Arguments("usual_distribution")
     most = arguments.number("distance", distance, above=0, most=_LARGEST_FACTOR)
-    return UsualCheck(
-        UsualKind.DISTRIBUTION,
-        most,
-        arguments.text("column", column, "shop"),
-        arguments.choice("view", view, ExpectationView),
-        **_judging_options(arguments, severity, versions, min_versions, min_rows),
-    )
-
-
-class _Judging(TypedDict):
-    severity: Severity
-    versions: int
-    min_versions: int
-    min_rows: int
+    name, rows = arguments.text("column", column, "shop"), arguments.choice("view", view, ExpectationView)
+    judged = _judging_options(arguments, severity, versions, min_versions, min_rows)
+    return UsualCheck(UsualKind.DISTRIBUTION, most, name, rows, *judged)
 
 
 def _judging_options(
     arguments: Arguments, severity: Severity | str, versions: int, min_versions: int, min_rows: int
-) -> _Judging:
-    """When a check judges, and what becomes of a version that is not as usual."""
+) -> tuple[Severity, int, int, int]:
+    """The last fields of a check: what becomes of a version that is not as usual, and when it is judged."""
     looked_at = arguments.whole_number("versions", versions, least=1)
     if looked_at > MOST_VERSIONS:
         raise arguments.refusal("versions", versions, f"write at most {MOST_VERSIONS}")
@@ -545,13 +529,5 @@ def _judging_options(
         raise arguments.refusal(
             "min_versions", min_versions, f"it would never judge: it looks back on {looked_at} versions"
         )
-    return {
-        "severity": arguments.choice("severity", severity, Severity),
-        "versions": looked_at,
-        "min_versions": least,
-        "min_rows": arguments.whole_number("min_rows", min_rows, least=1),
-    }
-
-
-def _describe_type(kind: ValueType) -> str:
-    return str(kind) if isinstance(kind, DataType) else "a list"
+    judged_as = arguments.choice("severity", severity, Severity)
+    return judged_as, looked_at, least, arguments.whole_number("min_rows", min_rows, least=1)

@@ -344,14 +344,9 @@ def _bind_rows(text: str, rows: tuple[tuple[str, ColumnType], ...]) -> BoundQuer
         ordered_text = _tree_to_sql(connection, tree, schema)
         if ordered_text is None or _query_columns(connection, ordered_text, schema) != columns:
             return as_it_is
-        bound_query = BoundQuery(
-            ordered_text, schema, columns, is_settled=_is_settled(connection, ordered_text, order, windows)
-        )
-        return (
-            bound_query
-            if not bound_query.is_settled or bound_query.is_lateral(connection)
-            else replace(bound_query, is_settled=False)
-        )
+        bound_query = BoundQuery(ordered_text, schema, columns, is_settled=False)
+        is_settled = _is_settled(connection, ordered_text, order, windows) and bound_query.is_lateral(connection)
+        return replace(bound_query, is_settled=is_settled)
 
 
 def _query_columns(connection: "duckdb.DuckDBPyConnection", text: str, rows: Kinds) -> dict[str, ColumnType]:

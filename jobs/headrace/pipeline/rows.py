@@ -90,7 +90,6 @@ class Selection(Aggregation):
 
     @property
     def rows(self) -> Mapping[str, Expr]:
-        """The columns."""
         return self.columns
 
     def id_columns(self, arguments: Arguments, id_: object) -> tuple[str, ...]:
@@ -104,7 +103,6 @@ class Selection(Aggregation):
         return {**parts, "first": self, "loop": None, "rows": self.columns, "take": None}
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
-        """What is computed of what reaches it, each with its purpose."""
         yield from ((f"column {name}", expr) for name, expr in self.rows.items())
         if self.filter is not None:
             yield "the filter", self.filter

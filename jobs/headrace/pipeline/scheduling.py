@@ -123,7 +123,6 @@ def retention_dag_name(schedule: object) -> str:
 
 
 def is_retention(name: str) -> bool:
-    """Whether ``retention_dag_name`` gives such a name."""
     return name.startswith(_RETENTION_PREFIX)
 
 

@@ -136,7 +136,6 @@ class FilesSource(endpoints.Source):
 
     @property
     def place(self) -> str:
-        """The path."""
         return self.path
 
     @property

@@ -237,11 +237,10 @@ def validate_pipeline(pipeline: AnyPipeline) -> None:
                 f"{', '.join(LATE_COLUMNS)}"
             )
     own_columns = ROW_COLUMNS if pipeline.rows else PANE_COLUMNS
-    for expectation in pipeline.expectations:
-        with locate_errors(f"pipeline {pipeline.name}"):
+    with locate_errors(f"pipeline {pipeline.name}"):
+        for expectation in pipeline.expectations:
             expectation.check_columns([*pipeline.key_types, *pipeline.value_types, *own_columns])
-    for usual_check in pipeline.usual:
-        with locate_errors(f"pipeline {pipeline.name}"):
+        for usual_check in pipeline.usual:
             usual_check.check_column({**pipeline.key_types, **pipeline.value_types})
     _check_sinks(pipeline)
     for upstream_output in pipeline.upstream:
@@ -486,7 +485,6 @@ def _check_edges(pipeline: AnyPipeline) -> None:
     """Records as the edges of a loop."""
     if pipeline.loop is None:
         return
-
     check_loop(pipeline)
     if pipeline.edges is not None:
         _check_filter(pipeline.edges)

@@ -102,7 +102,6 @@ def row_of(values: Sequence[Expr]) -> Function:
 
 
 def is_literal(expr: Expr, value: object) -> bool:
-    """Whether ``expr`` is the constant ``value``."""
     return isinstance(expr, Literal) and expr.value is value
 
 

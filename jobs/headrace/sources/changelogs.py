@@ -135,7 +135,6 @@ def rows_of_envelopes(envelope: DebeziumEnvelope, source: Source, records: Scann
 
 
 def _without_tombstones(records: ScannedRecords) -> ScannedRecords:
-    """``records`` without those that have no value."""
     is_tombstone = true_mask(pc.is_in(records.unparsed, pa.array([NO_VALUE])))
     if not is_tombstone.any():
         return records

@@ -143,7 +143,6 @@ class Landing:
 
     @property
     def files(self) -> dict[str, FilesEnumerator]:
-        """The inputs that are files."""
         return {name: one for name, one in self.enumerators.items() if isinstance(one, FilesEnumerator)}
 
     @property
@@ -153,7 +152,6 @@ class Landing:
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """The URIs of the stores."""
         return tuple(dict.fromkeys(store.uri for store in self.stores))
 
     def new_files(
@@ -355,7 +353,6 @@ def _split_from_file(file: stored.InputFile) -> SourceSplit:
 
 
 def count_files(files: ByInput) -> int:
-    """How many files these are."""
     return sum(len(splits) for splits in files.values())
 
 

@@ -120,7 +120,6 @@ def merge_tables(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def to_bytes(table: pa.Table) -> bytes:
-    """The names file of ``table``."""
     sink = io.BytesIO()
     encodings = {"path": "DELTA_BYTE_ARRAY", "size": "PLAIN", "etag": "PLAIN", "digest": "PLAIN"}
     pq.write_table(
@@ -130,7 +129,6 @@ def to_bytes(table: pa.Table) -> bytes:
 
 
 def table_of(data: bytes) -> pa.Table:
-    """The rows of a names file."""
     return pq.read_table(pa.BufferReader(data), schema=SCHEMA)
 
 

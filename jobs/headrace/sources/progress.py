@@ -1,8 +1,8 @@
 """How far a pipeline has come at a barrier: offsets, splits and clocks of its inputs, and the clocks of its chains.
 
 All of it is stored in the manifest, for people as well as machines, with times that may lie beyond the calendar.
-``headrace.read.snapshots.progress`` reads it there. ``KnownVersion`` is what is remembered of a file that was read,
-beside its name.
+``headrace.read.snapshots.progress`` reads it there. Each ``from_json`` is the inverse of ``to_json``, and raises
+MalformedError. ``KnownVersion`` is what is remembered of a file that was read, beside its name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -104,7 +104,6 @@ class ChainClocks:
 
     @classmethod
     def from_json(cls, fields: Fields) -> "ChainClocks":
-        """The inverse of ``to_json``. Raises MalformedError."""
         return cls(
             output_watermarks=instants_of(fields, "output_watermarks"),
             due_event=_parse_deadline(fields, "next_event_time_deadline"),
@@ -190,7 +189,6 @@ class InputHold:
         return self.percentiles.get(q, self.watermark)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value; the inverse of ``from_json``."""
         percentiles = {str(q): model_time.render(watermark) for q, watermark in self.percentiles.items()}
         return {"watermark": model_time.render(self.watermark), "percentile_watermarks": percentiles}
 
@@ -265,7 +263,6 @@ class HeldBack:
     since: model_time.Instant | None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value; the inverse of ``from_json``."""
         return {
             "input": self.input,
             "split": self.split,
@@ -274,7 +271,6 @@ class HeldBack:
 
     @classmethod
     def from_json(cls, fields: Fields) -> "HeldBack":
-        """The inverse of ``to_json``. Raises MalformedError."""
         return cls(fields.text("input"), fields.optional_text("split"), optional_instant_of(fields, "since"))
 
 
@@ -295,13 +291,11 @@ class RecordsAhead:
         return replace(self, records=self.records + records)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value; the inverse of ``from_json``."""
         document = {"input": self.input, "records": self.records, "file": self.file, "position": self.position}
         return {**document, "at": model_time.render(self.at)}
 
     @classmethod
     def from_json(cls, fields: Fields) -> "RecordsAhead":
-        """The inverse of ``to_json``. Raises MalformedError."""
         return cls(
             input=fields.text("input"),
             records=fields.integer("records"),
@@ -324,12 +318,10 @@ class Lacking:
     near: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value; the inverse of ``from_json``."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, fields: Fields) -> "Lacking":
-        """The inverse of ``to_json``. Raises MalformedError."""
         text = {name: fields.text(name) for name in ("input", "column", "file")}
         return cls(**text, files=fields.integer("files"), near=fields.optional_text("near"))
 
@@ -347,12 +339,10 @@ class Rejects:
         return Rejects(self.input, self.dead + other.dead, self.records + other.records)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value; the inverse of ``from_json``."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, fields: Fields) -> "Rejects":
-        """The inverse of ``to_json``. Raises MalformedError."""
         return cls(fields.text("input"), fields.integer("dead"), fields.integer("records"))
 
 
@@ -460,7 +450,6 @@ class PipelineProgress(EpochClocks):
 
     @property
     def offsets(self) -> dict[str, SourcePosition]:
-        """Offsets by input."""
         return {name: progress.offsets for name, progress in self.inputs.items()}
 
     @property
@@ -589,7 +578,6 @@ class KnownVersion(NamedTuple):
 
     @classmethod
     def from_file(cls, file: SourceSplit) -> "KnownVersion":
-        """What is remembered of ``file``."""
         return cls(file.size, hash_text(file.etag), None if file.digest is None else hash_text(file.digest))
 
 

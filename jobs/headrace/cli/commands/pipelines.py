@@ -95,7 +95,6 @@ def write_example(name: str, folder: Path, *, rows: bool) -> Example:
 
 
 def _scaffold_files(name: str, *, rows: bool) -> Mapping[str, str]:
-    """What goes where."""
     from importlib.resources import files
 
     example, templates = files("headrace.cli") / "example", _FILES_OF_ROWS if rows else _EXAMPLE_FILES

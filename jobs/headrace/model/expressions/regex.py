@@ -123,7 +123,6 @@ class _RegexReader:
         return self.pattern[self.position : self.position + 1]
 
     def take_if_next(self, text: str) -> bool:
-        """Whether ``text`` comes next; then it is consumed."""
         is_next = self.pattern.startswith(text, self.position)
         self.position += len(text) if is_next else 0
         return is_next

@@ -9,7 +9,7 @@ match may begin at any element.
 predicate) moves one state number. So an engine can fold over an array of codes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -116,7 +116,6 @@ class _PatternParser:
         return PipelineError(f"pattern {self._pattern!r}, character {position}: {why}")
 
     def take_character(self) -> str:
-        """The next character."""
         character, self.rest = self.rest[:1], self.rest[1:]
         return character
 
@@ -270,13 +269,11 @@ class _Places:
 
     def next_places(self, state: frozenset[int], satisfied_letters: frozenset[str]) -> frozenset[int] | None:
         """The places that an element may match; None if a match ends there."""
+        following_places = self._first.union(*(self._follow[place] for place in state))
         reached_places = frozenset(
-            place for place in self._following_places(state) if self._symbols[place].matches(satisfied_letters)
+            place for place in following_places if self._symbols[place].matches(satisfied_letters)
         )
         return None if reached_places & self._last else reached_places
-
-    def _following_places(self, state: frozenset[int]) -> Iterator[int]:
-        yield from self._first.union(*(self._follow[place] for place in state))
 
 
 @register_word("after punctuation", predicate=REQUIRED)

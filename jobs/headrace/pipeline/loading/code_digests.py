@@ -199,7 +199,6 @@ class _Statement:
 
     @cached_property
     def imports(self) -> Sequence[_Import]:
-        """The imports within it."""
         return [node for node in ast.walk(self.node) if isinstance(node, _Import)]
 
 

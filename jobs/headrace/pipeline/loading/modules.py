@@ -22,7 +22,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
@@ -60,12 +60,8 @@ def limit_time(seconds: float | None) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    with _on_interrupt():
-        if seconds is None:
-            yield
-        else:
-            with _limit_seconds(seconds):
-                yield
+    with _on_interrupt(), nullcontext() if seconds is None else _limit_seconds(seconds):
+        yield
 
 
 @contextmanager

@@ -141,7 +141,6 @@ class Node(ABC):
         return {f.name.removeprefix(f"{self.path}_"): row[f.name] for f in self.own}
 
     def is_finished(self, state: State) -> Expr:
-        """Whether the node has finished."""
         return FALSE
 
     def reset(self, state: State, when: Expr) -> State:
@@ -206,7 +205,6 @@ class TriggerPlace(NamedTuple):
     path: str = "_t"
 
     def child_place(self, step: str) -> "TriggerPlace":
-        """The place of a child."""
         return self._replace(path=self.path + step)
 
 

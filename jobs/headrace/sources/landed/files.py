@@ -53,11 +53,9 @@ class LandedEnumerator(source_ports.SplitEnumerator):
     def after(
         self, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
     ) -> source_ports.SourcePosition:
-        """The last file."""
         return position.passed(splits[-1].path, splits) if splits else position
 
     def is_same(self, was: source_ports.SourceSplit, now: source_ports.SourceSplit) -> bool:
-        """Whether a file has the content that it had."""
         return file_planning.is_unchanged(self.place.store, was, now)
 
     def taken(self, split: source_ports.SourceSplit) -> source_ports.SourceSplit:
@@ -85,7 +83,6 @@ class LandedEnumerator(source_ports.SplitEnumerator):
         return self.source.watermarks(self._ranges[file.range].splits[file.number])
 
     def explain(self) -> str:
-        """What the source says."""
         return f"nothing of it was landed: {self.source.explain()}"
 
     @property
@@ -108,7 +105,6 @@ class LandedReader(source_ports.SourceReader):
 
     @property
     def rules(self) -> int:
-        """The number of the source."""
         return self.source.rules
 
     def _checked_content(self, split: source_ports.SourceSplit) -> bytes:
@@ -181,11 +177,9 @@ class ClaimedEnumerator(source_ports.SplitEnumerator):
     def after(
         self, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
     ) -> source_ports.SourcePosition:
-        """Behind the last of them."""
         return position.passed(splits[-1].etag.partition(_MARK)[2], splits) if splits else position
 
     def missing(self, splits: Iterable[source_ports.SourceSplit]) -> Iterator[tuple[source_ports.SourceSplit, str]]:
-        """What the source misses."""
         splits_by_path = {split.path: split for split in splits}
         for split, how in self.source.missing([without_place(split) for split in splits_by_path.values()]):
             yield splits_by_path[split.path], how
@@ -195,15 +189,12 @@ class ClaimedEnumerator(source_ports.SplitEnumerator):
         return self.place.newest_at(position.mark)
 
     def watermarks(self, split: source_ports.SourceSplit) -> Mapping[str, Instant]:
-        """What the source knows."""
         return self.source.watermarks(without_place(split))
 
     def is_correction(self, split: source_ports.SourceSplit) -> bool:
-        """What the source says."""
         return self.source.is_correction(without_place(split))
 
     def explain(self) -> str:
-        """What the source says."""
         return self.source.explain()
 
 
@@ -214,16 +205,13 @@ class ClaimedReader(source_ports.SourceReader):
     source: source_ports.SourceReader
 
     def read(self, split: source_ports.SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
-        """What the source reads."""
         return self.source.read(without_place(split), span, required)
 
     @property
     def rules(self) -> int:
-        """What the source has."""
         return self.source.rules
 
     def is_divisible(self, split: source_ports.SourceSplit) -> bool:
-        """Whether the source can read it in pieces."""
         return self.source.is_divisible(without_place(split))
 
 

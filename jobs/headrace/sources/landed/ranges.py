@@ -15,7 +15,7 @@ snapshots that would read them again (``runs/maintenance``).
 copies.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Self
@@ -74,7 +74,6 @@ class LandedRange:
     is_landed: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value; the inverse of ``from_json``."""
         splits = [{"path": split.path, "size": split.size, "etag": split.etag} for split in self.splits]
         return {"number": self.number, "splits": splits, "after": self.after, "landed": self.is_landed}
 
@@ -95,7 +94,6 @@ class SealedFile:
 
     @classmethod
     def from_data(cls, data: bytes) -> Self:
-        """What ``data`` is."""
         return cls(len(data), checksum(data))
 
 
@@ -109,7 +107,6 @@ class RangeSeal:
     files: tuple[SealedFile, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON value; the inverse of ``from_json``."""
         files = [{"size": file.size, "sha256": file.sha256} for file in self.files]
         return {"range": self.range.to_json(), "files": files}
 
@@ -216,7 +213,6 @@ class LandingPlace:
             raise MalformedError(f"it is of {fields.text('of')}, not {self.folder}")
 
     def claim_path(self, number: int) -> str:
-        """Where range ``number`` is claimed."""
         return object_names.range_path(self.pipeline, self.input, number)
 
     def newest_range(self, after_path: str) -> LandedRange | None:
@@ -290,7 +286,6 @@ class LandingPlace:
         return numbers
 
     def file_path(self, landed_range: LandedRange, number: int) -> str:
-        """Where file ``number`` of a range is."""
         file = object_names.LandedFile(landed_range.number, number, len(landed_range.splits) - 1)
         return object_names.landed_path(self.pipeline, self.input, file, landed_range.splits[number].path)
 
