@@ -183,8 +183,7 @@ def print_ending(
 
 def print_dry_run(dry_run: "DryRun", output: cli_output.Format) -> None:
     """Print what a run would do: each stage on its line."""
-    if output is cli_output.Format.JSON:
-        cli_output.print_json(dry_run.to_json())
+    if cli_output.print_if_json(dry_run, output):
         return
     cli_output.print_lines(dry_run.lines())
     for warning in dry_run.warnings:

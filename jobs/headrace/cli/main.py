@@ -24,6 +24,7 @@ from headrace.cli.commands import history, pipelines, run, snapshots
 from headrace.cli.output import (
     Format,
     print_fields,
+    print_if_json,
     print_json,
     print_json_rows,
     print_names,
@@ -125,8 +126,7 @@ def plot(
 
     reference, of_output = output_named(pipeline)
     summary = handle_of(reference, root).plot(out=out, at=at, epochs=epochs, output=of_output or None)
-    if output is Format.JSON:
-        print_json(summary.to_json())
+    if print_if_json(summary, output):
         return
     print_fields(
         {words: summary.counts.get(name, 0) for name, words in SUMMARY}, f"{summary.pipeline}: {summary.epochs} epochs"

@@ -16,7 +16,7 @@ from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from click.exceptions import Exit
 
@@ -80,6 +80,17 @@ def print_json(value: Any) -> None:
     from headrace.read.shown_values import as_json
 
     sys.stdout.write(json.dumps(value, indent=1, default=as_json) + "\n")
+
+
+class _HasJson(Protocol):
+    def to_json(self) -> Any: ...
+
+
+def print_if_json(value: _HasJson, output: Format) -> bool:
+    """Print ``value`` as JSON where that is asked for. Returns whether it was; else it is to be printed for people."""
+    if output is Format.JSON:
+        print_json(value.to_json())
+    return output is Format.JSON
 
 
 def print_json_rows(batches: "Iterable[pa.RecordBatch]") -> None:

@@ -154,15 +154,15 @@ def _parse_nested(text: str | None, kind: NestedType) -> Any:
 class _Float(float):
     """A number with a fraction, or with more digits than doubles have, and how it is written."""
 
-    def __init__(self, written: str) -> None:
-        self.written = written
+    def __init__(self, text: str) -> None:
+        self.written = text
 
 
 class _Int(int):
     """An integer, and how it is written: ``-0`` is a float with a sign."""
 
-    def __init__(self, written: str) -> None:
-        self.written = written
+    def __init__(self, text: str) -> None:
+        self.written = text
 
 
 def _parse_integer(number_text: str) -> _Int | _Float:

@@ -225,9 +225,9 @@ JSON: Final = JsonLines()
 
 
 def _scan_records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool) -> ScannedRecords:
-    columns, unparsed = _JsonReading(lines, fields, is_iso_alone).read_columns()
+    columns, parse_errors = _JsonReading(lines, fields, is_iso_alone).read_columns()
     columns, parse_errors = formats_fields.typed(
-        columns, unparsed, fields, formats_fields.FROM_TEXT, is_iso_alone=is_iso_alone
+        columns, parse_errors, fields, formats_fields.FROM_TEXT, is_iso_alone=is_iso_alone
     )
     return ScannedRecords(columns, parse_errors, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 

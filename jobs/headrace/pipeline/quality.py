@@ -457,8 +457,8 @@ def usual_volume(
     """
     arguments = Arguments("usual_volume")
     factor = arguments.number("within", within, above=1, most=_LARGEST_FACTOR)
-    judged = _judging_options(arguments, severity, versions, min_versions, 1)
-    return UsualCheck(UsualKind.VOLUME, factor, None, None, *judged)
+    options = _judging_options(arguments, severity, versions, min_versions, 1)
+    return UsualCheck(UsualKind.VOLUME, factor, None, None, *options)
 
 
 @check_keywords
@@ -485,8 +485,8 @@ def usual_nulls(
     arguments = Arguments("usual_nulls")
     most = arguments.number("points", points, most=100)
     name, rows = arguments.text("column", column, "amount"), arguments.choice("view", view, ExpectationView)
-    judged = _judging_options(arguments, severity, versions, min_versions, min_rows)
-    return UsualCheck(UsualKind.NULLS, most, name, rows, *judged)
+    options = _judging_options(arguments, severity, versions, min_versions, min_rows)
+    return UsualCheck(UsualKind.NULLS, most, name, rows, *options)
 
 
 @check_keywords
@@ -513,8 +513,8 @@ def usual_distribution(
     arguments = Arguments("usual_distribution")
     most = arguments.number("distance", distance, above=0, most=_LARGEST_FACTOR)
     name, rows = arguments.text("column", column, "shop"), arguments.choice("view", view, ExpectationView)
-    judged = _judging_options(arguments, severity, versions, min_versions, min_rows)
-    return UsualCheck(UsualKind.DISTRIBUTION, most, name, rows, *judged)
+    options = _judging_options(arguments, severity, versions, min_versions, min_rows)
+    return UsualCheck(UsualKind.DISTRIBUTION, most, name, rows, *options)
 
 
 def _judging_options(

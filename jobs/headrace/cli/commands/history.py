@@ -27,7 +27,7 @@ from headrace.cli.app import (
     flags_again,
 )
 from headrace.cli.commands.snapshots import print_entry
-from headrace.cli.output import Format, as_typed, print_fields, print_json, print_lines, print_notice
+from headrace.cli.output import Format, as_typed, print_fields, print_if_json, print_json, print_lines, print_notice
 from headrace_snapshots.names import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ def explain(
     from headrace.cli.deployments import reader_of
 
     explanation = reader_of(pipeline, root).explain(key, window=window, stage=stage, at=at, epochs=epochs)
-    if output is Format.JSON:
-        print_json(explanation.to_json())
-    else:
+    if not print_if_json(explanation, output):
         print_lines(explanation.lines())
 
 
@@ -159,17 +157,13 @@ def diff(
             tolerance=tolerance,
             limit=limit,
         )
-        if output is Format.JSON:
-            print_json(comparison.to_json())
-        else:
+        if not print_if_json(comparison, output):
             print_comparison(comparison, against)
         raise Exit(EXIT_DONE if comparison.is_equal else FAILED_CASES)
     if after is None:
         raise BadParameter("give two snapshots, or a table with --against")
     difference = reader_of(pipeline, root).diff(before, after, limit=limit)
-    if output is Format.JSON:
-        print_json(difference.to_json())
-    else:
+    if not print_if_json(difference, output):
         print_diff(difference)
 
 
@@ -230,9 +224,7 @@ def rollback(
     handle = handle_of(pipeline, root)
     given_up = handle.rollback(to=to, branch=branch, dry_run=True, **options)
     if dry_run:
-        if output is Format.JSON:
-            print_json(given_up.to_json())
-        else:
+        if not print_if_json(given_up, output):
             print_fields({"moves": moves_text(given_up.moves)})
     else:
         entry = handle.rollback(to=to, branch=branch, message=message, **options)
@@ -284,8 +276,7 @@ def promote(
     else:
         rehearsal = promotion_rehearsal = handle.promote(branch, output=of_output, dry_run=True, limit=limit, **options)
         show = partial(_print_diffs, promotion_rehearsal)
-    if output is Format.JSON:
-        print_json(rehearsal.to_json())
+    if print_if_json(rehearsal, output):
         return
     print_notice(f"it would {rehearsal.change}")
     show()

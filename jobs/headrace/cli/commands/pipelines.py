@@ -24,7 +24,7 @@ from headrace.cli.app import (
     complete_pipeline,
     given_options,
 )
-from headrace.cli.output import Format, print_json, print_lines, print_notice, print_table
+from headrace.cli.output import Format, print_if_json, print_json, print_lines, print_notice, print_table
 from headrace.errors import FixConfigError
 from headrace.pipeline.scheduling import PIPELINE_NAME
 from headrace_snapshots.names import PUBLISHED
@@ -134,9 +134,7 @@ def test(
     report = run_suite(
         tests, executor_name, None if output is Format.JSON else lambda item: print_lines(_test_lines(item))
     )
-    if output is Format.JSON:
-        print_json(report.to_json())
-    else:
+    if not print_if_json(report, output):
         print_notice(
             ", ".join(f"{number} {verdict}" for verdict, number in sorted(report.counts.items())) or "no tests"
         )
@@ -221,9 +219,7 @@ def lineage(
     deployment, options_given = Deployment(store), given_options(options)
     if of is not None:
         dependents = deployment.dependents(of, at, **options_given)
-        if output is Format.JSON:
-            print_json(dependents.to_json())
-        else:
+        if not print_if_json(dependents, output):
             print_table(["reader", "since", "epoch"], ([*one.to_json().values()] for one in dependents.readers))
             _print_limits(dependents.searched)
         return
@@ -232,8 +228,7 @@ def lineage(
         _print_waits(deployment.waits(definitions, now=datetime.now(UTC), **options_given), output)
         return
     lineage_shown = deployment.lineage(definitions, **options_given)
-    if output is Format.JSON:
-        print_json(lineage_shown.to_json())
+    if print_if_json(lineage_shown, output):
         return
     rows = lineage_shown.rows()
     columns = list(rows[0]) if rows else ["pipeline"]
@@ -247,9 +242,7 @@ def _print_limits(readers_found: "KnownReaders") -> None:
 
 
 def _print_waits(waits: "DeploymentWaits", output: Format) -> None:
-    if output is Format.JSON:
-        print_json(waits.to_json())
-    else:
+    if not print_if_json(waits, output):
         if waits.waits:
             columns = ["pipeline", "waits for", "kind", "why"]
             print_table(columns, ([row[column] for column in columns] for row in waits.rows()))
@@ -286,9 +279,7 @@ def check(
     from headrace.describe.check import check as checked
 
     report = checked(pipeline)
-    if output is Format.JSON:
-        print_json(report.to_json())
-    else:
+    if not print_if_json(report, output):
         print_lines(report.lines())
     if report.is_wrong:
         raise Exit(FixConfigError.exit_code)
@@ -306,8 +297,7 @@ def new(
     """Write a pipeline, a unit test and sample data that run at once. Existing files stay as they are."""
 
     example = write_example(name, Path(name) if folder is None else folder, rows=rows)
-    if output is Format.JSON:
-        print_json(example.to_json())
+    if print_if_json(example, output):
         return
     print_lines(f"wrote {file}" for file in example.files)
     print_lines(["next:", *(f"  {step}" for step in example.next_steps)])

@@ -19,7 +19,7 @@ from headrace.cli.app import (
     command,
     given_options,
 )
-from headrace.cli.output import Format, print_fields, print_json, print_notice, print_table
+from headrace.cli.output import Format, print_fields, print_if_json, print_json, print_notice, print_table
 from headrace_snapshots.names import PUBLISHED
 
 if TYPE_CHECKING:
@@ -120,9 +120,7 @@ def recover(
     if dry_run:
         of_cut = {option.name for option in options_of_method("recovery_cut")}
         cut = handle.recovery_cut(snapshot, **{name: value for name, value in options_given.items() if name in of_cut})
-        if output is Format.JSON:
-            print_json(cut.to_json())
-        else:
+        if not print_if_json(cut, output):
             print_table(["pipeline", "from", "to", "what"], ([*row.values()] for row in cut.rows()))
             for limit in cut.searched.limits:
                 print_notice(limit)

@@ -17,7 +17,7 @@ from headrace.cli.app import (
     command,
     complete_snapshot,
 )
-from headrace.cli.output import Format, print_fields, print_json, print_lines, print_notice, print_table
+from headrace.cli.output import Format, print_fields, print_if_json, print_json, print_lines, print_notice, print_table
 from headrace.errors import RestoreError
 from headrace_snapshots.names import MAIN
 
@@ -52,15 +52,11 @@ def log(
     handle = handle_of(pipeline, root)
     if graph:
         graph_shown = handle.graph(limit=limit, before=before)
-        if output is Format.JSON:
-            print_json(graph_shown.to_json())
-        else:
+        if not print_if_json(graph_shown, output):
             print_lines(graph_shown.lines())
         return
     entries = handle.log(limit=limit, before=before)
-    if output is Format.JSON:
-        print_json(entries.to_json())
-    else:
+    if not print_if_json(entries, output):
         print_table(COLUMNS, entries.rows())
         if positions := handle.output_positions():
             output_rows = (
@@ -91,8 +87,7 @@ def show(
 
     handle = handle_of(pipeline, root)
     manifest = handle.show(snapshot)
-    if output is Format.JSON:
-        print_json(manifest.to_json())
+    if print_if_json(manifest, output):
         return
     own = ("snapshot_id", "pipeline", "branch", "epoch", "parent", "generation", "created_at")
     clocks = {name: value for name, value in manifest.progress.items() if name not in ("inputs", "outputs")}
@@ -238,9 +233,7 @@ def print_entry(entry: "Entry", output: Format) -> None:
     """What an entry of the log did."""
     from headrace.read.snapshots.catalog_log import moves_text
 
-    if output is Format.JSON:
-        print_json(entry.to_json())
-    else:
+    if not print_if_json(entry, output):
         print_fields(
             {
                 "entry": entry.number,
@@ -280,8 +273,7 @@ def expire(
 
     handle = handle_of(pipeline, root)
     expiry = handle.expire(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags, dry_run=dry_run)
-    if output is Format.JSON:
-        print_json(expiry.to_json())
+    if print_if_json(expiry, output):
         return
     keep = handle.keeping(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags)
     print_table(["", "kind", "objects", "bytes"], _amount_rows(expiry), "would be" if dry_run else "expired")
@@ -306,9 +298,7 @@ def fsck(
     from headrace.cli.deployments import handle_of
 
     report = handle_of(pipeline, root).fsck(deep=deep, repair=repair)
-    if output is Format.JSON:
-        print_json(report.to_json())
-    else:
+    if not print_if_json(report, output):
         _print_checked(report)
     if report.damage:
         raise Exit(RestoreError.exit_code)
