@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import count
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headrace as hr
 from headrace.distribute.tasks.background import (
     PACE,
     STEP_ROWS,
@@ -19,10 +24,13 @@ from headrace.distribute.tasks.background import (
 )
 from headrace.state.chunks import GROUPS
 from headrace_lab.sizes import set_sizes
+from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import FANOUT, DataFile, Layer, UnfinishedMerge
+from headrace_snapshots.store import open_store
 from tests.reference.strategies import examples
 
 NUMBERS = count()
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 def layer(rows: int, first: int, last: int | None = None, expires: int | None = None) -> Layer:
@@ -37,7 +45,7 @@ def parts_of(layers: Sequence[Layer]) -> int:
 @dataclass
 class Table:
     """Layers of rows that nobody replaces; what is merged beside an epoch is taken over by it. ``knows_input``: an
-    epoch reads a byte a row, and the one before it was of the same process.
+    epoch reads a byte a row, and knows what the one before it read.
     """
 
     knows_input: bool = False
@@ -100,10 +108,37 @@ def test_small_epochs_behind_a_load_do_not_pay_for_it(knows_input: bool) -> None
     for _ in range(400):
         table.epoch(changed_keys)
     small = table.merged_rows[begun_number:]
-    # where each epoch has a process of its own, the first small one cannot tell that it is small
+    # the first small one cannot tell that it is small, if nothing says what was read
     assert max(small[0 if knows_input else 1 :]) <= 2 * PACE.value * changed_keys
     assert max(table.counts) < most_layers()
     assert all(merge.first_epoch for merge in table.merges.unfinished_merges), "the merge of the load is done"
+
+
+@set_sizes(merge_step_rows=500)
+def test_a_small_run_behind_a_load_does_not_pay_for_it(tmp_path: Path) -> None:
+    def land(number: int, users: range) -> None:
+        rows = pa.table({"user": [*users], "at": pa.array([NOON] * len(users), pa.timestamp("us", "UTC"))})
+        pq.write_table(rows, landing / f"{number:02}.parquet")
+
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    users = hr.parquet(landing.as_uri(), {"user": int, "at": datetime}).event_time("at", bound="1h")
+    visits = hr.Pipeline(
+        "visits", users, key="user", where=hr.FixedWindows("1d"), what={"visits": hr.count()}, executor="local"
+    )
+    root, rows, parts_left = hr.open((tmp_path / "root").as_uri(), create=True), 5_000, []
+    for number in range(FANOUT.value):
+        land(number, range(number * rows, (number + 1) * rows))
+        root[visits].run()
+    for number in range(2):
+        land(FANOUT.value + number, range(number, number + 5))
+        root[visits].run()
+        catalog = Catalog(open_store((tmp_path / "root").as_uri()), "visits")
+        [merge] = catalog.manifest(catalog.head().refs["main"]).merges["state"]
+        parts_left.append(len(merge.left))
+    assert merge.parts == FANOUT.value * rows // 500
+    # a step has twice 500 rows at most, where one sized by the load had three times 5,000
+    assert parts_left == [merge.parts - 1, merge.parts - 2]
 
 
 @pytest.mark.parametrize("knows_input", [True, False])

@@ -27,5 +27,5 @@ def test_a_mutation_names_nothing_that_is_not_there(tmp_path: Path) -> None:
         text = (REPOSITORY / "jobs/headrace" / mutation.file).read_text()
         (tmp_path / f"mutation_{number}.py").write_text(text.replace(mutation.old, mutation.new))
     command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821", "--no-cache", str(tmp_path)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert found.returncode == 0, found.stdout
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout

@@ -438,9 +438,12 @@ class EpochClocks(EpochReading):
 
 @dataclass(frozen=True)
 class PipelineProgress(EpochClocks):
-    """What a pipeline continues from: its clocks, and its inputs by name."""
+    """What a pipeline continues from: its clocks, and its inputs by name. ``epoch_bytes``: those that the last epoch
+    read, 0 if that is not known; the counts of its snapshot have them.
+    """
 
     inputs: Mapping[str, InputProgress] = field(default_factory=dict)
+    epoch_bytes: int = field(default=0, compare=False)
 
     def is_due(self, processing_time: model_time.Instant, hold: WatermarkHold | None = None) -> bool:
         """Whether some window may want an activation at ``processing_time`` without new input. ``hold``: what the

@@ -304,7 +304,6 @@ class Merges:
         self._runner = runner
         self._merge_thread = BackgroundThread[tuple[MergePlan, Sequence[ReceivedMessage]]]("merge")
         self._requests: dict[str, int] = {}
-        self._bytes_before = 0
         self._tables = {table: TableMerges(tuple(merges)) for table, merges in merges_by_table.items()}
 
     def begin_step(
@@ -314,13 +313,11 @@ class Merges:
         watermark: Instant,
         by_table: Mapping[str, Instant] = NO_WATERMARKS,
         *,
-        input_bytes: int = 0,
+        growth: float | None = None,
     ) -> None:
         """Begin a step of what is to be merged of ``tables``, into files below ``prefix``, unless one is under way. All
-        are at ``watermark``, but those that have one ``by_table``. The epoch beside it reads so many ``input_bytes``.
+        are at ``watermark``, but those that have one ``by_table``. ``growth`` is that of ``TableMerges.next_steps``.
         """
-        growth = input_bytes / self._bytes_before if input_bytes and self._bytes_before else None
-        self._bytes_before = input_bytes
         if self._merge_thread.is_running:
             return
         for table, layers in tables.items():

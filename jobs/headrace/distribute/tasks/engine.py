@@ -173,7 +173,7 @@ class TasksEngine:
             tables_to_merge,
             self._least_watermark(live),
             self._watermarks_of_sides(),
-            input_bytes=_count_bytes(files),
+            growth=self._growth_of_input(files),
         )
 
         def plan_epoch(files: ByInput) -> EpochPlan:
@@ -225,6 +225,11 @@ class TasksEngine:
             written=self._collect_written(outcome),
             parked=tuple(self.work.chains[n].names.output for n in sorted(outcome.left_out | outcome.plan.read_only)),
         )
+
+    def _growth_of_input(self, files: ByInput) -> float | None:
+        """How many times the bytes of the last epoch ``files`` have; None if one of the two is nothing, or unknown."""
+        size, size_before = _count_bytes(files), self.progress.epoch_bytes
+        return size / size_before if size and size_before else None
 
     def _least_watermark(self, live: Sequence[ChainState]) -> Instant:
         """The watermark of the first stage of the chains that are ``live``, or of one behind it: something may be in
@@ -333,6 +338,7 @@ class TasksEngine:
         held_back_by = None if outcome.plan.is_last else outcome.input_clocks.combined.held_back_by
         return PipelineProgress(
             inputs=self.inputs,
+            epoch_bytes=_count_bytes(files),
             watermark=outcome.watermark,
             processing_time=outcome.plan.processing_time,
             chains=self._chain_clocks(outcome),

@@ -12,7 +12,7 @@ still. ``has_had`` knows outputs that main has not any more, or not yet: of bran
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -184,7 +184,8 @@ def progress_of(catalog: Catalog, manifest: Manifest) -> sources_progress.Pipeli
     """How far ``manifest`` has come, with the files that its offsets remember. Raises BrokenObjectError."""
     recent = _recent_files(catalog, manifest)
     with _progress_fields(manifest) as fields:
-        return sources_progress.PipelineProgress.from_json(fields, recent)
+        progress = sources_progress.PipelineProgress.from_json(fields, recent)
+    return replace(progress, epoch_bytes=manifest.counts.get("input_bytes", 0))
 
 
 def unread_files(
