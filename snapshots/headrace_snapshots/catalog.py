@@ -552,8 +552,8 @@ class Catalog(CatalogReader):
     def _fenced_error(self, fence: protocol.Fenced) -> errors.FencedError:
         """The error, saying who took the branch and when."""
         entries = self.list_entries(limit=_FENCE_SEARCH) if fence.by is None else self.list_entries(fence.by + 1, 1)
-        by = next((e for e in entries if e.number == fence.by or fence.branch in {e.branch, *e.moves}), None)
-        who = "" if by is None else f" since entry {by.number} ({by.kind}: {by.message}) at {by.at}"
+        fencer = next((e for e in entries if e.number == fence.by or fence.branch in {e.branch, *e.moves}), None)
+        who = f" since entry {fencer.number} ({fencer.kind}: {fencer.message}) at {fencer.at}" if fencer else ""
         return errors.FencedError(
             f"pipeline {self.pipeline}: {fence.reason}{who}. This writer was replaced and must stop; "
             "nothing that it has not committed is visible"

@@ -167,7 +167,7 @@ def _dropped_records(
     ends: Sequence[pa.Array],
     epoch: int,
 ) -> pa.RecordBatch:
-    """Those ``rows`` of ``records`` as ``late_rows`` has them, with the ``ends`` of their windows."""
+    """Rows for ``late_rows``: those ``rows`` of ``records``, with the ``ends`` of their windows."""
     indices, origins = pa.array(rows), records.origins(rows)
     if c.SIGN in judged_rows:
         withdraws, nothing = pc.less(judged_rows[c.SIGN].take(indices), arrow_scalar(0)), arrow_scalar("")
