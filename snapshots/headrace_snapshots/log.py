@@ -129,9 +129,7 @@ class AppendResult(Enum):
 
 
 class _Hint(StoredObject, frozen=True, omit_defaults=True):
-    """Where to look for the end of the log: from the entry of this number on. ``write_id``: that of the entry, if its
-    writer has seen that it counts.
-    """
+    """Where to look for the log's end: from this number on. ``write_id``: of the entry if its writer saw it count."""
 
     KIND: ClassVar = "log-hint"
 
@@ -350,9 +348,7 @@ class CatalogLog:
         return AppendResult.APPENDED
 
     def settle_hint(self) -> None:
-        """Let the hint name the last entry, if this log has stored one since it wrote the last hint. Raises nothing
-        that a store may say.
-        """
+        """Let the hint name the last entry, if this log stored one since its last hint. Errors of the store pass."""
         if self._last_stored <= self._hinted_at:
             return
         try:

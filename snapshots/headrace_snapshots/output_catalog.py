@@ -256,9 +256,7 @@ def describe_given_up(catalog: Catalog, patches: Collection[Patch], target_id: s
 
 
 def given_up_warning(catalog: Catalog, head: str | None, target_id: str | None) -> str:
-    """``told`` as the end of a message that advises to go from ``head`` back to ``target_id``; empty if there is
-    nothing.
-    """
+    """``told`` ends a message that advises to go from ``head`` back to ``target_id``; empty if there is nothing."""
     lines = [*describe_given_up(catalog, patches_given_up(catalog, head, target_id), target_id)]
     return f". This gives up output patches: {'; '.join(lines)}" if lines else ""
 

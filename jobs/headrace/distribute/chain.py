@@ -124,9 +124,7 @@ class Chain:
         return self.of_records if self.joins is None else self.joins
 
     def behind_joins(self, watermark: Instant) -> Instant:
-        """The watermark of the first stage, given the ``watermark`` of its input: that of the source, or the least
-        output watermark of what it reads.
-        """
+        """The first stage's watermark, given its input's: that of a source, or the least one of what it reads."""
         return watermark if self.joins is None else self.joins.delayed_watermark(watermark)
 
     def watermark_before(self, join: "CompiledJoin", watermark: Instant) -> Instant:

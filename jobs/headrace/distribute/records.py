@@ -60,9 +60,7 @@ class Piece:
 
 
 Lacks = Mapping[str, Mapping[str, Mapping[str, str | None]]]
-"""By input and file, columns that no record of the file (of its piece) has. Each has the name there that is most like
-it.
-"""
+"""By input and file, columns that no record of the file (or piece) has, each with the name most like it there."""
 
 
 class Records(ABC):

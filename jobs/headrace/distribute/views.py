@@ -220,9 +220,7 @@ def rejected_rows(
 
 
 def dead_letters_of_none(store: ObjectStore, files: Iterable[DataFile]) -> dict[tuple[str, str], list[int | None]]:
-    """The positions of the dead letters in ``files`` that nobody could take, by input and file; None is a whole file.
-    Raises BrokenObjectError.
-    """
+    """Positions of dead letters in ``files`` that nobody could take; None: whole files. Raises BrokenObjectError."""
     places: defaultdict[tuple[str, str], list[int | None]] = defaultdict(list)
     for file in files:
         rows = decode_table(read_verified(store, file))

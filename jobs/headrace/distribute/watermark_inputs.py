@@ -162,9 +162,7 @@ def lags_of(distances: Ints) -> Ints:
 
 
 class SplitStats(msgspec.Struct, frozen=True):
-    """Facts by split. ``ahead``: how many records lay too far ahead of processing time to say anything, the first of
-    which is the row ``first_ahead``.
-    """
+    """Facts by split. ``ahead``: how many records lay too far ahead to say anything, first the row ``first_ahead``."""
 
     splits: Mapping[str, SplitFacts] = msgspec.field(default_factory=dict)
     ahead: int = 0

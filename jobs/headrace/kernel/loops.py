@@ -116,9 +116,7 @@ class PlacedVertices:
         return new_places
 
     def _codes_of(self, hashes: pa.Array, start: pa.Array) -> Hashes:
-        """A number for a vertex in a window by which it is looked up, which others may have: in the first window the
-        hash itself.
-        """
+        """A number to look up a vertex in a window by, which others may have: in the first window the hash itself."""
         distance = as_numpy(start) - self._origin
         codes: Hashes = as_numpy(hashes)
         return codes ^ (distance.view(np.uint64) * _SPREAD) if distance.any() else codes

@@ -197,9 +197,7 @@ class CompiledStage:
 
     @cached_property
     def parts(self) -> list[sums.AccumulatorPart]:
-        """Stored columns of the contents, in order: parts of accumulators, or the last elements that they are made of
-        if a window keeps no more.
-        """
+        """Stored columns of the contents, in order: parts of accumulators, or the last elements if no more is kept."""
         if self.how.keep_last is not None:
             fields = [(name, self.type_of(expr)) for name, expr in self.kept_inputs]
             fields += [(bags.KEPT_AT, _LONG)] if self.keeps_times else []

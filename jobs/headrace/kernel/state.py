@@ -95,9 +95,7 @@ def hashes_of(layer: pa.RecordBatch, which: NDArray[np.bool_]) -> Hashes:
 
 
 def rows_of(layer: pa.RecordBatch, wanted_hashes: Hashes, constant: Mapping[str, pa.Scalar] = NONE) -> pa.RecordBatch:
-    """The rows of a layer whose hash is one of ``wanted_hashes``, which ascend. What is ``constant`` has one value in
-    all rows, and is not read.
-    """
+    """The rows of a layer with one of the ascending ``wanted_hashes``. What is ``constant`` in all rows is not read."""
     own = as_numpy(layer.column(c.HASH))
     if not len(own):
         return layer

@@ -280,9 +280,7 @@ class Layers:
         return watermark
 
     def changes_to_keep(self, changes: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of ``changes`` that belong on top: where there is nothing to hide, those that say that a window is
-        gone do not.
-        """
+        """The rows of ``changes`` that belong on top: where nothing is to be hidden, none of windows that are gone."""
         return changes if self.layers else kernel_state.present_rows(changes)
 
     def with_layer(self, runs: Sequence[SortedFile], epoch: int) -> "Layers":

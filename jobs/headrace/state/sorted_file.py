@@ -306,9 +306,7 @@ class SortedFile:
 
     @cached_property
     def hash_bounds(self) -> tuple[np.uint64, np.uint64] | None:
-        """The first and the last hash; None if there are no rows. Once known, they tell without a look at the file
-        which keys it cannot have.
-        """
+        """The first and last hash, None without rows. They tell without a look at the file what it cannot have."""
         return (self.hashes[0], self.hashes[-1]) if self.rows.num_rows else None
 
     @cached_property

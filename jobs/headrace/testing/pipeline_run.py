@@ -83,9 +83,7 @@ EXECUTORS: tuple[Executor, ...] = ("local", "reference")
 INTERPRETERS: Final[EntryPointGroup[type[Computes]]] = EntryPointGroup(
     "headrace.test_executors", "executor of unit tests"
 )
-"""Executors of tests that the package headrace-lab brings: classes that are called with a pipeline, and the name of an
-output.
-"""
+"""Executors of tests in the package headrace-lab: classes that are called with a pipeline, and an output's name."""
 
 WITHOUT_INTERPRETER: Final = (
     "the executor 'reference' of tests comes with the package headrace-lab since 0.3, which is not installed (pip "

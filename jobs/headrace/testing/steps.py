@@ -157,9 +157,7 @@ def processing_time(to: str | datetime) -> Step:
 
 @check_keywords
 def signal(name: str, key: Sequence[Any] | str | int | None = None) -> Step:
-    """An epoch without records in which the signal ``name`` is given: to all open windows, or to those of one
-    ``key``.
-    """
+    """An epoch without records in which signal ``name`` is given, to all open windows or to those of one ``key``."""
     if not isinstance(name, str) or not name:
         raise UnitTestError(f"signal(...): {short_repr(name)} is not the name of a signal")
     if isinstance(key, str | int) and not isinstance(key, bool):
@@ -177,9 +175,7 @@ def end() -> Step:
 
 @check_keywords
 def together(*steps: Step) -> Step:
-    """All of ``steps`` in one epoch: its records, then signals, then the watermark. ``together(rows(...), end())`` as
-    the first step is a batch.
-    """
+    """All of ``steps`` as one epoch: records, signals, watermark. ``together(rows(...), end())`` first is a batch."""
     joined_step = Step()
     for step in steps:
         if not isinstance(step, Step):

@@ -248,9 +248,7 @@ class NodeMaker:
         return layer.replace(own=(), node=node)
 
     def stored_merge(self, merge: UnfinishedMerge, old_merges: Sequence[UnfinishedMerge]) -> UnfinishedMerge:
-        """``merge`` as it is stored. It has the nodes that are among ``old_merges``, and a new one if its other parts
-        have many files.
-        """
+        """``merge`` as it is stored, with nodes of ``old_merges``, and a new one if its other parts have many files."""
         if not _are_many(merge.own):
             return merge
         for one in old_merges:

@@ -57,9 +57,7 @@ _PASSING: Final = (
     kafka_errors.UnknownError,
     kafka_errors.UnknownProducerId,
 )
-"""Errors that pass, beside those which the client says may be tried again. Others say the same again: rights, logins,
-settings, versions.
-"""
+"""Errors that pass, beside those that the client calls retriable. Others recur: rights, logins, settings, versions."""
 
 OVERTAKEN: Final = (
     kafka_errors.InvalidProducerEpoch,
@@ -80,9 +78,7 @@ TOO_LARGE: Final = (
 
 
 def is_retriable(error: BaseException) -> bool:
-    """Whether another try may succeed. One without a kind of its own says nothing: a producer that has broken down
-    raises copies.
-    """
+    """Whether another try may succeed. One without its own kind says nothing: a broken producer raises copies."""
     says_nothing = type(error) is kafka_errors.KafkaError
     return says_nothing or bool(getattr(error, "retriable", False)) or isinstance(error, _PASSING)
 

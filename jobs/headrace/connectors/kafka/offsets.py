@@ -329,9 +329,7 @@ _PARTITION_BEGIN = re.compile(r"(\d+)=(\d+)")
 
 @dataclass(frozen=True)
 class TopicPosition:
-    """How far a topic was read: its id, empty at the beginning, the offset that comes next by partition, and how many
-    ``partitions`` are known.
-    """
+    """How far a topic was read: its id (empty at first), next offsets by partition, how many partitions are known."""
 
     topic_id: str = ""
     next: Mapping[int, int] = field(default_factory=dict)

@@ -21,9 +21,7 @@ from headrace.pipeline.sources import IS_RETRACTION, OF_PANES, PANE_TIME, PUBLIS
 
 @dataclass(frozen=True, init=False)
 class PublishedSource(UpstreamSource):
-    """What readers see of ``upstream``, a pipeline or one of its outputs, below ``root``; None: below that of the
-    reader. Written as ``published(...)``.
-    """
+    """What readers see of ``upstream``, a pipeline or an output, below ``root``; None: below the reader's root."""
 
     kind: ClassVar[str] = PUBLISHED_KIND
     carried: ClassVar[Schema] = OF_PANES

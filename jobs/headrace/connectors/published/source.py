@@ -134,9 +134,7 @@ class StepElements:
 
 
 def _snapshot_column(columns: ViewColumns, name: str) -> str | None:
-    """What a snapshot calls the column that is read as ``name``; None: it has none. Rows without such a column give
-    their event time for a time of panes.
-    """
+    """What a snapshot calls the column read as ``name``, or None. Rows without it give event times for pane times."""
     known_types = columns.column_types(View.CURRENT)
     if columns.are_rows and name in OF_PANES and name not in known_types:
         return EVENT_TIME

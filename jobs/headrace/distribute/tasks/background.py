@@ -333,9 +333,7 @@ class Merges:
         self._merge_thread.begin(lambda stop: (plan, self._runner.run_merge(plan, stop)))
 
     def adopt_finished(self, tables: Tables, *, wait: bool) -> dict[str, tuple[Layer, ...]]:
-        """``tables`` with what was merged meanwhile. ``wait``: until the step that is under way, if one is, is done.
-        Raises the error that ended it.
-        """
+        """``tables`` with what was merged meanwhile. ``wait``: for a step under way. Raises the error that ended it."""
         wait = wait or any(len(layers) > most_layers() for layers in tables.values())
         if not (self._merge_thread.is_done or (wait and self._merge_thread.is_running)):
             return dict(tables)

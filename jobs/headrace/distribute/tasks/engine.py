@@ -232,9 +232,7 @@ class TasksEngine:
         return size / size_before if size and size_before else None
 
     def _least_watermark(self, live: Sequence[ChainState]) -> Instant:
-        """The watermark of the first stage of the chains that are ``live``, or of one behind it: something may be in
-        flight in a loop.
-        """
+        """The watermark of the first stage of ``live`` chains, or of one behind it: something may be in flight."""
         chains = zip(self.work.chains, self.states, strict=True)
         loop_states = [state for chain, state in chains if chain.loop is not None]
         return min(state.clocks[0].watermark for state in (live[0], *loop_states))

@@ -46,14 +46,10 @@ LEAST_OF_A_FILE: Final = Size(2**22)
 """A file is divided into pieces of so many bytes, or more."""
 
 MOST_OF_A_SHARE: Final = Size(2**24)
-"""The most bytes that a task reads. Larger inputs have more tasks, one after another, so the memory of one does not
-grow with the epoch.
-"""
+"""The most bytes that a task reads. Larger inputs have more tasks in turn, so that memory does not grow with them."""
 
 MOST_OF_A_PART: Final = Size(2**25)
-"""A part of the keys, or of the ids, is that of so many bytes of input, while ``MOST_PARTS`` suffice. So the memory of
-its task does not grow either.
-"""
+"""A part of the keys or ids is that of so many bytes of input, up to ``MOST_PARTS``, to bound its task's memory too."""
 
 MOST_PARTS: Final = 2**8
 """In more parts, what tasks say to each other would be many small things."""
@@ -145,9 +141,7 @@ def divide_into_shares(pipeline: Pipeline, landing: Landing, files: ByInput, num
 
 
 def count_parts(tasks: int, size: int) -> int:
-    """In how many parts the keys are, or the ids, in an epoch over ``size`` bytes of input. They are as many as
-    ``tasks``, or more where there is much to read.
-    """
+    """In how many parts the keys or ids are in an epoch over ``size`` bytes: ``tasks``, or more where that is much."""
     return max(tasks, min(size // MOST_OF_A_PART.value, MOST_PARTS))
 
 

@@ -214,9 +214,7 @@ class ComputedRowsPart(RowsPart):
 
 
 class GroupFunctionError(PipelineError, code="config.group_function"):
-    """A function of a group that is not there, fails, gives what it does not declare, or something else when it is
-    asked again.
-    """
+    """A function of a group that is missing, fails, gives what it does not declare, or differs when asked again."""
 
 
 class GroupFailedError(Exception):

@@ -75,9 +75,7 @@ class KnownValues:
 
 @dataclass(frozen=True)
 class AccumulatorPart(ABC):
-    """One stored column of an accumulator; ``input`` None counts elements instead of values. ``condenses``: of many
-    elements it is smaller than they are.
-    """
+    """One column of an accumulator; ``input`` None counts elements. ``condenses``: it is smaller than many elements."""
 
     condenses: ClassVar[bool] = True
 
@@ -141,9 +139,7 @@ _LARGEST_FLOAT: Final = float(np.finfo(np.float64).max)
 
 
 def exact_sum(values: Floats, groups: Groups) -> tuple[Floats, pa.Array]:
-    """The sum of the finite ``values`` of each group: the float next to it, and a list of what is left; NULL is nothing
-    more.
-    """
+    """The sum of the finite ``values`` of each group: the nearest float, and a list of what is left; NULL: nothing."""
     with np.errstate(over="ignore"):
         nearest = groups.reduce(np.add, values, 0.0)
     is_exact = _is_exact(values, groups)

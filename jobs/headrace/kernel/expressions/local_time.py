@@ -144,9 +144,7 @@ def _escape_regex(text: str) -> str:
 
 
 def truncate_time(time: Datum, unit: str, zone: str, *beginnings: Any) -> Datum:
-    """When the ``unit`` of ``time`` began in ``zone``; NULL outside the years 1 to 9999. ``beginnings``: as in
-    ``periods``.
-    """
+    """When the ``unit`` of ``time`` began in ``zone``; NULL outside years 1-9999. ``beginnings`` as in ``periods``."""
 
     def truncate_times(times: pa.Array) -> pa.Array:
         instants, in_calendar = _to_instants(times)

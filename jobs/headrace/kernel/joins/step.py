@@ -420,9 +420,7 @@ class _Matches:
         self.end = sides.search_within(self.times, begin, end, last, is_after=True)
 
     def _settle_ties(self, order: Ints, codes: sides.Words, times: Ints) -> Ints:
-        """``order`` with right rows of one key and moment in the order in which they count; where all count there is
-        none.
-        """
+        """``order`` with right rows of one key and moment in the order in which they count; none where all count."""
         if self.join.join.meets is Meets.ALL or not len(order):
             return order
         ordered_codes, ordered_times = codes[order], times[order]

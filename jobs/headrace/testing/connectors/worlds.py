@@ -113,14 +113,10 @@ class SourceWorld(ABC):
 
     @abstractmethod
     def append(self, records: Sequence[Mapping[str, Any]]) -> None:
-        """Add ``records``, values of ``COLUMNS`` by name, with times as datetimes; from then on they can be planned, as
-        splits of their own.
-        """
+        """Add ``records``, values of ``COLUMNS`` by name, times as datetimes, to be planned as splits of their own."""
 
     def append_unreadable(self) -> None:
-        """Add one record that does not parse, as a split of its own. Its ``number`` is text. Where types do not let
-        that in, its ``text`` is not UTF-8.
-        """
+        """Add one record that does not parse, as a split of its own: ``number`` is text, or ``text`` is not UTF-8."""
         raise NotImplementedError("say how a record is added that does not parse, or has_unreadable = False")
 
     def lose(self) -> None:
@@ -141,9 +137,7 @@ class VersionsWorld(SourceWorld):
 
 
 class SinkWorld(ABC):
-    """A target that nobody has delivered to, for one test. It pickles: deliveries that are killed run in processes of
-    their own.
-    """
+    """A target that nobody has delivered to, for one test. It pickles: killed deliveries run in their own processes."""
 
     secrets: ClassVar[tuple[str, ...]] = ()
     """Texts that no error and no delivery may show: the password of the connection."""
