@@ -25,6 +25,7 @@ import pytest
 from headrace import DataType, FixedWindows, GlobalWindows, Limits, Pipeline, Sessions, WindowFn, col, count, retracting
 from headrace.errors import FixDataError, RefusedError, RetryError, SinkTakenError
 from headrace.ext import sinks as sink_ports
+from headrace.ext.sinks import ChangeSource, FillReason
 from headrace.pipeline.identity import fingerprint
 from headrace.testing.connectors.worlds import VALUES, ChangeLogWorld, SinkDeployment, SinkWorld, order, plain
 from headrace.types import Delivery
@@ -222,12 +223,8 @@ class SinkConformance:
         deployment.land("1", order("ann", 5, 10), order("bob", 10, 20), order("ann", 70, 30))
         first = handle.run()
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.before, delivery.after) == (
-            sink_ports.ChangeSource.ALL_ROWS,
-            None,
-            first.snapshot,
-        )
-        assert delivery.reason is sink_ports.FillReason.FIRST
+        assert (delivery.source, delivery.before, delivery.after) == (ChangeSource.ALL_ROWS, None, first.snapshot)
+        assert delivery.reason is FillReason.FIRST
         assert (delivery.written, delivery.removed) == (3, 0)
         assert deployment.held(sales) == deployment.published(sales)
         assert deployment.deliver(sales).source is None
@@ -235,11 +232,7 @@ class SinkConformance:
         deployment.land("2", order("bob", 15, 5), order("cyd", 80, 1), order("", 80, 1))
         handle.run()
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.before, delivery.written) == (
-            sink_ports.ChangeSource.PANES,
-            first.snapshot,
-            3,
-        )
+        assert (delivery.source, delivery.before, delivery.written) == (ChangeSource.PANES, first.snapshot, 3)
         assert delivery.removed == 0
         assert deployment.held(sales) == deployment.published(sales)
         assert len(deployment.held(sales)) == 5
@@ -251,22 +244,22 @@ class SinkConformance:
 
         handle.rollback(to=str(first.snapshot), message="a wrong file")
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.written, delivery.removed) == (sink_ports.ChangeSource.DIFFERENCE, 1, 2)
+        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.DIFFERENCE, 1, 2)
         assert deployment.held(sales) == deployment.published(sales)
         assert len(deployment.held(sales)) == 3
 
         handle.rollback(to="beginning", message="all of it")
         delivery = deployment.deliver(sales)
         assert (delivery.source, delivery.reason, delivery.after) == (
-            sink_ports.ChangeSource.ALL_ROWS,
-            sink_ports.FillReason.UNPUBLISHED,
+            ChangeSource.ALL_ROWS,
+            FillReason.UNPUBLISHED,
             None,
         )
         assert delivery.removed == (3 if self.counts_replaced else 0)
         assert deployment.held(sales) == []
         assert deployment.deliver(sales).source is None
         handle.run()
-        assert deployment.deliver(sales).source is sink_ports.ChangeSource.ALL_ROWS
+        assert deployment.deliver(sales).source is ChangeSource.ALL_ROWS
         assert deployment.held(sales) == deployment.published(sales)
 
     def test_follows_a_patch(self, deployment: SinkDeployment) -> None:
@@ -280,7 +273,7 @@ class SinkConformance:
         rows_before = deployment.held(sales)
         patch = handle.backfill(patch=True)
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.after, delivery.written) == (sink_ports.ChangeSource.PANES, patch.snapshot, 1)
+        assert (delivery.source, delivery.after, delivery.written) == (ChangeSource.PANES, patch.snapshot, 1)
         assert deployment.held(sales) == deployment.published(sales) != rows_before
 
     def test_follows_a_release(self, deployment: SinkDeployment) -> None:
@@ -296,7 +289,7 @@ class SinkConformance:
         assert deployment.deliver(sales).source is None
         handle.release("main", message="the price is known")
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.written) == (sink_ports.ChangeSource.PANES, 1)
+        assert (delivery.source, delivery.written) == (ChangeSource.PANES, 1)
         assert deployment.held(sales) == deployment.published(sales)
         assert len(deployment.held(sales)) == 2
 
@@ -328,7 +321,7 @@ class SinkConformance:
                 assert deployment.held(sales) == deployment.published(sales), step
         deployment.deliver(sales)
         assert deployment.held(sales) == deployment.published(sales)
-        assert sink_ports.ChangeSource.PANES in sources or sink_ports.ChangeSource.DIFFERENCE in sources
+        assert ChangeSource.PANES in sources or ChangeSource.DIFFERENCE in sources
 
     def test_rows_known_by_an_id_are_those_that_readers_see(self, deployment: SinkDeployment) -> None:
         """A row takes the place of that with its id, and one that is deleted goes, wherever ``published`` moves."""
@@ -369,13 +362,13 @@ class SinkConformance:
         if deployment.world.lose_a_row():
             assert len(deployment.held(sales)) == 2
         delivery = deployment.deliver(sales, refill=True)
-        assert delivery.source is sink_ports.ChangeSource.ALL_ROWS
-        assert delivery.reason in (sink_ports.FillReason.REFILL, sink_ports.FillReason.CHANGED)
+        assert delivery.source is ChangeSource.ALL_ROWS
+        assert delivery.reason in (FillReason.REFILL, FillReason.CHANGED)
         assert deployment.held(sales) == deployment.published(sales)
         assert deployment.deliver(sales).source is None
         deployment.land("2", order("ann", 6))
         deployment.handle(sales).run()
-        assert deployment.deliver(sales).source is sink_ports.ChangeSource.PANES
+        assert deployment.deliver(sales).source is ChangeSource.PANES
         assert deployment.held(sales) == deployment.published(sales)
 
     # --- deliveries that are disturbed --------------------------------------------------------------------------------
@@ -481,12 +474,12 @@ class SinkConformance:
         changed_sales = deployment.sales(what={"paid": col("price").sum(), "most": col("price").max()})
         deployment.handle(changed_sales).backfill(promote=True)
         delivery = deployment.deliver(changed_sales)
-        assert (delivery.source, delivery.written) == (sink_ports.ChangeSource.ALL_ROWS, 2)
+        assert (delivery.source, delivery.written) == (ChangeSource.ALL_ROWS, 2)
         self.check_all_again(deployment, delivery)
         assert deployment.held(changed_sales) == deployment.published(changed_sales)
         deployment.land("2", order("bob", 15, 5))
         deployment.handle(changed_sales).run()
-        assert deployment.deliver(changed_sales).source is sink_ports.ChangeSource.PANES
+        assert deployment.deliver(changed_sales).source is ChangeSource.PANES
         assert deployment.held(changed_sales) == deployment.published(changed_sales)
 
     def check_all_again(self, deployment: SinkDeployment, delivery: Delivery) -> None:
@@ -514,11 +507,11 @@ class SinkConformance:
 
         by_price = deployment.sales(key={"user": col("user"), "orders": col("price")}, what={"spent": orders})
         deployment.handle(by_price).backfill(promote=True)
-        assert deployment.deliver(by_price).reason is sink_ports.FillReason.COLUMNS
+        assert deployment.deliver(by_price).reason is FillReason.COLUMNS
         assert deployment.held(by_price) == deployment.published(by_price)
         deployment.land("4", order("ann", 5, 10), order("ann", 5, 11))
         deployment.handle(by_price).run()
-        assert deployment.deliver(by_price).source is sink_ports.ChangeSource.PANES
+        assert deployment.deliver(by_price).source is ChangeSource.PANES
         assert deployment.held(by_price) == deployment.published(by_price)
 
     # --- whose rows they are ------------------------------------------------------------------------------------------
@@ -535,7 +528,7 @@ class SinkConformance:
         with pytest.raises(SinkTakenError, match="--take-over"):
             other.deliver(sales)
         assert deployment.held(sales) == deployment.published(sales)
-        assert other.deliver(sales, take_over=True).reason is sink_ports.FillReason.OWNER
+        assert other.deliver(sales, take_over=True).reason is FillReason.OWNER
         assert deployment.held(sales) == other.published(sales)
         with pytest.raises(SinkTakenError):
             deployment.deliver(sales)
@@ -599,7 +592,7 @@ class ChangeLogConformance(SinkConformance):
         deployment.land("1", order("ann", 5, 10), order("bob", 10, 20))
         first = handle.run()
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.written, delivery.removed) == (sink_ports.ChangeSource.ALL_ROWS, 2, 0)
+        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.ALL_ROWS, 2, 0)
         assert sorted(news(0)) == [(1, None, "ann", 1, 10), (1, None, "bob", 1, 20)]
         assert deployment.deliver(sales).source is None
 
@@ -609,7 +602,7 @@ class ChangeLogConformance(SinkConformance):
         deployment.land("3", order("bob", 16, 1), order("cyd", 20, 1))
         handle.run()
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.written, delivery.removed) == (sink_ports.ChangeSource.PANES, 3, 2)
+        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.PANES, 3, 2)
         forward = news(2)
         assert forward[:2] == [(-1, 1, "bob", 1, 20), (1, 1, "bob", 2, 25)]
         of_bob = [record for record in forward[2:] if record[2] == "bob"]
@@ -619,7 +612,7 @@ class ChangeLogConformance(SinkConformance):
 
         handle.rollback(to=str(first.snapshot), message="wrong files")
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.written, delivery.removed) == (sink_ports.ChangeSource.DIFFERENCE, 1, 2)
+        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.DIFFERENCE, 1, 2)
         taken_back = news(7)
         assert sorted(taken_back[:2]) == [(-1, None, "bob", 3, 26), (-1, None, "cyd", 1, 1)]
         assert taken_back[2:] == [(1, None, "bob", 1, 20)]
@@ -630,7 +623,7 @@ class ChangeLogConformance(SinkConformance):
         assert deployment.held(sales) == []
         assert deployment.deliver(sales).source is None
         handle.run()
-        assert deployment.deliver(sales).source is sink_ports.ChangeSource.ALL_ROWS
+        assert deployment.deliver(sales).source is ChangeSource.ALL_ROWS
         assert deployment.held(sales) == deployment.published(sales)
         assert 0 not in {record[sink_ports.SIGN] for record in world.records()}
 
@@ -646,7 +639,7 @@ class ChangeLogConformance(SinkConformance):
             deployment.land(name, order("bob", 10))
             handle.run()
             handle.expire(keep_last=1)
-        assert deployment.deliver(sales).source is sink_ports.ChangeSource.ALL_ROWS
+        assert deployment.deliver(sales).source is ChangeSource.ALL_ROWS
         assert [record[sink_ports.SIGN] for record in world.records()] == [1, 0, 1, 1]
         assert deployment.held(sales) == deployment.published(sales)
 
