@@ -159,23 +159,14 @@ def _list_or_none(_ctx: click.Context, _param: click.Parameter, values: tuple[An
     return [*values] or None
 
 
-_CLICK_TYPES: Final[dict[object, "click.ParamType[Any]"]] = {
-    str: click.STRING,
-    bool: click.BOOL,
-    int: click.INT,
-    float: click.FLOAT,
-    Path: click.Path(path_type=Path),
-}
-
-
-def _click_type(kind: Any, least: float | None = None, most: float | None = None) -> "click.ParamType[Any]":
+def _click_type(kind: Any, least: float | None = None, most: float | None = None) -> Any:
     one = _without_none(kind)
     if get_origin(one) is list:
         (one,) = get_args(one)
     if isinstance(one, type) and issubclass(one, StrEnum):
         return _Word(one)
     if least is None and most is None:
-        return _CLICK_TYPES[one]
+        return click.Path(path_type=Path) if one is Path else one
     return click.FloatRange(least, most) if one is float else click.IntRange(_int_or_none(least), _int_or_none(most))
 
 
@@ -237,29 +228,23 @@ _FIXED_REFS = {MAIN, PUBLISHED}
 _SHELLS = ("bash", "zsh", "fish")
 
 
-def complete_pipeline(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Registered names."""
-    return _completions(_registered_pipelines, incomplete)
+def _complete_from(names: Callable[[click.Context], Iterable[str]]) -> Completion:
+    """Offer those ``names`` that begin so; a context has the pipeline that the line names."""
+
+    def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+        try:
+            return sorted({name for name in names(ctx) if name.startswith(incomplete)})
+        except Exception:
+            return []
+
+    return complete
 
 
-def complete_branch(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Branches and tags of the pipeline that the line names."""
-    return _completions(lambda: [*_FIXED_REFS, *_ref_names(ctx)], incomplete)
-
-
-def complete_at(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Branches, tags, and the newest snapshots of the pipeline that the line names."""
-    return _completions(lambda: [*_FIXED_REFS, *_ref_names(ctx), *_recent_snapshots(ctx)], incomplete)
-
-
-def complete_droppable(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Names of branches and tags that can be dropped."""
-    return _completions(lambda: _ref_names(ctx) - _FIXED_REFS, incomplete)
-
-
-def complete_snapshot(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Branches, tags, and the newest snapshots of the pipeline that the line names."""
-    return _completions(lambda: [*_ref_names(ctx), *_recent_snapshots(ctx)], incomplete)
+complete_pipeline = _complete_from(lambda _ctx: _registered_pipelines())
+complete_branch = _complete_from(lambda ctx: [*_FIXED_REFS, *_ref_names(ctx)])
+complete_at = _complete_from(lambda ctx: [*_FIXED_REFS, *_ref_names(ctx), *_recent_snapshots(ctx)])
+complete_droppable = _complete_from(lambda ctx: _ref_names(ctx) - _FIXED_REFS)
+complete_snapshot = _complete_from(lambda ctx: [*_ref_names(ctx), *_recent_snapshots(ctx)])
 
 
 def show_completion(program: str) -> click.Option:
@@ -283,13 +268,6 @@ def show_completion(program: str) -> click.Option:
         callback=print_completion,
         help='Print what makes a shell complete names: eval "$(headrace --show-completion bash)" in ~/.bashrc.',
     )
-
-
-def _completions(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
-    try:
-        return sorted({name for name in names() if name.startswith(incomplete)})
-    except Exception:
-        return []
 
 
 def _registered_pipelines() -> Iterable[str]:
@@ -389,25 +367,8 @@ def _visible_errors() -> Iterator[None]:
 P = ParamSpec("P")
 
 
-def _version_option() -> click.Option:
-    def print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
-        if is_asked:
-            click.echo(f"headrace {__version__}")
-            ctx.exit()
-
-    return click.Option(
-        ["--version"],
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=print_version,
-        help="Print the version.",
-    )
-
-
 app = CommandGroup(
     name="headrace",
-    params=[_version_option(), show_completion("headrace")],
     help="Pipelines in the terms of the Dataflow Model, as snapshots in an object store.",
     epilog="\b\nExit codes:\n"
     + "\n".join(f"  {code:>3}  {words}" for code, words in exit_code_meanings())
@@ -415,6 +376,8 @@ app = CommandGroup(
     no_args_is_help=True,
     context_settings={"max_content_width": 120, "help_option_names": ["--help", "-h"]},
 )
+click.version_option(__version__, message="headrace %(version)s", help="Print the version.")(app)
+app.params.append(show_completion("headrace"))
 
 PipelineArgument = Annotated[
     str,
