@@ -6,7 +6,7 @@ nearest one, whether it is of a keyword argument, a method or a column.
 
 A class that may stand in a pipeline says its word where it is defined::
 
-    @word("after count", count=REQUIRED)
+    @register_word("after count", count=REQUIRED)
     @dataclass(frozen=True)
     class AfterCount(Trigger): ...
 

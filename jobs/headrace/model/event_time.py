@@ -1,10 +1,10 @@
 """Event time of records, how far it has come by their watermark, and which of them are duplicates.
 
 A watermark strategy is a pure function of facts about *splits* (semantics 1.2, 9.2, 9.4, 12.11 and 12.14). An engine
-computes ``SplitFacts`` of an epoch with one aggregate over its accepted records, adds them up with ``heard``, and asks
-``watermark_after``::
+computes ``SplitFacts`` of an epoch with one aggregate over its accepted records, adds them up with ``update_splits``,
+and asks ``watermark_after``::
 
-    splits = heard(splits, {"JFK": SplitFacts(mark=..., lags=...)}, processing_time)
+    splits = update_splits(splits, {"JFK": SplitFacts(mark=..., lags=...)}, processing_time)
     watermark = strategy.watermark_after(splits, processing_time, previous=watermark)
 
 A fact about a split is its *mark*: the maximum of ``strategy.mark(event_time)`` over its records. Watermarks never go

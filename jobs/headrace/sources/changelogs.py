@@ -9,9 +9,6 @@ with that row alone (``with_one_row``) where it is text. A tombstone, which a to
 
 ``with_signs`` gives a change its ``_sign``: 1 if the row is added, -1 if it is withdrawn. With any other sign, NULL
 too, it is a dead letter.
-
-``versions_of_envelopes`` and ``rows_or_tombstones`` give versions (14.10): the columns of a row, and whether the record
-says that its row is gone.
 """
 
 import json

@@ -3,9 +3,6 @@
 A judged record has what ``kernel.delta`` asks for, ``_sign`` too where records can withdraw others. It has ``_split``
 and ``_mark`` (what it says of which split), and ``_id`` where duplicates are told apart. Only the reason of a rejected
 record counts.
-
-``columns_read`` says which columns of the files of each input are read, and what for; ``required_by`` those a file must
-have.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,8 +1,5 @@
 """Files that are landed of a source, and the source that they are read as.
 
-``Lander`` claims ranges of what a source has, one after the other, and writes their files, or has them written.
-``LandedPortions`` are what a run lands, as large as its epochs: the next one when the one before it has been read.
-
 ``LandedReader`` reads landed files: what a definition makes of their records is worked out each time that they are
 read.
 
