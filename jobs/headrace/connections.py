@@ -168,9 +168,8 @@ def _is_cut(parts: SplitResult) -> bool:
 def _unreadable_uri_error(name: str) -> MissingConnectionError:
     """The URI may have a secret, so it is not quoted, nor is what the parser says of it."""
     return MissingConnectionError(
-        f"{variable_name(name)} is not a URI: write scheme://user:password@host:port/database, with %40 for @, %2F "
-        "for /, "
-        "%3F for ? and %23 for # in the password, and %40 for @ behind the host"
+        f"{variable_name(name)} is not a URI: write scheme://user:password@host:port/database, with %40 for @, %2F for "
+        "/, %3F for ? and %23 for # in the password, and %40 for @ behind the host"
     )
 
 

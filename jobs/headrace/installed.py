@@ -45,8 +45,7 @@ def require_extra(extra: str, what: str, advice: str = "") -> None:
     ):
         raise PysparkClientError(
             f"pyspark-client {client} is installed over the files of pyspark (Airflow's Spark provider asks for it): "
-            "pip uninstall -y pyspark-client && pip install --force-reinstall --no-deps "
-            f"pyspark=={spark}"
+            f"pip uninstall -y pyspark-client && pip install --force-reinstall --no-deps pyspark=={spark}"
         )
 
 
@@ -173,9 +172,8 @@ class EntryPointGroup(Generic[T]):
                 return self._load_installed(one)
             case several:
                 raise BrokenEntryPointError(
-                    f"the {self.kind} {name!r} is there twice: "
-                    f"{' and '.join(map(_describe_entry_point, several))}; uninstall all "
-                    "of these packages but one"
+                    f"the {self.kind} {name!r} is there twice: {' and '.join(map(_describe_entry_point, several))}; "
+                    "uninstall all of these packages but one"
                 )
 
     def _load_installed(self, entry_point: "EntryPoint") -> T:

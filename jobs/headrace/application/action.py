@@ -45,7 +45,8 @@ def perform_action(arguments: argparse.Namespace) -> int:
     try:
         prepare, pipeline = PREPARERS[arguments.action], resolve_pipeline(arguments.pipeline)
         noting = _with_progress_notes(listener, pipeline.name, arguments, started_at)
-        prepared_run = prepare(open_run(pipeline, arguments.root, _options_from(arguments), noting))
+        options = RunOptions(arguments.run_id, **fields_of_texts(vars(arguments)), defer_verdict=True)
+        prepared_run = prepare(open_run(pipeline, arguments.root, options, noting))
         result = run_prepared(prepared_run)
         catalog = prepared_run.context.catalog
         result = replace(result, warnings=(*arguments.warning, *result.warnings))
@@ -89,10 +90,6 @@ def _report_error(error: Exception, listener: GuardedListener) -> int:
     run_error = RunError.of(error)
     listener.noted(f"{run_error.code}: {run_error.message}")
     return error.exit_code if isinstance(error, HeadraceError) else HeadraceError.exit_code
-
-
-def _options_from(arguments: argparse.Namespace) -> RunOptions:
-    return RunOptions(arguments.run_id, **fields_of_texts(vars(arguments)), defer_verdict=True)
 
 
 def _pipeline_name(reference: str) -> str:

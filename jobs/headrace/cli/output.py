@@ -188,13 +188,7 @@ def _format_value(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}"
     if isinstance(value, datetime | Decimal):
-        return _format_scalar(value)
+        from headrace.read.shown_values import constant_text, in_utc
+
+        return f"{in_utc(value):%Y-%m-%d %H:%M:%S}Z" if isinstance(value, datetime) else constant_text(value)
     return str(value)
-
-
-def _format_scalar(value: datetime | Decimal) -> str:
-    from headrace.read.shown_values import constant_text, in_utc
-
-    if isinstance(value, datetime):
-        return f"{in_utc(value):%Y-%m-%d %H:%M:%S}Z"
-    return constant_text(value)

@@ -431,7 +431,8 @@ def _input_lines(input_: Input) -> Iterator[str]:
 
 def _transform_lines(source: Source) -> Iterator[str]:
     if source.transform is not None:
-        yield f"through {source.transform.in_words}, to {_column_list(source.transform.returns)}"
+        columns = ", ".join(f"{name} {kind}" for name, kind in source.transform.returns.items())
+        yield f"through {source.transform.in_words}, to {columns}"
     if source.explode is not None:
         yield f"exploded: a record for each item of {source.explode}"
 
@@ -571,7 +572,3 @@ def _how_lines(how: How) -> Iterator[str]:
         yield f"a pane is dated by its {'first' if how.timestamp is TimestampCombiner.EARLIEST else 'last'} element"
     if how.elide_unchanged:
         yield "a pane that would change nothing is left out"
-
-
-def _column_list(schema: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in schema.items())

@@ -1,11 +1,5 @@
 """The dialect of a CSV file: how it quotes, its header, and whether its body is in what a source says.
 
-``Quoting`` says which fields one record has, ``JudgedLines`` which records the parser of blocks reads as the rules say
-(docs/judging.md).
-
-A header has names, which say where the columns of the source are. Where it names none of them, an error says which
-dialect it seems to be of (``header_of``).
-
 ``check_body`` tells what the first records say of the dialect where the header says nothing: an encoding, quotes. A
 file is judged at its beginning, whichever piece of it is read. One that is bad in part keeps its dead letters.
 """
@@ -94,11 +88,8 @@ class Quoting:
         fields, start = [], 0
         while start <= len(record):
             is_quoted = self.dialect.quote is not None and marks.startswith(self.dialect.quote, start)
-            value, end = (
-                self._read_quoted_field(record, marks, start)
-                if is_quoted
-                else self._read_plain_field(record, marks, start)
-            )
+            read_field = self._read_quoted_field if is_quoted else self._read_plain_field
+            value, end = read_field(record, marks, start)
             fields.append(value if escape is None else re.sub(f"(?s){re.escape(escape)}(.)", r"\1", value))
             start = end + 1
         return fields

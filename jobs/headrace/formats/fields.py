@@ -2,10 +2,6 @@
 
 JSON is read value by value: what one text holds, whether a column takes it, and as what. It never goes by way of a
 double.
-
-Records that never were text are written as text: dead letters and late records show them so (``as_json``).
-
-``typed`` reads columns of text: a value that does not read makes its record unparsed.
 """
 
 import json
@@ -185,25 +181,17 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_int(value: Any) -> bool:
-    return _is_number(value) and isinstance(value, int) and -_INT_LIMIT <= value < _INT_LIMIT
-
-
 def _decimal_of(value: Any) -> Decimal | None:
     text = value if isinstance(value, str) else value.written
     decimal: Decimal | None = read_text(pa.array([text]), DataType.DECIMAL)[0].as_py()
     return decimal
 
 
-def _is_decimal(value: Any) -> bool:
-    return (_is_number(value) or isinstance(value, str)) and _decimal_of(value) is not None
-
-
 _VALUE_FITS: dict[DataType, Callable[[Any], bool]] = {
-    DataType.INT: _is_int,
+    DataType.INT: lambda value: _is_number(value) and isinstance(value, int) and -_INT_LIMIT <= value < _INT_LIMIT,
     DataType.FLOAT: _is_number,
     DataType.BOOL: lambda value: isinstance(value, bool),
-    DataType.DECIMAL: _is_decimal,
+    DataType.DECIMAL: lambda value: (_is_number(value) or isinstance(value, str)) and _decimal_of(value) is not None,
     **dict.fromkeys((DataType.STRING, *FROM_TEXT), lambda value: isinstance(value, str)),
 }
 

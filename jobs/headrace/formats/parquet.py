@@ -102,7 +102,10 @@ class ParquetRows(file_format.FileFormat):
         file = _open_file(data, path, is_checked=self.is_checked)
         stored_names = columns.find_stored(file.schema_arrow, path)
         if not self.reads_extensions:
-            _refuse_extensions(file.schema_arrow, [columns.fields[name] for name in stored_names], path)
+            for field in (columns.fields[name] for name in stored_names):
+                own = type_there(file.schema_arrow, field, path)
+                if own is not None and _reads_extension(own, field.type):
+                    raise _other_type(own, field, path)
         try:
             columns_there = [*dict.fromkeys(_places_read(file.schema_arrow, columns.fields, stored_names))]
             read = _read_rows if self.is_checked else _rows_as_before
@@ -340,13 +343,6 @@ def _other_type(own: pa.DataType, field: SourceField, path: str) -> file_format.
     return file_format.FileColumnsError(
         path, f"its column {field.place} is {own}, and the source says {in_words(field.type)}"
     )
-
-
-def _refuse_extensions(file_schema: pa.Schema, fields: Sequence[SourceField], path: str) -> None:
-    for field in fields:
-        own = type_there(file_schema, field, path)
-        if own is not None and _reads_extension(own, field.type):
-            raise _other_type(own, field, path)
 
 
 def _reads_extension(own: pa.DataType, kind: ColumnType) -> bool:

@@ -102,12 +102,9 @@ class DeltaChangeType(RecordSign):
 
     def as_read(self, schema: expression_columns.SourceColumns) -> expression_columns.SourceColumns:
         """The field is a column beside the others, unless it is one of them."""
-        name = self.column_name(schema)
-        return (
-            schema
-            if name in schema
-            else {**schema, name: expression_columns.SourceField((self.field,), DataType.STRING)}
-        )
+        if (name := self.column_name(schema)) in schema:
+            return schema
+        return {**schema, name: expression_columns.SourceField((self.field,), DataType.STRING)}
 
     def sign_of(self, schema: expression_columns.SourceColumns) -> Expr:
         """Inserted rows and those after an update are added, deleted ones and those before it are withdrawn."""

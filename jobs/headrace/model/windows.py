@@ -86,11 +86,9 @@ def touching(where: WindowFn, span: Window) -> Window | None:
 
 def shift_instant(moment: model_time.Instant, granules: int) -> model_time.Instant:
     """``moment`` and ``granules`` more, if it is not one of the ends of time; within them."""
-    return (
-        model_time.Instant(min(max(moment + granules, model_time.MIN_INSTANT), model_time.GLOBAL_WINDOW_END))
-        if model_time.is_finite(moment)
-        else moment
-    )
+    if not model_time.is_finite(moment):
+        return moment
+    return model_time.Instant(min(max(moment + granules, model_time.MIN_INSTANT), model_time.GLOBAL_WINDOW_END))
 
 
 def _align_down(moment: model_time.Instant, period: int, offset: int) -> model_time.Instant:
@@ -120,13 +118,11 @@ class FixedWindows(WindowFn):
     phase: Expr | None
 
     def __init__(self, size: Length, offset: Length = "0s", phase: Expr | None = None) -> None:
-        arguments = Arguments("FixedWindows")
+        arguments, set_ = Arguments("FixedWindows"), object.__setattr__
         length = arguments.duration("size", size, least=1, most=model_time.LONGEST_WINDOW)
-        object.__setattr__(self, "size", length)
-        object.__setattr__(
-            self, "offset", model_time.Duration(arguments.duration("offset", offset, least=None) % length)
-        )
-        object.__setattr__(self, "phase", None if phase is None else require_expression(arguments, "phase", phase))
+        set_(self, "size", length)
+        set_(self, "offset", model_time.Duration(arguments.duration("offset", offset, least=None) % length))
+        set_(self, "phase", None if phase is None else require_expression(arguments, "phase", phase))
 
 
 @describe_windows.register(FixedWindows)
@@ -322,11 +318,9 @@ class ShiftedOutputTime(WindowFn):
     shift: model_time.Duration
 
     def __init__(self, inner: WindowFn, shift: Length) -> None:
-        arguments = Arguments("ShiftedOutputTime")
-        object.__setattr__(
-            self, "inner", arguments.instance("inner", inner, WindowFn, 'windows such as FixedWindows("1h")')
-        )
-        object.__setattr__(self, "shift", arguments.duration("shift", shift, most=model_time.LONGEST_WINDOW))
+        arguments, set_ = Arguments("ShiftedOutputTime"), object.__setattr__
+        set_(self, "inner", arguments.instance("inner", inner, WindowFn, 'windows such as FixedWindows("1h")'))
+        set_(self, "shift", arguments.duration("shift", shift, most=model_time.LONGEST_WINDOW))
 
     @property
     def merges(self) -> bool:

@@ -302,11 +302,9 @@ class Source(Suggesting, ABC):
         """Names of ``columns`` that belong to a change, and to no row. They are what an envelope has for both of its
         rows, and what the source says of each record. None where nothing is withdrawn.
         """
-        return (
-            frozenset()
-            if self.changelog is None
-            else frozenset((*getattr(self.changelog, "shared", ()), *self.metadata))
-        )
+        if self.changelog is None:
+            return frozenset()
+        return frozenset((*getattr(self.changelog, "shared", ()), *self.metadata))
 
     @property
     def columns_of_signs(self) -> frozenset[str]:

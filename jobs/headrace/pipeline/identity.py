@@ -24,7 +24,7 @@ from headrace.model.combiners import CustomCombiner, accumulator_types, result_t
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.typing import constant_to_json, to_json
 from headrace.model.triggers.custom import CustomTrigger, state_types
-from headrace.pipeline.endpoints import Input, Source
+from headrace.pipeline.endpoints import Input
 from headrace.pipeline.joins import Join
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.rows import GroupRows
@@ -184,12 +184,13 @@ def _encode_if_used(**parts: Any) -> dict[str, Any]:
 
 def _encode_input(input_: Input) -> dict[str, Any]:
     source = input_.source
+    dialect = source.dialect if isinstance(source, FilesSource) else None
     return _encode_if_used(
         name=input_.name,
         kind=None if isinstance(source, FilesSource) else source.kind,
         path=source.place,
         schema=dict(sorted(source.schema.items())),
-        dialect=_dialect_options(source),
+        dialect=None if dialect is None else dict(sorted(dialect.options.items())),
         transform=source.transform,
         explode=source.explode,
         changelog=source.changelog,
@@ -197,12 +198,6 @@ def _encode_input(input_: Input) -> dict[str, Any]:
         event_time=input_.event_time,
         columns=input_.columns or None,
     )
-
-
-def _dialect_options(source: Source) -> dict[str, Any] | None:
-    """How its files are written, if it is not as the format says."""
-    dialect = source.dialect if isinstance(source, FilesSource) else None
-    return None if dialect is None else dict(sorted(dialect.options.items()))
 
 
 def _encode_computation(pipeline: Pipeline) -> dict[str, Any]:

@@ -292,9 +292,8 @@ def _checked_joins(arguments: Arguments, join: Sequence[Join], upstream: Sequenc
             raise arguments.refusal(
                 "join",
                 one.name,
-                f"this reads panes of outputs, and {one.name} is an input, whose records are joined with records. "
-                "Join in the output above it; or let a pipeline of its own read this one, hr.published(...), and join "
-                "there",
+                f"this reads panes of outputs, and {one.name} is an input, whose records are joined with records. Join "
+                "in the output above it; or let a pipeline of its own read this one, hr.published(...), and join there",
             )
         if one.is_of_output and not upstream:
             raise arguments.refusal(

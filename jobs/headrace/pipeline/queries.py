@@ -304,9 +304,8 @@ class Answers:
         """Ask for all groups in one statement. Raises an error of DuckDB's."""
         query = self.query
         self.connection.execute(
-            f"insert into _made select groups.{GROUP}, {query._casts} "
-            f"from (select distinct {GROUP} from _given) groups, "
-            f"lateral ({query._own_rows}groups.{GROUP}) select * from ({query.text}\n)) made"
+            f"insert into _made select groups.{GROUP}, {query._casts} from (select distinct {GROUP} from _given) "
+            f"groups, lateral ({query._own_rows}groups.{GROUP}) select * from ({query.text}\n)) made"
         )
 
     def _one_by_one(self, groups: Sequence[int], failure: Callable[[int, Exception], Exception]) -> None:

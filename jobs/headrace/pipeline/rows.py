@@ -19,7 +19,7 @@ from headrace.model.arguments import REQUIRED, Arguments, Suggesting, check_keyw
 from headrace.model.changelog import Versions
 from headrace.model.expressions.columns import Key, key_columns, require_expression
 from headrace.model.expressions.data_types import ColumnType, WrittenSchema, nested_schema
-from headrace.model.expressions.expr import Aggregate, Column, Expr, Function
+from headrace.model.expressions.expr import Column, Expr, Function
 from headrace.model.expressions.typing import is_same_expression, to_json
 from headrace.model.time import Duration
 from headrace.model.triggers import Trigger
@@ -78,13 +78,9 @@ class Selection(Aggregation):
         columns = key_columns(arguments, "rows", rows, FORMS)
         if not columns:
             raise arguments.refusal("rows", rows, f"it names no column; write {FORMS}")
-        nothing: dict[str, Aggregate | Expr] = {}
-        parts = {"key": {}, "what": nothing, **_OF_ITSELF}
-        parts |= {
-            "filter": None if condition is None else require_expression(arguments, "filter", condition),
-            "having": None,
-        }
-        parts |= {"transform": None, "renamed": new_names(arguments, renamed, columns), "columns": columns}
+        parts: dict[str, object] = {"key": {}, "what": {}, **_OF_ITSELF, "having": None, "transform": None}
+        parts["filter"] = None if condition is None else require_expression(arguments, "filter", condition)
+        parts |= {"renamed": new_names(arguments, renamed, columns), "columns": columns}
         for name, value in parts.items():
             object.__setattr__(self, name, value)
 
@@ -409,16 +405,13 @@ class GroupRows(Selection):
                 "a row that counts no more is withdrawn by retracting(...); discarding() gives "
                 "the rows of what came since the last pane; write one of these",
             )
-        parts = {"key": keys, "what": {}, "where": windows, "when": trigger, "how": relation}
-        parts |= {
-            "filter": None if condition is None else require_expression(arguments, "filter", condition),
-            "having": None,
-        }
+        parts: dict[str, object] = {"key": keys, "what": {}, "where": windows, "when": trigger, "how": relation}
+        parts["filter"] = None if condition is None else require_expression(arguments, "filter", condition)
         if renamed and arguments.instance("take", take, Take, _TAKE).computes:
             why = "columns are called what take= calls them: write the new name there, which is a replay"
             raise arguments.refusal("renamed", renamed, why)
-        parts |= {"transform": None, "renamed": new_names(arguments, renamed, columns), "columns": columns}
-        parts |= {"take": arguments.instance("take", take, Take, _TAKE)}
+        parts |= {"having": None, "transform": None, "renamed": new_names(arguments, renamed, columns)}
+        parts |= {"columns": columns, "take": arguments.instance("take", take, Take, _TAKE)}
         for name, value in parts.items():
             object.__setattr__(self, name, value)
 

@@ -349,8 +349,7 @@ def _check_joins(pipeline: AnyPipeline) -> None:
     if one_by_one or first.how.keep_last is not None:
         raise PipelineError(
             f"{one_by_one[0] if one_by_one else 'keep_last'} goes by what records say one by one, or by the order in "
-            "which "
-            "they come, and joined rows have none; use another trigger, or let a further aggregation do it"
+            "which they come, and joined rows have none; use another trigger, or let a further aggregation do it"
         )
 
 
@@ -646,8 +645,7 @@ def _check_edge(upper: Stage, lower: Stage, place: str, allow_double_counting: b
     if upper.withdraws and transform is not None and not transform.deterministic:
         raise PipelineError(
             f"{place} withdraws panes, and {transform.name} downstream of it is declared not deterministic: nobody "
-            "could find again what it made of a pane, to withdraw it; use how=discarding(), or a deterministic "
-            "function"
+            "could find again what it made of a pane, to withdraw it; use how=discarding(), or a deterministic function"
         )
     if upper.withdraws and lower.aggregation.how.keep_last is not None:
         raise PipelineError(

@@ -8,16 +8,11 @@ Where names are said to ascend, a snapshot remembers of ``SourcePosition`` the n
 when they were read. It has the mark below them, from which listing starts. So a run lists only what is new or nearly
 so. The files themselves are stored once, in the file log of the inputs. A manifest has the mark, and how many files
 after it were read.
-
-``listed_inputs`` lists the input under a prefix: it knows which names are input, and which stores are listed by many
-requests at once. ``instead_of_input`` says what lies where a run looked for input and found none. Its words tell a
-typing mistake from an empty landing.
 """
 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import islice, takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -167,9 +162,8 @@ class ChangedFileError(FixDataError, code="data.changed_file"):
 
     def __init__(self, path: str, how: str) -> None:
         super().__init__(
-            f"file {path} has changed since it was read: {how}. "
-            "Land what is new under a new name. Put the old content back (or remove the file, if no backfill is to "
-            "read it again); or run a backfill"
+            f"file {path} has changed since it was read: {how}. Land what is new under a new name. Put the old content "
+            "back (or remove the file, if no backfill is to read it again); or run a backfill"
         )
 
 
@@ -276,9 +270,7 @@ def _confirm_version(
     if digested_split is None or digested_split.digest is None or hash_text(digested_split.digest) != was.digest:
         old_text = f"{was.size} bytes" if was.size != info.size else "other content"
         raise ChangedFileError(info.path, f"it was {old_text}, now it is {_version_text(_split_of(info))}")
-    known_names.confirmed_splits[info.path] = SourceSplit(
-        digested_split.path, digested_split.size, digested_split.etag, digested_split.digest
-    )
+    known_names.confirmed_splits[info.path] = _split_of(digested_split)
 
 
 def newest_landed(store: object_stores.ObjectStore, prefix: str, mark: str, source: FilesSource) -> Instant | None:
@@ -310,11 +302,7 @@ def taken_in(store: object_stores.ObjectStore, file: SourceSplit) -> SourceSplit
         raise VanishedFileError(file.path) from error
     except object_stores.ObjectChangedError as error:
         raise ChangingFileError([file.path]) from error
-    return (
-        file
-        if digested_split is None
-        else SourceSplit(digested_split.path, digested_split.size, digested_split.etag, digested_split.digest)
-    )
+    return file if digested_split is None else _split_of(digested_split)
 
 
 def listed_again(store: object_stores.ObjectStore, prefix: str, files: Sequence[SourceSplit]) -> list[SourceSplit]:
@@ -440,10 +428,8 @@ def describe_surroundings(store: object_stores.ObjectStore) -> str:
     if not isinstance(store, object_stores.LocalStore):
         return "nothing lies under it"
     existing_folder = next(folder for folder in store.root.parents if folder.is_dir())
-    return _contents_text(
-        str(existing_folder),
-        [f"{path.name}/" if path.is_dir() else path.name for path in _first_entries(existing_folder)],
-    )
+    entries = sorted(existing_folder.iterdir())[: SHOWN_FILES + 1]
+    return _contents_text(str(existing_folder), [f"{path.name}/" if path.is_dir() else path.name for path in entries])
 
 
 def instead_of_input(store: object_stores.ObjectStore, prefix: str, suffixes: tuple[str, ...]) -> str:
@@ -475,7 +461,3 @@ def _contents_text(where: str, names: list[str]) -> str:
         return f"{where} is empty"
     more = ", ..." if len(names) > SHOWN_FILES else ""
     return f"{where} holds {', '.join(names[:SHOWN_FILES])}{more}"
-
-
-def _first_entries(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir())[: SHOWN_FILES + 1]

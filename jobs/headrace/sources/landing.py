@@ -4,8 +4,6 @@
 from and clears. Input there would be found by the pipeline's sweeps, and what the pipeline stores would be read as
 input. A pipeline knows its own folder when it is built (``pipeline.validation``); the others under a root are known
 only there.
-
-``check_budgets`` holds dead letters against how many a source allows in one epoch.
 """
 
 import os
@@ -370,7 +368,8 @@ def check_places(pipeline: Pipeline, root: ObjectStore, *, is_first: bool) -> No
                 f"pipeline {pipeline.name}: {problem}. What Headrace stores would be read as records of the input "
                 f"{name}: move its files elsewhere, such as landing/{pipeline.name}, and let the pipeline read there"
             )
-    foreign = next(_foreign_objects(root, pipeline.name), None) if is_first else None
+    infos = root.list(f"{pipeline.name}/") if is_first else ()
+    foreign = next((info.path for info in infos if kind_of(pipeline.name, info.path) is None), None)
     if foreign is not None:
         raise PlaceError(
             f"pipeline {pipeline.name} has not run under {root.uri} yet, and its folder there holds files that are not "
@@ -401,11 +400,6 @@ def _place_locations(store: ObjectStore, prefix: str) -> Iterator[PurePosixPath]
         yield PurePosixPath(written_path.resolve())
     else:
         yield PurePosixPath(f"{store.uri}/{prefix}")
-
-
-def _foreign_objects(root: ObjectStore, pipeline: str) -> Iterator[str]:
-    """The objects in the folder of a pipeline that Headrace has not written."""
-    return (info.path for info in root.list(f"{pipeline}/") if kind_of(pipeline, info.path) is None)
 
 
 SHOWN_LETTERS = 3

@@ -136,14 +136,10 @@ def group_bounds(data: bytes) -> list[str]:
     """The last name of each group of rows but the last."""
     metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
     statistics = (metadata.row_group(group).column(0).statistics for group in range(metadata.num_row_groups - 1))
-    return [_decode_path(one.max) for one in statistics if one is not None and one.has_min_max]
+    return [one.max.decode("utf-8", "surrogateescape") for one in statistics if one is not None and one.has_min_max]
 
 
 def _row_batches(data: bytes) -> Iterator[pa.RecordBatch]:
     for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS.value):
         if batch.num_rows:
             yield batch
-
-
-def _decode_path(path: bytes) -> str:
-    return path.decode("utf-8", "surrogateescape")

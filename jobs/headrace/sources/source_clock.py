@@ -95,11 +95,9 @@ class SourceClock:
     def slowest_split(self, processing_time: Instant) -> str | None:
         """The split that holds it back, None if there is none."""
         strategy = self.event_time.watermark
-        return (
-            strategy.slowest(self.splits, processing_time)
-            if isinstance(strategy, model_event_time.SplitStrategy)
-            else None
-        )
+        if not isinstance(strategy, model_event_time.SplitStrategy):
+            return None
+        return strategy.slowest(self.splits, processing_time)
 
 
 class SourceWatermarks(msgspec.Struct, frozen=True):

@@ -181,9 +181,8 @@ def replay_rejected(
     landing = handle.replay_rejected(output=of_output, input=of, to=to, at=at)
     sweep = " with --full-sweep (the copies' names sort before the newest files)" if landing.needs_full_sweep else ""
     next_run = (
-        f"The next run{sweep} reads these copies; {_describe_late_records(landing.late, landing.records)}. A "
-        "backfill, batch or rollback "
-        "reads the original files and ignores the copies, so nothing counts twice"
+        f"The next run{sweep} reads these copies; {_describe_late_records(landing.late, landing.records)}. A backfill, "
+        "batch or rollback reads the original files and ignores the copies, so nothing counts twice"
     )
     _print_landed(landing, f"dead letters at {at}", output, next_run, partial(_batch_of, handle, pipeline, of_output))
 

@@ -23,7 +23,6 @@ from headrace_snapshots.names import MAIN
 
 if TYPE_CHECKING:
     from headrace_snapshots.expiry import Expired, Total
-    from headrace_snapshots.format.manifest import Patch
     from headrace_snapshots.fsck import FsckReport
     from headrace_snapshots.gc_roots import Keep, ReaderBehind
     from headrace_snapshots.log import Entry
@@ -96,8 +95,9 @@ def show(
         clocks["held_to"] = f"watermark {render(progress.held_to.watermark)} of main"
     if holder := progress.held_back_by:
         clocks["held_back_by"] = ", ".join(f"{name} {value}" for name, value in holder.to_json().items() if value)
-    patch_fields = {} if manifest.patch is None else {"newest patch": _describe_patch(manifest.patch)}
-    print_fields({name: getattr(manifest, name) for name in own} | clocks | patch_fields, "snapshot")
+    if (patch := manifest.patch) is not None:
+        clocks["newest patch"] = f"epoch {patch.epoch}, by branch {patch.branch} at {patch.snapshot}"
+    print_fields({name: getattr(manifest, name) for name in own} | clocks, "snapshot")
     if names := outputs_of(manifest):
         positions, chains = handle.output_positions(), watermarks_of(manifest).chains
         output_rows = (
@@ -223,10 +223,6 @@ def drop(
     if output is Format.TEXT:
         standing = {**dict.fromkeys(entry.generations), **entry.refs}
         print_table(["branch or tag", "snapshot"], sorted(standing.items()), "what still stands")
-
-
-def _describe_patch(patch: "Patch") -> str:
-    return f"epoch {patch.epoch}, by branch {patch.branch} at {patch.snapshot}"
 
 
 def print_entry(entry: "Entry", output: Format) -> None:

@@ -201,11 +201,8 @@ class _RegexReader:
         letter = self.next_character()
         if letter.lower() in _CHARACTER_CLASSES and letter:
             self.position += 1
-            return (
-                _CHARACTER_CLASSES[letter]
-                if letter in _CHARACTER_CLASSES
-                else _complement_ranges(_CHARACTER_CLASSES[letter.lower()])
-            )
+            ranges = _CHARACTER_CLASSES[letter.lower()]
+            return ranges if letter in _CHARACTER_CLASSES else _complement_ranges(ranges)
         if letter in _CONTROLS:
             self.position += 1
             return ((ord(_CONTROLS[letter]), ord(_CONTROLS[letter])),)

@@ -4,8 +4,6 @@ The fingerprint knows own objects by their class and fields, and functions by th
 behind the names: the definition, and what it reads of its module and of those that this imports. It goes as far as that
 is written in the same folder or, of an installed package, in that package. Comments, docstrings and layout do not
 count.
-
-``NamedFunction`` is a function of a user's own, which a definition names ``module:function``.
 """
 
 import ast
@@ -26,6 +24,7 @@ from headrace.pipeline.loading.modules import OWN_PACKAGES, import_from_package,
 from headrace.pipeline.pipeline import Pipeline
 
 _Import = ast.Import | ast.ImportFrom
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 A = TypeVar("A")
 
 
@@ -242,15 +241,9 @@ def _parse_source(source: str) -> _Source:
     """The statements of a ``source``. A run asks what code says for each output, at its beginning and at its end."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and _has_docstring(
-            node
-        ):
+        if isinstance(node, _Documented) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return _Source(tuple(map(_Statement, tree.body)))
-
-
-def _has_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return ast.get_docstring(node, clean=False) is not None
 
 
 def _names_read(node: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -514,9 +514,8 @@ def _with_others(reference: str) -> tuple[Pipeline, list[Pipeline]]:
         raise UnknownPipelineError(f"pipeline {reference} is defined in {first} and in {second}; rename one")
     if reference not in registry.pipelines:
         raise UnknownPipelineError(
-            f"there is no pipeline {reference!r}; registered: {', '.join(registry.pipelines) or 'none'}; "
-            f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its "
-            f"folder{_describe_broken(registry.broken)}"
+            f"there is no pipeline {reference!r}; registered: {', '.join(registry.pipelines) or 'none'}; or give a "
+            f"file (path/to/file.py[:name]), or set {VARIABLE} to its folder{_describe_broken(registry.broken)}"
         )
     return registry.pipelines[reference].pipeline, [one.pipeline for one in registry.pipelines.values()]
 

@@ -9,10 +9,6 @@ Readers take files in the order of their names, as far as ranges are whole. A ra
 
 From there on it is files: a replay, a backfill, a recovery and both executors read the same bytes. They expire with the
 snapshots that would read them again (``runs/maintenance``).
-
-``digest_of`` tells the content of a written file from another: made to find damage, not to withstand forgery.
-``LandedDamagedError`` says what to do about landed records that are not as they were written: they are often the only
-copies.
 """
 
 from collections.abc import Iterator
@@ -38,7 +34,7 @@ from headrace_snapshots.format.codec import (
 
 
 def digest_of(data: bytes) -> str:
-    """XXH3 with 64 bits."""
+    """XXH3 with 64 bits: made to find damage, not to withstand forgery."""
     return f"xxh3-{xxhash.xxh3_64(data).hexdigest()}"
 
 
