@@ -142,7 +142,6 @@ def _of_output(pipeline: Pipeline, of_output: str) -> Iterator[Section]:
 
 
 def _join_lines(join: Join, lateness: Duration | None) -> Iterator[str]:
-    """What a join brings along, of which rows, and for how long."""
     conditions = ", ".join(f"{name} = {render_expression(expr)} of {join.name}" for name, expr in join.on.items())
     yield f"each row meets {join.describe_met_rows()}, where {conditions}"
     if join.where is not None:
@@ -258,7 +257,6 @@ def _output_notes(pipeline: Pipeline) -> Iterator[str]:
 
 
 def _of_stage(stage: Stage) -> Iterator[str]:
-    """What may not be meant in one aggregation."""
     where = stage.aggregation.where
     if isinstance(where, GlobalWindows) and stage.when.waits_for_the_end:
         yield (
@@ -351,7 +349,6 @@ def _join_steps(joins: Sequence[Join]) -> Iterator[list[str]]:
 
 
 def _upstream_lines(pipeline: Pipeline) -> Iterator[str]:
-    """What its only output reads of others."""
     sources = [output.output for output in pipeline.upstream if not output.side]
     yield f"panes of {' and '.join(sources)}"
     for upstream in pipeline.upstream:

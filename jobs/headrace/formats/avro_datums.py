@@ -77,7 +77,6 @@ class Data:
         self.is_bad: NDArray[np.bool_] = np.zeros(len(limits), np.bool_)
 
     def mark_bad(self, rows: Ints, which: NDArray[np.bool_]) -> None:
-        """Note that those of ``rows`` are bad."""
         self.is_bad[rows[which]] = True
 
     def clamp_positions(self, rows: Ints, positions: Ints) -> Ints:

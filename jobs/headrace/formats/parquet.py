@@ -563,7 +563,6 @@ def _from_json(value: Any, kind: DataType) -> Any:
 
 
 def _encode_file(fields: SourceFields, columns: Mapping[str, pa.Array]) -> bytes:
-    """A file with ``columns``, each in its field."""
     buffer = io.BytesIO()
     whole = {name: values for name, values in columns.items() if not fields[name].through}
     places = dict(fields)

@@ -491,7 +491,6 @@ def _make_join(
 
 
 def _right_side(arguments: Arguments, right: object) -> Input:
-    """The argument ``right``: an input, or the name of an output of the same pipeline."""
     if isinstance(right, str):
         output = arguments.text("right", right, "rates")
         return Input(OutputPanes(output), EventTime(Column(EVENT_TIME), FromSource(), max_ahead=None), output)

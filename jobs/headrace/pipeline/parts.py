@@ -182,7 +182,6 @@ class PipelineParts(GroupingFields, _NamedInput, Generic[P]):  # the fields of t
 
     @property
     def source(self) -> Source:
-        """The source of its own input."""
         return self.input.source
 
     @property

@@ -426,7 +426,6 @@ def _check_stage(stage: Stage, allow_finishing: bool) -> None:
 
 
 def _check_rows(stage: Stage) -> None:
-    """The columns of rows, and what rows of a group go by."""
     ends = (WINDOW_START, WINDOW_END) if stage.shows_windows else ()
     _check_names(stage.row_columns, (*ROW_COLUMNS, *ends), "a column of every row")
     _check_names(stage.leaving_types, (*ROW_COLUMNS, *ends), "a column of every row")
@@ -481,7 +480,6 @@ def _check_filter(stage: Stage) -> None:
 
 
 def _check_edges(pipeline: AnyPipeline) -> None:
-    """Records as the edges of a loop."""
     if pipeline.loop is None:
         return
     check_loop(pipeline)
@@ -541,7 +539,6 @@ def _check_inputs_of(aggregate: Aggregate, stage: Stage) -> None:
 
 
 def _check_results(stage: Stage) -> None:
-    """Columns of results and ``having`` of an aggregation."""
     aggregation = stage.aggregation
     kinds = {name: output_type(aggregate, stage.schema) for name, aggregate in aggregation.aggregates.items()}
     pairs = {name for name, kind in kinds.items() if isinstance(kind, PairsType)}

@@ -123,7 +123,6 @@ class Landing:
         return LandedPortions(self.landers, {name: one.mark for name, one in offsets.items()}, most)
 
     def land_all(self, offsets: Mapping[str, SourcePosition]) -> None:
-        """Land all of it at once."""
         for name, lander in self.landers.items():
             lander.land(offsets.get(name, SourcePosition()).mark)
 

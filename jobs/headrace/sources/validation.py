@@ -195,7 +195,6 @@ def _ids(pipeline: Pipeline, id_: Expr, rows: Mapping[str, pa.Array], length: in
 
 
 def _overflow_error(overflows: RowOverflowsError, path: str, records: ScannedRecords) -> ValueOverflowError:
-    """The error of a record, with where it is."""
     position = int(records.position[overflows.row])
     return type(overflows.error)(f"{path}, position {position}: {overflows.error}")
 

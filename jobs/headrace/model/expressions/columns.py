@@ -308,7 +308,6 @@ def in_list(columns: SourceColumns, place: str) -> dict[str, SourceField]:
 
 
 def fields_of(columns: SourceColumns) -> dict[str, SourceField]:
-    """The field of each column."""
     return {
         name: column if isinstance(column, SourceField) else SourceField((name,), column)
         for name, column in columns.items()
@@ -316,7 +315,6 @@ def fields_of(columns: SourceColumns) -> dict[str, SourceField]:
 
 
 def types_of(columns: SourceColumns) -> dict[str, ColumnType]:
-    """The type of each column."""
     return {name: column.type if isinstance(column, SourceField) else column for name, column in columns.items()}
 
 

@@ -78,7 +78,6 @@ def to_billionths(value: Decimal | int) -> int | None:
 
 
 def fits_decimal(billionths: int) -> bool:
-    """Whether a decimal holds that."""
     return abs(billionths) < _BILLIONTHS_LIMIT
 
 

@@ -93,7 +93,6 @@ def parse_pattern(pattern: str) -> EventRegex:
 
 
 def letters_of(regex: EventRegex) -> frozenset[str]:
-    """The letters that ``regex`` names."""
     match regex:
         case Symbol(letters):
             return letters

@@ -118,7 +118,6 @@ class _FinishingNode(Node):
         return {**state, self._done_column: program.let("done", is_done)}
 
     def _done_or_ready(self, program: Program, state: State, moment: Moment) -> list[Expr]:
-        """For each child whether it is finished, or ready."""
         return [any_of(child.is_finished(state), child.is_ready(program, state, moment)) for child in self.children]
 
 
@@ -188,7 +187,6 @@ class EachNode(_FinishingNode):
         self.merging = merging
 
     def _current_children(self, program: Program, state: State) -> list[Expr]:
-        """For each child whether it is the current one."""
         all_before_done: Expr = all_of()
         current = []
         for child in self.children:
