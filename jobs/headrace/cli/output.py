@@ -111,7 +111,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
     from rich.table import Table
 
     row_lists = [list(row) for row in rows]
-    table = Table(title=_title_line(title), title_justify="left", header_style="bold")
+    table = Table(title=title and in_one_line(title), title_justify="left", header_style="bold")
     for number, name in enumerate(columns):
         numeric = any(isinstance(row[number], int | float | Decimal) for row in row_lists)
         table.add_column(in_one_line(name), justify="right" if numeric else "left")
@@ -124,7 +124,7 @@ def print_fields(fields: Mapping[str, Any], title: str | None = None) -> None:
     """Names and values, one line each."""
     from rich.table import Table
 
-    table = Table(title=_title_line(title), title_justify="left", show_header=False)
+    table = Table(title=title and in_one_line(title), title_justify="left", show_header=False)
     for name, value in fields.items():
         table.add_row(in_one_line(name), _format_cell(value, LONGEST_MESSAGE))
     _stdout_console().print(table)
@@ -168,10 +168,6 @@ def _stdout_console() -> "Console":
     from rich.console import Console
 
     return Console(highlight=False, markup=False, emoji=False, width=WIDE)
-
-
-def _title_line(title: str | None) -> str | None:
-    return None if title is None else in_one_line(title)
 
 
 def _format_cell(value: object, longest: int = LONGEST_CELL) -> str:

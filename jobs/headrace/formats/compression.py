@@ -7,7 +7,7 @@ import codecs
 import re
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from io import BytesIO
 from typing import Final
@@ -73,7 +73,7 @@ def what_is(data: bytes) -> str | None:
     if packing is not None:
         return f"{packing.article} {packing.name} file"
     known_words = (words for magic, words in _OTHER_FORMATS.items() if data.startswith(magic))
-    return next(known_words, next((words for is_one, words in _OTHERS_BY_PARTS if is_one(data)), None))
+    return next(known_words, next((words for words, is_one in _OTHERS_BY_PARTS.items() if is_one(data)), None))
 
 
 def _check_name(data: bytes, path: str) -> None:
@@ -194,16 +194,8 @@ _OTHER_FORMATS: Final = {
 }
 
 
-def _is_parquet(data: bytes) -> bool:
-    return data.startswith((b"PAR1", b"PARE")) and data.endswith((b"PAR1", b"PARE")) and len(data) >= 12
-
-
-def _is_orc(data: bytes) -> bool:
-    return data.startswith(b"ORC") and data[-4:-1] == b"ORC"
-
-
-def _is_tar(data: bytes) -> bool:
-    return data[257:262] == b"ustar" and b"\0" in data[:257]
-
-
-_OTHERS_BY_PARTS: Final = ((_is_parquet, "a Parquet file"), (_is_orc, "an ORC file"), (_is_tar, "a tar archive"))
+_OTHERS_BY_PARTS: Final[Mapping[str, Callable[[bytes], bool]]] = {
+    "a Parquet file": lambda data: len(data) >= 12 and {data[:4], data[-4:]} <= {b"PAR1", b"PARE"},
+    "an ORC file": lambda data: data.startswith(b"ORC") and data[-4:-1] == b"ORC",
+    "a tar archive": lambda data: data[257:262] == b"ustar" and b"\0" in data[:257],
+}

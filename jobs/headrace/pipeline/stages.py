@@ -203,8 +203,7 @@ class Aggregation(GroupingFields):
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         """What is computed of rows that reach it, each with its purpose."""
-        for name, expr in self.key.items():
-            yield f"key {name}", expr
+        yield from ((f"key {name}", expr) for name, expr in self.key.items())
         if self.filter is not None:
             yield "the filter", self.filter
         for name, aggregate in self.aggregates.items():

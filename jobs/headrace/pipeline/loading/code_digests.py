@@ -10,7 +10,7 @@ import ast
 import hashlib
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property, lru_cache
 from importlib.util import resolve_name
@@ -187,11 +187,6 @@ class _Statement:
         return ast.unparse(self.node)
 
     @cached_property
-    def defined_names(self) -> Set[str]:
-        """The names that it gives."""
-        return _defined_names(self.node)
-
-    @cached_property
     def read(self) -> Sequence[tuple[str, tuple[str, ...]]]:
         """The names that it reads, each with the attributes that it reads of it; each once."""
         return [*dict.fromkeys(_names_read(self.node))]
@@ -213,7 +208,7 @@ class _Source:
         numbers: dict[str, list[int]] = defaultdict(list)
         for number, statement in enumerate(self.statements):
             if not isinstance(statement.node, _Import):
-                for name in statement.defined_names:
+                for name in _defined_names(statement.node):
                     numbers[name].append(number)
         return dict(numbers)
 
