@@ -165,9 +165,8 @@ def _join_lines(join: Join, lateness: Duration | None) -> Iterator[str]:
 
 def _describe_sink(sink: Sink) -> str:
     """A sink's name, kind and connection; then its other arguments, where they say what the name does not."""
-    field_values = {field.name: getattr(sink, field.name) for field in fields(sink)}
-    for unsaid in ("name", "connection", "package"):
-        field_values.pop(unsaid, None)
+    shared_names = ("name", "connection", "package")
+    field_values = {field.name: getattr(sink, field.name) for field in fields(sink) if field.name not in shared_names}
     arguments = [
         name if value is True else f"{name} {value}" for name, value in field_values.items() if _is_news(value, sink)
     ]

@@ -291,14 +291,9 @@ def _content_of(text: pa.Array) -> memoryview:
 
 def _nested_schema(fields: SourceFields) -> pa.Schema:
     """What the parser of blocks reads: the fields, in the objects that hold them."""
-    objects: dict[str, Any] = {}
-    for field in fields.values():
-        *outer, last = field.path
-        parent = objects
-        for name in outer:
-            parent = parent.setdefault(name, {})
-        kind = formats_fields.stored_type(field.type)
-        parent[last] = kind.value_type if field.through else kind
+    kinds = {name: formats_fields.stored_type(field.type) for name, field in fields.items()}
+    item_kinds = {name: kind.value_type if fields[name].through else kind for name, kind in kinds.items()}
+    objects = in_objects(item_kinds, {name: replace(field, through=0) for name, field in fields.items()})
     lists = {field.path[: field.through] for field in fields.values() if field.through}
 
     def member_fields(members: Mapping[str, Any], path: tuple[str, ...]) -> list[tuple[str, pa.DataType]]:

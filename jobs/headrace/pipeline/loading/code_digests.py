@@ -24,7 +24,7 @@ from headrace.pipeline.loading.modules import OWN_PACKAGES, import_from_package,
 from headrace.pipeline.pipeline import Pipeline
 
 _Import = ast.Import | ast.ImportFrom
-_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+_DocstringNode = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 A = TypeVar("A")
 
 
@@ -236,7 +236,7 @@ def _parse_source(source: str) -> _Source:
     """The statements of a ``source``. A run asks what code says for each output, at its beginning and at its end."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
-        if isinstance(node, _Documented) and ast.get_docstring(node, clean=False) is not None:
+        if isinstance(node, _DocstringNode) and ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
     return _Source(tuple(map(_Statement, tree.body)))
 
