@@ -369,8 +369,7 @@ _EVENTS_LOOKED_AT: Final = 20
 
 
 class PublishOperator(BaseOperator):
-    """Publish what is audited and not published yet, and announce what readers see unless the newest event of the
-    asset says so already.
+    """Publish what is audited and not published yet, and announce what readers see unless the newest event says so.
 
     Only the catalog and the events count, not what other tasks of this DAG run did. So what became visible in another
     way is announced too. It may be by a release, by a run from the command line, or by an attempt that died before its

@@ -1,7 +1,6 @@
 """Runs neutral expectations with Great Expectations over one DataFrame.
 
-The page shows counts and scalar aggregates, and no value of a row. A finding that failed has a few of the rows that are
-to blame.
+The page shows counts and scalar aggregates, and no value of a row. A failed finding has some rows that are to blame.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,7 @@
 A ``Frame`` has rows that an audit looks at: one of Spark's, or a table in this process. ``shown_value`` gives values of
 rows as they are kept with a finding, and shown to people.
 
-An ``UnpublishedRange`` has the snapshots that readers have not seen, ``AuditedFiles`` the files that their epochs
-wrote.
+An ``UnpublishedRange`` has the snapshots that readers have not seen, ``AuditedFiles`` what their epochs wrote.
 
 A release is an entry of the log that moved ``published`` over a range although an audit failed on its rows. It is a
 decision about rows: a row of another range with the same key, window and values was decided too. So a recovery, a

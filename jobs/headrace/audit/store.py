@@ -235,8 +235,7 @@ class UsualFinding(JsonRecord, frozen=True, omit_defaults=True):
 class UsualOutcome(JsonRecord, frozen=True):
     """A version against history: its ``measure``, and what was found beside each check, as they are declared.
 
-    ``against`` is the snapshot up to which history was known, None if none was: another audit of the range goes by the
-    same history.
+    ``against``: up to which snapshot history was known (None: none); another audit of the range goes by it, too.
     """
 
     against: str | None

@@ -2,8 +2,7 @@
 
 A picture shows over which window and in which epoch each pane was emitted, and where the watermark stood.
 
-Only the newest epochs are looked at, and of them only files of panes. So the answer takes as long after 100,000 epochs
-as after a hundred.
+Only the newest epochs are looked at, and of them only files of panes. So 100,000 epochs take as long as a hundred.
 """
 
 import json

@@ -1,8 +1,7 @@
 """What a run of a pipeline would find to do, seen from outside: files and records that no run has read, a due timer.
 
 ``SplitWatch`` looks at a source beside files. What landers have claimed says how far they have come, and the source
-what there is behind that. A watcher loads no pipeline: it makes the source again from what is written of it, its class
-and its own fields.
+what there is behind that. A watcher loads no pipeline: it makes the source again from its class and fields.
 
 ``WorkFinder`` looks at all of a pipeline, again and again. What main has read is the position from which it looks, so
 it keeps none of its own.

@@ -7,8 +7,7 @@ waited for, and one that is lost is made again.
 
 ``Folds`` are layers of the view ``current``, folded beside the epochs: begun with a commit, taken over by a later one.
 
-``SnapshotIdentity`` has what a snapshot says of the definitions of outputs: of one that is parked, that of the state
-which it stands at.
+``SnapshotIdentity`` has what a snapshot says of the definitions of outputs: of a parked one, that of its state.
 
 ``Committer`` commits strictly in order, with few epochs in flight. The coordinator of the barrier protocol decides what
 may be committed. Its snapshots are epochs, in the generation of the claim. Its tasks are the levels of an epoch's
@@ -527,9 +526,8 @@ def _continued_columns(
 
 
 def _called_on_main(catalog: Catalog, pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
-    """What main says each output of ``pipeline`` was called before, for a branch that begins with nothing. Once that is
-    promoted, readers, sinks and records that land again still look under those names. Nothing where main cannot be
-    read.
+    """What main says each output of ``pipeline`` was called before, for a branch that begins with nothing. Once
+    promoted, readers, sinks and records that land again still look there. Nothing where main cannot be read.
     """
     with suppress(BrokenObjectError, MissingSnapshotError):
         if (main := catalog.known_head().refs.get(MAIN)) is not None:

@@ -6,8 +6,7 @@ batch run of the same pipeline there gives their part of the results, to be adde
 one result runs the original files as one batch, in which nothing is late.
 
 Each epoch's late records become one file; for CSV, whose files have headers, one for each header. A file is named after
-the snapshot that dropped the records, and created by one conditional put. So doing it again lands only what is not
-there yet.
+the snapshot that dropped the records, and created by one conditional put. So doing it again lands only the rest.
 
 A record late in all of its windows lands once. One that is late in some of them (sliding windows) was counted in the
 others. A run of it alone would count it there again: it does not land, and is counted.

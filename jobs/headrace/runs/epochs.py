@@ -6,8 +6,7 @@
 New input comes in micro-batches, or in batch mode as one epoch. A backfill and a replay read what was read before again
 as it was (``backfill/replay``).
 
-``check_circles`` asks whether a pipeline reads itself, also by way of others, as long as it has read nothing of one
-of them.
+``check_circles`` asks whether a pipeline reads itself, also by way of others of which it has read nothing yet.
 
 ``check_counted`` stops a run where what an upstream computes again would not count here as it did the first time. Where
 an upstream goes back, what it had given is withdrawn here, and what it gives instead is counted. That is right as long

@@ -46,8 +46,7 @@ def live_landed(
 ) -> set[str]:
     """Find the landed objects that some kept snapshot would read again, or has not read yet. They are the ranges of
     each input from the first on that one of them has not read to its end. The newest range always stays, since landing
-    continues from it. No run lands records of an input that has left the definition: only what kept snapshots that have
-    it would read stays.
+    continues from it. Of an input that has left the definition only what kept snapshots would read stays.
     """
     if not landed_objects:
         return set()
@@ -363,8 +362,8 @@ def expire_snapshots(
     """Delete what an earlier expiry marked, and mark what ``keep`` does not keep.
 
     Audits go with the snapshot that they are of, landed records with those that would read them again. The newest
-    results of runs stay (``keep.last``, at least 100), and so do the young ones. Raises RestoreError when what is kept
-    is damaged.
+    results of runs stay (``keep.last``, at least 100), as do young ones. Raises RestoreError when what is kept is
+    damaged.
     """
     time = now()
     live_by_kind: dict[object_names.ObjectKind, Live] = {

@@ -354,8 +354,7 @@ def check_held(run: RunContext, progress: PipelineProgress, epoch: int) -> None:
 
 
 def standing_at(run: RunContext, head: Manifest | None, caught_up: CaughtUp) -> PipelineProgress:
-    """How far ``head`` has come (None: nowhere), with what has caught up; outputs that the run goes on without stand
-    there.
+    """How far ``head`` has come (None: nowhere), with what caught up; outputs that the run leaves out stand there.
 
     Raises RunOptionsError for a name of no output, or if none is left.
     """

@@ -67,9 +67,8 @@ class FoundBranch:
 
 @dataclass(frozen=True)
 class LandRecords:
-    """Land what the sources of ``inputs`` have behind ``offsets`` and cannot give again. It lands ``all_at_once``, or
-    enough for an epoch, and the rest while epochs are computed. It ends a plan. ``waiting``: what that is, where
-    somebody has looked.
+    """Land what sources of ``inputs`` have behind ``offsets`` and cannot give again: ``all_at_once``, or enough for an
+    epoch, and the rest beside epochs. It ends a plan. ``waiting``: what that is, where somebody has looked.
     """
 
     word: ClassVar[str] = "land"

@@ -61,8 +61,7 @@ def process(
     spark: Any = None,
     now: Callable[[], datetime] | None = None,
 ) -> RunResult:
-    """Drain, audit, publish. ``now`` is the processing-time clock; ``spark`` a session to use instead of one of its
-    own.
+    """Drain, audit, publish. ``now`` is the processing-time clock; ``spark`` a session in place of its own.
 
     Raises typed errors; what was committed before an error stays committed. A ``listener`` that fails ends nothing.
     """
@@ -86,8 +85,8 @@ def prepared_process(run: RunContext) -> run_plan.PreparedRun:
 
 
 def prepared_audit(run: RunContext) -> run_plan.PreparedRun:
-    """An audit of what the branch holds beyond ``published``, before it is planned. It keeps its result, and takes in
-    nothing new.
+    """An audit of what the branch has beyond ``published``, before it is planned. It keeps its result, and reads no
+    input.
 
     Nothing happens if the stored audit of exactly that range stands. A failed expectation is in the result, no error.
     """

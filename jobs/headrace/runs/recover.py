@@ -1,6 +1,4 @@
-"""Recover: move main back to a snapshot by a catalog entry, then replay what came after it, audit and (if asked)
-publish.
-"""
+"""Recover: move main back to a snapshot by a catalog entry, replay what came after it, audit, if asked publish."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace

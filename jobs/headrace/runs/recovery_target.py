@@ -1,7 +1,6 @@
 """Where main can go back to: snapshots of one pipeline that are whole, or one consistent cut of all that read it.
 
-``recovery_targets`` are snapshots that are whole, and ``Recovery`` says what going back gives up. Nothing moves by
-these.
+``recovery_targets`` are whole snapshots, and ``Recovery`` says what going back gives up. Nothing moves by these.
 
 ``recovery_cut`` and ``take_readers_back`` take a pipeline and all that read it back to one consistent cut. The target
 of each reader is its newest snapshot that has consumed nothing but what its upstreams publish after they went back.

@@ -1,7 +1,6 @@
 """Whether a pipeline can continue from a snapshot, and from which: the newest that is whole.
 
-``check_continues`` asks it of a snapshot whose state another definition of the pipeline may have made, ``check_code``
-of other code.
+``check_continues`` asks it of a snapshot that another definition may have made, ``check_code`` of other code.
 
 ``restore_head`` holds a snapshot's state against its manifest, and falls back to the newest whole snapshot when it is
 broken. A fall-back is what ``recover`` does, without a person. The branch moves back by a recorded catalog entry that

@@ -1,7 +1,6 @@
 """Tasks of a backfill: replay on a branch beside main, ask a person, cut over.
 
-``awaited_branches`` are those of which runs of Airflow are not done: something computes them, or a person is asked
-about them.
+``awaited_branches`` are those of unfinished runs of Airflow: something computes them, or a person is asked.
 """
 
 from collections.abc import Iterator

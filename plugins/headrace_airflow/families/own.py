@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 def audit_and_publish(
     rooted_pipeline: RootedPipeline, upstream_task: BaseOperator, *, is_made_here: bool = False
 ) -> None:
-    """Audit and publish the pipeline once ``upstream_task`` has ended well. ``is_made_here``: as ``PublishedEvent`` has
-    it.
+    """Audit and publish once ``upstream_task`` has ended well. ``is_made_here``: as ``PublishedEvent`` has it.
 
     An audit that fails holds back its own output alone. What readers of all outputs may see moves last, and is told
     unless something has failed. So the run fails if one of its outputs does.

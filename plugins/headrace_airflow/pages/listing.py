@@ -1,7 +1,6 @@
 """Who may see what; the list of all pipelines that a user may see, and their graph: which pipelines read which.
 
-A pipeline is seen by those who may read its DAG (``visible_to``), its values by those who may edit that
-(``editable_by``).
+Who may read a pipeline's DAG sees it (``visible_to``), and who may edit that its values (``editable_by``).
 
 ``dag_runs_of`` asks Airflow's own database which DAG run a run of Headrace belongs to, ``pipeline_deadlines`` for the
 deadlines of those that have not ended.

@@ -2,8 +2,7 @@
 
 ``panes_apart`` is for pipelines that discard, whose rows of ``current`` are not all that was given: each pane counts by
 itself. A target holds the sum of panes. So a move back is the inverse of the panes that are given up. A move to another
-line is first the inverse of the panes that only the old one has, newest first. The panes that only the new one has
-follow.
+line is first the inverse of the panes that only the old one has, newest first. Those of the new one follow.
 
 ``records_between`` tells what happened, change by change and in order. Between an ancestor and what follows it these
 are the panes and retractions of each epoch. Where ``published`` went back or to another line, it depends on what a pane
@@ -67,9 +66,8 @@ _IS_NEW, _EPOCH, _SEQUENCE = (f"_headrace_{name}" for name in ("is_new", "epoch"
 def panes_apart(
     catalog: Catalog, old_manifest: Manifest | None, new_manifest: Manifest, *, unknown: FillReason
 ) -> "SummedPanes":
-    """What leads a target from ``old_manifest`` to ``new_manifest``, which discards. If some of the panes between have
-    expired, or the target holds others, these are all panes that are left. ``unknown``: why ``old_manifest`` is None,
-    if it is.
+    """What leads a target from ``old_manifest`` to ``new_manifest``, which discards. If panes between have expired, or
+    the target holds others, all panes that are left. ``unknown``: why ``old_manifest`` is None.
     """
     columns = diff_changes.delivered_columns(ViewColumns.from_json(new_manifest.schema))
     since_epoch = -1 if old_manifest is None else common_epoch(catalog, old_manifest, new_manifest, columns)
@@ -192,8 +190,7 @@ def records_between(
     catalog: Catalog, old_id: str | None, new_manifest: Manifest | None, *, after_number: int, restarts: bool
 ) -> Iterator[StoredChangeRecords]:
     """What leads a target from ``old_id`` (None: from nothing, or from what is not known) to ``new_manifest`` (None:
-    without a row). Records count on from ``after_number``; ``restarts``: if ``old_id`` does not serve, a first one says
-    so.
+    without a row). Records count from ``after_number``; ``restarts``: a first one says if ``old_id`` does not serve.
 
     Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError, ReadResourcesError.
     """

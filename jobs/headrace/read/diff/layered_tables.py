@@ -9,8 +9,7 @@ add up: what both snapshots have in the same files cancels out. Where nothing is
 Else those count that are equal to one which only one side has a record of.
 
 ``current_rows`` and ``open_windows`` count the rows that the layered tables of a snapshot stand for. Manifests count a
-row once for each layer that has it; here the newest of each counts, as where rows are read. No definition is needed for
-that.
+row in each layer; here the newest counts, as where rows are read. No definition is needed.
 
 ``LaterPanes`` are the panes that a snapshot names of epochs after another one.
 """
@@ -403,9 +402,8 @@ class RowSets:
         return f"{row_files.standing_of(rows, [*names], self.columns)}{'' if has_files else f' {_NO_ROWS}'}"
 
     def changes_query(self, shown_columns: Sequence[str], gone_column: str) -> str:
-        """A query of the changes to a table that is known by ``ViewColumns.known_by``, once they are compared. It has
-        rows of ``shown_columns`` that are new or have changed, and rows that go; column ``gone_column`` tells them
-        apart.
+        """A query of the changes to a table that is known by ``ViewColumns.known_by``, once they are compared. Rows of
+        ``shown_columns`` are new or changed, or go (``gone_column``).
         """
         known_by = self.columns.known_by
         same_row, same_key = (row_files.same_identity("a", "b", names) for names in (shown_columns, known_by))

@@ -4,8 +4,7 @@
 or a person acts. The head of each pipeline is older than those of the pipelines that it reads, also of those of which
 it has read nothing yet. So what these have published since would show as unread.
 
-``lineage_overview`` has all pipelines of several roots for people who look at them: what cannot be read is told, and
-hides nothing else.
+``lineage_overview`` has all pipelines of several roots for people: what cannot be read is told, and hides nothing.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

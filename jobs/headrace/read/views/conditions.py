@@ -459,8 +459,7 @@ class RowSchema(Protocol):
 
 @dataclass(frozen=True)
 class RowCondition:
-    """``where`` over the rows of ``source``: text is an SQL condition of DuckDB's; an expression keeps the rows for
-    which it is TRUE.
+    """``where`` over the rows of ``source``: text is DuckDB's SQL; an expression keeps the rows for which it is TRUE.
 
     An expression is evaluated as pipelines evaluate it, to the last bit.
     """

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 class RowsShown(Suggesting, Sequence[Mapping[str, Any]]):
     """The first rows of a view: a sequence of mappings by column. Times are in UTC, and do not say so.
 
-    ``number`` is how many rows the view has, None where only reading all of them would tell; ``view`` names the view
-    and its snapshot.
+    ``number`` is how many rows the view has, None where only reading would tell; ``view`` names view and snapshot.
     """
 
     columns: tuple[str, ...]

@@ -2,8 +2,7 @@
 
 ``rows_of`` is a query over many files, some of which call columns otherwise. ``local_paths`` gives data files as DuckDB
 can open them: where they are if the root is local; else copies, or of the rows that are needed. Each is held against
-its length and checksum first. ``newest_of`` folds: the newest record of a key and window counts, if it is not a
-retraction.
+its length and checksum first. ``newest_of`` folds: of a key and window the newest counts, unless withdrawn.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -199,8 +198,7 @@ def read_tables(
     needed_rows: NeededRows = ALL,
 ) -> "Iterator[pa.Table]":
     """The rows of each of the data files, which call columns by ``names``, by path, if not by their name. Where only
-    some are needed (``needed_rows``), a large file that says where these are is not read whole, and other rows may be
-    missing.
+    some are needed (``needed_rows``), large files that say where are not read whole, and others may be missing.
 
     Raises BrokenObjectError when a file is missing or not what was written.
     """

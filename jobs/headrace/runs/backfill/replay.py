@@ -30,8 +30,8 @@ changed one (its state begins empty here, so any change is allowed) shows what i
 under a clock that somebody sets: an epoch at each tick. When the input is drained the clock goes on until nothing is
 pending; a tick at which nothing is due is no epoch.
 
-Neither reads the wall clock, and neither publishes. One that was stopped goes on, if its branch has the first epochs
-of the very same replay.
+Neither reads the wall clock, and neither publishes. A stopped one goes on, if its branch has the first epochs of the
+same replay.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -356,8 +356,7 @@ class Replay:
 def open_replay(catalog: Catalog, options: RunOptions, landing: Landing) -> Replay:
     """The replay that ``options`` ask for, of files in ``landing``. No Spark.
 
-    Raises UnknownBranchError if there is nothing to replay, InputGoneError if files that were read are not there as
-    they were.
+    Raises UnknownBranchError if there is nothing to replay, InputGoneError if files have gone or changed.
     """
     head = catalog.head()
     if options.clock is not None:

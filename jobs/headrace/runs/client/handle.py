@@ -54,8 +54,7 @@ class PipelineHandle(PipelineHistory):
     ) -> None:
         """Open the pipeline whose snapshots ``catalog`` holds; ``definition`` is the pipeline as it is written now.
 
-        ``create``: runs make a root that does not exist, even if there is no input. ``started_by`` begins the names of
-        runs.
+        ``create``: runs make a missing root, even without input. ``started_by`` begins the names of runs.
         """
         super().__init__(catalog, definition, started_by=started_by)
         self._create = create

@@ -1,7 +1,7 @@
 """What people do with what a pipeline has stored: its history, what of it is let go, and whether it is whole.
 
-``PipelineHistory`` has the moves of snapshots: publish, name, go back and replace. ``PipelineStorage`` also tells how
-late data was.
+``PipelineHistory`` has the moves of snapshots: publish, name, go back and replace. ``PipelineStorage`` tells how late
+data was.
 """
 
 from dataclasses import replace

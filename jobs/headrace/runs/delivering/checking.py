@@ -100,8 +100,7 @@ def _differences_text(comparison: target_comparison.TableComparison) -> str:
 def check_sinks(
     catalog: Catalog, pipeline: Pipeline, *, output: str | None = None, names: Sequence[str] = (), limit: int = 20
 ) -> tuple[SinkCheck, ...]:
-    """Compare what the sinks of ``pipeline`` hold with what was delivered to them; the first ``limit`` rows that differ
-    are given.
+    """Compare what sinks of ``pipeline`` hold with what was delivered; the first ``limit`` differing rows are given.
 
     Raises UnknownSinkError, UnknownOutputError, MissingConnectionError, SinkRefusedError, SinkUnreachableError.
     """

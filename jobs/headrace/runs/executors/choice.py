@@ -83,8 +83,7 @@ class WorkEstimate(msgspec.Struct, frozen=True):
 def choose(
     pipeline: Pipeline, executor_name: str | None, work: Callable[[], WorkEstimate], reason: str = ""
 ) -> ExecutorDecision:
-    """The executor of a run: the one called ``executor_name``, with the caller's ``reason``, else (None) the
-    pipeline's.
+    """The executor called ``executor_name``, with the caller's ``reason``, else (None) the pipeline's.
 
     ``work`` is called only if it counts. Raises SizeError.
     """

@@ -160,8 +160,7 @@ def lacking_paths(pipeline: str, branch_files: set[str], main_files: set[str]) -
 
 def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapping[str, set[str]]:
     """Files that main has read, by input: a branch that begins at ``begin`` must have read them too, or must find them.
-    Copies landed again are left out where the branch reads the originals. Broken snapshots of main are skipped: a
-    backfill replaces them.
+    Copies landed again are left out if the branch reads the originals; broken snapshots of main, which it replaces.
     """
     for manifest in catalog.readable_manifests(head):
         with suppress(BrokenObjectError):

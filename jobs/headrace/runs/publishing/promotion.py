@@ -373,9 +373,8 @@ def _promoted_before(catalog: Catalog, branch: str) -> Entry | None:
 
 
 def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: str, *, is_there: bool) -> None:
-    """Raise PatchedSinceError if ``branch`` continues from a snapshot of main that lacks main's newest patch, as far as
-    that can still be told. A main whose newest snapshots are broken is replaced by a backfill. ``is_there``: the branch
-    has begun.
+    """Raise PatchedSinceError if ``branch`` continues from a snapshot that lacks main's newest patch, if that is known.
+    A main whose newest snapshots are broken is replaced by a backfill. ``is_there``: the branch has begun.
     """
     main = next(catalog.readable_manifests(old_main), None)
     fork = catalog.common_ancestor(old_main, manifest.snapshot_id)

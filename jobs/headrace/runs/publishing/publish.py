@@ -126,9 +126,8 @@ class PlannedPublish:
 
     @classmethod
     def after_audits(cls, catalog: Catalog, head: str, audits: Mapping[str, AuditOutcome | None]) -> "PlannedPublish":
-        """Plans to publish main as it was audited, up to ``head``. An output without an audit had nothing to audit. One
-        of ``head`` that the pipeline has not, or calls otherwise, is left to the next epoch: its readers see what they
-        see.
+        """Plans to publish main as it was audited, up to ``head``. An output without an audit had nothing to audit.
+        Another of ``head``, gone or renamed, is left to the next epoch.
         """
         manifest = catalog.manifest(head)
         published_ids = {output: head if audit is None else audit.from_snapshot for output, audit in audits.items()}
@@ -470,7 +469,7 @@ def release(catalog: Catalog, snapshot: str, message: str, output: str | None = 
     """Let readers see ``snapshot`` of an ``output``, or of all that are behind it, for the reason ``message``. Where
     readers see what came after it nothing moves, and a rollback may take them there.
 
-    Raises UpstreamUnpublishedError if the output is computed of one that readers do not see so far, UnknownOutputError,
+    Raises UpstreamUnpublishedError if it is computed of an output not published so far, UnknownOutputError,
     RefusedError.
     """
     manifest = catalog.manifest(snapshot)
