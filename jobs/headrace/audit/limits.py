@@ -180,7 +180,7 @@ def check_limits(
     unpublished_ranges: Mapping[str, audit_range.UnpublishedRange | None],
     now: Callable[[], datetime],
 ) -> dict[str, tuple[LimitFinding, ...]]:
-    """What a run on ``branch`` shows beside limits, by output; of records only in ``unpublished_ranges``.
+    """What a run on ``branch`` shows beside limits, by output; records count in ``unpublished_ranges`` alone.
 
     ``now`` is asked for ages alone: a replay has no wall clock. Raises BrokenObjectError, MissingSnapshotError, and
     what listing the landing prefix raises.

@@ -46,7 +46,7 @@ def live_landed(
 ) -> set[str]:
     """Find the landed objects that some kept snapshot would read again, or has not read yet. They are the ranges of
     each input from the first on that one of them has not read to its end. The newest range always stays, since landing
-    continues from it. Of an input that has left the definition only what kept snapshots would read stays.
+    continues from it. Where an input has left the definition, only what kept snapshots would read stays.
     """
     if not landed_objects:
         return set()

@@ -2,7 +2,7 @@
 
 ``panes_apart`` is for pipelines that discard, whose rows of ``current`` are not all that was given: each pane counts by
 itself. A target holds the sum of panes. So a move back is the inverse of the panes that are given up. A move to another
-line is first the inverse of the panes that only the old one has, newest first. Those of the new one follow.
+line is first the inverse of the panes that only the old one has, newest first. The new one's follow.
 
 ``records_between`` tells what happened, change by change and in order. Between an ancestor and what follows it these
 are the panes and retractions of each epoch. Where ``published`` went back or to another line, it depends on what a pane
