@@ -66,14 +66,7 @@ def prepared_output(run: RunContext) -> PreparedRun:
         check_adoption_before(pipeline, catalog.manifest(head.refs[MAIN]), scope, head)
     outputs_text = f"{', '.join(scope.adopted)}" + (f" (of {', '.join(scope.read)})" if scope.read else "")
     run.listener.noted(f"branch {options.branch} computes {outputs_text} in the epochs of main")
-    options = replace(
-        options,
-        mode=Mode.REPLAY,
-        from_branch=MAIN,
-        without=scope.others,
-        output=None,
-        promotes=False,
-    )
+    options = replace(options, mode=Mode.REPLAY, from_branch=MAIN, without=scope.others, output=None, promotes=False)
     return PreparedRun(replace(run, options=options), partial(_plan_single_output, output=scope.output), "backfill")
 
 

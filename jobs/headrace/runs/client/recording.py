@@ -101,15 +101,13 @@ def run_recorded(
 
 def look_ahead_of(action: RunAction, pipeline: Pipeline, root: str, options: RunOptions) -> DryRun:
     """What ``action`` would do, and what follows a backfill. Raises what stands against it, if that can be seen."""
-    if action != "backfill":
-        return look_ahead(PREPARERS[action](open_run(pipeline, root, options, wrap_listener(None))))
-    from headrace.runs.backfill.backfill import branch_of
+    cut_over = None
+    if action == "backfill":
+        from headrace.runs.backfill.backfill import branch_of
 
-    options = replace(options, branch=branch_of(options))
-    dry_run, cut_over = (
-        look_ahead(PREPARERS[action](open_run(pipeline, root, options, wrap_listener(None)))),
-        _cut_over_of(options),
-    )
+        options = replace(options, branch=branch_of(options))
+        cut_over = _cut_over_of(options)
+    dry_run = look_ahead(PREPARERS[action](open_run(pipeline, root, options, wrap_listener(None))))
     return dry_run if cut_over is None else replace(dry_run, stages=(*dry_run.stages, cut_over))
 
 
