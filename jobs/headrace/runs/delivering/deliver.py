@@ -240,9 +240,15 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
                 source, reason = changes.source, changes.reason
     if reason is sink_ports.FillReason.FIRST:
         reason = _of_no_use(sink_state, own, is_changed=is_changed, refill=refill)
-    removed, written = applied_counts.removed, applied_counts.written
-    seconds = time.monotonic() - began
-    return replace(delivery, source=source, reason=reason, removed=removed, written=written, seconds=seconds, at=own.at)
+    return replace(
+        delivery,
+        source=source,
+        reason=reason,
+        removed=applied_counts.removed,
+        written=applied_counts.written,
+        seconds=time.monotonic() - began,
+        at=own.at,
+    )
 
 
 def _of_no_use(

@@ -431,7 +431,7 @@ def _make_summary(
     catalog: Catalog, head: Head, old_summary: PipelineSummary | None, run: RunLine | None, made_at: str
 ) -> PipelineSummary:
     snapshots = (head.refs.get(MAIN), catalog.published_by_all(head.refs))
-    main, published = (None if snapshot is None else catalog.manifest(snapshot) for snapshot in snapshots)
+    main, public_manifest = (None if snapshot is None else catalog.manifest(snapshot) for snapshot in snapshots)
     outputs = () if main is None else output_lines(catalog, head, main, old_summary.outputs if old_summary else ())
     audit = (
         worst_audit(outputs) if outputs else newest_audit(catalog, None if old_summary is None else old_summary.audit)
@@ -440,13 +440,13 @@ def _make_summary(
     if main is not None:
         epochs = _epoch_lines(catalog, main, old_summary)
         fields_known = _of_main(main) | {"epochs": epochs, "newest_file_at": _newest_file_at(epochs, old_summary)}
-    if published is not None:
+    if public_manifest is not None:
         fields_known |= {
-            "published": published.snapshot_id,
-            "published_epoch": published.epoch,
-            "published_watermark": render(StoredProgress.from_manifest(published).watermark),
-            "published_at": _published_at(catalog, published.snapshot_id, old_summary),
-            "unpublished": None if main is None else _count_unpublished(catalog, main, published),
+            "published": public_manifest.snapshot_id,
+            "published_epoch": public_manifest.epoch,
+            "published_watermark": render(StoredProgress.from_manifest(public_manifest).watermark),
+            "published_at": _published_at(catalog, public_manifest.snapshot_id, old_summary),
+            "unpublished": None if main is None else _count_unpublished(catalog, main, public_manifest),
         }
     elif main is not None:
         fields_known |= {"unpublished": main.epoch + 1}
@@ -519,10 +519,14 @@ _HELD_BACK: Final = (
 )
 
 
-def _count_unpublished(catalog: Catalog, main: Manifest, published: Manifest) -> int | None:
-    if main.snapshot_id == published.snapshot_id:
+def _count_unpublished(catalog: Catalog, main: Manifest, public_manifest: Manifest) -> int | None:
+    if main.snapshot_id == public_manifest.snapshot_id:
         return 0
-    return main.epoch - published.epoch if catalog.is_ancestor(published.snapshot_id, main.snapshot_id) else None
+    return (
+        main.epoch - public_manifest.epoch
+        if catalog.is_ancestor(public_manifest.snapshot_id, main.snapshot_id)
+        else None
+    )
 
 
 def _epoch_lines(catalog: Catalog, head: Manifest, old_summary: PipelineSummary | None) -> tuple[EpochLine, ...]:
