@@ -24,6 +24,19 @@ from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 pytestmark = pytest.mark.slow  # whole runs
 
 
+_BILLS = """
+from datetime import datetime
+import headrace as hr
+bills = hr.Pipeline(
+    "bills",
+    hr.json("landing", {{"amount": int, "at": datetime}}).event_time("at", bound="1m"),
+    rows={{"{name}": hr.col("amount")}},
+    renamed={{"amount": "{name}"}} if "{name}" != "amount" else {{}},
+    executor="local",
+)
+"""
+
+
 @pytest.fixture
 def deployment(tmp_path: Path) -> Deployment:
     made_deployment = Deployment(tmp_path)
@@ -321,6 +334,20 @@ def test_diff_says_what_readers_would_see_change(live: Live) -> None:
     nothing = json.loads(live.headrace("diff", "main", "published", "--format", "json").stdout)
     assert nothing["output"]["first"] == []
     assert nothing["before"] == nothing["after"]
+
+
+def test_diff_says_that_rows_with_different_columns_cannot_be_compared(tmp_path: Path) -> None:
+    bills = tmp_path / "bills.py"
+    (tmp_path / "landing").mkdir()
+    for name in ("amount", "total"):
+        bills.write_text(_BILLS.format(name=name))
+        (tmp_path / "landing" / f"{name}.json").write_text('{"amount": 3, "at": "2026-01-01T00:00:00Z"}\n')
+        result = CliRunner().invoke(app, ["run", str(bills), "--root", tmp_path.as_uri()])
+        assert result.exit_code == 0, result.output
+    first = next(iter(hr.open(tmp_path.as_uri())["bills"].snapshots().to_json()))["snapshot"]
+    result = CliRunner().invoke(app, ["diff", str(bills), first, "main", "--root", tmp_path.as_uri()])
+    assert result.exit_code == 0, result.output
+    assert "rows with different columns. So their rows of current cannot be compared" in result.stderr
 
 
 def test_a_fork_is_run_beside_main_and_promoted(live: Live) -> None:

@@ -261,7 +261,10 @@ def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" 
             }
         )
     if not output.is_comparable:
-        cli_output.print_notice("The two snapshots have different keys, so their rows of current cannot be compared")
+        cli_output.print_notice(
+            "The two snapshots have different keys, or rows with different columns. So their rows of current cannot be "
+            "compared: all of one count as removed, and all of the other as added"
+        )
     if output.first:
         _print_rows(output.first)
     cli_output.print_notice(f"{len(output.first):,} of {output.rows.differing:,} rows that readers see change")

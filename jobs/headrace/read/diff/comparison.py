@@ -181,8 +181,8 @@ class ColumnsDiff(JsonFields):
 @dataclass(frozen=True)
 class OutputDiff(JsonFields):
     """What a reader of ``current`` would see change; rows are compared by the columns that both have. ``first`` are
-    some of those that were added, removed or changed, by window and key. ``is_comparable``: whether rows of both have
-    the same key; if not, all rows of one are removed and all of the other added.
+    some of those that were added, removed or changed, by window and key. ``is_comparable``: whether both have the same
+    key, or rows of the same columns; if not, all rows of one are removed and all of the other added.
     """
 
     rows: layered_tables.RowCounts
