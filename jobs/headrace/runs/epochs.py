@@ -26,7 +26,7 @@ from headrace.distribute.epoch import ComputedEpoch
 from headrace.errors import HeadraceError, RestoreError
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourcePosition, SourceSplit
-from headrace.model.time import to_instant
+from headrace.model.time import parse_duration, render, to_instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.identity import recorded_definition
 from headrace.pipeline.pipeline import Pipeline
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from headrace.read.lineage.cut import PlacedPipeline, RootStores
     from headrace.read.upstream import ReadPipeline, UpstreamPosition
     from headrace.sources.landed.files import LandedPortions
+
+_CLOCKS_APART = parse_duration("5m")
+"""By how much clocks of machines may differ without a warning."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,22 @@ class RunContext:
                     "look_back sort behind such a file, only a full sweep reads it: the first run of a day, or one "
                     "with --full-sweep. Leave names= out, and each run looks at all names"
                 )
+
+    def warn_of_clock(self, manifest: Manifest | None) -> None:
+        """Say that ``manifest``, from which the run continues, has a clock that is ahead of this machine's."""
+        if manifest is None:
+            return
+        clock, now = StoredProgress.from_manifest(manifest).processing_time, to_instant(self.now())
+        if clock - now > _CLOCKS_APART:
+            name = self.pipeline.name
+            arrives = any(input_.event_time.expr is None for input_ in self.pipeline.inputs)
+            way_out = "" if arrives else f"`headrace backfill {name} --promote` computes everything again, or "
+            self.warn(
+                f"an earlier run left the clock of branch {self.options.branch} at {render(clock)}, and this machine "
+                f"says {render(now)}. Clocks never go back: until then nothing happens by processing time (triggers, "
+                f"idle=). If the clock of that run was wrong, {way_out}`headrace rollback {name} --to SNAPSHOT` goes "
+                f"back to a snapshot from before (`headrace log {name}`); then run"
+            )
 
     def warn_of_expired(self, files: ByInput, progress: PipelineProgress) -> None:
         """Say of which inputs ``files``, read after ``progress``, are not all that was ever landed."""

@@ -501,6 +501,7 @@ def planned_epochs(
         on_planned=run.listener.planned,
     )
     if history is None:
+        run.warn_of_clock(head)
         return plan_new_files(files, is_due=is_due)
     from headrace.runs.backfill.replay import plan_rereading
 
@@ -509,6 +510,7 @@ def planned_epochs(
         history.epochs_since(head),
         files,
         history.branch_progress(head),
+        now=to_instant(run.now()),
         max_files=options.files_per_epoch,
         max_bytes=options.bytes_per_epoch,
         counts_again=run.landing.counting_again,

@@ -11,6 +11,8 @@ Records are judged under watermarks that main had for them, or older ones:
   where several epochs are one, nobody has been silent for as long as for main; files may have other content by now. An
   epoch whose snapshot has expired is unknown, unless a patch came next. Such an epoch is held to what was known before.
 * One with records too far ahead of the clock (12.14) is the last of its own, at its own processing time.
+* The clock of a machine may have been ahead when main ran. Then an epoch runs at the present time, unless event time is
+  the time of arrival. Clocks never go back, so the branch would do nothing by processing time until then.
 * On another branch what main has not read is held to where main is, and so is time that passes. Main may read it yet,
   beside other files.
 
@@ -42,7 +44,7 @@ from typing import Any, Self
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourceSplit
 from headrace.kernel.stage import CompiledStage
-from headrace.model.time import MIN_INSTANT, NEVER, Instant
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.identity import fingerprint, recorded_definition
 from headrace.pipeline.pipeline import Pipeline
@@ -158,15 +160,17 @@ def plan_rereading(
     unread: ByInput,
     progress: ReplayProgress = ReplayProgress(),
     *,
+    now: Instant = MAX_INSTANT,
     max_files: int | None = None,
     max_bytes: int | None = None,
     counts_again: Callable[[ByInput], object] = lambda files: None,
     repeats: Callable[[str], bool] = lambda name: True,
 ) -> Rereading:
     """How a branch with this ``progress`` reads those of the ``unread`` files again that are in ``recorded_epochs``. An
-    epoch has at most so many files and bytes of an input, where main's are not larger. None: as its source says. An
-    epoch stays as it is where ``counts_again`` says so of what it has read. Where an input does not ``repeats``, each
-    split follows the one before it. Its record holds only up to the first split that is not the next one now.
+    epoch has at most so many files and bytes of an input, where main's are not larger. None: as its source says. None
+    runs later than ``now``, unless event time is the time of arrival. An epoch stays as it is where ``counts_again``
+    says so of what it has read. Where an input does not ``repeats``, each split follows the one before it. Its record
+    holds only up to the first split that is not the next one now.
     """
     waiting = {name: {file.path: file for file in files} for name, files in unread.items()}
     is_exact = _is_exact(pipeline)
@@ -181,6 +185,8 @@ def plan_rereading(
             for input_ in pipeline.inputs
         }
         epochs = [*_group_epochs(epochs, room, _Order.from_pipeline(pipeline), counts_again)]
+    if not _arrives(pipeline):
+        epochs = [replace(epoch, processing_time=min(epoch.processing_time, now)) for epoch in epochs]
     return Rereading(tuple(epochs), {name: [*files.values()] for name, files in waiting.items() if files})
 
 
@@ -191,8 +197,12 @@ def _event_times(definition: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_exact(pipeline: Pipeline) -> bool:
     """Whether epochs are to stay as main had them."""
-    arrives = any(input_.event_time.expr is None for input_ in pipeline.inputs)
-    return arrives or pipeline.deduplicate is not None
+    return _arrives(pipeline) or pipeline.deduplicate is not None
+
+
+def _arrives(pipeline: Pipeline) -> bool:
+    """Whether event time is the time of arrival in some input."""
+    return any(input_.event_time.expr is None for input_ in pipeline.inputs)
 
 
 def _hold_to_watermarks(epochs: Iterable[RecordedEpoch], hold: WatermarkHold | None) -> Iterator[RecordedEpoch]:

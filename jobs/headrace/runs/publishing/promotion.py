@@ -228,11 +228,14 @@ class BranchFacts:
 
     def _check_clock(self) -> None:
         clock = StoredProgress.from_manifest(self.head).processing_time
-        if clock > to_instant(datetime.now(UTC)):
+        main = None if self.main is None else next(self.catalog.readable_manifests(self.main), None)
+        is_ahead_of_main = main is None or clock > StoredProgress.from_manifest(main).processing_time
+        if is_ahead_of_main and clock > to_instant(datetime.now(UTC)):
             raise ClockAheadError(
-                f"branch {self.branch} of {self.catalog.pipeline} is a replay whose clock stands at {render(clock)}, "
-                "in the future. Clocks never go back, so main would do nothing by processing time until then. Replay "
-                "with an earlier --clock, or run a backfill"
+                f"branch {self.branch} of {self.catalog.pipeline} has a clock that stands at {render(clock)}, in the "
+                "future, as a replay leaves it, or a run on a machine whose clock is ahead. Clocks never go back, so "
+                "main would do nothing by processing time until then. Replay with an earlier --clock, or run a "
+                "backfill into another branch"
             )
 
     def _check_goes_on(self) -> None:
