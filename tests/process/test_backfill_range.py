@@ -257,6 +257,23 @@ def test_input_that_is_gone_is_named_before_anything_moves(tmp_path: Path) -> No
     live.cut_over()
 
 
+def test_input_that_is_gone_is_named_though_as_much_has_landed_since(tmp_path: Path) -> None:
+    """As where files are cleared away once they were read: what is there now is not what main has read."""
+    live = Live(tmp_path, files=2)
+    folder = live.folder / "landing" / "clicks"
+    clicks = hr.open(live.folder.as_uri())[live.pipeline]
+    sums = clicks.current(at="main").to_json()
+    for file in folder.iterdir():
+        (folder / f"later-{file.name}").write_text(file.read_text())
+        file.unlink()
+    with pytest.raises(InputGoneError, match=r"from the beginning on .* 2 files are gone: .*part-00000"):
+        clicks.backfill(promote=True)
+    clicks.run(branch="beside")
+    with pytest.raises(BranchBehindError, match="has not read 2 files that main has"):
+        clicks.promote("beside")
+    assert clicks.current(at="main").to_json() == sums
+
+
 def test_a_changed_pipeline_begins_with_nothing_and_says_so(tmp_path: Path) -> None:
     live = Live(tmp_path, files=4)
     live.pipeline = change_pipeline(live.pipeline, where=FixedWindows("2h"))

@@ -39,9 +39,9 @@ def land(root: Path, number: int) -> None:
 
 def run_ahead(root: Path, pipeline: hr.Pipeline) -> None:
     """Runs at a right clock, and then at one that is a year ahead."""
-    for number, ahead in enumerate((timedelta(), LEAP)):
+    for number, lead in enumerate((timedelta(), LEAP)):
         land(root, number)
-        process(pipeline, root.as_uri(), RunOptions(f"run-{number}"), now=lambda: datetime.now(UTC) + ahead)  # noqa: B023
+        process(pipeline, root.as_uri(), RunOptions(f"run-{number}"), now=lambda: datetime.now(UTC) + lead)  # noqa: B023
 
 
 def test_a_run_says_that_the_clock_before_it_was_ahead(tmp_path: Path) -> None:

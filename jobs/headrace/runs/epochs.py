@@ -192,12 +192,12 @@ class RunContext:
         if clock - now > _CLOCKS_APART:
             name = self.pipeline.name
             arrives = any(input_.event_time.expr is None for input_ in self.pipeline.inputs)
-            way_out = "" if arrives else f"`headrace backfill {name} --promote` computes everything again, or "
+            other_way = "" if arrives else f" `headrace backfill {name} --promote` puts it right, too."
             self.warn(
                 f"an earlier run left the clock of branch {self.options.branch} at {render(clock)}, and this machine "
                 f"says {render(now)}. Clocks never go back: until then nothing happens by processing time (triggers, "
-                f"idle=). If the clock of that run was wrong, {way_out}`headrace rollback {name} --to SNAPSHOT` goes "
-                f"back to a snapshot from before (`headrace log {name}`); then run"
+                "idle=). If the clock of that run was wrong, go back to a snapshot from before, and run: "
+                f"`headrace rollback {name} --to SNAPSHOT` (`headrace log {name}`).{other_way}"
             )
 
     def warn_of_expired(self, files: ByInput, progress: PipelineProgress) -> None:

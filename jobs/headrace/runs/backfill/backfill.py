@@ -13,6 +13,7 @@ as main has come and what has landed since: later results may depend on it. Unti
 from dataclasses import replace
 from functools import partial
 
+from headrace.pipeline.identity import recorded_definition
 from headrace.pipeline.output import list_upstream
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import check_root
@@ -26,7 +27,7 @@ from headrace.runs.options import Mode, RunOptions
 from headrace.runs.plan import ContinueBranch, ForkBranch, PreparedRun, RunStage, plan_from, plan_run
 from headrace.runs.publishing.adoption import AdoptedOutputs, NotAdoptableError
 from headrace.runs.publishing.adoption import check_before as check_adoption_before
-from headrace.runs.publishing.audits import files_main_read, files_read, lacking_paths
+from headrace.runs.publishing.audits import files_main_read, files_read, inputs_in_place, lacking_paths
 from headrace.runs.publishing.patch import check_before as check_patch
 from headrace.runs.publishing.promotion import check_before as check_promotion_before
 from headrace.runs.restore import InputGoneError
@@ -141,11 +142,11 @@ def plan_backfill(run: RunContext) -> tuple[RunStage, ...]:
     if options.promotes:
         check_promotion_before(catalog, options.branch, point.manifest)
     if options.branch not in now.generations:
-        _check_input(catalog, run.landing, point.manifest)
+        _check_input(run, point.manifest)
         return (ForkBranch(options.branch, point), *plan_from(run, point.snapshot))
     head = now.refs.get(options.branch)
     begin_id = _begun_with(catalog, now, head, point, options)
-    _check_input(catalog, run.landing, None if head is None else catalog.manifest(head))
+    _check_input(run, None if head is None else catalog.manifest(head))
     return (ContinueBranch(options.branch, begin_id), *plan_from(run, head))
 
 
@@ -172,18 +173,21 @@ def _begun_with(catalog: Catalog, now: Head, head: str | None, point: ForkPoint,
     return begin_id
 
 
-def _check_input(catalog: Catalog, landing: Landing, begin: Manifest | None) -> None:
+def _check_input(run: RunContext, begin: Manifest | None) -> None:
     """Raise InputGoneError if main has read files that are not there to be read again behind ``begin``."""
+    catalog, landing = run.catalog, run.landing
     main = catalog.head().refs.get(MAIN)
     if main is None:
         return
     progress = PipelineProgress() if begin is None else progress_of(catalog, begin)
     unread = unread_files(catalog, landing, begin, progress, full_sweep=True)
     main_read, branch_read = files_main_read(catalog, main, begin), files_read(catalog, begin)
+    in_place = inputs_in_place(catalog, main, recorded_definition(run.pipeline))
     missing: list[str] = []
     for name in filter(landing.is_repeatable, landing.enumerators):
         split_by_path = {landed_as(catalog.pipeline, split): split for split in unread.get(name, ())}
-        missing += lacking_paths(catalog.pipeline, branch_read[name] | split_by_path.keys(), main_read[name])
+        branch_files = branch_read[name] | split_by_path.keys()
+        missing += lacking_paths(catalog.pipeline, branch_files, main_read[name], has_moved=name not in in_place)
         missing += landing.lost_paths(name, [split for path, split in split_by_path.items() if path in main_read[name]])
     if missing:
         begin_text = "the beginning" if begin is None else f"snapshot {begin.snapshot_id} (epoch {begin.epoch})"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from itertools import islice
 from types import MappingProxyType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -145,17 +145,32 @@ def entry_made_before(
     return None
 
 
-def lacking_paths(pipeline: str, branch_files: set[str], main_files: set[str]) -> list[str]:
+def lacking_paths(pipeline: str, branch_files: set[str], main_files: set[str], *, has_moved: bool = True) -> list[str]:
     """The paths of one input that are in ``main_files`` and not in ``branch_files``. Only numbers can be compared for
-    an input that reads from another place now; what a pipeline has landed is always in one place. Names of files under
-    way, which were input before 0.2.0, count only where the branch reads such.
+    an input that ``has_moved``: it reads from another place now. What a pipeline has landed is always in one place.
+    Names of files under way, which were input before 0.2.0, count only where the branch reads such.
     """
     if not any(map(is_unfinished, branch_files)):
         main_files = {path for path in main_files if not is_unfinished(path)}
-    is_one_place = bool(branch_files & main_files) or all(
-        any(landed_file(pipeline, path) is not None for path in files) for files in (branch_files, main_files)
+    is_one_place = (
+        not has_moved
+        or bool(branch_files & main_files)
+        or all(any(landed_file(pipeline, path) is not None for path in files) for files in (branch_files, main_files))
     )
     return sorted(main_files - branch_files) if is_one_place or len(branch_files) < len(main_files) else []
+
+
+def inputs_in_place(catalog: Catalog, head: str, definition: Mapping[str, Any]) -> set[str]:
+    """The inputs of a ``definition`` that read where main reads, which is at ``head``. What versions before 0.2 stored
+    does not say where.
+    """
+    main = next(catalog.readable_manifests(head), None)
+    main_places = _places({} if main is None else main.definition)
+    return {name for name, place in _places(definition).items() if main_places.get(name) == place}
+
+
+def _places(definition: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {one["name"]: (one.get("kind"), one.get("path")) for one in definition.get("inputs", ())}
 
 
 def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapping[str, set[str]]:
