@@ -145,7 +145,7 @@ def entry_made_before(
     return None
 
 
-def lacking_paths(pipeline: str, branch_files: set[str], main_files: set[str], *, has_moved: bool = True) -> list[str]:
+def lacking_paths(pipeline: str, branch_files: set[str], main_files: set[str], *, has_moved: bool) -> list[str]:
     """The paths of one input that are in ``main_files`` and not in ``branch_files``. Only numbers can be compared for
     an input that ``has_moved``: it reads from another place now. What a pipeline has landed is always in one place.
     Names of files under way, which were input before 0.2.0, count only where the branch reads such.
