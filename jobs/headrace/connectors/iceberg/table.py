@@ -9,15 +9,17 @@ back is found where it is, and a compaction does not change what it holds.
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from functools import wraps
 from itertools import count, takewhile
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg import types
 from pyiceberg.exceptions import (
     CommitFailedException,
@@ -29,6 +31,7 @@ from pyiceberg.exceptions import (
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, GreaterThanOrEqual, IsNull, LessThan, Or
 from pyiceberg.io.fileformat import FileFormatFactory
 from pyiceberg.io.pyarrow import (
+    ArrowProjectionVisitor,
     ArrowScan,
     ParquetFormatModel,
     ParquetFormatWriter,
@@ -199,6 +202,27 @@ class _WithoutFloatBounds(ParquetFormatModel):  # type: ignore[misc] # pyiceberg
 
 # there is no setting for it, and `register` takes no second one
 FileFormatFactory._registry[FileFormat.PARQUET] = _WithoutFloatBounds()
+
+
+def _keep_nulls(project: "Callable[..., pa.Array | None]") -> "Callable[..., pa.Array | None]":
+    """``project`` of pyiceberg's, which makes lists and maps of structs of their offsets alone: NULL becomes empty."""
+
+    @wraps(project)
+    def project_with_nulls(
+        visitor: ArrowProjectionVisitor, kind: types.IcebergType, values: pa.Array | None, *parts: pa.Array | None
+    ) -> pa.Array | None:
+        projected = project(visitor, kind, values, *parts)
+        if values is None or projected is None or projected.null_count == values.null_count:
+            return projected
+        places = pa.array(range(len(values)), pa.int64())
+        return projected.take(pc.if_else(values.is_valid(), places, None))
+
+    return project_with_nulls
+
+
+# of files that are written and of those that are read
+ArrowProjectionVisitor.list = _keep_nulls(ArrowProjectionVisitor.list)
+ArrowProjectionVisitor.map = _keep_nulls(ArrowProjectionVisitor.map)
 
 
 class WrittenFiles:
