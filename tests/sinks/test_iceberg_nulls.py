@@ -1,6 +1,8 @@
 """Lists and maps of structs that are NULL stay NULL in a table of Iceberg: pyiceberg writes and reads them as empty."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +85,16 @@ def test_rows_that_stay_beside_one_that_goes_keep_their_nulls(tmp_path: Path, wo
     assert rows_by_duckdb(world) == ROWS
     (check,) = results.check_sinks()
     assert check.is_right, check.describe()
+
+
+def test_a_comparison_reads_null_as_it_is(tmp_path: Path, world: IcebergWorld) -> None:
+    land(tmp_path, "1", *ROWS)
+    results = carts(tmp_path)
+    results.run()
+    results.deliver()
+    target = ["--against", "iceberg:reports.sales", "--connection", "lake", "--root", tmp_path.as_uri()]
+    # a process of its own, which delivers nothing
+    subprocess.run(
+        [sys.executable, "-c", "from headrace.cli.main import main; main()", "diff", "carts", "published", *target],
+        check=True,
+    )

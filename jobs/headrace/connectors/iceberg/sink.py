@@ -100,11 +100,13 @@ class Iceberg(SinkConnector):
         require_extra("iceberg", f"the comparison with {table}")
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
+        from headrace.connectors.iceberg.table import read_columns
+
         with _open_catalog(connection, f"the comparison with {table}") as catalog:
             try:
                 iceberg_table = catalog.load_table(table)
                 check_columns(table, columns, [field.name for field in iceberg_table.schema().fields])
-                yield iceberg_table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+                yield read_columns(iceberg_table, columns)
             except (NoSuchTableError, NoSuchNamespaceError):
                 raise SinkRefusedError(f"there is no table {table} in {connection}") from None
 

@@ -176,6 +176,11 @@ def rows_of(table: "Table", task: "FileScanTask", columns: Sequence[str] = ("*",
     return ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_table([task])
 
 
+def read_columns(table: "Table", columns: Sequence[str]) -> pa.RecordBatchReader:
+    """All rows of a table, a batch at a time."""
+    return table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+
+
 class _WriterWithoutFloatBounds(ParquetFormatWriter):  # type: ignore[misc] # pyiceberg's types say Any
     """A writer that leaves out the least and the greatest float: they say nothing of NaN, which is above them."""
 
