@@ -95,6 +95,26 @@ def test_a_table_that_no_delivery_made(deployment: SinkDeployment, tmp_path: Pat
     assert deployment.world.rows() == [{"theirs": 1}]
 
 
+def test_an_addition_of_others_that_comes_between_is_not_gone_over(deployment: SinkDeployment, tmp_path: Path) -> None:
+    """Also where the delivery sets a property first, as in a table of an older version."""
+    sales = deployment.sales(what={"mean": hr.col("price").mean()})
+    deployment.land("1", order("ann", 5, 10))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    deployment.land("2", order("bob", 80, 20))
+    deployment.handle(sales).run()
+    DeltaTable(tmp_path / TABLE).alter.set_table_properties({"delta.dataSkippingStatsColumns": "user,mean"})
+
+    def append() -> None:
+        table = DeltaTable(tmp_path / TABLE)
+        write_deltalake(table, table.to_pyarrow_table(), mode="append")
+
+    with act_meanwhile("delta", "apply", append), pytest.raises(SinkMovedError, match="set a property of it"):
+        deployment.attempt(sales)
+    assert deployment.deliver(sales).source is ChangeSource.ALL_ROWS
+    assert deployment.held(sales) == deployment.published(sales)
+
+
 @pytest.mark.parametrize("name", ["a b", "a,b", "a=b"])
 def test_names_that_readers_of_delta_do_not_take(deployment: SinkDeployment, name: str) -> None:
     sales = deployment.sales(what={name: hr.count()})

@@ -98,6 +98,105 @@ def test_columns_that_others_have_changed_are_named(
     assert deployment.held(sales) == deployment.published(sales)
 
 
+_KEEPING_OUT = """create function {0}.keep() returns trigger language plpgsql as $$ begin
+if {1} then return null; end if; return coalesce(new, old); end $$;
+create trigger keep before {2} on {0}.sales for each row execute function {0}.keep()"""
+
+
+@pytest.mark.parametrize("refill", [False, True])
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        (_KEEPING_OUT.format("{0}", "new.spent > 90", "insert"), r"1 of \d rows out"),
+        (_KEEPING_OUT.format("{0}", "old.\"user\" = 'bob'", "delete"), r"\d rows from being deleted"),
+        ("create rule keep as on delete to {0}.sales do instead nothing", r"\d rows from being deleted"),
+    ],
+)
+def test_a_trigger_that_keeps_rows_out_or_in_is_refused(
+    warehouse: Warehouse, deployment: SinkDeployment, statement: str, why: str, refill: bool
+) -> None:
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    deployment.handle(sales).tag("ann")
+    deployment.land("2", order("bob", 10))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    rows_before = deployment.held(sales)
+    warehouse.server.rows(statement.format(warehouse.schema))
+    deployment.handle(sales).rollback(to="ann", message="without bob")
+    deployment.land("3", order("cyd", 15, 100))
+    if "insert" in statement:
+        deployment.handle(sales).run()
+    with pytest.raises(SinkRefusedError, match=f"has a trigger or a rule that kept {why}"):
+        deployment.handle(sales).deliver(refill=refill)
+    assert deployment.held(sales) == rows_before
+    undo = "drop function if exists {0}.keep cascade; drop rule if exists keep on {0}.sales"
+    warehouse.server.rows(undo.format(warehouse.schema))
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+
+
+def test_a_trigger_that_takes_every_row_is_let_be(warehouse: Warehouse, deployment: SinkDeployment) -> None:
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5), order("bob", 10))
+    deployment.handle(sales).run()
+    deployment.handle(sales).tag("first")
+    deployment.deliver(sales)
+    warehouse.server.rows(_KEEPING_OUT.format(warehouse.schema, "false", "insert or update or delete"))
+    deployment.land("2", order("ann", 6), order("cyd", 15))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+    deployment.handle(sales).rollback(to="first", message="as it was")
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+
+
+def test_a_collation_that_takes_two_keys_for_one_is_refused(warehouse: Warehouse, deployment: SinkDeployment) -> None:
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    rows_before = deployment.held(sales)
+    warehouse.server.rows(
+        f"create collation {warehouse.schema}.caseless (provider = icu, locale = 'und-u-ks-level2', "
+        f'deterministic = false); alter table {warehouse.schema}.sales alter "user" type text '
+        f"collate {warehouse.schema}.caseless"
+    )
+    deployment.land("2", order("Ann", 7))
+    deployment.handle(sales).run()
+    with pytest.raises(SinkRefusedError, match="user is text collate caseless, and was text"):
+        deployment.deliver(sales)
+    assert deployment.held(sales) == rows_before
+    warehouse.server.rows(f'alter table {warehouse.schema}.sales alter "user" type text collate "C"')
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+
+
+def test_a_table_that_was_renamed_is_named(warehouse: Warehouse, deployment: SinkDeployment) -> None:
+    """Its index goes with it, and keeps its name."""
+    sales = deployment.sales()
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    schema = warehouse.schema
+    warehouse.server.rows(f"alter table {schema}.sales rename to kept")
+    with pytest.raises(
+        SinkRefusedError, match=rf"is at table {schema}\.kept, .* drop {schema}\.kept, or give its index"
+    ):
+        deployment.deliver(sales)
+    warehouse.server.rows(
+        f"create table {schema}.sales (like {schema}.kept) partition by list (spent);"
+        f"alter table {schema}.sales attach partition {schema}.kept default"
+    )
+    with pytest.raises(SinkRefusedError, match="is another one than was delivered to"):
+        deployment.deliver(sales)
+    warehouse.server.rows(f"drop table {schema}.sales")
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+
+
 def test_what_postgresql_cannot_hold_is_refused_and_nothing_changes(deployment: SinkDeployment) -> None:
     own_pipeline = deployment.values(DataType.STRING)
     deployment.land_values(DataType.STRING, ["a", "b"])

@@ -183,7 +183,7 @@ class DeltaTarget(sink_ports.OpenSink):
             if self._table is None:
                 self._create_table(rows.reader, properties)
             else:
-                _set_bounded(self._table, schema)
+                _set_bounded(self._table, schema, self._place)
                 write_deltalake(
                     self._table,
                     rows.reader,
@@ -240,7 +240,7 @@ class DeltaTarget(sink_ports.OpenSink):
         others = [name for name in changes.columns if name not in changes.identity]
         own_schema = pa.schema(table.schema().to_arrow())
         with rows.reraise_error():
-            _set_bounded(table, own_schema)
+            _set_bounded(table, own_schema, self._place)
             version = table.version()
             merger = table.merge(
                 rows.reader,
@@ -320,8 +320,9 @@ def _stated_bounds(names: Sequence[str]) -> dict[str, str]:
     return {_BOUNDED_PROPERTY: ",".join(names)} if names else {_NUMBER_BOUNDED_PROPERTY: "0"}
 
 
-def _set_bounded(table: DeltaTable, schema: pa.Schema) -> None:
-    """Let ``table``, which gets rows of ``schema``, bound no floats; it may be of a version that did.
+def _set_bounded(table: DeltaTable, schema: pa.Schema, place: str) -> None:
+    """Let ``table``, which gets rows of ``schema``, bound no floats; it may be of a version that did. Raises
+    SinkMovedError.
 
     No column is added to those that it bounds: readers would take what older files do not say of it for NULL, and lose
     rows.
@@ -331,8 +332,15 @@ def _set_bounded(table: DeltaTable, schema: pa.Schema) -> None:
         return
     old_names = _bounded_so_far(table)
     properties = _stated_bounds([name for name in _bounded_columns(schema) if name in old_names])
-    if not properties.items() <= table.metadata().configuration.items():
-        table.alter.set_table_properties(properties)
+    if properties.items() <= table.metadata().configuration.items():
+        return
+    version = table.version()
+    table.alter.set_table_properties(properties)
+    if table.version() != version + 1:  # it goes on from additions of others, which nobody has looked at
+        raise sink_ports.SinkMovedError(
+            f"table {place} got another commit while this delivery set a property of it. No row was changed; the next "
+            "delivery continues from there"
+        )
 
 
 def _bounded_so_far(table: DeltaTable) -> set[str]:

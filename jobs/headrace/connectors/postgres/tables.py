@@ -129,6 +129,8 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
         self._execute("drop table {staged}", staged=staging_table)
         # not truncate, which locks readers out, and would look as if somebody else had emptied the table
         number_removed = self._execute("delete from {table}").rowcount
+        if self._has_own_code():
+            self._check_gone("select count(*) from {table}")
         if old_state.columns != new_state.columns or (
             changes.identity and self._indexed_columns() != {*changes.identity}
         ):
@@ -174,8 +176,10 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
     def _alter_columns(
         self, held_columns: Mapping[str, str], wanted_columns: Mapping[str, str], changes: sink_ports.Changes
     ) -> None:
-        """The columns of ``changes`` for ``held_columns``, in a table without rows. Foreign columns stay."""
-        self._execute("drop index if exists {index}", index=sql.Identifier(*self._schema, self._index_name))
+        """The columns of ``changes`` in place of ``held_columns``, in a table without rows. Columns that somebody else
+        added stay.
+        """
+        self._execute("drop index if exists {index}", index=self._index)
         for name in held_columns:
             if wanted_columns.get(name) != held_columns[name]:
                 self._execute("alter table {table} drop column {column}", column=sql.Identifier(name))
@@ -194,13 +198,15 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
         others = [name for name in changes.columns if name not in changes.identity]
         # which unnamed rows meet is for the unique index to say, in which NULL is a value
         sets = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others)
-        self._execute(
+        taken = self._execute(
             "insert into {table} ({names}) select {names} from {staged} on conflict ({identity}) do {update}",
             names=target.names_of(changes.columns),
             staged=staging_table,
             identity=target.names_of(changes.identity),
             update=sql.SQL("update set {}").format(sets) if others else sql.SQL("nothing"),
-        )
+        ).rowcount
+        if others:  # else rows that are there already count for nothing
+            self._check_taken(taken, number_written)
         self._execute("drop table {staged}", staged=staging_table)
         return sink_ports.AppliedCounts(number_removed, number_written)
 
@@ -216,7 +222,7 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
 
     def _delete(self, staging_table: sql.Identifier, identity: Sequence[str]) -> int:
         """Remove the staged rows. Where a column is NULL is said in the condition, so that the index serves each."""
-        number_removed = 0
+        number_removed, has_own_code = 0, self._has_own_code()
         for nulls in self._null_patterns(staging_table, identity):
             same = sql.SQL(" and ").join(
                 sql.SQL("t.{0} is null and s.{0} is null" if name in nulls else "t.{0} = s.{0}").format(
@@ -227,7 +233,25 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
             number_removed += self._execute(
                 "delete from {table} t using {staged} s where {same}", staged=staging_table, same=same
             ).rowcount
+            if has_own_code:
+                self._check_gone(
+                    "select count(*) from {table} t, {staged} s where {same}", staged=staging_table, same=same
+                )
         return number_removed
+
+    def _has_own_code(self) -> bool:
+        """Whether the table has, or once had, a trigger or a rule."""
+        query = "select from pg_class where oid = to_regclass(%s) and (relhastriggers or relhasrules)"
+        return self._execute(query, (self._table.as_string(self._connection),)).fetchone() is not None
+
+    def _check_gone(self, count_query: str, **parts: sql.Composable) -> None:
+        """Raise SinkRefusedError if rows are still there that were deleted."""
+        ((number,),) = self._execute(count_query, (), **parts).fetchall()
+        if number:
+            raise sink_ports.SinkRefusedError(
+                f"table {self._name} of {self._place} has a trigger or a rule that kept {number:,} rows from being "
+                "deleted. Nothing was delivered: drop it, or let it delete every row"
+            )
 
     def _null_patterns(self, staging_table: sql.Identifier, identity: Sequence[str]) -> Iterable[frozenset[str]]:
         """Which columns are NULL together in some staged row."""
@@ -236,6 +260,13 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
         return [frozenset(name for name, is_null in zip(identity, row, strict=True) if is_null) for row in rows]
 
     def _index_by(self, identity: Sequence[str]) -> None:
+        query = "select indrelid::regclass::text from pg_index where indexrelid = to_regclass(%s)"
+        for (other,) in self._execute(query, (self._index.as_string(self._connection),)).fetchall():
+            raise sink_ports.SinkRefusedError(
+                f"the index of table {self._name} of {self._place} is at table {other}, which seems to be the same "
+                f"under a new name. Nothing was delivered: drop {other}, or give its index {self._index_name} another "
+                "name, and the next delivery makes the table again"
+            )
         self._execute(
             "create unique index {index} on {table} ({identity}) nulls not distinct",
             index=sql.Identifier(self._index_name),
@@ -243,11 +274,11 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
         )
 
     def _indexed_columns(self) -> set[str]:
-        """The columns of the unique index."""
+        """The columns of the unique index, if it is at this table."""
         rows = self._execute(
             "select attname from pg_index join pg_attribute on attrelid = indrelid and attnum = any (indkey) "
-            "where indexrelid = to_regclass(%s)",
-            (sql.Identifier(*self._schema, self._index_name).as_string(self._connection),),
+            "where indexrelid = to_regclass(%s) and indrelid = to_regclass(%s)",
+            tuple(name.as_string(self._connection) for name in (self._index, self._table)),
         ).fetchall()
         return {name for (name,) in rows}
 
@@ -270,7 +301,8 @@ class PostgresChanges(target.PostgresTarget, sink_ports.OpenChangeLog):
                 if not records.restarts:
                     self._check_as_seen(before)
                 self._widen_table(before, after, records)
-            self._copy(self._table, records.batches, records.columns)
+            # a trigger may be what reads the changes, and keeps them nowhere
+            self._copy(self._table, records.batches, records.columns, takes_all=False)
             self._store_state(after)
 
     @contextmanager

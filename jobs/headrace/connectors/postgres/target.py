@@ -290,6 +290,7 @@ class PostgresTarget(OpenTarget):
         self._table = sql.Identifier(*self._schema, own)
         # one name in a schema: those of tables may be as long as a name can be
         self._index_name = f"headrace_{hashlib.sha256(own.encode()).hexdigest()[:16]}"
+        self._index = sql.Identifier(*self._schema, self._index_name)
         self._deliveries = sql.Identifier(*self._schema, _DELIVERIES)
         self._own_name = own
         self._encoding = ServerEncoding(connection)
@@ -410,13 +411,17 @@ class PostgresTarget(OpenTarget):
             )
 
     def _check_columns(self, like: sql.Identifier) -> None:
-        """Raise SinkRefusedError if somebody has dropped columns that table ``like`` has, or given them other types."""
+        """Raise SinkRefusedError if somebody has dropped columns that table ``like`` has, given them other types, or a
+        collation by which texts are equal that are not the same: one of two keys would take the place of the other.
+        """
         changed_columns = self._execute(
             "select wanted.attname, format_type(wanted.atttypid, wanted.atttypmod), "
-            "format_type(has.atttypid, has.atttypmod) from pg_attribute wanted left join pg_attribute has "
+            "format_type(has.atttypid, has.atttypmod) || coalesce(' collate ' || quote_ident(collname), '') "
+            "from pg_attribute wanted left join pg_attribute has "
             "on has.attrelid = to_regclass(%s) and has.attname = wanted.attname and not has.attisdropped "
-            "where wanted.attrelid = to_regclass(%s) and wanted.attnum > 0 and "
-            "(wanted.atttypid, wanted.atttypmod) is distinct from (has.atttypid, has.atttypmod) order by 1",
+            "left join pg_collation on pg_collation.oid = has.attcollation and not collisdeterministic "
+            "where wanted.attrelid = to_regclass(%s) and wanted.attnum > 0 and (collname is not null or "
+            "(wanted.atttypid, wanted.atttypmod) is distinct from (has.atttypid, has.atttypmod)) order by 1",
             tuple(name.as_string(self._connection) for name in (self._table, like)),
         ).fetchall()
         if changed_columns:
@@ -434,24 +439,39 @@ class PostgresTarget(OpenTarget):
         target_table: sql.Identifier,
         batches: "Callable[[], Iterator[pa.RecordBatch]]",
         columns: Mapping[str, ValueType],
+        *,
+        takes_all: bool = True,
     ) -> int:
-        """Copy rows in, and count them. Raises UndeliverableError for a text that would not be what it is."""
+        """Copy rows in, and count them. Raises UndeliverableError for a text that would not be what it is, and
+        SinkRefusedError if a table that ``takes_all`` has not.
+        """
         statement = sql.SQL("copy {} ({}) from stdin (format csv)").format(target_table, names_of(columns))
         number, characters = 0, set[str]()
         try:
-            with self._connection.transaction(), self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-                for rows, text in csv_of(batches(), columns):
-                    copy.write(text)
-                    number += rows
-                    if not self._encoding.is_whole:
-                        # every character once, for one question at the end in place of one for each batch
-                        characters.update(text.decode())
+            with self._connection.transaction(), self._connection.cursor() as cursor:
+                with cursor.copy(statement) as copy:
+                    for rows, text in csv_of(batches(), columns):
+                        copy.write(text)
+                        number += rows
+                        if not self._encoding.is_whole:
+                            # every character once, for one question at the end in place of one for each batch
+                            characters.update(text.decode())
+                if takes_all:
+                    self._check_taken(cursor.rowcount, number)
         except (CharacterNotInRepertoire, UntranslatableCharacter):
             self._check_texts(batches, columns)
             raise
         if not self._encoding.can_encode("".join(sorted(characters))):
             self._check_texts(batches, columns)
         return number
+
+    def _check_taken(self, taken: int, number: int) -> None:
+        """Raise SinkRefusedError if only ``taken`` rows of a ``number`` are in the table."""
+        if taken != number:
+            raise SinkRefusedError(
+                f"table {self._name} of {self._place} has a trigger or a rule that kept {number - taken:,} of "
+                f"{number:,} rows out. Nothing was delivered: drop it, or let it take every row"
+            )
 
     def _check_texts(self, batches: "Callable[[], Iterator[pa.RecordBatch]]", columns: Mapping[str, ValueType]) -> None:
         lost_value = self._encoding.first_lost(batches(), columns)
