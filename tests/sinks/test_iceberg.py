@@ -14,10 +14,12 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
+from pyiceberg.expressions import GreaterThan
 from pyiceberg.table import Table
 from sqlalchemy import create_engine, event
 
 import headrace as hr
+from headrace import DataType
 from headrace.connections import connection
 from headrace.connectors.iceberg.sink import ICEBERG, catalog_properties
 from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError
@@ -260,6 +262,22 @@ def test_other_partitions(deployment: SinkDeployment, world: IcebergWorld, unit:
 
 def test_pairs_are_structs(deployment: SinkDeployment) -> None:
     pairs(deployment)
+
+
+def test_texts_have_no_upper_bound_where_it_would_be_a_surrogate(
+    deployment: SinkDeployment, world: IcebergWorld
+) -> None:
+    own_pipeline = deployment.values(DataType.STRING)
+    deployment.land_values(DataType.STRING, ["\ud7ff" * 17, "a"])
+    deployment.handle(own_pipeline).run()
+    deployment.deliver(own_pipeline)
+    assert deployment.held(own_pipeline) == deployment.published(own_pipeline)
+    with world.catalog() as catalog:
+        table = catalog.load_table("reports.sales")
+        assert table.scan(row_filter=GreaterThan("value", "b")).to_arrow().num_rows == 1
+        (file,) = table.inspect.files().to_pylist()
+    assert file["readable_metrics"]["value"]["upper_bound"] is None
+    assert file["readable_metrics"]["number"]["upper_bound"] == 1
 
 
 def test_an_answer_that_was_lost_removes_no_file(

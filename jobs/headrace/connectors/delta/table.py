@@ -202,7 +202,7 @@ class DeltaTarget(sink_ports.OpenSink):
                 mode="error",
                 storage_options=self._options,
                 commit_properties=properties,
-                configuration=_stated_bounds(_bounded_columns(rows.schema)) if _has_floats(rows.schema) else None,
+                configuration=_stated_bounds(_bounded_columns(rows.schema)) if _has_unbounded(rows.schema) else None,
                 writer_properties=_writer_properties(rows.schema),
             )
         except DeltaError as error:
@@ -287,29 +287,39 @@ def _check_names(columns: Iterable[str]) -> None:
 
 # --- statistics -------------------------------------------------------------------------------------------------------
 # Readers skip files by the least and the greatest value of a column. Those of floats say nothing of NaN, which is above
-# them, so there are none. The property comes with it: without, readers take what is missing for NULL.
+# them. The log has those of decimals as floats, which may lie on the wrong side of a value. So there are none of both.
+# The property comes with it: without, readers take what is missing for NULL. Bounds within a file have decimals as they
+# are, and stay.
 
 
 def _bounded_columns(schema: pa.Schema) -> list[str]:
     """The columns of which files state the least and the greatest value. Spark changes no table whose property names a
     column without an order: flags, bytes, or several values.
     """
-    return [field.name for field in schema if _has_bounds(field.type) and _PLAIN.fullmatch(field.name)]
+    return [name for name in _ordered_columns(schema) if not pa.types.is_decimal(schema.field(name).type)]
 
 
-def _has_bounds(kind: pa.DataType) -> bool:
+def _ordered_columns(schema: pa.Schema) -> list[str]:
+    return [field.name for field in schema if _has_order(field.type) and _PLAIN.fullmatch(field.name)]
+
+
+def _has_order(kind: pa.DataType) -> bool:
     unordered_kinds = (pa.types.is_floating, pa.types.is_nested, pa.types.is_boolean, pa.types.is_binary)
     return not any(is_one(kind) for is_one in (*unordered_kinds, pa.types.is_large_binary, pa.types.is_binary_view))
 
 
-def _has_floats(schema: pa.Schema) -> bool:
-    return any(holds_type(field.type, pa.types.is_floating) for field in schema)
+def _has_unbounded(schema: pa.Schema) -> bool:
+    return any(holds_type(field.type, _is_unbounded) for field in schema)
+
+
+def _is_unbounded(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _writer_properties(schema: pa.Schema) -> WriterProperties:
-    if not _has_floats(schema):
+    if not _has_unbounded(schema):
         return WriterProperties(compression="SNAPPY")
-    with_bounds = dict.fromkeys(_bounded_columns(schema), ColumnProperties(statistics_enabled="PAGE"))
+    with_bounds = dict.fromkeys(_ordered_columns(schema), ColumnProperties(statistics_enabled="PAGE"))
     without_bounds = ColumnProperties(statistics_enabled="NONE")
     return WriterProperties(
         compression="SNAPPY", default_column_properties=without_bounds, column_properties=with_bounds
@@ -321,14 +331,14 @@ def _stated_bounds(names: Sequence[str]) -> dict[str, str]:
 
 
 def _set_bounded(table: DeltaTable, schema: pa.Schema, place: str) -> None:
-    """Let ``table``, which gets rows of ``schema``, bound no floats; it may be of a version that did. Raises
-    SinkMovedError.
+    """Let ``table``, which gets rows of ``schema``, bound no floats and no decimals; it may be of a version that did.
+    Raises SinkMovedError.
 
     No column is added to those that it bounds: readers would take what older files do not say of it for NULL, and lose
     rows.
     """
     is_stated = _BOUNDED_PROPERTY in table.metadata().configuration
-    if not _has_floats(schema) and not is_stated:
+    if not _has_unbounded(schema) and not is_stated:
         return
     old_names = _bounded_so_far(table)
     properties = _stated_bounds([name for name in _bounded_columns(schema) if name in old_names])

@@ -55,6 +55,7 @@ from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, Va
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import OutputFile
+    from pyiceberg.io.fileformat import DataFileStatistics
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import FileScanTask, Table, Transaction
     from pyiceberg.table.snapshots import Snapshot
@@ -193,6 +194,15 @@ class _WriterWithoutFloatBounds(ParquetFormatWriter):  # type: ignore[misc] # py
         if floats:
             bounded_paths = [path for path, number in numbers.items() if number not in floats]
             self._parquet_writer_kwargs["write_statistics"] = bounded_paths
+
+    def close(self) -> "DataFileStatistics":
+        bounds = super().close().column_aggregates
+        for number in [*bounds]:
+            try:
+                bounds[number].max_as_bytes()
+            except UnicodeEncodeError:  # behind U+D7FF it looks for a next character, and finds a surrogate
+                del bounds[number]
+        return self._result
 
 
 class _WithoutFloatBounds(ParquetFormatModel):  # type: ignore[misc] # pyiceberg's types say Any
