@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from functools import wraps
 from itertools import count, takewhile
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -238,6 +238,22 @@ def _keep_nulls(project: "Callable[..., pa.Array | None]") -> "Callable[..., pa.
 # of files that are written and of those that are read
 ArrowProjectionVisitor.list = _keep_nulls(ArrowProjectionVisitor.list)
 ArrowProjectionVisitor.map = _keep_nulls(ArrowProjectionVisitor.map)
+
+
+def _floor_days(make_transform: "Callable[..., Callable[[pa.Array], pa.Array]]") -> "Callable[..., Any]":
+    """``make_transform`` of pyiceberg's, which rounds the last second of a day before 1970 up, to the next day."""
+
+    @wraps(make_transform)
+    def make_floored(day: DayTransform, source: types.IcebergType) -> "Callable[[pa.Array], pa.Array]":
+        transform = make_transform(day, source)
+        if isinstance(source, types.DateType):
+            return transform
+        return lambda times: transform(pc.floor_temporal(times, unit="day"))
+
+    return make_floored
+
+
+DayTransform.pyarrow_transform = _floor_days(DayTransform.pyarrow_transform)
 
 
 class WrittenFiles:
@@ -487,6 +503,7 @@ def _alter_columns(
 def _days_filter(days: Sequence[int | None], begin: str) -> BooleanExpression:
     """Rows that begin, as the column ``begin`` says, on one of ``days`` (since 1970)."""
     known_days = {day for day in days if day is not None}
+    known_days |= {day + 1 for day in known_days if day < 0}  # where older versions have put its last second
     starts = sorted(day for day in known_days if day - 1 not in known_days)
     ends = sorted(day + 1 for day in known_days if day + 1 not in known_days)
     if len(starts) > _RANGES:
