@@ -12,6 +12,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import ChangedPipelineError, LimitExceededError, PipelineError
+from headrace.testing import rows, run, together, watermark
 from tests.rows.orders import CHANGES, ORDERS, Orders, minute, order
 from tests.rows.test_delivered_rows import Table
 from tests.sinks.given_target import delivering_to
@@ -162,6 +163,21 @@ def test_discarding_gives_the_rows_of_what_came_since_the_last_pane(orders: Orde
     orders.run(top, order("b", 3))
     assert standing_rows(orders, top) == [("a", 5), ("b", 3)]
     assert orders.handle(top).panes(where="is_retraction").count() == 0
+
+
+@pytest.mark.parametrize("executor", ["local", "reference"])
+def test_a_row_that_panes_of_one_epoch_give_again_has_the_timing_of_the_last(executor: Any) -> None:
+    """So many rows that numpy sorts them by another way than a few."""
+    given = hr.json("landing/orders", {"id": int, "at": datetime}).event_time("at", bound="0s")
+    every = hr.Pipeline("orders", given, key=None, take=hr.distinct(), where=HOUR, when=hr.on_update())
+    first = [{"id": number, "at": "13:05"} for number in range(100)]
+    result = run(
+        every, [rows(*first), together(rows({"id": 100, "at": "13:05"}), watermark("14:00"))], executor=executor
+    )
+    timings = Counter((step, pane.timing) for step in (0, 1) for pane in result.steps[step].panes)
+    assert timings == {(0, "EARLY"): 100, (1, "ON_TIME"): 1}
+    both = run(every, [together(rows(*first), watermark("14:00"))], executor=executor)
+    assert Counter(pane.timing for pane in both.panes) == {"ON_TIME": 100}
 
 
 def test_sessions_that_become_one_have_one_newest_row(orders: Orders) -> None:

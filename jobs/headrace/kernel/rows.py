@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.aggregates.ordering import changed_rows, in_order, rank_rows
+from headrace.kernel.aggregates.ordering import changed_rows, distinct_pairs, in_order, rank_rows
 from headrace.kernel.columns import Ints, arrow_scalar, as_numpy, of_ids, of_lists, to_timestamps
 from headrace.kernel.delta import Accounting, Columns, Disposition, account_of_rows, fates_of
 from headrace.kernel.stage import CompiledStage
@@ -94,9 +94,10 @@ def net_rows(columns: Sequence[pa.Array], signs: Ints, group: Ints) -> Ints:
     """
     if not (signs < 0).any():
         return np.arange(len(signs))
-    codes = rank_rows(columns, len(signs))
-    order = in_order(group, codes)
-    begins = changed_rows(group[order], codes[order])
+    codes = distinct_pairs(group, rank_rows(columns, len(signs)))[0]
+    # a sort of the codes alone would put equal rows in any order, and the last of them must stay the last
+    order = in_order(codes, np.arange(len(codes)))
+    begins = changed_rows(codes[order])
     groups = of_ids(np.cumsum(begins) - 1, int(begins.sum()))
     signs_in_order = signs[order]
     net = np.repeat(groups.reduce(np.add, signs_in_order, 0), groups.sizes)

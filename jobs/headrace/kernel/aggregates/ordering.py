@@ -189,7 +189,7 @@ def changed_rows(*columns: Ints) -> Bools:
 
 
 def in_order(major: Ints, minor: Ints) -> Ints:
-    """The rows in the order of ``major``, then of ``minor``."""
+    """The rows in the order of ``major``, then of ``minor``. Rows with both equal come in any order."""
     if _is_ordered(major, minor):
         return np.arange(len(major))
     keys, is_whole = _pack_keys(major, minor)
