@@ -306,6 +306,30 @@ def test_nothing_is_late_for_a_join_of_calendar_windows_for_ages(trades: Trades)
     assert trades.current(pipeline) == Counter({("usd", 2): 1})
 
 
+@pytest.mark.parametrize("executor", ["local", "reference"])
+@pytest.mark.parametrize("window", [hr.CalendarWindows("day"), hr.CalendarWindows("month", count=24)])
+def test_a_window_join_waits_at_the_last_instant_of_the_years_too(window: hr.WindowFn, executor: Any) -> None:
+    """A date as far ahead as can be moves the watermark there; its window has not passed yet."""
+    schema = {"key": str, "at": datetime, "x": int}
+    left, right = (hr.json(name, schema).event_time("at", bound="0s", max_ahead=None) for name in ("left", "right"))
+    counts = hr.Pipeline(
+        "counts",
+        left,
+        join=[hr.same_window(right.named("right"), "key", window=window, columns={"y": "x"}, outer=True)],
+        key="key",
+        what={"n": hr.count()},
+        where=hr.FixedWindows("1h"),
+        when=hr.on_update(),
+        how=hr.retracting(),
+    )
+    last = {"key": "a", "at": "9998-12-31T23:59:59.999999Z"}
+    rows, run = hr.testing.rows, hr.testing.run
+    first = hr.testing.together(rows(last), rows(last, of="right"))
+    result = run(counts, [first, rows({"key": "b", "at": "9998-12-31T10:00:00Z"})], executor=executor)
+    assert [(pane.key["key"], pane["n"]) for pane in result.panes] == [("a", 1), ("b", 1)]
+    assert result.late == []
+
+
 def test_layers_of_a_later_join_stay_as_long_as_an_earlier_one_waits(trades: Trades) -> None:
     visits = hr.json("landing/visits", {"ccy": str, "visit": int, "at": datetime}).event_time("at", bound="0s")
     join_within = hr.within(visits.named("visits"), "ccy", between=("0s", "1h"), columns=["visit"], outer=True)

@@ -237,7 +237,7 @@ class CompiledJoin:
 
     def awaited_watermark(self, watermark: Instant) -> Instant:
         """The least watermark of the source with which ``delayed_watermark`` comes to ``watermark`` or above it."""
-        if self._is_beyond(watermark):
+        if self._is_beyond(watermark) or (self.join.window is not None and watermark >= LATEST):
             return watermark
         if self.join.window is None:
             return Instant(int(watermark) + self.reach)
@@ -252,10 +252,8 @@ class CompiledJoin:
         return int(start[0] if start[0] == moment else end[0])
 
     def _is_beyond(self, watermark: Instant) -> bool:
-        """Whether a ``watermark`` is at an end of time, or of the years of event times, where there is no window."""
-        if self.join.window is None:
-            return not MIN_INSTANT < watermark < MAX_INSTANT
-        return not EARLIEST < watermark < LATEST
+        """Whether a ``watermark`` is at an end of time, or before the years of event times, where no window waits."""
+        return not (MIN_INSTANT if self.join.window is None else EARLIEST) < watermark < MAX_INSTANT
 
     def right_interval(self, times: Ints) -> tuple[Ints | None, Ints]:
         """The first and the last event time of right rows that left rows at these times may meet; None: any before."""
