@@ -1,7 +1,8 @@
 """All interleavings of a few programs over one store, with its faults: each state that they can reach, once.
 
-A program is plain code over a store. It is run from its beginning with the answers that it had so far, up to the next
-thing that it asks (``ask``); so a state is what is stored, what each program was answered, and puts under way.
+A program is plain code over a store. It is run with the answers that it had so far, up to the next thing that it asks;
+so a state is what is stored, what each program was answered, and puts under way. There the program stands still, and
+the first further answer makes it go on. For any other answer it is run again from its beginning.
 Two ways to one state go on alike, so they are followed once. What is equal is one object, so that states are compared
 and hashed quickly.
 """
@@ -10,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from greenlet import getcurrent, greenlet
 
 from headrace.ext.stores import RequestCounts
 from headrace_snapshots.store import ObjectInfo, ObjectStore, StoreUnavailableError, UnknownOutcomeError
@@ -20,6 +23,8 @@ Objects = frozenset[tuple[str, bytes]]
 
 _READS = frozenset({"get", "stat", "list"})
 """Kinds of requests that change nothing."""
+_MOST_WAITING = 10_000
+"""Programs that stand still: each keeps its stack."""
 
 Program = Callable[[ObjectStore, Callable[[Hashable], None]], None]
 """Works with a store, and says what it has come to."""
@@ -54,14 +59,16 @@ class ProgramState:
 class AnswerChain:
     """What a program was answered so far. The same answers are the same object."""
 
-    def __init__(self, answers: tuple[Answer, ...] = ()) -> None:
+    def __init__(self, answers: tuple[Answer, ...] = (), shorter: "AnswerChain | None" = None) -> None:
         self.answers = answers
+        self.shorter = shorter
+        """All but the last."""
         self._longer: dict[Answer, AnswerChain] = {}
 
     def and_then(self, answer: Answer) -> "AnswerChain":
         """These, and one more."""
         if answer not in self._longer:
-            self._longer[answer] = AnswerChain((*self.answers, answer))
+            self._longer[answer] = AnswerChain((*self.answers, answer), self)
         return self._longer[answer]
 
 
@@ -74,16 +81,9 @@ class State(NamedTuple):
     under_way: frozenset[Request] = frozenset()
 
 
-class _AskedError(BaseException):
-    """Not an Exception: the program must not catch it."""
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-
-
 @dataclass
 class _ReplayStore:
-    """A store that knows its answers beforehand, and ends the program at the first that it does not know."""
+    """A store that knows its first answers, and asks who runs the program for others, while the program stands still."""
 
     answers: tuple[Answer, ...]
     uri: str = "memory://explored"
@@ -115,10 +115,11 @@ class _ReplayStore:
         self._tell(Request("delete", path))
 
     def _tell(self, request: Request):  # type: ignore[no-untyped-def]  # as many types as there are kinds
-        if self.given == len(self.answers):
-            raise _AskedError(request)
-        answer = self.answers[self.given]
-        self.given += 1
+        if self.given < len(self.answers):
+            answer = self.answers[self.given]
+            self.given += 1
+        else:
+            answer = getcurrent().parent.switch(request)
         if answer.error is not None:
             raise answer.error(f"{request.kind} of {request.path}")
         return answer.value
@@ -134,6 +135,7 @@ class Explorer:
         self.programs = programs
         self.begin = State(objects, tuple(AnswerChain() for _ in programs), faults)
         self._state_by_answers: dict[AnswerChain, ProgramState] = {}
+        self._waiting_programs: dict[AnswerChain, tuple[greenlet, list[Hashable]]] = {}
         self._objects = {objects: objects}
         self._result_by_request: dict[tuple[Objects, Request], tuple[Objects, Answer]] = {}
         self._to_read: dict[Objects, MemoryStore] = {}
@@ -172,13 +174,18 @@ class Explorer:
 
     def _ask(self, number: int, answers: AnswerChain) -> ProgramState:
         if answers not in self._state_by_answers:
-            said_hashables: list[Hashable] = []
-            request = None
-            try:
-                self.programs[number](_ReplayStore(answers.answers), said_hashables.append)
-            except _AskedError as asked:
-                request = asked.request
+            waiting = None if answers.shorter is None else self._waiting_programs.pop(answers.shorter, None)
+            if waiting is None:
+                said_hashables: list[Hashable] = []
+                store = _ReplayStore(answers.answers)
+                run = greenlet(lambda: self.programs[number](store, said_hashables.append))
+                request = run.switch()
+            else:
+                run, said_hashables = waiting
+                request = run.switch(answers.answers[-1])
             self._state_by_answers[answers] = ProgramState(tuple(said_hashables), request)
+            if request is not None and len(self._waiting_programs) < _MOST_WAITING:
+                self._waiting_programs[answers] = run, said_hashables
         return self._state_by_answers[answers]
 
     def _do(self, objects: Objects, request: Request) -> tuple[Objects, Answer]:
