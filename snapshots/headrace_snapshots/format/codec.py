@@ -257,8 +257,11 @@ _SEAL_FIELD = "sha256"
 
 
 def seal_fields(fields: Mapping[str, Any]) -> bytes:
-    """``fields`` as a JSON object, with their checksum."""
-    return json.dumps({**fields, _SEAL_FIELD: _fields_checksum(fields)}, indent=1).encode()
+    """``fields`` as a JSON object, with their checksum; each on a line of its own, for people who look into it."""
+    # json would indent in Python, not in C: ten times as slow, a tenth of a small run
+    sealed_fields = {**fields, _SEAL_FIELD: _fields_checksum(fields)}
+    lines = (f"{json.dumps(name)}: {json.dumps(value)}" for name, value in sealed_fields.items())
+    return ("{\n " + ",\n ".join(lines) + "\n}").encode()
 
 
 def unseal_fields(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,14 +18,14 @@ from headrace.model.expressions import data_types
 from headrace.model.expressions.expr import Aggregate, Binary, Column, Expr, Function, Literal, render
 
 
-def child_expressions(expr: Expr) -> Iterator[Expr]:
+def child_expressions(expr: Expr) -> Sequence[Expr]:
     """The direct operands of ``expr``."""
     match expr:
         case Binary(_, left, right):
-            yield left
-            yield right
+            return left, right
         case Function(_, args):
-            yield from args
+            return args
+    return ()
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
@@ -38,8 +38,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def columns_of(expr: Expr) -> frozenset[str]:
     """Names of all columns that ``expr`` reads."""
-    own = frozenset({expr.name}) if isinstance(expr, Column) else frozenset()
-    return own.union(*(columns_of(child) for child in child_expressions(expr)))
+    return frozenset([node.name for node in walk(expr) if isinstance(node, Column)])
 
 
 MOST_NODES = 10_000
