@@ -83,7 +83,7 @@ class State(NamedTuple):
 
 @dataclass
 class _ReplayStore:
-    """A store that knows its first answers, and asks who runs the program for others, while the program stands still."""
+    """A store that knows its first answers. For others the program stands still until whoever runs it gives one."""
 
     answers: tuple[Answer, ...]
     uri: str = "memory://explored"
