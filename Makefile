@@ -140,7 +140,6 @@ check: $(READY) ## Lint, format, types, dependency contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy -p scripts
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n0 -p no:cacheprovider tests/tooling/test_imports.py  # no circles, which lint-imports does not see
 	$(BIN)/python -m scripts.house
