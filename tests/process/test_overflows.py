@@ -237,7 +237,7 @@ def random_pipeline(chance: random.Random) -> hr.Pipeline:
 
 
 @pytest.mark.hypothesis
-@pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "8"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "4"))))
 def test_random_pipelines_reject_what_the_reference_rejects(seed: int) -> None:
     chance = random.Random(seed)
     definition = random_pipeline(chance)

@@ -32,7 +32,7 @@ PIPELINES = {
 
 @pytest.mark.slow
 @pytest.mark.hypothesis  # make fuzz turns as many as it turns of others
-@pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "2"))))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("HEADRACE_EXAMPLES", "1"))))
 @pytest.mark.parametrize("kind", PIPELINES)
 def test_a_range_is_what_everything_gives(tmp_path: Path, kind: str, seed: int) -> None:
     orders, dice, pipeline = Orders(tmp_path), random.Random(f"{kind} {seed}"), PIPELINES[kind]
