@@ -58,14 +58,14 @@ def check_readers(root: Path) -> None:
     dataset, engine = table.to_pyarrow_dataset(), QueryBuilder().register("t", table)
     values = [Decimal(price) for price in PRICES]
     for text, value in zip(PRICES, values, strict=True):
-        above = [number for number, other in enumerate(values) if other >= value]
+        ids_above = [number for number, other in enumerate(values) if other >= value]
         by_arrow = dataset.to_table(filter=ds.field("price") >= pa.scalar(value, pa.decimal128(38, 9)))
-        assert sorted(by_arrow["id"].to_pylist()) == above
+        assert sorted(by_arrow["id"].to_pylist()) == ids_above
         condition = f"price >= cast('{text}' as decimal(38, 9))"
-        assert ids(engine.execute(f"select id from t where {condition}").read_all()) == above
+        assert ids(engine.execute(f"select id from t where {condition}").read_all()) == ids_above
         with duckdb.connect() as database:
             query = f"select id from read_parquet({table.file_uris()}) where {condition}"
-            assert ids(database.sql(query).to_arrow_table()) == above
+            assert ids(database.sql(query).to_arrow_table()) == ids_above
         equal = f"net['price'] = cast('{text}' as decimal(38, 9))"
         assert ids(engine.execute(f"select id from t where {equal}").read_all()) == [values.index(value)]
 

@@ -51,7 +51,7 @@ def deliver_values(newest: PipelineHandle, root: Path, value: int) -> None:
     newest.deliver()
 
 
-def held(world: IcebergWorld) -> list[tuple[int, int]]:
+def held_values(world: IcebergWorld) -> list[tuple[int, int]]:
     return sorted((row["id"], row["value"]) for row in world.rows())
 
 
@@ -60,14 +60,14 @@ def test_each_row_is_found_by_its_time(newest: PipelineHandle, world: IcebergWor
     with world.catalog() as catalog:
         table = catalog.load_table("reports.sales")
         for number, time in enumerate(TIMES):
-            found = table.scan(row_filter=EqualTo("event_time", time.isoformat())).to_arrow()
-            assert found.column("id").to_pylist() == [number]
+            matches = table.scan(row_filter=EqualTo("event_time", time.isoformat())).to_arrow()
+            assert matches.column("id").to_pylist() == [number]
 
 
 def test_rows_that_change_are_there_once(newest: PipelineHandle, world: IcebergWorld, tmp_path: Path) -> None:
     for value in (1, 2):
         deliver_values(newest, tmp_path, value)
-        assert held(world) == [(number, value) for number in range(len(TIMES))]
+        assert held_values(world) == [(number, value) for number in range(len(TIMES))]
 
 
 def test_rows_that_an_older_version_put_into_the_next_day_are_found(
@@ -76,16 +76,16 @@ def test_rows_that_an_older_version_put_into_the_next_day_are_found(
     with monkeypatch.context() as older:
         import headrace.connectors.iceberg.table  # noqa: F401 (which mends it)
 
-        older.setattr(DayTransform, "pyarrow_transform", unmended(DayTransform.pyarrow_transform))
+        older.setattr(DayTransform, "pyarrow_transform", original_of(DayTransform.pyarrow_transform))
         deliver_values(newest, tmp_path, 1)
     with world.catalog() as catalog:
         table = catalog.load_table("reports.sales")
         assert table.scan(row_filter=EqualTo("event_time", LAST.isoformat())).to_arrow().num_rows == 0
     deliver_values(newest, tmp_path, 2)
-    assert held(world) == [(number, 2) for number in range(len(TIMES))]
+    assert held_values(world) == [(number, 2) for number in range(len(TIMES))]
 
 
-def unmended(function: Callable[..., Any]) -> Callable[..., Any]:
+def original_of(function: Callable[..., Any]) -> Callable[..., Any]:
     """As pyiceberg has it."""
     original: Callable[..., Any] = function.__wrapped__  # type: ignore[attr-defined]
     return original

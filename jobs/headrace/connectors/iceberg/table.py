@@ -226,11 +226,11 @@ def _keep_nulls(project: "Callable[..., pa.Array | None]") -> "Callable[..., pa.
     def project_with_nulls(
         visitor: ArrowProjectionVisitor, kind: types.IcebergType, values: pa.Array | None, *parts: pa.Array | None
     ) -> pa.Array | None:
-        projected = project(visitor, kind, values, *parts)
-        if values is None or projected is None or projected.null_count == values.null_count:
-            return projected
+        projected_values = project(visitor, kind, values, *parts)
+        if values is None or projected_values is None or projected_values.null_count == values.null_count:
+            return projected_values
         places = pa.array(range(len(values)), pa.int64())
-        return projected.take(pc.if_else(values.is_valid(), places, None))
+        return projected_values.take(pc.if_else(values.is_valid(), places, None))
 
     return project_with_nulls
 

@@ -198,7 +198,7 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
         others = [name for name in changes.columns if name not in changes.identity]
         # which unnamed rows meet is for the unique index to say, in which NULL is a value
         sets = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others)
-        taken = self._execute(
+        number_taken = self._execute(
             "insert into {table} ({names}) select {names} from {staged} on conflict ({identity}) do {update}",
             names=target.names_of(changes.columns),
             staged=staging_table,
@@ -206,7 +206,7 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
             update=sql.SQL("update set {}").format(sets) if others else sql.SQL("nothing"),
         ).rowcount
         if others:  # else rows that are there already count for nothing
-            self._check_taken(taken, number_written)
+            self._check_taken(number_taken, number_written)
         self._execute("drop table {staged}", staged=staging_table)
         return sink_ports.AppliedCounts(number_removed, number_written)
 

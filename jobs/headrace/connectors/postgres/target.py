@@ -411,8 +411,8 @@ class PostgresTarget(OpenTarget):
             )
 
     def _check_columns(self, like: sql.Identifier) -> None:
-        """Raise SinkRefusedError if somebody has dropped columns that table ``like`` has, given them other types, or a
-        collation by which texts are equal that are not the same: one of two keys would take the place of the other.
+        """Raise SinkRefusedError if somebody has dropped columns that table ``like`` has, or given them other types. So
+        it is with a collation by which different texts are equal: one key would take the place of another.
         """
         changed_columns = self._execute(
             "select wanted.attname, format_type(wanted.atttypid, wanted.atttypmod), "
@@ -465,11 +465,11 @@ class PostgresTarget(OpenTarget):
             self._check_texts(batches, columns)
         return number
 
-    def _check_taken(self, taken: int, number: int) -> None:
-        """Raise SinkRefusedError if only ``taken`` rows of a ``number`` are in the table."""
-        if taken != number:
+    def _check_taken(self, number_taken: int, number: int) -> None:
+        """Raise SinkRefusedError if only ``number_taken`` rows of ``number`` are in the table."""
+        if number_taken != number:
             raise SinkRefusedError(
-                f"table {self._name} of {self._place} has a trigger or a rule that kept {number - taken:,} of "
+                f"table {self._name} of {self._place} has a trigger or a rule that kept {number - number_taken:,} of "
                 f"{number:,} rows out. Nothing was delivered: drop it, or let it take every row"
             )
 
