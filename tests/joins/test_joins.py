@@ -322,10 +322,10 @@ def test_a_window_join_waits_at_the_last_instant_of_the_years_too(window: hr.Win
         when=hr.on_update(),
         how=hr.retracting(),
     )
-    last = {"key": "a", "at": "9998-12-31T23:59:59.999999Z"}
+    last_record = {"key": "a", "at": "9998-12-31T23:59:59.999999Z"}
     rows, run = hr.testing.rows, hr.testing.run
-    first = hr.testing.together(rows(last), rows(last, of="right"))
-    result = run(counts, [first, rows({"key": "b", "at": "9998-12-31T10:00:00Z"})], executor=executor)
+    first_step = hr.testing.together(rows(last_record), rows(last_record, of="right"))
+    result = run(counts, [first_step, rows({"key": "b", "at": "9998-12-31T10:00:00Z"})], executor=executor)
     assert [(pane.key["key"], pane["n"]) for pane in result.panes] == [("a", 1), ("b", 1)]
     assert result.late == []
 

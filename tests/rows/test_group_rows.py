@@ -169,15 +169,14 @@ def test_discarding_gives_the_rows_of_what_came_since_the_last_pane(orders: Orde
 def test_a_row_that_panes_of_one_epoch_give_again_has_the_timing_of_the_last(executor: Any) -> None:
     """So many rows that numpy sorts them by another way than a few."""
     given = hr.json("landing/orders", {"id": int, "at": datetime}).event_time("at", bound="0s")
-    every = hr.Pipeline("orders", given, key=None, take=hr.distinct(), where=HOUR, when=hr.on_update())
-    first = [{"id": number, "at": "13:05"} for number in range(100)]
-    result = run(
-        every, [rows(*first), together(rows({"id": 100, "at": "13:05"}), watermark("14:00"))], executor=executor
-    )
+    pipeline = hr.Pipeline("orders", given, key=None, take=hr.distinct(), where=HOUR, when=hr.on_update())
+    records = [{"id": number, "at": "13:05"} for number in range(100)]
+    steps = [rows(*records), together(rows({"id": 100, "at": "13:05"}), watermark("14:00"))]
+    result = run(pipeline, steps, executor=executor)
     timings = Counter((step, pane.timing) for step in (0, 1) for pane in result.steps[step].panes)
     assert timings == {(0, "EARLY"): 100, (1, "ON_TIME"): 1}
-    both = run(every, [together(rows(*first), watermark("14:00"))], executor=executor)
-    assert Counter(pane.timing for pane in both.panes) == {"ON_TIME": 100}
+    result_at_once = run(pipeline, [together(rows(*records), watermark("14:00"))], executor=executor)
+    assert Counter(pane.timing for pane in result_at_once.panes) == {"ON_TIME": 100}
 
 
 def test_sessions_that_become_one_have_one_newest_row(orders: Orders) -> None:
