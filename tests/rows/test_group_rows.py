@@ -168,8 +168,8 @@ def test_discarding_gives_the_rows_of_what_came_since_the_last_pane(orders: Orde
 @pytest.mark.parametrize("executor", ["local", "reference"])
 def test_a_row_that_panes_of_one_epoch_give_again_has_the_timing_of_the_last(executor: Any) -> None:
     """So many rows that numpy sorts them by another way than a few."""
-    given = hr.json("landing/orders", {"id": int, "at": datetime}).event_time("at", bound="0s")
-    pipeline = hr.Pipeline("orders", given, key=None, take=hr.distinct(), where=HOUR, when=hr.on_update())
+    orders = hr.json("landing/orders", {"id": int, "at": datetime}).event_time("at", bound="0s")
+    pipeline = hr.Pipeline("orders", orders, key=None, take=hr.distinct(), where=HOUR, when=hr.on_update())
     records = [{"id": number, "at": "13:05"} for number in range(100)]
     steps = [rows(*records), together(rows({"id": 100, "at": "13:05"}), watermark("14:00"))]
     result = run(pipeline, steps, executor=executor)
