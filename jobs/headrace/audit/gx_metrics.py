@@ -80,16 +80,16 @@ def _with_nan(values: "pd.Series[Any]", is_nan: "np.ndarray[Any, Any]") -> "pd.S
     return pd.Series(objects, index=values.index, dtype=object)
 
 
-class PandasEngine(PandasExecutionEngine):
+class GxPandasEngine(PandasExecutionEngine):
     """The library's, with our metrics: it looks them up by the name of the class, then of its bases."""
 
 
-class SparkEngine(SparkDFExecutionEngine):
+class GxSparkEngine(SparkDFExecutionEngine):
     """The same for Spark."""
 
 
-_PANDAS = {"engine": PandasEngine}
-_SPARK = {"engine": SparkEngine}
+_PANDAS = {"engine": GxPandasEngine}
+_SPARK = {"engine": GxSparkEngine}
 
 
 def use_engine(source: Any, engine: type[ExecutionEngine]) -> None:

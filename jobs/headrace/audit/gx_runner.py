@@ -189,11 +189,11 @@ def _validate(
     rows: Any = frame
     if isinstance(frame, ArrowFrame):
         rows, source = using.metrics.pandas_frame(frame.table), context.data_sources.add_pandas(view)
-        using.metrics.use_engine(source, using.metrics.PandasEngine)
+        using.metrics.use_engine(source, using.metrics.GxPandasEngine)
     else:
         rows = using.metrics.without_pruning(frame)
         source = context.data_sources.add_spark(view, persist=False)
-        using.metrics.use_engine(source, using.metrics.SparkEngine)
+        using.metrics.use_engine(source, using.metrics.GxSparkEngine)
     batch = source.add_dataframe_asset(view).add_batch_definition_whole_dataframe(view)
     suite = context.suites.add(gx.ExpectationSuite(name=view, expectations=to_gx_expectations(expectations, using)))
     validator = using.validator(batch, result_format, {"dataframe": rows})
