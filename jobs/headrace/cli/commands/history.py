@@ -11,21 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click import BadParameter
 from click.exceptions import Exit
 
-from headrace.cli.app import (
-    EXIT_DONE,
-    FAILED_CASES,
-    Argument,
-    AtOption,
-    FormatOption,
-    Option,
-    PipelineArgument,
-    RootOption,
-    StageOption,
-    command,
-    complete_branch,
-    complete_snapshot,
-    flags_again,
-)
+from headrace.cli import app
 from headrace.cli.commands.snapshots import print_entry
 from headrace.cli.output import Format, as_typed, print_fields, print_if_json, print_json, print_lines, print_notice
 from headrace_snapshots.names import MAIN, PUBLISHED
@@ -35,29 +21,29 @@ if TYPE_CHECKING:
     from headrace.runs.publishing.promotion import Rehearsal
 
 
-@command("headrace explain delays.py --key JFK --window 2026-01-01T13:00:00Z --root file:///tmp/hr")
+@app.command("headrace explain delays.py --key JFK --window 2026-01-01T13:00:00Z --root file:///tmp/hr")
 def explain(
-    pipeline: PipelineArgument,
+    pipeline: app.PipelineArgument,
     *,
-    root: RootOption,
+    root: app.RootOption,
     key: Annotated[
         list[str] | None,
-        Option(
+        app.Option(
             help="The key: one --key for each of its columns, in their order, or one JSON object of them. Of joined "
             "rows an object of some of their columns."
         ),
     ] = None,
     window: Annotated[
         str | None,
-        Option(help="A time in the window, such as its start; by default all known windows of the key."),
+        app.Option(help="A time in the window, such as its start; by default all known windows of the key."),
     ] = None,
-    at: AtOption = MAIN,
-    stage: StageOption = None,
+    at: app.AtOption = MAIN,
+    stage: app.StageOption = None,
     epochs: Annotated[
         int | None,
-        Option(help="Look only at panes and late records of this many newest epochs; by default of all."),
+        app.Option(help="Look only at panes and late records of this many newest epochs; by default of all."),
     ] = None,
-    output: FormatOption = Format.TEXT,
+    output: app.FormatOption = Format.TEXT,
 ) -> None:
     """Say why the windows of a key have fired or not, and what they wait for; and which rows joined ones have met."""
     from headrace.cli.deployments import reader_of
@@ -67,16 +53,17 @@ def explain(
         print_lines(explanation.lines())
 
 
-@command("headrace plan delays.py --root file:///tmp/hr")
+@app.command("headrace plan delays.py --root file:///tmp/hr")
 def plan(
-    pipeline: PipelineArgument,
+    pipeline: app.PipelineArgument,
     *,
-    root: RootOption,
-    at: AtOption = MAIN,
+    root: app.RootOption,
+    at: app.AtOption = MAIN,
     stages: Annotated[
-        bool, Option(help="Print also what a run would do now, stage by stage, as run --dry-run does; it asks sources.")
+        bool,
+        app.Option(help="Print also what a run would do now, stage by stage, as run --dry-run does; it asks sources."),
     ] = False,
-    output: FormatOption = Format.TEXT,
+    output: app.FormatOption = Format.TEXT,
 ) -> None:
     """Say what a run would do with the pipeline as it is written now: keep or migrate its state, or refuse; and why.
 
@@ -114,28 +101,32 @@ def plan(
 _SNAPSHOT_HELP = "An id, a branch, a tag, or a time (what readers saw then)."
 
 
-@command("headrace diff delays.py published main --root file:///tmp/hr")
+@app.command("headrace diff delays.py published main --root file:///tmp/hr")
 def diff(
-    pipeline: PipelineArgument,
-    before: Annotated[str, Argument(metavar="A", help=_SNAPSHOT_HELP, complete=complete_snapshot)] = PUBLISHED,
-    after: Annotated[str | None, Argument(metavar="B", help="The other one.", complete=complete_snapshot)] = None,
+    pipeline: app.PipelineArgument,
+    before: Annotated[str, app.Argument(metavar="A", help=_SNAPSHOT_HELP, complete=app.complete_snapshot)] = PUBLISHED,
+    after: Annotated[
+        str | None, app.Argument(metavar="B", help="The other one.", complete=app.complete_snapshot)
+    ] = None,
     *,
-    root: RootOption,
-    limit: Annotated[int, Option(min=0, help="Rows to print; all are counted.")] = 20,
+    root: app.RootOption,
+    limit: Annotated[int, app.Option(min=0, help="Rows to print; all are counted.")] = 20,
     against: Annotated[
         str | None,
-        Option(
+        app.Option(
             metavar="KIND:TABLE",
             help="A table in place of B: postgres:TABLE, delta:PATH, iceberg:NAMESPACE.TABLE or parquet:PATH.",
         ),
     ] = None,
-    connection: Annotated[str | None, Option(help="How the table is reached: HEADRACE_CONN_{NAME}.")] = None,
+    connection: Annotated[str | None, app.Option(help="How the table is reached: HEADRACE_CONN_{NAME}.")] = None,
     column: Annotated[
-        list[str] | None, Option(metavar="OURS=THEIRS", help="What the table calls a column. Repeatable.")
+        list[str] | None, app.Option(metavar="OURS=THEIRS", help="What the table calls a column. Repeatable.")
     ] = None,
-    without: Annotated[list[str] | None, Option(help="A column that is not compared. Repeatable.")] = None,
-    tolerance: Annotated[float, Option(min=0, max=1, help="How much floats may differ, relative to the greater.")] = 0,
-    output: FormatOption = Format.TEXT,
+    without: Annotated[list[str] | None, app.Option(help="A column that is not compared. Repeatable.")] = None,
+    tolerance: Annotated[
+        float, app.Option(min=0, max=1, help="How much floats may differ, relative to the greater.")
+    ] = 0,
+    output: app.FormatOption = Format.TEXT,
 ) -> None:
     """Compare two snapshots: what readers would see change, input, watermarks, state, late rows and dead letters.
 
@@ -159,7 +150,7 @@ def diff(
         )
         if not print_if_json(comparison, output):
             print_comparison(comparison, against)
-        raise Exit(EXIT_DONE if comparison.is_equal else FAILED_CASES)
+        raise Exit(app.EXIT_DONE if comparison.is_equal else app.FAILED_CASES)
     if after is None:
         raise BadParameter("give two snapshots, or a table with --against")
     difference = reader_of(pipeline, root).diff(before, after, limit=limit)
@@ -174,14 +165,14 @@ def _parse_renames(columns: Sequence[str]) -> dict[str, str]:
     return renames
 
 
-@command("headrace fork delays.py before-the-change trial --root file:///tmp/hr")
+@app.command("headrace fork delays.py before-the-change trial --root file:///tmp/hr")
 def fork(
-    pipeline: PipelineArgument,
-    snapshot: Annotated[str, Argument(metavar="SNAPSHOT", help=_SNAPSHOT_HELP, complete=complete_snapshot)],
-    name: Annotated[str, Argument(metavar="NAME", help="The new branch.")],
+    pipeline: app.PipelineArgument,
+    snapshot: Annotated[str, app.Argument(metavar="SNAPSHOT", help=_SNAPSHOT_HELP, complete=app.complete_snapshot)],
+    name: Annotated[str, app.Argument(metavar="NAME", help="The new branch.")],
     *,
-    root: RootOption,
-    output: FormatOption = Format.TEXT,
+    root: app.RootOption,
+    output: app.FormatOption = Format.TEXT,
 ) -> None:
     """Make a branch at a snapshot, for runs beside main (headrace run --branch). Readers of main see nothing of it."""
     from headrace.cli.deployments import handle_of
@@ -189,28 +180,29 @@ def fork(
     print_entry(handle_of(pipeline, root).fork(snapshot, name), output)
 
 
-@command(
+@app.command(
     "headrace rollback delays.py --to 3f0c9a7be2d14c55 --root file:///tmp/hr --message 'a wrong file'",
     options="rollback",
 )
 def rollback(
-    pipeline: PipelineArgument,
+    pipeline: app.PipelineArgument,
     *,
     to: Annotated[
         str,
-        Option(
+        app.Option(
             metavar="SNAPSHOT",
             help="An id, a tag, or 'beginning'.",
-            complete=complete_snapshot,
+            complete=app.complete_snapshot,
         ),
     ],
-    root: RootOption,
-    branch: Annotated[str, Option(help="The branch to move back.", complete=complete_branch)] = MAIN,
-    message: Annotated[str, Option(help="Why; kept in the log.")] = "rolled back by hand",
+    root: app.RootOption,
+    branch: Annotated[str, app.Option(help="The branch to move back.", complete=app.complete_branch)] = MAIN,
+    message: Annotated[str, app.Option(help="Why; kept in the log.")] = "rolled back by hand",
     dry_run: Annotated[
-        bool, Option(help="Move nothing; print what would move, patches that would be lost, releases that would end.")
+        bool,
+        app.Option(help="Move nothing; print what would move, patches that would be lost, releases that would end."),
     ] = False,
-    output: FormatOption = Format.TEXT,
+    output: app.FormatOption = Format.TEXT,
     **options: Any,
 ) -> None:
     """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run continues from there.
@@ -234,23 +226,23 @@ def rollback(
         print_notice(f"warning: {line}")
 
 
-@command("headrace promote delays.py trial --dry-run --root file:///tmp/hr", options="promote")
+@app.command("headrace promote delays.py trial --dry-run --root file:///tmp/hr", options="promote")
 def promote(
-    pipeline: PipelineArgument,
-    branch: Annotated[str, Argument(metavar="BRANCH", help="A branch.", complete=complete_branch)],
+    pipeline: app.PipelineArgument,
+    branch: Annotated[str, app.Argument(metavar="BRANCH", help="A branch.", complete=app.complete_branch)],
     *,
-    root: RootOption,
+    root: app.RootOption,
     patch: Annotated[
         bool,
-        Option(help="Replace only rows whose windows have expired on both; main goes on as it is."),
+        app.Option(help="Replace only rows whose windows have expired on both; main goes on as it is."),
     ] = False,
     dry_run: Annotated[
         bool,
-        Option(help="Move nothing; print what readers would see change, and what is against the promotion."),
+        app.Option(help="Move nothing; print what readers would see change, and what is against the promotion."),
     ] = False,
-    limit: Annotated[int, Option(min=0, help="Rows that --dry-run prints; all are counted.")] = 20,
-    message: Annotated[str, Option(help="Who decided it, and why; kept in the log.")] = "",
-    output: FormatOption = Format.TEXT,
+    limit: Annotated[int, app.Option(min=0, help="Rows that --dry-run prints; all are counted.")] = 20,
+    message: Annotated[str, app.Option(help="Who decided it, and why; kept in the log.")] = "",
+    output: app.FormatOption = Format.TEXT,
     **options: Any,
 ) -> None:
     """Make a branch main and published, if its whole audit succeeded and it has read all that main has.
@@ -280,7 +272,7 @@ def promote(
         return
     print_notice(f"it would {rehearsal.change}")
     show()
-    flags = f"{' --patch' if patch else ''}{flags_again('promote', options)}"
+    flags = f"{' --patch' if patch else ''}{app.flags_again('promote', options)}"
     command_text = f"headrace promote {pipeline} {branch} --root {root}{flags}"
     for refusal in rehearsal.refusals:
         print_notice(f"the promotion would be refused: {refusal} ({refusal.code})")
