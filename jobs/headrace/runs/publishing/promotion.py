@@ -233,7 +233,7 @@ class BranchFacts:
         if is_ahead_of_main and clock > to_instant(datetime.now(UTC)):
             raise ClockAheadError(
                 f"branch {self.branch} of {self.catalog.pipeline} has a clock that stands at {render(clock)}, in the "
-                "future, as a replay leaves it, or a run on a machine whose clock is ahead. Clocks never go back, so "
+                "future. A replay leaves it so, and a run on a machine whose clock is ahead. Clocks never go back, so "
                 "main would do nothing by processing time until then. Replay with an earlier --clock, or run a "
                 "backfill into another branch"
             )
