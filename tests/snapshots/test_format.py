@@ -2,7 +2,10 @@
 
 import base64
 import json
+import subprocess
+import sys
 import zlib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -173,3 +176,41 @@ def test_what_is_stored_today_is_readable_for_ever() -> None:
     ) % b"4ca6038de167f3db40b29d13fafd11e2bdcc70d9bdc34c9c2a9232402dc53e80"
     assert stored_bytes == SAMPLE.to_bytes()
     assert Manifest.from_bytes(stored_bytes, "x") == SAMPLE
+
+
+FIRST_CONVERSIONS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import msgspec
+
+from headrace_snapshots.format.codec import convert_value
+
+def new_kind(number):
+    part = msgspec.defstruct(f"Part{number}", [(f"field{k}", int | None, None) for k in range(30)])
+    own = [("parts", tuple[part, ...], ()), ("by_name", dict[str, part], {})]
+    middle = [msgspec.defstruct(f"Middle{number}Of{k}", own) for k in range(6)]
+    return msgspec.defstruct(f"Kind{number}", [(f"field{k}", tuple[kind, ...], ()) for k, kind in enumerate(middle)])
+
+def convert(kind, barrier):
+    barrier.wait()
+    return convert_value({"field0": [{"parts": [{"field0": 1}]}]}, kind).field0[0].parts[0].field0
+
+sys.setswitchinterval(1e-6)
+threads = 16
+with ThreadPoolExecutor(threads) as pool:
+    for number in range(20):
+        assert set(pool.map(convert, [new_kind(number)] * threads, [Barrier(threads)] * threads)) == {1}
+"""
+
+
+def test_records_of_a_kind_are_read_first_by_several_threads_at_once() -> None:
+    result = subprocess.run([sys.executable, "-c", FIRST_CONVERSIONS], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_one_module_calls_what_is_not_safe_in_threads() -> None:
+    repository = Path(__file__).parents[2]
+    files = [file for folder in ("jobs", "snapshots", "plugins") for file in (repository / folder).rglob("*.py")]
+    assert [file.stem for file in files if "msgspec.convert(" in file.read_text()] == ["codec"]

@@ -10,6 +10,7 @@ it out where it would say only that. Fields of newer versions are passed over. A
 no dataclass has ``to_json`` and ``from_json`` of its own.
 
 ``seal_fields`` gives JSON objects a checksum of their other fields: results of runs and of audits, on which others act.
+``convert_value`` makes records of any kind; no thread calls msgspec's own function.
 """
 
 import base64
@@ -18,6 +19,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
+from threading import RLock
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
 import msgspec
@@ -200,6 +202,25 @@ def _type_name(value: JSON) -> str:
     return "null" if value is None else f"of type {type(value).__name__}"
 
 
+_known_kinds: set[type] = set()
+_first_use = RLock()  # a hook may convert, too
+
+
+def convert_value(value: JSON, kind: type[Result], hook: Callable[[type, Any], Any] | None = None) -> Result:
+    """``value`` as one of ``kind``. Raises msgspec.ValidationError.
+
+    msgspec looks into a class, and those of its fields, when it converts to it for the first time. Two threads that do
+    so at once crash the process, and many read manifests side by side.
+    """
+    if kind in _known_kinds:
+        return msgspec.convert(value, kind, dec_hook=hook)
+    with _first_use:
+        try:
+            return msgspec.convert(value, kind, dec_hook=hook)
+        finally:
+            _known_kinds.add(kind)
+
+
 class JsonRecord(msgspec.Struct, frozen=True):
     """A JSON object that is stored in another, or alone."""
 
@@ -214,7 +235,7 @@ class JsonRecord(msgspec.Struct, frozen=True):
     def from_json(cls, value: JSON) -> Self:
         """Read what ``to_json`` wrote. Raises MalformedError, which says where."""
         try:
-            return msgspec.convert(value, cls, dec_hook=_value_from_json)
+            return convert_value(value, cls, _value_from_json)
         except msgspec.ValidationError as error:
             what, *where = str(error).split(" - at `$")
             place = "".join(part.removesuffix("`") for part in reversed(where))

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Final, Self, TypeAlias
 import msgspec
 
 from headrace.this_process import Size
-from headrace_snapshots.format.codec import JSON, JsonRecord, StoredObject, canonical_json, checksum, stated_checksum
+from headrace_snapshots.format import codec
 
 
 class LoggedFile:
@@ -42,13 +42,13 @@ class LoggedFile:
     path: str
 
     @staticmethod
-    def from_json(value: JSON) -> "LoggedFile":
+    def from_json(value: codec.JSON) -> "LoggedFile":
         """Read what ``to_json`` of either wrote. Raises msgspec.ValidationError."""
         kind: type[LoggedFile] = InputFile if isinstance(value, dict) and "etag" in value else DataFile
-        return msgspec.convert(value, kind)
+        return codec.convert_value(value, kind)
 
 
-class Footer(JsonRecord, frozen=True):
+class Footer(codec.JsonRecord, frozen=True):
     """The last ``bytes`` of a data file, and their hex SHA-256. They say where its chunks are, with a checksum of each,
     so that a reader can verify what it reads without all the rest.
     """
@@ -57,7 +57,7 @@ class Footer(JsonRecord, frozen=True):
     sha256: str
 
 
-class DataFile(JsonRecord, LoggedFile, frozen=True, omit_defaults=True):
+class DataFile(codec.JsonRecord, LoggedFile, frozen=True, omit_defaults=True):
     """A data file: its path below the root, rows, length in bytes, and hex SHA-256 of its content.
 
     ``groups``: the first and the last key group that it has rows of. ``windows``: no window of its rows that is known
@@ -74,7 +74,7 @@ class DataFile(JsonRecord, LoggedFile, frozen=True, omit_defaults=True):
     footer: Footer | None = None
 
 
-class InputFile(JsonRecord, LoggedFile, frozen=True, omit_defaults=True):
+class InputFile(codec.JsonRecord, LoggedFile, frozen=True, omit_defaults=True):
     """A file of a source as it was when it was read: whatever its store says about it, and which ``input`` it is of.
 
     ``digest``: a hash of its content, where the ETag may change without it. ``rules``: the number of those by which its
@@ -89,7 +89,7 @@ class InputFile(JsonRecord, LoggedFile, frozen=True, omit_defaults=True):
     rules: int = 0
 
 
-class IndexRef(JsonRecord, frozen=True):
+class IndexRef(codec.JsonRecord, frozen=True):
     """A node of the tree, and what is below it: epochs (inclusive), number of files and their rows."""
 
     id: str
@@ -141,7 +141,7 @@ def _given_files(files: FilesByRecord, node: FilesNode) -> FilesByRecord:
     return files
 
 
-class Layer(JsonRecord, frozen=True, omit_defaults=True):
+class Layer(codec.JsonRecord, frozen=True, omit_defaults=True):
     """One layer of a layered table: files with the rows changed in ``first_epoch`` to ``last_epoch``, inclusive.
 
     ``expires``: once the watermark exceeds it (in granules), no row counts any more; None where that is not known.
@@ -190,7 +190,7 @@ class Layer(JsonRecord, frozen=True, omit_defaults=True):
         """What tells it from any other: of its files."""
         if self.node is not None:
             return self.node.identity
-        return checksum("\n".join(file.path for file in self.own).encode())[:16]
+        return codec.checksum("\n".join(file.path for file in self.own).encode())[:16]
 
     def __post_init__(self) -> None:
         rows_in_files = sum(file.rows for file in self.own) if self.node is None else self.node.rows
@@ -219,7 +219,7 @@ def plan_merge(rows: Sequence[int]) -> int | None:
     return start
 
 
-class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
+class UnfinishedMerge(codec.JsonRecord, frozen=True, omit_defaults=True):
     """A merge of neighbouring layers, of which the first so many of its ``parts`` of the keys are done: ``files`` by
     part. ``layers`` are the identities of what it merges, oldest first, with rows of ``first_epoch`` to ``last_epoch``.
     ``is_lowest``: nothing lies below them. It began at ``watermark``: what is newer was judged there, or later. Where
@@ -320,7 +320,7 @@ NODES_AHEAD = 8
 """Nodes that a reader of records requests together."""
 
 
-class FileRecord(JsonRecord, frozen=True):
+class FileRecord(codec.JsonRecord, frozen=True):
     """The files that one epoch added, in order."""
 
     epoch: int
@@ -335,7 +335,7 @@ _ID = 32
 """Hex digits of a node's checksum that are its name."""
 
 
-class IndexNode(StoredObject, frozen=True, omit_defaults=True, dict=True):
+class IndexNode(codec.StoredObject, frozen=True, omit_defaults=True, dict=True):
     """A stored node: records (a leaf) or references to nodes of the level below, oldest first.
 
     ``writer``: unique to who stored it; "" in those of the first format.
@@ -356,14 +356,14 @@ class IndexNode(StoredObject, frozen=True, omit_defaults=True, dict=True):
     def from_bytes(cls, data: bytes, name: str) -> Self:
         """The node in object ``name``. Raises BrokenObjectError or NewerFormatError."""
         node = super().from_bytes(data, name)
-        if (digest := stated_checksum(data)) is not None:
+        if (digest := codec.stated_checksum(data)) is not None:
             vars(node)["id"] = digest[:_ID]  # it was held against the content just now
         return node
 
     @cached_property
     def id(self) -> str:
         """Hash of the content."""
-        return checksum(canonical_json(self.to_json()))[:_ID]
+        return codec.checksum(codec.canonical_json(self.to_json()))[:_ID]
 
     @cached_property
     def ref(self) -> IndexRef:
@@ -377,20 +377,20 @@ class IndexNode(StoredObject, frozen=True, omit_defaults=True, dict=True):
         )
 
 
-class Level(JsonRecord, frozen=True):
+class Level(codec.JsonRecord, frozen=True):
     """The references to nodes of one level, oldest first."""
 
     refs: tuple[IndexRef, ...]
 
 
-class NamesFile(JsonRecord, frozen=True):
+class NamesFile(codec.JsonRecord, frozen=True):
     """A data file of names of files of one ``input``, sorted, with what tells the content that each had."""
 
     input: str
     file: DataFile
 
 
-class LoggedNames(JsonRecord, frozen=True):
+class LoggedNames(codec.JsonRecord, frozen=True):
     """The names that the first ``of`` files of a log of inputs have, for a look-up that does not read them all. The
     newest of ``files``, which are oldest first, counts for a name. They repeat what the log says, and may be lost.
     """
@@ -399,7 +399,7 @@ class LoggedNames(JsonRecord, frozen=True):
     files: tuple[NamesFile, ...]
 
 
-class FileLog(JsonRecord, frozen=True, omit_defaults=True):
+class FileLog(codec.JsonRecord, frozen=True, omit_defaults=True):
     """A log as a manifest holds it: its newest records, and references by level (the first: to leaves); a log of inputs
     has ``names``, too, once there are many.
     """

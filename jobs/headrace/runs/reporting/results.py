@@ -35,7 +35,7 @@ from headrace.pipeline.quality import Limits
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.sources.progress import Lacking, ParkedChain, RecordsAhead, Rejects
-from headrace_snapshots.format.codec import seal_fields, unseal_fields
+from headrace_snapshots.format.codec import convert_value, seal_fields, unseal_fields
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.names import MAIN, ObjectKind, delivery_path, object_folder, result_path
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
@@ -315,7 +315,7 @@ def from_json(data: bytes) -> RunResult:
         fields = unseal_fields(document)
         if "rows" in fields:  # as results before November 2026 call the counts
             fields["counts"] = fields.pop("rows")
-        return msgspec.convert(fields, RunResult)
+        return convert_value(fields, RunResult)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ResultDamagedError(f"a result object that cannot be read ({error}); run the action again") from error
 
@@ -434,6 +434,6 @@ def _read_note(store: ObjectStore, path: str) -> DeliveryNote | None:
     """The note at ``path``; None if there is none, or one that is damaged or of another version."""
     try:
         fields = unseal_fields(json.loads(store.read(path)))
-        return msgspec.convert(fields, DeliveryNote) if fields.pop("format") == NOTE_FORMAT else None
+        return convert_value(fields, DeliveryNote) if fields.pop("format") == NOTE_FORMAT else None
     except (ObjectNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -34,7 +34,7 @@ from headrace.runs.reporting import results
 from headrace.sources.progress import ParkedChain
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.format.codec import seal_fields, unseal_fields
+from headrace_snapshots.format.codec import convert_value, seal_fields, unseal_fields
 from headrace_snapshots.format.manifest import Manifest, is_current
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN, PUBLISHED, is_published, summary_path
@@ -398,7 +398,7 @@ def summary_of(data: bytes) -> PipelineSummary | None:
     """The summary in ``data``; None if it is damaged or of another version: it is written again by the next run."""
     try:
         fields = unseal_fields(json.loads(data))
-        return msgspec.convert(fields, PipelineSummary) if fields.pop("format") == FORMAT else None
+        return convert_value(fields, PipelineSummary) if fields.pop("format") == FORMAT else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
