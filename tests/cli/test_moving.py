@@ -474,3 +474,29 @@ def test_python_moves_as_the_commands_do(live: Live) -> None:
     assert (seen_rehearse.outputs, seen_rehearse.refusals) == ({"": rehearsal.diff.output}, rehearsal.refusals)
     assert clicks.promote("other").published == live.refs["published"] == live.refs["main"]
     assert clicks.rollback(to="beginning").refs.get("main") is None
+
+
+def test_a_run_behind_a_rollback_says_which_files_are_gone(live: Live) -> None:
+    clicks, first = hr.open(live.root)["clicks"], live.refs["main"]
+    for number, name in enumerate(("e.jsonl", "f.jsonl")):
+        live.land(name, 3 + number)
+        live.run("run")
+    clicks.rollback(to=first, message="a wrong price")
+    (live.landing / "e.jsonl").unlink()
+    (live.landing / "f.jsonl").unlink()
+    for _ in range(2):  # as long as nothing has been committed
+        [warning] = live.run("run")["warnings"]
+        assert "2 files that had been read by then cannot be read again" in warning
+        assert "e.jsonl" in warning
+    live.land("e.jsonl", 3)
+    [warning] = live.run("run")["warnings"]
+    assert "1 file that had been read by then" in warning
+    assert "f.jsonl" in warning
+    live.land("f.jsonl", 4)
+    assert live.run("run")["warnings"] == []
+
+
+def test_a_run_behind_a_rollback_reads_again_what_is_there(live: Live) -> None:
+    hr.open(live.root)["clicks"].rollback(to="beginning", message="all of it")
+    result = live.run("run")
+    assert (result["warnings"], result["counts"]["input_files"]) == ([], 2)

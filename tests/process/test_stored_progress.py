@@ -97,7 +97,7 @@ def commit_epoch(catalog: Catalog, progress: dict[str, Any], parent: Manifest | 
 def test_all_that_is_written_is_read(catalog: Catalog) -> None:
     manifest = commit_epoch(catalog, PROGRESS_FIELDS)
     progress = StoredProgress.from_manifest(manifest)
-    clocks = {name: getattr(PROGRESS, name) for name in vars(PROGRESS) if name != "inputs"}
+    clocks = {name: getattr(PROGRESS, name) for name in vars(PROGRESS) if name not in ("inputs", "epoch_bytes")}
     assert vars(progress) == {
         **clocks,
         "marks": {OWN: ListingPosition("landing/a.json", 1)},
@@ -105,6 +105,8 @@ def test_all_that_is_written_is_read(catalog: Catalog) -> None:
         "signals_of": "r",
     }
     assert progress_of(catalog, manifest) == PROGRESS
+    counted = manifest.replace(counts={"input_bytes": 7})
+    assert progress_of(catalog, counted).epoch_bytes == 7
 
 
 def fields_without(name: str) -> dict[str, Any]:

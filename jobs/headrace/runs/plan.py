@@ -417,6 +417,8 @@ def _new_input(run: RunContext, begin: FoundBranch, left: Mapping[str, int]) -> 
     files = run.new_files(manifest, full_sweep=sweeps)
     executor = run.choose_executor(lambda: WorkEstimate.from_head(manifest, input_bytes(_first_epoch(run, files))))
     _warn_of_empty_inputs(run, {*files, *left}, progress)
+    if history is None:
+        _warn_of_input_given_up(run, manifest)
     waiting = _catching_up(run, manifest)
     has_news = bool(files or left or waiting or run.new_signals(manifest))
     if not has_news and not progress.is_due(to_instant(run.now()), _watermark_hold(run.options, history)):
@@ -428,6 +430,19 @@ def _new_input(run: RunContext, begin: FoundBranch, left: Mapping[str, int]) -> 
         waiting,
         ComputeEpochs(begin.snapshot, files, history=history, left=left, sweeps=sweeps),
     )
+
+
+def _warn_of_input_given_up(run: RunContext, head: Manifest | None) -> None:
+    """Warn where the branch was moved back, and input is gone that is to be read again. Nobody has moved it if the last
+    to claim it has committed its ``head``.
+    """
+    generation = run.catalog.known_head().generations.get(run.options.branch)
+    if generation is None or (head is not None and head.generation == generation):
+        return
+    from headrace.runs.recovery_target import input_given_up  # with what follows who has read what
+
+    if (warning := input_given_up(run.catalog, run.pipeline, run.options.branch, head)) is not None:
+        run.warn(warning)
 
 
 def _first_epoch(run: RunContext, files: ByInput) -> ByInput:
