@@ -105,8 +105,7 @@ def test_all_that_is_written_is_read(catalog: Catalog) -> None:
         "signals_of": "r",
     }
     assert progress_of(catalog, manifest) == PROGRESS
-    counted = manifest.replace(counts={"input_bytes": 7})
-    assert progress_of(catalog, counted).epoch_bytes == 7
+    assert progress_of(catalog, manifest.replace(counts={"input_bytes": 7})).epoch_bytes == 7
 
 
 def fields_without(name: str) -> dict[str, Any]:

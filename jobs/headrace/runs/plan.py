@@ -32,7 +32,7 @@ from headrace.runs.options import Mode, RunOptions
 from headrace.runs.parking import waiting_outputs
 from headrace.runs.reporting.listener import number_of
 from headrace.runs.reporting.results import RunAction
-from headrace.runs.restore import RestoredRun
+from headrace.runs.restore import RestoredRun, input_given_up
 from headrace.sources.landing import ByInput, check_places, count_files
 from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.errors import MissingSnapshotError
@@ -439,8 +439,6 @@ def _warn_of_input_given_up(run: RunContext, head: Manifest | None) -> None:
     generation = run.catalog.known_head().generations.get(run.options.branch)
     if generation is None or (head is not None and head.generation == generation):
         return
-    from headrace.runs.recovery_target import input_given_up  # with what follows who has read what
-
     if (warning := input_given_up(run.catalog, run.pipeline, run.options.branch, head)) is not None:
         run.warn(warning)
 

@@ -10,8 +10,8 @@ from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import MoveBack, PreparedRun, RunStage, TakeReadersBack, plan_from
-from headrace.runs.recovery_target import check_can_follow, given_up_by, gone_since, moved_back_before, recovery_of
-from headrace.runs.restore import InputGoneError, check_continues
+from headrace.runs.recovery_target import check_can_follow, given_up_by, moved_back_before, recovery_of
+from headrace.runs.restore import InputGoneError, check_continues, gone_since
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError

@@ -24,7 +24,6 @@ from headrace.read.lineage.lineage import PipelineHead, heads_of
 from headrace.read.pipeline_reader import pipelines_under
 from headrace.read.shown_values import JsonFields
 from headrace.read.snapshots.progress import input_file, progress_of
-from headrace.read.snapshots.read_names import left_out
 from headrace.read.upstream import GONE_ERRORS, UpstreamPosition, upstreams_of
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import MoveBack
@@ -240,50 +239,6 @@ def _lost_input(catalog: Catalog, pipeline: Pipeline, newest: Link, after_epoch:
     return (
         f"{len(gone_paths)} files that would be read again are gone or changed: {'; '.join(gone_paths[:_MOST_NAMED])}"
     )
-
-
-def input_given_up(catalog: Catalog, pipeline: Pipeline, branch: str, head: Manifest | None) -> str | None:
-    """What a run is to say that finds ``branch`` at ``head``: files that a rollback gave up are gone, so no run reads
-    them again. None if nobody moved it back, or all files are there.
-    """
-    newest_move = catalog.last_move(branch)
-    given_up_id = None if newest_move is None else newest_move.moves[branch][0]
-    if newest_move is None or newest_move.kind is not Kind.ROLLBACK or given_up_id is None:
-        return None
-    with suppress(BrokenObjectError, MissingSnapshotError):  # of what cannot be read nobody knows its input
-        if head is None or catalog.is_ancestor(head.snapshot_id, given_up_id):
-            gone_paths = gone_since(catalog, pipeline, catalog.manifest(given_up_id), head)
-            return _gone_text(branch, given_up_id, gone_paths) if gone_paths else None
-    return None
-
-
-def _gone_text(branch: str, given_up_id: str, gone_paths: Sequence[str]) -> str:
-    more = f"; and {len(gone_paths) - _MOST_NAMED} more" if len(gone_paths) > _MOST_NAMED else ""
-    return (
-        f"a rollback of branch {branch} gave up snapshot {given_up_id}, and {number_of(len(gone_paths), 'file')} that "
-        f"had been read by then cannot be read again: {'; '.join(gone_paths[:_MOST_NAMED])}{more}. Results have their "
-        "records no more. Put the files back, and run again"
-    )
-
-
-def gone_since(catalog: Catalog, pipeline: Pipeline, newest: Manifest, target: Manifest | None) -> list[str]:
-    """The paths of input that ``newest`` and what is between had read after ``target`` (None: ever), and that nobody
-    can read again. A file with other content than it had is read as it is; nothing is said of files in another place
-    than now.
-    """
-    records = catalog.file_records(newest.logs[INPUTS], since_epoch=-1 if target is None else target.epoch)
-    read = [file for record in records for file in record.files if isinstance(file, InputFile)]
-    copies = left_out(catalog, target, (file.path for file in read))
-    landing = Landing(pipeline, catalog.store)
-    gone_paths: list[str] = []
-    for name in filter(landing.is_repeatable, landing.enumerators):
-        splits = [input_file(file) for file in read if file.input == name and file.path not in copies]
-        if name in landing.files:
-            landed_splits = [split for split in splits if split.path.startswith(landing.files[name].prefix)]
-            gone_paths += [split.path for split, how in landing.missing_splits(name, landed_splits) if how == "is gone"]
-        else:
-            gone_paths += [split.path for split, _ in landing.missing_splits(name, splits)]
-    return gone_paths
 
 
 def _missing_paths(landing: Landing, name: str, read: Sequence[InputFile]) -> list[str]:
