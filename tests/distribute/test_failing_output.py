@@ -117,6 +117,21 @@ def test_the_last_output_that_fails_ends_the_epoch(tmp_path: Path) -> None:
         engine.compute({OWN: engine.landing.new_files({})[OWN]}, Instant(NOW), isolates=True)
 
 
+@pytest.mark.parametrize("tasks", [1, 2])
+@pytest.mark.parametrize("names", [("fires", "reads"), ("reads", "fires")])
+def test_where_all_outputs_fail_the_first_error_ends_the_epoch(
+    names: tuple[str, ...], tasks: int, tmp_path: Path
+) -> None:
+    land(tmp_path, 0, 1)
+    outputs = {
+        "fires": fragile(Fragile(NO_FILE, "extract", least=1)),
+        "reads": fragile(Fragile(NO_FILE, "add", least=1)),
+    }
+    engine = engine_of(replace(SHOP, outputs={name: outputs[name] for name in names}), tmp_path, tasks)
+    with pytest.raises(HeadraceError, match="too much to add"):
+        engine.compute({OWN: engine.landing.new_files({})[OWN]}, Instant(NOW), isolates=True)
+
+
 @pytest.mark.parametrize("telling", [False, True], ids=["all", "deduplicated"])
 def test_a_parked_output_is_computed_again_alone(telling: bool, tmp_path: Path) -> None:
     land(tmp_path, 0, EPOCHS)

@@ -354,5 +354,6 @@ def errors_of(levels: Sequence[Sequence[TaskResult]]) -> dict[int, Failure]:
     """The first error of each chain that has one in the results of ``levels``, by its number."""
     errors: dict[int, Failure] = {}
     for result in (result for level in levels for result in level):
-        errors = {**result.errors, **errors}
+        for number, error in result.errors.items():  # in their order: if all outputs fail, a run raises the first one
+            errors.setdefault(number, error)
     return errors
