@@ -348,7 +348,7 @@ class CatalogLog:
         return AppendResult.APPENDED
 
     def settle_hint(self) -> None:
-        """Let the hint name the last entry, if this log stored one since its last hint. Errors of the store pass."""
+        """Let the hint name the last entry, if this log stored one since its last hint. Raises no error of a store."""
         if self._last_stored <= self._hinted_at:
             return
         try:

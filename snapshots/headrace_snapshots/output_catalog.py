@@ -256,7 +256,7 @@ def describe_given_up(catalog: Catalog, patches: Collection[Patch], target_id: s
 
 
 def given_up_warning(catalog: Catalog, head: str | None, target_id: str | None) -> str:
-    """``told`` ends a message that advises to go from ``head`` back to ``target_id``; empty if there is nothing."""
+    """The end of advice to go from ``head`` back to ``target_id``: what that gives up, empty if it is nothing."""
     lines = [*describe_given_up(catalog, patches_given_up(catalog, head, target_id), target_id)]
     return f". This gives up output patches: {'; '.join(lines)}" if lines else ""
 

@@ -119,7 +119,7 @@ class Quoting:
 @dataclass(frozen=True)
 class JudgedLines:
     """Which lines that are text the parser of blocks reads as the rules say (``is_plain``), by their quotes; and which
-    are ``misread``, by reason.
+    are ``misread``, by reason (docs/judging.md).
     """
 
     is_plain: NDArray[np.bool_]

@@ -557,7 +557,7 @@ class Rounds:
         return self._placed_vertices.places_of(rows.column(hash_column), rows.column(vertex), *window)
 
     def _take_up(self, vertices: pa.RecordBatch) -> Ints:
-        """The places of ``vertices``, each another one; new vertices get one, with their stored value."""
+        """The places of ``vertices``, or of messages, which differ; new ones get one, with their stored value."""
         places = self._places_of(vertices, c.HASH, VERTEX)
         lacking = np.flatnonzero(places == NO_PLACE)
         if len(lacking):

@@ -244,7 +244,7 @@ def rows_at(records: ScannedRecords, positions: Ints, signs: Ints | None) -> Int
 
 
 def rows_or_tombstones(versions: Upserts, source: Source, records: ScannedRecords) -> ScannedRecords:
-    """``records`` as they are, and which of them say that their row is gone."""
+    """``records`` as they are, and which of them say that their row is gone (semantics 14.10)."""
     parse_errors, is_gone = records.unparsed, _without_value(records)
     order = frozenset[str]() if versions.order is None else columns_of(versions.order)
     if lacks := sorted(order - (source.columns_of_tombstones or order)):
@@ -274,7 +274,7 @@ _KEYS: Final = " (in PostgreSQL a primary key, or REPLICA IDENTITY USING INDEX)"
 
 
 def versions_of_envelopes(versions: DebeziumVersions, source: Source, records: ScannedRecords) -> ScannedRecords:
-    """What ``records`` say: of each the row after it; a deletion, or a message without a value, has the key alone."""
+    """What ``records`` say (14.10): of each the row after it; a deletion, or one without a value, has the key alone."""
     records = _without_tombstones(records)
     read, deleted_at = records.columns, records.columns.get(c.TOMBSTONE_AT)
     is_deletion = _without_value(records) | true_mask(pc.is_in(read[versions.op], pa.array(["d"])))

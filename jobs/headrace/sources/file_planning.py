@@ -433,7 +433,7 @@ def describe_surroundings(store: object_stores.ObjectStore) -> str:
 
 
 def instead_of_input(store: object_stores.ObjectStore, prefix: str, suffixes: tuple[str, ...]) -> str:
-    """Why there are no files, though there never was one: the prefix, and what is in it or around it."""
+    """Why there are no files, and never were: what is under the prefix or around it, which shows a typing mistake."""
     folder = f"{prefix}/" if prefix else ""
     where = f"{store.uri.rstrip('/')}/{folder}"
     if existing_infos := [*islice(store.list(folder), SHOWN_FILES)]:

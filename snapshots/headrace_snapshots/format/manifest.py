@@ -230,7 +230,7 @@ class LayerNode(IndexNode, frozen=True, dict=True):
 
 
 class NodeMaker:
-    """Puts many files of a layer, or of a merge, into nodes; ``made_nodes`` are stored before a manifest names them."""
+    """Puts many files of a layer, or of a merge, into nodes; store ``made_nodes`` before a manifest names them."""
 
     def __init__(self, new_writer: Callable[[], str]) -> None:
         self.made_nodes: list[IndexNode] = []

@@ -21,7 +21,9 @@ from headrace.pipeline.sources import IS_RETRACTION, OF_PANES, PANE_TIME, PUBLIS
 
 @dataclass(frozen=True, init=False)
 class PublishedSource(UpstreamSource):
-    """What readers see of ``upstream``, a pipeline or an output, below ``root``; None: below the reader's root."""
+    """What readers see of ``upstream``, a pipeline or an output, below ``root``; None: below the reader's root. Written
+    as ``published(...)``.
+    """
 
     kind: ClassVar[str] = PUBLISHED_KIND
     carried: ClassVar[Schema] = OF_PANES

@@ -84,7 +84,7 @@ SESSIONS: Final = Staying()
 
 
 def answer_of_database(error: Exception, connection: Connection | None) -> tuple[SqlAnswer, str] | None:
-    """What a database means that a Python or Java driver asked, in a line; None if it is no error of one."""
+    """What a database means and says to a driver of Python or Java, in a line; None if it is no error of one."""
     if hasattr(error, "sqlstate"):  # psycopg's; None where nothing was connected
         text = describe_failure(error, connection)
         return answer_of(error.sqlstate or "", text), text

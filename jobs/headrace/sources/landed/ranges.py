@@ -46,7 +46,7 @@ class LandedDamagedError(FixDataError, code="data.landed_damaged"):
 
 
 def way_on(path: str) -> str:
-    """What helps a run that needs a landed object which is damaged, or gone."""
+    """What helps a run that needs a landed object which is damaged, or gone: often the only copy of its records."""
     pipeline = path.partition("/")[0]
     return (
         f"Bring it back from a backup. Without one `headrace fsck {pipeline}` says which snapshot to roll back to, if "
