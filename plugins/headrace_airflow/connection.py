@@ -190,7 +190,9 @@ def reaching_sources(pipeline: Pipeline) -> Iterator[None]:
 
 
 def find_connection(name: str) -> connections.Connection:
-    """Connection ``name``, without a change of a shared environment. Raises MissingConnectionError."""
+    """The connection ``name``, for a process in which several things go on: its environment stays as it is. Raises
+    MissingConnectionError.
+    """
     known_as = variable_name(name)
     return connections.connection(name, {known_as: os.environ.get(known_as) or _of_airflow(name)})
 

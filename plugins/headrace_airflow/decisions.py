@@ -1,6 +1,7 @@
 """Decisions of people: their kinds, what a DAG of one is made of, and their tasks.
 
-``AskingOperator`` shows a person what would happen, and waits. ``new_root_dag`` makes DAGs of decisions and upkeep.
+``AskingOperator`` shows a person what would happen, and waits for an answer. ``new_root_dag`` makes DAGs of decisions
+and of maintenance.
 
 ``Decision`` is a kind: what it asks for, and what it does to a pipeline. Each is a move in the history of snapshots, or
 a look after what is stored, as a method of ``hr.open(root)[name]`` does it.

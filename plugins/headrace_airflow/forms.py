@@ -91,7 +91,9 @@ def check_names(context: Context, names: Collection[str]) -> None:
 
 
 def option_fields(form: str, pipeline: Pipeline | None = None, **values: Any) -> dict[str, Param]:
-    """A form's fields, of ``pipeline`` or a decision; ``values`` stand where they are not the options' defaults."""
+    """The fields of a form of ``pipeline``, or of a decision. ``values`` are what those say that nobody has touched,
+    where that is not the option's default.
+    """
     asking = None if pipeline is None else _Asking.from_pipeline(pipeline)
     return {name: Param(**{**field}) for name, field in _field_schemas(form, asking, tuple(values.items())).items()}
 

@@ -124,7 +124,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """How many of readers' rows become what, and the ``first``: key, window, values, without what panes say."""
+    """How many rows that readers see become what, and the ``first``: key, window, values, nothing of their panes."""
 
     counts: Mapping[str, int]
     first: Sequence[Mapping[str, Any]]

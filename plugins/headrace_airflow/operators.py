@@ -351,7 +351,9 @@ def _arguments_among(arguments: Mapping[str, Any], function: Callable[..., Any])
 
 
 def _with_lineage(spark_conf: dict[str, str], context: Context, arguments: Mapping[str, Any]) -> dict[str, str]:
-    """``spark_conf`` with what OpenLineage wants, by Airflow's ``[openlineage]`` or tasks' ``arguments``."""
+    """``spark_conf``, and what OpenLineage wants Spark to know of the task, as Airflow's ``[openlineage]`` says, else
+    the ``arguments`` for all tasks.
+    """
     for option, inject in (
         ("inject_parent_job_info", inject_parent_job_information_into_spark_properties),
         ("inject_transport_info", inject_transport_information_into_spark_properties),

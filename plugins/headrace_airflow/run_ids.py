@@ -78,7 +78,9 @@ def run_id_begin(dag_id: str, run_id: str, task_id: str = "") -> str:
 
 
 def request_of(context: Context, task_id: str | None = None) -> str:
-    """A name of what all attempts of a task are for, as no other task has; ``task_id``: another one of this run."""
+    """What every attempt of a task is for: a name that no other task of any DAG run has. ``task_id``: one of this run,
+    if not the task itself.
+    """
     task = context["ti"]
     name = f"{task.dag_id}.{task.run_id}.{task_id or task.task_id}"
     return _plain_name(name, _LONGEST_ID, unique=name)

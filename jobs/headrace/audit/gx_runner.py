@@ -64,7 +64,7 @@ def _to_gx_expectation(expectation: Expectation, position: int, registry: Any) -
 
 
 def check(expectations: Sequence[Expectation], columns: Mapping[ExpectationView, Sequence[str]]) -> None:
-    """Raise PipelineError for the first of ``expectations`` that is unknown, malformed, or of no column of its view."""
+    """Raise PipelineError for the first that does not exist, has wrong arguments, or names no column of its view."""
     to_gx_expectations(expectations, load_library())
     for expectation in expectations:
         expectation.check_columns(columns[expectation.view])

@@ -180,7 +180,8 @@ def check_limits(
     unpublished_ranges: Mapping[str, audit_range.UnpublishedRange | None],
     now: Callable[[], datetime],
 ) -> dict[str, tuple[LimitFinding, ...]]:
-    """What a run on ``branch`` shows beside limits, by output; records count in ``unpublished_ranges`` alone.
+    """What a run on ``branch`` shows beside each limit, by output. Records have findings only if there are
+    ``unpublished_ranges``.
 
     ``now`` is asked for ages alone: a replay has no wall clock. Raises BrokenObjectError, MissingSnapshotError, and
     what listing the landing prefix raises.

@@ -124,7 +124,9 @@ def _range_after_ref(
 
 
 def going_on(catalog: Catalog, branch: str, outputs: Iterable[str]) -> list[str]:
-    """The ``outputs`` that have something new at the head of ``branch``, none parked there. All without a snapshot."""
+    """The ``outputs`` that the head of ``branch`` has and that are not parked there: what others have is not new. All
+    where it has no snapshot.
+    """
     head = catalog.head().refs.get(branch)
     if head is None:
         return [*outputs]

@@ -266,7 +266,9 @@ def _aggregate_change(stage: Stage, name: str, change: str, number: int) -> Chan
 
 
 def _column_of_results(name: str, change: str, number: int) -> Change:
-    """A column of results may go, or come: standing rows lack it. It cannot become another, which these would have."""
+    """A column of results may go, and may come: rows that stand do not have it then. It cannot become another: these
+    rows would have what it was.
+    """
     part = f"column {name!r}"
     if change == "is gone":
         return Change(part, change, number, Action.MIGRATE)

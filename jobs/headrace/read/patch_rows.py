@@ -323,7 +323,7 @@ class PatchRows:
         return bound_in_granules(WINDOW_START, "d"), bound_in_granules(WINDOW_END, "d")
 
     def _is_of_patch(self) -> str:
-        """Whether a later patch may have made row ``d`` what it is (SQL); a row that is gone may be withdrawn."""
+        """Whether a patch since the fork may have made row ``d`` what it is, or may have withdrawn it (SQL)."""
         patches = ", ".join(map(str, sorted(self.comparison.patches)))
         return f"(not {_LIVE} or {_struct_field(f'd.{OLD_ROW}', 'epoch')} in ({patches}))"
 

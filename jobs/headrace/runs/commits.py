@@ -527,7 +527,7 @@ def _continued_columns(
 
 def _called_on_main(catalog: Catalog, pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     """What main says each output of ``pipeline`` was called before, for a branch that begins with nothing. Once
-    promoted, readers, sinks and records that land again still look there. Nothing where main cannot be read.
+    promoted, readers, sinks and records that land again still look under those names. Nothing if main cannot be read.
     """
     with suppress(BrokenObjectError, MissingSnapshotError):
         if (main := catalog.known_head().refs.get(MAIN)) is not None:

@@ -1,4 +1,6 @@
-"""Recover: move main back to a snapshot by a catalog entry, replay what came after it, audit, if asked publish."""
+"""Recover: move main back to a snapshot by a catalog entry, replay what came after it, audit and (if asked)
+publish.
+"""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -49,7 +51,9 @@ def prepared_recovery(run: RunContext) -> PreparedRun:
 
 @dataclass(frozen=True)
 class _Beginning:
-    """A recovery begins at ``snapshot``, to be moved to (``move``), or moved to before; ``given_up``: where it was."""
+    """Where a recovery begins: at ``snapshot``, to which it is still to ``move``, unless an attempt before it has moved
+    there. ``given_up``: what the branch was at.
+    """
 
     snapshot: str
     given_up: str | None

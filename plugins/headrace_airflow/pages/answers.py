@@ -58,6 +58,7 @@ _STYLE: Final = (
     b"none!important}table{border-collapse:collapse;margin:1rem 0}td,th{border:1px solid #8888;padding:.3rem .6rem;"
     b"text-align:left;vertical-align:top}</style></head>"
 )
+"""A page gets it in place of the end of its head, since it may load no style."""
 
 
 def audit_to_json(outcome: AuditOutcome, *, with_values: bool) -> dict[str, Any]:

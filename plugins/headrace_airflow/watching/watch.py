@@ -44,7 +44,7 @@ class LastAnnouncement:
         self._wait = AGAIN_SECONDS
 
     def is_to_tell(self, work: PendingWork, runs_made: int, now: float) -> bool:
-        """Whether ``work`` is announced ``now``, after so many runs of Airflow (``runs_made``); then it counts as that.
+        """Whether ``work`` is announced ``now``, after ``runs_made`` runs of Airflow; then it counts as announced.
 
         While Airflow has made no run since the last time, more files are no news: the run that it makes reads them.
         """

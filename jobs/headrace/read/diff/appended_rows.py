@@ -2,7 +2,8 @@
 
 ``panes_apart`` is for pipelines that discard, whose rows of ``current`` are not all that was given: each pane counts by
 itself. A target holds the sum of panes. So a move back is the inverse of the panes that are given up. A move to another
-line is first the inverse of the panes that only the old one has, newest first. The new one's follow.
+line is first the inverse of the panes that only the old one has, newest first. The panes that only the new one has
+follow.
 
 ``records_between`` tells what happened, change by change and in order. Between an ancestor and what follows it these
 are the panes and retractions of each epoch. Where ``published`` went back or to another line, it depends on what a pane
@@ -415,7 +416,7 @@ class WindowNews:
     is_guess: bool = False
 
     def partition_keys(self) -> list[str]:
-        """The windows' names as partitions: their begins in UTC, as Airflow writes them (``2026-11-20T09:00:00``)."""
+        """The windows' names as partitions: when they begin, in UTC, as Airflow has it (``2026-11-20T09:00:00``)."""
         starts = {window.start for window in (*self.completed, *self.corrected)}
         return [time.iso_8601(start).removesuffix("Z") for start in sorted(starts)]
 

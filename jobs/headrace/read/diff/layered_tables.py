@@ -402,8 +402,9 @@ class RowSets:
         return f"{row_files.standing_of(rows, [*names], self.columns)}{'' if has_files else f' {_NO_ROWS}'}"
 
     def changes_query(self, shown_columns: Sequence[str], gone_column: str) -> str:
-        """A query of the changes to a table that is known by ``ViewColumns.known_by``, once they are compared. Rows of
-        ``shown_columns`` are new or changed, or go (``gone_column``).
+        """A query of the changes to a table that is known by ``ViewColumns.known_by``, once they are compared. It has
+        rows of ``shown_columns`` that are new or have changed, and rows that go; column ``gone_column`` tells them
+        apart.
         """
         known_by = self.columns.known_by
         same_row, same_key = (row_files.same_identity("a", "b", names) for names in (shown_columns, known_by))

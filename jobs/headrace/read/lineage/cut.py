@@ -5,7 +5,7 @@ markers. The head of a pipeline is read before the heads of those that it reads.
 pipeline was published before that head was committed. So a head of the other one that is read later has it, unless the
 other one has gone back.
 
-``positions_of`` tells which inputs of a pipeline are pipelines, and how far each has come, if only to the beginning.
+``positions_of`` tells which inputs of a pipeline are pipelines, and how far each has come, also where nothing was read.
 
 ``known_readers`` finds the readers of pipelines, as far as they can be known. A pipeline knows its readers by what they
 hold, and a reader that may not write there holds nothing. So roots are looked through as well: the one that is asked

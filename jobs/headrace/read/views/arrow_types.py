@@ -139,7 +139,9 @@ class ExplainError(FixConfigError, code="config.explain"):
 
 
 def typed_key(kinds: Mapping[str, DataType], key: GivenKey, whose: str, *, null_keys: bool) -> dict[str, Any]:
-    """The columns of ``key``, which is ``whose`` (for people), maybe NULL (``null_keys``). Raises ExplainError."""
+    """The value of each column of the ``key``; ``whose`` it is, for people. ``null_keys``: it may be NULL. Raises
+    ExplainError.
+    """
     names = ", ".join(kinds) or "none: leave key out"
     key = _as_object(key, kinds)
     if isinstance(key, Mapping):

@@ -87,7 +87,7 @@ class NeededRows:
 
     def may_be_in(self, groups: Interval | None, windows: Interval | None) -> bool:
         """Whether some may be in a file or chunk of these ``groups`` and ``windows`` (None: of nobody knows which)."""
-        if windows is not None and not (windows[0] <= self.windows[1] and self.windows[0] <= windows[1]):
+        if windows is not None and not _intervals_overlap(windows, self.windows):
             return False
         if groups is None or self.groups is None:
             return True
@@ -152,6 +152,10 @@ def _bounds_interval(bounds: ColumnBounds) -> Interval:
 
 def _intersect(one: Interval, other: Interval) -> Interval:
     return max(one[0], other[0]), min(one[1], other[1])
+
+
+def _intervals_overlap(one: Interval, other: Interval) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
 
 
 def fitting_value(value: Any, kind: ValueType | None) -> Any | None:

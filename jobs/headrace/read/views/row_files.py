@@ -198,7 +198,8 @@ def read_tables(
     needed_rows: NeededRows = ALL,
 ) -> "Iterator[pa.Table]":
     """The rows of each of the data files, which call columns by ``names``, by path, if not by their name. Where only
-    some are needed (``needed_rows``), large files that say where are not read whole, and others may be missing.
+    some are needed (``needed_rows``), a large file that says where these are is not read whole, and other rows may be
+    missing.
 
     Raises BrokenObjectError when a file is missing or not what was written.
     """

@@ -7,7 +7,8 @@ outputs, since what some output takes moves the watermark, and its id is remembe
 
 ``backfill`` computes with the pipeline as it is now. The branch begins with nothing, or for a range of event time with
 the newest snapshot that has read nothing as new (``backfill/branches``). From there on everything is read again, as far
-as main has come and what has landed since: later results may depend on it. Until then main goes on undisturbed.
+as main has come and what has landed since: later results may depend on it. Main goes on undisturbed until the branch is
+promoted.
 """
 
 from dataclasses import replace

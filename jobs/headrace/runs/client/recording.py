@@ -167,10 +167,11 @@ def _adopt_output(
 
 def make_change(catalog: Catalog, cut_over: CutOver, *, run_id: str, message: str = "") -> RunResult:
     """Let main have what ``cut_over`` asks for, unless something stands against it. ``message`` says in the log who
-    decided it, and why. If an attempt made it and died before it could tell, the result is its.
+    decided it, and why. If an attempt made it and died before it could tell, the result is of that attempt.
 
-    ``epochs`` and ``counts`` of the result are those that readers had not seen whole: none where a patch changes
-    nothing. Raises what its checks say; then PublishConflictError or FencedError if somebody else moves main meanwhile.
+    ``epochs`` and ``counts`` of the result are those of which readers had not seen something: none where a patch
+    changes nothing. Raises what its checks say; then PublishConflictError or FencedError if somebody else moves main
+    meanwhile.
     """
     from headrace.runs.publishing.audits import making_change, raise_first_refusal
     from headrace.runs.publishing.publish import output_results, published_result

@@ -111,7 +111,7 @@ def taken_by_none(catalog: Catalog, manifest: Manifest, last_epoch: int | None =
 
 
 def adopted_letters(catalog: Catalog, main: Manifest, branch: Manifest, outputs: Collection[str]) -> FileLog:
-    """The log of ``main`` in its next epoch, with the letters of ``outputs`` that ``branch`` has for its own."""
+    """The log of ``main`` in its next epoch: of ``outputs`` with the letters of ``branch`` in place of its own."""
     log, replaced_outputs = (
         FileLog.empty(),
         {name for output in outputs for name in (output, *output_view.called_before(main, output))},

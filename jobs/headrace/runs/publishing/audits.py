@@ -175,7 +175,8 @@ def _places(definition: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
 
 def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapping[str, set[str]]:
     """Files that main has read, by input: a branch that begins at ``begin`` must have read them too, or must find them.
-    Copies landed again are left out if the branch reads the originals; broken snapshots of main, which it replaces.
+    Copies landed again are left out where the branch reads the originals. Broken snapshots of main are skipped: a
+    backfill replaces them.
     """
     for manifest in catalog.readable_manifests(head):
         with suppress(BrokenObjectError):
@@ -259,7 +260,9 @@ def _lacking_deliveries(catalog: Catalog, now: Head, manifest: Manifest | None) 
 
 
 class BranchAudits(msgspec.Struct, frozen=True):
-    """The audit of each output, None where there is nothing to audit; and what was found beside each one's limits."""
+    """``outcomes``: the audit of each output, None where there is nothing to audit. ``limits``: what was found beside
+    the limits of each.
+    """
 
     outcomes: Mapping[str, AuditOutcome | None]
     limits: Mapping[str, tuple[LimitFinding, ...]]

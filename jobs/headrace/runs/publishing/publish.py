@@ -127,7 +127,8 @@ class PlannedPublish:
     @classmethod
     def after_audits(cls, catalog: Catalog, head: str, audits: Mapping[str, AuditOutcome | None]) -> "PlannedPublish":
         """Plans to publish main as it was audited, up to ``head``. An output without an audit had nothing to audit.
-        Another of ``head``, gone or renamed, is left to the next epoch.
+        One of ``head`` that the pipeline has not, or calls otherwise, is left to the next epoch: its readers see what
+        they see.
         """
         manifest = catalog.manifest(head)
         published_ids = {output: head if audit is None else audit.from_snapshot for output, audit in audits.items()}

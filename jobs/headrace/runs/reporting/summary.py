@@ -562,7 +562,9 @@ _log = logging.getLogger(__name__)
 
 
 def keep_result(catalog: Catalog, result: results.RunResult) -> None:
-    """Write the result of a run that has ended, and renew the summary. Raises what the store does to the former."""
+    """Write the result of a run that has just ended, and renew the summary of its pipeline. Raises what the store
+    raises when the result is written.
+    """
     store = catalog.store
     _, old_summary = do_both(store, lambda: results.write_run_result(store, result), lambda: _look_before(catalog))
     _try_to_renew(catalog, old_summary, result)
