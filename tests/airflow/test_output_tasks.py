@@ -213,6 +213,7 @@ def test_an_output_without_a_name_keeps_its_tasks(answers: Any) -> None:
     assert {name: task["after"] for name, task in tasks.items()} == {
         "preconditions": [], "process": ["preconditions"], "audit": ["process"], "publish": ["audit"],
     }  # fmt: skip
+    assert [*tasks] == ["preconditions", "process", "audit", "publish"], "in the order in which they run"
 
 
 def test_sinks_wait_for_the_outputs_that_have_some(answers: Any) -> None:

@@ -80,13 +80,14 @@ def process_dag(rooted_pipeline: RootedPipeline) -> DAG:
         params=params,
         by_hand=[DagRunType.ASSET_MATERIALIZATION, *BY_HAND],
     ) as dag:
+        preconditions = PreconditionsOperator(rooted=rooted_pipeline, names=tuple(params))
         process = recovery_tasks.ProcessOperator(
             task_id="process",
             rooted=rooted_pipeline,
             flags=option_flags("process", rooted_pipeline.pipeline),
             pool=rooted_pipeline.pool,
         )
-        chain(PreconditionsOperator(rooted=rooted_pipeline, names=tuple(params)), process)
+        chain(preconditions, process)
         audit_and_publish(rooted_pipeline, process, is_made_here=True)
     return dag
 
