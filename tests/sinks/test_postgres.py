@@ -174,6 +174,23 @@ def test_a_collation_that_takes_two_keys_for_one_is_refused(warehouse: Warehouse
     assert deployment.held(sales) == deployment.published(sales)
 
 
+def test_a_caseless_collation_of_a_value_is_let_be(warehouse: Warehouse, deployment: SinkDeployment) -> None:
+    """Only keys take the place of one another."""
+    sales = deployment.sales(what={"spent": hr.col("price").sum(), "buyer": hr.col("user").max()})
+    deployment.land("1", order("ann", 5))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    warehouse.server.rows(
+        f"create collation {warehouse.schema}.caseless (provider = icu, locale = 'und-u-ks-level2', "
+        f"deterministic = false); alter table {warehouse.schema}.sales alter buyer type text "
+        f"collate {warehouse.schema}.caseless"
+    )
+    deployment.land("2", order("ann", 7), order("Ann", 7))
+    deployment.handle(sales).run()
+    deployment.deliver(sales)
+    assert deployment.held(sales) == deployment.published(sales)
+
+
 def test_a_table_that_was_renamed_is_named(warehouse: Warehouse, deployment: SinkDeployment) -> None:
     """Its index goes with it, and keeps its name."""
     sales = deployment.sales()

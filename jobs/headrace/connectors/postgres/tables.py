@@ -125,7 +125,7 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
             if old_state.columns.get(name) == new_state.columns[name]
         }
         staging_table = self._create_staging_table(stay)
-        self._check_columns(staging_table)
+        self._check_columns(staging_table, changes.identity)
         self._execute("drop table {staged}", staged=staging_table)
         # not truncate, which locks readers out, and would look as if somebody else had emptied the table
         number_removed = self._execute("delete from {table}").rowcount
@@ -190,7 +190,7 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
 
     def _change_rows(self, changes: sink_ports.Changes) -> sink_ports.AppliedCounts:
         staging_table = self._create_staging_table(changes.columns)
-        self._check_columns(staging_table)
+        self._check_columns(staging_table, changes.identity)
         self._copy(staging_table, changes.removed, {name: changes.columns[name] for name in changes.identity})
         number_removed = self._delete(staging_table, changes.identity)
         self._execute("truncate {staged}", staged=staging_table)

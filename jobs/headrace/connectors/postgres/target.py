@@ -410,9 +410,10 @@ class PostgresTarget(OpenTarget):
                 "or drop this one. Headrace writes only tables that it made"
             )
 
-    def _check_columns(self, like: sql.Identifier) -> None:
+    def _check_columns(self, like: sql.Identifier, identity: Sequence[str]) -> None:
         """Raise SinkRefusedError if somebody has dropped columns that table ``like`` has, or given them other types. So
-        it is with a collation by which different texts are equal: one key would take the place of another.
+        it is with a collation of the ``identity`` by which different texts are equal: one key would take the place of
+        another.
         """
         changed_columns = self._execute(
             "select wanted.attname, format_type(wanted.atttypid, wanted.atttypmod), "
@@ -420,9 +421,10 @@ class PostgresTarget(OpenTarget):
             "from pg_attribute wanted left join pg_attribute has "
             "on has.attrelid = to_regclass(%s) and has.attname = wanted.attname and not has.attisdropped "
             "left join pg_collation on pg_collation.oid = has.attcollation and not collisdeterministic "
+            "and wanted.attname = any (%s) "
             "where wanted.attrelid = to_regclass(%s) and wanted.attnum > 0 and (collname is not null or "
             "(wanted.atttypid, wanted.atttypmod) is distinct from (has.atttypid, has.atttypmod)) order by 1",
-            tuple(name.as_string(self._connection) for name in (self._table, like)),
+            (self._table.as_string(self._connection), [*identity], like.as_string(self._connection)),
         ).fetchall()
         if changed_columns:
             changes = ", ".join(
