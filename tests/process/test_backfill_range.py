@@ -274,6 +274,22 @@ def test_input_that_is_gone_is_named_though_as_much_has_landed_since(tmp_path: P
     assert clicks.current(at="main").to_json() == sums
 
 
+def test_files_that_were_written_anew_are_read_from_a_folder_of_their_own(tmp_path: Path) -> None:
+    """As where they have another format: nothing tells them from others that came once the old ones were cleared."""
+    live = Live(tmp_path, files=2)
+    folder = live.folder / "landing" / "clicks"
+    sums = results(live.pipeline, live.root, "main")
+    for file in folder.iterdir():
+        (folder / f"anew-{file.name}").write_text(file.read_text())
+        file.unlink()
+    with pytest.raises(InputGoneError, match=r"2 files are gone.*move those to a folder of their own"):
+        hr.open(live.root)[live.pipeline].backfill(promote=True)
+    folder.rename(folder.with_name("clicks-anew"))
+    changed_pipeline = change_pipeline(live.pipeline, source=replace(live.pipeline.source, path="landing/clicks-anew"))
+    hr.open(live.root)[changed_pipeline].backfill(promote=True)
+    assert results(changed_pipeline, live.root, "main") == sums
+
+
 def test_a_changed_pipeline_begins_with_nothing_and_says_so(tmp_path: Path) -> None:
     live = Live(tmp_path, files=4)
     live.pipeline = change_pipeline(live.pipeline, where=FixedWindows("2h"))

@@ -196,5 +196,6 @@ def _check_input(run: RunContext, begin: Manifest | None) -> None:
         raise InputGoneError(
             f"a backfill of {catalog.pipeline} from {begin_text} on reads all that main has read since, and "
             f"{len(missing)} files are gone: {', '.join(missing[:_MOST_NAMED])}{more}. Put them back; or backfill "
-            "a later range (--from), which needs only what was read after its fork"
+            "a later range (--from), which needs only what was read after its fork. If at least as many other files "
+            "have their records now, move those to a folder of their own, and let the definition name it"
         )
