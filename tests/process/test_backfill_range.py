@@ -290,6 +290,48 @@ def test_files_that_were_written_anew_are_read_from_a_folder_of_their_own(tmp_pa
     assert results(changed_pipeline, live.root, "main") == sums
 
 
+def test_input_that_is_gone_is_named_under_a_new_name_of_it_too(tmp_path: Path) -> None:
+    def make_pipeline(name: str) -> Pipeline:
+        return hr.Pipeline(
+            "sales",
+            hr.json("landing/sales", schema).event_time("at", bound="1m"),
+            join=[
+                hr.as_of(
+                    hr.json("landing/prices", schema).event_time("at", bound="1m").named(name),
+                    on={"shop": "shop"},
+                    columns={"price": "number"},
+                )
+            ],
+            key="shop",
+            what={"spent": hr.col("price").sum()},
+            where=FixedWindows("1h"),
+            when=hr.on_update(),
+            how=hr.retracting(None),
+            executor="local",
+        )
+
+    def land_record(path: str, number: int) -> Path:
+        file = tmp_path / "landing" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps({"shop": "oslo", "at": START.isoformat(), "number": number}) + "\n")
+        return file
+
+    schema: dict[str, type] = {"shop": str, "at": datetime, "number": int}
+    land_record("sales/1.json", 1)
+    price = land_record("prices/1.json", 2)
+    root = hr.open(tmp_path.as_uri(), create=True)
+    root[make_pipeline("prices")].run()
+    price.unlink()
+    sales = root[make_pipeline("rates")]
+    with pytest.raises(InputGoneError, match=r"1 files are gone: landing/prices/1\.json"):
+        sales.backfill(promote=True)
+    sales.run(branch="beside")
+    with pytest.raises(BranchBehindError, match=r"has not read 1 files that main has, such as landing/prices/1\.json"):
+        sales.promote("beside")
+    land_record("prices/1.json", 2)
+    sales.backfill(promote=True)
+
+
 def test_a_changed_pipeline_begins_with_nothing_and_says_so(tmp_path: Path) -> None:
     live = Live(tmp_path, files=4)
     live.pipeline = change_pipeline(live.pipeline, where=FixedWindows("2h"))

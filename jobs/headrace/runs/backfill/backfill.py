@@ -28,7 +28,7 @@ from headrace.runs.options import Mode, RunOptions
 from headrace.runs.plan import ContinueBranch, ForkBranch, PreparedRun, RunStage, plan_from, plan_run
 from headrace.runs.publishing.adoption import AdoptedOutputs, NotAdoptableError
 from headrace.runs.publishing.adoption import check_before as check_adoption_before
-from headrace.runs.publishing.audits import files_main_read, files_read, inputs_in_place, lacking_paths
+from headrace.runs.publishing.audits import files_main_read, files_read, inputs_of_main, lacking_paths
 from headrace.runs.publishing.patch import check_before as check_patch
 from headrace.runs.publishing.promotion import check_before as check_promotion_before
 from headrace.runs.restore import InputGoneError
@@ -183,13 +183,14 @@ def _check_input(run: RunContext, begin: Manifest | None) -> None:
     progress = PipelineProgress() if begin is None else progress_of(catalog, begin)
     unread = unread_files(catalog, landing, begin, progress, full_sweep=True)
     main_read, branch_read = files_main_read(catalog, main, begin), files_read(catalog, begin)
-    in_place = inputs_in_place(catalog, main, recorded_definition(run.pipeline))
+    names = filter(landing.is_repeatable, landing.enumerators)
     missing: list[str] = []
-    for name in filter(landing.is_repeatable, landing.enumerators):
+    for name, former in inputs_of_main(catalog, main, recorded_definition(run.pipeline), names).items():
+        main_files = main_read[former.name]
         split_by_path = {landed_as(catalog.pipeline, split): split for split in unread.get(name, ())}
         branch_files = branch_read[name] | split_by_path.keys()
-        missing += lacking_paths(catalog.pipeline, branch_files, main_read[name], has_moved=name not in in_place)
-        missing += landing.lost_paths(name, [split for path, split in split_by_path.items() if path in main_read[name]])
+        missing += lacking_paths(catalog.pipeline, branch_files, main_files, has_moved=former.has_moved)
+        missing += landing.lost_paths(name, [split for path, split in split_by_path.items() if path in main_files])
     if missing:
         begin_text = "the beginning" if begin is None else f"snapshot {begin.snapshot_id} (epoch {begin.epoch})"
         more = f", and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""

@@ -160,13 +160,30 @@ def lacking_paths(pipeline: str, branch_files: set[str], main_files: set[str], *
     return sorted(main_files - branch_files) if is_one_place or len(branch_files) < len(main_files) else []
 
 
-def inputs_in_place(catalog: Catalog, head: str, definition: Mapping[str, Any]) -> set[str]:
-    """The inputs of a ``definition`` that read where main reads, which is at ``head``. What versions before 0.2 stored
-    does not say where.
+class MainsInput(msgspec.Struct, frozen=True):
+    """The input of main that an input of a definition goes on from: its ``name`` there, and whether it ``has_moved``,
+    to another place.
+    """
+
+    name: str
+    has_moved: bool
+
+
+def inputs_of_main(
+    catalog: Catalog, head: str, definition: Mapping[str, Any], names: Iterable[str]
+) -> Mapping[str, MainsInput]:
+    """For each of ``names``, inputs of a ``definition``, that of main, which is at ``head``. Where main has none of the
+    name, it is the one that reads the same files. What versions before 0.2 stored does not say where they are.
     """
     main = next(catalog.readable_manifests(head), None)
-    main_places = _places({} if main is None else main.definition)
-    return {name for name, place in _places(definition).items() if main_places.get(name) == place}
+    main_places, places = _places({} if main is None else main.definition), _places(definition)
+    renamed_from = {place: name for name, place in main_places.items() if name not in places and place[0] is None}
+    inputs: dict[str, MainsInput] = {}
+    for name in names:
+        place = places.get(name)
+        main_name = name if place is None or name in main_places else renamed_from.get(place, name)
+        inputs[name] = MainsInput(main_name, place is None or main_places.get(main_name) != place)
+    return inputs
 
 
 def _places(definition: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -417,16 +417,15 @@ def _check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch
         publishing_audits.files_read(catalog, manifest),
         publishing_audits.files_main_read(catalog, old_main, manifest),
     )
-    in_place = publishing_audits.inputs_in_place(catalog, old_main, manifest.definition)
     branch_marks, main_marks = StoredProgress.from_manifest(manifest).marks, _marks_of_main(catalog, old_main)
-    missing = [
-        path
-        for name, mark in branch_marks.items()
-        if all(is_repeatable(known_mark.kind) for known_mark in (mark, main_marks.get(name, mark)))
-        for path in publishing_audits.lacking_paths(
-            catalog.pipeline, branch_read[name], main_read[name], has_moved=name not in in_place
-        )
-    ]
+    missing: list[str] = []
+    inputs = publishing_audits.inputs_of_main(catalog, old_main, manifest.definition, branch_marks)
+    for name, former in inputs.items():
+        marks = (branch_marks[name], main_marks.get(former.name, branch_marks[name]))
+        if all(is_repeatable(mark.kind) for mark in marks):
+            missing += publishing_audits.lacking_paths(
+                catalog.pipeline, branch_read[name], main_read[former.name], has_moved=former.has_moved
+            )
     if missing:
         raise BranchBehindError(
             f"branch {branch} of {catalog.pipeline} has not read {len(missing)} files that main has, such as "
