@@ -205,7 +205,8 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
             identity=target.names_of(changes.identity),
             update=sql.SQL("update set {}").format(sets) if others else sql.SQL("nothing"),
         ).rowcount
-        if others:  # else rows that are there already count for nothing
+        # rows that are there already may count for nothing, as with PostgreSQL's suppress_redundant_updates_trigger
+        if others and number_taken != number_written and self._lacks_rows(staging_table, changes.columns):
             self._check_taken(number_taken, number_written)
         self._execute("drop table {staged}", staged=staging_table)
         return sink_ports.AppliedCounts(number_removed, number_written)
@@ -238,6 +239,12 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
                     "select count(*) from {table} t, {staged} s where {same}", staged=staging_table, same=same
                 )
         return number_removed
+
+    def _lacks_rows(self, staging_table: sql.Identifier, columns: Iterable[str]) -> bool:
+        """Whether the table has not all staged rows, as they are."""
+        query = "select exists (select {names} from {staged} except select {names} from {table})"
+        ((lacks,),) = self._execute(query, names=target.names_of(columns), staged=staging_table).fetchall()
+        return bool(lacks)
 
     def _has_own_code(self) -> bool:
         """Whether the table has, or once had, a trigger or a rule."""
