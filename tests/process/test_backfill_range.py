@@ -285,7 +285,9 @@ def test_files_that_were_written_anew_are_read_from_a_folder_of_their_own(tmp_pa
     with pytest.raises(InputGoneError, match=r"2 files are gone.*move those to a folder of their own"):
         hr.open(live.root)[live.pipeline].backfill(promote=True)
     folder.rename(folder.with_name("clicks-anew"))
-    changed_pipeline = change_pipeline(live.pipeline, source=replace(live.pipeline.source, path="landing/clicks-anew"))
+    assert isinstance(live.pipeline.source, hr.FileSource)
+    source = replace(live.pipeline.source, path="landing/clicks-anew")
+    changed_pipeline = change_pipeline(live.pipeline, source=source)
     hr.open(live.root)[changed_pipeline].backfill(promote=True)
     assert results(changed_pipeline, live.root, "main") == sums
 

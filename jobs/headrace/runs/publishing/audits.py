@@ -161,9 +161,7 @@ def lacking_paths(pipeline: str, branch_files: set[str], main_files: set[str], *
 
 
 class MainsInput(msgspec.Struct, frozen=True):
-    """The input of main that an input of a definition goes on from: its ``name`` there, and whether it ``has_moved``,
-    to another place.
-    """
+    """What main has for an input of a definition: its ``name`` there, and whether it ``has_moved`` to another place."""
 
     name: str
     has_moved: bool
