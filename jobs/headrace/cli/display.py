@@ -1,5 +1,6 @@
 """What a terminal shows while a run lasts, how it ended and how to go on, and what a difference looks like."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -173,10 +174,10 @@ def print_ending(
 ) -> None:
     """Print how a run of the pipeline that ``reference`` names ended, and what is due then if ``handle`` has it."""
     with cli_output.despite_closed_output():
-        where = Where(reference, root)
-        cli_output.print_lines(
-            [to_json(result).decode()] if output is cli_output.Format.JSON else result_lines(result, where)
-        )
+        if output is cli_output.Format.JSON:
+            cli_output.print_json(json.loads(to_json(result)))
+        else:
+            cli_output.print_lines(result_lines(result, Where(reference, root)))
         if handle is not None and result.epochs and result.published is not None:
             say_what_is_due(handle, reference, root, output)
 
