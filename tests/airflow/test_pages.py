@@ -125,7 +125,9 @@ FOLLOWS = "api/dags/headrace_follows_process"
 SHOP = "api/dags/headrace_shop_process"
 """A pipeline with three outputs, one of which is parked."""
 
+LARGE = f"{TILLS}/panes?key=ada&output=counts"
 VALUES = (
+    LARGE,
     f"{DAG}/rows/current?at=main",
     f"{DAG}/explain?key=ada",
     DOCS,
@@ -206,7 +208,12 @@ OF = {"key": "user", "where": hr.FixedWindows("1m"), "when": hr.on_update()}
 tills = hr.Pipeline(
     "tills",
     hr.json("landing/tills", {"user": str, "at": datetime, "n": int}).event_time("at", bound="1m"),
-    outputs={"sums": hr.Output(what={"n": col("n").sum()}, **OF), "counts": hr.Output(what={"n": hr.count()}, **OF)},
+    outputs={
+        "sums": hr.Output(what={"n": col("n").sum()}, **OF),
+        "counts": hr.Output(
+            what={"n": hr.count(), "most": (col("n") + 1).max(), "large": (col("n").cast(float) * 1e300).max()}, **OF
+        ),
+    },
     executor="local",
 )
 """
@@ -507,6 +514,11 @@ def test_panes_of_a_key_stand_over_their_windows(answers: Answers) -> None:
     first = panes["panes"][0]
     assert (first["window_start"], first["after"], first["epoch"]) == ("2026-11-20T00:00:00Z", -1, 0)
     assert first["values"] == {"clicks": 1}
+
+
+def test_numbers_that_browsers_do_not_hold_are_text(answers: Answers) -> None:
+    values = answers["ada", LARGE][1]["panes"][0]["values"]
+    assert values == {"n": 3, "most": str(2**62 + 1), "large": "Infinity"}
 
 
 def test_a_graph_has_figures_of_inputs_aggregations_and_views(answers: Answers) -> None:

@@ -6,6 +6,7 @@ Endpoints are plain functions, since they wait for the store: FastAPI runs them 
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -63,10 +64,29 @@ class _PanesAsked(BaseModel):
 
 
 class _Answer(JSONResponse):
-    """A JSON answer with values of rows in it."""
+    """A JSON answer with values of rows in it, all of which browsers show as they are."""
 
     def render(self, content: Any) -> bytes:
-        return json.dumps(content, default=as_json, allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(_for_browsers(content), default=as_json, allow_nan=False, separators=(",", ":")).encode()
+
+
+_MOST_IN_NUMBERS: Final = 2**53
+"""Up to here JavaScript's numbers hold every int."""
+_NOT_FINITE_TEXTS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def _for_browsers(value: Any) -> Any:
+    """``value``, also inside, with text for numbers that JavaScript would round, or JSON has no form for."""
+    match value:
+        case dict():
+            return {name: _for_browsers(own) for name, own in value.items()}
+        case list() | tuple():
+            return [_for_browsers(item) for item in value]
+        case int() if abs(value) > _MOST_IN_NUMBERS:
+            return str(value)
+        case float() if not isfinite(value):
+            return _NOT_FINITE_TEXTS[str(value)]
+    return value
 
 
 def pages_app(roots: OpenedRoots) -> FastAPI:
