@@ -234,6 +234,22 @@ def test_envelopes_without_old_rows_give_the_table(seed: int, executor: Executor
     ]
 
 
+def test_the_least_number_of_nanoseconds_is_no_time_of_2262() -> None:
+    versions = hr.debezium_versions("ts_ns", key="id")
+    source = hr.json("landing/customers", {"id": int}, versions=versions)
+    definition = hr.Pipeline("customers", source.event_time("changed_at", bound="1h"), key="id", take=hr.newest())
+    moments = {1: -(2**63), 2: -1, 3: 1_999}
+    envelopes = [
+        {"op": "c", "after": {"id": id_}, "ts_ns": moment, "source": {"lsn": id_}} for id_, moment in moments.items()
+    ]
+    result = run(definition, [rows(*envelopes)])
+    assert {row["id"]: row.time.isoformat() for row in result.current} == {
+        2: "1969-12-31T23:59:59.999999+00:00",
+        3: "1970-01-01T00:00:00.000001+00:00",
+    }
+    assert ["event time" in row["reason"] for row in result.rejected] == [True]
+
+
 def test_envelopes_in_files_of_parquet_are_the_same(tmp_path: Path) -> None:
     envelopes, table = table_history(random.Random(3))
     schema = {"id": int, "city": str, "amount": int}

@@ -325,9 +325,9 @@ def _wrong_versions(
 
 def _timestamps_from_numbers(times: pa.Array, units: int) -> pa.Array:
     """Timestamps of numbers of ``units`` of microseconds; NULL beyond what these hold."""
-    if units < 0:  # integers divide towards zero
-        times = pc.if_else(pc.less(times, arrow_scalar(0)), pc.subtract(times, arrow_scalar(-units - 1)), times)
-        return pc.divide(times, arrow_scalar(-units)).cast(TIMESTAMP)
+    if units < 0:  # NumPy divides downwards, Arrow towards zero
+        whole = as_numpy(times.fill_null(0)) // -units
+        return pa.array(whole, mask=as_numpy(times.is_null())).cast(TIMESTAMP)
     most = (2**63 - 1) // units
     fits = pc.and_(pc.less_equal(times, arrow_scalar(most)), pc.greater_equal(times, arrow_scalar(-most)))
     return pc.multiply(pc.if_else(fits, times, pa.scalar(None, pa.int64())), arrow_scalar(units)).cast(TIMESTAMP)
