@@ -13,7 +13,7 @@ from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.endpoints import Input
 from headrace_lab.reference import Epoch
 from tests.building import lengths
-from tests.reference.scenarios import _PARTS, ROWS, SCHEMA, SECOND, Scenario, epochs
+from tests.reference.scenarios import _PARTS, FEW, ROWS, SCHEMA, SECOND, Scenario, cross_rows, epochs
 
 OTHER = "other"
 _SIGNED_SCHEMA = {**SCHEMA, "sign": DataType.INT}
@@ -32,6 +32,7 @@ _ROWS = st.lists(
 )
 _CHANGES = st.lists(st.tuples(st.integers(0, 5), _SIGNS), min_size=2, max_size=9)
 """Numbers of rows, and what becomes of them."""
+_CROWD = st.lists(st.tuples(st.integers(0, 19), _SIGNS), min_size=20, max_size=60)
 _PLAIN = st.lists(ROWS, max_size=3)
 _FORMATS = st.sampled_from(["json", "parquet"])
 _WINDOWS = st.one_of(
@@ -86,15 +87,20 @@ def signed_scenarios(draw: st.DrawFn) -> Scenario:
     except PipelineError:
         assume(False)
         raise
-    rows = draw(_ROWS)
+    rows, times = draw(_ROWS), draw(epochs())
+    if any(len(epoch.records) > FEW for epoch in times):
+        rows = cross_rows(rows, 20, draw(st.integers(0, 2**16)))
     bundles = [
         Epoch(
             epoch.processing_time,
-            [{**rows[number % len(rows)], "sign": sign} for number, sign in draw(_CHANGES)],
+            [
+                {**rows[number % len(rows)], "sign": sign}
+                for number, sign in draw(_CROWD if len(epoch.records) > FEW else _CHANGES)
+            ],
             epoch.is_last,
             epoch.signals,
             union={OTHER: draw(_PLAIN)} if has_other else {},
         )
-        for epoch in draw(epochs())
+        for epoch in times
     ]
     return Scenario(definition, bundles)

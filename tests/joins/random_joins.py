@@ -20,11 +20,12 @@ from headrace_lab.reference import Epoch
 from tests.building import lengths
 from tests.changelogs.signed_scenarios import signed_scenarios
 from tests.process.wider import wider_scenarios
-from tests.reference.scenarios import _PARTS, ROWS, SCHEMA, Scenario
+from tests.reference.scenarios import _PARTS, ROWS, SCHEMA, Scenario, crowds
 
 NAMES = ("right", "third")
 _SIGNED_SCHEMA = {**SCHEMA, "sign": DataType.INT}
 _ROWS = st.lists(ROWS, max_size=4)
+_CROWDS = crowds(ROWS)
 _SIGNS = st.sampled_from([1, 1, -1])
 _JOIN_COLUMNS = st.sampled_from(
     [
@@ -163,7 +164,8 @@ def join_scenarios(draw: st.DrawFn) -> Scenario:
         union: dict[str, Any] = {}
         for join in definition.joins_of_inputs:
             signs = {"sign": _SIGNS} if "sign" in join.right.source.types else {}
-            union[join.name] = [{**row, **{name: draw(sign) for name, sign in signs.items()}} for row in draw(_ROWS)]
+            rows = draw(_CROWDS if len(epoch.records) > 9 else _ROWS)
+            union[join.name] = [{**row, **{name: draw(sign) for name, sign in signs.items()}} for row in rows]
         bundles.append(Epoch(epoch.processing_time, epoch.records, epoch.is_last, epoch.signals, union=union))
     return Scenario(definition, bundles)
 

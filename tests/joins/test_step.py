@@ -120,11 +120,17 @@ def batch_of(schema: pa.Schema, make_batch: Any, rows: list[Row], names: dict[st
 
 
 def draw_rows(
-    rng: random.Random, middle_seconds: int, side: tuple[list[Row], list[Row]], make_record: Any, *, is_signed: bool
+    rng: random.Random,
+    number: int,
+    middle_seconds: int,
+    side: tuple[list[Row], list[Row]],
+    make_record: Any,
+    *,
+    is_signed: bool,
 ) -> list[Row]:
     """Rows and withdrawals of a side, of which so many are there, and others have been withdrawn before they came."""
     (live, early_rows), rows = side, list[Row]()
-    for _ in range(rng.randrange(7)):
+    for _ in range(number):
         if is_signed and live and rng.random() < 0.3:
             withdrawn_row = live.pop(rng.randrange(len(live)))
             rows.append(Row(withdrawn_row.timestamp, withdrawn_row.record, True))
@@ -159,12 +165,21 @@ def play(seed: int, side_columns: SideColumns = TEXT) -> int:
     sides = tuple((list[Row](), list[Row]()) for _ in range(2))
     watermark, now, left_all = MIN_INSTANT, 3, 0
     key = lambda: rng.choice([1, 1, 2, 3, None])  # noqa: E731
-    for number in range(rng.randrange(2, 9)):
+    # one in ten has few epochs, but more rows of one epoch than what a sort keeps in order by being few
+    is_crowded = rng.random() < 0.1
+    draw_number = lambda: rng.randrange(20, 60) if is_crowded else rng.randrange(7)  # noqa: E731
+    for number in range(2 if is_crowded else rng.randrange(2, 9)):
         lefts = draw_rows(
-            rng, now, sides[0], lambda: {"k": key(), "a": rng.choice(side_columns.left_values)}, is_signed=signed_left
+            rng,
+            draw_number(),
+            now,
+            sides[0],
+            lambda: {"k": key(), "a": rng.choice(side_columns.left_values)},
+            is_signed=signed_left,
         )
         rights = draw_rows(
             rng,
+            draw_number(),
             now,
             sides[1],
             lambda: {

@@ -20,7 +20,7 @@ from headrace.pipeline.endpoints import Input
 from headrace_lab.reference import Epoch
 from tests.building import lengths
 from tests.own_windows import Validity
-from tests.reference.scenarios import ROWS, SCHEMA, Scenario, scenarios
+from tests.reference.scenarios import FEW, ROWS, SCHEMA, Scenario, crowds, scenarios
 
 OTHER = "other"
 _OWN = {**SCHEMA, "mark": DataType.TIMESTAMP, "tags": ListType(DataType.INT)}
@@ -29,7 +29,8 @@ _TIMES = st.integers(-20, 60) | st.none()
 _TAGS = st.none() | st.lists(st.none() | st.integers(1, 3), max_size=3)
 _OWN_ROWS = st.builds(lambda row, mark, tags: {**row, "mark": mark, "tags": tags}, ROWS, _TIMES, _TAGS)
 _SECOND_ROWS = st.builds(lambda row: {"who": row["user"], **{n: v for n, v in row.items() if n != "user"}}, _OWN_ROWS)
-_OWN_BUNDLES, _SECOND_BUNDLES = st.lists(_OWN_ROWS, max_size=6), st.lists(_SECOND_ROWS, max_size=4)
+_OWN_BUNDLES, _SECOND_BUNDLES = st.lists(_OWN_ROWS, max_size=FEW), st.lists(_SECOND_ROWS, max_size=4)
+_OWN_CROWDS = crowds(_OWN_ROWS)
 
 
 _TIMEOUTS = st.none() | lengths(1, 30)
@@ -88,7 +89,7 @@ def wider_scenarios(draw: st.DrawFn) -> Scenario:
     epochs = [
         Epoch(
             epoch.processing_time,
-            draw(_OWN_BUNDLES),
+            draw(_OWN_CROWDS if len(epoch.records) > FEW else _OWN_BUNDLES),
             epoch.is_last,
             epoch.signals,
             union={OTHER: draw(_SECOND_BUNDLES)} if pipeline.union else {},

@@ -1,6 +1,7 @@
 """Random whole pipelines of one and two aggregations with input for them: what any executor must give alike."""
 
 import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -234,13 +235,38 @@ SIGNALS = st.sampled_from(
 )
 
 
-_BUNDLES = st.lists(st.lists(ROWS, max_size=6), min_size=1, max_size=5)
+FEW = 6
+"""The most rows of a bundle that is not crowded."""
+
+
+def crowds(rows: st.SearchStrategy[Mapping[str, Any]]) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """20 to 60 rows of few values, each with columns of any of ``rows``: where equal elements of a sort keep their
+    order only because they are few, these show it.
+    """
+    return st.builds(cross_rows, st.lists(rows, min_size=2, max_size=4), st.integers(20, 60), st.integers(0, 2**16))
+
+
+def cross_rows(rows: Sequence[Mapping[str, Any]], number: int, seed: int) -> list[dict[str, Any]]:
+    """So many rows, each with columns of any of ``rows``."""
+    rng = random.Random(seed)
+    return [{name: rng.choice(rows)[name] for name in rows[0]} for _ in range(number)]
+
+
+_FEW_ROWS = st.lists(ROWS, max_size=FEW)
+_BUNDLES = st.lists(_FEW_ROWS, min_size=1, max_size=5)
+_BUNDLES_WITH_CROWD = st.builds(
+    lambda crowd, others, place: [*others[:place], crowd, *others[place:]],
+    crowds(ROWS),
+    st.lists(_FEW_ROWS, max_size=1),
+    st.integers(0, 1),
+)
+_ANY_BUNDLES = st.one_of(*[_BUNDLES] * 4, _BUNDLES_WITH_CROWD)
 
 
 @st.composite
 def epochs(draw: st.DrawFn) -> list[Epoch]:
-    """Bundles of rows at times that need not rise."""
-    parts = draw(_BUNDLES)
+    """Bundles of rows at times that need not rise; of some, one is crowded."""
+    parts = draw(_ANY_BUNDLES)
     times = draw(st.lists(st.integers(0, 60), min_size=len(parts), max_size=len(parts)))
     return [
         Epoch(Instant(time), part, is_last=i == len(parts) - 1, signals=draw(SIGNALS))
