@@ -132,7 +132,7 @@ def test_sparks_own_pages_name_the_levels(executor: ExecutorUnderTest, tmp_path:
         for name in ("spark.jobGroup.id", "spark.job.description"):
             context.setLocalProperty(name, None)
     (job,) = tracker.getJobIdsForGroup("of a caller")
-    assert {*tracker.getJobIdsForGroup(None)} == jobs_before
+    assert {*tracker.getJobIdsForGroup(None)} <= jobs_before  # Spark forgets old ones meanwhile
     description = context._jsc.sc().statusStore().job(job).description().get()
     assert description == f"clicks, epoch 0: {', then '.join(LEVELS)}"
     executions = executor.spark._jsparkSession.sharedState().statusStore().executionsList()

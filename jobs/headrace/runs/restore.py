@@ -228,7 +228,7 @@ def restore_head(
 
 def input_given_up(catalog: Catalog, pipeline: Pipeline, branch: str, head: Manifest | None) -> str | None:
     """What a run is to say that finds ``branch`` at ``head``: files that a rollback gave up are gone, so no run reads
-    them again. None if nobody moved it back, or all files are there.
+    them again. None if nobody moved it back, or all files are there. Of landed records every run says it by itself.
     """
     newest_move = catalog.last_move(branch)
     given_up_id = None if newest_move is None else newest_move.moves[branch][0]
@@ -236,7 +236,7 @@ def input_given_up(catalog: Catalog, pipeline: Pipeline, branch: str, head: Mani
         return None
     with suppress(BrokenObjectError, MissingSnapshotError):  # of what cannot be read nobody knows its input
         if head is None or catalog.is_ancestor(head.snapshot_id, given_up_id):
-            gone_paths = gone_since(catalog, pipeline, catalog.manifest(given_up_id), head)
+            gone_paths = gone_since(catalog, pipeline, catalog.manifest(given_up_id), head, with_landed=False)
             return _gone_text(branch, given_up_id, gone_paths) if gone_paths else None
     return None
 
@@ -250,10 +250,12 @@ def _gone_text(branch: str, given_up_id: str, gone_paths: Sequence[str]) -> str:
     )
 
 
-def gone_since(catalog: Catalog, pipeline: Pipeline, newest: Manifest, target: Manifest | None) -> list[str]:
+def gone_since(
+    catalog: Catalog, pipeline: Pipeline, newest: Manifest, target: Manifest | None, *, with_landed: bool = True
+) -> list[str]:
     """The paths of input that ``newest`` and what is between had read after ``target`` (None: ever), and that nobody
-    can read again. A file with other content than it had is read as it is; nothing is said of files in another place
-    than now.
+    can read again; ``with_landed``: also of inputs that are landed. A file with other content than it had is read as it
+    is; nothing is said of files in another place than now.
     """
     records = catalog.file_records(newest.logs[INPUTS], since_epoch=-1 if target is None else target.epoch)
     read = [file for record in records for file in record.files if isinstance(file, InputFile)]
@@ -261,6 +263,8 @@ def gone_since(catalog: Catalog, pipeline: Pipeline, newest: Manifest, target: M
     landing = Landing(pipeline, catalog.store)
     gone_paths: list[str] = []
     for name in filter(landing.is_repeatable, landing.enumerators):
+        if name in landing.landers and not with_landed:
+            continue
         splits = [input_file(file) for file in read if file.input == name and file.path not in copies]
         if name in landing.files:
             landed_splits = [split for split in splits if split.path.startswith(landing.files[name].prefix)]
