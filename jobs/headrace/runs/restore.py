@@ -228,7 +228,7 @@ def restore_head(
 
 def input_given_up(catalog: Catalog, pipeline: Pipeline, branch: str, head: Manifest | None) -> str | None:
     """What a run is to say that finds ``branch`` at ``head``: files that a rollback gave up are gone, so no run reads
-    them again. None if nobody moved it back, or all files are there. Of landed records every run says it by itself.
+    them again. None if nobody moved it back, or all files are there. Every run says that of landed records.
     """
     newest_move = catalog.last_move(branch)
     given_up_id = None if newest_move is None else newest_move.moves[branch][0]
