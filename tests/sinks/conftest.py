@@ -2,6 +2,8 @@
 
 import secrets
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,6 +13,9 @@ from scripts.postgres_server import Postgres, binaries
 from tests.needed import lacks
 from tests.sinks.warehouse import Warehouse
 from tests.sources.kafka_topics import Topics
+
+if TYPE_CHECKING:
+    from tests.sinks.worlds import IcebergWorld
 
 _SERVERS = {"broker", "server", "iceberg_rest", "minio"}
 
@@ -51,3 +56,14 @@ def warehouse(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> Iterator[War
     server.rows(f"create schema {made_warehouse.schema}")
     yield made_warehouse
     server.rows(f"drop schema {made_warehouse.schema} cascade")
+
+
+@pytest.fixture
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "IcebergWorld":
+    """A catalog of Iceberg of its own, as connection ``lake``."""
+    from tests.sinks.worlds import IcebergWorld  # with pyiceberg, which few tests need
+
+    (tmp_path / "lake").mkdir()
+    world = IcebergWorld(f"sqlite://{tmp_path}/catalog.db?warehouse={(tmp_path / 'lake').as_uri()}")
+    monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
+    return world

@@ -20,14 +20,6 @@ TIMES = (LAST, datetime(1969, 11, 30, tzinfo=UTC), datetime(2026, 5, 1, tzinfo=U
 
 
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IcebergWorld:
-    (tmp_path / "lake").mkdir()
-    made_world = IcebergWorld(f"sqlite://{tmp_path}/catalog.db?warehouse={(tmp_path / 'lake').as_uri()}")
-    monkeypatch.setenv("HEADRACE_CONN_LAKE", made_world.uri)
-    return made_world
-
-
-@pytest.fixture
 def newest(tmp_path: Path) -> PipelineHandle:
     pipeline = hr.Pipeline(
         "newest",
@@ -51,38 +43,38 @@ def deliver_values(newest: PipelineHandle, root: Path, value: int) -> None:
     newest.deliver()
 
 
-def held_values(world: IcebergWorld) -> list[tuple[int, int]]:
-    return sorted((row["id"], row["value"]) for row in world.rows())
+def held_values(lake: IcebergWorld) -> list[tuple[int, int]]:
+    return sorted((row["id"], row["value"]) for row in lake.rows())
 
 
-def test_each_row_is_found_by_its_time(newest: PipelineHandle, world: IcebergWorld, tmp_path: Path) -> None:
+def test_each_row_is_found_by_its_time(newest: PipelineHandle, lake: IcebergWorld, tmp_path: Path) -> None:
     deliver_values(newest, tmp_path, 1)
-    with world.catalog() as catalog:
+    with lake.catalog() as catalog:
         table = catalog.load_table("reports.sales")
         for number, time in enumerate(TIMES):
             matches = table.scan(row_filter=EqualTo("event_time", time.isoformat())).to_arrow()
             assert matches.column("id").to_pylist() == [number]
 
 
-def test_rows_that_change_are_there_once(newest: PipelineHandle, world: IcebergWorld, tmp_path: Path) -> None:
+def test_rows_that_change_are_there_once(newest: PipelineHandle, lake: IcebergWorld, tmp_path: Path) -> None:
     for value in (1, 2):
         deliver_values(newest, tmp_path, value)
-        assert held_values(world) == [(number, value) for number in range(len(TIMES))]
+        assert held_values(lake) == [(number, value) for number in range(len(TIMES))]
 
 
 def test_rows_that_an_older_version_put_into_the_next_day_are_found(
-    newest: PipelineHandle, world: IcebergWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    newest: PipelineHandle, lake: IcebergWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as older:
         import headrace.connectors.iceberg.table  # noqa: F401 (which mends it)
 
         older.setattr(DayTransform, "pyarrow_transform", original_of(DayTransform.pyarrow_transform))
         deliver_values(newest, tmp_path, 1)
-    with world.catalog() as catalog:
+    with lake.catalog() as catalog:
         table = catalog.load_table("reports.sales")
         assert table.scan(row_filter=EqualTo("event_time", LAST.isoformat())).to_arrow().num_rows == 0
     deliver_values(newest, tmp_path, 2)
-    assert held_values(world) == [(number, 2) for number in range(len(TIMES))]
+    assert held_values(lake) == [(number, 2) for number in range(len(TIMES))]
 
 
 def original_of(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,14 +23,6 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IcebergWorld:
-    (tmp_path / "lake").mkdir()
-    made_world = IcebergWorld(f"sqlite://{tmp_path}/catalog.db?warehouse={(tmp_path / 'lake').as_uri()}")
-    monkeypatch.setenv("HEADRACE_CONN_LAKE", made_world.uri)
-    return made_world
-
-
 def carts(root: Path) -> PipelineHandle:
     item = {"sku": str, "qty": int}
     schema = {"id": int, "items": list[item], "by_name": dict[str, item], "nested": list[list[item]]}  # type: ignore[valid-type]
@@ -51,9 +43,9 @@ def land(root: Path, name: str, *rows: dict[str, Any]) -> None:
     (folder / f"{name}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def rows_by_duckdb(world: IcebergWorld) -> list[dict[str, Any]]:
+def rows_by_duckdb(lake: IcebergWorld) -> list[dict[str, Any]]:
     """As readers of Parquet see them."""
-    with world.catalog() as catalog:
+    with lake.catalog() as catalog:
         files = catalog.load_table("reports.sales").inspect.files().to_pylist()
     paths = [file["file_path"].removeprefix("file://") for file in files]
     query = f"select id, items, by_name, nested from read_parquet({paths}) order by id"
@@ -62,17 +54,17 @@ def rows_by_duckdb(world: IcebergWorld) -> list[dict[str, Any]]:
     return [{**row, "by_name": None if row["by_name"] is None else dict(row["by_name"])} for row in table.to_pylist()]
 
 
-def test_null_is_not_empty_in_files_that_are_written(tmp_path: Path, world: IcebergWorld) -> None:
+def test_null_is_not_empty_in_files_that_are_written(tmp_path: Path, lake: IcebergWorld) -> None:
     land(tmp_path, "1", *ROWS)
     results = carts(tmp_path)
     results.run()
     results.deliver()
-    assert rows_by_duckdb(world) == ROWS
+    assert rows_by_duckdb(lake) == ROWS
     (check,) = results.check_sinks()
     assert check.is_right, check.describe()
 
 
-def test_rows_that_stay_beside_one_that_goes_keep_their_nulls(tmp_path: Path, world: IcebergWorld) -> None:
+def test_rows_that_stay_beside_one_that_goes_keep_their_nulls(tmp_path: Path, lake: IcebergWorld) -> None:
     land(tmp_path, "1", *ROWS)
     results = carts(tmp_path)
     results.run()
@@ -82,12 +74,12 @@ def test_rows_that_stay_beside_one_that_goes_keep_their_nulls(tmp_path: Path, wo
     results.deliver()
     results.rollback(to="all", message="without the fifth")
     results.deliver()
-    assert rows_by_duckdb(world) == ROWS
+    assert rows_by_duckdb(lake) == ROWS
     (check,) = results.check_sinks()
     assert check.is_right, check.describe()
 
 
-def test_a_comparison_reads_null_as_it_is(tmp_path: Path, world: IcebergWorld) -> None:
+def test_a_comparison_reads_null_as_it_is(tmp_path: Path, lake: IcebergWorld) -> None:
     land(tmp_path, "1", *ROWS)
     results = carts(tmp_path)
     results.run()

@@ -58,14 +58,6 @@ def delta(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return hr.delta("reports/newest", connection="lake")
 
 
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> IcebergWorld:
-    (tmp_path / "lake").mkdir()
-    world = IcebergWorld(f"sqlite://{tmp_path}/catalog.db?warehouse={(tmp_path / 'lake').as_uri()}")
-    monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
-    return world
-
-
 def ids_of_delta(table: DeltaTable, condition: str) -> list[int]:
     rows = QueryBuilder().register("t", table).execute(f"select id from t where {condition} order by id").read_all()
     return [row["id"] for row in pa.table(rows).to_pylist()]
@@ -203,11 +195,11 @@ ICEBERG: dict[BooleanExpression, list[int]] = {
 }
 
 
-def test_readers_of_an_iceberg_table_find_nan(tmp_path: Path, world: IcebergWorld) -> None:
+def test_readers_of_an_iceberg_table_find_nan(tmp_path: Path, lake: IcebergWorld) -> None:
     sink = hr.iceberg("reports.newest", connection="lake", partition_by=None)
     land(tmp_path, "1", {1: NAN, 2: 1.0, 3: 2.0})
     deliver(tmp_path, sink)
-    with world.catalog() as catalog:
+    with lake.catalog() as catalog:
         table = catalog.load_table("reports.newest")
         for condition, ids in ICEBERG.items():
             matching = table.scan(row_filter=condition, selected_fields=("id",)).to_arrow().column("id").to_pylist()
@@ -220,9 +212,9 @@ def test_readers_of_an_iceberg_table_find_nan(tmp_path: Path, world: IcebergWorl
         assert ids_of_files(paths, condition) == ids, condition
 
 
-def test_files_of_other_tables_of_iceberg_keep_their_bounds(tmp_path: Path, world: IcebergWorld) -> None:
+def test_files_of_other_tables_of_iceberg_keep_their_bounds(tmp_path: Path, lake: IcebergWorld) -> None:
     rows = pa.table({"rate": [1.0, 2.0]})
-    with world.catalog() as catalog:
+    with lake.catalog() as catalog:
         catalog.create_namespace_if_not_exists("theirs")
         table = catalog.create_table("theirs.rates", rows.schema)
         table.append(rows)
