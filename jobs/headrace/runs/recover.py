@@ -13,12 +13,10 @@ from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import MoveBack, PreparedRun, RunStage, TakeReadersBack, plan_from
 from headrace.runs.recovery_target import check_can_follow, given_up_by, moved_back_before, recovery_of
-from headrace.runs.restore import InputGoneError, check_continues, gone_since
+from headrace.runs.restore import InputGoneError, check_continues, gone_since, name_some
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-
-_MOST_NAMED = 3
 
 
 class RecoverOptionsError(FixConfigError, code="config.recover_options"):
@@ -105,10 +103,9 @@ def _check_input(catalog: Catalog, pipeline: Pipeline, head: str | None, snapsho
         if head is not None and catalog.is_ancestor(snapshot, head):
             lost_paths = gone_since(catalog, pipeline, catalog.manifest(head), catalog.manifest(snapshot))
     if lost_paths:
-        more = f"; and {len(lost_paths) - _MOST_NAMED} more" if len(lost_paths) > _MOST_NAMED else ""
         raise InputGoneError(
             f"{catalog.pipeline}: a recovery to snapshot {snapshot} reads again what came after it, and "
-            f"{len(lost_paths)} of these files are gone: {'; '.join(lost_paths[:_MOST_NAMED])}{more}. Put them back; "
+            f"{len(lost_paths)} of these files are gone: {name_some(lost_paths)}. Put them back; "
             f"choose a newer snapshot; or give their records up with `headrace rollback {catalog.pipeline} --to "
             f"{snapshot}`, and run. Nothing has moved"
         )

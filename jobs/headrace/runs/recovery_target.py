@@ -28,6 +28,7 @@ from headrace.read.upstream import GONE_ERRORS, UpstreamPosition, upstreams_of
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import MoveBack
 from headrace.runs.reporting.listener import number_of
+from headrace.runs.restore import name_some
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.datafiles import check_size, read_verified
@@ -90,7 +91,7 @@ def recovery_targets(catalog: Catalog, limit: int) -> list[RecoveryTarget]:
     for link in islice(_main_links(catalog, refs.get(MAIN)), limit):
         if link.manifest is not None:
             manifest, problems = link.manifest, files.problems(link.manifest)
-            problem = _problems_text(problems) if problems else None
+            problem = name_some(problems) if problems else None
             targets.append(RecoveryTarget(link.snapshot_id, link.epoch, manifest.created_at, keeps_readers, problem))
         keeps_readers = keeps_readers and link.snapshot_id != published_id
     return targets
@@ -114,14 +115,9 @@ def check_there(catalog: Catalog, snapshot: str) -> None:
 def _target_broken(manifest: Manifest, problems: Sequence[str]) -> TargetBrokenError:
     """What is wrong with a snapshot as a target."""
     return TargetBrokenError(
-        f"snapshot {manifest.snapshot_id} (epoch {manifest.epoch}) cannot be restored: {_problems_text(problems)}. "
+        f"snapshot {manifest.snapshot_id} (epoch {manifest.epoch}) cannot be restored: {name_some(problems)}. "
         "Choose an older one"
     )
-
-
-def _problems_text(problems: Sequence[str]) -> str:
-    more = f"; and {len(problems) - _MOST_NAMED} more" if len(problems) > _MOST_NAMED else ""
-    return f"{'; '.join(problems[:_MOST_NAMED])}{more}"
 
 
 def with_epochs(catalog: Catalog, given_up: GivenUp) -> GivenUp:

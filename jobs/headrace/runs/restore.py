@@ -242,11 +242,10 @@ def input_given_up(catalog: Catalog, pipeline: Pipeline, branch: str, head: Mani
 
 
 def _gone_text(branch: str, given_up_id: str, gone_paths: Sequence[str]) -> str:
-    more = f"; and {len(gone_paths) - _MOST_NAMED} more" if len(gone_paths) > _MOST_NAMED else ""
     return (
         f"a rollback of branch {branch} gave up snapshot {given_up_id}, and {number_of(len(gone_paths), 'file')} that "
-        f"had been read by then cannot be read again: {'; '.join(gone_paths[:_MOST_NAMED])}{more}. Results have their "
-        "records no more. Put the files back, and run again"
+        f"had been read by then cannot be read again: {name_some(gone_paths)}. Results have their records no more. Put "
+        "the files back, and run again"
     )
 
 
@@ -358,9 +357,8 @@ def _broken_reason(broken_links: list[Link], files: _Restorable) -> str:
             for problem in (files.problems(link.manifest) if link.manifest is not None else [link.problem])
         )
     )
-    more = f"; and {len(problems) - _MOST_NAMED} more" if len(problems) > _MOST_NAMED else ""
     snapshot = f"snapshot {broken_links[0].snapshot_id} (epoch {broken_links[0].epoch})"
-    return f"{snapshot} cannot be restored: {_join_first_names(problems)}{more}"
+    return f"{snapshot} cannot be restored: {name_some(problems)}"
 
 
 def _check_published(
@@ -417,5 +415,11 @@ def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[t
                 yield link.manifest, [f for record in records for f in record.files if isinstance(f, InputFile)]
 
 
-def _join_first_names(names: list[str]) -> str:
+def _join_first_names(names: Sequence[str]) -> str:
     return "; ".join(names[:_MOST_NAMED])
+
+
+def name_some(names: Sequence[str]) -> str:
+    """The first few of ``names``, and how many more there are."""
+    more = f"; and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return _join_first_names(names) + more
