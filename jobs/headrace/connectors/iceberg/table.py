@@ -18,6 +18,7 @@ from itertools import count, takewhile
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg import types
@@ -229,7 +230,7 @@ def _keep_nulls(project: "Callable[..., pa.Array | None]") -> "Callable[..., pa.
         projected_values = project(visitor, kind, values, *parts)
         if values is None or projected_values is None or projected_values.null_count == values.null_count:
             return projected_values
-        places = pa.array(range(len(values)), pa.int64())
+        places = pa.array(np.arange(len(values)))
         return projected_values.take(pc.if_else(values.is_valid(), places, None))
 
     return project_with_nulls
