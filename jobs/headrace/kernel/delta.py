@@ -116,6 +116,13 @@ def inputs_of(stage: CompiledStage, rows: Columns, judged_rows: Columns) -> dict
     return element_inputs
 
 
+def add_reason(reasons: pa.Array, wrong: NDArray[np.bool_], why: str) -> pa.Array:
+    """``reasons``, or ``why`` where there is none yet and something is ``wrong``."""
+    if not wrong.any():
+        return reasons
+    return pc.if_else(pc.and_(pa.array(wrong), reasons.is_null()), arrow_scalar(why), reasons)
+
+
 def reject_overflows(
     reason: pa.Array, what: str, overflows: Iterable[Overflow], is_wanted: pa.Array | None = None
 ) -> pa.Array:

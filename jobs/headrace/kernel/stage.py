@@ -20,7 +20,7 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column, Expr
 from headrace.model.expressions.typing import to_json
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
-from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn
+from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn, unshift_windows
 from headrace.pipeline.rows import BUCKET, Distinct, Every, GroupFunction, GroupQuery, GroupRows, Take, Top
 from headrace.pipeline.stages import Stage
 from headrace.program import columns as c
@@ -71,8 +71,7 @@ class CompiledStage:
     @cached_property
     def where(self) -> WindowFn:
         """The window function, without the shift of output times."""
-        where = self.stage.aggregation.where
-        return where.inner if isinstance(where, ShiftedOutputTime) else where
+        return unshift_windows(self.stage.aggregation.where)
 
     @cached_property
     def output_shift(self) -> int:

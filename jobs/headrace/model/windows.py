@@ -327,6 +327,11 @@ class ShiftedOutputTime(WindowFn):
         return self.inner.merges
 
 
+def unshift_windows(where: WindowFn) -> WindowFn:
+    """``where``, without the shift of output times that may stand around it."""
+    return where.inner if isinstance(where, ShiftedOutputTime) else where
+
+
 @describe_windows.register(ShiftedOutputTime)
 def _(where: ShiftedOutputTime) -> str:
     shift = model_time.render_duration(where.shift)

@@ -199,9 +199,7 @@ def _expressions_by_purpose(
     for aggregation in aggregations:
         yield from aggregation.expressions()
         yield from aggregation.result_expressions()
-        where = (
-            aggregation.where.inner if isinstance(aggregation.where, windows.ShiftedOutputTime) else aggregation.where
-        )
+        where = windows.unshift_windows(aggregation.where)
         if isinstance(where, windows.FixedWindows) and where.phase is not None:
             yield "the phase", where.phase
         for node in () if aggregation.when is None else nodes(aggregation.when):
@@ -398,7 +396,7 @@ def _check_vocabulary(when: Trigger | None, where: windows.WindowFn) -> None:
     """Whether these are triggers and windows that executors know; None is the trigger of what is above."""
     if when is not None:
         list(nodes(when))
-    inner = where.inner if isinstance(where, windows.ShiftedOutputTime) else where
+    inner = windows.unshift_windows(where)
     window_kinds = (*kinds_by_word(windows.WindowFn).values(), windows.CustomWindows)
     if isinstance(inner, windows.ShiftedOutputTime) or not isinstance(inner, window_kinds):
         raise PipelineError(

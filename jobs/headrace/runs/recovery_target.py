@@ -50,7 +50,6 @@ from headrace_snapshots.protocol.moves import Kind
 from headrace_snapshots.store import ObjectStore
 
 _READERS = 8
-_MOST_NAMED = 3
 
 
 class TargetBrokenError(RestoreError, code="restore.target_broken"):
@@ -232,9 +231,7 @@ def _lost_input(catalog: Catalog, pipeline: Pipeline, newest: Link, after_epoch:
     ]
     if not gone_paths:
         return None
-    return (
-        f"{len(gone_paths)} files that would be read again are gone or changed: {'; '.join(gone_paths[:_MOST_NAMED])}"
-    )
+    return f"{len(gone_paths)} files that would be read again are gone or changed: {name_some(gone_paths)}"
 
 
 def _missing_paths(landing: Landing, name: str, read: Sequence[InputFile]) -> list[str]:

@@ -398,7 +398,7 @@ def _check_input(
     if lost_paths:
         raise InputGoneError(
             f"{catalog.pipeline}: {reason}. A run that goes back to an older snapshot reads again what came after it, "
-            f"and {len(lost_paths)} of these files are gone or changed: {_join_first_names(lost_paths)}. Put them back "
+            f"and {len(lost_paths)} of these files are gone or changed: {name_some(lost_paths)}. Put them back "
             "as they were, or bring the broken object back from a backup; or give their records up with `headrace "
             "rollback`"
             + given_up_warning(catalog, broken_links[0].snapshot_id, None if whole is None else whole.snapshot_id)
@@ -415,11 +415,7 @@ def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[t
                 yield link.manifest, [f for record in records for f in record.files if isinstance(f, InputFile)]
 
 
-def _join_first_names(names: Sequence[str]) -> str:
-    return "; ".join(names[:_MOST_NAMED])
-
-
 def name_some(names: Sequence[str]) -> str:
     """The first few of ``names``, and how many more there are."""
     more = f"; and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return _join_first_names(names) + more
+    return "; ".join(names[:_MOST_NAMED]) + more

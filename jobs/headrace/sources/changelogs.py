@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from headrace.formats.file_format import NO_VALUE, ScannedFiles, ScannedRecords
 from headrace.kernel.columns import TIMESTAMP, Ints, arrow_scalar, arrow_type, as_numpy, true_mask, valid_mask
-from headrace.kernel.delta import reject_overflows
+from headrace.kernel.delta import add_reason, reject_overflows
 from headrace.kernel.expressions.evaluation import column_apart
 from headrace.model.changelog import (
     CHANGE_ORDER,
@@ -151,12 +151,12 @@ def _parse_errors(
     """Why records do not parse, as records or as envelopes."""
     reasons = records.unparsed
     is_known = np.logical_or.reduce([*wanted_rows.values()])
-    reasons = _add_reason(reasons, ~is_known, envelope.wrong)
+    reasons = add_reason(reasons, ~is_known, envelope.wrong)
     for row, is_wanted in wanted_rows.items():
         lacks = is_wanted & ~_has_values(envelope, source, records, row)
         hint = _OLD_VALUES if row == envelope.before else ""
         why = f"{row} is null, which op {' and '.join(_OPS[row])} need{hint}"
-        reasons = _add_reason(reasons, lacks, why)
+        reasons = add_reason(reasons, lacks, why)
     return reasons
 
 
@@ -165,13 +165,6 @@ def _has_values(envelope: DebeziumEnvelope, source: Source, records: ScannedReco
     names = [envelope.of_row(row, name) for name in source.in_records if name not in envelope.shared]
     has_values: Bools = np.logical_or.reduce([true_mask(records.columns[name].is_valid()) for name in names])
     return has_values
-
-
-def _add_reason(reasons: pa.Array, wrong: Bools, why: str) -> pa.Array:
-    """``reasons``, or ``why`` where there is none yet and something is ``wrong``."""
-    if not wrong.any():
-        return reasons
-    return pc.if_else(pc.and_(pa.array(wrong), reasons.is_null()), pa.scalar(why, pa.string()), reasons)
 
 
 def _missing_columns(
@@ -249,7 +242,7 @@ def rows_or_tombstones(versions: Upserts, source: Source, records: ScannedRecord
     order = frozenset[str]() if versions.order is None else columns_of(versions.order)
     if lacks := sorted(order - (source.columns_of_tombstones or order)):
         why = f"no value, and versions go by {lacks[0]}, which its key does not say: leave order= out of versions="
-        parse_errors = _add_reason(parse_errors, is_gone, why)
+        parse_errors = add_reason(parse_errors, is_gone, why)
     if versions.says_deleted is not None:
         says, overflows = column_apart(versions.says_deleted, records.columns, source.types, len(records))
         parse_errors = reject_overflows(parse_errors, "whether it is deleted", overflows)
@@ -307,19 +300,19 @@ def _wrong_versions(
     is_row = true_mask(pc.is_in(op, pa.array(_OPS["after"])))
     own = {name: columns[name] for name in source.in_records}
     is_there = np.logical_or.reduce([valid_mask(values) for values in own.values()])
-    reasons = _add_reason(records.unparsed, ~(is_deletion | is_row), versions.wrong)
-    reasons = _add_reason(reasons, is_row & ~is_there, f"after is null, which op {' and '.join(_OPS['after'])} need")
+    reasons = add_reason(records.unparsed, ~(is_deletion | is_row), versions.wrong)
+    reasons = add_reason(reasons, is_row & ~is_there, f"after is null, which op {' and '.join(_OPS['after'])} need")
     for name in versions.key:
         why = f"before does not say {name}, which op d needs{_KEYS}"
-        reasons = _add_reason(reasons, is_deletion & ~valid_mask(columns[name]), why)
-    reasons = _add_reason(reasons, ~valid_mask(columns[CHANGED_AT]), f"{'.'.join(versions.at)} is no time")
+        reasons = add_reason(reasons, is_deletion & ~valid_mask(columns[name]), why)
+    reasons = add_reason(reasons, ~valid_mask(columns[CHANGED_AT]), f"{'.'.join(versions.at)} is no time")
     if versions.position is not None:
         lacks = ~valid_mask(columns[CHANGE_ORDER]) & ~true_mask(pc.equal(op, arrow_scalar("r")))
         why = f"{versions.position.place} is null, by which versions go: name another field in order= of versions="
-        reasons = _add_reason(reasons, lacks, why)
+        reasons = add_reason(reasons, lacks, why)
     for name in (name for name, kind in source.types.items() if kind is DataType.STRING and name in own):
         why = f"column {name} is {_UNAVAILABLE}{_WHOLE_ROWS}"
-        reasons = _add_reason(reasons, is_row & true_mask(pc.equal(own[name], arrow_scalar(_UNAVAILABLE))), why)
+        reasons = add_reason(reasons, is_row & true_mask(pc.equal(own[name], arrow_scalar(_UNAVAILABLE))), why)
     return reasons
 
 

@@ -17,8 +17,15 @@ import pyarrow.compute as pc
 
 from headrace.errors import HeadraceError, PipelineError, ValueOverflowError
 from headrace.formats.file_format import RequiredColumns, ScannedRecords
-from headrace.kernel.columns import TIMESTAMP, arrow_scalar, arrow_type
-from headrace.kernel.delta import Columns, decide_participation, inputs_of, reject_overflows, with_size
+from headrace.kernel.columns import TIMESTAMP, arrow_scalar, arrow_type, true_mask, valid_mask
+from headrace.kernel.delta import (
+    Columns,
+    add_reason,
+    decide_participation,
+    inputs_of,
+    reject_overflows,
+    with_size,
+)
 from headrace.kernel.expressions.evaluation import Overflow, RowOverflowsError, column_apart
 from headrace.kernel.keys import to_comparable_bytes, type_of_comparable
 from headrace.kernel.stage import CompiledStage
@@ -29,7 +36,7 @@ from headrace.model.expressions.expr import Column, Expr
 from headrace.model.expressions.typing import columns_of, kind_of
 from headrace.model.time import EARLIEST, LATEST, Instant
 from headrace.model.triggers.custom import CustomTrigger
-from headrace.model.windows import CustomWindows, ShiftedOutputTime
+from headrace.model.windows import CustomWindows, unshift_windows
 from headrace.pipeline.endpoints import OWN, Input, OnMissing
 from headrace.pipeline.joins import columns_of_right
 from headrace.pipeline.pipeline import Pipeline
@@ -284,13 +291,13 @@ def _rejection_reasons(
     """
     event_time, changelog = input_.event_time, input_.source.changelog
     event_times = stamps[c.EVENT_TIME]
-    reason = _add_reason(unfit, event_times.is_null(), "event time is null")
+    reason = add_reason(unfit, ~valid_mask(event_times), "event time is null")
     if not isinstance(event_time.watermark, FromSource):  # which knows better
-        reason = _add_reason(reason, _is_outside(event_times), "event time is outside the years 1900 to 9998")
+        reason = add_reason(reason, true_mask(_is_outside(event_times)), "event time is outside the years 1900 to 9998")
     if changelog is not None and c.SIGN in records.columns:
-        reason = _add_reason(reason, pc.invert(_is_sign(records.columns[c.SIGN])), changelog.wrong)
+        reason = add_reason(reason, ~true_mask(_is_sign(records.columns[c.SIGN])), changelog.wrong)
     if has_id:
-        reason = _add_reason(reason, stamps[c.ID].is_null(), "id is null")
+        reason = add_reason(reason, ~valid_mask(stamps[c.ID]), "id is null")
     if control is None:
         return reason
     reason = pc.if_else(control, pa.scalar(None, pa.string()), reason)
@@ -305,13 +312,6 @@ def _is_outside(event_times: pa.Array) -> pa.Array:
     return pc.or_(
         pc.less(event_times, arrow_scalar(EARLIEST)), pc.greater(event_times, arrow_scalar(LATEST))
     ).fill_null(False)
-
-
-def _add_reason(reason: pa.Array, wrong: pa.Array, why: str) -> pa.Array:
-    """``reason``, or ``why`` where there is none yet and ``wrong`` holds."""
-    if not pc.any(wrong).as_py():
-        return reason
-    return pc.if_else(pc.and_(wrong, reason.is_null()), arrow_scalar(why), reason)
 
 
 def newest_of(input_: Input, times: pa.Array, processing_time: Instant) -> Instant | None:
@@ -387,7 +387,7 @@ def _of_records(pipeline: Pipeline) -> Iterator[tuple[str, Expr]]:
         yield from () if pipeline.filter is None else [("the filter", pipeline.filter)]
     if pipeline.deduplicate is not None:
         yield "the id of Deduplicate", pipeline.deduplicate.id
-    where = first.where.inner if isinstance(first.where, ShiftedOutputTime) else first.where
+    where = unshift_windows(first.where)
     own = [where] if isinstance(where, CustomWindows) else []
     for user_code in [
         *own,

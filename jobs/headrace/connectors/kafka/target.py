@@ -31,15 +31,7 @@ from headrace.connectors.kafka.definition import KafkaUnreachableError, UnknownT
 from headrace.connectors.kafka.offsets import OffsetRange
 from headrace.ext import sinks as sink_ports
 from headrace.formats.fields import as_json
-from headrace.model.expressions.data_types import (
-    DataType,
-    ListType,
-    MapType,
-    PairsType,
-    StructType,
-    ValueType,
-    in_words,
-)
+from headrace.model.expressions import data_types as types
 from headrace.read.diff.target_comparison import ComparedColumnsError, text_as
 from headrace.read.views.arrow_types import schema_of
 from headrace.read.views.database import sql_identifier, sql_literal, sql_types, without_rows
@@ -59,19 +51,21 @@ MOST_OFFSETS: Final = Size(50_000)
 
 
 def stored_changes(
-    client: KafkaClient, topic: Topic, partitions: Mapping[int, Partition], columns: Mapping[str, ValueType]
+    client: KafkaClient, topic: Topic, partitions: Mapping[int, Partition], columns: Mapping[str, types.ValueType]
 ) -> pa.RecordBatchReader:
     """All records of ``partitions`` that were committed, with ``columns`` and what StoredRecords says of each. Records
     that the topic deletes meanwhile are left out. They come as columns, a part of a partition at a time, and Python
     sees no record. Raises ComparedColumnsError for lists of pairs.
     """
     record_columns = {
-        sink_ports.RECORD_PLACE: DataType.INT,
-        sink_ports.RECORD_AT: DataType.INT,
-        sink_ports.RECORD_MISREAD: DataType.BOOL,
+        sink_ports.RECORD_PLACE: types.DataType.INT,
+        sink_ports.RECORD_AT: types.DataType.INT,
+        sink_ports.RECORD_MISREAD: types.DataType.BOOL,
     }
-    schema = schema_of({sink_ports.NUMBER: DataType.INT, sink_ports.SIGN: DataType.INT, **columns, **record_columns})
-    query = _values_query({sink_ports.NUMBER: DataType.INT, sink_ports.SIGN: DataType.INT, **columns})
+    schema = schema_of(
+        {sink_ports.NUMBER: types.DataType.INT, sink_ports.SIGN: types.DataType.INT, **columns, **record_columns}
+    )
+    query = _values_query({sink_ports.NUMBER: types.DataType.INT, sink_ports.SIGN: types.DataType.INT, **columns})
 
     def read_batches() -> Iterator[pa.RecordBatch]:
         with without_rows() as connection:
@@ -104,7 +98,7 @@ def _run_query(connection: "duckdb.DuckDBPyConnection", records: pa.Table, query
         connection.unregister("fetched")
 
 
-def _values_query(columns: Mapping[str, ValueType]) -> str:
+def _values_query(columns: Mapping[str, types.ValueType]) -> str:
     """SQL: values of ``columns`` in the objects that were ``fetched``, and whether one is none of its type."""
     names = [*columns]
     texts = [f"text_{number}" for number in range(len(names))]
@@ -126,30 +120,35 @@ def _values_query(columns: Mapping[str, ValueType]) -> str:
     )
 
 
-def _in_object(name: str, kind: ValueType) -> str:
+def _in_object(name: str, kind: types.ValueType) -> str:
     """SQL: what an object has under a name: text, or a list of texts."""
     pointer = sql_literal("/" + name.replace("~", "~0").replace("/", "~1"))
     match kind:
-        case PairsType() | StructType() | MapType() | ListType(ListType() | StructType() | MapType()):
-            raise ComparedColumnsError(f"column {name!r} is a {in_words(kind)}, which is not read from a topic")
-        case ListType():
+        case (
+            types.PairsType()
+            | types.StructType()
+            | types.MapType()
+            | types.ListType(types.ListType() | types.StructType() | types.MapType())
+        ):
+            raise ComparedColumnsError(f"column {name!r} is a {types.in_words(kind)}, which is not read from a topic")
+        case types.ListType():
             return f"try(cast(json_extract(object, {pointer}) as varchar[]))"
     return f"json_extract_string(object, {pointer})"
 
 
-def _value_expression(name: str, kind: ValueType, text: str) -> str:
+def _value_expression(name: str, kind: types.ValueType, text: str) -> str:
     """SQL: a text as a value of a ``kind``; NULL if it is none."""
-    if isinstance(kind, ListType):
+    if isinstance(kind, types.ListType):
         item = _value_expression(name, kind.item, "item")
         return f"[{item} for item in {text}]"
-    assert isinstance(kind, DataType)
+    assert isinstance(kind, types.DataType)
     sql_type = sql_types({name: kind})[name]
     match kind:
-        case DataType.STRING:
+        case types.DataType.STRING:
             return text
-        case DataType.BYTES:
+        case types.DataType.BYTES:
             return f"try(from_base64({text}))"
-        case DataType.INT:  # a cast rounds
+        case types.DataType.INT:  # a cast rounds
             return f"case when regexp_full_match({text}, '-?[0-9]+') then try_cast({text} as {sql_type}) end"
     return f"try_cast({text_as(text, kind)} as {sql_type})"
 
@@ -326,7 +325,7 @@ class ChangeTopic(sink_ports.OpenChangeLog):
         return False
 
     @contextmanager
-    def records(self, columns: Mapping[str, ValueType]) -> Iterator[sink_ports.StoredRecords]:
+    def records(self, columns: Mapping[str, types.ValueType]) -> Iterator[sink_ports.StoredRecords]:
         topic = self._reader.find_topic(self._topic)
         partitions = self._reader.partitions(topic)
         begins = {number: partition.first for number, partition in partitions.items() if partition.first}

@@ -54,7 +54,7 @@ from headrace.kernel.keys import hash_keys
 from headrace.model.expressions.data_types import IN_JSON, DataType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.regex import to_captures, to_re2
-from headrace.model.expressions.typing import kind_of
+from headrace.model.expressions.typing import child_expressions, kind_of
 from headrace.program import columns as program
 from headrace.program.columns import CAST_FROM_PREFIX, Call
 
@@ -76,18 +76,8 @@ def evaluate(expr: Expr, rows: RowColumns) -> casts.Datum:
         case Literal(value, kind):
             return pa.scalar(value, pa.null() if kind is None else ARROW_TYPES[kind])
         case Binary() | Function():
-            return apply_node(expr, [evaluate(operand, rows) for operand in operands_of(expr)])
+            return apply_node(expr, [evaluate(operand, rows) for operand in child_expressions(expr)])
     raise TypeError(type(expr).__name__)
-
-
-def operands_of(expr: Expr) -> tuple[Expr, ...]:
-    """What a node is made of; nothing of columns and constants."""
-    match expr:
-        case Binary(_, left, right):
-            return left, right
-        case Function(_, args):
-            return tuple(args)
-    return ()
 
 
 def apply_node(expr: Expr, operands: list[casts.Datum]) -> casts.Datum:
@@ -618,7 +608,7 @@ def _evaluate_with_overflows(expr: Expr, rows: RowColumns, length: int) -> tuple
     try:
         return evaluate(expr, rows), ()
     except ValueOverflowError:
-        parts = [_evaluate_with_overflows(operand, rows, length) for operand in operands_of(expr)]
+        parts = [_evaluate_with_overflows(operand, rows, length) for operand in child_expressions(expr)]
     overflows = tuple(overflow for _, of_part in parts for overflow in of_part)
     operands = _null_overflows([value for value, _ in parts], overflows, length)
     try:

@@ -38,7 +38,7 @@ from headrace.ext.sinks import EPOCH, ID, NUMBER, SIGN, ChangeRecords, ChangeSou
 from headrace.model import time
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import DataType, ValueType
-from headrace.model.windows import CalendarWindows, FixedWindows, ShiftedOutputTime, Window, WindowFn, window_at
+from headrace.model.windows import CalendarWindows, FixedWindows, Window, WindowFn, unshift_windows, window_at
 from headrace.read.diff import changes as diff_changes
 from headrace.read.diff.layered_tables import LaterPanes
 from headrace.read.snapshots.progress import LastStage, common_epoch, complete_until, has_discarding_panes, has_panes
@@ -497,7 +497,7 @@ def _touched_windows(
 
 def _regular_windows(where: WindowFn | None, since_time: time.Instant, until_time: time.Instant) -> Iterator[Window]:
     """The windows that end between, where those of all keys are the same and follow one another."""
-    inner = where.inner if isinstance(where, ShiftedOutputTime) else where
+    inner = None if where is None else unshift_windows(where)
     follow = isinstance(inner, CalendarWindows) or (isinstance(inner, FixedWindows) and inner.phase is None)
     if inner is None or not follow or not (time.is_finite(since_time) and time.is_finite(until_time)):
         return

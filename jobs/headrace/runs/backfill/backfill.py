@@ -31,7 +31,7 @@ from headrace.runs.publishing.adoption import check_before as check_adoption_bef
 from headrace.runs.publishing.audits import files_main_read, files_read, inputs_of_main, lacking_paths
 from headrace.runs.publishing.patch import check_before as check_patch
 from headrace.runs.publishing.promotion import check_before as check_promotion_before
-from headrace.runs.restore import InputGoneError
+from headrace.runs.restore import InputGoneError, name_some
 from headrace.sources.file_planning import root_exists
 from headrace.sources.landed.files import landed_as
 from headrace.sources.landing import Landing, check_places
@@ -85,7 +85,6 @@ def _plan_single_output(run: RunContext, output: str) -> tuple[RunStage, ...]:
 
 _FILES_PER_EPOCH = 10_000
 """Large epochs: how many bytes are in one is for the pipeline's source to say."""
-_MOST_NAMED = 3
 
 
 def branch_of(options: RunOptions) -> str:
@@ -193,10 +192,9 @@ def _check_input(run: RunContext, begin: Manifest | None) -> None:
         missing += landing.lost_paths(name, [split for path, split in split_by_path.items() if path in main_files])
     if missing:
         begin_text = "the beginning" if begin is None else f"snapshot {begin.snapshot_id} (epoch {begin.epoch})"
-        more = f", and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
         raise InputGoneError(
             f"a backfill of {catalog.pipeline} from {begin_text} on reads all that main has read since, and "
-            f"{len(missing)} files are gone: {', '.join(missing[:_MOST_NAMED])}{more}. Put them back; or backfill "
+            f"{len(missing)} files are gone: {name_some(missing)}. Put them back; or backfill "
             "a later range (--from), which needs only what was read after its fork. If at least as many other files "
             "have their records now, move those to a folder of their own, and let the definition name it"
         )

@@ -55,7 +55,7 @@ from headrace.runs.epochs import PlannedEpoch
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
 from headrace.runs.replay_clock import ReplayClock
-from headrace.runs.restore import InputGoneError
+from headrace.runs.restore import InputGoneError, name_some
 from headrace.sources.landing import ByInput, Landing, count_files
 from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.catalog import Catalog
@@ -320,9 +320,6 @@ def _merge_epochs(epochs: Sequence[RecordedEpoch]) -> RecordedEpoch:
     return replace(epochs[-1], files=files)
 
 
-_MOST_NAMED = 3
-
-
 @dataclass(frozen=True)
 class Replay:
     """The epochs with input, by number; after them ``clock`` goes on, if there is one."""
@@ -446,9 +443,8 @@ def _check_input(what: str, epochs: Sequence[RecordedEpoch], landing: Landing) -
         files = [file for epoch in epochs for file in epoch.files.get(name, ())]
         missing += [f"{split.path} {how}" for split, how in landing.missing_splits(name, files)]
     if missing:
-        more = f"; and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
         raise InputGoneError(
             f"{what} reads the recorded files again, and {len(missing)} of them are gone or changed: "
-            f"{'; '.join(missing[:_MOST_NAMED])}{more}. Put them back as they were, or replay what has "
+            f"{name_some(missing)}. Put them back as they were, or replay what has "
             "landed with --clock"
         )
