@@ -66,6 +66,30 @@ def test_rows_of_views_in_python_are_those_that_the_command_prints(sales: hr.typ
     assert rows == run_json("read", "sales.py", "--view", view)
 
 
+def test_numbers_that_json_has_no_form_for_are_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HEADRACE_ROOT", tmp_path.as_uri())
+    (tmp_path / "landing").mkdir()
+    records = [{"v": "1e400", "w": 1.5}, {"v": "-1e400", "w": 2.5}]
+    text = "".join(f'{{"v": {record["v"]}, "w": {record["w"]}}}\n' for record in records)
+    (tmp_path / "landing" / "1.json").write_text(text)
+    (tmp_path / "far.py").write_text(
+        "import headrace as hr\n"
+        "from headrace import col\n"
+        'given = hr.json("landing", {"v": float, "w": float}).arrival_time()\n'
+        'what = {"sum": col("v").sum(), "all": col("v").collect(), "most": col("v").max(), "w": col("w").sum()}\n'
+        'far = hr.Pipeline("far", given, what=what, where=hr.GlobalWindows(), when=hr.on_update(), executor="local")\n'
+    )
+    handle = hr.open(tmp_path.as_uri(), create=True)[runpy.run_path("far.py")["far"]]
+    handle.run()
+
+    [row] = run_json("read", "far.py", "--view", "panes")
+
+    assert (row["sum"], row["most"], row["w"]) == ("NaN", "Infinity", 4.0)
+    assert sorted(row["all"]) == ["-Infinity", "Infinity"]
+    assert handle.read("panes").to_json() == [row]
+
+
 def test_what_differs_in_python_is_what_the_command_prints(sales: hr.types.PipelineHandle, tmp_path: Path) -> None:
     (tmp_path / "landing" / "o" / "4.json").write_text(RECORD.replace("05-01", "05-09") % "7.00")
     sales.run()

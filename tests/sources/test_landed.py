@@ -219,7 +219,7 @@ def test_claimed_splits_that_the_source_has_lost_refuse_whoever_would_read_them_
     outbox.append(records(8, 8))
     handle.run()
     prune(outbox)
-    with pytest.raises(InputGoneError, match="2 files are gone: 0-8, 8-16"):
+    with pytest.raises(InputGoneError, match="2 files are gone: 0-8; 8-16"):
         handle.backfill(promote=True, branch="again")
     assert "again" not in Catalog(store, "counting").head().generations
     with pytest.raises(InputGoneError, match=r"1 of these files are gone: 8-16.*Nothing has moved"):

@@ -76,10 +76,17 @@ def despite_closed_output() -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """``value`` as one JSON document; dates and times become ISO 8601 (in UTC), bytes base64, decimals text."""
+    """``value`` as one JSON document. Dates and times become ISO 8601 (in UTC), bytes base64, decimals text; so do NaN
+    and infinities.
+    """
+    sys.stdout.write(_json_text(value) + "\n")
+
+
+def _json_text(value: Any) -> str:
+    from headrace.model.expressions.data_types import replace_non_finite
     from headrace.read.shown_values import as_json
 
-    sys.stdout.write(json.dumps(value, indent=1, default=as_json) + "\n")
+    return json.dumps(replace_non_finite(value), indent=1, default=as_json, allow_nan=False)
 
 
 class _HasJson(Protocol):
@@ -95,13 +102,12 @@ def print_if_json(value: _HasJson, output: Format) -> bool:
 
 def print_json_rows(batches: "Iterable[pa.RecordBatch]") -> None:
     """Rows as ``print_json`` prints a list of them, of which no more than a batch is in memory."""
-    from headrace.read.shown_values import as_json
     from headrace.read.views.arrow_types import zoneless_rows
 
     separator = "[\n"
     for batch in batches:
         for row in zoneless_rows(batch):
-            sys.stdout.write(separator + indent(json.dumps(row, indent=1, default=as_json), " "))
+            sys.stdout.write(separator + indent(_json_text(row), " "))
             separator = ",\n"
     sys.stdout.write("[]\n" if separator == "[\n" else "\n]\n")
 

@@ -10,7 +10,6 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,14 @@ from headrace.kernel import columns as kernel_columns
 from headrace.kernel.expressions.casts import read_text
 from headrace.kernel.expressions.decimals import spell_decimals
 from headrace.model.expressions.columns import ColumnType, SourceField, SourceFields
-from headrace.model.expressions.data_types import DataType, ListType, MapType, NestedType, StructType
+from headrace.model.expressions.data_types import (
+    DataType,
+    ListType,
+    MapType,
+    NestedType,
+    StructType,
+    replace_non_finite,
+)
 from headrace.model.time import iso_8601
 
 FROM_TEXT = (DataType.TIMESTAMP, DataType.DATE, DataType.BYTES)
@@ -229,21 +235,7 @@ def _plain_for_all(values: pa.Array) -> list[Any]:
     plain = _plain_values(values)
     if not kernel_columns.holds_type(values.type, pa.types.is_floating):
         return plain
-    return [_replace_non_finite(value) for value in plain]
-
-
-def _replace_non_finite(value: Any) -> Any:
-    match value:
-        case list():
-            return [_replace_non_finite(one) for one in value]
-        case dict():
-            return {name: _replace_non_finite(one) for name, one in value.items()}
-        case float() if not isfinite(value):
-            return _NOT_FINITE_TEXTS[str(value)]
-    return value
-
-
-_NOT_FINITE_TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+    return [replace_non_finite(value) for value in plain]
 
 
 def _plain_values(values: pa.Array) -> list[Any]:  # noqa: PLR0911 (a line for each type)

@@ -11,6 +11,7 @@ from enum import Enum
 from html import escape
 from typing import Any, ClassVar
 
+from headrace.model.expressions.data_types import replace_non_finite
 from headrace.this_process import LONGEST_CELL, in_one_line, shorten_text
 
 
@@ -28,7 +29,7 @@ def json_value(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, str | int | float):
-        return value
+        return replace_non_finite(value)
     if isinstance(value, list | tuple):
         return [json_value(item) for item in value]
     if isinstance(value, Mapping):

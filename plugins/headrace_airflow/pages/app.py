@@ -6,7 +6,6 @@ Endpoints are plain functions, since they wait for the store: FastAPI runs them 
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict
-from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,6 +16,7 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from headrace.errors import FixConfigError, FixDataError, HeadraceError, RestoreError, RetryError
+from headrace.model.expressions.data_types import replace_non_finite
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.shown_values import as_json
 from headrace_airflow.markdown import text_for_page, told_of
@@ -72,7 +72,6 @@ class _Answer(JSONResponse):
 
 _MOST_IN_NUMBERS: Final = 2**53
 """Up to here JavaScript's numbers hold every int."""
-_NOT_FINITE_TEXTS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _for_browsers(value: Any) -> Any:
@@ -84,9 +83,7 @@ def _for_browsers(value: Any) -> Any:
             return [_for_browsers(item) for item in value]
         case int() if abs(value) > _MOST_IN_NUMBERS:
             return str(value)
-        case float() if not isfinite(value):
-            return _NOT_FINITE_TEXTS[str(value)]
-    return value
+    return replace_non_finite(value)
 
 
 def pages_app(roots: OpenedRoots) -> FastAPI:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
+from math import isfinite
 from types import GenericAlias
 from typing import Any, Final, Union
 
@@ -49,6 +50,21 @@ Schema = Mapping[str, Union[DataType, "ListType", "StructType", "MapType"]]
 
 Scalar = str | int | float | bool | date | bytes | Decimal | None
 """A constant; a timestamp is an int, its Instant."""
+
+
+_NOT_FINITE_TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def replace_non_finite(value: Any) -> Any:
+    """``value``, also inside, with text for floats that JSON has no form for: "NaN", "Infinity", "-Infinity"."""
+    match value:
+        case list() | tuple():
+            return [replace_non_finite(item) for item in value]
+        case dict():
+            return {name: replace_non_finite(part) for name, part in value.items()}
+        case float() if not isfinite(value):
+            return _NOT_FINITE_TEXTS[str(value)]
+    return value
 
 
 def is_text(value: str) -> bool:
