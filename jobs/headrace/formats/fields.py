@@ -20,18 +20,11 @@ from headrace.formats.file_format import misfit
 from headrace.kernel import columns as kernel_columns
 from headrace.kernel.expressions.casts import read_text
 from headrace.kernel.expressions.decimals import spell_decimals
+from headrace.model.expressions import data_types
 from headrace.model.expressions.columns import ColumnType, SourceField, SourceFields
-from headrace.model.expressions.data_types import (
-    DataType,
-    ListType,
-    MapType,
-    NestedType,
-    StructType,
-    replace_non_finite,
-)
 from headrace.model.time import iso_8601
 
-FROM_TEXT = (DataType.TIMESTAMP, DataType.DATE, DataType.BYTES)
+FROM_TEXT = (data_types.DataType.TIMESTAMP, data_types.DataType.DATE, data_types.DataType.BYTES)
 """Types that JSON has as strings, which are read later."""
 
 DEEPEST = 600
@@ -102,11 +95,11 @@ def fits_type(value: Any, kind: ColumnType) -> bool:
     if value is None:
         return True
     match kind:
-        case ListType(item):
+        case data_types.ListType(item):
             return isinstance(value, list) and all(fits_type(one, item) for one in value)
-        case StructType(fields):
+        case data_types.StructType(fields):
             return isinstance(value, dict) and all(fits_type(value.get(name), own) for name, own in fields)
-        case MapType(own):
+        case data_types.MapType(own):
             return (
                 isinstance(value, _Object)
                 and not value.repeats_names
@@ -120,29 +113,29 @@ def stored_value(value: Any, kind: ColumnType) -> Any:
     return map_parsed(value, kind, _stored_leaf)
 
 
-def _stored_leaf(value: Any, kind: DataType) -> Any:
-    if kind is DataType.DECIMAL:
+def _stored_leaf(value: Any, kind: data_types.DataType) -> Any:
+    if kind is data_types.DataType.DECIMAL:
         return _decimal_of(value)
-    return float(value.written) if kind is DataType.FLOAT else value
+    return float(value.written) if kind is data_types.DataType.FLOAT else value
 
 
-def map_parsed(value: Any, kind: ColumnType, read: Callable[[Any, DataType], Any]) -> Any:
+def map_parsed(value: Any, kind: ColumnType, read: Callable[[Any, data_types.DataType], Any]) -> Any:
     """A Python ``value`` of a column of ``kind`` with what ``read`` makes of the values in it; None stays, what a
     struct lacks is None, and a map is its entries, as Arrow takes one.
     """
     if value is None:
         return None
     match kind:
-        case ListType(item):
+        case data_types.ListType(item):
             return [map_parsed(one, item, read) for one in value]
-        case StructType(fields):
+        case data_types.StructType(fields):
             return {name: map_parsed(value.get(name), own, read) for name, own in fields}
-        case MapType(own):
+        case data_types.MapType(own):
             return [(name, map_parsed(one, own, read)) for name, one in value.items()]
     return read(value, kind)
 
 
-def _parse_nested(text: str | None, kind: NestedType) -> Any:
+def _parse_nested(text: str | None, kind: data_types.NestedType) -> Any:
     """A ``text``, an array or an object of JSON, as one of the ``stored_type`` of ``kind``; None if it is none."""
     if text is None or has_lone_surrogate(text):
         return None
@@ -189,16 +182,20 @@ def _is_number(value: Any) -> bool:
 
 def _decimal_of(value: Any) -> Decimal | None:
     text = value if isinstance(value, str) else value.written
-    decimal: Decimal | None = read_text(pa.array([text]), DataType.DECIMAL)[0].as_py()
+    decimal: Decimal | None = read_text(pa.array([text]), data_types.DataType.DECIMAL)[0].as_py()
     return decimal
 
 
-_VALUE_FITS: dict[DataType, Callable[[Any], bool]] = {
-    DataType.INT: lambda value: _is_number(value) and isinstance(value, int) and -_INT_LIMIT <= value < _INT_LIMIT,
-    DataType.FLOAT: _is_number,
-    DataType.BOOL: lambda value: isinstance(value, bool),
-    DataType.DECIMAL: lambda value: (_is_number(value) or isinstance(value, str)) and _decimal_of(value) is not None,
-    **dict.fromkeys((DataType.STRING, *FROM_TEXT), lambda value: isinstance(value, str)),
+_VALUE_FITS: dict[data_types.DataType, Callable[[Any], bool]] = {
+    data_types.DataType.INT: lambda value: (
+        _is_number(value) and isinstance(value, int) and -_INT_LIMIT <= value < _INT_LIMIT
+    ),
+    data_types.DataType.FLOAT: _is_number,
+    data_types.DataType.BOOL: lambda value: isinstance(value, bool),
+    data_types.DataType.DECIMAL: lambda value: (
+        (_is_number(value) or isinstance(value, str)) and _decimal_of(value) is not None
+    ),
+    **dict.fromkeys((data_types.DataType.STRING, *FROM_TEXT), lambda value: isinstance(value, str)),
 }
 
 
@@ -235,7 +232,7 @@ def _plain_for_all(values: pa.Array) -> list[Any]:
     plain = _plain_values(values)
     if not kernel_columns.holds_type(values.type, pa.types.is_floating):
         return plain
-    return [replace_non_finite(value) for value in plain]
+    return [data_types.replace_non_finite(value) for value in plain]
 
 
 def _plain_values(values: pa.Array) -> list[Any]:  # noqa: PLR0911 (a line for each type)
@@ -279,7 +276,7 @@ def typed(
     columns: Mapping[str, pa.Array],
     unparsed: pa.Array,
     fields: SourceFields,
-    from_text: Sequence[DataType],
+    from_text: Sequence[data_types.DataType],
     *,
     is_iso_alone: bool = False,
 ) -> tuple[dict[str, pa.Array], pa.Array]:
@@ -305,8 +302,10 @@ def typed(
     return read, unparsed
 
 
-def _to_column_type(values: pa.Array, kind: ColumnType, from_text: Sequence[DataType], is_iso_alone: bool) -> pa.Array:
-    if isinstance(kind, NestedType):
+def _to_column_type(
+    values: pa.Array, kind: ColumnType, from_text: Sequence[data_types.DataType], is_iso_alone: bool
+) -> pa.Array:
+    if isinstance(kind, data_types.NestedType):
         if pa.types.is_string(values.type):
             values = pa.array([_parse_nested(text, kind) for text in values.to_pylist()], stored_type(kind))
         if values.type != kernel_columns.arrow_type(kind):
@@ -317,10 +316,16 @@ def _to_column_type(values: pa.Array, kind: ColumnType, from_text: Sequence[Data
     return _read_leaves(values, kind, from_text, is_iso_alone)
 
 
-def _read_leaves(values: pa.Array, kind: DataType, from_text: Sequence[DataType], is_iso_alone: bool) -> pa.Array:
-    if kind is DataType.STRING or kind not in from_text:
+def _read_leaves(
+    values: pa.Array, kind: data_types.DataType, from_text: Sequence[data_types.DataType], is_iso_alone: bool
+) -> pa.Array:
+    if kind is data_types.DataType.STRING or kind not in from_text:
         return values
-    return decode_base64(values) if kind is DataType.BYTES else read_text(values, kind, is_iso_alone=is_iso_alone)
+    return (
+        decode_base64(values)
+        if kind is data_types.DataType.BYTES
+        else read_text(values, kind, is_iso_alone=is_iso_alone)
+    )
 
 
 def decode_base64(text: pa.Array) -> pa.Array:

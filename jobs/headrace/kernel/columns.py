@@ -14,57 +14,47 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.model.expressions.data_types import (
-    PRECISION,
-    SCALE,
-    ColumnType,
-    DataType,
-    ListType,
-    MapType,
-    NestedType,
-    PairsType,
-    StructType,
-    ValueType,
-    is_list_of_values,
-)
+from headrace.model.expressions import data_types
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 DATE = pa.date32()
-DECIMAL = pa.decimal128(PRECISION, SCALE)
+DECIMAL = pa.decimal128(data_types.PRECISION, data_types.SCALE)
 
-ARROW_TYPES: dict[DataType, pa.DataType] = {
-    DataType.STRING: pa.string(),
-    DataType.INT: pa.int64(),
-    DataType.FLOAT: pa.float64(),
-    DataType.BOOL: pa.bool_(),
-    DataType.TIMESTAMP: TIMESTAMP,
-    DataType.DATE: DATE,
-    DataType.BYTES: pa.binary(),
-    DataType.DECIMAL: DECIMAL,
+ARROW_TYPES: dict[data_types.DataType, pa.DataType] = {
+    data_types.DataType.STRING: pa.string(),
+    data_types.DataType.INT: pa.int64(),
+    data_types.DataType.FLOAT: pa.float64(),
+    data_types.DataType.BOOL: pa.bool_(),
+    data_types.DataType.TIMESTAMP: TIMESTAMP,
+    data_types.DataType.DATE: DATE,
+    data_types.DataType.BYTES: pa.binary(),
+    data_types.DataType.DECIMAL: DECIMAL,
 }
 
 
-def arrow_type(kind: ValueType, types: Mapping[DataType, pa.DataType] = ARROW_TYPES) -> pa.DataType:
+def arrow_type(
+    kind: data_types.ValueType, types: Mapping[data_types.DataType, pa.DataType] = ARROW_TYPES
+) -> pa.DataType:
     """The Arrow type of a column or of a pane value, where that of what is in it is one of ``types``."""
     match kind:
-        case ListType(item):
+        case data_types.ListType(item):
             return pa.list_(arrow_type(item, types))
-        case PairsType(left, right):
+        case data_types.PairsType(left, right):
             return pa.list_(pa.struct([("left", arrow_type(left, types)), ("right", arrow_type(right, types))]))
-        case StructType(fields):
+        case data_types.StructType(fields):
             return pa.struct([(name, arrow_type(own, types)) for name, own in fields])
-        case MapType(value):
+        case data_types.MapType(value):
             return pa.map_(pa.string(), arrow_type(value, types))
     return types[kind]
 
 
-def own_arrow_type(kind: ColumnType) -> pa.DataType:
+def own_arrow_type(kind: data_types.ColumnType) -> pa.DataType:
     """The Arrow type of a value as users' own objects see it: timestamps are Instants."""
     return arrow_type(kind, _OWN_TYPES)
 
 
-_OWN_TYPES = {**ARROW_TYPES, DataType.TIMESTAMP: pa.int64()}
+_OWN_TYPES = {**ARROW_TYPES, data_types.DataType.TIMESTAMP: pa.int64()}
 _CONSTANT_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
 
 
@@ -419,24 +409,31 @@ def values_of_key(maps: pa.Array, key: str) -> pa.Array:
     return entries.field("value").take(pa.array(places, mask=places < 0))
 
 
-def map_leaves(values: pa.Array, kind: ColumnType, read: Callable[[pa.Array, DataType], pa.Array]) -> pa.Array:
+def map_leaves(
+    values: pa.Array, kind: data_types.ColumnType, read: Callable[[pa.Array, data_types.DataType], pa.Array]
+) -> pa.Array:
     """``values`` of a column of ``kind`` with what ``read`` makes of the values in them; what is nested is NULL if a
     value in it becomes NULL that was not.
     """
     match kind:
-        case ListType(item):
+        case data_types.ListType(item):
             return with_items(values, lambda items: map_leaves(items, item, read))
-        case StructType():
+        case data_types.StructType():
             return with_fields(values, kind, values.flatten(), lambda part, own: map_leaves(part, own, read))
-        case MapType(value):
+        case data_types.MapType(value):
             return with_entries(
-                values, lambda keys: read(keys, DataType.STRING), lambda items: map_leaves(items, value, read)
+                values,
+                lambda keys: read(keys, data_types.DataType.STRING),
+                lambda items: map_leaves(items, value, read),
             )
     return read(values, kind)
 
 
 def with_fields(
-    structs: pa.Array, kind: StructType, parts: Sequence[pa.Array], read: Callable[[pa.Array, ColumnType], pa.Array]
+    structs: pa.Array,
+    kind: data_types.StructType,
+    parts: Sequence[pa.Array],
+    read: Callable[[pa.Array, data_types.ColumnType], pa.Array],
 ) -> pa.Array:
     """``structs`` with what ``read`` makes of ``parts``, one a field; NULL if a value becomes NULL that was not."""
     new_parts = [read(part, own) for part, (_, own) in zip(parts, kind.fields, strict=True)]
@@ -457,16 +454,16 @@ def with_entries(
     return to_maps(lists, new_keys, new_values, is_lost)
 
 
-def canonical_values(values: pa.Array, kind: ColumnType) -> pa.Array:
+def canonical_values(values: pa.Array, kind: data_types.ColumnType) -> pa.Array:
     """``values`` so that equal ones are written alike: keys of maps ascend, and 0.0 has no sign, but in a list of
     values. A map in which a key stands twice is NULL, and so is what it is in.
     """
-    if isinstance(kind, NestedType) and not is_list_of_values(kind):
+    if isinstance(kind, data_types.NestedType) and not data_types.is_list_of_values(kind):
         return map_leaves(_in_order_of_keys(values, kind), kind, _without_signed_zero)
     return values
 
 
-def checked_values(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, tuple[int, str] | None]:
+def checked_values(values: pa.Array, kind: data_types.ColumnType) -> tuple[pa.Array, tuple[int, str] | None]:
     """``canonical_values`` of what a user's code gave; the first row that no column holds, with what is wrong."""
     canonical = canonical_values(values, kind)
     in_calendar = map_leaves(canonical, kind, _without_foreign_times)
@@ -483,10 +480,10 @@ _DAY: Final = 86_400_000_000
 _FOREIGN_TIME: Final = "a time outside of the years 1 to 9999"
 
 
-def _without_foreign_times(values: pa.Array, kind: DataType) -> pa.Array:
-    if kind is DataType.TIMESTAMP:
+def _without_foreign_times(values: pa.Array, kind: data_types.DataType) -> pa.Array:
+    if kind is data_types.DataType.TIMESTAMP:
         numbers, (first, last) = values.cast(pa.int64()), CALENDAR
-    elif kind is DataType.DATE:
+    elif kind is data_types.DataType.DATE:
         numbers, (first, last) = values.cast(pa.int32()), (end // _DAY for end in CALENDAR)
     else:
         return values
@@ -494,17 +491,17 @@ def _without_foreign_times(values: pa.Array, kind: DataType) -> pa.Array:
     return pc.if_else(is_known, values, pa.scalar(None, values.type))
 
 
-def _without_signed_zero(values: pa.Array, kind: DataType) -> pa.Array:
-    return pc.add(values, 0.0) if kind is DataType.FLOAT else values
+def _without_signed_zero(values: pa.Array, kind: data_types.DataType) -> pa.Array:
+    return pc.add(values, 0.0) if kind is data_types.DataType.FLOAT else values
 
 
-def _in_order_of_keys(values: pa.Array, kind: ColumnType) -> pa.Array:
+def _in_order_of_keys(values: pa.Array, kind: data_types.ColumnType) -> pa.Array:
     match kind:
-        case ListType(item) if not isinstance(item, DataType):
+        case data_types.ListType(item) if not isinstance(item, data_types.DataType):
             return with_items(values, lambda items: _in_order_of_keys(items, item))
-        case StructType():
+        case data_types.StructType():
             return with_fields(values, kind, values.flatten(), _in_order_of_keys)
-        case MapType(value):
+        case data_types.MapType(value):
             lists = entries_of(values)
             numbers = list_numbers(lists)
             keys, items = pc.list_flatten(lists).flatten()
